@@ -16,7 +16,8 @@ case $1 in
     install_packages tini
     # Not 1000: Ubuntu's images already use it.
     useradd --uid 10001 --user-group --create-home --shell /bin/bash gputrain
-    install -d -o gputrain -g gputrain /work
+    # A volume that is mounted here gets this owner.
+    install -d -o gputrain -g gputrain /work /home/gputrain/.cache
     ;;
   node)
     install_packages openssh-server openssh-client

@@ -25,8 +25,8 @@ while (($#)); do
   shift
 done
 if [[ -z $preset ]]; then
-  preset=release
-  [[ $(default_device) == cpu ]] || preset=cuda
+  preset=$(default_device)
+  [[ $preset == cuda ]] || preset=release
 fi
 [[ -x $deps/bin/python ]] || fail "nothing is set up yet" "Run scripts/setup.sh first."
 

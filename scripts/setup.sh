@@ -8,7 +8,8 @@ usage() {
 usage: scripts/setup.sh [--cpu | --cuda] [--tests] [--skip-system]
   --cpu          only what a CPU build needs (1.3 GB)
   --cuda         also the CUDA libraries (4 GB), and the CUDA 13 compiler if there is none
-                 without either: --cuda where there is an nvcc or a GPU, else --cpu
+                 without either: --cuda where there is an nvcc or a GPU, else --cpu. GPUs need compute
+                 capability 7.5 (T4, RTX 20 and newer) and driver 580: others are refused before anything is done
   --tests        also what tests run (Open MPI, Slurm, ...) and compare with (torchvision, transformers, ...)
   --skip-system  do not install system packages (install those of scripts/packages.txt yourself, and those of
                  scripts/packages-tests.txt for the tests that need them)
@@ -29,6 +30,10 @@ while (($#)); do
   shift
 done
 device=${device:-$(default_device)}
+obstacle=$(gpu_obstacle)
+if [[ $device == cuda && -n $obstacle ]]; then
+  say "note: the GPU of this machine cannot run what is built here: $obstacle" "  --cpu builds for the CPU"
+fi
 
 # --- system packages -------------------------------------------------------------------------------------------------
 
@@ -83,9 +88,6 @@ install_system_packages() {
     fail "apt-get could not install them" "The log above says which. Debian 12 and Ubuntu 24.04 have them all" \
       "(Ubuntu: component 'universe')."
 }
-
-# older_than VERSION MINIMUM
-older_than() { [[ $(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1) != "$2" ]]; }
 
 check_tools() {
   local gcc cmake

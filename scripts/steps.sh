@@ -57,8 +57,36 @@ find_nvcc() {
   return 1
 }
 
-# cpu or cuda: the default of the build.
-default_device() { if has_gpu || find_nvcc >/dev/null; then echo cuda; else echo cpu; fi; }
+# Prints why LibTorch cannot use the GPUs of this machine; nothing if one can be used, or if nvidia-smi does not tell.
+# The CUDA version counts, not the driver's: with NVIDIA's package cuda-compat an older driver supports a newer CUDA.
+gpu_obstacle() {
+  local driver cuda name capability
+  read -r driver < <(query_gpus driver_version) || return 0
+  cuda=$(nvidia-smi 2>/dev/null | sed -nE 's/.*CUDA[A-Za-z ]*Version *: *([0-9]+\.[0-9]+).*/\1/p' | head -n 1) || true
+  if [[ -n $cuda ]] && older_than "$cuda" 13.0; then
+    echo "driver $driver supports CUDA up to $cuda; LibTorch 2.11 needs CUDA 13.0, driver 580 or newer"
+  elif [[ -z $cuda && $driver =~ ^[0-9]+\. ]] && older_than "$driver" 580; then
+    echo "the driver is $driver; LibTorch 2.11 needs driver 580 or newer, for CUDA 13.0"
+  elif IFS=, read -r capability name < <(query_gpus compute_cap,name | sort -t, -k1,1Vr) &&
+    [[ $capability =~ ^[0-9]+\.[0-9]+$ ]] && older_than "$capability" 7.5; then
+    echo "${name# } has compute capability $capability; LibTorch 2.11 has code for 7.5 and newer, whatever the driver"
+  fi
+}
+
+query_gpus() { nvidia-smi --query-gpu="$1" --format=csv,noheader 2>/dev/null; }
+
+# older_than VERSION MINIMUM
+older_than() { [[ $(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1) != "$2" ]]; }
+
+# cpu or cuda: the default of the build. Fails where there are GPUs, but none that LibTorch can use.
+default_device() {
+  local obstacle
+  obstacle=$(gpu_obstacle)
+  [[ -z $obstacle ]] || fail "the GPU of this machine cannot be used: $obstacle" \
+    "$0 --cpu    trains on the CPU, which works here" \
+    "$0 --cuda   builds for other machines with GPUs"
+  if has_gpu || find_nvcc >/dev/null; then echo cuda; else echo cpu; fi
+}
 
 # One compile job per core, but at most one per 1.5 GB of memory.
 job_count() {

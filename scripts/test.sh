@@ -11,7 +11,7 @@ usage: scripts/test.sh [--cpu | --cuda] [--all]
 END
 }
 
-device=$(default_device) all=false
+device='' all=false
 while (($#)); do
   case $1 in
     --cpu) device=cpu ;;
@@ -23,6 +23,7 @@ while (($#)); do
   shift
 done
 
+device=${device:-$(default_device)}
 summary=() status=0 parallel=$((($(nproc) * 3 + 1) / 2))
 
 # run_tests NAME PRESET FOLDER [COMMAND...]: runs ctest with COMMAND in front. One thread per test program, three programs

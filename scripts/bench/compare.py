@@ -6,7 +6,7 @@ through its loader.
 
 usage: compare.py --output compare.json [--binary gputrain] [--only NAME ...] [--contenders NAME ...] [--steps N]
                   [--warmup N] [--rounds N] [--budget SECONDS] [--continue]
-Without --binary only PyTorch is measured.
+Without --binary only PyTorch is measured. Exits with 1 if a run failed, with 75 if only time was short.
 """
 
 import argparse
@@ -84,6 +84,7 @@ WORKLOADS = {
 ON_GPU = ["gpt2", "resnet50-bf16", "resnet50-fp16"]
 CONTENDERS = ["gputrain", "eager", "compile"]
 LONGEST_RUN_SECONDS = 300
+UNFINISHED = 75
 
 
 @dataclass
@@ -102,7 +103,7 @@ class Run:
         return statistics.median(self.step_seconds)
 
     def __str__(self) -> str:
-        return f"FAILED: {self.error}" if self.error else f"{1e3 * self.median:,.2f} ms a step, loss {self.last_loss:.4f}"
+        return f"FAILED: {self.error.strip().splitlines()[-1]}" if self.error else f"{1e3 * self.median:,.2f} ms a step, loss {self.last_loss:.4f}"
 
 
 class GpuWatch:
@@ -195,6 +196,14 @@ def program_of(contender: str, work: dict, arguments):
     return lambda at, limit: run_torch(work, contender == "compile", arguments, at, limit)
 
 
+def read(path: Path) -> dict:
+    """An earlier report; empty if the file is cut off."""
+    try:
+        return json.loads(path.read_text())
+    except ValueError:
+        return {}
+
+
 class Comparison:
     """The runs of all workloads and programs; writes them to the file after each run."""
 
@@ -205,12 +214,15 @@ class Comparison:
                      for name in arguments.only}
         self.longest, self.missed = {}, []
         if getattr(arguments, "continue") and arguments.output.exists():
-            self.take_up(json.loads(arguments.output.read_text()))
+            self.take_up(read(arguments.output))
 
     def take_up(self, earlier: dict):
-        """Takes over the successful runs of an earlier call with the same settings."""
-        if any(earlier[key] != self.heading[key] for key in ("machine", "steps", "warmup")):
-            raise SystemExit(f"{self.arguments.output} was measured with other settings or on another machine: run without --continue to replace it")
+        """Takes over the successful runs of an earlier call; sets them aside if its settings or machine were others."""
+        if any(earlier.get(key) != self.heading[key] for key in ("machine", "steps", "warmup")):
+            aside = self.arguments.output.with_name(self.arguments.output.name + ".before")
+            os.replace(self.arguments.output, aside)
+            print(f"{self.arguments.output} was measured with other settings or on another machine; it is now {aside}")
+            return
         for entry in earlier["results"]:
             for contender, runs in entry["runs"].items():
                 good = [Run(**run) for run in runs if not run["error"]]
@@ -287,12 +299,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="gputrain-compare-") as folder:
         comparison.run_all(Path(folder))
     report = comparison.report()
+    print(f"\nall numbers: {arguments.output}")
     print_table(report)
     if comparison.missed:
         print("no time for: " + ", ".join(comparison.missed))
-    print(f"all numbers: {arguments.output}")
     failed = any(run["error"] for entry in report["results"] for runs in entry["runs"].values() for run in runs)
-    return 1 if failed or comparison.missed else 0
+    return 1 if failed else UNFINISHED if comparison.missed else 0
 
 
 if __name__ == "__main__":

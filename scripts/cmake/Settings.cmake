@@ -27,7 +27,10 @@ endif()
 add_library(gputrain_settings INTERFACE)
 target_include_directories(gputrain_settings INTERFACE ${PROJECT_SOURCE_DIR}/include)
 target_compile_options(gputrain_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:
-  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wold-style-cast -Wsuggest-override -Werror>)
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wold-style-cast -Wsuggest-override>)
+if(GPUTRAIN_WERROR)
+  target_compile_options(gputrain_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
+endif()
 # One header per ATen operator keeps TensorOperators.h cheap.
 target_compile_definitions(gputrain_settings INTERFACE AT_PER_OPERATOR_HEADERS)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")

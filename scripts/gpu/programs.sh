@@ -1,18 +1,22 @@
-# Sourced by probe.sh, check.sh and compare.sh: finds or builds the programs for this machine's GPU. Sets
+# Sourced by first.sh, probe.sh and compare.sh: finds or builds the programs for this machine's GPU. Sets
 #   programs  folder with gputrain and gpu_probe
 #   tests     folder in which run_tests.py finds tests
 #   python    a Python that can import torch
 #   out       build/gpu, the folder of the results; also copies them to $OUT at once, if it is set
-# Without .deps/, uses a folder .carry/ that pack.sh made on another machine, and installs or builds nothing.
+# Without .deps/, uses .carry/, which pack.sh made on another machine, and installs or builds nothing.
 source "$(dirname "${BASH_SOURCE[0]}")/../steps.sh"
 
 out=$root/build/gpu
-packed=$root/.carry
-plans=$out/cudnn_plans  # gputrain puts them next to its kernel choices
+archive=$root/.carry/packed.tar.xz packed=$root/build/packed
+state=state.tar.gz
 
 # find_programs TARGET...
 find_programs() {
-  if [[ -e $packed/bin/gputrain && ! -e $deps/pyvenv.cfg ]]; then use_packed; else build_programs "$@"; fi
+  local obstacle
+  has_gpu || fail "this machine has no NVIDIA GPU" "nvidia-smi lists none."
+  obstacle=$(gpu_obstacle)
+  [[ -z $obstacle ]] || fail "the GPU of this machine cannot be used: $obstacle"
+  if [[ -e $archive && ! -e $deps/pyvenv.cfg ]]; then use_packed; else build_programs "$@"; fi
   begin_results
 }
 
@@ -25,7 +29,7 @@ print(importlib.metadata.version("torch"), importlib.util.find_spec("torch").sub
     fail "$python has no torch" "The packed programs run with the torch 2.11 that python3 finds."
   [[ $version == 2.11.* ]] || fail "torch 2.11 is needed, $python has $version"
   programs=$packed/bin tests=$packed
-  chmod +x "$packed"/{bin,tests}/*  # copying may lose the mode
+  unpack
 
   # Prefers this machine's own libraries, because its other programs expect them.
   local library known missing=$root/build/missing
@@ -52,6 +56,16 @@ print(importlib.metadata.version("torch"), importlib.util.find_spec("torch").sub
   [[ -e $source_folder/build/cuda/bin/gputrain ]] || fail "$source_folder is in the way: the tests expect this checkout there"
 }
 
+unpack() {
+  local sum
+  sum=$(sha256sum <"$archive")
+  [[ ! -e $packed/sum || $(<"$packed/sum") != "$sum" ]] || return 0
+  rm -rf "$packed"
+  mkdir -p "$packed"
+  "$python" -W ignore -m tarfile -e "$archive" "$packed"
+  printf '%s\n' "$sum" >"$packed/sum"
+}
+
 build_programs() {
   local target options=()
   for target in "$@"; do options+=(--target "$target"); done
@@ -61,10 +75,11 @@ build_programs() {
   python=$deps/bin/python programs=$root/build/cuda/bin tests=$root/build/cuda
 }
 
-# Moves away results of other programs or another GPU, so that --continue only finds matching ones.
+# Moves away results of other programs or another GPU, so that a later call only finds matching ones.
 begin_results() {
   local identity
-  identity=$({ cat "$programs"/* "$programs"/../lib/libgputrain.so; nvidia-smi --query-gpu=name --format=csv,noheader; } 2>/dev/null | sha256sum) || true
+  identity=$({ cat "$programs"/* "$programs"/../lib/libgputrain.so; query_gpus name; } 2>/dev/null | sha256sum) || true
+  [[ -e $out/identity || ! -e $out/$state ]] || tar -C "$out" -xzf "$out/$state" || true
   if [[ -e $out/identity && $(<"$out/identity") != "$identity" ]]; then
     say "Moved the results of other programs or another GPU from build/gpu to build/gpu.before."
     rm -rf "$out.before"
@@ -73,7 +88,6 @@ begin_results() {
   mkdir -p "$out"
   printf '%s\n' "$identity" >"$out/identity"
   export GPUTRAIN_KERNEL_CHOICES=$out/kernel_choices.jsonl
-  [[ -e $plans || ! -e $plans.tar.gz ]] || tar -C "$out" -xzf "$plans.tar.gz" || true
   [[ -n ${OUT:-} ]] || return 0
   mkdir -p "$OUT"
   (while kill -0 $$; do sleep 3; copy_results; done) </dev/null >/dev/null 2>&1 &  # must not hold our pipes open
@@ -81,27 +95,30 @@ begin_results() {
   trap 'kill "$copier" 2>/dev/null || true; copy_results' EXIT
 }
 
-# One archive instead of hundreds of files, because a remote machine returns only a few.
-pack_plans() {
-  local newer=() begun packing=$plans.$BASHPID
-  [[ ! -e $plans.tar.gz ]] || newer=(-newer "$plans.tar.gz")
-  [[ -e $plans && -n $(find "$plans" -type f "${newer[@]}" -print -quit) ]] || return 0
+# What a later call needs besides the files that are read. One archive, because a remote machine returns only a few
+# files.
+pack_state() {
+  local begun name packing=$out/$state.$BASHPID members=(identity)
+  for name in tests.json cudnn_plans; do  # gputrain puts its plans next to its kernel choices
+    [[ ! -e $out/$name ]] || members+=("$name")
+  done
+  [[ ! -e $out/$state || -n $(cd "$out" && find "${members[@]}" -type f -newer "$state" -print -quit) ]] || return 0
   begun=$(date +%s.%N)
-  if tar -C "$out" -czf "$packing" "${plans##*/}" 2>/dev/null; then
+  if tar -C "$out" -czf "$packing" "${members[@]}" 2>/dev/null; then
     touch -d "@$begun" "$packing"  # files written meanwhile stay newer
-    mv "$packing" "$plans.tar.gz"
+    mv "$packing" "$out/$state"
   else
     rm -f "$packing"
   fi
 }
 
-# Does not rename: after a kill, $OUT still has the last copies.
+# Renames complete copies, so that a kill leaves no half of a file.
 copy_results() {
   local file
-  pack_plans
-  for file in "$out"/*.json "$out"/*.jsonl "$out"/*.log "$plans.tar.gz"; do
-    [[ ! -e $file ]] || cp -u "$file" "$OUT/" 2>/dev/null || true
+  pack_state
+  for file in "$out"/{first,compare}.json "$out"/*.jsonl "$out"/*.log "$out"/*.md "$out/$state"; do
+    if [[ $file -nt $OUT/${file##*/} ]]; then
+      cp -p "$file" "$OUT/copying" 2>/dev/null && mv "$OUT/copying" "$OUT/${file##*/}" || true
+    fi
   done
 }
-
-has_gpu || fail "this machine has no NVIDIA GPU" "nvidia-smi lists none."

@@ -10,6 +10,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "file_kind.hpp"
+
 namespace gputrain::checkpoint {
 namespace {
 
@@ -250,8 +252,10 @@ uint64_t front_bytes(std::string_view front, uint64_t file_bytes) noexcept {
 
 SafetensorsHeader parse_safetensors(std::string_view front, uint64_t file_bytes, const std::string& where,
                                     ExitCode code) {
-  const auto refuse = [&](const std::string& problem) {
-    throw Error(code, {.what = "not a safetensors file: " + problem, .where = where});
+  const auto refuse = [&, begin = front](const std::string& problem) {
+    const FileKind kind = file_kind(begin);
+    const std::string what = kind.what.empty() ? ": " + problem : " but " + kind.what;
+    throw Error(code, {.what = "not a safetensors file" + what, .where = where, .hint = kind.hint});
   };
   if (file_bytes < kLengthBytes || front.size() < kLengthBytes) {
     refuse("it has only " + std::to_string(file_bytes) + " bytes");

@@ -2,10 +2,17 @@
 
 #include <utility>
 
+#include "gputrain/core/printable.hpp"
 #include "gputrain/core/secrets.hpp"
 
 namespace gputrain {
 namespace {
+
+/// File names and other text from outside may hold any bytes, and addresses a password.
+Error::Parts fit_to_show(const Error::Parts& parts) {
+  const auto fit = [](const std::string& text, const char* kept) { return without_url_secrets(printable(text, kept)); };
+  return {.what = fit(parts.what, "\n\t"), .where = fit(parts.where, ""), .hint = fit(parts.hint, "\n\t")};
+}
 
 std::string compose(const Error::Parts& parts) {
   std::string text;
@@ -15,14 +22,10 @@ std::string compose(const Error::Parts& parts) {
   return text;
 }
 
-Error::Parts without_secrets(const Error::Parts& parts) {
-  return {without_url_secrets(parts.what), without_url_secrets(parts.where), without_url_secrets(parts.hint)};
-}
-
 }  // namespace
 
 Error::Error(ExitCode code, Parts parts)
-    : std::runtime_error(compose(without_secrets(parts))), code_(code), parts_(without_secrets(parts)) {}
+    : std::runtime_error(compose(parts = fit_to_show(parts))), code_(code), parts_(std::move(parts)) {}
 
 ReportedElsewhere::ReportedElsewhere(const Error& error) : Error(error) {}
 

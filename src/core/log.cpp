@@ -11,6 +11,7 @@
 #include <cstdio>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/printable.hpp"
 #include "gputrain/core/secrets.hpp"
 
 namespace gputrain::log {
@@ -42,9 +43,10 @@ spdlog::logger& logger() {
   return *instance;
 }
 
+/// Messages may name files, whose names may hold any bytes, and addresses with a password.
 void write(spdlog::level::level_enum level, std::string_view message) {
-  const std::string safe = without_url_secrets(message);
-  logger().log(level, spdlog::string_view_t(safe.data(), safe.size()));
+  const std::string shown = without_url_secrets(printable(message, "\n\t"));
+  logger().log(level, spdlog::string_view_t(shown.data(), shown.size()));
 }
 
 }  // namespace

@@ -68,11 +68,12 @@ void check_alike(const Dataset& train, const std::shared_ptr<const Dataset>& oth
 
 class Opener {
  public:
-  Opener(const DataSpec& spec, const InputSpec& model) : spec_(spec) {
+  Opener(const DataSpec& spec, const InputSpec& model, const std::vector<std::string>& own_folders) : spec_(spec) {
     request_.image = &spec.image;
     request_.text = &spec.text;
     request_.files = &files_;
     request_.model = model;
+    request_.own_folders = own_folders;
     if (!model.reads_tokens()) return;
     const int64_t told = spec.text.max_length.value.value_or(0), most = model.longest;
     request_.sequence_length = told > 0 && most > 0 ? std::min(told, most) : std::max(told, most);
@@ -127,7 +128,9 @@ void DataSpec::check(const DataSpec& spec, config::SpecIssues& issues) {
     issues.add("test.split", "val and test together leave nothing to train on");
 }
 
-DatasetSplits open_datasets(const DataSpec& spec, const InputSpec& model) { return Opener(spec, model).open(); }
+DatasetSplits open_datasets(const DataSpec& spec, const InputSpec& model, const std::vector<std::string>& own_folders) {
+  return Opener(spec, model, own_folders).open();
+}
 
 int automatic_workers(const Dataset& dataset, at::Device device, int ranks_on_host) {
   // On a CPU the compute threads read: extra threads would only take their cores.

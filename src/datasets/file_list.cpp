@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/data/read_only_file.hpp"
+#include "left_out.hpp"
 
 namespace gputrain::datasets {
 namespace {
@@ -138,30 +140,63 @@ std::vector<fs::directory_entry> entries_of(const fs::path& folder) {
   return entries;
 }
 
+using FolderId = std::pair<dev_t, ino_t>;
+
+std::optional<FolderId> id_of(const fs::path& folder) {
+  struct stat status {};
+  if (::stat(folder.c_str(), &status) != 0) return std::nullopt;
+  return FolderId{status.st_dev, status.st_ino};
+}
+
 class Walk {
  public:
-  explicit Walk(const FileFilter& filter) : filter_(filter) {}
-
-  void visit(const fs::path& folder, const std::string& prefix) {
-    struct stat status {};
-    if (::stat(folder.c_str(), &status) != 0 || !visited_.insert({status.st_dev, status.st_ino}).second) return;
-    for (const fs::directory_entry& entry : entries_of(folder)) {
-      const std::string path = prefix + entry.path().filename().string();
-      std::error_code unreadable;  // a broken link
-      if (entry.is_directory(unreadable)) {
-        if (may_want_in(path + "/")) visit(entry.path(), path + "/");
-      } else if (entry.is_regular_file(unreadable) && wants(path)) {
-        files_.push_back(path);
-      }
+  Walk(const fs::path& root, const FileFilter& filter, const std::vector<std::string>& own)
+      : root_(root), filter_(filter) {
+    for (const std::string& folder : own) {
+      if (const auto id = id_of(folder)) own_.insert(*id);
     }
+    if (const auto id = id_of(root); !id || !own_.contains(*id)) return;
+    throw Error(ExitCode::usage, {.what = "this folder of data is also the run's, whose files would become data",
+                                  .where = root.string(),
+                                  .hint = "output_dir: a folder for the run alone"});
   }
 
-  std::vector<std::string> take() {
-    std::sort(files_.begin(), files_.end());
-    return std::move(files_);
+  FolderListing list() {
+    visit(root_, "");
+    links_to_nowhere_.warn(root_.string(), "link", "to nowhere");
+    std::ranges::sort(found_.files);
+    std::ranges::sort(found_.run_folders);
+    return std::move(found_);
   }
 
  private:
+  void visit(const fs::path& folder, const std::string& prefix) {
+    const std::optional<FolderId> id = id_of(folder);
+    if (!id || !visited_.insert(*id).second) return;
+    const std::vector<fs::directory_entry> entries = entries_of(folder);
+    if (!prefix.empty() && (own_.contains(*id) || is_run(folder, entries))) {
+      found_.run_folders.push_back(prefix);
+      return;
+    }
+    for (const fs::directory_entry& entry : entries) take(entry, prefix + entry.path().filename().string());
+  }
+
+  /// What the entry is comes with its name; only links cost a call of the system.
+  void take(const fs::directory_entry& entry, const std::string& path) {
+    std::error_code unreadable;
+    if (entry.is_directory(unreadable)) {
+      if (may_want_in(path + "/")) visit(entry.path(), path + "/");
+    } else if (entry.is_regular_file(unreadable)) {
+      if (wants(path)) found_.files.push_back(path);
+    } else if (!entry.exists(unreadable) && wants(path)) {
+      links_to_nowhere_.add(path);
+    }
+  }
+
+  static bool is_run(const fs::path& folder, const std::vector<fs::directory_entry>& entries) {
+    return std::ranges::binary_search(entries, folder / "job.resolved.yaml", {}, &fs::directory_entry::path);
+  }
+
   /// Whether to read the folder. Skipped folders may be large, or not readable for this user.
   bool may_want_in(const std::string& folder) const {
     const auto may_match = [&folder](const std::string& pattern) { return may_match_in(pattern, folder); };
@@ -176,9 +211,11 @@ class Walk {
            std::none_of(filter_.exclude.begin(), filter_.exclude.end(), fits);
   }
 
+  const fs::path root_;
   const FileFilter& filter_;
-  std::set<std::pair<dev_t, ino_t>> visited_;
-  std::vector<std::string> files_;
+  std::set<FolderId> own_, visited_;
+  LeftOut links_to_nowhere_;
+  FolderListing found_;
 };
 
 constexpr size_t kMostFiles = 100'000;
@@ -253,10 +290,8 @@ bool matches_glob(std::string_view pattern, std::string_view path) {
   return GlobMatch(whole, path).whole();
 }
 
-std::vector<std::string> list_files(const std::string& folder, const FileFilter& filter) {
-  Walk walk(filter);
-  walk.visit(folder, "");
-  return walk.take();
+FolderListing list_folder(const std::string& folder, const FileFilter& filter, const std::vector<std::string>& own) {
+  return Walk(folder, filter, own).list();
 }
 
 std::vector<std::string> expand_pattern(const std::string& pattern) {

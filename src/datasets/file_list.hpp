@@ -17,9 +17,17 @@ struct FileFilter {
   std::vector<std::string> exclude;
 };
 
-/// The regular files below `folder`, as relative paths in byte order. Skips hidden files and folders (leading dot).
-/// Follows links, but visits each folder once. Does not read folders in which the filter wants nothing.
-std::vector<std::string> list_files(const std::string& folder, const FileFilter& filter);
+struct FolderListing {
+  std::vector<std::string> files;        // relative paths in byte order
+  std::vector<std::string> run_folders;  // "runs/a/": left out
+};
+
+/// The regular files below `folder`. Skips hidden files and folders (leading dot), and folders of runs: the `own` of
+/// this job and those with the resolved job of another. Follows links, but visits each folder once, and warns of links
+/// to nowhere. Does not read folders in which the filter wants nothing. Throws Error(usage) if `folder` is one of
+/// `own`.
+FolderListing list_folder(const std::string& folder, const FileFilter& filter,
+                          const std::vector<std::string>& own = {});
 
 /// The files that match a shell pattern, in byte order, each once; `pattern` itself if it names a file. "{a,b}" and
 /// "{000..146}" are expanded, and each of their parts must match a file.

@@ -44,7 +44,7 @@ struct IdxImages {
 /// The only file of the folder that holds `kind` ("images", "labels") for the role; prefers an unpacked file.
 std::string find_file(const std::string& folder, data::Split role, const std::string& kind) {
   std::vector<std::string> found;
-  for (const std::string& name : list_files(folder, {})) {
+  for (const std::string& name : list_folder(folder, {}).files) {
     const bool fits_kind = name.find(kind) != std::string::npos && name.find("idx") != std::string::npos;
     const bool is_train = name.find("train") != std::string::npos;
     const bool is_test = name.find("t10k") != std::string::npos || name.find("test") != std::string::npos;

@@ -8,8 +8,10 @@
 #include <utility>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
 #include "gputrain/core/lower_case.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/core/printable.hpp"
 #include "gputrain/core/random.hpp"
 #include "gputrain/data/image.hpp"
 #include "gputrain/data/subset.hpp"
@@ -46,6 +48,10 @@ data::ImageDecoder& image_decoder() {
   return decoder;
 }
 
+std::string text_of(const data::ImageDecoder::Size& size) {
+  return std::to_string(size.width) + " x " + std::to_string(size.height);
+}
+
 /// The stored size that a few sampled images share. Skips images that cannot be read: data.max_bad_fraction may allow
 /// them.
 data::ImageDecoder::Size common_size(const ImageStore& store) {
@@ -66,11 +72,8 @@ data::ImageDecoder::Size common_size(const ImageStore& store) {
     }
     const data::ImageDecoder::Size common = known.value_or(size);
     known = common;
-    if (size.width == common.width && size.height == common.height) continue;
-    const auto text = [](const data::ImageDecoder::Size& s) {
-      return std::to_string(s.width) + " x " + std::to_string(s.height);
-    };
-    throw Error(ExitCode::usage, {.what = "the images have different sizes (" + text(common) + ", " + text(size) +
+    if (size == common) continue;
+    throw Error(ExitCode::usage, {.what = "the images have different sizes (" + text_of(common) + ", " + text_of(size) +
                                           ") and the job sets no common size",
                                   .where = "data.image.size",
                                   .hint = "size: 224"});
@@ -83,13 +86,17 @@ data::ImageDecoder::Size common_size(const ImageStore& store) {
 
 bool is_image_name(std::string_view name) {
   const std::string ending = ending_of(name);
-  return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
+  return ending == ".jpg" || ending == ".jpeg" || ending == ".jpe" || ending == ".jfif" || ending == ".png";
 }
 
 bool is_unread_image_name(std::string_view name) {
-  constexpr std::array kEndings{".avif", ".bmp", ".gif", ".heic", ".jfif", ".jp2",
-                                ".jxl",  ".pgm", ".ppm", ".tif",  ".tiff", ".webp"};
-  return std::find(kEndings.begin(), kEndings.end(), ending_of(name)) != kEndings.end();
+  constexpr std::array kEndings{".apng", ".avif", ".bmp", ".gif", ".heic", ".heif", ".jp2",  ".jxl",
+                                ".pbm",  ".pgm",  ".pnm", ".ppm", ".tga",  ".tif",  ".tiff", ".webp"};
+  return std::ranges::find(kEndings, ending_of(name)) != kEndings.end();
+}
+
+void warn_of_unread_images(const std::string& where, const LeftOut& images) {
+  images.warn(where, "image", "named as neither JPEG nor PNG");
 }
 
 std::vector<std::string> known_classes(const data::DatasetRequest& request) {
@@ -166,9 +173,9 @@ void ImageStore::keep(const std::vector<std::string>& names, std::vector<int32_t
 
 ImageSamples::ImageSamples(std::shared_ptr<const ImageStore> store, const data::ImageOptions& options, data::Split role)
     : store_(std::move(store)), options_(options) {
-  data::ImageDecoder::Size size;
-  if (options.size.is_auto()) size = common_size(*store_);
-  transform_ = std::make_unique<data::ImageTransform>(options, role, size.width, size.height);
+  if (options.size.is_auto()) common_size_ = common_size(*store_);
+  const auto [width, height] = common_size_.value_or(data::ImageDecoder::Size());
+  transform_ = std::make_unique<data::ImageTransform>(options, role, width, height);
   const int64_t channels = options.channels.value.value_or(3);
   layout_ = data::SampleLayout::images(transform_->height(), transform_->width(), channels,
                                        std::ssize(store_->class_names()));
@@ -178,15 +185,23 @@ ImageSamples::ImageSamples(std::shared_ptr<const ImageStore> store, const data::
 void ImageSamples::read(int64_t index, const data::ReadContext& context, const data::SampleRow& row) const {
   thread_local std::vector<std::byte> bytes;
   store_->read(index, bytes);
-  const auto [width, height] = image_decoder().open(bytes, store_->full_name(index));
-  const data::Fit fit = transform_->fit(index, context, width, height);
+  const data::ImageDecoder::Size size = image_decoder().open(bytes, store_->full_name(index));
+  if (common_size_ && size != *common_size_) warn_of_size(index, size);
+  const data::Fit fit = transform_->fit(index, context, size.width, size.height);
   const int64_t reduction = data::ImageTransform::reduction(fit, context);
   const int64_t channels = layout_.input().sizes.back();
   const data::ImageView image = image_decoder().decode(channels, reduction);
   auto* const pixels = row.values<uint8_t>(0);
-  data::fit_image(image, fit, pixels, image.width == width ? 1 : reduction);
+  data::fit_image(image, fit, pixels, image.width == size.width ? 1 : reduction);
   transform_->recolour(index, context, pixels, channels);
   *row.values<int64_t>(1) = store_->label(index);
+}
+
+void ImageSamples::warn_of_size(int64_t index, const data::ImageDecoder::Size& size) const {
+  if (has_warned_.exchange(true)) return;
+  log::own_warning(printable(store_->full_name(index)) + " is " + text_of(size) +
+                   ", but `data.image.size: auto` found " + text_of(*common_size_) +
+                   ": it is resized and cropped, and so is every other image of another size");
 }
 
 std::shared_ptr<const data::Dataset> ImageSamples::part(double begin, double end, data::Split role) const {

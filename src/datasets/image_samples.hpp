@@ -1,9 +1,11 @@
 // Encoded images with classes, from any storage; decoded and fitted on each read.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "gputrain/data/dataset.hpp"
 #include "gputrain/data/image_transform.hpp"
 #include "gputrain/data/options.hpp"
+#include "left_out.hpp"
 
 namespace gputrain::datasets {
 
@@ -57,6 +60,8 @@ inline constexpr int64_t kMostImageBytes = int64_t{1} << 30;
 bool is_image_name(std::string_view name);
 /// Whether the name is that of an image format without a decoder here.
 bool is_unread_image_name(std::string_view name);
+/// Without a warning, ignored images would only show as a lower score.
+void warn_of_unread_images(const std::string& where, const LeftOut& images);
 
 /// The classes of the training data if val or test is opened; otherwise empty.
 std::vector<std::string> known_classes(const data::DatasetRequest& request);
@@ -77,8 +82,13 @@ class ImageSamples : public data::Dataset {
   std::string describe() const override;
 
  private:
+  /// Warns once that an image is of another size than those that gave the input its size.
+  void warn_of_size(int64_t index, const data::ImageDecoder::Size& size) const;
+
   std::shared_ptr<const ImageStore> store_;
   data::ImageOptions options_;
+  std::optional<data::ImageDecoder::Size> common_size_;  // with `size: auto`
+  mutable std::atomic<bool> has_warned_ = false;
   std::unique_ptr<const data::ImageTransform> transform_;
   data::SampleLayout layout_;
   data::Normalization normalization_;

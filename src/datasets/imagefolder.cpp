@@ -7,8 +7,6 @@
 
 #include "file_list.hpp"
 #include "gputrain/core/error.hpp"
-#include "gputrain/core/log.hpp"
-#include "gputrain/core/numbers.hpp"
 #include "gputrain/data/read_only_file.hpp"
 #include "image_samples.hpp"
 
@@ -26,21 +24,22 @@ struct ImageFolderSpec {
 
 class FolderStore final : public ImageStore {
  public:
-  FolderStore(std::string root, const std::vector<std::string>& known) : root_(std::move(root)) {
+  FolderStore(std::string root, const data::DatasetRequest& request) : root_(std::move(root)) {
     std::error_code ignored;
     if (!std::filesystem::exists(root_, ignored)) data::throw_missing(root_, "a folder of images");
     if (!std::filesystem::is_directory(root_, ignored))
       throw Error(ExitCode::data, {.what = "this is a file; format imagefolder needs a folder",
                                    .where = root_,
                                    .hint = "format: tar for an archive"});
-    std::vector<std::string> names = list_files(root_, {});
+    FolderListing listing = list_folder(root_, {}, request.own_folders);
+    std::vector<std::string>& names = listing.files;
     warn_of_other_images(names);
     std::erase_if(names, [](const std::string& name) { return !is_image_name(name); });
-    if (!names.empty()) refuse_classes_without_images(names);
+    if (!names.empty()) refuse_classes_without_images(listing);
     for (const std::string& name : names)
       if (name.find('/') == std::string::npos)
         throw Error(ExitCode::data, {.what = "the image " + name + " is not in a class folder", .where = root_});
-    set_names(names, known, root_);
+    set_names(names, known_classes(request), root_);
   }
 
   std::string full_name(int64_t index) const override { return root_ + "/" + std::string(name(index)); }
@@ -63,30 +62,39 @@ class FolderStore final : public ImageStore {
  private:
   /// Without a warning, ignored images would only show as a lower score.
   void warn_of_other_images(const std::vector<std::string>& names) const {
-    const auto is_other = [](const std::string& name) { return is_unread_image_name(name); };
-    const auto first = std::find_if(names.begin(), names.end(), is_other);
-    if (first == names.end()) return;
-    const auto count = std::count_if(first, names.end(), is_other);
-    log::warning(root_ + ": left out " +
-                 (count == 1 ? "1 image that is neither JPEG nor PNG: "
-                             : grouped(count) + " images that are neither JPEG nor PNG, such as ") +
-                 *first);
+    LeftOut others;
+    for (const std::string& name : names)
+      if (is_unread_image_name(name)) others.add(name);
+    warn_of_unread_images(root_, others);
   }
 
-  /// `names` must be sorted. Throws, because a missing class would change the numbers of other classes.
-  void refuse_classes_without_images(const std::vector<std::string>& names) const {
+  /// Throws, because a missing class would change the numbers of other classes.
+  void refuse_classes_without_images(const FolderListing& listing) const {
     std::error_code error;
     for (const auto& entry : std::filesystem::directory_iterator(root_, error)) {
-      const std::string folder = entry.path().filename().string();
-      if (folder.starts_with('.') || !entry.is_directory(error)) continue;
-      const auto image = std::lower_bound(names.begin(), names.end(), folder + "/");
-      if (image != names.end() && image->starts_with(folder + "/")) continue;
-      const bool is_empty = std::filesystem::is_empty(entry.path(), error);
-      throw Error(ExitCode::data, {.what = is_empty ? "the folder of this class is empty"
-                                                    : "the folder of this class has no images (.jpg, .jpeg, .png)",
-                                   .where = entry.path().string(),
-                                   .hint = "put its images there, or remove the folder"});
+      const std::string folder = entry.path().filename().string() + "/";
+      if (folder.starts_with('.')) continue;
+      if (!entry.exists(error))
+        refuse(entry, "a link to nowhere instead of the folder of a class", "mount its target, or remove the link");
+      if (!entry.is_directory(error) || has_any_in(folder, listing.files) || has_any_in(folder, listing.run_folders))
+        continue;
+      refuse(entry,
+             std::filesystem::is_empty(entry.path(), error)
+                 ? "the folder of this class is empty"
+                 : "the folder of this class has no images (.jpg, .jpeg, .png)",
+             "put its images there, or remove the folder");
     }
+  }
+
+  /// Whether one of the sorted paths lies in the folder.
+  static bool has_any_in(const std::string& folder, const std::vector<std::string>& paths) {
+    const auto path = std::lower_bound(paths.begin(), paths.end(), folder);
+    return path != paths.end() && path->starts_with(folder);
+  }
+
+  [[noreturn]] static void refuse(const std::filesystem::directory_entry& entry, const std::string& what,
+                                  const std::string& hint) {
+    throw Error(ExitCode::data, {.what = what, .where = entry.path().string(), .hint = hint});
   }
 
   std::string root_;
@@ -96,7 +104,7 @@ class ImageFolder final : public ImageSamples {
  public:
   ImageFolder(const ImageFolderSpec& spec, const data::DatasetRequest& request)
       : ImageSamples(std::make_shared<FolderStore>(
-                         spec.prefix.empty() ? request.path : request.path + "/" + spec.prefix, known_classes(request)),
+                         spec.prefix.empty() ? request.path : request.path + "/" + spec.prefix, request),
                      image_options(request), request.role) {
     request.tell_files({request.path, spec.prefix});
   }

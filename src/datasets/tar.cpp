@@ -8,6 +8,7 @@
 
 #include "file_list.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/lower_case.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/data/read_only_file.hpp"
 #include "image_samples.hpp"
@@ -29,11 +30,15 @@ struct TarSpec {
   }
 };
 
-constexpr std::string_view kLabelEnding = ".cls";
 constexpr int32_t kMostClasses = 1 << 20;
 
 /// The key of a sample in WebDataset: the name up to the first dot after the last slash.
 std::string_view key_of(std::string_view name) { return name.substr(0, name.find('.', name.rfind('/') + 1)); }
+
+/// What the file is of its sample: "jpg", "cls", "seg.png".
+std::string part_of(std::string_view name) {
+  return lower_case(name.substr(std::min(key_of(name).size() + 1, name.size())));
+}
 
 /// Whether the image is another part of the sample, such as a mask: NAME.seg.png.
 bool is_other_part(std::string_view name) { return name.find('.', key_of(name).size() + 1) != std::string_view::npos; }
@@ -58,6 +63,8 @@ class TarStore final : public ImageStore {
     Content content;
     for (size_t file = 0; file < files_.size(); ++file) read_index(file, content);
     const std::string where = prefix_.empty() ? path : path + ": " + prefix_;
+    warn_of_unread_images(where, content.unread);
+    content.labels_alone.warn(where, "label", "without an image");
     if (content.has_labels && !content.names.empty()) {
       set_labels(content.names, std::move(content.labels), known, where);
     } else {
@@ -90,12 +97,24 @@ class TarStore final : public ImageStore {
     size_t file;
   };
 
-  using Labels = std::map<std::string, int32_t>;  // by key_of()
+  struct Label {
+    int32_t number;
+    bool has_image = false;
+  };
+  using Labels = std::map<std::string, Label>;  // by key_of()
+
+  struct Shard {
+    std::vector<TarEntry> images;
+    std::vector<std::string> unread;
+    Labels labels;
+    bool has_labels = false;  // also where their names have further dots
+  };
 
   struct Content {
     std::vector<std::string> names;
     std::vector<int32_t> labels;
     bool has_labels = false;
+    LeftOut unread, labels_alone;
   };
 
   [[noreturn]] void refuse(size_t file, const std::string& name, const std::string& what,
@@ -115,43 +134,63 @@ class TarStore final : public ImageStore {
     return false;
   }
 
-  void read_index(size_t file, Content& content) {
-    std::vector<TarEntry> images;
-    Labels labels;
+  /// The images and labels of an archive, and the images that nothing here reads.
+  Shard list(size_t file) const {
+    Shard shard;
     visit_tar(files_[file], [&](TarEntry&& entry) {
       if (!entry.name.starts_with(prefix_)) return;
       entry.name.erase(0, prefix_.size());
       if (is_hidden(entry.name)) return;
-      const bool is_label = entry.name.ends_with(kLabelEnding);
+      if (is_unread_image_name(entry.name)) shard.unread.push_back(entry.name);
+      const std::string part = part_of(entry.name);
+      const bool is_label = part == "cls" || part.ends_with(".cls");
       if (!is_label && !is_image_name(entry.name)) return;
       check(file, entry);
-      if (is_label) {
-        labels[std::string(key_of(entry.name))] = label_in(file, entry);
-      } else {
-        images.push_back(std::move(entry));
+      shard.has_labels = shard.has_labels || is_label;
+      if (!is_label) {
+        shard.images.push_back(std::move(entry));
+      } else if (part == "cls") {
+        shard.labels[std::string(key_of(entry.name))] = {.number = label_in(file, entry)};
       }
     });
-    keep_last_of_each_name(images);
-    if (!labels.empty()) std::erase_if(images, [](const TarEntry& entry) { return is_other_part(entry.name); });
-    if (!content.names.empty() && !images.empty() && labels.empty() == content.has_labels)
+    keep_last_of_each_name(shard.images);
+    const auto is_mask = [&shard](std::string_view name) {
+      return is_other_part(name) && shard.labels.contains(std::string(key_of(name)));
+    };
+    std::erase_if(shard.images, [&](const TarEntry& entry) { return is_mask(entry.name); });
+    std::erase_if(shard.unread, is_mask);
+    return shard;
+  }
+
+  void read_index(size_t file, Content& content) {
+    Shard shard = list(file);
+    if (!content.names.empty() && !shard.images.empty() && shard.has_labels != content.has_labels)
       refuse(file, "",
-             std::string(labels.empty() ? "no .cls" : ".cls") + " beside the images, unlike in earlier files");
-    content.has_labels = content.has_labels || !labels.empty();
-    for (TarEntry& entry : images) {
+             std::string(shard.has_labels ? ".cls" : "no .cls") + " beside the images, unlike in earlier files");
+    content.has_labels = content.has_labels || shard.has_labels;
+    for (TarEntry& entry : shard.images) {
       if (content.has_labels)
-        content.labels.push_back(label_of(file, entry, labels));
+        content.labels.push_back(label_of(file, entry, shard.labels));
       else
         check_folder(file, entry);
       content.names.push_back(std::move(entry.name));
       locations_.push_back({entry.offset, entry.size, file});
     }
+    const std::string where = files_.size() > 1 ? files_[file].path() + ": " : "";
+    for (const std::string& name : shard.unread) content.unread.add(where + name);
+    for (const auto& [key, label] : shard.labels)
+      if (!label.has_image) content.labels_alone.add(where + key + ".cls");
   }
 
-  int32_t label_of(size_t file, const TarEntry& image, const Labels& labels) const {
+  int32_t label_of(size_t file, const TarEntry& image, Labels& labels) const {
     const std::string key(key_of(image.name));
     const auto label = labels.find(key);
-    if (label == labels.end()) refuse(file, image.name, "an image without a label: there is no " + key + ".cls");
-    return label->second;
+    if (label == labels.end())
+      refuse(file, image.name, "an image without a label: there is no " + key + ".cls",
+             is_other_part(image.name) ? "in WebDataset a sample's name ends at its first dot: rename it, and its label"
+                                       : "");
+    label->second.has_image = true;
+    return label->second.number;
   }
 
   void check_folder(size_t file, const TarEntry& image) const {

@@ -38,11 +38,12 @@ struct TextFile {
   std::string path, text;
 };
 
-std::vector<std::string> text_paths(const TextSpec& spec, const std::string& path) {
+std::vector<std::string> text_paths(const TextSpec& spec, const data::DatasetRequest& request) {
   namespace fs = std::filesystem;
+  const std::string& path = request.path;
   std::error_code ignored;
   if (!fs::is_directory(path, ignored)) return expand_pattern(path);
-  std::vector<std::string> files = list_files(path, {spec.include, spec.exclude});
+  std::vector<std::string> files = list_folder(path, {spec.include, spec.exclude}, request.own_folders).files;
   if (files.empty())
     throw Error(ExitCode::data, {.what = "no file in this folder matches `include` and `exclude`", .where = path});
   for (std::string& file : files) file = (fs::path(path) / file).string();
@@ -130,7 +131,7 @@ std::shared_ptr<const tokenizers::Tokenizer> make_tokenizer(const data::TextOpti
 class TextSource final : public TokenSource {
  public:
   TextSource(const TextSpec& spec, const data::DatasetRequest& request, const TextSource* train) : path_(request.path) {
-    const std::vector<std::string> paths = text_paths(spec, request.path);
+    const std::vector<std::string> paths = text_paths(spec, request);
     request.tell_files(paths);
     const std::vector<std::string> texts = read_texts(paths);
     warn_of_binary(paths, texts);

@@ -2,10 +2,10 @@
 
 #include <array>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "gputrain/checkpoint/weight_files.hpp"
 #include "gputrain/core/random.hpp"
 #include "gputrain/models/pretrained.hpp"
 
@@ -26,9 +26,7 @@ config::Loaded load_with_published_sizes(config::Request request) {
   if (!pretrained) return loaded;
   const auto path = std::filesystem::path(*pretrained) / "config.json";
   if (!std::filesystem::exists(path)) return loaded;
-  std::ifstream file(path);
-  const auto config = nlohmann::json::parse(file, nullptr, false);
-  const auto published = models::published_model(config, path.string());
+  const auto published = models::published_model(checkpoint::read_json_object(path), path.string());
   request.found = {.file = path, .set = models::settings_of(published, loaded, "model")};
   return config::load(job_schema(), request);
 }

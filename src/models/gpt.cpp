@@ -87,7 +87,7 @@ Gpt::Gpt(const GptSpec& spec, const nn::Context& context, const DataFacts& facts
   if (sizes_.rotary) {
     const auto type = context.policy.master == at::kDouble ? at::kDouble : at::kFloat;
     rotary_.emplace(sizes_.positions, sizes_.channels / sizes_.heads, spec.rope_theta,
-                    at::TensorOptions().dtype(type).device(context.device));
+                    at::TensorOptions().dtype(type).device(context.device), sizes_.rotary_scaling);
   } else {
     positions_ = add_child<nn::Embedding>(names.positions, context, embedding(sizes_.positions));
   }

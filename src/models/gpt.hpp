@@ -12,6 +12,17 @@
 
 namespace gputrain::models {
 
+/// The keys of a config.json's rope_scaling.
+struct RopeScalingSpec {
+  std::string type = "none";
+  double factor = 1;
+  double low_freq_factor = 1;
+  double high_freq_factor = 4;
+  std::optional<int64_t> original_max_position_embeddings;
+
+  static void describe(config::Description<RopeScalingSpec>& d);
+};
+
 struct GptSpec {
   int64_t n_layer = 12;
   int64_t n_head = 12;
@@ -28,6 +39,7 @@ struct GptSpec {
   std::string activation = "gelu_tanh";
   bool tie_embeddings = true;
   double rope_theta = 10000;
+  RopeScalingSpec rope_scaling;
   double norm_eps = 1e-5;
 
   static void describe(config::Description<GptSpec>& d);
@@ -39,6 +51,7 @@ struct GptSizes {
   bool bias, rotary, rmsnorm, gated;
   ops::Activation activation;
   nn::Naming naming;  // Llama's where it is one in all three options, else GPT-2's
+  ops::RotaryScaling rotary_scaling;
 };
 GptSizes sizes_of(const GptSpec& spec, const DataFacts& facts);
 

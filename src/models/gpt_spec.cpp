@@ -33,6 +33,23 @@ void check_heads(const GptSpec& spec, config::SpecIssues& issues) {
   }
 }
 
+void check_rope_scaling(const GptSpec& spec, config::SpecIssues& issues) {
+  if (spec.rope_scaling.type == "none" || spec.position == "rotary") return;
+  issues.add("rope_scaling.type", "rope_scaling changes rotary positions, but position is " + spec.position,
+             "position: rotary, or leave it out");
+}
+
+ops::RotaryScaling rotary_scaling_of(const RopeScalingSpec& spec, int64_t positions) {
+  using Kind = ops::RotaryScaling::Kind;
+  return {.kind = spec.type == "none"     ? Kind::none
+                  : spec.type == "linear" ? Kind::linear
+                                          : Kind::llama3,
+          .factor = spec.factor,
+          .low_turns = spec.low_freq_factor,
+          .high_turns = spec.high_freq_factor,
+          .original_positions = static_cast<double>(spec.original_max_position_embeddings.value_or(positions))};
+}
+
 int64_t default_inner(const GptSizes& sizes) {
   if (!sizes.gated) return 4 * sizes.channels;
   // Two thirds, because there are three matrices instead of two (arXiv:2002.05202), rounded up to a multiple of 64.
@@ -40,6 +57,28 @@ int64_t default_inner(const GptSizes& sizes) {
 }
 
 }  // namespace
+
+void RopeScalingSpec::describe(config::Description<RopeScalingSpec>& d) {
+  d.summary("slower rotary angles, with which weights understand longer texts than they were first trained on");
+  d.key("type", &RopeScalingSpec::type, "linear divides all frequencies; llama3, of Llama 3.1, the low ones")
+      .choices({"none", "linear", "llama3"})
+      .aliases({"rope_type"});
+  d.key("factor", &RopeScalingSpec::factor, "what frequencies are divided by").above(0);
+  d.key("low_freq_factor", &RopeScalingSpec::low_freq_factor,
+        "llama3: divided are frequencies of at most so many turns over the original length")
+      .above(0);
+  d.key("high_freq_factor", &RopeScalingSpec::high_freq_factor,
+        "llama3: kept are frequencies of at least so many turns; between them it goes over")
+      .above(0);
+  d.key("original_max_position_embeddings", &RopeScalingSpec::original_max_position_embeddings,
+        "llama3: longest sequence of the first training; null: block_size")
+      .range(1, kMostRows)
+      .unit("tokens");
+  d.check([](const RopeScalingSpec& spec, config::SpecIssues& issues) {
+    if (spec.high_freq_factor > spec.low_freq_factor) return;
+    issues.add("high_freq_factor", "must be above low_freq_factor", "Llama 3.1 has 1 and 4");
+  });
+}
 
 void GptSpec::describe(config::Description<GptSpec>& d) {
   d.summary(
@@ -79,10 +118,14 @@ void GptSpec::describe(config::Description<GptSpec>& d) {
   d.key("tie_embeddings", &GptSpec::tie_embeddings, "one matrix for the embedding and the head")
       .aliases({"tie_word_embeddings"});
   d.key("rope_theta", &GptSpec::rope_theta, "base of the rotary angles").above(0);
+  d.key("rope_scaling", &GptSpec::rope_scaling, "rotary angles for longer texts");
   d.key("norm_eps", &GptSpec::norm_eps, "added to the variance in normalisations")
       .above(0)
       .aliases({"layer_norm_epsilon", "rms_norm_eps"});
-  d.check(check_heads);
+  d.check([](const GptSpec& spec, config::SpecIssues& issues) {
+    check_heads(spec, issues);
+    check_rope_scaling(spec, issues);
+  });
 }
 
 GptSizes sizes_of(const GptSpec& spec, const DataFacts& facts) {
@@ -105,6 +148,7 @@ GptSizes sizes_of(const GptSpec& spec, const DataFacts& facts) {
   sizes.activation = sizes.gated ? ops::Activation::silu : ops::activation_from_name(spec.activation);
   sizes.bias = spec.bias.value_or(!sizes.rmsnorm);
   sizes.inner = spec.n_inner.value_or(default_inner(sizes));
+  sizes.rotary_scaling = rotary_scaling_of(spec.rope_scaling, sizes.positions);
   sizes.naming = sizes.rotary && sizes.rmsnorm && sizes.gated ? nn::Naming::llama : nn::Naming::gpt2;
 
   if (facts.input_shape[0] > sizes.positions) {

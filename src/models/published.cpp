@@ -49,6 +49,9 @@ PublishedModel published_model(const nlohmann::json& config, const std::string& 
   if (!config.is_object()) throw Error(ExitCode::data, {.what = "not a JSON object", .where = where});
   const ConfigReader reader(config, where);
   const std::string type = reader.text("model_type", "");  // wrong in any family where it is no text
+  if (reader.find("quantization_config") != nullptr) {
+    reader.refuse("these weights are quantised ('quantization_config')", "take the weights that they were made from");
+  }
   if (const auto family = family_meant_by(config)) return family->model_of(config, where);
   reader.refuse(type.empty() ? "'model_type' is missing" : "model_type '" + type + "' is not supported",
                 known_families() + " are supported; for other models, give a safetensors file");

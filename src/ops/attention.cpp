@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cos.h>
 #include <ATen/ops/outer.h>
@@ -60,11 +61,26 @@ at::Tensor packed_attention(const at::Tensor& packed, int64_t heads, int64_t key
              reference)[0];
 }
 
-RotaryTable::RotaryTable(int64_t positions, int64_t channels, double theta, const at::TensorOptions& options) {
+namespace {
+
+// Rounded step by step in fp32, so that the frequencies are those of transformers bit by bit.
+at::Tensor scaled(const at::Tensor& frequencies, const RotaryScaling& scaling) {
+  if (scaling.kind == RotaryScaling::Kind::none) return frequencies;
+  if (scaling.kind == RotaryScaling::Kind::linear) return frequencies / scaling.factor;
+  const at::Tensor wavelengths = frequencies.reciprocal() * (2 * std::acos(-1.0));
+  const at::Tensor turns = wavelengths.reciprocal() * scaling.original_positions;
+  const at::Tensor kept = ((turns - scaling.low_turns) / (scaling.high_turns - scaling.low_turns)).clamp(0, 1);
+  return (1 - kept) * frequencies / scaling.factor + kept * frequencies;
+}
+
+}  // namespace
+
+RotaryTable::RotaryTable(int64_t positions, int64_t channels, double theta, const at::TensorOptions& options,
+                         const RotaryScaling& scaling) {
   // Angles are rounded to fp32 on purpose: models were trained with these, and exact ones differ at large positions.
   const auto single = at::TensorOptions().dtype(at::kFloat);
   const at::Tensor exponents = at::arange(0, channels, 2, single).div(static_cast<double>(channels));
-  const at::Tensor frequencies = at::reciprocal(at::pow(theta, exponents));
+  const at::Tensor frequencies = scaled(at::reciprocal(at::pow(theta, exponents)), scaling);
   const at::Tensor angles = at::outer(at::arange(positions, single), frequencies);
   cosine = at::cos(angles).to(options);
   sine = at::sin(angles).to(options);

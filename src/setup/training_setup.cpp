@@ -192,9 +192,11 @@ train::Plan plan_run(const JobSpec& spec, const JobDatasets& datasets, const Ran
 
 JobDatasets open_datasets(const Job& job) {
   JobDatasets datasets;
-  if (const auto& pretrained = job.spec().model.pretrained) check_there_are_weights(*pretrained);
+  if (const auto& pretrained = job.spec().model.pretrained) check_weights(*pretrained);
   const InputSpec model = models::catalog().reads(job.spec().model.architecture);
-  static_cast<data::DatasetSplits&>(datasets) = data::open_datasets(job.spec().data, model);
+  std::vector<std::string> own_folders{job.output_dir.string()};
+  if (const auto& mirror = job.spec().checkpoint.mirror) own_folders.push_back(*mirror);
+  static_cast<data::DatasetSplits&>(datasets) = data::open_datasets(job.spec().data, model, own_folders);
   const auto& layout = datasets.train->layout();
   datasets.task = tasks::catalog().make(
       job.spec().task.type, {.layout = layout, .model = model, .label_smoothing = job.spec().train.label_smoothing});

@@ -2,16 +2,12 @@
 
 #include <algorithm>
 #include <fstream>
-#include <iterator>
-#include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
-#include "gputrain/checkpoint/frozen.hpp"
-#include "gputrain/checkpoint/listing.hpp"
+#include "gputrain/checkpoint/weight_files.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/models/published.hpp"
@@ -48,35 +44,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string hint_for(const fs::path& path) {
-  if (!fs::is_directory(path)) {
-    return "give a local file or folder; download a model of the Hugging Face hub with `hf download NAME "
-           "--local-dir DIR`";
-  }
-  if (fs::exists(path / "model.safetensors.index.json")) {
-    return "the weights are split into several files: from_pretrained(DIR).save_pretrained(NEW, "
-           "max_shard_size=\"100GB\") joins them";
-  }
-  return fs::exists(path / "pytorch_model.bin")
-             ? "from_pretrained(DIR).save_pretrained(NEW) writes pytorch_model.bin as safetensors"
-             : "give the folder that model.safetensors is in";
-}
-
-void refuse_other_files(const fs::path& path) {
-  const std::string kind = path.extension();
-  if (kind == ".json") {
-    const fs::path folder = path.parent_path();
-    throw Error(ExitCode::data, {.what = "this file describes weights but does not contain them",
-                                 .where = path.string(),
-                                 .hint = "the folder: " + (folder.empty() ? "." : folder.string())});
-  }
-  if (kind != ".pt" && kind != ".pth" && kind != ".bin" && kind != ".ckpt") return;
-  throw Error(ExitCode::data,
-              {.what = "weights are read from safetensors, not from PyTorch's pickled files, which may run code",
-               .where = path.string(),
-               .hint = "safetensors.torch.save_file(torch.load(FILE, weights_only=True), \"model.safetensors\")"});
-}
-
 /// Names of the targets as JSON; empty if they have no names.
 std::string targets_text(const data::Dataset& dataset) {
   const auto names = data::target_names(dataset);
@@ -93,47 +60,36 @@ std::shared_ptr<const models::PublishedFamily> family_beside(const fs::path& pat
   return family && family->names(model) ? std::move(family) : nullptr;
 }
 
-fs::path file_of(const fs::path& path) { return fs::is_directory(path) ? path / "model.safetensors" : path; }
-
-/// The other file of a checkpoint's weights, if there is one.
-std::optional<checkpoint::SafetensorsFile> frozen_beside(const fs::path& file) {
-  const fs::path folder = file.parent_path(), manifest = folder / checkpoint::kManifestName;
-  if (file.filename() != "model.safetensors" || !fs::exists(manifest)) return std::nullopt;
-  const auto& frozen = checkpoint::parse_manifest(checkpoint::read_text(manifest), manifest).frozen;
-  if (!frozen) return std::nullopt;
-  checkpoint::look_at_frozen(folder, *frozen);
-  return checkpoint::SafetensorsFile(checkpoint::frozen_path(folder, *frozen));
+/// What to try where published weights have other sizes than the model; empty: nothing that is known.
+std::string sizes_hint(const fs::path& path, const models::Model& model) {
+  if (!models::family_of(model)) return {};
+  const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
+  if (!fs::exists(folder / "config.json")) {
+    return "there is no config.json beside them to give the model's sizes: put there the one that they were published "
+           "with, or give the sizes in model.config";
+  }
+  return fs::is_directory(path) ? ""
+                                : "model.pretrained: " + (folder / "").string() + " takes the sizes from config.json";
 }
 
 }  // namespace
 
-void check_there_are_weights(const fs::path& path) {
-  if (fs::exists(file_of(path))) return;
-  throw Error(ExitCode::data, {.what = fs::exists(path) ? "there are no weights" : "no such file or folder",
-                               .where = fs::exists(path) ? file_of(path).string() : path.string(),
-                               .hint = hint_for(path)});
-}
+void check_weights(const fs::path& path) { checkpoint::WeightFiles{path}; }
 
 int64_t load_weights(models::Model& model, const fs::path& path, models::OtherClasses other_classes) {
-  check_there_are_weights(path);
-  const auto file_path = file_of(path);
-  refuse_other_files(file_path);
-  const checkpoint::SafetensorsFile file(file_path);
-  const auto frozen = frozen_beside(file_path);
-  std::vector<std::string> names = file.names();
-  const std::set<std::string> own(names.begin(), names.end());
-  if (frozen) std::ranges::copy(frozen->names(), std::back_inserter(names));
-  const auto tensor = [&](const std::string& name) {
-    return own.contains(name) || !frozen ? file.tensor(name) : frozen->tensor(name);
-  };
-  return models::load_weights(
-      model,
-      {.where = file_path.string(), .names = std::move(names), .tensor = tensor, .family = family_beside(path, model)},
-      other_classes);
+  const checkpoint::WeightFiles files(path);
+  return models::load_weights(model,
+                              {.where = files.path().string(),
+                               .names = files.names(),
+                               .tensor = [&](const std::string& name) { return files.tensor(name); },
+                               .file_of = [&](const std::string& name) { return files.file_of(name).string(); },
+                               .family = family_beside(path, model),
+                               .sizes_hint = sizes_hint(path, model)},
+                              other_classes);
 }
 
 std::string other_targets(const fs::path& path, const data::Dataset& dataset) {
-  const auto metadata = checkpoint::SafetensorsFile(file_of(path)).metadata();
+  const auto metadata = checkpoint::WeightFiles(path).metadata();
   const auto told = metadata.find(tokenizers::kTargets);
   if (told == metadata.end()) return {};
   const auto theirs = nlohmann::json::parse(told->second, nullptr, false);

@@ -74,7 +74,7 @@ void plan_end(const TrainSpec& spec, Plan& plan) {
     if (plan.tokens_per_step == 0) refuse("train.max_tokens is set but the data has no tokens", "use train.max_epochs");
     end_after(ceil_divide(*spec.max_tokens, plan.tokens_per_step));
   }
-  plan.ends_by_steps = spec.max_steps && *spec.max_steps <= total;
+  plan.ends_by_steps = spec.max_steps && *spec.max_steps < total;
   if (plan.ends_by_steps) total = *spec.max_steps;
   if (total == INT64_MAX && !spec.max_time) {
     refuse("no limit of training is set", "add one of train.max_epochs, max_steps, max_tokens, max_time");

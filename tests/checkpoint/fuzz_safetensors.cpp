@@ -38,7 +38,7 @@ void check(std::string_view file) {
   try {
     header = parse(file);
   } catch (const gputrain::Error& error) {
-    const std::string what = error.what();
+    const std::string what = error.parts().what + error.parts().hint;
     require(what.size() < 1000);
     require(std::none_of(what.begin(), what.end(),
                          [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }));

@@ -9,6 +9,7 @@
 namespace gputrain::checkpoint {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 /// A file with the given header and `data_bytes` bytes of data.
@@ -64,8 +65,7 @@ std::vector<Broken> broken_files() {
   std::string dims = "[1";
   for (int i = 0; i < 64; ++i) dims += ",1";
   return {
-      {"", "only 0 bytes"},
-      {"1234567", "only 7 bytes"},
+      {std::string(7, '\1'), "only 7 bytes"},
       {file_with("{}", 0, 100'000'001), "over 100 MB"},
       {std::string(8, '\xff'), "over 100 MB"},
       {file_with("{}", 0, 3), "cut off inside the header"},
@@ -118,6 +118,36 @@ TEST(SafetensorsHeader, RefusesEveryBrokenFileAndSaysWhy) {
   for (const Broken& broken : broken_files()) {
     EXPECT_THAT(refusal_of(broken.file), HasSubstr(broken.told)) << broken.file.substr(0, 200);
   }
+}
+
+TEST(SafetensorsHeader, SaysWhatAnotherFileIs) {
+  using std::string_literals::operator""s;
+  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 46830571\n";
+  const auto told = [](const std::string& file) {
+    try {
+      parse(file);
+    } catch (const Error& error) {
+      return error.parts().what + "; " + error.parts().hint;
+    }
+    return "accepted"s;
+  };
+  EXPECT_THAT(told(pointer),
+              AllOf(HasSubstr("not a safetensors file but a Git LFS pointer"), HasSubstr("git lfs pull")));
+  EXPECT_THAT(told(pointer.substr(0, 8)), HasSubstr("LFS")) << "all that is read of a header that is too long";
+  EXPECT_THAT(told("\n<!DOCTYPE html><html>"), AllOf(HasSubstr("a web page"), HasSubstr("/resolve/")));
+  EXPECT_THAT(told("Entry not found\nx"), HasSubstr("but a text: \"Entry not found\";"));
+  EXPECT_THAT(told(""), AllOf(HasSubstr("an empty file"), HasSubstr("did not finish")));
+  EXPECT_THAT(told(std::string(4096, '\0')), AllOf(HasSubstr("a file of zeros"), HasSubstr("did not finish")));
+  EXPECT_THAT(told("\x1f\x8b\x08\0\0\0\0\0\0\x03rest"s), AllOf(HasSubstr("compressed by gzip"), HasSubstr("gunzip")));
+  EXPECT_THAT(told("PK\3\4 and more bytes"), AllOf(HasSubstr("torch.save"), HasSubstr("save_file")));
+  EXPECT_THAT(told("\x80\2\x8a\x0al\xfc\x9c"), AllOf(HasSubstr("a pickle"), HasSubstr("save_file")));
+  EXPECT_THAT(told("GGUF\3\0\0\0"s), HasSubstr("llama.cpp"));
+}
+
+// The length of a header is where other formats have their marks: 640 is "\x80\2", 60 is "<".
+TEST(SafetensorsHeader, KnowsItselfWhenCutOff) {
+  for (const int64_t length : {60, 640, 0x8b1f})
+    EXPECT_THAT(refusal_of(file_with("{}", 0, length)), HasSubstr("cut off"));
 }
 
 TEST(SafetensorsHeader, PrintsNamesShortAndWithoutControls) {

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
+
 namespace gputrain {
 namespace {
 
@@ -32,6 +35,19 @@ TEST(Printable, ReplacesInvalidUtf8) {
     EXPECT_EQ(printable(cut), std::string(cut.size(), '?'));
     EXPECT_EQ(printable(cut + "a"), std::string(cut.size(), '?') + "a");
   }
+}
+
+// Messages name files.
+TEST(Error, ReplacesControlCharacters) {
+  const Error error(ExitCode::data, {.what = "no\x1b[31m image\nat all", .where = "a\n\x1b[2J.png", .hint = "rm a\r"});
+  EXPECT_STREQ(error.what(), "a??[2J.png: no?[31m image\nat all\n  try: rm a?");
+  EXPECT_EQ(error.parts().where, "a??[2J.png");
+}
+
+TEST(Log, ReplacesControlCharacters) {
+  ::testing::internal::CaptureStderr();
+  log::warning("left out a\x1b[2J.png");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "warning: left out a?[2J.png\n");
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
-"""Writes images and what Pillow and torchvision make of them: image_reference.py FOLDER.
+"""Writes images and what Pillow and torchvision make of them and of JPEG files there: image_reference.py FOLDER.
 
 Each line of FOLDER/cases.txt: file, kind, numbers..., and the file of the expected bytes [height, width, channels].
 """
 import pathlib
+import struct
 import sys
+import zlib
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -48,6 +50,9 @@ def save(name, image, **options):
     expect_decoded(name)
 
 
+for path in sorted(folder.glob("*.jpg")):
+    expect_decoded(path.name)
+
 base = Image.fromarray(photograph(61, 83))
 save("color.jpg", base, quality=90)
 save("full_chroma.jpg", base, quality=90, subsampling=0)
@@ -60,6 +65,7 @@ for orientation in range(1, 9):
     exif[0x010F] = "a maker"
     exif[0x0112] = orientation
     save(f"turned{orientation}.jpg", base, quality=90, exif=exif)
+    save(f"turned{orientation}.png", base, exif=exif)
 save("color.png", base)
 save("grey.png", base.convert("L"))
 save("palette.png", base.quantize(50))
@@ -72,10 +78,25 @@ transparent = base.quantize(50)
 transparent.info["transparency"] = 3
 save("palette_transparent.png", transparent)
 
-# 16 bits: Pillow clips values at 255, so expects value / 257 instead, rounded.
-deep = generator.integers(0, 65536, (9, 14), dtype=np.uint16)
-Image.fromarray(deep).save(folder / "deep.png")
-expect("deep.png", "decode", [1, 9, 14], (deep.astype(np.float64) / 257).round().astype(np.uint8))
+
+
+def chunk(kind, content):
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+
+def save_deep(name, values, colour_type):
+    """16 bits, which Pillow writes only for grey. It clips such values at 255, so expects value / 257, rounded."""
+    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in values)
+    header = struct.pack(">IIBBBBB", values.shape[1], values.shape[0], 16, colour_type, 0, 0, 0)
+    chunks = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    (folder / name).write_bytes(b"\x89PNG\r\n\x1a\n" + chunks)
+    colours = values[:, :, : 3 if values.shape[2] > 2 else 1]
+    expected = (colours / 257).round().astype(np.uint8)
+    expect(name, "decode", [expected.shape[2], *values.shape[:2]], expected)
+
+
+for name, channels, colour_type in (("grey", 1, 0), ("colour", 3, 2), ("grey_alpha", 2, 4), ("alpha", 4, 6)):
+    save_deep(f"deep_{name}.png", generator.integers(0, 65536, (9, 14, channels), dtype=np.uint16), colour_type)
 
 for index, (height, width) in enumerate([(375, 500), (500, 333), (64, 64), (40, 300), (1100, 900)]):
     name = f"photo{index}.png"

@@ -75,19 +75,70 @@ TEST_F(ImageFolderTest, ReportsWhatIsWrongWithAFolder) {
   write("b/2.webp", "RIFF");
   EXPECT_THAT(error_of([this] { open_folder(); }), HasSubstr("/b: the folder of this class has no images"));
   write("b/2.png", png_of({1, 2, 3}));
-  ::testing::internal::CaptureStderr();
-  open_folder();
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("left out 1 image that is neither JPEG nor PNG: b/2.webp"));
+  EXPECT_THAT(warning_of([this] { open_folder(); }),
+              HasSubstr("left out 1 image named as neither JPEG nor PNG: b/2.webp"));
   write("3.png", png_of({1, 2, 3}));
   EXPECT_THAT(error_of([this] { open_folder(); }), HasSubstr("3.png is not in a class folder"));
 }
 
-TEST_F(ImageFolderTest, IgnoresHiddenFoldersAndDanglingLinks) {
+TEST_F(ImageFolderTest, IgnoresHiddenFolders) {
   write("a/1.png", png_of({1, 2, 3}));
   std::filesystem::create_directories(folder_ / ".ipynb_checkpoints");
-  std::filesystem::create_symlink("loop", folder_ / "loop");
   EXPECT_EQ(open_folder().train->size(), 1);
+}
+
+TEST_F(ImageFolderTest, WarnsOfLinksToNowhere) {
+  write("a/1.png", png_of({1, 2, 3}));
+  for (const char* name : {"3.png", "2.png", "more"}) std::filesystem::create_symlink("/no/disk", folder_ / "a" / name);
+  std::filesystem::create_symlink("1.png", folder_ / "a" / "good.png");
+  EXPECT_EQ(warning_of([this] { EXPECT_EQ(open_folder().train->size(), 2); }),
+            "warning: " + folder_.string() + ": left out 3 links to nowhere, such as a/2.png\n");
+}
+
+TEST_F(ImageFolderTest, RefusesClassThatIsALinkToNowhere) {
+  for (const char* name : {"a/1.png", "c/1.png"}) write(name, png_of({1, 2, 3}));
+  std::filesystem::create_directory_symlink("/no/disk", folder_ / "b");
+  EXPECT_THAT(error_of([this] { open_folder(); }), HasSubstr("/b: a link to nowhere instead of the folder of a class"));
+  std::filesystem::remove(folder_ / "b");
+  std::filesystem::create_directory_symlink("b", folder_ / "b");
+  EXPECT_THAT(error_of([this] { open_folder(); }), HasSubstr("/b: a link to nowhere"));
+}
+
+TEST_F(ImageFolderTest, ReadsEveryNameOfJpegByItsBytes) {
+  for (const char* name : {"1.jfif", "2.JPE", "3.JPEG", "4.Jpg", "5.PNG"})
+    write("a/" + std::string(name), png_of({9, 0, 0}));
+  const data::DatasetSplits datasets = open_folder();
+  ASSERT_EQ(datasets.train->size(), 5);
+  for (int64_t i = 0; i < 5; ++i) EXPECT_EQ(std::to_integer<int>(read(*datasets.train, i).input[0]), 9);
+}
+
+TEST_F(ImageFolderTest, WarnsOnceOfImageOfAnotherSize) {
+  for (int i = 100; i < 133; ++i) write("a/" + std::to_string(i) + ".png", png_of({1, 2, 3}));
+  for (const char* name : {"a/101.png", "a/103.png"}) write(name, png_of({1, 2, 3}, 5, 7));
+  const data::DatasetSplits whole = open_folder(), fitted = open_folder(", image: {size: 4}");
+  const auto read_all = [](const data::Dataset& dataset) {
+    for (int64_t i = 0; i < dataset.size(); ++i) read(dataset, i);
+  };
+  EXPECT_EQ(warning_of([&] { read_all(*whole.train); }),
+            "warning: " + path("a/101.png") +
+                " is 5 x 7, but `data.image.size: auto` found 4 x 4: it is resized and "
+                "cropped, and so is every other image of another size\n");
+  EXPECT_EQ(warning_of([&] { read_all(*whole.train); }), "");
+  EXPECT_EQ(warning_of([&] { read_all(*fitted.train); }), "") << "the job says so";
+}
+
+TEST_F(ImageFolderTest, LeavesOutFoldersOfRuns) {
+  for (const char* name : {"a/1.png", "b/2.png", "runs/older/job.resolved.yaml", "runs/older/samples/3.png",
+                           "runs/own/logs/attempt_1/rank_0000.log", "mirror/run/4.png", "b/older/job.resolved.yaml"})
+    write(name, png_of({1, 2, 3}));
+  const auto open_with = [this](const std::vector<std::string>& own_folders) {
+    return open("{train: {path: " + folder_.string() + ", format: imagefolder}}", 0, own_folders);
+  };
+  const data::DatasetSplits datasets = open_with({path("runs/own"), path("mirror/run")});
+  EXPECT_EQ(datasets.train->class_names(), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(datasets.train->size(), 2);
+  EXPECT_THAT(error_of([&] { open_with({path("runs/../")}); }, ExitCode::usage),
+              HasSubstr("this folder of data is also the run's"));
 }
 
 TEST_F(ImageFolderTest, RefusesClassesUnknownToTraining) {
@@ -99,13 +150,11 @@ TEST_F(ImageFolderTest, RefusesClassesUnknownToTraining) {
 
 TEST_F(ImageFolderTest, WarnsOfEvaluationOnTrainingData) {
   for (const char* name : {"train/a/1.png", "val/a/1.png"}) write(name, png_of({1, 2, 3}));
-  const auto warning_of = [this](const std::string& val) {
-    ::testing::internal::CaptureStderr();
-    open_folder(", val: " + val, ", prefix: train");
-    return ::testing::internal::GetCapturedStderr();
+  const auto warning_with = [this](const std::string& val) {
+    return warning_of([&] { open_folder(", val: " + val, ", prefix: train"); });
   };
-  EXPECT_THAT(warning_of("{}"), HasSubstr("data.val reads the same files as data.train"));
-  EXPECT_EQ(warning_of("{prefix: val}"), "");
+  EXPECT_THAT(warning_with("{}"), HasSubstr("data.val reads the same files as data.train"));
+  EXPECT_EQ(warning_with("{prefix: val}"), "");
 }
 
 TEST_F(ImageFolderTest, SkipsFewBadImagesWhenAsked) {

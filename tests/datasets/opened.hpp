@@ -24,11 +24,12 @@ struct JobWithData {
 };
 
 /// The datasets of a job with this `data` section (one flow map).
-inline data::DatasetSplits open(const std::string& section, int64_t longest_sequence = 0) {
+inline data::DatasetSplits open(const std::string& section, int64_t longest_sequence = 0,
+                                const std::vector<std::string>& own_folders = {}) {
   const config::Loaded job =
       config::load(config::schema_of<JobWithData>(), {.file = "job.yaml", .text = "data: " + section});
   const InputSpec tokens{.field = kTokens, .longest = longest_sequence};
-  return data::open_datasets(job.as<JobWithData>().data, longest_sequence > 0 ? tokens : InputSpec());
+  return data::open_datasets(job.as<JobWithData>().data, longest_sequence > 0 ? tokens : InputSpec(), own_folders);
 }
 
 /// A sample as the dataset writes it: input and target classes.
@@ -67,6 +68,14 @@ std::string error_of(Action&& action, ExitCode code = ExitCode::data) {
     return error.what();
   }
   return {};
+}
+
+/// What `action` prints to stderr.
+template <class Action>
+std::string warning_of(Action&& action) {
+  ::testing::internal::CaptureStderr();
+  action();
+  return ::testing::internal::GetCapturedStderr();
 }
 
 /// A test with a temporary folder of its own.

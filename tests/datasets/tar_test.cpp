@@ -211,6 +211,43 @@ TEST_F(TarTest, ReadsWebDatasetLabels) {
               HasSubstr("class 11 is not in the training data, which has 11 classes"));
 }
 
+TEST_F(TarTest, ReadsLabelsAndImagesInUpperCase) {
+  const data::DatasetSplits datasets = open_tar(tar_entry({"A.PNG", kRed}) + tar_entry({"A.CLS", "1"}) + kEnd);
+  ASSERT_EQ(datasets.train->size(), 1);
+  EXPECT_EQ(read(*datasets.train, 0).target[0], 1);
+}
+
+TEST_F(TarTest, EndsNamesOfSamplesAtTheirFirstDot) {
+  const std::string sample = tar_entry({"8.png", kBlue}) + tar_entry({"8.cls", "1"});
+  const std::string parts = tar_entry({"8.seg.png", kRed}) + tar_entry({"8.seg.cls", "7"});
+  const data::DatasetSplits datasets = open_tar(parts + sample + parts + kEnd);
+  ASSERT_EQ(datasets.train->size(), 1);
+  EXPECT_EQ(read(*datasets.train, 0).target[0], 1);
+  const std::string dotted = tar_entry({"n01.v1.png", kRed}) + tar_entry({"n01.v1.cls", "1"});
+  for (const std::string& others : {std::string(), sample})
+    EXPECT_THAT(refusal(others + dotted + kEnd),
+                AllOf(HasSubstr("n01.v1.png: an image without a label: there is no n01.cls"),
+                      HasSubstr("in WebDataset a sample's name ends at its first dot")));
+}
+
+TEST_F(TarTest, WarnsOfWhatItLeavesOut) {
+  const std::string labelled = tar_entry({"1.png", kRed}) + tar_entry({"1.cls", "0"});
+  const auto warning_with = [&](const std::string& more) {
+    return warning_of([&] { EXPECT_EQ(open_tar(labelled + more + kEnd).train->size(), 1); });
+  };
+  const std::string tar = "warning: " + path("images.tar");
+  EXPECT_EQ(warning_with(tar_entry({"3.cls", "1"}) + tar_entry({"2.cls", "1"})),
+            tar + ": left out 2 labels without an image, such as 2.cls\n");
+  EXPECT_EQ(warning_with(tar_entry({"1.seg.webp", "x"})), "") << "another part of a sample that is read";
+  EXPECT_EQ(warning_with(tar_entry({"2.cls", "1"}) + tar_entry({"2.webp", "x"})),
+            tar + ": left out 1 image named as neither JPEG nor PNG: 2.webp\n" + tar +
+                ": left out 1 label without an image: 2.cls\n");
+  EXPECT_EQ(warning_of([&] {
+              open_tar(tar_entry({"a/1.png", kRed}) + tar_entry({"a/x.y.gif", "x"}) + kEnd);
+            }),
+            tar + ": left out 1 image named as neither JPEG nor PNG: a/x.y.gif\n");
+}
+
 TEST_F(TarTest, RefusesInvalidLabels) {
   for (const char* label : {"", "-1", "x", "1 2", "1.5", "99999999999999999999"})
     EXPECT_THAT(refusal(tar_entry({"1.png", kRed}) + tar_entry({"1.cls", label}) + kEnd),

@@ -202,7 +202,19 @@ TEST_F(TextTest, FollowsLinksWithoutLooping) {
   write("data/a.txt", "ab");
   std::filesystem::create_directory_symlink(folder_ / "data", folder_ / "data" / "again");
   std::filesystem::create_symlink(folder_ / "nowhere", folder_ / "data" / "broken.txt");
-  EXPECT_EQ(open_text(path("data"), 1).train->size(), 1);
+  EXPECT_THAT(warning_of([this] { EXPECT_EQ(open_text(path("data"), 1).train->size(), 1); }),
+              HasSubstr("data: left out 1 link to nowhere: broken.txt"));
+  EXPECT_EQ(warning_of([this] { open_text(path("data"), 1, "", ", include: [a.txt]"); }), "");
+}
+
+TEST_F(TextTest, LeavesOutFoldersOfRuns) {
+  for (const char* name : {"a.txt", "runs/own/metrics.jsonl", "runs/older/job.resolved.yaml", "runs/older/train.log"})
+    write(name, "ab");
+  EXPECT_THAT(list_folder(folder_.string(), {}, {path("runs/own")}).files, ElementsAre("a.txt"));
+  EXPECT_THAT(list_folder(path("runs/older"), {}).files, ElementsAre("job.resolved.yaml", "train.log"))
+      << "asked for by name";
+  const std::string job = "{train: {path: " + folder_.string() + ", format: text}}";
+  EXPECT_EQ(open(job, 1, {path("runs/own")}).train->size(), 1);
 }
 
 TEST_F(TextTest, UsesFirstWantedNameOfALinkedFolder) {
@@ -210,7 +222,7 @@ TEST_F(TextTest, UsesFirstWantedNameOfALinkedFolder) {
   for (const char* link : {"t", "c", "z", "n", "k", "e", "w"}) {
     std::filesystem::create_directory_symlink(folder_ / "m", folder_ / link);
   }
-  const auto files = [&](const FileFilter& filter) { return list_files(folder_.string(), filter); };
+  const auto files = [&](const FileFilter& filter) { return list_folder(folder_.string(), filter).files; };
   EXPECT_THAT(files({}), ElementsAre("c/a.txt"));
   EXPECT_THAT(files({.include = {"m/**", "w/*.txt"}}), ElementsAre("m/a.txt"));
   EXPECT_THAT(files({.exclude = {"c/", "[d-k]/**"}}), ElementsAre("m/a.txt"));
@@ -221,7 +233,7 @@ TEST_F(TextTest, ReadsEveryFolderAPatternMatches) {
     for (const char* file : {"a", "b", "ab"}) write("deep/" + std::string(folder) + file + ".", "x");
   }
   const std::string folder = path("deep");
-  const std::vector<std::string> all = list_files(folder, {});
+  const std::vector<std::string> all = list_folder(folder, {}).files;
   ASSERT_EQ(all.size(), 21U);
   const std::vector<std::string> pieces{"", "a", "ab", "*", "**", "?", "[b]", "/", "a/", "a/b/", "**/", "/**", "."};
   const auto filtered = [&](const std::string& pattern, bool wanted) {
@@ -235,8 +247,8 @@ TEST_F(TextTest, ReadsEveryFolderAPatternMatches) {
       for (const auto& three : pieces) {
         const std::string pattern = one + two + three;
         if (pattern.empty()) continue;
-        ASSERT_EQ(list_files(folder, {.include = {pattern}}), filtered(pattern, true)) << pattern;
-        ASSERT_EQ(list_files(folder, {.exclude = {pattern}}), filtered(pattern, false)) << pattern;
+        ASSERT_EQ(list_folder(folder, {.include = {pattern}}).files, filtered(pattern, true)) << pattern;
+        ASSERT_EQ(list_folder(folder, {.exclude = {pattern}}).files, filtered(pattern, false)) << pattern;
       }
     }
   }

@@ -19,6 +19,12 @@ class OurDockerfile(unittest.TestCase):
         for name in names[1:]:
             self.assertIn(f"--target {name}", readme)
 
+    def test_keeps_chosen_kernels_in_a_volume_of_its_user(self):
+        cache = "/home/gputrain/.cache"
+        self.assertRegex((ROOT / "docker/prepare.sh").read_text(), f"install -d -o gputrain -g gputrain .*{cache}\n")
+        self.assertIn(f"-v gputrain-cache:{cache}", (ROOT / "docker/README.md").read_text())
+        self.assertIn(f"cache:{cache}", (ROOT / "docker/compose.gpu.yaml").read_text())
+
     def test_is_where_compose_looks_for_it(self):
         try:
             import yaml
@@ -34,7 +40,7 @@ class OurDockerfile(unittest.TestCase):
             self.assertIn(build.get("target", "node"), ["node"])
             for volume in service.get("volumes", []):
                 source = volume.split(":")[0]
-                there = (ROOT / "docker" / source).exists() if source.startswith(".") else source in compose["volumes"]
+                there = (ROOT / "docker" / source).exists() if source.startswith(".") else source in compose["volumes"] | over["volumes"]
                 self.assertTrue(there, volume)
         self.assertTrue((ROOT / "docker" / compose["services"]["node0"]["build"]["context"] /
                          compose["services"]["node0"]["build"]["dockerfile"]).exists())

@@ -29,6 +29,16 @@ TEST(LoadWeights, FillsEveryParameterFromAnotherType) {
   });
 }
 
+std::string refusal(Tiny& tiny, const TensorSource& source) {
+  try {
+    load_weights(tiny.model, source);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::data);
+    return error.what();
+  }
+  return "accepted";
+}
+
 TEST(LoadWeights, ReadsBareTransformerWithMasksAndTiedHead) {
   Tiny tiny;
   std::map<std::string, at::Tensor> bare;
@@ -36,22 +46,114 @@ TEST(LoadWeights, ReadsBareTransformerWithMasksAndTiedHead) {
   bare["h.0.attn.bias"] = at::ones({1, 1, 4, 4});
   bare["h.0.attn.masked_bias"] = at::ones({});
   load_weights(tiny.model, source_of(bare));
-  tiny.tensors["lm_head.weight"] = at::ones({5, 8});
+  tiny.tensors["lm_head.weight"] = at::full({5, 8}, 0.25);
   load_weights(tiny.model, source_of(tiny.tensors));
 }
 
-TEST(LoadWeights, ReadsWrappedModels) {
-  for (const std::string wrapping : {"module.", "_orig_mod.", "_orig_mod.module."}) {
+// Some writers leave out the one of two tied tensors, some the other.
+TEST(LoadWeights, FillsTiedEmbeddingFromTheHead) {
+  Tiny tiny;
+  tiny.tensors["lm_head.weight"] = at::full({5, 8}, 0.5);
+  tiny.tensors.erase("transformer.wte.weight");
+  load_weights(tiny.model, source_of(tiny.tensors));
+  tiny.model.each_parameter([](const std::string& name, nn::Parameter& parameter) {
+    const bool is_tied = name == "transformer.wte.weight";
+    EXPECT_TRUE((parameter.value == (is_tied ? 0.5 : 0.25)).all().item<bool>()) << name;
+  });
+}
+
+// transformers unties such a model.
+TEST(LoadWeights, RefusesTiedHeadWithOtherValues) {
+  Tiny tiny;
+  tiny.tensors["lm_head.weight"] = at::full({5, 8}, 0.5);
+  EXPECT_THAT(refusal(tiny, source_of(tiny.tensors)),
+              AllOf(HasSubstr("1 tied in the model but different here: lm_head.weight and transformer.wte.weight"),
+                    HasSubstr("\"tie_word_embeddings\": false")));
+}
+
+TEST(LoadWeights, ReadsBareAndTiedLlama) {
+  Gpt llama({.n_layer = 1, .n_head = 2, .n_embd = 8, .position = "rotary", .norm = "rmsnorm", .activation = "swiglu"},
+            {}, {.input_shape = {4}, .num_classes = 5});
+  std::map<std::string, at::Tensor> tensors;
+  llama.each_parameter([&](const std::string& name, nn::Parameter& p) {
+    tensors[name.substr(std::string("model.").size())] = at::full(p.value.sizes(), 0.25);
+  });
+  tensors["layers.0.self_attn.rotary_emb.inv_freq"] = at::ones({2});
+  load_weights(llama, source_of(tensors));
+  tensors["lm_head.weight"] = at::full({5, 8}, 0.5);
+  EXPECT_THROW(load_weights(llama, source_of(tensors)), Error);
+}
+
+TEST(LoadWeights, TakesOffPrefixOfAllNames) {
+  for (const std::string prefix : {"module.", "_orig_mod.module.", "model.", "net.backbone."}) {
     Tiny tiny;
     std::map<std::string, at::Tensor> wrapped;
-    for (const auto& [name, tensor] : tiny.tensors) wrapped[wrapping + name] = tensor;
+    for (const auto& [name, tensor] : tiny.tensors) wrapped[prefix + name] = tensor;
     load_weights(tiny.model, source_of(wrapped));
     tiny.model.each_parameter([](const std::string& name, nn::Parameter& parameter) {
       EXPECT_TRUE((parameter.value == 0.25).all().item<bool>()) << name;
     });
-    wrapped["transformer.ln_f.extra"] = at::ones({1});
-    EXPECT_THROW(load_weights(tiny.model, source_of(wrapped)), Error);
+    wrapped["loss.weight"] = at::ones({1});
+    EXPECT_THAT(refusal(tiny, source_of(wrapped)), HasSubstr("take '" + prefix + "' off the names that have it"));
   }
+}
+
+TEST(LoadWeights, TakesOffPrefixOfAnMlpToo) {
+  OtherHead same(3);
+  std::map<std::string, at::Tensor> wrapped;
+  for (const auto& [name, tensor] : same.tensors) wrapped["model." + name] = tensor;
+  load_weights(*same.model, source_of(wrapped));
+  same.model->each_parameter([](const std::string& name, nn::Parameter& parameter) {
+    EXPECT_TRUE((parameter.value == 0.25).all().item<bool>()) << name;
+  });
+}
+
+TEST(LoadWeights, CastsFloatsOf16To64Bits) {
+  for (const auto type : {at::kHalf, at::kBFloat16, at::kFloat, at::kDouble}) {
+    Tiny tiny;
+    tiny.tensors["transformer.ln_f.bias"] = at::full({8}, 0.5, type);
+    load_weights(tiny.model, source_of(tiny.tensors));
+    tiny.model.each_parameter([](const std::string& name, nn::Parameter& p) {
+      EXPECT_EQ(p.value.mean().item<double>(), name == "transformer.ln_f.bias" ? 0.5 : 0.25);
+    });
+  }
+}
+
+TEST(LoadWeights, RefusesQuantisedNumbers) {
+  for (const auto type : {at::kFloat8_e4m3fn, at::kFloat8_e5m2, at::kChar, at::kInt, at::kBool}) {
+    Tiny tiny;
+    tiny.tensors["transformer.ln_f.bias"] = at::ones({8}).to(type);
+    EXPECT_THAT(
+        refusal(tiny, source_of(tiny.tensors)),
+        AllOf(HasSubstr("1 of another kind of number: transformer.ln_f.bias " + std::string(at::toString(type))),
+              HasSubstr("integers and 8-bit floats are not read")));
+  }
+}
+
+TEST(LoadWeights, NamesTensorAndFileOfValuesNotFinite) {
+  for (const double value : {std::numeric_limits<double>::quiet_NaN(), -std::numeric_limits<double>::infinity()}) {
+    Tiny tiny;
+    tiny.tensors["transformer.ln_f.bias"] = at::full({8}, 0.5, at::kBFloat16);
+    tiny.tensors["transformer.ln_f.bias"][5] = value;
+    TensorSource source = source_of(tiny.tensors);
+    EXPECT_THAT(refusal(tiny, source),
+                HasSubstr("w/model.safetensors: tensor 'transformer.ln_f.bias' holds NaN or infinite values"));
+    source.file_of = [](const std::string& name) { return "w/shard of " + name; };
+    EXPECT_THAT(refusal(tiny, source), HasSubstr("w/shard of transformer.ln_f.bias: tensor"));
+  }
+  Tiny tiny;
+  tiny.tensors["transformer.ln_f.bias"] = at::full({8}, 1e200, at::kDouble);
+  EXPECT_THAT(refusal(tiny, source_of(tiny.tensors)),
+              HasSubstr("'transformer.ln_f.bias' holds values too large for Float"));
+}
+
+TEST(LoadWeights, GivesTheSourcesHintForSizes) {
+  Tiny tiny;
+  tiny.tensors["transformer.wte.weight"] = at::ones({6, 8});
+  TensorSource source = source_of(tiny.tensors);
+  EXPECT_THAT(refusal(tiny, source), HasSubstr("model.config that the weights were trained with"));
+  source.sizes_hint = "the folder";
+  EXPECT_THAT(refusal(tiny, source), HasSubstr("try: the folder"));
 }
 
 TEST(LoadWeights, ReportsAllMisfitsAndWritesNothing) {
@@ -71,7 +173,7 @@ TEST(LoadWeights, ReportsAllMisfitsAndWritesNothing) {
                 AllOf(HasSubstr("w/model.safetensors"), HasSubstr("1 missing in the file: transformer.ln_f.bias"),
                       HasSubstr("1 unknown to the model: transformer.h.0.extra"),
                       HasSubstr("transformer.wte.weight [6, 8], the model has [5, 8]"),
-                      HasSubstr("1 of another kind of number: transformer.wpe.weight")));
+                      HasSubstr("1 of another kind of number: transformer.wpe.weight Long")));
   }
   tiny.model.each_parameter(
       [&](const std::string& name, nn::Parameter& p) { EXPECT_TRUE(p.value.equal(before.at(name))) << name; });

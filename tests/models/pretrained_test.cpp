@@ -70,8 +70,14 @@ TEST(PublishedModel, RefusesUnsupportedAndBrokenConfigs) {
     config[key] = value;
     return refusal(config);
   };
-  EXPECT_THAT(with(kLlama, "rope_scaling", {{"rope_type", "llama3"}}), HasSubstr("rope_scaling"));
-  EXPECT_THAT(with(kLlama, "rope_parameters", {{"rope_type", "yarn"}}), HasSubstr("yarn"));
+  EXPECT_THAT(with(kLlama, "rope_scaling", {{"rope_type", "llama3"}}), HasSubstr("rope_scaling: 'factor' is missing"));
+  EXPECT_THAT(with(kLlama, "rope_scaling", {{"type", "yarn"}, {"factor", 4}}), HasSubstr("'yarn' is not supported"));
+  EXPECT_THAT(with(kLlama, "rope_scaling", {{"type", "dynamic"}, {"factor", 4}}),
+              HasSubstr("take it out of config.json"));
+  EXPECT_THAT(with(kLlama, "rope_parameters", {{"rope_type", "longrope"}}), HasSubstr("longrope"));
+  EXPECT_THAT(with(kLlama, "rope_parameters", {{"partial_rotary_factor", 0.5}}), HasSubstr("partial_rotary_factor"));
+  EXPECT_THAT(with(kLlama, "quantization_config", {{"quant_method", "fp8"}}), HasSubstr("quantised"));
+  EXPECT_THAT(with(kLlama, "attention_bias", true), HasSubstr("'attention_bias: true' without 'mlp_bias'"));
   EXPECT_THAT(with(kLlama, "head_dim", 128), HasSubstr("head_dim"));
   EXPECT_THAT(with(kLlama, "hidden_act", "gelu"), HasSubstr("hidden_act"));
   EXPECT_THAT(with(kLlama, "mlp_bias", true), HasSubstr("mlp_bias"));
@@ -82,6 +88,56 @@ TEST(PublishedModel, RefusesUnsupportedAndBrokenConfigs) {
   EXPECT_THAT(with({{"model_type", "gpt2"}}, "activation_function", "mish"), HasSubstr("mish"));
   EXPECT_THAT(refusal({{"model_type", "bert"}}), HasSubstr("bert"));
   EXPECT_THAT(refusal(json::array()), HasSubstr("JSON object"));
+}
+
+const json kLlama31{{"rope_type", "llama3"},
+                    {"factor", 8.0},
+                    {"low_freq_factor", 1},
+                    {"high_freq_factor", 4.0},
+                    {"original_max_position_embeddings", 8192}};
+
+TEST(PublishedModel, ReadsRopeScaling) {
+  json llama = kLlama;
+  llama["rope_scaling"] = kLlama31;  // wins over rope_parameters, as in transformers
+  llama["rope_theta"] = 250.0;
+  EXPECT_THAT(
+      published_model(llama, "").options,
+      AllOf(Contains(Pair("rope_theta", "250.0")), Contains(Pair("rope_scaling.type", "llama3")),
+            Contains(Pair("rope_scaling.factor", "8.0")), Contains(Pair("rope_scaling.high_freq_factor", "4.0")),
+            Contains(Pair("rope_scaling.original_max_position_embeddings", "8192"))));
+  llama["rope_scaling"] = nullptr;
+  EXPECT_THAT(published_model(llama, "").options,
+              AllOf(Contains(Pair("rope_theta", "500000.0")), Contains(Pair("rope_scaling.type", "none"))));
+  llama["rope_parameters"] = {{"type", "linear"}, {"factor", 2.5}};
+  EXPECT_THAT(published_model(llama, "").options,
+              AllOf(Contains(Pair("rope_scaling.type", "linear")), Contains(Pair("rope_scaling.factor", "2.5"))));
+}
+
+TEST(PublishedModel, WritesRopeScalingAsRead) {
+  json llama = kLlama;
+  llama["rope_scaling"] = kLlama31;
+  const auto lines = settings_of(published_model(llama, ""), load_job("model: {type: gpt}\n"), "model");
+  const DataFacts facts{.input_shape = {4}, .num_classes = 11};
+  EXPECT_EQ(published_config(*build(load_job("model: {type: gpt}\n", lines), facts))["rope_scaling"], kLlama31);
+}
+
+TEST(PublishedModel, KeepsActivationOfGpt2) {
+  const DataFacts facts{.input_shape = {4}, .num_classes = 5};
+  for (const std::string name : {"relu", "silu", "gelu", "gelu_new"}) {
+    const json gpt2{{"model_type", "gpt2"}, {"n_layer", 1}, {"n_embd", 24}, {"activation_function", name}};
+    const auto lines = settings_of(published_model(gpt2, ""), load_job("model: {type: gpt}\n"), "model");
+    const auto model = build(load_job("model: {type: gpt}\n", lines), facts);
+    EXPECT_EQ(published_config(*model)["activation_function"], name);
+  }
+}
+
+TEST(PublishedModel, AdvisesShorterSamplesForShorterModel) {
+  try {
+    settings_of(published_model(kLlama, ""), load_job("model: {type: gpt, config: {block_size: 8}}\n"), "model");
+    FAIL() << "accepted";
+  } catch (const config::SpecError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("data.text.max_length: 8 gives shorter samples"));
+  }
 }
 
 TEST(PublishedModel, FillsSizesAJobLeavesOut) {

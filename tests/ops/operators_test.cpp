@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cmath>
+#include <map>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
@@ -323,6 +324,30 @@ TEST(RotaryOp, TurnsPairsByThePositionAngle) {
       EXPECT_LT(relative_error(turned.select(-1, i + 4), b * std::cos(angle) + a * std::sin(angle)), 1e-6);
     }
   }
+}
+
+// What transformers computes for Llama 3.1: frequencies by their index, in heads of 128 channels.
+TEST(RotaryOp, ScalesFrequenciesOfLlama31) {
+  const RotaryScaling scaling{.kind = RotaryScaling::Kind::llama3, .factor = 8, .original_positions = 8192};
+  const RotaryTable table(1001, 128, 500000, at::kDouble, scaling);
+  const std::map<int64_t, float> frequencies{{0, 1},
+                                             {1, 0.8146172165870667F},
+                                             {28, 0.0032114461064338684F},
+                                             {29, 0.0021665706299245358F},
+                                             {31, 0.0008567514596506953F},
+                                             {34, 0.0001785077911335975F},
+                                             {35, 9.556212171446532e-05F},
+                                             {63, 3.068925877869333e-07F}};
+  for (const auto& [i, frequency] : frequencies) {
+    EXPECT_EQ(table.sine[1][i].item<float>(), std::sin(frequency)) << i;
+    EXPECT_EQ(table.cosine[1000][i].item<float>(), std::cos(1000 * frequency)) << i;
+  }
+}
+
+TEST(RotaryOp, DividesFrequenciesLinearly) {
+  const RotaryTable plain(8, 16, 10000, at::kDouble);
+  const RotaryTable table(8, 16, 10000, at::kDouble, {.kind = RotaryScaling::Kind::linear, .factor = 2});
+  EXPECT_TRUE(table.sine[6].equal(plain.sine[3]));
 }
 
 TEST(RotaryOp, MatchesFiniteDifferencesAndKeepsOrder) {

@@ -15,6 +15,8 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 SMOOTHING = 0.1
+SCALED = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 64}  # keeps one frequency, lowers one in part and two wholly
 RESNETS = ["resnet18", "resnet50", "resnet18_decided", "resnet50_decided"]
 GPT2 = dict(bos_token_id=None, eos_token_id=None, n_layer=2, n_head=4, n_embd=48, n_positions=24, vocab_size=89, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
 LLAMA = dict(num_hidden_layers=2, num_attention_heads=8, num_key_value_heads=2, hidden_size=64, intermediate_size=96,
@@ -26,6 +28,9 @@ TRANSFORMERS = {
     "llama": lambda: LlamaForCausalLM(LlamaConfig(**LLAMA)),
     "llama_biased": lambda: LlamaForCausalLM(
         LlamaConfig(**LLAMA, attention_bias=True, mlp_bias=True, tie_word_embeddings=True, rms_norm_eps=1e-3)),
+    "llama_scaled": lambda: LlamaForCausalLM(LlamaConfig(**LLAMA | dict(rope_parameters=dict(SCALED)))),
+    "llama_linear": lambda: LlamaForCausalLM(LlamaConfig(
+        **LLAMA | dict(rope_parameters={"rope_type": "linear", "rope_theta": 500.0, "factor": 4.0}))),
 }
 
 

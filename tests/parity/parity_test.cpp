@@ -31,8 +31,9 @@ namespace fs = std::filesystem;
 using checkpoint::SafetensorsFile;
 using testing_support::relative_error;
 
-const std::vector<std::string> kNames{"resnet18",    "resnet50", "resnet18_decided", "resnet50_decided", "gpt2",
-                                      "gpt2_untied", "llama",    "llama_biased"};
+const std::vector<std::string> kNames{
+    "resnet18",    "resnet50", "resnet18_decided", "resnet50_decided", "gpt2",
+    "gpt2_untied", "llama",    "llama_biased",     "llama_scaled",     "llama_linear"};
 
 /// The model that a job builds for this folder, without its weights.
 std::unique_ptr<Model> model_of(const std::string& name, const fs::path& folder, const nn::Context& context = {}) {

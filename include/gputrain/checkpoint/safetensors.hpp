@@ -26,7 +26,9 @@ class SafetensorsFile {
   /// keys, sizes that do not match dtype and shape, trailing bytes.
   explicit SafetensorsFile(const std::filesystem::path& path, ExitCode code = ExitCode::data);
 
+  const std::filesystem::path& path() const noexcept { return path_; }
   std::vector<std::string> names() const;  // sorted by byte value
+  bool has(const std::string& name) const { return entries_.contains(name); }
   const Metadata& metadata() const noexcept { return metadata_; }
 
   /// A view of the file; writes change only this process's copy. Throws Error(code) if absent.

@@ -81,6 +81,7 @@ struct DatasetRequest {
   const Dataset* train =
       nullptr;  // the training data, when val or test is opened: its vocabulary, class names and statistics apply
   std::vector<std::string>* files = nullptr;  // for val and test: gives vocabulary, class names and statistics
+  std::vector<std::string> own_folders = {};  // of the job: its run folder, its mirror; their files are not data
   /// Formats that read files report them here: a warning is logged if evaluation reads the training files.
   void tell_files(std::vector<std::string> read) const {
     if (files != nullptr) *files = std::move(read);

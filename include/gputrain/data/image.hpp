@@ -40,10 +40,11 @@ class ImageDecoder {
 
   struct Size {
     int64_t width = 0, height = 0;
+    friend bool operator==(const Size&, const Size&) = default;
   };
 
   /// Reads the header of a JPEG or PNG file in memory; `file` must live until decode(). Returns the size of the upright
-  /// image: EXIF orientation is applied (JPEG). Throws Error(data), which names `name`.
+  /// image: EXIF orientation is applied. Throws Error(data), which names `name`.
   Size open(std::span<const std::byte> file, const std::string& name);
 
   /// Decodes the opened image to 1 (grey) or 3 (RGB) channels; valid until the next call. Drops alpha, converts 16 bits

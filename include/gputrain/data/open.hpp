@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include <c10/core/Device.h>
 
@@ -15,8 +17,10 @@ struct DatasetSplits {
   std::shared_ptr<const Dataset> train, val, test;  // val and test are null if the job has none
 };
 
-/// Opens all datasets of the section, for a model that reads `model`. Throws Error(data) for missing or damaged data.
-DatasetSplits open_datasets(const DataSpec& spec, const InputSpec& model);
+/// Opens all datasets of the section, for a model that reads `model`. Files in the job's own folders are not data.
+/// Throws Error(data) for missing or damaged data.
+DatasetSplits open_datasets(const DataSpec& spec, const InputSpec& model,
+                            const std::vector<std::string>& own_folders = {});
 
 /// The value of `num_workers: auto` for one of `ranks_on_host` ranks.
 int automatic_workers(const Dataset& dataset, at::Device device, int ranks_on_host);

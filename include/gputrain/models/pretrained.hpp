@@ -25,16 +25,19 @@ struct TensorSource {
   std::string where;  // path, for messages
   std::vector<std::string> names;
   std::function<at::Tensor(const std::string& name)> tensor;
+  std::function<std::string(const std::string& name)> file_of = {};  // path of the file with a tensor; null: `where`
   std::shared_ptr<const PublishedFamily> family = {};  // whose names they are; null: those of the model's family
+  std::string sizes_hint = {};                         // what to try where sizes differ
 };
 
 /// What to do with a last layer that has another number of classes in the file than in the model.
 enum class OtherClasses { refused, left_out };
 
 /// Copies the source's tensors into the model's parameters and buffers, mapped by the family's `parameter_of` and cast
-/// to their types. Before it writes anything, it throws Error(data) that lists all missing, unknown and differently
-/// shaped tensors. A last layer that is left out keeps the model's values; returns its number of classes in the file,
-/// else 0.
+/// to their types. A prefix that all names have and the model's do not, such as Lightning's `model.`, is taken off.
+/// Before it writes anything, it throws Error(data) that lists all missing, unknown and differently shaped tensors;
+/// while it writes, for the first tensor with values that are not finite. A last layer that is left out keeps the
+/// model's values; returns its number of classes in the file, else 0.
 int64_t load_weights(Model& model, const TensorSource& source, OtherClasses other_classes = OtherClasses::refused);
 
 }  // namespace gputrain::models

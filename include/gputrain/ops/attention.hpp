@@ -29,12 +29,24 @@ Heads unpacked(const at::Tensor& packed, int64_t heads, int64_t key_heads);
 at::Tensor packed_attention(const at::Tensor& packed, int64_t heads, int64_t key_heads,
                             const AttentionOptions& options);
 
+/// How frequencies of rotary positions are lowered, so that weights understand longer texts than they were first
+/// trained on. As transformers computes it.
+struct RotaryScaling {
+  enum class Kind { none, linear, llama3 };
+  Kind kind = Kind::none;
+  double factor = 1;  // linear: divides all frequencies
+  /// llama3: a frequency that turns at least `high_turns` times over `original_positions` stays, one that turns at most
+  /// `low_turns` times is divided by the factor, and between them it goes over.
+  double low_turns = 1, high_turns = 4, original_positions = 0;
+};
+
 /// Angles of rotary positions (Su et al., arXiv:2104.09864), in the layout of Llama's files: channel i of a head is
 /// paired with channel i + channels / 2 and rotates by position * theta^(-2i / channels).
 struct RotaryTable {
   at::Tensor cosine, sine;  // [positions, channels / 2], at least fp32
 
-  RotaryTable(int64_t positions, int64_t channels, double theta, const at::TensorOptions& options);
+  RotaryTable(int64_t positions, int64_t channels, double theta, const at::TensorOptions& options,
+              const RotaryScaling& scaling = {});
 };
 
 /// Rotates x [batch, heads, time, channels]; time is at most the table's positions. Keeps type and memory order.

@@ -19,14 +19,12 @@ checkpoint::NamedTensors trained_weights(models::Model& model);
 /// Of them the frozen parameters.
 checkpoint::NamedTensors frozen_weights(models::Model& model);
 
-/// Throws Error(data) if load_weights() would find no file. Call first: without weights, code that needs their
-/// config.json fails with a less clear message.
-void check_there_are_weights(const std::filesystem::path& path);
+/// Throws Error(data) if load_weights() would find no weights, or files that are none. Call it first: later errors
+/// about a missing config.json are less clear.
+void check_weights(const std::filesystem::path& path);
 
-/// Loads the model from a safetensors file, or from the model.safetensors of a folder; the frozen
-/// weights of a checkpoint belong to it. Throws Error(data) that lists
-/// all tensors that are missing, unexpected or of another shape. Returns the number of classes of a last layer that was
-/// left out.
+/// Loads the model from checkpoint::WeightFiles. Throws Error(data) that lists all tensors that are missing, unexpected
+/// or of another shape. Returns the number of classes of a last layer that was left out.
 int64_t load_weights(models::Model& model, const std::filesystem::path& path,
                      models::OtherClasses other_classes = models::OtherClasses::refused);
 

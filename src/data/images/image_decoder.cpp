@@ -39,22 +39,20 @@ ImageDecoder::~ImageDecoder() = default;
 
 ImageDecoder::Size ImageDecoder::open(std::span<const std::byte> file, const std::string& name) {
   state_->is_jpeg = JpegReader::recognizes(file);
-  state_->orientation = 1;
-  if (PngReader::recognizes(file)) return state_->png.open(file, name);
-  if (!state_->is_jpeg) {
+  if (!state_->is_jpeg && !PngReader::recognizes(file)) {
     const FileKind kind = file_kind({reinterpret_cast<const char*>(file.data()), file.size()});
     throw_bad_image(name, file.empty() ? "an empty file instead of an image" : "neither JPEG nor PNG" + kind.it_is());
   }
-  Size size = state_->jpeg.open(file, name);
-  state_->orientation = exif_orientation(file);
+  Size size = state_->is_jpeg ? state_->jpeg.open(file, name) : state_->png.open(file, name);
+  state_->orientation = orientation_of(state_->is_jpeg ? JpegReader::exif(file) : PngReader::exif(file));
   if (swaps_sides(state_->orientation)) std::swap(size.width, size.height);
   return size;
 }
 
 ImageView ImageDecoder::decode(int64_t channels, int64_t reduction) {
   GPUTRAIN_ASSERT(channels == 1 || channels == 3, "images become grey or RGB");
-  if (!state_->is_jpeg) return state_->png.decode(channels, state_->pixels);
-  const ImageView stored = state_->jpeg.decode(channels, reduction, state_->pixels);
+  const ImageView stored = state_->is_jpeg ? state_->jpeg.decode(channels, reduction, state_->pixels)
+                                           : state_->png.decode(channels, state_->pixels);
   if (state_->orientation == 1) return stored;
   apply_orientation(stored, state_->orientation, state_->upright);
   ImageView turned = stored;

@@ -19,8 +19,8 @@ void check_image_size(int64_t width, int64_t height, const std::string& name);
 /// Grey from RGB by ITU-R 601, like Pillow's convert("L").
 uint8_t grey_of(int red, int green, int blue);
 
-/// The EXIF orientation of a JPEG file, 1 (upright) to 8; 1 if there is none or it is invalid.
-int exif_orientation(std::span<const std::byte> jpeg);
+/// The orientation in an EXIF block, 1 (upright) to 8; 1 if there is none or it is invalid.
+int orientation_of(std::span<const std::byte> exif);
 
 /// Writes `from`, rotated and mirrored to be upright, into `to`.
 void apply_orientation(const ImageView& from, int orientation, std::vector<uint8_t>& to);

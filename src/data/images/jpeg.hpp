@@ -1,4 +1,4 @@
-// JPEG through libjpeg-turbo.
+// JPEG through libjpeg.
 #pragma once
 
 #include <memory>
@@ -13,23 +13,21 @@ class JpegReader {
   ~JpegReader();
 
   static bool recognizes(std::span<const std::byte> file);
+  static std::span<const std::byte> exif(std::span<const std::byte> file);            // empty if it has none
   ImageDecoder::Size open(std::span<const std::byte> file, const std::string& name);  // size as stored, not rotated
   ImageView decode(int64_t channels, int64_t reduction, std::vector<uint8_t>& pixels);
 
  private:
-  void renew();
-  [[noreturn]] void refuse(const std::string& what);
-  void decompress(int format, int64_t width, int64_t height, std::vector<uint8_t>& pixels);
+  struct State;
 
-  struct Free {
-    void operator()(void* handle) const;
-  };
-  std::unique_ptr<void, Free> handle_;
-  std::span<const std::byte> file_;
+  /// Runs calls of libjpeg. What it or a progress monitor refuses becomes an Error that begins with `failure`. It
+  /// leaves the calls by longjmp(), so they own nothing.
+  template <class Calls>
+  void run(const char* failure, const Calls& calls);
+
+  std::unique_ptr<State> state_;
   std::string name_;
-  ImageDecoder::Size size_;
-  bool is_cmyk_ = false;
-  std::vector<uint8_t> inks_;
+  std::vector<uint8_t> inks_;  // one row
 };
 
 }  // namespace gputrain::data

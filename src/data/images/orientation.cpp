@@ -26,6 +26,8 @@ class Tiff {
   bool big_;
 };
 
+}  // namespace
+
 int orientation_of(std::span<const std::byte> exif) {
   constexpr uint32_t kOrientationTag = 0x0112, kShort = 3, kTiffMark = 42;
   constexpr size_t kEntryBytes = 12;
@@ -38,23 +40,6 @@ int orientation_of(std::span<const std::byte> exif) {
     if (tiff.number(entry, 2) != kOrientationTag) continue;
     const uint32_t value = tiff.number(entry, 4) ? tiff.number(entry + 8, 2) : 1;
     return tiff.number(entry + 2, 2) == kShort && value >= 1 && value <= 8 ? static_cast<int>(value) : 1;
-  }
-  return 1;
-}
-
-}  // namespace
-
-int exif_orientation(std::span<const std::byte> jpeg) {
-  constexpr int kApp1 = 0xE1, kStartOfScan = 0xDA;
-  constexpr char kExif[] = "Exif\0";  // six bytes with the final zero
-  for (size_t at = 2; at + 4 <= jpeg.size();) {
-    const int marker = std::to_integer<int>(jpeg[at + 1]);
-    const size_t length = std::to_integer<size_t>(jpeg[at + 2]) << 8 | std::to_integer<size_t>(jpeg[at + 3]);
-    if (jpeg[at] != std::byte{0xFF} || marker == kStartOfScan || length < 2) return 1;
-    const auto segment = jpeg.subspan(at + 4, std::min(length - 2, jpeg.size() - at - 4));
-    if (marker == kApp1 && segment.size() > sizeof(kExif) && std::memcmp(segment.data(), kExif, sizeof(kExif)) == 0)
-      return orientation_of(segment.subspan(sizeof(kExif)));
-    at += 2 + length;
   }
   return 1;
 }

@@ -17,19 +17,25 @@ uint32_t big_endian(const std::byte* at) {
          std::to_integer<uint32_t>(at[2]) << 8 | std::to_integer<uint32_t>(at[3]);
 }
 
+/// Calls `visit` for each chunk, with its frame, until it returns false.
+template <class Visit>
+void visit_chunks(std::span<const std::byte> file, const Visit& visit) {
+  for (size_t at = kSignature.size(); file.size() - at >= kChunkFrame;) {
+    const size_t length = std::min(big_endian(file.data() + at) + kChunkFrame, file.size() - at);
+    if (!visit(file.subspan(at, length))) return;
+    at += length;
+  }
+}
+
 /// The file without its ancillary chunks. Colour profiles, gamma and transparency would change pixels, so that they
 /// differ from what other tools train on; all ancillary chunks add attack surface.
 std::vector<std::byte> critical_chunks(std::span<const std::byte> file) {
   std::vector<std::byte> kept(file.begin(), file.begin() + kSignature.size());
-  size_t at = kSignature.size();
-  while (file.size() - at >= kChunkFrame) {
-    const size_t length = std::min<size_t>(big_endian(file.data() + at) + kChunkFrame, file.size() - at);
-    const bool is_critical = (std::to_integer<int>(file[at + 4]) & 0x20) == 0;
-    if (is_critical)
-      kept.insert(kept.end(), file.begin() + static_cast<ptrdiff_t>(at),
-                  file.begin() + static_cast<ptrdiff_t>(at + length));
-    at += length;
-  }
+  visit_chunks(file, [&kept](std::span<const std::byte> chunk) {
+    const bool is_critical = (std::to_integer<int>(chunk[4]) & 0x20) == 0;
+    if (is_critical) kept.insert(kept.end(), chunk.begin(), chunk.end());
+    return true;
+  });
   return kept;
 }
 
@@ -69,6 +75,15 @@ class Image {
 
 bool PngReader::recognizes(std::span<const std::byte> file) {
   return file.size() >= kSignature.size() && std::memcmp(file.data(), kSignature.data(), kSignature.size()) == 0;
+}
+
+std::span<const std::byte> PngReader::exif(std::span<const std::byte> file) {
+  std::span<const std::byte> exif;
+  visit_chunks(file, [&exif](std::span<const std::byte> chunk) {
+    if (std::memcmp(chunk.data() + 4, "eXIf", 4) == 0) exif = chunk.subspan(8, chunk.size() - kChunkFrame);
+    return exif.empty();
+  });
+  return exif;
 }
 
 ImageDecoder::Size PngReader::open(std::span<const std::byte> file, const std::string& name) {

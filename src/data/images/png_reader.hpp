@@ -8,6 +8,7 @@ namespace gputrain::data {
 class PngReader {
  public:
   static bool recognizes(std::span<const std::byte> file);
+  static std::span<const std::byte> exif(std::span<const std::byte> file);  // empty if it has none
   ImageDecoder::Size open(std::span<const std::byte> file, const std::string& name);
   ImageView decode(int64_t channels, std::vector<uint8_t>& pixels);
 

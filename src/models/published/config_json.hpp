@@ -50,6 +50,11 @@ class ConfigReader {
     return value->get<double>();
   }
 
+  double required_number(const char* key) const {
+    if (find(key) == nullptr) refuse(std::string("'") + key + "' is missing");
+    return number(key, 0);
+  }
+
   bool flag(const char* key, bool fallback) const {
     const nlohmann::json* value = find(key);
     if (value == nullptr) return fallback;

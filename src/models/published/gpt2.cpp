@@ -49,6 +49,19 @@ bool ends_with_any(const std::string& name, std::initializer_list<std::string_vi
   return false;
 }
 
+const char* activation_function(ops::Activation activation) {
+  switch (activation) {
+    case ops::Activation::gelu:
+      return "gelu";
+    case ops::Activation::relu:
+      return "relu";
+    case ops::Activation::silu:
+      return "silu";
+    default:
+      return "gelu_new";
+  }
+}
+
 nlohmann::json gpt2_config(const GptSpec& spec, const GptSizes& sizes) {
   return {{"architectures", {"GPT2LMHeadModel"}},
           {"model_type", "gpt2"},
@@ -57,7 +70,7 @@ nlohmann::json gpt2_config(const GptSpec& spec, const GptSizes& sizes) {
           {"n_layer", sizes.layers},
           {"n_head", sizes.heads},
           {"n_inner", sizes.inner},
-          {"activation_function", sizes.activation == ops::Activation::gelu ? "gelu" : "gelu_new"},
+          {"activation_function", activation_function(sizes.activation)},
           {"embd_pdrop", spec.dropout},
           {"attn_pdrop", spec.dropout},
           {"resid_pdrop", spec.dropout},
@@ -66,9 +79,7 @@ nlohmann::json gpt2_config(const GptSpec& spec, const GptSizes& sizes) {
 
 /// Whether the Gpt computes exactly what GPT-2 does.
 bool is_gpt2(const GptSizes& sizes) {
-  const bool plain = !sizes.rotary && !sizes.rmsnorm && !sizes.gated;
-  const bool gelu = sizes.activation == ops::Activation::gelu || sizes.activation == ops::Activation::gelu_tanh;
-  return plain && gelu && sizes.bias && sizes.key_heads == sizes.heads;
+  return !sizes.rotary && !sizes.rmsnorm && !sizes.gated && sizes.bias && sizes.key_heads == sizes.heads;
 }
 
 class Gpt2Family final : public PublishedFamily {
@@ -93,13 +104,14 @@ class Gpt2Family final : public PublishedFamily {
   }
 
   std::string parameter_of(const Model& model, const std::string& file_name) const override {
-    if (dynamic_cast<const Gpt&>(model).spec().tie_embeddings && file_name == "lm_head.weight") return {};
     // Older files store the causal mask like a weight.
     if (ends_with_any(file_name, {".attn.bias", ".attn.masked_bias"})) return {};
     // Files of the bare transformer have no prefix.
     const bool bare = file_name.starts_with("wte.") || file_name.starts_with("wpe.") || file_name.starts_with("h.") ||
                       file_name.starts_with("ln_f.");
-    return bare ? "transformer." + file_name : file_name;
+    if (bare) return "transformer." + file_name;
+    const bool is_tied = dynamic_cast<const Gpt&>(model).spec().tie_embeddings && file_name == "lm_head.weight";
+    return is_tied ? "transformer.wte.weight" : file_name;
   }
 };
 

@@ -153,7 +153,9 @@ TEST_F(ResizedBatch, RefusesPlaceOutsideTheData) {
   train(8, {"train.max_steps=7"});
   std::filesystem::remove_all(run_ + "/ckpt/step-00000005");
   rewrite_state(run_, [](nlohmann::json& state) { state["position"]["epoch"] = -1; });
-  EXPECT_THAT(gputrain({"run", job_, "--output-dir", run_, "--accept"}).err, HasSubstr("a place outside the data"));
+  const Result result = gputrain({"run", job_, "--output-dir", run_, "--set", "train.global_batch_size=8"});
+  EXPECT_EQ(result.exit_code, 5);
+  EXPECT_THAT(result.err, HasSubstr("a place outside the data"));
 }
 
 }  // namespace

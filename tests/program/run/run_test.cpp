@@ -11,6 +11,7 @@
 #include <sstream>
 #include <tuple>
 
+#include "datasets/tiny_images.hpp"
 #include "support/needs.hpp"
 #include "support/program.hpp"
 #include "support/small_job.hpp"
@@ -326,8 +327,22 @@ TEST(Run, Exits3OnBadSampleInNonUtf8Folder) {
                                            "train: {max_steps: 4, global_batch_size: 1}\n");
   const Result result = gputrain({"run", job, "--output-dir", folder / "run"});
   EXPECT_EQ(result.exit_code, 3) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("caf\xe9/1.jpg: neither JPEG nor PNG"));
+  EXPECT_THAT(result.err, HasSubstr("caf?/1.jpg: neither JPEG nor PNG"));
   EXPECT_EQ(json_file(folder / "run/summary.json")["exit_code"], 3);
+}
+
+TEST(Run, LeavesOutItsOwnFoldersAmongClasses) {
+  const TemporaryFolder folder;
+  for (const char* name : {"a/1.png", "b/1.png"}) folder.write(name, datasets::png_of({0, 0, 255}));
+  folder.write("runs/new/logs/attempt_1/rank_0000.log", "a launcher writes this before the run begins");
+  folder.write("mirror/step-00000010/manifest.json", "{}");
+  const std::string job = folder.write(
+      "job.yaml", "device: cpu\nmodel: {type: mlp, config: {hidden: [8]}}\ndata: {train: {path: " +
+                      folder.path().string() + ", format: imagefolder}}\ncheckpoint: {mirror: " + folder / "mirror" +
+                      "}\ntrain: {max_steps: 4, global_batch_size: 2}\n");
+  const Result result = gputrain({"run", job, "--dry-run", "--output-dir", folder / "runs/new"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("2 images 4x4x3, 2 classes"));
 }
 
 TEST(Run, OpensMoreFilesThanTheSoftLimit) {

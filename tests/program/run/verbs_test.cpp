@@ -206,27 +206,6 @@ TEST(EvalVerb, SaysWhatToDoWithoutWeights) {
   EXPECT_THAT(result.err, HasSubstr("train first (gputrain run)"));
 }
 
-TEST(PretrainedWeights, ExplainWhatCannotBeRead) {
-  const TemporaryFolder folder;
-  const std::string job = write_gpt_job(folder);
-  folder.write("weights.pth", "PK");
-  folder.write("sharded/model.safetensors.index.json", "{}");
-  folder.write("old/pytorch_model.bin", "PK");
-  const auto refusal_with = [&](const std::string& weights) {
-    const Result result =
-        gputrain({"run", job, "--output-dir", folder / "run", "--set", "model.pretrained=" + weights});
-    EXPECT_EQ(result.exit_code, 3) << result.err;
-    return result.err;
-  };
-  EXPECT_THAT(refusal_with("openai-community/gpt2"), HasSubstr("hf download NAME --local-dir DIR"));
-  EXPECT_THAT(refusal_with(folder / "weights.pth"), HasSubstr("safetensors.torch.save_file"));
-  EXPECT_THAT(refusal_with(folder / "sharded"), HasSubstr("max_shard_size"));
-  EXPECT_THAT(refusal_with(folder / "sharded/model.safetensors.index.json"),
-              HasSubstr("try: the folder: " + folder / "sharded"));
-  EXPECT_THAT(refusal_with(folder / "old"), HasSubstr("save_pretrained(NEW)"));
-  EXPECT_THAT(refusal_with(folder / "."), HasSubstr("the folder that model.safetensors is in"));
-}
-
 TEST(Run, OverwritesNoForeignFiles) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
@@ -252,55 +231,6 @@ TEST(Run, RefusesUnmeasurableMetricsUpFront) {
   }
   EXPECT_EQ(gputrain({"run", job, "--output-dir", folder / "run", "--verify"}).exit_code, 2);
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
-}
-
-TEST(PretrainedWeights, MayMoveBetweenAttempts) {
-  const TemporaryFolder folder;
-  const std::string job = write_gpt_job(folder);
-  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "base"}).exit_code, 0);
-  const auto go_on_from = [&](const std::string& weights, const std::string& steps) {
-    return gputrain({"run", job, "--accept", "--output-dir", folder / "run", "--set", "model.pretrained=" + weights,
-                     "--set", "train.max_steps=" + steps});
-  };
-  ASSERT_EQ(go_on_from(folder / "base", "20").exit_code, 0);
-  std::filesystem::rename(folder / "base", folder / "moved");
-  const Result result = go_on_from(folder / "moved", "21");
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("resume  step 20"));
-}
-
-TEST(PretrainedWeights, LoseLastLayerOfOtherClasses) {
-  const TemporaryFolder folder;
-  const auto job_of = [&](int classes, const std::string& model) {
-    const std::string number = std::to_string(classes);
-    return folder.write("job" + number + ".yaml", "schema: 1\nmodel: {type: mlp" + model +
-                                                      "}\n"
-                                                      "data: {train: {format: synthetic, samples: 8, num_classes: " +
-                                                      number +
-                                                      "}, image: {size: 4}}\n"
-                                                      "train: {max_steps: 1, global_batch_size: 4}\noutput_dir: " +
-                                                      folder / ("run" + number) + "\n");
-  };
-  ASSERT_EQ(gputrain({"run", job_of(5, "")}).exit_code, 0);
-  const Result result = gputrain({"run", job_of(1, ", pretrained: " + folder / "run5")});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("/run5 without its last layer, which has 5 classes"));
-  EXPECT_THAT(result.err, HasSubstr("all samples are of one class"));
-}
-
-TEST(PretrainedWeights, WarnOfOtherTokens) {
-  const TemporaryFolder folder;
-  const std::string job = write_gpt_job(folder);
-  const auto run = [&](const std::string& name, const std::string& setting) {
-    const Result result =
-        gputrain({"run", job, "--output-dir", folder / name, "--set", "train.max_steps=1", "--set", setting});
-    EXPECT_EQ(result.exit_code, 0) << result.err;
-    return result.err;
-  };
-  run("same", "model.config.n_layer=1");
-  EXPECT_THAT(run("more", "model.pretrained=" + folder / "same"), Not(HasSubstr("tokens")));
-  run("wide", "model.config.vocab_size=300");
-  EXPECT_THAT(run("other", "model.pretrained=" + folder / "wide"), HasSubstr("model.pretrained knows 300 tokens"));
 }
 
 TEST(EvalVerb, MatchesValidationLossOfTraining) {

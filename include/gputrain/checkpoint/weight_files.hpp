@@ -1,0 +1,44 @@
+// The safetensors files that together hold the weights of a model.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "gputrain/checkpoint/safetensors.hpp"
+
+namespace gputrain::checkpoint {
+
+class WeightFiles {
+ public:
+  /// `path` is a safetensors file, or a folder with model.safetensors or with shards and their
+  /// model.safetensors.index.json. The frozen weights of a checkpoint belong to it. Throws Error(data) that says what
+  /// is missing or what a file is instead.
+  explicit WeightFiles(const std::filesystem::path& path);
+
+  /// The file, or the index of the shards.
+  const std::filesystem::path& path() const noexcept { return path_; }
+  std::vector<std::string> names() const;  // sorted by byte value
+  /// As SafetensorsFile::tensor().
+  at::Tensor tensor(const std::string& name) const { return holders_.at(name)->tensor(name); }
+  const std::filesystem::path& file_of(const std::string& name) const { return holders_.at(name)->path(); }
+  /// Of model.safetensors; shards have none.
+  const Metadata& metadata() const noexcept { return metadata_; }
+
+ private:
+  void add(const std::filesystem::path& file);
+  void add_shards();
+
+  std::filesystem::path path_;
+  std::map<std::string, std::shared_ptr<const SafetensorsFile>> holders_;  // by name of a tensor
+  Metadata metadata_;
+};
+
+/// The object in a JSON file. Throws Error(data) that says what the file is instead.
+nlohmann::json read_json_object(const std::filesystem::path& path);
+
+}  // namespace gputrain::checkpoint

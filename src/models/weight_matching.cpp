@@ -1,0 +1,175 @@
+#include "weight_matching.hpp"
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::models {
+namespace {
+
+/// Differences between a file and a model, one line per kind.
+class Mismatches {
+ public:
+  void add(const char* kind, std::string text) { found_[kind].push_back(std::move(text)); }
+  bool empty() const { return found_.empty(); }
+  bool has(const char* kind) const { return found_.contains(kind); }
+
+  std::string to_string() const {
+    constexpr size_t kShown = 8;
+    std::string text;
+    for (const auto& [kind, names] : found_) {
+      text += "\n  " + std::to_string(names.size()) + " " + kind + ": ";
+      for (size_t i = 0; i < std::min(kShown, names.size()); ++i) text += (i > 0 ? ", " : "") + names[i];
+      if (names.size() > kShown) text += ", ...";
+    }
+    return text;
+  }
+
+ private:
+  std::map<std::string, std::vector<std::string>> found_;
+};
+
+constexpr const char *kOtherNumbers = "of another kind of number", *kUntied = "tied in the model but different here";
+
+constexpr const char* kUntie =
+    "\"tie_word_embeddings\": false in the config.json beside them keeps both; without one, "
+    "model.config.tie_embeddings: false";
+
+std::string text_of(at::IntArrayRef sizes) {
+  std::ostringstream text;
+  text << sizes;
+  return text.str();
+}
+
+std::map<std::string, at::Tensor> tensors_of(Model& model) {
+  std::map<std::string, at::Tensor> tensors;
+  model.each_parameter([&](const std::string& name, nn::Parameter& parameter) { tensors[name] = parameter.value; });
+  model.each_buffer([&](const std::string& name, nn::Buffer& buffer) { tensors[name] = buffer.value; });
+  return tensors;
+}
+
+/// Parameters of the layer that gives the classes.
+std::set<const void*> last_layer_of(Model& model) {
+  std::set<const void*> parameters;
+  model.units().back().modules.back()->each_parameter(
+      [&](const std::string&, nn::Parameter& parameter) { parameters.insert(parameter.value.unsafeGetTensorImpl()); });
+  return parameters;
+}
+
+/// Whether two shapes differ only in their number of rows.
+bool differ_in_rows(at::IntArrayRef a, at::IntArrayRef b) {
+  return !a.empty() && !b.empty() && a[0] != b[0] && a.slice(1) == b.slice(1);
+}
+
+/// A batch norm's count of batches: no computation uses it, and older files do not have it.
+bool is_counter(const at::Tensor& tensor) { return !tensor.is_floating_point() && tensor.dim() == 0; }
+
+/// Whether numbers of one type are cast to the other. Floats of 8 bits mean nothing without the scales beside them.
+bool is_cast(at::ScalarType theirs, at::ScalarType ours) {
+  if (!at::isFloatingType(ours)) return at::isIntegralType(theirs, /*includeBool=*/true);
+  return theirs == at::kFloat || theirs == at::kBFloat16 || theirs == at::kHalf || theirs == at::kDouble;
+}
+
+bool are_equal(const at::Tensor& a, const at::Tensor& b) {
+  return a.sizes() == b.sizes() && a.to(at::kFloat).equal(b.to(at::kFloat));
+}
+
+/// The parameter that a name of the source stands for.
+using ParameterOf = std::function<std::string(const std::string& file_name)>;
+
+ParameterOf naming_of(const Model& model, const TensorSource& source) {
+  std::shared_ptr<const PublishedFamily> family = source.family;
+  if (!family) family = family_of(model);
+  return [&model, family](const std::string& name) { return family ? family->parameter_of(model, name) : name; };
+}
+
+class Matching {
+ public:
+  Matching(Model& model, const TensorSource& source, OtherClasses other_classes)
+      : source_(source), ours_(tensors_of(model)), parameter_of_(naming_of(model, source)) {
+    if (other_classes == OtherClasses::left_out) last_layer_ = last_layer_of(model);
+  }
+
+  MatchedWeights run() {
+    const std::string prefix = best_prefix();
+    const bool is_common =
+        std::ranges::all_of(source_.names, [&](const std::string& name) { return name.starts_with(prefix); });
+    for (const std::string& name : source_.names) take(name, parameter_of_(name.substr(is_common ? prefix.size() : 0)));
+    for (const auto& [name, tensor] : ours_) {
+      if (!is_counter(tensor) && !filled_by_.contains(name)) wrong_.add("missing in the file", name);
+    }
+    if (!wrong_.empty()) refuse(is_common ? "" : prefix);
+    return std::move(matched_);
+  }
+
+ private:
+  /// What most of the names that the model knows have in front: nothing, `module.` of DistributedDataParallel, `model.`
+  /// of Lightning. Of several the shortest.
+  std::string best_prefix() const {
+    std::map<std::string, size_t> known;  // names of the model by what stands before them
+    for (const std::string& name : source_.names) {
+      size_t begin = 0;
+      do {
+        if (ours_.contains(parameter_of_(name.substr(begin)))) ++known[name.substr(0, begin)];
+        begin = name.find('.', begin) + 1;
+      } while (begin > 0);
+    }
+    const auto best = std::ranges::max_element(known, {}, [](const auto& entry) { return entry.second; });
+    return best == known.end() ? "" : best->first;
+  }
+
+  void take(const std::string& name, const std::string& local) {
+    if (local.empty()) return;
+    const auto found = ours_.find(local);
+    if (found == ours_.end()) return wrong_.add("unknown to the model", name);
+    const at::Tensor& ours = found->second;
+    const at::Tensor theirs = source_.tensor(name);
+    const auto [filled, is_first] = filled_by_.emplace(local, name);
+    if (!is_first) {
+      if (!are_equal(theirs, source_.tensor(filled->second))) wrong_.add(kUntied, filled->second + " and " + name);
+      return;
+    }
+    if (last_layer_.contains(ours.unsafeGetTensorImpl()) && differ_in_rows(theirs.sizes(), ours.sizes())) {
+      matched_.classes_left_out = theirs.size(0);
+      return;
+    }
+    if (theirs.sizes() != ours.sizes()) {
+      wrong_.add("of another shape", name + " " + text_of(theirs.sizes()) + ", the model has " + text_of(ours.sizes()));
+    } else if (!is_cast(theirs.scalar_type(), ours.scalar_type())) {
+      wrong_.add(kOtherNumbers, name + " " + at::toString(theirs.scalar_type()));
+    }
+    matched_.pairs.emplace(name, ours);
+  }
+
+  [[noreturn]] void refuse(const std::string& prefix) const {
+    std::string hint = "use the model.type and model.config that the weights were trained with";
+    if (!source_.sizes_hint.empty()) hint = source_.sizes_hint;
+    if (!prefix.empty()) hint = "take '" + prefix + "' off the names that have it, and leave out the others";
+    if (wrong_.has(kOtherNumbers))
+      hint = "integers and 8-bit floats are not read: take weights in BF16, F16, F32 or F64";
+    if (wrong_.has(kUntied)) hint = kUntie;
+    throw Error(ExitCode::data, {.what = "these weights do not fit the model:" + wrong_.to_string(),
+                                 .where = source_.where,
+                                 .hint = std::move(hint)});
+  }
+
+  const TensorSource& source_;
+  std::map<std::string, at::Tensor> ours_;
+  ParameterOf parameter_of_;
+  std::set<const void*> last_layer_;
+  std::map<std::string, std::string> filled_by_;  // name of ours -> name in the source
+  MatchedWeights matched_;
+  Mismatches wrong_;
+};
+
+}  // namespace
+
+MatchedWeights match_weights(Model& model, const TensorSource& source, OtherClasses other_classes) {
+  return Matching(model, source, other_classes).run();
+}
+
+}  // namespace gputrain::models

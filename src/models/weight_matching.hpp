@@ -1,0 +1,20 @@
+// Which tensor of a file fills which tensor of a model.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "gputrain/models/pretrained.hpp"
+
+namespace gputrain::models {
+
+struct MatchedWeights {
+  std::map<std::string, at::Tensor> pairs;  // name in the source -> our tensor
+  int64_t classes_left_out = 0;
+};
+
+/// Throws Error(data) that lists every difference.
+MatchedWeights match_weights(Model& model, const TensorSource& source, OtherClasses other_classes);
+
+}  // namespace gputrain::models
