@@ -103,8 +103,8 @@ TEST(ResumeChangedJob, EvaluatesAgainOnRewrittenValidation) {
   const std::string job = write_gpt_job(folder), run = folder / "run";
   std::string text = read_file(folder / "text.txt").substr(0, 2000);
   const auto train = [&] {
-    return gputrain(
-        {"run", job, "--output-dir", run, "--set", "data.val={path: " + folder.write("val.txt", text) + "}"});
+    const std::string path = "data.val.path=" + folder.write("val.txt", text);
+    return gputrain({"run", job, "--output-dir", run, "--set", "data.val.split=null", "--set", path});
   };
   ASSERT_EQ(train().exit_code, 0);
   EXPECT_THAT(train().err, ::testing::Not(HasSubstr("other data")));
@@ -145,7 +145,8 @@ TEST(ResumeChangedJob, RefusesGrownDataUnlessAccepted) {
 
 TEST(ResumeChangedJob, RefusesRewrittenDataUnlessAccepted) {
   const TemporaryFolder folder;
-  const std::string job = write_gpt_job(folder, "checkpoint: {interval: 10}\n"), run = folder / "run";
+  const std::string job = write_gpt_job(folder, "checkpoint: {interval: 10}\nlog: {interval: 5}\n"),
+                    run = folder / "run";
   ASSERT_EQ(gputrain({"run", job, "--output-dir", run}).exit_code, 0);
   std::string text = read_file(folder / "text.txt");
   const auto resume = [&](const std::string& step) {
