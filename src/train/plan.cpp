@@ -178,17 +178,6 @@ int64_t BatchPlan::micro_batch_over_ranks(int world_size) const {
                                : std::accumulate(micro_batches.begin(), micro_batches.end(), int64_t{0});
 }
 
-std::string sum_text(const std::vector<int64_t>& sizes) {
-  std::string text;
-  for (auto begin = sizes.begin(); begin != sizes.end();) {
-    const auto end = std::find_if(begin, sizes.end(), [begin](int64_t size) { return size != *begin; });
-    text += (text.empty() ? "" : " + ") + (end - begin > 1 ? std::to_string(end - begin) + " x " : "") +
-            std::to_string(*begin);
-    begin = end;
-  }
-  return text;
-}
-
 BatchPlan plan_batch(const TrainSpec& spec, const PlanFacts& facts) {
   int64_t global = named_global_batch(spec, facts);
   const int64_t world = facts.world_size;
