@@ -148,7 +148,7 @@ RankContext create_rank_context(const Job& job) {
     context.groups = comm::ProcessGroups(rendezvous, {.device = context.device,
                                                       .gpu = device::facts_of(context.device).uuid,
                                                       .deadline = deadline,
-                                                      .on_waiting = log::warning,
+                                                      .on_waiting = log::own_warning,
                                                       .program = program_text(),
                                                       .run = "run " + job.run_id});
   }
