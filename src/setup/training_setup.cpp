@@ -191,6 +191,7 @@ JobDatasets open_datasets(const Job& job) {
   const auto& sizes = layout.input().sizes;
   datasets.facts.input_shape = layout.is_image() ? std::vector<int64_t>{sizes[2], sizes[0], sizes[1]} : sizes;
   datasets.facts.num_classes = layout.num_classes;
+  datasets.facts.vocabulary = layout.vocabulary;
   if (layout.num_classes == 1 && datasets.tokens_per_sample() == 0) {
     const auto names = datasets.train->class_names();
     log::warning("data.train: all samples are of one class" + (names.empty() ? "" : " ('" + names.front() + "')") +
