@@ -43,8 +43,8 @@ int64_t model_option(const Job& job, const std::string& name) {
 /// Warns if the pretrained weights use another vocabulary: they would treat the tokens as their own.
 void warn_of_other_tokens(const Job& job, const JobDatasets& datasets) {
   const JobSpec& spec = job.spec();
-  const int64_t known = model_option(job, "vocab_size"), here = datasets.facts.num_classes;
-  if (spec.data.train.format.name != "text" || known == 0 || known == here) return;
+  const int64_t known = model_option(job, "vocab_size"), here = datasets.facts.vocabulary;
+  if (!datasets.train->tokenizer() || known == 0 || known == here) return;
   log::warning("model.pretrained knows " + std::to_string(known) +
                " tokens, but data.text.tokenizer: " + spec.data.text.tokenizer.name + " has " + std::to_string(here) +
                ", and the same number means another token. To continue from what the weights have learned, use files "

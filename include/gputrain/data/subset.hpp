@@ -15,6 +15,7 @@ class SomeSamples : public Dataset {
   bool is_cheap_to_read() const final { return whole_->is_cheap_to_read(); }
   std::optional<Normalization> normalization() const final { return whole_->normalization(); }
   std::vector<std::string> class_names() const final { return whole_->class_names(); }
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer() const final { return whole_->tokenizer(); }
 
  protected:
   SomeSamples(std::shared_ptr<const Dataset> whole, int64_t size);
