@@ -9,6 +9,7 @@
 
 #include "gputrain/config/problem.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/nn/layers.hpp"
 
 namespace gputrain::models {
 namespace {
@@ -47,11 +48,22 @@ std::map<std::string, at::Tensor> tensors_of(Model& model) {
   return tensors;
 }
 
-/// Parameters of the layer that gives the classes.
-std::set<const void*> last_layer_of(Model& model) {
+std::set<const void*> parameters_of(nn::Module& module) {
   std::set<const void*> parameters;
-  model.units().back().modules.back()->each_parameter(
+  module.each_parameter(
       [&](const std::string&, nn::Parameter& parameter) { parameters.insert(parameter.value.unsafeGetTensorImpl()); });
+  return parameters;
+}
+
+/// Parameters of the layer that gives the classes.
+std::set<const void*> last_layer_of(Model& model) { return parameters_of(*model.units().back().modules.back()); }
+
+/// Parameters that were added to the model's own.
+std::set<const void*> branches_of(Model& model) {
+  std::set<const void*> parameters;
+  model.each_module([&](const std::string&, nn::Module& module) {
+    if (dynamic_cast<nn::Branch*>(&module) != nullptr) parameters.merge(parameters_of(module));
+  });
   return parameters;
 }
 
@@ -123,8 +135,9 @@ Matched match(Model& model, const TensorSource& source, OtherClasses other_class
     matched.pairs.emplace(name, found->second);
     ours.erase(found);
   }
+  const auto added = other_classes == OtherClasses::left_out ? branches_of(model) : std::set<const void*>();
   for (const auto& [name, tensor] : ours)
-    if (!is_counter(tensor)) wrong.add("missing in the file", name);
+    if (!is_counter(tensor) && !added.contains(tensor.unsafeGetTensorImpl())) wrong.add("missing in the file", name);
   if (!wrong.empty()) {
     throw Error(ExitCode::data, {.what = "these weights do not fit the model:" + wrong.to_string(),
                                  .where = source.where,

@@ -28,7 +28,8 @@ struct TensorSource {
   std::shared_ptr<const PublishedFamily> family = {};  // whose names they are; null: those of the model's family
 };
 
-/// What to do with a last layer that has another number of classes in the file than in the model.
+/// What to do with a last layer that has another number of classes in the file than in the model. Where it is left out,
+/// the file may lack the parameters of branches as well: it is of another model.
 enum class OtherClasses { refused, left_out };
 
 /// Copies the source's tensors into the model's parameters and buffers, mapped by the family's `parameter_of` and cast
