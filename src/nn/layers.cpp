@@ -32,10 +32,8 @@ Linear::Linear(const Context& context, const Options& options) : Module(context)
 }
 
 at::Tensor Linear::forward(const at::Tensor& x) const {
-  at::Tensor y = options_.order == Order::out_in ? ops::linear(context().policy, x, weight_, bias_)
-                                                 : ops::linear_in_out(context().policy, x, weight_, bias_);
-  for (const Branch* branch : branches_) y = at::add(y, branch->forward(x));
-  return y;
+  return options_.order == Order::out_in ? ops::linear(context().policy, x, weight_, bias_)
+                                         : ops::linear_in_out(context().policy, x, weight_, bias_);
 }
 
 Conv2d::Conv2d(const Context& context, const Options& options) : Module(context), options_(options) {

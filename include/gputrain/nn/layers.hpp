@@ -3,8 +3,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -14,13 +12,6 @@
 #include "gputrain/ops/normalization.hpp"
 
 namespace gputrain::nn {
-
-/// A function of a dense layer's input whose result is added to the layer's output, as adapters do.
-class Branch : public Module {
- public:
-  using Module::Module;
-  virtual at::Tensor forward(const at::Tensor& x) const = 0;  // [..., in] -> [..., out]
-};
 
 /// y = x W^T + b over the last dim. `weight` [out, in] (or [in, out], see Order), `bias` [out].
 class Linear final : public Module {
@@ -37,20 +28,10 @@ class Linear final : public Module {
   at::Tensor forward(const at::Tensor& x) const;
   const at::Tensor& weight() const noexcept { return weight_; }
   const at::Tensor& bias() const noexcept { return bias_; }  // may be undefined
-  const Options& options() const noexcept { return options_; }
-
-  /// Adds a Branch as child `name`. Call before the arena is built. Who computes with weight() instead of forward()
-  /// asks has_branch().
-  template <class Added, class... Arguments>
-  void add_branch(std::string name, Arguments&&... arguments) {
-    branches_.push_back(add_child<Added>(std::move(name), context(), std::forward<Arguments>(arguments)...));
-  }
-  bool has_branch() const noexcept { return !branches_.empty(); }
 
  private:
   Options options_;
   at::Tensor weight_, bias_;
-  std::vector<const Branch*> branches_;
 };
 
 /// `weight` [out, in / groups, kernel, kernel], `bias` [out].
