@@ -46,7 +46,7 @@ print(importlib.metadata.version("torch"), importlib.util.find_spec("torch").sub
   [[ -z $absent ]] || fail "libraries are missing here: $absent" "pack.sh packs what is neither the system's nor torch's."
 
   # Tests look for gputrain and their files where they were built.
-  [[ -e $root/build/cuda ]] || ln -s "$packed" "$root/build/cuda"
+  [[ -e $root/build/cuda ]] || ln -sfn "$packed" "$root/build/cuda"
   local source_folder
   source_folder=$(<"$packed/source_folder")
   if [[ ! -e $source_folder ]]; then

@@ -145,8 +145,11 @@ std::optional<Finding> compare(const Attempt& attempt, const std::optional<data:
 std::optional<Finding> broken_epoch(const data::OrderFacts& before, const Attempt& attempt) {
   const int64_t step = attempt.marks.front().step;
   const data::OrderFacts& now = attempt.order;
-  const data::Position then = position_before(attempt, before), begins = data::position_after(now, step);
-  if (begins == then && (then.samples == 0 || before.samples == now.samples)) return {};
+  data::OrderFacts going_on = now;  // may drop what is left of an epoch
+  going_on.first_step = step;
+  going_on.from = position_before(attempt, before);
+  const bool goes_on = data::position_after(now, step) == data::position_after(going_on, step);
+  if (goes_on && (going_on.from.samples == 0 || before.samples == now.samples)) return {};
   std::string change;
   const auto note = [&](const char* name, int64_t old_value, int64_t new_value) {
     if (old_value != new_value)

@@ -16,6 +16,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include "await_store.hpp"
 #include "connection.hpp"
 #include "failure_detector.hpp"
 #include "gloo_failure.hpp"
@@ -127,8 +128,8 @@ ProcessGroups::ProcessGroups(const Rendezvous& at, const GroupOptions& options) 
   constexpr int kErrors = 2;
   quiet_library_logs(kErrors);
   std::signal(SIGPIPE, SIG_IGN);  // Gloo may write to a dead rank: report that as an error, do not die of it
-  const std::string master = rendezvous_address(at);
-  session_ = std::make_unique<Session>(Session{open_store(at, master, options.start_deadline), nullptr});
+  const std::string master = await_address(at, options);
+  session_ = std::make_unique<Session>(Session{open_store(at, master, options), nullptr});
   const bool on_gpu = !options.device.is_cpu();
   hosts_ = store_rendezvous(*session_->store, at, options);
 
@@ -222,7 +223,7 @@ bool is_reported_by_rank_zero(const Rendezvous& at, const std::string& program, 
   try {
     GroupOptions options{.start_deadline = kPatience, .program = program, .run = words};
     std::replace(options.run.begin(), options.run.end(), '\n', ' ');
-    store_rendezvous(*open_store(at, rendezvous_address(at), kPatience), at, options);
+    store_rendezvous(*open_store(at, rendezvous_address(at), options), at, options);
     return at.rank != 0;
   } catch (const std::exception&) {  // a rank is missing, or has another mistake
     return false;

@@ -11,9 +11,11 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include "await_store.hpp"
 #include "connection.hpp"
 #include "gputrain/comm/sockets.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/reminder.hpp"
 
 namespace gputrain::comm {
 namespace {
@@ -87,7 +89,9 @@ std::string seconds_of(std::chrono::milliseconds time) {
   Missing missing;
   try {
     missing = missing_ranks(store, at.world_size);
-  } catch (const std::exception&) {
+  } catch (const std::exception&) {  // the store has gone
+  }
+  if (missing.count == 0) {
     throw Error(ExitCode::restart, {.what = "rank " + std::to_string(at.rank) + ": rank 0 ended while the ranks met",
                                     .hint = "the last lines of its output say why"});
   }
@@ -97,26 +101,28 @@ std::string seconds_of(std::chrono::milliseconds time) {
                .hint = "check that all ranks were started, with the same MASTER_ADDR and MASTER_PORT"});
 }
 
-/// Reports from time to time which ranks are missing, each state once.
+/// Reports which ranks are missing: each state, and the same one again once a minute.
 class Waiting {
  public:
   Waiting(c10d::Store& store, const Rendezvous& at, const GroupOptions& options)
-      : store_(store), at_(at), options_(options) {}
+      : store_(store), at_(at), options_(options), reminder_(options.patience) {}
 
   bool is_reported() const { return at_.rank == 0 && options_.on_waiting != nullptr; }
 
   void tell() {
     const Missing missing = missing_ranks(store_, at_.world_size);
-    if (missing.count == 0 || missing.ranks == last_) return;
+    if (missing.count == 0 || (!reminder_.is_due() && missing.ranks == last_)) return;
     last_ = missing.ranks;
     options_.on_waiting(std::to_string(at_.world_size - missing.count) + "/" + std::to_string(at_.world_size) +
-                        " ranks, waiting for rank " + missing.ranks);
+                        " ranks, waiting for rank " + missing.ranks + " at " + at_.master_address + " port " +
+                        std::to_string(at_.master_port));
   }
 
  private:
   c10d::Store& store_;
   const Rendezvous& at_;
   const GroupOptions& options_;
+  Reminder reminder_;
   std::string last_;
 };
 
@@ -133,24 +139,16 @@ void wait_for_all(c10d::Store& store, const Rendezvous& at, const GroupOptions& 
       store.wait(keys, is_last ? left : options.patience);
       return;
     } catch (const std::exception&) {
-      if (is_last) fail_in_vain(store, at, options.start_deadline);
+      if (is_last) throw;
     }
-    try {
-      waiting.tell();
-    } catch (const std::exception&) {
-      fail_in_vain(store, at, options.start_deadline);
-    }
+    waiting.tell();
   }
 }
 
 /// Checks that the store is this job's, before anything is written into it. Rank 0 writes its entry when it serves.
 void check_job(c10d::Store& store, const Rendezvous& at, const Arrival& own, const GroupOptions& options) {
   if (at.rank == 0 || at.store_is_running || own.job.empty()) return;
-  try {
-    store.wait({key_of(0)}, options.start_deadline);
-  } catch (const std::exception&) {
-    fail_in_vain(store, at, options.start_deadline);
-  }
+  store.wait({key_of(0)}, options.start_deadline);
   const Arrival first = read_back(store.get(key_of(0)));
   if (first.job.empty() || first.job == own.job) return;
   throw Error(ExitCode::usage,
@@ -197,32 +195,7 @@ void check_gpu(const Rendezvous& at, const Arrival& own, int rank, const Arrival
                        "or one GPU of its own"});
 }
 
-}  // namespace
-
-c10::intrusive_ptr<c10d::Store> open_store(const Rendezvous& at, const std::string& address,
-                                           std::chrono::milliseconds deadline) {
-  c10d::TCPStoreOptions options;
-  options.port = at.master_port;
-  options.timeout = deadline;
-  options.waitWorkers = false;  // store_rendezvous() waits, and can name the missing ranks
-  if (at.rank == 0 && !at.store_is_running) {
-    // c10d's own server socket would listen on every interface of the host.
-    ListeningSocket socket(address, at.master_port);
-    options.isServer = true;
-    options.masterListenFd = socket.release();
-  }
-  try {
-    auto store = c10::make_intrusive<c10d::TCPStore>(address, options);
-    return c10::make_intrusive<c10d::PrefixStore>("gputrain/" + at.attempt, std::move(store));
-  } catch (const std::exception& error) {
-    throw Error(ExitCode::restart, {.what = "rank " + std::to_string(at.rank) + " cannot reach rank 0 at " + address +
-                                            " port " + std::to_string(at.master_port) + " within " +
-                                            seconds_of(deadline) + ": " + plain_message(error),
-                                    .hint = "check that rank 0 runs and that no firewall blocks the port"});
-  }
-}
-
-std::vector<std::string> store_rendezvous(c10d::Store& store, const Rendezvous& at, const GroupOptions& options) {
+std::vector<std::string> meet(c10d::Store& store, const Rendezvous& at, const GroupOptions& options) {
   const Arrival own{.host = host_name(),
                     .device_kind = options.device.is_cpu() ? "cpu" : "cuda",
                     .gpu = options.gpu,
@@ -237,12 +210,8 @@ std::vector<std::string> store_rendezvous(c10d::Store& store, const Rendezvous& 
   wait_for_all(store, at, options);
 
   std::vector<Arrival> all;
-  try {
-    for (const auto& text : store.multiGet(keys_of_all(at.world_size))) all.push_back(read_back(text));
-    note_read(store, at, "arrived");
-  } catch (const std::exception&) {
-    fail_in_vain(store, at, options.start_deadline);
-  }
+  for (const auto& text : store.multiGet(keys_of_all(at.world_size))) all.push_back(read_back(text));
+  note_read(store, at, "arrived");
   std::vector<std::string> hosts;
   for (int rank = 0; rank < at.world_size; ++rank) {
     const Arrival& other = all[static_cast<size_t>(rank)];
@@ -251,6 +220,43 @@ std::vector<std::string> store_rendezvous(c10d::Store& store, const Rendezvous& 
     hosts.push_back(other.host);
   }
   return hosts;
+}
+
+}  // namespace
+
+c10::intrusive_ptr<c10d::Store> open_store(const Rendezvous& at, const std::string& address,
+                                           const GroupOptions& options) {
+  c10d::TCPStoreOptions tcp;
+  tcp.port = at.master_port;
+  tcp.timeout = options.start_deadline;
+  tcp.waitWorkers = false;  // store_rendezvous() waits, and can name the missing ranks
+  tcp.isServer = at.rank == 0 && !at.store_is_running;
+  if (tcp.isServer) {
+    // c10d's own server socket would listen on every interface of the host.
+    ListeningSocket socket(address, at.master_port);
+    tcp.masterListenFd = socket.release();
+  } else {
+    await_store(at, address, options);
+  }
+  try {
+    auto store = c10::make_intrusive<c10d::TCPStore>(address, tcp);
+    return c10::make_intrusive<c10d::PrefixStore>("gputrain/" + at.attempt, std::move(store));
+  } catch (const std::exception& error) {
+    throw Error(ExitCode::restart, {.what = "rank " + std::to_string(at.rank) + " cannot reach rank 0 at " + address +
+                                            " port " + std::to_string(at.master_port) + " within " +
+                                            seconds_of(options.start_deadline) + ": " + plain_message(error),
+                                    .hint = "check that rank 0 runs and that no firewall blocks the port"});
+  }
+}
+
+std::vector<std::string> store_rendezvous(c10d::Store& store, const Rendezvous& at, const GroupOptions& options) {
+  try {
+    return meet(store, at, options);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception&) {  // of c10d: rank 0 has ended, or the time is over
+    fail_in_vain(store, at, options.start_deadline);
+  }
 }
 
 void note_read(c10d::Store& store, const Rendezvous& at, const std::string& round) {

@@ -2,7 +2,6 @@
 // others.
 #pragma once
 
-#include <chrono>
 #include <string>
 #include <vector>
 
@@ -13,9 +12,10 @@
 
 namespace gputrain::comm {
 
-/// Serves the store (rank 0, unless the launcher does) or connects to it. Throws Error(restart) if that fails.
+/// Serves the store (rank 0, unless the launcher does) or connects to it. Throws Error(restart) if that fails,
+/// Error(environment) if the port is taken or another service answers there.
 c10::intrusive_ptr<c10d::Store> open_store(const Rendezvous& at, const std::string& address,
-                                           std::chrono::milliseconds deadline);
+                                           const GroupOptions& options);
 
 /// Writes this rank's entry, waits for all ranks, and checks that they belong to one job and agree on the world size
 /// and the kind of device. Returns the host name of each rank.

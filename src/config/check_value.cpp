@@ -4,6 +4,7 @@
 #include "expectation.hpp"
 #include "gputrain/config/names.hpp"
 #include "path_value.hpp"
+#include "yaml/odd_characters.hpp"
 #include "yaml/scalar.hpp"
 
 namespace gputrain::config {
@@ -214,8 +215,9 @@ void Checker::read_string(const Slot& slot, const Node& node, std::string& targe
   const std::vector<std::string>& allowed = slot.key.allowed();
   if (allowed.empty() || std::find(allowed.begin(), allowed.end(), node.text) != allowed.end()) return;
   const std::string ours = ours_for(node.text, allowed);
-  problems_.add(node.location, slot.dotted + " must be " + either(allowed) + ", not " + shown(node.text),
-                ours.empty() ? did_you_mean(node.text, allowed) : "write `" + ours + "`");
+  std::string hint = ours.empty() ? did_you_mean(node.text, allowed) : "write `" + ours + "`";
+  if (hint.empty()) hint = beyond_ascii(node.text);
+  problems_.add(node.location, slot.dotted + " must be " + either(allowed) + ", not " + shown(node.text), hint);
 }
 
 void Checker::read_path(const Slot& slot, const Node& node, std::string& target) {
@@ -234,6 +236,7 @@ void Checker::check_limits(const Slot& slot, const Node& node, double value) {
 }
 
 void Checker::wrong_type(const Slot& slot, const Node& node, std::string hint) {
+  if (hint.empty()) hint = beyond_ascii(node.text);
   const std::string given = node.kind == Node::Kind::null ? ", but has no value" : ", not " + description(node);
   problems_.add(node.location, slot.dotted + " must be " + expectation(slot.shown, slot.key) + given, std::move(hint));
 }

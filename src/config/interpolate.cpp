@@ -152,7 +152,8 @@ class Interpolation {
       if (part.kind == Node::Kind::scalar) names.push_back(part.key);
     }
     std::string hint = did_you_mean(name, names);
-    if (hint.empty() && request_.environment(name)) hint = "for the environment variable write ${env:" + printable(name) + "}";
+    if (hint.empty() && request_.environment(name))
+      hint = "for the environment variable write ${env:" + printable(name) + "}";
     if (hint.empty()) hint = "set it under `vars:`, or write $${ for the characters themselves";
     fail(node, "there is no value " + shown(name) + " for " + shown("${" + name + "}"), std::move(hint));
   }

@@ -200,7 +200,7 @@ std::optional<Node> read_layers(const Request& request, Budget& budget, Problems
   if (request.text) {
     auto source = std::make_shared<Source>();
     source->name = request.file.empty() ? "job" : request.file.string();
-    source->text = *request.text;
+    source->text = without_byte_order_mark(*request.text);
     job = reader.read(source, request.file);
   } else if (!request.file.empty()) {
     job = reader.read(request.file.lexically_normal(), {});

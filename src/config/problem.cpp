@@ -7,6 +7,7 @@
 
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/secrets.hpp"
+#include "yaml/odd_characters.hpp"
 #include "yaml/scalar.hpp"
 
 namespace gputrain::config {
@@ -17,6 +18,7 @@ constexpr size_t kExcerptWidth = 100;
 constexpr size_t kExcerptLead = 60;  // characters shown before the place in a long line
 
 constexpr const char* kShownTab = "\u2192";
+constexpr const char* kShownInvisible = "\u2423";
 
 struct Paint {
   std::string_view bold, red, cyan, dim, off;
@@ -31,7 +33,7 @@ std::string_view text_line(std::string_view text, int line) {
   return text;
 }
 
-/// Splits a line into UTF-8 characters; tabs become arrows.
+/// Splits a line into UTF-8 characters; tabs become arrows, invisible characters open boxes.
 std::vector<std::string> characters(std::string_view line) {
   std::vector<std::string> found;
   for (const char c : line) {
@@ -41,6 +43,9 @@ std::vector<std::string> characters(std::string_view line) {
     } else {
       found.emplace_back(c == '\t' ? kShownTab : std::string(1, c));
     }
+  }
+  for (std::string& character : found) {
+    if (find_invisible(character)) character = kShownInvisible;
   }
   return found;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "gputrain/config/names.hpp"
+#include "yaml/odd_characters.hpp"
 #include "yaml/scalar.hpp"
 
 namespace gputrain::config {
@@ -229,6 +230,7 @@ UnknownKeys::Advice UnknownKeys::misspelt(const Question& question) {
   if (advice.hint.empty() && question.siblings.size() <= kMostSiblings) {
     advice.hint = "the keys here are " + either(question.siblings);
   }
+  if (const std::string odd = beyond_ascii(name); !odd.empty()) advice.hint = odd + "\n" + advice.hint;
   return advice;
 }
 

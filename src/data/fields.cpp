@@ -20,7 +20,8 @@ SampleLayout SampleLayout::images(int64_t height, int64_t width, int64_t channel
 SampleLayout SampleLayout::tokens(int64_t length, int64_t vocabulary) {
   return {.fields = {{.name = kTokens, .sizes = {length}},
                      {.name = kTarget, .sizes = {length}, .fill = kIgnoreIndex, .target = true}},
-          .num_classes = vocabulary};
+          .num_classes = vocabulary,
+          .vocabulary = vocabulary};
 }
 
 SampleLayout SampleLayout::values(std::vector<int64_t> sizes, at::ScalarType type, int64_t classes) {

@@ -43,7 +43,7 @@ void EarlierAttempts::check_data(const train::Progress& progress, const DataIden
     effect = "samples come in another order from here on, and not each is used once in the epoch at hand";
   }
   if (target_names != 0 && target_names != now.target_names) {
-    const std::string kind = setup_.datasets.tokens_per_sample() > 0 ? "characters" : "classes";
+    const std::string kind = setup_.datasets.target_kind() == "class" ? "classes" : "characters";
     what += (what.empty() ? "" : "; ") + ("its " + kind + " are not those of before");
     effect += (effect.empty() ? "" : "; ") + ("numbers that the model has learned stand for other " + kind);
   }

@@ -43,8 +43,8 @@ int64_t model_option(const Job& job, const std::string& name) {
 /// Warns if the pretrained weights use another vocabulary: they would treat the tokens as their own.
 void warn_of_other_tokens(const Job& job, const JobDatasets& datasets) {
   const JobSpec& spec = job.spec();
-  const int64_t known = model_option(job, "vocab_size"), here = datasets.facts.num_classes;
-  if (spec.data.train.format.name != "text" || known == 0 || known == here) return;
+  const int64_t known = model_option(job, "vocab_size"), here = datasets.facts.vocabulary;
+  if (!datasets.train->tokenizer() || known == 0 || known == here) return;
   log::warning("model.pretrained knows " + std::to_string(known) +
                " tokens, but data.text.tokenizer: " + spec.data.text.tokenizer.name + " has " + std::to_string(here) +
                ", and the same number means another token. To continue from what the weights have learned, use files "
@@ -148,7 +148,7 @@ RankContext create_rank_context(const Job& job) {
     context.groups = comm::ProcessGroups(rendezvous, {.device = context.device,
                                                       .gpu = device::facts_of(context.device).uuid,
                                                       .deadline = deadline,
-                                                      .on_waiting = log::warning,
+                                                      .on_waiting = log::own_warning,
                                                       .program = program_text(),
                                                       .run = "run " + job.run_id});
   }
@@ -203,6 +203,7 @@ JobDatasets open_datasets(const Job& job) {
   const auto& sizes = layout.input().sizes;
   datasets.facts.input_shape = layout.is_image() ? std::vector<int64_t>{sizes[2], sizes[0], sizes[1]} : sizes;
   datasets.facts.num_classes = layout.num_classes;
+  datasets.facts.vocabulary = layout.vocabulary;
   if (layout.num_classes == 1 && datasets.tokens_per_sample() == 0) {
     const auto names = datasets.train->class_names();
     log::warning("data.train: all samples are of one class" + (names.empty() ? "" : " ('" + names.front() + "')") +

@@ -105,7 +105,7 @@ std::string other_targets(const fs::path& path, const data::Dataset& dataset) {
 
 void write_weights(models::Model& model, const data::Dataset& learned, const RunFolder& folder) {
   checkpoint::Metadata metadata;
-  if (const auto tokenizer = learned.tokenizer()) {
+  if (const auto tokenizer = learned.tokenizer(); tokenizer && learned.class_names().empty()) {
     tokenizer->save(metadata);
   } else if (std::string targets = targets_text(learned); !targets.empty()) {
     metadata[tokenizers::kTargets] = std::move(targets);

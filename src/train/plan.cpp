@@ -82,7 +82,7 @@ void plan_end(const TrainSpec& spec, Plan& plan) {
   plan.total_steps = total;
 }
 
-int64_t origin_of(const PlanFacts& facts, int64_t global_batch) {
+int64_t planned_origin(const PlanFacts& facts, int64_t global_batch) {
   if (facts.start.step == 0) return 0;
   const data::OrderFacts order{.samples = facts.dataset_size,
                                .global_batch = global_batch,
@@ -178,17 +178,6 @@ int64_t BatchPlan::micro_batch_over_ranks(int world_size) const {
                                : std::accumulate(micro_batches.begin(), micro_batches.end(), int64_t{0});
 }
 
-std::string sum_text(const std::vector<int64_t>& sizes) {
-  std::string text;
-  for (auto begin = sizes.begin(); begin != sizes.end();) {
-    const auto end = std::find_if(begin, sizes.end(), [begin](int64_t size) { return size != *begin; });
-    text += (text.empty() ? "" : " + ") + (end - begin > 1 ? std::to_string(end - begin) + " x " : "") +
-            std::to_string(*begin);
-    begin = end;
-  }
-  return text;
-}
-
 BatchPlan plan_batch(const TrainSpec& spec, const PlanFacts& facts) {
   int64_t global = named_global_batch(spec, facts);
   const int64_t world = facts.world_size;
@@ -255,7 +244,7 @@ Plan make_plan(const TrainSpec& train, const EvalSpec& eval, const CheckpointSpe
   plan.tokens_per_step = plan.batch.global_batch * facts.tokens_per_sample;
   plan.steps_per_epoch = steps_per_epoch(facts, plan.batch.global_batch);
   plan.start = facts.start;
-  plan.origin = origin_of(facts, plan.batch.global_batch);
+  plan.origin = planned_origin(facts, plan.batch.global_batch);
   plan_end(train, plan);
   plan.max_seconds = train.max_time ? train.max_time->seconds : 0;
   plan.eval = plan.cadence_of(eval.interval, "eval.interval");

@@ -1,11 +1,11 @@
 #include "gputrain/train/spec.hpp"
 
+#include <algorithm>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "gputrain/core/numbers.hpp"
-#include "gputrain/train/plan.hpp"
 
 namespace gputrain::train {
 
@@ -301,6 +301,17 @@ void ParallelSpec::describe(config::Description<ParallelSpec>& d) {
                  "compress: powersgd, or leave powersgd_rank out");
     }
   });
+}
+
+std::string sum_text(const std::vector<int64_t>& sizes) {
+  std::string text;
+  for (auto begin = sizes.begin(); begin != sizes.end();) {
+    const auto end = std::find_if(begin, sizes.end(), [begin](int64_t size) { return size != *begin; });
+    text += (text.empty() ? "" : " + ") + (end - begin > 1 ? std::to_string(end - begin) + " x " : "") +
+            std::to_string(*begin);
+    begin = end;
+  }
+  return text;
 }
 
 }  // namespace gputrain::train

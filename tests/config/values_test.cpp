@@ -102,6 +102,30 @@ TEST(TextValue, IsTakenAsWritten) {
   EXPECT_EQ(values_of("text: windows\r\ninteger: 3\r\n").integer, 3);
 }
 
+TEST(TextValue, MayHaveAnyCharacterInQuotes) {
+  EXPECT_EQ(values_of("text: \"a\u00a0b\"").text, "a\u00a0b");
+  EXPECT_EQ(values_of("text: '\u201cx\u201d\u200b'").text, "\u201cx\u201d\u200b");
+  EXPECT_EQ(values_of("text: |\n  a\u00a0b\n").text, "a\u00a0b\n");
+  EXPECT_EQ(values_of("text: a  # b\u00a0\uff1a").text, "a");
+  for (const std::string text : {"gr\u00f6\u00dfe", "It\u2019s \u201cx\u201d", "\u4f60\u597d\uff0c\u4e16\u754c\uff01"})
+    EXPECT_EQ(values_of("text: " + text).text, text);
+  EXPECT_THAT(value_refusal("text: a\u00a0b"), HasSubstr("job:1:8: an invisible character, U+00A0"));
+  EXPECT_THAT(value_refusal("text: \u2018a\u2019"), HasSubstr("U+2018 (a curly quote)"));
+}
+
+TEST(TextValue, MayFollowAByteOrderMark) {
+  EXPECT_EQ(values_of("\xef\xbb\xbftext: a").text, "a");
+  EXPECT_EQ(values_of("\xef\xbb\xbf{\"integer\": 1, \"text\": a}").text, "a");
+  EXPECT_THAT(value_refusal("\xef\xbb\xbfinteger: x"), HasSubstr("job:1:10: integer must be a whole number"));
+  EXPECT_THAT(value_refusal("text: a\n\xef\xbb\xbfinteger: 1"), HasSubstr("U+FEFF (a byte order mark)"));
+}
+
+TEST(WrongValue, NamesCharacterBeyondAscii) {
+  EXPECT_THAT(value_refusal("number: 1e\u22124"), HasSubstr("'\u2212' is U+2212, no ASCII character"));
+  EXPECT_THAT(value_refusal("integer: \uff13"), HasSubstr("'\uff13' is U+FF13 (a full-width '3')"));
+  EXPECT_THAT(value_refusal("t\u0435xt: a"), HasSubstr("'\u0435' is U+0435, no ASCII character"));
+}
+
 TEST(LengthValue, HasAUnit) {
   using Unit = Length::Unit;
   EXPECT_EQ(values_of("length: 500").length, (Length{500, Unit::steps}));

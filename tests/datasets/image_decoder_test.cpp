@@ -1,6 +1,7 @@
 #include "gputrain/data/image.hpp"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <sstream>
 
@@ -235,12 +236,14 @@ TEST(ImageDecoder, RefusesBombs) {
 // Each takes its time for all of the image, however few its bytes are.
 TEST(ImageDecoder, RefusesHundredsOfScans) {
   std::vector<std::byte> jpeg = smooth_jpeg(16, 16, {.progressive = true});
-  const std::vector<std::byte> start{std::byte{0xFF}, std::byte{0xDA}};
-  const auto last = std::find_end(jpeg.begin(), jpeg.end(), start.begin(), start.end());
-  const std::vector<std::byte> scan(last, jpeg.end() - 2);
-  for (int i = 0; i < 400; ++i) jpeg.insert(jpeg.end() - 2, scan.begin(), scan.end());
-  EXPECT_EQ(decode(jpeg, 3).size.width, 16);
-  for (int i = 0; i < 100; ++i) jpeg.insert(jpeg.end() - 2, scan.begin(), scan.end());
+  const Decoded clean = decode(jpeg, 3);
+  const std::array start{std::byte{0xFF}, std::byte{0xDA}}, tables{std::byte{0xFF}, std::byte{0xC4}};
+  const auto first = std::search(jpeg.begin(), jpeg.end(), start.begin(), start.end());
+  const std::vector<std::byte> scan(first, std::search(first, jpeg.end(), tables.begin(), tables.end()));
+  const ptrdiff_t at = first - jpeg.begin();
+  for (int i = 0; i < 400; ++i) jpeg.insert(jpeg.begin() + at, scan.begin(), scan.end());
+  EXPECT_EQ(decode(jpeg, 3).pixels, clean.pixels);
+  for (int i = 0; i < 100; ++i) jpeg.insert(jpeg.begin() + at, scan.begin(), scan.end());
   EXPECT_THAT(refusal(jpeg), HasSubstr("damaged JPEG file: more than 500 scans"));
 }
 

@@ -339,7 +339,7 @@ TEST(LaunchEnvironment, CountsMpirunInSlurmJobAsMpirun) {
 
 TEST(LaunchEnvironment, RefusesInvalidMasterAddressSafely) {
   for (const char* name : {"-oProxyCommand=touch /tmp/x", "node 0", "$(id)", "`id`", "node0;id", "a\nb", "\x1b[2J",
-                           "node0/x", "..", "http://node0", "[::1]"}) {
+                           "node0/x", "..", "http://node0", "[node0]", "node0:29500", "[::1]:29500"}) {
     const std::string refusal = refusal_of(with(two_ranks(), "MASTER_ADDR", name));
     EXPECT_THAT(refusal, AllOf(HasSubstr("MASTER_ADDR='"), HasSubstr("no host name"))) << name;
     for (const char c : refusal) EXPECT_TRUE((c >= ' ' && c <= '~') || c == '\n') << name;
@@ -347,6 +347,21 @@ TEST(LaunchEnvironment, RefusesInvalidMasterAddressSafely) {
   for (const char* name : {"node0", "gpu-01.cluster.local", "10.0.0.1", "::1", "fe80::1%eth0", "a_b"}) {
     EXPECT_EQ(read(with(two_ranks(), "MASTER_ADDR", name)).rendezvous.master_address, name);
   }
+  EXPECT_EQ(read(with(two_ranks(), "MASTER_ADDR", "[::1]")).rendezvous.master_address, "::1");
+}
+
+TEST(LaunchEnvironment, LetsOneRankTrainWithoutAddress) {
+  for (const Values& values : {Values{{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_RANK", "0"}},
+                               Values{{"WORLD_SIZE", "1"}}, Values{{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}},
+                               Values{{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_ADDR", "http://x"}},
+                               Values{{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}}}) {
+    const auto at = read(values).rendezvous;
+    EXPECT_EQ(at.world_size, 1);
+    EXPECT_EQ(at.rank, 0);
+    EXPECT_EQ(at.local_world_size, 1);
+  }
+  EXPECT_THAT(refusal_of({{"RANK", "1"}, {"WORLD_SIZE", "1"}}), HasSubstr("RANK=1 is not below WORLD_SIZE=1"));
+  EXPECT_THAT(refusal_of({{"RANK", "0"}}), HasSubstr("WORLD_SIZE is unset"));
 }
 
 }  // namespace

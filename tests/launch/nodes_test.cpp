@@ -101,6 +101,8 @@ TEST(NodeEnvironment, ReadsTorchrunVariables) {
   // Kubeflow's trainer also sets RANK to the node's number, and WORLD_SIZE to the number of ranks on all nodes.
   EXPECT_EQ(node_text(changed(torchruns(), {{"RANK", "1"}, {"WORLD_SIZE", "16"}, {"MASTER_ADDR", "localhost"}})),
             "1/2 8 at job-master-0:23456 by torchrun's variables");
+  EXPECT_EQ(node_text(changed(torchruns(), {{"PET_MASTER_ADDR", "[::1]"}})),
+            "1/2 8 at ::1:23456 by torchrun's variables");
   EXPECT_EQ(node_text({{"PET_NPROC_PER_NODE", "4"}}), "0/1 4 at :0 by torchrun's variables");
 }
 
@@ -199,18 +201,25 @@ TEST(NodeEnvironment, NeedsAllNodesUnlessTold) {
   EXPECT_THROW(plan_nodes(spec, *context), Error);
 }
 
+LaunchRequest second_of_two(uint16_t port) {
+  LaunchRequest request;
+  request.node = {
+      .scheduler = "a test", .node = 1, .nodes = 2, .ranks = 1, .address = "127.0.0.1", .port = port, .job = {}};
+  request.command = [] { return std::vector<std::string>{"run"}; };
+  request.host_timeout_seconds = 0.3;
+  return request;
+}
+
+TEST(NodeJoin, TellsOfStrangerThatSaysNothing) {
+  const comm::ListeningSocket silent("127.0.0.1", 0);  // the kernel accepts for it
+  ::testing::internal::CaptureStdout();
+  EXPECT_THROW(join(second_of_two(silent.port())), Error);
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(), HasSubstr("waiting for node 0 (connected, but no answer)"));
+}
+
 TEST(NodeJoin, GivesUpOnStrangerWithHalfALine) {
   comm::ListeningSocket listening("127.0.0.1", 0);
-  LaunchRequest request;
-  request.node = {.scheduler = "a test",
-                  .node = 1,
-                  .nodes = 2,
-                  .ranks = 1,
-                  .address = "127.0.0.1",
-                  .port = listening.port(),
-                  .job = {}};
-  request.command = [] { return std::vector<std::string>{"run"}; };
-  request.host_timeout_seconds = 1;
+  const LaunchRequest request = second_of_two(listening.port());
   const Descriptor socket(listening.release());
   std::thread stranger([&] {
     const Descriptor visitor(::accept(socket.get(), nullptr, nullptr));

@@ -20,13 +20,15 @@ namespace gputrain::comm {
 struct CollectiveTraffic;  // simulated_ranks.hpp
 
 struct GroupOptions {
-  at::Device device = at::kCPU;                        // of the tensors() group
-  std::string gpu;                                     // identifies this rank's GPU; empty: none
-  std::chrono::milliseconds deadline{600'000};         // for one collective
-  std::chrono::milliseconds start_deadline{300'000};   // for all ranks to arrive
-  std::chrono::milliseconds patience{5'000};           // before rank 0 reports missing ranks
-  std::function<void(const std::string&)> on_waiting;  // on rank 0, at each change: "3/4 ranks, waiting for rank 2"
-  std::string program, run;                            // "gputrain 0.1.0", "quickstart-5d85e2": the same on all ranks
+  at::Device device = at::kCPU;                       // of the tensors() group
+  std::string gpu;                                    // identifies this rank's GPU; empty: none
+  std::chrono::milliseconds deadline{600'000};        // for one collective
+  std::chrono::milliseconds start_deadline{300'000};  // for all ranks to arrive
+  std::chrono::milliseconds patience{4'000};          // before on_waiting is told
+  // Told what this rank waits for: rank 0 at each change, "3/4 ranks, waiting for rank 2 at node0 port 29500"; the
+  // others until they have found rank 0; both again once a minute.
+  std::function<void(const std::string&)> on_waiting;
+  std::string program, run;  // "gputrain 0.1.0", "quickstart-5d85e2": the same on all ranks
   // A rank that sends no heartbeat for `silence` is lost. Once a process knows that a rank is lost or has failed, it
   // has `grace` to end in good order.
   std::chrono::milliseconds silence{15'000}, grace{8'000};

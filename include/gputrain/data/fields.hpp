@@ -33,6 +33,7 @@ struct Field {
 struct SampleLayout {
   std::vector<Field> fields;  // the first is the model's main input
   int64_t num_classes = 0;    // classes, or vocabulary size; 0: the target is not a class
+  int64_t vocabulary = 0;     // tokens are numbers below this; 0: the samples are no tokens
 
   /// uint8 [height, width, channels], with one class per sample.
   static SampleLayout images(int64_t height, int64_t width, int64_t channels, int64_t classes);

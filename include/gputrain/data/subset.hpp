@@ -16,6 +16,7 @@ class SomeSamples : public Dataset {
   std::optional<Normalization> normalization() const final { return whole_->normalization(); }
   std::vector<std::string> class_names() const final { return whole_->class_names(); }
   uint64_t content_hash() const final { return whole_->content_hash(); }
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer() const final { return whole_->tokenizer(); }
 
  protected:
   SomeSamples(std::shared_ptr<const Dataset> whole, int64_t size);

@@ -3,8 +3,8 @@
 // From inner to outer launcher: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE (torchrun, or set by hand); Open MPI;
 // PMI (MPICH, Intel MPI, Cray); PMIx; Slurm's srun. If several are set and the outer one only started the inner one,
 // the inner one counts alone; otherwise they complete each other and must agree. MASTER_ADDR and MASTER_PORT always
-// decide. Without them the ranks of one host meet on its loopback, those of srun on the first node, at a port derived
-// from the job id.
+// decide; one rank alone needs neither. Without them the ranks of one host meet on its loopback, those of srun on the
+// first node, at a port derived from the job id.
 #pragma once
 
 #include <string>

@@ -18,6 +18,7 @@ namespace gputrain::models {
 struct DataFacts {
   std::vector<int64_t> input_shape;  // one sample: [channels, height, width], [time], or the dataset's own sizes
   int64_t num_classes = 0;           // classes, or vocabulary size
+  int64_t vocabulary = 0;            // tokens are numbers below this; 0: the inputs are no tokens
 };
 
 /// A part of the model whose parameters are stored together: stem, each block, head. The arena keeps the order of this

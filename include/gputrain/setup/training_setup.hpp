@@ -60,7 +60,9 @@ struct JobDatasets : data::DatasetSplits {
 
   int64_t tokens_per_sample() const { return train->layout().token_count(); }
   /// What a target number means.
-  std::string target_kind() const { return tokens_per_sample() > 0 ? "character" : "class"; }
+  std::string target_kind() const {
+    return tokens_per_sample() > 0 && train->class_names().empty() ? "character" : "class";
+  }
 };
 
 JobDatasets open_datasets(const Job& job);

@@ -94,9 +94,6 @@ struct Plan {
   Cadence cadence_of(const std::optional<config::Length>& length, const std::string& key) const;
 };
 
-/// The micro-batches of the ranks, in order: "32 + 16", "8 x 32 + 8 x 16".
-std::string sum_text(const std::vector<int64_t>& sizes);
-
 /// Any two of global batch, micro-batch and accumulation give the third; with a kept global batch, the micro-batch
 /// gives the accumulation. Throws Error(usage) if they contradict each other, if none is given, if a global batch has
 /// fewer samples than ranks or than forward passes, or if the number of micro-batches is not the number of ranks.

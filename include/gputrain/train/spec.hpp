@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "gputrain/cloud/notice.hpp"
 #include "gputrain/config/describe.hpp"
@@ -95,5 +96,8 @@ struct ParallelSpec {
 
   static void describe(config::Description<ParallelSpec>& d);
 };
+
+/// The micro-batches of the ranks, in order: "32 + 16", "8 x 32 + 8 x 16".
+std::string sum_text(const std::vector<int64_t>& sizes);
 
 }  // namespace gputrain::train

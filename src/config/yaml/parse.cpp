@@ -7,6 +7,7 @@
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/parser.h>
 
+#include "odd_characters.hpp"
 #include "source.hpp"
 #include "syntax_errors.hpp"
 #include "tree_builder.hpp"
@@ -24,12 +25,34 @@ std::string_view line_of(std::string_view text, int line) {
   return text.substr(0, text.find('\n'));
 }
 
+/// Reports a character that looks like one of YAML's, between what is open, or the line above, and the end of the line.
+bool note_look_alike(const TreeBuilder& builder, const SourceLocation& location, Problems& problems) {
+  if (location.line == 0) return false;
+  const std::string_view text = location.source->text;
+  const SourceLocation open = builder.innermost_open();
+  SourceLocation from{location.source, std::max(location.line - 1, 1), 1};
+  if (open.line > 0 && open.line < from.line) from = open;
+  const std::string_view rest = builder.text_at(from), last = builder.text_at(location);
+  const auto odd =
+      find_bare_look_alike(rest.substr(0, rest.size() - last.size() + std::min(last.find('\n'), last.size())));
+  if (!odd) return false;
+  const auto begin = static_cast<size_t>(rest.data() - text.data());
+  problems.add(location_at(location.source, begin + odd->offset), odd->what(), odd->hint());
+  return true;
+}
+
 /// Reports a parser error in plain words, at the place of the mistake instead of where the parser found it.
 void note_syntax_error(const YAML::Exception& error, const TreeBuilder& builder, const std::string& text,
                        Problems& problems) {
   SourceLocation location = builder.location(error.mark);
+  if (note_look_alike(builder, location, problems)) return;
   const bool in_map = error.msg == YAML::ErrorMsg::END_OF_MAP_FLOW;
   if (in_map || error.msg == YAML::ErrorMsg::END_OF_SEQ_FLOW) {
+    const std::string_view around = builder.text_at({location.source, location.line, location.column - 1});
+    if (around.starts_with(":{") || around.starts_with(":[")) {
+      problems.add(location, "no space after the ':'", "write one before the '" + std::string(1, around[1]) + "'");
+      return;
+    }
     const std::string end = in_map ? "'}'" : "']'";
     problems.add(builder.innermost_open(), std::string(in_map ? "this '{'" : "this '['") + " is not closed",
                  "a ',' or a " + end + " is missing before " + location.to_string());

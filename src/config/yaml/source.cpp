@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 #include <string_view>
+#include <utility>
 
 #include "scalar.hpp"
 
@@ -81,6 +82,7 @@ std::shared_ptr<const Source> read_source(const fs::path& path, const SourceLoca
       why = "cannot be read: " + std::string(std::strerror(errno));
     }
   }
+  source->text = without_byte_order_mark(std::move(source->text));
   if (why.empty()) return source;
   if (asked_by.source) {
     problems.add(asked_by, "the included file " + shown(source->name) + ": " + why,
@@ -89,6 +91,12 @@ std::shared_ptr<const Source> read_source(const fs::path& path, const SourceLoca
     problems.add({source, 0, 0}, why, hint);
   }
   return nullptr;
+}
+
+std::string without_byte_order_mark(std::string text) {
+  constexpr std::string_view kMark = "\xef\xbb\xbf";
+  if (text.starts_with(kMark)) text.erase(0, kMark.size());
+  return text;
 }
 
 bool is_clean(const std::shared_ptr<const Source>& source, Problems& problems) {

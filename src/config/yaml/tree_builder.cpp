@@ -1,10 +1,13 @@
 #include "tree_builder.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <utility>
 
+#include "odd_characters.hpp"
 #include "scalar.hpp"
+#include "source.hpp"
 
 namespace gputrain::config {
 namespace {
@@ -113,6 +116,20 @@ void TreeBuilder::check_quotes(const YAML::Mark& mark, const SourceLocation& loc
   stop(location, "this quote is never closed", "add the closing quote");
 }
 
+/// Refuses, outside of quotes, characters that look right on the screen and are not.
+void TreeBuilder::check_characters(const YAML::Mark& mark, std::string_view value, bool is_key) {
+  std::optional<OddCharacter> odd = is_key ? find_look_alike(value) : find_invisible(value);
+  if (!odd && !is_key) {
+    odd = find_look_alike(value);
+    if (odd && (odd->offset > 0 || !odd->is_quote)) return;  // "It\u2019s fine" is a text
+  }
+  if (!odd) return;
+  const std::string_view rest = text_at(mark);
+  const auto begin = static_cast<size_t>(rest.data() - source_->text.data());
+  const size_t offset = std::min(rest.find(odd->text), rest.size());
+  stop(location_at(source_, begin + offset), odd->what(), odd->hint());
+}
+
 /// yaml-cpp takes a bracket that is not closed on its line as the start of a key.
 void TreeBuilder::refuse_as_key(const YAML::Mark& mark, const SourceLocation& location) {
   const std::string_view text = text_at(mark);
@@ -134,6 +151,7 @@ void TreeBuilder::OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) {
   Node node{.location = location(mark)};
   if (!open_.empty() && open_.back().node.kind == Node::Kind::map && !open_.back().expects_key) {
     node.location = open_.back().key_location;  // an empty `key:` has no place of its own
+    split_key(open_.back(), node);
   }
   add(std::move(node), anchor);
 }
@@ -145,6 +163,7 @@ void TreeBuilder::OnScalar(const YAML::Mark& mark, const std::string& tag, YAML:
   check_quotes(mark, node.location);
   node.quoted = tag == "!" || tag == std::string(kStandardTag) + "str";
   const bool is_key = !open_.empty() && open_.back().expects_key;
+  if (tag == "?") check_characters(mark, value, is_key);
   if (!node.quoted && !is_key && classify(value) == Plain::null) node.kind = Node::Kind::null;
   add(std::move(node), anchor);
 }
@@ -234,6 +253,7 @@ void TreeBuilder::take_key(const Node& node) {
   }
   frame.expects_key = false;
   frame.key = node.text;
+  frame.key_is_quoted = node.quoted;
   frame.key_location = node.location;
   const auto [first, is_new] = frame.seen.emplace(node.text, node.location);
   frame.drops_value = !is_new;
@@ -241,6 +261,18 @@ void TreeBuilder::take_key(const Node& node) {
     problems_.add(node.location, "the key " + shown(node.text) + " is given twice",
                   "the first is at " + first->second.to_string() + "; keep one of them");
   }
+}
+
+/// `{lr:1e-4}`: without a space after the colon, all of it is a key.
+void TreeBuilder::split_key(Frame& frame, Node& value) {
+  const size_t colon = frame.key.find(':');
+  if (frame.key_is_quoted || colon == 0 || colon == std::string::npos || colon + 1 == frame.key.size()) return;
+  value.kind = Node::Kind::scalar;
+  value.text = frame.key.substr(colon + 1);
+  value.is_broken = true;  // it is reported here
+  frame.key.resize(colon);
+  problems_.add(frame.key_location, "no space after the ':'",
+                "write `" + printable(frame.key) + ": " + printable(value.text) + "`");
 }
 
 /// `<<: *base` adds the keys of another map that this map lacks; the first of several maps wins.

@@ -52,6 +52,7 @@ class TreeBuilder final : public YAML::EventHandler {
     bool expects_key = false;
     bool drops_value = false;  // the key is a duplicate
     std::string key = {};
+    bool key_is_quoted = false;
     SourceLocation key_location = {};
     std::map<std::string, SourceLocation> seen = {};
     std::vector<Node> merged = {};  // values of `<<`
@@ -66,6 +67,8 @@ class TreeBuilder final : public YAML::EventHandler {
   std::string_view text_at(const YAML::Mark& mark) const;
   [[noreturn]] void refuse_as_key(const YAML::Mark& mark, const SourceLocation& location);
   void check_quotes(const YAML::Mark& mark, const SourceLocation& location);
+  void check_characters(const YAML::Mark& mark, std::string_view value, bool is_key);
+  void split_key(Frame& frame, Node& value);
   void check_tag(const std::string& tag, const SourceLocation& location);
   [[noreturn]] void stop(const SourceLocation& location, std::string what, std::string hint = {});
 

@@ -97,11 +97,10 @@ bool is_on_one_host(const LauncherEnv& env) {
 std::string read_address(const Variables& variables, const LauncherEnv& env) {
   if (const auto given = variables.text("MASTER_ADDR")) {
     if (given->empty()) variables.fail("the environment describes one rank of many, but MASTER_ADDR is empty");
-    if (!is_host_name(*given)) {
-      variables.fail("MASTER_ADDR=" + in_quotes(*given) + " is no host name",
-                     "give the name or the numeric address of rank 0's host");
-    }
-    return *given;
+    const std::string address = without_brackets(*given);
+    if (is_host_name(address) && std::ranges::count(address, ':') != 1) return address;
+    variables.fail("MASTER_ADDR=" + in_quotes(*given) + " is no host name",
+                   "give the name or the numeric address of rank 0's host, and the port as MASTER_PORT");
   }
   if (env.how_to_set.empty()) require(variables, "MASTER_ADDR", false);
   if (is_on_one_host(env)) return "127.0.0.1";
@@ -129,18 +128,22 @@ int allotted_cpus(const Variables& variables) {
 
 Launch read_environment(const Lookup& lookup) {
   const Variables variables(lookup);
-  const auto env = combined_env(variables);
+  auto env = combined_env(variables);
   if (!env) {
     return {.launcher = "alone", .allotted_cpus = allotted_cpus(variables), .remark = remark_on_slurm(variables)};
   }
+  const bool is_alone = env->world_size && env->world_size->value == 1;  // it meets nobody
+  if (is_alone && !env->rank) env->rank = Number{"RANK", 0};
   require(variables, "RANK", env->rank.has_value());
   require(variables, "WORLD_SIZE", env->world_size.has_value());
   if (env->rank->value >= env->world_size->value) {
     variables.fail(env->rank->text() + " is not below " + env->world_size->text());
   }
   comm::Rendezvous at{.rank = env->rank->value, .world_size = env->world_size->value};
-  at.master_address = read_address(variables, *env);
-  at.master_port = read_port(variables, *env);
+  if (!is_alone) {
+    at.master_address = read_address(variables, *env);
+    at.master_port = read_port(variables, *env);
+  }
   read_local(variables, *env, at);
   // torchrun's agent keeps its store open for its workers: rank 0 must not serve another one on the same port.
   at.store_is_running = lookup("TORCHELASTIC_USE_AGENT_STORE") == "True";

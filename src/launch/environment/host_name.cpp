@@ -13,6 +13,12 @@ bool is_host_name(std::string_view text) {
          std::ranges::all_of(text, fits);
 }
 
+std::string without_brackets(const std::string& address) {
+  const bool is_in_brackets =
+      address.starts_with('[') && address.ends_with(']') && address.find(':') != std::string::npos;
+  return is_in_brackets ? address.substr(1, address.size() - 2) : address;
+}
+
 std::string in_quotes(std::string_view text) {
   constexpr size_t kLongest = 80;
   std::string safe(text.substr(0, kLongest));

@@ -158,7 +158,7 @@ SchedulerEnv combine(const Variables& variables, SchedulerEnv inner, const Sched
 
 std::string address_of(const Variables& variables, const SchedulerEnv& env) {
   const auto of_torchrun = variables.text("PET_MASTER_ADDR"), given = variables.text("MASTER_ADDR");
-  const std::string address = of_torchrun ? *of_torchrun : given ? *given : env.address;
+  const std::string address = without_brackets(of_torchrun ? *of_torchrun : given ? *given : env.address);
   if (address.empty()) {
     refuse(variables,
            env.nodes->text() + ", but " + env.name_of_address + " is unset: the address of node 0 is unknown");

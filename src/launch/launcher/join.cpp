@@ -3,21 +3,28 @@
 #include <netdb.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <utility>
 
 #include "../protocol/messages.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/random.hpp"
+#include "gputrain/core/reminder.hpp"
 #include "terminal.hpp"
 
 namespace gputrain::launch {
 namespace {
 
-constexpr std::chrono::seconds kOneTry{5}, kBeforeNextTry{1}, kFirstAnswer{15}, kAlreadyHere{40};
+constexpr std::chrono::seconds kOneTry{4}, kBeforeNextTry{1}, kFirstAnswer{15}, kAlreadyHere{40};
+constexpr const char* kNoAnswer = "connected, but no answer";
+
+/// Says why this node still waits, from time to time.
+using Remind = std::function<void(const std::string& obstacle)>;
 
 /// The result of one try to connect.
 struct Entry {
@@ -66,22 +73,26 @@ int connect_to(const NodeContext& context, std::string& obstacle) {
 }
 
 /// The first line of the answer, left in the socket: if it is a hello, the agent reads it.
-std::optional<nlohmann::json> peek_answer(int socket) {
+std::optional<nlohmann::json> peek_answer(int socket, Clock::time_point latest, const Remind& remind) {
   std::array<char, 4096> buffer{};
-  const auto latest = Clock::now() + kFirstAnswer;
-  for (size_t before = 0; Clock::now() < latest && becomes_ready(socket, POLLIN, latest);) {
+  for (size_t before = 0; Clock::now() < latest;) {
+    if (!becomes_ready(socket, POLLIN, std::min(latest, Clock::now() + kOneTry))) {
+      remind(kNoAnswer);
+      continue;
+    }
     const ssize_t count = ::recv(socket, buffer.data(), buffer.size(), MSG_PEEK);
     if (count <= 0) break;
     const std::string_view text(buffer.data(), static_cast<size_t>(count));
     if (const size_t end = text.find('\n'); end != std::string_view::npos) return read_message(text.substr(0, end));
     if (text.size() == buffer.size()) break;
-    if (std::exchange(before, text.size()) == text.size())
-      becomes_ready(-1, 0, Clock::now() + std::chrono::milliseconds(20));
+    if (std::exchange(before, text.size()) != text.size()) continue;
+    remind(kNoAnswer);
+    becomes_ready(-1, 0, Clock::now() + std::chrono::milliseconds(20));
   }
   return std::nullopt;
 }
 
-Entry try_to_enter(const LaunchRequest& request) {
+Entry try_to_enter(const LaunchRequest& request, Clock::time_point latest, const Remind& remind) {
   Entry entry;
   Descriptor socket(connect_to(*request.node, entry.obstacle));
   if (socket.get() < 0) return entry;
@@ -92,7 +103,8 @@ Entry try_to_enter(const LaunchRequest& request) {
     entry.obstacle = std::strerror(errno);
     return entry;
   }
-  const auto answer = peek_answer(socket.get());
+  const auto now = Clock::now();
+  const auto answer = peek_answer(socket.get(), std::clamp(latest, now + kBeforeNextTry, now + kFirstAnswer), remind);
   const std::string kind = answer ? answer->value("kind", "") : "";
   if (kind == "refused") {
     throw Error(ExitCode::usage, {.what = "node 0's launcher refuses this node: " + answer->value("text", ""),
@@ -101,8 +113,7 @@ Entry try_to_enter(const LaunchRequest& request) {
   }
   entry.is_taken = kind == "wait";
   if (kind != "hello") {
-    entry.obstacle =
-        answer ? answer->value("text", "its answer is not that of a launcher") : "connected, but no answer";
+    entry.obstacle = answer ? answer->value("text", "its answer is not that of a launcher") : kNoAnswer;
     return entry;
   }
   entry.socket = socket.release();
@@ -131,9 +142,12 @@ int join(const LaunchRequest& request) {
   const auto latest =
       began + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(request.host_timeout_seconds));
   const auto say = [&](const std::string& what) { Terminal().say(text_of(*request.node) + what); };
-  bool has_told = false;
+  Reminder reminder(std::chrono::milliseconds(0));
+  const Remind remind = [&](const std::string& obstacle) {
+    if (reminder.is_due()) say(": waiting for node 0 (" + obstacle + ")");
+  };
   for (;;) {
-    const Entry entry = try_to_enter(request);
+    const Entry entry = try_to_enter(request, latest, remind);
     if (entry.socket >= 0) {
       say(": connected; node 0 prints the output of the ranks");
       return serve_node(request, entry.socket);
@@ -151,8 +165,8 @@ int join(const LaunchRequest& request) {
            .where = text_of(*request.node),
            .hint = "check that it runs and that no firewall blocks the port; launch.host_timeout is how long to try"});
     }
-    if (!std::exchange(has_told, true)) say(": waiting for node 0 (" + entry.obstacle + ")");
-    becomes_ready(-1, 0, now + kBeforeNextTry);
+    remind(entry.obstacle);
+    becomes_ready(-1, 0, std::min(latest, now + kBeforeNextTry));
   }
 }
 

@@ -105,6 +105,14 @@ TEST_F(ResizedBatch, FinishesEpochBegunWithOtherSizes) {
   EXPECT_EQ(summary(run_)["step"], 10 + 2 * 10);
 }
 
+TEST_F(ResizedBatch, DropsRestOfAnEpochWithoutFullStep) {
+  train(8, {"train.max_steps=3", "data.last=drop"});
+  train(16, {"data.last=drop"});
+  const auto found = audit();
+  EXPECT_EQ(found["epochs"], 4);
+  EXPECT_EQ(found["data"]["samples"], 3 * 8 + 3 * 32);
+}
+
 TEST_F(ResizedBatch, KeepsCheckpointsOfItsEpochsForGood) {
   const std::vector<std::string> each_epoch{"checkpoint.keep_last=1", "checkpoint.keep_best=0",
                                             "checkpoint.keep_every=1ep", "checkpoint.interval=1"};

@@ -335,7 +335,7 @@ TEST(Run, LeavesOutItsOwnFoldersAmongClasses) {
   const TemporaryFolder folder;
   for (const char* name : {"a/1.png", "b/1.png"}) folder.write(name, datasets::png_of({0, 0, 255}));
   folder.write("runs/new/logs/attempt_1/rank_0000.log", "a launcher writes this before the run begins");
-  folder.write("mirror/step-00000010/manifest.json", "{}");
+  folder.write("mirror/notes.txt", "of a checkpoint's copy");
   const std::string job = folder.write(
       "job.yaml", "device: cpu\nmodel: {type: mlp, config: {hidden: [8]}}\ndata: {train: {path: " +
                       folder.path().string() + ", format: imagefolder}}\ncheckpoint: {mirror: " + folder / "mirror" +
