@@ -178,7 +178,8 @@ class StackFamily final : public PublishedFamily {
   bool names(const Model&) const override { return has_stacks; }
   json config_of(const Model&) const override { return {{"kind", "stack"}}; }
   std::string parameter_of(const Model&, const std::string& name) const override {
-    return name == "version" ? "" : name.substr(std::string("stack.").size());
+    const std::string prefix = "stack.";
+    return name == "version" ? "" : name.starts_with(prefix) ? name.substr(prefix.size()) : "not of a stack: " + name;
   }
   std::string file_name_of(const Model&, const std::string& name) const override { return "stack." + name; }
 };

@@ -339,8 +339,8 @@ TEST(RotaryOp, ScalesFrequenciesOfLlama31) {
                                              {35, 9.556212171446532e-05F},
                                              {63, 3.068925877869333e-07F}};
   for (const auto& [i, frequency] : frequencies) {
-    EXPECT_EQ(table.sine[1][i].item<float>(), std::sin(frequency)) << i;
-    EXPECT_EQ(table.cosine[1000][i].item<float>(), std::cos(1000 * frequency)) << i;
+    EXPECT_FLOAT_EQ(table.sine[1][i].item<float>(), std::sin(frequency)) << i;
+    EXPECT_FLOAT_EQ(table.cosine[1000][i].item<float>(), std::cos(1000 * frequency)) << i;
   }
 }
 

@@ -15,8 +15,8 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 SMOOTHING = 0.1
-SCALED = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-          "original_max_position_embeddings": 64}  # keeps one frequency, lowers one in part and two wholly
+SCALED = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 0.25, "high_freq_factor": 2.0,
+          "original_max_position_embeddings": 16}  # keeps one frequency, lowers one in part and two wholly
 RESNETS = ["resnet18", "resnet50", "resnet18_decided", "resnet50_decided"]
 GPT2 = dict(bos_token_id=None, eos_token_id=None, n_layer=2, n_head=4, n_embd=48, n_positions=24, vocab_size=89, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
 LLAMA = dict(num_hidden_layers=2, num_attention_heads=8, num_key_value_heads=2, hidden_size=64, intermediate_size=96,

@@ -35,7 +35,8 @@ class PublishedFamily {
   /// The config.json with which others read the weights of a model that the family names; null: they cannot.
   virtual nlohmann::json config_of(const Model& model) const = 0;
 
-  /// The parameter or buffer of the model that a tensor of a file fills; empty: the tensor is skipped.
+  /// The parameter or buffer of the model that a tensor of a file fills; empty: the tensor is skipped. Asked for any
+  /// name. Tensors that the model ties fill the same one, and must then be equal.
   virtual std::string parameter_of(const Model& model, const std::string& file_name) const;
   /// The name in a file of a parameter or buffer of the model. parameter_of() turns it back.
   virtual std::string file_name_of(const Model& model, const std::string& parameter) const;

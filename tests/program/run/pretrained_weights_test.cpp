@@ -21,7 +21,7 @@ TEST(PretrainedWeights, ExplainWhatCannotBeRead) {
   const std::string job = write_gpt_job(folder);
   folder.write("weights.pth", "PK");
   folder.write("sharded/model.safetensors.index.json", R"({"weight_map": {"a": "model-1.safetensors"}})");
-  folder.write("pointer.safetensors", "version https://git-lfs.github.com/spec/v1\n");
+  folder.write("clone/w.safetensors", "version https://git-lfs.github.com/spec/v1\n");
   folder.write("old/pytorch_model.bin", "PK");
   const auto refusal_with = [&](const std::string& weights) {
     const Result result =
@@ -31,7 +31,7 @@ TEST(PretrainedWeights, ExplainWhatCannotBeRead) {
   };
   EXPECT_THAT(refusal_with("openai-community/gpt2"), HasSubstr("hf download NAME --local-dir DIR"));
   EXPECT_THAT(refusal_with(folder / "weights.pth"), HasSubstr("safetensors.torch.save_file"));
-  EXPECT_THAT(refusal_with(folder / "pointer.safetensors"), HasSubstr("git lfs pull"));
+  EXPECT_THAT(refusal_with(folder / "clone/w.safetensors"), HasSubstr("git lfs pull"));
   EXPECT_THAT(refusal_with(folder / "sharded"), HasSubstr("model-1.safetensors is missing"));
   EXPECT_THAT(refusal_with(folder / "sharded/model.safetensors.index.json"),
               HasSubstr("try: the folder: " + folder / "sharded"));
