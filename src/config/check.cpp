@@ -152,14 +152,14 @@ void Checker::note_unknown(const Group& group) {
   for (const Node& part : group.map->parts) {
     if (part.removes || group.known.contains(part.key)) continue;
     if (group.guesses && !unknown_keys_.is_renamed(part, group.dotted)) continue;
-    has_unknown_ = true;
+    misses_values_ = true;
     unknown_keys_.note(part, group.dotted, siblings, group.picked, problems_);
   }
 }
 
 void Checker::run_check(const PendingCheck& check) {
-  // The check may depend on a key that the user misspelt, so it would only mislead.
-  if (!check.schema->check() || has_unknown_) return;
+  // The check may depend on a key that is misspelt or whose value is unknown, so it would only mislead.
+  if (!check.schema->check() || misses_values_) return;
   SpecIssues issues;
   check.schema->check()(check.spec, issues);
   for (const SpecIssues::Issue& issue : issues.all()) {

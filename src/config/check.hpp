@@ -90,7 +90,7 @@ class Checker {
   UnknownKeys unknown_keys_;
   std::map<std::string, SourceLocation> origins_;
   std::vector<PendingCheck> pending_checks_;
-  bool has_unknown_ = false;
+  bool misses_values_ = false;
 };
 
 }  // namespace gputrain::config

@@ -68,7 +68,10 @@ std::string list_hint(const Key& key, const ValueType& list, const Node& node) {
 }  // namespace
 
 void Checker::read_value(const Slot& slot, const ValueType& type, const Node& node, void* target) {
-  if (node.is_broken) return;
+  if (node.is_broken) {
+    misses_values_ = true;
+    return;
+  }
   switch (type.kind) {
     case Kind::optional:
       if (node.kind == Node::Kind::null) {

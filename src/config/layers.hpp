@@ -10,7 +10,7 @@
 
 namespace gputrain::config {
 
-/// Reads all layers; `request` must have its environment. Empty if one of them cannot be read; `problems` has all reasons.
+/// Reads all layers; `request` must have its environment. Empty if one cannot be read; `problems` has all reasons.
 std::optional<Node> read_layers(const Request& request, Budget& budget, Problems& problems);
 
 /// Merges `over` into `base`: maps key by key; any other value replaces; null removes.

@@ -24,7 +24,7 @@ bool is_letter_or_digit(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && 
 bool is_secret_word(std::string_view word) {
   const auto is_word = [&](std::string_view one) { return word == one; };
   const auto contains = [&](std::string_view part) { return word.find(part) != std::string_view::npos; };
-  constexpr std::array<std::string_view, 11> kWords{"auth", "oauth",     "authorization", "pat", "dsn",   "cred",
+  constexpr std::array<std::string_view, 11> kWords{"auth",  "oauth",     "authorization", "pat", "dsn",   "cred",
                                                     "creds", "signature", "sig",           "jwt", "cookie"};
   constexpr std::array<std::string_view, 5> kParts{"secret", "passw", "passphrase", "credential", "key"};
   return std::ranges::any_of(kWords, is_word) || std::ranges::any_of(kParts, contains) || word.ends_with("pass") ||

@@ -32,9 +32,9 @@ void check_job_start(const JobStart& spec, config::SpecIssues& issues) {
   if (!spec.name || spec.output_dir) return;  // the name is only a label
   const std::filesystem::path below = *spec.name;
   const bool is_of_home = spec.name->starts_with('~') || spec.name->starts_with("$HOME");
-  const bool leads_elsewhere = is_of_home || below.is_absolute() || std::any_of(below.begin(), below.end(), [](const auto& part) {
-                                 return part == "." || part == "..";
-                               });
+  const bool leads_elsewhere =
+      is_of_home || below.is_absolute() ||
+      std::any_of(below.begin(), below.end(), [](const auto& part) { return part == "." || part == ".."; });
   if (spec.name->empty() || leads_elsewhere)
     issues.add("name", "does not name a folder below runs/", "a word, or output_dir for a folder elsewhere");
 }

@@ -96,6 +96,17 @@ TEST(Interpolation, RefusesWhatItCannotResolve) {
   EXPECT_THAT(variables_refusal("vars: 3\n"), HasSubstr("vars must be a group of names and values, not '3'"));
 }
 
+// A check of several keys would miss the one that failed.
+TEST(Interpolation, RunsNoChecksWithoutAValue) {
+  const std::string text = "model: {type: mlp}\ndata: {train: {path: x}}\ntrain: {max_steps: ${nope}}\n";
+  try {
+    load(schema_of<SampleJob>(), {.file = "job.yaml", .text = text, .environment = sample_environment});
+    FAIL() << "accepted";
+  } catch (const SpecError& error) {
+    EXPECT_THAT(error.what(), testing::AllOf(testing::StartsWith("1 mistake"), HasSubstr("no value 'nope'")));
+  }
+}
+
 TEST(Interpolation, ReportsAFailureOnce) {
   const std::string page = variables_refusal("seed: ${nope}\n");
   EXPECT_THAT(page, testing::StartsWith("1 mistake in job.yaml"));

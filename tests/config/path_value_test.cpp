@@ -57,8 +57,9 @@ TEST(PathValue, IsElseTakenAsWritten) {
 }
 
 TEST(PathValue, RefusesWhatOnlyAShellReplaces) {
-  EXPECT_THAT(path_refusal("file: ~other/x"),
-              AllOf(HasSubstr("1:7: file: '~other' would be the home folder of another user"), HasSubstr("./~other/x")));
+  EXPECT_THAT(
+      path_refusal("file: ~other/x"),
+      AllOf(HasSubstr("1:7: file: '~other' would be the home folder of another user"), HasSubstr("./~other/x")));
   EXPECT_THAT(path_refusal("file: $SCRATCH/x"),
               AllOf(HasSubstr("'$SCRATCH' is not replaced here"), HasSubstr("write ${env:SCRATCH}")));
   for (const char* home : {"", "/a\nb"})

@@ -30,7 +30,7 @@ struct Request {
   std::optional<std::string> text = {};  // read instead of the file, which then only gives the name
   std::vector<std::string> set = {};     // "train.max_steps=100", later ones win
   FoundSettings found = {};              // overrides file, text and `set`
-  Environment environment = {};  // empty: that of this process
+  Environment environment = {};          // empty: that of this process
 };
 
 /// One key with its value as canonical text. A list is one setting.

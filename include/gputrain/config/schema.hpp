@@ -64,7 +64,7 @@ class Key {
   using Convert = std::function<std::string(const std::string& value)>;
   Key& aliases(std::string foreign, Convert convert);
   Key& alias_flag(std::string foreign, std::string value);  // `bf16: true` stands for `precision: bf16`
-  Key& path();  // `~` and `$HOME` at the beginning mean the home folder
+  Key& path();                                              // `~` and `$HOME` at the beginning mean the home folder
   /// For a map: values whose names are those of secrets (core/secrets.hpp) are written as *** in all output.
   Key& mask_secrets();
   Key& unit(std::string unit);  // shown in help: "samples", "seconds"
