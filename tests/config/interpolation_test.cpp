@@ -98,7 +98,7 @@ TEST(Interpolation, RefusesWhatItCannotResolve) {
 
 // A check of several keys would miss the one that failed.
 TEST(Interpolation, RunsNoChecksWithoutAValue) {
-  const std::string text = "model: {type: mlp}\ndata: {train: {path: x}}\ntrain: {max_steps: ${nope}}\n";
+  const std::string text = "model: {type: mlp}\ndata: {train: {path: x}}\ntrain:\n  max_steps: ${nope}\n";
   try {
     load(schema_of<SampleJob>(), {.file = "job.yaml", .text = text, .environment = sample_environment});
     FAIL() << "accepted";

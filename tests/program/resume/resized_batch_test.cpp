@@ -161,7 +161,7 @@ TEST_F(ResizedBatch, RefusesPlaceOutsideTheData) {
   train(8, {"train.max_steps=7"});
   std::filesystem::remove_all(run_ + "/ckpt/step-00000005");
   rewrite_state(run_, [](nlohmann::json& state) { state["position"]["epoch"] = -1; });
-  const Result result = gputrain({"run", job_, "--output-dir", run_, "--set", "train.global_batch_size=8"});
+  const Result result = gputrain({"run", job_, "--output-dir", run_, "--accept", "--set", "train.global_batch_size=8"});
   EXPECT_EQ(result.exit_code, 5);
   EXPECT_THAT(result.err, HasSubstr("a place outside the data"));
 }
