@@ -51,7 +51,7 @@ FileKind file_kind(std::string_view front) {
   const size_t first = std::min(front.find_first_not_of(" \r\n\t"), front.size());
   const std::string_view begin = front.substr(first, kShown);
   if (is_text(begin) && begin.starts_with('<')) return {"a web page", kAddress};
-  if (is_text(begin)) return {"a text: \"" + std::string(begin.substr(0, begin.find_first_of("\r\n"))) + "\""};
+  if (is_text(begin)) return {"a text: \"" + std::string(begin.substr(0, begin.find_first_of("\r\n\t"))) + "\""};
   if (begin.size() == kShown && begin.find_first_not_of('\0') == begin.npos) return {"a file of zeros", kUnfinished};
   return {};
 }
