@@ -10,7 +10,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "file_kind.hpp"
+#include "gputrain/core/file_kind.hpp"
+#include "not_weights.hpp"
 
 namespace gputrain::checkpoint {
 namespace {
@@ -246,16 +247,16 @@ uint64_t item_bytes(std::string_view dtype) noexcept {
 uint64_t front_bytes(std::string_view front, uint64_t file_bytes) noexcept {
   if (front.size() < kLengthBytes) return std::min(kLengthBytes, file_bytes);
   const uint64_t header_bytes = length_in(front);
-  if (header_bytes > kMaxHeaderBytes) return std::min(kLengthBytes, file_bytes);  // too long: rejected later
+  if (header_bytes > kMaxHeaderBytes) return std::min<uint64_t>(kFileKindBytes, file_bytes);  // too long: rejected, and named by its first bytes
   return std::min(kLengthBytes + header_bytes, file_bytes);
 }
 
 SafetensorsHeader parse_safetensors(std::string_view front, uint64_t file_bytes, const std::string& where,
                                     ExitCode code) {
   const auto refuse = [&, begin = front](const std::string& problem) {
-    const FileKind kind = file_kind(begin);
-    const std::string what = kind.what.empty() ? ": " + problem : " but " + kind.what;
-    throw Error(code, {.what = "not a safetensors file" + what, .where = where, .hint = kind.hint});
+    const NotWeights other = not_weights(begin);
+    const std::string what = other.what.empty() ? ": " + problem : " but " + other.what;
+    throw Error(code, {.what = "not a safetensors file" + what, .where = where, .hint = other.hint});
   };
   if (file_bytes < kLengthBytes || front.size() < kLengthBytes) {
     refuse("it has only " + std::to_string(file_bytes) + " bytes");

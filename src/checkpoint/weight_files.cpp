@@ -8,11 +8,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "file_kind.hpp"
 #include "gputrain/checkpoint/frozen.hpp"
 #include "gputrain/checkpoint/listing.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/printable.hpp"
+#include "not_weights.hpp"
 
 namespace gputrain::checkpoint {
 namespace {
@@ -151,8 +151,8 @@ nlohmann::json read_json_object(const fs::path& path) {
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_object()) return json;
-  const FileKind kind = file_kind(text);
-  refuse(path, "not a JSON object" + (kind.what.empty() ? "" : " but " + kind.what), kind.hint);
+  const NotWeights other = not_weights(text);
+  refuse(path, "not a JSON object" + (other.what.empty() ? "" : " but " + other.what), other.hint);
 }
 
 }  // namespace gputrain::checkpoint

@@ -22,14 +22,15 @@ constexpr Magic kMagics[] = {
     {0, "\x28\xb5\x2f\xfd", {FileType::compressed, "a Zstandard file", "unpack it: zstd -d"}},
     {0, "\xfd\x37zXZ\0"sv, {FileType::compressed, "an xz file", "unpack it: unxz"}},
     {4, "1AY&SY", {FileType::compressed, "a bzip2 file", "unpack it: bunzip2"}},
-    {0, "PK\x03\x04", {FileType::other, "a ZIP archive (.zip, .npz, PyTorch's .pt)", "unpack it: unzip"}},
+    {0, "PK\x03\x04", {FileType::zip, "a ZIP archive (.zip, .npz, PyTorch's .pt)", "unpack it: unzip"}},
     {257, "ustar", {FileType::other, "a tar archive", "unpack it: tar xf"}},
     {0, "\x93NUMPY", {FileType::numpy, "a file of numpy.save", ""}},
-    {0, "\x80\x02\x8a\x0a\x6c\xfc", {FileType::other, "a file of torch.save", ""}},
-    {0, "\x80\x04\x95", {FileType::other, "a Python pickle", ""}},
-    {0, "\x80\x05\x95", {FileType::other, "a Python pickle", ""}},
+    {0, "\x80\x02\x8a\x0a\x6c\xfc", {FileType::pickle, "a Python pickle", ""}},
+    {0, "\x80\x04\x95", {FileType::pickle, "a Python pickle", ""}},
+    {0, "\x80\x05\x95", {FileType::pickle, "a Python pickle", ""}},
     {0, "MMIDIDX\0\0"sv, {FileType::megatron_index, "the index of a Megatron pair", ""}},
     {0, "TNTIDX\0\0"sv, {FileType::megatron_index, "the index of an old Megatron pair", ""}},
+    {0, "GGUF", {FileType::other, "a GGUF file of llama.cpp", "take the safetensors files that it was made from"}},
     {0, "\x89HDF\r\n\x1a\n", {FileType::other, "an HDF5 file", ""}},
     {0, "PAR1", {FileType::other, "a Parquet file", ""}},
     {0, "ARROW1", {FileType::other, "an Arrow file", ""}},
@@ -84,7 +85,7 @@ FileKind file_kind(std::string_view begin) {
     if (begin.size() > magic.at && begin.substr(magic.at).starts_with(magic.bytes)) return magic.kind;
   }
   if (is_gzip(begin)) return {FileType::gzip, "a gzip file", "unpack it: gunzip"};
-  if (is_safetensors(begin)) return {FileType::other, "a safetensors file", ""};
+  if (is_safetensors(begin)) return {FileType::safetensors, "a safetensors file", ""};
   return {};
 }
 

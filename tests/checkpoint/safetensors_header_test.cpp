@@ -133,14 +133,14 @@ TEST(SafetensorsHeader, SaysWhatAnotherFileIs) {
   };
   EXPECT_THAT(told(pointer),
               AllOf(HasSubstr("not a safetensors file but a Git LFS pointer"), HasSubstr("git lfs pull")));
-  EXPECT_THAT(told(pointer.substr(0, 8)), HasSubstr("LFS")) << "all that is read of a header that is too long";
+  EXPECT_EQ(front_bytes(pointer.substr(0, 8), pointer.size()), pointer.size()) << "enough to name it";
   EXPECT_THAT(told("\n<!DOCTYPE html><html>"), AllOf(HasSubstr("a web page"), HasSubstr("/resolve/")));
   EXPECT_THAT(told("Entry not found\nx"), HasSubstr("but a text: \"Entry not found\";"));
   EXPECT_THAT(told(""), AllOf(HasSubstr("an empty file"), HasSubstr("did not finish")));
   EXPECT_THAT(told(std::string(4096, '\0')), AllOf(HasSubstr("a file of zeros"), HasSubstr("did not finish")));
-  EXPECT_THAT(told("\x1f\x8b\x08\0\0\0\0\0\0\x03rest"s), AllOf(HasSubstr("compressed by gzip"), HasSubstr("gunzip")));
+  EXPECT_THAT(told("\x1f\x8b\x08\0\0\0\0\0\0\x03rest"s), AllOf(HasSubstr("a gzip file"), HasSubstr("gunzip")));
   EXPECT_THAT(told("PK\3\4 and more bytes"), AllOf(HasSubstr("torch.save"), HasSubstr("save_file")));
-  EXPECT_THAT(told("\x80\2\x8a\x0al\xfc\x9c"), AllOf(HasSubstr("a pickle"), HasSubstr("save_file")));
+  EXPECT_THAT(told("\x80\2\x8a\x0al\xfc\x9c"), AllOf(HasSubstr("a Python pickle"), HasSubstr("save_file")));
   EXPECT_THAT(told("GGUF\3\0\0\0"s), HasSubstr("llama.cpp"));
 }
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
-#include "../../src/checkpoint/file_kind.hpp"
+#include "../../src/checkpoint/not_weights.hpp"
 #include "support/python_reference.hpp"
 
 namespace gputrain::checkpoint {

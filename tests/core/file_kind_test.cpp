@@ -19,7 +19,8 @@ TEST(FileKind, NamesArchivesAndWeights) {
   EXPECT_EQ(name_of("PK\x03\x04\x14"), "a ZIP archive (.zip, .npz, PyTorch's .pt)");
   EXPECT_EQ(name_of("a.txt"s + std::string(252, '\0') + "ustar"), "a tar archive");
   EXPECT_EQ(name_of("\x58\0\0\0\0\0\0\0{\"w\":{"s), "a safetensors file");
-  EXPECT_EQ(name_of("\x80\x02\x8a\x0a\x6c\xfc\x9c"), "a file of torch.save");
+  EXPECT_EQ(name_of("\x80\x02\x8a\x0a\x6c\xfc\x9c"), "a Python pickle");
+  EXPECT_EQ(name_of("GGUF\3\0\0\0"s), "a GGUF file of llama.cpp");
   EXPECT_EQ(file_kind("\x93NUMPY\x01\0v\0"s).type, FileType::numpy);
   EXPECT_EQ(file_kind("MMIDIDX\0\0\x01"s).type, FileType::megatron_index);
 }

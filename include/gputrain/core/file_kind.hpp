@@ -15,8 +15,11 @@ enum class FileType {
   lfs_pointer,
   gzip,
   compressed,
+  zip,
+  pickle,
   numpy,
   megatron_index,
+  safetensors,
   other
 };
 

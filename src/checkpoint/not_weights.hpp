@@ -7,12 +7,12 @@
 namespace gputrain::checkpoint {
 
 /// `what` completes "not a safetensors file but ..."; it is empty for a file of no known kind.
-struct FileKind {
+struct NotWeights {
   std::string what, hint = {};
 };
 
-/// `front`: the first bytes of the file; 8 are enough for most kinds.
-FileKind file_kind(std::string_view front);
+/// `begin`: the first kFileKindBytes of the file, or all of it.
+NotWeights not_weights(std::string_view begin);
 
 /// Python for a file of torch.save: a state dict, or a checkpoint that holds one, which Lightning calls state_dict,
 /// PyTorch's tutorials model_state_dict, nanoGPT and timm model. save_file refuses tied weights: hence clone().
