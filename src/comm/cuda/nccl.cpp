@@ -3,7 +3,6 @@
 #include <cstdlib>
 #include <exception>
 
-#include <c10/cuda/CUDAAllocatorConfig.h>
 #include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
@@ -24,18 +23,17 @@ void let_failures_reach_us() {
   ::setenv("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "0", kKeep);
 }
 
-// NCCL registers the memory of captured collectives with the network. It assumes that this is one allocation, but
-// expandable segments map several pieces side by side: Megatron-LM met illegal memory accesses.
-void let_graphs_use_mapped_memory() {
-  if (c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig::expandable_segments())
-    ::setenv("NCCL_GRAPH_REGISTER", "0", kKeep);
-}
+// By default NCCL registers the memory of captured collectives with the network. Ranks then exchange handles during the
+// capture: if one rank runs out of memory in the middle of it, the others wait until the deadline. NCCL also assumes that
+// this memory is one allocation, but expandable segments map several pieces side by side: Megatron-LM met illegal memory
+// accesses.
+void keep_captures_local() { ::setenv("NCCL_GRAPH_REGISTER", "0", kKeep); }
 
 }  // namespace
 
 c10::intrusive_ptr<c10d::Backend> connect_nccl(const c10::intrusive_ptr<c10d::Store>& store, const NcclParams& params) {
   let_failures_reach_us();
-  let_graphs_use_mapped_memory();
+  keep_captures_local();
   if (!params.interface.empty()) ::setenv("NCCL_SOCKET_IFNAME", ("=" + params.interface).c_str(), kKeep);
   auto options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
   options->timeout = params.deadline;
