@@ -113,7 +113,7 @@ class MicroBatchSearch {
     if (context_.device.is_cpu()) return true;  // was checked before the trial
     constexpr double kLeftToPieces = 0.05;
     finding.needed_bytes = static_cast<double>(peak_bytes);
-    finding.free_bytes = (1 - kLeftToPieces) * static_cast<double>(device::facts_of(context_.device).total_bytes);
+    finding.free_bytes = (1 - kLeftToPieces) * static_cast<double>(device::available_gpu_bytes(context_.device));
     return finding.needed_bytes <= finding.free_bytes;
   }
 

@@ -268,6 +268,14 @@ TEST_F(PretendGpu, FindsMicroBatchThatFits) {
   EXPECT_THAT(result.out, HasSubstr("(auto: fastest that fits)"));
 }
 
+TEST_F(PretendGpu, LeavesMemoryOfOtherProcesses) {
+  constexpr int64_t kFree = int64_t{100} << 20, kTotal = int64_t{141} << 30;
+  const Result result =
+      train(gpt(), {"train.micro_batch_size=auto", "train.global_batch_size=64", "model.config.n_embd=512"},
+            {{"PRETEND_GPU_MEMORY_OF_OTHERS", std::to_string(kTotal - kFree)}});
+  EXPECT_THAT(result.out, HasSubstr("95.0 MiB are free"));
+}
+
 TEST_F(PretendGpu, ContinuesAfterRecordingRanOutOfMemory) {
   const Result result =
       train(gpt(), {"train.micro_batch_size=auto", "model.config.dropout=0.1"}, {{"PRETEND_CAPTURE_SHORTAGE", "2"}});

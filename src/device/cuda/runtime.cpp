@@ -102,6 +102,15 @@ void synchronize(at::Device device) {
   c10::cuda::device_synchronize();
 }
 
+int64_t available_gpu_bytes(at::Device device) {
+  if (device.is_cpu()) return 0;
+  const c10::cuda::CUDAGuard guard(device);
+  size_t free = 0, total = 0;
+  C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device.index());
+  return static_cast<int64_t>(free) + stats.reserved_bytes[aggregate()].current;
+}
+
 int64_t peak_allocated_bytes(at::Device device) { return device.is_cpu() ? 0 : peak_of(device).bytes(); }
 
 void reset_peak_allocated_bytes(at::Device device) {
