@@ -1,3 +1,5 @@
+#include <cstdint>
+
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -69,7 +71,7 @@ namespace gpu {
 OpImpl max_pool(const at::Tensor& x, int64_t kernel, int64_t stride, int64_t padding) {
   const bool takes = is_here(x) && x.dim() == 4 && x.is_contiguous(at::MemoryFormat::ChannelsLast) && kernel == 3 &&
                      stride == 2 && padding == 1;
-  if (!takes) return {};
+  if (!takes || x.size(0) * x.size(2) * x.size(3) > INT32_MAX) return {};
   return [](const Tensors& t) { return Tensors{cuda::Pooling::apply(t[0])}; };
 }
 

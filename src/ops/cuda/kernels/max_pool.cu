@@ -10,27 +10,33 @@ namespace {
 constexpr int kWindow = 3, kStride = 2, kPadding = 1;
 
 int64_t pooled(int64_t extent) { return (extent + 2 * kPadding - kWindow) / kStride + 1; }
-__device__ inline int64_t pooled_of(int64_t extent) { return (extent + 2 * kPadding - kWindow) / kStride + 1; }
+__device__ inline int pooled_of(int extent) { return (extent + 2 * kPadding - kWindow) / kStride + 1; }
 
+/// A row of 32 bits, because divisions of 64 bits would take longer than the memory.
 struct Pixel {
-  int64_t image, y, x;
-  __device__ Pixel(int64_t row, int64_t height, int64_t width)
-      : image(row / width / height), y(row / width % height), x(row % width) {}
+  int image, y, x;
+  __device__ Pixel(unsigned row, unsigned height, unsigned width) {
+    const unsigned line = row / width, of = line / height;
+    image = static_cast<int>(of);
+    y = static_cast<int>(line - of * height);
+    x = static_cast<int>(row - line * width);
+  }
 };
 
 template <class T, int kVector>
 __global__ void __launch_bounds__(kColumnThreads) max_pool_forward_kernel(MaxPool p) {
-  const int64_t out_height = pooled_of(p.height), out_width = pooled_of(p.width);
+  const int height = static_cast<int>(p.height), width = static_cast<int>(p.width);
+  const int out_height = pooled_of(height), out_width = pooled_of(width);
   const ColumnWalk<kVector> walk(p.batch * out_height * out_width, p.channels);
   for (int64_t row = walk.first; row < walk.end; row += walk.step) {
-    const Pixel pixel(row, out_height, out_width);
+    const Pixel pixel(static_cast<unsigned>(row), static_cast<unsigned>(out_height), static_cast<unsigned>(out_width));
     float best[kVector];
     Pack<int8_t, kVector> index;
     bool is_first = true;
     for (int window = 0; window < kWindow * kWindow; ++window) {
-      const int64_t y = pixel.y * kStride - kPadding + window / kWindow;
-      const int64_t x = pixel.x * kStride - kPadding + window % kWindow;
-      if (y < 0 || y >= p.height || x < 0 || x >= p.width) continue;
+      const int y = pixel.y * kStride - kPadding + window / kWindow;
+      const int x = pixel.x * kStride - kPadding + window % kWindow;
+      if (y < 0 || y >= height || x < 0 || x >= width) continue;
       float value[kVector];
       load(static_cast<const T*>(p.x) + ((pixel.image * p.height + y) * p.width + x) * p.channels + walk.column, value);
       GPUTRAIN_UNROLL
@@ -50,17 +56,19 @@ __global__ void __launch_bounds__(kColumnThreads) max_pool_forward_kernel(MaxPoo
 
 template <class T, int kVector>
 __global__ void __launch_bounds__(kColumnThreads) max_pool_backward_kernel(MaxPool p) {
-  const int64_t out_height = pooled_of(p.height), out_width = pooled_of(p.width);
+  const int height = static_cast<int>(p.height), width = static_cast<int>(p.width);
+  const int out_height = pooled_of(height), out_width = pooled_of(width);
   const ColumnWalk<kVector> walk(p.batch * p.height * p.width, p.channels);
   for (int64_t row = walk.first; row < walk.end; row += walk.step) {
-    const Pixel pixel(row, p.height, p.width);
+    const Pixel pixel(static_cast<unsigned>(row), static_cast<unsigned>(height), static_cast<unsigned>(width));
     float dx[kVector] = {};
     // The windows that contain this pixel: at most two along each side.
-    for (int64_t y = pixel.y / kStride; y <= (pixel.y + 1) / kStride && y < out_height; ++y) {
-      for (int64_t x = pixel.x / kStride; x <= (pixel.x + 1) / kStride && x < out_width; ++x) {
+    for (int y = pixel.y / kStride; y <= (pixel.y + 1) / kStride && y < out_height; ++y) {
+      for (int x = pixel.x / kStride; x <= (pixel.x + 1) / kStride && x < out_width; ++x) {
         const auto window =
             static_cast<int8_t>((pixel.y - y * kStride + kPadding) * kWindow + (pixel.x - x * kStride + kPadding));
-        const int64_t from = ((pixel.image * out_height + y) * out_width + x) * p.channels + walk.column;
+        const int64_t place = (static_cast<int64_t>(pixel.image) * out_height + y) * out_width + x;
+        const int64_t from = place * p.channels + walk.column;
         float dy[kVector];
         load(static_cast<const T*>(p.dy) + from, dy);
         const auto index = load_pack<int8_t, kVector>(p.index + from);

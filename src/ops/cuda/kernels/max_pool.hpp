@@ -5,7 +5,8 @@
 
 namespace gputrain::ops::cuda {
 
-/// Maximum over 3 x 3 windows with stride 2 and padding 1. Chooses the first of equal values, and always a NaN.
+/// Maximum over 3 x 3 windows with stride 2 and padding 1. Chooses the first of equal values, and always a NaN. At most
+/// 2^31 - 1 pixels in all images together.
 struct MaxPool {
   Element element;
   int64_t batch, height, width, channels;  // of x
