@@ -41,6 +41,18 @@ TEST(BadSamples, EndReadingWithEarliestErrorAndPath) {
   }
 }
 
+TEST(BadSamples, IncludeTargetsThatAreNoClass) {
+  const auto dataset = std::make_shared<NumberedDataset>(10);
+  dataset->wrong_labels = {4};
+  try {
+    Loader(dataset, options_for(10, 10)).next_step();
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::data);
+    EXPECT_THAT(error.what(), HasSubstr("target 10 is not one of 10 classes (sample 4)"));
+  }
+}
+
 TEST(BadSamples, AreSkippedWithinAllowedFraction) {
   for (const int workers : {0, 3}) {
     const auto dataset = std::make_shared<NumberedDataset>(100);

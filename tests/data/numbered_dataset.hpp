@@ -29,12 +29,12 @@ class NumberedDataset : public Dataset {
       throw Error(broken_code, {.what = "cannot decode", .where = "img/" + std::to_string(index)});
     const int64_t values[3] = {index, context.epoch, context.augment};
     std::memcpy(row.bytes(0), values, sizeof(values));
-    *row.values<int64_t>(1) = index;
+    *row.values<int64_t>(1) = wrong_labels.contains(index) ? size_ : index;
   }
 
   bool cheap = true;
   int delay_microseconds = 0;
-  std::set<int64_t> broken;
+  std::set<int64_t> broken, wrong_labels;
   ExitCode broken_code = ExitCode::data;
   mutable std::atomic<int64_t> reads{0};
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -29,6 +30,15 @@ Error with_sample(const Error& error, int64_t sample) {
   return Error(error.code(), std::move(parts));
 }
 
+/// Here, because a device could not say which sample it is.
+void check_classes(std::span<const int64_t> targets, int64_t classes) {
+  const auto wrong = std::ranges::find_if(
+      targets, [classes](int64_t t) { return t != kIgnoreIndex && (t < 0 || t >= classes); });
+  if (wrong != targets.end())
+    throw Error(ExitCode::data,
+                {.what = "target " + std::to_string(*wrong) + " is not one of " + std::to_string(classes) + " classes"});
+}
+
 /// The bytes of one element of `type` with this value.
 std::vector<std::byte> element_of(at::ScalarType type, double value) {
   const at::Tensor element = at::full({1}, value, type);
@@ -52,6 +62,7 @@ RowReader::RowReader(std::shared_ptr<const Dataset> dataset, const LoaderOptions
     : dataset_(std::move(dataset)),
       plan_(dataset_->size(), options.partition, options.drop_last, from),
       samples_(dataset_->size()),
+      classes_(dataset_->layout().num_classes),
       seed_(options.seed),
       shuffle_(options.shuffle),
       augment_(options.augment),
@@ -117,8 +128,9 @@ int64_t RowReader::weight_of(const SampleRow& row) const {
   if (!weighed_) return 1;
   const FieldFacts& facts = fields_[*weighed_];
   const int64_t entries = facts.ragged ? row.count(*weighed_) : facts.most;
-  const auto* const targets = row.values<int64_t>(*weighed_);
-  return std::count_if(targets, targets + entries * facts.entry, [](int64_t t) { return t != kIgnoreIndex; });
+  const std::span targets(row.values<int64_t>(*weighed_), static_cast<size_t>(entries * facts.entry));
+  if (classes_ > 0) check_classes(targets, classes_);
+  return std::ranges::count_if(targets, [](int64_t t) { return t != kIgnoreIndex; });
 }
 
 void RowReader::read_counted(int64_t sample, const ReadContext& context, const SampleRow& to, int64_t row,

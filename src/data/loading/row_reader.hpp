@@ -54,6 +54,7 @@ class RowReader {
   std::shared_ptr<const Dataset> dataset_;
   StepPlan plan_;
   int64_t samples_;
+  int64_t classes_;  // targets are below it; 0: they are not classes
   struct FieldFacts {
     std::vector<std::byte> fill;  // one element
     int64_t most;                 // for a ragged field, the maximum entries of a row; else 1

@@ -70,7 +70,6 @@ T __shfl_xor_sync(unsigned mask, T value, int distance) {
   return value;
 }
 
-[[noreturn]] inline void __trap() { cuda_emulator::fail("the kernel trapped"); }
 inline float rsqrtf(float x) { return 1.0F / std::sqrt(x); }
 inline float __expf(float x) { return std::exp(x); }
 inline float __fdividef(float a, float b) { return a / b; }

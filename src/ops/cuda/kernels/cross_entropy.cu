@@ -109,15 +109,14 @@ __device__ void overwrite(T* row, int64_t target, bool counts, float lse, const 
 template <class T, int kVector>
 __global__ void __launch_bounds__(kMostThreads, 2) cross_entropy_kernel(CrossEntropyRows p) {
   const int64_t row = block_x(), target = p.targets[row];
-  const bool counts = target != p.ignored;
-  if (counts && (target < 0 || target >= p.classes)) __trap();
+  const bool counts = target != p.ignored, is_class = target >= 0 && target < p.classes;
   T* const logits = static_cast<T*>(p.logits) + row * p.columns;
   float lse = 0, loss = 0;
   if (counts) {
     // Read before the barrier: after it, another thread may overwrite the logit.
-    const float at_target = widen(logits[target]);
+    const float at_target = is_class ? widen(logits[target]) : 0.0F;
     const Exponentials all = of_block(of_thread<T, kVector>(logits, p.classes));
-    lse = all.lse();
+    lse = is_class ? all.lse() : NAN;
     loss = lse - at_target;
     if (p.smoothing > 0)
       loss = (1 - p.smoothing) * loss + p.smoothing * (lse - all.plain / static_cast<float>(p.classes));

@@ -13,7 +13,7 @@ struct CrossEntropyRows {
   int64_t ignored;                 // target of rows to skip: their loss and gradient are 0
   float smoothing;
   void* logits;            // [rows, columns]
-  const int64_t* targets;  // [rows]: `ignored` or in [0, classes), else the kernel traps
+  const int64_t* targets;  // [rows]: `ignored` or in [0, classes), else loss and gradient are NaN
   float* loss;             // [rows]
   const double* weight;    // [1], on the device; nullptr: the logits do not change
 };
