@@ -127,6 +127,10 @@ int Training::run() {
   note_reached();
   const ForcedExitHandler on_forced_exit(setup_.context.groups,
                                          [this](const Error& failure) { record_forced_end(failure); });
+  const device::FaultExit on_fault([this](const Error& failure) {
+    setup_.context.groups.leave(failure);
+    record_forced_end(failure);
+  });
   try {
     // Only warns: the reported free space may be wrong, and there may be room when the first save is due.
     for (const auto& shortage : disks_too_small(job_, setup_)) log::warning(shortage.error.what());
@@ -167,9 +171,11 @@ void Training::record_end(const std::exception& failure) {
   ledger_.append("end", end_record(summary, progress_));
 }
 
-/// Keeps a copy of the progress after each step: a stuck main thread cannot be asked for it.
+/// Keeps a copy of the progress after each step: a main thread that is stuck, or that a GPU's failure has ended, cannot
+/// be asked for it.
 void Training::note_reached() {
-  if (setup_.context.rank() != 0 || setup_.context.groups.alone()) return;
+  const bool ends_by_itself = setup_.context.groups.alone() && setup_.context.device.is_cpu();
+  if (setup_.context.rank() != 0 || ends_by_itself) return;
   Reached now{summarize(job_, setup_.context, setup_.plan, progress_, log_), progress_};
   const std::lock_guard lock(end_mutex_);
   reached_ = std::move(now);

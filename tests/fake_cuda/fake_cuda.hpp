@@ -41,6 +41,9 @@ cudaError_t enqueue(cudaStream_t stream, const std::string& name, std::function<
 /// the reason: cuDNN and cuBLAS hide it.
 cudaError_t load_kernel(cudaStream_t stream);
 
+/// cudaSuccess, or the error that every call returns once the GPU has failed: at PRETEND_FAULT-th queued work.
+cudaError_t fault();
+
 /// For calls that may wait for the device: cudaSuccess, or an error while a stream is being captured.
 cudaError_t may_wait(const char* call);
 

@@ -291,6 +291,33 @@ TEST_F(PretendGpu, IsNamedWhenTooSmallForTheModel) {
   EXPECT_THAT(report_.refused, IsEmpty());
 }
 
+/// The GPU fails `work` pieces of work before the end of a run with these settings.
+class PretendGpuFault : public PretendGpu, public testing::WithParamInterface<Variant> {
+ protected:
+  Result run_in(const std::string& folder, const std::map<std::string, std::string>& settings = {}) {
+    std::vector<std::string> arguments{"run", gpt(), "--output-dir", folder_ / folder};
+    for (const std::string& set : GetParam().second) arguments.insert(arguments.end(), {"--set", set});
+    return run(arguments, settings);
+  }
+};
+
+TEST_P(PretendGpuFault, EndsWithItsPageAndSummary) {
+  run_in("first");  // chooses kernels
+  ASSERT_EQ(run_in("whole").exit_code, 0);
+  const int64_t all = count("queued work");
+  for (const int64_t before_end : {all / 8, int64_t{60}, int64_t{20}}) {
+    const std::string folder = "faulty" + std::to_string(before_end);
+    const Result result = run_in(folder, {{"PRETEND_FAULT", std::to_string(all - before_end)}});
+    EXPECT_EQ(result.exit_code, 138) << result.out << result.err;
+    EXPECT_THAT(result.err, HasSubstr("error: a GPU has failed"));
+    EXPECT_THAT(read_file(folder_.path() / folder / "summary.json"), HasSubstr("\"exit_code\": 138"));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, PretendGpuFault,
+                         testing::Values(Variant{"Graph", {}}, Variant{"Eager", {"train.cuda_graphs=off"}}),
+                         [](const auto& one) { return one.param.first; });
+
 class PretendGpuRanks : public PretendGpu {
  protected:
   std::vector<std::string> on_two_ranks(const std::vector<std::string>& settings) {

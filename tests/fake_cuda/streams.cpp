@@ -46,6 +46,7 @@ struct Event {
 
 std::atomic<size_t> collectives_started = 0;
 std::atomic<bool> hangs = false;  // the last collective hangs
+std::atomic<bool> has_failed = false;
 
 std::set<const Graph*>& owned_graphs() {
   static auto* const all = new std::set<const Graph*>;
@@ -151,8 +152,11 @@ void wait_for_hang() {
 
 void call_off() { hangs = false; }
 
+cudaError_t fault() { return has_failed ? fail(cudaErrorLaunchFailure) : cudaSuccess; }
+
 cudaError_t may_wait(const char* call) {
   const std::lock_guard lock(mutex());
+  if (has_failed) return fault();
   if (thread_mode == cudaStreamCaptureModeRelaxed) return cudaSuccess;
   for (const Stream* stream : streams()) {
     if (stream->graph == nullptr || !stream->is_origin) continue;
@@ -187,6 +191,10 @@ cudaError_t enqueue(cudaStream_t handle, const std::string& name, std::function<
     return refuse(cudaErrorStreamCaptureImplicit, name + " in the legacy stream during a capture");
   }
   if (stream.graph == nullptr) {
+    static size_t queued = 0;
+    count("queued work");
+    if (++queued == setting("PRETEND_FAULT", 0)) has_failed = true;
+    if (has_failed) return fault();
     if (work) work();
     return cudaSuccess;
   }
@@ -344,6 +352,7 @@ FAKE_CUDA cudaError_t cudaEventDestroy(cudaEvent_t handle) {
 
 FAKE_CUDA cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t stream, unsigned flags) {
   const std::lock_guard lock(mutex());
+  if (const cudaError_t failure = fault()) return failure;
   if (flags == cudaEventRecordExternal && is_captured(stream)) {
     return enqueue(stream, "event", [handle] {
       event_of(handle).milliseconds = milliseconds_now();
@@ -387,6 +396,7 @@ FAKE_CUDA cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begi
 
 FAKE_CUDA cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t waited, unsigned flags) {
   const std::lock_guard lock(mutex());
+  if (const cudaError_t failure = fault()) return failure;
   Stream& stream = stream_of(handle);
   const Event& event = event_of(waited);
   if (event.graph != nullptr) return join(stream, event);

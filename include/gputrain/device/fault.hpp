@@ -2,6 +2,7 @@
 #pragma once
 
 #include <exception>
+#include <functional>
 #include <optional>
 
 #include "gputrain/core/error.hpp"
@@ -10,5 +11,17 @@ namespace gputrain::device {
 
 /// An Error(restart) if `failure` is such a failure.
 std::optional<Error> fault_of(const std::exception& failure);
+
+/// Makes std::terminate() end the process with the page and the exit code of fault_of(), if that is the reason. LibTorch
+/// frees memory in destructors, and on a GPU that has failed some of them throw. Stays in force; the destructor only
+/// takes `record` away.
+class FaultExit {
+ public:
+  /// `record` is called before the process ends, on the thread that failed. One object at a time.
+  explicit FaultExit(std::function<void(const Error&)> record);
+  FaultExit(const FaultExit&) = delete;
+  FaultExit& operator=(const FaultExit&) = delete;
+  ~FaultExit();
+};
 
 }  // namespace gputrain::device

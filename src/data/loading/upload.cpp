@@ -1,6 +1,9 @@
 #include "upload.hpp"
 
+#include <deque>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
@@ -16,6 +19,21 @@ namespace {
 c10::Stream copy_stream(at::Device device) {
   static const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
   return stream;
+}
+
+/// A batch that the device may still read.
+struct InUse {
+  std::vector<BatchField> fields;
+  std::optional<c10::Event> end;  // of the work that reads it; empty: not all of it is queued
+};
+
+/// Keeps the memory of a batch until the device is done with it. Tensor::record_stream() would do the same in the
+/// tensor's destructor, where a GPU that has failed ends the process before the failure can be reported.
+void keep_while_in_use(const Batch& batch, const c10::Stream& stream) {
+  thread_local auto& in_use = *new std::deque<InUse>;  // never destroyed: CUDA may be gone by then
+  if (!in_use.empty()) in_use.back().end.emplace(stream.device_type()).record(stream);
+  while (!in_use.empty() && in_use.front().end->query()) in_use.pop_front();
+  in_use.push_back({batch.fields, std::nullopt});
 }
 
 }  // namespace
@@ -40,11 +58,7 @@ void await(const Batch& batch) {
   const at::Device device = batch.input().device();
   const c10::Stream current = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
   batch.arrival->block(current);
-  // The allocator must not reuse their memory before this stream is done with it.
-  for (const BatchField& field : batch.fields) {
-    field.values.record_stream(current);
-    if (field.counts.defined()) field.counts.record_stream(current);
-  }
+  keep_while_in_use(batch, current);
 }
 
 }  // namespace gputrain::data
