@@ -38,6 +38,7 @@ constexpr Magic kMagics[] = {
     {0, "\xff\xd8\xff", {FileType::other, "a JPEG image", ""}},
     {0, "GIF8", {FileType::other, "a GIF image", ""}},
     {0, "RIFF", {FileType::other, "a RIFF file, such as WebP or WAV", ""}},
+    {0, "\x7f" "ELF", {FileType::other, "a program or a library", ""}},
     {0, "%PDF-", {FileType::other, "a PDF document", ""}},
     {0, "\xff\xfe", {FileType::utf16_text, "UTF-16 text", "convert it: iconv -f UTF-16 -t UTF-8"}},
     {0, "\xfe\xff", {FileType::utf16_text, "UTF-16 text", "convert it: iconv -f UTF-16 -t UTF-8"}},
@@ -67,6 +68,7 @@ bool is_text(std::string_view begin) {
 FileKind kind_of_text(std::string_view begin) {
   if (begin.starts_with("version https://git-lfs.github.com/spec/"))
     return {FileType::lfs_pointer, "a Git LFS pointer, not the file itself", "git lfs pull"};
+  if (begin.starts_with("{\\rtf")) return {FileType::other, "an RTF document", "save it as plain text"};
   begin.remove_prefix(std::min(begin.find_first_not_of(" \t\r\n"), begin.size()));
   const std::string tag = lower_case(begin.substr(0, 14));
   if (tag.starts_with("<!doctype html") || tag.starts_with("<html"))

@@ -164,6 +164,7 @@ class Walk {
   FolderListing list() {
     visit(root_, "");
     links_to_nowhere_.warn(root_.string(), "link", "to nowhere");
+    special_files_.warn(root_.string(), "file", "(pipe, socket or device)");
     std::ranges::sort(found_.files);
     std::ranges::sort(found_.run_folders);
     return std::move(found_);
@@ -188,8 +189,8 @@ class Walk {
       if (may_want_in(path + "/")) visit(entry.path(), path + "/");
     } else if (entry.is_regular_file(unreadable)) {
       if (wants(path)) found_.files.push_back(path);
-    } else if (!entry.exists(unreadable) && wants(path)) {
-      links_to_nowhere_.add(path);
+    } else if (wants(path)) {
+      (entry.exists(unreadable) ? special_files_ : links_to_nowhere_).add(path);
     }
   }
 
@@ -214,7 +215,7 @@ class Walk {
   const fs::path root_;
   const FileFilter& filter_;
   std::set<FolderId> own_, visited_;
-  LeftOut links_to_nowhere_;
+  LeftOut links_to_nowhere_, special_files_;
   FolderListing found_;
 };
 

@@ -92,7 +92,12 @@ bool is_image_name(std::string_view name) {
 bool is_unread_image_name(std::string_view name) {
   constexpr std::array kEndings{".apng", ".avif", ".bmp", ".gif", ".heic", ".heif", ".jp2",  ".jxl",
                                 ".pbm",  ".pgm",  ".pnm", ".ppm", ".tga",  ".tif",  ".tiff", ".webp"};
-  return std::ranges::find(kEndings, ending_of(name)) != kEndings.end();
+  const std::string ending = ending_of(name);
+  if (is_image_name(name)) return false;
+  const bool is_again = ending.size() > 1 && ending.find_first_not_of("0123456789", 1) == ending.npos &&
+                        is_image_name(name.substr(0, name.size() - ending.size()));  // "1.jpg.1", as wget writes
+  const bool is_longer = ending.starts_with(".jp") || ending.starts_with(".pjp") || ending.starts_with(".png");
+  return is_again || is_longer || std::ranges::find(kEndings, ending) != kEndings.end();
 }
 
 void warn_of_unread_images(const std::string& where, const LeftOut& images) {

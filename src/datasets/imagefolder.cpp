@@ -63,8 +63,11 @@ class FolderStore final : public ImageStore {
   /// Without a warning, ignored images would only show as a lower score.
   void warn_of_other_images(const std::vector<std::string>& names) const {
     LeftOut others;
-    for (const std::string& name : names)
-      if (is_unread_image_name(name)) others.add(name);
+    for (const std::string& name : names) {
+      const size_t slash = name.rfind('/');
+      const bool has_no_ending = slash != name.npos && name.find('.', slash) == name.npos;
+      if (has_no_ending || is_unread_image_name(name)) others.add(name);
+    }
     warn_of_unread_images(root_, others);
   }
 

@@ -43,14 +43,19 @@ std::string part_of(std::string_view name) {
 /// Whether the image is another part of the sample, such as a mask: NAME.seg.png.
 bool is_other_part(std::string_view name) { return name.find('.', key_of(name).size() + 1) != std::string_view::npos; }
 
-/// Sorts by name. If names repeat, keeps the last entry, as unpacking would.
-void keep_last_of_each_name(std::vector<TarEntry>& entries) {
+/// Sorts by name. If names repeat, keeps the last entry, as unpacking would, and returns the others.
+LeftOut keep_last_of_each_name(std::vector<TarEntry>& entries) {
+  LeftOut replaced;
   std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  for (size_t i = 0; i + 1 < entries.size(); ++i) {
+    if (entries[i].name == entries[i + 1].name) replaced.add(entries[i].name);
+  }
   std::reverse(entries.begin(), entries.end());
   entries.erase(
       std::unique(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.name == b.name; }),
       entries.end());
   std::reverse(entries.begin(), entries.end());
+  return replaced;
 }
 
 class TarStore final : public ImageStore {
@@ -106,6 +111,7 @@ class TarStore final : public ImageStore {
   struct Shard {
     std::vector<TarEntry> images;
     std::vector<std::string> unread;
+    LeftOut replaced;
     Labels labels;
     bool has_labels = false;  // also where their names have further dots
   };
@@ -153,7 +159,7 @@ class TarStore final : public ImageStore {
         shard.labels[std::string(key_of(entry.name))] = {.number = label_in(file, entry)};
       }
     });
-    keep_last_of_each_name(shard.images);
+    shard.replaced = keep_last_of_each_name(shard.images);
     const auto is_mask = [&shard](std::string_view name) {
       return is_other_part(name) && shard.labels.contains(std::string(key_of(name)));
     };
@@ -164,6 +170,7 @@ class TarStore final : public ImageStore {
 
   void read_index(size_t file, Content& content) {
     Shard shard = list(file);
+    shard.replaced.warn(files_[file].path(), "image", "whose name comes again later in the archive");
     if (!content.names.empty() && !shard.images.empty() && shard.has_labels != content.has_labels)
       refuse(file, "",
              std::string(shard.has_labels ? ".cls" : "no .cls") + " beside the images, unlike in earlier files");

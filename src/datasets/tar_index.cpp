@@ -94,6 +94,7 @@ class TarReader {
         report(*block, std::exchange(extension, {}), content, size, visitor);
       }
     }
+    refuse_second_archive();
   }
 
  private:
@@ -116,6 +117,19 @@ class TarReader {
     }
     at_ += kBlock;
     return block;
+  }
+
+  /// tar itself stops at the first end mark too, so the rest of archives that `cat` has joined would be lost.
+  void refuse_second_archive() {
+    constexpr int64_t kMostPadding = 1 << 20;  // tar fills its last record, usually of 10 KiB, with zeros
+    const int64_t end = std::min(file_.size(), at_ + kMostPadding) - kBlock;
+    for (int64_t offset = at_; offset <= end; offset += kBlock) {
+      const Block block = block_at(offset);
+      if (std::all_of(block.begin(), block.end(), [](char c) { return c == 0; })) continue;
+      if (!checksum_fits(block)) return;
+      at_ = offset;
+      fail("another archive follows the end mark of the first", "give each file by itself, or join with tar --concatenate");
+    }
   }
 
   [[noreturn]] void refuse_other_file(const std::string& what) const {

@@ -38,6 +38,17 @@ struct TextFile {
   std::string path, text;
 };
 
+/// A pattern may match nothing, but a name without wildcards is a mistake then.
+void check_names(const TextSpec& spec, const std::vector<std::string>& files, const std::string& folder) {
+  for (const std::string& name : spec.include) {
+    if (name.find_first_of("*?[") != std::string::npos || name.ends_with('/')) continue;
+    if (std::ranges::any_of(files, [&](const std::string& file) { return matches_glob(name, file); })) continue;
+    throw Error(ExitCode::data, {.what = "no file is taken by '" + name + "' of `include`",
+                                 .where = folder,
+                                 .hint = "correct the name, or see whether `exclude` leaves it out"});
+  }
+}
+
 std::vector<std::string> text_paths(const TextSpec& spec, const data::DatasetRequest& request) {
   namespace fs = std::filesystem;
   const std::string& path = request.path;
@@ -46,6 +57,7 @@ std::vector<std::string> text_paths(const TextSpec& spec, const data::DatasetReq
   std::vector<std::string> files = list_folder(path, {spec.include, spec.exclude}, request.own_folders).files;
   if (files.empty())
     throw Error(ExitCode::data, {.what = "no file in this folder matches `include` and `exclude`", .where = path});
+  check_names(spec, files, path);
   for (std::string& file : files) file = (fs::path(path) / file).string();
   return files;
 }
@@ -103,7 +115,8 @@ std::string doubt_about(const std::string& text, const std::string& path) {
     throw Error(ExitCode::data, {.what = std::string(kind.name),
                                  .where = path,
                                  .hint = std::string(kind.remedy) + ", or leave it out with `exclude`"});
-  if (kind.type != FileType::unknown && !kind.is_text()) return "is " + std::string(kind.name);
+  const bool is_unexpected_page = kind.type == FileType::web_page && !path.ends_with(".html") && !path.ends_with(".htm");
+  if ((kind.type != FileType::unknown && !kind.is_text()) || is_unexpected_page) return "is " + std::string(kind.name);
   return text.find('\0') == std::string::npos ? "" : "has NUL bytes";
 }
 

@@ -8,6 +8,7 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/file_kind.hpp"
+#include "gputrain/core/numbers.hpp"
 
 namespace gputrain::datasets {
 namespace {
@@ -22,6 +23,17 @@ struct LlmcKind {
   int64_t vocabulary_size;
 };
 constexpr LlmcKind kLlmcKinds[] = {{20240520, 1, 2, 50257}, {20240801, 7, 4, 128256}};
+
+/// Other files of llm.c, which share the suffix .bin.
+struct LlmcOther {
+  int32_t magic;
+  const char* what;
+};
+constexpr LlmcOther kLlmcOthers[] = {{20240326, "the weights of an llm.c model"},
+                                     {20240327, "the debug state of an llm.c model"},
+                                     {20240328, "the vocabulary of llm.c's tokenizer"},
+                                     {20240522, "llm.c's file of an evaluation such as HellaSwag"},
+                                     {20240527, "the optimizer state of an llm.c run"}};
 
 // Megatron-LM, megatron/core/datasets/indexed_dataset.py
 constexpr char kMegatronMagic[] = "MMIDIDX\0";  // nine bytes with the final zero
@@ -70,6 +82,19 @@ void refuse_other_kinds(const data::ReadOnlyFile& file, const std::string& path)
   fail(path, std::string(kind.name) + ", not token ids", hint);
 }
 
+/// Files of llm.c that are not tokens, or not in this machine's byte order.
+void refuse_llmc_file_of_another_kind(int32_t magic, const std::string& path) {
+  for (const LlmcOther& other : kLlmcOthers) {
+    if (magic == other.magic) fail(path, std::string(other.what) + ", not token ids");
+  }
+  const auto swapped = static_cast<int32_t>(__builtin_bswap32(static_cast<uint32_t>(magic)));
+  for (const LlmcKind& kind : kLlmcKinds) {
+    if (swapped == kind.magic)
+      fail(path, "an llm.c token file with big-endian numbers",
+           "make it again on a little-endian machine, or swap the bytes of all its numbers");
+  }
+}
+
 /// Whether the numbers of `file` at other places than multiples of `step` are upper parts of wider numbers.
 bool are_upper_parts(std::span<const int64_t> numbers, size_t step) {
   constexpr int64_t kHighestUpperHalf = 15;  // of tokens below a million
@@ -104,7 +129,10 @@ bool TokenFile::read_llmc_header() {
   const auto magic = value_at<int32_t>(file_, 0);
   const auto* kind = std::find_if(std::begin(kLlmcKinds), std::end(kLlmcKinds),
                                   [magic](const LlmcKind& known) { return known.magic == magic; });
-  if (kind == std::end(kLlmcKinds)) return false;
+  if (kind == std::end(kLlmcKinds)) {
+    refuse_llmc_file_of_another_kind(magic, path());
+    return false;
+  }
   if (file_.size() < kLlmcHeaderBytes) fail(path(), "cut off inside llm.c's header of 1024 bytes");
   const auto version = value_at<int32_t>(file_, 4);
   if (version != kind->version)
@@ -120,11 +148,29 @@ bool TokenFile::read_llmc_header() {
   return true;
 }
 
-int TokenFile::likely_bytes_per_token() const {
+std::vector<int64_t> TokenFile::beginning() const {
   constexpr int64_t kFewest = 64, kMost = 4096;
-  if (!raw_ || count_ < kFewest) return 0;
+  if (!raw_ || count_ < kFewest) return {};
   std::vector<int64_t> numbers(static_cast<size_t>(std::min(kMost, count_)));
   read(0, numbers);
+  return numbers;
+}
+
+std::string TokenFile::doubt() const {
+  if (count_ == 0) return "it has no tokens";
+  const std::vector<int64_t> numbers = beginning();
+  if (numbers.empty()) return {};
+  const std::string first = "its first " + grouped(std::ssize(numbers)) + " tokens are all ";
+  if (std::ranges::all_of(numbers, [&](int64_t number) { return number == numbers.front(); }))
+    return first + std::to_string(numbers.front());
+  if (std::ranges::all_of(numbers, [](int64_t number) { return number % 256 == 0; }))
+    return first + "multiples of 256, as if its numbers were big-endian";
+  return {};
+}
+
+int TokenFile::likely_bytes_per_token() const {
+  const std::vector<int64_t> numbers = beginning();
+  if (numbers.empty()) return 0;
   if (bytes_per_token_ == 2 && are_upper_parts(numbers, 4)) return 8;
   return are_upper_parts(numbers, 2) ? 2 * bytes_per_token_ : 0;
 }

@@ -22,12 +22,16 @@ class TokenFile {
   /// Bytes of a token as the beginning of a file without a header looks: in files of wider numbers than those read,
   /// every second number read, or three of four, are upper halves and thus 0, or nearly. 0: as it was read.
   int likely_bytes_per_token() const;
+  /// Why a file without a header is hardly one of token ids, by its beginning; empty: nothing speaks against it.
+  std::string doubt() const;
 
   /// Tokens [first, first + tokens.size()), which must exist.
   void read(int64_t first, std::span<int64_t> tokens) const;
 
  private:
   void read_header(const std::string& raw_type);
+  /// The first tokens of a file without a header; empty: it has one, or few tokens.
+  std::vector<int64_t> beginning() const;
   bool read_llmc_header();
   void read_megatron_index(const std::string& path);
 

@@ -69,9 +69,13 @@ std::vector<std::string> token_paths(const data::DatasetRequest& request) {
   return expand_pattern(request.path);
 }
 
-/// Files of wider numbers than those read are valid tokens too, so only warns.
-void warn_of_wider_numbers(const std::vector<TokenFile>& files) {
+/// Such files are valid tokens too, so only warns.
+void warn_of_unlikely_numbers(const std::vector<TokenFile>& files) {
   for (const TokenFile& file : files) {
+    if (const std::string doubt = file.doubt(); !doubt.empty()) {
+      log::warning(file.path() + ": " + doubt + ". Is it complete, and are these token ids?");
+      return;
+    }
     const int bytes = file.likely_bytes_per_token();
     if (bytes == 0) continue;
     log::warning(file.path() + " looks like a file of " + std::to_string(8 * bytes) +
@@ -104,7 +108,7 @@ class FileTokens final : public TokenSource {
       size_ += file.size();
       ends_.push_back(size_);
     }
-    warn_of_wider_numbers(files_);
+    warn_of_unlikely_numbers(files_);
     const int64_t implied = implied_vocabulary();
     vocabulary_size_ = train ? train->vocabulary_size() : spec.vocab_size.value.value_or(implied);
     if (vocabulary_size_ == 0) {

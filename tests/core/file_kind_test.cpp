@@ -31,6 +31,7 @@ TEST(FileKind, TellsTextFromPointersAndWebPages) {
   EXPECT_EQ(file_kind(std::string(kFileKindBytes - 1, 'x') + "\xc3\xa9").type, FileType::text)
       << "cut off amid a character";
   EXPECT_EQ(file_kind("version https://git-lfs.github.com/spec/v1\noid sha256:0\n").type, FileType::lfs_pointer);
+  EXPECT_EQ(name_of("{\\rtf1\\ansi To be}"), "an RTF document");
   EXPECT_EQ(file_kind("\n<!DOCTYPE html><html>").type, FileType::web_page);
   EXPECT_EQ(file_kind("\xff\xfe"
                       "a\0b\0"s)

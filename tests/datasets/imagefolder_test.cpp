@@ -77,6 +77,9 @@ TEST_F(ImageFolderTest, ReportsWhatIsWrongWithAFolder) {
   write("b/2.png", png_of({1, 2, 3}));
   EXPECT_THAT(warning_of([this] { open_folder(); }),
               HasSubstr("left out 1 image named as neither JPEG nor PNG: b/2.webp"));
+  for (const char* name : {"b/1.jpg.1", "b/1.jpg_large", "b/1.pjpeg", "b/1.PNG ", "b/0001"}) write(name, "x");
+  for (const char* name : {"b/notes.txt", "b/1.json", "b/1.1", "README"}) write(name, "x");
+  EXPECT_THAT(warning_of([this] { open_folder(); }), HasSubstr("left out 6 images"));
   write("3.png", png_of({1, 2, 3}));
   EXPECT_THAT(error_of([this] { open_folder(); }), HasSubstr("3.png is not in a class folder"));
 }

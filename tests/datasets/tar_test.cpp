@@ -118,6 +118,18 @@ TEST_F(TarTest, TakesLastEntryOfAName) {
   EXPECT_EQ(first_byte(*datasets.train, 0, 2), 255);
 }
 
+TEST_F(TarTest, WarnsOfNamesThatComeAgain) {
+  const std::string twice = tar_entry({"a/1.png", kRed}) + tar_entry({"a/2.png", kRed}) + tar_entry({"a/1.png", kBlue});
+  EXPECT_THAT(warning_of([&] { open_tar(twice + kEnd); }),
+              HasSubstr("left out 1 image whose name comes again later in the archive: a/1.png"));
+}
+
+TEST_F(TarTest, RefusesJoinedArchives) {
+  const std::string one = tar_entry({"a/1.png", kRed}) + std::string(10240, '\0');
+  EXPECT_THAT(refusal(one + tar_entry({"b/1.png", kBlue}) + kEnd), HasSubstr("another archive follows the end mark"));
+  EXPECT_EQ(open_tar(one + std::string(512, 'x')).train->size(), 1) << "what follows is no archive";
+}
+
 TEST_F(TarTest, KnowsItsContentWhereverItLies) {
   const auto hash = [this](const std::string& content) { return open_tar(content).train->content_hash(); };
   const std::string notes = tar_entry({"notes.txt", "x"}), red = tar_entry({"a/1.png", kRed});

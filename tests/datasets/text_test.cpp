@@ -1,3 +1,5 @@
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <iterator>
 #include <set>
@@ -196,6 +198,22 @@ TEST_F(TextTest, SelectsFilesByPatternInOrder) {
             "h12");
   EXPECT_THAT(error_of([&] { open_text(folder_.string(), 2, "", ", include: ['*.rs']"); }),
               HasSubstr("no file in this folder matches"));
+  EXPECT_THAT(error_of([&] { open_text(folder_.string(), 2, "", ", include: ['*.cpp', '*.rs', main.c]"); }),
+              HasSubstr("no file is taken by 'main.c' of `include`"));
+}
+
+TEST_F(TextTest, WarnsOfFilesThatAreNoText) {
+  EXPECT_THAT(warning_of([&] { open_text(write("a.txt", "<!DOCTYPE html><html>Quota exceeded"), 4); }),
+              HasSubstr("a.txt is a web page"));
+  EXPECT_EQ(warning_of([&] { open_text(write("a.html", "<!DOCTYPE html><html>"), 4); }), "");
+  EXPECT_THAT(warning_of([&] { open_text(write("b.txt", "{\\rtf1 To be}"), 4); }), HasSubstr("b.txt is an RTF document"));
+}
+
+TEST_F(TextTest, WarnsOfPipes) {
+  write("data/a.txt", "ab");
+  ASSERT_EQ(::mkfifo(path("data/b.txt").c_str(), 0600), 0);
+  EXPECT_THAT(warning_of([this] { open_text(path("data"), 1); }),
+              HasSubstr("data: left out 1 file (pipe, socket or device): b.txt"));
 }
 
 TEST_F(TextTest, FollowsLinksWithoutLooping) {

@@ -136,6 +136,10 @@ TEST_F(TokensTest, RefusesOtherKindsOfFiles) {
   EXPECT_THAT(refusal("PK\x03\x04" + std::string(124, '\0')), HasSubstr("a ZIP archive (.zip, .npz, PyTorch's .pt)"));
   EXPECT_THAT(refusal("version https://git-lfs.github.com/spec/v1\nsize 12345\n"), HasSubstr("try: git lfs pull"));
   EXPECT_THAT(refusal("<!DOCTYPE html>\n<html lang=en>"), HasSubstr("a web page, not token ids"));
+  EXPECT_THAT(refusal("\x7f" "ELF" + std::string(124, '\1')), HasSubstr("a program or a library"));
+  EXPECT_THAT(refusal(llmc<uint16_t>(20240326, 3, {1, 2})), HasSubstr("the weights of an llm.c model, not token ids"));
+  const auto swapped = static_cast<int32_t>(__builtin_bswap32(20240520));
+  EXPECT_THAT(refusal(llmc<uint16_t>(swapped, 1 << 24, {1, 2})), HasSubstr("with big-endian numbers"));
 }
 
 TEST_F(TokensTest, NamesMissingHalfOfMegatronPair) {
@@ -148,7 +152,7 @@ TEST_F(TokensTest, NamesMissingHalfOfMegatronPair) {
   EXPECT_EQ(open_tokens(path("n.bin"), 2).train->size(), 1);
 }
 
-TEST_F(TokensTest, WarnsOfWiderNumbers) {
+TEST_F(TokensTest, WarnsOfUnlikelyNumbers) {
   std::vector<int64_t> tokens(100);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int64_t>(i * 1234 % 120'000);
   const auto warning = [this](const std::string& content, const std::string& options = "") {
@@ -162,7 +166,10 @@ TEST_F(TokensTest, WarnsOfWiderNumbers) {
   EXPECT_THAT(warning(raw(tokens), ", dtype: uint32"), HasSubstr("a file of 64-bit numbers"));
   EXPECT_EQ(warning(wide, ", dtype: uint32"), "");
   EXPECT_EQ(warning(raw(std::vector<uint16_t>(tokens.begin(), tokens.end()))), "");
-  EXPECT_EQ(warning(raw(std::vector<uint16_t>(100, 0))), "");
+  EXPECT_THAT(warning(raw(std::vector<uint16_t>(100, 0))), HasSubstr("a.bin: its first 100 tokens are all 0"));
+  std::vector<uint16_t> big_endian(tokens.begin(), tokens.end());
+  for (uint16_t& token : big_endian) token = static_cast<uint16_t>(token % 65 << 8);
+  EXPECT_THAT(warning(raw(big_endian)), HasSubstr("as if its numbers were big-endian"));
 }
 
 TEST_F(TokensTest, RefusesNarrowNumbersReadAsWide) {
