@@ -8,6 +8,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_strided.h>
 
+#include "gputrain/device/fault.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/device/thread.hpp"
 
@@ -135,7 +136,9 @@ BackgroundWriter::Result BackgroundWriter::write(const Snapshot& snapshot) {
     result.failure = error;
   } catch (const std::exception& error) {  // a failed save must not end training
     const std::string what = device::shortage_of(error) ? "not enough memory to write it" : error.what();
-    result.failure = Error(ExitCode::checkpoint, {.what = what, .where = store_.folder().string()});
+    const auto fault = device::fault_of(error);
+    result.has_device_failed = fault.has_value();
+    result.failure = fault ? *fault : Error(ExitCode::checkpoint, {.what = what, .where = store_.folder().string()});
   }
   const double seconds = seconds_since(begin);
   result.seconds = durable_seconds > 0 ? durable_seconds : seconds;

@@ -266,6 +266,7 @@ void Checkpointing::note(const checkpoint::BackgroundWriter::Result& result) {
     }
     return;
   }
+  if (result.has_device_failed) throw Error(*result.failure);
   ++failures_;
   parts_.pace.note_failed();
   last_failure_ = reason_of(*result.failure);

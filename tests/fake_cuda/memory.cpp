@@ -108,7 +108,7 @@ FAKE_CUDA cudaError_t cudaFreeHost(void* pointer) {
 FAKE_CUDA cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   const std::lock_guard lock(mutex());
   *total = setting("PRETEND_GPU_MEMORY", size_t{141} << 30);
-  *free = *total - std::min(*total, taken + setting("PRETEND_GPU_MEMORY_OF_OTHERS", size_t{0}));
+  *free = *total - taken;
   return cudaSuccess;
 }
 

@@ -34,6 +34,7 @@ class BackgroundWriter {
     double verify_seconds = 0;  // to read it back and prune older checkpoints
     double stall_seconds = 0;   // the caller waited for the previous save and for the copy
     std::optional<Error> failure;
+    bool has_device_failed = false;  // the reason of `failure`; another save would fail too
   };
 
   /// Copies the snapshot's tensors, then saves the copy in the background. First waits for the previous save: only one
