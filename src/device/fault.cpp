@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
 #include "first_line.hpp"
@@ -71,6 +72,17 @@ std::optional<Error> fault_of(const std::exception& failure) {
                {.what = "a GPU has failed: " + first_line(failure),
                 .hint = "a restart continues from the newest checkpoint; if it happens again, `nvidia-smi -q` and the "
                         "Xid lines in the kernel log (dmesg) show what is broken"});
+}
+
+std::optional<Error> fault_of_device(c10::Device device) {
+  if (device.is_cpu()) return std::nullopt;
+  try {
+    const c10::impl::VirtualGuardImpl calls(device.type());
+    calls.queryStream(calls.getStream(device));
+  } catch (const std::exception& failure) {
+    return fault_of(failure);
+  }
+  return std::nullopt;
 }
 
 }  // namespace gputrain::device

@@ -5,12 +5,18 @@
 #include <functional>
 #include <optional>
 
+#include <c10/core/Device.h>
+
 #include "gputrain/core/error.hpp"
 
 namespace gputrain::device {
 
 /// An Error(restart) if `failure` is such a failure.
 std::optional<Error> fault_of(const std::exception& failure);
+
+/// An Error(restart) if the device says that it has failed. Libraries such as cuBLAS hide this behind errors of their
+/// own. Does not wait; a CPU never fails.
+std::optional<Error> fault_of_device(c10::Device device);
 
 /// Makes std::terminate() end the process with the page and the exit code of fault_of(), if that is the reason. LibTorch
 /// frees memory in destructors, and on a GPU that has failed some of them throw. Stays in force; the destructor only
