@@ -23,7 +23,10 @@ def compile_options(**variables: str) -> str:
         )
         given = [f"-D{name}={value}" for name, value in variables.items()]
         return subprocess.run(
-            ["cmake", "-S", folder, "-B", f"{folder}/build", *given], check=True, capture_output=True, text=True
+            ["cmake", "-G", "Ninja", "-S", folder, "-B", f"{folder}/build", *given],
+            check=True,
+            capture_output=True,
+            text=True,
         ).stdout
 
 
