@@ -27,16 +27,22 @@ NotWeights not_weights(std::string_view begin) {
       if (begin.empty()) return {"an empty file", kUnfinished};
       if (begin.size() >= 64 && begin.find_first_not_of('\0') == begin.npos) return {"a file of zeros", kUnfinished};
       return {};
-    case FileType::safetensors: return {};
-    case FileType::text: return {"a text: \"" + first_line(begin) + "\""};
+    case FileType::safetensors:
+      return {};
+    case FileType::text:
+      return {"a text: \"" + first_line(begin) + "\""};
     case FileType::web_page:
       return {"a web page", "download the file itself: on the Hugging Face hub its address has /resolve/, not /blob/"};
     case FileType::lfs_pointer:
       return {"a Git LFS pointer, which a clone without git-lfs has in its place",
               "`git lfs pull` in its folder, or download the file itself"};
     case FileType::zip:
-    case FileType::pickle: return {std::string(kind.name) + ", as torch.save writes", kTorchConversion};
-    default: return {std::string(kind.name), std::string(kind.remedy)};
+    case FileType::pickle:
+      return {std::string(kind.name) + ", as torch.save writes", kTorchConversion};
+    default: {
+      const bool has_remedy = !kind.remedy.empty();
+      return {std::string(kind.name), has_remedy ? std::string(kind.remedy) : "take the same weights as safetensors"};
+    }
   }
 }
 

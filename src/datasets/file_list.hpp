@@ -24,8 +24,8 @@ struct FolderListing {
 
 /// The regular files below `folder`. Skips hidden files and folders (leading dot), and folders of runs: the `own` of
 /// this job and those with the resolved job of another. Follows links, but visits each folder once, and warns of links
-/// to nowhere and of pipes, sockets and devices. Does not read folders in which the filter wants nothing. Throws Error(usage) if `folder` is one of
-/// `own`.
+/// to nowhere and of pipes, sockets and devices. Does not read folders in which the filter wants nothing. Throws
+/// Error(usage) if `folder` is one of `own`.
 FolderListing list_folder(const std::string& folder, const FileFilter& filter,
                           const std::vector<std::string>& own = {});
 

@@ -128,7 +128,8 @@ class TarReader {
       if (std::all_of(block.begin(), block.end(), [](char c) { return c == 0; })) continue;
       if (!checksum_fits(block)) return;
       at_ = offset;
-      fail("another archive follows the end mark of the first", "give each file by itself, or join with tar --concatenate");
+      fail("another archive follows the end mark of the first",
+           "give each file by itself, or join with tar --concatenate");
     }
   }
 

@@ -115,7 +115,8 @@ std::string doubt_about(const std::string& text, const std::string& path) {
     throw Error(ExitCode::data, {.what = std::string(kind.name),
                                  .where = path,
                                  .hint = std::string(kind.remedy) + ", or leave it out with `exclude`"});
-  const bool is_unexpected_page = kind.type == FileType::web_page && !path.ends_with(".html") && !path.ends_with(".htm");
+  const bool is_unexpected_page =
+      kind.type == FileType::web_page && !path.ends_with(".html") && !path.ends_with(".htm");
   if ((kind.type != FileType::unknown && !kind.is_text()) || is_unexpected_page) return "is " + std::string(kind.name);
   return text.find('\0') == std::string::npos ? "" : "has NUL bytes";
 }

@@ -141,7 +141,7 @@ TEST(SafetensorsHeader, SaysWhatAnotherFileIs) {
   EXPECT_THAT(told("\x1f\x8b\x08\0\0\0\0\0\0\x03rest"s), AllOf(HasSubstr("a gzip file"), HasSubstr("gunzip")));
   EXPECT_THAT(told("PK\3\4 and more bytes"), AllOf(HasSubstr("torch.save"), HasSubstr("save_file")));
   EXPECT_THAT(told("\x80\2\x8a\x0al\xfc\x9c"), AllOf(HasSubstr("a Python pickle"), HasSubstr("save_file")));
-  EXPECT_THAT(told("GGUF\3\0\0\0"s), HasSubstr("llama.cpp"));
+  EXPECT_THAT(told("GGUF\3\0\0\0"s), AllOf(HasSubstr("llama.cpp"), HasSubstr("the same weights as safetensors")));
 }
 
 // The length of a header is where other formats have their marks: 640 is "\x80\2", 60 is "<".

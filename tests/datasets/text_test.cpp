@@ -206,7 +206,8 @@ TEST_F(TextTest, WarnsOfFilesThatAreNoText) {
   EXPECT_THAT(warning_of([&] { open_text(write("a.txt", "<!DOCTYPE html><html>Quota exceeded"), 4); }),
               HasSubstr("a.txt is a web page"));
   EXPECT_EQ(warning_of([&] { open_text(write("a.html", "<!DOCTYPE html><html>"), 4); }), "");
-  EXPECT_THAT(warning_of([&] { open_text(write("b.txt", "{\\rtf1 To be}"), 4); }), HasSubstr("b.txt is an RTF document"));
+  EXPECT_THAT(warning_of([&] { open_text(write("b.txt", "{\\rtf1 To be}"), 4); }),
+              HasSubstr("b.txt is an RTF document"));
 }
 
 TEST_F(TextTest, WarnsOfPipes) {

@@ -136,7 +136,10 @@ TEST_F(TokensTest, RefusesOtherKindsOfFiles) {
   EXPECT_THAT(refusal("PK\x03\x04" + std::string(124, '\0')), HasSubstr("a ZIP archive (.zip, .npz, PyTorch's .pt)"));
   EXPECT_THAT(refusal("version https://git-lfs.github.com/spec/v1\nsize 12345\n"), HasSubstr("try: git lfs pull"));
   EXPECT_THAT(refusal("<!DOCTYPE html>\n<html lang=en>"), HasSubstr("a web page, not token ids"));
-  EXPECT_THAT(refusal("\x7f" "ELF" + std::string(124, '\1')), HasSubstr("a program or a library"));
+  EXPECT_THAT(refusal("\x7f"
+                      "ELF" +
+                      std::string(124, '\1')),
+              HasSubstr("a program or a library"));
   EXPECT_THAT(refusal(llmc<uint16_t>(20240326, 3, {1, 2})), HasSubstr("the weights of an llm.c model, not token ids"));
   const auto swapped = static_cast<int32_t>(__builtin_bswap32(20240520));
   EXPECT_THAT(refusal(llmc<uint16_t>(swapped, 1 << 24, {1, 2})), HasSubstr("with big-endian numbers"));

@@ -18,9 +18,9 @@ std::optional<Error> fault_of(const std::exception& failure);
 /// own. Does not wait; a CPU never fails.
 std::optional<Error> fault_of_device(c10::Device device);
 
-/// Makes std::terminate() end the process with the page and the exit code of fault_of(), if that is the reason. LibTorch
-/// frees memory in destructors, and on a GPU that has failed some of them throw. Stays in force; the destructor only
-/// takes `record` away.
+/// Makes std::terminate() end the process with the page and the exit code of fault_of(), if that is the reason.
+/// LibTorch frees memory in destructors, and on a GPU that has failed some of them throw. Stays in force; the
+/// destructor only takes `record` away.
 class FaultExit {
  public:
   /// `record` is called before the process ends, on the thread that failed. One object at a time.

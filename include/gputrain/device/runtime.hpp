@@ -44,8 +44,8 @@ DeviceFacts facts_of(at::Device device);
 /// Waits until all work queued on the device is done. Does nothing on a CPU.
 void synchronize(at::Device device);
 
-/// Memory of a GPU that this process can have: what the driver says is free, and what our allocator holds. Less than the
-/// GPU has: CUDA's own data, cuDNN, NCCL and other processes take their part. 0 on a CPU, see host.hpp.
+/// Memory of a GPU that this process can have: what the driver says is free, and what our allocator holds. Less than
+/// the GPU has: CUDA's own data, cuDNN, NCCL and other processes take their part. 0 on a CPU, see host.hpp.
 int64_t available_gpu_bytes(at::Device device);
 
 /// Peak of the bytes in tensors on a GPU since the last reset; 0 on a CPU, see host.hpp.

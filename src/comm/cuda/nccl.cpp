@@ -24,9 +24,9 @@ void let_failures_reach_us() {
 }
 
 // By default NCCL registers the memory of captured collectives with the network. Ranks then exchange handles during the
-// capture: if one rank runs out of memory in the middle of it, the others wait until the deadline. NCCL also assumes that
-// this memory is one allocation, but expandable segments map several pieces side by side: Megatron-LM met illegal memory
-// accesses.
+// capture: if one rank runs out of memory in the middle of it, the others wait until the deadline. NCCL also assumes
+// that this memory is one allocation, but expandable segments map several pieces side by side: Megatron-LM met illegal
+// memory accesses.
 void keep_captures_local() { ::setenv("NCCL_GRAPH_REGISTER", "0", kKeep); }
 
 }  // namespace

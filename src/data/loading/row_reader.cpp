@@ -32,11 +32,11 @@ Error with_sample(const Error& error, int64_t sample) {
 
 /// Here, because a device could not say which sample it is.
 void check_classes(std::span<const int64_t> targets, int64_t classes) {
-  const auto wrong = std::ranges::find_if(
-      targets, [classes](int64_t t) { return t != kIgnoreIndex && (t < 0 || t >= classes); });
+  const auto wrong =
+      std::ranges::find_if(targets, [classes](int64_t t) { return t != kIgnoreIndex && (t < 0 || t >= classes); });
   if (wrong != targets.end())
-    throw Error(ExitCode::data,
-                {.what = "target " + std::to_string(*wrong) + " is not one of " + std::to_string(classes) + " classes"});
+    throw Error(ExitCode::data, {.what = "target " + std::to_string(*wrong) + " is not one of " +
+                                         std::to_string(classes) + " classes"});
 }
 
 /// The bytes of one element of `type` with this value.
