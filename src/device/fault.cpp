@@ -74,13 +74,14 @@ std::optional<Error> fault_of(const std::exception& failure) {
                         "Xid lines in the kernel log (dmesg) show what is broken"});
 }
 
-std::optional<Error> fault_of_device(c10::Device device) {
-  if (device.is_cpu()) return std::nullopt;
+std::optional<Error> fault_of(const std::exception& failure, c10::Device device) {
+  if (const auto fault = fault_of(failure)) return fault;
+  if (device.is_cpu() || dynamic_cast<const Error*>(&failure) != nullptr) return std::nullopt;
   try {
     const c10::impl::VirtualGuardImpl calls(device.type());
     calls.queryStream(calls.getStream(device));
-  } catch (const std::exception& failure) {
-    return fault_of(failure);
+  } catch (const std::exception& answer) {
+    return fault_of(answer);
   }
   return std::nullopt;
 }

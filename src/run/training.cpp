@@ -146,9 +146,7 @@ int Training::run() {
     return summary.exit_code;
   } catch (const std::exception& failure) {
     auto known = out_of_memory_error(failure, job_, &setup_, present_work());
-    if (!known) known = device::fault_of(failure);
-    const bool is_explained = known || dynamic_cast<const Error*>(&failure) != nullptr;
-    if (!is_explained) known = device::fault_of_device(setup_.context.device);
+    if (!known) known = device::fault_of(failure, setup_.context.device);
     setup_.context.groups.leave(known ? *known : failure);
     record_end(known ? *known : failure);
     if (known) throw Error(*known);

@@ -14,9 +14,9 @@ namespace gputrain::device {
 /// An Error(restart) if `failure` is such a failure.
 std::optional<Error> fault_of(const std::exception& failure);
 
-/// An Error(restart) if the device says that it has failed. Libraries such as cuBLAS hide this behind errors of their
-/// own. Does not wait; a CPU never fails.
-std::optional<Error> fault_of_device(c10::Device device);
+/// The same, and if `failure` does not name it and is no Error of ours, asks the device whether it has failed:
+/// libraries such as cuBLAS report that as an error of their own. Does not wait for the device.
+std::optional<Error> fault_of(const std::exception& failure, c10::Device device);
 
 /// Makes std::terminate() end the process with the page and the exit code of fault_of(), if that is the reason.
 /// LibTorch frees memory in destructors, and on a GPU that has failed some of them throw. Stays in force; the
