@@ -106,6 +106,14 @@ bool are_upper_parts(std::span<const int64_t> numbers, size_t step) {
   return upper <= kHighestUpperHalf && lower > 16 * upper;
 }
 
+std::string doubt_about_width(int bytes) {
+  const std::string conversion =
+      bytes == 4 ? "" : "numpy.fromfile(FILE, \"int64\").astype(\"uint32\").tofile(NEW) converts it; then ";
+  return "looks like a file of " + std::to_string(8 * bytes) +
+         "-bit numbers, because nearly all upper halves are 0, which are read as tokens. If it is one, " + conversion +
+         "set dtype: uint32 beside `format: tokens`";
+}
+
 }  // namespace
 
 TokenFile::TokenFile(const std::string& path, const std::string& raw_type) : file_(path) { read_header(raw_type); }
@@ -148,31 +156,19 @@ bool TokenFile::read_llmc_header() {
   return true;
 }
 
-std::vector<int64_t> TokenFile::beginning() const {
+std::string TokenFile::doubt() const {
   constexpr int64_t kFewest = 64, kMost = 4096;
+  if (count_ == 0) return "has no tokens. Is it complete?";
   if (!raw_ || count_ < kFewest) return {};
   std::vector<int64_t> numbers(static_cast<size_t>(std::min(kMost, count_)));
   read(0, numbers);
-  return numbers;
-}
-
-std::string TokenFile::doubt() const {
-  if (count_ == 0) return "it has no tokens";
-  const std::vector<int64_t> numbers = beginning();
-  if (numbers.empty()) return {};
-  const std::string first = "its first " + grouped(std::ssize(numbers)) + " tokens are all ";
+  const std::string begins = "begins with " + grouped(std::ssize(numbers)) + " tokens that are all ";
   if (std::ranges::all_of(numbers, [&](int64_t number) { return number == numbers.front(); }))
-    return first + std::to_string(numbers.front());
+    return begins + std::to_string(numbers.front()) + ". Is it complete?";
   if (std::ranges::all_of(numbers, [](int64_t number) { return number % 256 == 0; }))
-    return first + "multiples of 256, as if its numbers were big-endian";
-  return {};
-}
-
-int TokenFile::likely_bytes_per_token() const {
-  const std::vector<int64_t> numbers = beginning();
-  if (numbers.empty()) return 0;
-  if (bytes_per_token_ == 2 && are_upper_parts(numbers, 4)) return 8;
-  return are_upper_parts(numbers, 2) ? 2 * bytes_per_token_ : 0;
+    return begins + "multiples of 256, as if its numbers were big-endian. If they are, swap their bytes";
+  if (bytes_per_token_ == 2 && are_upper_parts(numbers, 4)) return doubt_about_width(8);
+  return are_upper_parts(numbers, 2) ? doubt_about_width(2 * bytes_per_token_) : "";
 }
 
 void TokenFile::read_megatron_index(const std::string& index_path) {

@@ -19,10 +19,9 @@ class TokenFile {
   int64_t vocabulary_size() const noexcept { return vocabulary_size_; }  // implied by the format; 0: unknown
   const data::ReadOnlyFile& file() const noexcept { return file_; }
   const std::string& path() const noexcept { return file_.path(); }
-  /// Bytes of a token as the beginning of a file without a header looks: in files of wider numbers than those read,
-  /// every second number read, or three of four, are upper halves and thus 0, or nearly. 0: as it was read.
-  int likely_bytes_per_token() const;
-  /// Why a file without a header is hardly one of token ids, by its beginning; empty: nothing speaks against it.
+  /// Why these are hardly all of the token ids as they were written, to follow the path: no tokens at all, or a file
+  /// without a header that begins with one number alone, with big-endian numbers, or with wider ones than those read:
+  /// every second number read, or three of four, are then upper halves and 0, or nearly. Empty: it looks right.
   std::string doubt() const;
 
   /// Tokens [first, first + tokens.size()), which must exist.
@@ -30,8 +29,6 @@ class TokenFile {
 
  private:
   void read_header(const std::string& raw_type);
-  /// The first tokens of a file without a header; empty: it has one, or few tokens.
-  std::vector<int64_t> beginning() const;
   bool read_llmc_header();
   void read_megatron_index(const std::string& path);
 

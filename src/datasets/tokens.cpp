@@ -69,21 +69,11 @@ std::vector<std::string> token_paths(const data::DatasetRequest& request) {
   return expand_pattern(request.path);
 }
 
-/// Such files are valid tokens too, so only warns.
+/// Such files are valid tokens too, so only warns, of the first one.
 void warn_of_unlikely_numbers(const std::vector<TokenFile>& files) {
   for (const TokenFile& file : files) {
-    if (const std::string doubt = file.doubt(); !doubt.empty()) {
-      log::warning(file.path() + ": " + doubt + ". Is it complete, and are these token ids?");
-      return;
-    }
-    const int bytes = file.likely_bytes_per_token();
-    if (bytes == 0) continue;
-    log::warning(file.path() + " looks like a file of " + std::to_string(8 * bytes) +
-                 "-bit numbers, because nearly all upper halves are 0, which are read as tokens. If it is one, " +
-                 (bytes == 4 ? "set dtype: uint32 beside `format: tokens`"
-                             : "numpy.fromfile(FILE, \"int64\").astype(\"uint32\").tofile(NEW) converts it; then set "
-                               "dtype: uint32 beside `format: tokens`"));
-    return;
+    const std::string doubt = file.doubt();
+    if (!doubt.empty()) return log::warning(file.path() + " " + doubt);
   }
 }
 

@@ -169,7 +169,7 @@ TEST_F(TokensTest, WarnsOfUnlikelyNumbers) {
   EXPECT_THAT(warning(raw(tokens), ", dtype: uint32"), HasSubstr("a file of 64-bit numbers"));
   EXPECT_EQ(warning(wide, ", dtype: uint32"), "");
   EXPECT_EQ(warning(raw(std::vector<uint16_t>(tokens.begin(), tokens.end()))), "");
-  EXPECT_THAT(warning(raw(std::vector<uint16_t>(100, 0))), HasSubstr("a.bin: its first 100 tokens are all 0"));
+  EXPECT_THAT(warning(raw(std::vector<uint16_t>(100, 0))), HasSubstr("a.bin begins with 100 tokens that are all 0"));
   std::vector<uint16_t> big_endian(tokens.begin(), tokens.end());
   for (uint16_t& token : big_endian) token = static_cast<uint16_t>(token % 65 << 8);
   EXPECT_THAT(warning(raw(big_endian)), HasSubstr("as if its numbers were big-endian"));
