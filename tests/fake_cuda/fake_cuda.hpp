@@ -41,7 +41,9 @@ cudaError_t enqueue(cudaStream_t stream, const std::string& name, std::function<
 /// the reason: cuDNN and cuBLAS hide it.
 cudaError_t load_kernel(cudaStream_t stream);
 
-/// cudaSuccess, or the error that every call returns once the GPU has failed: at PRETEND_FAULT-th queued work.
+/// Counts work that is queued outside of a capture; the GPU fails at number PRETEND_FAULT. Returns what fault() does.
+cudaError_t start_work();
+/// cudaSuccess, or the error that every call returns once the GPU has failed.
 cudaError_t fault();
 
 /// For calls that may wait for the device: cudaSuccess, or an error while a stream is being captured.
@@ -54,6 +56,7 @@ void note_use(cudaStream_t stream, const void* communicator);
 bool is_used_by_graphs(const void* communicator);
 /// Counts a collective or the launch of a graph of collectives. Number PRETEND_HANG and everything after it hangs.
 void start_collectives();
+bool is_hanging();
 /// Waits until call_off() ends the hang.
 void wait_for_hang();
 void call_off();

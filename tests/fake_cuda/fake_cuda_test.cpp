@@ -1,10 +1,8 @@
 // Whole runs on a fake GPU: a GPU would accept all CUDA calls of the program, every step is one graph where promised,
 // and our kernels are selected. Computed values are meaningless here.
-#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -12,8 +10,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "support/program.hpp"
-#include "support/small_job.hpp"
+#include "fake_cuda/pretend_gpu.hpp"
 
 namespace gputrain {
 namespace {
@@ -22,117 +19,6 @@ using namespace testing_support;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
-
-constexpr int kSteps = 12;
-
-/// What the processes reported about their use of the fake GPU.
-struct Report {
-  std::string refused;
-  std::map<std::string, int64_t> counts;
-};
-
-Report read_reports(const std::filesystem::path& folder) {
-  Report report;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    std::istringstream text(read_file(entry.path()));
-    std::string line;
-    bool is_of_refusal = false;
-    while (std::getline(text, line)) {
-      if (line.starts_with("COUNT ")) {
-        std::istringstream fields(line.substr(6));
-        int64_t number = 0;
-        std::string what;
-        std::getline(fields >> number >> std::ws, what);
-        report.counts[what] += number;
-      }
-      is_of_refusal = !line.starts_with("COUNT ") && (is_of_refusal || line.starts_with("REFUSED"));
-      if (is_of_refusal) report.refused += line + "\n";
-    }
-  }
-  return report;
-}
-
-class PretendGpu : public testing::Test {
- protected:
-  /// Runs the program with settings of the fake GPU.
-  Result run(std::vector<std::string> arguments, std::map<std::string, std::string> settings = {}) {
-    std::filesystem::remove_all(folder_.path() / "reports");
-    std::filesystem::create_directory(folder_.path() / "reports");
-    settings.insert({{"LD_PRELOAD", FAKE_CUDA_LIBRARY},
-                     {"LD_LIBRARY_PATH", FAKE_CUDA_DRIVER},
-                     {"PRETEND_GPU_REPORT", folder_ / "reports/of"},
-                     {"GPUTRAIN_KERNEL_CHOICES", folder_ / "kernel_choices.jsonl"}});
-    const Result result = gputrain(std::move(arguments), settings);
-    report_ = read_reports(folder_.path() / "reports");
-    return result;
-  }
-
-  /// Trains a job that must succeed without a rejected call or a failed kernel of ours.
-  Result train(const std::string& job, const std::vector<std::string>& more = {},
-               const std::map<std::string, std::string>& settings = {}) {
-    std::vector<std::string> arguments{"run", job, "--accept", "--output-dir", folder_ / "run"};
-    for (const std::string& set : more) arguments.insert(arguments.end(), {"--set", set});
-    const Result result = run(arguments, settings);
-    EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
-    expect_nothing_refused(result);
-    return result;
-  }
-
-  void expect_nothing_refused(const Result& result) const {
-    EXPECT_THAT(report_.refused, IsEmpty());
-    EXPECT_THAT(result.err, Not(HasSubstr("our kernel failed")));
-    EXPECT_GT(count("kernels"), 0) << "it ran on the CPU";
-  }
-
-  int64_t count(const std::string& what) const {
-    const auto found = report_.counts.find(what);
-    return found == report_.counts.end() ? 0 : found->second;
-  }
-
-  /// Number of calls that may block until the GPU is done.
-  int64_t waits() const {
-    int64_t sum = 0;
-    for (const auto& [what, number] : report_.counts) sum += what.starts_with("waits: ") ? number : 0;
-    return sum;
-  }
-
-  std::string gpt(const std::string& data = "{format: synthetic, samples: 4096, vocab_size: 96}",
-                  const std::string& extra = "") {
-    return folder_.write("gpt.yaml", extra + "\ndata: {train: " + data + "}" + R"(
-schema: 1
-name: gpt
-model: {type: gpt, config: {n_layer: 2, n_head: 4, n_embd: 128, block_size: 64}}
-precision: bf16
-train: {max_steps: 12, global_batch_size: 16, micro_batch_size: 8, max_grad_norm: 1.0, nonfinite: skip, max_skips_in_a_row: 1000}
-optimizer: {type: adamw, lr: 1e-3}
-checkpoint: {interval: null}
-log: {interval: 100}
-)");
-  }
-
-  std::string resnet(int batch, int size) {
-    return folder_.write("resnet.yaml", R"(
-schema: 1
-name: resnet
-model: {type: resnet50, config: {num_classes: 1000}}
-precision: bf16
-optimizer: {type: sgd, lr: 0.1, momentum: 0.9}
-checkpoint: {interval: null}
-log: {interval: 100}
-data: {train: {format: synthetic, samples: )" +
-                                            std::to_string(batch) + R"(, num_classes: 1000}, image: {size: )" +
-                                            std::to_string(size) + R"(}}
-train: {max_steps: 6, nonfinite: skip, max_skips_in_a_row: 1000, global_batch_size: )" +
-                                            std::to_string(batch) + "}\n");
-  }
-
-  TemporaryFolder folder_;
-  Report report_;
-};
-
-/// A name and its settings.
-using Variant = std::pair<std::string, std::vector<std::string>>;
 
 class PretendGpuStep : public PretendGpu, public testing::WithParamInterface<Variant> {};
 
@@ -309,100 +195,6 @@ TEST_P(PretendGpuFault, EndsWithItsPageAndSummary) {
 INSTANTIATE_TEST_SUITE_P(Of, PretendGpuFault,
                          testing::Values(Variant{"Graph", {}}, Variant{"Eager", {"train.cuda_graphs=off"}}),
                          [](const auto& one) { return one.param.first; });
-
-class PretendGpuRanks : public PretendGpu {
- protected:
-  std::vector<std::string> on_two_ranks(const std::vector<std::string>& settings) {
-    std::vector<std::string> arguments{"launch",       "--nproc-per-node", "2", "--max-restarts", "0", "run", gpt(),
-                                       "--output-dir", folder_ / "run"};
-    for (const std::string& set : settings) arguments.insert(arguments.end(), {"--set", set});
-    return arguments;
-  }
-};
-
-TEST_F(PretendGpuRanks, ReportNcclShortageAsOutOfMemory) {
-  const Result result = run(on_two_ranks({}), {{"PRETEND_GPUS", "2"}, {"PRETEND_NCCL_SHORTAGE", "4"}});
-  EXPECT_EQ(result.exit_code, 6) << result.out << result.err;
-  EXPECT_THAT(result.err, HasSubstr("out of memory"));
-  EXPECT_THAT(result.err, HasSubstr("of the GPU"));
-  EXPECT_THAT(report_.refused, IsEmpty());
-}
-
-// The collective that runs out of memory belongs to the captured step, while another one is in flight.
-class PretendGpuShortage : public PretendGpuRanks {
- protected:
-  void expect_to_go_on_without_a_graph(const std::string& setting, int collective) {
-    const Result result =
-        run(on_two_ranks({setting}), {{"PRETEND_GPUS", "2"}, {"PRETEND_NCCL_SHORTAGE", std::to_string(collective)}});
-    EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
-    EXPECT_THAT(result.err, HasSubstr("a step cannot be one CUDA graph"));
-    EXPECT_THAT(report_.refused, IsEmpty());
-  }
-};
-
-TEST_F(PretendGpuShortage, SkipsGraphWithoutMemoryForSecondBucket) {
-  expect_to_go_on_without_a_graph("parallel.bucket_cap_mb=0.5", 12);
-}
-
-TEST_F(PretendGpuShortage, SkipsGraphWithoutMemoryForSecondOwner) {
-  expect_to_go_on_without_a_graph("parallel.shard=optimizer", 25);
-}
-
-class PretendGpuHang : public PretendGpuRanks {
- protected:
-  /// Hangs in collective `number`; a replayed step counts as one.
-  std::string end_with_hang(int number, std::vector<std::string> settings) {
-    settings.emplace_back("parallel.timeout=2s");
-    const Result result =
-        run(on_two_ranks(settings), {{"PRETEND_GPUS", "2"}, {"PRETEND_HANG", std::to_string(number)}});
-    EXPECT_EQ(result.exit_code, 138) << result.out << result.err;
-    EXPECT_GE(count("ncclCommAbort"), 2);
-    expect_nothing_refused(result);
-    return result.err;
-  }
-};
-
-TEST_F(PretendGpuHang, EndsReplayedStepAndSaysWhere) {
-  EXPECT_THAT(end_with_hang(10, {}),
-              HasSubstr("step 6 failed after 2.0 s (deadline 2.0 s): the GPU has not finished it"));
-}
-
-// Here c10d's watchdog detects the hang and aborts.
-TEST_F(PretendGpuHang, EndsCollective) {
-  EXPECT_THAT(end_with_hang(3, {"train.cuda_graphs=off"}), HasSubstr("an earlier collective passed its deadline"));
-}
-
-// All ranks fail with the same error at once; a rank may end because it hears of another's error first.
-TEST_F(PretendGpuRanks, KeepExitCodeWhenNcclAbortHangs) {
-  const Result result = run(on_two_ranks({"precision=fp16"}), {{"PRETEND_GPUS", "2"}, {"PRETEND_ABORT_HANGS", "1"}});
-  EXPECT_EQ(result.exit_code, 4) << result.out << result.err;
-  EXPECT_THAT(result.err, HasSubstr("error: training diverged: gradients are not finite at any loss scale at step 12"));
-}
-
-TEST_F(PretendGpuRanks, QueueStepAnewWhenOneRankHasNoSamples) {
-  const Result result =
-      run(on_two_ranks({"data.train.samples=41", "train.global_batch_size=8"}), {{"PRETEND_GPUS", "2"}});
-  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
-  expect_nothing_refused(result);
-  EXPECT_EQ(count("launched graphs"), 2 * (kSteps - 3 - 2));  // the 6th and the 12th step have one sample
-}
-
-class PretendGpuRanksStep : public PretendGpuRanks, public testing::WithParamInterface<Variant> {};
-
-TEST_P(PretendGpuRanksStep, SendsGradientsInOneGraph) {
-  const Result result = run(on_two_ranks(GetParam().second), {{"PRETEND_GPUS", "2"}});
-  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
-  expect_nothing_refused(result);
-  EXPECT_EQ(count("launched graphs"), 2 * (kSteps - 3));
-  EXPECT_GE(count("ncclAllReduce") + count("ncclReduce") + count("ncclReduceScatter"), 2 * kSteps);
-}
-
-INSTANTIATE_TEST_SUITE_P(Of, PretendGpuRanksStep,
-                         testing::Values(Variant{"two", {}}, Variant{"dropout", {"model.config.dropout=0.1"}},
-                                         Variant{"optimizer", {"parallel.shard=optimizer"}},
-                                         Variant{"gradients", {"parallel.shard=gradients"}},
-                                         Variant{"fp16", {"parallel.compress=fp16"}}),
-                         [](const auto& tested) { return tested.param.first; });
 
 }  // namespace
 }  // namespace gputrain

@@ -3,10 +3,8 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <set>
-#include <thread>
 #include <vector>
 
 #include "fake_cuda.hpp"
@@ -43,10 +41,6 @@ struct Event {
   double milliseconds = 0;
   bool comes_after_hang = false;
 };
-
-std::atomic<size_t> collectives_started = 0;
-std::atomic<bool> hangs = false;  // the last collective hangs
-std::atomic<bool> has_failed = false;
 
 std::set<const Graph*>& owned_graphs() {
   static auto* const all = new std::set<const Graph*>;
@@ -142,21 +136,9 @@ bool is_used_by_graphs(const void* communicator) {
                              [&](const Graph* graph) { return graph->communicators.contains(communicator); });
 }
 
-void start_collectives() {
-  if (++collectives_started == setting("PRETEND_HANG", 0)) hangs = true;
-}
-
-void wait_for_hang() {
-  while (hangs) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-}
-
-void call_off() { hangs = false; }
-
-cudaError_t fault() { return has_failed ? fail(cudaErrorLaunchFailure) : cudaSuccess; }
-
 cudaError_t may_wait(const char* call) {
   const std::lock_guard lock(mutex());
-  if (has_failed) return fault();
+  if (const cudaError_t failure = fault()) return failure;
   if (thread_mode == cudaStreamCaptureModeRelaxed) return cudaSuccess;
   for (const Stream* stream : streams()) {
     if (stream->graph == nullptr || !stream->is_origin) continue;
@@ -191,10 +173,7 @@ cudaError_t enqueue(cudaStream_t handle, const std::string& name, std::function<
     return refuse(cudaErrorStreamCaptureImplicit, name + " in the legacy stream during a capture");
   }
   if (stream.graph == nullptr) {
-    static size_t queued = 0;
-    count("queued work");
-    if (++queued == setting("PRETEND_FAULT", 0)) has_failed = true;
-    if (has_failed) return fault();
+    if (const cudaError_t failure = start_work()) return failure;
     if (work) work();
     return cudaSuccess;
   }
@@ -364,7 +343,7 @@ FAKE_CUDA cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t 
                       .graph = of.graph,
                       .last = of.last,
                       .milliseconds = milliseconds_now(),
-                      .comes_after_hang = hangs};
+                      .comes_after_hang = is_hanging()};
   return cudaSuccess;
 }
 
@@ -375,7 +354,7 @@ FAKE_CUDA cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 FAKE_CUDA cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (event_of(event).graph != nullptr) return refuse(cudaErrorCapturedEvent, "a captured event is asked");
   if (const cudaError_t refusal = may_wait("cudaEventQuery")) return refusal;
-  return hangs && event_of(event).comes_after_hang ? fail(cudaErrorNotReady) : cudaSuccess;
+  return is_hanging() && event_of(event).comes_after_hang ? fail(cudaErrorNotReady) : cudaSuccess;
 }
 
 FAKE_CUDA cudaError_t cudaEventSynchronize(cudaEvent_t event) {
