@@ -62,6 +62,24 @@ TEST_F(GpuOperators, ComputeNormOfSumWithBothGradients) {
   }
 }
 
+TEST_F(GpuOperators, AddNormGradientsInPlace) {
+  for (const bool has_bias : {true, false}) {
+    const Tensors inputs{noise({6, 50, 24}, 1, at::kFloat), noise({24}, 2, at::kFloat),
+                         has_bias ? noise({24}, 3, at::kFloat) : at::Tensor(), at::Tensor()};
+    const Tensors exact = leaves_of(inputs, 3, /*in_double=*/true);
+    const at::Tensor weight = inputs[1].set_requires_grad(true), start = noise({24}, 5, at::kFloat),
+                     place = start.clone(), bias_place = start.clone();
+    at::Tensor(weight).mutable_grad() = place;
+    if (has_bias) at::Tensor(inputs[2].set_requires_grad(true)).mutable_grad() = bias_place;
+    const OpImpl custom = gpu::norm(inputs, kEps, true, 0);
+    for (int pass = 0; pass < 2; ++pass) custom(inputs)[0].square().sum().backward();
+    EXPECT_TRUE(weight.grad().is_same(place));
+    at::layer_norm(exact[0], {24}, exact[1], exact[2], kEps).square().sum().backward();
+    expect_within(1e-5, place, wide(start) + 2 * exact[1].grad(), "gradient of the weight");
+    if (has_bias) expect_within(1e-5, bias_place, wide(start) + 2 * exact[2].grad(), "gradient of the bias");
+  }
+}
+
 TEST_F(GpuOperators, RepeatDropoutOfNormOfSumInBackward) {
   constexpr double kShare = 0.25;
   at::Generator generator = at::globalContext().defaultGenerator(kernel_device());

@@ -77,7 +77,8 @@ void run_backward(const NormCase& c, const Storage& storage, NormTensors& t) {
                  .partials = pointer<float>(partials),
                  .parts = c.parts},
                 nullptr);
-  column_sum({pointer<float>(partials), pointer<float>(t.sums), c.parts, 2 * c.width}, nullptr);
+  float* sums = pointer<float>(t.sums);
+  column_sums({pointer<float>(partials), {{sums}, {sums + c.width}}, c.parts, c.width}, nullptr);
 }
 
 NormTensors run(const NormCase& c, const Storage& storage) {

@@ -11,6 +11,7 @@
 #include "../../dispatch/gpu.hpp"
 #include "../kernels/norm.hpp"
 #include "gputrain/core/error.hpp"
+#include "gradient_place.hpp"
 #include "launching.hpp"
 
 namespace gputrain::ops {
@@ -37,6 +38,19 @@ Dropout dropout_of(const std::vector<int64_t>& list) {
           .offset_pointer = reinterpret_cast<const int64_t*>(list[4])};
 }
 
+/// Where the gradient of a vector goes: `result` for the graph, undefined if it is added to the parameter's .grad.
+struct VectorGradient {
+  ColumnSums::Out out;
+  at::Tensor result;
+
+  explicit VectorGradient(const at::Tensor& parameter) {
+    if (!parameter.defined()) return;
+    const bool adds = has_place(parameter);
+    if (!adds) result = floats(parameter.sizes(), parameter);
+    out = {.values = write<float>(adds ? parameter.grad() : result), .adds = adds};
+  }
+};
+
 /// {norm(z), z} with z = dropout(x) + residual, or {norm(x)} without a residual.
 struct RowNorm : torch::autograd::Function<RowNorm> {
   static variable_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
@@ -62,9 +76,8 @@ struct RowNorm : torch::autograd::Function<RowNorm> {
                   .rstd = write<float>(rstd)},
                  current_stream());
     check_launches();
-    context->save_for_backward({residual ? z : x, weight, mean, rstd});
+    context->save_for_backward({residual ? z : x, weight, mean, rstd, bias.value_or(at::Tensor())});
     context->saved_data["dropout"] = listed(dropout);
-    context->saved_data["has_bias"] = bias.has_value();
     context->saved_data["has_residual"] = residual.has_value();
     context->set_materialize_grads(false);
     return residual ? variable_list{y, z} : variable_list{y};
@@ -84,7 +97,7 @@ struct RowNorm : torch::autograd::Function<RowNorm> {
     if (passed.defined()) passed = passed.contiguous();
     const int64_t width = weight.size(0), rows = z.numel() / width;
     const auto parts = static_cast<int>(std::min<int64_t>(2 * multiprocessors(), rows));
-    const at::Tensor partials = floats({parts, 2, width}, z), sums = floats({2, width}, z);
+    const at::Tensor partials = floats({parts, 2, width}, z);
     norm_backward({.element = element_of(z),
                    .rows = rows,
                    .width = width,
@@ -101,17 +114,12 @@ struct RowNorm : torch::autograd::Function<RowNorm> {
                    .partials = write<float>(partials),
                    .parts = parts},
                   current_stream());
-    column_sum({.partials = read<float>(partials), .out = write<float>(sums), .parts = parts, .columns = 2 * width},
-               current_stream());
+    const VectorGradient of_weight(weight), of_bias(saved[4]);
+    column_sums(
+        {.partials = read<float>(partials), .out = {of_weight.out, of_bias.out}, .parts = parts, .width = width},
+        current_stream());
     check_launches();
-    const bool has_bias = context->saved_data["has_bias"].toBool();
-    return {dx.defined() ? dx : dz,
-            sums[0],
-            has_bias ? sums[1] : at::Tensor(),
-            has_residual ? dz : at::Tensor(),
-            {},
-            {},
-            {}};
+    return {dx.defined() ? dx : dz, of_weight.result, of_bias.result, has_residual ? dz : at::Tensor(), {}, {}, {}};
   }
 };
 

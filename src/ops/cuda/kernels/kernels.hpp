@@ -27,13 +27,18 @@ inline unsigned dropout_threshold(double share) {
   return of_65536 >= 65535 ? 65535 : static_cast<unsigned>(of_65536);
 }
 
-/// out[c] = sum over parts of partials[p][c], in a fixed order. partials [parts, columns], out [columns].
-struct ColumnSum {
+/// Two rows of column sums: out[k][c] = sum over parts of partials[p][k][c], in a fixed order, added to what is there
+/// if `adds`. partials [parts, 2, width], out.values [width]; null: this row is not wanted.
+struct ColumnSums {
+  struct Out {
+    float* values = nullptr;
+    bool adds = false;
+  };
   const float* partials;
-  float* out;
-  int64_t parts, columns;
+  Out out[2];
+  int64_t parts, width;
 };
-void column_sum(const ColumnSum& p, Stream stream);
+void column_sums(const ColumnSums& p, Stream stream);
 
 /// out[0] = the sum of values [count], in double and in a fixed order.
 void total(const float* values, int64_t count, double* out, Stream stream);
