@@ -5,6 +5,10 @@
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/div.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/mul.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
@@ -68,6 +72,8 @@ DataParallel::DataParallel(comm::ProcessGroups& groups, const device::Arena& are
     if (!shares_gradients()) bucket.gradient = arena.gradients().narrow(0, range.begin, range.size());
     if (options_.power_sgd != nullptr) bucket.exchange.emplace(*options_.power_sgd, range);
   }
+  // One element in the gradients' type: a product with 16-bit values is computed in that type, in one pass.
+  if (options_.wire_type) ranks_ = at::full({1}, group_.size(), arena.values().options());
   for (const at::Tensor& parameter : parameters) hook(parameter);
 }
 
@@ -168,7 +174,10 @@ void DataParallel::start_next() {
 
 void DataParallel::send(Bucket& bucket, const std::string& name) {
   bucket.sent = bucket.gradient;
-  if (options_.wire_type) bucket.sent = bucket.gradient.div_(group_.size()).to(*options_.wire_type);
+  if (options_.wire_type) {  // one pass over the gradient: divides in its type, then rounds
+    bucket.sent = at::empty({bucket.gradient.numel()}, bucket.gradient.options().dtype(*options_.wire_type));
+    at::div_out(bucket.sent, bucket.gradient, ranks_);
+  }
   if (shares_gradients()) bucket.gradient.reset();
   if (!shares()) bucket.under_way.push_back(group_.all_reduce_sum(bucket.sent, name));
   for (size_t rank = 0; rank < options_.owners.size(); ++rank) {
@@ -201,10 +210,11 @@ void DataParallel::complete(Bucket& bucket) {
   if (!sent.defined() || mine.size() == 0) return;
   at::Tensor sum = sent.narrow(0, mine.begin - bucket.range.begin, mine.size());
   if (shares_gradients()) {
-    if (options_.wire_type) sum = sum.to(arena_.values().scalar_type()).mul_(group_.size());
+    if (options_.wire_type) sum = at::mul(sum, ranks_);
     arena_.owned_gradients().narrow(0, mine.begin - arena_.owned().begin, mine.size()).add_(sum);
   } else if (options_.wire_type) {
-    bucket.gradient.narrow(0, mine.begin - bucket.range.begin, mine.size()).copy_(sum).mul_(group_.size());
+    at::Tensor place = bucket.gradient.narrow(0, mine.begin - bucket.range.begin, mine.size());
+    at::mul_out(place, sum, ranks_);
   }
 }
 

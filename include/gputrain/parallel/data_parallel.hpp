@@ -123,6 +123,7 @@ class DataParallel {
   ReducerOptions options_;
   std::vector<Bucket> buckets_;           // empty on a single rank
   std::vector<comm::Pending> gathering_;  // in flight: broadcasts of the owners' values
+  at::Tensor ranks_;                      // [1], with a wire type: the number of ranks
   std::vector<std::pair<std::shared_ptr<torch::autograd::Node>, uintptr_t>> hooked_;
   size_t next_ = 0;  // next bucket to start
   bool synchronising_ = false;
