@@ -1,3 +1,5 @@
+#include <vector>
+
 #include <ATen/core/Tensor.h>
 
 #include "gputrain/core/error.hpp"
@@ -28,10 +30,11 @@ SelfAttention::SelfAttention(const Context& context, const Options& options)
 
 ops::Heads SelfAttention::project(const at::Tensor& x) const {
   if (inputs_.size() == 1) return ops::unpacked(inputs_[0]->forward(x), options_.heads, options_.key_heads);
-  const auto heads = [&](const Linear* layer) {
-    return layer->forward(x).view({x.size(0), x.size(1), -1, head_channels_}).transpose(1, 2);
+  const std::vector<at::Tensor> qkv = forward_each(inputs_, x);
+  const auto heads = [&](const at::Tensor& one) {
+    return one.view({x.size(0), x.size(1), -1, head_channels_}).transpose(1, 2);
   };
-  return {heads(inputs_[0]), heads(inputs_[1]), heads(inputs_[2])};
+  return {heads(qkv[0]), heads(qkv[1]), heads(qkv[2])};
 }
 
 at::Tensor SelfAttention::forward(const at::Tensor& x, const ops::RotaryTable* rotary) const {

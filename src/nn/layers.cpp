@@ -36,6 +36,16 @@ at::Tensor Linear::forward(const at::Tensor& x) const {
                                          : ops::linear_in_out(context().policy, x, weight_, bias_);
 }
 
+std::vector<at::Tensor> forward_each(const std::vector<Linear*>& layers, const at::Tensor& x) {
+  std::vector<at::Tensor> weights, results;
+  for (const Linear* layer : layers) {
+    if (layer->options_.order == Linear::Order::out_in && !layer->bias_.defined()) weights.push_back(layer->weight_);
+  }
+  if (weights.size() == layers.size()) return ops::linear_each(layers.front()->context().policy, x, weights);
+  for (const Linear* layer : layers) results.push_back(layer->forward(x));
+  return results;
+}
+
 Conv2d::Conv2d(const Context& context, const Options& options) : Module(context), options_(options) {
   GPUTRAIN_ASSERT(options.groups >= 1 && options.in % options.groups == 0 && options.out % options.groups == 0,
                   "a convolution's groups must divide its channels");

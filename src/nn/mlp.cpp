@@ -1,4 +1,5 @@
 #include <utility>
+#include <vector>
 
 #include "gputrain/nn/transformer.hpp"
 #include "gputrain/ops/linear.hpp"
@@ -34,9 +35,12 @@ at::Tensor FeedForward::forward(const at::Tensor& x) const {
                               .in_out = options_.naming == Naming::gpt2,
                               .activation = options_.activation});
   }
+  if (inputs_.size() == 2) {
+    const std::vector<at::Tensor> both = forward_each(inputs_, x);
+    return output_->forward(gated(both[0], both[1]));
+  }
   at::Tensor inner = inputs_[0]->forward(x);
   if (!options_.gated) return output_->forward(activated(std::move(inner)));
-  if (inputs_.size() == 2) return output_->forward(gated(inner, inputs_[1]->forward(x)));
   const auto halves = inner.chunk(2, -1);
   return output_->forward(gated(halves[0], halves[1]));
 }

@@ -129,6 +129,22 @@ at::Tensor linear_in_out(const Policy& policy, const at::Tensor& x, const at::Te
   return dense(with_copies(policy, {x, weight, bias}), /*in_out=*/true);
 }
 
+std::vector<at::Tensor> linear_each(const Policy& policy, const at::Tensor& x, const std::vector<at::Tensor>& weights) {
+  const size_t layers = weights.size();
+  const OpImpl reference = [layers](const Tensors& t) {
+    Tensors results;
+    for (size_t i = 1; i <= layers; ++i) results.push_back(dense({t[0], t[i], {}, t[i + layers], {}}, false));
+    return results;
+  };
+  Tensors given{x};
+  given.insert(given.end(), weights.begin(), weights.end());
+  const Tensors inputs = with_copies(policy, given);
+  if (!gpu::is_here(inputs[0])) return reference(inputs);
+  KernelAutotuner::Inputs kinds{.batched = 1, .differentiable = 1 + layers, .growth = 0};
+  for (const at::Tensor& weight : weights) kinds.growth += growth_of(inputs[0], false, weight);
+  return run("linear_each", inputs, kinds, gpu::linear_each(inputs), reference);
+}
+
 at::Tensor linear_padded(const Policy& policy, const at::Tensor& x, const at::Tensor& weight, int64_t columns) {
   return dense(with_copies(policy, {x, weight, at::Tensor()}), /*in_out=*/false, columns);
 }

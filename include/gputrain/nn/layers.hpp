@@ -30,9 +30,14 @@ class Linear final : public Module {
   const at::Tensor& bias() const noexcept { return bias_; }  // may be undefined
 
  private:
+  friend std::vector<at::Tensor> forward_each(const std::vector<Linear*>& layers, const at::Tensor& x);
+
   Options options_;
   at::Tensor weight_, bias_;
 };
+
+/// The results of layers on the same x, as forward() of each gives them; faster on a GPU.
+std::vector<at::Tensor> forward_each(const std::vector<Linear*>& layers, const at::Tensor& x);
 
 /// `weight` [out, in / groups, kernel, kernel], `bias` [out].
 class Conv2d final : public Module {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -23,6 +24,10 @@ at::Tensor linear(const Policy& policy, const at::Tensor& x, const at::Tensor& w
 
 /// Like `linear`, but the weight is stored [in, out], as in GPT-2's files.
 at::Tensor linear_in_out(const Policy& policy, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+
+/// The results of several layers without bias on the same x: a GPU computes them as one product if the weights lie one
+/// after the other in memory.
+std::vector<at::Tensor> linear_each(const Policy& policy, const at::Tensor& x, const std::vector<at::Tensor>& weights);
 
 /// Two dense layers with an activation between: one operator, because a GPU can fuse the steps.
 struct FeedForwardLayers {

@@ -26,6 +26,10 @@ OpImpl norm(const Tensors& inputs, double eps, bool centred, double dropout);
 /// undefined on the graph.
 OpImpl linear(const Tensors& inputs, bool in_out);
 
+/// {x [..., in], weights [out of each, in], their copies} -> {y of each}: layers without bias, as one product. Only for
+/// copies that lie one after the other in one storage. Gradients as in linear().
+OpImpl linear_each(const Tensors& inputs);
+
 /// {x, weight 1, bias 1, weight 2, bias 2, their copies in this order} -> {layer 2(activation(layer 1(x)))}; operands
 /// as in linear().
 OpImpl feed_forward(const Tensors& inputs, bool in_out, Activation activation);

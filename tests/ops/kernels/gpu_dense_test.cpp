@@ -11,6 +11,9 @@
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+
 #include "gputrain/ops/chunked_cross_entropy.hpp"
 #include "ops/kernels/gpu_case.hpp"
 
@@ -188,6 +191,60 @@ TEST_F(GpuOperators, AddFeedForwardGradientsInPlace) {
   exact_feed_forward(exact, true, true)[0].sum().backward();
   EXPECT_TRUE(inputs[1].grad().is_same(first) && inputs[3].grad().is_same(second));
   for (size_t i = 1; i < 5; ++i) expect_within(2e-3, inputs[i].grad(), exact[i].grad(), "input " + std::to_string(i));
+}
+
+/// {x, three weights, their copies}, neighbours in memory.
+Tensors neighbouring_layers(at::ScalarType type) {
+  const at::Tensor joined = noise({40, 24}, 2, at::kFloat), copies = joined.to(type);
+  Tensors inputs{noise({3, 7, 24}, 1, type)};
+  for (const at::Tensor& all : {joined, copies})
+    for (const auto [begin, rows] : {std::pair(0, 16), std::pair(16, 8), std::pair(24, 16)})
+      inputs.push_back(all.narrow(0, begin, rows));
+  return inputs;
+}
+
+Tensors exact_each(const Tensors& t) {
+  Tensors results;
+  for (size_t i = 1; i <= 3; ++i) results.push_back(exact_dense_layer({t[0], t[i], {}, t[i + 3], {}}, false)[0]);
+  return results;
+}
+
+TEST_F(GpuOperators, ComputeNeighbouringLayersAsOneProduct) {
+  for (const at::ScalarType type : {at::kHalf, at::kBFloat16}) {
+    const Tensors inputs = neighbouring_layers(type);
+    compare(inputs, 4, gpu::linear_each(inputs), exact_each);
+  }
+  Tensors apart = neighbouring_layers(at::kBFloat16);
+  apart[6] = apart[6].clone();
+  EXPECT_FALSE(gpu::linear_each(apart));
+}
+
+TEST_F(GpuOperators, AddGradientsOfNeighboursInPlace) {
+  for (const bool are_neighbours : {true, false}) {
+    const Tensors inputs = neighbouring_layers(at::kBFloat16);
+    const Tensors exact = leaves_of(inputs, 4, /*in_double=*/true);
+    const at::Tensor start = noise({40, 24}, 5, at::kFloat), places = start.clone();
+    Tensors leaves = inputs;
+    for (size_t i = 1, begin = 0; i <= 3; begin += static_cast<size_t>(inputs[i++].size(0))) {
+      const at::Tensor place = places.narrow(0, static_cast<int64_t>(begin), inputs[i].size(0));
+      leaves[i] = inputs[i].detach().set_requires_grad(true);
+      leaves[i].mutable_grad() = are_neighbours ? place : place.clone();
+    }
+    const OpImpl custom = gpu::linear_each(leaves);
+    for (int pass = 0; pass < 2; ++pass) {
+      const Tensors y = custom(leaves);
+      (y[0].sum() + 2 * y[1].sum() + 3 * y[2].sum()).backward();
+    }
+    const Tensors y = exact_each(exact);
+    (y[0].sum() + 2 * y[1].sum() + 3 * y[2].sum()).backward();
+    for (size_t i = 1, begin = 0; i <= 3; begin += static_cast<size_t>(inputs[i++].size(0))) {
+      const at::Tensor from = start.narrow(0, static_cast<int64_t>(begin), inputs[i].size(0));
+      expect_within(1e-5, leaves[i].grad(), wide(from) + 2 * exact[i].grad(), "gradient " + std::to_string(i));
+    }
+    if (are_neighbours) {
+      EXPECT_TRUE(leaves[1].grad().is_alias_of(places));
+    }
+  }
 }
 
 TEST_F(GpuOperators, LeaveDenseLayersInFp32OrUncopiedToAten) {

@@ -3,6 +3,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_unsafe_view.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -96,6 +97,61 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     if (context->needs_input_grad(0)) dx = times(dy, matrix_of(copy, in_out).t(), {});
     const Gradients found = gradients_of(weight, x, dy, in_out, context->saved_data["has_bias"].toBool());
     return {dx, found.weight, found.bias, {}, {}, {}};
+  }
+};
+
+/// Matrices [rows of each, in] that lie one after the other in one storage, as one matrix; else undefined.
+at::Tensor neighbours(at::TensorList matrices) {
+  int64_t rows = 0, end = matrices[0].storage_offset();
+  for (const at::Tensor& matrix : matrices) {
+    const bool is_next = matrix.is_contiguous() && matrix.is_alias_of(matrices[0]) && matrix.storage_offset() == end &&
+                         matrix.scalar_type() == matrices[0].scalar_type();
+    if (!is_next) return {};
+    rows += matrix.size(0);
+    end += matrix.numel();
+  }
+  const int64_t in = matrices[0].size(1);
+  return matrices[0].as_strided({rows, in}, {in, 1});
+}
+
+/// Where the gradients of neighbouring weights can be added as one matrix; else undefined.
+at::Tensor joined_place(const variable_list& weights) {
+  std::vector<at::Tensor> places;
+  for (const at::Tensor& weight : weights) {
+    if (!has_place(weight)) return {};
+    places.push_back(weight.grad());
+  }
+  return neighbours(places);
+}
+
+/// Several layers without bias on one x, as one product with their joined copies: y [rows, sum of their columns].
+struct JoinedLinearFunction : torch::autograd::Function<JoinedLinearFunction> {
+  /// x [rows, in]; weights [out of each, in]; copy [sum of out, in]. Only the copy is read.
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, at::TensorList weights,
+                            const at::Tensor& copy) {
+    variable_list saved{x, copy};
+    saved.insert(saved.end(), weights.begin(), weights.end());
+    context->save_for_backward(saved);
+    return times(x, copy.t(), {});
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    GPUTRAIN_ASSERT(!at::GradMode::is_enabled(), "the fused dense layer has no second derivative");
+    const auto saved = context->get_saved_variables();
+    const at::Tensor &x = saved[0], &copy = saved[1], dy = gradients[0].contiguous();
+    const variable_list weights(saved.begin() + 2, saved.end());
+    variable_list results(weights.size() + 2);
+    if (context->needs_input_grad(0)) results[0] = times(dy, copy, {});
+    bool is_needed = false;
+    for (size_t i = 0; i < weights.size(); ++i) is_needed = is_needed || context->needs_input_grad(1 + i);
+    if (!is_needed) return results;
+    const at::Tensor place = joined_place(weights);
+    const at::Tensor out = place.defined() ? place : at::empty(copy.sizes(), weights[0].options());
+    gemm_in_packs(dy, x, out, place.defined());
+    for (size_t i = 0, begin = 0; !place.defined() && i < weights.size(); begin += weights[i++].size(0)) {
+      results[1 + i] = out.narrow(0, static_cast<int64_t>(begin), weights[i].size(0));
+    }
+    return results;
   }
 };
 
@@ -195,6 +251,25 @@ OpImpl linear(const Tensors& inputs, bool in_out) {
     using namespace cuda;
     const at::Tensor y = LinearFunction::apply(rows_of(t[0]), t[1], given(t[2]), t[3], given(t[4]), in_out);
     return Tensors{shaped_as(y, t[0])};
+  };
+}
+
+OpImpl linear_each(const Tensors& inputs) {
+  const size_t layers = (inputs.size() - 1) / 2;
+  for (size_t i = 1; i <= layers; ++i) {
+    if (!is_here(inputs[0]) || !cuda::takes(inputs[0], inputs[i], inputs[i + layers])) return {};
+  }
+  const auto weights = [layers](const Tensors& t) { return at::TensorList(t).slice(1, layers); };
+  const auto copies = [layers](const Tensors& t) { return at::TensorList(t).slice(1 + layers, layers); };
+  if (!cuda::neighbours(copies(inputs)).defined()) return {};
+  return [=](const Tensors& t) {
+    using namespace cuda;
+    at::Tensor copy = neighbours(copies(t));
+    if (!copy.defined()) copy = at::cat(copies(t));  // a comparison runs on clones
+    const at::Tensor y = shaped_as(JoinedLinearFunction::apply(rows_of(t[0]), weights(t), copy), t[0]);
+    std::vector<int64_t> columns;
+    for (const at::Tensor& weight : weights(t)) columns.push_back(weight.size(0));
+    return y.split_with_sizes(columns, -1);
   };
 }
 
