@@ -93,13 +93,13 @@ TimedSteps time_steps(const Job& job, TrainingSetup& setup, const Timing& timing
   const train::Plan plan = setup.plan;
   setup.plan.batch = timing.batch;
   setup.plan.total_steps = timing.warmup + timing.steps;
+  TrainingLoop loop(
+      job.spec(), setup, {}, [] {}, timing.records() ? device::make_captured_graph : without_graph);
   TimingHook hook(setup.context.device, timing.enough_seconds, [&] {
-    if (timing.evaluates) evaluate_once(job, setup);
+    if (timing.evaluates) loop.run_between_steps([&] { evaluate_once(job, setup); });
   });
   train::Progress progress;
-  TrainingLoop(
-      job.spec(), setup, {}, [] {}, timing.records() ? device::make_captured_graph : without_graph)
-      .run(progress, {&hook});
+  loop.run(progress, {&hook});
   setup.plan = plan;
   TimedSteps timed = hook.finish(timing.warmup);
   timed.peak_bytes = peak_bytes(setup);

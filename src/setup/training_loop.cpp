@@ -50,6 +50,12 @@ train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<tr
   train::StepPrefetcher prefetcher(loader, context.groups, own_stop_,
                                    [&](const data::StepData& data) { return step.can_replay(data); });
   const auto lr = [&](int64_t at) { return optimizer_stack.schedule->lr(plan.curve_step(at)); };
+  struct DuringRun {
+    train::Step*& step;
+    ~DuringRun() { step = nullptr; }
+  };
+  step_ = &step;
+  const DuringRun during{step_};
   return train::Trainer({step, prefetcher, until, lr, context.groups, context.device}, hooks).run(progress);
 }
 

@@ -72,7 +72,8 @@ Stop EvalHook::evaluate(Progress& progress) {
   const Stopwatch watch;
   parts_.groups.enter("in the evaluation after step", progress.step);
   StopPoll poll(parts_.groups, parts_.own_stop);
-  const auto metrics = parts_.evaluator.run(parts_.model, parts_.groups, poll);
+  monitor::Metrics metrics;
+  parts_.between_steps([&] { metrics = parts_.evaluator.run(parts_.model, parts_.groups, poll); });
   if (const Stop stop = poll.finish(); stop != Stop::none) return stop;
   progress.evaluated_step = progress.step;
   progress.evaluates_anew = false;

@@ -122,6 +122,11 @@ bool Step::can_replay(const data::StepData& data) const {
   return queued != queued_.end() && queued->second >= kStepsBeforeCapture;
 }
 
+void Step::run_between_steps(const std::function<void()>& work) {
+  if (!results_.loss_sum.defined()) return work();
+  parts_.captured_graph->run_uncaptured(work);
+}
+
 Step::Work Step::replay(const std::vector<Batch>& batches) {
   if (recorded_.empty()) {
     const at::Device device = lr_.device();

@@ -11,6 +11,7 @@
 #include "gputrain/parallel/data_parallel.hpp"
 #include "gputrain/setup/training_setup.hpp"
 #include "gputrain/train/hook.hpp"
+#include "gputrain/train/step.hpp"
 #include "gputrain/train/trainer.hpp"
 
 namespace gputrain::app {
@@ -34,6 +35,9 @@ class TrainingLoop {
   /// Trains from `progress` to the end or to `last_step`. May be called again, from another step. Every rank must call.
   train::Outcome run(train::Progress& progress, const std::vector<train::Hook*>& hooks, int64_t last_step = INT64_MAX);
 
+  /// For hooks: runs work that is no step in the memory of the steps, see train::Step.
+  void run_between_steps(const std::function<void()>& work) { step_ ? step_->run_between_steps(work) : work(); }
+
  private:
   const JobSpec& spec_;
   TrainingSetup& setup_;
@@ -41,6 +45,7 @@ class TrainingLoop {
   std::function<void()> before_update_;
   MakeCapturedGraph make_captured_graph_;
   parallel::DataParallel data_parallel_;
+  train::Step* step_ = nullptr;  // during run()
 };
 
 }  // namespace gputrain::app

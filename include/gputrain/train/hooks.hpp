@@ -127,6 +127,8 @@ class EvalHook final : public Hook {
     bool at_start = false;
     std::string best_metric = "val/loss";  // decides whether an evaluation is the best so far
     std::optional<EarlyStoppingSpec> early_stopping = {};
+    /// Runs an evaluation where it may use the memory of the steps.
+    std::function<void(const std::function<void()>&)> between_steps = [](const auto& work) { work(); };
   };
   explicit EvalHook(Parts parts) : parts_(std::move(parts)) {}
   void before_training(Progress& progress) override;

@@ -55,6 +55,10 @@ class Step {
   /// none does, because the recording contains collectives.
   StepResult run(const StepPrefetcher::Step& fetched, double lr);
 
+  /// Runs other work on the device, such as an evaluation. It may use the recording's memory, which lies idle between
+  /// steps; nothing that it allocates may live longer than the work.
+  void run_between_steps(const std::function<void()>& work);
+
  private:
   /// Results of a step, on the device.
   struct Work {
