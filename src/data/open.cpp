@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -132,13 +131,12 @@ DatasetSplits open_datasets(const DataSpec& spec, const InputSpec& model, const 
   return Opener(spec, model, own_folders).open();
 }
 
-int automatic_workers(const Dataset& dataset, at::Device device, int ranks_on_host) {
+int automatic_workers(const Dataset& dataset, at::Device device, int cpus) {
   // On a CPU the compute threads read: extra threads would only take their cores.
   if (device.is_cpu()) return 0;
   if (dataset.is_cheap_to_read()) return 1;
   constexpr int kMostWorkers = 32;
-  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  return std::clamp(cores / std::max(1, ranks_on_host) - 1, 1, kMostWorkers);
+  return std::clamp(cpus - 1, 1, kMostWorkers);
 }
 
 }  // namespace gputrain::data

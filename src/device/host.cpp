@@ -60,6 +60,11 @@ std::optional<double> quota_cores() {
   return time / whole;
 }
 
+int within_quota(int cores) {
+  const auto quota = quota_cores();
+  return quota ? std::min(cores, std::max(1, static_cast<int>(*quota + 0.5))) : cores;
+}
+
 /// Cores by affinity alone: of this rank, and of all ranks on this host together.
 struct Binding {
   int own = 1, host = 1;
@@ -121,9 +126,12 @@ std::string cpu_name() {
 
 int available_cores() {
   const auto own = affinity_of(0);
-  int cores = own ? cores_in(*own) : 1;
-  if (const auto quota = quota_cores()) cores = std::min(cores, std::max(1, static_cast<int>(*quota + 0.5)));
-  return cores;
+  return within_quota(own ? cores_in(*own) : 1);
+}
+
+int available_cpus() {
+  const auto own = affinity_of(0);
+  return within_quota(own ? CPU_COUNT(&*own) : 1);
 }
 
 int ranks_on_same_cores(int own, int host, int ranks) {

@@ -9,6 +9,7 @@
 #include <ATen/SDPBackend.h>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/device/runtime.hpp"
 
 namespace gputrain::device {
 namespace {
@@ -28,18 +29,23 @@ void fix_cublas_workspace() {
                .hint = "unset it, or set it to :4096:8 or :16:8"});
 }
 
-std::vector<int64_t> attention_order() {
-  std::vector<int64_t> order;
-  for (const auto backend : {at::SDPBackend::cudnn_attention, at::SDPBackend::flash_attention,
-                             at::SDPBackend::efficient_attention, at::SDPBackend::math, at::SDPBackend::overrideable}) {
-    order.push_back(static_cast<int64_t>(backend));
-  }
-  return order;
+/// cuDNN's attention is the fastest on the generations it was tuned for; it comes last on others, as in PyTorch.
+std::vector<int64_t> attention_order(at::Device device) {
+  constexpr long kFirstTunedCudnn = 91501;
+  const int generation = device.is_cuda() ? facts_of(device).generation : 0;
+  const bool is_tuned =
+      (generation == 90 || generation == 100) && at::Context::versionRuntimeCuDNN() >= kFirstTunedCudnn;
+  std::vector<at::SDPBackend> order{at::SDPBackend::flash_attention, at::SDPBackend::efficient_attention,
+                                    at::SDPBackend::math, at::SDPBackend::overrideable};
+  order.insert(is_tuned ? order.begin() : order.begin() + 2, at::SDPBackend::cudnn_attention);
+  std::vector<int64_t> numbers;
+  for (const auto backend : order) numbers.push_back(static_cast<int64_t>(backend));
+  return numbers;
 }
 
 }  // namespace
 
-void apply(const Numerics& numerics) {
+void apply(const Numerics& numerics, at::Device device) {
   if (numerics.deterministic) fix_cublas_workspace();
   at::Context& context = at::globalContext();
   // These two setters keep both families of TF32 flags in ATen consistent. setFloat32Precision would change only one,
@@ -61,7 +67,7 @@ void apply(const Numerics& numerics) {
   context.setSDPUseFlash(true);
   context.setSDPUseMemEfficient(true);
   context.setSDPUseMath(true);
-  context.setSDPPriorityOrder(attention_order());
+  context.setSDPPriorityOrder(attention_order(device));
 }
 
 }  // namespace gputrain::device

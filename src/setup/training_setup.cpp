@@ -103,7 +103,7 @@ void set_up(RankContext& context, const JobSpec& spec, const std::string& device
   const auto precision = ops::precision_from_name(spec.precision);
   context.policy = ops::policy_of(precision);
   if (context.device.is_cuda()) warn_of_missing_units(device::facts_of(context.device), precision);
-  device::apply({.tf32 = precision == ops::Precision::tf32, .deterministic = spec.deterministic});
+  device::apply({.tf32 = precision == ops::Precision::tf32, .deterministic = spec.deterministic}, context.device);
   device::seed_generators(context.device, static_cast<uint64_t>(spec.seed) + static_cast<uint64_t>(context.rank()));
 }
 
@@ -267,8 +267,8 @@ data::LoaderOptions loader_options(const JobSpec& spec, const data::Dataset& dat
                         .world_size = rendezvous.world_size},
           .seed = static_cast<uint64_t>(spec.seed),
           .drop_last = spec.data.last == "drop",
-          .num_workers = static_cast<int>(spec.data.num_workers.value.value_or(
-              data::automatic_workers(dataset, context.device, rendezvous.local_world_size))),
+          .num_workers = static_cast<int>(spec.data.num_workers.value.value_or(data::automatic_workers(
+              dataset, context.device, device::available_cpus() / std::max(1, rendezvous.local_world_size)))),
           .prefetch_batches = static_cast<int>(spec.data.prefetch_factor),
           .max_bad_fraction = spec.data.max_bad_fraction,
           .on_bad_sample =

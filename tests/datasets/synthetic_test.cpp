@@ -107,8 +107,8 @@ TEST(DataSection, RefusesSplitsWithoutASample) {
 
 TEST(AutomaticWorkers, AreAsManyAsHelp) {
   const data::DatasetSplits images = open("{train: {format: synthetic}}");
-  EXPECT_EQ(data::automatic_workers(*images.train, at::kCPU, 1), 0);
-  EXPECT_EQ(data::automatic_workers(*images.train, at::kCUDA, 1), 1) << "copying needs no more";
+  EXPECT_EQ(data::automatic_workers(*images.train, at::kCPU, 8), 0);
+  EXPECT_EQ(data::automatic_workers(*images.train, at::kCUDA, 8), 1) << "copying needs no more";
 }
 
 }  // namespace

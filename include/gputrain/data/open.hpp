@@ -22,7 +22,7 @@ struct DatasetSplits {
 DatasetSplits open_datasets(const DataSpec& spec, const InputSpec& model,
                             const std::vector<std::string>& own_folders = {});
 
-/// The value of `num_workers: auto` for one of `ranks_on_host` ranks.
-int automatic_workers(const Dataset& dataset, at::Device device, int ranks_on_host);
+/// The value of `num_workers: auto` for a rank that may use `cpus` logical CPUs.
+int automatic_workers(const Dataset& dataset, at::Device device, int cpus);
 
 }  // namespace gputrain::data

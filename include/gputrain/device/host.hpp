@@ -28,6 +28,9 @@ bool is_amd();
 /// Number of physical cores this process may use (affinity mask, container quota).
 int available_cores();
 
+/// Number of logical CPUs this process may use (affinity mask, container quota).
+int available_cpus();
+
 /// A rank's share of the cores, at least 1. A number in OMP_NUM_THREADS overrides everything. If a launcher has bound
 /// this rank to cores, alone or together with other ranks, only those count. `allotted_cpus`: logical CPUs that a
 /// scheduler gave to all ranks of this host together; 0 if unknown.
