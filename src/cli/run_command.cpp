@@ -16,15 +16,16 @@ namespace gputrain::app {
 namespace {
 
 int run_job(const RunRequest& request, const Job& given) {
-  RankContext context = create_rank_context(given);                // device, ranks, process groups
+  RankContext context = create_rank_context(given);  // device, ranks, process groups
+  monitor::Console console(monitor::Console::detect(context.rank() == 0));
+  KernelStatus kernels(console, context.device);
   const Preparation found = prepare_run(request, given, context);  // data, checks, micro-batch
   const auto data = [&] { return found.datasets; };
   TrainingSetup setup(found.job, std::move(context), data,
                       found.kept_global_batch);  // plan, model, optimizer, reduction
   setup.micro_batch = found.micro_batch;
-  monitor::Console console(monitor::Console::detect(setup.context.rank() == 0));
   if (request.dry_run) return try_out(found.job, setup, console, found.resume);
-  return run_attempt(request, found.job, setup, console);  // resume, train, end
+  return run_attempt(request, found.job, setup, console, kernels);  // resume, train, end
 }
 
 }  // namespace

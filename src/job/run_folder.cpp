@@ -99,6 +99,8 @@ std::filesystem::path RunFolder::log(int rank) const {
   return path / "logs" / name.data();
 }
 
+std::filesystem::path RunFolder::kernels(int rank) const { return path / "kernels" / ("rank_" + std::to_string(rank)); }
+
 RunBranch branch_of(const RunFolder& run, const std::optional<std::string>& mirror) {
   RunBranch branch;
   for (const auto& line : monitor::read_ledger(run.ledger()).lines) {

@@ -4,6 +4,7 @@
 #include "gputrain/core/log.hpp"
 #include "gputrain/job/run_folder.hpp"
 #include "gputrain/monitor/summary.hpp"
+#include "gputrain/ops/kernel_choices.hpp"
 #include "gputrain/run/ending.hpp"
 #include "gputrain/run/preparation.hpp"
 #include "gputrain/run/rank_logs.hpp"
@@ -19,19 +20,21 @@ TakenRunFolder enter_run_folder(const Job& job, RankContext& context) {
   context.groups.on_rank_zero([&] { taken = take_run_folder(job.output_dir, spec.resume == "never", spec.mirror); },
                               "run folder");
   open_log(taken.folder, context);
+  if (context.device.is_cuda()) ops::keep_kernel_choices(taken.folder.kernels(context.rank()));
   return taken;
 }
 
 }  // namespace
 
-int run_attempt(const RunRequest& request, const Job& job, TrainingSetup& setup, monitor::Console& console) {
+int run_attempt(const RunRequest& request, const Job& job, TrainingSetup& setup, monitor::Console& console,
+                KernelStatus& kernels) {
   const TakenRunFolder taken = enter_run_folder(job, setup.context);
   const RunFolder& folder = taken.folder;
   const bool writes = setup.context.rank() == 0;
   bool has_begun = false;
   try {
     if (writes) monitor::write_beginning(folder.summary(), {.run_id = job.run_id});
-    Training training(request, job, setup, console, taken);
+    Training training(request, job, setup, console, kernels, taken);
     training.resume_run();
     if (writes) write_file_atomically(folder.resolved(), job.loaded.resolved_yaml(), ExitCode::environment);
     has_begun = true;

@@ -45,12 +45,13 @@ class ForcedExitHandler {
 }  // namespace
 
 Training::Training(const RunRequest& request, const Job& job, TrainingSetup& setup, monitor::Console& console,
-                   const TakenRunFolder& taken)
+                   KernelStatus& kernels, const TakenRunFolder& taken)
     : request_(request),
       job_(job),
       spec_(job.spec()),
       setup_(setup),
       console_(console),
+      kernels_(kernels),
       folder_(taken.folder),
       lock_(taken.lock),
       recorder_(setup.context.rank() == 0 ? monitor::Recorder(spec_.log.sinks, {folder_.path, console})
@@ -200,7 +201,8 @@ monitor::Summary Training::train() {
   if (datasets.val) {
     eval.emplace(train::EvalHook::Parts{make_evaluator(spec_, datasets.val, setup_, "val"), *built.model,
                                         context.groups, reporting_, own_stop, spec_.eval.at_start,
-                                        watched_metric_of(spec_, datasets), spec_.eval.early_stopping});
+                                        watched_metric_of(spec_, datasets), spec_.eval.early_stopping,
+                                        [&loop](const auto& work) { loop.run_between_steps(work); }});
   }
   train::ReplicaHook replicas(
       {.cadence = plan.cadence_of(spec_.parallel.check_replicas, "parallel.check_replicas"),
@@ -230,7 +232,7 @@ monitor::Summary Training::train() {
        .others_due = [&] { return save.is_due() || (eval && eval->is_due()); },
        .sends_fp16 = spec_.parallel.compress == "fp16" && context.groups.world_size() > 1});
   train::UnusedParameterHook unused(*built.model);
-  std::vector<train::Hook*> hooks{&unused, &nonfinite_guard, &log_, &replicas};
+  std::vector<train::Hook*> hooks{&kernels_, &unused, &nonfinite_guard, &log_, &replicas};
   if (eval) hooks.push_back(&*eval);
   hooks.push_back(&save);
 

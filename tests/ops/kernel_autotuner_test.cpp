@@ -1,5 +1,6 @@
 #include "../../src/ops/dispatch/kernel_autotuner.hpp"
 
+#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -18,6 +19,7 @@
 #include <c10/util/Exception.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "ops/compare.hpp"
@@ -44,8 +46,13 @@ struct Machine {
   int measured = 0;
 
   static std::string fmt_name() { return "choices_" + std::to_string(::getpid()) + ".jsonl"; }
-  Machine() { std::filesystem::remove(file); }
-  ~Machine() { std::filesystem::remove(file); }
+  std::filesystem::path run = file.string() + ".run";
+
+  Machine() { clean(); }
+  ~Machine() { clean(); }
+  void clean() const {
+    for (const std::string more : {"", ".run", ".trials"}) std::filesystem::remove_all(file.string() + more);
+  }
 
   KernelAutotuner choice(const std::string& name = "gpu", bool time_counts = true) {
     return KernelAutotuner({.machine = name,
@@ -95,6 +102,110 @@ TEST(PathChoice, FindsFastestWayOnceAndRemembersIt) {
   EXPECT_FALSE(choice.fastest("later", 4, attempt));
   machine.can_measure = true;
   EXPECT_EQ(choice.fastest("later", 4, attempt), 3U);
+}
+
+TEST(PathChoice, TriesSlowWaysNoFurther) {
+  Machine machine;
+  std::vector<int> attempts(3);
+  const std::vector<double> times{10, 11, 13};
+  EXPECT_EQ(machine.choice().fastest("product", 3,
+                                     [&](size_t candidate) {
+                                       ++attempts[candidate];
+                                       ticks += times[candidate];
+                                     }),
+            0U);
+  EXPECT_THAT(attempts, testing::ElementsAre(4, 4, 2)) << "a first run and three turns, or one turn";
+}
+
+TEST(PathChoice, RepeatsShortWorkInATurn) {
+  Machine machine;
+  std::vector<int> attempts(2);
+  machine.choice().fastest("short", 2, [&](size_t candidate) {
+    ++attempts[candidate];
+    ticks += 1;
+  });
+  EXPECT_THAT(attempts, testing::ElementsAre(1 + 3 * 2, 1 + 3 * 2)) << "2 ms in each turn";
+}
+
+/// Writes what a process leaves behind that was killed during this trial.
+void kill_during(Machine& machine, const std::string& trial) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto* choice = new KernelAutotuner({.machine = "gpu", .file = machine.file});
+    const auto running = choice->begin_trial(trial);
+    ::raise(SIGKILL);
+  }
+  ::waitpid(child, nullptr, 0);
+}
+
+TEST(PathChoice, PassesByWhatCrashedTwice) {
+  Machine machine;
+  int attempts = 0;
+  const auto attempt = [&](size_t candidate) {
+    ++attempts;
+    ticks += candidate == 1 ? 1 : 2;
+  };
+  kill_during(machine, "product");
+  kill_during(machine, "product");
+  KernelAutotuner choice = machine.choice();
+  EXPECT_EQ(choice.fastest("product", 2, attempt), 0U);
+  EXPECT_EQ(choice.fastest("product", 2, attempt), 0U);
+  EXPECT_EQ(attempts, 0);
+  EXPECT_THROW(static_cast<void>(choice.begin_trial("product")), NoKernel);
+  EXPECT_EQ(choice.fastest("other", 2, attempt), 1U);
+  EXPECT_EQ(machine.choice("another").fastest("product", 2, attempt), 1U);
+}
+
+TEST(PathChoice, TriesAgainAfterOneCrash) {
+  Machine machine;
+  const auto attempt = [&](size_t candidate) { ticks += candidate == 1 ? 1 : 2; };
+  kill_during(machine, "product");
+  EXPECT_EQ(machine.choice().fastest("product", 2, attempt), 1U);
+  std::filesystem::remove(machine.file);
+  kill_during(machine, "product");
+  EXPECT_EQ(machine.choice().fastest("product", 2, attempt), 1U);  // the result counts, not the crash before it
+  kill_during(machine, "other");
+  EXPECT_EQ(machine.choice().fastest("other", 2, attempt), 1U);
+}
+
+TEST(PathChoice, PassesByAnOperatorThatCrashedTwice) {
+  Machine machine;
+  KernelAutotuner first = machine.choice();
+  std::string key;
+  first.trials().set_listener([&](int64_t, std::string_view name) { key = name; });
+  EXPECT_TRUE(first.use_custom_kernel("product", inputs(), kBoth, taking(1), taking(2)));
+  std::filesystem::remove(machine.file);
+  kill_during(machine, key);
+  kill_during(machine, key);
+  EXPECT_FALSE(machine.choice().use_custom_kernel("product", inputs(), kBoth, taking(1), taking(2)));
+}
+
+// The next attempt of the run may start on a new machine, or after another run has chosen otherwise.
+TEST(PathChoice, IsKeptWithTheRun) {
+  Machine machine;
+  const auto attempt = [&](size_t candidate) { ticks += candidate == 1 ? 1 : 2; };
+  const auto other_attempt = [&](size_t candidate) { ticks += candidate == 1 ? 2 : 1; };
+  {
+    KernelAutotuner chosen_before = machine.choice();  // by another run
+    EXPECT_TRUE(chosen_before.use_custom_kernel("known", inputs(), kBoth, taking(1), taking(2)));
+    EXPECT_EQ(chosen_before.fastest("known ways", 2, attempt), 1U);
+    KernelAutotuner choice = machine.choice();
+    choice.keep_in(machine.run);
+    EXPECT_TRUE(choice.use_custom_kernel("known", inputs(), kBoth, taking(9), taking(2)));
+    EXPECT_EQ(choice.fastest("known ways", 2, other_attempt), 1U);
+    EXPECT_TRUE(choice.use_custom_kernel("new", inputs(), kBoth, taking(1), taking(2)));
+    const OpImpl fails = [](const Tensors&) -> Tensors { throw std::runtime_error("short of memory"); };
+    EXPECT_FALSE(choice.use_custom_kernel("failed", inputs(), kBoth, fails, taking(2)));
+    EXPECT_FALSE(choice.use_custom_kernel("failed", inputs(), kBoth, fails, taking(2)));
+  }
+  std::filesystem::remove(machine.file);
+  EXPECT_FALSE(machine.choice().use_custom_kernel("known", inputs(), kBoth, taking(9), taking(2)));
+  KernelAutotuner resumed = machine.choice();
+  resumed.keep_in(machine.run);
+  EXPECT_TRUE(resumed.use_custom_kernel("known", inputs(), kBoth, taking(9), taking(2)));
+  EXPECT_TRUE(resumed.use_custom_kernel("new", inputs(), kBoth, taking(9), taking(2)));
+  EXPECT_FALSE(resumed.use_custom_kernel("failed", inputs(), kBoth, taking(1), taking(2)));
+  EXPECT_EQ(resumed.fastest("known ways", 2, other_attempt), 1U);
 }
 
 // A way that is being measured may start another choice: on a GPU in the backward pass, from another thread.

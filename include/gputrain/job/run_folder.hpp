@@ -19,6 +19,7 @@ struct RunFolder {
   std::filesystem::path ledger() const { return path / "ledger.jsonl"; }
   std::filesystem::path log(int rank) const;
   std::filesystem::path checkpoints() const { return path / "ckpt"; }
+  std::filesystem::path kernels(int rank) const;                        // choices of GPU kernels
   std::filesystem::path save_request() const { return path / "SAVE"; }  // `touch` it to request a checkpoint
   std::filesystem::path weights() const { return path / "model.safetensors"; }
   std::filesystem::path model_config() const { return path / "config.json"; }

@@ -7,6 +7,7 @@
 #include "gputrain/job/commands.hpp"
 #include "gputrain/job/job.hpp"
 #include "gputrain/monitor/console.hpp"
+#include "gputrain/run/kernel_status.hpp"
 #include "gputrain/setup/training_setup.hpp"
 
 namespace gputrain::app {
@@ -28,6 +29,7 @@ int try_out(const Job& job, TrainingSetup& setup, monitor::Console& console, con
 
 /// One attempt: locks the run folder, resumes, trains, and records how it ended. Returns the exit code. Every rank must
 /// call.
-int run_attempt(const RunRequest& request, const Job& job, TrainingSetup& setup, monitor::Console& console);
+int run_attempt(const RunRequest& request, const Job& job, TrainingSetup& setup, monitor::Console& console,
+                KernelStatus& kernels);
 
 }  // namespace gputrain::app

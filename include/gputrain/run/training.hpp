@@ -11,6 +11,7 @@
 #include "gputrain/resume/checkpointing.hpp"
 #include "gputrain/resume/record.hpp"
 #include "gputrain/run/ending.hpp"
+#include "gputrain/run/kernel_status.hpp"
 #include "gputrain/setup/training_setup.hpp"
 #include "gputrain/train/hooks.hpp"
 
@@ -20,7 +21,7 @@ class Training {
  public:
   /// All arguments must outlive this object. Every rank must call.
   Training(const RunRequest& request, const Job& job, TrainingSetup& setup, monitor::Console& console,
-           const TakenRunFolder& taken);
+           KernelStatus& kernels, const TakenRunFolder& taken);
 
   /// Restores the newest good checkpoint, or starts at step 0. Truncates the metrics and logs there, writes the attempt
   /// to the ledger, and prints the start page. Call once, before run(). Every rank must call.
@@ -54,6 +55,7 @@ class Training {
   const JobSpec& spec_;
   TrainingSetup& setup_;
   monitor::Console& console_;
+  KernelStatus& kernels_;
   RunFolder folder_;
   const RunLock& lock_;  // of the run folder, on rank 0
   train::Stopwatch since_lock_check_;

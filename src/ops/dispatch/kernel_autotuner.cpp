@@ -1,6 +1,7 @@
 #include "kernel_autotuner.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
@@ -129,89 +130,152 @@ Tensors exact_results(const OpImpl& reference, const Tensors& wide, const Tensor
 
 }  // namespace
 
-KernelAutotuner::KernelAutotuner(Options options) : options_(std::move(options)) {
+KernelAutotuner::KernelAutotuner(Options options)
+    : options_(std::move(options)), trials_(options_.file.empty() ? "" : options_.file.string() + ".trials") {
   if (!options_.time_counts) options_.machine += ", without a clock";  // do not mix with timed choices
-  read_file();
+  trials_.take_interrupted([&](const std::vector<std::string>& marks) {
+    for (const std::string& mark : marks) {
+      auto entry = nlohmann::json::parse(mark, nullptr, /*allow_exceptions=*/false);
+      if (entry.is_object()) append(options_.file, std::move(entry));
+    }
+  });
+  read_file(options_.file, /*is_kept=*/false);
 }
 
-template <class Answer>
-std::optional<Answer> KernelAutotuner::known(const std::unordered_map<std::string, Answer>& answers,
-                                             const std::string& key) {
+template <class Value>
+std::optional<Value> KernelAutotuner::known(Answers<Value>& answers, const char* kind, const std::string& key) {
   const std::lock_guard lock(mutex_);
   const auto found = answers.find(key);
-  return found == answers.end() ? std::nullopt : std::optional(found->second);
+  if (found == answers.end()) return std::nullopt;
+  if (!kept_file_.empty() && !std::exchange(found->second.is_kept, true))
+    append(kept_file_, {{"operator", key}, {kind, found->second.value}, {"machine", options_.machine}});
+  return found->second.value;
+}
+
+std::shared_ptr<void> KernelAutotuner::begin_trial(const std::string& key) {
+  constexpr int kMostCrashes = 2;  // one may have had another reason: a killed process looks the same
+  {
+    const std::lock_guard lock(mutex_);
+    const auto crashes = crashes_.find(key);
+    if (crashes != crashes_.end() && crashes->second >= kMostCrashes) {
+      throw NoKernel(
+          fmt::format("earlier processes ended while they tried it; delete {} to try again", options_.file.string()));
+    }
+  }
+  const nlohmann::json mark{{"operator", key}, {"crashed", true}, {"machine", options_.machine}};
+  return trials_.begin(key, mark.dump());
+}
+
+void KernelAutotuner::keep_in(const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / "kernel_choices.jsonl";
+  read_file(file, /*is_kept=*/true);
+  const std::lock_guard lock(mutex_);
+  kept_file_ = file;
+}
+
+std::filesystem::path KernelAutotuner::kept_in() const {
+  const std::lock_guard lock(mutex_);
+  return kept_file_.parent_path();
 }
 
 bool KernelAutotuner::use_custom_kernel(std::string_view name, const Tensors& inputs, const Inputs& kinds,
                                         const OpImpl& custom, const OpImpl& reference) {
   if (options_.mode == Mode::never) return false;
   const std::string key = key_of(name, inputs);
-  if (const auto answer = known(uses_custom_, key)) return *answer;
+  if (const auto answer = known(uses_custom_, "own", key)) return *answer;
   if (!options_.can_measure()) return false;
   Verdict verdict;
   const auto aside = options_.aside ? options_.aside() : nullptr;
   try {
+    const auto trial = begin_trial(key);
     verdict = compare_what_fits(inputs, kinds, custom, reference);
+  } catch (const c10::OutOfMemoryError&) {
+    log::warning(key + ": too little memory to try our kernel, using ATen");
+    return settled(key, {false});
   } catch (const std::exception& error) {
     const std::string_view what = error.what();  // ATen's messages end with stack frames
     log::warning(fmt::format("{}: our kernel failed, using ATen: {}", key, what.substr(0, what.find('\n'))));
-    return settled(key, false);
+    return settled(key, {false});
   }
   log::info(fmt::format("kernels {}: own {:.3f} ms, aten {:.3f} ms, error {:.1e}: {}", key, verdict.custom_ms,
                         verdict.reference_ms, verdict.apart, verdict.custom ? "own" : "aten"));
-  remember({{"operator", key},
-            {"own", verdict.custom},
-            {"own_ms", verdict.custom_ms},
-            {"aten_ms", verdict.reference_ms},
-            {"error", verdict.apart}});
-  return settled(key, verdict.custom);
+  const bool is_kept = remember({{"operator", key},
+                                 {"own", verdict.custom},
+                                 {"own_ms", verdict.custom_ms},
+                                 {"aten_ms", verdict.reference_ms},
+                                 {"error", verdict.apart}});
+  return settled(key, {verdict.custom, is_kept});
 }
 
 void KernelAutotuner::give_up(std::string_view name, const Tensors& inputs, std::string_view reason) {
   const std::string key = key_of(name, inputs);
   log::warning(fmt::format("{}: no kernel for it, using ATen: {}", key, reason));
   const std::lock_guard lock(mutex_);
-  uses_custom_[key] = false;
+  uses_custom_[key] = {false};
 }
 
-// If two threads compared at once, the first answer counts.
-bool KernelAutotuner::settled(const std::string& key, bool custom) {
+// If two threads compared at once, the first answer counts. An answer that is not written yet goes to the run's folder
+// when it is used.
+bool KernelAutotuner::settled(const std::string& key, Answer<bool> answer) {
   const std::lock_guard lock(mutex_);
-  return uses_custom_.emplace(key, custom).first->second;
+  return uses_custom_.emplace(key, answer).first->second.value;
 }
 
 std::optional<size_t> KernelAutotuner::fastest(const std::string& name, size_t ways,
                                                const std::function<void(size_t)>& attempt) {
   if (!options_.time_counts || ways < 2) return 0;
-  if (const auto answer = known(fastest_, name); answer && *answer < ways) return answer;
+  if (const auto answer = known(fastest_, "choice", name); answer && *answer < ways) return answer;
   if (!options_.can_measure()) return std::nullopt;
   const auto aside = options_.aside ? options_.aside() : nullptr;
-  const std::vector<double> times = times_of(ways, attempt);
+  std::vector<double> times;
+  try {
+    const auto trial = begin_trial(name);
+    times = times_of(ways, attempt);
+  } catch (const NoKernel& reason) {
+    log::warning(fmt::format("{}: the first of {} ways, untried: {}", name, ways, reason.what()));
+    const std::lock_guard lock(mutex_);
+    fastest_[name] = {0};
+    return 0;
+  }
   const auto best = std::min_element(times.begin(), times.end());
   const auto choice = static_cast<size_t>(best - times.begin());
   log::info(fmt::format("{}: {} of {}, {:.3f} ms instead of {:.3f}", name, choice + 1, ways, *best, times[0]));
+  const bool is_kept = remember({{"operator", name}, {"choice", choice}, {"ways", ways}, {"own_ms", *best}});
   const std::lock_guard lock(mutex_);
-  fastest_[name] = choice;
-  remember({{"operator", name}, {"choice", choice}, {"ways", ways}, {"own_ms", *best}});
+  fastest_[name] = {choice, is_kept};
   return choice;
 }
 
-/// Best time of each way, in turns; infinite if the way throws.
+/// Best time of each way, in turns; infinite if the way throws. A way that is clearly slower than the best is tried no
+/// further.
 std::vector<double> KernelAutotuner::times_of(size_t ways, const std::function<void(size_t)>& attempt) const {
-  constexpr int kTurns = 3, kRepeats = 4;  // repeats: one attempt may be too short to time
-  std::vector<double> times(ways, std::numeric_limits<double>::infinity());
-  std::vector<bool> fails(ways);
-  for (int turn = -1; turn < kTurns; ++turn) {  // turn -1 is a warm-up
-    for (size_t i = 0; i < ways; ++i) {
-      try {
-        const double took = fails[i] ? 0 : options_.milliseconds([&] {
-          for (int repeat = 0; repeat < kRepeats; ++repeat) attempt(i);
-        });
-        if (turn >= 0 && !fails[i]) times[i] = std::min(times[i], took / kRepeats);
-      } catch (const std::exception&) {
-        fails[i] = true;
-        times[i] = std::numeric_limits<double>::infinity();
-      }
+  constexpr int kTurns = 3;
+  constexpr double kEnoughMs = 2, kMostRepeats = 4;  // one attempt may be too short to time
+  constexpr double kClearlySlower = 1.25;
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  std::vector<double> times(ways, kNever);
+  std::vector<char> is_tried(ways, 1);
+  const auto time = [&](size_t way, int repeats) {
+    try {
+      const double took = options_.milliseconds([&] {
+        for (int repeat = 0; repeat < repeats; ++repeat) attempt(way);
+      });
+      times[way] = std::min(times[way], took / repeats);
+    } catch (const std::exception&) {
+      is_tried[way] = 0;
+      times[way] = kNever;
+    }
+  };
+  for (size_t way = 0; way < ways; ++way) time(way, 1);  // loads the kernels: takes longer than the work
+  const std::vector<double> loading = std::exchange(times, std::vector<double>(ways, kNever));
+  for (int turn = 0; turn < kTurns; ++turn) {
+    for (size_t way = 0; way < ways; ++way) {
+      const double once = turn == 0 ? loading[way] : times[way];
+      if (is_tried[way] != 0) time(way, static_cast<int>(std::clamp(std::ceil(kEnoughMs / once), 1.0, kMostRepeats)));
+    }
+    const double best = *std::min_element(times.begin(), times.end());
+    for (size_t way = 0; way < ways; ++way) {
+      if (times[way] > kClearlySlower * best) is_tried[way] = 0;
     }
   }
   return times;
@@ -266,28 +330,41 @@ KernelAutotuner::Verdict KernelAutotuner::compare(const Tensors& inputs, const I
   return verdict;
 }
 
-void KernelAutotuner::read_file() {
-  std::ifstream file(options_.file);
+void KernelAutotuner::read_file(const std::filesystem::path& path, bool is_kept) {
+  std::ifstream file(path);
+  const std::lock_guard lock(mutex_);
   for (std::string line; std::getline(file, line);) {
     const auto entry = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!entry.is_object() || entry.value("machine", nlohmann::json()) != options_.machine) continue;
-    const auto key = entry.find("operator"), custom = entry.find("own"), choice = entry.find("choice");
-    if (key == entry.end() || !key->is_string()) continue;
-    if (custom != entry.end() && custom->is_boolean()) uses_custom_[key->get<std::string>()] = custom->get<bool>();
-    if (choice != entry.end() && choice->is_number_unsigned())
-      fastest_[key->get<std::string>()] = choice->get<size_t>();
+    const auto name = entry.find("operator"), custom = entry.find("own"), choice = entry.find("choice");
+    if (name == entry.end() || !name->is_string()) continue;
+    const auto key = name->get<std::string>();
+    if (entry.contains("crashed")) {
+      ++crashes_[key];
+      continue;
+    }
+    crashes_.erase(key);
+    if (custom != entry.end() && custom->is_boolean()) uses_custom_[key] = {custom->get<bool>(), is_kept};
+    if (choice != entry.end() && choice->is_number_unsigned()) fastest_[key] = {choice->get<size_t>(), is_kept};
   }
 }
 
-// Appends each line in one write: several ranks may do so at once.
-void KernelAutotuner::remember(const nlohmann::json& found) const {
-  if (options_.file.empty()) return;
-  std::error_code ignored;  // without the file the next run measures again
-  std::filesystem::create_directories(options_.file.parent_path(), ignored);
-  nlohmann::json entry = found;
-  entry["machine"] = options_.machine;
-  std::ofstream file(options_.file, std::ios::app);
+// Appends each line in one write: several ranks may do so at once. Without the file the next run measures again.
+void KernelAutotuner::append(const std::filesystem::path& path, nlohmann::json entry) const {
+  std::error_code ignored;
+  std::filesystem::create_directories(path.parent_path(), ignored);
+  std::ofstream file(path, std::ios::app);
   file << entry.dump() + "\n" << std::flush;
+}
+
+/// Returns whether the run's folder has it too.
+bool KernelAutotuner::remember(nlohmann::json entry) {
+  entry["machine"] = options_.machine;
+  const std::lock_guard lock(mutex_);
+  for (const auto& file : {options_.file, kept_file_}) {
+    if (!file.empty()) append(file, entry);
+  }
+  return !kept_file_.empty();
 }
 
 bool takes_aten_only() {

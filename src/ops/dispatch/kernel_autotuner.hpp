@@ -17,6 +17,8 @@
 #include <ATen/core/Tensor.h>
 #include <nlohmann/json_fwd.hpp>
 
+#include "trials.hpp"
+
 namespace gputrain::ops {
 
 using Tensors = std::vector<at::Tensor>;
@@ -35,7 +37,7 @@ class KernelAutotuner {
   struct Options {
     Mode mode = Mode::measure;
     std::string machine;         // GPU and versions: choices of other machines do not count
-    std::filesystem::path file;  // one line of JSON per choice; empty: no file
+    std::filesystem::path file;  // one line of JSON per choice; empty: no file, and crashes are not remembered
     bool time_counts = true;     // false: our way if correct, so that a run does not depend on timing
     std::function<double(const std::function<void()>&)> milliseconds;  // time of a piece of work
     std::function<bool()> can_measure;                                 // false during graph capture, for instance
@@ -69,25 +71,48 @@ class KernelAutotuner {
   /// These inputs use ATen's way from now on.
   void give_up(std::string_view name, const Tensors& inputs, std::string_view reason);
 
+  /// Call before kernels run that may crash inside a library, and keep the result while they do. Throws NoKernel if two
+  /// earlier processes ended during this trial, so that the next start does not end there again.
+  [[nodiscard]] std::shared_ptr<void> begin_trial(const std::string& key);
+  Trials& trials() { return trials_; }
+  const std::filesystem::path& file() const noexcept { return options_.file; }
+
+  /// From now on, the choices that this process uses are also kept in `folder`, and those found there count before all
+  /// others: an attempt of a run then computes with the kernels of the attempt before, also on a new machine.
+  void keep_in(const std::filesystem::path& folder);
+  /// That folder; empty before keep_in().
+  std::filesystem::path kept_in() const;
+
  private:
+  template <class Value>
+  struct Answer {
+    Value value;
+    bool is_kept = false;  // in the folder of keep_in()
+  };
+  template <class Value>
+  using Answers = std::unordered_map<std::string, Answer<Value>>;
+  bool settled(const std::string& key, Answer<bool> answer);
   struct Verdict {
     bool custom = false;
     double custom_ms = 0, reference_ms = 0, apart = 0;  // apart: largest relative error of our results
   };
-  bool settled(const std::string& key, bool custom);
   Verdict compare_what_fits(const Tensors& inputs, const Inputs& kinds, const OpImpl& custom,
                             const OpImpl& reference) const;
   Verdict compare(const Tensors& inputs, const Inputs& kinds, const OpImpl& custom, const OpImpl& reference) const;
   std::vector<double> times_of(size_t ways, const std::function<void(size_t)>& attempt) const;
-  void read_file();
-  void remember(const nlohmann::json& found) const;
-  template <class Answer>
-  std::optional<Answer> known(const std::unordered_map<std::string, Answer>& answers, const std::string& key);
+  void read_file(const std::filesystem::path& file, bool is_kept);
+  void append(const std::filesystem::path& file, nlohmann::json entry) const;
+  bool remember(nlohmann::json entry);
+  template <class Value>
+  std::optional<Value> known(Answers<Value>& answers, const char* kind, const std::string& key);
 
   Options options_;
-  std::mutex mutex_;  // guards the answers; not held during a measurement, which may ask again
-  std::unordered_map<std::string, bool> uses_custom_;
-  std::unordered_map<std::string, size_t> fastest_;
+  Trials trials_;
+  mutable std::mutex mutex_;  // guards what follows; not held during a measurement, which may ask again
+  Answers<bool> uses_custom_;
+  Answers<size_t> fastest_;
+  std::unordered_map<std::string, int> crashes_;  // processes that ended during the trial, since its last result
+  std::filesystem::path kept_file_;               // empty before keep_in()
 };
 
 /// Whether GPUTRAIN_KERNELS=aten disables our own ways.

@@ -37,7 +37,7 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
                             bool causal, double scale) {
     const PackedAttention attention{heads, key_heads, causal, scale};
     const Attended found = packed_attention(packed, attention);
-    need_gradient(packed, attention, found);
+    if (packed.requires_grad()) need_gradient(packed, attention, found);
     context->save_for_backward({packed, found.y, found.logarithms});
     context->saved_data["heads"] = heads;
     context->saved_data["key_heads"] = key_heads;
@@ -52,11 +52,16 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     auto& data = context->saved_data;
     const PackedAttention attention{data["heads"].toInt(), data["key_heads"].toInt(), data["causal"].toBool(),
                                     data["scale"].toDouble()};
-    return {packed_attention_gradient(saved[0], attention, {saved[1], saved[2]}, gradients[0].contiguous()),
-            {},
-            {},
-            {},
-            {}};
+    try {
+      return {packed_attention_gradient(saved[0], attention, {saved[1], saved[2]}, gradients[0].contiguous()),
+              {},
+              {},
+              {},
+              {}};
+    } catch (const NoKernel& reason) {  // ATen cannot go on from this forward pass
+      throw Error(ExitCode::environment, {.what = std::string("the gradient of attention failed: ") + reason.what(),
+                                          .hint = "set GPUTRAIN_KERNELS=aten, and report this"});
+    }
   }
 };
 

@@ -64,16 +64,19 @@ Dropout drawn_dropout(double share) {
 }
 
 double milliseconds(const std::function<void()>& work) {
-  // The GPU sleeps for about half a millisecond first, so that the host's launch time is not measured: a step is
-  // replayed as a graph, where short kernels follow each other without a gap.
-  constexpr int64_t kCyclesToQueueIn = 1'000'000;
+  // The GPU sleeps first, so that the host's launch time is not measured: a step is replayed as a graph, where short
+  // kernels follow each other without a gap. If the GPU woke up before all work was queued, it sleeps longer next time.
+  constexpr int64_t kCycles = 1'000'000, kMostCycles = 8 * kCycles;  // about 0.5 ms and 4 ms
   at::cuda::CUDAEvent begin(cudaEventDefault), end(cudaEventDefault);
-  at::cuda::sleep(kCyclesToQueueIn);
-  begin.record();
-  work();
-  end.record();
-  end.synchronize();
-  return static_cast<double>(begin.elapsed_time(end));
+  for (int64_t cycles = kCycles;; cycles *= 2) {
+    at::cuda::sleep(cycles);
+    begin.record();
+    work();
+    end.record();
+    const bool is_queued_in_time = !begin.query();
+    end.synchronize();
+    if (is_queued_in_time || cycles == kMostCycles) return static_cast<double>(begin.elapsed_time(end));
+  }
 }
 
 bool can_measure() { return c10::cuda::currentStreamCaptureStatusMayInitCtx() == c10::cuda::CaptureStatus::None; }

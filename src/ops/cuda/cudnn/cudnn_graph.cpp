@@ -166,15 +166,19 @@ std::string file_key(const Asked& asked) {
   return fmt::format("{}, cudnn {}, frontend {}, {}", machine(), cudnnGetVersion(), CUDNN_FRONTEND_VERSION, asked.key);
 }
 
-std::filesystem::path file_of(const std::string& key) {
-  const std::filesystem::path choices = choices_file();
-  if (choices.empty()) return {};
-  return choices.parent_path() / "cudnn_plans" / fmt::format("{:016x}", std::hash<std::string>{}(key));
+/// Where a plan is stored: in the run's folder, and for all runs.
+std::vector<std::filesystem::path> files_of(const std::string& key) {
+  std::vector<std::filesystem::path> files;
+  for (const auto& folder : {kernel_autotuner().kept_in(), choices_file().parent_path()}) {
+    if (folder.empty()) continue;
+    files.push_back(folder / "cudnn_plans" / fmt::format("{:016x}", std::hash<std::string>{}(key)));
+  }
+  return files;
 }
 
 /// Reads a plan from its file: a line with its key, then cuDNN's bytes. Null if there is no file for this key.
-std::shared_ptr<Graph> read_plan(const std::string& key) {
-  std::ifstream file(file_of(key), std::ios::binary);
+std::shared_ptr<Graph> read_plan(const std::filesystem::path& path, const std::string& key) {
+  std::ifstream file(path, std::ios::binary);
   std::string line;
   if (!std::getline(file, line) || line != key) return nullptr;
   const std::vector<uint8_t> data{std::istreambuf_iterator<char>(file), {}};
@@ -205,9 +209,8 @@ std::vector<uint8_t> bytes_of(const Graph& graph) {
 }
 
 // Renamed into place, because several ranks may write the same file. Without the file, the next run searches again.
-void write_plan(const std::string& key, const Graph& graph) {
-  const std::filesystem::path path = file_of(key);
-  const std::vector<uint8_t> data = path.empty() ? std::vector<uint8_t>() : bytes_of(graph);
+void write_plan(const std::filesystem::path& path, const std::string& key, const Graph& graph) {
+  const std::vector<uint8_t> data = bytes_of(graph);
   if (data.empty()) return;
   std::error_code ignored;
   std::filesystem::create_directories(path.parent_path(), ignored);
@@ -228,10 +231,17 @@ std::shared_ptr<const Plan> plan_of(const Asked& asked, const Pointers& pointers
   const std::lock_guard lock(mutex);
   if (const auto known = plans.find(key); known != plans.end()) return known->second;
   const std::string kept_as = file_key(asked);
-  std::shared_ptr<Graph> graph = read_plan(kept_as);
-  if (graph == nullptr) {
+  const auto files = files_of(kept_as);
+  std::shared_ptr<Graph> graph;
+  for (size_t i = 0; i < files.size() && graph == nullptr; ++i) graph = read_plan(files[i], kept_as);
+  const bool is_new = graph == nullptr;
+  if (is_new) {
+    const auto trial = kernel_autotuner().begin_trial("cudnn " + asked.key);
     graph = found(asked, pointers);
-    if (asked.deterministic || can_measure()) write_plan(kept_as, *graph);
+  }
+  for (const auto& file : files) {
+    const bool is_lacking = is_new ? asked.deterministic || can_measure() : !std::filesystem::exists(file);
+    if (is_lacking) write_plan(file, kept_as, *graph);
   }
   return plans.emplace(key, std::make_shared<Plan>(std::move(graph))).first->second;
 }

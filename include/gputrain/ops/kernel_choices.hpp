@@ -1,0 +1,27 @@
+// The kernels that this process chooses on a GPU, by trying them on the first tensors of each shape.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace gputrain::ops {
+
+/// From now on, choices are also kept in `folder`, one per rank, and those found there count first: an attempt of a run
+/// computes with the kernels of the attempt before. Only for a process that uses a GPU, as all functions here.
+void keep_kernel_choices(const std::filesystem::path& folder);
+
+/// Calls `listener` before each trial with the number of trials so far and what is tried; from any thread, one call at
+/// a time. Empty: no calls.
+void on_kernel_trial(std::function<void(int64_t, std::string_view)> listener);
+
+struct KernelTrials {
+  int64_t count = 0;
+  double seconds = 0;
+  std::string file;  // where all runs of this user find the choices; empty: nowhere
+};
+KernelTrials kernel_trials();
+
+}  // namespace gputrain::ops

@@ -1,0 +1,20 @@
+#include "gputrain/ops/kernel_choices.hpp"
+
+#include <utility>
+
+#include "kernel_autotuner.hpp"
+
+namespace gputrain::ops {
+
+void keep_kernel_choices(const std::filesystem::path& folder) { kernel_autotuner().keep_in(folder); }
+
+void on_kernel_trial(std::function<void(int64_t, std::string_view)> listener) {
+  kernel_autotuner().trials().set_listener(std::move(listener));
+}
+
+KernelTrials kernel_trials() {
+  const Trials::Done done = kernel_autotuner().trials().done();
+  return {done.count, done.seconds, kernel_autotuner().file().string()};
+}
+
+}  // namespace gputrain::ops
