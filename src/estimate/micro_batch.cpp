@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include <ATen/ops/tensor.h>
@@ -17,6 +18,7 @@
 #include "gputrain/job/run_folder.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/monitor/ledger.hpp"
+#include "gputrain/ops/kernel_choices.hpp"
 #include "gputrain/resume/checkpoint_room.hpp"
 #include "gputrain/setup/timed_steps.hpp"
 #include "gputrain/train/step.hpp"
@@ -65,6 +67,9 @@ class MicroBatchSearch {
         whole_(trial_.plan.batch) {}
 
   std::vector<MicroBatchTrial> run() {
+    // cuDNN compiles its plans anew for each size, for a minute or more, and needs hardly other memory with them.
+    std::optional<ops::RoughKernelChoices> rough;
+    if (context_.device.is_cuda()) rough.emplace();
     std::vector<MicroBatchTrial> trials;
     for (const int64_t size : train::micro_batches_to_try(whole_.micro_batch)) {
       context_.groups.enter("trying a micro-batch of", size);

@@ -208,6 +208,26 @@ TEST(PathChoice, IsKeptWithTheRun) {
   EXPECT_EQ(resumed.fastest("known ways", 2, other_attempt), 1U);
 }
 
+// A search for a batch size meets each shape once.
+TEST(PathChoice, IsForgottenIfItWasRough) {
+  Machine machine;
+  KernelAutotuner choice = machine.choice();
+  EXPECT_TRUE(choice.use_custom_kernel("before", inputs(), kBoth, taking(1), taking(2)));
+  const OpImpl builds = [&](const Tensors& t) {
+    if (choice.chooses_roughly()) throw NoKernelYet("built later");
+    return taking(1)(t);
+  };
+  choice.begin_rough_choices();
+  EXPECT_TRUE(choice.use_custom_kernel("before", inputs(), kBoth, taking(9), taking(2)));
+  EXPECT_FALSE(choice.use_custom_kernel("built", inputs(), kBoth, builds, taking(2)));
+  EXPECT_FALSE(choice.use_custom_kernel("slow", inputs(), kBoth, taking(3), taking(2)));
+  choice.end_rough_choices();
+  EXPECT_TRUE(choice.use_custom_kernel("before", inputs(), kBoth, taking(9), taking(2)));
+  EXPECT_TRUE(choice.use_custom_kernel("built", inputs(), kBoth, builds, taking(2)));
+  EXPECT_TRUE(choice.use_custom_kernel("slow", inputs(), kBoth, taking(1), taking(2)));
+  EXPECT_TRUE(machine.choice().use_custom_kernel("slow", inputs(), kBoth, taking(9), taking(2)));
+}
+
 // A way that is being measured may start another choice: on a GPU in the backward pass, from another thread.
 TEST(PathChoice, AnswersWhileItMeasures) {
   Machine machine;

@@ -17,6 +17,16 @@ void keep_kernel_choices(const std::filesystem::path& folder);
 /// a time. Empty: no calls.
 void on_kernel_trial(std::function<void(int64_t, std::string_view)> listener);
 
+/// While this object exists, kernels are chosen roughly, without what takes seconds to build, and choices of operators
+/// are forgotten afterwards. One at a time.
+class RoughKernelChoices {
+ public:
+  RoughKernelChoices();
+  RoughKernelChoices(const RoughKernelChoices&) = delete;
+  RoughKernelChoices& operator=(const RoughKernelChoices&) = delete;
+  ~RoughKernelChoices();
+};
+
 struct KernelTrials {
   int64_t count = 0;
   double seconds = 0;

@@ -173,6 +173,22 @@ void KernelAutotuner::keep_in(const std::filesystem::path& folder) {
   kept_file_ = file;
 }
 
+void KernelAutotuner::begin_rough_choices() {
+  const std::lock_guard lock(mutex_);
+  before_rough_ = uses_custom_;
+}
+
+void KernelAutotuner::end_rough_choices() {
+  const std::lock_guard lock(mutex_);
+  uses_custom_ = std::move(*before_rough_);
+  before_rough_.reset();
+}
+
+bool KernelAutotuner::chooses_roughly() const {
+  const std::lock_guard lock(mutex_);
+  return before_rough_.has_value();
+}
+
 std::filesystem::path KernelAutotuner::kept_in() const {
   const std::lock_guard lock(mutex_);
   return kept_file_.parent_path();
@@ -189,6 +205,8 @@ bool KernelAutotuner::use_custom_kernel(std::string_view name, const Tensors& in
   try {
     const auto trial = begin_trial(key);
     verdict = compare_what_fits(inputs, kinds, custom, reference);
+  } catch (const NoKernelYet&) {
+    return settled(key, {false});
   } catch (const c10::OutOfMemoryError&) {
     log::warning(key + ": too little memory to try our kernel, using ATen");
     return settled(key, {false});
@@ -199,6 +217,7 @@ bool KernelAutotuner::use_custom_kernel(std::string_view name, const Tensors& in
   }
   log::info(fmt::format("kernels {}: own {:.3f} ms, aten {:.3f} ms, error {:.1e}: {}", key, verdict.custom_ms,
                         verdict.reference_ms, verdict.apart, verdict.custom ? "own" : "aten"));
+  if (chooses_roughly()) return settled(key, {verdict.custom});
   const bool is_kept = remember({{"operator", key},
                                  {"own", verdict.custom},
                                  {"own_ms", verdict.custom_ms},
@@ -209,7 +228,7 @@ bool KernelAutotuner::use_custom_kernel(std::string_view name, const Tensors& in
 
 void KernelAutotuner::give_up(std::string_view name, const Tensors& inputs, std::string_view reason) {
   const std::string key = key_of(name, inputs);
-  log::warning(fmt::format("{}: no kernel for it, using ATen: {}", key, reason));
+  if (!chooses_roughly()) log::warning(fmt::format("{}: no kernel for it, using ATen: {}", key, reason));
   const std::lock_guard lock(mutex_);
   uses_custom_[key] = {false};
 }

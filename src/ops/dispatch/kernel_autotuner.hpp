@@ -30,6 +30,11 @@ struct NoKernel : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// The same, for now: see KernelAutotuner::begin_rough_choices().
+struct NoKernelYet : NoKernel {
+  using NoKernel::NoKernel;
+};
+
 class KernelAutotuner {
  public:
   enum class Mode { measure, never };  // never: always ATen's way
@@ -77,6 +82,12 @@ class KernelAutotuner {
   Trials& trials() { return trials_; }
   const std::filesystem::path& file() const noexcept { return options_.file; }
 
+  /// Until end_rough_choices(), nothing that takes seconds to build is built, and what operators choose is forgotten
+  /// afterwards. For steps that only measure, such as those of a search for a batch size.
+  void begin_rough_choices();
+  void end_rough_choices();
+  bool chooses_roughly() const;
+
   /// From now on, the choices that this process uses are also kept in `folder`, and those found there count before all
   /// others: an attempt of a run then computes with the kernels of the attempt before, also on a new machine.
   void keep_in(const std::filesystem::path& folder);
@@ -111,6 +122,7 @@ class KernelAutotuner {
   mutable std::mutex mutex_;  // guards what follows; not held during a measurement, which may ask again
   Answers<bool> uses_custom_;
   Answers<size_t> fastest_;
+  std::optional<Answers<bool>> before_rough_;     // during rough choices: the answers before them
   std::unordered_map<std::string, int> crashes_;  // processes that ended during the trial, since its last result
   std::filesystem::path kept_file_;               // empty before keep_in()
 };

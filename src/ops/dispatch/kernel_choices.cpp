@@ -12,6 +12,9 @@ void on_kernel_trial(std::function<void(int64_t, std::string_view)> listener) {
   kernel_autotuner().trials().set_listener(std::move(listener));
 }
 
+RoughKernelChoices::RoughKernelChoices() { kernel_autotuner().begin_rough_choices(); }
+RoughKernelChoices::~RoughKernelChoices() { kernel_autotuner().end_rough_choices(); }
+
 KernelTrials kernel_trials() {
   const Trials::Done done = kernel_autotuner().trials().done();
   return {done.count, done.seconds, kernel_autotuner().file().string()};

@@ -236,6 +236,7 @@ std::shared_ptr<const Plan> plan_of(const Asked& asked, const Pointers& pointers
   for (size_t i = 0; i < files.size() && graph == nullptr; ++i) graph = read_plan(files[i], kept_as);
   const bool is_new = graph == nullptr;
   if (is_new) {
+    if (kernel_autotuner().chooses_roughly()) throw NoKernelYet("cuDNN plans are built later");
     const auto trial = kernel_autotuner().begin_trial("cudnn " + asked.key);
     graph = found(asked, pointers);
   }
