@@ -225,8 +225,9 @@ TEST_F(GpuOperators, AddGradientsOfNeighboursInPlace) {
     const Tensors exact = leaves_of(inputs, 4, /*in_double=*/true);
     const at::Tensor start = noise({40, 24}, 5, at::kFloat), places = start.clone();
     Tensors leaves = inputs;
-    for (size_t i = 1, begin = 0; i <= 3; begin += static_cast<size_t>(inputs[i++].size(0))) {
-      const at::Tensor place = places.narrow(0, static_cast<int64_t>(begin), inputs[i].size(0));
+    const std::vector<int64_t> begins{0, 0, 16, 24};
+    for (size_t i = 1; i <= 3; ++i) {
+      const at::Tensor place = places.narrow(0, begins[i], inputs[i].size(0));
       leaves[i] = inputs[i].detach().set_requires_grad(true);
       leaves[i].mutable_grad() = are_neighbours ? place : place.clone();
     }
@@ -237,8 +238,8 @@ TEST_F(GpuOperators, AddGradientsOfNeighboursInPlace) {
     }
     const Tensors y = exact_each(exact);
     (y[0].sum() + 2 * y[1].sum() + 3 * y[2].sum()).backward();
-    for (size_t i = 1, begin = 0; i <= 3; begin += static_cast<size_t>(inputs[i++].size(0))) {
-      const at::Tensor from = start.narrow(0, static_cast<int64_t>(begin), inputs[i].size(0));
+    for (size_t i = 1; i <= 3; ++i) {
+      const at::Tensor from = start.narrow(0, begins[i], inputs[i].size(0));
       expect_within(1e-5, leaves[i].grad(), wide(from) + 2 * exact[i].grad(), "gradient " + std::to_string(i));
     }
     if (are_neighbours) {

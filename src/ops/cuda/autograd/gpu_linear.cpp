@@ -148,8 +148,10 @@ struct JoinedLinearFunction : torch::autograd::Function<JoinedLinearFunction> {
     const at::Tensor place = joined_place(weights);
     const at::Tensor out = place.defined() ? place : at::empty(copy.sizes(), weights[0].options());
     gemm_in_packs(dy, x, out, place.defined());
-    for (size_t i = 0, begin = 0; !place.defined() && i < weights.size(); begin += weights[i++].size(0)) {
-      results[1 + i] = out.narrow(0, static_cast<int64_t>(begin), weights[i].size(0));
+    int64_t begin = 0;
+    for (size_t i = 0; !place.defined() && i < weights.size(); ++i) {
+      results[1 + i] = out.narrow(0, begin, weights[i].size(0));
+      begin += weights[i].size(0);
     }
     return results;
   }
@@ -216,7 +218,7 @@ struct FeedForwardFunction : torch::autograd::Function<FeedForwardFunction> {
   }
 };
 
-bool is_aligned(const at::Tensor& tensor) {
+bool has_aligned_rows(const at::Tensor& tensor) {
   return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0 && tensor.size(-1) % 8 == 0;
 }
 
@@ -224,8 +226,8 @@ bool is_aligned(const at::Tensor& tensor) {
 bool takes(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& copy) {
   const bool is_16_bits = x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf;
   return is_16_bits && x.is_contiguous() && x.dim() > 1 && weight.scalar_type() == at::kFloat && copy.defined() &&
-         copy.scalar_type() == x.scalar_type() && copy.is_contiguous() && is_aligned(x) && is_aligned(copy) &&
-         copy.size(0) % 8 == 0;
+         copy.scalar_type() == x.scalar_type() && copy.is_contiguous() && has_aligned_rows(x) &&
+         has_aligned_rows(copy) && copy.size(0) % 8 == 0;
 }
 
 Given given(const at::Tensor& tensor) { return tensor.defined() ? Given(tensor) : std::nullopt; }
