@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -69,6 +70,7 @@ class TarStore final : public ImageStore {
     for (size_t file = 0; file < files_.size(); ++file) read_index(file, content);
     const std::string where = prefix_.empty() ? path : path + ": " + prefix_;
     warn_of_unread_images(where, content.unread);
+    if (!content.has_labels) warn_of_classes_without_images(where, content);
     content.labels_alone.warn(where, "label", "without an image");
     if (content.has_labels && !content.names.empty()) {
       set_labels(content.names, std::move(content.labels), known, where);
@@ -111,6 +113,7 @@ class TarStore final : public ImageStore {
   struct Shard {
     std::vector<TarEntry> images;
     std::vector<std::string> unread;
+    std::set<std::string> folders;  // the first of each path
     LeftOut replaced;
     Labels labels;
     bool has_labels = false;  // also where their names have further dots
@@ -120,6 +123,7 @@ class TarStore final : public ImageStore {
     std::vector<std::string> names;
     std::vector<int32_t> labels;
     bool has_labels = false;
+    std::set<std::string> folders;
     LeftOut unread, labels_alone;
   };
 
@@ -140,6 +144,16 @@ class TarStore final : public ImageStore {
     return false;
   }
 
+  /// Without a warning, a missing class would only show as other numbers of the classes after it.
+  static void warn_of_classes_without_images(const std::string& where, const Content& content) {
+    std::set<std::string_view> classes;
+    for (const std::string_view name : content.names) classes.insert(name.substr(0, name.find('/')));
+    LeftOut empty;
+    for (const std::string& folder : content.folders)
+      if (!classes.contains(folder)) empty.add(folder);
+    if (!classes.empty()) empty.warn(where, "folder", "without an image (.jpg, .jpeg, .png), which is no class");
+  }
+
   /// The images and labels of an archive, and the images that nothing here reads.
   Shard list(size_t file) const {
     Shard shard;
@@ -147,6 +161,9 @@ class TarStore final : public ImageStore {
       if (!entry.name.starts_with(prefix_)) return;
       entry.name.erase(0, prefix_.size());
       if (is_hidden(entry.name)) return;
+      if (const size_t slash = entry.name.find('/'); slash != std::string::npos && slash > 0)
+        shard.folders.insert(entry.name.substr(0, slash));
+      if (entry.is_folder) return;
       if (is_unread_image_name(entry.name)) shard.unread.push_back(entry.name);
       const std::string part = part_of(entry.name);
       const bool is_label = part == "cls" || part.ends_with(".cls");
@@ -183,6 +200,7 @@ class TarStore final : public ImageStore {
       content.names.push_back(std::move(entry.name));
       locations_.push_back({entry.offset, entry.size, file});
     }
+    content.folders.merge(shard.folders);
     const std::string where = files_.size() > 1 ? files_[file].path() + ": " : "";
     for (const std::string& name : shard.unread) content.unread.add(where + name);
     for (const auto& [key, label] : shard.labels)

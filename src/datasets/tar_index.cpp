@@ -211,8 +211,8 @@ class TarReader {
     if (type == 'S' || extension.sparse)
       fail("a sparse file in the tar archive", "write the archive again without --sparse");
     const bool is_file = type == '0' || type == '\0' || type == '7', is_link = type == '1' || type == '2';
-    if (!is_file && !is_link) return;
-    TarEntry entry{.offset = content, .size = size, .is_link = is_link};
+    if (!is_file && !is_link && type != '5') return;
+    TarEntry entry{.offset = content, .size = size, .is_link = is_link, .is_folder = type == '5'};
     if (extension.name) {
       entry.name = std::move(*extension.name);
     } else {
@@ -226,6 +226,7 @@ class TarReader {
     if (std::any_of(entry.name.begin(), entry.name.end(), is_control))
       fail("a name with control characters in the archive");
     while (entry.name.starts_with("./")) entry.name.erase(0, 2);
+    if (entry.is_folder && !entry.name.ends_with('/')) entry.name += '/';
     visitor(std::move(entry));
   }
 

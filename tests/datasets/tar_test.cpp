@@ -260,6 +260,23 @@ TEST_F(TarTest, WarnsOfWhatItLeavesOut) {
             tar + ": left out 1 image named as neither JPEG nor PNG: a/x.y.gif\n");
 }
 
+TEST_F(TarTest, WarnsOfClassFoldersWithoutImages) {
+  const std::string cat = tar_entry({"train/cat/1.png", kRed}), folder = tar_entry({"train/", "", '5'});
+  const std::string empty = tar_entry({"train/emu", "", '5'}), webp = tar_entry({"train/fox/1.webp", "x"});
+  const auto warning_with = [&](const std::string& more, const std::string& options = ", prefix: train") {
+    return warning_of([&] { open_tar(folder + cat + more + kEnd, options); });
+  };
+  EXPECT_EQ(warning_with(""), "");
+  EXPECT_EQ(warning_with(tar_entry({"train/cat/", "", '5'}) + tar_entry({"test/dog/", "", '5'})), "");
+  EXPECT_THAT(warning_with(empty), HasSubstr("images.tar: train/: left out 1 folder without an image (.jpg, .jpeg, "
+                                             ".png), which is no class: emu\n"));
+  EXPECT_THAT(warning_with(webp + empty), AllOf(HasSubstr("left out 2 folders without an image"), HasSubstr("emu"),
+                                                HasSubstr("named as neither JPEG nor PNG: fox/1.webp")));
+  write("b.tar", tar_entry({"emu/1.png", kRed}) + kEnd);
+  write("a.tar", tar_entry({"cat/1.png", kRed}) + tar_entry({"emu/", "", '5'}) + kEnd);
+  EXPECT_EQ(warning_of([&] { open("{train: {path: '" + path("?.tar") + "', format: tar}}"); }), "");
+}
+
 TEST_F(TarTest, RefusesInvalidLabels) {
   for (const char* label : {"", "-1", "x", "1 2", "1.5", "99999999999999999999"})
     EXPECT_THAT(refusal(tar_entry({"1.png", kRed}) + tar_entry({"1.cls", label}) + kEnd),
