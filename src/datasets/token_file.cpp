@@ -106,11 +106,43 @@ bool are_upper_parts(std::span<const int64_t> numbers, size_t step) {
   return upper <= kHighestUpperHalf && lower > 16 * upper;
 }
 
+/// Whether the bits are those of a whole number from 0 on.
+bool is_whole_float(int64_t bits, int exponent_bits, int mantissa_bits) {
+  constexpr int64_t kHighestPower = 23;  // of token ids
+  const int64_t bias = (int64_t{1} << (exponent_bits - 1)) - 1, power = (bits >> mantissa_bits) - bias;
+  if (bits == 0) return true;
+  if (power < 0 || power > std::min(bias, kHighestPower)) return false;
+  return power >= mantissa_bits || (bits & ((int64_t{1} << (mantissa_bits - power)) - 1)) == 0;
+}
+
+std::string conversion(const std::string& from, const std::string& to) {
+  return "numpy.fromfile(FILE, \"" + from + "\").astype(\"" + to + "\").tofile(NEW) converts it";
+}
+
+/// Of floating-point numbers, which all happen to be whole, and of bytes that are ids below 128. Takes the file as
+/// 16-bit numbers.
+std::string doubt_about_type(std::span<const int64_t> halves) {
+  const std::string then = "; then set dtype: uint32 beside `format: tokens`";
+  bool are_float16 = true, are_float32 = true;
+  int64_t upper = 0, lower = 0;  // highest bytes
+  for (size_t i = 0; i < halves.size(); ++i) {
+    are_float16 = are_float16 && is_whole_float(halves[i], 5, 10);
+    if (i % 2 == 1) are_float32 = are_float32 && is_whole_float(halves[i] << 16 | halves[i - 1], 8, 23);
+    upper = std::max(upper, halves[i] >> 8);
+    lower = std::max(lower, halves[i] & 255);
+  }
+  const std::string whole = "-bit floating-point numbers, because as such they are all whole. If it is one, ";
+  if (are_float32) return "looks like a file of 32" + whole + conversion("float32", "uint32") + then;
+  if (are_float16) return "looks like a file of 16" + whole + conversion("float16", "uint32") + then;
+  if (std::max(upper, lower) > 127 || std::min(upper, lower) <= std::max(upper, lower) / 2) return {};
+  return "looks like a file of 8-bit numbers, because all its bytes are below 128. If it is one, " +
+         conversion("uint8", "uint16");
+}
+
 std::string doubt_about_width(int bytes) {
-  const std::string conversion =
-      bytes == 4 ? "" : "numpy.fromfile(FILE, \"int64\").astype(\"uint32\").tofile(NEW) converts it; then ";
+  const std::string first = bytes == 4 ? "" : conversion("int64", "uint32") + "; then ";
   return "looks like a file of " + std::to_string(8 * bytes) +
-         "-bit numbers, because nearly all upper halves are 0, which are read as tokens. If it is one, " + conversion +
+         "-bit numbers, because nearly all upper halves are 0, which are read as tokens. If it is one, " + first +
          "set dtype: uint32 beside `format: tokens`";
 }
 
@@ -165,6 +197,12 @@ std::string TokenFile::doubt() const {
   const std::string begins = "begins with " + grouped(std::ssize(numbers)) + " tokens that are all ";
   if (std::ranges::all_of(numbers, [&](int64_t number) { return number == numbers.front(); }))
     return begins + std::to_string(numbers.front()) + ". Is it complete?";
+  std::vector<int64_t> halves;
+  for (const int64_t number : numbers) {
+    halves.push_back(number & 0xffff);
+    if (bytes_per_token_ == 4) halves.push_back(number >> 16);
+  }
+  if (std::string doubt = doubt_about_type(halves); !doubt.empty()) return doubt;
   if (std::ranges::all_of(numbers, [](int64_t number) { return number % 256 == 0; }))
     return begins + "multiples of 256, as if its numbers were big-endian. If they are, swap their bytes";
   if (bytes_per_token_ == 2 && are_upper_parts(numbers, 4)) return doubt_about_width(8);

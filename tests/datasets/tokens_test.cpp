@@ -1,3 +1,4 @@
+#include <array>
 #include <cstring>
 #include <numeric>
 
@@ -170,6 +171,16 @@ TEST_F(TokensTest, WarnsOfUnlikelyNumbers) {
   EXPECT_EQ(warning(wide, ", dtype: uint32"), "");
   EXPECT_EQ(warning(raw(std::vector<uint16_t>(tokens.begin(), tokens.end()))), "");
   EXPECT_THAT(warning(raw(std::vector<uint16_t>(100, 0))), HasSubstr("a.bin begins with 100 tokens that are all 0"));
+  const std::vector<float> floats(tokens.begin(), tokens.end());
+  EXPECT_THAT(warning(raw(floats)), HasSubstr("a file of 32-bit floating-point numbers"));
+  EXPECT_THAT(warning(raw(std::vector<uint16_t>{0x3c00, 0x4200, 0x5640, 0x7800, 0})), "") << "too few to tell";
+  std::vector<uint16_t> halves(100);  // 1, 3, 100, 2048
+  for (size_t i = 0; i < halves.size(); ++i) halves[i] = std::array<uint16_t, 4>{0x3c00, 0x4200, 0x5640, 0x6800}[i % 4];
+  EXPECT_THAT(warning(raw(halves)), HasSubstr("a file of 16-bit floating-point numbers"));
+  std::vector<uint8_t> bytes(200);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i * 7 % 65);
+  EXPECT_THAT(warning(raw(bytes)), AllOf(HasSubstr("a file of 8-bit numbers"), HasSubstr("astype(\"uint16\")")));
+  EXPECT_EQ(warning(raw(std::vector<uint16_t>(bytes.begin(), bytes.end()))), "") << "characters";
   std::vector<uint16_t> big_endian(tokens.begin(), tokens.end());
   for (uint16_t& token : big_endian) token = static_cast<uint16_t>(token % 65 << 8);
   EXPECT_THAT(warning(raw(big_endian)), HasSubstr("as if its numbers were big-endian"));
