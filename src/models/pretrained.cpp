@@ -3,12 +3,16 @@
 #include <cmath>
 #include <map>
 #include <sstream>
+#include <vector>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/aminmax.h>
+#include <fmt/format.h>
 
 #include "gputrain/config/problem.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "weight_matching.hpp"
 
 namespace gputrain::models {
@@ -21,6 +25,10 @@ bool is_finite(const at::Tensor& tensor, at::ScalarType type) {
   return std::isfinite(least.to(type).item<double>()) && std::isfinite(most.to(type).item<double>());
 }
 
+std::string file_of(const TensorSource& source, const std::string& name) {
+  return source.file_of ? source.file_of(name) : source.where;
+}
+
 /// Throws Error(data) for values that are not finite in the type of the model's tensor.
 void require_finite(const TensorSource& source, const std::string& name, at::ScalarType type) {
   const at::Tensor tensor = source.tensor(name);
@@ -29,8 +37,27 @@ void require_finite(const TensorSource& source, const std::string& name, at::Sca
   const std::string too_large = std::string("values too large for ") + at::toString(type);
   throw Error(ExitCode::data,
               {.what = "tensor '" + name + "' holds " + (is_too_large ? too_large : "NaN or infinite values"),
-               .where = source.file_of ? source.file_of(name) : source.where,
+               .where = file_of(source, name),
                .hint = is_too_large ? "precision: bf16" : "get the file again, or take weights of an earlier step"});
+}
+
+/// Whether this is a matrix with one value everywhere. Biases and the weights of norms may be so, but are no matrices.
+bool is_constant_matrix(const at::Tensor& tensor) {
+  if (tensor.dim() < 2 || tensor.numel() < 2) return false;
+  const at::Tensor values = tensor.flatten();
+  if (values[0].item<double>() != values[1].item<double>()) return false;  // nearly always, without reading them all
+  const auto [least, most] = at::aminmax(values);
+  return least.item<double>() == most.item<double>();
+}
+
+void warn_of_constants(const TensorSource& source, const std::vector<std::string>& names) {
+  if (names.empty()) return;
+  const auto value = source.tensor(names.front()).flatten()[0].item<double>();
+  const std::string others =
+      names.size() == 1 ? "" : " (the first of " + counted(std::ssize(names), "such tensor") + ")";
+  log::warning(
+      fmt::format("{}: tensor '{}'{} holds {} everywhere, as weights that were never trained or never written do",
+                  file_of(source, names.front()), names.front(), others, value));
 }
 
 bool same_value(const std::string& a, const std::string& b) {
@@ -45,10 +72,13 @@ bool same_value(const std::string& a, const std::string& b) {
 int64_t load_weights(Model& model, const TensorSource& source, OtherClasses other_classes) {
   const MatchedWeights found = match_weights(model, source, other_classes);
   const at::NoGradGuard no_grad;
+  std::vector<std::string> constant;
   for (const auto& [name, ours] : found.pairs) {
     require_finite(source, name, ours.scalar_type());
     ours.detach().copy_(source.tensor(name));
+    if (is_constant_matrix(ours.detach())) constant.push_back(name);
   }
+  warn_of_constants(source, constant);
   return found.classes_left_out;
 }
 

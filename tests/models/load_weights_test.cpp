@@ -3,6 +3,7 @@
 #include <string>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/ones_like.h>
@@ -128,6 +129,23 @@ TEST(LoadWeights, RefusesQuantisedNumbers) {
         AllOf(HasSubstr("1 of another kind of number: transformer.ln_f.bias " + std::string(at::toString(type))),
               HasSubstr("integers and 8-bit floats are not read")));
   }
+}
+
+TEST(LoadWeights, WarnsOfMatricesOfOneValue) {
+  Tiny tiny;
+  for (auto& [name, tensor] : tiny.tensors) {
+    if (tensor.dim() > 1) tensor = at::arange(tensor.numel()).to(tensor.scalar_type()).reshape(tensor.sizes());
+  }
+  const auto warning = [&] {
+    testing::internal::CaptureStderr();
+    load_weights(tiny.model, source_of(tiny.tensors));
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(warning(), "") << "biases and the weights of norms may hold one value";
+  tiny.tensors["transformer.h.0.mlp.c_fc.weight"].zero_();
+  EXPECT_THAT(warning(), HasSubstr("w/model.safetensors: tensor 'transformer.h.0.mlp.c_fc.weight' holds 0 everywhere"));
+  tiny.tensors["transformer.wpe.weight"].fill_(0.5);
+  EXPECT_THAT(warning(), HasSubstr("(the first of 2 such tensors)"));
 }
 
 TEST(LoadWeights, NamesTensorAndFileOfValuesNotFinite) {
