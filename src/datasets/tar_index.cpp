@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -135,7 +136,10 @@ class TarReader {
 
   [[noreturn]] void refuse_other_file(const std::string& what) const {
     const FileKind kind = data::kind_of(file_);
-    const std::string hint(kind.remedy);
+    std::string hint(kind.remedy);
+    const std::string name = std::filesystem::path(file_.path()).filename().string();
+    if (kind.type == FileType::gzip && !name.ends_with(".gz") && !name.ends_with(".tgz"))  // gunzip refuses other names
+      hint = "unpack it: mv " + name + " " + name + ".gz && gunzip " + name + ".gz";
     if (kind.type == FileType::gzip || kind.type == FileType::compressed)
       fail("this is a compressed archive; random reads need a plain tar", hint);
     fail(what + kind.it_is(), hint.empty() ? "get or write the archive again" : hint);
