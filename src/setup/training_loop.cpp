@@ -49,7 +49,7 @@ train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<tr
                    {.max_grad_norm = spec_.train.max_grad_norm, .sync_batch_norm = built.sync_batch_norm});
   train::StepPrefetcher prefetcher(loader, context.groups, own_stop_,
                                    [&](const data::StepData& data) { return step.can_replay(data); });
-  const auto lr = [&](int64_t at) { return optimizer_stack.schedule->lr(plan.curve_step(at)); };
+  const auto lr = [&](int64_t at) { return optim::lr_at(*optimizer_stack.schedule, plan.curve_step(at)); };
   struct DuringRun {
     train::Step*& step;
     ~DuringRun() { step = nullptr; }

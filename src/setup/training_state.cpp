@@ -125,15 +125,34 @@ void TrainingState::take_up(const checkpoint::Checkpoint& from, train::Progress&
 }
 
 train::PlanStart TrainingState::start_at(const checkpoint::Checkpoint& from) const {
-  data::OrderFacts uniform = order_facts(job_.spec(), setup_);
-  uniform.first_step = 0;
-  uniform.from = {};
-  const int64_t then = from.state().value("global_batch", uniform.global_batch);
-  const train::PlanStart start{.step = from.step(),
-                               .position = position_at(from, uniform),
-                               .first_global_batch = from.state().value("first_global_batch", then)};
-  const bool is_uniform = data::position_after(uniform, start.step) == start.position;
-  return is_uniform ? train::PlanStart{.first_global_batch = start.first_global_batch} : start;
+  data::OrderFacts order = order_facts(job_.spec(), setup_);
+  order.first_step = 0;
+  order.from = {};
+  const nlohmann::json& state = from.state();
+  const data::Position position = position_at(from, order);
+  const int64_t first = state.value("first_global_batch", state.value("global_batch", order.global_batch));
+  const auto leads_here = [&](const train::PlanStart& start) {
+    order.first_step = start.step;
+    order.from = start.position;
+    return data::is_reachable(order) && start.step <= from.step() &&
+           data::position_after(order, from.step()) == position;
+  };
+  train::PlanStart start{.first_global_batch = first};
+  if (leads_here(start)) return start;
+  if (const auto then = state.find("start"); then != state.end()) {
+    start = {.step = then->at("step").get<int64_t>(),
+             .position = {.epoch = then->at("epoch").get<int64_t>(), .samples = then->at("samples").get<int64_t>()},
+             .epochs = then->at("epochs").get<double>(),
+             .first_global_batch = first};
+    if (leads_here(start)) return start;
+  }
+  start = {
+      .step = from.step(), .position = position, .epochs = state.value("epochs", 0.0), .first_global_batch = first};
+  if (std::floor(start.epochs) != static_cast<double>(position.epoch)) {  // an older checkpoint, or other data
+    start.epochs = static_cast<double>(position.epoch) +
+                   static_cast<double>(position.samples) / static_cast<double>(order.samples);
+  }
+  return start;
 }
 
 void TrainingState::restore(const checkpoint::Checkpoint& from, train::Progress& progress) {
@@ -263,7 +282,8 @@ checkpoint::Snapshot TrainingState::gather(const train::Progress& progress, cons
   const at::Tensor generators =
       groups.control().all_gather(device::generator_state(setup_.context.device), "random generators");
   const data::Position position = data::position_after(order_facts(job_.spec(), setup_), progress.step);
-  const int64_t first = setup_.plan.start.first_global_batch;
+  const train::PlanStart& start = setup_.plan.start;
+  const int64_t first = start.first_global_batch;
   const train::Cadence& save = setup_.plan.save;
   nlohmann::json state{{"version", version()},
                        {"run_id", job_.run_id},
@@ -271,9 +291,16 @@ checkpoint::Snapshot TrainingState::gather(const train::Progress& progress, cons
                        {"global_batch", setup_.plan.batch.global_batch},
                        {"first_global_batch", first > 0 ? first : setup_.plan.batch.global_batch},
                        {"position", {{"epoch", position.epoch}, {"samples", position.samples}}},
+                       {"epochs", setup_.plan.epochs_in(progress.step)},
                        {"progress", progress.to_json()},
                        {"log", log_.state()},
                        {"settings", settings_to_json(job_.loaded.settings())}};
+  if (start.step > 0) {
+    state["start"] = {{"step", start.step},
+                      {"epoch", start.position.epoch},
+                      {"samples", start.position.samples},
+                      {"epochs", start.epochs}};
+  }
   if (setup_.optimizer_stack.scaler) {
     const auto scaler = setup_.optimizer_stack.scaler->state();
     state["scaler"] = {{"scale", scaler.scale}, {"growth_tracker", scaler.growth_tracker}};

@@ -61,18 +61,46 @@ std::vector<int64_t> micro_batches(const TrainSpec& spec, const PlanFacts& facts
          "at most train.gradient_accumulation_steps: " + std::to_string(samples) + ", or a larger global batch");
 }
 
-/// 2.5 epochs of 100 steps are 250 steps; at least one.
-int64_t at_least_one(double steps) { return std::max<int64_t>(1, rounded(steps)); }
+int64_t nearest_step(const UniformSteps& uniform, double steps) {
+  const double before_whole = uniform.at(uniform.whole) - steps;
+  if (before_whole <= 0 || uniform.first == uniform.whole) return uniform.origin + rounded(steps);
+  const double each = uniform.at(uniform.whole) - uniform.at(uniform.whole - 1);
+  return uniform.whole - rounded(before_whole / each);
+}
 
-void plan_end(const TrainSpec& spec, Plan& plan) {
+/// Uniform steps over so many tokens: the last step of an epoch may hold fewer than the others.
+double uniform_steps_of(double tokens, const Plan& plan) {
+  const double samples =
+      tokens / static_cast<double>(plan.tokens_per_step) * static_cast<double>(plan.batch.global_batch);
+  const double epochs = std::floor(samples / static_cast<double>(plan.samples_per_epoch));
+  const double rest = samples - epochs * static_cast<double>(plan.samples_per_epoch);
+  return epochs * static_cast<double>(plan.steps_per_epoch) + rest / static_cast<double>(plan.batch.global_batch);
+}
+
+/// The first step after which training has used so many samples.
+int64_t step_with_samples(int64_t samples, const Plan& plan) {
+  const int64_t epoch = samples / plan.samples_per_epoch, rest = samples % plan.samples_per_epoch;
+  const auto steps = [&](int64_t of) { return ceil_divide(of, plan.batch.global_batch); };
+  if (plan.start.step > 0 && epoch == plan.start.position.epoch)
+    return plan.start.step + steps(std::max<int64_t>(0, rest - plan.start.position.samples));
+  return plan.uniform.origin + epoch * plan.steps_per_epoch + steps(rest);
+}
+
+void plan_end(const TrainSpec& spec, const PlanFacts& facts, Plan& plan) {
   int64_t total = INT64_MAX;
-  const auto end_after = [&](int64_t steps) {
-    total = std::min(total, std::max(plan.start.step, plan.origin + steps));
+  const auto end_at = [&](int64_t step, double uniform_end) {
+    if (step >= total) return;
+    total = std::max({int64_t{1}, plan.start.step, step});
+    plan.uniform_end = uniform_end;
   };
-  if (spec.max_epochs) end_after(at_least_one(*spec.max_epochs * static_cast<double>(plan.steps_per_epoch)));
+  if (spec.max_epochs) {
+    const double end = *spec.max_epochs * static_cast<double>(plan.steps_per_epoch);
+    end_at(nearest_step(plan.uniform, end), end);
+  }
   if (spec.max_tokens) {
     if (plan.tokens_per_step == 0) refuse("train.max_tokens is set but the data has no tokens", "use train.max_epochs");
-    end_after(ceil_divide(*spec.max_tokens, plan.tokens_per_step));
+    end_at(step_with_samples(ceil_divide(*spec.max_tokens, facts.tokens_per_sample), plan),
+           uniform_steps_of(static_cast<double>(*spec.max_tokens), plan));
   }
   plan.ends_by_steps = spec.max_steps && *spec.max_steps < total;
   if (plan.ends_by_steps) total = *spec.max_steps;
@@ -82,14 +110,19 @@ void plan_end(const TrainSpec& spec, Plan& plan) {
   plan.total_steps = total;
 }
 
-int64_t planned_origin(const PlanFacts& facts, int64_t global_batch) {
-  if (facts.start.step == 0) return 0;
+UniformSteps uniform_steps(const PlanFacts& facts, int64_t global_batch) {
+  if (facts.start.step == 0) return {};
   const data::OrderFacts order{.samples = facts.dataset_size,
                                .global_batch = global_batch,
                                .drop_last = facts.drop_last,
                                .first_step = facts.start.step,
                                .from = facts.start.position};
-  return facts.start.step - data::uniform_step(order, facts.start.step);
+  const int64_t per_epoch = data::steps_per_epoch(order);
+  const int64_t origin = facts.start.step - data::uniform_step(order, facts.start.step);
+  return {.origin = origin,
+          .first = facts.start.step,
+          .whole = origin + (facts.start.position.epoch + 1) * per_epoch,
+          .at_first = facts.start.epochs * static_cast<double>(per_epoch)};
 }
 
 int64_t steps_per_epoch(const PlanFacts& facts, int64_t global_batch) {
@@ -109,20 +142,34 @@ Cadence save_cadence(const CheckpointSpec& spec, const Plan& plan) {
     cadence = plan.cadence_of(spec.interval ? spec.interval->value : std::nullopt, "checkpoint.interval");
   if (spec.keep_every) {
     cadence.also_steps = std::max<int64_t>(1, plan.steps_of(*spec.keep_every, "checkpoint.keep_every"));
-    cadence.also_origin = plan.origin_of(spec.keep_every->unit);
+    cadence.also_uniform = plan.uniform_of(spec.keep_every->unit);
   }
   return cadence;
 }
 
 }  // namespace
 
-double Plan::epochs_in(int64_t steps) const noexcept {
-  return static_cast<double>(steps - origin) / static_cast<double>(steps_per_epoch);
+bool UniformSteps::reaches_multiple(int64_t step, int64_t every) const noexcept {
+  if (step > whole || first == whole) return (step - origin) % every == 0;
+  constexpr double kRounding = 1e-9;
+  const auto multiples = [&](double steps) { return std::floor(steps / static_cast<double>(every) + kRounding); };
+  if (step > first) return multiples(at(step)) > multiples(at(step - 1));
+  return multiples(at_first) > multiples(at_first - 2 * kRounding * static_cast<double>(every));
 }
 
-int64_t Plan::origin_of(config::Length::Unit unit) const noexcept {
-  if (unit == config::Length::Unit::steps) return 0;
-  return unit == config::Length::Unit::percent ? share_origin() : origin;
+double Plan::epochs_in(int64_t steps) const noexcept {
+  return uniform.at(steps) / static_cast<double>(steps_per_epoch);
+}
+
+UniformSteps Plan::uniform_of(config::Length::Unit unit) const noexcept {
+  if (unit == config::Length::Unit::steps) return {};
+  return unit == config::Length::Unit::percent ? shares() : uniform;
+}
+
+double Plan::curve_step(int64_t step) const noexcept {
+  const double at = shares().at(step);
+  if (start.step == 0 || ends_by_steps || is_time_limited()) return at;
+  return at * (static_cast<double>(curve_steps()) / uniform_end);
 }
 
 double Plan::seconds_left(int64_t step, double seconds_so_far, double seconds_per_step) const noexcept {
@@ -143,11 +190,11 @@ int64_t Plan::steps_of(const config::Length& length, const std::string& key) con
         refuse(key + " is a percentage, but the number of steps of the run is unknown",
                "give " + key + " in steps or epochs");
       }
-      return rounded(length.value / 100 * static_cast<double>(total_steps - share_origin()));
+      return rounded(length.value / 100 * static_cast<double>(curve_steps()));
     case Unit::tokens:
       if (tokens_per_step == 0)
         refuse(key + " is in tokens but the data has none", "give " + key + " in steps or epochs");
-      return rounded(length.value / static_cast<double>(tokens_per_step));
+      return rounded(uniform_steps_of(length.value, *this));
     case Unit::seconds:
       refuse(key + " cannot be a time", "give " + key + " in steps or epochs");
   }
@@ -166,7 +213,7 @@ int64_t Plan::steps_of_curve(const config::Length& length, const std::string& ke
 Cadence Plan::cadence_of(const std::optional<config::Length>& length, const std::string& key) const {
   if (!length) return {};
   if (length->unit == config::Length::Unit::seconds) return {.seconds = length->value};
-  return {.steps = std::max<int64_t>(1, steps_of(*length, key)), .origin = origin_of(length->unit)};
+  return {.steps = std::max<int64_t>(1, steps_of(*length, key)), .uniform = uniform_of(length->unit)};
 }
 
 int64_t BatchPlan::micro_batch_of(int rank) const {
@@ -243,9 +290,10 @@ Plan make_plan(const TrainSpec& train, const EvalSpec& eval, const CheckpointSpe
   plan.batch = plan_batch(train, facts);
   plan.tokens_per_step = plan.batch.global_batch * facts.tokens_per_sample;
   plan.steps_per_epoch = steps_per_epoch(facts, plan.batch.global_batch);
+  plan.samples_per_epoch = facts.drop_last ? plan.steps_per_epoch * plan.batch.global_batch : facts.dataset_size;
   plan.start = facts.start;
-  plan.origin = planned_origin(facts, plan.batch.global_batch);
-  plan_end(train, plan);
+  plan.uniform = uniform_steps(facts, plan.batch.global_batch);
+  plan_end(train, facts, plan);
   plan.max_seconds = train.max_time ? train.max_time->seconds : 0;
   plan.eval = plan.cadence_of(eval.interval, "eval.interval");
   plan.save = save_cadence(checkpoint, plan);

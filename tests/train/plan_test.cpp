@@ -204,6 +204,20 @@ TEST(Plan, EndsAtTheFirstLimit) {
   EXPECT_EQ(plan_of(spec, kText).total_steps, 4);
 }
 
+TEST(Plan, CountsTokensOfShortSteps) {
+  TrainSpec spec;
+  spec.global_batch_size = 600;  // two steps an epoch: 600 and 400 samples
+  spec.max_tokens = 64000 * 4;
+  EXPECT_EQ(plan_of(spec, kText).total_steps, 8);
+  EXPECT_EQ(plan_of(spec, kText).steps_of({64000 * 3, Length::Unit::tokens}, "k"), 6);
+  spec.max_tokens = 64000 + 64 * 601;
+  EXPECT_EQ(plan_of(spec, kText).total_steps, 4);
+  PlanFacts dropping = kText;
+  dropping.drop_last = true;  // one step an epoch
+  spec.max_tokens = 64 * 1200;
+  EXPECT_EQ(plan_of(spec, dropping).total_steps, 2);
+}
+
 TEST(Plan, RefusesToTrainForever) {
   TrainSpec spec;
   spec.global_batch_size = 100;
@@ -244,7 +258,7 @@ TEST(Plan, ConvertsEveryUnitToSteps) {
 /// After 4 epochs of 100 samples a step, of 10: 40 steps.
 PlanFacts after_four_epochs(int64_t first_global_batch) {
   PlanFacts facts = kText;
-  facts.start = {.step = 40, .position = {.epoch = 4}, .first_global_batch = first_global_batch};
+  facts.start = {.step = 40, .position = {.epoch = 4}, .epochs = 4, .first_global_batch = first_global_batch};
   return facts;
 }
 
@@ -296,6 +310,45 @@ TEST(Plan, LeavesLearningRateAtItsShareOfTraining) {
     EXPECT_EQ(plan.steps_of_curve({1, Length::Unit::epochs}, "k"), warmup);
     EXPECT_EQ(plan.steps_of_curve({10, Length::Unit::percent}, "k"), warmup);
   }
+}
+
+TEST(Plan, GoesOnWithinAnEpochWithoutStandingStill) {
+  PlanFacts facts = kText;  // 1.8 epochs, with 100 samples a step
+  facts.start = {.step = 18, .position = {.epoch = 1, .samples = 800}, .epochs = 1.8, .first_global_batch = 100};
+  TrainSpec spec;
+  spec.global_batch_size = 500;
+  spec.max_epochs = 3;
+  const Plan larger = plan_of(spec, facts);
+  EXPECT_EQ(larger.total_steps, 21);
+  EXPECT_DOUBLE_EQ(larger.epochs_in(18), 1.8);
+  EXPECT_EQ(larger.epochs_in(19), 2);
+  EXPECT_EQ(larger.epochs_in(21), 3);
+  EXPECT_DOUBLE_EQ(larger.curve_step(18) / static_cast<double>(larger.curve_steps()), 0.6);
+  const Cadence half = larger.cadence_of(Length{0.5, Length::Unit::epochs}, "k");
+  EXPECT_FALSE(half.at_step(18));
+  EXPECT_TRUE(half.at_step(19) && half.at_step(20) && half.at_step(21));
+
+  spec.global_batch_size = 50;
+  const Plan smaller = plan_of(spec, facts);
+  EXPECT_EQ(smaller.total_steps, 18 + 4 + 20);
+  EXPECT_DOUBLE_EQ(smaller.epochs_in(19), 1.85);
+  const Cadence tenth = smaller.cadence_of(Length{0.1, Length::Unit::epochs}, "k");
+  EXPECT_TRUE(tenth.at_step(18) && tenth.at_step(20) && tenth.at_step(22) && tenth.at_step(24));
+  EXPECT_FALSE(tenth.at_step(19) || tenth.at_step(21) || tenth.at_step(23));
+  spec.max_epochs.reset();
+  spec.max_tokens = 64 * 1901;
+  EXPECT_EQ(plan_of(spec, facts).total_steps, 18 + 3);
+}
+
+TEST(Plan, LeavesLearningRateAtShareOfBrokenEpochs) {
+  PlanFacts facts = kText;
+  facts.start = {.step = 20, .position = {.epoch = 2}, .epochs = 2, .first_global_batch = 100};
+  TrainSpec spec;
+  spec.max_tokens = 64 * 2300;
+  spec.global_batch_size = 500;
+  const Plan plan = plan_of(spec, facts);
+  EXPECT_EQ(plan.total_steps, 21);
+  EXPECT_NEAR(plan.curve_step(20) / static_cast<double>(plan.curve_steps()), 2 / 2.3, 1e-12);
 }
 
 TEST(Plan, EndsWhereLimitsHaveBeenPassed) {

@@ -15,7 +15,7 @@
 namespace gputrain::optim {
 
 /// The range of a curve, and the conversion of lengths to steps: of a training that has the present global batch from
-/// its start. After a change, the trainer reads the curve at the step with the same share of training (train::Plan).
+/// its start. After a change, the trainer reads the curve at the point with the same share of training (train::Plan).
 struct ScheduleContext {
   double peak_lr = 0;
   int64_t total_steps = 0;  // updates in the whole training; INT64_MAX: unknown
@@ -33,6 +33,9 @@ class Schedule {
 
   virtual std::string describe() const = 0;  // "warmup 700 then cosine to 0"
 };
+
+/// The rate at a point between two steps, on the straight line between their rates.
+double lr_at(const Schedule& schedule, double step);
 
 using ScheduleCatalog = config::Catalog<Schedule, const ScheduleContext&>;
 ScheduleCatalog& schedules();

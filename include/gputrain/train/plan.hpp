@@ -17,6 +17,7 @@ namespace gputrain::train {
 struct PlanStart {
   int64_t step = 0;
   data::Position position = {};
+  double epochs = 0;               // Plan::epochs_in(step) of the plan before
   int64_t first_global_batch = 0;  // with which training began; 0: this one
 };
 
@@ -44,52 +45,71 @@ struct BatchPlan {
   int64_t micro_batch_over_ranks(int world_size) const;
 };
 
+/// Steps as a run counts them that has the present global batch from its start: uniform steps. What is left of an epoch
+/// begun with another global batch leads from where that one stood to the epoch's end, so that none is passed twice.
+struct UniformSteps {
+  int64_t origin = 0;            // from `whole` on, a step less this; below 0 if the global batch was larger before
+  int64_t first = 0, whole = 0;  // the epoch that was begun before goes on in steps (first, whole]
+  double at_first = 0;
+
+  double at(int64_t step) const noexcept {
+    if (step >= whole) return static_cast<double>(step - origin);
+    const double left = static_cast<double>(whole - origin) - at_first;
+    return at_first + left * static_cast<double>(step - first) / static_cast<double>(whole - first);
+  }
+  /// Whether this step reaches a multiple of `every`.
+  bool reaches_multiple(int64_t step, int64_t every) const noexcept;
+};
+
 /// When something recurs: every `steps` steps, every `seconds` seconds, or at an interval that the run chooses
 /// (is_auto). None of them: only at the end.
 struct Cadence {
   int64_t steps = 0;
   double seconds = 0;
   bool is_auto = false;
-  int64_t also_steps = 0;               // in addition, every so many steps
-  int64_t origin = 0, also_origin = 0;  // the steps that they count from
+  int64_t also_steps = 0;                   // in addition, every so many steps
+  UniformSteps uniform, also_uniform = {};  // what they count
 
   bool at_step(int64_t step) const noexcept {
-    return (steps > 0 && (step - origin) % steps == 0) || also_at_step(step);
+    return (steps > 0 && uniform.reaches_multiple(step, steps)) || also_at_step(step);
   }
-  bool also_at_step(int64_t step) const noexcept { return also_steps > 0 && (step - also_origin) % also_steps == 0; }
+  bool also_at_step(int64_t step) const noexcept {
+    return also_steps > 0 && also_uniform.reaches_multiple(step, also_steps);
+  }
   bool is_never() const noexcept { return steps == 0 && seconds == 0 && !is_auto && also_steps == 0; }
 };
 
 struct Plan {
   BatchPlan batch;
   PlanStart start;
-  /// The step from which epochs and tokens count, so that they end where they should: 0 unless the global batch has
-  /// changed, below 0 if it was larger before.
-  int64_t origin = 0;
-  int64_t tokens_per_step = 0;  // 0: not text
+  /// What epochs, tokens and shares of training count, so that they end where they should.
+  UniformSteps uniform;
+  int64_t tokens_per_step = 0;  // of a full step; 0: not text
   int64_t steps_per_epoch = 0;
-  int64_t total_steps = 0;     // INT64_MAX: limited only by time
-  bool ends_by_steps = false;  // train.max_steps is what limits total_steps
-  double max_seconds = 0;      // of training, summed over attempts; 0: unlimited
+  int64_t samples_per_epoch = 0;  // those that are used
+  int64_t total_steps = 0;        // INT64_MAX: limited only by time
+  bool ends_by_steps = false;     // train.max_steps is what limits total_steps
+  double uniform_end = 0;         // if not: the limit in uniform steps, perhaps not a whole number
+  double max_seconds = 0;         // of training, summed over attempts; 0: unlimited
   Cadence eval, save, log;
 
   bool is_time_limited() const noexcept { return total_steps == INT64_MAX; }
   double epochs_in(int64_t steps) const noexcept;
-  /// The step from which shares of training count: percentages, and the learning rate.
-  int64_t share_origin() const noexcept { return ends_by_steps ? 0 : origin; }
-  /// The step from which lengths of this unit count.
-  int64_t origin_of(config::Length::Unit unit) const noexcept;
+  /// What shares of training count: percentages, and the learning rate.
+  UniformSteps shares() const noexcept { return ends_by_steps ? UniformSteps{} : uniform; }
+  /// What lengths of this unit count.
+  UniformSteps uniform_of(config::Length::Unit unit) const noexcept;
   /// Remaining training time, until the first limit at this pace.
   double seconds_left(int64_t step, double seconds_so_far, double seconds_per_step) const noexcept;
-  /// A length in steps, at least 0; percent is of all steps since share_origin(). Throws Error(usage) if the unit is
-  /// not possible.
+  /// A length in steps, at least 0; percent is of curve_steps(). Throws Error(usage) if the unit is not possible.
   int64_t steps_of(const config::Length& length, const std::string& key) const;
   /// The same for a part of the learning-rate curve, which a new global batch leaves at the same share of training: its
   /// steps are those that training began with.
   int64_t steps_of_curve(const config::Length& length, const std::string& key) const;
-  /// Steps of the whole learning-rate curve, and the one at which it is read; INT64_MAX: limited only by time.
-  int64_t curve_steps() const noexcept { return is_time_limited() ? total_steps : total_steps - share_origin(); }
-  int64_t curve_step(int64_t step) const noexcept { return step - share_origin(); }
+  /// Steps of the whole learning-rate curve; INT64_MAX: limited only by time.
+  int64_t curve_steps() const noexcept { return is_time_limited() ? total_steps : total_steps - shares().origin; }
+  /// Where the curve is read before the update after `step`: a whole number unless the global batch has changed.
+  double curve_step(int64_t step) const noexcept;
   /// The same as a cadence; keeps a time as seconds. Null: never.
   Cadence cadence_of(const std::optional<config::Length>& length, const std::string& key) const;
 };

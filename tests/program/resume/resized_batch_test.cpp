@@ -92,6 +92,28 @@ TEST_F(ResizedBatch, LeavesLearningRateAtItsShareOfTraining) {
   EXPECT_NEAR(rates[15], 0.08 / 12, 1e-12);
 }
 
+TEST_F(ResizedBatch, GoesOnWhereAnEpochStood) {
+  train(8, {"train.max_steps=4"});  // 0.8 epochs
+  train(4, {"train.max_steps=5"});  // 0.9: five samples are left, two steps
+  train(4, {"train.max_steps=6"});
+  train(4, {"train.max_steps=9"});
+  train(16);
+  const auto rates = values(run_ + "/metrics.jsonl", "train/lr");
+  ASSERT_EQ(rates.size(), 9U + 2 + 2 * 3);
+  EXPECT_NEAR(rates[9], 0.08 * (1 - 1.3 / 4), 1e-12);
+  EXPECT_NEAR(rates[10], 0.08 * (1 - 1.65 / 4), 1e-12);
+  EXPECT_NEAR(rates[11], 0.08 * (1 - 2.0 / 4), 1e-12);
+  std::ifstream lines(run_ + "/metrics.jsonl");
+  double before = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const auto object = nlohmann::json::parse(line);
+    if (object["kind"] != "train") continue;
+    EXPECT_GT(object["epoch"], before) << line;
+    before = object["epoch"];
+  }
+  EXPECT_EQ(audit()["data"]["samples"], 4 * 37);
+}
+
 TEST_F(ResizedBatch, FinishesEpochBegunWithOtherSizes) {
   const auto stop_at = [](int step) { return std::vector{"train.max_steps=" + std::to_string(step)}; };
   train(8, stop_at(7));    // one epoch and 16 samples
