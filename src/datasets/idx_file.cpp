@@ -35,6 +35,11 @@ std::string hexadecimal(uint32_t value) {
 std::vector<int64_t> parse_header(std::span<const std::byte> header, size_t dimensions, const std::string& name) {
   const uint32_t magic = big_endian(header.data());
   const uint32_t wanted = kUnsignedBytes << 8 | static_cast<uint32_t>(dimensions);
+  if (magic == (kUnsignedBytes << 8 | static_cast<uint32_t>(4 - dimensions)))  // labels have one, images three
+    throw Error(ExitCode::data, {.what = dimensions == 1 ? "a file of images in the place of labels"
+                                                         : "a file of labels in the place of images",
+                                 .where = name,
+                                 .hint = "check the names: the files of images and labels may be swapped"});
   if (magic != wanted)
     fail(name, "not an IDX file of " + std::to_string(dimensions) + "-dimensional unsigned bytes: it begins with " +
                    hexadecimal(magic) + " instead of " + hexadecimal(wanted));

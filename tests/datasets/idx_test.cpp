@@ -10,6 +10,7 @@
 namespace gputrain::datasets {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 std::string big_endian(uint32_t value) {
@@ -150,7 +151,9 @@ TEST_F(IdxTest, RefusesDamagedFiles) {
   EXPECT_THAT(refusal("", kLabels), HasSubstr("too short for the header"));
   EXPECT_THAT(refusal(kImages.substr(0, 10), kLabels), HasSubstr("too short for the header"));
   EXPECT_THAT(refusal("\x89PNG" + kImages, kLabels), HasSubstr("it begins with 0x89504e47 instead of 0x00000803"));
-  EXPECT_THAT(refusal(kLabels + kValues, kLabels), HasSubstr("instead of 0x00000803"));
+  EXPECT_THAT(refusal(kLabels + kValues, kLabels), HasSubstr("a file of labels in the place of images"));
+  EXPECT_THAT(refusal(kImages, kImages),
+              AllOf(HasSubstr("a file of images in the place of labels"), HasSubstr("may be swapped")));
   EXPECT_THAT(refusal(std::string(kImages).replace(2, 1, "\x0D"), kLabels), HasSubstr("0x00000d03"));  // floats
   EXPECT_THAT(refusal(kImages.substr(0, kImages.size() - 1), kLabels), HasSubstr("cut off: 1 bytes are missing"));
   EXPECT_THAT(refusal(kImages + "x", kLabels), HasSubstr("has extra bytes after the values"));
