@@ -37,6 +37,9 @@ constexpr Magic kMagics[] = {
     {0, "\x89PNG\r\n\x1a\n", {FileType::other, "a PNG image", ""}},
     {0, "\xff\xd8\xff", {FileType::other, "a JPEG image", ""}},
     {0, "GIF8", {FileType::other, "a GIF image", ""}},
+    {0, "II*\0"sv, {FileType::other, "a TIFF image", ""}},
+    {0, "MM\0*"sv, {FileType::other, "a TIFF image", ""}},
+    {4, "ftyp", {FileType::other, "an ISO media file, such as HEIC, AVIF or MP4", ""}},
     {0, "RIFF", {FileType::other, "a RIFF file, such as WebP or WAV", ""}},
     {0,
      "\x7f"

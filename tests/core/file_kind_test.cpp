@@ -25,6 +25,13 @@ TEST(FileKind, NamesArchivesAndWeights) {
   EXPECT_EQ(file_kind("MMIDIDX\0\0\x01"s).type, FileType::megatron_index);
 }
 
+TEST(FileKind, NamesImagesOfOtherFormats) {
+  EXPECT_EQ(name_of("II*\0\x08\0\0\0"s), "a TIFF image");
+  EXPECT_EQ(name_of("MM\0*\0\0\0\x08"s), "a TIFF image");
+  for (const std::string brand : {"heic", "avif", "mif1"})
+    EXPECT_EQ(name_of("\0\0\0\x18"s + "ftyp" + brand), "an ISO media file, such as HEIC, AVIF or MP4");
+}
+
 TEST(FileKind, TellsTextFromPointersAndWebPages) {
   EXPECT_EQ(file_kind("To be, or not to be\n").type, FileType::text);
   EXPECT_EQ(file_kind("\xef\xbb\xbfh\xc3\xa9 \xe6\x97\xa5").type, FileType::text);
