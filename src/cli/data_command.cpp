@@ -171,6 +171,7 @@ struct Audit {
   data::SampleUsage used, passed_over;
   int64_t steps_passed_over = 0, rollbacks = 0, steps_skipped = 0;
   double epochs = 0;
+  bool drops_some = false;  // data.last: drop, and an epoch is no whole number of steps
 
   bool is_clean() const { return findings.empty() && problems.empty(); }
   void note(std::optional<Finding> finding) {
@@ -212,6 +213,7 @@ Audit audit_of(const monitor::LedgerContent& ledger) {
   for (const Attempt& attempt : attempts) {
     audit.steps_skipped += static_cast<int64_t>(attempt.skipped.size());
     if (attempt.marks.empty()) continue;
+    audit.drops_some |= attempt.order.drop_last && attempt.order.samples % attempt.order.global_batch != 0;
     const bool counts = attempt.marks.back().step > attempt.marks.front().step;
     const auto& before = attempt.order_elsewhere ? attempt.order_elsewhere : order;
     if (before && counts) audit.note(broken_epoch(*before, attempt));
@@ -228,7 +230,8 @@ Audit audit_of(const monitor::LedgerContent& ledger) {
   audit.used = last.used;
   if (!attempts.empty()) {
     const data::OrderFacts& now = attempts.back().order;
-    audit.epochs = static_cast<double>(data::uniform_step(now, last.step)) / static_cast<double>(steps_per_epoch(now));
+    const auto [epoch, samples] = data::position_after(now, last.step);
+    audit.epochs = static_cast<double>(epoch) + static_cast<double>(samples) / static_cast<double>(now.samples);
   }
   return audit;
 }
@@ -256,7 +259,8 @@ void print(const Audit& audit) {
     std::printf("unreadable  %s of these samples skipped (data.max_bad_fraction)\n",
                 grouped(audit.used.unreadable).c_str());
   }
-  std::string verdict = "used exactly once per epoch";
+  std::string verdict =
+      audit.drops_some ? "used once per epoch or dropped at its end (data.last: drop)" : "used exactly once per epoch";
   if (audit.used.unreadable > 0) verdict += " or skipped as unreadable";
   if (audit.rollbacks > 0) verdict += " or passed over on purpose";
   std::printf("%s\n", audit.is_clean() ? ("ok: every sample was " + verdict + " so far").c_str() : "NOT ok");

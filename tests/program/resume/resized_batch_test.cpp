@@ -133,6 +133,7 @@ TEST_F(ResizedBatch, DropsRestOfAnEpochWithoutFullStep) {
   const auto found = audit();
   EXPECT_EQ(found["epochs"], 4);
   EXPECT_EQ(found["data"]["samples"], 3 * 8 + 3 * 32);
+  EXPECT_THAT(gputrain({"data", "audit", run_}).out, HasSubstr("used once per epoch or dropped at its end"));
 }
 
 TEST_F(ResizedBatch, KeepsCheckpointsOfItsEpochsForGood) {
