@@ -1,5 +1,6 @@
 // Token ids from other tools: llm.c, nanoGPT, Megatron. Reads from the files on demand.
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <functional>
 #include <span>
@@ -12,6 +13,7 @@
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/data/content_hash.hpp"
 #include "gputrain/data/options.hpp"
+#include "left_out.hpp"
 #include "token_file.hpp"
 #include "token_windows.hpp"
 
@@ -54,11 +56,27 @@ std::string as_pattern(const std::string& path) {
   return pattern;
 }
 
+/// Warns of what may be parts of the data that are packed, not whole yet, or NumPy's.
+void warn_of_other_parts(const std::string& folder, const std::string& role) {
+  LeftOut others;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    const auto ends = [&](const char* ending) { return name.ends_with(ending); };
+    if (name.starts_with('.') || name.find(role) == std::string::npos) continue;
+    if (std::ranges::any_of(std::array{".npy", ".bin.gz", ".bin.zst", ".bin.xz", ".bin.part", ".bin.tmp"}, ends))
+      others.add(name);
+  }
+  others.warn(folder, "file", "that may hold tokens but is not named .bin");
+}
+
 std::vector<std::string> token_paths(const data::DatasetRequest& request) {
   namespace fs = std::filesystem;
   std::error_code ignored;
-  if (fs::is_directory(request.path, ignored))
+  if (fs::is_directory(request.path, ignored)) {
+    warn_of_other_parts(request.path, role_name(request.role));
     return expand_pattern(fs::path(as_pattern(request.path)) / ("*" + role_name(request.role) + "*.bin"));
+  }
   // Megatron names its pair of files without extensions.
   const std::string pair = fs::exists(request.path, ignored) ? "" : request.path;
   if (!pair.empty() && fs::exists(pair + ".idx", ignored)) return {pair + ".bin"};

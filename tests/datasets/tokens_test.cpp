@@ -249,6 +249,20 @@ TEST_F(TokensTest, NeedsLanguageModelAndFiles) {
               HasSubstr("does not read text"));
 }
 
+TEST_F(TokensTest, WarnsOfOtherPartsInAFolder) {
+  write("d/train_0.bin", raw(std::vector<uint16_t>{1, 2, 3}));
+  write("d/train_0.bin.sha256", "x");
+  write("d/val_0.bin.zst", "x");
+  const auto warning = [&] { return warning_of([&] { open_tokens(path("d"), 2); }); };
+  EXPECT_EQ(warning(), "");
+  write("d/train_1.bin.zst", "x");
+  EXPECT_EQ(warning(), "warning: " + path("d") +
+                           ": left out 1 file that may hold tokens but is not named .bin: "
+                           "train_1.bin.zst\n");
+  write("d/train_2.npy", "x");
+  EXPECT_THAT(warning(), HasSubstr("left out 2 files"));
+}
+
 TEST_F(TokensTest, FindsFilesInOddlyNamedFolder) {
   write("data [v2]*/train_0.bin", raw(std::vector<uint16_t>{1, 2, 3}));
   EXPECT_EQ(open_tokens(path("data [v2]*"), 2).train->size(), 1);
