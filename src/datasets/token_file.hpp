@@ -20,9 +20,9 @@ class TokenFile {
   const data::ReadOnlyFile& file() const noexcept { return file_; }
   const std::string& path() const noexcept { return file_.path(); }
   /// Why these are hardly all of the token ids as they were written, to follow the path: no tokens at all, or a file
-  /// without a header that begins with one number alone, with floating-point, 8-bit or big-endian numbers, or with wider
-  /// ones than those read: every second number read, or three of four, are then upper halves and 0, or nearly. Empty: it
-  /// looks right.
+  /// without a header that begins with one number alone, with floating-point, 8-bit or big-endian numbers, or with
+  /// wider ones than those read: every second number read, or three of four, are then upper halves and 0, or nearly.
+  /// Empty: it looks right.
   std::string doubt() const;
 
   /// Tokens [first, first + tokens.size()), which must exist.
