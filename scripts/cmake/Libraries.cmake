@@ -9,6 +9,8 @@ find_package(JPEG REQUIRED)
 find_package(PNG REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 if(NOT TARGET yaml-cpp::yaml-cpp)  # Debian 12's yaml-cpp 0.7 exports the name without namespace
   add_library(yaml-cpp::yaml-cpp ALIAS yaml-cpp)
 endif()

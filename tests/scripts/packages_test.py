@@ -10,6 +10,7 @@ NOBLE = {
     "python3": "3.12.3", "python3-venv": "3.12.3", "ca-certificates": "20240203", "libyaml-cpp-dev": "0.8.0",
     "libcli11-dev": "2.4.1", "nlohmann-json3-dev": "3.11.3", "libfmt-dev": "9.1.0", "libspdlog-dev": "1.12.0",
     "libpng-dev": "1.6.43", "libjpeg-dev": "8c", "zlib1g-dev": "1.3", "libxxhash-dev": "0.8.2",
+    "libpcre2-dev": "10.42", "libutf8proc-dev": "2.9.0",
     "libgtest-dev": "1.14.0", "libgmock-dev": "1.14.0",
     "openmpi-bin": "4.1.6", "mpich": "4.2.0", "slurmctld": "23.11.4", "slurmd": "23.11.4", "slurm-client": "23.11.4",
     "munge": "0.5.15", "iproute2": "6.1.0", "nftables": "1.0.9", "faketime": "0.9.10",
