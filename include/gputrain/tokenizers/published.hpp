@@ -1,0 +1,49 @@
+// Tokenizers of published language models, read from the files that lie beside their weights.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gputrain/tokenizers/tokenizer.hpp"
+
+namespace gputrain::tokenizers {
+
+/// Gives the same tokens as the reference program of its file format. Immutable, so thread-safe.
+class PublishedTokenizer final : public Tokenizer {
+ public:
+  struct Parts;
+  explicit PublishedTokenizer(Parts parts);
+  ~PublishedTokenizer() override;
+
+  /// The highest number of a token plus 1; numbers between may be unused.
+  int64_t vocabulary_size() const override;
+
+  using Tokenizer::encode;
+  /// Adds no special tokens, but finds those that the text spells out. Throws Error(data) if the text is not UTF-8.
+  void encode(std::string_view text, const std::string& name, const Take& take) const override;
+  /// All tokens of a short text, and around them what the file wants there, such as a token for the begin.
+  std::vector<int64_t> encode_with_special_tokens(std::string_view text, const std::string& name) const;
+
+  /// Special tokens appear as they are spelled.
+  std::string decode(std::span<const int64_t> tokens) const override;
+
+  /// The token that the file spells like this, such as "<|im_end|>".
+  std::optional<int64_t> find(std::string_view spelling) const;
+  /// Whether it is control, not text.
+  bool is_special(int64_t token) const;
+
+ private:
+  class Encoder;
+  std::unique_ptr<const Encoder> encoder_;
+};
+
+/// Reads a tokenizer from a file, or from the folder of a model: tokenizer.json, or else vocab.json with merges.txt,
+/// vocab.txt, a SentencePiece model, or ranks in tiktoken's format. Throws Error(data) that names what is wrong or not
+/// supported.
+std::shared_ptr<const PublishedTokenizer> read_published(const std::filesystem::path& folder_or_file);
+
+}  // namespace gputrain::tokenizers

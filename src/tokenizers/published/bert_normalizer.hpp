@@ -1,0 +1,17 @@
+// What BERT does to a text: cleans it, sets CJK characters apart, strips accents, lower case.
+#pragma once
+
+#include "normalizers.hpp"
+
+namespace gputrain::tokenizers {
+
+struct BertNormalizerOptions {
+  bool cleans = true;
+  bool splits_chinese = true;
+  bool strips_accents = true;
+  bool lowers_case = true;
+};
+
+Normalizer bert_normalizer(BertNormalizerOptions options);
+
+}  // namespace gputrain::tokenizers

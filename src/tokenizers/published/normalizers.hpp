@@ -1,0 +1,22 @@
+// Normalizers: they change a text before it is cut into words.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "json_part.hpp"
+
+namespace gputrain::tokenizers {
+
+struct Workspace;
+
+/// Thread-safe. Null: none.
+using Normalizer = std::function<void(std::string& text, Workspace& workspace)>;
+
+/// "normalizer" of a tokenizer.json.
+Normalizer read_normalizer(const JsonPart& part);
+
+/// Applies several, in order.
+Normalizer in_sequence(std::vector<Normalizer> steps);
+
+}  // namespace gputrain::tokenizers

@@ -1,0 +1,26 @@
+// What a published tokenizer is made of.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "added_tokens.hpp"
+#include "decoders.hpp"
+#include "gputrain/tokenizers/published.hpp"
+#include "model.hpp"
+#include "normalizers.hpp"
+#include "post_processor.hpp"
+#include "pre_tokenizers.hpp"
+
+namespace gputrain::tokenizers {
+
+struct PublishedTokenizer::Parts {
+  std::unique_ptr<const Model> model;
+  std::vector<AddedToken> added = {};
+  Normalizer normalizer = nullptr;
+  PreTokenizers pre_tokenizers = {};
+  Decoder decoder = nullptr;  // null: texts are joined by spaces
+  Frame frame = {};
+};
+
+}  // namespace gputrain::tokenizers

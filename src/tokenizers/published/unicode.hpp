@@ -1,0 +1,36 @@
+// What Unicode says about characters, and its normal forms.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace gputrain::tokenizers {
+
+bool is_white_space(int64_t point) noexcept;  // property White_Space
+bool is_letter(int64_t point) noexcept;       // L
+bool is_mark(int64_t point) noexcept;         // M
+bool is_number(int64_t point) noexcept;       // N
+bool is_punctuation(int64_t point) noexcept;  // P, and all of ASCII that is neither letter, digit nor space
+bool is_other(int64_t point) noexcept;        // C, but for what is not assigned
+bool is_nonspacing(int64_t point) noexcept;   // Mn
+bool is_word(int64_t point) noexcept;         // \w of Unicode's regular expressions
+
+/// The code point at `at` of well-formed UTF-8; moves `at` past it.
+int64_t code_point(std::string_view text, size_t& at) noexcept;
+/// Number of bytes of the code point that begins with this byte.
+size_t code_point_bytes(char first) noexcept;
+/// Where the code point before `at` begins; `at` is not 0.
+size_t code_point_before(std::string_view text, size_t at) noexcept;
+
+enum class NormalForm { nfc, nfd, nfkc, nfkd };
+std::string normalized(std::string_view text, NormalForm form);
+/// Full lower case of each character by itself.
+std::string lower_case(std::string_view text);
+
+/// GPT-2's alphabet: a visible character for each byte.
+int64_t byte_character(unsigned char byte) noexcept;
+/// The byte of a character of this alphabet, or -1.
+int character_byte(int64_t point) noexcept;
+
+}  // namespace gputrain::tokenizers

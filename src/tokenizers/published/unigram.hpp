@@ -1,0 +1,38 @@
+// Finds the tokens with the highest sum of scores, by Viterbi's algorithm.
+// Kudo, "Subword Regularization", 2018.
+#pragma once
+
+#include <vector>
+
+#include "model.hpp"
+
+namespace gputrain::tokenizers {
+
+class Unigram final : public Model {
+ public:
+  struct Options {
+    int32_t unknown = -1;  // -1: none
+    bool falls_back_to_bytes = false;
+  };
+  /// `scores` by token. `is_found`: which tokens stand for text; empty: all.
+  Unigram(Vocabulary vocabulary, std::vector<double> scores, const std::vector<bool>& is_found, Options options);
+
+  bool encode(std::string_view word, Workspace& workspace) const override;
+
+ private:
+  struct Step {  // the best way to a position
+    double score = 0;
+    size_t begin = static_cast<size_t>(-1);  // of its last token
+    int32_t token = -1;
+  };
+  bool find_ways(std::string_view word, std::vector<Step>& ways) const;
+  bool append(std::string_view text, std::vector<int32_t>& tokens) const;
+
+  std::vector<double> scores_;
+  Options options_;
+  double unknown_score_;
+  PairTable children_;                // (node, byte) -> node
+  std::vector<int32_t> node_tokens_;  // -1: no token ends at this node
+};
+
+}  // namespace gputrain::tokenizers
