@@ -10,8 +10,8 @@
 namespace gputrain::tokenizers {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using Tokens = std::vector<int64_t>;
 
 std::unique_ptr<Tokenizer> learned(const std::string& kind, const std::string& text) {

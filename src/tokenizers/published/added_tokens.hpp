@@ -13,20 +13,21 @@
 namespace gputrain::tokenizers {
 
 struct AddedToken {
-  std::string text;   // as the file spells it
-  std::string shown;  // normalised if it is looked for after normalisation; what it is decoded to
+  std::string text;        // as the file spells it
+  std::string shown = {};  // what it is decoded to and looked for; empty: the text, normalised if it is_normalized
   int32_t token = -1;
   bool is_single_word = false;  // not where a letter, a digit or a mark is beside it
   bool takes_space_before = false;
   bool takes_space_behind = false;
   bool is_normalized = false;  // looked for after normalisation
   bool is_special = false;     // control, not text
+  bool is_found = true;        // in texts; else only named
 };
 
 /// Finds tokens in texts: the leftmost, of these the longest. Immutable, so thread-safe.
 class AddedTokens {
  public:
-  /// Looks for `shown` of each token: normalised if that is done before.
+  /// Looks for `shown` of each token.
   explicit AddedTokens(std::vector<AddedToken> tokens);
 
   using TakeText = FunctionRef<void(std::string_view text)>;

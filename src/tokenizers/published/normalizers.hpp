@@ -5,6 +5,7 @@
 #include <string>
 
 #include "json_part.hpp"
+#include "unicode.hpp"
 
 namespace gputrain::tokenizers {
 
@@ -16,7 +17,8 @@ using Normalizer = std::function<void(std::string& text, Workspace& workspace)>;
 /// "normalizer" of a tokenizer.json.
 Normalizer read_normalizer(const JsonPart& part);
 
-/// Applies several, in order.
+Normalizer normal_form(NormalForm form);
+/// Applies several, in order. Null for none.
 Normalizer in_sequence(std::vector<Normalizer> steps);
 
 }  // namespace gputrain::tokenizers

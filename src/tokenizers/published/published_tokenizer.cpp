@@ -16,13 +16,14 @@ namespace {
 AddedTokens selected(const std::vector<AddedToken>& all, bool is_normalized) {
   std::vector<AddedToken> tokens;
   std::ranges::copy_if(all, std::back_inserter(tokens),
-                       [&](const AddedToken& token) { return token.is_normalized == is_normalized; });
+                       [&](const AddedToken& token) { return token.is_found && token.is_normalized == is_normalized; });
   return AddedTokens(std::move(tokens));
 }
 
 PublishedTokenizer::Parts with_shown_texts(PublishedTokenizer::Parts parts) {
   Workspace workspace;
   for (AddedToken& token : parts.added) {
+    if (!token.shown.empty()) continue;
     token.shown = token.text;
     if (token.is_normalized && parts.normalizer) parts.normalizer(token.shown, workspace);
   }

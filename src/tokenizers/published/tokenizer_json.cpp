@@ -17,6 +17,8 @@ std::vector<AddedToken> read_added_tokens(const JsonPart& root, const Vocabulary
     if (in_model >= 0 && in_model != token)
       part.refuse("'" + text + "' has the number " + std::to_string(token) + ", but " + std::to_string(in_model) +
                   " in the model's vocabulary");
+    if (in_model < 0 && vocabulary.text(token) != nullptr)
+      part.refuse("'" + text + "' has the number of '" + *vocabulary.text(token) + "' in the model's vocabulary");
     tokens.push_back({.text = text,
                       .token = static_cast<int32_t>(token),
                       .is_single_word = part.flag("single_word", false),

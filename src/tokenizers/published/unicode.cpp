@@ -122,6 +122,18 @@ size_t code_point_before(std::string_view text, size_t at) noexcept {
   return at;
 }
 
+size_t grapheme_end(std::string_view text, size_t at) noexcept {
+  utf8proc_int32_t state = 0;
+  for (auto last = static_cast<utf8proc_int32_t>(code_point(text, at)); at < text.size();) {
+    size_t next = at;
+    const auto point = static_cast<utf8proc_int32_t>(code_point(text, next));
+    if (utf8proc_grapheme_break_stateful(last, point, &state)) break;
+    last = point;
+    at = next;
+  }
+  return at;
+}
+
 std::string normalized(std::string_view text, NormalForm form) {
   std::string result;
   result.reserve(text.size());

@@ -23,6 +23,9 @@ size_t code_point_bytes(char first) noexcept;
 /// Where the code point before `at` begins; `at` is not 0.
 size_t code_point_before(std::string_view text, size_t at) noexcept;
 
+/// Where the character, as a reader sees it, that begins at `at` ends.
+size_t grapheme_end(std::string_view text, size_t at) noexcept;
+
 enum class NormalForm { nfc, nfd, nfkc, nfkd };
 std::string normalized(std::string_view text, NormalForm form);
 /// Full lower case of each character by itself.

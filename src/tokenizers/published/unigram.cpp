@@ -45,9 +45,10 @@ bool Unigram::find_ways(std::string_view word, std::vector<Step>& ways) const {
   for (size_t begin = 0; begin < word.size();) {
     const double till_here = ways[begin].score;
     const auto offer = [&](size_t end, double score, int32_t token) {
+      score += till_here;
+      if (options_.is_single_precision) score = static_cast<double>(static_cast<float>(score));
       Step& way = ways[end];
-      if (way.begin == static_cast<size_t>(-1) || score + till_here > way.score)
-        way = {score + till_here, begin, token};
+      if (way.begin == static_cast<size_t>(-1) || score > way.score) way = {score, begin, token};
     };
     const size_t character_end = begin + code_point_bytes(word[begin]);
     bool has_character = false;

@@ -13,6 +13,7 @@ class Unigram final : public Model {
   struct Options {
     int32_t unknown = -1;  // -1: none
     bool falls_back_to_bytes = false;
+    bool is_single_precision = false;  // sums are rounded to float, as SentencePiece's are
   };
   /// `scores` by token. `is_found`: which tokens stand for text; empty: all.
   Unigram(Vocabulary vocabulary, std::vector<double> scores, const std::vector<bool>& is_found, Options options);

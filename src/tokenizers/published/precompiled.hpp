@@ -1,0 +1,33 @@
+// SentencePiece's rules of normalisation, compiled into a trie.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gputrain::tokenizers {
+
+/// Immutable, so thread-safe.
+class PrecompiledRules {
+ public:
+  /// `blob`: the size of a double-array trie in bytes, the trie, and the texts that it leads to, each with a 0 behind.
+  /// Throws Error(data) if that is not what it is.
+  PrecompiledRules(std::string_view blob, const std::string& where);
+
+  /// Replaces, from left to right, the longest text that has a rule.
+  std::string apply(std::string_view text) const;
+  /// What the tokenizers package makes of the same rules: a character as a reader sees it, of at most 5 bytes, becomes
+  /// what the rule for its shortest begin says.
+  std::string apply_to_graphemes(std::string_view text) const;
+
+ private:
+  enum class Choice { shortest, longest };
+  /// The rule for a begin of the text; its length, or 0 if there is none.
+  size_t rule(std::string_view text, Choice choice, std::string_view& replacement) const;
+
+  std::vector<uint32_t> trie_;
+  std::string texts_;
+};
+
+}  // namespace gputrain::tokenizers

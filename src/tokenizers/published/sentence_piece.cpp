@@ -1,0 +1,172 @@
+// Reads the models of SentencePiece (Kudo, Richardson, 2018). Its library is not used: it brings a second copy of
+// protocol buffers into the process, and what it does with a model is what our own Bpe and Unigram do.
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include "gputrain/core/error.hpp"
+#include "precompiled.hpp"
+#include "protobuf.hpp"
+#include "read_bpe.hpp"
+#include "readers.hpp"
+#include "unigram.hpp"
+#include "workspace.hpp"
+
+namespace gputrain::tokenizers {
+namespace {
+
+enum class PieceType : uint64_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
+
+struct SentencePiece {
+  std::string_view text;
+  float score = 0;
+  PieceType type = PieceType::normal;
+};
+
+struct SentencePieceModel {
+  std::vector<SentencePiece> pieces;
+  enum class Kind : uint64_t { unigram = 1, bpe = 2 };
+  Kind kind = Kind::unigram;
+  bool falls_back_to_bytes = false;
+  std::string_view rules;  // of normalisation
+  bool prepends_space = true;
+  bool removes_extra_spaces = true;
+  bool marks_spaces = true;
+};
+
+/// Calls take(fields) for each field. False if the message is broken.
+template <typename Take>
+bool each_field(std::string_view message, Take take) {
+  ProtobufFields fields(message);
+  while (fields.next()) take(fields);
+  return !fields.is_broken();
+}
+
+bool read_message(std::string_view message, SentencePieceModel& model) {
+  bool is_whole = true;
+  const auto piece = [&](std::string_view part) {
+    SentencePiece& read = model.pieces.emplace_back();
+    is_whole &= each_field(part, [&](const ProtobufFields& field) {
+      if (field.number() == 1) read.text = field.bytes();
+      if (field.number() == 2) read.score = field.as_float();
+      if (field.number() == 3) read.type = static_cast<PieceType>(field.value());
+    });
+  };
+  const auto trainer = [&](const ProtobufFields& field) {
+    if (field.number() == 3) model.kind = static_cast<SentencePieceModel::Kind>(field.value());
+    if (field.number() == 35) model.falls_back_to_bytes = field.value() != 0;
+  };
+  const auto normalizer = [&](const ProtobufFields& field) {
+    if (field.number() == 2) model.rules = field.bytes();
+    if (field.number() == 3) model.prepends_space = field.value() != 0;
+    if (field.number() == 4) model.removes_extra_spaces = field.value() != 0;
+    if (field.number() == 5) model.marks_spaces = field.value() != 0;
+  };
+  is_whole &= each_field(message, [&](const ProtobufFields& field) {
+    if (field.number() == 1) piece(field.bytes());
+    if (field.number() == 2) is_whole &= each_field(field.bytes(), trainer);
+    if (field.number() == 3) is_whole &= each_field(field.bytes(), normalizer);
+  });
+  return is_whole && !model.pieces.empty();
+}
+
+void remove_extra_spaces(std::string& text) {
+  std::string result;
+  for (const char c : text)
+    if (c != ' ' || (!result.empty() && result.back() != ' ')) result += c;
+  if (result.ends_with(' ')) result.pop_back();
+  text = std::move(result);
+}
+
+Normalizer normalizer_of(const SentencePieceModel& model, const std::string& file) {
+  const auto rules = model.rules.empty() ? nullptr : std::make_shared<PrecompiledRules>(model.rules, file);
+  return [rules, prepends = model.prepends_space, removes = model.removes_extra_spaces](std::string& text, Workspace&) {
+    if (rules) text = rules->apply(text);
+    if (removes) remove_extra_spaces(text);
+    if (prepends && !text.empty()) text.insert(text.begin(), ' ');
+    std::string marked;
+    marked.reserve(text.size() + text.size() / 2);
+    for (const char c : text)
+      if (c == ' ') {
+        marked += kSpaceMark;
+      } else {
+        marked += c;
+      }
+    while (removes && marked.ends_with(kSpaceMark)) marked.resize(marked.size() - kSpaceMark.size());
+    text = std::move(marked);
+  };
+}
+
+std::unique_ptr<const Model> bpe_of(const SentencePieceModel& model, Vocabulary vocabulary, int64_t unknown) {
+  std::map<float, uint32_t, std::greater<>> ranks;  // of scores, the highest first
+  for (const SentencePiece& piece : model.pieces) ranks[piece.score] = 0;
+  uint32_t next = 0;
+  for (auto& [score, rank] : ranks) rank = next++;
+  std::vector<uint32_t> by_token;
+  for (const SentencePiece& piece : model.pieces)
+    by_token.push_back(piece.type == PieceType::normal ? ranks[piece.score] : PairTable::kNone);
+  BpeOptions options{.unknown = unknown < 0 ? "" : *vocabulary.text(unknown),
+                     .fuses_unknown = true,
+                     .falls_back_to_bytes = model.falls_back_to_bytes};
+  PairTable pairs = pairs_of(vocabulary, by_token);
+  return std::make_unique<Bpe>(std::move(vocabulary), std::move(pairs), std::move(options));
+}
+
+std::unique_ptr<const Model> unigram_of(const SentencePieceModel& model, Vocabulary vocabulary, int64_t unknown) {
+  std::vector<double> scores;
+  std::vector<bool> is_found;
+  for (const SentencePiece& piece : model.pieces) {
+    scores.push_back(piece.score);
+    is_found.push_back(piece.type == PieceType::normal);
+  }
+  return std::make_unique<Unigram>(std::move(vocabulary), std::move(scores), is_found,
+                                   Unigram::Options{.unknown = static_cast<int32_t>(unknown),
+                                                    .falls_back_to_bytes = model.falls_back_to_bytes,
+                                                    .is_single_precision = true});
+}
+
+Decoder decoder_of(size_t dropped_spaces) {
+  return [dropped_spaces](std::vector<std::string>& texts) {
+    metaspace_decoder(std::string(kSpaceMark), false)(texts);
+    byte_fallback_decoder()(texts);
+    std::string all;
+    for (const std::string& text : texts) all += text;
+    all.erase(0, std::min({dropped_spaces, all.find_first_not_of(' '), all.size()}));
+    texts.assign(1, std::move(all));
+  };
+}
+
+}  // namespace
+
+PublishedTokenizer::Parts read_sentence_piece(std::string_view message, const std::string& file) {
+  const auto refuse = [&](const std::string& what) { throw Error(ExitCode::data, {.what = what, .where = file}); };
+  SentencePieceModel model;
+  if (!read_message(message, model)) refuse("not a SentencePiece model, or cut off");
+  const bool is_bpe = model.kind == SentencePieceModel::Kind::bpe;
+  if (!is_bpe && model.kind != SentencePieceModel::Kind::unigram) refuse("the model is neither BPE nor Unigram");
+  if (!model.marks_spaces) refuse("'escape_whitespaces: false' is not supported");
+  Vocabulary vocabulary(file);
+  PublishedTokenizer::Parts parts;
+  int64_t unknown = -1;
+  for (const SentencePiece& piece : model.pieces) {
+    const int64_t token = vocabulary.size();
+    vocabulary.add(piece.text, token);
+    if (piece.type == PieceType::unknown) unknown = token;
+    if (piece.type == PieceType::unused && is_bpe) refuse("a BPE model with unused pieces is not supported");
+    const bool is_control = piece.type == PieceType::control || piece.type == PieceType::unknown;
+    if (!is_control && piece.type != PieceType::user_defined) continue;
+    parts.added.push_back({.text = std::string(piece.text),
+                           .shown = std::string(piece.text),
+                           .token = static_cast<int32_t>(token),
+                           .is_normalized = true,
+                           .is_special = is_control,
+                           .is_found = !is_control});
+  }
+  parts.normalizer = normalizer_of(model, file);
+  parts.decoder = decoder_of(model.removes_extra_spaces ? std::string::npos : model.prepends_space ? 1 : 0);
+  parts.model =
+      is_bpe ? bpe_of(model, std::move(vocabulary), unknown) : unigram_of(model, std::move(vocabulary), unknown);
+  return parts;
+}
+
+}  // namespace gputrain::tokenizers

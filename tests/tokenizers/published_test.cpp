@@ -1,0 +1,197 @@
+#include "gputrain/tokenizers/published.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/error.hpp"
+#include "support/python_reference.hpp"
+
+namespace gputrain::tokenizers {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Tokens = std::vector<int64_t>;
+
+class Published : public ::testing::Test {
+ protected:
+  Published() : folder_(fs::path(::testing::TempDir()) / "published") {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  ~Published() override { fs::remove_all(folder_); }
+
+  fs::path write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name, std::ios::binary) << text;
+    return folder_ / name;
+  }
+  std::shared_ptr<const PublishedTokenizer> made_of(const json& document) const {
+    return read_published(write("tokenizer.json", document.dump()));
+  }
+  /// The message of what reading the document throws.
+  std::string refusal(const json& document) const {
+    try {
+      made_of(document);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::data);
+      EXPECT_THAT(error.parts().where, HasSubstr("tokenizer.json"));
+      return error.parts().what + " at " + error.parts().where;
+    }
+    return "read";
+  }
+
+  fs::path folder_;
+};
+
+/// a, b, c, ab, bc, abc: numbers 0 to 5.
+json small_bpe(const std::vector<std::string>& merges) {
+  json document = {{"model", {{"type", "BPE"}, {"merges", merges}}}};
+  int64_t next = 0;
+  for (const char* text : {"a", "b", "c", "ab", "bc", "abc"}) document["model"]["vocab"][text] = next++;
+  return document;
+}
+
+TEST_F(Published, GivesTheTokensOfTheReference) {
+  GPUTRAIN_NEED_REFERENCE("tokenizers");
+  ASSERT_TRUE(gputrain::testing::run_reference("tokenizers/published_reference.py", {folder_.string()}));
+  const auto read = [](const fs::path& path) {
+    std::ifstream file(path);
+    return json::parse(file);
+  };
+  const json texts = read(folder_ / "texts.json");
+  int tokenizers = 0;
+  for (const auto& entry : fs::directory_iterator(folder_)) {
+    if (entry.path().extension() != ".expected") continue;
+    SCOPED_TRACE(entry.path().stem());
+    const json expected = read(entry.path());
+    const auto tokenizer = read_published(fs::path(entry.path()).replace_extension(".json"));
+    for (size_t i = 0; i < texts.size() && !HasFailure(); ++i) {
+      const auto text = texts[i].get<std::string>();
+      const Tokens tokens = tokenizer->encode(text, "text");
+      EXPECT_EQ(tokens, expected[i]["tokens"].get<Tokens>()) << texts[i].dump(-1, ' ', true);
+      EXPECT_EQ(tokenizer->encode_with_special_tokens(text, "text"), expected[i]["framed"].get<Tokens>());
+      EXPECT_EQ(tokenizer->decode(tokens), expected[i]["text"].get<std::string>());
+    }
+    ++tokenizers;
+  }
+  EXPECT_GT(tokenizers, 50);
+}
+
+TEST_F(Published, MergesInTheOrderOfTheFile) {
+  EXPECT_THAT(made_of(small_bpe({"a b", "b c", "ab c"}))->encode("abcbc", ""), ElementsAre(5, 4));
+  EXPECT_THAT(made_of(small_bpe({"b c", "a b"}))->encode("abc", ""), ElementsAre(0, 4));
+  EXPECT_THAT(made_of(small_bpe({"b c", "a b", "a bc"}))->encode("abcab", ""), ElementsAre(5, 3));
+}
+
+TEST_F(Published, MergesALongWordInShortTime) {
+  std::string text;
+  for (int i = 0; i < 700'000; ++i) text += "ab"[i % 2];
+  const Tokens tokens = made_of(small_bpe({"a b"}))->encode(text, "");
+  EXPECT_EQ(tokens, Tokens(350'000, 3));
+}
+
+TEST_F(Published, FindsTheLongestAddedTokenFirst) {
+  json document = small_bpe({});
+  for (const auto& [text, token] : {std::pair{"abc", 5}, {"<x>", 6}, {"<x><y>", 7}})
+    document["added_tokens"].push_back({{"content", text}, {"id", token}, {"special", token > 5}});
+  const auto tokenizer = made_of(document);
+  EXPECT_THAT(tokenizer->encode("a<x><y>b<x>abc", ""), ElementsAre(0, 7, 1, 6, 5));
+  EXPECT_EQ(tokenizer->vocabulary_size(), 8);
+  EXPECT_EQ(tokenizer->find("<x>"), 6);
+  EXPECT_EQ(tokenizer->find("ab"), 3);
+  EXPECT_EQ(tokenizer->find("<z>"), std::nullopt);
+  EXPECT_TRUE(tokenizer->is_special(7));
+  EXPECT_FALSE(tokenizer->is_special(5));
+}
+
+TEST_F(Published, RefusesTextWithoutTokens) {
+  const auto tokenizer = made_of(small_bpe({}));
+  EXPECT_THROW(tokenizer->encode("abx", "a.txt"), Error);
+  EXPECT_THROW(tokenizer->encode("ab\xFF", "a.txt"), Error);
+}
+
+TEST_F(Published, ShowsTokensOutsideAsReplacements) {
+  json document = small_bpe({});
+  document["decoder"] = {{"type", "Fuse"}};
+  EXPECT_EQ(made_of(document)->decode(Tokens{0, 6, -1, 1}), "a\uFFFD\uFFFDb");
+}
+
+TEST_F(Published, EncodesInSeveralThreadsAtOnce) {
+  const auto tokenizer = made_of(small_bpe({"a b", "ab c"}));
+  std::vector<std::thread> threads;
+  std::vector<Tokens> results(4);
+  for (Tokens& result : results)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 200; ++i) result = tokenizer->encode("abcabca", "");
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const Tokens& result : results) EXPECT_THAT(result, ElementsAre(5, 5, 0));
+}
+
+TEST_F(Published, NamesWhatItDoesNotSupport) {
+  for (const char* key : {"normalizer", "pre_tokenizer", "decoder", "post_processor"}) {
+    json document = small_bpe({});
+    document[key] = {{"type", "Strange"}};
+    EXPECT_THAT(refusal(document), ::testing::AllOf(HasSubstr("'Strange'"), HasSubstr(key)));
+  }
+  EXPECT_THAT(refusal({{"model", {{"type", "Strange"}}}}), HasSubstr("'Strange'"));
+  json document = small_bpe({});
+  document["model"]["dropout"] = 0.1;
+  EXPECT_THAT(refusal(document), HasSubstr("model.dropout"));
+}
+
+TEST_F(Published, RefusesWrongVocabularies) {
+  json document = small_bpe({});
+  document["model"]["vocab"]["x"] = 5;
+  EXPECT_THAT(refusal(document), HasSubstr("has the number 5, as"));
+  for (const json& wrong : {json(-1), json(1 << 24), json(UINT64_MAX)}) {
+    document["model"]["vocab"]["x"] = wrong;
+    EXPECT_THAT(refusal(document), HasSubstr("numbers are from 0 to"));
+  }
+  document["model"]["vocab"]["x"] = "6";
+  EXPECT_THAT(refusal(document), HasSubstr("no whole number"));
+}
+
+TEST_F(Published, RefusesWrongMerges) {
+  EXPECT_THAT(refusal(small_bpe({"a x"})), HasSubstr("needs the token 'x'"));
+  EXPECT_THAT(refusal(small_bpe({"a c"})), HasSubstr("needs the token 'ac'"));
+  EXPECT_THAT(refusal(small_bpe({"a b", "a b"})), HasSubstr("merged twice at"));
+  EXPECT_THAT(refusal(small_bpe({"a b", "abc"})), HasSubstr("model.merges[1]"));
+}
+
+TEST_F(Published, RefusesWrongAddedTokens) {
+  json document = small_bpe({});
+  document["added_tokens"] = {{{"content", "ab"}, {"id", 9}}};
+  EXPECT_THAT(refusal(document), HasSubstr("but 3 in the model's vocabulary"));
+  document["added_tokens"] = {{{"content", "x"}, {"id", 3}}};
+  EXPECT_THAT(refusal(document), HasSubstr("in the model's vocabulary"));
+  document["added_tokens"] = {{{"content", "x"}, {"id", 9}}, {{"content", "y"}, {"id", 9}}};
+  EXPECT_THAT(refusal(document), HasSubstr("as \"x\" has"));
+}
+
+TEST_F(Published, RefusesWrongFiles) {
+  EXPECT_THAT(refusal(json::array()), HasSubstr("expected an object"));
+  EXPECT_THAT(refusal({{"version", "1.0"}}), HasSubstr("'model' is missing"));
+  write("tokenizer.json", "version https://git-lfs.github.com/spec/v1");
+  EXPECT_THROW(read_published(folder_), Error);
+}
+
+TEST_F(Published, RefusesPatternsItCannotTranslate) {
+  for (const char* pattern : {"[a[b]]", "[\\W]", "(", "\\h"}) {
+    json document = small_bpe({});
+    document["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}};
+    EXPECT_THAT(refusal(document), HasSubstr("regular expression")) << pattern;
+  }
+}
+
+}  // namespace
+}  // namespace gputrain::tokenizers
