@@ -1,14 +1,19 @@
-"""Makes tokenizers with the tokenizers package, and their tokens for many texts: published_reference.py FOLDER
+"""Makes tokenizers with the packages tokenizers, tiktoken and sentencepiece, and their tokens for many texts.
 
-Writes FOLDER/texts.json, and for each tokenizer FOLDER/NAME.json and FOLDER/NAME.expected: the tokens of each text without
-and with special tokens, and the text they are decoded to.
+usage: published_reference.py FOLDER
+
+Writes FOLDER/texts.json, and for each tokenizer FOLDER/NAME/ with its files and FOLDER/NAME.expected: the tokens of each text
+without and with special tokens, and the text they are decoded to, or null.
 """
+import base64
 import json
 import pathlib
 import random
 import sys
 import unicodedata
 
+import sentencepiece
+import tiktoken
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 folder = pathlib.Path(sys.argv[1])
@@ -51,19 +56,30 @@ ADDED = [AddedToken("<|start|>", special=True), AddedToken("<|end|>", special=Tr
          AddedToken("ADDED", normalized=False), AddedToken("[MASK]", lstrip=True, special=True, normalized=False)]
 
 
-def write(name: str, tokenizer: Tokenizer, merges_as_text: bool = False) -> None:
-    tokenizer.add_tokens(ADDED)
-    path = folder / f"{name}.json"
-    tokenizer.save(str(path))
-    if merges_as_text:
-        state = json.loads(path.read_text())
-        state["model"]["merges"] = [" ".join(merge) for merge in state["model"]["merges"]]
-        path.write_text(json.dumps(state))
+def folder_of(name: str) -> pathlib.Path:
+    (folder / name).mkdir()
+    return folder / name
+
+
+def expect(name: str, rows) -> None:
+    """Rows: tokens without and with special tokens, and text."""
+    (folder / f"{name}.expected").write_text(json.dumps([dict(zip(("tokens", "framed", "text"), row)) for row in rows]))
+
+
+def expect_of(name: str, tokenizer: Tokenizer) -> None:
     plain = tokenizer.encode_batch(TEXTS, add_special_tokens=False)
     framed = tokenizer.encode_batch(TEXTS)
-    (folder / f"{name}.expected").write_text(json.dumps(
-        [{"tokens": one.ids, "framed": other.ids, "text": tokenizer.decode(one.ids, skip_special_tokens=False)}
-         for one, other in zip(plain, framed)]))
+    expect(name, [(one.ids, other.ids, tokenizer.decode(one.ids, skip_special_tokens=False))
+                  for one, other in zip(plain, framed)])
+
+
+def write(name: str, tokenizer: Tokenizer, merges_as_text: bool = False) -> None:
+    tokenizer.add_tokens(ADDED)
+    state = json.loads(tokenizer.to_str())
+    if merges_as_text:
+        state["model"]["merges"] = [" ".join(merge) for merge in state["model"]["merges"]]
+    (folder_of(name) / "tokenizer.json").write_text(json.dumps(state))
+    expect_of(name, tokenizer)
 
 
 def trained(tokenizer: Tokenizer, trainer) -> dict:
@@ -183,5 +199,52 @@ for name, falls_back in (("unigram", False), ("unigram_bytes", True)):
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()
     write(name, tokenizer)
+
+# --- older formats ----------------------------------------------------------------------------------------------------
+
+tokenizer = bpe_like(byte_level)
+tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+tokenizer.decoder = decoders.ByteLevel()
+tokenizer.add_special_tokens(["<s>"])
+tokenizer.model.save(str(folder_of("vocabulary_and_merges")))
+expect_of("vocabulary_and_merges", tokenizer)
+
+tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+tokenizer.normalizer = normalizers.BertNormalizer()
+tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+tokenizer.decoder = decoders.WordPiece()
+tokenizer.train_from_iterator(CORPUS, trainers.WordPieceTrainer(
+    vocab_size=700, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"], show_progress=False))
+tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+tokenizer.model.save(str(folder_of("bert_vocabulary")))
+expect_of("bert_vocabulary", tokenizer)
+
+visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+hidden = [byte for byte in range(256) if byte not in visible]
+alphabet = {chr(byte): byte for byte in visible} | {chr(256 + i): byte for i, byte in enumerate(hidden)}
+tokens = [bytes([byte]) for byte in range(256)]
+tokens += [bytes(alphabet[c] for c in text) for text, _ in sorted(byte_level["vocab"].items(), key=lambda item: item[1])
+           if text != "<s>" and len(text) > 1]
+entries = [{"rank": rank, "token_bytes": base64.b64encode(token).decode(), "token_str": None}
+           for rank, token in enumerate(tokens)]
+(folder_of("tekken") / "tekken.json").write_text(json.dumps({
+    "config": {"pattern": O200K, "default_num_special_tokens": 10, "default_vocab_size": 10 + len(tokens)}, "vocab": entries,
+    "special_tokens": [{"rank": 1, "token_str": "<ſ>", "is_control": True}]}))
+encoding = tiktoken.Encoding("tekken", pat_str=O200K, mergeable_ranks={token: rank for rank, token in enumerate(tokens)},
+                             special_tokens={})
+rows = [encoding.encode_ordinary(text) for text in TEXTS]
+expect("tekken", [([10 + rank for rank in row],) * 2 + (encoding.decode(row),) for row in rows])
+
+(folder / "corpus.txt").write_text("\n".join(CORPUS))
+for kind in ("bpe", "unigram"):
+    for falls_back, rules in ((True, "identity"), (False, "nmt_nfkc")):
+        name = f"sentencepiece_{kind}_{rules}"
+        sentencepiece.SentencePieceTrainer.train(
+            input=str(folder / "corpus.txt"), model_prefix=str(folder_of(name) / "tokenizer"), vocab_size=600, model_type=kind,
+            byte_fallback=falls_back, character_coverage=0.98, normalization_rule_name=rules, user_defined_symbols=["<sp>"],
+            remove_extra_whitespaces=not falls_back, hard_vocab_limit=False, minloglevel=2)
+        processor = sentencepiece.SentencePieceProcessor(model_file=str(folder / name / "tokenizer.model"))
+        rows = [processor.encode(text) for text in TEXTS]
+        expect(name, [(row, row, None if processor.unk_id() in row else processor.decode(row)) for row in rows])
 
 (folder / "texts.json").write_text(json.dumps(TEXTS))

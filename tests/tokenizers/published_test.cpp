@@ -61,7 +61,7 @@ json small_bpe(const std::vector<std::string>& merges) {
 }
 
 TEST_F(Published, GivesTheTokensOfTheReference) {
-  GPUTRAIN_NEED_REFERENCE("tokenizers");
+  for (const char* package : {"tokenizers", "tiktoken", "sentencepiece"}) GPUTRAIN_NEED_REFERENCE(package);
   ASSERT_TRUE(gputrain::testing::run_reference("tokenizers/published_reference.py", {folder_.string()}));
   const auto read = [](const fs::path& path) {
     std::ifstream file(path);
@@ -73,13 +73,13 @@ TEST_F(Published, GivesTheTokensOfTheReference) {
     if (entry.path().extension() != ".expected") continue;
     SCOPED_TRACE(entry.path().stem());
     const json expected = read(entry.path());
-    const auto tokenizer = read_published(fs::path(entry.path()).replace_extension(".json"));
+    const auto tokenizer = read_published(fs::path(entry.path()).replace_extension());
     for (size_t i = 0; i < texts.size() && !HasFailure(); ++i) {
       const auto text = texts[i].get<std::string>();
       const Tokens tokens = tokenizer->encode(text, "text");
       EXPECT_EQ(tokens, expected[i]["tokens"].get<Tokens>()) << texts[i].dump(-1, ' ', true);
       EXPECT_EQ(tokenizer->encode_with_special_tokens(text, "text"), expected[i]["framed"].get<Tokens>());
-      EXPECT_EQ(tokenizer->decode(tokens), expected[i]["text"].get<std::string>());
+      if (!expected[i]["text"].is_null()) EXPECT_EQ(tokenizer->decode(tokens), expected[i]["text"].get<std::string>());
     }
     ++tokenizers;
   }

@@ -49,23 +49,24 @@ PairTable pairs_of(const Vocabulary& vocabulary, const std::vector<Merge>& merge
 }
 
 PairTable pairs_of(const Vocabulary& vocabulary, std::span<const uint32_t> ranks) {
-  const auto each = [&](const auto& take) {
-    for (int64_t token = 0; token < vocabulary.size(); ++token) {
-      const std::string* text = vocabulary.text(token);
-      const uint32_t rank = text == nullptr ? PairTable::kNone : ranks[static_cast<size_t>(token)];
-      if (rank == PairTable::kNone) continue;
-      for (size_t cut = 1; cut < text->size(); ++cut) {
-        if ((static_cast<unsigned char>((*text)[cut]) & 0xC0) == 0x80) continue;  // within a character
-        const int32_t left = vocabulary.find(std::string_view(*text).substr(0, cut));
-        const int32_t right = left < 0 ? -1 : vocabulary.find(std::string_view(*text).substr(cut));
-        if (right >= 0) take(left, right, PairTable::Value{rank, static_cast<int32_t>(token)});
-      }
-    }
+  struct Pair {
+    int32_t left, right;
+    PairTable::Value value;
   };
-  size_t count = 0;
-  each([&](int32_t, int32_t, PairTable::Value) { ++count; });
-  PairTable pairs(count);
-  each([&](int32_t left, int32_t right, PairTable::Value value) { pairs.insert(left, right, value); });
+  std::vector<Pair> found;
+  for (int64_t token = 0; token < vocabulary.size(); ++token) {
+    const std::string* text = vocabulary.text(token);
+    const uint32_t rank = text == nullptr ? PairTable::kNone : ranks[static_cast<size_t>(token)];
+    if (rank == PairTable::kNone) continue;
+    for (size_t cut = 1; cut < text->size(); ++cut) {
+      if ((static_cast<unsigned char>((*text)[cut]) & 0xC0) == 0x80) continue;  // within a character
+      const int32_t left = vocabulary.find(std::string_view(*text).substr(0, cut));
+      const int32_t right = left < 0 ? -1 : vocabulary.find(std::string_view(*text).substr(cut));
+      if (right >= 0) found.push_back({left, right, {rank, static_cast<int32_t>(token)}});
+    }
+  }
+  PairTable pairs(found.size());
+  for (const Pair& pair : found) pairs.insert(pair.left, pair.right, pair.value);
   return pairs;
 }
 

@@ -43,7 +43,7 @@ class WordCache {
   }
 
  private:
-  static constexpr int kBits = 15;
+  static constexpr int kBits = 16;
   static constexpr size_t kPlaces = size_t{1} << kBits;
 
   static uint64_t hash(std::string_view word) {
