@@ -65,6 +65,19 @@ TEST_F(TextTest, TakesATokenizerThatAFileRegisters) {
   EXPECT_EQ(datasets.train->tokenizer()->decode(read(*datasets.train, 0).target), "?????");
 }
 
+TEST_F(TextTest, TakesATokenizerFromAFile) {
+  const std::string text = write("a.txt", "abcabab");
+  write("model/tokenizer.json", R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2, "ab": 3},
+                                   "merges": ["a b"]}, "decoder": {"type": "Fuse"}})");
+  const std::string tokenizer = ", text: {tokenizer: published, tokenizer_path: " + path("model") + "}";
+  const data::DatasetSplits datasets = open_text(text, 3, tokenizer);
+  EXPECT_EQ(datasets.train->layout().num_classes, 4);
+  EXPECT_THAT(read(*datasets.train, 0).tokens(), ElementsAre(3, 2, 3));
+  EXPECT_EQ(datasets.train->tokenizer()->decode(read(*datasets.train, 0).tokens()), "abcab");
+  EXPECT_THAT(error_of([&] { open_text(text, 3, ", text: {tokenizer: published, tokenizer_path: " + text + "}"); }),
+              HasSubstr("a.txt"));
+}
+
 TEST_F(TextTest, ReadsBytesWhenAsked) {
   const data::DatasetSplits datasets =
       open_text(write("a.bin", std::string("\xff\0z", 3)), 2, ", text: {tokenizer: bytes}");
