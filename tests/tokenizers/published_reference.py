@@ -133,6 +133,7 @@ for name, step in {
     "metaspace_first": pre_tokenizers.Metaspace(prepend_scheme="first"),
     "metaspace_never": pre_tokenizers.Metaspace(prepend_scheme="never", split=False),
     "boundary": pattern(r"\b[a-z]+\b|\S\B"), "empty_matches": pattern(r"\s*|[^\S\n]x?|\p{N}{1,2}+"), "lines": pattern(r"^\w+|\.$"),
+    "delimiter": pre_tokenizers.CharDelimiterSplit("e"),
     "text_after_alphabet": pre_tokenizers.Sequence([pre_tokenizers.ByteLevel(), pre_tokenizers.Split("Ġ", "removed")]),
 }.items():
     write_byte_level(name, [step])

@@ -37,17 +37,18 @@ class Published : public ::testing::Test {
   std::shared_ptr<const PublishedTokenizer> made_of(const json& document) const {
     return read_published(write("tokenizer.json", document.dump()));
   }
-  /// The message of what reading the document throws.
-  std::string refusal(const json& document) const {
+  /// The message of what reading throws, and its place.
+  static std::string refusal_of(const fs::path& path) {
     try {
-      made_of(document);
+      read_published(path);
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::data);
-      EXPECT_THAT(error.parts().where, HasSubstr("tokenizer.json"));
+      EXPECT_THAT(error.parts().where, HasSubstr("published"));
       return error.parts().what + " at " + error.parts().where;
     }
     return "read";
   }
+  std::string refusal(const json& document) const { return refusal_of(write("tokenizer.json", document.dump())); }
 
   fs::path folder_;
 };
@@ -79,7 +80,9 @@ TEST_F(Published, GivesTheTokensOfTheReference) {
       const Tokens tokens = tokenizer->encode(text, "text");
       EXPECT_EQ(tokens, expected[i]["tokens"].get<Tokens>()) << texts[i].dump(-1, ' ', true);
       EXPECT_EQ(tokenizer->encode_with_special_tokens(text, "text"), expected[i]["framed"].get<Tokens>());
-      if (!expected[i]["text"].is_null()) EXPECT_EQ(tokenizer->decode(tokens), expected[i]["text"].get<std::string>());
+      if (!expected[i]["text"].is_null()) {
+        EXPECT_EQ(tokenizer->decode(tokens), expected[i]["text"].get<std::string>());
+      }
     }
     ++tokenizers;
   }
@@ -183,6 +186,38 @@ TEST_F(Published, RefusesWrongFiles) {
   EXPECT_THAT(refusal({{"version", "1.0"}}), HasSubstr("'model' is missing"));
   write("tokenizer.json", "version https://git-lfs.github.com/spec/v1");
   EXPECT_THROW(read_published(folder_), Error);
+}
+
+TEST_F(Published, RefusesTokensAroundTextThatDoNotExist) {
+  json document = small_bpe({});
+  document["post_processor"] = {{"type", "BertProcessing"}, {"cls", {"[CLS]", 0}}, {"sep", {"[SEP]", 6}}};
+  EXPECT_THAT(refusal(document), HasSubstr("no token 6"));
+}
+
+TEST_F(Published, RefusesRanksOfNoKnownModel) {
+  EXPECT_THAT(refusal_of(write("x.tiktoken", "YQ== 0\nYg== 1\n")), HasSubstr("2 ranks"));
+  EXPECT_THAT(refusal_of(write("x.tiktoken", "YQ== 0\nYg== \n")), HasSubstr("x.tiktoken:2"));
+  EXPECT_THAT(refusal_of(write("x.tiktoken", "YQ== 0\nY!== 1\n")), HasSubstr("x.tiktoken:2"));
+}
+
+TEST_F(Published, RefusesVocabulariesWithoutRulesForCutting) {
+  write("vocab.json", R"({"a": 0})");
+  write("merges.txt", "");
+  EXPECT_EQ(read_published(folder_)->vocabulary_size(), 1);
+  write("tokenizer_config.json", R"({"tokenizer_class": "Qwen2Tokenizer"})");
+  EXPECT_THAT(refusal_of(folder_), HasSubstr("Qwen2Tokenizer"));
+}
+
+TEST_F(Published, RefusesBrokenSentencePieceModels) {
+  const std::string piece = "\x0A\x03\x0A\x01";  // one piece, whose text is the next byte
+  EXPECT_EQ(read_published(write("x.model", piece + "a"))->encode("", "").size(), 0u);
+  EXPECT_THAT(refusal_of(write("x.model", piece)), HasSubstr("cut off"));
+  EXPECT_THAT(refusal_of(write("x.model", piece + "a" + piece + "a")), HasSubstr("but also 0"));
+}
+
+TEST_F(Published, RefusesFoldersWithoutATokenizer) {
+  EXPECT_THAT(refusal_of(folder_), HasSubstr("no tokenizer here"));
+  EXPECT_THAT(refusal_of(folder_ / "tokenizer.json"), HasSubstr("cannot read"));
 }
 
 TEST_F(Published, RefusesPatternsItCannotTranslate) {

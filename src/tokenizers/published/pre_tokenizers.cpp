@@ -92,6 +92,8 @@ void add(const JsonPart& part, PreTokenizers& pre_tokenizers) {
     steps.push_back(split(characters_that(is_number), part.flag("individual_digits", false) ? isolated : contiguous));
   } else if (type == "Punctuation") {
     steps.push_back(split(characters_that(is_punctuation), behavior_of(part, "Isolated")));
+  } else if (type == "CharDelimiterSplit") {
+    steps.push_back(split_by(escaped(part.at("delimiter").text()), removed));
   } else if (type == "BertPreTokenizer") {
     steps.push_back(split(characters_that(is_white_space), removed));
     steps.push_back(split(characters_that(is_punctuation), isolated));

@@ -118,6 +118,7 @@ class PublishedTokenizer::Encoder {
     explicit Loan(const Encoder& encoder) : encoder_(encoder) {
       const std::lock_guard lock(encoder_.mutex_);
       if (encoder_.idle_.empty()) {
+        encoder_.idle_.reserve(++encoder_.workspaces_);  // so that giving back cannot fail
         workspace_ = std::make_unique<Workspace>();
       } else {
         workspace_ = std::move(encoder_.idle_.back());
@@ -171,7 +172,8 @@ class PublishedTokenizer::Encoder {
   std::unordered_map<std::string, int64_t> numbers_;      // of added tokens
   int64_t size_ = 0;
   mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<Workspace>> idle_;  // at most one for each thread that ever encoded
+  mutable size_t workspaces_ = 0;  // as many as threads ever encoded at once
+  mutable std::vector<std::unique_ptr<Workspace>> idle_;
 };
 
 PublishedTokenizer::PublishedTokenizer(Parts parts) : encoder_(std::make_unique<Encoder>(std::move(parts))) {}

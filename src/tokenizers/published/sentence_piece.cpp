@@ -1,6 +1,7 @@
 // Reads the models of SentencePiece (Kudo, Richardson, 2018). Its library is not used: it brings a second copy of
 // protocol buffers into the process, and what it does with a model is what our own Bpe and Unigram do.
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 
@@ -151,6 +152,7 @@ PublishedTokenizer::Parts read_sentence_piece(std::string_view message, const st
   for (const SentencePiece& piece : model.pieces) {
     const int64_t token = vocabulary.size();
     vocabulary.add(piece.text, token);
+    if (!std::isfinite(piece.score)) refuse("the score of piece " + std::to_string(token) + " is not finite");
     if (piece.type == PieceType::unknown) unknown = token;
     if (piece.type == PieceType::unused && is_bpe) refuse("a BPE model with unused pieces is not supported");
     const bool is_control = piece.type == PieceType::control || piece.type == PieceType::unknown;

@@ -32,6 +32,17 @@ std::vector<AddedToken> read_added_tokens(const JsonPart& root, const Vocabulary
   return tokens;
 }
 
+/// Throws Error(data) if a token around texts does not exist.
+void check_frame(const JsonPart& root, const PublishedTokenizer::Parts& parts) {
+  for (const auto* tokens : {&parts.frame.before, &parts.frame.behind})
+    for (const int64_t token : *tokens) {
+      const bool is_added =
+          std::ranges::any_of(parts.added, [&](const AddedToken& added) { return added.token == token; });
+      if (!is_added && parts.model->vocabulary().text(token) == nullptr)
+        root.at("post_processor").refuse("there is no token " + std::to_string(token));
+    }
+}
+
 }  // namespace
 
 PublishedTokenizer::Parts read_tokenizer_json(const JsonPart& root) {
@@ -42,6 +53,7 @@ PublishedTokenizer::Parts read_tokenizer_json(const JsonPart& root) {
   if (root.has("normalizer")) parts.normalizer = read_normalizer(root.at("normalizer"));
   if (root.has("decoder")) parts.decoder = read_decoder(root.at("decoder"));
   if (root.has("post_processor")) parts.frame = read_post_processor(root.at("post_processor"));
+  check_frame(root, parts);
   return parts;  // "truncation" and "padding" are of a program that ran once, not of the model
 }
 
