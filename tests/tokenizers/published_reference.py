@@ -2,8 +2,8 @@
 
 usage: published_reference.py FOLDER
 
-Writes FOLDER/texts.json, and for each tokenizer FOLDER/NAME/ with its files and FOLDER/NAME.expected: the tokens of each text
-without and with special tokens, and the text they are decoded to, or null.
+Writes FOLDER/texts.json, and for each tokenizer FOLDER/NAME/ with its files and FOLDER/NAME.expected: the tokens of
+each text without and with special tokens, and the text they are decoded to, or null.
 """
 import base64
 import json
@@ -27,12 +27,15 @@ O200K = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}
          r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 DEEPSEEK = [r"\p{N}{1,3}", r"[一-龥぀-ゟ゠-ヿ]+", r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?"
             r"[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"]
-WORDS = """the quick brown fox jumps over lazy dogs don't I'll we've HELLO World élève naïve e\u0301te\u0301 Ångström größe
+WORDS = """the quick brown fox jumps over lazy dogs don't I'll we've HELLO World élève naïve
+e\u0301te\u0301 Ångström größe
 привет мир 你好 世界 日本語 テスト 한국어 हिन्दी ไทย 👩‍👩‍👧 🇩🇪 👍🏽 def foo(x): return x+1 #include <vector> std::cout << 42; } 12345
-3.14159 1e-9 http://a.b/c?d=e&f=g ... !!! — “quote” ‘s 'S 'LL ﬁ ½ ² İstanbul ſ ſt K Σίσυφος""".split() + ["\t", "\n\n", "\r\n", "    "]
+3.14159 1e-9 http://a.b/c?d=e&f=g ... !!! — “quote” ‘s 'S 'LL ﬁ ½ ² İstanbul ſ ſt K Σίσυφος""".split()
+WORDS += ["\t", "\n\n", "\r\n", "    "]
 CORPUS = [" ".join(rng.choices(WORDS, k=40)) for _ in range(200)]
 ODD = " \t\n\r\u00a0\u3000\u180e\u200b\u200d\u2028\u0085aA1'.sS tTlLdD/你é\u0301½٣"
-MARKS = ["<|start|>", "<|end|>", " <sp>", "<sp>  ", "ADD", "add", "ADDED", "<s>", "[MASK]", " [MASK] ", "▁", "<0x41>", "  ", "\n"]
+MARKS = ["<|start|>", "<|end|>", " <sp>", "<sp>  ", "ADD", "add", "ADDED", "<s>", "[MASK]", " [MASK] ", "▁",
+         "<0x41>", "  ", "\n"]
 POINTS = [chr(c) for c in range(0x10000) if unicodedata.ucd_3_2_0.category(chr(c)) not in ("Cn", "Cs")]
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 
@@ -52,7 +55,8 @@ def random_text() -> str:
 
 TEXTS = ["", " ", "a", "a" * 3000, "ab" * 500 + " " * 300 + "\n"] + [random_text() for _ in range(600)]
 ADDED = [AddedToken("<|start|>", special=True), AddedToken("<|end|>", special=True),
-         AddedToken("<sp>", lstrip=True, rstrip=True, special=True), AddedToken("ADD", single_word=True, normalized=True),
+         AddedToken("<sp>", lstrip=True, rstrip=True, special=True),
+         AddedToken("ADD", single_word=True, normalized=True),
          AddedToken("ADDED", normalized=False), AddedToken("[MASK]", lstrip=True, special=True, normalized=False)]
 
 
@@ -117,9 +121,12 @@ def pattern(text: str, behavior: str = "isolated", **options):
 
 
 BEGIN = processors.TemplateProcessing(single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 0)])
-write_byte_level("gpt2", [pre_tokenizers.ByteLevel(add_prefix_space=False)], alphabet=False, post=processors.ByteLevel())
-write_byte_level("roberta", [pre_tokenizers.ByteLevel()], alphabet=False, post=processors.RobertaProcessing(("</s>", 2), ("<s>", 0)))
-write_byte_level("llama3", [pattern(LLAMA3)], ignore_merges=True, post=processors.Sequence([processors.ByteLevel(), BEGIN]))
+write_byte_level("gpt2", [pre_tokenizers.ByteLevel(add_prefix_space=False)], alphabet=False,
+                 post=processors.ByteLevel())
+write_byte_level("roberta", [pre_tokenizers.ByteLevel()], alphabet=False,
+                 post=processors.RobertaProcessing(("</s>", 2), ("<s>", 0)))
+write_byte_level("llama3", [pattern(LLAMA3)], ignore_merges=True,
+                 post=processors.Sequence([processors.ByteLevel(), BEGIN]))
 write_byte_level("qwen2", [pattern(QWEN2)], normalizers.NFC())
 write_byte_level("o200k", [pattern(O200K)])
 write_byte_level("deepseek", [pattern(text) for text in DEEPSEEK], normalizers.Sequence([]))
@@ -129,10 +136,12 @@ for behavior in ("isolated", "removed", "merged_with_previous", "merged_with_nex
     write_byte_level(f"punctuation_{behavior}", [pre_tokenizers.Punctuation(behavior)])
 for name, step in {
     "whitespace": pre_tokenizers.Whitespace(), "whitespace_split": pre_tokenizers.WhitespaceSplit(),
-    "digits": pre_tokenizers.Digits(False), "single_digits": pre_tokenizers.Digits(True), "bert": pre_tokenizers.BertPreTokenizer(),
+    "digits": pre_tokenizers.Digits(False), "single_digits": pre_tokenizers.Digits(True),
+    "bert": pre_tokenizers.BertPreTokenizer(),
     "metaspace_first": pre_tokenizers.Metaspace(prepend_scheme="first"),
     "metaspace_never": pre_tokenizers.Metaspace(prepend_scheme="never", split=False),
-    "boundary": pattern(r"\b[a-z]+\b|\S\B"), "empty_matches": pattern(r"\s*|[^\S\n]x?|\p{N}{1,2}+"), "lines": pattern(r"^\w+|\.$"),
+    "boundary": pattern(r"\b[a-z]+\b|\S\B"), "empty_matches": pattern(r"\s*|[^\S\n]x?|\p{N}{1,2}+"),
+    "lines": pattern(r"^\w+|\.$"),
     "delimiter": pre_tokenizers.CharDelimiterSplit("e"),
     "text_after_alphabet": pre_tokenizers.Sequence([pre_tokenizers.ByteLevel(), pre_tokenizers.Split("Ġ", "removed")]),
 }.items():
@@ -140,7 +149,8 @@ for name, step in {
 for name, step in {
     "nfc": normalizers.NFC(), "nfd": normalizers.NFD(), "nfkc": normalizers.NFKC(), "nfkd": normalizers.NFKD(),
     "lowercase": normalizers.Lowercase(), "strip": normalizers.Strip(), "strip_left": normalizers.Strip(right=False),
-    "accents": normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()]), "alphabet": normalizers.ByteLevel(),
+    "accents": normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()]),
+    "alphabet": normalizers.ByteLevel(),
     "replace": normalizers.Replace(Regex(r"\s+"), "_"), "prepend": normalizers.Prepend("x "),
     "bert_accents": normalizers.BertNormalizer(strip_accents=False),
 }.items():
@@ -150,8 +160,8 @@ for name, step in {
 
 base = Tokenizer(models.BPE(unk_token="<unk>"))
 base.pre_tokenizer = pre_tokenizers.Metaspace()
-characters = trained(base, trainers.BpeTrainer(vocab_size=1000, special_tokens=["<unk>", "<s>"] + BYTES, limit_alphabet=150,
-                                               show_progress=False))
+characters = trained(base, trainers.BpeTrainer(
+    vocab_size=1000, special_tokens=["<unk>", "<s>"] + BYTES, limit_alphabet=150, show_progress=False))
 to_text = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
 for name, normalizer, cuts, tail in (
         ("llama2", None, pre_tokenizers.Metaspace(prepend_scheme="first", split=False), [decoders.Strip(" ", 1, 0)]),
@@ -174,8 +184,8 @@ tokenizer = Tokenizer(models.BPE(unk_token="<unk>", continuing_subword_prefix="#
 tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
 tokenizer.decoder = decoders.BPEDecoder()
 tokenizer.train_from_iterator(CORPUS, trainers.BpeTrainer(
-    vocab_size=600, special_tokens=["<unk>"], end_of_word_suffix="</w>", continuing_subword_prefix="##", limit_alphabet=100,
-    show_progress=False))
+    vocab_size=600, special_tokens=["<unk>"], end_of_word_suffix="</w>", continuing_subword_prefix="##",
+    limit_alphabet=100, show_progress=False))
 write("word_ends", tokenizer)
 
 # --- WordPiece and Unigram --------------------------------------------------------------------------------------------
@@ -191,8 +201,8 @@ for name, lowercase in (("bert_cased", False), ("bert_uncased", True)):
     write(name, tokenizer)
 tokenizer = Tokenizer(models.Unigram())
 tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-unigram = trained(tokenizer, trainers.UnigramTrainer(vocab_size=600, special_tokens=["<unk>", "<s>"] + BYTES, unk_token="<unk>",
-                                                     show_progress=False))
+unigram = trained(tokenizer, trainers.UnigramTrainer(
+    vocab_size=600, special_tokens=["<unk>", "<s>"] + BYTES, unk_token="<unk>", show_progress=False))
 for name, falls_back in (("unigram", False), ("unigram_bytes", True)):
     vocab = [tuple(entry) for entry in unigram["vocab"] if falls_back or not entry[0].startswith("<0x")]
     tokenizer = Tokenizer(models.Unigram(vocab, 0, falls_back))
@@ -229,10 +239,10 @@ tokens += [bytes(alphabet[c] for c in text) for text, _ in sorted(byte_level["vo
 entries = [{"rank": rank, "token_bytes": base64.b64encode(token).decode(), "token_str": None}
            for rank, token in enumerate(tokens)]
 (folder_of("tekken") / "tekken.json").write_text(json.dumps({
-    "config": {"pattern": O200K, "default_num_special_tokens": 10, "default_vocab_size": 10 + len(tokens)}, "vocab": entries,
-    "special_tokens": [{"rank": 1, "token_str": "<ſ>", "is_control": True}]}))
-encoding = tiktoken.Encoding("tekken", pat_str=O200K, mergeable_ranks={token: rank for rank, token in enumerate(tokens)},
-                             special_tokens={})
+    "config": {"pattern": O200K, "default_num_special_tokens": 10, "default_vocab_size": 10 + len(tokens)},
+    "vocab": entries, "special_tokens": [{"rank": 1, "token_str": "<ſ>", "is_control": True}]}))
+ranks = {token: rank for rank, token in enumerate(tokens)}
+encoding = tiktoken.Encoding("tekken", pat_str=O200K, mergeable_ranks=ranks, special_tokens={})
 rows = [encoding.encode_ordinary(text) for text in TEXTS]
 expect("tekken", [([10 + rank for rank in row],) * 2 + (encoding.decode(row),) for row in rows])
 
@@ -241,9 +251,10 @@ for kind in ("bpe", "unigram"):
     for falls_back, rules in ((True, "identity"), (False, "nmt_nfkc")):
         name = f"sentencepiece_{kind}_{rules}"
         sentencepiece.SentencePieceTrainer.train(
-            input=str(folder / "corpus.txt"), model_prefix=str(folder_of(name) / "tokenizer"), vocab_size=600, model_type=kind,
-            byte_fallback=falls_back, character_coverage=0.98, normalization_rule_name=rules, user_defined_symbols=["<sp>"],
-            remove_extra_whitespaces=not falls_back, hard_vocab_limit=False, minloglevel=2)
+            input=str(folder / "corpus.txt"), model_prefix=str(folder_of(name) / "tokenizer"), vocab_size=600,
+            model_type=kind, byte_fallback=falls_back, character_coverage=0.98, normalization_rule_name=rules,
+            user_defined_symbols=["<sp>"], remove_extra_whitespaces=not falls_back, hard_vocab_limit=False,
+            minloglevel=2)
         processor = sentencepiece.SentencePieceProcessor(model_file=str(folder / name / "tokenizer.model"))
         rows = [processor.encode(text) for text in TEXTS]
         expect(name, [(row, row, None if processor.unk_id() in row else processor.decode(row)) for row in rows])

@@ -16,10 +16,11 @@ constexpr std::string_view kSpace =
 constexpr std::string_view kNoSpace =
     R"(\x00-\x08\x0E-\x1F!-\x{84}\x{86}-\x{9F}\x{A1}-\x{167F}\x{1681}-\x{1FFF}\x{200B}-\x{2027}\x{202A}-\x{202E})"
     R"(\x{2030}-\x{205E}\x{2060}-\x{2FFF}\x{3001}-\x{10FFFF})";
-constexpr std::string_view kWord =  // Oniguruma's, with Latin-1's fractions and superscripts
-    R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\xB2\xB3\xB9\xBC-\xBE\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189})";
-constexpr std::string_view kRustWord =
-    R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{200C}\x{200D}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189})";
+#define LETTERS_MARKS_AND_THE_LIKE \
+  R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189})"
+constexpr std::string_view kWord = LETTERS_MARKS_AND_THE_LIKE R"(\xB2\xB3\xB9\xBC-\xBE)";  // Oniguruma's: also ² and ½
+constexpr std::string_view kRustWord = LETTERS_MARKS_AND_THE_LIKE R"(\x{200C}\x{200D})";
+#undef LETTERS_MARKS_AND_THE_LIKE
 
 /// Translates a pattern into PCRE2's dialect.
 class Translation {
