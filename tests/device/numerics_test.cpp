@@ -24,19 +24,19 @@ void expect_tf32(bool expected) {
 
 TEST(Numerics, SwitchesTf32OfGemmAndConvolution) {
   for (const bool on : {true, false, true, false}) {
-    apply({.tf32 = on});
+    apply({.tf32 = on}, at::kCPU);
     expect_tf32(on);
   }
 }
 
 TEST(Numerics, TurnsAutotuningOffWhenDeterministic) {
-  apply({.deterministic = true});
+  apply({.deterministic = true}, at::kCPU);
   EXPECT_TRUE(at::globalContext().deterministicAlgorithms());
   EXPECT_TRUE(at::globalContext().deterministicCuDNN());
   EXPECT_FALSE(at::globalContext().deterministicFillUninitializedMemory());
   EXPECT_FALSE(at::globalContext().benchmarkCuDNN());
   EXPECT_STREQ(std::getenv("CUBLAS_WORKSPACE_CONFIG"), ":4096:8");
-  apply({});
+  apply({}, at::kCPU);
   EXPECT_FALSE(at::globalContext().deterministicAlgorithms());
   EXPECT_TRUE(at::globalContext().benchmarkCuDNN());
 }
@@ -44,7 +44,7 @@ TEST(Numerics, TurnsAutotuningOffWhenDeterministic) {
 TEST(Numerics, RefusesNondeterministicWorkspace) {
   ::setenv("CUBLAS_WORKSPACE_CONFIG", ":0:0", 1);
   try {
-    apply({.deterministic = true});
+    apply({.deterministic = true}, at::kCPU);
     ADD_FAILURE() << "was accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::environment);
@@ -54,7 +54,7 @@ TEST(Numerics, RefusesNondeterministicWorkspace) {
 }
 
 TEST(Numerics, Adds16BitProductsInFp32) {
-  apply({});
+  apply({}, at::kCPU);
   EXPECT_EQ(at::globalContext().allowBF16ReductionCuBLAS(),
             at::CuBLASReductionOption::DisallowReducedPrecisionAllowSplitK);
   EXPECT_EQ(at::globalContext().allowFP16ReductionCuBLAS(),
