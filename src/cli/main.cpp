@@ -71,6 +71,7 @@ struct CommandLine {
   app::LaunchRequest launch;
   app::JobRequest job;
   app::PruneRequest prune;
+  app::TokenizeCommand tokenize;
   app::BenchRequest bench;
   bool json = false, origin = false;
   std::string kind, name, path, other_path;
@@ -254,12 +255,23 @@ struct CommandLine {
     describe->add_option("name", name, "the entry, as `gputrain list` names it");
     describe->callback([this] { action = [this] { return app::library().describe(kind, name); }; });
 
-    auto* data = app.add_subcommand("data", "check the data of a run");
+    auto* data = app.add_subcommand("data", "prepare data, and check the data of a run");
     data->require_subcommand(1);
     auto* audit = data->add_subcommand("audit", "prove from a run's ledger that every sample was used once per epoch");
     audit->add_option("run", name, "the run folder")->required()->check(not_empty);
     audit->add_flag("--json", json, "print the result as JSON");
     audit->callback([this] { action = [this] { return app::library().audit(name, json); }; });
+
+    auto* tokenizer = data->add_subcommand("tokenize", "turn text into a token file, for format: tokens");
+    tokenizer->add_option("files", tokenize.files, "text, plain or gzip; .jsonl: a document in \"text\" of each line")
+        ->required()
+        ->check(not_empty);
+    tokenizer->add_option("--tokenizer", tokenize.tokenizer, "the folder of a published model, or its tokenizer.json")
+        ->required()
+        ->check(not_empty);
+    tokenizer->add_option("--output", tokenize.output, "the token file")->required()->check(not_empty);
+    tokenizer->add_option("--eos", tokenize.end, "the token after each document, or none; default: the model's own");
+    tokenizer->callback([this] { action = [this] { return app::library().tokenize(tokenize); }; });
 
     auto* version = app.add_subcommand("version", "print versions of gputrain and what it was built with");
     version->callback([this] { action = [] { return app::library().version(); }; });

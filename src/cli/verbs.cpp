@@ -17,6 +17,7 @@ const gputrain::app::Verbs gputrain_verbs{
     .list = gputrain::app::list_command,
     .describe = gputrain::app::describe_command,
     .audit = gputrain::app::audit_command,
+    .tokenize = gputrain::app::tokenize_command,
     .version = gputrain::app::version_command,
     .ckpt_ls = gputrain::app::ckpt_ls_command,
     .ckpt_verify = gputrain::app::ckpt_verify_command,

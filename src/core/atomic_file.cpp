@@ -76,6 +76,10 @@ void AtomicFile::write(const void* data, size_t bytes) {
   }
 }
 
+void AtomicFile::write_at(int64_t offset, std::string_view text) {
+  if (::pwrite(descriptor_, text.data(), text.size(), offset) != static_cast<ssize_t>(text.size())) fail("write");
+}
+
 void AtomicFile::bypass_page_cache(bool bypass) noexcept {
   const int flags = ::fcntl(descriptor_, F_GETFL);
   if (flags >= 0) ::fcntl(descriptor_, F_SETFL, bypass ? flags | O_DIRECT : flags & ~O_DIRECT);

@@ -148,6 +148,19 @@ std::string doubt_about_width(int bytes) {
 
 }  // namespace
 
+std::string token_file_header(int bytes_per_token, int64_t tokens) {
+  constexpr int64_t kMostTokens = INT32_MAX;
+  const LlmcKind& kind = bytes_per_token == 2 ? kLlmcKinds[0] : kLlmcKinds[1];
+  if (tokens > kMostTokens)
+    throw Error(ExitCode::data,
+                {.what = "more than " + grouped(kMostTokens) + " tokens do not fit into one file of llm.c's format",
+                 .hint = "make several files from parts of the text, and name their folder in the job"});
+  std::string header(static_cast<size_t>(kLlmcHeaderBytes), '\0');
+  const int32_t fields[] = {kind.magic, kind.version, static_cast<int32_t>(tokens)};
+  std::memcpy(header.data(), fields, sizeof(fields));
+  return header;
+}
+
 TokenFile::TokenFile(const std::string& path, const std::string& raw_type) : file_(path) { read_header(raw_type); }
 
 void TokenFile::read_header(const std::string& raw_type) {

@@ -9,6 +9,9 @@
 
 namespace gputrain::datasets {
 
+/// The header of llm.c's format for 2 or 4 bytes per token, before the tokens.
+std::string token_file_header(int bytes_per_token, int64_t tokens);
+
 class TokenFile {
  public:
   /// `raw_type` is the type of files without a header: "uint16" or "uint32". Throws Error(data) if the header does not

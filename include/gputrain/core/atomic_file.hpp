@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <string_view>
 
@@ -21,6 +22,9 @@ class AtomicFile {
 
   void write(const void* data, size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
+
+  /// Overwrites bytes that were written before.
+  void write_at(int64_t offset, std::string_view text);
 
   /// Writes with O_DIRECT if `bypass` is true and the file system supports it. Addresses, sizes and offsets must then
   /// be multiples of 4096 bytes; any other write turns O_DIRECT off and goes through the page cache.

@@ -90,6 +90,13 @@ int list_command(const std::string& kind);
 int describe_command(const std::string& kind, const std::string& name);
 /// `gputrain data audit RUN`
 int audit_command(const std::string& run, bool json);
+struct TokenizeCommand {
+  std::vector<std::string> files;
+  std::string tokenizer, output;
+  std::string end;  // empty: the tokenizer's own
+};
+/// `gputrain data tokenize FILES...`
+int tokenize_command(const TokenizeCommand& request);
 int version_command();
 int ckpt_ls_command(const std::string& run, bool json);
 /// Returns 5 if a checkpoint is damaged or none exists.
@@ -112,6 +119,7 @@ struct Verbs {
   decltype(&list_command) list;
   decltype(&describe_command) describe;
   decltype(&audit_command) audit;
+  decltype(&tokenize_command) tokenize;
   decltype(&version_command) version;
   decltype(&ckpt_ls_command) ckpt_ls;
   decltype(&ckpt_verify_command) ckpt_verify;
