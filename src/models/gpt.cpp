@@ -52,7 +52,11 @@ GptBlock::GptBlock(const nn::Context& context, const GptSpec& spec, const GptSiz
                                                                        .channels = sizes.channels,
                                                                        .heads = sizes.heads,
                                                                        .key_heads = sizes.key_heads,
+                                                                       .head_channels = sizes.head_channels,
                                                                        .bias = sizes.bias,
+                                                                       .input_bias = sizes.qkv_bias,
+                                                                       .norms_heads = spec.qk_norm,
+                                                                       .norm_eps = spec.norm_eps,
                                                                        .dropout = spec.dropout,
                                                                        .weight_init = nn::Init::normal(kInitStd),
                                                                        .output_init = output_init});
@@ -86,7 +90,7 @@ Gpt::Gpt(const GptSpec& spec, const nn::Context& context, const DataFacts& facts
   tokens_ = add_child<nn::Embedding>(names.tokens, context, embedding(sizes_.vocabulary));
   if (sizes_.rotary) {
     const auto type = context.policy.master == at::kDouble ? at::kDouble : at::kFloat;
-    rotary_.emplace(sizes_.positions, sizes_.channels / sizes_.heads, spec.rope_theta,
+    rotary_.emplace(sizes_.positions, sizes_.head_channels, spec.rope_theta,
                     at::TensorOptions().dtype(type).device(context.device), sizes_.rotary_scaling);
   } else {
     positions_ = add_child<nn::Embedding>(names.positions, context, embedding(sizes_.positions));
@@ -161,12 +165,13 @@ double Gpt::flops_per_sample() const {
   // Two operations per weight and token forward, four backward. Attention has two products of [time, time, channels];
   // savings from the causal mask do not count, as in PaLM's definition of model FLOPs (arXiv:2204.02311, app. B).
   const auto tokens = static_cast<double>(sample_tokens_), channels = static_cast<double>(sizes_.channels);
+  const auto all_heads = static_cast<double>(sizes_.heads * sizes_.head_channels);
   const double key_share = static_cast<double>(sizes_.key_heads) / static_cast<double>(sizes_.heads);
-  const double attention = channels * channels * (2 + 2 * key_share);
+  const double attention = channels * all_heads * (2 + 2 * key_share);
   const double feed_forward = (sizes_.gated ? 3 : 2) * channels * static_cast<double>(sizes_.inner);
   const double head = channels * static_cast<double>(sizes_.vocabulary);
   const double layers = static_cast<double>(sizes_.layers);
-  return 6 * tokens * (layers * (attention + feed_forward) + head) + 12 * layers * channels * tokens * tokens;
+  return 6 * tokens * (layers * (attention + feed_forward) + head) + 12 * layers * all_heads * tokens * tokens;
 }
 
 namespace {

@@ -28,12 +28,15 @@ struct GptSpec {
   int64_t n_head = 12;
   std::optional<int64_t> n_kv_head;
   int64_t n_embd = 768;
+  std::optional<int64_t> head_dim;
   std::optional<int64_t> n_inner;
   std::optional<int64_t> block_size;
   std::optional<int64_t> vocab_size;
   int64_t pad_vocab_to = 0;
   double dropout = 0;
   std::optional<bool> bias;
+  std::optional<bool> qkv_bias;
+  bool qk_norm = false;
   std::string position = "learned";
   std::string norm = "layernorm";
   std::string activation = "gelu_tanh";
@@ -47,8 +50,8 @@ struct GptSpec {
 
 /// The spec with every default resolved. sizes_of() throws Error(usage) for options that do not fit together.
 struct GptSizes {
-  int64_t layers, heads, key_heads, channels, inner, positions, vocabulary;
-  bool bias, rotary, rmsnorm, gated;
+  int64_t layers, heads, key_heads, channels, head_channels, inner, positions, vocabulary;
+  bool bias, qkv_bias, rotary, rmsnorm, gated;
   ops::Activation activation;
   nn::Naming naming;  // Llama's where it is one in all three options, else GPT-2's
   ops::RotaryScaling rotary_scaling;

@@ -22,9 +22,23 @@ void check_division(config::SpecIssues& issues, const char* key, const char* who
              "for instance " + std::string(whole_name) + ": " + std::to_string((whole / part + 1) * part));
 }
 
+bool is_llama(const GptSpec& spec) {
+  return spec.position == "rotary" && spec.norm == "rmsnorm" && spec.activation == "swiglu";
+}
+
 void check_heads(const GptSpec& spec, config::SpecIssues& issues) {
-  check_division(issues, "n_embd", "n_embd", spec.n_embd, "n_head", spec.n_head);
+  if (!spec.head_dim) check_division(issues, "n_embd", "n_embd", spec.n_embd, "n_head", spec.n_head);
   if (spec.n_kv_head) check_division(issues, "n_kv_head", "n_head", spec.n_head, "n_kv_head", *spec.n_kv_head);
+  if (spec.qk_norm && !is_llama(spec)) {
+    issues.add("qk_norm", "is there in Llama's layout alone", "position: rotary, norm: rmsnorm, activation: swiglu");
+  }
+  if (spec.head_dim) {
+    if (spec.position != "rotary" || *spec.head_dim % 2 == 0) return;
+    issues.add("head_dim",
+               "rotary positions rotate pairs of channels, but " + std::to_string(*spec.head_dim) + " is odd",
+               "for instance head_dim: " + std::to_string(*spec.head_dim + 1));
+    return;
+  }
   const int64_t head_channels = spec.n_embd / spec.n_head;
   if (spec.position == "rotary" && spec.n_embd % spec.n_head == 0 && head_channels % 2 != 0) {
     issues.add("n_embd",
@@ -94,6 +108,7 @@ void GptSpec::describe(config::Description<GptSpec>& d) {
   d.key("n_embd", &GptSpec::n_embd, "channels")
       .range(1, kMostChannels)
       .aliases({"hidden_size", "d_model", "embed_dim"});
+  d.key("head_dim", &GptSpec::head_dim, "channels of each head; null: n_embd / n_head").range(1, kMostChannels);
   d.key("n_inner", &GptSpec::n_inner, "channels inside the feed-forward layers; null: 4 n_embd, or 8/3 with swiglu")
       .range(1, kMostRows)
       .aliases({"intermediate_size"});
@@ -110,6 +125,8 @@ void GptSpec::describe(config::Description<GptSpec>& d) {
       .aliases({"embd_pdrop", "attn_pdrop", "resid_pdrop"});
   d.key("bias", &GptSpec::bias, "biases in dense layers and LayerNorm; null: false with rmsnorm, else true")
       .aliases({"attention_bias"});
+  d.key("qkv_bias", &GptSpec::qkv_bias, "biases in the layers of queries, keys and values; null: as bias");
+  d.key("qk_norm", &GptSpec::qk_norm, "RMSNorm of each head's query and key, as in Qwen3; in Llama's layout");
   d.key("position", &GptSpec::position, "encoding of positions").choices({"learned", "rotary"});
   d.key("norm", &GptSpec::norm, "normalisation").choices({"layernorm", "rmsnorm"});
   d.key("activation", &GptSpec::activation, "inside the feed-forward layers; gelu_tanh is GPT-2's")
@@ -140,6 +157,7 @@ GptSizes sizes_of(const GptSpec& spec, const DataFacts& facts) {
   sizes.heads = spec.n_head;
   sizes.key_heads = spec.n_kv_head.value_or(spec.n_head);
   sizes.channels = spec.n_embd;
+  sizes.head_channels = spec.head_dim.value_or(spec.n_embd / spec.n_head);
   sizes.positions = spec.block_size.value_or(facts.input_shape[0]);
   sizes.vocabulary = classes_of(spec.vocab_size, facts, "vocab_size");
   sizes.rotary = spec.position == "rotary";
@@ -147,9 +165,10 @@ GptSizes sizes_of(const GptSpec& spec, const DataFacts& facts) {
   sizes.gated = spec.activation == "swiglu";
   sizes.activation = sizes.gated ? ops::Activation::silu : ops::activation_from_name(spec.activation);
   sizes.bias = spec.bias.value_or(!sizes.rmsnorm);
+  sizes.qkv_bias = spec.qkv_bias.value_or(sizes.bias);
   sizes.inner = spec.n_inner.value_or(default_inner(sizes));
   sizes.rotary_scaling = rotary_scaling_of(spec.rope_scaling, sizes.positions);
-  sizes.naming = sizes.rotary && sizes.rmsnorm && sizes.gated ? nn::Naming::llama : nn::Naming::gpt2;
+  sizes.naming = is_llama(spec) ? nn::Naming::llama : nn::Naming::gpt2;
 
   if (facts.input_shape[0] > sizes.positions) {
     refuse("block_size",

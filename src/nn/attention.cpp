@@ -8,33 +8,48 @@
 namespace gputrain::nn {
 
 SelfAttention::SelfAttention(const Context& context, const Options& options)
-    : Module(context), options_(options), head_channels_(options.channels / options.heads) {
-  GPUTRAIN_ASSERT(options.channels % options.heads == 0 && options.heads % options.key_heads == 0,
-                  "heads must divide channels, and key heads must divide heads");
-  const int64_t channels = options.channels, key_channels = options.key_heads * head_channels_;
-  const auto add = [&](const char* name, int64_t out, const Init& init) {
-    const auto order = options.naming == Naming::gpt2 ? Linear::Order::in_out : Linear::Order::out_in;
-    return add_child<Linear>(
-        name, context,
-        Linear::Options{.in = channels, .out = out, .bias = options.bias, .order = order, .weight_init = init});
+    : Module(context),
+      options_(options),
+      head_channels_(options.head_channels > 0 ? options.head_channels : options.channels / options.heads) {
+  GPUTRAIN_ASSERT(options.head_channels > 0 || options.channels % options.heads == 0, "heads must divide channels");
+  GPUTRAIN_ASSERT(options.heads % options.key_heads == 0, "key heads must divide heads");
+  GPUTRAIN_ASSERT(!options.norms_heads || options.naming == Naming::llama,
+                  "norms of heads have names in Llama's layout");
+  const int64_t channels = options.heads * head_channels_, key_channels = options.key_heads * head_channels_;
+  const auto order = options.naming == Naming::gpt2 ? Linear::Order::in_out : Linear::Order::out_in;
+  const auto add_input = [&](const char* name, int64_t out) {
+    return add_child<Linear>(name, context,
+                             Linear::Options{.in = options.channels,
+                                             .out = out,
+                                             .bias = options.input_bias,
+                                             .order = order,
+                                             .weight_init = options.weight_init});
   };
   if (options.naming == Naming::gpt2) {
-    inputs_ = {add("c_attn", channels + 2 * key_channels, options.weight_init)};
-    output_ = add("c_proj", channels, options.output_init);
+    inputs_ = {add_input("c_attn", channels + 2 * key_channels)};
   } else {
-    inputs_ = {add("q_proj", channels, options.weight_init), add("k_proj", key_channels, options.weight_init),
-               add("v_proj", key_channels, options.weight_init)};
-    output_ = add("o_proj", channels, options.output_init);
+    inputs_ = {add_input("q_proj", channels), add_input("k_proj", key_channels), add_input("v_proj", key_channels)};
   }
+  output_ = add_child<Linear>(options.naming == Naming::gpt2 ? "c_proj" : "o_proj", context,
+                              Linear::Options{.in = channels,
+                                              .out = options.channels,
+                                              .bias = options.bias,
+                                              .order = order,
+                                              .weight_init = options.output_init});
+  if (!options.norms_heads) return;
+  const Norm::Options norm{.kind = Norm::Kind::rmsnorm, .channels = head_channels_, .eps = options.norm_eps};
+  query_norm_ = add_child<Norm>("q_norm", context, norm);
+  key_norm_ = add_child<Norm>("k_norm", context, norm);
 }
 
 ops::Heads SelfAttention::project(const at::Tensor& x) const {
   if (inputs_.size() == 1) return ops::unpacked(inputs_[0]->forward(x), options_.heads, options_.key_heads);
   const std::vector<at::Tensor> qkv = forward_each(inputs_, x);
-  const auto heads = [&](const at::Tensor& one) {
-    return one.view({x.size(0), x.size(1), -1, head_channels_}).transpose(1, 2);
+  const auto heads = [&](const at::Tensor& one, const Norm* norm) {
+    const at::Tensor apart = one.view({x.size(0), x.size(1), -1, head_channels_});
+    return (norm != nullptr ? norm->forward(apart) : apart).transpose(1, 2);
   };
-  return {heads(qkv[0]), heads(qkv[1]), heads(qkv[2])};
+  return {heads(qkv[0], query_norm_), heads(qkv[1], key_norm_), heads(qkv[2], nullptr)};
 }
 
 at::Tensor SelfAttention::forward(const at::Tensor& x, const ops::RotaryTable* rotary) const {
@@ -48,7 +63,7 @@ at::Tensor SelfAttention::forward(const at::Tensor& x, const ops::RotaryTable* r
     heads.k = ops::rotate(heads.k, *rotary);
   }
   const at::Tensor y = ops::attention(heads.q, heads.k, heads.v, options);
-  return output_->forward(y.transpose(1, 2).reshape(x.sizes()));
+  return output_->forward(y.transpose(1, 2).reshape({x.size(0), x.size(1), -1}));
 }
 
 }  // namespace gputrain::nn

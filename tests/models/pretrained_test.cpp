@@ -65,6 +65,24 @@ TEST(PublishedModel, ReadsSizesOfLlamaInBothFormats) {
   EXPECT_THAT(published_model(old, "").options, Contains(Pair("rope_theta", "250.0")));
 }
 
+TEST(PublishedModel, ReadsKinOfLlama) {
+  const auto options_of = [](const char* type, const json& more) {
+    json config = kLlama;
+    config["model_type"] = type;
+    config.update(more);
+    return published_model(config, "").options;
+  };
+  EXPECT_THAT(
+      options_of("qwen2", {{"sliding_window", 16}}),
+      AllOf(Contains(Pair("qkv_bias", "true")), Contains(Pair("bias", "false")), Contains(Pair("block_size", "32"))));
+  EXPECT_THAT(options_of("qwen2", {{"sliding_window", 16}, {"use_sliding_window", true}}),
+              Contains(Pair("block_size", "16")));
+  EXPECT_THAT(options_of("qwen3", {{"head_dim", 24}}),
+              AllOf(Contains(Pair("qk_norm", "true")), Contains(Pair("head_dim", "24"))));
+  EXPECT_THAT(options_of("mistral", {{"sliding_window", 16}}), Contains(Pair("block_size", "16")));
+  EXPECT_THAT(options_of("mistral", {{"sliding_window", nullptr}}), Contains(Pair("block_size", "32")));
+}
+
 TEST(PublishedModel, RefusesUnsupportedAndBrokenConfigs) {
   const auto with = [](json config, const char* key, const json& value) {
     config[key] = value;
@@ -78,7 +96,10 @@ TEST(PublishedModel, RefusesUnsupportedAndBrokenConfigs) {
   EXPECT_THAT(with(kLlama, "rope_parameters", {{"partial_rotary_factor", 0.5}}), HasSubstr("partial_rotary_factor"));
   EXPECT_THAT(with(kLlama, "quantization_config", {{"quant_method", "fp8"}}), HasSubstr("quantised"));
   EXPECT_THAT(with(kLlama, "attention_bias", true), HasSubstr("'attention_bias: true' without 'mlp_bias'"));
-  EXPECT_THAT(with(kLlama, "head_dim", 128), HasSubstr("head_dim"));
+  EXPECT_THAT(with(kLlama, "num_attention_heads", 3), HasSubstr("'head_dim' is missing"));
+  json qwen = kLlama;
+  qwen["model_type"] = "qwen3";
+  EXPECT_THAT(with(qwen, "attention_bias", true), HasSubstr("'attention_bias: true' is not supported in this family"));
   EXPECT_THAT(with(kLlama, "hidden_act", "gelu"), HasSubstr("hidden_act"));
   EXPECT_THAT(with(kLlama, "mlp_bias", true), HasSubstr("mlp_bias"));
   EXPECT_THAT(with(kLlama, "hidden_size", "wide"), HasSubstr("hidden_size"));

@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 import torchvision
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import (AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig,
+                          MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 SMOOTHING = 0.1
 SCALED = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 0.25, "high_freq_factor": 2.0,
@@ -21,6 +22,7 @@ RESNETS = ["resnet18", "resnet50", "resnet18_decided", "resnet50_decided"]
 GPT2 = dict(bos_token_id=None, eos_token_id=None, n_layer=2, n_head=4, n_embd=48, n_positions=24, vocab_size=89, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
 LLAMA = dict(num_hidden_layers=2, num_attention_heads=8, num_key_value_heads=2, hidden_size=64, intermediate_size=96,
              max_position_embeddings=24, vocab_size=89, rope_parameters={"rope_type": "default", "rope_theta": 500.0})
+ODD = LLAMA | dict(num_attention_heads=7, num_key_value_heads=1, head_dim=10)  # not hidden_size / 7
 TRANSFORMERS = {
     "gpt2": lambda: GPT2LMHeadModel(GPT2Config(**GPT2)),
     "gpt2_untied": lambda: GPT2LMHeadModel(
@@ -31,6 +33,11 @@ TRANSFORMERS = {
     "llama_scaled": lambda: LlamaForCausalLM(LlamaConfig(**LLAMA | dict(rope_parameters=dict(SCALED)))),
     "llama_linear": lambda: LlamaForCausalLM(LlamaConfig(
         **LLAMA | dict(rope_parameters={"rope_type": "linear", "rope_theta": 500.0, "factor": 4.0}))),
+    "llama_heads": lambda: LlamaForCausalLM(LlamaConfig(**ODD)),
+    "mistral": lambda: MistralForCausalLM(MistralConfig(**ODD, sliding_window=20)),
+    "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**LLAMA | dict(hidden_size=70, num_attention_heads=7,
+                                                                 num_key_value_heads=1), tie_word_embeddings=True)),
+    "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**ODD, rms_norm_eps=1e-3)),
 }
 
 

@@ -32,8 +32,8 @@ using checkpoint::SafetensorsFile;
 using testing_support::relative_error;
 
 const std::vector<std::string> kNames{
-    "resnet18",    "resnet50", "resnet18_decided", "resnet50_decided", "gpt2",
-    "gpt2_untied", "llama",    "llama_biased",     "llama_scaled",     "llama_linear"};
+    "resnet18",     "resnet50",     "resnet18_decided", "resnet50_decided", "gpt2",    "gpt2_untied", "llama",
+    "llama_biased", "llama_scaled", "llama_linear",     "llama_heads",      "mistral", "qwen2",       "qwen3"};
 
 /// The model that a job builds for this folder, without its weights.
 std::unique_ptr<Model> model_of(const std::string& name, const fs::path& folder, const nn::Context& context = {}) {
@@ -150,7 +150,8 @@ void expect_parity(const std::string& name, const fs::path& folder, const nn::Co
 
 TEST_P(ModelParity, MatchesLogitsLossAndGradients) {
   // transformers computes rotary angles in fp32 for every model type.
-  const double tolerance = GetParam().starts_with("llama") ? 1e-6 : 1e-9;
+  const bool is_rotary = !GetParam().starts_with("gpt2") && !GetParam().starts_with("resnet");
+  const double tolerance = is_rotary ? 1e-6 : 1e-9;
   expect_parity(GetParam(), folder_ / GetParam(), {.policy = ops::policy_of(ops::Precision::fp64)},
                 {.values = tolerance, .gradients = tolerance});
 }
@@ -160,7 +161,7 @@ constexpr Tolerances kFp32{.values = 1e-5, .gradients = 1e-4};
 class SinglePrecisionParity : public ModelParity {};
 INSTANTIATE_TEST_SUITE_P(Models, SinglePrecisionParity,
                          ::testing::Values("resnet18_decided", "resnet50_decided", "gpt2", "gpt2_untied", "llama",
-                                           "llama_biased"),
+                                           "llama_biased", "mistral", "qwen2", "qwen3"),
                          [](const auto& entry) { return entry.param; });
 
 TEST_P(SinglePrecisionParity, KeepsFiveDigits) { expect_parity(GetParam(), folder_ / GetParam(), {}, kFp32); }

@@ -25,7 +25,11 @@ class SelfAttention final : public Module {
   struct Options {
     Naming naming = Naming::gpt2;
     int64_t channels = 0, heads = 1, key_heads = 1;
+    int64_t head_channels = 0;  // of each head; 0: channels / heads
     bool bias = true;
+    bool input_bias = true;    // of queries, keys and values
+    bool norms_heads = false;  // RMSNorm of each head's query and key, before they are rotated; with Naming::llama
+    double norm_eps = 1e-6;
     double dropout = 0;  // on the attention weights
     Init weight_init = Init::normal(0.02), output_init = Init::normal(0.02);
   };
@@ -41,6 +45,7 @@ class SelfAttention final : public Module {
   Options options_;
   int64_t head_channels_;
   std::vector<Linear*> inputs_;  // one fused layer, or q, k, v
+  Norm *query_norm_ = nullptr, *key_norm_ = nullptr;
   Linear* output_;
 };
 

@@ -1,0 +1,158 @@
+#include "llama_like.hpp"
+
+#include <algorithm>
+#include <string>
+
+namespace gputrain::models {
+namespace {
+
+// transformers 4 writes `rope_scaling` and, beside it, `rope_theta`; transformers 5 writes `rope_parameters`, and takes
+// `rope_scaling` where there are both.
+const char* rope_key(const ConfigReader& reader) {
+  const nlohmann::json* scaling = reader.find("rope_scaling");
+  return scaling != nullptr && !scaling->empty() ? "rope_scaling" : "rope_parameters";
+}
+
+/// The rope_type, in older files `type`, as our option.
+std::string rope_scaling_of(const ConfigReader& rope) {
+  const std::string type = rope.text("rope_type", rope.text("type", "default"));
+  if (type == "default") return "none";
+  if (type == "linear" || type == "llama3") return type;
+  rope.refuse("rope_type '" + type + "' is not supported; default, linear and llama3 are",
+              type == "dynamic" ? "take it out of config.json: it acts only on texts beyond max_position_embeddings"
+                                : "use weights with one of those");
+}
+
+void add_rope(SpecOptions& options, const ConfigReader& reader, const std::string& where) {
+  const std::string key = rope_key(reader);
+  const nlohmann::json* found = reader.find(key.c_str());
+  const nlohmann::json map = found != nullptr ? *found : nlohmann::json::object();
+  if (!map.is_object()) reader.refuse("'" + key + "' is not a map");
+  const ConfigReader rope(map, where + ", " + key);
+  if (rope.number("partial_rotary_factor", reader.number("partial_rotary_factor", 1)) != 1) {
+    rope.refuse("'partial_rotary_factor' other than 1 is not supported");
+  }
+  options.add("rope_theta", rope.number("rope_theta", reader.number("rope_theta", 10000)));
+  const std::string scaling = rope_scaling_of(rope);
+  options.add("rope_scaling.type", scaling.c_str());
+  if (scaling != "none") options.add("rope_scaling.factor", rope.required_number("factor"));
+  if (scaling != "llama3") return;
+  options.add("rope_scaling.low_freq_factor", rope.required_number("low_freq_factor"));
+  options.add("rope_scaling.high_freq_factor", rope.required_number("high_freq_factor"));
+  const auto original = rope.size("original_max_position_embeddings");
+  if (original) options.add("rope_scaling.original_max_position_embeddings", *original);
+}
+
+/// The layers' biases: all of them or none, or those of queries, keys and values alone.
+void add_biases(SpecOptions& options, const ConfigReader& reader, const LlamaKind& kind) {
+  const bool attention = reader.flag("attention_bias", false), mlp = reader.flag("mlp_bias", false);
+  if (!kind.has_biases && (attention || mlp)) {
+    reader.refuse(std::string(attention ? "'attention_bias" : "'mlp_bias") + ": true' is not supported in this family",
+                  "use weights trained without it");
+  }
+  if (attention != mlp) {
+    reader.refuse(std::string(attention ? "'attention_bias: true' without" : "'mlp_bias: true' without") +
+                  (attention ? " 'mlp_bias'" : " 'attention_bias'") +
+                  " is not supported: all layers have biases, or none");
+  }
+  options.add("bias", attention);
+  if (kind.qkv_bias) options.add("qkv_bias", true);
+}
+
+/// The longest text on which attention to a window of the newest tokens is the same as to all of them.
+int64_t positions_of(const ConfigReader& reader, const LlamaKind& kind) {
+  const int64_t positions = reader.size("max_position_embeddings").value_or(2048);
+  if (!kind.reads_window && !reader.flag("use_sliding_window", false)) return positions;
+  return std::min(positions, reader.size("sliding_window").value_or(positions));
+}
+
+SpecOptions llama_options(const ConfigReader& reader, const LlamaKind& kind, const std::string& where) {
+  const int64_t channels = reader.required_size("hidden_size"), heads = reader.required_size("num_attention_heads");
+  const auto head_dim = reader.size("head_dim");
+  if (!head_dim && channels % heads != 0)
+    reader.refuse("'hidden_size' is no multiple of 'num_attention_heads', and 'head_dim' is missing");
+  if (reader.text("hidden_act", "silu") != "silu") reader.refuse("'hidden_act' other than silu is not supported");
+  SpecOptions options;
+  options.add("n_layer", reader.required_size("num_hidden_layers"));
+  options.add("n_head", heads);
+  options.add("n_kv_head", reader.size("num_key_value_heads").value_or(heads));
+  options.add("n_embd", channels);
+  if (head_dim && *head_dim * heads != channels) options.add("head_dim", *head_dim);
+  options.add("n_inner", reader.required_size("intermediate_size"));
+  options.add("block_size", positions_of(reader, kind));
+  options.add("vocab_size", reader.required_size("vocab_size"));
+  add_biases(options, reader, kind);
+  if (kind.qk_norm) options.add("qk_norm", true);
+  options.add("position", "rotary");
+  options.add("norm", "rmsnorm");
+  options.add("activation", "swiglu");
+  options.add("tie_embeddings", reader.flag("tie_word_embeddings", false));
+  add_rope(options, reader, where);
+  options.add("norm_eps", reader.number("rms_norm_eps", 1e-6));
+  return options;
+}
+
+nlohmann::json scaling_config(const RopeScalingSpec& spec, const GptSizes& sizes) {
+  if (spec.type == "none") return nullptr;
+  nlohmann::json config{{"rope_type", spec.type}, {"factor", spec.factor}};
+  if (spec.type == "linear") return config;
+  config["low_freq_factor"] = spec.low_freq_factor;
+  config["high_freq_factor"] = spec.high_freq_factor;
+  config["original_max_position_embeddings"] = spec.original_max_position_embeddings.value_or(sizes.positions);
+  return config;
+}
+
+nlohmann::json llama_config(const GptSpec& spec, const GptSizes& sizes, const LlamaKind& kind) {
+  nlohmann::json config{{"architectures", {kind.architecture}},
+                        {"model_type", kind.model_type},
+                        {"max_position_embeddings", sizes.positions},
+                        {"hidden_size", sizes.channels},
+                        {"intermediate_size", sizes.inner},
+                        {"num_hidden_layers", sizes.layers},
+                        {"num_attention_heads", sizes.heads},
+                        {"num_key_value_heads", sizes.key_heads},
+                        {"head_dim", sizes.head_channels},
+                        {"hidden_act", "silu"},
+                        {"attention_dropout", spec.dropout},
+                        {"rms_norm_eps", spec.norm_eps},
+                        {"rope_theta", spec.rope_theta},
+                        {"rope_scaling", scaling_config(spec.rope_scaling, sizes)}};
+  if (!kind.has_biases) return config;
+  config["attention_bias"] = sizes.bias;
+  config["mlp_bias"] = sizes.bias;
+  return config;
+}
+
+}  // namespace
+
+PublishedModel LlamaLikeFamily::model_of(const nlohmann::json& config, const std::string& where) const {
+  return {"gpt", llama_options(ConfigReader(config, where), kind_, where).list};
+}
+
+bool LlamaLikeFamily::names(const Model& model) const {
+  const auto* gpt = dynamic_cast<const Gpt*>(&model);
+  if (!kind_.is_written || gpt == nullptr || gpt->sizes().naming != nn::Naming::llama) return false;
+  const GptSizes& sizes = gpt->sizes();
+  const bool has_qkv_bias_alone = sizes.qkv_bias && !sizes.bias;
+  return gpt->spec().qk_norm == kind_.qk_norm && has_qkv_bias_alone == kind_.qkv_bias;
+}
+
+nlohmann::json LlamaLikeFamily::config_of(const Model& model) const {
+  const auto& gpt = dynamic_cast<const Gpt&>(model);
+  const GptSizes& sizes = gpt.sizes();
+  const bool has_other_biases = sizes.bias ? !kind_.has_biases || !sizes.qkv_bias : sizes.qkv_bias != kind_.qkv_bias;
+  if (has_other_biases) return nullptr;
+  return completed(llama_config(gpt.spec(), sizes, kind_), gpt);
+}
+
+std::string LlamaLikeFamily::parameter_of(const Model& model, const std::string& file_name) const {
+  if (file_name.ends_with(".rotary_emb.inv_freq")) return {};
+  // Files of the bare transformer have no prefix.
+  for (const char* start : {"embed_tokens.", "layers.", "norm."}) {
+    if (file_name.starts_with(start)) return "model." + file_name;
+  }
+  const bool is_tied = dynamic_cast<const Gpt&>(model).spec().tie_embeddings && file_name == "lm_head.weight";
+  return is_tied ? "model.embed_tokens.weight" : file_name;
+}
+
+}  // namespace gputrain::models

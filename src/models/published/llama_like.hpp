@@ -1,0 +1,34 @@
+// Decoders of Llama's kind: the same blocks, with small differences between families.
+#pragma once
+
+#include <string>
+
+#include "config_json.hpp"
+
+namespace gputrain::models {
+
+/// How a family differs from Llama.
+struct LlamaKind {
+  const char *model_type, *architecture;
+  bool qkv_bias = false;      // biases in queries, keys and values alone
+  bool qk_norm = false;       // RMSNorm of each head's query and key
+  bool has_biases = false;    // `attention_bias` with `mlp_bias`
+  bool reads_window = false;  // `sliding_window` always counts; else only with `use_sliding_window`
+  bool is_written = true;     // false: Llama's family writes its models
+};
+
+class LlamaLikeFamily : public PublishedFamily {
+ public:
+  explicit LlamaLikeFamily(const LlamaKind& kind) : kind_(kind) {}
+
+  bool means(const nlohmann::json& config) const final { return is_model_type(config, kind_.model_type); }
+  PublishedModel model_of(const nlohmann::json& config, const std::string& where) const final;
+  bool names(const Model& model) const final;
+  nlohmann::json config_of(const Model& model) const final;
+  std::string parameter_of(const Model& model, const std::string& file_name) const final;
+
+ private:
+  LlamaKind kind_;
+};
+
+}  // namespace gputrain::models

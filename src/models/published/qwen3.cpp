@@ -1,0 +1,15 @@
+// Hugging Face's Qwen3ForCausalLM.
+#include "llama_like.hpp"
+
+namespace gputrain::models {
+namespace {
+
+struct Qwen3Family final : LlamaLikeFamily {
+  explicit Qwen3Family(const config::NoOptions&)
+      : LlamaLikeFamily({.model_type = "qwen3", .architecture = "Qwen3ForCausalLM", .qk_norm = true}) {}
+};
+
+const config::Registered<Qwen3Family, config::NoOptions> registered_qwen3{families(), "qwen3", "Qwen3"};
+
+}  // namespace
+}  // namespace gputrain::models
