@@ -210,7 +210,8 @@ TEST(PublishedFamilies, IncludeOneThatAFileRegisters) {
   const auto published = published_model(json{{"kind", "stack"}, {"widths", {6}}}, "");
   EXPECT_EQ(published.type, "mlp");
   EXPECT_THAT(published.options, ElementsAre(Pair("hidden", "[6]")));
-  EXPECT_THAT(refusal({{"model_type", "bert"}}), HasSubstr("gpt2, llama and stack are supported"));
+  EXPECT_THAT(refusal({{"model_type", "bert"}}),
+              HasSubstr("gpt2, llama, mistral, qwen2, qwen3 and stack are supported"));
 
   OtherHead mlp(3);
   EXPECT_TRUE(published_config(*mlp.model).is_null());

@@ -22,7 +22,7 @@ RESNETS = ["resnet18", "resnet50", "resnet18_decided", "resnet50_decided"]
 GPT2 = dict(bos_token_id=None, eos_token_id=None, n_layer=2, n_head=4, n_embd=48, n_positions=24, vocab_size=89, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
 LLAMA = dict(num_hidden_layers=2, num_attention_heads=8, num_key_value_heads=2, hidden_size=64, intermediate_size=96,
              max_position_embeddings=24, vocab_size=89, rope_parameters={"rope_type": "default", "rope_theta": 500.0})
-ODD = LLAMA | dict(num_attention_heads=7, num_key_value_heads=1, head_dim=10)  # not hidden_size / 7
+ODD = LLAMA | dict(hidden_size=63, num_attention_heads=7, num_key_value_heads=1, head_dim=10)  # not hidden_size / 7
 TRANSFORMERS = {
     "gpt2": lambda: GPT2LMHeadModel(GPT2Config(**GPT2)),
     "gpt2_untied": lambda: GPT2LMHeadModel(
