@@ -115,7 +115,8 @@ def load_strictly(name, folder):
     model, info = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
     wrong = {what: keys for what, keys in info.items() if keys}
     assert not wrong, f"{name}: {wrong}"
-    assert isinstance(model, type(TRANSFORMERS[name]())), type(model)
+    written_as = "llama" if name == "mistral" else name
+    assert isinstance(model, type(TRANSFORMERS[written_as]())), type(model)
     return lambda tokens: model.eval()(tokens).logits
 
 
