@@ -40,15 +40,17 @@ int64_t model_option(const Job& job, const std::string& name) {
   return 0;
 }
 
-/// Warns if the pretrained weights use another vocabulary: they would treat the tokens as their own.
+/// Warns if the pretrained weights use another vocabulary: they would treat the tokens as their own. A published
+/// vocabulary is often padded for speed, so a model may know more tokens than its tokenizer.
 void warn_of_other_tokens(const Job& job, const JobDatasets& datasets) {
   const JobSpec& spec = job.spec();
   const int64_t known = model_option(job, "vocab_size"), here = datasets.facts.vocabulary;
-  if (!datasets.train->tokenizer() || known == 0 || known == here) return;
+  const bool may_be_padded = spec.data.text.tokenizer.name == "published" && known > here;
+  if (!datasets.train->tokenizer() || known == 0 || known == here || may_be_padded) return;
   log::warning("model.pretrained knows " + std::to_string(known) +
                " tokens, but data.text.tokenizer: " + spec.data.text.tokenizer.name + " has " + std::to_string(here) +
                ", and the same number means another token. To continue from what the weights have learned, use files "
-               "made by their tokenizer, format: tokens");
+               "made by their tokenizer, format: tokens, or data.text.tokenizer: published with their folder");
 }
 
 void check_recompute(const Job& job, const models::Model& model) {

@@ -121,5 +121,23 @@ TEST_F(TokenizeTest, MakesDataThatAJobReads) {
   EXPECT_THAT(run.err, Not(HasSubstr("warning")));
 }
 
+/// Published weights often know more tokens than their tokenizer, which is no reason to warn.
+TEST_F(TokenizeTest, FitsWeightsWithAPaddedVocabulary) {
+  write_tokenizer();
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += "abc";
+  const std::string job = folder.write(
+      "job.yaml",
+      "schema: 1\nname: small\ndata: {train: {path: " + folder.write("a.txt", text) +
+          ", format: text}, text: {tokenizer: published, tokenizer_path: " + (folder / "model") +
+          ", max_length: 8}}\nmodel: {type: gpt, config: {n_layer: 1, n_head: 1, n_embd: 8, vocab_size: 8}}\n"
+          "train: {max_steps: 1, global_batch_size: 2}\n");
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "first"}).exit_code, 0);
+  const Result next =
+      gputrain({"run", job, "--output-dir", folder / "next", "--set", "model.pretrained=" + folder / "first"});
+  EXPECT_EQ(next.exit_code, 0) << next.err;
+  EXPECT_THAT(next.err, Not(HasSubstr("knows 8 tokens")));
+}
+
 }  // namespace
 }  // namespace gputrain::app
