@@ -23,7 +23,7 @@ int tokenize_command(const TokenizeCommand& command) {
                                     .tokenizer = command.tokenizer,
                                     .output = command.output,
                                     .end = {},
-                                    .threads = device::available_cpus()};
+                                    .threads = device::cpus_of_rank(1)};
   if (!command.end.empty()) request.end = command.end;
   const auto report =
       datasets::tokenize(request, [&](const datasets::TokenizeReport& now) { console.status(so_far(now)); });

@@ -129,9 +129,13 @@ int available_cores() {
   return within_quota(own ? cores_in(*own) : 1);
 }
 
-int available_cpus() {
+int cpus_of_rank(int local_world_size) {
   const auto own = affinity_of(0);
-  return within_quota(own ? CPU_COUNT(&*own) : 1);
+  if (!own) return 1;
+  const int ranks = std::max(1, local_world_size);
+  const Binding binding = binding_of(/*allotted_cpus=*/0);
+  const int bound = CPU_COUNT(&*own) / ranks_on_same_cores(binding.own, binding.host, ranks);
+  return std::max(1, std::min(bound, within_quota(bound * ranks) / ranks));
 }
 
 int ranks_on_same_cores(int own, int host, int ranks) {

@@ -269,8 +269,8 @@ data::LoaderOptions loader_options(const JobSpec& spec, const data::Dataset& dat
                         .world_size = rendezvous.world_size},
           .seed = static_cast<uint64_t>(spec.seed),
           .drop_last = spec.data.last == "drop",
-          .num_workers = static_cast<int>(spec.data.num_workers.value.value_or(data::automatic_workers(
-              dataset, context.device, device::available_cpus() / std::max(1, rendezvous.local_world_size)))),
+          .num_workers = static_cast<int>(spec.data.num_workers.value.value_or(
+              data::automatic_workers(dataset, context.device, device::cpus_of_rank(rendezvous.local_world_size)))),
           .prefetch_batches = static_cast<int>(spec.data.prefetch_factor),
           .max_bad_fraction = spec.data.max_bad_fraction,
           .on_bad_sample =

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "gputrain/core/log.hpp"
+#include "gputrain/device/runtime.hpp"
 #include "gputrain/optim/gradients.hpp"
 
 namespace gputrain::train {
@@ -124,6 +125,8 @@ bool Step::can_replay(const data::StepData& data) const {
 
 void Step::run_between_steps(const std::function<void()>& work) {
   if (!results_.loss_sum.defined()) return work();
+  // While the recording lends its memory, LibTorch does not free cached memory, even if memory is short.
+  device::free_cached_memory(lr_.device());
   parts_.captured_graph->run_uncaptured(work);
 }
 

@@ -28,8 +28,9 @@ bool is_amd();
 /// Number of physical cores this process may use (affinity mask, container quota).
 int available_cores();
 
-/// Number of logical CPUs this process may use (affinity mask, container quota).
-int available_cpus();
+/// A rank's share of the logical CPUs, at least 1: of those that a launcher has bound it to, else of all (affinity
+/// mask, container quota).
+int cpus_of_rank(int local_world_size);
 
 /// A rank's share of the cores, at least 1. A number in OMP_NUM_THREADS overrides everything. If a launcher has bound
 /// this rank to cores, alone or together with other ranks, only those count. `allotted_cpus`: logical CPUs that a

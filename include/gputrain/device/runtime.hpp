@@ -65,7 +65,10 @@ class PeakExclusion {
   at::Device device_;
 };
 
-/// Frees memory that no tensor holds, and resets the peak.
+/// Gives a GPU's memory that no tensor holds back to the driver.
+void free_cached_memory(at::Device device);
+
+/// The same on any device, and resets the peak.
 void release_unused(at::Device device);
 
 /// Seeds the default generators of the CPU and of `device`, if it is a GPU.

@@ -19,6 +19,7 @@ int64_t peak_allocated_bytes(at::Device) { return 0; }
 void reset_peak_allocated_bytes(at::Device) {}
 PeakExclusion::PeakExclusion(at::Device device) : device_(device) {}
 PeakExclusion::~PeakExclusion() = default;
+void free_cached_memory(at::Device) {}
 void release_unused(at::Device) { forget_host_peak(); }
 void set_gpu_allocator(const std::string&) {}
 

@@ -98,8 +98,6 @@ class CudaGraph final : public CapturedGraph {
   void replay() override { graph_->replay(); }
 
   void run_uncaptured(const std::function<void()>& work) override {
-    // While the pool is lent, LibTorch does not free cached memory, even if memory is short.
-    c10::cuda::CUDACachingAllocator::emptyCache();
     const OwnMemory memory(device_, graph_->pool());
     work();
   }

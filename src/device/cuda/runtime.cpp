@@ -125,6 +125,10 @@ PeakExclusion::~PeakExclusion() {
   if (!device_.is_cpu()) peak_of(device_).resume();
 }
 
+void free_cached_memory(at::Device device) {
+  if (device.is_cuda()) c10::cuda::CUDACachingAllocator::emptyCache();
+}
+
 void release_unused(at::Device device) {
   if (device.is_cpu()) return forget_host_peak();
   synchronize(device);

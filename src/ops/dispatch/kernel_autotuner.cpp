@@ -147,9 +147,16 @@ std::optional<Value> KernelAutotuner::known(Answers<Value>& answers, const char*
   const std::lock_guard lock(mutex_);
   const auto found = answers.find(key);
   if (found == answers.end()) return std::nullopt;
-  if (!kept_file_.empty() && !std::exchange(found->second.is_kept, true))
-    append(kept_file_, {{"operator", key}, {kind, found->second.value}, {"machine", options_.machine}});
+  found->second.is_used = true;
+  keep(kind, key, found->second);
   return found->second.value;
+}
+
+/// Writes an answer to the run's folder once, if it is known. Call under the lock.
+template <class Value>
+void KernelAutotuner::keep(const char* kind, const std::string& key, Answer<Value>& answer) const {
+  if (kept_file_.empty() || std::exchange(answer.is_kept, true)) return;
+  append(kept_file_, {{"operator", key}, {kind, answer.value}, {"machine", options_.machine}});
 }
 
 std::shared_ptr<void> KernelAutotuner::begin_trial(const std::string& key) {
@@ -171,6 +178,9 @@ void KernelAutotuner::keep_in(const std::filesystem::path& folder) {
   read_file(file, /*is_kept=*/true);
   const std::lock_guard lock(mutex_);
   kept_file_ = file;
+  for (auto& [key, answer] : fastest_) {  // callers may ask only once
+    if (answer.is_used) keep("choice", key, answer);
+  }
 }
 
 void KernelAutotuner::begin_rough_choices() {
@@ -203,17 +213,18 @@ bool KernelAutotuner::use_custom_kernel(std::string_view name, const Tensors& in
   Verdict verdict;
   const auto aside = options_.aside ? options_.aside() : nullptr;
   try {
-    const auto trial = begin_trial(key);
+    // All ranks must find the same where they need the same bits, so crashes, which one host remembers, do not count.
+    const auto trial = kinds.replicated ? nullptr : begin_trial(key);
     verdict = compare_what_fits(inputs, kinds, custom, reference);
   } catch (const NoKernelYet&) {
     return settled(key, {false});
   } catch (const c10::OutOfMemoryError&) {
     log::warning(key + ": too little memory to try our kernel, using ATen");
-    return settled(key, {false});
+    return settled(key, not_kept());
   } catch (const std::exception& error) {
     const std::string_view what = error.what();  // ATen's messages end with stack frames
     log::warning(fmt::format("{}: our kernel failed, using ATen: {}", key, what.substr(0, what.find('\n'))));
-    return settled(key, {false});
+    return settled(key, not_kept());
   }
   log::info(fmt::format("kernels {}: own {:.3f} ms, aten {:.3f} ms, error {:.1e}: {}", key, verdict.custom_ms,
                         verdict.reference_ms, verdict.apart, verdict.custom ? "own" : "aten"));
@@ -230,11 +241,10 @@ void KernelAutotuner::give_up(std::string_view name, const Tensors& inputs, std:
   const std::string key = key_of(name, inputs);
   if (!chooses_roughly()) log::warning(fmt::format("{}: no kernel for it, using ATen: {}", key, reason));
   const std::lock_guard lock(mutex_);
-  uses_custom_[key] = {false};
+  uses_custom_[key] = not_kept();
 }
 
-// If two threads compared at once, the first answer counts. An answer that is not written yet goes to the run's folder
-// when it is used.
+// If two threads compared at once, the first answer counts.
 bool KernelAutotuner::settled(const std::string& key, Answer<bool> answer) {
   const std::lock_guard lock(mutex_);
   return uses_custom_.emplace(key, answer).first->second.value;
@@ -246,22 +256,14 @@ std::optional<size_t> KernelAutotuner::fastest(const std::string& name, size_t w
   if (const auto answer = known(fastest_, "choice", name); answer && *answer < ways) return answer;
   if (!options_.can_measure()) return std::nullopt;
   const auto aside = options_.aside ? options_.aside() : nullptr;
-  std::vector<double> times;
-  try {
-    const auto trial = begin_trial(name);
-    times = times_of(ways, attempt);
-  } catch (const NoKernel& reason) {
-    log::warning(fmt::format("{}: the first of {} ways, untried: {}", name, ways, reason.what()));
-    const std::lock_guard lock(mutex_);
-    fastest_[name] = {0};
-    return 0;
-  }
+  const auto trial = begin_trial(name);
+  const std::vector<double> times = times_of(ways, attempt);
   const auto best = std::min_element(times.begin(), times.end());
   const auto choice = static_cast<size_t>(best - times.begin());
   log::info(fmt::format("{}: {} of {}, {:.3f} ms instead of {:.3f}", name, choice + 1, ways, *best, times[0]));
   const bool is_kept = remember({{"operator", name}, {"choice", choice}, {"ways", ways}, {"own_ms", *best}});
   const std::lock_guard lock(mutex_);
-  fastest_[name] = {choice, is_kept};
+  fastest_[name] = {choice, is_kept, /*is_used=*/true};
   return choice;
 }
 

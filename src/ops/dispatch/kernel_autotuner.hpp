@@ -70,7 +70,7 @@ class KernelAutotuner {
                          const OpImpl& reference);
 
   /// Index of the fastest of several ways to the same result; attempt(i) starts one on the device. Excludes ways that
-  /// throw. 0 if times do not count; none if they cannot be measured now.
+  /// throw. 0 if times do not count; none if they cannot be measured now. Throws NoKernel as begin_trial() does.
   std::optional<size_t> fastest(const std::string& name, size_t ways, const std::function<void(size_t)>& attempt);
 
   /// These inputs use ATen's way from now on.
@@ -98,11 +98,16 @@ class KernelAutotuner {
   template <class Value>
   struct Answer {
     Value value;
-    bool is_kept = false;  // in the folder of keep_in()
+    bool is_kept = false;  // in the folder of keep_in(), or it does not go there
+    bool is_used = false;
   };
+  /// A failure of this attempt: the next one may try again.
+  static Answer<bool> not_kept() { return {.value = false, .is_kept = true}; }
   template <class Value>
   using Answers = std::unordered_map<std::string, Answer<Value>>;
   bool settled(const std::string& key, Answer<bool> answer);
+  template <class Value>
+  void keep(const char* kind, const std::string& key, Answer<Value>& answer) const;
   struct Verdict {
     bool custom = false;
     double custom_ms = 0, reference_ms = 0, apart = 0;  // apart: largest relative error of our results

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <string>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include <fcntl.h>
@@ -17,21 +19,35 @@ namespace {
 
 using File = std::unique_ptr<Descriptor>;
 
-/// A new or existing file that this process has locked, waiting for the lock if `waits`; null if that fails.
-File locked(const std::filesystem::path& path, bool waits) {
+/// A new or existing file that this process has locked; null if that fails.
+File locked(const std::filesystem::path& path) {
   auto file = std::make_unique<Descriptor>(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  if (file->get() < 0 || ::flock(file->get(), LOCK_EX | (waits ? 0 : LOCK_NB)) != 0) return nullptr;
+  if (file->get() < 0 || ::flock(file->get(), LOCK_EX | LOCK_NB) != 0) return nullptr;
   return file;
 }
 
-/// Held by a process that makes or takes marks.
-File lock_of(const std::filesystem::path& folder) { return locked(folder / "lock", true); }
+/// Held by a process that makes or takes marks; null if another one, perhaps stopped, holds it for long.
+File lock_of(const std::filesystem::path& folder) {
+  constexpr int kTries = 100;
+  constexpr std::chrono::milliseconds kBetween{20};
+  for (int i = 0; i < kTries; ++i) {
+    if (File lock = locked(folder / "lock")) return lock;
+    std::this_thread::sleep_for(kBetween);
+  }
+  return nullptr;
+}
 
-std::string own_name() {
+/// Begins the names of this host's marks. On a file system whose locks hold on one host alone, those of other hosts
+/// look as if their processes had ended.
+std::string host_prefix() {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
+  return std::string(host.data()) + "-";
+}
+
+std::string own_name() {
   const auto now = std::chrono::system_clock::now().time_since_epoch().count();  // containers may share a process id
-  return fmt::format("{}-{}-{}.trial", host.data(), ::getpid(), now);
+  return fmt::format("{}{}-{}.trial", host_prefix(), ::getpid(), now);
 }
 
 }  // namespace
@@ -49,10 +65,12 @@ void Trials::take_interrupted(const std::function<void(const std::vector<std::st
   if (folder_.empty() || !std::filesystem::is_directory(folder_, missing)) return;
   const auto lock = lock_of(folder_);
   if (!lock) return;
+  const std::string prefix = host_prefix();
   std::vector<std::string> found;
   std::vector<std::filesystem::path> taken;
   for (const auto& entry : std::filesystem::directory_iterator(folder_, missing)) {
-    if (entry.path().extension() != ".trial" || locked(entry.path(), false) == nullptr) continue;
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(prefix) || !name.ends_with(".trial") || locked(entry.path()) == nullptr) continue;
     taken.push_back(entry.path());
     std::ifstream file(entry.path());
     std::string mark;
@@ -111,7 +129,7 @@ void Trials::open_mark() {
   std::error_code ignored;
   std::filesystem::create_directories(folder_, ignored);
   const auto lock = lock_of(folder_);
-  if (lock) mark_ = locked(mark_path_, false);
+  if (lock) mark_ = locked(mark_path_);
 }
 
 void Trials::write_mark() {

@@ -17,7 +17,7 @@ namespace gputrain::ops {
 
 /// Counts trials, and leaves a mark on disk while one runs. Each process has one file in a folder, with the text of the
 /// innermost trial, and holds a kernel lock (flock) on it. The kernel releases the lock when the process ends in any
-/// way, so a file without a lock is from a process that ended during that trial. Thread-safe.
+/// way, so a file of this host without a lock is from a process that ended during that trial. Thread-safe.
 class Trials {
  public:
   /// `marks`: the folder of the marks; empty: none are made. It is created with the first one. Without write access or

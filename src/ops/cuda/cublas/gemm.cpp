@@ -238,7 +238,13 @@ bool gemm_by_cublas(const GemmCall& p) {
   const Call call(p);
   if (!std::exchange(found.is_asked, true)) found.candidates = call.candidates();
   while (!found.candidates.empty()) {
-    if (!found.best) found.best = best_of(p, key, found);
+    try {
+      if (!found.best) found.best = best_of(p, key, found);
+    } catch (const NoKernel& reason) {
+      log::warning(name_of(key) + ": using ATen: " + reason.what());
+      found.candidates.clear();
+      break;
+    }
     const size_t at = found.best.value_or(0);
     const cublasStatus_t status = call.run(found.candidates[at]);
     if (status == CUBLAS_STATUS_SUCCESS) return true;
@@ -264,13 +270,19 @@ bool sums_are_apart(const GemmCall& p) {
   Found& found = found_for(key);
   if (found.is_apart) return *found.is_apart;
   std::optional<GemmCall> trial;
-  const auto choice = kernel_autotuner().fastest("sums with " + name_of(key), 2, [&](size_t i) {
+  const auto attempt = [&](size_t i) {
     if (!trial) trial = trial_of(p);
     TORCH_CHECK(trial, "out of memory for a trial");
     if (i == 1) return gemm_and_finish(*trial);
     TORCH_CHECK(gemm_by_cublas(*trial), "not supported");
-  });
-  if (choice) found.is_apart = *choice == 1;
+  };
+  try {
+    const auto choice = kernel_autotuner().fastest("sums with " + name_of(key), 2, attempt);
+    if (choice) found.is_apart = *choice == 1;
+  } catch (const NoKernel& reason) {
+    log::warning(name_of(key) + ": its sums apart, by ATen: " + reason.what());
+    found.is_apart = true;
+  }
   return found.is_apart.value_or(false);
 }
 
