@@ -12,9 +12,10 @@ namespace gputrain::datasets {
 namespace {
 
 [[noreturn]] void refuse_as_too_much(const std::string& path) {
-  throw Error(ExitCode::data, {.what = "more than 16 GiB of text, which is held in memory",
-                               .where = path,
-                               .hint = "split the file; or make token files (gputrain data tokenize) and use format: tokens"});
+  throw Error(ExitCode::data,
+              {.what = "more than 16 GiB of text, which is held in memory",
+               .where = path,
+               .hint = "split the file; or make token files (gputrain data tokenize) and use format: tokens"});
 }
 
 std::string unpacked(const data::ReadOnlyFile& file, int64_t most) {

@@ -92,7 +92,8 @@ class Writer {
         file_(request.output, ExitCode::environment) {
     report_.vocabulary_size = tokenizer_->vocabulary_size();
     report_.bytes_per_token = report_.vocabulary_size <= UINT16_MAX + 1 ? 2 : 4;
-    file_.write(token_file_header(report_.bytes_per_token, 0));
+    header_ = token_file_header(report_.bytes_per_token, 0);
+    file_.write(header_);
   }
 
   void add(Document document) {
@@ -104,7 +105,7 @@ class Writer {
 
   TokenizeReport finish() {
     write_block();
-    file_.write_at(0, token_file_header(report_.bytes_per_token, report_.tokens));
+    file_.write_at(0, header_);
     file_.commit();
     return report_;
   }
@@ -116,6 +117,7 @@ class Writer {
       report_.bytes_per_token == 2 ? write<uint16_t>(tokens) : write<uint32_t>(tokens);
       report_.tokens += std::ssize(tokens);
     }
+    header_ = token_file_header(report_.bytes_per_token, report_.tokens);  // refuses too many before more are made
     report_.documents += std::ssize(documents);
     report_.text_bytes += std::exchange(block_bytes_, 0);
     progress_(report_);
@@ -159,6 +161,7 @@ class Writer {
   int threads_;
   const std::function<void(const TokenizeReport&)>& progress_;
   AtomicFile file_;
+  std::string header_;  // for the tokens so far
   std::vector<Document> block_;
   int64_t block_bytes_ = 0;
   TokenizeReport report_;
