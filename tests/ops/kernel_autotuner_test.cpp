@@ -1,9 +1,4 @@
-#include "../../src/ops/dispatch/kernel_autotuner.hpp"
-
-#include <csignal>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <limits>
 #include <memory>
 #include <stdexcept>
@@ -19,57 +14,11 @@
 #include <c10/util/Exception.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "ops/compare.hpp"
+#include "ops/fake_gpu.hpp"
 
 namespace gputrain::ops {
 namespace {
-
-using testing_support::random_leaf;
-
-/// A fake clock in ticks: each way below advances it by its time.
-double ticks = 0;
-OpImpl taking(double time, double factor = 1) {
-  return [=](const Tensors& t) {
-    ticks += time;
-    return Tensors{at::mul(at::mul(t[0], t[1]), factor)};
-  };
-}
-
-constexpr KernelAutotuner::Inputs kBoth{.batched = 1, .differentiable = 2};
-
-struct Machine {
-  std::filesystem::path file = std::filesystem::temp_directory_path() / fmt_name();
-  bool can_measure = true;
-  int measured = 0;
-
-  static std::string fmt_name() { return "choices_" + std::to_string(::getpid()) + ".jsonl"; }
-  std::filesystem::path run = file.string() + ".run";
-
-  Machine() { clean(); }
-  ~Machine() { clean(); }
-  void clean() const {
-    for (const std::string more : {"", ".run", ".trials"}) std::filesystem::remove_all(file.string() + more);
-  }
-
-  KernelAutotuner choice(const std::string& name = "gpu", bool time_counts = true) {
-    return KernelAutotuner({.machine = name,
-                            .file = file,
-                            .time_counts = time_counts,
-                            .milliseconds =
-                                [this](const std::function<void()>& work) {
-                                  ++measured;
-                                  const double before = ticks;
-                                  work();
-                                  return ticks - before;
-                                },
-                            .can_measure = [this] { return can_measure; }});
-  }
-};
-
-Tensors inputs(int64_t rows = 4) { return {random_leaf({rows, 3}, 1, at::kFloat), random_leaf({3}, 2, at::kFloat)}; }
 
 TEST(PathChoice, TakesOwnWayWhenRightAndFaster) {
   Machine machine;
@@ -125,118 +74,6 @@ TEST(PathChoice, RepeatsShortWorkInATurn) {
     ticks += 1;
   });
   EXPECT_THAT(attempts, testing::ElementsAre(1 + 3 * 2, 1 + 3 * 2)) << "2 ms in each turn";
-}
-
-/// Writes what a process leaves behind that was killed during this trial.
-void kill_during(Machine& machine, const std::string& trial) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    auto* choice = new KernelAutotuner({.machine = "gpu", .file = machine.file});
-    const auto running = choice->begin_trial(trial);
-    ::raise(SIGKILL);
-  }
-  ::waitpid(child, nullptr, 0);
-}
-
-TEST(PathChoice, PassesByWhatCrashedTwice) {
-  Machine machine;
-  int attempts = 0;
-  const auto attempt = [&](size_t candidate) {
-    ++attempts;
-    ticks += candidate == 1 ? 1 : 2;
-  };
-  kill_during(machine, "product");
-  kill_during(machine, "product");
-  KernelAutotuner choice = machine.choice();
-  EXPECT_THROW(choice.fastest("product", 2, attempt), NoKernel);
-  EXPECT_EQ(attempts, 0);
-  EXPECT_THROW(static_cast<void>(choice.begin_trial("product")), NoKernel);
-  EXPECT_EQ(choice.fastest("other", 2, attempt), 1U);
-  EXPECT_EQ(machine.choice("another").fastest("product", 2, attempt), 1U);
-}
-
-TEST(PathChoice, TriesAgainAfterOneCrash) {
-  Machine machine;
-  const auto attempt = [&](size_t candidate) { ticks += candidate == 1 ? 1 : 2; };
-  kill_during(machine, "product");
-  EXPECT_EQ(machine.choice().fastest("product", 2, attempt), 1U);
-  std::filesystem::remove(machine.file);
-  kill_during(machine, "product");
-  EXPECT_EQ(machine.choice().fastest("product", 2, attempt), 1U);  // the result counts, not the crash before it
-  kill_during(machine, "other");
-  EXPECT_EQ(machine.choice().fastest("other", 2, attempt), 1U);
-}
-
-// A search for a batch size chooses before the run has its folder.
-TEST(PathChoice, IsKeptWithTheRunIfMadeBefore) {
-  Machine machine;
-  KernelAutotuner choice = machine.choice();
-  EXPECT_EQ(choice.fastest("ways", 2, [](size_t candidate) { ticks += candidate == 1 ? 1 : 2; }), 1U);
-  choice.keep_in(machine.run);
-  std::filesystem::remove(machine.file);
-  KernelAutotuner resumed = machine.choice();
-  resumed.keep_in(machine.run);
-  EXPECT_EQ(resumed.fastest("ways", 2, [](size_t candidate) { ticks += candidate == 1 ? 2 : 1; }), 1U);
-}
-
-TEST(PathChoice, PassesByAnOperatorThatCrashedTwice) {
-  Machine machine;
-  KernelAutotuner first = machine.choice();
-  std::string key;
-  first.trials().set_listener([&](int64_t, std::string_view name) { key = name; });
-  EXPECT_TRUE(first.use_custom_kernel("product", inputs(), kBoth, taking(1), taking(2)));
-  std::filesystem::remove(machine.file);
-  kill_during(machine, key);
-  kill_during(machine, key);
-  EXPECT_FALSE(machine.choice().use_custom_kernel("product", inputs(), kBoth, taking(1), taking(2)));
-}
-
-// The next attempt of the run may start on a new machine, or after another run has chosen otherwise.
-TEST(PathChoice, IsKeptWithTheRun) {
-  Machine machine;
-  const auto attempt = [&](size_t candidate) { ticks += candidate == 1 ? 1 : 2; };
-  const auto other_attempt = [&](size_t candidate) { ticks += candidate == 1 ? 2 : 1; };
-  {
-    KernelAutotuner chosen_before = machine.choice();  // by another run
-    EXPECT_TRUE(chosen_before.use_custom_kernel("known", inputs(), kBoth, taking(1), taking(2)));
-    EXPECT_EQ(chosen_before.fastest("known ways", 2, attempt), 1U);
-    KernelAutotuner choice = machine.choice();
-    choice.keep_in(machine.run);
-    EXPECT_TRUE(choice.use_custom_kernel("known", inputs(), kBoth, taking(9), taking(2)));
-    EXPECT_EQ(choice.fastest("known ways", 2, other_attempt), 1U);
-    EXPECT_TRUE(choice.use_custom_kernel("new", inputs(), kBoth, taking(1), taking(2)));
-    const OpImpl fails = [](const Tensors&) -> Tensors { throw std::runtime_error("short of memory"); };
-    for (int use = 0; use < 2; ++use)
-      EXPECT_FALSE(choice.use_custom_kernel("failed", inputs(), kBoth, fails, taking(2)));
-  }
-  std::filesystem::remove(machine.file);
-  EXPECT_FALSE(machine.choice().use_custom_kernel("known", inputs(), kBoth, taking(9), taking(2)));
-  KernelAutotuner resumed = machine.choice();
-  resumed.keep_in(machine.run);
-  EXPECT_TRUE(resumed.use_custom_kernel("known", inputs(), kBoth, taking(9), taking(2)));
-  EXPECT_TRUE(resumed.use_custom_kernel("new", inputs(), kBoth, taking(9), taking(2)));
-  EXPECT_TRUE(resumed.use_custom_kernel("failed", inputs(), kBoth, taking(1), taking(2))) << "tried again";
-  EXPECT_EQ(resumed.fastest("known ways", 2, other_attempt), 1U);
-}
-
-// A search for a batch size meets each shape once.
-TEST(PathChoice, IsForgottenIfItWasRough) {
-  Machine machine;
-  KernelAutotuner choice = machine.choice();
-  EXPECT_TRUE(choice.use_custom_kernel("before", inputs(), kBoth, taking(1), taking(2)));
-  const OpImpl builds = [&](const Tensors& t) {
-    if (choice.chooses_roughly()) throw NoKernelYet("built later");
-    return taking(1)(t);
-  };
-  choice.begin_rough_choices();
-  EXPECT_TRUE(choice.use_custom_kernel("before", inputs(), kBoth, taking(9), taking(2)));
-  EXPECT_FALSE(choice.use_custom_kernel("built", inputs(), kBoth, builds, taking(2)));
-  EXPECT_FALSE(choice.use_custom_kernel("slow", inputs(), kBoth, taking(3), taking(2)));
-  choice.end_rough_choices();
-  EXPECT_TRUE(choice.use_custom_kernel("before", inputs(), kBoth, taking(9), taking(2)));
-  EXPECT_TRUE(choice.use_custom_kernel("built", inputs(), kBoth, builds, taking(2)));
-  EXPECT_TRUE(choice.use_custom_kernel("slow", inputs(), kBoth, taking(1), taking(2)));
-  EXPECT_TRUE(machine.choice().use_custom_kernel("slow", inputs(), kBoth, taking(9), taking(2)));
 }
 
 // A way that is being measured may start another choice: on a GPU in the backward pass, from another thread.
@@ -344,14 +181,6 @@ TEST(PathChoice, IsMadeOncePerShapeAndType) {
   EXPECT_FALSE(choice.use_custom_kernel("product", inputs(5), kBoth, taking(9), taking(2)));
 }
 
-TEST(PathChoice, IsRememberedForTheSameMachineOnly) {
-  Machine machine;
-  machine.choice().use_custom_kernel("product", inputs(), kBoth, taking(1), taking(2));
-  std::ofstream(machine.file, std::ios::app) << "torn {\n[]\n{\"machine\": \"gpu\"}\n";
-  EXPECT_TRUE(machine.choice().use_custom_kernel("product", inputs(), kBoth, taking(9), taking(2)));
-  EXPECT_FALSE(machine.choice("another").use_custom_kernel("product", inputs(), kBoth, taking(9), taking(2)));
-}
-
 TEST(PathChoice, FallsBackToAtenWithoutMeasurement) {
   Machine machine;
   machine.can_measure = false;
@@ -366,17 +195,6 @@ TEST(PathChoice, IgnoresTimeWhenDeterministic) {
   KernelAutotuner choice = machine.choice("gpu", /*time_counts=*/false);
   EXPECT_TRUE(choice.use_custom_kernel("slow", inputs(), kBoth, taking(3), taking(2)));
   EXPECT_FALSE(choice.use_custom_kernel("wrong", inputs(), kBoth, taking(3, 2), taking(2)));
-}
-
-// Nor must it use results of a run with a clock, and such a run must not use results without one.
-TEST(PathChoice, IsRememberedSeparatelyWithoutClock) {
-  Machine machine;
-  EXPECT_FALSE(machine.choice().use_custom_kernel("slow", inputs(), kBoth, taking(3), taking(2)));
-  EXPECT_TRUE(
-      machine.choice("gpu", /*time_counts=*/false).use_custom_kernel("slow", inputs(), kBoth, taking(3), taking(2)));
-  EXPECT_TRUE(
-      machine.choice("gpu", /*time_counts=*/false).use_custom_kernel("other", inputs(), kBoth, taking(3), taking(2)));
-  EXPECT_FALSE(machine.choice().use_custom_kernel("other", inputs(), kBoth, taking(3), taking(2)));
 }
 
 // Ranks that update replicated weights drift apart if one rank takes another way.

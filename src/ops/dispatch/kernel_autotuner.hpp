@@ -108,13 +108,6 @@ class KernelAutotuner {
   bool settled(const std::string& key, Answer<bool> answer);
   template <class Value>
   void keep(const char* kind, const std::string& key, Answer<Value>& answer) const;
-  struct Verdict {
-    bool custom = false;
-    double custom_ms = 0, reference_ms = 0, apart = 0;  // apart: largest relative error of our results
-  };
-  Verdict compare_what_fits(const Tensors& inputs, const Inputs& kinds, const OpImpl& custom,
-                            const OpImpl& reference) const;
-  Verdict compare(const Tensors& inputs, const Inputs& kinds, const OpImpl& custom, const OpImpl& reference) const;
   std::vector<double> times_of(size_t ways, const std::function<void(size_t)>& attempt) const;
   void read_file(const std::filesystem::path& file, bool is_kept);
   void append(const std::filesystem::path& file, nlohmann::json entry) const;

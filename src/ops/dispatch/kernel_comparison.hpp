@@ -1,0 +1,18 @@
+// Runs two ways of an operator on the same inputs, forward and backward, and compares their errors and times.
+#pragma once
+
+#include "kernel_autotuner.hpp"
+
+namespace gputrain::ops {
+
+struct Verdict {
+  bool custom = false;                                // our way is as exact, and faster if times count
+  double custom_ms = 0, reference_ms = 0, apart = 0;  // apart: largest relative error of our results
+};
+
+/// The exact results are the reference's in fp32. A comparison needs extra memory; if a large batch leaves too little,
+/// it runs on fewer rows. Throws OutOfMemoryError if even few do not fit, and what the ways throw.
+Verdict compare_kernels(const Tensors& inputs, const KernelAutotuner::Inputs& kinds, const OpImpl& custom,
+                        const OpImpl& reference, const KernelAutotuner::Options& options);
+
+}  // namespace gputrain::ops
