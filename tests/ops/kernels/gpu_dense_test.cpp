@@ -198,7 +198,7 @@ Tensors neighbouring_layers(at::ScalarType type) {
   const at::Tensor joined = noise({40, 24}, 2, at::kFloat), copies = joined.to(type);
   Tensors inputs{noise({3, 7, 24}, 1, type)};
   for (const at::Tensor& all : {joined, copies})
-    for (const auto [begin, rows] : {std::pair(0, 16), std::pair(16, 8), std::pair(24, 16)})
+    for (const auto& [begin, rows] : {std::pair(0, 16), std::pair(16, 8), std::pair(24, 16)})
       inputs.push_back(all.narrow(0, begin, rows));
   return inputs;
 }
