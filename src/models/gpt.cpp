@@ -73,10 +73,10 @@ GptBlock::GptBlock(const nn::Context& context, const GptSpec& spec, const GptSiz
   dropout_ = add_child<nn::Dropout>("dropout", context, spec.dropout);
 }
 
-ResidualStream GptBlock::forward(const ResidualStream& in, const ops::RotaryTable* rotary) const {
+ResidualStream GptBlock::forward(const ResidualStream& in, const nn::Sequence& sequence) const {
   const double dropout = dropout_->active_probability();
   const auto [x, normed] = norm_1_->forward_sum(in.added, in.x, dropout);
-  const auto [y, normed_y] = norm_2_->forward_sum(attention_->forward(normed, rotary), x, dropout);
+  const auto [y, normed_y] = norm_2_->forward_sum(attention_->forward(normed, sequence), x, dropout);
   return {y, feed_forward_->forward(normed_y)};
 }
 
@@ -107,7 +107,15 @@ Gpt::Gpt(const GptSpec& spec, const nn::Context& context, const DataFacts& facts
           .in = sizes_.channels, .out = sizes_.vocabulary, .bias = false, .weight_init = nn::Init::normal(kInitStd)});
 }
 
-at::Tensor Gpt::hidden_states(const at::Tensor& tokens) {
+at::Tensor Gpt::embedded(const at::Tensor& tokens, const at::Tensor& positions) const {
+  at::Tensor x = tokens_->forward(tokens);
+  if (positions_ != nullptr) {
+    x = at::add(x, positions.defined() ? positions_->forward(positions) : positions_->first_rows(tokens.size(1)));
+  }
+  return dropout_->forward(ops::cast(x, context().policy.compute));
+}
+
+at::Tensor Gpt::hidden_states(const at::Tensor& tokens, const at::Tensor& positions, std::span<nn::KeyValues> earlier) {
   const int64_t time = tokens.size(1);
   if (time > sizes_.positions) {
     throw Error(ExitCode::usage, {.what = "samples of " + std::to_string(time) + " tokens, but the model has " +
@@ -115,18 +123,21 @@ at::Tensor Gpt::hidden_states(const at::Tensor& tokens) {
                                   .where = "model.config.block_size",
                                   .hint = "block_size: " + std::to_string(time)});
   }
-  at::Tensor x = tokens_->forward(tokens);
-  if (positions_ != nullptr) x = at::add(x, positions_->first_rows(time));
-  ResidualStream stream{dropout_->forward(ops::cast(x, context().policy.compute))};
-  for (const GptBlock* block : blocks_) stream = pass(*block, stream);
+  std::optional<ops::RotaryTable> rotary = rotary_;
+  if (rotary && positions.defined()) rotary = rotary_->at(positions);
+  ResidualStream stream{embedded(tokens, positions)};
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    stream = pass(*blocks_[i], stream,
+                  {.rotary = rotary, .positions = positions, .earlier = earlier.empty() ? nullptr : &earlier[i]});
+  }
   return norm_->forward_sum(stream.added, stream.x, dropout_->active_probability()).normed;
 }
 
-ResidualStream Gpt::pass(const GptBlock& block, const ResidualStream& in) const {
+ResidualStream Gpt::pass(const GptBlock& block, const ResidualStream& in, const nn::Sequence& sequence) const {
   std::vector<at::Tensor> parts{in.x};
   if (in.added.defined()) parts.push_back(in.added);
-  const auto run = [&block, rotary = rotary_ ? &*rotary_ : nullptr](const std::vector<at::Tensor>& t) {
-    const auto [x, added] = block.forward({t[0], t.size() > 1 ? t[1] : at::Tensor()}, rotary);
+  const auto run = [&block, sequence](const std::vector<at::Tensor>& t) {
+    const auto [x, added] = block.forward({t[0], t.size() > 1 ? t[1] : at::Tensor()}, sequence);
     return std::vector{x, added};
   };
   parts = nn::recomputed_block(context().recompute, parts, run);
@@ -141,11 +152,14 @@ Model::LastLayer Gpt::last_layer(const Batch& batch) {
   ops::Head head{.logits = [this](const at::Tensor& features) { return logits(features); },
                  .parameters = {head_weight()},
                  .columns = std::max(sizes_.vocabulary, spec_.pad_vocab_to)};
-  return {.features = hidden_states(batch.tensor(kTokens)), .head = std::move(head), .classes = sizes_.vocabulary};
+  const BatchField* positions = batch.find(kPositions);
+  return {.features = hidden_states(batch.tensor(kTokens), positions ? positions->values : at::Tensor()),
+          .head = std::move(head),
+          .classes = sizes_.vocabulary};
 }
 
 at::Tensor Gpt::forward(const at::Tensor& inputs) {
-  const at::Tensor columns = logits(hidden_states(inputs));
+  const at::Tensor columns = logits(hidden_states(inputs, {}));
   return columns.size(-1) == sizes_.vocabulary ? columns : columns.narrow(-1, 0, sizes_.vocabulary);
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -67,7 +68,7 @@ struct ResidualStream {
 class GptBlock final : public nn::Module {
  public:
   GptBlock(const nn::Context& context, const GptSpec& spec, const GptSizes& sizes);
-  ResidualStream forward(const ResidualStream& in, const ops::RotaryTable* rotary) const;
+  ResidualStream forward(const ResidualStream& in, const nn::Sequence& sequence) const;
 
  private:
   nn::Norm *norm_1_, *norm_2_;
@@ -92,10 +93,13 @@ class Gpt final : public Model {
   const GptSizes& sizes() const noexcept { return sizes_; }
 
  private:
-  at::Tensor hidden_states(const at::Tensor& tokens);
+  /// `positions` and `earlier` as in nn::Sequence; `earlier` has one entry per block, or none.
+  at::Tensor hidden_states(const at::Tensor& tokens, const at::Tensor& positions,
+                           std::span<nn::KeyValues> earlier = {});
+  at::Tensor embedded(const at::Tensor& tokens, const at::Tensor& positions) const;
   at::Tensor logits(const at::Tensor& features) const;
   const at::Tensor& head_weight() const { return head_ != nullptr ? head_->weight() : tokens_->weight(); }
-  ResidualStream pass(const GptBlock& block, const ResidualStream& in) const;
+  ResidualStream pass(const GptBlock& block, const ResidualStream& in, const nn::Sequence& sequence) const;
 
   GptSpec spec_;
   GptSizes sizes_;

@@ -1,6 +1,7 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/cat.h>
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/nn/transformer.hpp"
@@ -52,16 +53,31 @@ ops::Heads SelfAttention::project(const at::Tensor& x) const {
   return {heads(qkv[0], query_norm_), heads(qkv[1], key_norm_), heads(qkv[2], nullptr)};
 }
 
-at::Tensor SelfAttention::forward(const at::Tensor& x, const ops::RotaryTable* rotary) const {
-  const ops::AttentionOptions options{.causal = true, .dropout = is_training() ? options_.dropout : 0};
-  if (inputs_.size() == 1 && rotary == nullptr) {
+namespace {
+
+/// Appends the keys and values of new tokens to those before them.
+void append(KeyValues& earlier, ops::Heads& heads) {
+  if (earlier.keys.defined()) {
+    heads.k = at::cat({earlier.keys, heads.k}, 2);
+    heads.v = at::cat({earlier.values, heads.v}, 2);
+  }
+  earlier = {heads.k, heads.v};
+}
+
+}  // namespace
+
+at::Tensor SelfAttention::forward(const at::Tensor& x, const Sequence& sequence) const {
+  const ops::AttentionOptions options{
+      .causal = true, .dropout = is_training() ? options_.dropout : 0, .positions = sequence.positions};
+  if (inputs_.size() == 1 && !sequence.rotary && sequence.earlier == nullptr) {
     return output_->forward(ops::packed_attention(inputs_[0]->forward(x), options_.heads, options_.key_heads, options));
   }
   ops::Heads heads = project(x);
-  if (rotary != nullptr) {
-    heads.q = ops::rotate(heads.q, *rotary);
-    heads.k = ops::rotate(heads.k, *rotary);
+  if (sequence.rotary) {
+    heads.q = ops::rotate(heads.q, *sequence.rotary);
+    heads.k = ops::rotate(heads.k, *sequence.rotary);
   }
+  if (sequence.earlier != nullptr) append(*sequence.earlier, heads);
   const at::Tensor y = ops::attention(heads.q, heads.k, heads.v, options);
   return output_->forward(y.transpose(1, 2).reshape({x.size(0), x.size(1), -1}));
 }

@@ -2,9 +2,11 @@
 
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/cos.h>
 #include <ATen/ops/outer.h>
 #include <ATen/ops/pow.h>
@@ -27,14 +29,68 @@ bool is_short_in_half(const at::Tensor& q) {
   return q.is_cpu() && q.element_size() == 2 && q.size(2) < kLeastPositionsInHalf;
 }
 
+/// Whether the causal triangle alone does not say which keys a query attends to.
+bool hides_more_than_later_keys(const at::Tensor& q, const at::Tensor& k, const AttentionOptions& options) {
+  if (!options.causal) return false;
+  const bool window_hides = options.window > 0 && options.window < k.size(2);
+  return options.positions.defined() || window_hides || (q.size(2) > 1 && q.size(2) != k.size(2));
+}
+
+/// bool [batch or 1, 1, time, key time]: true where a query attends to a key.
+at::Tensor visible_keys(const at::Tensor& q, const at::Tensor& k, const AttentionOptions& options) {
+  const int64_t time = q.size(2), keys = k.size(2);
+  const auto whole = at::TensorOptions().dtype(at::kLong).device(q.device());
+  const at::Tensor places = at::arange(keys - time, keys, whole).unsqueeze(1);  // of the queries, among the keys
+  const at::Tensor distance = places - at::arange(keys, whole);
+  at::Tensor visible = distance.ge(0);
+  if (options.window > 0) visible = visible.logical_and(distance.lt(options.window));
+  if (!options.positions.defined()) return visible.view({1, 1, time, keys});
+  return visible.logical_and(distance.le(options.positions.unsqueeze(-1))).unsqueeze(1);
+}
+
+at::Tensor product_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask,
+                             const AttentionOptions& options) {
+  // A single query is the last position: it attends to all keys.
+  const bool causal = options.causal && !mask.defined() && q.size(2) == k.size(2);
+  const std::optional<at::Tensor> attended = mask.defined() ? std::optional(mask) : std::nullopt;
+  return at::scaled_dot_product_attention(q, k, v, attended, options.dropout, causal, options.scale,
+                                          /*enable_gqa=*/q.size(1) != k.size(1));
+}
+
+/// Text after text, which costs the sum of their squares instead of the square of the row.
+at::Tensor attention_by_text(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                             const AttentionOptions& options) {
+  const int64_t time = q.size(2);
+  const at::Tensor positions = options.positions.contiguous();
+  AttentionOptions within = options;
+  within.positions = at::Tensor();
+  std::vector<at::Tensor> rows;
+  for (int64_t row = 0; row < q.size(0); ++row) {
+    const int64_t* const places = positions.const_data_ptr<int64_t>() + row * time;
+    std::vector<at::Tensor> texts;
+    for (int64_t begin = 0, end = 0; begin < time; begin = end) {
+      while (++end < time && places[end] != 0) {
+      }
+      const auto part = [&](const at::Tensor& t) { return t.narrow(0, row, 1).narrow(2, begin, end - begin); };
+      texts.push_back(attention(part(q), part(k), part(v), within));
+    }
+    rows.push_back(texts.size() == 1 ? texts[0] : at::cat(texts, 2));
+  }
+  return rows.size() == 1 ? rows[0] : at::cat(rows, 0);
+}
+
 }  // namespace
 
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& options) {
   if (is_short_in_half(q)) {
     return attention(q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), options).to(q.scalar_type());
   }
-  return at::scaled_dot_product_attention(q, k, v, /*attn_mask=*/{}, options.dropout, options.causal, options.scale,
-                                          /*enable_gqa=*/q.size(1) != k.size(1));
+  if (hides_more_than_later_keys(q, k, options)) {
+    return options.positions.defined() && q.is_cpu() && q.size(2) == k.size(2)
+               ? attention_by_text(q, k, v, options)
+               : product_attention(q, k, v, visible_keys(q, k, options), options);
+  }
+  return product_attention(q, k, v, /*mask=*/{}, options);
 }
 
 Heads unpacked(const at::Tensor& packed, int64_t heads, int64_t key_heads) {
@@ -53,7 +109,8 @@ at::Tensor packed_attention(const at::Tensor& packed, int64_t heads, int64_t key
     const at::Tensor y = attention(q, k, v, options).transpose(1, 2);
     return Tensors{y.reshape({t[0].size(0), t[0].size(1), heads * channels})};
   };
-  if (!gpu::is_here(packed) || options.dropout > 0) return reference({packed})[0];
+  const bool is_plain = options.dropout == 0 && options.window == 0 && !options.positions.defined();
+  if (!gpu::is_here(packed) || !is_plain) return reference({packed})[0];
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(channels)));
   const std::string name =
       fmt::format("{}attention {}/{} by {}", options.causal ? "causal " : "", heads, key_heads, scale);
@@ -84,6 +141,13 @@ RotaryTable::RotaryTable(int64_t positions, int64_t channels, double theta, cons
   const at::Tensor angles = at::outer(at::arange(positions, single), frequencies);
   cosine = at::cos(angles).to(options);
   sine = at::sin(angles).to(options);
+}
+
+RotaryTable RotaryTable::at(const at::Tensor& positions) const {
+  const auto rows = [&](const at::Tensor& table) {
+    return table.index_select(0, positions.reshape(-1)).view({positions.size(0), 1, positions.size(1), -1});
+  };
+  return {rows(cosine), rows(sine)};
 }
 
 }  // namespace gputrain::ops

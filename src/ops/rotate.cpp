@@ -47,10 +47,10 @@ struct Rotate : torch::autograd::Function<Rotate> {
 
 at::Tensor rotate(const at::Tensor& x, const RotaryTable& table) {
   const int64_t time = x.size(-2);
-  GPUTRAIN_ASSERT(time <= table.cosine.size(0), "more positions than the rotary table has");
-  const Tensors inputs{x, table.cosine.narrow(0, 0, time), table.sine.narrow(0, 0, time)};
+  GPUTRAIN_ASSERT(time <= table.cosine.size(-2), "more positions than the rotary table has");
+  const Tensors inputs{x, table.cosine.narrow(-2, 0, time), table.sine.narrow(-2, 0, time)};
   const OpImpl reference = [](const Tensors& t) { return Tensors{Rotate::apply(t[0], t[1], t[2])}; };
-  if (!gpu::is_here(x)) return reference(inputs)[0];
+  if (!gpu::is_here(x) || table.cosine.dim() > 2) return reference(inputs)[0];
   return run("rotate", inputs, {}, gpu::rotate(x), reference)[0];
 }
 

@@ -1,11 +1,13 @@
 #include <cmath>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/randint.h>
+#include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -156,6 +158,32 @@ TEST(Gpt, StartsAtChanceWithScaledResiduals) {
   EXPECT_NEAR(deviation.at("transformer.h.0.attn.c_attn.weight"), 0.02, 0.001);
   EXPECT_NEAR(deviation.at("transformer.h.0.attn.c_proj.weight"), 0.01, 0.0006);  // two layers: 0.02 / sqrt(4)
   EXPECT_NEAR(deviation.at("transformer.h.1.mlp.c_proj.weight"), 0.01, 0.0006);
+}
+
+TEST(Gpt, LearnsFromPackedTextsAsFromSingleOnes) {
+  const at::Tensor tokens = at::randint(11, {1, 8}, at::kLong), targets = at::randint(11, {1, 8}, at::kLong);
+  Batch packed = testing_support::batch_of(tokens, targets);
+  packed.fields.push_back({kPositions, at::tensor({0, 1, 2, 0, 0, 1, 2, 3}, at::kLong).unsqueeze(0)});
+  for (const GptSpec& spec : {tiny(), tiny_llama()}) {
+    Gpt together(spec, kDouble, kFacts), apart(spec, kDouble, kFacts);
+    nn::initialize(together, 1);
+    nn::initialize(apart, 1);
+    const ops::Loss loss = testing_support::loss_of(together, packed);
+    loss.weighted.backward();
+    double sum = 0;
+    for (const auto& [begin, count] : {std::pair(0, 3), std::pair(3, 1), std::pair(4, 4)}) {
+      const Batch one = testing_support::batch_of(tokens.narrow(1, begin, count), targets.narrow(1, begin, count));
+      const ops::Loss part = testing_support::loss_of(apart, one);
+      part.weighted.backward();
+      sum += part.sum.item<double>();
+    }
+    EXPECT_NEAR(loss.sum.item<double>(), sum, 1e-9 * sum);
+    std::map<std::string, at::Tensor> expected;
+    apart.each_parameter([&](const std::string& name, nn::Parameter& p) { expected[name] = p.value.grad(); });
+    together.each_parameter([&](const std::string& name, nn::Parameter& p) {
+      EXPECT_LT(relative_error(p.value.grad(), expected.at(name)), 1e-9) << name;
+    });
+  }
 }
 
 TEST(Gpt, DropsOnlyInTraining) {

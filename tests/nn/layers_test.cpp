@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
@@ -163,10 +164,10 @@ TEST(SelfAttention, MatchesFusedAndSeparate) {
   copy("v_proj", "c_attn", 12, 4);
   copy("o_proj", "c_proj", 0, 8);
   const at::Tensor x = random_leaf({2, 5, 8}, 3);
-  EXPECT_LT(relative_error(fused.forward(x, nullptr), separate.forward(x, nullptr)), 1e-12);
-  const ops::RotaryTable rotary(5, 2, 10000, at::kDouble);
-  EXPECT_LT(relative_error(fused.forward(x, &rotary), separate.forward(x, &rotary)), 1e-12);
-  EXPECT_GT(relative_error(fused.forward(x, &rotary), fused.forward(x, nullptr)), 1e-3);
+  EXPECT_LT(relative_error(fused.forward(x, {}), separate.forward(x, {})), 1e-12);
+  const Sequence rotary{.rotary = ops::RotaryTable(5, 2, 10000, at::kDouble)};
+  EXPECT_LT(relative_error(fused.forward(x, rotary), separate.forward(x, rotary)), 1e-12);
+  EXPECT_GT(relative_error(fused.forward(x, rotary), fused.forward(x, {})), 1e-3);
 }
 
 TEST(SelfAttention, SeesOnlyThePast) {
@@ -174,9 +175,23 @@ TEST(SelfAttention, SeesOnlyThePast) {
   initialize(attention, 1);
   const at::Tensor x = random_leaf({1, 6, 8}, 1).detach(), changed = x.clone();
   changed.narrow(1, 4, 2).add_(1);
-  const at::Tensor y = attention.forward(x, nullptr), z = attention.forward(changed, nullptr);
+  const at::Tensor y = attention.forward(x, {}), z = attention.forward(changed, {});
   EXPECT_LT(relative_error(z.narrow(1, 0, 4), y.narrow(1, 0, 4)), 1e-14);
   EXPECT_GT(relative_error(z.narrow(1, 4, 2), y.narrow(1, 4, 2)), 1e-3);
+}
+
+TEST(SelfAttention, GoesOnAfterEarlierTokens) {
+  SelfAttention attention(kDouble, small_attention(Naming::gpt2));
+  initialize(attention, 1);
+  const at::Tensor x = random_leaf({2, 6, 8}, 1).detach();
+  const ops::RotaryTable table(6, 2, 10000, at::kDouble);
+  const at::Tensor whole = attention.forward(x, {.rotary = table});
+  KeyValues earlier;
+  for (const auto& [begin, count] : {std::pair(0, 3), std::pair(3, 1), std::pair(4, 2)}) {
+    const at::Tensor places = at::arange(begin, begin + count).expand({2, count});
+    const Sequence next{.rotary = table.at(places), .positions = places, .earlier = &earlier};
+    EXPECT_LT(relative_error(attention.forward(x.narrow(1, begin, count), next), whole.narrow(1, begin, count)), 1e-12);
+  }
 }
 
 TEST(FeedForwardLayer, MatchesFusedAndSeparate) {

@@ -26,6 +26,8 @@ inline constexpr int64_t kIgnoreIndex = -100;
 inline constexpr const char* kImage = "image";    // [batch, channels, height, width] float, after Preprocess
 inline constexpr const char* kTokens = "tokens";  // [batch, time] int64
 inline constexpr const char* kTarget = "target";  // what the loss compares with: [batch] or [batch, time] int64
+/// [batch, time] int64: the place of each token in its text, where several texts share a row; each starts at 0.
+inline constexpr const char* kPositions = "positions";
 
 /// One tensor of a batch.
 struct BatchField {

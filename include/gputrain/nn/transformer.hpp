@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -17,6 +18,18 @@ namespace gputrain::nn {
 enum class Naming {
   gpt2,  // c_attn (queries, keys and values in one), c_fc (gate and up in one), c_proj; weights [in, out]
   llama  // q_proj, k_proj, v_proj, o_proj; gate_proj, up_proj, down_proj; weights [out, in]
+};
+
+/// Keys and values of the tokens that a layer has read: [batch, key heads, time, channels of a head]. Undefined: none.
+struct KeyValues {
+  at::Tensor keys, values;
+};
+
+/// What the layers of attention know of a batch besides its channels.
+struct Sequence {
+  std::optional<ops::RotaryTable> rotary = {};  // rotates queries and keys; none if x contains the positions already
+  at::Tensor positions = {};                    // as in ops::AttentionOptions; undefined: one text a row
+  KeyValues* earlier = nullptr;  // of the tokens before x; those of x are appended. Null: x is the whole text
 };
 
 /// Causal self-attention: x [batch, time, channels] -> as x. Grouped-query attention if key_heads < heads.
@@ -36,8 +49,7 @@ class SelfAttention final : public Module {
 
   SelfAttention(const Context& context, const Options& options);
 
-  /// `rotary` rotates queries and keys; nullptr if `x` contains the positions already.
-  at::Tensor forward(const at::Tensor& x, const ops::RotaryTable* rotary) const;
+  at::Tensor forward(const at::Tensor& x, const Sequence& sequence) const;
 
  private:
   ops::Heads project(const at::Tensor& x) const;

@@ -3,18 +3,26 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include <ATen/core/Tensor.h>
 
 namespace gputrain::ops {
 
+/// Queries are the last positions of the keys: query i stands at key i + (key time - query time).
 struct AttentionOptions {
   bool causal = true;
   double dropout = 0;           // on the attention weights; above 0, a CPU stores all attention weights
   std::optional<double> scale;  // default: 1 / sqrt(channels of a head)
+  /// Causal only: a query attends to at most so many keys, the one at its own place included; 0: no limit (Beltagy et
+  /// al., arXiv:2004.05150).
+  int64_t window = 0;
+  /// Causal only: int64 [batch, time], the place of each query in its own text. A query attends to no key before that
+  /// text, so that several texts share a row, or rows begin with padding. Undefined: one text a row.
+  at::Tensor positions = {};
 };
 
-/// q [batch, heads, time, channels], k and v [batch, key heads, time, channels] -> as q. With fewer key heads than
+/// q [batch, heads, time, channels], k and v [batch, key heads, key time, channels] -> as q. With fewer key heads than
 /// heads, each serves a group of neighbouring heads (Ainslie et al., arXiv:2305.13245). Softmax in at least fp32.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& options);
 
@@ -43,13 +51,20 @@ struct RotaryScaling {
 /// Angles of rotary positions (Su et al., arXiv:2104.09864), in the layout of Llama's files: channel i of a head is
 /// paired with channel i + channels / 2 and rotates by position * theta^(-2i / channels).
 struct RotaryTable {
-  at::Tensor cosine, sine;  // [positions, channels / 2], at least fp32
+  at::Tensor cosine, sine;  // [positions, channels / 2], at least fp32; of at(): [batch, 1, time, channels / 2]
 
   RotaryTable(int64_t positions, int64_t channels, double theta, const at::TensorOptions& options,
               const RotaryScaling& scaling = {});
+
+  /// The angles at positions [batch, time], int64 below the table's positions.
+  RotaryTable at(const at::Tensor& positions) const;
+
+ private:
+  RotaryTable(at::Tensor cosines, at::Tensor sines) : cosine(std::move(cosines)), sine(std::move(sines)) {}
 };
 
-/// Rotates x [batch, heads, time, channels]; time is at most the table's positions. Keeps type and memory order.
+/// Rotates x [batch, heads, time, channels], from position 0 on or where a table of RotaryTable::at() says; time is at
+/// most the table's positions. Keeps type and memory order.
 at::Tensor rotate(const at::Tensor& x, const RotaryTable& table);
 
 }  // namespace gputrain::ops
