@@ -1,0 +1,46 @@
+// Chat templates of language models: Jinja as transformers' apply_chat_template() runs it.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+namespace gputrain::chat {
+
+struct Program;
+
+/// Bytes of a text, from `begin` up to but not including `end`.
+struct Range {
+  size_t begin, end;
+  bool operator==(const Range&) const = default;
+};
+
+struct Rendered {
+  std::string text;
+  std::vector<Range> generated;  // what came from `{% generation %}` blocks
+};
+
+/// Immutable, so thread-safe.
+class Template {
+ public:
+  /// `name` is for messages. Throws Error(data) that names the line and what is wrong or not supported.
+  static Template parse(const std::string& source, std::string name);
+
+  /// Renders with an object's keys as variables. Throws Error(data) that names the line: for what the template itself
+  /// raises, for what Python would raise, and when work, memory or nesting pass their bounds.
+  Rendered render(const nlohmann::ordered_json& variables) const;
+
+  /// Whether it says by `{% generation %}` what the assistant says.
+  bool marks_generated() const noexcept;
+  const std::string& name() const noexcept;
+
+ private:
+  explicit Template(std::shared_ptr<const Program> program);
+
+  std::shared_ptr<const Program> program_;
+};
+
+}  // namespace gputrain::chat
