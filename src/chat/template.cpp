@@ -1,8 +1,8 @@
 #include "gputrain/chat/template.hpp"
 
 #include "gputrain/core/error.hpp"
-#include "jinja/syntax/parser.hpp"
 #include "jinja/render.hpp"
+#include "jinja/syntax/parser.hpp"
 #include "jinja/values/text.hpp"
 
 namespace gputrain::chat {

@@ -1,0 +1,45 @@
+// The chat template of a model: the one in its folder, or one that is built in.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "gputrain/chat/template.hpp"
+
+namespace gputrain::chat {
+
+/// A template and the special tokens of its model. Immutable, so thread-safe.
+class ChatTemplate {
+ public:
+  /// `special_tokens` is an object: "bos_token", "eos_token" and so on to their texts.
+  ChatTemplate(Template source, const nlohmann::ordered_json& special_tokens);
+
+  /// As apply_chat_template(): `variables` is an object with "tools", "documents" and whatever else the template reads.
+  /// It goes before special tokens. Messages are taken as they are, without keys that are null. Throws Error(data).
+  Rendered render(const nlohmann::ordered_json& messages, bool add_generation_prompt,
+                  const nlohmann::ordered_json& variables) const;
+
+  const Template& source() const noexcept { return template_; }
+
+ private:
+  Template template_;
+  std::shared_ptr<const nlohmann::ordered_json> special_tokens_;
+};
+
+/// Reads chat_template.jinja, or else `chat_template` of tokenizer_config.json (of several, the one called "default"),
+/// and the special tokens of tokenizer_config.json or special_tokens_map.json. Throws Error(data).
+ChatTemplate read_chat_template(const std::filesystem::path& folder);
+
+/// "chatml", "llama3", "plain".
+std::vector<std::string> built_in_chat_templates();
+/// The special tokens are an object, as above. Throws Error(usage), which lists the names, if none is called so.
+ChatTemplate built_in_chat_template(const std::string& name, const nlohmann::ordered_json& special_tokens);
+
+/// The special tokens of a model's folder; an empty object if it has none. Throws Error(data).
+nlohmann::ordered_json read_special_tokens(const std::filesystem::path& folder);
+
+}  // namespace gputrain::chat

@@ -1,0 +1,122 @@
+#include "gputrain/chat/model_templates.hpp"
+
+#include <array>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::chat {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+std::string read_text(const fs::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(stream), {}};
+  if (!stream.is_open() || stream.bad())
+    throw Error(ExitCode::data, {.what = "this file cannot be read", .where = path.string()});
+  return text;
+}
+
+/// An object; empty if there is no such file.
+ordered_json read_object(const fs::path& path) {
+  if (!fs::exists(path)) return ordered_json::object();
+  try {
+    ordered_json document = ordered_json::parse(read_text(path));
+    if (document.is_object()) return document;
+  } catch (const ordered_json::exception& error) {
+    throw Error(ExitCode::data, {.what = "not JSON: " + std::string(error.what()),
+                                 .where = path.string(),
+                                 .hint = "download the file again; a Git LFS pointer is not the file"});
+  }
+  throw Error(ExitCode::data, {.what = "expected a JSON object", .where = path.string()});
+}
+
+/// A token is spelled as a string, or as an object with this string and how it is matched.
+std::optional<std::string> spelling(const ordered_json& object, const char* name) {
+  const auto found = object.find(name);
+  if (found == object.end()) return std::nullopt;
+  const ordered_json& token = found->is_object() && found->contains("content") ? found->at("content") : *found;
+  return token.is_string() ? std::optional(token.get<std::string>()) : std::nullopt;
+}
+
+/// The template in tokenizer_config.json, if there is one.
+std::optional<std::string> configured(const ordered_json& config, const std::string& file) {
+  const auto found = config.find("chat_template");
+  if (found == config.end() || found->is_null()) return std::nullopt;
+  if (found->is_string()) return found->get<std::string>();
+  if (found->is_array()) {
+    for (const ordered_json& entry : *found)
+      if (entry.is_object() && spelling(entry, "name") == "default" && spelling(entry, "template"))
+        return spelling(entry, "template");
+  }
+  throw Error(ExitCode::data, {.what = "chat_template is neither a string nor a list with one called \"default\"",
+                               .where = file,
+                               .hint = "write the template that you want into chat_template.jinja beside it"});
+}
+
+/// Without keys that are null; what the assistant thought stands under both names that templates use.
+ordered_json prepared(const ordered_json& message) {
+  if (!message.is_object()) return message;
+  ordered_json result = ordered_json::object();
+  const ordered_json* thought = nullptr;
+  for (const char* name : {"reasoning_content", "thinking", "reasoning"})
+    if (thought == nullptr && message.contains(name) && !message.at(name).is_null()) thought = &message.at(name);
+  if (thought != nullptr) result["thinking"] = *thought;
+  for (const auto& [key, value] : message.items())
+    if (!value.is_null()) result[key] = value;
+  if (thought != nullptr) result["reasoning_content"] = *thought;
+  return result;
+}
+
+}  // namespace
+
+ChatTemplate::ChatTemplate(Template source, const ordered_json& special_tokens)
+    : template_(std::move(source)), special_tokens_(std::make_shared<const ordered_json>(special_tokens)) {}
+
+Rendered ChatTemplate::render(const ordered_json& messages, bool add_generation_prompt,
+                              const ordered_json& variables) const {
+  ordered_json all = *special_tokens_;
+  all["tools"] = nullptr;
+  all["documents"] = nullptr;
+  all.update(variables);
+  all["messages"] = ordered_json::array();
+  for (const ordered_json& message : messages) all["messages"].push_back(prepared(message));
+  all["add_generation_prompt"] = add_generation_prompt;
+  return template_.render(all);
+}
+
+ordered_json read_special_tokens(const fs::path& folder) {
+  ordered_json tokens = ordered_json::object();
+  const ordered_json config = read_object(folder / "tokenizer_config.json");
+  const ordered_json map = read_object(folder / "special_tokens_map.json");
+  for (const char* name :
+       {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
+    const auto token = config.contains(name) ? spelling(config, name) : spelling(map, name);
+    if (token) tokens[name] = *token;
+  }
+  return tokens;
+}
+
+ChatTemplate read_chat_template(const fs::path& folder) {
+  const fs::path file = folder / "chat_template.jinja", config = folder / "tokenizer_config.json";
+  const ordered_json tokens = read_special_tokens(folder);
+  if (fs::exists(file)) return {Template::parse(read_text(file), file.string()), tokens};
+  if (const auto source = configured(read_object(config), config.string()))
+    return {Template::parse(*source, config.string() + ": chat_template"), tokens};
+  std::string names;
+  for (const std::string& name : built_in_chat_templates()) names += (names.empty() ? "" : ", ") + name;
+  throw Error(ExitCode::data, {.what = "this model has no chat template",
+                               .where = folder.string(),
+                               .hint = "chat_template.jinja is looked for, then chat_template in "
+                                       "tokenizer_config.json; built in are: " +
+                                       names});
+}
+
+}  // namespace gputrain::chat
