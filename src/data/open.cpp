@@ -67,7 +67,11 @@ void check_alike(const Dataset& train, const std::shared_ptr<const Dataset>& oth
 
 class Opener {
  public:
-  Opener(const DataSpec& spec, const InputSpec& model, const std::vector<std::string>& own_folders) : spec_(spec) {
+  Opener(const DataSpec& spec, const InputSpec& model, const std::vector<std::string>& own_folders,
+         const std::string& pretrained)
+      : spec_(spec) {
+    request_.pretrained = pretrained;
+    request_.max_bad_fraction = spec.max_bad_fraction;
     request_.image = &spec.image;
     request_.text = &spec.text;
     request_.files = &files_;
@@ -127,8 +131,9 @@ void DataSpec::check(const DataSpec& spec, config::SpecIssues& issues) {
     issues.add("test.split", "val and test together leave nothing to train on");
 }
 
-DatasetSplits open_datasets(const DataSpec& spec, const InputSpec& model, const std::vector<std::string>& own_folders) {
-  return Opener(spec, model, own_folders).open();
+DatasetSplits open_datasets(const DataSpec& spec, const InputSpec& model, const std::vector<std::string>& own_folders,
+                            const std::string& pretrained) {
+  return Opener(spec, model, own_folders, pretrained).open();
 }
 
 int automatic_workers(const Dataset& dataset, at::Device device, int cpus) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <future>
+#include <numeric>
 #include <tuple>
 #include <vector>
 
@@ -175,6 +176,42 @@ TEST(Loader, KeepsMicroBatchesOnAnyRankCount) {
     const auto alone = loaders_of(dataset, options_for(16, 8), 1),
                ranks = loaders_of(dataset, options_for(16, 8 / world), world);
     for (int step = 0; step < 9; ++step) EXPECT_EQ(next_together(ranks, shapes), next_together(alone, shapes));
+  }
+}
+
+/// Sample i has (7 i mod 30) + 1 entries.
+struct UnevenDataset final : NumberedDataset {
+  using NumberedDataset::NumberedDataset;
+  int64_t length(int64_t index) const override { return index * 7 % 30 + 1; }
+};
+
+TEST(Loader, PutsSamplesOfLikeLengthTogether) {
+  const auto dataset = std::make_shared<UnevenDataset>(50);
+  for (const int ranks : {1, 2, 3}) {
+    std::vector<int64_t> seen;
+    for (int64_t step = 0; step < 5; ++step) {
+      std::vector<std::vector<int64_t>> parts(6);  // of all ranks together
+      for (int rank = 0; rank < ranks; ++rank) {
+        LoaderOptions options = options_for(12, ranks == 1 ? 2 : 1);
+        options.partition.rank = rank;
+        options.partition.world_size = ranks;
+        Loader loader(dataset, options, {.from = {.epoch = 0, .samples = step * 12}});
+        const StepData data = loader.next_step();
+        for (size_t i = 0; i < data.micro_batches.size(); ++i)
+          for (const int64_t target : values(data.micro_batches[i].tensor(kTarget)))
+            if (target != kIgnoreIndex) parts[i].push_back(target);
+      }
+      int64_t shortest = 100;
+      for (const auto& part : parts) {
+        for (const int64_t sample : part) EXPECT_LE(dataset->length(sample), shortest);
+        for (const int64_t sample : part) shortest = std::min(shortest, dataset->length(sample));
+        seen.insert(seen.end(), part.begin(), part.end());
+      }
+    }
+    std::ranges::sort(seen);
+    std::vector<int64_t> all(50);
+    std::iota(all.begin(), all.end(), 0);
+    EXPECT_EQ(seen, all) << ranks;
   }
 }
 

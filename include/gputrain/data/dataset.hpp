@@ -42,6 +42,10 @@ class Dataset {
   /// Thread-safe. Throws Error(data) if the sample cannot be read.
   virtual void read(int64_t index, const ReadContext& context, const SampleRow& row) const = 0;
 
+  /// Entries of the ragged fields of a sample, at least 1, for datasets whose samples differ in length; else 0. Known
+  /// without reading the sample.
+  virtual int64_t length(int64_t /*index*/) const { return 0; }
+
   /// Whether a read costs little more than a copy, so that worker threads would only add overhead.
   virtual bool is_cheap_to_read() const { return false; }
 
@@ -75,9 +79,11 @@ struct DatasetRequest {
   std::string path;  // after interpolation; may be empty if the format needs none
   Split role = Split::train;
   InputSpec model = {};                 // what the model reads
+  std::string pretrained = {};          // the job's model.pretrained: a folder or a file; empty: none
   int64_t sequence_length = 0;          // tokens per sample, for text formats; 0: neither model nor job sets it
   const ImageOptions* image = nullptr;  // `data.image`; null: defaults
   const TextOptions* text = nullptr;    // `data.text`; null: defaults
+  double max_bad_fraction = 0;          // of the samples, that may be unreadable
   const Dataset* train =
       nullptr;  // the training data, when val or test is opened: its vocabulary, class names and statistics apply
   std::vector<std::string>* files = nullptr;  // for val and test: gives vocabulary, class names and statistics

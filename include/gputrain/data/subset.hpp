@@ -7,6 +7,9 @@
 
 namespace gputrain::data {
 
+/// The sample at a place of the fixed shuffled order that splits are ranges of, for n samples.
+int64_t sample_of_split(int64_t place, int64_t n) noexcept;
+
 /// Base of subsets: all but the samples is as in `whole`.
 class SomeSamples : public Dataset {
  public:
@@ -30,6 +33,8 @@ class SomeSamples : public Dataset {
 
 class Subset final : public SomeSamples {
  public:
+  int64_t length(int64_t index) const override { return whole().length(sample(index)); }
+
   /// Samples [begin, end), as fractions, of a shuffled order. Disjoint ranges share no sample; ranges that cover [0, 1]
   /// cover all samples.
   Subset(std::shared_ptr<const Dataset> whole, double begin, double end);
@@ -38,6 +43,8 @@ class Subset final : public SomeSamples {
   std::string describe() const override;
 
  private:
+  int64_t sample(int64_t index) const { return sample_of_split(begin_ + index, whole().size()); }
+
   int64_t begin_;
 };
 
@@ -47,6 +54,7 @@ class FirstSamples final : public SomeSamples {
   FirstSamples(std::shared_ptr<const Dataset> whole, int64_t count);
 
   void read(int64_t index, const ReadContext& context, const SampleRow& row) const override;
+  int64_t length(int64_t index) const override { return whole().length(index); }
   std::string describe() const override;
 };
 

@@ -66,7 +66,8 @@ RowReader::RowReader(std::shared_ptr<const Dataset> dataset, const LoaderOptions
       seed_(options.seed),
       shuffle_(options.shuffle),
       augment_(options.augment),
-      tolerant_(options.max_bad_fraction > 0) {
+      tolerant_(options.max_bad_fraction > 0),
+      by_length_(dataset_->length(0) > 0) {
   for (const Field& field : dataset_->layout().fields) {
     const int64_t most = field.ragged ? field.sizes.front() : 1;
     if (field.target && !weighed_ && field.type == at::kLong) weighed_ = fields_.size();
@@ -150,15 +151,35 @@ void RowReader::read_counted(int64_t sample, const ReadContext& context, const S
   }
 }
 
+/// The samples of a step, the longest first: those of a micro-batch, on all ranks, then differ little in length, and
+/// little of it is padding. A step still has the samples that the order gives it.
+std::vector<int64_t> RowReader::samples_by_length(int64_t index, const Permutation& order) const {
+  const auto [begin, end] = plan_.positions_of_step(index);
+  std::vector<std::pair<int64_t, int64_t>> lengths;  // negative, and the sample
+  for (int64_t position = begin; position < end; ++position) {
+    const int64_t sample = shuffle_ ? order(position) : position;
+    lengths.emplace_back(-dataset_->length(sample), sample);
+  }
+  std::ranges::sort(lengths);
+  std::vector<int64_t> samples;
+  for (const auto& [length, sample] : lengths) samples.push_back(sample);
+  return samples;
+}
+
 ReadOutcome RowReader::read(int64_t index, int64_t begin, int64_t end, const BatchMemory& to,
                             const std::atomic<bool>& stop) const noexcept {
   const MicroBatchPlan batch = plan_.micro_batch(index);
   const Permutation order = order_of_epoch(seed_, batch.epoch, samples_);
   const ReadContext context{mix(seed_, kReadStream), batch.epoch, augment_};
+  const int64_t step_begin = plan_.positions_of_step(index).begin;
+  const std::vector<int64_t> sorted = by_length_ ? samples_by_length(index, order) : std::vector<int64_t>();
   ReadOutcome outcome;
   for (int64_t i = begin; i < end && !stop.load(std::memory_order_relaxed); ++i) {
     const int64_t position = (batch.first_position + i) % samples_;
-    const int64_t sample = shuffle_ ? order(position) : position;
+    const bool is_sorted = by_length_ && i < batch.counted;
+    const int64_t sample = is_sorted  ? sorted[static_cast<size_t>(position - step_begin)]
+                           : shuffle_ ? order(position)
+                                      : position;
     try {
       if (i < batch.counted) {
         read_counted(sample, context, SampleRow(to, i), i, outcome);

@@ -44,6 +44,7 @@ class RowReader {
                    const std::atomic<bool>& stop) const noexcept;
 
  private:
+  std::vector<int64_t> samples_by_length(int64_t index, const Permutation& order) const;
   void read_counted(int64_t sample, const ReadContext& context, const SampleRow& to, int64_t row,
                     ReadOutcome& outcome) const;
   void fill_uncounted(int64_t sample, const ReadContext& context, const SampleRow& to) const noexcept;
@@ -65,6 +66,7 @@ class RowReader {
   std::optional<size_t> weighed_;  // the field whose targets are counted; empty: a sample counts as 1
   uint64_t seed_;
   bool shuffle_, augment_, tolerant_;
+  bool by_length_;  // samples of a step are sorted by length
 };
 
 }  // namespace gputrain::data

@@ -44,6 +44,13 @@ int64_t StepPlan::most_rows() const noexcept {
   return ceil_divide(ceil_divide(global_batch_, micro_batches_) * own_parts_, parts_);
 }
 
+StepPlan::Positions StepPlan::positions_of_step(int64_t index) const noexcept {
+  const int64_t step = steps_before_ + index / micro_batches_;
+  const int64_t shift = step / steps_per_epoch_ == begun_epoch_ ? begun_shift_ : 0;
+  const int64_t begin = step % steps_per_epoch_ * global_batch_ + shift;
+  return {begin, std::min(begin + global_batch_, samples_)};
+}
+
 MicroBatchPlan StepPlan::micro_batch(int64_t index) const noexcept {
   const int64_t step = steps_before_ + index / micro_batches_, part = index % micro_batches_;
   const int64_t begin = global_batch_ * part / micro_batches_;
@@ -52,8 +59,7 @@ MicroBatchPlan StepPlan::micro_batch(int64_t index) const noexcept {
   const int64_t own_end = on_all_ranks * (parts_below_ + own_parts_) / parts_;
   MicroBatchPlan plan;
   plan.epoch = step / steps_per_epoch_;
-  const int64_t shift = plan.epoch == begun_epoch_ ? begun_shift_ : 0;
-  const int64_t first_position = step % steps_per_epoch_ * global_batch_ + shift + begin;
+  const int64_t first_position = positions_of_step(index).begin + begin;
   plan.first_position = first_position + own_begin;
   plan.rows = ceil_divide(on_all_ranks * own_parts_, parts_);
   plan.counted = std::clamp(std::min(own_end - own_begin, samples_ - plan.first_position), int64_t{0}, plan.rows);

@@ -35,6 +35,12 @@ class StepPlan {
   /// Micro-batch `index`, counted from `from`; its step is index / micro_batches_per_step().
   MicroBatchPlan micro_batch(int64_t index) const noexcept;
 
+  /// The positions [begin, end) of the epoch that the step of micro-batch `index` takes, over all ranks.
+  struct Positions {
+    int64_t begin = 0, end = 0;
+  };
+  Positions positions_of_step(int64_t index) const noexcept;
+
  private:
   int64_t samples_;
   int64_t global_batch_;

@@ -21,6 +21,8 @@ int64_t place_of(double fraction, const Dataset& whole) {
 
 }  // namespace
 
+int64_t sample_of_split(int64_t place, int64_t n) noexcept { return permute(kSplitSeed, 0, n, place); }
+
 SomeSamples::SomeSamples(std::shared_ptr<const Dataset> whole, int64_t size) : whole_(std::move(whole)), size_(size) {}
 
 Subset::Subset(std::shared_ptr<const Dataset> whole, double begin, double end)
@@ -29,7 +31,7 @@ Subset::Subset(std::shared_ptr<const Dataset> whole, double begin, double end)
 }
 
 void Subset::read(int64_t index, const ReadContext& context, const SampleRow& row) const {
-  whole().read(permute(kSplitSeed, 0, whole().size(), begin_ + index), context, row);
+  whole().read(sample(index), context, row);
 }
 
 std::string Subset::describe() const { return grouped(size()) + " of " + whole().describe(); }
