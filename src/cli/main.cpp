@@ -72,6 +72,7 @@ struct CommandLine {
   app::JobRequest job;
   app::PruneRequest prune;
   app::TokenizeCommand tokenize;
+  app::DataShowRequest data_show;
   app::BenchRequest bench;
   bool json = false, origin = false;
   std::string kind, name, path, other_path;
@@ -272,6 +273,14 @@ struct CommandLine {
     tokenizer->add_option("--output", tokenize.output, "the token file")->required()->check(not_empty);
     tokenizer->add_option("--eos", tokenize.end, "the token after each document, or none; default: the model's own");
     tokenizer->callback([this] { action = [this] { return app::library().tokenize(tokenize); }; });
+
+    auto* show = data->add_subcommand("show", "print texts as the model gets them, with what is learned marked");
+    add_job(*show, data_show.job);
+    show->add_option("--on", data_show.on, "which data: train, val or test")
+        ->check(CLI::IsMember({"train", "val", "test"}));
+    show->add_option("--limit", data_show.limit, "number of samples")->check(at_least(1));
+    show->add_flag("--json", data_show.json, "one object a line: tokens, and the target of each (-100: not learned)");
+    show->callback([this] { action = [this] { return app::library().data_show(data_show); }; });
 
     auto* version = app.add_subcommand("version", "print versions of gputrain and what it was built with");
     version->callback([this] { action = [] { return app::library().version(); }; });

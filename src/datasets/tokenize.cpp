@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string_view>
 #include <thread>
@@ -22,32 +20,15 @@
 namespace gputrain::datasets {
 namespace {
 
-namespace fs = std::filesystem;
 using nlohmann::json;
 
 struct Document {
   std::string text, name;
 };
 
-/// The spelling of a token in tokenizer_config.json: a string, or an object with `content`.
-std::string spelling_of(const json& config, const char* key) {
-  const auto found = config.find(key);
-  if (found == config.end()) return {};
-  if (found->is_string()) return found->get<std::string>();
-  return found->is_object() ? found->value("content", "") : "";
-}
-
-/// The model's end token, from tokenizer_config.json in the tokenizer's folder.
-std::string end_beside(const fs::path& tokenizer) {
-  const fs::path folder = fs::is_directory(tokenizer) ? tokenizer : tokenizer.parent_path();
-  std::ifstream file(folder / "tokenizer_config.json");
-  const json config = json::parse(file, nullptr, /*allow_exceptions=*/false);
-  return config.is_object() ? spelling_of(config, "eos_token") : "";
-}
-
 /// Number of the token after each document; none: there is none.
 std::optional<int64_t> end_token(const TokenizeRequest& request, const tokenizers::PublishedTokenizer& tokenizer) {
-  const std::string spelling = request.end.value_or(end_beside(request.tokenizer));
+  const std::string spelling = request.end.value_or(tokenizers::end_token_beside(request.tokenizer));
   if (spelling == "none") return std::nullopt;
   if (spelling.empty())
     throw Error(ExitCode::usage, {.what = "the tokenizer does not say which token ends a document",

@@ -47,12 +47,13 @@ std::vector<Rule> rules_of_data(const JobSpec& spec, const JobDatasets& datasets
   const auto& longest = spec.data.text.max_length.value;
   const std::string one_file = "data.train.path is not a folder";
   const bool is_image = datasets.train->layout().is_image(), is_text = datasets.tokens_per_sample() > 0;
+  const bool is_limit = format != "text" && format != "tokens";  // of samples that may all be shorter
   const bool has_own_tokens = is_text && !datasets.train->tokenizer();
   return {{"data.image.", !is_image, is_text ? "the data is text" : "the data holds no images"},
           {"data.image.augment.", format == "synthetic", "synthetic images are not augmented"},
           {"data.text.", !is_text, is_image ? "the data is images" : "the data holds no text"},
           {"data.text.tokenizer", has_own_tokens, "format " + format + " brings its own tokens"},
-          {"data.text.max_length", is_text && longest && *longest > datasets.tokens_per_sample(),
+          {"data.text.max_length", is_text && !is_limit && longest && *longest > datasets.tokens_per_sample(),
            "it takes " + counted(datasets.tokens_per_sample(), "token"), "is more than the model takes"},
           {"data.train.include", is_one_file(spec), one_file},
           {"data.train.exclude", is_one_file(spec), one_file},

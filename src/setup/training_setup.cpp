@@ -45,7 +45,8 @@ int64_t model_option(const Job& job, const std::string& name) {
 void warn_of_other_tokens(const Job& job, const JobDatasets& datasets) {
   const JobSpec& spec = job.spec();
   const int64_t known = model_option(job, "vocab_size"), here = datasets.facts.vocabulary;
-  const bool may_be_padded = spec.data.text.tokenizer.name == "published" && known > here;
+  const std::string& kind = spec.data.text.tokenizer.name;
+  const bool may_be_padded = (kind == "published" || kind == "pretrained") && known > here;
   if (!datasets.train->tokenizer() || known == 0 || known == here || may_be_padded) return;
   log::warning("model.pretrained knows " + std::to_string(known) +
                " tokens, but data.text.tokenizer: " + spec.data.text.tokenizer.name + " has " + std::to_string(here) +
@@ -198,7 +199,8 @@ JobDatasets open_datasets(const Job& job) {
   const InputSpec model = models::catalog().reads(job.spec().model.architecture);
   std::vector<std::string> own_folders{job.output_dir.string()};
   if (const auto& mirror = job.spec().checkpoint.mirror) own_folders.push_back(*mirror);
-  static_cast<data::DatasetSplits&>(datasets) = data::open_datasets(job.spec().data, model, own_folders);
+  static_cast<data::DatasetSplits&>(datasets) =
+      data::open_datasets(job.spec().data, model, own_folders, job.spec().model.pretrained.value_or(""));
   const auto& layout = datasets.train->layout();
   datasets.task = tasks::catalog().make(
       job.spec().task.type, {.layout = layout, .model = model, .label_smoothing = job.spec().train.label_smoothing});

@@ -1,13 +1,46 @@
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/error.hpp"
 #include "gputrain/tokenizers/published.hpp"
 
 namespace gputrain::tokenizers {
 namespace {
 
-struct FromFileOptions {
+namespace fs = std::filesystem;
+
+/// A published tokenizer as an entry of the catalog.
+class FromFile : public Tokenizer {
+ public:
+  explicit FromFile(const fs::path& path)
+      : folder_(fs::is_directory(path) ? path : path.parent_path()), published_(read_published(path)) {
+    if (const std::string end = end_token_beside(path); !end.empty()) end_ = published_->find(end);
+  }
+
+  int64_t vocabulary_size() const override { return published_->vocabulary_size(); }
+  using Tokenizer::encode;
+  void encode(std::string_view text, const std::string& name, const Take& take) const override {
+    published_->encode(text, name, take);
+  }
+  std::vector<int64_t> encode_whole(std::string_view text, const std::string& name) const override {
+    return published_->encode_with_special_tokens(text, name);
+  }
+  std::optional<int64_t> end_token() const override { return end_; }
+  fs::path folder() const override { return folder_; }
+  std::string decode(std::span<const int64_t> tokens) const override { return published_->decode(tokens); }
+
+ private:
+  fs::path folder_;
+  std::shared_ptr<const PublishedTokenizer> published_;
+  std::optional<int64_t> end_;
+};
+
+struct PublishedOptions {
   std::string tokenizer_path;
 
-  static void describe(config::Description<FromFileOptions>& d) {
-    d.key("tokenizer_path", &FromFileOptions::tokenizer_path,
+  static void describe(config::Description<PublishedOptions>& d) {
+    d.key("tokenizer_path", &PublishedOptions::tokenizer_path,
           "tokenizer.json, a SentencePiece model or tiktoken's ranks, or the folder of a model that has one of them, "
           "vocab.json with merges.txt, or vocab.txt")
         .required()
@@ -15,24 +48,50 @@ struct FromFileOptions {
   }
 };
 
-/// A published tokenizer as an entry of the catalog.
-class FromFile final : public Tokenizer {
- public:
-  FromFile(const FromFileOptions& options, const TokenizerRequest&)
-      : published_(read_published(options.tokenizer_path)) {}
-
-  int64_t vocabulary_size() const override { return published_->vocabulary_size(); }
-  void encode(std::string_view text, const std::string& name, const Take& take) const override {
-    published_->encode(text, name, take);
-  }
-  std::string decode(std::span<const int64_t> tokens) const override { return published_->decode(tokens); }
-
- private:
-  std::shared_ptr<const PublishedTokenizer> published_;
+struct Published final : FromFile {
+  Published(const PublishedOptions& options, const TokenizerRequest&) : FromFile(options.tokenizer_path) {}
 };
 
-const config::Registered<FromFile, FromFileOptions> registered_published{
+struct PretrainedOptions {
+  static void describe(config::Description<PretrainedOptions>& d) { d.summary("no options"); }
+};
+
+fs::path pretrained_folder(const TokenizerRequest& request) {
+  if (request.pretrained.empty())
+    throw Error(ExitCode::usage, {.what = "the job has no model.pretrained, whose tokenizer could be taken",
+                                  .where = "data.text.tokenizer: pretrained",
+                                  .hint = "tokenizer: published with tokenizer_path, bytes, or characters"});
+  const fs::path path = request.pretrained;
+  return fs::is_directory(path) ? path : path.parent_path();
+}
+
+struct Pretrained final : FromFile {
+  Pretrained(const PretrainedOptions&, const TokenizerRequest& request) : FromFile(pretrained_folder(request)) {}
+};
+
+const config::Registered<Published, PublishedOptions> registered_published{
     catalog(), "published", "that of a published model, read from its files"};
+const config::Registered<Pretrained, PretrainedOptions> registered_pretrained{catalog(), "pretrained",
+                                                                              "that of model.pretrained"};
+
+/// A token in these files is a string, or an object with `content`.
+std::string spelling_in(const fs::path& path, const char* key) {
+  std::ifstream file(path);
+  const auto config = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object() || !config.contains(key)) return {};
+  const auto& token = config[key];
+  if (token.is_string()) return token.get<std::string>();
+  return token.is_object() && token.contains("content") && token["content"].is_string()
+             ? token["content"].get<std::string>()
+             : "";
+}
 
 }  // namespace
+
+std::string end_token_beside(const fs::path& folder_or_file) {
+  const fs::path folder = fs::is_directory(folder_or_file) ? folder_or_file : folder_or_file.parent_path();
+  const std::string spelling = spelling_in(folder / "tokenizer_config.json", "eos_token");
+  return spelling.empty() ? spelling_in(folder / "special_tokens_map.json", "eos_token") : spelling;
+}
+
 }  // namespace gputrain::tokenizers

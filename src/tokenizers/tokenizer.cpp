@@ -17,6 +17,10 @@ std::vector<int64_t> Tokenizer::encode(std::string_view text, const std::string&
   return all;
 }
 
+std::vector<int64_t> Tokenizer::encode_whole(std::string_view text, const std::string& name) const {
+  return encode(text, name);
+}
+
 std::vector<std::string> Tokenizer::token_texts() const {
   std::vector<std::string> texts;
   for (int64_t token = 0; token < vocabulary_size(); ++token) texts.push_back(decode({&token, 1}));

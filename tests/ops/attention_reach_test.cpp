@@ -19,9 +19,7 @@ using testing_support::gradient_error;
 using testing_support::random_leaf;
 using testing_support::relative_error;
 
-at::Tensor weighted_sum(const at::Tensor& y) {
-  return (y * random_leaf(y.sizes(), 99, y.scalar_type()).detach()).sum();
-}
+at::Tensor as_scalar(const at::Tensor& y) { return (y * random_leaf(y.sizes(), 99, y.scalar_type()).detach()).sum(); }
 
 /// Softmax over the keys that `sees(row, query place, key)` allows, written out.
 template <class Sees>
@@ -51,7 +49,7 @@ TEST(AttentionReach, EndsAtTheBeginOfAText) {
   };
   const AttentionOptions options{.positions = places()};
   EXPECT_LT(relative_error(attention(q, k, v, options), written_out(q, repeat(k), repeat(v), sees)), 1e-12);
-  EXPECT_LT(gradient_error([&] { return weighted_sum(attention(q, k, v, options)); }, {q, k, v}), 1e-7);
+  EXPECT_LT(gradient_error([&] { return as_scalar(attention(q, k, v, options)); }, {q, k, v}), 1e-7);
 }
 
 TEST(AttentionReach, EndsAtTheWindow) {
@@ -59,7 +57,7 @@ TEST(AttentionReach, EndsAtTheWindow) {
   const AttentionOptions options{.window = 3};
   const auto sees = [](int64_t, int64_t i, int64_t j) { return j <= i && i - j < 3; };
   EXPECT_LT(relative_error(attention(q, k, v, options), written_out(q, k, v, sees)), 1e-12);
-  EXPECT_LT(gradient_error([&] { return weighted_sum(attention(q, k, v, options)); }, {q, k, v}), 1e-7);
+  EXPECT_LT(gradient_error([&] { return as_scalar(attention(q, k, v, options)); }, {q, k, v}), 1e-7);
   const AttentionOptions both{.window = 3, .positions = places()};
   const auto sees_both = [&](int64_t row, int64_t i, int64_t j) {
     return sees(row, i, j) && i - j <= kPlaces[static_cast<size_t>(row)][static_cast<size_t>(i)];
@@ -103,7 +101,7 @@ TEST(RotaryOp, TurnsByGivenPositions) {
       EXPECT_TRUE(rotate(alone, table).select(2, place)[0].equal(y[row].select(1, i))) << row << " " << i;
     }
   }
-  EXPECT_LT(gradient_error([&] { return weighted_sum(rotate(x, table.at(places()))); }, {x}), 1e-7);
+  EXPECT_LT(gradient_error([&] { return as_scalar(rotate(x, table.at(places()))); }, {x}), 1e-7);
 }
 
 }  // namespace

@@ -55,9 +55,27 @@ struct ImageOptions {
   }
 };
 
+/// Names of the columns of records, where they are not those that are usual.
+struct ColumnNames {
+  std::optional<std::string> text, prompt, completion, messages;
+
+  static void describe(config::Description<ColumnNames>& d) {
+    d.summary("names of columns in jsonl and csv, where they are not the usual ones");
+    d.key("text", &ColumnNames::text, "plain text to learn; null: text");
+    d.key("prompt", &ColumnNames::prompt, "what stands before the completion; null: prompt");
+    d.key("completion", &ColumnNames::completion, "what is learned after the prompt; null: completion");
+    d.key("messages", &ColumnNames::messages, "a conversation; null: messages, or conversations")
+        .aliases({"field_messages", "messages_field"});
+  }
+};
+
 struct TextOptions {
   config::Choice tokenizer{"characters"};
   config::Auto<int64_t> max_length;
+  bool packing = false;
+  std::optional<std::string> loss_on;
+  std::optional<std::string> chat_template;
+  ColumnNames columns;
 
   static void describe(config::Description<TextOptions>& d) {
     d.summary("how text becomes the model's input");
@@ -66,6 +84,21 @@ struct TextOptions {
         .range(1, 1 << 24)
         .unit("tokens")
         .aliases({"cutoff_len", "max_seq_len", "max_seq_length", "seq_length", "seq_len", "sequence_length"});
+    d.key("packing", &TextOptions::packing,
+          "jsonl, csv: several texts share a sample of max_length tokens, and each sees itself alone; false: each text "
+          "is a sample, padded to the longest of its micro-batch")
+        .aliases({"sample_packing", "pack"});
+    d.key("loss_on", &TextOptions::loss_on,
+          "what is learned of a record: all of it, its completion, or what the assistant says; null: the completion, "
+          "the assistant's messages, or all of a plain text")
+        .choices({"all", "completion", "assistant"})
+        .aliases("train_on_inputs", [](const std::string& value) { return value == "true" ? "all" : "assistant"; })
+        .aliases("completion_only_loss",
+                 [](const std::string& value) { return value == "true" ? "completion" : "all"; })
+        .aliases("assistant_only_loss", [](const std::string& value) { return value == "true" ? "assistant" : "all"; });
+    d.key("chat_template", &TextOptions::chat_template,
+          "a file with a Jinja template, or the name of one: chatml; null: that of the published tokenizer's folder");
+    d.key("columns", &TextOptions::columns, "names of columns, where they are not the usual ones");
   }
 };
 

@@ -97,6 +97,14 @@ struct TokenizeCommand {
 };
 /// `gputrain data tokenize FILES...`
 int tokenize_command(const TokenizeCommand& request);
+struct DataShowRequest {
+  JobRequest job;
+  std::string on = "train";  // train, val, test
+  int64_t limit = 5;         // samples
+  bool json = false;
+};
+/// `gputrain data show JOB`
+int data_show_command(const DataShowRequest& request);
 int version_command();
 int ckpt_ls_command(const std::string& run, bool json);
 /// Returns 5 if a checkpoint is damaged or none exists.
@@ -120,6 +128,7 @@ struct Verbs {
   decltype(&describe_command) describe;
   decltype(&audit_command) audit;
   decltype(&tokenize_command) tokenize;
+  decltype(&data_show_command) data_show;
   decltype(&version_command) version;
   decltype(&ckpt_ls_command) ckpt_ls;
   decltype(&ckpt_verify_command) ckpt_verify;

@@ -41,6 +41,10 @@ class PublishedTokenizer final : public Tokenizer {
   std::unique_ptr<const Encoder> encoder_;
 };
 
+/// The end token of the model whose tokenizer this is, as its tokenizer_config.json or special_tokens_map.json spells
+/// it; empty: they do not say.
+std::string end_token_beside(const std::filesystem::path& folder_or_file);
+
 /// Reads a tokenizer from a file, or from the folder of a model: tokenizer.json, or else vocab.json with merges.txt,
 /// vocab.txt, a SentencePiece model, or ranks in tiktoken's format. Throws Error(data) that names what is wrong or not
 /// supported.

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,6 +34,16 @@ class Tokenizer {
   /// All tokens of a short text.
   std::vector<int64_t> encode(std::string_view text, const std::string& name) const;
 
+  /// The tokens of a short text that stands for itself: with those that the tokenizer wants around it, such as a token
+  /// for the begin.
+  virtual std::vector<int64_t> encode_whole(std::string_view text, const std::string& name) const;
+
+  /// The token after the end of a text; none: the vocabulary has no such token.
+  virtual std::optional<int64_t> end_token() const { return std::nullopt; }
+
+  /// The folder of the files that it was read from; empty: it was not read from files.
+  virtual std::filesystem::path folder() const { return {}; }
+
   /// Tokens outside the vocabulary become U+FFFD.
   virtual std::string decode(std::span<const int64_t> tokens) const = 0;
 
@@ -46,6 +58,7 @@ class Tokenizer {
 struct TokenizerRequest {
   std::span<const std::string> texts;  // of the training data
   std::span<const std::string> names;  // of these texts, for messages: their paths
+  std::string pretrained = {};         // the job's model.pretrained; empty: none
 };
 
 using TokenizerCatalog = config::Catalog<Tokenizer, const TokenizerRequest&>;

@@ -1,0 +1,144 @@
+#include "examples.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "gputrain/core/batch.hpp"
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::datasets {
+namespace {
+
+constexpr uint32_t kLearned = uint32_t{1} << 31;
+
+/// Borders of the learned ranges, in order.
+std::vector<size_t> borders_of(const LearnedText& text) {
+  std::vector<size_t> borders;
+  for (const ByteRange& range : text.learned) {
+    borders.push_back(range.begin);
+    borders.push_back(range.end);
+  }
+  return borders;
+}
+
+/// The number of tokens before each border, if no token reaches over one; empty if one may.
+std::vector<size_t> counts_of_parts(const LearnedText& text, const std::vector<int64_t>& tokens,
+                                    const tokenizers::Tokenizer& tokenizer, const std::string& name) {
+  std::vector<size_t> counts;
+  std::vector<int64_t> joined;
+  size_t begin = 0;
+  std::vector<size_t> ends = borders_of(text);
+  ends.push_back(text.text.size());
+  for (const size_t end : ends) {
+    if (end > begin) {
+      const auto part = tokenizer.encode(std::string_view(text.text).substr(begin, end - begin), name);
+      joined.insert(joined.end(), part.begin(), part.end());
+    }
+    counts.push_back(joined.size());
+    begin = end;
+  }
+  counts.pop_back();
+  return joined == tokens ? counts : std::vector<size_t>();
+}
+
+/// The number of tokens that end at or before byte `place`. Decoding the first tokens gives back the text before them.
+size_t count_before(size_t place, const std::vector<int64_t>& tokens, const tokenizers::Tokenizer& tokenizer) {
+  size_t low = 0, high = tokens.size();  // the first `low` tokens end at or before it, the first `high` + 1 do not
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (tokenizer.decode(std::span(tokens).first(middle + 1)).size() <= place) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+/// Which tokens of the text are learned.
+std::vector<bool> learned_tokens(const LearnedText& text, const std::vector<int64_t>& tokens,
+                                 const tokenizers::Tokenizer& tokenizer, const std::string& name) {
+  const std::vector<size_t> counts = counts_of_parts(text, tokens, tokenizer, name);
+  std::vector<bool> learned(tokens.size());
+  for (size_t i = 0; i < text.learned.size(); ++i) {
+    const auto [begin, end] = text.learned[i];
+    if (begin == end) continue;
+    size_t first = 0, last = 0;
+    if (counts.empty()) {
+      first = count_before(begin, tokens, tokenizer);
+      last = std::min(count_before(end - 1, tokens, tokenizer) + 1, tokens.size());
+    } else {
+      first = counts[2 * i];
+      last = counts[2 * i + 1];
+    }
+    for (size_t at = first; at < last; ++at) learned[at] = true;
+  }
+  return learned;
+}
+
+/// Adds the tokens that the tokenizer wants around a plain text, and the token for its end.
+void add_begin_and_end(Example& example, const LearnedText& text, const tokenizers::Tokenizer& tokenizer,
+                       const std::string& name) {
+  std::vector<int64_t> whole = tokenizer.encode_whole(text.text, name);
+  auto inner = std::ranges::search(whole, example.tokens);
+  if (std::ssize(inner) != std::ssize(example.tokens)) {  // none is known to do that
+    whole = example.tokens;
+    inner = whole;
+  }
+  const auto before = static_cast<size_t>(inner.begin() - whole.begin());
+  const bool learns_end = !text.learned.empty() && text.learned.back().end == text.text.size();
+  std::vector<bool> learned(whole.size());
+  std::copy(example.learned.begin(), example.learned.end(), learned.begin() + static_cast<std::ptrdiff_t>(before));
+  for (size_t at = before + example.learned.size(); at < whole.size(); ++at) learned[at] = learns_end;
+  const auto end = tokenizer.end_token();
+  if (end && (whole.empty() || whole.back() != *end)) {
+    whole.push_back(*end);
+    learned.push_back(learns_end);
+  }
+  example = {std::move(whole), std::move(learned)};
+}
+
+}  // namespace
+
+Example example_of(const LearnedText& text, const tokenizers::Tokenizer& tokenizer, const std::string& name) {
+  Example example{.tokens = tokenizer.encode(text.text, name), .learned = {}};
+  example.learned = learned_tokens(text, example.tokens, tokenizer, name);
+  if (text.is_plain) add_begin_and_end(example, text, tokenizer, name);
+  return example;
+}
+
+void Examples::add(const Example& example, size_t begin, size_t end) {
+  for (size_t i = begin; i < end; ++i) {
+    tokens_.push_back(static_cast<uint32_t>(example.tokens[i]) | (example.learned[i] ? kLearned : 0));
+  }
+  ends_.push_back(std::ssize(tokens_));
+}
+
+void Examples::add_bad(Problem problem) {
+  bad_.emplace(size(), std::move(problem));
+  ends_.push_back(std::ssize(tokens_));
+}
+
+std::span<const uint32_t> Examples::stored(int64_t index) const noexcept {
+  const auto at = static_cast<size_t>(index);
+  const int64_t begin = at == 0 ? 0 : ends_[at - 1];
+  return std::span(tokens_).subspan(static_cast<size_t>(begin), static_cast<size_t>(ends_[at] - begin));
+}
+
+int64_t Examples::length(int64_t index) const noexcept { return std::ssize(stored(index)); }
+
+int64_t Examples::learned_count(int64_t index) const {
+  const auto tokens = stored(index);
+  return tokens.empty() ? 0 : std::ranges::count_if(tokens.subspan(1), [](uint32_t t) { return (t & kLearned) != 0; });
+}
+
+void Examples::read(int64_t index, int64_t* tokens, int64_t* targets) const {
+  const auto from = stored(index);
+  for (size_t i = 0; i < from.size(); ++i) {
+    tokens[i] = from[i] & ~kLearned;
+    const bool is_learned = i + 1 < from.size() && (from[i + 1] & kLearned) != 0;
+    targets[i] = is_learned ? from[i + 1] & ~kLearned : kIgnoreIndex;
+  }
+}
+
+}  // namespace gputrain::datasets

@@ -1,0 +1,25 @@
+// JSON lines: a record per line.
+#include "gputrain/config/catalog.hpp"
+#include "record_dataset.hpp"
+
+namespace gputrain::datasets {
+namespace {
+
+struct JsonLinesSpec {
+  static void describe(config::Description<JsonLinesSpec>& d) {
+    d.summary(
+        "a JSON object per line, plain or .gz: {\"text\"}, {\"prompt\", \"completion\"}, {\"messages\": [{\"role\", "
+        "\"content\"}]}, {\"conversations\": [{\"from\", \"value\"}]}, or {\"instruction\", \"input\", \"output\"}");
+  }
+};
+
+struct JsonLines final : RecordDataset {
+  JsonLines(const JsonLinesSpec&, const data::DatasetRequest& request)
+      : RecordDataset(open_records(request, records_of_json_lines, ".jsonl")) {}
+};
+
+const config::Registered<JsonLines, JsonLinesSpec> registered_jsonl{data::catalog(), "jsonl",
+                                                                    "texts and conversations, one per line"};
+
+}  // namespace
+}  // namespace gputrain::datasets

@@ -1,0 +1,118 @@
+#include "learned_text.hpp"
+
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include "gputrain/chat/conversation.hpp"
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::datasets {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+[[noreturn]] void refuse(const std::string& what, const std::string& hint = {}) {
+  throw Error(ExitCode::data, {.what = what, .where = {}, .hint = hint});
+}
+
+const Json* find(const Json& record, const std::string& column) {
+  const auto found = record.find(column);
+  return found == record.end() || found->is_null() ? nullptr : &*found;
+}
+
+const std::string& text_in(const Json& value, const std::string& column) {
+  if (!value.is_string()) refuse("'" + column + "' is no text but " + std::string(value.type_name()));
+  return value.get_ref<const std::string&>();
+}
+
+std::string columns_in(const Json& record) {
+  std::string all;
+  for (const auto& [name, value] : record.items()) all += (all.empty() ? "" : ", ") + name;
+  return all.empty() ? "none" : all;
+}
+
+chat::ChatTemplate template_of(const data::TextOptions& options, const fs::path& tokenizer_folder) {
+  if (!options.chat_template) {
+    if (!tokenizer_folder.empty()) return chat::read_chat_template(tokenizer_folder);
+    refuse("the tokenizer brings no chat template");
+  }
+  const Json tokens = tokenizer_folder.empty() ? Json::object() : chat::read_special_tokens(tokenizer_folder);
+  if (!fs::is_regular_file(*options.chat_template)) return chat::built_in_chat_template(*options.chat_template, tokens);
+  std::ifstream file(*options.chat_template);
+  const std::string source{std::istreambuf_iterator<char>(file), {}};
+  return {chat::Template::parse(source, *options.chat_template), tokens};
+}
+
+}  // namespace
+
+RecordTexts::RecordTexts(const data::TextOptions& options, const fs::path& tokenizer_folder) : options_(options) {
+  try {
+    template_ = template_of(options, tokenizer_folder);
+  } catch (const Error& error) {
+    if (options.chat_template) throw;
+    no_template_ = error;
+  }
+}
+
+LearnedText RecordTexts::of(const Json& record) const {
+  const std::string text = options_.columns.text.value_or("text"), prompt = options_.columns.prompt.value_or("prompt");
+  const std::string messages = options_.columns.messages.value_or("messages");
+  if (find(record, messages) != nullptr || find(record, "conversations") != nullptr) return conversation_of(record);
+  if (const Json* start = find(record, prompt))
+    return start->is_array() ? conversation_of(record) : completion_of(record);
+  if (const Json* whole = find(record, text)) {
+    const std::string& content = text_in(*whole, text);
+    return {.text = content, .learned = {{0, content.size()}}, .is_document = true};
+  }
+  if (find(record, "instruction") != nullptr) return conversation_of(record);
+  refuse("no column to learn from; there are " + columns_in(record),
+         "text, prompt with completion, messages, or instruction with output; data.text.columns names others");
+}
+
+Json RecordTexts::messages_of(const Json& record) const {
+  const std::string prompt = options_.columns.prompt.value_or("prompt"),
+                    completion = options_.columns.completion.value_or("completion"),
+                    messages = options_.columns.messages.value_or("messages");
+  if (const Json* all = find(record, messages)) return chat::messages_of({{"messages", *all}});
+  const Json *start = find(record, prompt), *answer = find(record, completion);
+  if (start == nullptr) return chat::messages_of(record);
+  if (answer == nullptr || !answer->is_array())
+    refuse("'" + prompt + "' is a conversation, but '" + completion + "' is not");
+  Json joined = *start;
+  for (const Json& message : *answer) joined.push_back(message);
+  return chat::messages_of({{"messages", joined}});
+}
+
+LearnedText RecordTexts::completion_of(const Json& record) const {
+  const std::string prompt = options_.columns.prompt.value_or("prompt"),
+                    completion = options_.columns.completion.value_or("completion");
+  const Json* answer = find(record, completion);
+  if (answer == nullptr) refuse("a '" + prompt + "' without a '" + completion + "'", "data.text.columns.completion");
+  const std::string& start = text_in(*find(record, prompt), prompt);
+  const std::string whole = start + text_in(*answer, completion);
+  return {.text = whole, .learned = {{learns_all() ? 0 : start.size(), whole.size()}}};
+}
+
+LearnedText RecordTexts::conversation_of(const Json& record) const {
+  if (!template_) {
+    throw Error(ExitCode::usage, {.what = "the data has conversations, but " + no_template_->parts().what,
+                                  .where = no_template_->parts().where,
+                                  .hint = "data.text.chat_template: chatml, or a file with the model's template"});
+  }
+  Json variables = Json::object();
+  for (const char* name : {"tools", "documents"})
+    if (const Json* given = find(record, name)) variables[name] = *given;
+  chat::LearnedText rendered = chat::learned_text(*template_, messages_of(record), variables);
+  LearnedText text{.text = std::move(rendered.text), .learned = {}, .is_plain = false};
+  if (learns_all()) {
+    text.learned = {{0, text.text.size()}};
+    return text;
+  }
+  for (const auto& range : rendered.learned) text.learned.push_back({range.begin, range.end});
+  if (options_.loss_on == "completion" && text.learned.size() > 1) text.learned = {text.learned.back()};
+  return text;
+}
+
+}  // namespace gputrain::datasets

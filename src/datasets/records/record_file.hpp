@@ -1,0 +1,28 @@
+// Files of records: JSON lines, tables. A record is a JSON object with a value for each column.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace gputrain::datasets {
+
+/// One record, or why it cannot be read.
+struct Record {
+  nlohmann::ordered_json value;
+  std::string place;    // "train.jsonl:12"
+  std::string problem;  // empty: it can be read
+};
+
+/// A record per line, without empty lines. A line that is no JSON object is a record with a problem. Throws Error(data)
+/// if the text is no JSON lines at all: it is another kind of file, or one JSON document.
+std::vector<Record> records_of_json_lines(const std::string& text, const std::string& path);
+
+/// A record per row of a table as RFC 4180 describes it: quotes, doubled quotes and line breaks within quotes. The
+/// first row names the columns. A row with another number of cells is a record with a problem. Throws Error(data) if
+/// the first row does not name columns, or if a quote is never closed.
+std::vector<Record> records_of_table(const std::string& text, const std::string& path, char separator);
+
+}  // namespace gputrain::datasets
