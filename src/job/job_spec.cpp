@@ -35,6 +35,11 @@ void check_metric(const JobSpec& spec, config::SpecIssues& issues) {
 
 }  // namespace
 
+void AdapterSpec::describe(config::Description<AdapterSpec>& d) {
+  d.summary("what is added to the model and trained beside frozen parameters");
+  d.choice("type", &AdapterSpec::type, models::adapters(), "kind of adapter; its options stand beside it").required();
+}
+
 void ModelSpec::describe(config::Description<ModelSpec>& d) {
   d.summary("what is trained");
   d.choice("type", &ModelSpec::architecture, models::catalog(), "the architecture; see `gputrain list models`",
@@ -52,6 +57,7 @@ void ModelSpec::describe(config::Description<ModelSpec>& d) {
       .change(Change::needs_accept)
       .aliases({"freeze_layers", "frozen_layers"})
       .aliases("freeze_backbone", [](const std::string&) { return R"(["*", "!HEAD.*"])"; });
+  d.key("adapter", &ModelSpec::adapter, "what is added to the model and trained beside frozen parameters");
 }
 
 void TaskSpec::describe(config::Description<TaskSpec>& d) {

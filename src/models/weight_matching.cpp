@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/nn/layers.hpp"
 
 namespace gputrain::models {
 namespace {
@@ -52,11 +53,22 @@ std::map<std::string, at::Tensor> tensors_of(Model& model) {
   return tensors;
 }
 
-/// Parameters of the layer that gives the classes.
-std::set<const void*> last_layer_of(Model& model) {
+std::set<const void*> parameters_of(nn::Module& module) {
   std::set<const void*> parameters;
-  model.units().back().modules.back()->each_parameter(
+  module.each_parameter(
       [&](const std::string&, nn::Parameter& parameter) { parameters.insert(parameter.value.unsafeGetTensorImpl()); });
+  return parameters;
+}
+
+/// Parameters of the layer that gives the classes.
+std::set<const void*> last_layer_of(Model& model) { return parameters_of(*model.units().back().modules.back()); }
+
+/// Parameters that were added to the model's own.
+std::set<const void*> branches_of(Model& model) {
+  std::set<const void*> parameters;
+  model.each_module([&](const std::string&, nn::Module& module) {
+    if (dynamic_cast<nn::Branch*>(&module) != nullptr) parameters.merge(parameters_of(module));
+  });
   return parameters;
 }
 
@@ -91,7 +103,9 @@ class Matching {
  public:
   Matching(Model& model, const TensorSource& source, OtherClasses other_classes)
       : source_(source), ours_(tensors_of(model)), parameter_of_(naming_of(model, source)) {
-    if (other_classes == OtherClasses::left_out) last_layer_ = last_layer_of(model);
+    if (other_classes == OtherClasses::refused) return;
+    last_layer_ = last_layer_of(model);
+    may_lack_ = branches_of(model);
   }
 
   MatchedWeights run() {
@@ -100,7 +114,8 @@ class Matching {
         std::ranges::all_of(source_.names, [&](const std::string& name) { return name.starts_with(prefix); });
     for (const std::string& name : source_.names) take(name, parameter_of_(name.substr(is_common ? prefix.size() : 0)));
     for (const auto& [name, tensor] : ours_) {
-      if (!is_counter(tensor) && !filled_by_.contains(name)) wrong_.add("missing in the file", name);
+      const bool may_lack = is_counter(tensor) || may_lack_.contains(tensor.unsafeGetTensorImpl());
+      if (!may_lack && !filled_by_.contains(name)) wrong_.add("missing in the file", name);
     }
     if (!wrong_.empty()) refuse(is_common ? "" : prefix);
     return std::move(matched_);
@@ -160,7 +175,7 @@ class Matching {
   const TensorSource& source_;
   std::map<std::string, at::Tensor> ours_;
   ParameterOf parameter_of_;
-  std::set<const void*> last_layer_;
+  std::set<const void*> last_layer_, may_lack_;
   std::map<std::string, std::string> filled_by_;  // name of ours -> name in the source
   MatchedWeights matched_;
   Mismatches wrong_;

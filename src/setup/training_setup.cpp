@@ -226,6 +226,7 @@ BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext&
                                   .recompute = nn::recompute_from_name(spec.train.activation_checkpointing),
                                   .batch_group = spec.parallel.sync_bn ? &context.groups.tensors() : nullptr};
   built.model = models::catalog().make(spec.model.architecture, model_context, datasets.facts);
+  if (const auto& adapter = spec.model.adapter) models::adapters().make(adapter->type)->adapt(*built.model);
   check_recompute(job, *built.model);
   check_sizes(job, *built.model, datasets);
   built.has_batch_norm = has_batch_norm(*built.model);

@@ -9,6 +9,7 @@
 #include "gputrain/config/describe.hpp"
 #include "gputrain/data/spec.hpp"
 #include "gputrain/job/job_start.hpp"
+#include "gputrain/models/adapter.hpp"
 #include "gputrain/models/model.hpp"
 #include "gputrain/monitor/log_spec.hpp"
 #include "gputrain/optim/spec.hpp"
@@ -17,10 +18,18 @@
 
 namespace gputrain::app {
 
+/// `adapter: {type: NAME, ...}`: the adapter's own options beside its name.
+struct AdapterSpec {
+  config::Choice type;
+
+  static void describe(config::Description<AdapterSpec>& d);
+};
+
 struct ModelSpec {
   config::Choice architecture;
   std::optional<std::string> pretrained;
   std::vector<std::string> freeze;
+  std::optional<AdapterSpec> adapter;
 
   static void describe(config::Description<ModelSpec>& d);
 };

@@ -30,7 +30,8 @@ struct TensorSource {
   std::string sizes_hint = {};                         // what to try where sizes differ
 };
 
-/// What to do with a last layer that has another number of classes in the file than in the model.
+/// What to do with a last layer that has another number of classes in the file than in the model. Where it is left out,
+/// the file may lack the parameters of branches as well: it is of another model.
 enum class OtherClasses { refused, left_out };
 
 /// Copies the source's tensors into the model's parameters and buffers, mapped by the family's `parameter_of` and cast
