@@ -32,8 +32,10 @@ Linear::Linear(const Context& context, const Options& options) : Module(context)
 }
 
 at::Tensor Linear::forward(const at::Tensor& x) const {
-  return options_.order == Order::out_in ? ops::linear(context().policy, x, weight_, bias_)
-                                         : ops::linear_in_out(context().policy, x, weight_, bias_);
+  at::Tensor y = options_.order == Order::out_in ? ops::linear(context().policy, x, weight_, bias_)
+                                                 : ops::linear_in_out(context().policy, x, weight_, bias_);
+  for (const Branch* branch : branches_) y = at::add(y, branch->forward(x));
+  return y;
 }
 
 std::vector<at::Tensor> forward_each(const std::vector<Linear*>& layers, const at::Tensor& x) {

@@ -25,7 +25,8 @@ FeedForward::FeedForward(const Context& context, const Options& options) : Modul
 }
 
 at::Tensor FeedForward::forward(const at::Tensor& x) const {
-  const bool is_one = !options_.gated && !ops::overwrites_input(options_.activation);
+  const bool is_one = !options_.gated && !ops::overwrites_input(options_.activation) && !inputs_[0]->has_branch() &&
+                      !output_->has_branch();
   if (is_one && context().recompute != Recompute::selective) {
     return ops::feed_forward(context().policy, x,
                              {.weight_1 = inputs_[0]->weight(),

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -12,6 +14,13 @@
 #include "gputrain/ops/normalization.hpp"
 
 namespace gputrain::nn {
+
+/// A function of a dense layer's input whose result is added to the layer's output, as adapters do.
+class Branch : public Module {
+ public:
+  using Module::Module;
+  virtual at::Tensor forward(const at::Tensor& x) const = 0;  // [..., in] -> [..., out]
+};
 
 /// y = x W^T + b over the last dim. `weight` [out, in] (or [in, out], see Order), `bias` [out].
 class Linear final : public Module {
@@ -28,12 +37,22 @@ class Linear final : public Module {
   at::Tensor forward(const at::Tensor& x) const;
   const at::Tensor& weight() const noexcept { return weight_; }
   const at::Tensor& bias() const noexcept { return bias_; }  // may be undefined
+  const Options& options() const noexcept { return options_; }
+
+  /// Adds a Branch as child `name`. Call before the arena is built. Who computes with weight() instead of forward()
+  /// asks has_branch().
+  template <class Added, class... Arguments>
+  void add_branch(std::string name, Arguments&&... arguments) {
+    branches_.push_back(add_child<Added>(std::move(name), context(), std::forward<Arguments>(arguments)...));
+  }
+  bool has_branch() const noexcept { return !branches_.empty(); }
 
  private:
   friend std::vector<at::Tensor> forward_each(const std::vector<Linear*>& layers, const at::Tensor& x);
 
   Options options_;
   at::Tensor weight_, bias_;
+  std::vector<const Branch*> branches_;
 };
 
 /// The results of layers on the same x, as forward() of each gives them; faster on a GPU.
