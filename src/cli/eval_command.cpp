@@ -37,15 +37,29 @@ void refuse_other_targets(const std::filesystem::path& weights, const JobDataset
 /// The weights to evaluate, which exist: those given, the run's own or, where no run has saved anything, those that a
 /// run would start from.
 std::filesystem::path weights_to_evaluate(const EvalRequest& request, const Job& job) {
-  if (!request.weights.empty()) return request.weights;
+  const bool is_adapter = job.spec().model.adapter.has_value();
   const RunFolder folder{job.output_dir};
-  if (exists(folder.weights())) return folder.weights();
+  if (is_adapter) {
+    const auto found =
+        adapter_folder_at(request.weights.empty() ? folder.path : std::filesystem::path(request.weights));
+    if (!found.empty()) return found / models::kAdapterWeights;
+  }
+  if (!request.weights.empty()) return request.weights;
+  if (!is_adapter && exists(folder.weights())) return folder.weights();
   const auto& pretrained = job.spec().model.pretrained;
   if (pretrained && !exists(folder.checkpoints())) return *pretrained;
   throw Error(ExitCode::data, {.what = "there are no trained weights",
-                               .where = folder.weights().string(),
+                               .where = (is_adapter ? folder.adapter() : folder.weights()).string(),
                                .hint = "train first (gputrain run), or name a run folder: --output-dir DIR, "
                                        "--weights DIR"});
+}
+
+/// An adapter's base is loaded already, as the job says.
+void load(const std::filesystem::path& weights, const Job& job, BuiltModel& built) {
+  if (built.adapter && weights.filename() == models::kAdapterWeights)
+    return load_adapter(*built.model, *built.adapter, weights.parent_path());
+  if (!built.adapter || weights != std::filesystem::path(*job.spec().model.pretrained))
+    load_weights(*built.model, weights);
 }
 
 }  // namespace
@@ -60,7 +74,7 @@ int eval_command(const EvalRequest& request) {
   monitor::Console console(monitor::Console::detect(context.rank() == 0 && !request.json));
   const auto dataset = dataset_for(request.on, setup.datasets);
   const std::filesystem::path weights = weights_to_evaluate(request, job);
-  load_weights(*setup.built.model, weights);
+  load(weights, job, setup.built);
   refuse_other_targets(weights, setup.datasets);
   train::StopPoll never(context.groups, {});
   const train::Evaluator evaluator = make_evaluator(job.spec(), dataset, setup, request.on);

@@ -144,7 +144,7 @@ std::string use_text(const JobSpec& spec, const TrainingSetup& setup, const Memo
   const auto reading = device::read_memory(setup.context.device);
   const FixedMemory& fixed = memory.fixed;
   line("parameters", fixed.parameters + fixed.buffers, fixed.frozen > 0 ? "that are trained" : "");
-  if (fixed.frozen > 0) line("frozen ones", fixed.frozen, "by model.freeze");
+  if (fixed.frozen > 0) line("frozen ones", fixed.frozen, "");
   if (fixed.working_copy > 0) line("copy of them", fixed.working_copy, "in " + spec.precision);
   line("gradients", fixed.gradients, "");
   line("optimizer state", fixed.optimizer_state, spec.optimizer.type.name);

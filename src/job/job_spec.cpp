@@ -58,6 +58,11 @@ void ModelSpec::describe(config::Description<ModelSpec>& d) {
       .aliases({"freeze_layers", "frozen_layers"})
       .aliases("freeze_backbone", [](const std::string&) { return R"(["*", "!HEAD.*"])"; });
   d.key("adapter", &ModelSpec::adapter, "what is added to the model and trained beside frozen parameters");
+  d.check([](const ModelSpec& spec, config::SpecIssues& issues) {
+    if (!spec.adapter || spec.pretrained) return;
+    issues.add("adapter", "an adapter changes little, and there is nothing to change: model.pretrained is missing",
+               "model.pretrained: DIR");
+  });
 }
 
 void TaskSpec::describe(config::Description<TaskSpec>& d) {

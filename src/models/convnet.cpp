@@ -122,7 +122,7 @@ class Convnet final : public Model {
 
   at::Tensor forward(const at::Tensor& inputs) override {
     at::Tensor x = context().channels_last ? inputs.contiguous(at::MemoryFormat::ChannelsLast) : inputs;
-    for (const Stage* stage : stages_) x = run_block(x, [stage](const at::Tensor& in) { return stage->forward(in); });
+    for (const Stage* stage : stages_) x = run_block(x, *stage);
     x = dropout_->forward(pooled(x));
     for (const nn::Linear* layer : hidden_) {
       x = dropout_->forward(ops::activate(layer->forward(x), ops::Activation::relu));

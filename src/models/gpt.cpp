@@ -140,7 +140,7 @@ ResidualStream Gpt::pass(const GptBlock& block, const ResidualStream& in, const 
     const auto [x, added] = block.forward({t[0], t.size() > 1 ? t[1] : at::Tensor()}, sequence);
     return std::vector{x, added};
   };
-  parts = nn::recomputed_block(context().recompute, parts, run);
+  parts = nn::recomputed_block(context().recompute, parts, run, [&block] { return block.is_trained(); });
   return {parts[0], parts[1]};
 }
 

@@ -69,8 +69,9 @@ bool same_value(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-int64_t load_weights(Model& model, const TensorSource& source, OtherClasses other_classes) {
-  const MatchedWeights found = match_weights(model, source, other_classes);
+namespace {
+
+void fill(const MatchedWeights& found, const TensorSource& source) {
   const at::NoGradGuard no_grad;
   std::vector<std::string> constant;
   for (const auto& [name, ours] : found.pairs) {
@@ -79,7 +80,18 @@ int64_t load_weights(Model& model, const TensorSource& source, OtherClasses othe
     if (is_constant_matrix(ours.detach())) constant.push_back(name);
   }
   warn_of_constants(source, constant);
+}
+
+}  // namespace
+
+int64_t load_weights(Model& model, const TensorSource& source, OtherClasses other_classes) {
+  const MatchedWeights found = match_weights(model, source, other_classes);
+  fill(found, source);
   return found.classes_left_out;
+}
+
+void load_tensors(const std::map<std::string, at::Tensor>& targets, const TensorSource& source) {
+  fill(match_tensors(targets, source), source);
 }
 
 std::vector<std::string> settings_of(const PublishedModel& published, const config::Loaded& job,

@@ -144,7 +144,7 @@ class Resnet : public Model {
     x = nn::ConvNorm::forward_relu({stem_}, x);
     if (pools_stem_) x = ops::max_pool2d(x, 3, 2, 1);
     for (const auto& [name, block] : blocks_) {
-      x = run_block(x, [one = block](const at::Tensor& in) { return one->forward(in); });
+      x = run_block(x, *block);
     }
     return fc_->forward(ops::global_average_pool(x));
   }

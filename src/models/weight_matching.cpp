@@ -108,6 +108,9 @@ class Matching {
     may_lack_ = branches_of(model);
   }
 
+  Matching(std::map<std::string, at::Tensor> targets, const TensorSource& source)
+      : source_(source), ours_(std::move(targets)), parameter_of_([](const std::string& name) { return name; }) {}
+
   MatchedWeights run() {
     const std::string prefix = best_prefix();
     const bool is_common =
@@ -185,6 +188,10 @@ class Matching {
 
 MatchedWeights match_weights(Model& model, const TensorSource& source, OtherClasses other_classes) {
   return Matching(model, source, other_classes).run();
+}
+
+MatchedWeights match_tensors(const std::map<std::string, at::Tensor>& targets, const TensorSource& source) {
+  return Matching(targets, source).run();
 }
 
 }  // namespace gputrain::models

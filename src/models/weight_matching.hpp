@@ -16,5 +16,6 @@ struct MatchedWeights {
 
 /// Throws Error(data) that lists every difference.
 MatchedWeights match_weights(Model& model, const TensorSource& source, OtherClasses other_classes);
+MatchedWeights match_tensors(const std::map<std::string, at::Tensor>& targets, const TensorSource& source);
 
 }  // namespace gputrain::models

@@ -1,7 +1,9 @@
 #include "gputrain/nn/layers.hpp"
 
 #include <cmath>
+#include <utility>
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
 
@@ -32,10 +34,24 @@ Linear::Linear(const Context& context, const Options& options) : Module(context)
 }
 
 at::Tensor Linear::forward(const at::Tensor& x) const {
-  at::Tensor y = options_.order == Order::out_in ? ops::linear(context().policy, x, weight_, bias_)
-                                                 : ops::linear_in_out(context().policy, x, weight_, bias_);
-  for (const Branch* branch : branches_) y = at::add(y, branch->forward(x));
-  return y;
+  return with_branch(options_.order == Order::out_in ? ops::linear(context().policy, x, weight_, bias_)
+                                                     : ops::linear_in_out(context().policy, x, weight_, bias_),
+                     x);
+}
+
+at::Tensor Linear::with_branch(at::Tensor y, const at::Tensor& x) const {
+  return branch_ != nullptr ? branch_->add_to(y, x) : y;
+}
+
+void Linear::merge_branch() {
+  GPUTRAIN_ASSERT(branch_ != nullptr, "there is a branch");
+  const at::NoGradGuard no_grad;
+  const at::Tensor matrix = branch_->matrix();
+  // In the master type, which a frozen weight may be narrower than.
+  const at::Tensor sum =
+      at::add(weight_.to(matrix.scalar_type()), options_.order == Order::out_in ? matrix : matrix.t());
+  weight_.detach().copy_(sum);
+  branch_->clear();
 }
 
 std::vector<at::Tensor> forward_each(const std::vector<Linear*>& layers, const at::Tensor& x) {
@@ -43,7 +59,11 @@ std::vector<at::Tensor> forward_each(const std::vector<Linear*>& layers, const a
   for (const Linear* layer : layers) {
     if (layer->options_.order == Linear::Order::out_in && !layer->bias_.defined()) weights.push_back(layer->weight_);
   }
-  if (weights.size() == layers.size()) return ops::linear_each(layers.front()->context().policy, x, weights);
+  if (weights.size() == layers.size()) {
+    results = ops::linear_each(layers.front()->context().policy, x, weights);
+    for (size_t i = 0; i < layers.size(); ++i) results[i] = layers[i]->with_branch(std::move(results[i]), x);
+    return results;
+  }
   for (const Linear* layer : layers) results.push_back(layer->forward(x));
   return results;
 }

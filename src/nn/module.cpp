@@ -14,7 +14,7 @@ void check_name(const std::deque<Named>& known, const std::string& name) {
 }
 
 std::string joined(const std::string& prefix, const std::string& name) {
-  return prefix.empty() ? name : prefix + "." + name;
+  return prefix.empty() || name.empty() ? prefix + name : prefix + "." + name;
 }
 
 }  // namespace
@@ -46,7 +46,6 @@ at::Tensor Module::register_buffer(std::string name, at::Tensor value, Init init
 }
 
 void Module::adopt_child(std::string name, std::unique_ptr<Module> child) {
-  GPUTRAIN_ASSERT(!name.empty(), "a child needs a name");
   for (const auto& [known, unused] : children_) GPUTRAIN_ASSERT(known != name, "two children named " + name);
   children_.emplace_back(std::move(name), std::move(child));
 }
@@ -69,6 +68,14 @@ void Module::each_buffer(const std::function<void(const std::string& name, Buffe
   each_module([&](const std::string& prefix, Module& module) {
     for (Buffer& buffer : module.buffers_) visit(joined(prefix, buffer.name), buffer);
   });
+}
+
+bool Module::is_trained() const {
+  for (const Parameter& parameter : parameters_)
+    if (parameter.trainable) return true;
+  for (const auto& [name, child] : children_)
+    if (child->is_trained()) return true;
+  return false;
 }
 
 void Module::train(bool on) {

@@ -7,6 +7,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/as_strided.h>
+#include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/engine.h>
@@ -64,7 +65,8 @@ struct FirstRun final : torch::CustomClassHolder {
 };
 
 struct RecomputedBlock : torch::autograd::Function<RecomputedBlock> {
-  static variable_list forward(AutogradContext* context, at::TensorList inputs, const Block& block) {
+  /// `anchor` puts the block on the graph where no input does.
+  static variable_list forward(AutogradContext* context, at::TensorList inputs, const at::Tensor&, const Block& block) {
     auto run = c10::make_intrusive<FirstRun>(block, inputs[0].device());
     context->save_for_backward(inputs.vec());
     variable_list outputs = block(inputs.vec());
@@ -76,15 +78,22 @@ struct RecomputedBlock : torch::autograd::Function<RecomputedBlock> {
     GPUTRAIN_ASSERT(!at::GradMode::is_enabled(), "a recomputed block has no second derivative");
     const auto run = c10::static_intrusive_pointer_cast<FirstRun>(context->saved_data["run"].toCapsule());
     variable_list inputs = context->get_saved_variables(), outputs, results;
-    for (at::Tensor& input : inputs) input = input.detach().requires_grad_();
+    for (size_t i = 0; i < inputs.size(); ++i)
+      inputs[i] = inputs[i].detach().set_requires_grad(context->needs_input_grad(i));
     {
       const SecondRun second(run->random, inputs[0].device());
       const at::AutoGradMode with_graph(true);
       outputs = run->block(inputs);
     }
-    torch::autograd::backward(outputs, gradients);
+    variable_list learning, their_gradients;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (!outputs[i].requires_grad()) continue;
+      learning.push_back(outputs[i]);
+      their_gradients.push_back(gradients[i]);
+    }
+    torch::autograd::backward(learning, their_gradients);
     for (const at::Tensor& input : inputs) results.push_back(input.grad());
-    results.emplace_back();  // no gradient for `block`
+    results.resize(results.size() + 2);  // no gradients for `anchor` and `block`
     return results;
   }
 };
@@ -166,10 +175,15 @@ Recompute recompute_from_name(std::string_view name) {
 
 bool is_recomputing() noexcept { return recomputing; }
 
-std::vector<at::Tensor> recomputed_block(Recompute how, const std::vector<at::Tensor>& inputs, const Block& block) {
-  const bool learns = std::any_of(inputs.begin(), inputs.end(), [](const at::Tensor& x) { return x.requires_grad(); });
-  if (how != Recompute::block || !at::GradMode::is_enabled() || !learns) return block(inputs);
-  return RecomputedBlock::apply(at::TensorList(inputs), block);
+std::vector<at::Tensor> recomputed_block(Recompute how, const std::vector<at::Tensor>& inputs, const Block& block,
+                                         const std::function<bool()>& is_trained) {
+  if (how != Recompute::block || !at::GradMode::is_enabled()) return block(inputs);
+  at::Tensor anchor;
+  if (std::none_of(inputs.begin(), inputs.end(), [](const at::Tensor& x) { return x.requires_grad(); })) {
+    if (!is_trained || !is_trained()) return block(inputs);
+    anchor = at::empty({0}, inputs[0].options().dtype(at::kFloat)).set_requires_grad(true);
+  }
+  return RecomputedBlock::apply(at::TensorList(inputs), anchor, block);
 }
 
 ForwardPass::~ForwardPass() { recipes.clear(); }

@@ -370,13 +370,22 @@ train::Stop Training::test() {
 void Training::finish(const monitor::Summary& summary, const Expectation& expectation) {
   auto& model = *setup_.built.model;
   lock_.check();
-  write_weights(model, *setup_.datasets.train, folder_);
+  const models::Adapter* adapter = setup_.built.adapter.get();
+  if (adapter != nullptr) {
+    write_adapter(model, *adapter, *spec_.model.pretrained, *setup_.datasets.train, folder_);
+  } else {
+    write_weights(model, *setup_.datasets.train, folder_);
+  }
   const auto& sample = spec_.eval.sample;
   if (sample && summary.status != "stopped") {
     const device::Reading reading(setup_.built.arena->working_copy());
     console_.line("sample", "temperature " + monitor::significant(sample->temperature));
     console_.block(train::write_sample(model, *setup_.datasets.train, setup_.datasets.tokens_per_sample(), *sample,
                                        static_cast<uint64_t>(spec_.seed)));
+  }
+  if (adapter != nullptr && adapter->is_written_merged()) {  // last: it changes the model
+    models::merge_adapter(model);
+    write_weights(model, *setup_.datasets.train, folder_);
   }
   print_ending(console_, summary, setup_.plan, expectation, folder_, spec_.checkpoint.resume);
 }

@@ -44,13 +44,10 @@ void freeze_parameters(const Job& job, models::Model& model, const Names& names)
     const std::string key = "model.freeze[" + std::to_string(i) + "]";
     check_matches(job, key, pattern.substr(is_negated(pattern) ? 1 : 0), names);
   }
-  size_t frozen = 0;
   model.each_parameter([&](const std::string& name, nn::Parameter& parameter) {
-    if (!is_frozen(patterns, name)) return;
-    parameter.freeze();
-    ++frozen;
+    if (is_frozen(patterns, name)) parameter.freeze();
   });
-  if (frozen < names.size()) return;
+  if (model.is_trained()) return;
   const std::string head = names.back().substr(0, names.back().rfind('.'));
   throw job.loaded.error("model.freeze", "every parameter is frozen: nothing is left to train",
                          "add a pattern with ! for what is trained: '!" + head + ".*'");
@@ -65,7 +62,7 @@ void check_groups(const Job& job, models::Model& model, const Names& names) {
     model.each_parameter([&](const std::string& name, const nn::Parameter& parameter) {
       has_trainable = has_trainable || (parameter.trainable && groups[i].holds(name));
     });
-    if (!has_trainable) log::warning(key + " has no effect: model.freeze names all of its parameters");
+    if (!has_trainable) log::warning(key + " has no effect: all of its parameters are frozen");
   }
 }
 

@@ -121,6 +121,15 @@ std::unique_ptr<optim::Schedule> schedule_of(const JobSpec& spec, const train::P
                                                           .to_steps = to_steps});
 }
 
+/// A last layer that is neither in the file nor trained would give random classes.
+void check_last_layer_is_trained(const Job& job, const BuiltModel& built) {
+  if (!built.adapter || built.model->units().back().modules.back()->is_trained()) return;
+  throw job.loaded.error("model.adapter",
+                         "the pretrained model has " + counted(built.classes_left_out, "class") +
+                             ", so that its last layer is left out, and the adapter leaves a new one frozen",
+                         "name that layer in model.adapter.modules_to_save");
+}
+
 bool has_batch_norm(models::Model& model) {
   bool found = false;
   model.each_module([&](const std::string&, nn::Module& module) {
@@ -226,7 +235,10 @@ BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext&
                                   .recompute = nn::recompute_from_name(spec.train.activation_checkpointing),
                                   .batch_group = spec.parallel.sync_bn ? &context.groups.tensors() : nullptr};
   built.model = models::catalog().make(spec.model.architecture, model_context, datasets.facts);
-  if (const auto& adapter = spec.model.adapter) models::adapters().make(adapter->type)->adapt(*built.model);
+  if (const auto& adapter = spec.model.adapter) {
+    built.adapter = models::adapters().make(adapter->type);
+    built.adapter->adapt(*built.model);
+  }
   check_recompute(job, *built.model);
   check_sizes(job, *built.model, datasets);
   built.has_batch_norm = has_batch_norm(*built.model);
@@ -253,11 +265,14 @@ BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext&
   nn::initialize(*built.model, static_cast<uint64_t>(spec.seed));
   if (spec.model.pretrained) {
     built.classes_left_out = load_weights(*built.model, *spec.model.pretrained, models::OtherClasses::left_out);
+    if (built.classes_left_out > 0) check_last_layer_is_trained(job, built);
     warn_of_other_tokens(job, datasets);
     if (const auto difference = other_targets(*spec.model.pretrained, *datasets.train); !difference.empty()) {
       log::warning("model.pretrained was trained on other data: " + datasets.target_kind() + " " + difference);
     }
   }
+  if (built.adapter && !built.adapter->pretrained().empty())
+    load_adapter(*built.model, *built.adapter, built.adapter->pretrained());
   share_model(built, context.groups);
   return built;
 }

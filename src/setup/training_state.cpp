@@ -176,7 +176,7 @@ void TrainingState::restore(const checkpoint::Checkpoint& from, train::Progress&
 }
 
 /// Frozen values that a checkpoint has are its own, whatever the job's source gives now. Compares the two, and says so
-/// where they differ.
+/// where they differ: an error for an adapter, which is of no use beside other weights than its own.
 void TrainingState::note_source(const checkpoint::Checkpoint& from) {
   const auto& saved = from.manifest().frozen;
   const auto frozen = frozen_weights(*setup_.built.model);
@@ -186,7 +186,8 @@ void TrainingState::note_source(const checkpoint::Checkpoint& from) {
   const bool has_trained =
       std::ranges::any_of(frozen, [&](const auto& named) { return !saved || !saved->tensors.contains(named.first); });
   if (has_trained) frozen_source_ = "training until step " + std::to_string(from.step()) + ", " + source;
-  if (setup_.context.rank() != 0 || !saved || saved->source != source) return;
+  const bool is_adapter = setup_.built.adapter != nullptr;
+  if (setup_.context.rank() != 0 || !saved || (saved->source != source && !is_adapter)) return;
   int64_t others = 0;
   const checkpoint::FrozenWeights given(frozen, source);
   for (const auto& [name, now] : given.note().tensors) {
@@ -194,6 +195,13 @@ void TrainingState::note_source(const checkpoint::Checkpoint& from) {
     others += then != saved->tensors.end() && then->second.dtype == now.dtype && then->second != now;
   }
   if (others == 0) return;
+  if (is_adapter) {
+    throw Error(ExitCode::usage,
+                {.what = "model.pretrained holds other values than those that the adapter is trained on, in " +
+                         counted(others, "tensor"),
+                 .where = *job_.spec().model.pretrained,
+                 .hint = "put the weights back that the run began with, or start another run: another --output-dir"});
+  }
   log::warning(source + " gives other values than before for " + counted(others, "frozen tensor") +
                ": the run keeps those that it began with, which lie beside its checkpoints");
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -72,6 +73,17 @@ std::string sizes_hint(const fs::path& path, const models::Model& model) {
                                 : "model.pretrained: " + (folder / "").string() + " takes the sizes from config.json";
 }
 
+/// What the numbers of the targets stand for.
+checkpoint::Metadata metadata_of(const data::Dataset& learned) {
+  checkpoint::Metadata metadata;
+  if (const auto tokenizer = learned.tokenizer(); tokenizer && learned.class_names().empty()) {
+    tokenizer->save(metadata);
+  } else if (std::string targets = targets_text(learned); !targets.empty()) {
+    metadata[tokenizers::kTargets] = std::move(targets);
+  }
+  return metadata;
+}
+
 }  // namespace
 
 void check_weights(const fs::path& path) { checkpoint::WeightFiles{path}; }
@@ -104,18 +116,42 @@ std::string other_targets(const fs::path& path, const data::Dataset& dataset) {
 }
 
 void write_weights(models::Model& model, const data::Dataset& learned, const RunFolder& folder) {
-  checkpoint::Metadata metadata;
-  if (const auto tokenizer = learned.tokenizer(); tokenizer && learned.class_names().empty()) {
-    tokenizer->save(metadata);
-  } else if (std::string targets = targets_text(learned); !targets.empty()) {
-    metadata[tokenizers::kTargets] = std::move(targets);
-  }
   auto tensors = named_weights(model);
+  const auto added = models::branch_parameters(model);
+  const std::set<std::string> left_out(added.begin(), added.end());
+  std::erase_if(tensors, [&](const auto& named) { return left_out.contains(named.first); });
   if (const auto family = models::family_of(model))
     for (auto& [name, tensor] : tensors) name = family->file_name_of(model, name);
-  checkpoint::write_safetensors(folder.weights(), tensors, metadata);
+  checkpoint::write_safetensors(folder.weights(), tensors, metadata_of(learned));
   const auto config = models::published_config(model);
   if (!config.is_null()) write_file_atomically(folder.model_config(), config.dump(2) + "\n", ExitCode::environment);
+}
+
+fs::path adapter_folder_at(const fs::path& path) {
+  for (const fs::path& folder : {path, path / "adapter", path.parent_path()}) {
+    const bool is_of_file = folder == path.parent_path() && path.filename() != models::kAdapterWeights;
+    if (!is_of_file && fs::exists(folder / models::kAdapterConfig)) return folder;
+  }
+  return {};
+}
+
+void load_adapter(models::Model& model, const models::Adapter& adapter, const fs::path& folder) {
+  const fs::path config = folder / models::kAdapterConfig;
+  adapter.check_config(checkpoint::read_json_object(config), config.string());
+  const checkpoint::WeightFiles files(folder / models::kAdapterWeights);
+  models::load_adapter(model, {.where = files.path().string(),
+                               .names = files.names(),
+                               .tensor = [&](const std::string& name) { return files.tensor(name); },
+                               .sizes_hint = "the adapter is of another base model, or of other target_modules"});
+}
+
+void write_adapter(models::Model& model, const models::Adapter& adapter, const std::string& base,
+                   const data::Dataset& learned, const RunFolder& folder) {
+  fs::create_directories(folder.adapter());
+  checkpoint::write_safetensors(folder.adapter() / models::kAdapterWeights, models::adapter_weights(model),
+                                metadata_of(learned));
+  write_file_atomically(folder.adapter() / models::kAdapterConfig, adapter.config_of(model, base).dump(2) + "\n",
+                        ExitCode::environment);
 }
 
 }  // namespace gputrain::app

@@ -62,10 +62,13 @@ class Model : public nn::Module {
   virtual double flops_per_sample() const { return 0; }
 
  protected:
-  /// Runs a block of a model that offers nn::Recompute::block; the backward pass may run it again.
-  at::Tensor run_block(const at::Tensor& x, const std::function<at::Tensor(const at::Tensor&)>& block) const {
-    return nn::recomputed_block(context().recompute, {x},
-                                [block](const std::vector<at::Tensor>& t) { return std::vector{block(t[0])}; })[0];
+  /// block.forward(x), for a block of a model that offers nn::Recompute::block; the backward pass may run it again.
+  template <class Block>
+  at::Tensor run_block(const at::Tensor& x, Block& block) const {
+    return nn::recomputed_block(
+        context().recompute, {x},
+        [&block](const std::vector<at::Tensor>& t) { return std::vector{block.forward(t[0])}; },
+        [&block] { return block.is_trained(); })[0];
   }
 };
 

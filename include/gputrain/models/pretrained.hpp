@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -40,5 +41,8 @@ enum class OtherClasses { refused, left_out };
 /// while it writes, for the first tensor with values that are not finite. A last layer that is left out keeps the
 /// model's values; returns its number of classes in the file, else 0.
 int64_t load_weights(Model& model, const TensorSource& source, OtherClasses other_classes = OtherClasses::refused);
+
+/// The same for tensors by their names in the source.
+void load_tensors(const std::map<std::string, at::Tensor>& targets, const TensorSource& source);
 
 }  // namespace gputrain::models

@@ -9,17 +9,24 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "gputrain/core/error.hpp"
 #include "gputrain/nn/module.hpp"
 #include "gputrain/ops/conv_norm.hpp"
 #include "gputrain/ops/normalization.hpp"
 
 namespace gputrain::nn {
 
-/// A function of a dense layer's input whose result is added to the layer's output, as adapters do.
+/// A function of a dense layer's input that is added to the layer's output, as adapters do. In evaluation it is linear:
+/// the product of x and a matrix.
 class Branch : public Module {
  public:
   using Module::Module;
-  virtual at::Tensor forward(const at::Tensor& x) const = 0;  // [..., in] -> [..., out]
+  /// y + f(x), without changing y: x [..., in], y [..., out] -> as y.
+  virtual at::Tensor add_to(const at::Tensor& y, const at::Tensor& x) const = 0;
+  /// The matrix [out, in], in the master type.
+  virtual at::Tensor matrix() const = 0;
+  /// Makes the matrix zero.
+  virtual void clear() = 0;
 };
 
 /// y = x W^T + b over the last dim. `weight` [out, in] (or [in, out], see Order), `bias` [out].
@@ -39,20 +46,25 @@ class Linear final : public Module {
   const at::Tensor& bias() const noexcept { return bias_; }  // may be undefined
   const Options& options() const noexcept { return options_; }
 
-  /// Adds a Branch as child `name`. Call before the arena is built. Who computes with weight() instead of forward()
-  /// asks has_branch().
+  /// Adds a Branch, whose parameters are named as if they were the layer's. Call before the arena is built. Who
+  /// computes with weight() instead of forward() asks has_branch().
   template <class Added, class... Arguments>
-  void add_branch(std::string name, Arguments&&... arguments) {
-    branches_.push_back(add_child<Added>(std::move(name), context(), std::forward<Arguments>(arguments)...));
+  void add_branch(Arguments&&... arguments) {
+    GPUTRAIN_ASSERT(branch_ == nullptr, "a dense layer has one branch");
+    branch_ = add_child<Added>("", context(), std::forward<Arguments>(arguments)...);
   }
-  bool has_branch() const noexcept { return !branches_.empty(); }
+  bool has_branch() const noexcept { return branch_ != nullptr; }
+  /// Adds the branch's matrix to the weight and makes the branch zero: the layer's results stay.
+  void merge_branch();
 
  private:
   friend std::vector<at::Tensor> forward_each(const std::vector<Linear*>& layers, const at::Tensor& x);
 
+  at::Tensor with_branch(at::Tensor y, const at::Tensor& x) const;
+
   Options options_;
   at::Tensor weight_, bias_;
-  std::vector<const Branch*> branches_;
+  Branch* branch_ = nullptr;
 };
 
 /// The results of layers on the same x, as forward() of each gives them; faster on a GPU.

@@ -86,6 +86,9 @@ class Module {
   void each_buffer(const std::function<void(const std::string& name, Buffer&)>& visit);
   void each_module(const std::function<void(const std::string& name, Module&)>& visit);  // this module first, name ""
 
+  /// Whether any parameter of it or its children is trainable.
+  bool is_trained() const;
+
   /// Sets training or evaluation mode (dropout, batch norm) in this module and all children.
   void train(bool on = true);
   bool is_training() const noexcept { return training_; }
@@ -99,7 +102,8 @@ class Module {
   /// `initialize` overwrites `value`, unless `init` is Init::as_given().
   at::Tensor register_buffer(std::string name, at::Tensor value, Init init);
 
-  /// Builds a child owned by this module: `conv1_(*add_child<Conv2d>("conv1", context, ...))`.
+  /// Builds a child owned by this module: `conv1_(*add_child<Conv2d>("conv1", context, ...))`. A child without a name
+  /// is no level of its own: its parameters and children are named as if they were this module's.
   template <class Child, class... Arguments>
   Child* add_child(std::string name, Arguments&&... arguments) {
     auto child = std::make_unique<Child>(std::forward<Arguments>(arguments)...);

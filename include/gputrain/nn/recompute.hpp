@@ -22,10 +22,12 @@ Recompute recompute_from_name(std::string_view name);
 
 using Block = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
 
-/// Returns block(inputs). With `how` == block, stores only the inputs and runs the block again in the backward pass; if
-/// no input needs a gradient (a model's first block), the block runs as usual. `block` is copied; objects that it
-/// refers to must outlive the backward pass.
-std::vector<at::Tensor> recomputed_block(Recompute how, const std::vector<at::Tensor>& inputs, const Block& block);
+/// Returns block(inputs). With `how` == block, stores only the inputs and runs the block again in the backward pass. If
+/// no input needs a gradient (a model's first block behind a frozen stem), `is_trained` says whether the block has
+/// parameters that do; if not, or if it is null, the block runs as usual. `block` is copied; objects that it refers to
+/// must outlive the backward pass.
+std::vector<at::Tensor> recomputed_block(Recompute how, const std::vector<at::Tensor>& inputs, const Block& block,
+                                         const std::function<bool()>& is_trained = {});
 
 /// Whether a block runs for the second time. It must not count as another batch.
 bool is_recomputing() noexcept;

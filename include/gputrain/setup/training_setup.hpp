@@ -14,6 +14,7 @@
 #include "gputrain/device/host.hpp"
 #include "gputrain/job/job.hpp"
 #include "gputrain/launch/environment.hpp"
+#include "gputrain/models/adapter.hpp"
 #include "gputrain/models/model.hpp"
 #include "gputrain/optim/grad_scaler.hpp"
 #include "gputrain/optim/optimizer.hpp"
@@ -70,10 +71,11 @@ JobDatasets open_datasets(const Job& job);
 /// The model in its arena (flat buffer), initialized from the seed or from pretrained weights.
 struct BuiltModel {
   std::unique_ptr<models::Model> model;
+  std::unique_ptr<models::Adapter> adapter;  // null: the job has none
   std::unique_ptr<device::Arena> arena;
   std::vector<at::Tensor> parameters;  // trainable ones
   int64_t parameter_count = 0;         // elements of all
-  int64_t trainable_count = 0;         // of these, elements that model.freeze leaves to train
+  int64_t trainable_count = 0;         // of these, elements that are trained
   int64_t classes_left_out = 0;        // of a last layer that pretrained weights have otherwise
   bool has_batch_norm = false;         // its passes in training depend on all rows of a batch
   bool sync_batch_norm = false;        // ... and on those of all ranks

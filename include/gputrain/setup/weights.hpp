@@ -7,6 +7,7 @@
 #include "gputrain/checkpoint/safetensors.hpp"
 #include "gputrain/data/dataset.hpp"
 #include "gputrain/job/run_folder.hpp"
+#include "gputrain/models/adapter.hpp"
 #include "gputrain/models/model.hpp"
 #include "gputrain/models/pretrained.hpp"
 
@@ -34,6 +35,17 @@ std::string other_targets(const std::filesystem::path& path, const data::Dataset
 
 /// Writes named_weights() as model.safetensors, with the names of the learned classes or characters in its metadata,
 /// and a Hugging Face config.json if the architecture has one.
+/// Leaves out the parameters of an adapter.
 void write_weights(models::Model& model, const data::Dataset& learned, const RunFolder& folder);
+
+/// The folder of an adapter: the path itself, a run's `adapter` in it, or that of a file; empty: there is none.
+std::filesystem::path adapter_folder_at(const std::filesystem::path& path);
+
+/// Fills what an adapted model trains from an adapter's folder, PEFT's or ours. Throws Error(data) for another adapter.
+void load_adapter(models::Model& model, const models::Adapter& adapter, const std::filesystem::path& folder);
+
+/// Writes an adapter's folder, as PEFT does. `base`: path of the weights that the model began with.
+void write_adapter(models::Model& model, const models::Adapter& adapter, const std::string& base,
+                   const data::Dataset& learned, const RunFolder& folder);
 
 }  // namespace gputrain::app

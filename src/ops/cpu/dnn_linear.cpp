@@ -42,7 +42,10 @@ at::Tensor as_rows(const at::Tensor& x) {
 struct Linear : torch::autograd::Function<Linear> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& matrix,
                             const std::optional<at::Tensor>& bias, bool in_out) {
-    context->save_for_backward({x, matrix});
+    // A frozen matrix has no gradient, so that x need not live until then.
+    const bool is_trained = matrix.requires_grad();
+    context->save_for_backward({is_trained ? x : at::Tensor(), matrix});
+    context->saved_data["sizes"] = x.sizes().vec();
     context->saved_data["in_out"] = in_out;
     context->saved_data["has_bias"] = bias.has_value();
     const at::Tensor out_in = in_out ? matrix.t() : matrix;
@@ -59,7 +62,8 @@ struct Linear : torch::autograd::Function<Linear> {
     const at::Tensor dy = as_rows(gradients[0]);
     variable_list found(4);
     if (context->needs_input_grad(0))
-      found[0] = at::_unsafe_view(times_transposed(dy, in_out ? matrix : matrix.t()), x.sizes());
+      found[0] = at::_unsafe_view(times_transposed(dy, in_out ? matrix : matrix.t()),
+                                  context->saved_data["sizes"].toIntVector());
     if (context->needs_input_grad(1)) {
       // oneDNN copies the left operand to transpose it: make it the smaller one.
       const at::Tensor x_t = as_rows(x).t(), dy_t = dy.t();

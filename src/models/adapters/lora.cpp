@@ -1,0 +1,203 @@
+#include "lora.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include <ATen/ops/_unsafe_view.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/mm.h>
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/models/adapter.hpp"
+#include "gputrain/nn/layers.hpp"
+#include "gputrain/ops/activation.hpp"
+#include "gputrain/ops/linear.hpp"
+#include "targets.hpp"
+
+namespace gputrain::models {
+namespace {
+
+constexpr const char* kKey = "model.adapter.";
+
+class LoraBranch final : public nn::Branch {
+ public:
+  LoraBranch(const nn::Context& context, const nn::Linear::Options& layer, const LoraSettings& settings)
+      : Branch(context), scale_(settings.scale()), dropout_(settings.dropout) {
+    // nn::Linear's usual values are those of PEFT: Kaiming's uniform ones with a = sqrt(5).
+    a_ = add_child<nn::Linear>("lora_A", context,
+                               nn::Linear::Options{.in = layer.in, .out = settings.rank, .bias = false});
+    b_ = add_child<nn::Linear>(
+        "lora_B", context,
+        nn::Linear::Options{.in = settings.rank, .out = layer.out, .bias = false, .weight_init = nn::Init::zeros()});
+  }
+
+  at::Tensor add_to(const at::Tensor& y, const at::Tensor& x) const override {
+    const bool drops = is_training() && dropout_ > 0;
+    const at::Tensor narrow = a_->forward(drops ? ops::dropout(x, dropout_) : x);
+    // One product with the scale and the sum in it, instead of a pass over y for each.
+    const at::Tensor b = ops::operand(b_->weight(), context().policy.compute);
+    const at::Tensor sum = at::addmm(y.reshape({-1, y.size(-1)}), narrow.reshape({-1, narrow.size(-1)}), b.t(),
+                                     /*beta=*/1, /*alpha=*/scale_);
+    return at::_unsafe_view(sum, y.sizes());
+  }
+
+  at::Tensor matrix() const override { return at::mm(b_->weight().detach(), a_->weight().detach()).mul_(scale_); }
+
+  void clear() override { b_->weight().detach().zero_(); }
+
+ private:
+  double scale_, dropout_;
+  nn::Linear *a_, *b_;
+};
+
+[[noreturn]] void refuse_other(const std::string& key, const std::string& mine, const std::string& theirs,
+                               const std::string& where) {
+  throw Error(ExitCode::usage, {.what = "is " + mine + " here and " + theirs + " in " + where,
+                                .where = kKey + key,
+                                .hint = "remove it: the adapter's folder sets it"});
+}
+
+std::string text_of(double number) { return nlohmann::json(number).dump(); }
+std::string text_of(int64_t number) { return std::to_string(number); }
+std::string text_of(bool flag) { return flag ? "true" : "false"; }
+std::string text_of(const std::vector<std::string>& names) { return nlohmann::json(names).dump(); }
+
+template <class Value>
+void require_equal(const char* key, const Value& mine, const Value& theirs, const std::string& where) {
+  if (mine != theirs) refuse_other(key, text_of(mine), text_of(theirs), where);
+}
+
+/// A job may leave out what the folder says, and may not say otherwise; dropout is not a part of the adapter.
+LoraSettings resolved(const LoraSpec& spec) {
+  LoraSettings settings;
+  if (spec.pretrained) {
+    const std::string where = (std::filesystem::path(*spec.pretrained) / kAdapterConfig).string();
+    settings = lora_of(read_peft_config(*spec.pretrained), where);
+    require_equal("rank", spec.rank.value_or(settings.rank), settings.rank, where);
+    require_equal("alpha", spec.alpha.value_or(settings.alpha), settings.alpha, where);
+    require_equal("rslora", spec.rslora.value_or(settings.rslora), settings.rslora, where);
+    const auto check_names = [&](const char* key, const std::vector<std::string>& mine,
+                                 const std::vector<std::string>& theirs) {
+      if (!mine.empty()) require_equal(key, mine, theirs, where);
+    };
+    check_names("target_modules", spec.target_modules.values, settings.targets);
+    check_names("modules_to_save", spec.modules_to_save.values, settings.modules_to_save);
+  } else {
+    settings.rank = spec.rank.value_or(settings.rank);
+    settings.alpha = spec.alpha.value_or(static_cast<double>(settings.rank));
+    settings.rslora = spec.rslora.value_or(false);
+    settings.targets = spec.target_modules.values;
+    if (settings.targets.empty()) settings.targets = {kAllLinear};
+    settings.modules_to_save = spec.modules_to_save.values;
+  }
+  settings.dropout = spec.dropout.value_or(settings.dropout);
+  return settings;
+}
+
+/// As PEFT's target_modules: q_proj stands for all layers of that name if all are adapted; else each by its whole name.
+std::vector<std::string> short_names_of_adapted(Model& model) {
+  const Published published(model);
+  std::vector<std::string> whole;
+  std::set<std::string> adapted, others;  // last parts of names
+  model.each_module([&](const std::string& name, nn::Module& module) {
+    if (name.empty() || dynamic_cast<nn::Branch*>(&module) != nullptr) return;  // a branch has its layer's name
+    const std::string given = published.module(name), last = given.substr(given.rfind('.') + 1);
+    const auto* layer = dynamic_cast<nn::Linear*>(&module);
+    const bool is_adapted = layer != nullptr && layer->has_branch();
+    if (is_adapted) whole.push_back(given);
+    (is_adapted ? adapted : others).insert(last);
+  });
+  const bool is_ambiguous =
+      std::ranges::any_of(adapted, [&](const std::string& last) { return others.contains(last); });
+  return is_ambiguous ? whole : std::vector<std::string>(adapted.begin(), adapted.end());
+}
+
+class Lora final : public Adapter {
+ public:
+  explicit Lora(const LoraSpec& spec) : spec_(spec), settings_(resolved(spec)) {}
+
+  void adapt(Model& model) const override {
+    const auto layers = target_layers(model, settings_.targets, std::string(kKey) + "target_modules");
+    const std::string save_key = std::string(kKey) + "modules_to_save";
+    const auto saved = modules_to_save(model, settings_.modules_to_save, save_key);
+    std::set<const void*> trained;
+    for (nn::Module* module : saved) {
+      for (const NamedLayer& one : layers) refuse_adapted(*module, one, save_key);
+      module->each_parameter([&](const std::string&, nn::Parameter& parameter) { trained.insert(&parameter); });
+    }
+    model.each_parameter([&](const std::string&, nn::Parameter& parameter) {
+      if (!trained.contains(&parameter)) parameter.freeze();
+    });
+    for (const NamedLayer& one : layers) one.layer->add_branch<LoraBranch>(one.layer->options(), settings_);
+  }
+
+  std::string pretrained() const override { return spec_.pretrained.value_or(""); }
+  bool is_written_merged() const override { return spec_.merge; }
+
+  nlohmann::json config_of(Model& model, const std::string& base) const override {
+    return peft_config(settings_, short_names_of_adapted(model), base);
+  }
+
+  void check_config(const nlohmann::json& config, const std::string& where) const override {
+    const LoraSettings theirs = lora_of(config, where);
+    if (theirs.rank == settings_.rank && theirs.scale() == settings_.scale()) return;
+    throw Error(ExitCode::data,
+                {.what = "the adapter has rank " + text_of(theirs.rank) + " and scale " + text_of(theirs.scale()) +
+                         ", the job's has rank " + text_of(settings_.rank) + " and scale " + text_of(settings_.scale()),
+                 .where = where,
+                 .hint = "evaluate it with the job that it was trained with"});
+  }
+
+ private:
+  static void refuse_adapted(nn::Module& saved, const NamedLayer& adapted, const std::string& key) {
+    saved.each_module([&](const std::string&, nn::Module& inner) {
+      if (&inner != adapted.layer) return;
+      throw Error(ExitCode::usage, {.what = "'" + adapted.name + "' is trained whole, and a target too",
+                                    .where = key,
+                                    .hint = "take it out of one of modules_to_save and target_modules"});
+    });
+  }
+
+  LoraSpec spec_;
+  LoraSettings settings_;
+};
+
+const config::Registered<Lora, LoraSpec> registered_lora{adapters(), "lora", "two narrow matrices beside dense layers"};
+
+}  // namespace
+
+double LoraSettings::scale() const {
+  const auto r = static_cast<double>(rank);
+  return alpha / (rslora ? std::sqrt(r) : r);
+}
+
+void LoraSpec::describe(config::Description<LoraSpec>& d) {
+  using config::Change;
+  d.summary("LoRA (arXiv:2106.09685): trains A and B in y = W x + b + alpha/rank B A dropout(x), all else is frozen.");
+  d.key("pretrained", &LoraSpec::pretrained,
+        "folder of an adapter to start from, PEFT's or of a run; it gives what the job leaves out")
+      .path();
+  d.key("rank", &LoraSpec::rank, "columns of A and B; null: 8").range(1, 1e6).aliases({"r", "lora_r", "lora_rank"});
+  d.key("alpha", &LoraSpec::alpha, "the adapter counts alpha/rank times; null: rank").above(0).aliases({"lora_alpha"});
+  d.key("dropout", &LoraSpec::dropout, "probability on the adapter's input; null: 0")
+      .range(0, 0.999)
+      .change(Change::needs_accept)
+      .aliases({"lora_dropout"});
+  d.key("target_modules", &LoraSpec::target_modules,
+        "dense layers that are adapted: names or their ends, as q_proj, regular expressions of whole names, or "
+        "all-linear: all but the one that gives the classes; empty: all-linear")
+      .aliases({"lora_target_modules", "lora_target"});
+  d.key("rslora", &LoraSpec::rslora, "alpha/sqrt(rank) instead of alpha/rank (arXiv:2312.03732); null: false")
+      .aliases({"use_rslora"});
+  d.key("modules_to_save", &LoraSpec::modules_to_save, "modules that are trained whole, as lm_head")
+      .aliases({"lora_modules_to_save", "additional_target"});
+  d.key("merge", &LoraSpec::merge, "write model.safetensors with the adapter merged into it, too")
+      .change(Change::safe)
+      .aliases({"merge_lora"});
+}
+
+}  // namespace gputrain::models

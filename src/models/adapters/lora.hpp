@@ -1,0 +1,50 @@
+// LoRA (Hu et al., arXiv:2106.09685): a dense layer y = W x + b becomes W x + b + scale B A dropout(x), with W and b
+// frozen.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "gputrain/config/describe.hpp"
+
+namespace gputrain::models {
+
+/// The keys of a job, those of PEFT where it has them. Null or empty: those of `pretrained`, or the usual ones.
+struct LoraSpec {
+  std::optional<std::string> pretrained;
+  std::optional<int64_t> rank;
+  std::optional<double> alpha, dropout;
+  config::OneOrMore<std::string> target_modules;
+  std::optional<bool> rslora;
+  config::OneOrMore<std::string> modules_to_save;
+  bool merge = false;
+
+  static void describe(config::Description<LoraSpec>& d);
+};
+
+/// An adapter with every default resolved.
+struct LoraSettings {
+  int64_t rank = 8;
+  double alpha = 8, dropout = 0;
+  bool rslora = false;
+  std::vector<std::string> targets, modules_to_save;
+
+  double scale() const;
+};
+
+/// What an adapter_config.json of PEFT says. `where` is its path. Throws Error(data) for a file that is broken, of
+/// another kind of adapter, or with a setting that we do not compute.
+LoraSettings lora_of(const nlohmann::json& config, const std::string& where);
+
+/// The adapter_config.json of an adapter whose dense layers are called `layers`.
+nlohmann::json peft_config(const LoraSettings& settings, const std::vector<std::string>& layers,
+                           const std::string& base);
+
+/// The object in FOLDER/adapter_config.json. Throws Error(data).
+nlohmann::json read_peft_config(const std::string& folder);
+
+}  // namespace gputrain::models

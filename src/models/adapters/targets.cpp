@@ -1,0 +1,182 @@
+#include "targets.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+#include <utility>
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "../gpt.hpp"
+#include "gputrain/config/names.hpp"
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::models {
+namespace {
+
+struct NamedModule {
+  std::string name, published;
+  nn::Module* module;
+};
+
+std::vector<NamedModule> modules_of(Model& model) {
+  const Published published(model);
+  std::vector<NamedModule> modules;
+  model.each_module([&](const std::string& name, nn::Module& module) {
+    if (!name.empty()) modules.push_back({name, published.module(name), &module});
+  });
+  return modules;
+}
+
+[[noreturn]] void refuse(const std::string& key, std::string what, std::string hint) {
+  throw Error(ExitCode::usage, {.what = std::move(what), .where = key, .hint = std::move(hint)});
+}
+
+std::string last_part(const std::string& name) { return name.substr(name.rfind('.') + 1); }
+
+/// The nearest names, or those that there are.
+std::string hint_for(const std::string& target, const std::vector<NamedModule>& modules) {
+  std::set<std::string> parts;
+  for (const NamedModule& one : modules) parts.insert(last_part(one.published));
+  const std::vector<std::string> candidates(parts.begin(), parts.end());
+  if (std::string guess = config::did_you_mean(last_part(target), candidates); !guess.empty()) return guess;
+  std::string text = "there are ";
+  for (const std::string& part : candidates) text += (part == candidates.front() ? "" : ", ") + part;
+  return text;
+}
+
+/// Whether it stands for modules by their names' ends, not for a regular expression.
+bool is_name(const std::string& target) {
+  return std::ranges::all_of(target,
+                             [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.'; });
+}
+
+/// A regular expression that matches whole names.
+class WholeName {
+ public:
+  WholeName(const std::string& pattern, const std::string& key)
+      : code_(nullptr, pcre2_code_free),
+        data_(nullptr, pcre2_match_data_free),
+        limits_(nullptr, pcre2_match_context_free) {
+    int error = 0;
+    PCRE2_SIZE at = 0;
+    code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+                              PCRE2_ANCHORED | PCRE2_ENDANCHORED, &error, &at, nullptr));
+    if (!code_) {
+      PCRE2_UCHAR message[128] = {};
+      pcre2_get_error_message(error, message, sizeof message);
+      refuse(key, "'" + pattern + "' is no regular expression: " + reinterpret_cast<const char*>(message), "");
+    }
+    constexpr uint32_t kMostSteps = 100'000;
+    data_.reset(pcre2_match_data_create_from_pattern(code_.get(), nullptr));
+    limits_.reset(pcre2_match_context_create(nullptr));
+    pcre2_set_match_limit(limits_.get(), kMostSteps);
+  }
+
+  bool matches(const std::string& name) const {
+    return pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(name.data()), name.size(), 0, 0, data_.get(),
+                       limits_.get()) >= 0;
+  }
+
+ private:
+  std::unique_ptr<pcre2_code, decltype(&pcre2_code_free)> code_;
+  std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> data_;
+  std::unique_ptr<pcre2_match_context, decltype(&pcre2_match_context_free)> limits_;
+};
+
+bool is_or_ends_in(const std::string& name, const std::string& target) {
+  return name == target || name.ends_with("." + target);
+}
+
+std::vector<NamedModule> meant_by(const std::string& target, const std::vector<NamedModule>& modules,
+                                  const std::string& key) {
+  std::vector<NamedModule> meant;
+  const auto take = [&](const auto& matches) {
+    std::ranges::copy_if(modules, std::back_inserter(meant), [&](const NamedModule& one) {
+      return matches(one.name) || (one.published != one.name && matches(one.published));
+    });
+  };
+  if (is_name(target)) {
+    take([&](const std::string& name) { return is_or_ends_in(name, target); });
+  } else {
+    const WholeName pattern(target, key);
+    take([&](const std::string& name) { return pattern.matches(name); });
+  }
+  return meant;
+}
+
+/// The model whose head is its embedding; null: another.
+const Gpt* as_tied(const Model& model) {
+  const auto* gpt = dynamic_cast<const Gpt*>(&model);
+  return gpt != nullptr && gpt->spec().tie_embeddings ? gpt : nullptr;
+}
+
+constexpr const char* kUntie = "model.config.tie_embeddings: false, with weights that have a head of their own";
+
+[[noreturn]] void refuse_unknown(const Model& model, const std::string& target, const std::string& key,
+                                 const std::vector<NamedModule>& candidates, const char* what) {
+  if (as_tied(model) != nullptr && last_part(target) == "lm_head")
+    refuse(key, "'" + target + "' is tied to the embedding in this model, and cannot be adapted by itself", kUntie);
+  refuse(key, "'" + target + "' " + what, hint_for(target, candidates));
+}
+
+std::set<nn::Module*> layers_meant_by(Model& model, const std::string& target, const std::string& key,
+                                      const std::vector<NamedModule>& modules) {
+  std::vector<NamedModule> dense;
+  std::ranges::copy_if(modules, std::back_inserter(dense),
+                       [](const NamedModule& one) { return dynamic_cast<nn::Linear*>(one.module) != nullptr; });
+  std::set<nn::Module*> layers;
+  if (target == kAllLinear) {
+    const nn::Module* head = model.units().back().modules.back();
+    for (const NamedModule& one : dense)
+      if (one.module != head) layers.insert(one.module);
+    if (layers.empty()) refuse(key, "the model has no dense layers besides its last one", "");
+    return layers;
+  }
+  for (const NamedModule& one : meant_by(target, modules, key)) {
+    if (dynamic_cast<nn::Embedding*>(one.module) != nullptr)
+      refuse(key, "'" + target + "' means the embedding '" + one.name + "', but only dense layers are adapted",
+             "leave it out, or train it whole: modules_to_save: [" + last_part(one.published) + "]");
+    if (dynamic_cast<nn::Linear*>(one.module) != nullptr) layers.insert(one.module);
+  }
+  if (layers.empty()) refuse_unknown(model, target, key, dense, "means no dense layer of the model");
+  return layers;
+}
+
+}  // namespace
+
+std::string Published::module(const std::string& name) const {
+  constexpr std::string_view kWeight = ".weight";
+  const std::string weight = parameter(name + std::string(kWeight));
+  return weight.ends_with(kWeight) ? weight.substr(0, weight.size() - kWeight.size()) : name;
+}
+
+std::vector<NamedLayer> target_layers(Model& model, const std::vector<std::string>& targets, const std::string& key) {
+  const std::vector<NamedModule> modules = modules_of(model);
+  std::set<nn::Module*> meant;
+  for (const std::string& target : targets) meant.merge(layers_meant_by(model, target, key, modules));
+  std::vector<NamedLayer> layers;
+  for (const NamedModule& one : modules)
+    if (meant.contains(one.module)) layers.push_back({one.name, dynamic_cast<nn::Linear*>(one.module)});
+  return layers;
+}
+
+std::vector<nn::Module*> modules_to_save(Model& model, const std::vector<std::string>& names, const std::string& key) {
+  const std::vector<NamedModule> modules = modules_of(model);
+  std::vector<nn::Module*> saved;
+  for (const std::string& name : names) {
+    const size_t before = saved.size();
+    for (const NamedModule& one : modules) {
+      if (!is_or_ends_in(one.name, name) && !is_or_ends_in(one.published, name)) continue;
+      const bool is_embedding = dynamic_cast<nn::Embedding*>(one.module) != nullptr;
+      if (is_embedding && as_tied(model) != nullptr && one.module == model.units().front().modules.front())
+        refuse(key, "'" + name + "' is the head too in this model, and others would take only one of the two", kUntie);
+      saved.push_back(one.module);
+    }
+    if (saved.size() == before) refuse_unknown(model, name, key, modules, "means no module of the model");
+  }
+  return saved;
+}
+
+}  // namespace gputrain::models
