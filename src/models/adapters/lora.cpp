@@ -99,21 +99,23 @@ LoraSettings resolved(const LoraSpec& spec) {
 }
 
 /// As PEFT's target_modules: q_proj stands for all layers of that name if all are adapted; else each by its whole name.
-std::vector<std::string> short_names_of_adapted(Model& model) {
+AdaptedLayers adapted_layers(Model& model) {
   const Published published(model);
-  std::vector<std::string> whole;
+  AdaptedLayers layers;
   std::set<std::string> adapted, others;  // last parts of names
   model.each_module([&](const std::string& name, nn::Module& module) {
     if (name.empty() || dynamic_cast<nn::Branch*>(&module) != nullptr) return;  // a branch has its layer's name
     const std::string given = published.module(name), last = given.substr(given.rfind('.') + 1);
     const auto* layer = dynamic_cast<nn::Linear*>(&module);
     const bool is_adapted = layer != nullptr && layer->has_branch();
-    if (is_adapted) whole.push_back(given);
+    if (is_adapted) layers.names.push_back(given);
+    if (is_adapted) layers.in_out = layer->options().order == nn::Linear::Order::in_out;
     (is_adapted ? adapted : others).insert(last);
   });
   const bool is_ambiguous =
       std::ranges::any_of(adapted, [&](const std::string& last) { return others.contains(last); });
-  return is_ambiguous ? whole : std::vector<std::string>(adapted.begin(), adapted.end());
+  if (!is_ambiguous) layers.names.assign(adapted.begin(), adapted.end());
+  return layers;
 }
 
 class Lora final : public Adapter {
@@ -139,7 +141,7 @@ class Lora final : public Adapter {
   bool is_written_merged() const override { return spec_.merge; }
 
   nlohmann::json config_of(Model& model, const std::string& base) const override {
-    return peft_config(settings_, short_names_of_adapted(model), base);
+    return peft_config(settings_, adapted_layers(model), base);
   }
 
   void check_config(const nlohmann::json& config, const std::string& where) const override {
@@ -181,8 +183,13 @@ void LoraSpec::describe(config::Description<LoraSpec>& d) {
   d.key("pretrained", &LoraSpec::pretrained,
         "folder of an adapter to start from, PEFT's or of a run; it gives what the job leaves out")
       .path();
-  d.key("rank", &LoraSpec::rank, "columns of A and B; null: 8").range(1, 1e6).aliases({"r", "lora_r", "lora_rank"});
-  d.key("alpha", &LoraSpec::alpha, "the adapter counts alpha/rank times; null: rank").above(0).aliases({"lora_alpha"});
+  d.key("rank", &LoraSpec::rank, "columns of A and B; null: 8")
+      .range(1, static_cast<double>(kMostRank))
+      .aliases({"r", "lora_r", "lora_rank"});
+  d.key("alpha", &LoraSpec::alpha, "the adapter counts alpha/rank times; null: rank")
+      .above(0)
+      .below(kMostAlpha)
+      .aliases({"lora_alpha"});
   d.key("dropout", &LoraSpec::dropout, "probability on the adapter's input; null: 0")
       .range(0, 0.999)
       .change(Change::needs_accept)

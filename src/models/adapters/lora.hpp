@@ -13,6 +13,9 @@
 
 namespace gputrain::models {
 
+constexpr int64_t kMostRank = 1'000'000;
+constexpr double kMostAlpha = 1e12;
+
 /// The keys of a job, those of PEFT where it has them. Null or empty: those of `pretrained`, or the usual ones.
 struct LoraSpec {
   std::optional<std::string> pretrained;
@@ -40,9 +43,14 @@ struct LoraSettings {
 /// another kind of adapter, or with a setting that we do not compute.
 LoraSettings lora_of(const nlohmann::json& config, const std::string& where);
 
-/// The adapter_config.json of an adapter whose dense layers are called `layers`.
-nlohmann::json peft_config(const LoraSettings& settings, const std::vector<std::string>& layers,
-                           const std::string& base);
+/// The dense layers of an adapter.
+struct AdaptedLayers {
+  std::vector<std::string> names;  // as PEFT's target_modules
+  bool in_out = false;             // their weights are stored [in, out]
+};
+
+/// The adapter_config.json of an adapter. `base`: path of the weights beside which it was trained.
+nlohmann::json peft_config(const LoraSettings& settings, const AdaptedLayers& layers, const std::string& base);
 
 /// The object in FOLDER/adapter_config.json. Throws Error(data).
 nlohmann::json read_peft_config(const std::string& folder);

@@ -1,5 +1,5 @@
 // adapter_config.json, PEFT's description of an adapter.
-#include <array>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -71,7 +71,9 @@ LoraSettings lora_of(const nlohmann::json& config, const std::string& where) {
   refuse_what_is_not_computed(config, reader);
   LoraSettings settings;
   settings.rank = reader.size("r").value_or(settings.rank);
+  if (settings.rank > kMostRank) reader.refuse("'r' is " + std::to_string(settings.rank) + ": no adapter is so wide");
   settings.alpha = reader.number("lora_alpha", settings.alpha);
+  if (!(settings.alpha > 0 && settings.alpha < kMostAlpha)) reader.refuse("'lora_alpha' is not above 0");
   settings.dropout = reader.number("lora_dropout", 0);
   if (settings.dropout < 0 || settings.dropout >= 1) reader.refuse("'lora_dropout' is no probability below 1");
   settings.rslora = reader.flag("use_rslora", false);
@@ -81,20 +83,21 @@ LoraSettings lora_of(const nlohmann::json& config, const std::string& where) {
   return settings;
 }
 
-nlohmann::json peft_config(const LoraSettings& settings, const std::vector<std::string>& layers,
-                           const std::string& base) {
-  nlohmann::json saved;
+nlohmann::json peft_config(const LoraSettings& settings, const AdaptedLayers& layers, const std::string& base) {
+  nlohmann::json saved, alpha = settings.alpha;
   if (!settings.modules_to_save.empty()) saved = settings.modules_to_save;
+  if (settings.alpha == std::floor(settings.alpha)) alpha = static_cast<int64_t>(settings.alpha);
   return {{"peft_type", "LORA"},
           {"task_type", "CAUSAL_LM"},
           {"base_model_name_or_path", base},
           {"inference_mode", true},
           {"r", settings.rank},
-          {"lora_alpha", settings.alpha},
+          {"lora_alpha", alpha},
           {"lora_dropout", settings.dropout},
           {"use_rslora", settings.rslora},
           {"bias", "none"},
-          {"target_modules", layers},
+          {"fan_in_fan_out", layers.in_out},
+          {"target_modules", layers.names},
           {"modules_to_save", saved}};
 }
 

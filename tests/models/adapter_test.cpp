@@ -1,0 +1,346 @@
+#include "gputrain/models/adapter.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn_like.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/device/host_allocator.hpp"
+#include "gputrain/device/runtime.hpp"
+#include "models/adapted.hpp"
+#include "models/weights.hpp"
+#include "ops/compare.hpp"
+#include "support/batches.hpp"
+
+namespace gputrain::models {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing_support::relative_error;
+
+const nn::Context kDouble{.policy = ops::policy_of(ops::Precision::fp64)};
+
+at::Tensor tokens(uint64_t seed) {
+  device::seed_generators(at::kCPU, seed);
+  return at::randint(11, {3, 6}, at::TensorOptions().dtype(at::kLong));
+}
+
+/// An adapted model whose adapter is not zero.
+std::unique_ptr<Gpt> adapted(const GptSpec& spec, const std::string& options, const nn::Context& context = kDouble) {
+  auto model = gpt(spec, context);
+  lora(options)->adapt(*model);
+  nn::initialize(*model, 5);
+  device::seed_generators(at::kCPU, 3);
+  const at::NoGradGuard no_grad;
+  for (auto& [name, tensor] : adapter_weights(*model)) {
+    if (name.ends_with("lora_B.weight")) tensor.copy_(at::randn_like(tensor) * 0.3);
+  }
+  return model;
+}
+
+std::set<std::string> trained(Model& model) {
+  std::set<std::string> names;
+  model.each_parameter([&](const std::string& name, const nn::Parameter& parameter) {
+    EXPECT_EQ(parameter.trainable, parameter.value.requires_grad()) << name;
+    if (parameter.trainable) names.insert(name);
+  });
+  return names;
+}
+
+/// Last parts of the adapted layers' names in the first block.
+std::set<std::string> targets(const GptSpec& spec, const std::string& options) {
+  const auto model = gpt(spec);
+  lora(options)->adapt(*model);
+  std::set<std::string> found;
+  for (const std::string& name : trained(*model)) {
+    constexpr std::string_view kEnd = ".lora_A.weight";
+    if (!name.ends_with(kEnd) || name.find(".0.") == std::string::npos) continue;
+    const std::string layer = name.substr(0, name.size() - kEnd.size());
+    found.insert(layer.substr(layer.find(".0.") + 3));
+  }
+  return found;
+}
+
+std::string refusal(const GptSpec& spec, const std::string& options) {
+  try {
+    lora(options)->adapt(*gpt(spec));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Lora, ChangesNothingBeforeItIsTrained) {
+  const auto plain = gpt(small_llama_spec(), kDouble), model = gpt(small_llama_spec(), kDouble);
+  lora("rank: 3")->adapt(*model);
+  nn::initialize(*plain, 5);
+  nn::initialize(*model, 5);
+  EXPECT_TRUE(model->forward(tokens(1)).equal(plain->forward(tokens(1))));
+}
+
+TEST(Lora, FindsTargetsByNameExpressionOrKind) {
+  using Names = std::set<std::string>;
+  const GptSpec llama = small_llama_spec(), gpt2 = small_gpt2_spec();
+  const Names all{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+                  "mlp.gate_proj",    "mlp.up_proj",      "mlp.down_proj"};
+  EXPECT_EQ(targets(llama, ""), all);
+  EXPECT_EQ(targets(llama, "target_modules: all-linear"), all);
+  EXPECT_EQ(targets(llama, "target_modules: [q_proj, v_proj]"), Names({"self_attn.q_proj", "self_attn.v_proj"}));
+  EXPECT_EQ(targets(llama, "target_modules: model.layers.0.mlp.up_proj"), Names({"mlp.up_proj"}));
+  EXPECT_EQ(targets(llama, R"(target_modules: '.*\.0\..*(up|down)_proj')"), Names({"mlp.up_proj", "mlp.down_proj"}));
+  EXPECT_EQ(targets(gpt2, "target_modules: [attn.c_proj, c_fc]"), Names({"attn.c_proj", "mlp.c_fc"}));
+}
+
+TEST(Lora, RefusesUnknownTargetsWithTheNearest) {
+  const GptSpec llama = small_llama_spec();
+  EXPECT_THAT(refusal(llama, "target_modules: [q_prj]"),
+              AllOf(HasSubstr("model.adapter.target_modules"), HasSubstr("'q_prj'"), HasSubstr("q_proj")));
+  EXPECT_THAT(refusal(llama, "target_modules: xyzzy"), HasSubstr("there are down_proj, gate_proj"));
+  EXPECT_THAT(refusal(llama, "target_modules: 'x(.*'"), HasSubstr("no regular expression"));
+  EXPECT_THAT(refusal(llama, "target_modules: q_proj.*"), HasSubstr("means no dense layer"));  // not a whole name
+  EXPECT_THAT(refusal(llama, "target_modules: embed_tokens"), HasSubstr("embedding 'model.embed_tokens'"));
+  EXPECT_THAT(refusal(small_llama_spec(/*tied=*/true), "target_modules: lm_head"), HasSubstr("tied"));
+}
+
+TEST(Lora, RefusesWrongModulesToSave) {
+  EXPECT_THAT(refusal(small_llama_spec(), "modules_to_save: [lm_haed]"), HasSubstr("lm_head"));
+  EXPECT_THAT(refusal(small_llama_spec(), "target_modules: [lm_head], modules_to_save: [lm_head]"),
+              HasSubstr("trained whole, and a target too"));
+  EXPECT_THAT(refusal(small_llama_spec(true), "modules_to_save: [embed_tokens]"), HasSubstr("head too"));
+  EXPECT_THAT(refusal(small_llama_spec(true), "modules_to_save: [lm_head]"), HasSubstr("tied"));
+}
+
+TEST(Lora, TrainsTheAdapterAndSavedModules) {
+  const auto model = gpt(small_llama_spec());
+  lora("target_modules: [q_proj], modules_to_save: [lm_head]")->adapt(*model);
+  EXPECT_EQ(trained(*model), (std::set<std::string>{"lm_head.weight", "model.layers.0.self_attn.q_proj.lora_A.weight",
+                                                    "model.layers.0.self_attn.q_proj.lora_B.weight",
+                                                    "model.layers.1.self_attn.q_proj.lora_A.weight",
+                                                    "model.layers.1.self_attn.q_proj.lora_B.weight"}));
+  EXPECT_EQ(branch_parameters(*model).size(), 4u);
+}
+
+class LoraGradients : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Models, LoraGradients, ::testing::Values("llama", "gpt2"),
+                         [](const auto& entry) { return std::string(entry.param); });
+
+GptSpec spec_of(const std::string& name) { return name == "llama" ? small_llama_spec() : small_gpt2_spec(); }
+
+TEST_P(LoraGradients, EqualFiniteDifferences) {
+  const auto model = adapted(spec_of(GetParam()), "rank: 2, alpha: 3, rslora: true");
+  const Batch batch = testing_support::batch_of(tokens(1), tokens(2));
+  std::vector<at::Tensor> leaves;
+  model->each_parameter([&](const std::string&, nn::Parameter& parameter) {
+    if (parameter.trainable) leaves.push_back(parameter.value);
+  });
+  const auto loss = [&] { return testing_support::loss_of(*model, batch).weighted; };
+  EXPECT_LT(testing_support::gradient_error(loss, leaves), 1e-6);
+  model->each_parameter([&](const std::string& name, nn::Parameter& parameter) {
+    EXPECT_EQ(parameter.value.grad().defined(), parameter.trainable) << name;
+  });
+}
+
+TEST_P(LoraGradients, AreThoseOfWholeBlocksRecomputed) {
+  const auto gradients = [&](nn::Recompute how) {
+    nn::Context context = kDouble;
+    context.recompute = how;
+    const auto model = adapted(spec_of(GetParam()), "rank: 2, dropout: 0.3", context);
+    device::seed_generators(at::kCPU, 9);
+    testing_support::loss_of(*model, testing_support::batch_of(tokens(1), tokens(2))).weighted.backward();
+    std::map<std::string, at::Tensor> found;
+    model->each_parameter([&](const std::string& name, nn::Parameter& parameter) {
+      if (parameter.trainable) found[name] = parameter.value.grad();
+    });
+    return found;
+  };
+  const auto kept = gradients(nn::Recompute::none);
+  for (const auto how : {nn::Recompute::block, nn::Recompute::selective}) {
+    for (const auto& [name, gradient] : gradients(how)) EXPECT_TRUE(gradient.equal(kept.at(name))) << name;
+  }
+}
+
+TEST_P(LoraGradients, MergedEqualsUnmerged) {
+  const auto model = adapted(spec_of(GetParam()), "rank: 2, alpha: 5, dropout: 0.5");
+  model->train(false);
+  const at::Tensor before = model->forward(tokens(1)).detach();
+  const auto plain = gpt(spec_of(GetParam()), kDouble);
+  nn::initialize(*plain, 5);
+  EXPECT_GT(relative_error(plain->forward(tokens(1)), before), 0.01);
+  merge_adapter(*model);
+  EXPECT_LT(relative_error(model->forward(tokens(1)), before), 1e-14);
+  const auto added = branch_parameters(*model);
+  std::map<std::string, at::Tensor> merged;
+  model->each_parameter([&](const std::string& name, nn::Parameter& parameter) {
+    if (std::ranges::find(added, name) == added.end()) merged[name] = parameter.value.detach();
+  });
+  load_weights(*plain, source_of(merged));
+  EXPECT_LT(relative_error(plain->forward(tokens(1)), before), 1e-14);
+}
+
+/// Bytes that a forward pass through one block keeps.
+int64_t held_by_forward(nn::Recompute how) {
+  GptSpec spec = small_llama_spec();
+  spec.n_layer = 1;
+  spec.n_embd = 128;
+  const auto model = adapted(spec, "rank: 2", {.recompute = how});
+  const Batch batch = testing_support::batch_of(tokens(1).repeat({64, 1}), tokens(2).repeat({64, 1}));
+  const int64_t before = device::host_allocator_facts().in_use_bytes;
+  const at::Tensor loss = testing_support::loss_of(*model, batch).weighted;
+  return device::host_allocator_facts().in_use_bytes - before;
+}
+
+// No input of the first block needs a gradient, as the embedding is frozen.
+TEST(Lora, RecomputesTheFirstBlockToo) {
+  device::install_host_allocator();
+  const auto kept = static_cast<double>(held_by_forward(nn::Recompute::none));
+  EXPECT_LT(static_cast<double>(held_by_forward(nn::Recompute::block)), 0.5 * kept);
+}
+
+TEST(Lora, DropsItsInputInTrainingOnly) {
+  const auto model = adapted(small_llama_spec(), "rank: 2, dropout: 0.5");
+  EXPECT_FALSE(model->forward(tokens(1)).equal(model->forward(tokens(1))));
+  model->train(false);
+  EXPECT_TRUE(model->forward(tokens(1)).equal(model->forward(tokens(1))));
+}
+
+std::map<std::string, at::Tensor> copies(Model& model) {
+  std::map<std::string, at::Tensor> tensors;
+  for (auto& [name, tensor] : adapter_weights(model)) tensors[name] = tensor.clone();
+  return tensors;
+}
+
+TEST(LoraFiles, NameTensorsAsPeftDoes) {
+  const auto llama = gpt(small_llama_spec()), gpt2 = gpt(small_gpt2_spec());
+  lora("target_modules: [q_proj], modules_to_save: [lm_head]")->adapt(*llama);
+  lora("target_modules: [c_fc], rank: 4")->adapt(*gpt2);
+  const auto of_llama = copies(*llama), of_gpt2 = copies(*gpt2);
+  EXPECT_TRUE(of_llama.contains("base_model.model.lm_head.weight"));
+  EXPECT_TRUE(of_llama.contains("base_model.model.model.layers.1.self_attn.q_proj.lora_A.weight"));
+  const std::string c_fc = "base_model.model.transformer.h.0.mlp.c_fc.";
+  EXPECT_THAT(of_gpt2.at(c_fc + "lora_A.weight").sizes(), ElementsAre(4, 16));
+  EXPECT_THAT(of_gpt2.at(c_fc + "lora_B.weight").sizes(), ElementsAre(64, 4));
+}
+
+TEST(LoraFiles, AreReadBack) {
+  const auto from = adapted(small_llama_spec(), "rank: 2"), to = gpt(small_llama_spec(), kDouble);
+  lora("rank: 2")->adapt(*to);
+  nn::initialize(*to, 5);
+  load_adapter(*to, source_of(copies(*from)));
+  EXPECT_TRUE(to->forward(tokens(1)).equal(from->forward(tokens(1))));
+}
+
+TEST(LoraFiles, OfOtherAdaptersAreRefused) {
+  const auto model = adapted(small_llama_spec(), "rank: 2");
+  auto tensors = copies(*model);
+  const std::string layer = "base_model.model.model.layers.0.self_attn.q_proj.";
+  tensors[layer + "lora_magnitude_vector"] = tensors[layer + "lora_A.weight"];
+  tensors.erase(layer + "lora_A.weight");
+  try {
+    load_adapter(*model, source_of(tensors));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::data);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("lora_magnitude_vector"), HasSubstr("q_proj.lora_A.weight")));
+  }
+}
+
+/// adapter_config.json in a folder of its own.
+class AdapterConfig : public ::testing::Test {
+ protected:
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string options(const nlohmann::json& changes) {
+    nlohmann::json config{{"peft_type", "LORA"},
+                          {"r", 4},
+                          {"lora_alpha", 8},
+                          {"lora_dropout", 0.1},
+                          {"bias", "none"},
+                          {"use_dora", false},
+                          {"rank_pattern", nlohmann::json::object()},
+                          {"target_modules", {"q_proj"}}};
+    config.update(changes);
+    std::filesystem::create_directories(folder_);
+    std::ofstream(folder_ + "/adapter_config.json") << config.dump();
+    return "pretrained: " + folder_;
+  }
+
+  const std::string folder_ =
+      (std::filesystem::temp_directory_path() / ("gputrain-adapter-" + std::to_string(getpid()))).string();
+};
+
+TEST_F(AdapterConfig, GivesWhatTheJobLeavesOut) {
+  const auto model = gpt(small_llama_spec());
+  const auto adapter = lora(options({{"use_rslora", true}, {"modules_to_save", {"lm_head"}}}));
+  adapter->adapt(*model);
+  EXPECT_EQ(adapter->pretrained(), folder_);
+  EXPECT_TRUE(trained(*model).contains("lm_head.weight"));
+  const auto config = adapter->config_of(*model, "models/base");
+  EXPECT_EQ(config["r"], 4);
+  EXPECT_EQ(config["lora_alpha"], 8);
+  EXPECT_EQ(config["lora_dropout"], 0.1);
+  EXPECT_EQ(config["use_rslora"], true);
+  EXPECT_EQ(config["target_modules"], nlohmann::json({"q_proj"}));
+  EXPECT_EQ(config["modules_to_save"], nlohmann::json({"lm_head"}));
+  EXPECT_EQ(config["base_model_name_or_path"], "models/base");
+  EXPECT_EQ(config["task_type"], "CAUSAL_LM");
+}
+
+TEST_F(AdapterConfig, NamesEachLayerWhereNotAllAreAdapted) {
+  const auto model = gpt(small_gpt2_spec());
+  const auto adapter = lora("target_modules: attn.c_proj");
+  adapter->adapt(*model);
+  EXPECT_EQ(adapter->config_of(*model, "")["target_modules"],
+            nlohmann::json({"transformer.h.0.attn.c_proj", "transformer.h.1.attn.c_proj"}));
+}
+
+TEST_F(AdapterConfig, RefusesWhatIsNotComputed) {
+  const std::vector<std::pair<nlohmann::json, std::string>> cases{
+      {{{"peft_type", "IA3"}}, "peft_type 'IA3'"},
+      {{{"use_dora", true}}, "'use_dora'"},
+      {{{"bias", "all"}}, "'bias: all'"},
+      {{{"rank_pattern", {{"q_proj", 8}}}}, "'rank_pattern'"},
+      {{{"alpha_pattern", {{"q_proj", 8}}}}, "'alpha_pattern'"},
+      {{{"layers_to_transform", {0}}}, "'layers_to_transform'"},
+      {{{"exclude_modules", {"k_proj"}}}, "'exclude_modules'"},
+      {{{"init_lora_weights", "pissa"}}, "pissa"},
+      {{{"a_new_setting", 3}}, "'a_new_setting'"},
+      {{{"target_modules", nullptr}}, "'target_modules'"},
+      {{{"r", "eight"}}, "'r'"}};
+  for (const auto& [changes, told] : cases) {
+    try {
+      lora(options(changes));
+      ADD_FAILURE() << changes << " is accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::data);
+      EXPECT_THAT(error.what(), AllOf(HasSubstr(told), HasSubstr("adapter_config.json")));
+    }
+  }
+}
+
+TEST_F(AdapterConfig, MayNotBeContradicted) {
+  try {
+    lora(options({}) + ", rank: 16");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("model.adapter.rank"), HasSubstr("is 16 here and 4 in")));
+  }
+  EXPECT_NO_THROW(lora(options({}) + ", rank: 4, dropout: 0"));
+}
+
+}  // namespace
+}  // namespace gputrain::models

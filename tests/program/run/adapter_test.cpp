@@ -1,0 +1,117 @@
+// model.adapter, as a user has it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "gputrain/checkpoint/checkpoint.hpp"
+#include "support/program.hpp"
+#include "support/rank_runs.hpp"
+#include "support/small_job.hpp"
+
+namespace gputrain::testing_support {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::SafetensorsFile;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class Adapting : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const Result base = gputrain({"run", job_, "--output-dir", folder_ / "base", "--set", "train.max_steps=2"});
+    ASSERT_EQ(base.exit_code, 0) << base.err;
+  }
+
+  Result run(const std::string& name, const std::vector<std::string>& settings = {}) const {
+    return adapted("run", name, settings);
+  }
+  /// The validation loss of the job's weights.
+  double evaluated(const std::string& name, const std::vector<std::string>& settings = {}) const {
+    const Result result = adapted("eval", name, settings, {"--json"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return nlohmann::json::parse(result.out).at("val/loss").get<double>();
+  }
+
+  Result adapted(const std::string& verb, const std::string& name, const std::vector<std::string>& settings,
+                 const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> arguments{verb, job_, "--output-dir", folder_ / name};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    for (const std::string& setting : kAdapted) arguments.insert(arguments.end(), {"--set", setting});
+    for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
+    return gputrain(arguments);
+  }
+
+  const TemporaryFolder folder_;
+  const std::string job_ =
+      write_gpt_job(folder_, "log: {interval: 1}\neval: {interval: null}\ncheckpoint: {interval: 5, keep_last: 2}\n");
+  const std::vector<std::string> kAdapted{"model.pretrained=" + folder_ / "base", "model.adapter.type=lora",
+                                          "model.adapter.rank=4", "optimizer.lr=1e-2"};
+};
+
+TEST_F(Adapting, TrainsResumesAndEvaluatesAnAdapter) {
+  const Result whole = run("whole", {"model.adapter.merge=true", "model.adapter.dropout=0.1"});
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  EXPECT_THAT(whole.out, HasSubstr("gpt trainable "));
+  const auto losses = losses_of(folder_ / "whole");
+  EXPECT_LT(losses.back(), losses.front());
+  const SafetensorsFile adapter(folder_ / "whole/adapter/adapter_model.safetensors");
+  EXPECT_THAT(adapter.names(), Each(AllOf(HasSubstr("base_model.model.transformer.h.0."), HasSubstr(".lora_"))));
+  const auto config = nlohmann::json::parse(read_file(folder_ / "whole/adapter/adapter_config.json"));
+  EXPECT_EQ(config["base_model_name_or_path"], folder_ / "base");
+  EXPECT_EQ(config["fan_in_fan_out"], true);
+  const auto opened = checkpoint::Checkpoint::open(folder_ / "whole/ckpt/step-00000020");
+  const SafetensorsFile saved(folder_ / "whole/ckpt/step-00000020/model.safetensors");
+  EXPECT_THAT(saved.names(), Each(HasSubstr(".lora_")));
+  EXPECT_TRUE(opened.manifest().frozen.value().tensors.contains("transformer.wte.weight"));
+
+  copy_without_the_end(folder_ / "whole", folder_ / "cut");
+  fs::remove_all(folder_ / "cut/adapter");
+  const Result resumed = run("cut", {"model.adapter.dropout=0.1"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_THAT(resumed.out, HasSubstr("resume  step 15"));
+  EXPECT_EQ(losses_of(folder_ / "cut"), losses);
+  EXPECT_EQ(read_file(folder_ / "cut/adapter/adapter_model.safetensors"),
+            read_file(folder_ / "whole/adapter/adapter_model.safetensors"));
+  EXPECT_FALSE(fs::exists(folder_ / "cut/model.safetensors"));
+
+  const double loss = evaluated("whole");
+  EXPECT_LT(loss, evaluated("untrained") - 0.01);
+  const Result merged = gputrain({"eval", job_, "--weights", folder_ / "whole/model.safetensors", "--json"});
+  EXPECT_NEAR(nlohmann::json::parse(merged.out).at("val/loss").get<double>(), loss, 1e-12);
+  EXPECT_NEAR(evaluated("other", {"model.adapter.pretrained=" + folder_ / "whole/adapter"}), loss, 1e-12);
+}
+
+TEST_F(Adapting, StaysWithTheWeightsItBeganWith) {
+  ASSERT_EQ(run("run", {"train.max_steps=5"}).exit_code, 0);
+  const Result other = gputrain({"run", job_, "--output-dir", folder_ / "base", "--set", "train.max_steps=3"});
+  ASSERT_EQ(other.exit_code, 0) << other.err;
+  const Result refused = run("run");
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("other values than those that the adapter is trained on"),
+                                 HasSubstr("put the weights back")));
+}
+
+TEST_F(Adapting, ExplainsWhatIsWrong) {
+  const Result alone = gputrain({"run", job_, "--output-dir", folder_ / "alone", "--set", "model.adapter.type=lora"});
+  EXPECT_EQ(alone.exit_code, 2);
+  EXPECT_THAT(alone.err, HasSubstr("model.pretrained is missing"));
+  const Result unknown = run("unknown", {"model.adapter.target_modules=q_proj"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, AllOf(HasSubstr("'q_proj'"), HasSubstr("c_proj")));
+  const Result no_folder = run("none", {"model.adapter.pretrained=" + folder_ / "base"});
+  EXPECT_EQ(no_folder.exit_code, 3);
+  EXPECT_THAT(no_folder.err, HasSubstr("there is no adapter_config.json"));
+  const Result foreign = adapted("run", "foreign", {"model.adapter.r=4"});
+  EXPECT_EQ(foreign.exit_code, 2);
+  EXPECT_THAT(foreign.err, HasSubstr("rank"));
+}
+
+}  // namespace
+}  // namespace gputrain::testing_support
