@@ -115,7 +115,8 @@ at::Tensor Gpt::embedded(const at::Tensor& tokens, const at::Tensor& positions) 
   return dropout_->forward(ops::cast(x, context().policy.compute));
 }
 
-at::Tensor Gpt::hidden_states(const at::Tensor& tokens, const at::Tensor& positions, std::span<nn::KeyValues> earlier) {
+at::Tensor Gpt::hidden_states(const at::Tensor& tokens, const at::Tensor& positions, std::span<nn::KeyValues> earlier,
+                              bool is_one_text) {
   const int64_t time = tokens.size(1);
   if (time > sizes_.positions) {
     throw Error(ExitCode::usage, {.what = "samples of " + std::to_string(time) + " tokens, but the model has " +
@@ -125,10 +126,11 @@ at::Tensor Gpt::hidden_states(const at::Tensor& tokens, const at::Tensor& positi
   }
   std::optional<ops::RotaryTable> rotary = rotary_;
   if (rotary && positions.defined()) rotary = rotary_->at(positions);
+  const at::Tensor places = is_one_text ? at::Tensor() : positions;  // attention then needs no mask
   ResidualStream stream{embedded(tokens, positions)};
   for (size_t i = 0; i < blocks_.size(); ++i) {
     stream = pass(*blocks_[i], stream,
-                  {.rotary = rotary, .positions = positions, .earlier = earlier.empty() ? nullptr : &earlier[i]});
+                  {.rotary = rotary, .positions = places, .earlier = earlier.empty() ? nullptr : &earlier[i]});
   }
   return norm_->forward_sum(stream.added, stream.x, dropout_->active_probability()).normed;
 }
@@ -158,9 +160,16 @@ Model::LastLayer Gpt::last_layer(const Batch& batch) {
           .classes = sizes_.vocabulary};
 }
 
-at::Tensor Gpt::forward(const at::Tensor& inputs) {
-  const at::Tensor columns = logits(hidden_states(inputs, {}));
+at::Tensor Gpt::vocabulary_of(const at::Tensor& columns) const {
   return columns.size(-1) == sizes_.vocabulary ? columns : columns.narrow(-1, 0, sizes_.vocabulary);
+}
+
+at::Tensor Gpt::forward(const at::Tensor& inputs) { return vocabulary_of(logits(hidden_states(inputs, {}))); }
+
+at::Tensor Gpt::next_logits(const NextTokens& next, Memory& earlier) {
+  if (earlier.empty()) earlier.resize(blocks_.size());
+  const at::Tensor features = hidden_states(next.tokens, next.positions, earlier, !next.is_padded);
+  return vocabulary_of(logits(features.select(1, -1)));
 }
 
 std::vector<Unit> Gpt::units() {

@@ -89,15 +89,22 @@ class Gpt final : public Model {
 
   LastLayer last_layer(const Batch& batch) override;
 
+  std::optional<TextLimits> text_limits() const override {
+    return TextLimits{.vocabulary = sizes_.vocabulary, .length = sizes_.positions};
+  }
+  at::Tensor next_logits(const NextTokens& next, Memory& earlier) override;
+
   const GptSpec& spec() const noexcept { return spec_; }
   const GptSizes& sizes() const noexcept { return sizes_; }
 
  private:
-  /// `positions` and `earlier` as in nn::Sequence; `earlier` has one entry per block, or none.
-  at::Tensor hidden_states(const at::Tensor& tokens, const at::Tensor& positions,
-                           std::span<nn::KeyValues> earlier = {});
+  /// `positions` and `earlier` as in nn::Sequence; `earlier` has one entry per block, or none. `is_one_text`: each row
+  /// is one text, wherever the positions begin.
+  at::Tensor hidden_states(const at::Tensor& tokens, const at::Tensor& positions, std::span<nn::KeyValues> earlier = {},
+                           bool is_one_text = false);
   at::Tensor embedded(const at::Tensor& tokens, const at::Tensor& positions) const;
   at::Tensor logits(const at::Tensor& features) const;
+  at::Tensor vocabulary_of(const at::Tensor& columns) const;  // without the padding of logits()
   const at::Tensor& head_weight() const { return head_ != nullptr ? head_->weight() : tokens_->weight(); }
   ResidualStream pass(const GptBlock& block, const ResidualStream& in, const nn::Sequence& sequence) const;
 

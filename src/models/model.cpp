@@ -35,4 +35,11 @@ Model::LastLayer Model::last_layer(const Batch& batch) {
   return {.features = std::move(logits), .head = {}, .classes = classes};
 }
 
+at::Tensor Model::next_logits(const NextTokens&, Memory&) {
+  throw Error(ExitCode::usage,
+              {.what = "this model does not write text: it keeps nothing of the tokens that it has read",
+               .where = "model.type",
+               .hint = "gpt does"});
+}
+
 }  // namespace gputrain::models

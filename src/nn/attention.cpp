@@ -1,7 +1,6 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/cat.h>
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/nn/transformer.hpp"
@@ -53,19 +52,6 @@ ops::Heads SelfAttention::project(const at::Tensor& x) const {
   return {heads(qkv[0], query_norm_), heads(qkv[1], key_norm_), heads(qkv[2], nullptr)};
 }
 
-namespace {
-
-/// Appends the keys and values of new tokens to those before them.
-void append(KeyValues& earlier, ops::Heads& heads) {
-  if (earlier.keys.defined()) {
-    heads.k = at::cat({earlier.keys, heads.k}, 2);
-    heads.v = at::cat({earlier.values, heads.v}, 2);
-  }
-  earlier = {heads.k, heads.v};
-}
-
-}  // namespace
-
 at::Tensor SelfAttention::forward(const at::Tensor& x, const Sequence& sequence) const {
   const ops::AttentionOptions options{
       .causal = true, .dropout = is_training() ? options_.dropout : 0, .positions = sequence.positions};
@@ -77,7 +63,11 @@ at::Tensor SelfAttention::forward(const at::Tensor& x, const Sequence& sequence)
     heads.q = ops::rotate(heads.q, *sequence.rotary);
     heads.k = ops::rotate(heads.k, *sequence.rotary);
   }
-  if (sequence.earlier != nullptr) append(*sequence.earlier, heads);
+  if (sequence.earlier != nullptr) {
+    sequence.earlier->append(heads.k, heads.v);
+    heads.k = sequence.earlier->keys();
+    heads.v = sequence.earlier->values();
+  }
   const at::Tensor y = ops::attention(heads.q, heads.k, heads.v, options);
   return output_->forward(y.transpose(1, 2).reshape({x.size(0), x.size(1), -1}));
 }

@@ -50,9 +50,15 @@ at::Tensor visible_keys(const at::Tensor& q, const at::Tensor& k, const Attentio
 
 at::Tensor product_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask,
                              const AttentionOptions& options) {
+  const std::optional<at::Tensor> attended = mask.defined() ? std::optional(mask) : std::nullopt;
+  const int64_t groups = q.size(1) / k.size(1);
+  if (q.size(2) == 1 && groups > 1) {
+    // The heads of a group read the same keys: as so many queries they share them.
+    const at::Tensor queries = q.reshape({q.size(0), k.size(1), groups, q.size(3)});
+    return at::scaled_dot_product_attention(queries, k, v, attended, options.dropout, false, options.scale).view_as(q);
+  }
   // A single query is the last position: it attends to all keys.
   const bool causal = options.causal && !mask.defined() && q.size(2) == k.size(2);
-  const std::optional<at::Tensor> attended = mask.defined() ? std::optional(mask) : std::nullopt;
   return at::scaled_dot_product_attention(q, k, v, attended, options.dropout, causal, options.scale,
                                           /*enable_gqa=*/q.size(1) != k.size(1));
 }

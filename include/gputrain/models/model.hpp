@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "gputrain/config/catalog.hpp"
 #include "gputrain/core/batch.hpp"
+#include "gputrain/nn/key_values.hpp"
 #include "gputrain/nn/module.hpp"
 #include "gputrain/ops/chunked_cross_entropy.hpp"
 
@@ -51,6 +53,25 @@ class Model : public nn::Module {
   /// if the model reads more than the batch's first field. By default the features are the logits of `forward`. The
   /// loss may write over the features.
   virtual LastLayer last_layer(const Batch& batch);
+
+  /// Tokens that a language model reads after others.
+  struct NextTokens {
+    at::Tensor tokens;       // int64 [batch, time]
+    at::Tensor positions;    // int64 [batch, time]: the place of each in its own text
+    bool is_padded = false;  // rows begin with padding, whose positions are 0 as that of a text's first token
+  };
+  /// What it keeps of the tokens that it has read, by layer; empty: it has read none.
+  using Memory = std::vector<nn::KeyValues>;
+
+  /// What a model that offers next_logits() reads: tokens below `vocabulary`, at most `length` in a text.
+  struct TextLimits {
+    int64_t vocabulary = 0, length = 0;
+  };
+  /// Empty: the model does not offer next_logits().
+  virtual std::optional<TextLimits> text_limits() const { return std::nullopt; }
+  /// Logits [batch, vocabulary] after the last of the tokens, which it adds to `earlier`. Call it in evaluation mode
+  /// and without gradients. Throws Error(usage) where the model does not offer it.
+  virtual at::Tensor next_logits(const NextTokens& next, Memory& earlier);
 
   /// Whether this model supports this kind of recomputation.
   virtual bool offers(nn::Recompute) const { return false; }

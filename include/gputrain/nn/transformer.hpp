@@ -7,6 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "gputrain/nn/key_values.hpp"
 #include "gputrain/nn/layers.hpp"
 #include "gputrain/nn/module.hpp"
 #include "gputrain/ops/activation.hpp"
@@ -18,11 +19,6 @@ namespace gputrain::nn {
 enum class Naming {
   gpt2,  // c_attn (queries, keys and values in one), c_fc (gate and up in one), c_proj; weights [in, out]
   llama  // q_proj, k_proj, v_proj, o_proj; gate_proj, up_proj, down_proj; weights [out, in]
-};
-
-/// Keys and values of the tokens that a layer has read: [batch, key heads, time, channels of a head]. Undefined: none.
-struct KeyValues {
-  at::Tensor keys, values;
 };
 
 /// What the layers of attention know of a batch besides its channels.

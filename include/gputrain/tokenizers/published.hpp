@@ -50,4 +50,7 @@ std::string end_token_beside(const std::filesystem::path& folder_or_file);
 /// supported.
 std::shared_ptr<const PublishedTokenizer> read_published(const std::filesystem::path& folder_or_file);
 
+/// The spelling of the token that ends a text, as tokenizer_config.json beside a tokenizer says; empty: it does not.
+std::string end_token_beside(const std::filesystem::path& folder_or_file);
+
 }  // namespace gputrain::tokenizers

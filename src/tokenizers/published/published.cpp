@@ -1,6 +1,7 @@
 #include "gputrain/tokenizers/published.hpp"
 
 #include <algorithm>
+#include <fstream>
 
 #include "gputrain/core/error.hpp"
 #include "readers.hpp"
@@ -51,6 +52,16 @@ PublishedTokenizer::Parts read_source(const fs::path& source) {
 std::shared_ptr<const PublishedTokenizer> read_published(const fs::path& folder_or_file) {
   return std::make_shared<PublishedTokenizer>(
       read_source(fs::is_directory(folder_or_file) ? source_in(folder_or_file) : folder_or_file));
+}
+
+std::string end_token_beside(const fs::path& folder_or_file) {
+  const fs::path folder = fs::is_directory(folder_or_file) ? folder_or_file : folder_or_file.parent_path();
+  std::ifstream file(folder / "tokenizer_config.json");
+  const auto config = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  const auto found = config.is_object() ? config.find("eos_token") : config.end();
+  if (found == config.end()) return {};
+  const auto& spelling = found->is_object() ? found->value("content", nlohmann::json()) : *found;
+  return spelling.is_string() ? spelling.get<std::string>() : "";
 }
 
 }  // namespace gputrain::tokenizers

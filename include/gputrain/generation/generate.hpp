@@ -1,0 +1,44 @@
+// Continues texts with a language model, several at a time, token by token.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "gputrain/generation/sampling.hpp"
+#include "gputrain/models/model.hpp"
+
+namespace gputrain::generation {
+
+/// The part of a text that the model sees: its last `length` tokens.
+struct Context {
+  int64_t length = 0;
+  bool has_one_length = false;  // pads texts that a model reads anew to it, at the end, where a causal model looks not
+  bool slides = false;          // a text goes on when it is longer, which the model then reads anew for every token
+};
+
+struct Options {
+  Sampling sampling;
+  uint64_t seed = 0;
+  int64_t max_new_tokens = 256;
+  std::vector<int64_t> end_tokens;  // a text ends with any of them
+  Context context;
+};
+
+struct Continuation {
+  std::vector<int64_t> tokens;  // new ones; the last one may be an end token
+  bool is_ended = false;        // by an end token
+  bool is_full = false;         // the model cannot read a longer text
+};
+
+/// Told of each new token of the text with this number.
+using Watch = std::function<void(size_t text, int64_t token)>;
+
+/// Continues each text. What is drawn depends only on weights, text and seed, not on the other texts. Leaves the model
+/// in evaluation mode and does not use its random generators. Throws Error(usage) for an empty text, or for one that
+/// leaves no room in a context that does not slide.
+std::vector<Continuation> generate(models::Model& model, const std::vector<std::vector<int64_t>>& texts,
+                                   const Options& options, const Watch& watch = {});
+
+}  // namespace gputrain::generation

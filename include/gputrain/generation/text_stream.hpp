@@ -1,0 +1,36 @@
+// Turns tokens into text one by one, as a model writes them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gputrain/tokenizers/tokenizer.hpp"
+
+namespace gputrain::generation {
+
+/// A character may take several tokens, and a tokenizer may write a token in another way at the begin of a text. So
+/// text comes when it is whole, in valid UTF-8, and as it reads after the tokens before.
+class TextStream {
+ public:
+  /// `is_hidden`: tokens that are control, not text; null: there are none. The tokenizer must live as long.
+  TextStream(const tokenizers::Tokenizer& tokenizer, std::span<const int64_t> before,
+             std::function<bool(int64_t token)> is_hidden = {});
+
+  /// The text that the token completes; empty while a character is not whole.
+  std::string add(int64_t token);
+  /// What is held back at the end; U+FFFD stands for a character that is not whole.
+  std::string finish();
+
+ private:
+  std::string take(bool is_last);
+
+  const tokenizers::Tokenizer& tokenizer_;
+  std::function<bool(int64_t)> is_hidden_;
+  std::vector<int64_t> tokens_;  // the newest, of which the first `told_` are told
+  size_t told_ = 0;
+};
+
+}  // namespace gputrain::generation

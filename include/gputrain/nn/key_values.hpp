@@ -1,0 +1,32 @@
+// What a layer of attention keeps of the tokens that it has read.
+#pragma once
+
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+namespace gputrain::nn {
+
+/// Keys and values of tokens, with room for more of them: a new token costs a copy of its own keys. Copies of this
+/// object share the room, so only one of them may go on.
+class KeyValues {
+ public:
+  int64_t length() const noexcept { return length_; }  // tokens
+
+  /// [batch, key heads, length, channels of a head]. Undefined while the length is 0.
+  const at::Tensor& keys() const noexcept { return keys_; }
+  const at::Tensor& values() const noexcept { return values_; }
+
+  /// Adds new tokens, in the same layout. With gradients it copies all, so that earlier results stay as they were.
+  void append(const at::Tensor& keys, const at::Tensor& values);
+
+  /// Goes on with these rows of the batch: int64 [rows].
+  void keep_rows(const at::Tensor& rows);
+
+ private:
+  int64_t length_ = 0;
+  at::Tensor keys_, values_;          // the part of the room that is filled
+  at::Tensor key_room_, value_room_;  // [batch, key heads, room, channels]
+};
+
+}  // namespace gputrain::nn

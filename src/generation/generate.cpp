@@ -1,0 +1,111 @@
+#include "gputrain/generation/generate.hpp"
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
+#include "gputrain/core/random.hpp"
+#include "reader.hpp"
+
+namespace gputrain::generation {
+namespace {
+
+/// The numbers that a text is drawn with: a stream of its own, so that other texts do not change it.
+RandomStream numbers_for(const std::vector<int64_t>& text, uint64_t seed) {
+  uint64_t stream = stable_hash("sample");
+  for (const int64_t token : text) stream = mix(stream, static_cast<uint64_t>(token));
+  return {seed, stream};
+}
+
+void check_texts(const std::vector<std::vector<int64_t>>& texts, const Context& context) {
+  for (const auto& text : texts) {
+    if (text.empty()) throw Error(ExitCode::usage, {.what = "a prompt is empty", .hint = "give it one token at least"});
+    if (context.slides || std::ssize(text) < context.length) continue;
+    throw Error(ExitCode::usage,
+                {.what = "a prompt of " + counted(std::ssize(text), "token") +
+                         " leaves no room for an answer: the model reads " + counted(context.length, "token"),
+                 .hint = "a shorter prompt"});
+  }
+}
+
+/// Texts that are being continued, side by side.
+class Batch {
+ public:
+  Batch(const std::vector<std::vector<int64_t>>& texts, const Options& options)
+      : options_(options), texts_(texts), done_(texts.size()) {
+    for (size_t i = 0; i < texts.size(); ++i) {
+      numbers_.push_back(numbers_for(texts[i], options.seed));
+      rows_.push_back(i);
+    }
+  }
+
+  const std::vector<std::vector<int64_t>>& texts() const { return texts_; }
+  std::vector<Continuation> take() { return std::move(done_); }
+
+  /// Adds to each text the token that its logits [texts, vocabulary], fp64, give.
+  void add(const at::Tensor& logits, const Watch& watch) {
+    const auto columns = static_cast<size_t>(logits.size(1));
+    double* const first = logits.mutable_data_ptr<double>();
+    for (size_t row = 0; row < rows_.size(); ++row) {
+      const size_t number = rows_[row];
+      const int64_t token = next_token(std::span(first + row * columns, columns), texts_[row], options_.sampling,
+                                       numbers_[number].uniform());
+      texts_[row].push_back(token);
+      Continuation& text = done_[number];
+      text.tokens.push_back(token);
+      text.is_ended = std::ranges::find(options_.end_tokens, token) != options_.end_tokens.end();
+      text.is_full = !options_.context.slides && std::ssize(texts_[row]) >= options_.context.length;
+      if (watch) watch(number, token);
+    }
+  }
+
+  /// Drops the texts that are complete; returns the rows of the others.
+  std::vector<int64_t> drop_complete() {
+    std::vector<int64_t> kept;
+    size_t next = 0;
+    for (size_t row = 0; row < rows_.size(); ++row) {
+      const Continuation& text = done_[rows_[row]];
+      if (text.is_ended || text.is_full || std::ssize(text.tokens) >= options_.max_new_tokens) continue;
+      kept.push_back(static_cast<int64_t>(row));
+      if (next != row) texts_[next] = std::move(texts_[row]);
+      rows_[next++] = rows_[row];
+    }
+    texts_.resize(next);
+    rows_.resize(next);
+    return kept;
+  }
+
+ private:
+  const Options& options_;
+  std::vector<std::vector<int64_t>> texts_;  // whole ones, of the rows
+  std::vector<size_t> rows_;                 // which text each row is
+  std::vector<RandomStream> numbers_;        // by text
+  std::vector<Continuation> done_;           // by text
+};
+
+}  // namespace
+
+std::vector<Continuation> generate(models::Model& model, const std::vector<std::vector<int64_t>>& texts,
+                                   const Options& options, const Watch& watch) {
+  check_texts(texts, options.context);
+  const at::NoGradGuard no_grad;
+  model.train(false);
+  Reader reader(model, options.context);
+  Batch batch(texts, options);
+  while (!batch.texts().empty()) {
+    // A copy, for the filters write to it.
+    const at::Tensor logits = reader.logits_after(batch.texts()).to(at::kDouble, false, /*copy=*/true).to(at::kCPU);
+    batch.add(logits.contiguous(), watch);
+    const size_t before = batch.texts().size();
+    const std::vector<int64_t> kept = batch.drop_complete();
+    if (!kept.empty() && kept.size() < before) reader.keep(kept);
+  }
+  return batch.take();
+}
+
+}  // namespace gputrain::generation
