@@ -31,11 +31,15 @@ using namespace gputrain;
 /// The likely cause is an unset variable in a script.
 std::string not_empty(const std::string& text) { return text.empty() ? "is empty" : ""; }
 
-void add_job(CLI::App& verb, app::JobRequest& job) {
-  verb.add_option("job", job.file, "the job file (YAML)")->required()->check(not_empty);
-  verb.add_option("--set", job.set, "set one key: --set train.max_steps=100 (repeatable, wins over the file)")
+void add_set(CLI::App& verb, std::vector<std::string>& set) {
+  verb.add_option("--set", set, "set one key: --set train.max_steps=100 (repeatable, wins over the file)")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
+}
+
+void add_job(CLI::App& verb, app::JobRequest& job) {
+  verb.add_option("job", job.file, "the job file (YAML)")->required()->check(not_empty);
+  add_set(verb, job.set);
 }
 
 void add_output_dir(CLI::App& verb, app::JobRequest& job) {
@@ -67,6 +71,7 @@ struct CommandLine {
   CLI::App app{"Trains deep-learning models from one YAML file: on a CPU, a GPU, many machines.", "gputrain"};
   app::RunRequest run;
   app::EvalRequest eval;
+  app::GenerateRequest generate;
   app::ReplayRequest replay;
   app::LaunchRequest launch;
   app::JobRequest job;
@@ -90,6 +95,7 @@ struct CommandLine {
     add_run();
     add_launch();
     add_eval();
+    add_generate();
     add_readers();
     add_ckpt();
     add_replay();
@@ -178,6 +184,42 @@ struct CommandLine {
     verb->add_option("--on", eval.on, "which data: train, val or test")->check(CLI::IsMember({"train", "val", "test"}));
     verb->add_flag("--json", eval.json, "print the metrics as JSON");
     verb->callback([this] { action = [this] { return app::library().eval(eval); }; });
+  }
+
+  void add_generate() {
+    auto* verb = app.add_subcommand("generate", "continue prompts with a trained language model");
+    verb->add_option("folder", generate.folder, "a run folder, or config.json, weights and tokenizer of a model")
+        ->required()
+        ->check(not_empty);
+    add_set(*verb, generate.set);
+    verb->add_option("--tokenizer", generate.tokenizer, "a published one, instead of the folder's own")
+        ->check(not_empty);
+    auto* prompt = verb->add_option("--prompt", generate.prompt, "the text to continue; default: each line of stdin");
+    verb->add_option("--prompts", generate.prompts, "a file: a prompt a line; .jsonl: \"prompt\" of each line")
+        ->check(not_empty)
+        ->excludes(prompt);
+    verb->add_flag("--json", generate.json, "print a JSON object for each prompt");
+    verb->add_option("--max-new-tokens", generate.max_new_tokens, "write at most so many tokens (default: 256)")
+        ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+    verb->add_option("--temperature", generate.temperature,
+                     "0: always the most likely token (default); 1: the model's probabilities")
+        ->check(CLI::NonNegativeNumber);
+    verb->add_option("--top-k", generate.top_k, "draw only from the k most likely tokens")->check(at_least(1));
+    verb->add_option("--top-p", generate.top_p, "... from the most likely ones that together have this probability")
+        ->check(CLI::Range(0.0, 1.0));
+    verb->add_option("--min-p", generate.min_p, "... from those with this part of the highest probability")
+        ->check(CLI::Range(0.0, 1.0));
+    verb->add_option("--repetition-penalty", generate.repetition_penalty,
+                     "above 1: tokens of the text become less likely")
+        ->check(CLI::PositiveNumber);
+    verb->add_option("--seed", generate.seed, "of what is drawn (default: 0)")->check(at_least(0));
+    verb->add_option("--batch-size", generate.batch_size, "prompts side by side (default: 8)")
+        ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+    verb->footer(
+        "Text goes to stdout, that of one prompt as it comes; the number of tokens and\n"
+        "their rate to stderr. --json: prompt_tokens, tokens, text, and finish: \"stop\"\n"
+        "at a token with which the model ends texts, \"length\" at the limit.");
+    verb->callback([this] { action = [this] { return app::library().generate(generate); }; });
   }
 
   void add_replay() {

@@ -8,6 +8,7 @@ const gputrain::app::Verbs gputrain_verbs{
     .check = gputrain::config::refuse_wrong_registrations,
     .run = gputrain::app::run_command,
     .eval = gputrain::app::eval_command,
+    .generate = gputrain::app::generate_command,
     .replay = gputrain::app::replay_command,
     .bench_train = gputrain::app::bench_train_command,
     .bench_one = gputrain::app::bench_one_command,

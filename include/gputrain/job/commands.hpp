@@ -45,6 +45,21 @@ struct EvalRequest {
   bool json = false;
 };
 
+struct GenerateRequest {
+  std::string folder;            // a run folder, or that of a published model
+  std::vector<std::string> set;  // --set a.b=YAML
+  std::string tokenizer;         // a published one; empty: the folder's own
+  std::optional<std::string> prompt;
+  std::string prompts;  // a file of them; empty: `prompt`, or lines of stdin
+  bool json = false;
+  int64_t max_new_tokens = 256;
+  double temperature = 0;
+  int64_t top_k = 0;  // 0: all
+  double top_p = 1, min_p = 0, repetition_penalty = 1;
+  int64_t seed = 0;
+  int64_t batch_size = 8;
+};
+
 struct ReplayRequest {
   std::string run;  // a run folder
   int64_t step = 0;
@@ -77,6 +92,7 @@ int agent_command();
 // Implemented in libgputrain.so.
 int run_command(const RunRequest& request);
 int eval_command(const EvalRequest& request);
+int generate_command(const GenerateRequest& request);
 /// Returns 4 if the replayed step differs from the recorded one.
 int replay_command(const ReplayRequest& request);
 /// Returns 6 if no combination fits into memory.
@@ -118,6 +134,7 @@ struct Verbs {
   void (*check)();  // call first; throws Error(environment) if the library was built wrong
   decltype(&run_command) run;
   decltype(&eval_command) eval;
+  decltype(&generate_command) generate;
   decltype(&replay_command) replay;
   decltype(&bench_train_command) bench_train;
   decltype(&bench_one_command) bench_one;

@@ -159,6 +159,7 @@ TEST(CommandLine, PrintsHelpIn80Columns) {
                       {"run"},
                       {"launch"},
                       {"eval"},
+                      {"generate"},
                       {"validate"},
                       {"config"},
                       {"schema"},

@@ -1,0 +1,153 @@
+#include "gputrain/setup/language_model.hpp"
+
+#include <optional>
+#include <utility>
+
+#include "gputrain/checkpoint/listing.hpp"
+#include "gputrain/checkpoint/weight_files.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
+#include "gputrain/generation/end_tokens.hpp"
+#include "gputrain/models/published.hpp"
+#include "gputrain/setup/weights.hpp"
+
+namespace gputrain::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Quoted for YAML.
+std::string quoted(const std::string& text) {
+  std::string yaml = "'";
+  for (const char c : text) yaml += c == '\'' ? "''" : std::string(1, c);
+  return yaml + "'";
+}
+
+/// A job on made-up data of this vocabulary: a model is built as for training, but there is nothing to train on.
+Job job_without_data(std::vector<std::string> model, int64_t vocabulary, const std::vector<std::string>& set) {
+  model.push_back("data.train.format=synthetic");
+  model.push_back("data.train.vocab_size=" + std::to_string(vocabulary));
+  model.insert(model.end(), set.begin(), set.end());
+  return load_job({.file = {}, .set = std::move(model), .output_dir = {}});
+}
+
+Job job_of_folder(const LanguageModelRequest& request) {
+  const fs::path config = request.folder / "config.json";
+  const auto published = models::published_model(checkpoint::read_json_object(config), config.string());
+  constexpr int64_t kFewest = 2;  // config.json says how many there are
+  return job_without_data({"model.type=" + published.type, "model.pretrained=" + quoted(request.folder.string())},
+                          kFewest, request.set);
+}
+
+/// What the run's job says about the model and how it computes.
+Job job_of_run_without_data(const Job& run, int64_t vocabulary, const std::vector<std::string>& set) {
+  std::vector<std::string> kept;
+  for (const config::Setting& setting : run.loaded.settings()) {
+    const bool is_kept = setting.key.starts_with("model.") || setting.key == "data.text.max_length" ||
+                         setting.key == "precision" || setting.key == "device" || setting.key == "seed";
+    if (is_kept) kept.push_back(setting.key + "=" + setting.value);
+  }
+  return job_without_data(std::move(kept), vocabulary, set);
+}
+
+/// The value of a key of the job; empty: it has no such key.
+std::string setting_of(const Job& job, const std::string& key) {
+  for (const config::Setting& setting : job.loaded.settings()) {
+    if (setting.key == key) return setting.value;
+  }
+  return {};
+}
+
+fs::path weights_of_run(const RunFolder& run) {
+  if (exists(run.weights())) return run.weights();
+  const auto branch = checkpoint::branch_folder(run.checkpoints(), branch_of(run, {}).number);
+  if (exists(branch)) {
+    if (const auto newest = checkpoint::newest_listed({branch})) return newest->folder;
+  }
+  throw Error(ExitCode::data, {.what = "there are no trained weights",
+                               .where = run.weights().string(),
+                               .hint = "a run writes them at its end, and in every checkpoint"});
+}
+
+/// The job to build the model with, and where its parts lie.
+struct Plan {
+  Job job;
+  fs::path weights;    // empty: the job's own
+  fs::path tokenizer;  // empty: that of the data
+  bool adds_special_tokens = false;
+};
+
+Plan plan_for_folder(const LanguageModelRequest& request) {
+  return {.job = job_of_folder(request),
+          .weights = {},
+          .tokenizer = request.tokenizer.empty() ? request.folder : request.tokenizer,
+          .adds_special_tokens = true};
+}
+
+Plan plan_for_run(const LanguageModelRequest& request) {
+  const RunFolder run{request.folder};
+  Job job = load_job({.file = run.resolved().string(), .set = request.set, .output_dir = request.folder.string()});
+  Plan plan{.job = job, .weights = weights_of_run(run), .tokenizer = request.tokenizer};
+  const JobSpec& spec = job.spec();
+  if (plan.tokenizer.empty() && spec.data.text.tokenizer.name == "published") {
+    // Text of any size would be made into tokens only to be told how many there are.
+    plan.tokenizer = setting_of(job, "data.text.tokenizer_path");
+    const int64_t vocabulary = tokenizers::read_published(plan.tokenizer)->vocabulary_size();
+    plan.job = job_of_run_without_data(job, vocabulary, request.set);
+  }
+  return plan;
+}
+
+Plan plan_for(const LanguageModelRequest& request) {
+  if (exists(RunFolder{request.folder}.resolved())) return plan_for_run(request);
+  if (exists(request.folder / "config.json")) return plan_for_folder(request);
+  throw Error(ExitCode::usage, {.what = "neither a run folder nor a model's: it has no job.resolved.yaml and no "
+                                        "config.json",
+                                .where = request.folder.string()});
+}
+
+/// Where a run's data has no tokenizer, the model that it started from may have one beside its weights.
+std::shared_ptr<const tokenizers::PublishedTokenizer> tokenizer_of(Plan& plan, const JobDatasets& datasets) {
+  const auto& pretrained = plan.job.spec().model.pretrained;
+  if (plan.tokenizer.empty() && datasets.train->tokenizer() == nullptr && pretrained && fs::is_directory(*pretrained)) {
+    plan.tokenizer = *pretrained;
+  }
+  return plan.tokenizer.empty() ? nullptr : tokenizers::read_published(plan.tokenizer);
+}
+
+models::Model::TextLimits limits_of(const Job& job, const models::Model& model, const JobDatasets& datasets) {
+  if (const auto limits = model.text_limits()) return *limits;
+  if (datasets.tokens_per_sample() == 0) {
+    throw Error(ExitCode::usage,
+                {.what = "model " + job.spec().model.architecture.name + " reads no text", .hint = "gpt does"});
+  }
+  return {.vocabulary = datasets.facts.num_classes, .length = datasets.tokens_per_sample()};
+}
+
+}  // namespace
+
+std::unique_ptr<LanguageModel> open_language_model(const LanguageModelRequest& request) {
+  Plan plan = plan_for(request);
+  auto opened = std::make_unique<LanguageModel>();
+  opened->context = create_rank_context(plan.job);
+  opened->datasets = open_datasets(plan.job);
+  opened->published = tokenizer_of(plan, opened->datasets);
+  opened->tokenizer = opened->published ? opened->published : opened->datasets.train->tokenizer();
+  if (!opened->tokenizer) {
+    throw Error(ExitCode::usage,
+                {.what = "the run was trained on numbers of tokens and does not say how they are spelled",
+                 .where = request.folder.string(),
+                 .hint = "--tokenizer with the folder of the published model they are of"});
+  }
+  opened->built = build_model(plan.job, opened->datasets, opened->context);
+  if (!plan.weights.empty()) load_weights(*opened->built.model, plan.weights);
+  opened->limits = limits_of(plan.job, *opened->built.model, opened->datasets);
+  opened->adds_special_tokens = plan.adds_special_tokens;
+  if (opened->published) {
+    opened->tokenizer_folder = fs::is_directory(plan.tokenizer) ? plan.tokenizer : plan.tokenizer.parent_path();
+    opened->end_tokens = generation::end_tokens_of(opened->tokenizer_folder, opened->published.get());
+  }
+  return opened;
+}
+
+}  // namespace gputrain::app

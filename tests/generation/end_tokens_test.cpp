@@ -1,0 +1,57 @@
+#include "gputrain/generation/end_tokens.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::generation {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+class EndTokens : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("gputrain-end-" + std::to_string(getpid()));
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  void write(const char* name, const std::string& text) { std::ofstream(folder_ / name) << text; }
+
+  fs::path folder_;
+};
+
+TEST_F(EndTokens, PrefersGenerationConfig) {
+  EXPECT_THAT(end_tokens_of(folder_, nullptr), IsEmpty());
+  write("config.json", R"({"eos_token_id": 7})");
+  EXPECT_THAT(end_tokens_of(folder_, nullptr), ElementsAre(7));
+  write("generation_config.json", R"({"eos_token_id": null})");
+  EXPECT_THAT(end_tokens_of(folder_, nullptr), ElementsAre(7));
+  write("generation_config.json", R"({"eos_token_id": [9, 3, 9]})");
+  EXPECT_THAT(end_tokens_of(folder_, nullptr), ElementsAre(3, 9));
+  write("generation_config.json", R"({"eos_token_id": "</s>"})");
+  EXPECT_THROW(end_tokens_of(folder_, nullptr), Error);
+}
+
+TEST_F(EndTokens, AddsTokenThatTokenizerSpells) {
+  write("config.json", R"({"eos_token_id": 1})");
+  write("tokenizer.json", R"({"version": "1.0", "model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []},
+      "added_tokens": [{"id": 2, "content": "<end>", "special": true, "normalized": false}]})");
+  const auto tokenizer = tokenizers::read_published(folder_);
+  for (const std::string spelling : {R"("<end>")", R"({"content": "<end>"})"}) {
+    write("tokenizer_config.json", R"({"eos_token": )" + spelling + "}");
+    EXPECT_THAT(end_tokens_of(folder_, tokenizer.get()), ElementsAre(1, 2));
+  }
+}
+
+}  // namespace
+}  // namespace gputrain::generation

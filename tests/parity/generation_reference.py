@@ -1,0 +1,69 @@
+"""Greedy texts of transformers, on small random models.
+
+usage: generation_reference.py DIR
+
+For each family a folder DIR/<name> with the model as transformers writes it, and expected.json: prompts of different
+lengths, the tokens that generate() gives for each alone, and those for all in one batch with padding on the left.
+"""
+import json
+import sys
+from pathlib import Path
+
+import torch
+from transformers import (GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig,
+                          MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
+
+NEW_TOKENS, VOCABULARY, LENGTHS = 200, 89, (7, 1, 23, 12)
+LEAST_GAP = 1e-3  # between the two highest logits: rounding must not decide
+NONE = dict(bos_token_id=None, eos_token_id=None, pad_token_id=None)
+GPT2 = dict(NONE, n_layer=2, n_head=3, n_embd=45, n_positions=256, vocab_size=VOCABULARY, initializer_range=0.25)
+LLAMA = dict(NONE, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2, hidden_size=54, head_dim=10,
+             intermediate_size=77, max_position_embeddings=256, vocab_size=VOCABULARY, initializer_range=0.25,
+             rope_parameters={"rope_type": "default", "rope_theta": 500.0})
+SCALED = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 64}
+QWEN2 = {key: value for key, value in LLAMA.items() if key != "head_dim"}
+MODELS = {  # with a seed whose texts vary and are clear
+    "gpt2": (1, lambda: GPT2LMHeadModel(GPT2Config(**GPT2))),
+    "llama": (1, lambda: LlamaForCausalLM(LlamaConfig(**LLAMA))),
+    "llama3": (0, lambda: LlamaForCausalLM(LlamaConfig(**LLAMA | dict(rope_parameters=SCALED)))),
+    "mistral": (1, lambda: MistralForCausalLM(MistralConfig(**LLAMA, sliding_window=None))),
+    "qwen2": (8, lambda: Qwen2ForCausalLM(Qwen2Config(**QWEN2 | dict(hidden_size=60), tie_word_embeddings=True))),
+    "qwen3": (10, lambda: Qwen3ForCausalLM(Qwen3Config(**LLAMA))),
+}
+
+
+def greedy(model, prompts):
+    """New tokens of prompts in one batch, and the smallest gap that decided."""
+    longest = max(len(prompt) for prompt in prompts)
+    rows = torch.tensor([[0] * (longest - len(prompt)) + prompt for prompt in prompts])
+    mask = torch.tensor([[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts])
+    result = model.generate(rows, attention_mask=mask, max_new_tokens=NEW_TOKENS, do_sample=False, pad_token_id=0,
+                            return_dict_in_generate=True, output_logits=True)
+    best = torch.stack(result.logits).topk(2).values
+    return result.sequences[:, longest:].tolist(), (best[..., 0] - best[..., 1]).min().item()
+
+
+def make(name, folder):
+    seed, build = MODELS[name]
+    torch.manual_seed(seed)
+    model = build().eval()
+    prompts = [torch.randint(VOCABULARY, (length,)).tolist() for length in LENGTHS]
+    together, gap = greedy(model, prompts)
+    assert gap > LEAST_GAP, f"{name}: {gap}"
+    assert min(len(set(tokens)) for tokens in together) > 10, name
+    assert [greedy(model, [prompt])[0][0] for prompt in prompts] == together, name
+    model.save_pretrained(folder)
+    (folder / "expected.json").write_text(json.dumps({"prompts": prompts, "tokens": together}))
+
+
+def main():
+    torch.set_num_threads(1)
+    for name in MODELS:
+        folder = Path(sys.argv[1]) / name
+        folder.mkdir(parents=True)
+        make(name, folder)
+
+
+if __name__ == "__main__":
+    main()

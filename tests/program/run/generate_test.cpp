@@ -1,0 +1,141 @@
+// `gputrain generate` on run folders and on folders of published models.
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "support/program.hpp"
+#include "support/small_job.hpp"
+
+namespace gputrain::app {
+namespace {
+
+using namespace testing_support;
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+std::vector<json> lines_of(const std::string& text) {
+  std::vector<json> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(json::parse(line));
+  return lines;
+}
+
+struct GenerateTest : ::testing::Test {
+  TemporaryFolder folder;
+  const std::string run = folder / "run";
+
+  Result train(const std::string& job) const { return gputrain({"run", job, "--output-dir", run}); }
+
+  Result generate(const std::string& from, const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments{"generate", from};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return gputrain(arguments);
+  }
+};
+
+TEST_F(GenerateTest, ContinuesPromptsWithRun) {
+  const Result trained = train(write_gpt_job(folder));
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const std::string prompts =
+      folder.write("p.jsonl", "{\"prompt\": \"ab\"}\n{\"prompt\": \"b\"}\n{\"prompt\": \"a\"}\n");
+  const Result all = generate(run, {"--prompts", prompts, "--json", "--max-new-tokens", "9", "--batch-size", "2"});
+  ASSERT_EQ(all.exit_code, 0) << all.err;
+  const auto lines = lines_of(all.out);
+  ASSERT_THAT(lines, SizeIs(3));
+  EXPECT_THAT(lines[0]["prompt_tokens"], SizeIs(2));
+  for (const json& line : lines) {
+    EXPECT_THAT(line["tokens"], SizeIs(9));
+    EXPECT_THAT(line["text"].get<std::string>(), SizeIs(9));
+    EXPECT_EQ(line["finish"], "length");
+  }
+  const Result one = generate(run, {"--prompt", "b", "--max-new-tokens", "9"});
+  EXPECT_EQ(one.out, lines[1]["text"].get<std::string>() + "\n");
+  EXPECT_THAT(one.err, HasSubstr("9 tokens after 1 token in"));
+}
+
+TEST_F(GenerateTest, TakesNewestCheckpointBeforeTheEnd) {
+  const Result trained = train(write_gpt_job(folder, "checkpoint: {interval: 10}\n"));
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const std::vector<std::string> drawn{"--prompt", "a", "--max-new-tokens", "12", "--temperature", "1", "--seed", "3"};
+  const Result whole = generate(run, drawn);
+  std::filesystem::remove(run + "/model.safetensors");
+  EXPECT_EQ(generate(run, drawn).out, whole.out);
+  std::filesystem::remove_all(run + "/ckpt");
+  const Result none = generate(run, drawn);
+  EXPECT_EQ(none.exit_code, 3);
+  EXPECT_THAT(none.err, HasSubstr("there are no trained weights"));
+}
+
+TEST_F(GenerateTest, EndsWhereModelReadsNoMore) {
+  const Result trained = train(write_gpt_job(folder));
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const Result result = generate(run, {"--prompt", "ab", "--json"});
+  EXPECT_THAT(lines_of(result.out).at(0)["tokens"], SizeIs(14));  // of 16
+  EXPECT_THAT(result.err, HasSubstr("the model reads no more than 16 tokens"));
+  const Result full = generate(run, {"--prompt", "abababababababab"});
+  EXPECT_EQ(full.exit_code, 2);
+  EXPECT_THAT(full.err, HasSubstr("leaves no room"));
+}
+
+TEST_F(GenerateTest, ReadsFolderOfPublishedModel) {
+  folder.write("model/tokenizer.json",
+               R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2, "ab": 3}, "merges": ["a b"]},
+               "added_tokens": [{"content": "<end>", "special": true, "id": 4}]})");
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += "abcab";
+  const std::string data = "data: {train: {path: " + folder.write("a.txt", text) +
+                           ", format: text}, text: {tokenizer: published, tokenizer_path: " + (folder / "model") +
+                           "}}\n";
+  const std::string job = folder.write(
+      "job.yaml",
+      "schema: 1\nname: small\n" + data +
+          "model: {type: gpt, config: {block_size: 32, n_layer: 1, n_head: 2, n_embd: 16, position: rotary, "
+          "norm: rmsnorm, activation: swiglu}}\ntrain: {max_steps: 30, global_batch_size: 4}\n"
+          "optimizer: {type: adamw, lr: 0.02}\n");
+  const Result trained = train(job);
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  std::filesystem::remove(folder / "a.txt");  // the tokenizer does not need the data
+  const std::vector<std::string> prompt{"--prompt", "ab<end>c", "--max-new-tokens", "6", "--json"};
+  const Result of_run = generate(run, prompt);
+  ASSERT_EQ(of_run.exit_code, 0) << of_run.err;
+  const json line = lines_of(of_run.out).at(0);
+  EXPECT_EQ(line["prompt_tokens"], json({3, 4, 2}));
+  for (const char* file : {"config.json", "model.safetensors"})
+    std::filesystem::copy_file(run + "/" + file, folder / "model/" + file);
+  EXPECT_EQ(generate(folder / "model", prompt).out, of_run.out);
+  folder.write("model/generation_config.json", "{\"eos_token_id\": [" + line["tokens"][2].dump() + "]}");
+  const json ended = lines_of(generate(folder / "model", prompt).out).at(0);
+  EXPECT_EQ(ended["finish"], "stop");
+  EXPECT_LE(ended["tokens"].size(), 3U);
+  const Result foreign = generate(
+      run,
+      {"--prompt", "a", "--tokenizer",
+       folder.write("model/big/tokenizer.json", R"({"model": {"type": "BPE", "vocab": {"a": 9}, "merges": []}})")});
+  EXPECT_EQ(foreign.exit_code, 3);
+  EXPECT_THAT(foreign.err, AllOf(HasSubstr("token 9"), HasSubstr("the model knows 5 tokens")));
+}
+
+TEST_F(GenerateTest, SaysWhatIsWrong) {
+  const auto error_of = [&](const std::string& from, const std::vector<std::string>& more, int code) {
+    const Result result = generate(from, more);
+    EXPECT_EQ(result.exit_code, code) << result.out;
+    return result.err;
+  };
+  EXPECT_THAT(error_of(folder / "none", {"--prompt", "a"}, 2), HasSubstr("neither a run folder nor a model's"));
+  const Result trained = train(write_gpt_job(folder));
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_THAT(error_of(run, {"--prompt", "a", "--top-k", "3"}, 2), HasSubstr("--temperature 1"));
+  EXPECT_THAT(error_of(run, {"--prompts", folder.write("p.jsonl", "{\"text\": \"a\"}\n")}, 3), HasSubstr("p.jsonl:1"));
+  EXPECT_THAT(error_of(run, {"--prompts", folder / "missing"}, 3), HasSubstr("cannot open"));
+  EXPECT_THAT(error_of(run, {"--prompt", ""}, 2), HasSubstr("the prompt is empty"));
+}
+
+}  // namespace
+}  // namespace gputrain::app
