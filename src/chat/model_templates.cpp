@@ -119,4 +119,14 @@ ChatTemplate read_chat_template(const fs::path& folder) {
                                        names});
 }
 
+ChatTemplate choose_chat_template(const std::optional<std::string>& file_or_name, const fs::path& folder) {
+  if (!file_or_name) {
+    if (!folder.empty()) return read_chat_template(folder);
+    throw Error(ExitCode::data, {.what = "the tokenizer brings no chat template"});
+  }
+  const ordered_json tokens = folder.empty() ? ordered_json::object() : read_special_tokens(folder);
+  if (!fs::is_regular_file(*file_or_name)) return built_in_chat_template(*file_or_name, tokens);
+  return {Template::parse(read_text(*file_or_name), *file_or_name), tokens};
+}
+
 }  // namespace gputrain::chat

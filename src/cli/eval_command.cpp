@@ -7,6 +7,7 @@
 #include "gputrain/job/commands.hpp"
 #include "gputrain/job/run_folder.hpp"
 #include "gputrain/monitor/console.hpp"
+#include "gputrain/setup/trained_weights.hpp"
 #include "gputrain/setup/training_setup.hpp"
 #include "gputrain/setup/weights.hpp"
 #include "gputrain/train/hooks.hpp"
@@ -37,29 +38,15 @@ void refuse_other_targets(const std::filesystem::path& weights, const JobDataset
 /// The weights to evaluate, which exist: those given, the run's own or, where no run has saved anything, those that a
 /// run would start from.
 std::filesystem::path weights_to_evaluate(const EvalRequest& request, const Job& job) {
-  const bool is_adapter = job.spec().model.adapter.has_value();
-  const RunFolder folder{job.output_dir};
-  if (is_adapter) {
-    const auto found =
-        adapter_folder_at(request.weights.empty() ? folder.path : std::filesystem::path(request.weights));
-    if (!found.empty()) return found / models::kAdapterWeights;
-  }
   if (!request.weights.empty()) return request.weights;
-  if (!is_adapter && exists(folder.weights())) return folder.weights();
-  const auto& pretrained = job.spec().model.pretrained;
-  if (pretrained && !exists(folder.checkpoints())) return *pretrained;
+  const RunFolder folder{job.output_dir};
+  const auto trained = weights_of_run(job, folder);
+  if (!trained.empty()) return trained;
+  if (const auto& pretrained = job.spec().model.pretrained) return *pretrained;
   throw Error(ExitCode::data, {.what = "there are no trained weights",
-                               .where = (is_adapter ? folder.adapter() : folder.weights()).string(),
+                               .where = folder.path.string(),
                                .hint = "train first (gputrain run), or name a run folder: --output-dir DIR, "
                                        "--weights DIR"});
-}
-
-/// An adapter's base is loaded already, as the job says.
-void load(const std::filesystem::path& weights, const Job& job, BuiltModel& built) {
-  if (built.adapter && weights.filename() == models::kAdapterWeights)
-    return load_adapter(*built.model, *built.adapter, weights.parent_path());
-  if (!built.adapter || weights != std::filesystem::path(*job.spec().model.pretrained))
-    load_weights(*built.model, weights);
 }
 
 }  // namespace
@@ -74,7 +61,7 @@ int eval_command(const EvalRequest& request) {
   monitor::Console console(monitor::Console::detect(context.rank() == 0 && !request.json));
   const auto dataset = dataset_for(request.on, setup.datasets);
   const std::filesystem::path weights = weights_to_evaluate(request, job);
-  load(weights, job, setup.built);
+  load_trained(weights, setup.built);
   refuse_other_targets(weights, setup.datasets);
   train::StopPoll never(context.groups, {});
   const train::Evaluator evaluator = make_evaluator(job.spec(), dataset, setup, request.on);

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "chat_prompts.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
@@ -81,9 +83,16 @@ class Writer {
   Writer(const GenerateRequest& request, LanguageModel& model)
       : request_(request), model_(model), options_(options_of(request, model)) {}
 
+  /// Tokens that end a text, besides the model's own.
+  void end_at(const std::vector<int64_t>& tokens) {
+    options_.end_tokens.insert(options_.end_tokens.end(), tokens.begin(), tokens.end());
+    std::ranges::sort(options_.end_tokens);
+  }
+
   std::vector<int64_t> tokens_of(const Prompt& prompt) const {
-    auto tokens = model_.adds_special_tokens ? model_.published->encode_with_special_tokens(prompt.text, prompt.place)
-                                             : model_.tokenizer->encode(prompt.text, prompt.place);
+    const bool adds_special = model_.adds_special_tokens && !request_.chat;  // a template spells them out
+    auto tokens = adds_special ? model_.published->encode_with_special_tokens(prompt.text, prompt.place)
+                               : model_.tokenizer->encode(prompt.text, prompt.place);
     if (tokens.empty()) throw Error(ExitCode::usage, {.what = "the prompt is empty", .where = prompt.place});
     const int64_t highest = *std::ranges::max_element(tokens);
     if (highest < model_.limits.vocabulary) return tokens;
@@ -92,24 +101,33 @@ class Writer {
                                  .where = prompt.place});
   }
 
-  /// One prompt: its text is printed as it comes.
-  void write(const Prompt& prompt) {
+  /// One prompt: its text is printed as it comes, and returned.
+  std::string write(const Prompt& prompt) {
     const std::vector<std::vector<int64_t>> texts{tokens_of(prompt)};
     auto stream = stream_after(texts[0]);
-    continue_texts(texts, [&](size_t, int64_t token) { show(stream.add(token)); });
-    show(stream.finish() + "\n");
+    std::string text;
+    const auto add = [&](const std::string& more) {
+      text += more;
+      show(more);
+    };
+    continue_texts(texts, [&](size_t, int64_t token) { add(stream.add(token)); });
+    add(stream.finish());
+    show("\n");
+    return text;
   }
 
-  /// Many prompts: each text is printed when those beside it are complete.
-  void write_all(const std::vector<Prompt>& prompts) {
+  /// Many prompts: each text is printed when those beside it are complete. Returns the last one.
+  std::string write_all(const std::vector<Prompt>& prompts) {
+    std::string last;
     for (size_t begin = 0; begin < prompts.size(); begin += static_cast<size_t>(request_.batch_size)) {
       const size_t end = std::min(prompts.size(), begin + static_cast<size_t>(request_.batch_size));
       std::vector<std::vector<int64_t>> texts;
       for (size_t i = begin; i < end; ++i) texts.push_back(tokens_of(prompts[i]));
       const auto continued = continue_texts(texts, {});
-      for (size_t i = 0; i < texts.size(); ++i) print(texts[i], continued[i]);
+      for (size_t i = 0; i < texts.size(); ++i) last = print(texts[i], continued[i]);
       std::fflush(stdout);
     }
+    return last;
   }
 
   /// Tokens and time so far.
@@ -121,7 +139,7 @@ class Writer {
  private:
   generation::TextStream stream_after(const std::vector<int64_t>& tokens) const {
     const auto is_hidden = [this](int64_t token) {
-      return std::ranges::binary_search(model_.end_tokens, token) ||
+      return std::ranges::binary_search(options_.end_tokens, token) ||
              (model_.published != nullptr && model_.published->is_special(token));
     };
     return {*model_.tokenizer, tokens, is_hidden};
@@ -142,20 +160,21 @@ class Writer {
     return continued;
   }
 
-  void print(const std::vector<int64_t>& prompt, const generation::Continuation& continued) {
+  std::string print(const std::vector<int64_t>& prompt, const generation::Continuation& continued) {
     auto stream = stream_after(prompt);
     std::string text;
     for (const int64_t token : continued.tokens) text += stream.add(token);
     text += stream.finish();
     if (!request_.json) {
       show((printed_++ > 0 ? "---\n" : "") + text + "\n");
-      return;
+      return text;
     }
     const nlohmann::ordered_json line{{"prompt_tokens", prompt},
                                       {"tokens", continued.tokens},
                                       {"text", text},
                                       {"finish", continued.is_ended ? "stop" : "length"}};
     std::printf("%s\n", line.dump().c_str());
+    return text;
   }
 
   /// A terminal obeys control characters, and a model may write any.
@@ -172,8 +191,8 @@ class Writer {
   double seconds_ = 0;
 };
 
-/// Prompts from stdin, line by line.
-void answer_lines(Writer& writer, bool json) {
+/// Prompts from stdin, line by line; with a conversation, one line answers the other.
+void answer_lines(Writer& writer, bool json, Conversation* conversation) {
   const bool asks = isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1;
   int64_t number = 0;
   while (true) {
@@ -181,11 +200,9 @@ void answer_lines(Writer& writer, bool json) {
     Prompt prompt{.text = {}, .place = "stdin:" + std::to_string(++number)};
     if (!std::getline(std::cin, prompt.text)) break;
     if (prompt.text.empty()) continue;
-    if (json) {
-      writer.write_all({prompt});
-    } else {
-      writer.write(prompt);
-    }
+    if (conversation != nullptr) prompt.text = conversation->ask(prompt.text);
+    const std::string answer = json ? writer.write_all({prompt}) : writer.write(prompt);
+    if (conversation != nullptr) conversation->note_answer(answer);
   }
   if (asks) std::fputs("\n", stderr);
 }
@@ -200,8 +217,17 @@ int generate_command(const GenerateRequest& request) {
       open_language_model({.folder = request.folder, .set = request.set, .tokenizer = request.tokenizer});
   const device::Reading reading(model->built.arena->working_copy());
   Writer writer(request, *model);
+  std::optional<Conversation> conversation;
+  if (request.chat) {
+    conversation.emplace(*model, request.system);
+    writer.end_at(conversation->end_tokens());
+    for (Prompt& prompt : prompts) {
+      prompt.text = conversation->ask(prompt.text);
+      conversation->begin_anew();
+    }
+  }
   if (prompts.empty()) {
-    answer_lines(writer, request.json);
+    answer_lines(writer, request.json, conversation ? &*conversation : nullptr);
   } else if (prompts.size() == 1 && !request.json) {
     writer.write(prompts[0]);
   } else {

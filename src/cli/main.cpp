@@ -198,6 +198,9 @@ struct CommandLine {
     verb->add_option("--prompts", generate.prompts, "a file: a prompt a line; .jsonl: \"prompt\" of each line")
         ->check(not_empty)
         ->excludes(prompt);
+    auto* chat = verb->add_flag("--chat", generate.chat,
+                                "answer: prompts are what a user says, written as the model's chat template wants");
+    verb->add_option("--system", generate.system, "with --chat: the system's message")->needs(chat);
     verb->add_flag("--json", generate.json, "print a JSON object for each prompt");
     verb->add_option("--max-new-tokens", generate.max_new_tokens, "write at most so many tokens (default: 256)")
         ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));

@@ -376,6 +376,9 @@ void Training::finish(const monitor::Summary& summary, const Expectation& expect
   } else {
     write_weights(model, *setup_.datasets.train, folder_);
   }
+  if (const auto tokenizer = setup_.datasets.train->tokenizer(); tokenizer && !tokenizer->folder().empty()) {
+    copy_tokenizer_files(tokenizer->folder(), folder_.path);
+  }
   const auto& sample = spec_.eval.sample;
   if (sample && summary.status != "stopped") {
     const device::Reading reading(setup_.built.arena->working_copy());

@@ -3,13 +3,14 @@
 #include <optional>
 #include <utility>
 
-#include "gputrain/checkpoint/listing.hpp"
+#include <nlohmann/json.hpp>
+
 #include "gputrain/checkpoint/weight_files.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/generation/end_tokens.hpp"
 #include "gputrain/models/published.hpp"
-#include "gputrain/setup/weights.hpp"
+#include "gputrain/setup/trained_weights.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -43,8 +44,9 @@ Job job_of_folder(const LanguageModelRequest& request) {
 Job job_of_run_without_data(const Job& run, int64_t vocabulary, const std::vector<std::string>& set) {
   std::vector<std::string> kept;
   for (const config::Setting& setting : run.loaded.settings()) {
-    const bool is_kept = setting.key.starts_with("model.") || setting.key == "data.text.max_length" ||
-                         setting.key == "precision" || setting.key == "device" || setting.key == "seed";
+    const bool is_kept = setting.key.starts_with("model.") || setting.key == "data.text.chat_template" ||
+                         setting.key == "data.text.max_length" || setting.key == "precision" ||
+                         setting.key == "device" || setting.key == "seed";
     if (is_kept) kept.push_back(setting.key + "=" + setting.value);
   }
   return job_without_data(std::move(kept), vocabulary, set);
@@ -58,15 +60,13 @@ std::string setting_of(const Job& job, const std::string& key) {
   return {};
 }
 
-fs::path weights_of_run(const RunFolder& run) {
-  if (exists(run.weights())) return run.weights();
-  const auto branch = checkpoint::branch_folder(run.checkpoints(), branch_of(run, {}).number);
-  if (exists(branch)) {
-    if (const auto newest = checkpoint::newest_listed({branch})) return newest->folder;
-  }
-  throw Error(ExitCode::data, {.what = "there are no trained weights",
-                               .where = run.weights().string(),
-                               .hint = "a run writes them at its end, and in every checkpoint"});
+/// The tokenizer of the run's data, if it is a published one: the copy in the run folder or, before there is one, the
+/// files that the job names; else empty.
+fs::path tokenizer_of_run(const Job& job, const RunFolder& run) {
+  const std::string& kind = job.spec().data.text.tokenizer.name;
+  if (kind != "published" && kind != "pretrained") return {};
+  if (tokenizers::is_published(run.path)) return run.path;
+  return kind == "published" ? setting_of(job, "data.text.tokenizer_path") : *job.spec().model.pretrained;
 }
 
 /// The job to build the model with, and where its parts lie.
@@ -87,14 +87,19 @@ Plan plan_for_folder(const LanguageModelRequest& request) {
 Plan plan_for_run(const LanguageModelRequest& request) {
   const RunFolder run{request.folder};
   Job job = load_job({.file = run.resolved().string(), .set = request.set, .output_dir = request.folder.string()});
-  Plan plan{.job = job, .weights = weights_of_run(run), .tokenizer = request.tokenizer};
-  const JobSpec& spec = job.spec();
-  if (plan.tokenizer.empty() && spec.data.text.tokenizer.name == "published") {
-    // Text of any size would be made into tokens only to be told how many there are.
-    plan.tokenizer = setting_of(job, "data.text.tokenizer_path");
-    const int64_t vocabulary = tokenizers::read_published(plan.tokenizer)->vocabulary_size();
-    plan.job = job_of_run_without_data(job, vocabulary, request.set);
+  Plan plan{.job = job, .weights = weights_of_run(job, run), .tokenizer = request.tokenizer};
+  if (plan.weights.empty()) {
+    throw Error(ExitCode::data, {.what = "there are no trained weights",
+                                 .where = run.path.string(),
+                                 .hint = "a run writes them at its end, and in every checkpoint"});
   }
+  if (plan.tokenizer.empty()) plan.tokenizer = tokenizer_of_run(job, run);
+  if (plan.tokenizer.empty()) return plan;
+  // Text of any size would be made into tokens only to be told how many there are.
+  const int64_t vocabulary = tokenizers::read_published(plan.tokenizer)->vocabulary_size();
+  const std::string& format = job.spec().data.train.format.name;
+  plan.adds_special_tokens = format != "text" && format != "tokens";  // these learn from texts without begin and end
+  plan.job = job_of_run_without_data(job, vocabulary, request.set);
   return plan;
 }
 
@@ -140,9 +145,10 @@ std::unique_ptr<LanguageModel> open_language_model(const LanguageModelRequest& r
                  .hint = "--tokenizer with the folder of the published model they are of"});
   }
   opened->built = build_model(plan.job, opened->datasets, opened->context);
-  if (!plan.weights.empty()) load_weights(*opened->built.model, plan.weights);
+  if (!plan.weights.empty()) load_trained(plan.weights, opened->built);
   opened->limits = limits_of(plan.job, *opened->built.model, opened->datasets);
   opened->adds_special_tokens = plan.adds_special_tokens;
+  opened->chat_template = plan.job.spec().data.text.chat_template;
   if (opened->published) {
     opened->tokenizer_folder = fs::is_directory(plan.tokenizer) ? plan.tokenizer : plan.tokenizer.parent_path();
     opened->end_tokens = generation::end_tokens_of(opened->tokenizer_folder, opened->published.get());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <set>
 #include <utility>
 #include <vector>
@@ -125,6 +126,17 @@ void write_weights(models::Model& model, const data::Dataset& learned, const Run
   checkpoint::write_safetensors(folder.weights(), tensors, metadata_of(learned));
   const auto config = models::published_config(model);
   if (!config.is_null()) write_file_atomically(folder.model_config(), config.dump(2) + "\n", ExitCode::environment);
+}
+
+void copy_tokenizer_files(const fs::path& from, const fs::path& to) {
+  for (const char* name :
+       {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
+        "merges.txt", "vocab.txt", "tokenizer.model", "tekken.json", "chat_template.jinja", "generation_config.json"}) {
+    if (!fs::exists(from / name)) continue;
+    std::ifstream file(from / name, std::ios::binary);
+    const std::string content{std::istreambuf_iterator<char>(file), {}};
+    write_file_atomically(to / name, content, ExitCode::environment);
+  }
 }
 
 fs::path adapter_folder_at(const fs::path& path) {

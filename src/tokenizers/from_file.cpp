@@ -29,6 +29,7 @@ class FromFile : public Tokenizer {
   std::optional<int64_t> end_token() const override { return end_; }
   fs::path folder() const override { return folder_; }
   std::string decode(std::span<const int64_t> tokens) const override { return published_->decode(tokens); }
+  void save(std::map<std::string, std::string>&) const override {}  // its files say it, and are copied
 
  private:
   fs::path folder_;

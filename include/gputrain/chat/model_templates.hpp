@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,11 @@ ChatTemplate read_chat_template(const std::filesystem::path& folder);
 std::vector<std::string> built_in_chat_templates();
 /// The special tokens are an object, as above. Throws Error(usage), which lists the names, if none is called so.
 ChatTemplate built_in_chat_template(const std::string& name, const nlohmann::ordered_json& special_tokens);
+
+/// The template of a file or a built-in one by its name, or else that of a model's folder, which may be empty. The
+/// special tokens are the folder's. Throws Error(usage) for an unknown name, Error(data) for a template that is broken
+/// or that the folder lacks.
+ChatTemplate choose_chat_template(const std::optional<std::string>& file_or_name, const std::filesystem::path& folder);
 
 /// The special tokens of a model's folder; an empty object if it has none. Throws Error(data).
 nlohmann::ordered_json read_special_tokens(const std::filesystem::path& folder);

@@ -51,6 +51,8 @@ struct GenerateRequest {
   std::string tokenizer;         // a published one; empty: the folder's own
   std::optional<std::string> prompt;
   std::string prompts;  // a file of them; empty: `prompt`, or lines of stdin
+  bool chat = false;    // prompts are what a user says, in the model's chat template
+  std::string system;   // with `chat`: a message that stands before
   bool json = false;
   int64_t max_new_tokens = 256;
   double temperature = 0;

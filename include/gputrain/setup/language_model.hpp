@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct LanguageModel {
   /// The same where it is a published one, and the folder that its files are in; otherwise null.
   std::shared_ptr<const tokenizers::PublishedTokenizer> published;
   std::filesystem::path tokenizer_folder;
+  std::optional<std::string> chat_template;  // of the run's job: a file or a name; none: the tokenizer folder's own
   std::vector<int64_t> end_tokens;
   bool adds_special_tokens = false;  // to a prompt, as the tokenizer's file says: a published model expects them
 };

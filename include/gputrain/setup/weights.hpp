@@ -33,6 +33,9 @@ int64_t load_weights(models::Model& model, const std::filesystem::path& path,
 /// many: `3 is "cat" to these weights and "dog" in this data`. Empty if they are the same or the file names none.
 std::string other_targets(const std::filesystem::path& path, const data::Dataset& dataset);
 
+/// Copies the files that say how a published model's tokens are spelled and how it writes.
+void copy_tokenizer_files(const std::filesystem::path& from, const std::filesystem::path& to);
+
 /// Writes named_weights() as model.safetensors, with the names of the learned classes or characters in its metadata,
 /// and a Hugging Face config.json if the architecture has one.
 /// Leaves out the parameters of an adapter.

@@ -45,12 +45,12 @@ class PublishedTokenizer final : public Tokenizer {
 /// it; empty: they do not say.
 std::string end_token_beside(const std::filesystem::path& folder_or_file);
 
+/// Whether a folder has the files of a tokenizer.
+bool is_published(const std::filesystem::path& folder);
+
 /// Reads a tokenizer from a file, or from the folder of a model: tokenizer.json, or else vocab.json with merges.txt,
 /// vocab.txt, a SentencePiece model, or ranks in tiktoken's format. Throws Error(data) that names what is wrong or not
 /// supported.
 std::shared_ptr<const PublishedTokenizer> read_published(const std::filesystem::path& folder_or_file);
-
-/// The spelling of the token that ends a text, as tokenizer_config.json beside a tokenizer says; empty: it does not.
-std::string end_token_beside(const std::filesystem::path& folder_or_file);
 
 }  // namespace gputrain::tokenizers

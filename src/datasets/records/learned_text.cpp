@@ -1,7 +1,5 @@
 #include "learned_text.hpp"
 
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "gputrain/chat/conversation.hpp"
@@ -33,23 +31,11 @@ std::string columns_in(const Json& record) {
   return all.empty() ? "none" : all;
 }
 
-chat::ChatTemplate template_of(const data::TextOptions& options, const fs::path& tokenizer_folder) {
-  if (!options.chat_template) {
-    if (!tokenizer_folder.empty()) return chat::read_chat_template(tokenizer_folder);
-    refuse("the tokenizer brings no chat template");
-  }
-  const Json tokens = tokenizer_folder.empty() ? Json::object() : chat::read_special_tokens(tokenizer_folder);
-  if (!fs::is_regular_file(*options.chat_template)) return chat::built_in_chat_template(*options.chat_template, tokens);
-  std::ifstream file(*options.chat_template);
-  const std::string source{std::istreambuf_iterator<char>(file), {}};
-  return {chat::Template::parse(source, *options.chat_template), tokens};
-}
-
 }  // namespace
 
 RecordTexts::RecordTexts(const data::TextOptions& options, const fs::path& tokenizer_folder) : options_(options) {
   try {
-    template_ = template_of(options, tokenizer_folder);
+    template_ = chat::choose_chat_template(options.chat_template, tokenizer_folder);
   } catch (const Error& error) {
     if (options.chat_template) throw;
     no_template_ = error;

@@ -1,7 +1,6 @@
 #include "gputrain/tokenizers/published.hpp"
 
 #include <algorithm>
-#include <fstream>
 
 #include "gputrain/core/error.hpp"
 #include "readers.hpp"
@@ -12,8 +11,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The best source in a folder of a model: tokenizer.json says everything, the others leave something out.
-fs::path source_in(const fs::path& folder) {
+/// The best source in a folder of a model: tokenizer.json says everything, the others leave something out. Empty: there
+/// is none, or several.
+fs::path find_source(const fs::path& folder) {
   for (const char* name : {"tokenizer.json", "tekken.json", "vocab.json", "vocab.txt", "tokenizer.model"})
     if (fs::exists(folder / name) && (name != std::string_view("vocab.json") || fs::exists(folder / "merges.txt")))
       return folder / name;
@@ -22,7 +22,11 @@ fs::path source_in(const fs::path& folder) {
     const std::string extension = entry.path().extension();
     if (extension == ".model" || extension == ".tiktoken") others.push_back(entry.path());
   }
-  if (others.size() == 1) return others.front();
+  return others.size() == 1 ? others.front() : fs::path();
+}
+
+fs::path source_in(const fs::path& folder) {
+  if (fs::path found = find_source(folder); !found.empty()) return found;
   throw Error(ExitCode::data,
               {.what = "no tokenizer here, or several",
                .where = folder.string(),
@@ -49,19 +53,11 @@ PublishedTokenizer::Parts read_source(const fs::path& source) {
 
 }  // namespace
 
+bool is_published(const fs::path& folder) { return !find_source(folder).empty(); }
+
 std::shared_ptr<const PublishedTokenizer> read_published(const fs::path& folder_or_file) {
   return std::make_shared<PublishedTokenizer>(
       read_source(fs::is_directory(folder_or_file) ? source_in(folder_or_file) : folder_or_file));
-}
-
-std::string end_token_beside(const fs::path& folder_or_file) {
-  const fs::path folder = fs::is_directory(folder_or_file) ? folder_or_file : folder_or_file.parent_path();
-  std::ifstream file(folder / "tokenizer_config.json");
-  const auto config = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
-  const auto found = config.is_object() ? config.find("eos_token") : config.end();
-  if (found == config.end()) return {};
-  const auto& spelling = found->is_object() ? found->value("content", nlohmann::json()) : *found;
-  return spelling.is_string() ? spelling.get<std::string>() : "";
 }
 
 }  // namespace gputrain::tokenizers

@@ -1,0 +1,20 @@
+// The weights that a run has trained.
+#pragma once
+
+#include <filesystem>
+
+#include "gputrain/job/job.hpp"
+#include "gputrain/job/run_folder.hpp"
+#include "gputrain/setup/training_setup.hpp"
+
+namespace gputrain::app {
+
+/// Where a run's trained weights lie: its adapter or model.safetensors or, before there is one, its newest checkpoint;
+/// empty: it has saved nothing.
+std::filesystem::path weights_of_run(const Job& job, const RunFolder& run);
+
+/// Loads trained weights: of a file, a folder, a checkpoint, or an adapter's folder, whose base is loaded already.
+/// Throws Error(data).
+void load_trained(const std::filesystem::path& weights, BuiltModel& built);
+
+}  // namespace gputrain::app

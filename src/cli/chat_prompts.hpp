@@ -1,0 +1,37 @@
+// Prompts as a chat model reads them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "gputrain/chat/model_templates.hpp"
+#include "gputrain/setup/language_model.hpp"
+
+namespace gputrain::app {
+
+/// What was said, with the text that the model continues with its answer.
+class Conversation {
+ public:
+  /// Throws Error(usage) if the model's tokenizer is not a published one; Error(data) if there is no chat template.
+  Conversation(const LanguageModel& model, const std::string& system);
+
+  /// The text after which the answer comes.
+  std::string ask(const std::string& text);
+  void note_answer(const std::string& text);
+  /// Forgets all but the system's message.
+  void begin_anew();
+
+  /// Tokens that end an answer, as the template spells it.
+  std::vector<int64_t> end_tokens() const;
+
+ private:
+  const LanguageModel& model_;
+  chat::ChatTemplate template_;
+  nlohmann::ordered_json messages_ = nlohmann::ordered_json::array();
+  size_t kept_ = 0;  // the first messages, which are never forgotten
+};
+
+}  // namespace gputrain::app
