@@ -78,6 +78,7 @@ struct CommandLine {
   app::PruneRequest prune;
   app::TokenizeCommand tokenize;
   app::DataShowRequest data_show;
+  app::ExportRequest exported;
   app::BenchRequest bench;
   bool json = false, origin = false;
   std::string kind, name, path, other_path;
@@ -96,6 +97,7 @@ struct CommandLine {
     add_launch();
     add_eval();
     add_generate();
+    add_export();
     add_readers();
     add_ckpt();
     add_replay();
@@ -184,6 +186,24 @@ struct CommandLine {
     verb->add_option("--on", eval.on, "which data: train, val or test")->check(CLI::IsMember({"train", "val", "test"}));
     verb->add_flag("--json", eval.json, "print the metrics as JSON");
     verb->callback([this] { action = [this] { return app::library().eval(eval); }; });
+  }
+
+  void add_export() {
+    auto* verb = app.add_subcommand("export", "write a trained language model for other programs");
+    verb->add_option("folder", exported.folder, "a run folder, or config.json, weights and tokenizer of a model")
+        ->required()
+        ->check(not_empty);
+    verb->add_option("out", exported.out, "the folder to write; with gguf: the file")->required()->check(not_empty);
+    verb->add_option("--format", exported.format, "hf: for transformers; gguf: for llama.cpp; adapter: for PEFT")
+        ->required()
+        ->check(CLI::IsMember({"hf", "gguf", "adapter"}));
+    verb->add_option("--dtype", exported.dtype, "f32, f16, bf16 or, in gguf, q8_0; default: what the run computed in")
+        ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0"}));
+    verb->add_flag("--merge", exported.merge, "with hf: the model with its adapter merged; gguf always is");
+    add_set(*verb, exported.set);
+    verb->add_option("--tokenizer", exported.tokenizer, "a published one, instead of the folder's own")
+        ->check(not_empty);
+    verb->callback([this] { action = [this] { return app::library().export_model(exported); }; });
   }
 
   void add_generate() {

@@ -116,14 +116,18 @@ std::string other_targets(const fs::path& path, const data::Dataset& dataset) {
   return {};
 }
 
-void write_weights(models::Model& model, const data::Dataset& learned, const RunFolder& folder) {
+checkpoint::NamedTensors published_weights(models::Model& model) {
   auto tensors = named_weights(model);
   const auto added = models::branch_parameters(model);
   const std::set<std::string> left_out(added.begin(), added.end());
   std::erase_if(tensors, [&](const auto& named) { return left_out.contains(named.first); });
   if (const auto family = models::family_of(model))
     for (auto& [name, tensor] : tensors) name = family->file_name_of(model, name);
-  checkpoint::write_safetensors(folder.weights(), tensors, metadata_of(learned));
+  return tensors;
+}
+
+void write_weights(models::Model& model, const data::Dataset& learned, const RunFolder& folder) {
+  checkpoint::write_safetensors(folder.weights(), published_weights(model), metadata_of(learned));
   const auto config = models::published_config(model);
   if (!config.is_null()) write_file_atomically(folder.model_config(), config.dump(2) + "\n", ExitCode::environment);
 }

@@ -62,6 +62,15 @@ struct GenerateRequest {
   int64_t batch_size = 8;
 };
 
+struct ExportRequest {
+  std::string folder, out;       // a run folder or that of a published model; a folder or a .gguf file
+  std::string format;            // "hf", "gguf", "adapter"
+  std::string dtype;             // "f32", "f16", "bf16", "q8_0"; empty: the type that the run computed in
+  bool merge = false;            // an adapter into its model
+  std::vector<std::string> set;  // --set a.b=YAML
+  std::string tokenizer;         // a published one; empty: the folder's own
+};
+
 struct ReplayRequest {
   std::string run;  // a run folder
   int64_t step = 0;
@@ -95,6 +104,7 @@ int agent_command();
 int run_command(const RunRequest& request);
 int eval_command(const EvalRequest& request);
 int generate_command(const GenerateRequest& request);
+int export_command(const ExportRequest& request);
 /// Returns 4 if the replayed step differs from the recorded one.
 int replay_command(const ReplayRequest& request);
 /// Returns 6 if no combination fits into memory.
@@ -137,6 +147,7 @@ struct Verbs {
   decltype(&run_command) run;
   decltype(&eval_command) eval;
   decltype(&generate_command) generate;
+  decltype(&export_command) export_model;
   decltype(&replay_command) replay;
   decltype(&bench_train_command) bench_train;
   decltype(&bench_one_command) bench_one;

@@ -36,9 +36,11 @@ std::string other_targets(const std::filesystem::path& path, const data::Dataset
 /// Copies the files that say how a published model's tokens are spelled and how it writes.
 void copy_tokenizer_files(const std::filesystem::path& from, const std::filesystem::path& to);
 
-/// Writes named_weights() as model.safetensors, with the names of the learned classes or characters in its metadata,
-/// and a Hugging Face config.json if the architecture has one.
-/// Leaves out the parameters of an adapter.
+/// named_weights() under the names of the model's published family, without what an adapter adds.
+checkpoint::NamedTensors published_weights(models::Model& model);
+
+/// Writes published_weights() as model.safetensors, with the names of the learned classes or characters in its
+/// metadata, and a Hugging Face config.json if the architecture has one.
 void write_weights(models::Model& model, const data::Dataset& learned, const RunFolder& folder);
 
 /// The folder of an adapter: the path itself, a run's `adapter` in it, or that of a file; empty: there is none.

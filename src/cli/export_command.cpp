@@ -1,0 +1,68 @@
+// `gputrain export`: writes a trained language model for other programs.
+#include <filesystem>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/device/working_copy.hpp"
+#include "gputrain/export/export.hpp"
+#include "gputrain/job/commands.hpp"
+#include "gputrain/monitor/console.hpp"
+#include "gputrain/monitor/format.hpp"
+#include "gputrain/setup/weights.hpp"
+
+namespace gputrain::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The type that the run computed in, where the user does not say.
+StoredType type_of(const ExportRequest& request, const LanguageModel& model) {
+  if (!request.dtype.empty()) return stored_type_from_name(request.dtype);
+  const auto compute = model.context.policy.compute;
+  return compute == at::kBFloat16 ? StoredType::bf16 : compute == at::kHalf ? StoredType::f16 : StoredType::f32;
+}
+
+/// Copies the adapter that the run wrote.
+void export_adapter(const ExportRequest& request) {
+  const fs::path from = adapter_folder_at(request.folder);
+  if (from.empty())
+    throw Error(ExitCode::usage, {.what = "there is no adapter", .where = request.folder, .hint = "--format hf"});
+  fs::create_directories(request.out);
+  for (const auto& entry : fs::directory_iterator(from))
+    fs::copy_file(entry.path(), fs::path(request.out) / entry.path().filename(), fs::copy_options::overwrite_existing);
+}
+
+void merge_as_asked(const ExportRequest& request, LanguageModel& model) {
+  if (!model.built.adapter) return;
+  if (request.format == "hf" && !request.merge)
+    throw Error(ExitCode::usage, {.what = "the run trained an adapter",
+                                  .where = request.folder,
+                                  .hint = "--merge writes the whole model, --format adapter the adapter alone"});
+  models::merge_adapter(*model.built.model);
+}
+
+uint64_t size_of(const fs::path& path) {
+  if (!fs::is_directory(path)) return fs::file_size(path);
+  uint64_t bytes = 0;
+  for (const auto& entry : fs::directory_iterator(path))
+    if (entry.is_regular_file()) bytes += entry.file_size();
+  return bytes;
+}
+
+}  // namespace
+
+int export_command(const ExportRequest& request) {
+  if (request.format == "adapter") {
+    export_adapter(request);
+  } else {
+    const auto model =
+        open_language_model({.folder = request.folder, .set = request.set, .tokenizer = request.tokenizer});
+    merge_as_asked(request, *model);
+    const StoredType type = type_of(request, *model);
+    request.format == "hf" ? export_transformers(*model, request.out, type) : export_gguf(*model, request.out, type);
+  }
+  monitor::Console console(monitor::Console::detect(true));
+  console.show("export", request.out + "  " + monitor::bytes(static_cast<double>(size_of(request.out))));
+  return 0;
+}
+
+}  // namespace gputrain::app

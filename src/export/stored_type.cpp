@@ -1,0 +1,50 @@
+#include "stored_type.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include <c10/util/Half.h>
+
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::app {
+
+StoredType stored_type_from_name(const std::string& name) {
+  if (name == "f32") return StoredType::f32;
+  if (name == "f16") return StoredType::f16;
+  if (name == "bf16") return StoredType::bf16;
+  if (name == "q8_0") return StoredType::q8_0;
+  throw Error(ExitCode::usage, {.what = "unknown type '" + name + "'", .hint = "f32, f16, bf16, or q8_0 for GGUF"});
+}
+
+at::Tensor converted(const at::Tensor& tensor, StoredType type) {
+  const at::ScalarType to = type == StoredType::f32 ? at::kFloat : type == StoredType::f16 ? at::kHalf : at::kBFloat16;
+  return tensor.detach().to(at::kCPU, to).contiguous();
+}
+
+std::string bytes_of(const at::Tensor& tensor) {
+  return {static_cast<const char*>(tensor.const_data_ptr()), static_cast<size_t>(tensor.nbytes())};
+}
+
+std::string q8_0_bytes(const at::Tensor& tensor) {
+  constexpr int64_t kBlock = 32;
+  const at::Tensor values = converted(tensor, StoredType::f32);
+  GPUTRAIN_ASSERT(values.size(-1) % kBlock == 0, "rows of whole blocks");
+  const float* const all = values.const_data_ptr<float>();
+  std::string bytes;
+  bytes.reserve(static_cast<size_t>(values.numel() / kBlock * (kBlock + 2)));
+  for (int64_t begin = 0; begin < values.numel(); begin += kBlock) {
+    const float* const block = all + begin;
+    float largest = 0;
+    for (int64_t i = 0; i < kBlock; ++i) largest = std::max(largest, std::abs(block[i]));
+    const float scale = largest / 127, inverse = scale > 0 ? 1 / scale : 0;
+    const c10::Half stored(scale);
+    bytes.append(reinterpret_cast<const char*>(&stored.x), sizeof(stored.x));
+    for (int64_t i = 0; i < kBlock; ++i)
+      bytes += static_cast<char>(static_cast<int8_t>(std::round(block[i] * inverse)));
+  }
+  return bytes;
+}
+
+}  // namespace gputrain::app
