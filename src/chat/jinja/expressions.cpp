@@ -132,10 +132,9 @@ Value Slice::result(Render& render) const {
   const auto bound = [&](const ExpressionPtr& expression) -> std::optional<int64_t> {
     if (!expression) return std::nullopt;
     const Value at = expression->evaluate(render);
-    int64_t storage = 0;
-    const int64_t* number = at.index(storage);
-    if (number == nullptr && !at.is_none()) throw Problem("the bounds of a slice must be whole numbers");
-    return number != nullptr ? std::optional(*number) : std::nullopt;
+    const auto number = at.index();
+    if (!number && !at.is_none()) throw Problem("the bounds of a slice must be whole numbers");
+    return number;
   };
   bounds.start = bound(start);
   bounds.stop = bound(stop);

@@ -165,11 +165,10 @@ Value Render::attribute(const Value& object, const std::string& name) {
 
 Value Render::item(const Value& object, const Value& key) {
   if (object.undefined() != nullptr) fail_undefined(*object.undefined());
-  int64_t storage = 0;
-  const int64_t* index = key.index(storage);
+  const auto index = key.index();
   const Sequence* sequence = object.sequence();
   const bool is_sequence = object.text() != nullptr || (sequence != nullptr && sequence->is_indexed());
-  if (is_sequence && index != nullptr) {
+  if (is_sequence && index) {
     const auto size = static_cast<int64_t>(length_of(object));
     const int64_t at = *index < 0 ? *index + size : *index;
     if (at >= 0 && at < size) {

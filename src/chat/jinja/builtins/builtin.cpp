@@ -39,16 +39,15 @@ const std::string& Call::name_of(size_t i) const { return builtin_.parameters[i]
 int64_t Call::whole_or(size_t i, int64_t otherwise) const {
   if (!has(i)) return otherwise;
   if (given_[i]->undefined() != nullptr) fail_undefined(*given_[i]->undefined());
-  int64_t storage = 0;
-  const int64_t* whole = given_[i]->index(storage);
-  if (whole == nullptr) throw Problem("'" + builtin_.name + "' needs a whole number for '" + name_of(i) + "'");
+  const auto whole = given_[i]->index();
+  if (!whole) throw Problem("'" + builtin_.name + "' needs a whole number for '" + name_of(i) + "'");
   return *whole;
 }
 
 const std::string& Call::string(size_t i) const {
   if (given_[i]->undefined() != nullptr) fail_undefined(*given_[i]->undefined());
   const std::string* string = given_[i]->string();
-  if (string == nullptr) throw Problem("'" + builtin_.name + "' needs a string for '" + name_of(i) + "'");
+  if (!string) throw Problem("'" + builtin_.name + "' needs a string for '" + name_of(i) + "'");
   return *string;
 }
 

@@ -7,6 +7,7 @@
 #include "../values/strings.hpp"
 #include "../values/text.hpp"
 #include "builtin.hpp"
+#include "gputrain/core/lower_case.hpp"
 #include "sequence_filters.hpp"
 
 namespace gputrain::chat {
@@ -92,7 +93,9 @@ std::optional<double> parsed_real(std::string_view text) {
 
 std::optional<int64_t> parsed_whole(std::string_view text, int64_t base) {
   if (base < 2 || base > 36) throw Problem("'int' needs a base from 2 to 36");
-  const std::string digits = number_digits(text);
+  std::string digits = number_digits(text);
+  const std::string_view prefix = base == 16 ? "0x" : base == 8 ? "0o" : "0b";
+  if ((base == 16 || base == 8 || base == 2) && lower_case(digits.substr(0, 2)) == prefix) digits.erase(0, 2);
   int64_t number = 0;
   const auto end = digits.data() + digits.size();
   const auto read = std::from_chars(digits.data(), end, number, static_cast<int>(base));
@@ -107,8 +110,7 @@ Value truncated(double number) {
 
 Value filter_int(Call& call) {
   if (call.self.undefined() != nullptr) fail_undefined(*call.self.undefined());
-  int64_t storage = 0;
-  if (const int64_t* whole = call.self.index(storage)) return Value(*whole);
+  if (const auto whole = call.self.index()) return Value(*whole);
   std::optional<double> real;
   if (call.self.real() != nullptr) real = *call.self.real();
   if (const std::string* text = call.self.string()) {
@@ -121,8 +123,7 @@ Value filter_int(Call& call) {
 
 Value filter_float(Call& call) {
   if (call.self.undefined() != nullptr) fail_undefined(*call.self.undefined());
-  int64_t storage = 0;
-  if (const int64_t* whole = call.self.index(storage)) return Value(static_cast<double>(*whole));
+  if (const auto whole = call.self.index()) return Value(static_cast<double>(*whole));
   if (call.self.real() != nullptr) return call.self;
   if (call.self.string() != nullptr)
     if (const auto real = parsed_real(*call.self.string())) return Value(*real);

@@ -11,9 +11,8 @@ namespace {
 
 int64_t whole_argument(const Value& value) {
   if (value.undefined() != nullptr) fail_undefined(*value.undefined());
-  int64_t storage = 0;
-  const int64_t* whole = value.index(storage);
-  if (whole == nullptr) throw Problem("'range' needs whole numbers, not a " + type_name(value));
+  const auto whole = value.index();
+  if (!whole) throw Problem("'range' needs whole numbers, not a " + type_name(value));
   return *whole;
 }
 

@@ -149,6 +149,7 @@ Value dict_view(Call& call, std::string_view name, const Show& show) {
 }
 
 Value method_get(Call& call) {
+  check_hashable(call[0]);
   call.budget.spend(call.self.dict()->entries.size() / 16);
   const Value* found = call.self.dict()->find(call[0]);
   return found != nullptr ? *found : call.value_or(1, Value());

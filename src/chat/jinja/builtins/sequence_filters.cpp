@@ -178,6 +178,7 @@ Value filter_unique(Call& call) {
   const auto source = items_of(call.self, call.budget);
   for (const Value& item : source->items) {
     const Value key = key_of(call, item, 1, call.flag(0));
+    check_hashable(key);
     if (std::any_of(seen.begin(), seen.end(), [&](const Value& other) { return equal(key, other, call.budget); }))
       continue;
     seen.push_back(key);

@@ -16,8 +16,7 @@ struct Number {
 };
 
 std::optional<Number> number_in(const Value& value) {
-  int64_t storage = 0;
-  if (const int64_t* whole = value.index(storage)) return Number{false, *whole, static_cast<double>(*whole)};
+  if (const auto whole = value.index()) return Number{false, *whole, static_cast<double>(*whole)};
   if (value.real() != nullptr) return Number{true, 0, *value.real()};
   return std::nullopt;
 }
@@ -43,6 +42,15 @@ double python_remainder(double left, double right) {
   const double rest = std::fmod(left, right);
   if (rest == 0) return std::copysign(0.0, right);
   return (rest < 0) != (right < 0) ? rest + right : rest;
+}
+
+/// As CPython divides, which rounds the difference first.
+double floored(double left, double right) {
+  const double rest = std::fmod(left, right);
+  const double quotient = (left - rest) / right - (rest != 0 && (rest < 0) != (right < 0) ? 1 : 0);
+  if (quotient == 0) return std::copysign(0.0, left / right);
+  const double below = std::floor(quotient);
+  return quotient - below > 0.5 ? below + 1 : below;
 }
 
 int64_t whole_power(int64_t base, int64_t exponent, bool& overflows) {
@@ -101,7 +109,7 @@ Value real_arithmetic(Arithmetic operation, double left, double right) {
       return Value(left / right);
     case Arithmetic::floor_divide:
       check_divisor(right == 0);
-      return Value(std::round((left - python_remainder(left, right)) / right));
+      return Value(floored(left, right));
     default:
       check_divisor(right == 0);
       return Value(python_remainder(left, right));
@@ -143,9 +151,8 @@ Value sequences_joined(const Sequence& left, const Sequence& right, Budget& budg
 }
 
 std::optional<Value> repeated(const Value& value, const Value& count, Budget& budget) {
-  int64_t storage = 0;
-  const int64_t* times = count.index(storage);
-  if (times == nullptr) return std::nullopt;
+  const auto times = count.index();
+  if (!times) return std::nullopt;
   if (const Text* text = value.text()) {
     std::string result;
     for (int64_t i = 0; i < *times && !text->bytes->empty(); ++i) {
@@ -267,6 +274,7 @@ bool contains(const Value& container, const Value& item, Budget& budget) {
     return text->find(*item.string()) != std::string::npos;
   }
   if (const Dict* dict = container.dict()) {
+    check_hashable(item);
     budget.spend(1 + dict->entries.size() / 8);
     return dict->find(item) != nullptr;
   }

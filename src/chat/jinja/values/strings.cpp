@@ -17,7 +17,7 @@ Values split_at_space(std::string_view text, int64_t most, Budget& budget) {
   for (text = stripped(text, Side::left); !text.empty(); text = stripped(text, Side::left)) {
     budget.spend(1);
     if (most >= 0 && std::ssize(pieces) >= most) {
-      pieces.emplace_back(stripped(text, Side::right));
+      pieces.emplace_back(text);
       break;
     }
     size_t end = 0;
@@ -47,7 +47,7 @@ Values split_at_space_from_end(std::string_view text, int64_t most, Budget& budg
     budget.spend(1);
     const bool is_last = most >= 0 && std::ssize(pieces) >= most;
     const size_t begin = is_last ? 0 : begin_of_last_word(text);
-    pieces.emplace_back(is_last ? stripped(text, Side::left) : text.substr(begin));
+    pieces.emplace_back(text.substr(begin));
     text = text.substr(0, begin);
   }
   std::reverse(pieces.begin(), pieces.end());

@@ -179,8 +179,14 @@ std::string capitalized(std::string_view text) {
   if (text.empty()) return {};
   std::string result;
   size_t at = 0;
-  append_upper(result, next_point(text, at), true);
-  return result + lower_cased(text.substr(at));
+  int32_t point = next_point(text, at);
+  append_upper(result, point, true);
+  while (at < text.size()) {
+    const bool follows_letter = is_cased(point);
+    point = next_point(text, at);
+    append_lower(result, text, at, point, follows_letter);
+  }
+  return result;
 }
 
 std::string title_cased(std::string_view text) {
@@ -243,7 +249,7 @@ std::string json_quoted(std::string_view text, bool ascii_only) {
     if (known != std::string_view::npos) {
       result += '\\';
       result += kLetters[known];
-    } else if (point < 0x20 || (ascii_only && point > 0x7F && point < 0x10000)) {
+    } else if (point < 0x20 || (ascii_only && point > 0x7E && point < 0x10000)) {
       append_hex(result, "\\u%04x", point);
     } else if (ascii_only && point >= 0x10000) {
       append_hex(result, "\\u%04x", 0xD800 + ((point - 0x10000) >> 10));

@@ -28,11 +28,11 @@ bool is_key(const Value& value) {
 
 bool same_key(const Value& a, const Value& b) {
   if (a.string() != nullptr && b.string() != nullptr) return *a.string() == *b.string();
-  int64_t x = 0, y = 0;
-  if (a.index(x) != nullptr && b.index(y) != nullptr) return x == y;
+  const auto x = a.index(), y = b.index();
+  if (x && y) return *x == *y;
   if (a.real() != nullptr && b.real() != nullptr) return *a.real() == *b.real();
-  if (a.real() != nullptr && b.index(y) != nullptr) return *a.real() == static_cast<double>(y);
-  if (b.real() != nullptr && a.index(x) != nullptr) return *b.real() == static_cast<double>(x);
+  if (a.real() != nullptr && y) return *a.real() == static_cast<double>(*y);
+  if (b.real() != nullptr && x) return *b.real() == static_cast<double>(*x);
   return a.is_none() && b.is_none();
 }
 
@@ -124,10 +124,9 @@ Value Value::iterator(Values items) {
   return Value(std::make_shared<const Sequence>(Sequence::Kind::iterator, std::move(items), "<generator object>"));
 }
 
-const int64_t* Value::index(int64_t& storage) const {
-  if (boolean() == nullptr) return whole();
-  storage = *boolean() ? 1 : 0;
-  return &storage;
+std::optional<int64_t> Value::index() const {
+  if (boolean() != nullptr) return *boolean() ? 1 : 0;
+  return whole() != nullptr ? std::optional(*whole()) : std::nullopt;
 }
 
 Sequence::Sequence(Kind kind_, Values items_, std::string label_)
@@ -165,6 +164,11 @@ const Value* Dict::find(std::string_view key) const {
 }
 
 Value value_of(const nlohmann::ordered_json& json) { return value_at(json, 0); }
+
+void check_hashable(const Value& value) {
+  const bool is_list = value.sequence() != nullptr && value.sequence()->kind == Sequence::Kind::list;
+  if (is_list || value.dict() != nullptr) throw Problem("a " + type_name(value) + " cannot be looked up by its value");
+}
 
 bool is_true(const Value& value) {
   if (value.boolean() != nullptr) return *value.boolean();

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -121,7 +122,7 @@ class Value {
   const Function* function() const { return std::get_if<Function>(&data_); }
 
   /// A bool or a whole number.
-  const int64_t* index(int64_t& storage) const;
+  std::optional<int64_t> index() const;
 
  private:
   std::variant<None, Undefined, bool, int64_t, double, Text, std::shared_ptr<const Sequence>,
@@ -170,6 +171,8 @@ struct Loop {
 /// Throws Problem if it is nested too deeply, has a number too large or text that is not UTF-8.
 Value value_of(const nlohmann::ordered_json& json);
 
+/// Throws Problem for a list or dict, which Python does not look up in a dict.
+void check_hashable(const Value& value);
 bool is_true(const Value& value);
 /// The name of its type in Python.
 std::string type_name(const Value& value);
