@@ -20,7 +20,7 @@ class StatementParser : private ExpressionParser {
 
   Program run() {
     Program program;
-    program.body = block({}, "");
+    program.body = block({}, "", 1);
     program.names = std::move(names_);
     program.has_generation = has_generation_;
     return program;
@@ -34,10 +34,10 @@ class StatementParser : private ExpressionParser {
     return node;
   }
 
-  /// Statements until a tag whose first word is one of `ends`; that word is not taken.
-  Block block(Words ends, std::string_view opened);
+  /// Statements until a tag whose first word is one of `ends`; that word is not taken. `opened` began at `line`.
+  Block block(Words ends, std::string_view opened, int line);
   /// The same, and the tag that ends it.
-  Block whole_block(std::string_view end, std::string_view opened);
+  Block whole_block(std::string_view end, std::string_view opened, int line);
   std::unique_ptr<Statement> output();
   std::unique_ptr<Statement> statement();
   std::unique_ptr<Statement> if_statement();
@@ -64,14 +64,13 @@ void StatementParser::end_tag() {
   take();
 }
 
-Block StatementParser::block(Words ends, std::string_view opened) {
+Block StatementParser::block(Words ends, std::string_view opened, int line) {
   const Level level(*this);
-  const int begin = current().line;
   Block statements;
   while (true) {
     if (current().kind == Kind::end) {
       if (ends.size() == 0) return statements;
-      throw SyntaxProblem{"'" + std::string(opened) + "' has no end", begin};
+      throw SyntaxProblem{"'" + std::string(opened) + "' has no end", line};
     }
     if (current().kind == Kind::data) {
       auto data = made<Data>();
@@ -88,8 +87,8 @@ Block StatementParser::block(Words ends, std::string_view opened) {
   }
 }
 
-Block StatementParser::whole_block(std::string_view end, std::string_view opened) {
-  Block statements = block({end}, opened);
+Block StatementParser::whole_block(std::string_view end, std::string_view opened, int line) {
+  Block statements = block({end}, opened, line);
   take();
   end_tag();
   return statements;
@@ -124,11 +123,11 @@ std::unique_ptr<Statement> StatementParser::if_statement() {
     take();
     ExpressionPtr condition = tuple(false);
     end_tag();
-    node->branches.emplace_back(std::move(condition), block({"elif", "else", "endif"}, "if"));
+    node->branches.emplace_back(std::move(condition), block({"elif", "else", "endif"}, "if", node->line));
   } while (sees_word("elif"));
   if (take_word("else")) {
     end_tag();
-    node->otherwise = block({"endif"}, "else");
+    node->otherwise = block({"endif"}, "if", node->line);
   }
   take();
   end_tag();
@@ -147,13 +146,13 @@ std::unique_ptr<Statement> StatementParser::for_statement() {
   const Surroundings outside = surroundings_;
   const bool outer_loop = std::exchange(special_.loop, false);
   surroundings_.in_loop = true;
-  node->body = block({"else", "endfor"}, "for");
+  node->body = block({"else", "endfor"}, "for", node->line);
   surroundings_ = outside;
   node->uses_loop = std::exchange(special_.loop, outer_loop);
   node->loop_id = id_of("loop");
   if (take_word("else")) {
     end_tag();
-    node->otherwise = block({"endfor"}, "else");
+    node->otherwise = block({"endfor"}, "for", node->line);
   }
   take();
   end_tag();
@@ -205,7 +204,7 @@ std::unique_ptr<Statement> StatementParser::set_statement() {
   end_tag();
   const Surroundings outside = surroundings_;
   surroundings_.captured = true;
-  captured->body = whole_block("endset", "set");
+  captured->body = whole_block("endset", "set", captured->line);
   surroundings_ = outside;
   return captured;
 }
@@ -235,7 +234,7 @@ std::unique_ptr<Statement> StatementParser::macro_statement() {
   const Surroundings outside = surroundings_;
   const SpecialNames around = std::exchange(special_, {});
   surroundings_ = {.in_loop = false, .captured = true};
-  node->body = whole_block("endmacro", "macro");
+  node->body = whole_block("endmacro", "macro", node->line);
   surroundings_ = outside;
   if (special_.varargs) node->varargs = id_of("varargs");
   if (special_.kwargs) node->kwargs = id_of("kwargs");
@@ -252,7 +251,7 @@ std::unique_ptr<Statement> StatementParser::generation_statement() {
   end_tag();
   const Surroundings outside = surroundings_;
   surroundings_ = {.in_loop = false, .captured = true};
-  node->body = whole_block("endgeneration", "generation");
+  node->body = whole_block("endgeneration", "generation", node->line);
   surroundings_ = outside;
   has_generation_ = true;
   return node;

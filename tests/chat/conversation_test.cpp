@@ -1,0 +1,139 @@
+#include "gputrain/chat/conversation.hpp"
+
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::chat {
+namespace {
+
+using nlohmann::ordered_json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const ordered_json kNoVariables = ordered_json::object();
+
+ordered_json say(const char* role, const char* content) { return {{"role", role}, {"content", content}}; }
+
+const ordered_json kConversation = {say("system", "s"), say("user", "u"), say("assistant", "ä"), say("user", "v"),
+                                    say("assistant", "b")};
+
+ChatTemplate made_of(const std::string& source) { return {Template::parse(source, "t"), {{"eos_token", "</s>"}}}; }
+
+std::vector<std::string> learned(const ChatTemplate& chat_template, const ordered_json& messages) {
+  const LearnedText result = learned_text(chat_template, messages, kNoVariables);
+  std::vector<std::string> texts;
+  for (const Range& range : result.learned) texts.push_back(result.text.substr(range.begin, range.end - range.begin));
+  return texts;
+}
+
+/// What is wrong.
+template <class Action>
+std::string reason_of(const Action& action) {
+  try {
+    action();
+    return "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::data);
+    return error.parts().what;
+  }
+}
+
+constexpr const char* kUnmarked =
+    "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}</s>\n{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}";
+
+TEST(Conversation, LearnsWhatTheTemplateMarks) {
+  EXPECT_THAT(learned(built_in_chat_template("chatml", kNoVariables), kConversation),
+              ElementsAre("ä<|im_end|>", "b<|im_end|>"));
+  EXPECT_THAT(learned(built_in_chat_template("llama3", kNoVariables), ordered_json::array({say("user", "u")})),
+              IsEmpty());
+}
+
+TEST(Conversation, LearnsTheDifferenceWithoutMarks) {
+  EXPECT_THAT(learned(made_of(kUnmarked), kConversation), ElementsAre("ä</s>\n", "b</s>\n"));
+  EXPECT_THAT(learned(made_of(kUnmarked), {say("user", "u"), say("assistant", "a"), say("assistant", "b")}),
+              ElementsAre("a</s>\n", "b</s>\n"));
+}
+
+TEST(Conversation, LearnsWithoutHeadersToo) {
+  const auto instructions = made_of(
+      "{% for m in messages %}{{ ' ' ~ m.content ~ eos_token if m.role == 'assistant' else '[INST] ' ~ m.content ~ "
+      "' [/INST]' }}{% endfor %}");
+  EXPECT_THAT(learned(instructions, kConversation), ElementsAre(" ä</s>", " b</s>"));
+}
+
+TEST(Conversation, LearnsCallsOfTools) {
+  const auto calls = made_of(
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for c in m.tool_calls or [] %}{{ c | tojson }}{% endfor "
+      "%}</s>"
+      "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}");
+  const ordered_json call = {{"role", "assistant"}, {"content", nullptr}, {"tool_calls", {{{"name", "f"}}}}};
+  EXPECT_THAT(learned(calls, {say("user", "u"), call, say("tool", "3"), say("assistant", "b")}),
+              ElementsAre("{\"name\": \"f\"}</s>", "b</s>"));
+}
+
+TEST(Conversation, RefusesATemplateThatDoesNotTell) {
+  const auto why = [](const std::string& source) {
+    return reason_of([&] { learned(made_of(source), kConversation); });
+  };
+  // The last answer has a thought, earlier ones lose it.
+  EXPECT_THAT(why("{% for m in messages %}<{{ m.role }}>{{ 'think ' if loop.last }}{{ m.content }}</s>{% endfor %}"
+                  "{% if add_generation_prompt %}<assistant>{% endif %}"),
+              HasSubstr("message 3 looks different when others follow or precede it"));
+  EXPECT_THAT(why("{% for m in messages %}<{{ m.role }}>{{ m.content }}</s>{% endfor %}"),
+              HasSubstr("add_generation_prompt changes nothing"));
+  EXPECT_THAT(why("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+                  "{% if add_generation_prompt %}<assistant>{% endif %}"),
+              HasSubstr("would not learn to stop"));
+  EXPECT_THAT(why("{% for m in messages %}{{ m.content }}{% endfor %}{% generation %}{% endgeneration %}"),
+              HasSubstr("blocks are empty"));
+}
+
+TEST(Conversation, SaysWhichMessageIsWrong) {
+  const auto why = [](const char* messages) {
+    return reason_of([&] { check_messages(ordered_json::parse(messages)); });
+  };
+  EXPECT_THAT(why("{}"), HasSubstr("a list of messages"));
+  EXPECT_THAT(why("[]"), HasSubstr("not empty"));
+  EXPECT_THAT(why(R"([{"role": "user", "content": "a"}, 3])"), HasSubstr("message 2 of a conversation is no object"));
+  EXPECT_THAT(why(R"([{"role": 1, "content": "a"}])"), HasSubstr("message 1 of a conversation has no 'role'"));
+  EXPECT_THAT(why(R"([{"role": "user"}])"), HasSubstr("has neither 'content' nor 'tool_calls'"));
+  EXPECT_THAT(why(R"([{"role": "user", "content": 5}])"), HasSubstr("neither a string nor a list of parts"));
+  EXPECT_THAT(why(R"([{"role": "user", "content": [{"type": "image"}]}])"), HasSubstr("has a part that is no"));
+  EXPECT_EQ(why(R"([{"role": "user", "content": [{"type": "text", "text": "a"}]},
+                    {"role": "assistant", "content": null, "tool_calls": []}])"),
+            "accepted");
+}
+
+TEST(Conversation, ReadsRecordsOfThreeKinds) {
+  const auto made = [](const char* record) { return messages_of(ordered_json::parse(record)); };
+  EXPECT_EQ(made(R"({"messages": [{"role": "user", "content": "u"}]})"), ordered_json({say("user", "u")}));
+  EXPECT_EQ(made(R"({"system": "s", "conversations": [{"from": "human", "value": "u"}, {"from": "gpt", "value": "a"},
+                     {"from": "tool", "value": "t"}]})"),
+            ordered_json({say("system", "s"), say("user", "u"), say("assistant", "a"), say("tool", "t")}));
+  EXPECT_EQ(made(R"({"instruction": "i", "input": "x", "output": "o", "system": "s"})"),
+            ordered_json({say("system", "s"), say("user", "i\nx"), say("assistant", "o")}));
+  EXPECT_EQ(made(R"({"instruction": "i", "input": "", "output": "o"})"),
+            ordered_json({say("user", "i"), say("assistant", "o")}));
+}
+
+TEST(Conversation, SaysWhatIsWrongWithARecord) {
+  const auto why = [](const char* record) { return reason_of([&] { messages_of(ordered_json::parse(record)); }); };
+  EXPECT_THAT(why("{}"), HasSubstr("none of 'messages', 'conversations'"));
+  EXPECT_THAT(why("[]"), HasSubstr("none of 'messages', 'conversations'"));
+  EXPECT_THAT(why(R"({"instruction": 1, "output": "o"})"), HasSubstr("'instruction' of a record is not a string"));
+  EXPECT_THAT(why(R"({"conversations": [{"from": "x", "value": "u"}]})"),
+              HasSubstr("message 1 of a conversation is from 'x'"));
+  EXPECT_THAT(why(R"({"conversations": 3})"), HasSubstr("message 1 of a conversation is no object"));
+  EXPECT_THAT(why(R"({"messages": [3]})"), HasSubstr("message 1"));
+}
+
+}  // namespace
+}  // namespace gputrain::chat
