@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -22,7 +23,8 @@ LORA = {"r": 16, "lora_alpha": 32}
 BATCH, LENGTH, LR = 4, 128, 1e-4
 
 
-def write_base(folder: Path, sizes: dict, precision: str):
+def write_base(folder: str, sizes: dict, precision: str):
+    """In a process of its own: the peak memory of a child begins with what its parent has."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -87,6 +89,8 @@ def main():
     if sys.argv[1:2] == ["--peft"]:
         base, text, steps, precision = sys.argv[2:]
         return train_with_peft(base, text, int(steps), precision)
+    if sys.argv[1:2] == ["--base"]:
+        return write_base(sys.argv[2], json.loads(sys.argv[3]), sys.argv[4])
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--binary", required=True)
     parser.add_argument("--rounds", type=int, default=2)
@@ -99,7 +103,8 @@ def main():
         root = Path(folder)
         base, text = root / "base", root / "text.txt"
         write_text(text)
-        write_base(base, SMALL if arguments.small else SIZES, arguments.precision)
+        sizes = json.dumps(SMALL if arguments.small else SIZES)
+        subprocess.run([sys.executable, __file__, "--base", str(base), sizes, arguments.precision], check=True)
 
         def ours(adapter: bool):
             def run(place: Path) -> tuple[float, int]:

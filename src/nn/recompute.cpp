@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -66,7 +67,8 @@ struct FirstRun final : torch::CustomClassHolder {
 
 struct RecomputedBlock : torch::autograd::Function<RecomputedBlock> {
   /// `anchor` puts the block on the graph where no input does.
-  static variable_list forward(AutogradContext* context, at::TensorList inputs, const at::Tensor&, const Block& block) {
+  static variable_list forward(AutogradContext* context, at::TensorList inputs, const std::optional<at::Tensor>&,
+                               const Block& block) {
     auto run = c10::make_intrusive<FirstRun>(block, inputs[0].device());
     context->save_for_backward(inputs.vec());
     variable_list outputs = block(inputs.vec());
@@ -178,7 +180,7 @@ bool is_recomputing() noexcept { return recomputing; }
 std::vector<at::Tensor> recomputed_block(Recompute how, const std::vector<at::Tensor>& inputs, const Block& block,
                                          const std::function<bool()>& is_trained) {
   if (how != Recompute::block || !at::GradMode::is_enabled()) return block(inputs);
-  at::Tensor anchor;
+  std::optional<at::Tensor> anchor;
   if (std::none_of(inputs.begin(), inputs.end(), [](const at::Tensor& x) { return x.requires_grad(); })) {
     if (!is_trained || !is_trained()) return block(inputs);
     anchor = at::empty({0}, inputs[0].options().dtype(at::kFloat)).set_requires_grad(true);

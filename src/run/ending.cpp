@@ -211,10 +211,12 @@ void print_ending(monitor::Console& console, const monitor::Summary& summary, co
                  "nothing was left to train; to go on, raise what ends the job (train.max_steps, train.max_time, "
                  "eval.early_stopping.patience) and add --accept");
   }
+  const bool has_adapter = std::filesystem::exists(folder.adapter());
   const bool has_curve = std::filesystem::exists(folder.metrics());
-  console.line("files",
-               folder.weights().string() + "  " + (has_curve ? folder.metrics().filename().string() + "  " : "") +
-                   folder.summary().filename().string() + "  " + folder.checkpoints().filename().string() + "/");
+  console.line("files", (has_adapter ? (folder.adapter() / "").string() : folder.weights().string()) + "  " +
+                            (has_curve ? folder.metrics().filename().string() + "  " : "") +
+                            folder.summary().filename().string() + "  " + folder.checkpoints().filename().string() +
+                            "/");
 }
 
 }  // namespace gputrain::app

@@ -25,7 +25,7 @@
 #include "ops/compare.hpp"
 #include "support/batches.hpp"
 
-namespace gputrain::models {
+namespace gputrain::models::adapter_testing {
 namespace {
 
 using ::testing::AllOf;
@@ -213,9 +213,10 @@ TEST(Lora, RecomputesTheFirstBlockToo) {
 
 TEST(Lora, DropsItsInputInTrainingOnly) {
   const auto model = adapted(small_llama_spec(), "rank: 2, dropout: 0.5");
-  EXPECT_FALSE(model->forward(tokens(1)).equal(model->forward(tokens(1))));
+  const at::Tensor inputs = tokens(1);
+  EXPECT_FALSE(model->forward(inputs).equal(model->forward(inputs)));
   model->train(false);
-  EXPECT_TRUE(model->forward(tokens(1)).equal(model->forward(tokens(1))));
+  EXPECT_TRUE(model->forward(inputs).equal(model->forward(inputs)));
 }
 
 std::map<std::string, at::Tensor> copies(Model& model) {
@@ -334,13 +335,13 @@ TEST_F(AdapterConfig, RefusesWhatIsNotComputed) {
 
 TEST_F(AdapterConfig, MayNotBeContradicted) {
   try {
-    lora(options({}) + ", rank: 16");
+    lora(options(nlohmann::json::object()) + ", rank: 16");
     FAIL();
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("model.adapter.rank"), HasSubstr("is 16 here and 4 in")));
   }
-  EXPECT_NO_THROW(lora(options({}) + ", rank: 4, dropout: 0"));
+  EXPECT_NO_THROW(lora(options(nlohmann::json::object()) + ", rank: 4, dropout: 0"));
 }
 
 }  // namespace
-}  // namespace gputrain::models
+}  // namespace gputrain::models::adapter_testing

@@ -91,7 +91,7 @@ std::vector<double> train(Adapted& adapted, const at::Tensor& batches) {
     loss.backward();
     losses.push_back(loss.item<double>() / count);
     const at::NoGradGuard no_grad;
-    rule->step({.lr = at::full({}, 1e-2, at::kDouble), .found_inf = {}, .divisor = at::full({1}, count, at::kFloat)});
+    rule->step({.lr = at::full({}, 1e-3, at::kDouble), .found_inf = {}, .divisor = at::full({1}, count, at::kFloat)});
   }
   return losses;
 }
