@@ -73,6 +73,7 @@ TEST_F(Adapting, TrainsResumesAndEvaluatesAnAdapter) {
 
   copy_without_the_end(folder_ / "whole", folder_ / "cut");
   fs::remove_all(folder_ / "cut/adapter");
+  fs::remove(folder_ / "cut/model.safetensors");
   const Result resumed = run("cut", {"model.adapter.dropout=0.1"});
   ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
   EXPECT_THAT(resumed.out, HasSubstr("resume  step 15"));
@@ -90,9 +91,10 @@ TEST_F(Adapting, TrainsResumesAndEvaluatesAnAdapter) {
 
 TEST_F(Adapting, StaysWithTheWeightsItBeganWith) {
   ASSERT_EQ(run("run", {"train.max_steps=5"}).exit_code, 0);
-  const Result other = gputrain({"run", job_, "--output-dir", folder_ / "base", "--set", "train.max_steps=3"});
+  const Result other =
+      gputrain({"run", job_, "--output-dir", folder_ / "base", "--set", "train.max_steps=3", "--accept"});
   ASSERT_EQ(other.exit_code, 0) << other.err;
-  const Result refused = run("run");
+  const Result refused = run("run", {"train.max_steps=5"});
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_THAT(refused.err, AllOf(HasSubstr("other values than those that the adapter is trained on"),
                                  HasSubstr("put the weights back")));
