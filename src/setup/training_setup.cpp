@@ -250,6 +250,7 @@ BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext&
   built.arena = std::make_unique<device::Arena>(arena_tensors,
                                                 shares_gradients ? device::Gradients::owned : device::Gradients::whole,
                                                 ops::working_type(context.policy));
+  device::release_unused(context.device);  // what the parameters lay in before, frozen ones in fp32
   for (const auto& arena_tensor : arena_tensors) {
     built.parameter_count += arena_tensor.value.numel();
     if (!arena_tensor.trainable) continue;
