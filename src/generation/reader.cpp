@@ -20,13 +20,14 @@ int64_t longest_of(const Texts& texts) {
 }  // namespace
 
 at::Tensor Reader::logits_after(const Texts& texts) {
-  const bool fits = longest_of(texts) <= context_.length;
-  return fits && model_.text_limits() ? read_new(texts) : read_anew(texts);
+  reads_anew_ = reads_anew_ || !model_.text_limits() || longest_of(texts) > context_.length;
+  return reads_anew_ ? read_anew(texts) : read_new(texts);
 }
 
-/// Texts end together, so that their next tokens stand side by side: the shorter ones begin with padding.
+/// Texts end together, so that their next tokens stand side by side: the shorter ones begin with padding. It stays when
+/// the longest text is complete and gone.
 at::Tensor Reader::read_new(const Texts& texts) {
-  const int64_t rows = std::ssize(texts), length = longest_of(texts), time = length - read_;
+  const int64_t rows = std::ssize(texts), length = read_ > 0 ? read_ + 1 : longest_of(texts), time = length - read_;
   const at::Tensor tokens = at::zeros({rows, time}, at::kLong), positions = at::zeros({rows, time}, at::kLong);
   for (int64_t row = 0; row < rows; ++row) {
     const auto& text = texts[static_cast<size_t>(row)];
@@ -44,7 +45,7 @@ at::Tensor Reader::read_new(const Texts& texts) {
 }
 
 at::Tensor Reader::read_anew(const Texts& texts) {
-  memory_.clear();  // a text that has grown out of the context never fits again
+  memory_.clear();
   const int64_t rows = std::ssize(texts), most = std::min(longest_of(texts), context_.length);
   const at::Tensor tokens = at::zeros({rows, context_.has_one_length ? context_.length : most}, at::kLong);
   std::vector<int64_t> last;

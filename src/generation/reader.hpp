@@ -29,8 +29,9 @@ class Reader {
   models::Model& model_;
   Context context_;
   models::Model::Memory memory_;
-  int64_t read_ = 0;        // tokens in memory, padding included
-  bool is_padded_ = false;  // the memory of some text begins with padding
+  int64_t read_ = 0;         // tokens in memory, padding included
+  bool is_padded_ = false;   // the memory of some text begins with padding
+  bool reads_anew_ = false;  // from the first text on that does not fit
 };
 
 }  // namespace gputrain::generation

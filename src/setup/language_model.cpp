@@ -93,10 +93,11 @@ Plan plan_for_run(const LanguageModelRequest& request) {
                                  .where = run.path.string(),
                                  .hint = "a run writes them at its end, and in every checkpoint"});
   }
-  if (plan.tokenizer.empty()) plan.tokenizer = tokenizer_of_run(job, run);
-  if (plan.tokenizer.empty()) return plan;
+  const fs::path own = tokenizer_of_run(job, run);
+  if (own.empty()) return plan;
+  if (plan.tokenizer.empty()) plan.tokenizer = own;
   // Text of any size would be made into tokens only to be told how many there are.
-  const int64_t vocabulary = tokenizers::read_published(plan.tokenizer)->vocabulary_size();
+  const int64_t vocabulary = tokenizers::read_published(own)->vocabulary_size();
   const std::string& format = job.spec().data.train.format.name;
   plan.adds_special_tokens = format != "text" && format != "tokens";  // these learn from texts without begin and end
   plan.job = job_of_run_without_data(job, vocabulary, request.set);

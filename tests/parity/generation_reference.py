@@ -3,13 +3,16 @@
 usage: generation_reference.py DIR
 
 For each family a folder DIR/<name> with the model as transformers writes it, and expected.json: prompts of different
-lengths, the tokens that generate() gives for each alone, and those for all in one batch with padding on the left.
+lengths, and the tokens that generate() gives for each alone and for all in one batch with padding on the left.
+DIR/filters.json: logits, the text before, and the probabilities that each setting of the filters leaves.
 """
 import json
 import sys
 from pathlib import Path
 
 import torch
+from transformers.generation.logits_process import (MinPLogitsWarper, RepetitionPenaltyLogitsProcessor,
+                                                    TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper)
 from transformers import (GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig,
                           MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
@@ -57,8 +60,25 @@ def make(name, folder):
     (folder / "expected.json").write_text(json.dumps({"prompts": prompts, "tokens": together}))
 
 
+def filters():
+    torch.manual_seed(4)
+    logits, text = torch.randn(1, VOCABULARY, dtype=torch.double) * 3, torch.randint(VOCABULARY, (1, 12))
+    cases = []
+    for values in ((1.0, 0.7, 0, 1.0, 0.0), (1.3, 1.0, 20, 1.0, 0.0), (0.8, 1.5, 0, 0.9, 0.0), (1.0, 1.0, 0, 1.0, 0.1),
+                   (1.2, 0.9, 30, 0.8, 0.05), (1.0, 2.0, 3, 0.5, 0.5)):
+        penalty, temperature, top_k, top_p, min_p = values
+        scores = RepetitionPenaltyLogitsProcessor(penalty)(text, logits.clone())
+        scores = TemperatureLogitsWarper(temperature)(text, scores)
+        if top_k > 0:
+            scores = TopKLogitsWarper(top_k)(text, scores)
+        scores = MinPLogitsWarper(min_p)(text, TopPLogitsWarper(top_p)(text, scores))
+        cases.append({"settings": values, "probabilities": scores.softmax(-1)[0].tolist()})
+    return {"logits": logits[0].tolist(), "text": text[0].tolist(), "cases": cases}
+
+
 def main():
     torch.set_num_threads(1)
+    (Path(sys.argv[1]) / "filters.json").write_text(json.dumps(filters()))
     for name in MODELS:
         folder = Path(sys.argv[1]) / name
         folder.mkdir(parents=True)

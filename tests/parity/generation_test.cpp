@@ -50,19 +50,52 @@ void expect_same_texts(const fs::path& folder) {
   }
 }
 
-TEST(GenerationParity, WritesSameTokensAsTransformers) {
-  GPUTRAIN_NEED_REFERENCE("transformers");
-  const fs::path folder = fs::temp_directory_path() / ("gputrain-generation-" + std::to_string(getpid()));
-  fs::create_directories(folder);
-  ASSERT_TRUE(gputrain::testing::run_reference("parity/generation_reference.py", {folder}));
+/// Runs the reference once.
+class GenerationParity : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    if (!gputrain::testing::has_reference("transformers")) return;
+    folder = fs::temp_directory_path() / ("gputrain-generation-" + std::to_string(getpid()));
+    fs::create_directories(folder);
+    ASSERT_TRUE(gputrain::testing::run_reference("parity/generation_reference.py", {folder}));
+  }
+  static void TearDownTestSuite() {
+    if (!folder.empty()) fs::remove_all(folder);
+  }
+  void SetUp() override { GPUTRAIN_NEED_REFERENCE("transformers"); }
+
+  static inline fs::path folder;
+};
+
+TEST_F(GenerationParity, WritesSameTokensAsTransformers) {
   int families = 0;
   for (const auto& entry : fs::directory_iterator(folder)) {
+    if (!entry.is_directory()) continue;
     SCOPED_TRACE(entry.path().filename().string());
     expect_same_texts(entry.path());
     ++families;
   }
   EXPECT_EQ(families, 6);
-  fs::remove_all(folder);
+}
+
+TEST_F(GenerationParity, FiltersLogitsAsTransformers) {
+  std::ifstream file(folder / "filters.json");
+  const auto expected = nlohmann::json::parse(file);
+  const auto text = expected["text"].get<std::vector<int64_t>>();
+  for (const auto& each : expected["cases"]) {
+    const auto& settings = each["settings"];
+    auto logits = expected["logits"].get<std::vector<double>>();
+    std::vector<double> found(logits.size());
+    const generation::Sampling sampling{.repetition_penalty = settings[0],
+                                        .temperature = settings[1],
+                                        .top_k = settings[2],
+                                        .top_p = settings[3],
+                                        .min_p = settings[4]};
+    for (const auto& candidate : generation::candidates(logits, text, sampling))
+      found[static_cast<size_t>(candidate.token)] = candidate.probability;
+    for (size_t i = 0; i < found.size(); ++i)
+      EXPECT_NEAR(found[i], each["probabilities"][i].get<double>(), 1e-12) << settings << " token " << i;
+  }
 }
 
 }  // namespace

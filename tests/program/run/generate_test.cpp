@@ -27,6 +27,8 @@ std::vector<json> lines_of(const std::string& text) {
   return lines;
 }
 
+const std::string kOneStep = "{max_steps: 1, global_batch_size: 8}";
+
 struct GenerateTest : ::testing::Test {
   TemporaryFolder folder;
   const std::string run = folder / "run";
@@ -41,10 +43,10 @@ struct GenerateTest : ::testing::Test {
 };
 
 TEST_F(GenerateTest, ContinuesPromptsWithRun) {
-  const Result trained = train(write_gpt_job(folder));
+  const Result trained = train(write_gpt_job(folder, "", kOneStep));
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
   const std::string prompts =
-      folder.write("p.jsonl", "{\"prompt\": \"ab\"}\n{\"prompt\": \"b\"}\n{\"prompt\": \"a\"}\n");
+      folder.write("p.jsonl", "{\"prompt\": \"ts\"}\n{\"prompt\": \"t\"}\n{\"prompt\": \"s\"}\n");
   const Result all = generate(run, {"--prompts", prompts, "--json", "--max-new-tokens", "9", "--batch-size", "2"});
   ASSERT_EQ(all.exit_code, 0) << all.err;
   const auto lines = lines_of(all.out);
@@ -55,7 +57,7 @@ TEST_F(GenerateTest, ContinuesPromptsWithRun) {
     EXPECT_THAT(line["text"].get<std::string>(), SizeIs(9));
     EXPECT_EQ(line["finish"], "length");
   }
-  const Result one = generate(run, {"--prompt", "b", "--max-new-tokens", "9"});
+  const Result one = generate(run, {"--prompt", "t", "--max-new-tokens", "9"});
   EXPECT_EQ(one.out, lines[1]["text"].get<std::string>() + "\n");
   EXPECT_THAT(one.err, HasSubstr("9 tokens after 1 token in"));
 }
@@ -74,12 +76,12 @@ TEST_F(GenerateTest, TakesNewestCheckpointBeforeTheEnd) {
 }
 
 TEST_F(GenerateTest, EndsWhereModelReadsNoMore) {
-  const Result trained = train(write_gpt_job(folder));
+  const Result trained = train(write_gpt_job(folder, "", kOneStep));
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
-  const Result result = generate(run, {"--prompt", "ab", "--json"});
+  const Result result = generate(run, {"--prompt", "ts", "--json"});
   EXPECT_THAT(lines_of(result.out).at(0)["tokens"], SizeIs(14));  // of 16
   EXPECT_THAT(result.err, HasSubstr("the model reads no more than 16 tokens"));
-  const Result full = generate(run, {"--prompt", "abababababababab"});
+  const Result full = generate(run, {"--prompt", "tstststststststs"});
   EXPECT_EQ(full.exit_code, 2);
   EXPECT_THAT(full.err, HasSubstr("leaves no room"));
 }
@@ -129,7 +131,7 @@ TEST_F(GenerateTest, SaysWhatIsWrong) {
     return result.err;
   };
   EXPECT_THAT(error_of(folder / "none", {"--prompt", "a"}, 2), HasSubstr("neither a run folder nor a model's"));
-  const Result trained = train(write_gpt_job(folder));
+  const Result trained = train(write_gpt_job(folder, "", kOneStep));
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
   EXPECT_THAT(error_of(run, {"--prompt", "a", "--top-k", "3"}, 2), HasSubstr("--temperature 1"));
   EXPECT_THAT(error_of(run, {"--prompts", folder.write("p.jsonl", "{\"text\": \"a\"}\n")}, 3), HasSubstr("p.jsonl:1"));
