@@ -68,6 +68,8 @@ TEST(AttentionReach, EndsAtTheWindow) {
 // As when a text is continued: the keys of earlier tokens are there already.
 TEST(AttentionReach, CountsQueriesFromTheEnd) {
   const at::Tensor k = random_leaf({2, 4, 7, 6}, 2), v = random_leaf({2, 4, 7, 6}, 3);
+  const at::Tensor shared_k = k.narrow(1, 1, 2), shared_v = v.narrow(1, 1, 2);  // each for two heads
+  const auto repeat = [](const at::Tensor& x) { return x.repeat_interleave(2, 1); };
   for (const int64_t time : {1, 3}) {
     const at::Tensor q = random_leaf({2, 4, time, 6}, 1);
     const auto causal = [](int64_t, int64_t i, int64_t j) { return j <= i; };
@@ -77,6 +79,10 @@ TEST(AttentionReach, CountsQueriesFromTheEnd) {
     };
     const AttentionOptions options{.window = 5, .positions = places().narrow(1, 7 - time, time)};
     EXPECT_LT(relative_error(attention(q, k, v, options), written_out(q, k, v, within)), 1e-12) << time;
+    const at::Tensor grouped = written_out(q, repeat(shared_k), repeat(shared_v), causal),
+                     grouped_within = written_out(q, repeat(shared_k), repeat(shared_v), within);
+    EXPECT_LT(relative_error(attention(q, shared_k, shared_v, {}), grouped), 1e-12) << time;
+    EXPECT_LT(relative_error(attention(q, shared_k, shared_v, options), grouped_within), 1e-12) << time;
   }
 }
 
