@@ -128,7 +128,7 @@ TEST(Generate, GoesOnBeyondContextThatSlides) {
   options.end_tokens = {found[0][9]};  // the longer text ends when it does not fit, and the other one still does
   const auto ended = tokens_of(generate(*model, prompts, options));
   EXPECT_THAT(ended[0], SizeIs(10));
-  EXPECT_GT(ended[1].size(), 15U);
+  EXPECT_GT(ended[1].size(), 10U);
   EXPECT_EQ(ended, tokens_of(generate(forgetful, prompts, options)));
 }
 
