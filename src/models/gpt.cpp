@@ -42,24 +42,27 @@ nn::Norm::Options norm_options(const GptSpec& spec, const GptSizes& sizes) {
 
 }  // namespace
 
-GptBlock::GptBlock(const nn::Context& context, const GptSpec& spec, const GptSizes& sizes) : Module(context) {
+GptBlock::GptBlock(const nn::Context& context, const GptSpec& spec, const GptSizes& sizes, int64_t layer)
+    : Module(context) {
   const Names& names = names_of(sizes.naming);
   // Each block adds to the residual stream twice; this keeps the sum's variance (Radford et al., GPT-2, section 2.3).
   const auto output_init = nn::Init::normal(kInitStd / std::sqrt(2.0 * static_cast<double>(sizes.layers)));
   norm_1_ = add_child<nn::Norm>(names.norm_1, context, norm_options(spec, sizes));
-  attention_ = add_child<nn::SelfAttention>(names.attention, context,
-                                            nn::SelfAttention::Options{.naming = sizes.naming,
-                                                                       .channels = sizes.channels,
-                                                                       .heads = sizes.heads,
-                                                                       .key_heads = sizes.key_heads,
-                                                                       .head_channels = sizes.head_channels,
-                                                                       .bias = sizes.bias,
-                                                                       .input_bias = sizes.qkv_bias,
-                                                                       .norms_heads = spec.qk_norm,
-                                                                       .norm_eps = spec.norm_eps,
-                                                                       .dropout = spec.dropout,
-                                                                       .weight_init = nn::Init::normal(kInitStd),
-                                                                       .output_init = output_init});
+  attention_ =
+      add_child<nn::SelfAttention>(names.attention, context,
+                                   nn::SelfAttention::Options{.naming = sizes.naming,
+                                                              .channels = sizes.channels,
+                                                              .heads = sizes.heads,
+                                                              .key_heads = sizes.key_heads,
+                                                              .head_channels = sizes.head_channels,
+                                                              .bias = sizes.bias,
+                                                              .input_bias = sizes.qkv_bias,
+                                                              .norms_heads = spec.qk_norm,
+                                                              .norm_eps = spec.norm_eps,
+                                                              .dropout = spec.dropout,
+                                                              .window = sizes.windows.at(static_cast<size_t>(layer)),
+                                                              .weight_init = nn::Init::normal(kInitStd),
+                                                              .output_init = output_init});
   norm_2_ = add_child<nn::Norm>(names.norm_2, context, norm_options(spec, sizes));
   feed_forward_ = add_child<nn::FeedForward>(names.feed_forward, context,
                                              nn::FeedForward::Options{.naming = sizes.naming,
@@ -97,7 +100,7 @@ Gpt::Gpt(const GptSpec& spec, const nn::Context& context, const DataFacts& facts
   }
   dropout_ = add_child<nn::Dropout>("dropout", context, spec.dropout);
   for (int64_t i = 0; i < sizes_.layers; ++i) {
-    blocks_.push_back(add_child<GptBlock>(names.blocks + std::to_string(i), context, spec, sizes_));
+    blocks_.push_back(add_child<GptBlock>(names.blocks + std::to_string(i), context, spec, sizes_, i));
   }
   norm_ = add_child<nn::Norm>(names.norm, context, norm_options(spec, sizes_));
   if (spec.tie_embeddings) return;
@@ -186,7 +189,8 @@ std::vector<Unit> Gpt::units() {
 
 double Gpt::flops_per_sample() const {
   // Two operations per weight and token forward, four backward. Attention has two products of [time, time, channels];
-  // savings from the causal mask do not count, as in PaLM's definition of model FLOPs (arXiv:2204.02311, app. B).
+  // savings from the causal mask do not count, as in PaLM's definition of model FLOPs (arXiv:2204.02311, app. B). With
+  // a window, they are [time, window, channels].
   const auto tokens = static_cast<double>(sample_tokens_), channels = static_cast<double>(sizes_.channels);
   const auto all_heads = static_cast<double>(sizes_.heads * sizes_.head_channels);
   const double key_share = static_cast<double>(sizes_.key_heads) / static_cast<double>(sizes_.heads);
@@ -194,7 +198,10 @@ double Gpt::flops_per_sample() const {
   const double feed_forward = (sizes_.gated ? 3 : 2) * channels * static_cast<double>(sizes_.inner);
   const double head = channels * static_cast<double>(sizes_.vocabulary);
   const double layers = static_cast<double>(sizes_.layers);
-  return 6 * tokens * (layers * (attention + feed_forward) + head) + 12 * layers * all_heads * tokens * tokens;
+  double keys = 0;  // of all layers, for one token
+  for (const int64_t window : sizes_.windows)
+    keys += window > 0 ? std::min(static_cast<double>(window), tokens) : tokens;
+  return 6 * tokens * (layers * (attention + feed_forward) + head) + 12 * all_heads * tokens * keys;
 }
 
 namespace {

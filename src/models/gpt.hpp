@@ -35,6 +35,8 @@ struct GptSpec {
   std::optional<int64_t> vocab_size;
   int64_t pad_vocab_to = 0;
   double dropout = 0;
+  std::optional<int64_t> window;
+  std::vector<std::string> layer_types;
   std::optional<bool> bias;
   std::optional<bool> qkv_bias;
   bool qk_norm = false;
@@ -56,6 +58,7 @@ struct GptSizes {
   ops::Activation activation;
   nn::Naming naming;  // Llama's where it is one in all three options, else GPT-2's
   ops::RotaryScaling rotary_scaling;
+  std::vector<int64_t> windows;  // of each layer, as in ops::AttentionOptions
 };
 GptSizes sizes_of(const GptSpec& spec, const DataFacts& facts);
 
@@ -67,7 +70,7 @@ struct ResidualStream {
 /// x + attention(norm(x)), then x + feed_forward(norm(x)).
 class GptBlock final : public nn::Module {
  public:
-  GptBlock(const nn::Context& context, const GptSpec& spec, const GptSizes& sizes);
+  GptBlock(const nn::Context& context, const GptSpec& spec, const GptSizes& sizes, int64_t layer);
   ResidualStream forward(const ResidualStream& in, const nn::Sequence& sequence) const;
 
  private:

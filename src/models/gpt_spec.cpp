@@ -1,5 +1,8 @@
+#include <algorithm>
+
 #include "gpt.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "spec_checks.hpp"
 
 namespace gputrain::models {
@@ -7,6 +10,7 @@ namespace {
 
 // Far above any model, and low enough that their products do not overflow.
 constexpr double kMostLayers = 1e5, kMostChannels = 1e7, kMostRows = 1e8;
+constexpr const char* kSliding = "sliding_attention";
 
 [[noreturn]] void refuse(const char* key, std::string what, std::string hint) {
   throw Error(ExitCode::usage,
@@ -51,6 +55,32 @@ void check_rope_scaling(const GptSpec& spec, config::SpecIssues& issues) {
   if (spec.rope_scaling.type == "none" || spec.position == "rotary") return;
   issues.add("rope_scaling.type", "rope_scaling changes rotary positions, but position is " + spec.position,
              "position: rotary, or leave it out");
+}
+
+void check_window(const GptSpec& spec, config::SpecIssues& issues) {
+  const auto& types = spec.layer_types;
+  if (std::ssize(types) > spec.n_layer) {
+    issues.add("layer_types",
+               "names " + counted(std::ssize(types), "layer") + ", but n_layer is " + std::to_string(spec.n_layer),
+               "a shorter list is repeated");
+  }
+  const bool has_window = types.empty() || std::ranges::find(types, kSliding) != types.end();
+  if (spec.window && !has_window) {
+    issues.add("layer_types", "none of these layers has the window",
+               "leave out window, or add " + std::string(kSliding));
+  }
+  if (!spec.window && !types.empty() && has_window) {
+    issues.add("layer_types", std::string(kSliding) + " needs a window", "for instance window: 4096");
+  }
+}
+
+std::vector<int64_t> windows_of(const GptSpec& spec) {
+  std::vector<int64_t> windows(static_cast<size_t>(spec.n_layer), spec.window.value_or(0));
+  const auto& types = spec.layer_types;
+  for (size_t i = 0; i < windows.size() && !types.empty(); ++i) {
+    if (types[i % types.size()] != kSliding) windows[i] = 0;
+  }
+  return windows;
 }
 
 ops::RotaryScaling rotary_scaling_of(const RopeScalingSpec& spec, int64_t positions) {
@@ -123,6 +153,13 @@ void GptSpec::describe(config::Description<GptSpec>& d) {
   d.key("dropout", &GptSpec::dropout, "probability on embeddings, attention weights and each addition to the stream")
       .range(0, 0.999)
       .aliases({"embd_pdrop", "attn_pdrop", "resid_pdrop"});
+  d.key("window", &GptSpec::window, "a token attends to itself and those before it, at most so many; null: to all")
+      .range(1, kMostRows)
+      .unit("tokens")
+      .aliases({"sliding_window"});
+  d.key("layer_types", &GptSpec::layer_types,
+        "the kind of each layer, repeated up to n_layer; those with sliding_attention have the window. []: all have it")
+      .choices({kSliding, "full_attention"});
   d.key("bias", &GptSpec::bias, "biases in dense layers and LayerNorm; null: false with rmsnorm, else true")
       .aliases({"attention_bias"});
   d.key("qkv_bias", &GptSpec::qkv_bias, "biases in the layers of queries, keys and values; null: as bias");
@@ -142,6 +179,7 @@ void GptSpec::describe(config::Description<GptSpec>& d) {
   d.check([](const GptSpec& spec, config::SpecIssues& issues) {
     check_heads(spec, issues);
     check_rope_scaling(spec, issues);
+    check_window(spec, issues);
   });
 }
 
@@ -167,6 +205,7 @@ GptSizes sizes_of(const GptSpec& spec, const DataFacts& facts) {
   sizes.bias = spec.bias.value_or(!sizes.rmsnorm);
   sizes.qkv_bias = spec.qkv_bias.value_or(sizes.bias);
   sizes.inner = spec.n_inner.value_or(default_inner(sizes));
+  sizes.windows = windows_of(spec);
   sizes.rotary_scaling = rotary_scaling_of(spec.rope_scaling, sizes.positions);
   sizes.naming = is_llama(spec) ? nn::Naming::llama : nn::Naming::gpt2;
 

@@ -53,8 +53,10 @@ ops::Heads SelfAttention::project(const at::Tensor& x) const {
 }
 
 at::Tensor SelfAttention::forward(const at::Tensor& x, const Sequence& sequence) const {
-  const ops::AttentionOptions options{
-      .causal = true, .dropout = is_training() ? options_.dropout : 0, .positions = sequence.positions};
+  const ops::AttentionOptions options{.causal = true,
+                                      .dropout = is_training() ? options_.dropout : 0,
+                                      .window = options_.window,
+                                      .positions = sequence.positions};
   if (inputs_.size() == 1 && !sequence.rotary && sequence.earlier == nullptr) {
     return output_->forward(ops::packed_attention(inputs_[0]->forward(x), options_.heads, options_.key_heads, options));
   }

@@ -41,6 +41,14 @@ GptSpec tiny_llama() {
           .tie_embeddings = false};
 }
 
+GptSpec windowed() {
+  GptSpec spec = tiny_llama();
+  spec.n_layer = 2;
+  spec.window = 2;
+  spec.layer_types = {"sliding_attention", "full_attention"};
+  return spec;
+}
+
 std::map<std::string, std::vector<int64_t>> shapes_of(Model& model) {
   std::map<std::string, std::vector<int64_t>> shapes;
   model.each_parameter(
@@ -164,7 +172,7 @@ TEST(Gpt, LearnsFromPackedTextsAsFromSingleOnes) {
   const at::Tensor tokens = at::randint(11, {1, 8}, at::kLong), targets = at::randint(11, {1, 8}, at::kLong);
   Batch packed = testing_support::batch_of(tokens, targets);
   packed.fields.push_back({kPositions, at::tensor({0, 1, 2, 0, 0, 1, 2, 3}, at::kLong).unsqueeze(0)});
-  for (const GptSpec& spec : {tiny(), tiny_llama()}) {
+  for (const GptSpec& spec : {tiny(), tiny_llama(), windowed()}) {
     Gpt together(spec, kDouble, kFacts), apart(spec, kDouble, kFacts);
     nn::initialize(together, 1);
     nn::initialize(apart, 1);
@@ -206,6 +214,14 @@ TEST(Gpt, MatchesOperationCountByHand) {
   EXPECT_NEAR(model.flops_per_sample() / expected, 1, 1e-9);
 }
 
+TEST(Gpt, CountsOnlyKeysInsideWindows) {
+  GptSpec spec = tiny();
+  const double all = Gpt(spec, {}, kFacts).flops_per_sample();
+  spec.window = 3;
+  spec.layer_types = {"full_attention", "sliding_attention"};
+  EXPECT_EQ(all - Gpt(spec, {}, kFacts).flops_per_sample(), 12 * 16 * 8 * (8 - 3));
+}
+
 void expect_refused(const GptSpec& spec, const DataFacts& facts, const std::string& key, const std::string& hint) {
   try {
     Gpt(spec, {}, facts);
@@ -237,6 +253,10 @@ TEST(Gpt, ReportsHeadsThatDoNotDivideChannels) {
   EXPECT_EQ(issues({.n_head = 12, .n_kv_head = 5}), "n_kv_head: for instance n_head: 15; ");
   EXPECT_THAT(issues({.n_head = 4, .n_embd = 12, .position = "rotary"}), HasSubstr("n_embd: 16, or position"));
   EXPECT_EQ(issues({}), "");
+  EXPECT_EQ(issues({.layer_types = {"sliding_attention"}}), "layer_types: for instance window: 4096; ");
+  EXPECT_THAT(issues({.window = 4, .layer_types = {"full_attention"}}), HasSubstr("layer_types: leave out window"));
+  EXPECT_THAT(issues({.n_layer = 1, .window = 4, .layer_types = {"full_attention", "sliding_attention"}}),
+              HasSubstr("repeated"));
 }
 
 }  // namespace

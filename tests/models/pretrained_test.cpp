@@ -26,6 +26,8 @@ using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Key;
+using testing::Not;
 using testing::Pair;
 
 const json kLlama{
@@ -72,15 +74,18 @@ TEST(PublishedModel, ReadsKinOfLlama) {
     config.update(more);
     return published_model(config, "").options;
   };
+  EXPECT_THAT(options_of("qwen2", {{"sliding_window", 16}}),
+              AllOf(Contains(Pair("qkv_bias", "true")), Contains(Pair("bias", "false")), Not(Contains(Key("window")))));
   EXPECT_THAT(
-      options_of("qwen2", {{"sliding_window", 16}}),
-      AllOf(Contains(Pair("qkv_bias", "true")), Contains(Pair("bias", "false")), Contains(Pair("block_size", "32"))));
-  EXPECT_THAT(options_of("qwen2", {{"sliding_window", 16}, {"use_sliding_window", true}}),
-              Contains(Pair("block_size", "16")));
+      options_of("qwen2", {{"sliding_window", 16}, {"use_sliding_window", true}, {"max_window_layers", 1}}),
+      AllOf(Contains(Pair("window", "16")), Contains(Pair("layer_types", "[full_attention, sliding_attention]"))));
   EXPECT_THAT(options_of("qwen3", {{"head_dim", 24}}),
               AllOf(Contains(Pair("qk_norm", "true")), Contains(Pair("head_dim", "24"))));
-  EXPECT_THAT(options_of("mistral", {{"sliding_window", 16}}), Contains(Pair("block_size", "16")));
-  EXPECT_THAT(options_of("mistral", {{"sliding_window", nullptr}}), Contains(Pair("block_size", "32")));
+  EXPECT_THAT(
+      options_of("mistral", {{"sliding_window", 16}}),
+      AllOf(Contains(Pair("window", "16")), Contains(Pair("block_size", "32")), Not(Contains(Key("layer_types")))));
+  EXPECT_THAT(options_of("mistral", {}), Contains(Pair("window", "4096")));  // as in transformers
+  EXPECT_THAT(options_of("mistral", {{"sliding_window", nullptr}}), Not(Contains(Key("window"))));
 }
 
 TEST(PublishedModel, RefusesUnsupportedAndBrokenConfigs) {
@@ -99,6 +104,10 @@ TEST(PublishedModel, RefusesUnsupportedAndBrokenConfigs) {
   EXPECT_THAT(with(kLlama, "num_attention_heads", 3), HasSubstr("'head_dim' is missing"));
   json qwen = kLlama;
   qwen["model_type"] = "qwen3";
+  qwen["use_sliding_window"] = true;
+  EXPECT_THAT(with(qwen, "layer_types", {"sliding_attention", "chunked_attention"}), HasSubstr("chunked_attention"));
+  EXPECT_THAT(with(qwen, "layer_types", {"sliding_attention"}), HasSubstr("no list of 2 layers"));
+  EXPECT_THAT(with(kLlama, "use_sliding_window", true), HasSubstr("use_sliding_window"));
   EXPECT_THAT(with(qwen, "attention_bias", true), HasSubstr("'attention_bias: true' is not supported in this family"));
   EXPECT_THAT(with(kLlama, "hidden_act", "gelu"), HasSubstr("hidden_act"));
   EXPECT_THAT(with(kLlama, "mlp_bias", true), HasSubstr("mlp_bias"));

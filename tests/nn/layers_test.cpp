@@ -180,8 +180,8 @@ TEST(SelfAttention, SeesOnlyThePast) {
   EXPECT_GT(relative_error(z.narrow(1, 4, 2), y.narrow(1, 4, 2)), 1e-3);
 }
 
-TEST(SelfAttention, GoesOnAfterEarlierTokens) {
-  SelfAttention attention(kDouble, small_attention(Naming::gpt2));
+void expect_to_go_on(const SelfAttention::Options& options) {
+  SelfAttention attention(kDouble, options);
   initialize(attention, 1);
   const at::Tensor x = random_leaf({2, 6, 8}, 1).detach();
   const ops::RotaryTable table(6, 2, 10000, at::kDouble);
@@ -192,6 +192,13 @@ TEST(SelfAttention, GoesOnAfterEarlierTokens) {
     const Sequence next{.rotary = table.at(places), .positions = places, .earlier = &earlier};
     EXPECT_LT(relative_error(attention.forward(x.narrow(1, begin, count), next), whole.narrow(1, begin, count)), 1e-12);
   }
+}
+
+TEST(SelfAttention, GoesOnAfterEarlierTokens) {
+  SelfAttention::Options options = small_attention(Naming::gpt2);
+  expect_to_go_on(options);
+  options.window = 2;
+  expect_to_go_on(options);
 }
 
 TEST(FeedForwardLayer, MatchesFusedAndSeparate) {

@@ -34,10 +34,14 @@ TRANSFORMERS = {
     "llama_linear": lambda: LlamaForCausalLM(LlamaConfig(
         **LLAMA | dict(rope_parameters={"rope_type": "linear", "rope_theta": 500.0, "factor": 4.0}))),
     "llama_heads": lambda: LlamaForCausalLM(LlamaConfig(**ODD)),
-    "mistral": lambda: MistralForCausalLM(MistralConfig(**ODD, sliding_window=20)),
+    "mistral": lambda: MistralForCausalLM(MistralConfig(**ODD, sliding_window=7)),
     "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**LLAMA | dict(hidden_size=70, num_attention_heads=7,
                                                                  num_key_value_heads=1), tie_word_embeddings=True)),
+    "qwen2_windowed": lambda: Qwen2ForCausalLM(Qwen2Config(
+        **LLAMA | dict(num_hidden_layers=3), use_sliding_window=True, sliding_window=7, max_window_layers=1)),
     "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**ODD, rms_norm_eps=1e-3)),
+    "qwen3_windowed": lambda: Qwen3ForCausalLM(Qwen3Config(
+        **ODD, use_sliding_window=True, sliding_window=5, layer_types=["sliding_attention", "full_attention"])),
 }
 
 
@@ -115,8 +119,7 @@ def load_strictly(name, folder):
     model, info = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
     wrong = {what: keys for what, keys in info.items() if keys}
     assert not wrong, f"{name}: {wrong}"
-    written_as = "llama" if name == "mistral" else name
-    assert isinstance(model, type(TRANSFORMERS[written_as]())), type(model)
+    assert isinstance(model, type(TRANSFORMERS[name]())), type(model)
     return lambda tokens: model.eval()(tokens).logits
 
 

@@ -40,6 +40,7 @@ class SelfAttention final : public Module {
     bool norms_heads = false;  // RMSNorm of each head's query and key, before they are rotated; with Naming::llama
     double norm_eps = 1e-6;
     double dropout = 0;  // on the attention weights
+    int64_t window = 0;  // as in ops::AttentionOptions
     Init weight_init = Init::normal(0.02), output_init = Init::normal(0.02);
   };
 

@@ -30,6 +30,8 @@ class ConfigReader {
     return found == config_.end() || found->is_null() ? nullptr : &*found;
   }
 
+  bool has(const char* key) const { return config_.contains(key); }
+
   std::optional<int64_t> size(const char* key) const {
     const nlohmann::json* value = find(key);
     if (value == nullptr) return std::nullopt;
@@ -93,6 +95,11 @@ class SpecOptions {
   void add(const char* name, double value) { list.emplace_back(name, nlohmann::json(value).dump()); }
   void add(const char* name, bool value) { list.emplace_back(name, value ? "true" : "false"); }
   void add(const char* name, const char* value) { list.emplace_back(name, value); }
+  void add(const char* name, const std::vector<std::string>& words) {
+    std::string text;
+    for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+    list.emplace_back(name, "[" + text + "]");
+  }
   std::vector<std::pair<std::string, std::string>> list;
 };
 

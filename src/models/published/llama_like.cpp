@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "windows.hpp"
+
 namespace gputrain::models {
 namespace {
 
@@ -59,11 +61,26 @@ void add_biases(SpecOptions& options, const ConfigReader& reader, const LlamaKin
   if (kind.qkv_bias) options.add("qkv_bias", true);
 }
 
-/// The longest text on which attention to a window of the newest tokens is the same as to all of them.
-int64_t positions_of(const ConfigReader& reader, const LlamaKind& kind) {
-  const int64_t positions = reader.size("max_position_embeddings").value_or(2048);
-  if (!kind.reads_window && !reader.flag("use_sliding_window", false)) return positions;
-  return std::min(positions, reader.size("sliding_window").value_or(positions));
+constexpr int64_t kDefaultWindow = 4096;  // of transformers, for a config.json without the key
+
+/// The sliding window; none if it is null or not in use.
+std::optional<int64_t> window_of(const ConfigReader& reader, const LlamaKind& kind) {
+  if (kind.windowed == WindowedLayers::some && !reader.flag("use_sliding_window", false)) return std::nullopt;
+  return reader.has("sliding_window") ? reader.size("sliding_window") : kDefaultWindow;
+}
+
+void add_window(SpecOptions& options, const ConfigReader& reader, const LlamaKind& kind) {
+  if (kind.windowed == WindowedLayers::none) return reader.expect_flag("use_sliding_window", false);
+  const auto window = window_of(reader, kind);
+  const int64_t layers = reader.required_size("num_hidden_layers");
+  const bool has_all = kind.windowed == WindowedLayers::all;
+  const int64_t full = has_all || !window ? 0 : reader.size("max_window_layers").value_or(28);
+  const auto types = layer_types_of(reader, layers, [&](int64_t layer) { return window && layer >= full; });
+  const auto expected = window ? kSlidingLayer : kFullLayer;
+  if ((has_all || !window) && std::ranges::count(types, expected) != layers) {
+    reader.refuse(std::string("'layer_types' does not go with 'sliding_window': all layers are ") + expected);
+  }
+  if (window) add_windows(options, *window, types);
 }
 
 SpecOptions llama_options(const ConfigReader& reader, const LlamaKind& kind, const std::string& where) {
@@ -79,9 +96,10 @@ SpecOptions llama_options(const ConfigReader& reader, const LlamaKind& kind, con
   options.add("n_embd", channels);
   if (head_dim && *head_dim * heads != channels) options.add("head_dim", *head_dim);
   options.add("n_inner", reader.required_size("intermediate_size"));
-  options.add("block_size", positions_of(reader, kind));
+  options.add("block_size", reader.size("max_position_embeddings").value_or(2048));
   options.add("vocab_size", reader.required_size("vocab_size"));
   add_biases(options, reader, kind);
+  add_window(options, reader, kind);
   if (kind.qk_norm) options.add("qk_norm", true);
   options.add("position", "rotary");
   options.add("norm", "rmsnorm");
@@ -102,6 +120,19 @@ nlohmann::json scaling_config(const RopeScalingSpec& spec, const GptSizes& sizes
   return config;
 }
 
+nlohmann::json window_config(const GptSizes& sizes, const LlamaKind& kind) {
+  const Windows windows = windows_in(sizes);
+  nlohmann::json config{{"sliding_window", nullptr}};
+  if (windows.layers > 0) config["sliding_window"] = windows.size;
+  if (kind.windowed == WindowedLayers::all) return config;
+  const auto types = layer_types_in(sizes);
+  config["use_sliding_window"] = windows.layers > 0;
+  config["layer_types"] = types;
+  // Readers older than layer_types know layers by their number.
+  config["max_window_layers"] = std::ranges::find(types, kSlidingLayer) - types.begin();
+  return config;
+}
+
 nlohmann::json llama_config(const GptSpec& spec, const GptSizes& sizes, const LlamaKind& kind) {
   nlohmann::json config{{"architectures", {kind.architecture}},
                         {"model_type", kind.model_type},
@@ -117,6 +148,7 @@ nlohmann::json llama_config(const GptSpec& spec, const GptSizes& sizes, const Ll
                         {"rms_norm_eps", spec.norm_eps},
                         {"rope_theta", spec.rope_theta},
                         {"rope_scaling", scaling_config(spec.rope_scaling, sizes)}};
+  if (kind.windowed != WindowedLayers::none) config.update(window_config(sizes, kind));
   if (!kind.has_biases) return config;
   config["attention_bias"] = sizes.bias;
   config["mlp_bias"] = sizes.bias;
@@ -131,8 +163,10 @@ PublishedModel LlamaLikeFamily::model_of(const nlohmann::json& config, const std
 
 bool LlamaLikeFamily::names(const Model& model) const {
   const auto* gpt = dynamic_cast<const Gpt*>(&model);
-  if (!kind_.is_written || gpt == nullptr || gpt->sizes().naming != nn::Naming::llama) return false;
+  if (gpt == nullptr || gpt->sizes().naming != nn::Naming::llama) return false;
   const GptSizes& sizes = gpt->sizes();
+  const bool has_windows = windows_in(sizes).layers > 0;
+  if (kind_.windowed != WindowedLayers::some && has_windows != (kind_.windowed == WindowedLayers::all)) return false;
   const bool has_qkv_bias_alone = sizes.qkv_bias && !sizes.bias;
   return gpt->spec().qk_norm == kind_.qk_norm && has_qkv_bias_alone == kind_.qkv_bias;
 }
@@ -141,7 +175,8 @@ nlohmann::json LlamaLikeFamily::config_of(const Model& model) const {
   const auto& gpt = dynamic_cast<const Gpt&>(model);
   const GptSizes& sizes = gpt.sizes();
   const bool has_other_biases = sizes.bias ? !kind_.has_biases || !sizes.qkv_bias : sizes.qkv_bias != kind_.qkv_bias;
-  if (has_other_biases) return nullptr;
+  const bool has_other_layers = kind_.windowed == WindowedLayers::all && windows_in(sizes).layers < sizes.layers;
+  if (has_other_biases || has_other_layers) return nullptr;
   return completed(llama_config(gpt.spec(), sizes, kind_), gpt);
 }
 

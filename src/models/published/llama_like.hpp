@@ -7,14 +7,16 @@
 
 namespace gputrain::models {
 
+/// Which layers of a family attend to a sliding window: all, or those that its config.json names.
+enum class WindowedLayers { none, all, some };
+
 /// How a family differs from Llama.
 struct LlamaKind {
   const char *model_type, *architecture;
-  bool qkv_bias = false;      // biases in queries, keys and values alone
-  bool qk_norm = false;       // RMSNorm of each head's query and key
-  bool has_biases = false;    // `attention_bias` with `mlp_bias`
-  bool reads_window = false;  // `sliding_window` always counts; else only with `use_sliding_window`
-  bool is_written = true;     // false: Llama's family writes its models
+  bool qkv_bias = false;    // biases in queries, keys and values alone
+  bool qk_norm = false;     // RMSNorm of each head's query and key
+  bool has_biases = false;  // `attention_bias` with `mlp_bias`
+  WindowedLayers windowed = WindowedLayers::none;
 };
 
 class LlamaLikeFamily : public PublishedFamily {

@@ -1,4 +1,4 @@
-// Hugging Face's MistralForCausalLM, for texts within its sliding window.
+// Hugging Face's MistralForCausalLM. Without a sliding window it is Llama, and written as such.
 #include "llama_like.hpp"
 
 namespace gputrain::models {
@@ -6,10 +6,8 @@ namespace {
 
 struct MistralFamily final : LlamaLikeFamily {
   explicit MistralFamily(const config::NoOptions&)
-      : LlamaLikeFamily({.model_type = "mistral",
-                         .architecture = "MistralForCausalLM",
-                         .reads_window = true,
-                         .is_written = false}) {}
+      : LlamaLikeFamily(
+            {.model_type = "mistral", .architecture = "MistralForCausalLM", .windowed = WindowedLayers::all}) {}
 };
 
 const config::Registered<MistralFamily, config::NoOptions> registered_mistral{families(), "mistral", "Mistral"};

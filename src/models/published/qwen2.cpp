@@ -6,7 +6,10 @@ namespace {
 
 struct Qwen2Family final : LlamaLikeFamily {
   explicit Qwen2Family(const config::NoOptions&)
-      : LlamaLikeFamily({.model_type = "qwen2", .architecture = "Qwen2ForCausalLM", .qkv_bias = true}) {}
+      : LlamaLikeFamily({.model_type = "qwen2",
+                         .architecture = "Qwen2ForCausalLM",
+                         .qkv_bias = true,
+                         .windowed = WindowedLayers::some}) {}
 };
 
 const config::Registered<Qwen2Family, config::NoOptions> registered_qwen2{families(), "qwen2", "Qwen2 and 2.5"};

@@ -6,7 +6,10 @@ namespace {
 
 struct Qwen3Family final : LlamaLikeFamily {
   explicit Qwen3Family(const config::NoOptions&)
-      : LlamaLikeFamily({.model_type = "qwen3", .architecture = "Qwen3ForCausalLM", .qk_norm = true}) {}
+      : LlamaLikeFamily({.model_type = "qwen3",
+                         .architecture = "Qwen3ForCausalLM",
+                         .qk_norm = true,
+                         .windowed = WindowedLayers::some}) {}
 };
 
 const config::Registered<Qwen3Family, config::NoOptions> registered_qwen3{families(), "qwen3", "Qwen3"};
