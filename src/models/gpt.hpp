@@ -20,6 +20,10 @@ struct RopeScalingSpec {
   double low_freq_factor = 1;
   double high_freq_factor = 4;
   std::optional<int64_t> original_max_position_embeddings;
+  double beta_fast = 32;
+  double beta_slow = 1;
+  bool truncate = true;
+  std::optional<double> attention_factor;
 
   static void describe(config::Description<RopeScalingSpec>& d);
 };

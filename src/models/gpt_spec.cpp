@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "gpt.hpp"
 #include "gputrain/core/error.hpp"
@@ -52,6 +53,9 @@ void check_heads(const GptSpec& spec, config::SpecIssues& issues) {
 }
 
 void check_rope_scaling(const GptSpec& spec, config::SpecIssues& issues) {
+  if (spec.rope_scaling.type == "yarn" && spec.rope_theta <= 1) {
+    issues.add("rope_theta", "yarn needs a base above 1", "for instance rope_theta: 10000");
+  }
   if (spec.rope_scaling.type == "none" || spec.position == "rotary") return;
   issues.add("rope_scaling.type", "rope_scaling changes rotary positions, but position is " + spec.position,
              "position: rotary, or leave it out");
@@ -85,13 +89,20 @@ std::vector<int64_t> windows_of(const GptSpec& spec) {
 
 ops::RotaryScaling rotary_scaling_of(const RopeScalingSpec& spec, int64_t positions) {
   using Kind = ops::RotaryScaling::Kind;
-  return {.kind = spec.type == "none"     ? Kind::none
-                  : spec.type == "linear" ? Kind::linear
-                                          : Kind::llama3,
-          .factor = spec.factor,
-          .low_turns = spec.low_freq_factor,
-          .high_turns = spec.high_freq_factor,
-          .original_positions = static_cast<double>(spec.original_max_position_embeddings.value_or(positions))};
+  ops::RotaryScaling scaling{
+      .factor = spec.factor,
+      .low_turns = spec.low_freq_factor,
+      .high_turns = spec.high_freq_factor,
+      .original_positions = static_cast<double>(spec.original_max_position_embeddings.value_or(positions))};
+  if (spec.type == "linear") scaling.kind = Kind::linear;
+  if (spec.type == "llama3") scaling.kind = Kind::llama3;
+  if (spec.type != "yarn") return scaling;
+  scaling.kind = Kind::yarn;
+  scaling.low_turns = spec.beta_slow;
+  scaling.high_turns = spec.beta_fast;
+  scaling.whole_channels = spec.truncate;
+  scaling.growth = spec.attention_factor.value_or(spec.factor > 1 ? 0.1 * std::log(spec.factor) + 1 : 1);
+  return scaling;
 }
 
 int64_t default_inner(const GptSizes& sizes) {
@@ -104,8 +115,8 @@ int64_t default_inner(const GptSizes& sizes) {
 
 void RopeScalingSpec::describe(config::Description<RopeScalingSpec>& d) {
   d.summary("slower rotary angles, with which weights understand longer texts than they were first trained on");
-  d.key("type", &RopeScalingSpec::type, "linear divides all frequencies; llama3, of Llama 3.1, the low ones")
-      .choices({"none", "linear", "llama3"})
+  d.key("type", &RopeScalingSpec::type, "linear divides all frequencies; llama3, of Llama 3.1, and yarn the low ones")
+      .choices({"none", "linear", "llama3", "yarn"})
       .aliases({"rope_type"});
   d.key("factor", &RopeScalingSpec::factor, "what frequencies are divided by").above(0);
   d.key("low_freq_factor", &RopeScalingSpec::low_freq_factor,
@@ -115,12 +126,20 @@ void RopeScalingSpec::describe(config::Description<RopeScalingSpec>& d) {
         "llama3: kept are frequencies of at least so many turns; between them it goes over")
       .above(0);
   d.key("original_max_position_embeddings", &RopeScalingSpec::original_max_position_embeddings,
-        "llama3: longest sequence of the first training; null: block_size")
+        "llama3 and yarn: longest sequence of the first training; null: block_size")
       .range(1, kMostRows)
       .unit("tokens");
+  d.key("beta_fast", &RopeScalingSpec::beta_fast, "yarn: as high_freq_factor").above(0);
+  d.key("beta_slow", &RopeScalingSpec::beta_slow, "yarn: as low_freq_factor").above(0);
+  d.key("truncate", &RopeScalingSpec::truncate, "yarn: it goes over between whole channels");
+  d.key("attention_factor", &RopeScalingSpec::attention_factor,
+        "yarn: rotated queries and keys are multiplied by it; null: 0.1 ln(factor) + 1")
+      .above(0);
   d.check([](const RopeScalingSpec& spec, config::SpecIssues& issues) {
-    if (spec.high_freq_factor > spec.low_freq_factor) return;
-    issues.add("high_freq_factor", "must be above low_freq_factor", "Llama 3.1 has 1 and 4");
+    if (spec.high_freq_factor <= spec.low_freq_factor) {
+      issues.add("high_freq_factor", "must be above low_freq_factor", "Llama 3.1 has 1 and 4");
+    }
+    if (spec.beta_fast <= spec.beta_slow) issues.add("beta_fast", "must be above beta_slow", "YaRN has 32 and 1");
   });
 }
 

@@ -1,5 +1,6 @@
 #include "gputrain/ops/attention.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -126,6 +127,29 @@ at::Tensor packed_attention(const at::Tensor& packed, int64_t heads, int64_t key
 
 namespace {
 
+/// How much of each frequency yarn keeps, of [channels / 2].
+at::Tensor kept_by_yarn(int64_t channels, double theta, const RotaryScaling& scaling) {
+  const auto count = static_cast<double>(channels);
+  const auto place_of = [&](double turns) {  // a channel pair's, perhaps between two
+    return count * std::log(scaling.original_positions / (turns * 2 * std::acos(-1.0))) / (2 * std::log(theta));
+  };
+  double first = place_of(scaling.high_turns), last = place_of(scaling.low_turns);
+  if (scaling.whole_channels) {
+    first = std::floor(first);
+    last = std::ceil(last);
+  }
+  first = std::max(first, 0.0);
+  last = std::min(last, count - 1);
+  if (first == last) last += 0.001;  // as in transformers, against a division by zero
+  const at::Tensor places = at::arange(channels / 2, at::TensorOptions().dtype(at::kFloat));
+  return 1 - ((places - first) / (last - first)).clamp(0, 1);
+}
+
+at::Tensor scaled_by_yarn(const at::Tensor& wavelengths, int64_t channels, double theta, const RotaryScaling& scaling) {
+  const at::Tensor kept = kept_by_yarn(channels, theta, scaling);
+  return (wavelengths * scaling.factor).reciprocal() * (1 - kept) + wavelengths.reciprocal() * kept;
+}
+
 // Rounded step by step in fp32, so that the frequencies are those of transformers bit by bit.
 at::Tensor scaled(const at::Tensor& frequencies, const RotaryScaling& scaling) {
   if (scaling.kind == RotaryScaling::Kind::none) return frequencies;
@@ -143,10 +167,14 @@ RotaryTable::RotaryTable(int64_t positions, int64_t channels, double theta, cons
   // Angles are rounded to fp32 on purpose: models were trained with these, and exact ones differ at large positions.
   const auto single = at::TensorOptions().dtype(at::kFloat);
   const at::Tensor exponents = at::arange(0, channels, 2, single).div(static_cast<double>(channels));
-  const at::Tensor frequencies = scaled(at::reciprocal(at::pow(theta, exponents)), scaling);
+  const at::Tensor wavelengths = at::pow(theta, exponents);
+  const at::Tensor frequencies = scaling.kind == RotaryScaling::Kind::yarn
+                                     ? scaled_by_yarn(wavelengths, channels, theta, scaling)
+                                     : scaled(at::reciprocal(wavelengths), scaling);
   const at::Tensor angles = at::outer(at::arange(positions, single), frequencies);
-  cosine = at::cos(angles).to(options);
-  sine = at::sin(angles).to(options);
+  const auto grown = [&](const at::Tensor& table) { return scaling.growth == 1 ? table : table * scaling.growth; };
+  cosine = grown(at::cos(angles)).to(options);
+  sine = grown(at::sin(angles)).to(options);
 }
 
 RotaryTable RotaryTable::at(const at::Tensor& positions) const {

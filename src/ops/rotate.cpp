@@ -28,7 +28,7 @@ at::Tensor turned(const at::Tensor& x, const at::Tensor& cosine, const at::Tenso
   return out;
 }
 
-// The gradient of a rotation is the inverse rotation, so the input is not saved.
+// The gradient of a rotation is the inverse rotation, grown by as much, so the input is not saved.
 struct Rotate : torch::autograd::Function<Rotate> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const at::Tensor& cosine,
                             const at::Tensor& sine) {

@@ -254,6 +254,8 @@ TEST(Gpt, ReportsHeadsThatDoNotDivideChannels) {
   EXPECT_THAT(issues({.n_head = 4, .n_embd = 12, .position = "rotary"}), HasSubstr("n_embd: 16, or position"));
   EXPECT_EQ(issues({}), "");
   EXPECT_EQ(issues({.layer_types = {"sliding_attention"}}), "layer_types: for instance window: 4096; ");
+  EXPECT_THAT(issues({.position = "rotary", .rope_theta = 1, .rope_scaling = {.type = "yarn"}}),
+              HasSubstr("rope_theta: 10000"));
   EXPECT_THAT(issues({.window = 4, .layer_types = {"full_attention"}}), HasSubstr("layer_types: leave out window"));
   EXPECT_THAT(issues({.n_layer = 1, .window = 4, .layer_types = {"full_attention", "sliding_attention"}}),
               HasSubstr("repeated"));

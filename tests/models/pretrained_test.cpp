@@ -94,7 +94,7 @@ TEST(PublishedModel, RefusesUnsupportedAndBrokenConfigs) {
     return refusal(config);
   };
   EXPECT_THAT(with(kLlama, "rope_scaling", {{"rope_type", "llama3"}}), HasSubstr("rope_scaling: 'factor' is missing"));
-  EXPECT_THAT(with(kLlama, "rope_scaling", {{"type", "yarn"}, {"factor", 4}}), HasSubstr("'yarn' is not supported"));
+  EXPECT_THAT(with(kLlama, "rope_scaling", {{"type", "yarn"}}), HasSubstr("rope_scaling: 'factor' is missing"));
   EXPECT_THAT(with(kLlama, "rope_scaling", {{"type", "dynamic"}, {"factor", 4}}),
               HasSubstr("take it out of config.json"));
   EXPECT_THAT(with(kLlama, "rope_parameters", {{"rope_type", "longrope"}}), HasSubstr("longrope"));
@@ -143,12 +143,18 @@ TEST(PublishedModel, ReadsRopeScaling) {
               AllOf(Contains(Pair("rope_scaling.type", "linear")), Contains(Pair("rope_scaling.factor", "2.5"))));
 }
 
+const json kYarn{{"rope_type", "yarn"},     {"factor", 4.0},    {"original_max_position_embeddings", 16},
+                 {"beta_fast", 8.0},        {"beta_slow", 0.5}, {"truncate", false},
+                 {"attention_factor", 1.25}};
+
 TEST(PublishedModel, WritesRopeScalingAsRead) {
-  json llama = kLlama;
-  llama["rope_scaling"] = kLlama31;
-  const auto lines = settings_of(published_model(llama, ""), load_job("model: {type: gpt}\n"), "model");
-  const DataFacts facts{.input_shape = {4}, .num_classes = 11};
-  EXPECT_EQ(published_config(*build(load_job("model: {type: gpt}\n", lines), facts))["rope_scaling"], kLlama31);
+  for (const json& scaling : {kLlama31, kYarn}) {
+    json llama = kLlama;
+    llama["rope_scaling"] = scaling;
+    const auto lines = settings_of(published_model(llama, ""), load_job("model: {type: gpt}\n"), "model");
+    const DataFacts facts{.input_shape = {4}, .num_classes = 11};
+    EXPECT_EQ(published_config(*build(load_job("model: {type: gpt}\n", lines), facts))["rope_scaling"], scaling);
+  }
 }
 
 TEST(PublishedModel, KeepsActivationOfGpt2) {

@@ -18,6 +18,7 @@ from transformers import (AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, Lla
 SMOOTHING = 0.1
 SCALED = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 0.25, "high_freq_factor": 2.0,
           "original_max_position_embeddings": 16}  # keeps one frequency, lowers one in part and two wholly
+YARN = {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "original_max_position_embeddings": 6}
 RESNETS = ["resnet18", "resnet50", "resnet18_decided", "resnet50_decided"]
 GPT2 = dict(bos_token_id=None, eos_token_id=None, n_layer=2, n_head=4, n_embd=48, n_positions=24, vocab_size=89, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
 LLAMA = dict(num_hidden_layers=2, num_attention_heads=8, num_key_value_heads=2, hidden_size=64, intermediate_size=96,
@@ -33,10 +34,13 @@ TRANSFORMERS = {
     "llama_scaled": lambda: LlamaForCausalLM(LlamaConfig(**LLAMA | dict(rope_parameters=dict(SCALED)))),
     "llama_linear": lambda: LlamaForCausalLM(LlamaConfig(
         **LLAMA | dict(rope_parameters={"rope_type": "linear", "rope_theta": 500.0, "factor": 4.0}))),
+    "llama_yarn": lambda: LlamaForCausalLM(LlamaConfig(**LLAMA | dict(rope_parameters=YARN | dict(
+        mscale=0.7, mscale_all_dim=0.4, beta_fast=1.0, beta_slow=0.1, truncate=False)))),
     "llama_heads": lambda: LlamaForCausalLM(LlamaConfig(**ODD)),
     "mistral": lambda: MistralForCausalLM(MistralConfig(**ODD, sliding_window=7)),
     "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**LLAMA | dict(hidden_size=70, num_attention_heads=7,
                                                                  num_key_value_heads=1), tie_word_embeddings=True)),
+    "qwen2_yarn": lambda: Qwen2ForCausalLM(Qwen2Config(**LLAMA | dict(rope_parameters=dict(YARN)))),
     "qwen2_windowed": lambda: Qwen2ForCausalLM(Qwen2Config(
         **LLAMA | dict(num_hidden_layers=3), use_sliding_window=True, sliding_window=7, max_window_layers=1)),
     "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**ODD, rms_norm_eps=1e-3)),

@@ -32,9 +32,9 @@ using checkpoint::SafetensorsFile;
 using testing_support::relative_error;
 
 const std::vector<std::string> kNames{
-    "resnet18",     "resnet50",      "resnet18_decided", "resnet50_decided", "gpt2",    "gpt2_untied", "llama",
-    "llama_biased", "llama_scaled",  "llama_linear",     "llama_heads",      "mistral", "qwen2",       "qwen2_windowed",
-    "qwen3",        "qwen3_windowed"};
+    "resnet18", "resnet50",     "resnet18_decided", "resnet50_decided", "gpt2",       "gpt2_untied",
+    "llama",    "llama_biased", "llama_scaled",     "llama_linear",     "llama_yarn", "llama_heads",
+    "mistral",  "qwen2",        "qwen2_yarn",       "qwen2_windowed",   "qwen3",      "qwen3_windowed"};
 
 /// The model that a job builds for this folder, without its weights.
 std::unique_ptr<Model> model_of(const std::string& name, const fs::path& folder, const nn::Context& context = {}) {

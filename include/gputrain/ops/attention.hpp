@@ -40,12 +40,16 @@ at::Tensor packed_attention(const at::Tensor& packed, int64_t heads, int64_t key
 /// How frequencies of rotary positions are lowered, so that weights understand longer texts than they were first
 /// trained on. As transformers computes it.
 struct RotaryScaling {
-  enum class Kind { none, linear, llama3 };
+  enum class Kind { none, linear, llama3, yarn };
   Kind kind = Kind::none;
   double factor = 1;  // linear: divides all frequencies
   /// llama3: a frequency that turns at least `high_turns` times over `original_positions` stays, one that turns at most
   /// `low_turns` times is divided by the factor, and between them it goes over.
   double low_turns = 1, high_turns = 4, original_positions = 0;
+  /// yarn (Peng et al., arXiv:2309.00071): the same, but it goes over evenly from channel to channel, from the one at
+  /// `high_turns` to the one at `low_turns`; `whole_channels` rounds these apart. Rotated heads grow by `growth`.
+  bool whole_channels = true;
+  double growth = 1;
 };
 
 /// Angles of rotary positions (Su et al., arXiv:2104.09864), in the layout of Llama's files: channel i of a head is

@@ -3,47 +3,11 @@
 #include <algorithm>
 #include <string>
 
+#include "rope.hpp"
 #include "windows.hpp"
 
 namespace gputrain::models {
 namespace {
-
-// transformers 4 writes `rope_scaling` and, beside it, `rope_theta`; transformers 5 writes `rope_parameters`, and takes
-// `rope_scaling` where there are both.
-const char* rope_key(const ConfigReader& reader) {
-  const nlohmann::json* scaling = reader.find("rope_scaling");
-  return scaling != nullptr && !scaling->empty() ? "rope_scaling" : "rope_parameters";
-}
-
-/// The rope_type, in older files `type`, as our option.
-std::string rope_scaling_of(const ConfigReader& rope) {
-  const std::string type = rope.text("rope_type", rope.text("type", "default"));
-  if (type == "default") return "none";
-  if (type == "linear" || type == "llama3") return type;
-  rope.refuse("rope_type '" + type + "' is not supported; default, linear and llama3 are",
-              type == "dynamic" ? "take it out of config.json: it acts only on texts beyond max_position_embeddings"
-                                : "use weights with one of those");
-}
-
-void add_rope(SpecOptions& options, const ConfigReader& reader, const std::string& where) {
-  const std::string key = rope_key(reader);
-  const nlohmann::json* found = reader.find(key.c_str());
-  const nlohmann::json map = found != nullptr ? *found : nlohmann::json::object();
-  if (!map.is_object()) reader.refuse("'" + key + "' is not a map");
-  const ConfigReader rope(map, where + ", " + key);
-  if (rope.number("partial_rotary_factor", reader.number("partial_rotary_factor", 1)) != 1) {
-    rope.refuse("'partial_rotary_factor' other than 1 is not supported");
-  }
-  options.add("rope_theta", rope.number("rope_theta", reader.number("rope_theta", 10000)));
-  const std::string scaling = rope_scaling_of(rope);
-  options.add("rope_scaling.type", scaling.c_str());
-  if (scaling != "none") options.add("rope_scaling.factor", rope.required_number("factor"));
-  if (scaling != "llama3") return;
-  options.add("rope_scaling.low_freq_factor", rope.required_number("low_freq_factor"));
-  options.add("rope_scaling.high_freq_factor", rope.required_number("high_freq_factor"));
-  const auto original = rope.size("original_max_position_embeddings");
-  if (original) options.add("rope_scaling.original_max_position_embeddings", *original);
-}
 
 /// The layers' biases: all of them or none, or those of queries, keys and values alone.
 void add_biases(SpecOptions& options, const ConfigReader& reader, const LlamaKind& kind) {
@@ -105,19 +69,11 @@ SpecOptions llama_options(const ConfigReader& reader, const LlamaKind& kind, con
   options.add("norm", "rmsnorm");
   options.add("activation", "swiglu");
   options.add("tie_embeddings", reader.flag("tie_word_embeddings", false));
-  add_rope(options, reader, where);
+  const Rope rope = rope_of(reader, where);
+  if (rope.share != 1) reader.refuse("'partial_rotary_factor' other than 1 is not supported in this family");
+  add_rope(options, rope);
   options.add("norm_eps", reader.number("rms_norm_eps", 1e-6));
   return options;
-}
-
-nlohmann::json scaling_config(const RopeScalingSpec& spec, const GptSizes& sizes) {
-  if (spec.type == "none") return nullptr;
-  nlohmann::json config{{"rope_type", spec.type}, {"factor", spec.factor}};
-  if (spec.type == "linear") return config;
-  config["low_freq_factor"] = spec.low_freq_factor;
-  config["high_freq_factor"] = spec.high_freq_factor;
-  config["original_max_position_embeddings"] = spec.original_max_position_embeddings.value_or(sizes.positions);
-  return config;
 }
 
 nlohmann::json window_config(const GptSizes& sizes, const LlamaKind& kind) {
@@ -147,7 +103,7 @@ nlohmann::json llama_config(const GptSpec& spec, const GptSizes& sizes, const Ll
                         {"attention_dropout", spec.dropout},
                         {"rms_norm_eps", spec.norm_eps},
                         {"rope_theta", spec.rope_theta},
-                        {"rope_scaling", scaling_config(spec.rope_scaling, sizes)}};
+                        {"rope_scaling", rope_scaling_config(spec.rope_scaling, sizes)}};
   if (kind.windowed != WindowedLayers::none) config.update(window_config(sizes, kind));
   if (!kind.has_biases) return config;
   config["attention_bias"] = sizes.bias;
