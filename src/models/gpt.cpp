@@ -5,96 +5,43 @@
 #include <utility>
 
 #include <ATen/ops/add.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/scalar_tensor.h>
 
+#include "gpt_names.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/ops/linear.hpp"
 
 namespace gputrain::models {
 namespace {
 
-constexpr double kInitStd = 0.02;
-
-struct Names {
-  const char *tokens, *positions, *blocks, *norm, *head;   // of the model
-  const char *norm_1, *attention, *norm_2, *feed_forward;  // of a block
-};
-constexpr Names kGpt2Names{"transformer.wte",
-                           "transformer.wpe",
-                           "transformer.h.",
-                           "transformer.ln_f",
-                           "lm_head",
-                           "ln_1",
-                           "attn",
-                           "ln_2",
-                           "mlp"};
-constexpr Names kLlamaNames{
-    "model.embed_tokens",       nullptr, "model.layers.", "model.norm", "lm_head", "input_layernorm", "self_attn",
-    "post_attention_layernorm", "mlp"};
-
-const Names& names_of(nn::Naming naming) { return naming == nn::Naming::llama ? kLlamaNames : kGpt2Names; }
-
-nn::Norm::Options norm_options(const GptSpec& spec, const GptSizes& sizes) {
-  return {.kind = sizes.rmsnorm ? nn::Norm::Kind::rmsnorm : nn::Norm::Kind::layernorm,
-          .channels = sizes.channels,
-          .bias = sizes.bias,
-          .eps = spec.norm_eps};
+/// What embeddings are multiplied by, rounded as transformers does: to fp32, then to the type that computes.
+double embedding_scale_of(const GptSpec& spec, at::ScalarType compute) {
+  if (!spec.scale_embeddings) return 1;
+  const auto root = static_cast<float>(std::sqrt(static_cast<double>(spec.n_embd)));
+  return at::scalar_tensor(root, at::TensorOptions().dtype(compute)).item<double>();
 }
 
 }  // namespace
 
-GptBlock::GptBlock(const nn::Context& context, const GptSpec& spec, const GptSizes& sizes, int64_t layer)
-    : Module(context) {
-  const Names& names = names_of(sizes.naming);
-  // Each block adds to the residual stream twice; this keeps the sum's variance (Radford et al., GPT-2, section 2.3).
-  const auto output_init = nn::Init::normal(kInitStd / std::sqrt(2.0 * static_cast<double>(sizes.layers)));
-  norm_1_ = add_child<nn::Norm>(names.norm_1, context, norm_options(spec, sizes));
-  attention_ =
-      add_child<nn::SelfAttention>(names.attention, context,
-                                   nn::SelfAttention::Options{.naming = sizes.naming,
-                                                              .channels = sizes.channels,
-                                                              .heads = sizes.heads,
-                                                              .key_heads = sizes.key_heads,
-                                                              .head_channels = sizes.head_channels,
-                                                              .bias = sizes.bias,
-                                                              .input_bias = sizes.qkv_bias,
-                                                              .norms_heads = spec.qk_norm,
-                                                              .norm_eps = spec.norm_eps,
-                                                              .dropout = spec.dropout,
-                                                              .window = sizes.windows.at(static_cast<size_t>(layer)),
-                                                              .weight_init = nn::Init::normal(kInitStd),
-                                                              .output_init = output_init});
-  norm_2_ = add_child<nn::Norm>(names.norm_2, context, norm_options(spec, sizes));
-  feed_forward_ = add_child<nn::FeedForward>(names.feed_forward, context,
-                                             nn::FeedForward::Options{.naming = sizes.naming,
-                                                                      .channels = sizes.channels,
-                                                                      .inner = sizes.inner,
-                                                                      .gated = sizes.gated,
-                                                                      .activation = sizes.activation,
-                                                                      .bias = sizes.bias,
-                                                                      .weight_init = nn::Init::normal(kInitStd),
-                                                                      .output_init = output_init});
-  dropout_ = add_child<nn::Dropout>("dropout", context, spec.dropout);
-}
-
-ResidualStream GptBlock::forward(const ResidualStream& in, const nn::Sequence& sequence) const {
-  const double dropout = dropout_->active_probability();
-  const auto [x, normed] = norm_1_->forward_sum(in.added, in.x, dropout);
-  const auto [y, normed_y] = norm_2_->forward_sum(attention_->forward(normed, sequence), x, dropout);
-  return {y, feed_forward_->forward(normed_y)};
-}
-
 Gpt::Gpt(const GptSpec& spec, const nn::Context& context, const DataFacts& facts)
-    : Model(context), spec_(spec), sizes_(sizes_of(spec, facts)) {
-  const Names& names = names_of(sizes_.naming);
+    : Model(context),
+      spec_(spec),
+      sizes_(sizes_of(spec, facts)),
+      embedding_scale_(embedding_scale_of(spec, context.policy.compute)) {
+  const GptNames& names = names_of(sizes_.naming);
   sample_tokens_ = facts.input_shape.size() == 1 ? facts.input_shape[0] : sizes_.positions;
   const auto embedding = [&](int64_t rows) {
-    return nn::Embedding::Options{.rows = rows, .channels = sizes_.channels, .init_std = kInitStd};
+    return nn::Embedding::Options{.rows = rows, .channels = sizes_.channels, .init_std = kGptInitStd};
   };
   tokens_ = add_child<nn::Embedding>(names.tokens, context, embedding(sizes_.vocabulary));
   if (sizes_.rotary) {
     const auto type = context.policy.master == at::kDouble ? at::kDouble : at::kFloat;
-    rotary_.emplace(sizes_.positions, sizes_.head_channels, spec.rope_theta,
-                    at::TensorOptions().dtype(type).device(context.device), sizes_.rotary_scaling);
+    const auto options = at::TensorOptions().dtype(type).device(context.device);
+    rotary_.emplace_back(sizes_.positions, sizes_.head_channels, spec.rope_theta, options, sizes_.rotary_scaling);
+    if (spec.rope_local_theta) {
+      rotary_.emplace_back(sizes_.positions, sizes_.head_channels, *spec.rope_local_theta, options);
+    }
   } else {
     positions_ = add_child<nn::Embedding>(names.positions, context, embedding(sizes_.positions));
   }
@@ -104,14 +51,16 @@ Gpt::Gpt(const GptSpec& spec, const nn::Context& context, const DataFacts& facts
   }
   norm_ = add_child<nn::Norm>(names.norm, context, norm_options(spec, sizes_));
   if (spec.tie_embeddings) return;
-  head_ = add_child<nn::Linear>(
-      names.head, context,
-      nn::Linear::Options{
-          .in = sizes_.channels, .out = sizes_.vocabulary, .bias = false, .weight_init = nn::Init::normal(kInitStd)});
+  head_ = add_child<nn::Linear>(names.head, context,
+                                nn::Linear::Options{.in = sizes_.channels,
+                                                    .out = sizes_.vocabulary,
+                                                    .bias = false,
+                                                    .weight_init = nn::Init::normal(kGptInitStd)});
 }
 
 at::Tensor Gpt::embedded(const at::Tensor& tokens, const at::Tensor& positions) const {
   at::Tensor x = tokens_->forward(tokens);
+  if (embedding_scale_ != 1) x = at::mul(x, embedding_scale_);
   if (positions_ != nullptr) {
     x = at::add(x, positions.defined() ? positions_->forward(positions) : positions_->first_rows(tokens.size(1)));
   }
@@ -127,13 +76,16 @@ at::Tensor Gpt::hidden_states(const at::Tensor& tokens, const at::Tensor& positi
                                   .where = "model.config.block_size",
                                   .hint = "block_size: " + std::to_string(time)});
   }
-  std::optional<ops::RotaryTable> rotary = rotary_;
-  if (rotary && positions.defined()) rotary = rotary_->at(positions);
+  std::vector<ops::RotaryTable> tables = rotary_;
+  for (ops::RotaryTable& table : tables) {
+    if (positions.defined()) table = table.at(positions);
+  }
   const at::Tensor places = is_one_text ? at::Tensor() : positions;  // attention then needs no mask
   ResidualStream stream{embedded(tokens, positions)};
   for (size_t i = 0; i < blocks_.size(); ++i) {
-    stream = pass(*blocks_[i], stream,
-                  {.rotary = rotary, .positions = places, .earlier = earlier.empty() ? nullptr : &earlier[i]});
+    nn::Sequence sequence{.positions = places, .earlier = earlier.empty() ? nullptr : &earlier[i]};
+    if (!tables.empty()) sequence.rotary = tables[blocks_[i]->rotary_index()];
+    stream = pass(*blocks_[i], stream, sequence);
   }
   return norm_->forward_sum(stream.added, stream.x, dropout_->active_probability()).normed;
 }

@@ -41,44 +41,63 @@ struct GptSpec {
   double dropout = 0;
   std::optional<int64_t> window;
   std::vector<std::string> layer_types;
+  std::optional<double> query_pre_attn_scalar;
   std::optional<bool> bias;
   std::optional<bool> qkv_bias;
   bool qk_norm = false;
   std::string position = "learned";
   std::string norm = "layernorm";
   std::string activation = "gelu_tanh";
+  std::string norms = "before";
   bool tie_embeddings = true;
+  bool scale_embeddings = false;
   double rope_theta = 10000;
+  std::optional<double> rope_local_theta;
   RopeScalingSpec rope_scaling;
   double norm_eps = 1e-5;
 
   static void describe(config::Description<GptSpec>& d);
 };
 
+constexpr double kGptInitStd = 0.02;
+
+/// Where the norms of a block are: before its two halves, after them, or both.
+enum class NormPlaces { before, after, both };
+
 /// The spec with every default resolved. sizes_of() throws Error(usage) for options that do not fit together.
 struct GptSizes {
   int64_t layers, heads, key_heads, channels, head_channels, inner, positions, vocabulary;
   bool bias, qkv_bias, rotary, rmsnorm, gated;
+  bool norms_from_one;  // as in nn::Norm::Options
+  NormPlaces norm_places;
+  std::optional<double> attention_scale;  // as in ops::AttentionOptions
   ops::Activation activation;
   nn::Naming naming;  // Llama's where it is one in all three options, else GPT-2's
   ops::RotaryScaling rotary_scaling;
   std::vector<int64_t> windows;  // of each layer, as in ops::AttentionOptions
 };
 GptSizes sizes_of(const GptSpec& spec, const DataFacts& facts);
+nn::Norm::Options norm_options(const GptSpec& spec, const GptSizes& sizes);
 
 /// The residual stream between blocks: x + dropout(added). The next norm does the addition in the same pass.
 struct ResidualStream {
   at::Tensor x, added = {};  // undefined `added` counts as zero
 };
 
-/// x + attention(norm(x)), then x + feed_forward(norm(x)).
+/// x + attention(norm(x)), then x + feed_forward(norm(x)); the norms may also be after the halves.
 class GptBlock final : public nn::Module {
  public:
   GptBlock(const nn::Context& context, const GptSpec& spec, const GptSizes& sizes, int64_t layer);
   ResidualStream forward(const ResidualStream& in, const nn::Sequence& sequence) const;
+  /// Which of the model's rotary tables it uses.
+  size_t rotary_index() const noexcept { return rotary_index_; }
 
  private:
-  nn::Norm *norm_1_, *norm_2_;
+  /// The stream with what was added to it, and its norm.
+  ops::NormedSum read(const nn::Norm* norm, const ResidualStream& stream) const;
+
+  size_t rotary_index_;
+  nn::Norm *before_attention_, *after_attention_, *before_feed_forward_, *after_feed_forward_;  // may be null
   nn::SelfAttention* attention_;
   nn::FeedForward* feed_forward_;
   nn::Dropout* dropout_;
@@ -117,10 +136,11 @@ class Gpt final : public Model {
 
   GptSpec spec_;
   GptSizes sizes_;
+  double embedding_scale_;
   int64_t sample_tokens_;
   nn::Embedding* tokens_;
   nn::Embedding* positions_ = nullptr;
-  std::optional<ops::RotaryTable> rotary_;
+  std::vector<ops::RotaryTable> rotary_;  // none, or that of all layers, or also that of layers with a window
   nn::Dropout* dropout_;
   std::vector<GptBlock*> blocks_;
   nn::Norm* norm_;

@@ -12,6 +12,7 @@ namespace {
 // Far above any model, and low enough that their products do not overflow.
 constexpr double kMostLayers = 1e5, kMostChannels = 1e7, kMostRows = 1e8;
 constexpr const char* kSliding = "sliding_attention";
+constexpr const char* kLlamasLayout = "position: rotary, norm: rmsnorm, activation: swiglu";
 
 [[noreturn]] void refuse(const char* key, std::string what, std::string hint) {
   throw Error(ExitCode::usage,
@@ -27,15 +28,20 @@ void check_division(config::SpecIssues& issues, const char* key, const char* who
              "for instance " + std::string(whole_name) + ": " + std::to_string((whole / part + 1) * part));
 }
 
+bool is_gated(const GptSpec& spec) { return spec.activation == "swiglu" || spec.activation == "geglu_tanh"; }
+
 bool is_llama(const GptSpec& spec) {
-  return spec.position == "rotary" && spec.norm == "rmsnorm" && spec.activation == "swiglu";
+  return spec.position == "rotary" && spec.norm.starts_with("rmsnorm") && is_gated(spec);
 }
 
 void check_heads(const GptSpec& spec, config::SpecIssues& issues) {
   if (!spec.head_dim) check_division(issues, "n_embd", "n_embd", spec.n_embd, "n_head", spec.n_head);
   if (spec.n_kv_head) check_division(issues, "n_kv_head", "n_head", spec.n_head, "n_kv_head", *spec.n_kv_head);
   if (spec.qk_norm && !is_llama(spec)) {
-    issues.add("qk_norm", "is there in Llama's layout alone", "position: rotary, norm: rmsnorm, activation: swiglu");
+    issues.add("qk_norm", "is there in Llama's layout alone", kLlamasLayout);
+  }
+  if (spec.norms != "before" && !is_llama(spec)) {
+    issues.add("norms", "other than before is there in Llama's layout alone", kLlamasLayout);
   }
   if (spec.head_dim) {
     if (spec.position != "rotary" || *spec.head_dim % 2 == 0) return;
@@ -62,6 +68,9 @@ void check_rope_scaling(const GptSpec& spec, config::SpecIssues& issues) {
 }
 
 void check_window(const GptSpec& spec, config::SpecIssues& issues) {
+  if (spec.rope_local_theta && (!spec.window || spec.position != "rotary")) {
+    issues.add("rope_local_theta", "is of rotary positions in layers with a window", "leave it out, or give window");
+  }
   const auto& types = spec.layer_types;
   if (std::ssize(types) > spec.n_layer) {
     issues.add("layer_types",
@@ -85,6 +94,15 @@ std::vector<int64_t> windows_of(const GptSpec& spec) {
     if (types[i % types.size()] != kSliding) windows[i] = 0;
   }
   return windows;
+}
+
+NormPlaces norm_places_of(const GptSpec& spec) {
+  return spec.norms == "both" ? NormPlaces::both : spec.norms == "after" ? NormPlaces::after : NormPlaces::before;
+}
+
+ops::Activation activation_of(const GptSpec& spec) {
+  if (!is_gated(spec)) return ops::activation_from_name(spec.activation);
+  return spec.activation == "swiglu" ? ops::Activation::silu : ops::Activation::gelu_tanh;
 }
 
 ops::RotaryScaling rotary_scaling_of(const RopeScalingSpec& spec, int64_t positions) {
@@ -158,7 +176,7 @@ void GptSpec::describe(config::Description<GptSpec>& d) {
       .range(1, kMostChannels)
       .aliases({"hidden_size", "d_model", "embed_dim"});
   d.key("head_dim", &GptSpec::head_dim, "channels of each head; null: n_embd / n_head").range(1, kMostChannels);
-  d.key("n_inner", &GptSpec::n_inner, "channels inside the feed-forward layers; null: 4 n_embd, or 8/3 with swiglu")
+  d.key("n_inner", &GptSpec::n_inner, "channels inside the feed-forward layers; null: 4 n_embd, or 8/3 of it if gated")
       .range(1, kMostRows)
       .aliases({"intermediate_size"});
   d.key("block_size", &GptSpec::block_size, "longest sequence; null: the data's")
@@ -179,18 +197,30 @@ void GptSpec::describe(config::Description<GptSpec>& d) {
   d.key("layer_types", &GptSpec::layer_types,
         "the kind of each layer, repeated up to n_layer; those with sliding_attention have the window. []: all have it")
       .choices({kSliding, "full_attention"});
-  d.key("bias", &GptSpec::bias, "biases in dense layers and LayerNorm; null: false with rmsnorm, else true")
+  d.key("query_pre_attn_scalar", &GptSpec::query_pre_attn_scalar, "attention divides by the root of it; null: head_dim")
+      .above(0);
+  d.key("bias", &GptSpec::bias, "biases in dense layers and LayerNorm; null: true with layernorm, else false")
       .aliases({"attention_bias"});
   d.key("qkv_bias", &GptSpec::qkv_bias, "biases in the layers of queries, keys and values; null: as bias");
   d.key("qk_norm", &GptSpec::qk_norm, "RMSNorm of each head's query and key, as in Qwen3; in Llama's layout");
   d.key("position", &GptSpec::position, "encoding of positions").choices({"learned", "rotary"});
-  d.key("norm", &GptSpec::norm, "normalisation").choices({"layernorm", "rmsnorm"});
-  d.key("activation", &GptSpec::activation, "inside the feed-forward layers; gelu_tanh is GPT-2's")
-      .choices({"gelu_tanh", "gelu", "relu", "silu", "swiglu"})
-      .aliases({"activation_function", "hidden_act"});
+  d.key("norm", &GptSpec::norm, "normalisation; rmsnorm_1p, Gemma's, multiplies by 1 + weight")
+      .choices({"layernorm", "rmsnorm", "rmsnorm_1p"});
+  d.key("norms", &GptSpec::norms,
+        "where they are: before attention and feed-forward layers, after, or both as in Gemma 3")
+      .choices({"before", "after", "both"});
+  d.key("activation", &GptSpec::activation,
+        "inside the feed-forward layers; gelu_tanh is GPT-2's; gated are Llama's swiglu and Gemma's geglu_tanh")
+      .choices({"gelu_tanh", "gelu", "relu", "silu", "swiglu", "geglu_tanh"})
+      .aliases({"activation_function", "hidden_act", "hidden_activation"});
   d.key("tie_embeddings", &GptSpec::tie_embeddings, "one matrix for the embedding and the head")
       .aliases({"tie_word_embeddings"});
+  d.key("scale_embeddings", &GptSpec::scale_embeddings, "multiplies token embeddings by the root of n_embd, as Gemma");
   d.key("rope_theta", &GptSpec::rope_theta, "base of the rotary angles").above(0);
+  d.key("rope_local_theta", &GptSpec::rope_local_theta,
+        "their base in layers with a window, where rope_scaling then does not count; null: as in the others")
+      .above(0)
+      .aliases({"rope_local_base_freq"});
   d.key("rope_scaling", &GptSpec::rope_scaling, "rotary angles for longer texts");
   d.key("norm_eps", &GptSpec::norm_eps, "added to the variance in normalisations")
       .above(0)
@@ -218,9 +248,12 @@ GptSizes sizes_of(const GptSpec& spec, const DataFacts& facts) {
   sizes.positions = spec.block_size.value_or(facts.input_shape[0]);
   sizes.vocabulary = classes_of(spec.vocab_size, facts, "vocab_size");
   sizes.rotary = spec.position == "rotary";
-  sizes.rmsnorm = spec.norm == "rmsnorm";
-  sizes.gated = spec.activation == "swiglu";
-  sizes.activation = sizes.gated ? ops::Activation::silu : ops::activation_from_name(spec.activation);
+  sizes.rmsnorm = spec.norm.starts_with("rmsnorm");
+  sizes.norms_from_one = spec.norm == "rmsnorm_1p";
+  sizes.norm_places = norm_places_of(spec);
+  sizes.gated = is_gated(spec);
+  sizes.activation = activation_of(spec);
+  if (spec.query_pre_attn_scalar) sizes.attention_scale = 1 / std::sqrt(*spec.query_pre_attn_scalar);
   sizes.bias = spec.bias.value_or(!sizes.rmsnorm);
   sizes.qkv_bias = spec.qkv_bias.value_or(sizes.bias);
   sizes.inner = spec.n_inner.value_or(default_inner(sizes));

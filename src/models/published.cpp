@@ -65,9 +65,10 @@ nlohmann::json published_config(const Model& model) {
 nlohmann::json completed(nlohmann::json config, const Gpt& model) {
   config["vocab_size"] = model.sizes().vocabulary;
   config["tie_word_embeddings"] = model.spec().tie_embeddings;
-  // Only the tokenizer knows which tokens begin and end a text; a reader's defaults would be wrong.
+  // Only the tokenizer knows which tokens begin, end and pad a text; a reader's defaults would be wrong.
   config["bos_token_id"] = nullptr;
   config["eos_token_id"] = nullptr;
+  config["pad_token_id"] = nullptr;
   return config;
 }
 

@@ -37,7 +37,10 @@ SelfAttention::SelfAttention(const Context& context, const Options& options)
                                               .order = order,
                                               .weight_init = options.output_init});
   if (!options.norms_heads) return;
-  const Norm::Options norm{.kind = Norm::Kind::rmsnorm, .channels = head_channels_, .eps = options.norm_eps};
+  const Norm::Options norm{.kind = Norm::Kind::rmsnorm,
+                           .channels = head_channels_,
+                           .eps = options.norm_eps,
+                           .from_one = options.norms_from_one};
   query_norm_ = add_child<Norm>("q_norm", context, norm);
   key_norm_ = add_child<Norm>("k_norm", context, norm);
 }
@@ -55,6 +58,7 @@ ops::Heads SelfAttention::project(const at::Tensor& x) const {
 at::Tensor SelfAttention::forward(const at::Tensor& x, const Sequence& sequence) const {
   const ops::AttentionOptions options{.causal = true,
                                       .dropout = is_training() ? options_.dropout : 0,
+                                      .scale = options_.scale,
                                       .window = options_.window,
                                       .positions = sequence.positions};
   if (inputs_.size() == 1 && !sequence.rotary && sequence.earlier == nullptr) {

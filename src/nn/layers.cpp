@@ -139,16 +139,19 @@ at::Tensor ConvNorm::forward_relu(const std::vector<ConvNorm>& layers, const at:
 }
 
 Norm::Norm(const Context& context, const Options& options) : Module(context), options_(options) {
-  weight_ = register_parameter("weight", {options.channels}, Init::ones(), ParameterRole::norm);
+  weight_ = register_parameter("weight", {options.channels}, options.from_one ? Init::zeros() : Init::ones(),
+                               ParameterRole::norm);
   if (options.kind == Kind::layernorm && options.bias) {
     bias_ = register_parameter("bias", {options.channels}, Init::zeros(), ParameterRole::norm);
   }
 }
 
+at::Tensor Norm::factor() const { return options_.from_one ? at::add(weight_, 1) : weight_; }
+
 at::Tensor Norm::forward(const at::Tensor& x) const {
   const auto norm = [this](const at::Tensor& in, const at::Tensor&) {
-    return options_.kind == Kind::layernorm ? ops::layer_norm(in, weight_, bias_, options_.eps)
-                                            : ops::rms_norm(in, weight_, options_.eps);
+    return options_.kind == Kind::layernorm ? ops::layer_norm(in, factor(), bias_, options_.eps)
+                                            : ops::rms_norm(in, factor(), options_.eps);
   };
   return recomputed_value(context().recompute, norm, x);
 }
@@ -159,8 +162,8 @@ ops::NormedSum Norm::forward_sum(const at::Tensor& x, const at::Tensor& residual
     const at::Tensor sum = at::add(residual, dropout > 0 ? ops::dropout(x, dropout) : x);
     return {.sum = sum, .normed = forward(sum)};
   }
-  return options_.kind == Kind::layernorm ? ops::layer_norm_of_sum(x, residual, weight_, bias_, options_.eps, dropout)
-                                          : ops::rms_norm_of_sum(x, residual, weight_, options_.eps, dropout);
+  return options_.kind == Kind::layernorm ? ops::layer_norm_of_sum(x, residual, factor(), bias_, options_.eps, dropout)
+                                          : ops::rms_norm_of_sum(x, residual, factor(), options_.eps, dropout);
 }
 
 Embedding::Embedding(const Context& context, const Options& options) : Module(context) {

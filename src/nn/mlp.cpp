@@ -1,12 +1,16 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/ops/mul.h>
+
+#include "gputrain/core/error.hpp"
 #include "gputrain/nn/transformer.hpp"
 #include "gputrain/ops/linear.hpp"
 
 namespace gputrain::nn {
 
 FeedForward::FeedForward(const Context& context, const Options& options) : Module(context), options_(options) {
+  GPUTRAIN_ASSERT(!options.gated || !ops::overwrites_input(options.activation), "a gate is used twice");
   const auto add = [&](const char* name, int64_t in, int64_t out, const Init& init) {
     const auto order = options.naming == Naming::gpt2 ? Linear::Order::in_out : Linear::Order::out_in;
     return add_child<Linear>(
@@ -54,7 +58,12 @@ at::Tensor FeedForward::activated(at::Tensor inner) const {
 }
 
 at::Tensor FeedForward::gated(const at::Tensor& gate, const at::Tensor& up) const {
-  return recomputed_value(context().recompute, ops::swiglu, gate, up);
+  const auto activation = options_.activation;
+  if (activation == ops::Activation::silu) return recomputed_value(context().recompute, ops::swiglu, gate, up);
+  const auto product = [activation](const at::Tensor& in, const at::Tensor& factor) {
+    return at::mul(ops::activate(in, activation), factor);
+  };
+  return recomputed_value(context().recompute, product, gate, up);
 }
 
 }  // namespace gputrain::nn

@@ -49,6 +49,17 @@ GptSpec windowed() {
   return spec;
 }
 
+GptSpec tiny_gemma() {
+  GptSpec spec = windowed();
+  spec.rope_local_theta = 100;
+  spec.qk_norm = true;
+  spec.norm = "rmsnorm_1p";
+  spec.norms = "both";
+  spec.activation = "geglu_tanh";
+  spec.scale_embeddings = true;
+  return spec;
+}
+
 std::map<std::string, std::vector<int64_t>> shapes_of(Model& model) {
   std::map<std::string, std::vector<int64_t>> shapes;
   model.each_parameter(
@@ -104,6 +115,14 @@ TEST(Gpt, TrainsMixturesWithoutPublishedConfig) {
         EXPECT_EQ(published_config(model).is_null(), !is_llama) << position << norm << activation;
       }
     }
+  }
+  for (const std::string norms : {"after", "both"}) {
+    GptSpec spec = tiny_gemma();
+    spec.norms = norms;
+    Gpt model(spec, kDouble, kFacts);
+    nn::initialize(model, 1);
+    testing_support::loss_of(model, random_batch()).weighted.backward();
+    EXPECT_EQ(published_config(model).is_null(), norms == "after");
   }
   GptSpec unbiased = tiny();
   unbiased.bias = false;
@@ -172,7 +191,7 @@ TEST(Gpt, LearnsFromPackedTextsAsFromSingleOnes) {
   const at::Tensor tokens = at::randint(11, {1, 8}, at::kLong), targets = at::randint(11, {1, 8}, at::kLong);
   Batch packed = testing_support::batch_of(tokens, targets);
   packed.fields.push_back({kPositions, at::tensor({0, 1, 2, 0, 0, 1, 2, 3}, at::kLong).unsqueeze(0)});
-  for (const GptSpec& spec : {tiny(), tiny_llama(), windowed()}) {
+  for (const GptSpec& spec : {tiny(), tiny_llama(), windowed(), tiny_gemma()}) {
     Gpt together(spec, kDouble, kFacts), apart(spec, kDouble, kFacts);
     nn::initialize(together, 1);
     nn::initialize(apart, 1);
@@ -259,6 +278,8 @@ TEST(Gpt, ReportsHeadsThatDoNotDivideChannels) {
   EXPECT_THAT(issues({.window = 4, .layer_types = {"full_attention"}}), HasSubstr("layer_types: leave out window"));
   EXPECT_THAT(issues({.n_layer = 1, .window = 4, .layer_types = {"full_attention", "sliding_attention"}}),
               HasSubstr("repeated"));
+  EXPECT_EQ(issues({.norms = "both"}), "norms: position: rotary, norm: rmsnorm, activation: swiglu; ");
+  EXPECT_THAT(issues({.position = "rotary", .rope_local_theta = 100}), HasSubstr("rope_local_theta: leave it out"));
 }
 
 }  // namespace

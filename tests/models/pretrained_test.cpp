@@ -84,7 +84,7 @@ TEST(PublishedModel, ReadsKinOfLlama) {
   EXPECT_THAT(
       options_of("mistral", {{"sliding_window", 16}}),
       AllOf(Contains(Pair("window", "16")), Contains(Pair("block_size", "32")), Not(Contains(Key("layer_types")))));
-  EXPECT_THAT(options_of("mistral", {}), Contains(Pair("window", "4096")));  // as in transformers
+  EXPECT_THAT(options_of("mistral", json::object()), Contains(Pair("window", "4096")));  // as in transformers
   EXPECT_THAT(options_of("mistral", {{"sliding_window", nullptr}}), Not(Contains(Key("window"))));
 }
 
@@ -118,6 +118,58 @@ TEST(PublishedModel, RefusesUnsupportedAndBrokenConfigs) {
   EXPECT_THAT(with({{"model_type", "gpt2"}}, "activation_function", "mish"), HasSubstr("mish"));
   EXPECT_THAT(refusal({{"model_type", "bert"}}), HasSubstr("bert"));
   EXPECT_THAT(refusal(json::array()), HasSubstr("JSON object"));
+}
+
+const json kGemma{{"model_type", "gemma3_text"},   {"hidden_size", 64},
+                  {"intermediate_size", 96},       {"num_hidden_layers", 8},
+                  {"max_position_embeddings", 32}, {"vocab_size", 11},
+                  {"sliding_window", 16},          {"rope_theta", 1000.0},
+                  {"rope_local_base_freq", 100.0}, {"rope_scaling", {{"rope_type", "linear"}, {"factor", 8.0}}}};
+
+TEST(PublishedModel, ReadsGemmaInBothFormats) {
+  const auto read = AllOf(Contains(Pair("rope_theta", "1000.0")), Contains(Pair("rope_local_theta", "100.0")),
+                          Contains(Pair("rope_scaling.factor", "8.0")), Contains(Pair("n_head", "8")),
+                          Contains(Pair("head_dim", "256")), Contains(Pair("tie_embeddings", "true")));
+  EXPECT_THAT(published_model(kGemma, "").options,
+              AllOf(read, Contains(Pair("layer_types",
+                                        "[sliding_attention, sliding_attention, sliding_attention, sliding_attention, "
+                                        "sliding_attention, full_attention]"))));
+  json nested = kGemma;
+  for (const char* key : {"rope_theta", "rope_local_base_freq", "rope_scaling"}) nested.erase(key);
+  nested["rope_parameters"] = {{"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 1000.0}}},
+                               {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 100.0}}}};
+  nested["sliding_window_pattern"] = 2;
+  EXPECT_THAT(published_model(nested, "").options,
+              AllOf(read, Contains(Pair("layer_types", "[sliding_attention, full_attention]"))));
+  const json with_images{{"model_type", "gemma3"}, {"text_config", nested}, {"tie_word_embeddings", true}};
+  EXPECT_THAT(published_model(with_images, "").options, read);
+  nested["rope_parameters"].erase("sliding_attention");
+  EXPECT_THAT(refusal(nested), HasSubstr("'rope_parameters' has no 'sliding_attention'"));
+}
+
+TEST(PublishedModel, RefusesWhatGemma3CannotCompute) {
+  for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+    json capped = kGemma;
+    capped[key] = 30.0;
+    EXPECT_THAT(refusal(capped), HasSubstr(key));
+  }
+  json two_ways = kGemma;
+  two_ways["use_bidirectional_attention"] = true;
+  EXPECT_THAT(refusal(two_ways), HasSubstr("use_bidirectional_attention"));
+  EXPECT_THAT(refusal({{"model_type", "gemma2"}}), HasSubstr("gemma2"));
+}
+
+TEST(PublishedModel, FindsGemmaAmongImageParts) {
+  const auto lines = settings_of(published_model(kGemma, ""), load_job("model: {type: gpt}\n"), "model");
+  const auto model = build(load_job("model: {type: gpt}\n", lines), {.input_shape = {4}, .num_classes = 11});
+  const auto family = family_of(*model);
+  for (const char* name :
+       {"model.norm.weight", "model.language_model.norm.weight", "language_model.model.norm.weight", "norm.weight"}) {
+    EXPECT_EQ(family->parameter_of(*model, name), "model.norm.weight") << name;
+  }
+  EXPECT_EQ(family->parameter_of(*model, "lm_head.weight"), "model.embed_tokens.weight");
+  EXPECT_EQ(family->parameter_of(*model, "model.vision_tower.vision_model.post_layernorm.weight"), "");
+  EXPECT_EQ(family->parameter_of(*model, "multi_modal_projector.mm_input_projection_weight"), "");
 }
 
 const json kLlama31{{"rope_type", "llama3"},
@@ -226,7 +278,7 @@ TEST(PublishedFamilies, IncludeOneThatAFileRegisters) {
   EXPECT_EQ(published.type, "mlp");
   EXPECT_THAT(published.options, ElementsAre(Pair("hidden", "[6]")));
   EXPECT_THAT(refusal({{"model_type", "bert"}}),
-              HasSubstr("gpt2, llama, mistral, qwen2, qwen3 and stack are supported"));
+              HasSubstr("gemma3, gpt2, llama, mistral, qwen2, qwen3 and stack are supported"));
 
   OtherHead mlp(3);
   EXPECT_TRUE(published_config(*mlp.model).is_null());

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 import torchvision
 from safetensors.torch import load_file, save_file
-from transformers import (AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig,
+from transformers import (AutoModelForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig,
                           MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 SMOOTHING = 0.1
@@ -24,6 +24,9 @@ GPT2 = dict(bos_token_id=None, eos_token_id=None, n_layer=2, n_head=4, n_embd=48
 LLAMA = dict(num_hidden_layers=2, num_attention_heads=8, num_key_value_heads=2, hidden_size=64, intermediate_size=96,
              max_position_embeddings=24, vocab_size=89, rope_parameters={"rope_type": "default", "rope_theta": 500.0})
 ODD = LLAMA | dict(hidden_size=63, num_attention_heads=7, num_key_value_heads=1, head_dim=10)  # not hidden_size / 7
+GEMMA = ODD | dict(num_hidden_layers=3, vocab_size=311, sliding_window=7, query_pre_attn_scalar=12, sliding_window_pattern=2,
+                   pad_token_id=None)
+GEMMA.pop("rope_parameters")
 TRANSFORMERS = {
     "gpt2": lambda: GPT2LMHeadModel(GPT2Config(**GPT2)),
     "gpt2_untied": lambda: GPT2LMHeadModel(
@@ -37,6 +40,9 @@ TRANSFORMERS = {
     "llama_yarn": lambda: LlamaForCausalLM(LlamaConfig(**LLAMA | dict(rope_parameters=YARN | dict(
         mscale=0.7, mscale_all_dim=0.4, beta_fast=1.0, beta_slow=0.1, truncate=False)))),
     "llama_heads": lambda: LlamaForCausalLM(LlamaConfig(**ODD)),
+    "gemma3": lambda: Gemma3ForCausalLM(Gemma3TextConfig(**GEMMA, rope_parameters={
+        "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 500.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 30.0}})),
     "mistral": lambda: MistralForCausalLM(MistralConfig(**ODD, sliding_window=7)),
     "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**LLAMA | dict(hidden_size=70, num_attention_heads=7,
                                                                  num_key_value_heads=1), tie_word_embeddings=True)),
@@ -110,7 +116,7 @@ def make_transformer(name, folder):
     model = TRANSFORMERS[name]()
     shake(model)
     model.save_pretrained(folder)
-    inputs, targets = torch.randint(89, (3, 20)), torch.randint(89, (3, 20))
+    inputs, targets = torch.randint(model.config.vocab_size, (2, 3, 20)).unbind()
     targets[1, 5:9] = -100
     save_file(expected(model, lambda tokens: model(tokens).logits, inputs, targets), folder / "expected.safetensors")
 

@@ -128,6 +128,7 @@ class Norm final : public Module {
     int64_t channels = 0;
     bool bias = true;  // RMSNorm has none
     double eps = 1e-5;
+    bool from_one = false;  // multiplies by 1 + weight, and weights begin at 0
   };
 
   Norm(const Context& context, const Options& options);
@@ -136,6 +137,8 @@ class Norm final : public Module {
   ops::NormedSum forward_sum(const at::Tensor& x, const at::Tensor& residual, double dropout = 0) const;
 
  private:
+  at::Tensor factor() const;
+
   Options options_;
   at::Tensor weight_, bias_;
 };

@@ -36,11 +36,13 @@ class SelfAttention final : public Module {
     int64_t channels = 0, heads = 1, key_heads = 1;
     int64_t head_channels = 0;  // of each head; 0: channels / heads
     bool bias = true;
-    bool input_bias = true;    // of queries, keys and values
-    bool norms_heads = false;  // RMSNorm of each head's query and key, before they are rotated; with Naming::llama
+    bool input_bias = true;       // of queries, keys and values
+    bool norms_heads = false;     // RMSNorm of each head's query and key, before they are rotated; with Naming::llama
+    bool norms_from_one = false;  // as in Norm::Options
     double norm_eps = 1e-6;
     double dropout = 0;  // on the attention weights
     int64_t window = 0;  // as in ops::AttentionOptions
+    std::optional<double> scale = {};
     Init weight_init = Init::normal(0.02), output_init = Init::normal(0.02);
   };
 
@@ -58,13 +60,14 @@ class SelfAttention final : public Module {
   Linear* output_;
 };
 
-/// Two dense layers with an activation between them, or the three of SwiGLU: x [..., channels] -> as x.
+/// Two dense layers with an activation between them, or the three of a gated layer (Shazeer, arXiv:2002.05202): x [...,
+/// channels] -> as x.
 class FeedForward final : public Module {
  public:
   struct Options {
     Naming naming = Naming::gpt2;
     int64_t channels = 0, inner = 0;
-    bool gated = false;  // SwiGLU; `activation` is not used
+    bool gated = false;  // the activation, of the gate, may not overwrite its input; with silu it is SwiGLU
     ops::Activation activation = ops::Activation::gelu_tanh;
     bool bias = true;
     Init weight_init = Init::normal(0.02), output_init = Init::normal(0.02);

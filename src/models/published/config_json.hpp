@@ -71,6 +71,11 @@ class ConfigReader {
     return value->get<std::string>();
   }
 
+  /// Rejects a key that changes the computation in a way that we do not support, unless it is null.
+  void expect_null(const char* key) const {
+    if (find(key) != nullptr) refuse(std::string("'") + key + "' is not supported", "use weights trained without it");
+  }
+
   /// Rejects keys that change the computation in a way that we do not support.
   void expect_flag(const char* key, bool only) const {
     if (flag(key, only) != only) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "decoder.hpp"
 #include "rope.hpp"
 #include "windows.hpp"
 
@@ -48,20 +49,9 @@ void add_window(SpecOptions& options, const ConfigReader& reader, const LlamaKin
 }
 
 SpecOptions llama_options(const ConfigReader& reader, const LlamaKind& kind, const std::string& where) {
-  const int64_t channels = reader.required_size("hidden_size"), heads = reader.required_size("num_attention_heads");
-  const auto head_dim = reader.size("head_dim");
-  if (!head_dim && channels % heads != 0)
-    reader.refuse("'hidden_size' is no multiple of 'num_attention_heads', and 'head_dim' is missing");
   if (reader.text("hidden_act", "silu") != "silu") reader.refuse("'hidden_act' other than silu is not supported");
   SpecOptions options;
-  options.add("n_layer", reader.required_size("num_hidden_layers"));
-  options.add("n_head", heads);
-  options.add("n_kv_head", reader.size("num_key_value_heads").value_or(heads));
-  options.add("n_embd", channels);
-  if (head_dim && *head_dim * heads != channels) options.add("head_dim", *head_dim);
-  options.add("n_inner", reader.required_size("intermediate_size"));
-  options.add("block_size", reader.size("max_position_embeddings").value_or(2048));
-  options.add("vocab_size", reader.required_size("vocab_size"));
+  add_sizes(options, reader);
   add_biases(options, reader, kind);
   add_window(options, reader, kind);
   if (kind.qk_norm) options.add("qk_norm", true);
@@ -70,7 +60,7 @@ SpecOptions llama_options(const ConfigReader& reader, const LlamaKind& kind, con
   options.add("activation", "swiglu");
   options.add("tie_embeddings", reader.flag("tie_word_embeddings", false));
   const Rope rope = rope_of(reader, where);
-  if (rope.share != 1) reader.refuse("'partial_rotary_factor' other than 1 is not supported in this family");
+  expect_whole_heads(rope);
   add_rope(options, rope);
   options.add("norm_eps", reader.number("rms_norm_eps", 1e-6));
   return options;
@@ -90,25 +80,25 @@ nlohmann::json window_config(const GptSizes& sizes, const LlamaKind& kind) {
 }
 
 nlohmann::json llama_config(const GptSpec& spec, const GptSizes& sizes, const LlamaKind& kind) {
-  nlohmann::json config{{"architectures", {kind.architecture}},
-                        {"model_type", kind.model_type},
-                        {"max_position_embeddings", sizes.positions},
-                        {"hidden_size", sizes.channels},
-                        {"intermediate_size", sizes.inner},
-                        {"num_hidden_layers", sizes.layers},
-                        {"num_attention_heads", sizes.heads},
-                        {"num_key_value_heads", sizes.key_heads},
-                        {"head_dim", sizes.head_channels},
-                        {"hidden_act", "silu"},
-                        {"attention_dropout", spec.dropout},
-                        {"rms_norm_eps", spec.norm_eps},
-                        {"rope_theta", spec.rope_theta},
-                        {"rope_scaling", rope_scaling_config(spec.rope_scaling, sizes)}};
+  nlohmann::json config = sizes_config(sizes, kind.model_type, kind.architecture);
+  config["hidden_act"] = "silu";
+  config["attention_dropout"] = spec.dropout;
+  config["rms_norm_eps"] = spec.norm_eps;
+  config["rope_theta"] = spec.rope_theta;
+  config["rope_scaling"] = rope_scaling_config(spec.rope_scaling, sizes);
   if (kind.windowed != WindowedLayers::none) config.update(window_config(sizes, kind));
   if (!kind.has_biases) return config;
   config["attention_bias"] = sizes.bias;
   config["mlp_bias"] = sizes.bias;
   return config;
+}
+
+/// Whether a block computes what Llama's does, apart from what LlamaKind tells.
+bool has_blocks_of_llama(const GptSpec& spec, const GptSizes& sizes) {
+  const bool has_plain_norms = sizes.rmsnorm && !sizes.norms_from_one && sizes.norm_places == NormPlaces::before;
+  const auto divisor = static_cast<double>(sizes.head_channels);
+  const bool has_plain_attention = !spec.rope_local_theta && spec.query_pre_attn_scalar.value_or(divisor) == divisor;
+  return has_plain_norms && has_plain_attention && spec.activation == "swiglu" && !spec.scale_embeddings;
 }
 
 }  // namespace
@@ -119,7 +109,7 @@ PublishedModel LlamaLikeFamily::model_of(const nlohmann::json& config, const std
 
 bool LlamaLikeFamily::names(const Model& model) const {
   const auto* gpt = dynamic_cast<const Gpt*>(&model);
-  if (gpt == nullptr || gpt->sizes().naming != nn::Naming::llama) return false;
+  if (gpt == nullptr || gpt->sizes().naming != nn::Naming::llama || gpt->sizes().norms_from_one) return false;
   const GptSizes& sizes = gpt->sizes();
   const bool has_windows = windows_in(sizes).layers > 0;
   if (kind_.windowed != WindowedLayers::some && has_windows != (kind_.windowed == WindowedLayers::all)) return false;
@@ -132,18 +122,12 @@ nlohmann::json LlamaLikeFamily::config_of(const Model& model) const {
   const GptSizes& sizes = gpt.sizes();
   const bool has_other_biases = sizes.bias ? !kind_.has_biases || !sizes.qkv_bias : sizes.qkv_bias != kind_.qkv_bias;
   const bool has_other_layers = kind_.windowed == WindowedLayers::all && windows_in(sizes).layers < sizes.layers;
-  if (has_other_biases || has_other_layers) return nullptr;
+  if (has_other_biases || has_other_layers || !has_blocks_of_llama(gpt.spec(), sizes)) return nullptr;
   return completed(llama_config(gpt.spec(), sizes, kind_), gpt);
 }
 
 std::string LlamaLikeFamily::parameter_of(const Model& model, const std::string& file_name) const {
-  if (file_name.ends_with(".rotary_emb.inv_freq")) return {};
-  // Files of the bare transformer have no prefix.
-  for (const char* start : {"embed_tokens.", "layers.", "norm."}) {
-    if (file_name.starts_with(start)) return "model." + file_name;
-  }
-  const bool is_tied = dynamic_cast<const Gpt&>(model).spec().tie_embeddings && file_name == "lm_head.weight";
-  return is_tied ? "model.embed_tokens.weight" : file_name;
+  return llama_parameter_of(model, file_name);
 }
 
 }  // namespace gputrain::models

@@ -1,5 +1,6 @@
 #include "rope.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace gputrain::models {
@@ -58,6 +59,11 @@ Rope rope_of(const ConfigReader& reader, const std::string& where, const RopeKey
   rope.theta = map.number("rope_theta", reader.number(keys.theta, keys.default_theta));
   rope.share = map.number("partial_rotary_factor", reader.number(keys.share, keys.default_share));
   return rope;
+}
+
+void expect_whole_heads(const Rope& rope) {
+  if (rope.share == 1) return;
+  ConfigReader(rope.map, rope.where).refuse("'partial_rotary_factor' other than 1 is not supported in this family");
 }
 
 void add_rope(SpecOptions& options, const Rope& rope) {

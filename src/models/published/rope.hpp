@@ -25,7 +25,10 @@ struct RopeKeys {
 /// Reads the form of transformers 4 or 5. `where` is the path of the config.json.
 Rope rope_of(const ConfigReader& reader, const std::string& where, const RopeKeys& keys = {});
 
-/// Adds theta and scaling. Throws Error(data) for what we do not compute; a share is another's matter.
+/// Throws Error(data) if a part of the heads is rotated.
+void expect_whole_heads(const Rope& rope);
+
+/// Adds theta and scaling. Throws Error(data) for what we do not compute.
 void add_rope(SpecOptions& options, const Rope& rope);
 
 /// The rope_scaling of a config.json, as transformers 4 and 5 read it; null: none.

@@ -1,0 +1,20 @@
+// What the parameters of a decoder are called, in the layouts of published files.
+#pragma once
+
+#include "gpt.hpp"
+
+namespace gputrain::models {
+
+struct GptNames {
+  const char *tokens, *positions, *blocks, *norm, *head;  // of the model; `positions` is null where they are rotary
+  const char *attention, *feed_forward;                   // of a block
+};
+const GptNames& names_of(nn::Naming naming);
+
+/// Names of a block's norms; null: there is none at this place.
+struct BlockNormNames {
+  const char *before_attention, *after_attention, *before_feed_forward, *after_feed_forward;
+};
+BlockNormNames names_of_norms(nn::Naming naming, NormPlaces places);
+
+}  // namespace gputrain::models
