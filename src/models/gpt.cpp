@@ -38,9 +38,9 @@ Gpt::Gpt(const GptSpec& spec, const nn::Context& context, const DataFacts& facts
   if (sizes_.rotary) {
     const auto type = context.policy.master == at::kDouble ? at::kDouble : at::kFloat;
     const auto options = at::TensorOptions().dtype(type).device(context.device);
-    rotary_.emplace_back(sizes_.positions, sizes_.head_channels, spec.rope_theta, options, sizes_.rotary_scaling);
+    rotary_.emplace_back(sizes_.positions, sizes_.rotary_channels, spec.rope_theta, options, sizes_.rotary_scaling);
     if (spec.rope_local_theta) {
-      rotary_.emplace_back(sizes_.positions, sizes_.head_channels, *spec.rope_local_theta, options);
+      rotary_.emplace_back(sizes_.positions, sizes_.rotary_channels, *spec.rope_local_theta, options);
     }
   } else {
     positions_ = add_child<nn::Embedding>(names.positions, context, embedding(sizes_.positions));

@@ -45,6 +45,7 @@ struct GptSpec {
   std::optional<bool> bias;
   std::optional<bool> qkv_bias;
   bool qk_norm = false;
+  std::optional<std::string> layout;
   std::string position = "learned";
   std::string norm = "layernorm";
   std::string activation = "gelu_tanh";
@@ -53,6 +54,7 @@ struct GptSpec {
   bool scale_embeddings = false;
   double rope_theta = 10000;
   std::optional<double> rope_local_theta;
+  double partial_rotary_factor = 1;
   RopeScalingSpec rope_scaling;
   double norm_eps = 1e-5;
 
@@ -67,12 +69,13 @@ enum class NormPlaces { before, after, both };
 /// The spec with every default resolved. sizes_of() throws Error(usage) for options that do not fit together.
 struct GptSizes {
   int64_t layers, heads, key_heads, channels, head_channels, inner, positions, vocabulary;
+  int64_t rotary_channels;  // of each head, the first ones
   bool bias, qkv_bias, rotary, rmsnorm, gated;
   bool norms_from_one;  // as in nn::Norm::Options
   NormPlaces norm_places;
   std::optional<double> attention_scale;  // as in ops::AttentionOptions
   ops::Activation activation;
-  nn::Naming naming;  // Llama's where it is one in all three options, else GPT-2's
+  nn::Naming naming;
   ops::RotaryScaling rotary_scaling;
   std::vector<int64_t> windows;  // of each layer, as in ops::AttentionOptions
 };

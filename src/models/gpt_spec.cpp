@@ -30,32 +30,56 @@ void check_division(config::SpecIssues& issues, const char* key, const char* who
 
 bool is_gated(const GptSpec& spec) { return spec.activation == "swiglu" || spec.activation == "geglu_tanh"; }
 
-bool is_llama(const GptSpec& spec) {
-  return spec.position == "rotary" && spec.norm.starts_with("rmsnorm") && is_gated(spec);
+/// The layout that the job names; else Llama's where it is one in all three options, or GPT-2's.
+nn::Naming naming_of(const GptSpec& spec) {
+  if (spec.layout == "phi3") return nn::Naming::phi3;
+  const bool is_llama = spec.position == "rotary" && spec.norm.starts_with("rmsnorm") && is_gated(spec);
+  return spec.layout.value_or(is_llama ? "llama" : "gpt2") == "llama" ? nn::Naming::llama : nn::Naming::gpt2;
+}
+
+void check_layout(const GptSpec& spec, config::SpecIssues& issues) {
+  const nn::Naming naming = naming_of(spec);
+  if (spec.qk_norm && naming != nn::Naming::llama) {
+    issues.add("qk_norm", "is there in Llama's layout alone", kLlamasLayout);
+  }
+  if (spec.norms != "before" && naming == nn::Naming::gpt2) {
+    issues.add("norms", "other than before is not there in GPT-2's layout", kLlamasLayout);
+  }
+  if (naming != nn::Naming::gpt2 && spec.position != "rotary") {
+    issues.add("layout", *spec.layout + " has no learned positions", "position: rotary");
+  }
+  if (naming == nn::Naming::phi3 && !is_gated(spec)) {
+    issues.add("layout", "phi3 has a gate in its feed-forward layers", "activation: swiglu");
+  }
+}
+
+int64_t rotary_channels_of(const GptSpec& spec) {
+  const int64_t channels = spec.head_dim.value_or(spec.n_embd / spec.n_head);
+  return static_cast<int64_t>(static_cast<double>(channels) * spec.partial_rotary_factor);
+}
+
+void check_rotary_channels(const GptSpec& spec, config::SpecIssues& issues) {
+  const bool is_partial = spec.partial_rotary_factor != 1;
+  if (spec.position != "rotary") {
+    if (is_partial) issues.add("partial_rotary_factor", "is of rotary positions", "position: rotary, or leave it out");
+    return;
+  }
+  const int64_t channels = rotary_channels_of(spec);
+  if (!spec.head_dim && spec.n_embd % spec.n_head != 0) return;  // reported already
+  if (channels > 0 && channels % 2 == 0) return;
+  const std::string what = "rotary positions rotate pairs of channels, but " + std::to_string(channels);
+  if (is_partial) return issues.add("partial_rotary_factor", what + " are no pairs", "for instance 0.5, or 1");
+  if (spec.head_dim) {
+    return issues.add("head_dim", what + " is odd", "for instance head_dim: " + std::to_string(channels + 1));
+  }
+  issues.add("n_embd", what + " per head is odd",
+             "for instance n_embd: " + std::to_string((channels + 1) * spec.n_head) + ", or position: learned");
 }
 
 void check_heads(const GptSpec& spec, config::SpecIssues& issues) {
   if (!spec.head_dim) check_division(issues, "n_embd", "n_embd", spec.n_embd, "n_head", spec.n_head);
   if (spec.n_kv_head) check_division(issues, "n_kv_head", "n_head", spec.n_head, "n_kv_head", *spec.n_kv_head);
-  if (spec.qk_norm && !is_llama(spec)) {
-    issues.add("qk_norm", "is there in Llama's layout alone", kLlamasLayout);
-  }
-  if (spec.norms != "before" && !is_llama(spec)) {
-    issues.add("norms", "other than before is there in Llama's layout alone", kLlamasLayout);
-  }
-  if (spec.head_dim) {
-    if (spec.position != "rotary" || *spec.head_dim % 2 == 0) return;
-    issues.add("head_dim",
-               "rotary positions rotate pairs of channels, but " + std::to_string(*spec.head_dim) + " is odd",
-               "for instance head_dim: " + std::to_string(*spec.head_dim + 1));
-    return;
-  }
-  const int64_t head_channels = spec.n_embd / spec.n_head;
-  if (spec.position == "rotary" && spec.n_embd % spec.n_head == 0 && head_channels % 2 != 0) {
-    issues.add("n_embd",
-               "rotary positions rotate pairs of channels, but " + std::to_string(head_channels) + " per head is odd",
-               "for instance n_embd: " + std::to_string((head_channels + 1) * spec.n_head) + ", or position: learned");
-  }
+  check_rotary_channels(spec, issues);
 }
 
 void check_rope_scaling(const GptSpec& spec, config::SpecIssues& issues) {
@@ -203,6 +227,9 @@ void GptSpec::describe(config::Description<GptSpec>& d) {
       .aliases({"attention_bias"});
   d.key("qkv_bias", &GptSpec::qkv_bias, "biases in the layers of queries, keys and values; null: as bias");
   d.key("qk_norm", &GptSpec::qk_norm, "RMSNorm of each head's query and key, as in Qwen3; in Llama's layout");
+  d.key("layout", &GptSpec::layout,
+        "whose names and order parameters have; null: llama with rotary positions, rmsnorm and a gate, else gpt2")
+      .choices({"gpt2", "llama", "phi3"});
   d.key("position", &GptSpec::position, "encoding of positions").choices({"learned", "rotary"});
   d.key("norm", &GptSpec::norm, "normalisation; rmsnorm_1p, Gemma's, multiplies by 1 + weight")
       .choices({"layernorm", "rmsnorm", "rmsnorm_1p"});
@@ -221,12 +248,17 @@ void GptSpec::describe(config::Description<GptSpec>& d) {
         "their base in layers with a window, where rope_scaling then does not count; null: as in the others")
       .above(0)
       .aliases({"rope_local_base_freq"});
+  d.key("partial_rotary_factor", &GptSpec::partial_rotary_factor, "the part of each head's channels that is rotated")
+      .range(0, 1)
+      .above(0)
+      .aliases({"rotary_pct"});
   d.key("rope_scaling", &GptSpec::rope_scaling, "rotary angles for longer texts");
   d.key("norm_eps", &GptSpec::norm_eps, "added to the variance in normalisations")
       .above(0)
       .aliases({"layer_norm_epsilon", "rms_norm_eps"});
   d.check([](const GptSpec& spec, config::SpecIssues& issues) {
     check_heads(spec, issues);
+    check_layout(spec, issues);
     check_rope_scaling(spec, issues);
     check_window(spec, issues);
   });
@@ -259,7 +291,8 @@ GptSizes sizes_of(const GptSpec& spec, const DataFacts& facts) {
   sizes.inner = spec.n_inner.value_or(default_inner(sizes));
   sizes.windows = windows_of(spec);
   sizes.rotary_scaling = rotary_scaling_of(spec.rope_scaling, sizes.positions);
-  sizes.naming = is_llama(spec) ? nn::Naming::llama : nn::Naming::gpt2;
+  sizes.rotary_channels = rotary_channels_of(spec);
+  sizes.naming = naming_of(spec);
 
   if (facts.input_shape[0] > sizes.positions) {
     refuse("block_size",

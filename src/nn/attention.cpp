@@ -6,6 +6,27 @@
 #include "gputrain/nn/transformer.hpp"
 
 namespace gputrain::nn {
+namespace {
+
+struct AttentionLayout {
+  std::vector<const char*> inputs;  // one layer for queries, keys and values, or three
+  const char* output;
+  Linear::Order order = Linear::Order::out_in;
+};
+
+AttentionLayout layout_of(Naming naming) {
+  switch (naming) {
+    case Naming::gpt2:
+      return {.inputs = {"c_attn"}, .output = "c_proj", .order = Linear::Order::in_out};
+    case Naming::phi3:
+      return {.inputs = {"qkv_proj"}, .output = "o_proj"};
+    case Naming::llama:
+      break;
+  }
+  return {.inputs = {"q_proj", "k_proj", "v_proj"}, .output = "o_proj"};
+}
+
+}  // namespace
 
 SelfAttention::SelfAttention(const Context& context, const Options& options)
     : Module(context),
@@ -16,25 +37,22 @@ SelfAttention::SelfAttention(const Context& context, const Options& options)
   GPUTRAIN_ASSERT(!options.norms_heads || options.naming == Naming::llama,
                   "norms of heads have names in Llama's layout");
   const int64_t channels = options.heads * head_channels_, key_channels = options.key_heads * head_channels_;
-  const auto order = options.naming == Naming::gpt2 ? Linear::Order::in_out : Linear::Order::out_in;
-  const auto add_input = [&](const char* name, int64_t out) {
-    return add_child<Linear>(name, context,
-                             Linear::Options{.in = options.channels,
-                                             .out = out,
-                                             .bias = options.input_bias,
-                                             .order = order,
-                                             .weight_init = options.weight_init});
-  };
-  if (options.naming == Naming::gpt2) {
-    inputs_ = {add_input("c_attn", channels + 2 * key_channels)};
-  } else {
-    inputs_ = {add_input("q_proj", channels), add_input("k_proj", key_channels), add_input("v_proj", key_channels)};
+  const AttentionLayout layout = layout_of(options.naming);
+  const bool is_fused = layout.inputs.size() == 1;
+  for (const char* name : layout.inputs) {
+    const int64_t out = is_fused ? channels + 2 * key_channels : inputs_.empty() ? channels : key_channels;
+    inputs_.push_back(add_child<Linear>(name, context,
+                                        Linear::Options{.in = options.channels,
+                                                        .out = out,
+                                                        .bias = options.input_bias,
+                                                        .order = layout.order,
+                                                        .weight_init = options.weight_init}));
   }
-  output_ = add_child<Linear>(options.naming == Naming::gpt2 ? "c_proj" : "o_proj", context,
+  output_ = add_child<Linear>(layout.output, context,
                               Linear::Options{.in = channels,
                                               .out = options.channels,
                                               .bias = options.bias,
-                                              .order = order,
+                                              .order = layout.order,
                                               .weight_init = options.output_init});
   if (!options.norms_heads) return;
   const Norm::Options norm{.kind = Norm::Kind::rmsnorm,

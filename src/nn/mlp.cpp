@@ -8,24 +8,42 @@
 #include "gputrain/ops/linear.hpp"
 
 namespace gputrain::nn {
+namespace {
+
+struct FeedForwardLayout {
+  std::vector<const char*> inputs;  // one layer, or gate and up
+  const char* output;
+  Linear::Order order = Linear::Order::out_in;
+};
+
+FeedForwardLayout layout_of(const FeedForward::Options& options) {
+  switch (options.naming) {
+    case Naming::gpt2:
+      return {.inputs = {"c_fc"}, .output = "c_proj", .order = Linear::Order::in_out};
+    case Naming::phi3:
+      return {.inputs = {"gate_up_proj"}, .output = "down_proj"};
+    case Naming::llama:
+      break;
+  }
+  if (options.gated) return {.inputs = {"gate_proj", "up_proj"}, .output = "down_proj"};
+  return {.inputs = {"up_proj"}, .output = "down_proj"};
+}
+
+}  // namespace
 
 FeedForward::FeedForward(const Context& context, const Options& options) : Module(context), options_(options) {
   GPUTRAIN_ASSERT(!options.gated || !ops::overwrites_input(options.activation), "a gate is used twice");
+  const FeedForwardLayout layout = layout_of(options);
   const auto add = [&](const char* name, int64_t in, int64_t out, const Init& init) {
-    const auto order = options.naming == Naming::gpt2 ? Linear::Order::in_out : Linear::Order::out_in;
     return add_child<Linear>(
         name, context,
-        Linear::Options{.in = in, .out = out, .bias = options.bias, .order = order, .weight_init = init});
+        Linear::Options{.in = in, .out = out, .bias = options.bias, .order = layout.order, .weight_init = init});
   };
-  const int64_t channels = options.channels, inner = options.inner;
-  if (options.naming == Naming::gpt2) {
-    inputs_ = {add("c_fc", channels, options.gated ? 2 * inner : inner, options.weight_init)};
-    output_ = add("c_proj", inner, channels, options.output_init);
-  } else {
-    if (options.gated) inputs_.push_back(add("gate_proj", channels, inner, options.weight_init));
-    inputs_.push_back(add("up_proj", channels, inner, options.weight_init));
-    output_ = add("down_proj", inner, channels, options.output_init);
+  const bool is_fused = options.gated && layout.inputs.size() == 1;
+  for (const char* name : layout.inputs) {
+    inputs_.push_back(add(name, options.channels, is_fused ? 2 * options.inner : options.inner, options.weight_init));
   }
+  output_ = add(layout.output, options.inner, options.channels, options.output_init);
 }
 
 at::Tensor FeedForward::forward(const at::Tensor& x) const {

@@ -21,10 +21,11 @@ void write_turned(at::Tensor out, const at::Tensor& a, const at::Tensor& b, cons
 
 at::Tensor turned(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine, double direction) {
   at::Tensor out = at::empty_like(x);
-  const int64_t half = x.size(-1) / 2;
+  const int64_t half = cosine.size(-1), rest = x.size(-1) - 2 * half;
   const at::Tensor low = x.narrow(-1, 0, half), high = x.narrow(-1, half, half);
   write_turned(out.narrow(-1, 0, half), low, high, cosine, sine, -direction);
   write_turned(out.narrow(-1, half, half), high, low, cosine, sine, direction);
+  if (rest > 0) out.narrow(-1, 2 * half, rest).copy_(x.narrow(-1, 2 * half, rest));
   return out;
 }
 
@@ -48,9 +49,11 @@ struct Rotate : torch::autograd::Function<Rotate> {
 at::Tensor rotate(const at::Tensor& x, const RotaryTable& table) {
   const int64_t time = x.size(-2);
   GPUTRAIN_ASSERT(time <= table.cosine.size(-2), "more positions than the rotary table has");
+  const int64_t turning = 2 * table.cosine.size(-1);
+  GPUTRAIN_ASSERT(turning <= x.size(-1), "fewer channels than the rotary table has");
   const Tensors inputs{x, table.cosine.narrow(-2, 0, time), table.sine.narrow(-2, 0, time)};
   const OpImpl reference = [](const Tensors& t) { return Tensors{Rotate::apply(t[0], t[1], t[2])}; };
-  if (!gpu::is_here(x) || table.cosine.dim() > 2) return reference(inputs)[0];
+  if (!gpu::is_here(x) || table.cosine.dim() > 2 || turning < x.size(-1)) return reference(inputs)[0];
   return run("rotate", inputs, {}, gpu::rotate(x), reference)[0];
 }
 

@@ -278,6 +278,10 @@ TEST(Gpt, ReportsHeadsThatDoNotDivideChannels) {
   EXPECT_THAT(issues({.window = 4, .layer_types = {"full_attention"}}), HasSubstr("layer_types: leave out window"));
   EXPECT_THAT(issues({.n_layer = 1, .window = 4, .layer_types = {"full_attention", "sliding_attention"}}),
               HasSubstr("repeated"));
+  EXPECT_THAT(issues({.layout = "llama"}), HasSubstr("layout: position: rotary"));
+  EXPECT_THAT(issues({.layout = "phi3", .position = "rotary"}), HasSubstr("layout: activation: swiglu"));
+  EXPECT_THAT(issues({.position = "rotary", .partial_rotary_factor = 0.02}), HasSubstr("partial_rotary_factor: for"));
+  EXPECT_THAT(issues({.partial_rotary_factor = 0.5}), HasSubstr("partial_rotary_factor: position: rotary"));
   EXPECT_EQ(issues({.norms = "both"}), "norms: position: rotary, norm: rmsnorm, activation: swiglu; ");
   EXPECT_THAT(issues({.position = "rotary", .rope_local_theta = 100}), HasSubstr("rope_local_theta: leave it out"));
 }

@@ -88,6 +88,19 @@ TEST(PublishedModel, ReadsKinOfLlama) {
   EXPECT_THAT(options_of("mistral", {{"sliding_window", nullptr}}), Not(Contains(Key("window"))));
 }
 
+TEST(PublishedModel, ReadsPhi3WithoutLongrope) {
+  json phi = kLlama;
+  phi["model_type"] = "phi3";
+  phi["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 250.0}, {"partial_rotary_factor", 0.75}};
+  EXPECT_THAT(published_model(phi, "").options,
+              AllOf(Contains(Pair("layout", "phi3")), Contains(Pair("partial_rotary_factor", "0.75")),
+                    Contains(Pair("rope_theta", "250.0")), Not(Contains(Key("window")))));
+  for (const char* type : {"longrope", "su", "yarn"}) {  // transformers computes the last two as longrope
+    phi["rope_scaling"] = {{"type", type}, {"factor", 4.0}};
+    EXPECT_THAT(refusal(phi), HasSubstr(std::string("'") + type + "' is not supported")) << type;
+  }
+}
+
 TEST(PublishedModel, RefusesUnsupportedAndBrokenConfigs) {
   const auto with = [](json config, const char* key, const json& value) {
     config[key] = value;
@@ -278,7 +291,7 @@ TEST(PublishedFamilies, IncludeOneThatAFileRegisters) {
   EXPECT_EQ(published.type, "mlp");
   EXPECT_THAT(published.options, ElementsAre(Pair("hidden", "[6]")));
   EXPECT_THAT(refusal({{"model_type", "bert"}}),
-              HasSubstr("gemma3, gpt2, llama, mistral, qwen2, qwen3 and stack are supported"));
+              HasSubstr("gemma3, gpt2, llama, mistral, phi3, qwen2, qwen3 and stack are supported"));
 
   OtherHead mlp(3);
   EXPECT_TRUE(published_config(*mlp.model).is_null());

@@ -350,6 +350,15 @@ TEST(RotaryOp, DividesFrequenciesLinearly) {
   EXPECT_TRUE(table.sine[6].equal(plain.sine[3]));
 }
 
+TEST(RotaryOp, LeavesChannelsPastTheTable) {
+  const RotaryTable table(8, 4, 10000.0, at::kDouble);
+  const at::Tensor x = random_leaf({2, 3, 5, 7}, 1);
+  const at::Tensor y = rotate(x, table);
+  EXPECT_TRUE(y.narrow(-1, 0, 4).equal(rotate(x.narrow(-1, 0, 4), table)));
+  EXPECT_TRUE(y.narrow(-1, 4, 3).equal(x.narrow(-1, 4, 3)));
+  EXPECT_LT(gradient_error([&] { return weighted_sum(rotate(x, table)); }, {x}), 1e-8);
+}
+
 TEST(RotaryOp, MatchesFiniteDifferencesAndKeepsOrder) {
   const RotaryTable table(8, 4, 10000.0, at::kDouble);
   const at::Tensor x = random_leaf({2, 5, 3, 4}, 1);

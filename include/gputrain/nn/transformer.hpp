@@ -17,8 +17,9 @@ namespace gputrain::nn {
 
 /// The published architecture that defines names and layouts of parameters.
 enum class Naming {
-  gpt2,  // c_attn (queries, keys and values in one), c_fc (gate and up in one), c_proj; weights [in, out]
-  llama  // q_proj, k_proj, v_proj, o_proj; gate_proj, up_proj, down_proj; weights [out, in]
+  gpt2,   // c_attn (queries, keys and values in one), c_fc (gate and up in one), c_proj; weights [in, out]
+  llama,  // q_proj, k_proj, v_proj, o_proj; gate_proj, up_proj, down_proj; weights [out, in]
+  phi3    // as llama, but qkv_proj and gate_up_proj, each in one
 };
 
 /// What the layers of attention know of a batch besides its channels.

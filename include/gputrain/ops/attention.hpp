@@ -68,7 +68,8 @@ struct RotaryTable {
 };
 
 /// Rotates x [batch, heads, time, channels], from position 0 on or where a table of RotaryTable::at() says; time is at
-/// most the table's positions. Keeps type and memory order.
+/// most the table's positions. Of a table with fewer channels, x has the others behind, as they are. Keeps type and
+/// memory order.
 at::Tensor rotate(const at::Tensor& x, const RotaryTable& table);
 
 }  // namespace gputrain::ops

@@ -26,12 +26,10 @@ void add_biases(SpecOptions& options, const ConfigReader& reader, const LlamaKin
   if (kind.qkv_bias) options.add("qkv_bias", true);
 }
 
-constexpr int64_t kDefaultWindow = 4096;  // of transformers, for a config.json without the key
-
 /// The sliding window; none if it is null or not in use.
 std::optional<int64_t> window_of(const ConfigReader& reader, const LlamaKind& kind) {
   if (kind.windowed == WindowedLayers::some && !reader.flag("use_sliding_window", false)) return std::nullopt;
-  return reader.has("sliding_window") ? reader.size("sliding_window") : kDefaultWindow;
+  return reader.has("sliding_window") ? reader.size("sliding_window") : kind.default_window;
 }
 
 void add_window(SpecOptions& options, const ConfigReader& reader, const LlamaKind& kind) {
@@ -55,13 +53,18 @@ SpecOptions llama_options(const ConfigReader& reader, const LlamaKind& kind, con
   add_biases(options, reader, kind);
   add_window(options, reader, kind);
   if (kind.qk_norm) options.add("qk_norm", true);
+  if (kind.naming == nn::Naming::phi3) options.add("layout", "phi3");
   options.add("position", "rotary");
   options.add("norm", "rmsnorm");
   options.add("activation", "swiglu");
   options.add("tie_embeddings", reader.flag("tie_word_embeddings", false));
   const Rope rope = rope_of(reader, where);
-  expect_whole_heads(rope);
-  add_rope(options, rope);
+  if (kind.rotates_part) {
+    options.add("partial_rotary_factor", rope.share);
+  } else {
+    expect_whole_heads(rope);
+  }
+  add_rope(options, rope, kind.scales_rope);
   options.add("norm_eps", reader.number("rms_norm_eps", 1e-6));
   return options;
 }
@@ -86,6 +89,7 @@ nlohmann::json llama_config(const GptSpec& spec, const GptSizes& sizes, const Ll
   config["rms_norm_eps"] = spec.norm_eps;
   config["rope_theta"] = spec.rope_theta;
   config["rope_scaling"] = rope_scaling_config(spec.rope_scaling, sizes);
+  if (kind.rotates_part) config["partial_rotary_factor"] = spec.partial_rotary_factor;
   if (kind.windowed != WindowedLayers::none) config.update(window_config(sizes, kind));
   if (!kind.has_biases) return config;
   config["attention_bias"] = sizes.bias;
@@ -93,12 +97,14 @@ nlohmann::json llama_config(const GptSpec& spec, const GptSizes& sizes, const Ll
   return config;
 }
 
-/// Whether a block computes what Llama's does, apart from what LlamaKind tells.
-bool has_blocks_of_llama(const GptSpec& spec, const GptSizes& sizes) {
+/// Whether a block computes what the family's does, apart from biases and windows.
+bool has_blocks_of(const LlamaKind& kind, const GptSpec& spec, const GptSizes& sizes) {
   const bool has_plain_norms = sizes.rmsnorm && !sizes.norms_from_one && sizes.norm_places == NormPlaces::before;
   const auto divisor = static_cast<double>(sizes.head_channels);
   const bool has_plain_attention = !spec.rope_local_theta && spec.query_pre_attn_scalar.value_or(divisor) == divisor;
-  return has_plain_norms && has_plain_attention && spec.activation == "swiglu" && !spec.scale_embeddings;
+  const bool has_rope =
+      (kind.rotates_part || spec.partial_rotary_factor == 1) && (kind.scales_rope || spec.rope_scaling.type == "none");
+  return has_rope && has_plain_norms && has_plain_attention && spec.activation == "swiglu" && !spec.scale_embeddings;
 }
 
 }  // namespace
@@ -109,10 +115,12 @@ PublishedModel LlamaLikeFamily::model_of(const nlohmann::json& config, const std
 
 bool LlamaLikeFamily::names(const Model& model) const {
   const auto* gpt = dynamic_cast<const Gpt*>(&model);
-  if (gpt == nullptr || gpt->sizes().naming != nn::Naming::llama || gpt->sizes().norms_from_one) return false;
+  if (gpt == nullptr || gpt->sizes().naming != kind_.naming || gpt->sizes().norms_from_one) return false;
   const GptSizes& sizes = gpt->sizes();
   const bool has_windows = windows_in(sizes).layers > 0;
-  if (kind_.windowed != WindowedLayers::some && has_windows != (kind_.windowed == WindowedLayers::all)) return false;
+  // Llama and Mistral differ in the window alone.
+  const bool is_either = kind_.naming == nn::Naming::llama && kind_.windowed != WindowedLayers::some;
+  if (is_either && has_windows != (kind_.windowed == WindowedLayers::all)) return false;
   const bool has_qkv_bias_alone = sizes.qkv_bias && !sizes.bias;
   return gpt->spec().qk_norm == kind_.qk_norm && has_qkv_bias_alone == kind_.qkv_bias;
 }
@@ -121,8 +129,9 @@ nlohmann::json LlamaLikeFamily::config_of(const Model& model) const {
   const auto& gpt = dynamic_cast<const Gpt&>(model);
   const GptSizes& sizes = gpt.sizes();
   const bool has_other_biases = sizes.bias ? !kind_.has_biases || !sizes.qkv_bias : sizes.qkv_bias != kind_.qkv_bias;
-  const bool has_other_layers = kind_.windowed == WindowedLayers::all && windows_in(sizes).layers < sizes.layers;
-  if (has_other_biases || has_other_layers || !has_blocks_of_llama(gpt.spec(), sizes)) return nullptr;
+  const int64_t windowed = windows_in(sizes).layers;
+  const bool has_other_layers = kind_.windowed == WindowedLayers::all && windowed > 0 && windowed < sizes.layers;
+  if (has_other_biases || has_other_layers || !has_blocks_of(kind_, gpt.spec(), sizes)) return nullptr;
   return completed(llama_config(gpt.spec(), sizes, kind_), gpt);
 }
 

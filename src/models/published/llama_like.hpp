@@ -17,6 +17,10 @@ struct LlamaKind {
   bool qk_norm = false;     // RMSNorm of each head's query and key
   bool has_biases = false;  // `attention_bias` with `mlp_bias`
   WindowedLayers windowed = WindowedLayers::none;
+  std::optional<int64_t> default_window = 4096;  // for a config.json without the key
+  nn::Naming naming = nn::Naming::llama;
+  bool rotates_part = false;  // `partial_rotary_factor`
+  bool scales_rope = true;    // `rope_scaling`
 };
 
 class LlamaLikeFamily : public PublishedFamily {

@@ -66,10 +66,11 @@ void expect_whole_heads(const Rope& rope) {
   ConfigReader(rope.map, rope.where).refuse("'partial_rotary_factor' other than 1 is not supported in this family");
 }
 
-void add_rope(SpecOptions& options, const Rope& rope) {
+void add_rope(SpecOptions& options, const Rope& rope, bool may_scale) {
   const ConfigReader map(rope.map, rope.where);
   options.add("rope_theta", rope.theta);
   const std::string scaling = type_of(map);
+  if (!may_scale && scaling != "none") map.refuse("rope_type '" + scaling + "' is not supported in this family");
   options.add("rope_scaling.type", scaling.c_str());
   if (scaling != "none") options.add("rope_scaling.factor", map.required_number("factor"));
   if (scaling == "yarn") add_yarn(options, map);

@@ -28,8 +28,8 @@ Rope rope_of(const ConfigReader& reader, const std::string& where, const RopeKey
 /// Throws Error(data) if a part of the heads is rotated.
 void expect_whole_heads(const Rope& rope);
 
-/// Adds theta and scaling. Throws Error(data) for what we do not compute.
-void add_rope(SpecOptions& options, const Rope& rope);
+/// Adds theta and scaling. Throws Error(data) for what we do not compute, or for a scaling where the family has none.
+void add_rope(SpecOptions& options, const Rope& rope, bool may_scale = true);
 
 /// The rope_scaling of a config.json, as transformers 4 and 5 read it; null: none.
 nlohmann::json rope_scaling_config(const RopeScalingSpec& spec, const GptSizes& sizes);
