@@ -50,6 +50,7 @@ struct GptSpec {
   std::string norm = "layernorm";
   std::string activation = "gelu_tanh";
   std::string norms = "before";
+  bool parallel_residual = false;
   bool tie_embeddings = true;
   bool scale_embeddings = false;
   double rope_theta = 10000;
@@ -87,7 +88,8 @@ struct ResidualStream {
   at::Tensor x, added = {};  // undefined `added` counts as zero
 };
 
-/// x + attention(norm(x)), then x + feed_forward(norm(x)); the norms may also be after the halves.
+/// x + attention(norm(x)), then x + feed_forward(norm(x)); the norms may also be after the halves. In parallel both
+/// halves read the same x.
 class GptBlock final : public nn::Module {
  public:
   GptBlock(const nn::Context& context, const GptSpec& spec, const GptSizes& sizes, int64_t layer);
@@ -100,6 +102,7 @@ class GptBlock final : public nn::Module {
   ops::NormedSum read(const nn::Norm* norm, const ResidualStream& stream) const;
 
   size_t rotary_index_;
+  bool is_parallel_;
   nn::Norm *before_attention_, *after_attention_, *before_feed_forward_, *after_feed_forward_;  // may be null
   nn::SelfAttention* attention_;
   nn::FeedForward* feed_forward_;

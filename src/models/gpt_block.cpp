@@ -60,6 +60,7 @@ GptBlock::GptBlock(const nn::Context& context, const GptSpec& spec, const GptSiz
   const auto add_norm = [&](const char* name) {
     return name != nullptr ? add_child<nn::Norm>(name, context, norm_options(spec, sizes)) : nullptr;
   };
+  is_parallel_ = spec.parallel_residual;
   rotary_index_ = window > 0 && spec.rope_local_theta ? 1 : 0;
   before_attention_ = add_norm(norms.before_attention);
   attention_ =
@@ -80,6 +81,10 @@ ops::NormedSum GptBlock::read(const nn::Norm* norm, const ResidualStream& stream
 ResidualStream GptBlock::forward(const ResidualStream& in, const nn::Sequence& sequence) const {
   const auto [x, attention_in] = read(before_attention_, in);
   const at::Tensor attended = normed(after_attention_, attention_->forward(attention_in, sequence));
+  if (is_parallel_) {
+    const at::Tensor added = feed_forward_->forward(normed(before_feed_forward_, x));
+    return {at::add(x, dropout_->forward(attended)), normed(after_feed_forward_, added)};
+  }
   const auto [y, feed_forward_in] = read(before_feed_forward_, {x, attended});
   return {y, normed(after_feed_forward_, feed_forward_->forward(feed_forward_in))};
 }

@@ -8,9 +8,15 @@ constexpr GptNames kGpt2Names{
 constexpr GptNames kLlamaNames{"model.embed_tokens", nullptr, "model.layers.", "model.norm", "lm_head",
                                "self_attn",          "mlp"};
 
+constexpr GptNames kNeoxNames{
+    "gpt_neox.embed_in", nullptr, "gpt_neox.layers.", "gpt_neox.final_layer_norm", "embed_out", "attention", "mlp"};
+
 }  // namespace
 
-const GptNames& names_of(nn::Naming naming) { return naming == nn::Naming::gpt2 ? kGpt2Names : kLlamaNames; }
+const GptNames& names_of(nn::Naming naming) {
+  if (naming == nn::Naming::gpt2) return kGpt2Names;
+  return naming == nn::Naming::gpt_neox ? kNeoxNames : kLlamaNames;
+}
 
 BlockNormNames names_of_norms(nn::Naming naming, NormPlaces places) {
   if (naming == nn::Naming::gpt2) return {"ln_1", nullptr, "ln_2", nullptr};

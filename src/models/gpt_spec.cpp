@@ -33,6 +33,7 @@ bool is_gated(const GptSpec& spec) { return spec.activation == "swiglu" || spec.
 /// The layout that the job names; else Llama's where it is one in all three options, or GPT-2's.
 nn::Naming naming_of(const GptSpec& spec) {
   if (spec.layout == "phi3") return nn::Naming::phi3;
+  if (spec.layout == "gpt_neox") return nn::Naming::gpt_neox;
   const bool is_llama = spec.position == "rotary" && spec.norm.starts_with("rmsnorm") && is_gated(spec);
   return spec.layout.value_or(is_llama ? "llama" : "gpt2") == "llama" ? nn::Naming::llama : nn::Naming::gpt2;
 }
@@ -50,6 +51,14 @@ void check_layout(const GptSpec& spec, config::SpecIssues& issues) {
   }
   if (naming == nn::Naming::phi3 && !is_gated(spec)) {
     issues.add("layout", "phi3 has a gate in its feed-forward layers", "activation: swiglu");
+  }
+}
+
+void check_neox(const GptSpec& spec, config::SpecIssues& issues) {
+  if (naming_of(spec) != nn::Naming::gpt_neox) return;
+  if (is_gated(spec)) issues.add("layout", "gpt_neox has no gate in its feed-forward layers", "activation: gelu");
+  if (spec.n_kv_head.value_or(spec.n_head) != spec.n_head) {
+    issues.add("n_kv_head", "gpt_neox has a key for each head", "leave it out");
   }
 }
 
@@ -229,13 +238,16 @@ void GptSpec::describe(config::Description<GptSpec>& d) {
   d.key("qk_norm", &GptSpec::qk_norm, "RMSNorm of each head's query and key, as in Qwen3; in Llama's layout");
   d.key("layout", &GptSpec::layout,
         "whose names and order parameters have; null: llama with rotary positions, rmsnorm and a gate, else gpt2")
-      .choices({"gpt2", "llama", "phi3"});
+      .choices({"gpt2", "llama", "phi3", "gpt_neox"});
   d.key("position", &GptSpec::position, "encoding of positions").choices({"learned", "rotary"});
   d.key("norm", &GptSpec::norm, "normalisation; rmsnorm_1p, Gemma's, multiplies by 1 + weight")
       .choices({"layernorm", "rmsnorm", "rmsnorm_1p"});
   d.key("norms", &GptSpec::norms,
         "where they are: before attention and feed-forward layers, after, or both as in Gemma 3")
       .choices({"before", "after", "both"});
+  d.key("parallel_residual", &GptSpec::parallel_residual,
+        "feed-forward layers read what attention reads, as in GPT-NeoX, not what it leaves")
+      .aliases({"use_parallel_residual"});
   d.key("activation", &GptSpec::activation,
         "inside the feed-forward layers; gelu_tanh is GPT-2's; gated are Llama's swiglu and Gemma's geglu_tanh")
       .choices({"gelu_tanh", "gelu", "relu", "silu", "swiglu", "geglu_tanh"})
@@ -259,6 +271,7 @@ void GptSpec::describe(config::Description<GptSpec>& d) {
   d.check([](const GptSpec& spec, config::SpecIssues& issues) {
     check_heads(spec, issues);
     check_layout(spec, issues);
+    check_neox(spec, issues);
     check_rope_scaling(spec, issues);
     check_window(spec, issues);
   });

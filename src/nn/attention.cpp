@@ -20,10 +20,18 @@ AttentionLayout layout_of(Naming naming) {
       return {.inputs = {"c_attn"}, .output = "c_proj", .order = Linear::Order::in_out};
     case Naming::phi3:
       return {.inputs = {"qkv_proj"}, .output = "o_proj"};
+    case Naming::gpt_neox:
+      return {.inputs = {"query_key_value"}, .output = "dense"};
     case Naming::llama:
       break;
   }
   return {.inputs = {"q_proj", "k_proj", "v_proj"}, .output = "o_proj"};
+}
+
+/// Packed [batch, time, heads * 3 * channels] as views of queries, keys and values.
+ops::Heads unpacked_by_head(const at::Tensor& packed, int64_t heads) {
+  const auto parts = packed.view({packed.size(0), packed.size(1), heads, -1}).chunk(3, -1);
+  return {parts[0].transpose(1, 2), parts[1].transpose(1, 2), parts[2].transpose(1, 2)};
 }
 
 }  // namespace
@@ -34,6 +42,8 @@ SelfAttention::SelfAttention(const Context& context, const Options& options)
       head_channels_(options.head_channels > 0 ? options.head_channels : options.channels / options.heads) {
   GPUTRAIN_ASSERT(options.head_channels > 0 || options.channels % options.heads == 0, "heads must divide channels");
   GPUTRAIN_ASSERT(options.heads % options.key_heads == 0, "key heads must divide heads");
+  GPUTRAIN_ASSERT(options.naming != Naming::gpt_neox || options.heads == options.key_heads,
+                  "GPT-NeoX has a key for each query");
   GPUTRAIN_ASSERT(!options.norms_heads || options.naming == Naming::llama,
                   "norms of heads have names in Llama's layout");
   const int64_t channels = options.heads * head_channels_, key_channels = options.key_heads * head_channels_;
@@ -64,6 +74,7 @@ SelfAttention::SelfAttention(const Context& context, const Options& options)
 }
 
 ops::Heads SelfAttention::project(const at::Tensor& x) const {
+  if (is_by_head()) return unpacked_by_head(inputs_[0]->forward(x), options_.heads);
   if (inputs_.size() == 1) return ops::unpacked(inputs_[0]->forward(x), options_.heads, options_.key_heads);
   const std::vector<at::Tensor> qkv = forward_each(inputs_, x);
   const auto heads = [&](const at::Tensor& one, const Norm* norm) {
@@ -79,7 +90,7 @@ at::Tensor SelfAttention::forward(const at::Tensor& x, const Sequence& sequence)
                                       .scale = options_.scale,
                                       .window = options_.window,
                                       .positions = sequence.positions};
-  if (inputs_.size() == 1 && !sequence.rotary && sequence.earlier == nullptr) {
+  if (inputs_.size() == 1 && !is_by_head() && !sequence.rotary && sequence.earlier == nullptr) {
     return output_->forward(ops::packed_attention(inputs_[0]->forward(x), options_.heads, options_.key_heads, options));
   }
   ops::Heads heads = project(x);

@@ -22,6 +22,8 @@ FeedForwardLayout layout_of(const FeedForward::Options& options) {
       return {.inputs = {"c_fc"}, .output = "c_proj", .order = Linear::Order::in_out};
     case Naming::phi3:
       return {.inputs = {"gate_up_proj"}, .output = "down_proj"};
+    case Naming::gpt_neox:
+      return {.inputs = {"dense_h_to_4h"}, .output = "dense_4h_to_h"};
     case Naming::llama:
       break;
   }

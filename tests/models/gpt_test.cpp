@@ -49,6 +49,15 @@ GptSpec windowed() {
   return spec;
 }
 
+GptSpec tiny_neox() {
+  GptSpec spec = tiny();
+  spec.layout = "gpt_neox";
+  spec.position = "rotary";
+  spec.partial_rotary_factor = 0.5;
+  spec.parallel_residual = true;
+  return spec;
+}
+
 GptSpec tiny_gemma() {
   GptSpec spec = windowed();
   spec.rope_local_theta = 100;
@@ -124,6 +133,9 @@ TEST(Gpt, TrainsMixturesWithoutPublishedConfig) {
     testing_support::loss_of(model, random_batch()).weighted.backward();
     EXPECT_EQ(published_config(model).is_null(), norms == "after");
   }
+  GptSpec parallel = tiny();
+  parallel.parallel_residual = true;
+  EXPECT_TRUE(published_config(Gpt(parallel, {}, kFacts)).is_null());
   GptSpec unbiased = tiny();
   unbiased.bias = false;
   EXPECT_TRUE(published_config(Gpt(unbiased, {}, kFacts)).is_null());
@@ -191,7 +203,7 @@ TEST(Gpt, LearnsFromPackedTextsAsFromSingleOnes) {
   const at::Tensor tokens = at::randint(11, {1, 8}, at::kLong), targets = at::randint(11, {1, 8}, at::kLong);
   Batch packed = testing_support::batch_of(tokens, targets);
   packed.fields.push_back({kPositions, at::tensor({0, 1, 2, 0, 0, 1, 2, 3}, at::kLong).unsqueeze(0)});
-  for (const GptSpec& spec : {tiny(), tiny_llama(), windowed(), tiny_gemma()}) {
+  for (const GptSpec& spec : {tiny(), tiny_llama(), windowed(), tiny_gemma(), tiny_neox()}) {
     Gpt together(spec, kDouble, kFacts), apart(spec, kDouble, kFacts);
     nn::initialize(together, 1);
     nn::initialize(apart, 1);
@@ -282,6 +294,10 @@ TEST(Gpt, ReportsHeadsThatDoNotDivideChannels) {
   EXPECT_THAT(issues({.layout = "phi3", .position = "rotary"}), HasSubstr("layout: activation: swiglu"));
   EXPECT_THAT(issues({.position = "rotary", .partial_rotary_factor = 0.02}), HasSubstr("partial_rotary_factor: for"));
   EXPECT_THAT(issues({.partial_rotary_factor = 0.5}), HasSubstr("partial_rotary_factor: position: rotary"));
+  EXPECT_THAT(issues({.n_kv_head = 6, .layout = "gpt_neox", .position = "rotary"}),
+              HasSubstr("n_kv_head: leave it out"));
+  EXPECT_THAT(issues({.layout = "gpt_neox", .position = "rotary", .activation = "swiglu"}),
+              HasSubstr("layout: activation: gelu"));
   EXPECT_EQ(issues({.norms = "both"}), "norms: position: rotary, norm: rmsnorm, activation: swiglu; ");
   EXPECT_THAT(issues({.position = "rotary", .rope_local_theta = 100}), HasSubstr("rope_local_theta: leave it out"));
 }

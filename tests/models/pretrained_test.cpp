@@ -88,6 +88,25 @@ TEST(PublishedModel, ReadsKinOfLlama) {
   EXPECT_THAT(options_of("mistral", {{"sliding_window", nullptr}}), Not(Contains(Key("window"))));
 }
 
+TEST(PublishedModel, ReadsPythia) {
+  json pythia{{"model_type", "gpt_neox"}, {"hidden_size", 64},        {"intermediate_size", 96},
+              {"num_hidden_layers", 2},   {"num_attention_heads", 4}, {"max_position_embeddings", 32},
+              {"vocab_size", 11},         {"rotary_pct", 0.5},        {"rotary_emb_base", 100.0}};
+  EXPECT_THAT(published_model(pythia, "").options,
+              AllOf(Contains(Pair("layout", "gpt_neox")), Contains(Pair("parallel_residual", "true")),
+                    Contains(Pair("partial_rotary_factor", "0.5")), Contains(Pair("rope_theta", "100.0")),
+                    Contains(Pair("activation", "gelu")), Contains(Pair("tie_embeddings", "false"))));
+  const auto lines = settings_of(published_model(pythia, ""), load_job("model: {type: gpt}\n"), "model");
+  const auto model = build(load_job("model: {type: gpt}\n", lines), {.input_shape = {4}, .num_classes = 11});
+  const auto family = family_of(*model);
+  EXPECT_EQ(family->parameter_of(*model, "layers.0.mlp.dense_4h_to_h.bias"),
+            "gpt_neox.layers.0.mlp.dense_4h_to_h.bias");
+  EXPECT_EQ(family->parameter_of(*model, "gpt_neox.layers.0.attention.bias"), "");
+  EXPECT_EQ(family->parameter_of(*model, "lm_head.weight"), "embed_out.weight");
+  pythia["attention_bias"] = false;
+  EXPECT_THAT(refusal(pythia), HasSubstr("attention_bias"));
+}
+
 TEST(PublishedModel, ReadsPhi3WithoutLongrope) {
   json phi = kLlama;
   phi["model_type"] = "phi3";
@@ -291,7 +310,7 @@ TEST(PublishedFamilies, IncludeOneThatAFileRegisters) {
   EXPECT_EQ(published.type, "mlp");
   EXPECT_THAT(published.options, ElementsAre(Pair("hidden", "[6]")));
   EXPECT_THAT(refusal({{"model_type", "bert"}}),
-              HasSubstr("gemma3, gpt2, llama, mistral, phi3, qwen2, qwen3 and stack are supported"));
+              HasSubstr("gemma3, gpt2, gpt_neox, llama, mistral, phi3, qwen2, qwen3 and stack are supported"));
 
   OtherHead mlp(3);
   EXPECT_TRUE(published_config(*mlp.model).is_null());

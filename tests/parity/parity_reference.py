@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 import torchvision
 from safetensors.torch import load_file, save_file
-from transformers import (AutoModelForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig,
+from transformers import (AutoModelForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GPTNeoXConfig, GPTNeoXForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig,
                           MistralForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 SMOOTHING = 0.1
@@ -29,10 +29,15 @@ GEMMA = ODD | dict(num_hidden_layers=3, vocab_size=311, sliding_window=7, query_
 GEMMA.pop("rope_parameters")
 PHI = ODD | dict(vocab_size=311, sliding_window=7, pad_token_id=None,
                  rope_parameters={"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.65})  # 6 of 10
+NEOX = dict(num_hidden_layers=2, num_attention_heads=7, hidden_size=70, intermediate_size=96, max_position_embeddings=24,
+            vocab_size=311, rotary_pct=0.65, rotary_emb_base=500.0)  # 6 of 10 channels
 TRANSFORMERS = {
     "gpt2": lambda: GPT2LMHeadModel(GPT2Config(**GPT2)),
     "gpt2_untied": lambda: GPT2LMHeadModel(
         GPT2Config(**GPT2, n_inner=80, activation_function="gelu", layer_norm_epsilon=1e-3, tie_word_embeddings=False)),
+    "gpt_neox": lambda: GPTNeoXForCausalLM(GPTNeoXConfig(**NEOX)),
+    "gpt_neox_serial": lambda: GPTNeoXForCausalLM(GPTNeoXConfig(
+        **NEOX, use_parallel_residual=False, hidden_act="gelu_new", tie_word_embeddings=True)),
     "llama": lambda: LlamaForCausalLM(LlamaConfig(**LLAMA)),
     "llama_biased": lambda: LlamaForCausalLM(
         LlamaConfig(**LLAMA, attention_bias=True, mlp_bias=True, tie_word_embeddings=True, rms_norm_eps=1e-3)),
@@ -96,7 +101,8 @@ def expected(model, logits_of, inputs, targets):
     loss.backward()
     tensors = {"inputs": inputs, "targets": targets, "logits": logits.detach(), "logits_evaluated": evaluated,
                "loss": loss.detach()}
-    tensors |= {f"gradient/{name}": parameter.grad for name, parameter in model.named_parameters()}
+    in_files = {"lm_head.weight": "embed_out.weight"} if isinstance(model, GPTNeoXForCausalLM) else {}
+    tensors |= {f"gradient/{in_files.get(name, name)}": parameter.grad for name, parameter in model.named_parameters()}
     tensors |= {f"buffer/{name}": value for name, value in model.named_buffers() if "running" in name or "num_" in name}
     return {name: tensor.contiguous() for name, tensor in tensors.items()}
 

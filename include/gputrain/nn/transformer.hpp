@@ -17,9 +17,10 @@ namespace gputrain::nn {
 
 /// The published architecture that defines names and layouts of parameters.
 enum class Naming {
-  gpt2,   // c_attn (queries, keys and values in one), c_fc (gate and up in one), c_proj; weights [in, out]
-  llama,  // q_proj, k_proj, v_proj, o_proj; gate_proj, up_proj, down_proj; weights [out, in]
-  phi3    // as llama, but qkv_proj and gate_up_proj, each in one
+  gpt2,     // c_attn (queries, keys and values in one), c_fc (gate and up in one), c_proj; weights [in, out]
+  llama,    // q_proj, k_proj, v_proj, o_proj; gate_proj, up_proj, down_proj; weights [out, in]
+  phi3,     // as llama, but qkv_proj and gate_up_proj, each in one
+  gpt_neox  // query_key_value (head after head its query, key and value), dense; dense_h_to_4h, dense_4h_to_h
 };
 
 /// What the layers of attention know of a batch besides its channels.
@@ -52,6 +53,7 @@ class SelfAttention final : public Module {
   at::Tensor forward(const at::Tensor& x, const Sequence& sequence) const;
 
  private:
+  bool is_by_head() const noexcept { return options_.naming == Naming::gpt_neox; }
   ops::Heads project(const at::Tensor& x) const;
 
   Options options_;

@@ -110,7 +110,8 @@ SpecOptions gemma3_options(const ConfigReader& reader, const std::string& where)
 
 /// Whether the Gpt computes exactly what Gemma 3 does.
 bool is_gemma3(const GptSpec& spec, const GptSizes& sizes) {
-  const bool has_parts = spec.qk_norm && spec.scale_embeddings && sizes.norm_places == NormPlaces::both;
+  const bool has_parts = !spec.parallel_residual && spec.partial_rotary_factor == 1 && spec.qk_norm &&
+                         spec.scale_embeddings && sizes.norm_places == NormPlaces::both;
   const bool has_ropes = spec.rope_local_theta || windows_in(sizes).layers == 0;
   return has_parts && has_ropes && spec.activation == "geglu_tanh" && !sizes.bias && !sizes.qkv_bias;
 }

@@ -1,25 +1,11 @@
 // Hugging Face's GPT2LMHeadModel.
-#include <array>
 #include <string_view>
 
+#include "activations.hpp"
 #include "config_json.hpp"
 
 namespace gputrain::models {
 namespace {
-
-const char* activation_option(const ConfigReader& reader, const std::string& name) {
-  constexpr std::array<std::pair<std::string_view, const char*>, 7> kActivations{{{"gelu_new", "gelu_tanh"},
-                                                                                  {"gelu_pytorch_tanh", "gelu_tanh"},
-                                                                                  {"gelu_fast", "gelu_tanh"},
-                                                                                  {"gelu", "gelu"},
-                                                                                  {"relu", "relu"},
-                                                                                  {"silu", "silu"},
-                                                                                  {"swish", "silu"}}};
-  for (const auto& [theirs, ours] : kActivations) {
-    if (theirs == name) return ours;
-  }
-  reader.refuse("activation_function '" + name + "' is not supported");
-}
 
 SpecOptions gpt2_options(const ConfigReader& reader) {
   reader.expect_flag("scale_attn_weights", true);
@@ -36,7 +22,7 @@ SpecOptions gpt2_options(const ConfigReader& reader) {
   options.add("bias", true);
   options.add("position", "learned");
   options.add("norm", "layernorm");
-  options.add("activation", activation_option(reader, reader.text("activation_function", "gelu_new")));
+  options.add("activation", activation_option(reader, "activation_function", "gelu_new"));
   options.add("tie_embeddings", reader.flag("tie_word_embeddings", true));
   options.add("norm_eps", reader.number("layer_norm_epsilon", 1e-5));
   return options;
@@ -47,19 +33,6 @@ bool ends_with_any(const std::string& name, std::initializer_list<std::string_vi
     if (name.ends_with(end)) return true;
   }
   return false;
-}
-
-const char* activation_function(ops::Activation activation) {
-  switch (activation) {
-    case ops::Activation::gelu:
-      return "gelu";
-    case ops::Activation::relu:
-      return "relu";
-    case ops::Activation::silu:
-      return "silu";
-    default:
-      return "gelu_new";
-  }
 }
 
 nlohmann::json gpt2_config(const GptSpec& spec, const GptSizes& sizes) {
@@ -78,8 +51,10 @@ nlohmann::json gpt2_config(const GptSpec& spec, const GptSizes& sizes) {
 }
 
 /// Whether the Gpt computes exactly what GPT-2 does.
-bool is_gpt2(const GptSizes& sizes) {
-  return !sizes.rotary && !sizes.rmsnorm && !sizes.gated && sizes.bias && sizes.key_heads == sizes.heads;
+bool is_gpt2(const GptSpec& spec, const GptSizes& sizes) {
+  const bool has_plain_blocks = !spec.window && !spec.query_pre_attn_scalar && !spec.parallel_residual;
+  return has_plain_blocks && !spec.scale_embeddings && !sizes.rotary && !sizes.rmsnorm && !sizes.gated && sizes.bias &&
+         sizes.qkv_bias && sizes.key_heads == sizes.heads && !spec.head_dim;
 }
 
 class Gpt2Family final : public PublishedFamily {
@@ -100,7 +75,7 @@ class Gpt2Family final : public PublishedFamily {
 
   nlohmann::json config_of(const Model& model) const override {
     const auto& gpt = dynamic_cast<const Gpt&>(model);
-    return is_gpt2(gpt.sizes()) ? completed(gpt2_config(gpt.spec(), gpt.sizes()), gpt) : nlohmann::json();
+    return is_gpt2(gpt.spec(), gpt.sizes()) ? completed(gpt2_config(gpt.spec(), gpt.sizes()), gpt) : nlohmann::json();
   }
 
   std::string parameter_of(const Model& model, const std::string& file_name) const override {

@@ -99,7 +99,8 @@ nlohmann::json llama_config(const GptSpec& spec, const GptSizes& sizes, const Ll
 
 /// Whether a block computes what the family's does, apart from biases and windows.
 bool has_blocks_of(const LlamaKind& kind, const GptSpec& spec, const GptSizes& sizes) {
-  const bool has_plain_norms = sizes.rmsnorm && !sizes.norms_from_one && sizes.norm_places == NormPlaces::before;
+  const bool has_plain_norms =
+      !spec.parallel_residual && sizes.rmsnorm && !sizes.norms_from_one && sizes.norm_places == NormPlaces::before;
   const auto divisor = static_cast<double>(sizes.head_channels);
   const bool has_plain_attention = !spec.rope_local_theta && spec.query_pre_attn_scalar.value_or(divisor) == divisor;
   const bool has_rope =
