@@ -175,6 +175,10 @@ TEST(PublishedModel, ReadsGemmaInBothFormats) {
               AllOf(read, Contains(Pair("layer_types", "[sliding_attention, full_attention]"))));
   const json with_images{{"model_type", "gemma3"}, {"text_config", nested}, {"tie_word_embeddings", true}};
   EXPECT_THAT(published_model(with_images, "").options, read);
+  json without = kGemma;
+  without["layer_types"] = std::vector<std::string>(8, "full_attention");
+  EXPECT_THAT(published_model(without, "").options,
+              AllOf(Not(Contains(Key("window"))), Not(Contains(Key("rope_local_theta")))));
   nested["rope_parameters"].erase("sliding_attention");
   EXPECT_THAT(refusal(nested), HasSubstr("'rope_parameters' has no 'sliding_attention'"));
 }

@@ -1,4 +1,5 @@
 // Hugging Face's Gemma3ForCausalLM, and the language model inside a Gemma3ForConditionalGeneration.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string_view>
@@ -49,13 +50,15 @@ void expect_gemma3(const ConfigReader& reader) {
     reader.refuse("'hidden_activation' other than gelu_pytorch_tanh is not supported");
 }
 
-void add_layers(SpecOptions& options, const ConfigReader& reader) {
+/// Adds the windows; false if no layer has one.
+bool add_layers(SpecOptions& options, const ConfigReader& reader) {
   const auto window = reader.has("sliding_window") ? reader.size("sliding_window") : kWindow;
   const int64_t period = reader.size("sliding_window_pattern").value_or(6);
   const auto types = layer_types_of(reader, reader.required_size("num_hidden_layers"),
                                     [period](int64_t layer) { return (layer + 1) % period != 0; });
   if (!window) reader.refuse("'sliding_window' is null");
   add_windows(options, *window, types);
+  return std::ranges::find(types, kSlidingLayer) != types.end();
 }
 
 /// The rotary positions of one type of layers, in files of transformers 5.
@@ -77,10 +80,11 @@ Rope rope_of_layers(const ConfigReader& reader, const std::string& where, const 
   return rope;
 }
 
-void add_ropes(SpecOptions& options, const ConfigReader& reader, const std::string& where) {
+void add_ropes(SpecOptions& options, const ConfigReader& reader, const std::string& where, bool has_windows) {
   Rope full = rope_of_layers(reader, where, kFullLayer, {.default_theta = kGlobalTheta});
   if (const nlohmann::json* scaling = reader.find("rope_scaling")) full.map.update(*scaling);
   add_rope(options, full);
+  if (!has_windows) return;
   const Rope local =
       rope_of_layers(reader, where, kSlidingLayer, {.theta = "rope_local_base_freq", .default_theta = kLocalTheta});
   if (local.map.value("rope_type", "default") != "default") {
@@ -93,7 +97,7 @@ SpecOptions gemma3_options(const ConfigReader& reader, const std::string& where)
   expect_gemma3(reader);
   SpecOptions options;
   add_sizes(options, reader);
-  add_layers(options, reader);
+  const bool has_windows = add_layers(options, reader);
   options.add("bias", false);
   options.add("qk_norm", true);
   options.add("position", "rotary");
@@ -103,7 +107,7 @@ SpecOptions gemma3_options(const ConfigReader& reader, const std::string& where)
   options.add("query_pre_attn_scalar", reader.number("query_pre_attn_scalar", 256));
   options.add("scale_embeddings", true);
   options.add("tie_embeddings", reader.flag("tie_word_embeddings", true));
-  add_ropes(options, reader, where);
+  add_ropes(options, reader, where, has_windows);
   options.add("norm_eps", reader.number("rms_norm_eps", 1e-6));
   return options;
 }

@@ -54,7 +54,7 @@ nlohmann::json gpt2_config(const GptSpec& spec, const GptSizes& sizes) {
 bool is_gpt2(const GptSpec& spec, const GptSizes& sizes) {
   const bool has_plain_blocks = !spec.window && !spec.query_pre_attn_scalar && !spec.parallel_residual;
   return has_plain_blocks && !spec.scale_embeddings && !sizes.rotary && !sizes.rmsnorm && !sizes.gated && sizes.bias &&
-         sizes.qkv_bias && sizes.key_heads == sizes.heads && !spec.head_dim;
+         sizes.qkv_bias && sizes.key_heads == sizes.heads && sizes.heads * sizes.head_channels == sizes.channels;
 }
 
 class Gpt2Family final : public PublishedFamily {
