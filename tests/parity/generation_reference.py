@@ -13,8 +13,9 @@ from pathlib import Path
 import torch
 from transformers.generation.logits_process import (MinPLogitsWarper, RepetitionPenaltyLogitsProcessor,
                                                     TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper)
-from transformers import (GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig,
-                          MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
+from transformers import (Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig,
+                          GPTNeoXForCausalLM, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Phi3Config,
+                          Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 NEW_TOKENS, VOCABULARY, LENGTHS = 200, 89, (7, 1, 23, 12)
 LEAST_GAP = 1e-3  # between the two highest logits: rounding must not decide
@@ -25,12 +26,34 @@ LLAMA = dict(NONE, num_hidden_layers=2, num_attention_heads=6, num_key_value_hea
              rope_parameters={"rope_type": "default", "rope_theta": 500.0})
 SCALED = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 64}
+YARN = {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "original_max_position_embeddings": 64}
+PARTIAL = {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.65}  # 6 of 10 channels
+NEOX = dict(NONE, num_hidden_layers=2, num_attention_heads=6, hidden_size=60, intermediate_size=77, vocab_size=VOCABULARY,
+            max_position_embeddings=256, initializer_range=0.25, rotary_pct=0.65, rotary_emb_base=500.0)
+GEMMA = dict(LLAMA, num_hidden_layers=3, sliding_window=20, sliding_window_pattern=2, query_pre_attn_scalar=12,
+             rope_parameters={"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 500.0},
+                              "sliding_attention": {"rope_type": "default", "rope_theta": 30.0}})
 QWEN2 = {key: value for key, value in LLAMA.items() if key != "head_dim"}
+
+
+def gemma3():
+    """Its head is the embedding, and the stream begins with large ones: unchanged, it would repeat every token."""
+    model = Gemma3ForCausalLM(Gemma3TextConfig(**GEMMA))
+    with torch.no_grad():
+        model.model.embed_tokens.weight.mul_(0.1)
+        model.model.norm.weight.fill_(9)
+    return model
+
+
 MODELS = {  # with a seed whose texts vary and are clear
     "gpt2": (1, lambda: GPT2LMHeadModel(GPT2Config(**GPT2))),
     "llama": (1, lambda: LlamaForCausalLM(LlamaConfig(**LLAMA))),
     "llama3": (0, lambda: LlamaForCausalLM(LlamaConfig(**LLAMA | dict(rope_parameters=SCALED)))),
-    "mistral": (1, lambda: MistralForCausalLM(MistralConfig(**LLAMA, sliding_window=None))),
+    "mistral": (0, lambda: MistralForCausalLM(MistralConfig(**LLAMA, sliding_window=20))),
+    "gemma3": (7, gemma3),
+    "gpt_neox": (0, lambda: GPTNeoXForCausalLM(GPTNeoXConfig(**NEOX))),
+    "phi3": (6, lambda: Phi3ForCausalLM(Phi3Config(**LLAMA | dict(sliding_window=20, rope_parameters=PARTIAL)))),
+    "qwen2_yarn": (3, lambda: Qwen2ForCausalLM(Qwen2Config(**QWEN2 | dict(hidden_size=60, rope_parameters=YARN)))),
     "qwen2": (8, lambda: Qwen2ForCausalLM(Qwen2Config(**QWEN2 | dict(hidden_size=60), tie_word_embeddings=True))),
     "qwen3": (10, lambda: Qwen3ForCausalLM(Qwen3Config(**LLAMA))),
 }

@@ -75,7 +75,7 @@ TEST_F(GenerationParity, WritesSameTokensAsTransformers) {
     expect_same_texts(entry.path());
     ++families;
   }
-  EXPECT_EQ(families, 6);
+  EXPECT_EQ(families, 10);
 }
 
 TEST_F(GenerationParity, FiltersLogitsAsTransformers) {
