@@ -45,6 +45,17 @@ void check_turn(const ChatTemplate& chat_template, const ordered_json& message, 
     refuse(chat_template, "nothing ends a turn, so a model would not learn to stop");
 }
 
+/// How much of `rest`, which follows the prompt in the whole text, is `turn`: all of it, or what was said and what ends
+/// it, without thoughts that the template shows in the last turn alone. 0 if neither.
+size_t turn_bytes(const ordered_json& message, std::string_view turn, std::string_view rest) {
+  if (rest.starts_with(turn)) return turn.size();
+  const std::string content = content_of(message);
+  const size_t begin = turn.rfind(content);
+  if (content.empty() || message.contains("tool_calls") || begin == std::string_view::npos) return 0;
+  const std::string_view without_thoughts = turn.substr(begin);
+  return rest.starts_with(without_thoughts) ? without_thoughts.size() : 0;
+}
+
 /// Renders with each message of the assistant and with the prompt for it: what is more was said by the assistant.
 LearnedText by_difference(const ChatTemplate& chat_template, const ordered_json& messages,
                           const ordered_json& variables) {
@@ -60,11 +71,15 @@ LearnedText by_difference(const ChatTemplate& chat_template, const ordered_json&
     if (!has_prompt) has_prompt = prompt != render(before, false);
     ordered_json with_turn = before;
     with_turn.push_back(messages[i]);
-    const std::string turn = render(with_turn, false);
-    if (!turn.starts_with(prompt) || !result.text.starts_with(turn))
+    const std::string until_turn = render(with_turn, false);
+    const bool follows_prompt = until_turn.starts_with(prompt) && result.text.starts_with(prompt);
+    const std::string_view turn = follows_prompt ? std::string_view(until_turn).substr(prompt.size()) : "";
+    const size_t bytes =
+        follows_prompt ? turn_bytes(messages[i], turn, std::string_view(result.text).substr(prompt.size())) : 0;
+    if (bytes == 0)
       refuse(chat_template, "message " + std::to_string(i + 1) + " looks different when others follow or precede it");
-    check_turn(chat_template, messages[i], std::string_view(turn).substr(prompt.size()), *has_prompt);
-    if (turn.size() > prompt.size()) result.learned.push_back({prompt.size(), turn.size()});
+    check_turn(chat_template, messages[i], turn, *has_prompt);
+    result.learned.push_back({prompt.size(), prompt.size() + bytes});
   }
   return result;
 }

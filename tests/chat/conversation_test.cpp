@@ -69,6 +69,13 @@ TEST(Conversation, LearnsWithoutHeadersToo) {
   EXPECT_THAT(learned(instructions, kConversation), ElementsAre(" ä</s>", " b</s>"));
 }
 
+TEST(Conversation, LearnsTurnsWhoseThoughtsAreLeftOut) {
+  const auto thinking = made_of(
+      "{% for m in messages %}<{{ m.role }}>{{ '[thought]' if loop.last and m.role == 'assistant' }}{{ m.content }}</s>"
+      "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}");
+  EXPECT_THAT(learned(thinking, kConversation), ElementsAre("ä</s>", "[thought]b</s>"));
+}
+
 TEST(Conversation, LearnsCallsOfTools) {
   const auto calls = made_of(
       "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for c in m.tool_calls or [] %}{{ c | tojson }}{% endfor "
@@ -83,8 +90,7 @@ TEST(Conversation, RefusesATemplateThatDoesNotTell) {
   const auto why = [](const std::string& source) {
     return reason_of([&] { learned(made_of(source), kConversation); });
   };
-  // The last answer has a thought, earlier ones lose it.
-  EXPECT_THAT(why("{% for m in messages %}<{{ m.role }}>{{ 'think ' if loop.last }}{{ m.content }}</s>{% endfor %}"
+  EXPECT_THAT(why("{% for m in messages %}<{{ m.role }}>{{ m.content if loop.last else 'said' }}</s>{% endfor %}"
                   "{% if add_generation_prompt %}<assistant>{% endif %}"),
               HasSubstr("message 3 looks different when others follow or precede it"));
   EXPECT_THAT(why("{% for m in messages %}<{{ m.role }}>{{ m.content }}</s>{% endfor %}"),

@@ -16,8 +16,9 @@ struct LearnedText {
 };
 
 /// What the template marks by `{% generation %}`. Without such marks, what rendering one message more adds behind the
-/// prompt for it. `variables` are as for ChatTemplate::render. Throws Error(data) if messages are not valid or if the
-/// template does not tell what the assistant says.
+/// prompt for it; of earlier turns, what is left of that in the whole text. `variables` are as for
+/// ChatTemplate::render. Throws Error(data) if messages are not valid or if the template does not tell what the
+/// assistant says.
 LearnedText learned_text(const ChatTemplate& chat_template, const nlohmann::ordered_json& messages,
                          const nlohmann::ordered_json& variables);
 
