@@ -22,9 +22,9 @@ void print_entries(const Entries& entries, std::string_view open, std::string_vi
 }
 
 void print_sequence(const Sequence& sequence, std::string& out, Budget& budget) {
-  using Kind = Sequence::Kind;
-  if (sequence.kind == Kind::range || sequence.kind == Kind::iterator) return budget.append(out, sequence.label);
-  const bool is_view = sequence.kind == Kind::view, is_tuple = sequence.kind == Kind::tuple;
+  if (sequence.kind == Sequence::Kind::range || sequence.kind == Sequence::Kind::iterator)
+    return budget.append(out, sequence.label);
+  const bool is_view = sequence.kind == Sequence::Kind::view, is_tuple = sequence.kind == Sequence::Kind::tuple;
   const std::string open = is_view ? sequence.label + "([" : is_tuple ? "(" : "[";
   const std::string_view close = is_view ? "])" : !is_tuple ? "]" : sequence.items.size() == 1 ? ",)" : ")";
   print_entries(sequence.items, open, close, out, budget, [&](const Value& item) { print_repr(item, out, budget); });
@@ -108,7 +108,7 @@ class JsonWriter {
 
 void print_repr(const Value& value, std::string& out, Budget& budget) {
   budget.spend(1);
-  if (const std::string* string = value.string()) return budget.append(out, quoted(*string));
+  if (const std::string* string = value.string()) return budget.append(out, repr_of(*string));
   if (value.is_undefined()) return budget.append(out, "Undefined");
   if (const Dict* dict = value.dict())
     return print_entries(dict->entries, "{", "}", out, budget, [&](const auto& entry) {

@@ -204,7 +204,7 @@ std::string title_cased(std::string_view text) {
   return result;
 }
 
-std::string quoted(std::string_view text) {
+std::string repr_of(std::string_view text) {
   const bool has_single = text.find('\'') != std::string_view::npos;
   const char quote = has_single && text.find('"') == std::string_view::npos ? '"' : '\'';
   std::string result(1, quote);

@@ -36,7 +36,7 @@ std::string capitalized(std::string_view text);
 std::string title_cased(std::string_view text);
 
 /// As repr() quotes it.
-std::string quoted(std::string_view text);
+std::string repr_of(std::string_view text);
 /// The shortest digits that read back as the same number, written as repr() does.
 std::string number_text(double number);
 
