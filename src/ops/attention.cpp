@@ -49,6 +49,13 @@ at::Tensor visible_keys(const at::Tensor& q, const at::Tensor& k, const Attentio
   return visible.logical_and(distance.le(options.positions.unsqueeze(-1))).unsqueeze(1);
 }
 
+/// A key head for each head: neighbouring heads have the same one.
+at::Tensor repeated(const at::Tensor& keys, int64_t groups) {
+  auto sizes = keys.sizes().vec();
+  sizes.insert(sizes.begin() + 2, groups);
+  return keys.unsqueeze(2).expand(sizes).flatten(1, 2);
+}
+
 at::Tensor product_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask,
                              const AttentionOptions& options) {
   const std::optional<at::Tensor> attended = mask.defined() ? std::optional(mask) : std::nullopt;
@@ -57,6 +64,10 @@ at::Tensor product_attention(const at::Tensor& q, const at::Tensor& k, const at:
     // The heads of a group read the same keys: as so many queries they share them.
     const at::Tensor queries = q.reshape({q.size(0), k.size(1), groups, q.size(3)});
     return at::scaled_dot_product_attention(queries, k, v, attended, options.dropout, false, options.scale).view_as(q);
+  }
+  // On a GPU no kernel but the one that stores all weights takes both a mask and fewer key heads.
+  if (mask.defined() && groups > 1 && !q.is_cpu()) {
+    return product_attention(q, repeated(k, groups), repeated(v, groups), mask, options);
   }
   // A single query is the last position: it attends to all keys.
   const bool causal = options.causal && !mask.defined() && q.size(2) == k.size(2);
