@@ -1,0 +1,134 @@
+// From conversations in a file to a model that answers: data show, run, generate --chat, export.
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "support/program.hpp"
+
+namespace gputrain::app {
+namespace {
+
+using namespace testing_support;
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+namespace fs = std::filesystem;
+
+constexpr int kStart = 256, kEnd = 257;  // <|im_start|>, <|im_end|>
+
+std::string utf8(int point) {
+  if (point < 0x80) return {static_cast<char>(point)};
+  return {static_cast<char>(0xC0 | (point >> 6)), static_cast<char>(0x80 | (point & 0x3F))};
+}
+
+/// A byte-level tokenizer: a token for each byte, spelled as GPT-2 spells it, and two special tokens.
+json byte_tokenizer() {
+  json vocabulary, added = json::array();
+  int others = 256;
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool is_printable = (byte > 32 && byte < 127) || (byte > 160 && byte != 173);
+    vocabulary[utf8(is_printable ? byte : others++)] = byte;
+  }
+  for (const auto& [text, id] : {std::pair("<|im_start|>", kStart), std::pair("<|im_end|>", kEnd)})
+    added.push_back({{"id", id},
+                     {"content", text},
+                     {"special", true},
+                     {"normalized", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"single_word", false}});
+  const json cut{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
+  return {{"added_tokens", added},
+          {"pre_tokenizer", cut},
+          {"decoder", {{"type", "ByteLevel"}}},
+          {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", json::array()}}}};
+}
+
+struct ConversationTest : ::testing::Test {
+  TemporaryFolder folder;
+
+  void SetUp() override {
+    fs::create_directories(folder / "tokenizer");
+    folder.write("tokenizer/tokenizer.json", byte_tokenizer().dump());
+    folder.write("tokenizer/tokenizer_config.json", json{{"eos_token", "<|im_end|>"}}.dump());
+    std::string lines;
+    for (int i = 0; i < 64; ++i) {
+      const std::string letter(1, static_cast<char>('a' + i % 8));
+      const json messages{{{"role", "user"}, {"content", "say " + letter}},
+                          {{"role", "assistant"}, {"content", letter + letter}}};
+      lines += json{{"messages", messages}}.dump() + "\n";
+    }
+    folder.write("train.jsonl", lines);
+  }
+
+  /// A small Llama on these conversations.
+  std::string job(const std::string& text, const std::string& train) {
+    return folder.write("job.yaml",
+                        "schema: 1\n"
+                        "model: {type: gpt, config: {n_layer: 1, n_head: 2, n_embd: 32, block_size: 64, "
+                        "position: rotary, norm: rmsnorm, activation: swiglu}}\n"
+                        "data: {train: {path: " +
+                            (folder / "train.jsonl") + ", format: jsonl}, text: {" + text +
+                            ", chat_template: chatml}}\n"
+                            "train: " +
+                            train + "\noptimizer: {type: adamw, lr: 1e-2}\n");
+  }
+  std::string published() const {
+    return "tokenizer: published, tokenizer_path: " + (folder / "tokenizer") + ", packing: true, max_length: 64";
+  }
+};
+
+TEST_F(ConversationTest, IsShownWithWhatIsLearned) {
+  const std::string path = job(published(), "{max_steps: 1}");
+  const Result shown = gputrain({"data", "show", path, "--limit", "1"});
+  ASSERT_EQ(shown.exit_code, 0) << shown.err;
+  EXPECT_THAT(shown.out, HasSubstr("<|im_start|>user\nsay a<|im_end|>\n<|im_start|>assistant\n[[aa<|im_end|>\n]]"));
+  const Result told = gputrain({"data", "show", path, "--limit", "1", "--json"});
+  const json sample = json::parse(told.out);
+  std::vector<int> learned;
+  for (const json& target : sample["targets"])
+    if (target != -100) learned.push_back(target.get<int>());
+  EXPECT_THAT(learned, ::testing::ElementsAre('a', 'a', kEnd, '\n'));
+  EXPECT_EQ(sample["tokens"][0], kStart);
+}
+
+TEST_F(ConversationTest, IsAnsweredAfterTraining) {
+  const std::string run = folder / "run";
+  const Result trained =
+      gputrain({"run", job(published(), "{max_steps: 150, global_batch_size: 4}"), "--output-dir", run});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_THAT(trained.out, HasSubstr("packed into"));
+  EXPECT_TRUE(fs::exists(run + "/tokenizer.json"));
+  fs::remove_all(folder / "tokenizer");  // the run folder has its own
+  const std::string prompts = folder.write("p.jsonl", "{\"prompt\": \"say c\"}\n{\"prompt\": \"say f\"}\n");
+  const Result answered = gputrain({"generate", run, "--chat", "--prompts", prompts, "--max-new-tokens", "8"});
+  ASSERT_EQ(answered.exit_code, 0) << answered.err;
+  EXPECT_EQ(answered.out, "cc\n---\nff\n");
+
+  const std::string folder_out = folder / "hf";
+  EXPECT_EQ(gputrain({"export", run, folder_out, "--format", "hf", "--dtype", "bf16"}).exit_code, 0);
+  const Result again = gputrain({"generate", folder_out, "--prompt",
+                                 "<|im_start|>user\nsay c<|im_end|>\n"
+                                 "<|im_start|>assistant\n"});
+  EXPECT_EQ(again.out, "cc\n") << again.err;
+}
+
+TEST_F(ConversationTest, NeedsATemplateToBeAnswered) {
+  const std::string run = folder / "run";
+  folder.write("train.jsonl", "{\"text\": \"abcdefgh\"}\n");
+  std::string path = job("tokenizer: bytes", "{max_steps: 1, global_batch_size: 1}");
+  ASSERT_EQ(gputrain({"run", path, "--output-dir", run, "--set", "data.text.chat_template=null"}).exit_code, 0);
+  const Result asked = gputrain({"generate", run, "--chat", "--prompt", "hello"});
+  EXPECT_EQ(asked.exit_code, 2);
+  EXPECT_THAT(asked.err, AllOf(HasSubstr("no chat template"), Not(HasSubstr("bug"))));
+}
+
+}  // namespace
+}  // namespace gputrain::app
