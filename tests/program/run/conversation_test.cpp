@@ -89,13 +89,13 @@ TEST_F(ConversationTest, IsShownWithWhatIsLearned) {
   const std::string path = job(published(), "{max_steps: 1}");
   const Result shown = gputrain({"data", "show", path, "--limit", "1"});
   ASSERT_EQ(shown.exit_code, 0) << shown.err;
-  EXPECT_THAT(shown.out, HasSubstr("<|im_start|>user\nsay a<|im_end|>\n<|im_start|>assistant\n[[aa<|im_end|>\n]]"));
+  EXPECT_THAT(shown.out, HasSubstr("<|im_start|>user\nsay a<|im_end|>\n<|im_start|>assistant\n[[aa<|im_end|>]]"));
   const Result told = gputrain({"data", "show", path, "--limit", "1", "--json"});
   const json sample = json::parse(told.out);
   std::vector<int> learned;
   for (const json& target : sample["targets"])
     if (target != -100) learned.push_back(target.get<int>());
-  EXPECT_THAT(learned, ::testing::ElementsAre('a', 'a', kEnd, '\n'));
+  EXPECT_THAT(learned, ::testing::ElementsAre('a', 'a', kEnd));
   EXPECT_EQ(sample["tokens"][0], kStart);
 }
 
