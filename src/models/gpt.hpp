@@ -45,6 +45,7 @@ struct GptSpec {
   std::optional<bool> bias;
   std::optional<bool> qkv_bias;
   bool qk_norm = false;
+  bool qk_norm_across_heads = false;
   std::optional<std::string> layout;
   std::string position = "learned";
   std::string norm = "layernorm";

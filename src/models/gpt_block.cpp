@@ -26,6 +26,7 @@ nn::SelfAttention::Options attention_options(const GptSpec& spec, const GptSizes
           .bias = sizes.bias,
           .input_bias = sizes.qkv_bias,
           .norms_heads = spec.qk_norm,
+          .norms_across = spec.qk_norm_across_heads,
           .norms_from_one = sizes.norms_from_one,
           .norm_eps = spec.norm_eps,
           .dropout = spec.dropout,

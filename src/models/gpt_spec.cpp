@@ -24,6 +24,9 @@ void check_layout(const GptSpec& spec, config::SpecIssues& issues) {
   if (spec.qk_norm && naming != nn::Naming::llama) {
     issues.add("qk_norm", "is there in Llama's layout alone", kLlamasLayout);
   }
+  if (spec.qk_norm_across_heads && !spec.qk_norm) {
+    issues.add("qk_norm_across_heads", "is a kind of qk_norm", "qk_norm: true, or leave it out");
+  }
   if (spec.norms != "before" && naming == nn::Naming::gpt2) {
     issues.add("norms", "other than before is not there in GPT-2's layout", kLlamasLayout);
   }
@@ -170,6 +173,7 @@ void GptSpec::describe(config::Description<GptSpec>& d) {
       .aliases({"attention_bias"});
   d.key("qkv_bias", &GptSpec::qkv_bias, "biases in the layers of queries, keys and values; null: as bias");
   d.key("qk_norm", &GptSpec::qk_norm, "RMSNorm of each head's query and key, as in Qwen3; in Llama's layout");
+  d.key("qk_norm_across_heads", &GptSpec::qk_norm_across_heads, "qk_norm over all heads together, as in OLMo 2");
   d.key("layout", &GptSpec::layout,
         "whose names and order parameters have; null: llama with rotary positions, rmsnorm and a gate, else gpt2")
       .choices({"gpt2", "llama", "phi3", "gpt_neox"});

@@ -65,12 +65,15 @@ SelfAttention::SelfAttention(const Context& context, const Options& options)
                                               .order = layout.order,
                                               .weight_init = options.output_init});
   if (!options.norms_heads) return;
-  const Norm::Options norm{.kind = Norm::Kind::rmsnorm,
-                           .channels = head_channels_,
-                           .eps = options.norm_eps,
-                           .from_one = options.norms_from_one};
-  query_norm_ = add_child<Norm>("q_norm", context, norm);
-  key_norm_ = add_child<Norm>("k_norm", context, norm);
+  const auto add_norm = [&](const char* name, int64_t of_all_heads) {
+    return add_child<Norm>(name, context,
+                           Norm::Options{.kind = Norm::Kind::rmsnorm,
+                                         .channels = options.norms_across ? of_all_heads : head_channels_,
+                                         .eps = options.norm_eps,
+                                         .from_one = options.norms_from_one});
+  };
+  query_norm_ = add_norm("q_norm", channels);
+  key_norm_ = add_norm("k_norm", key_channels);
 }
 
 ops::Heads SelfAttention::project(const at::Tensor& x) const {
@@ -78,8 +81,9 @@ ops::Heads SelfAttention::project(const at::Tensor& x) const {
   if (inputs_.size() == 1) return ops::unpacked(inputs_[0]->forward(x), options_.heads, options_.key_heads);
   const std::vector<at::Tensor> qkv = forward_each(inputs_, x);
   const auto heads = [&](const at::Tensor& one, const Norm* norm) {
-    const at::Tensor apart = one.view({x.size(0), x.size(1), -1, head_channels_});
-    return (norm != nullptr ? norm->forward(apart) : apart).transpose(1, 2);
+    const bool is_across = norm != nullptr && options_.norms_across;
+    const at::Tensor apart = (is_across ? norm->forward(one) : one).view({x.size(0), x.size(1), -1, head_channels_});
+    return (norm == nullptr || is_across ? apart : norm->forward(apart)).transpose(1, 2);
   };
   return {heads(qkv[0], query_norm_), heads(qkv[1], key_norm_), heads(qkv[2], nullptr)};
 }

@@ -298,6 +298,7 @@ TEST(Gpt, ReportsHeadsThatDoNotDivideChannels) {
               HasSubstr("n_kv_head: leave it out"));
   EXPECT_THAT(issues({.layout = "gpt_neox", .position = "rotary", .activation = "swiglu"}),
               HasSubstr("layout: activation: gelu"));
+  EXPECT_THAT(issues({.qk_norm_across_heads = true}), HasSubstr("qk_norm_across_heads: qk_norm: true"));
   EXPECT_EQ(issues({.norms = "both"}), "norms: position: rotary, norm: rmsnorm, activation: swiglu; ");
   EXPECT_THAT(issues({.position = "rotary", .rope_local_theta = 100}), HasSubstr("rope_local_theta: leave it out"));
 }

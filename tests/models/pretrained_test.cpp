@@ -81,6 +81,8 @@ TEST(PublishedModel, ReadsKinOfLlama) {
       AllOf(Contains(Pair("window", "16")), Contains(Pair("layer_types", "[full_attention, sliding_attention]"))));
   EXPECT_THAT(options_of("qwen3", {{"head_dim", 24}}),
               AllOf(Contains(Pair("qk_norm", "true")), Contains(Pair("head_dim", "24"))));
+  EXPECT_THAT(options_of("olmo2", json::object()),
+              AllOf(Contains(Pair("qk_norm_across_heads", "true")), Contains(Pair("norms", "after"))));
   EXPECT_THAT(
       options_of("mistral", {{"sliding_window", 16}}),
       AllOf(Contains(Pair("window", "16")), Contains(Pair("block_size", "32")), Not(Contains(Key("layer_types")))));
@@ -314,7 +316,7 @@ TEST(PublishedFamilies, IncludeOneThatAFileRegisters) {
   EXPECT_EQ(published.type, "mlp");
   EXPECT_THAT(published.options, ElementsAre(Pair("hidden", "[6]")));
   EXPECT_THAT(refusal({{"model_type", "bert"}}),
-              HasSubstr("gemma3, gpt2, gpt_neox, llama, mistral, phi3, qwen2, qwen3 and stack are supported"));
+              HasSubstr("gemma3, gpt2, gpt_neox, llama, mistral, olmo2, phi3, qwen2, qwen3 and stack are supported"));
 
   OtherHead mlp(3);
   EXPECT_TRUE(published_config(*mlp.model).is_null());

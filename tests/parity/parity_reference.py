@@ -13,7 +13,7 @@ import torch.nn.functional as F
 import torchvision
 from safetensors.torch import load_file, save_file
 from transformers import (AutoModelForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GPTNeoXConfig, GPTNeoXForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig,
-                          MistralForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
+                          MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 SMOOTHING = 0.1
 SCALED = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 0.25, "high_freq_factor": 2.0,
@@ -27,6 +27,7 @@ ODD = LLAMA | dict(hidden_size=63, num_attention_heads=7, num_key_value_heads=1,
 GEMMA = ODD | dict(num_hidden_layers=3, vocab_size=311, sliding_window=7, query_pre_attn_scalar=12, sliding_window_pattern=2,
                    pad_token_id=None)
 GEMMA.pop("rope_parameters")
+OLMO = ODD | dict(num_attention_heads=6, num_key_value_heads=3, vocab_size=311, pad_token_id=None)
 PHI = ODD | dict(vocab_size=311, sliding_window=7, pad_token_id=None,
                  rope_parameters={"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.65})  # 6 of 10
 NEOX = dict(num_hidden_layers=2, num_attention_heads=7, hidden_size=70, intermediate_size=96, max_position_embeddings=24,
@@ -51,6 +52,7 @@ TRANSFORMERS = {
         "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 500.0},
         "sliding_attention": {"rope_type": "default", "rope_theta": 30.0}})),
     "mistral": lambda: MistralForCausalLM(MistralConfig(**ODD, sliding_window=7)),
+    "olmo2": lambda: Olmo2ForCausalLM(Olmo2Config(**OLMO)),
     "phi3": lambda: Phi3ForCausalLM(Phi3Config(**PHI)),
     "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**LLAMA | dict(hidden_size=70, num_attention_heads=7,
                                                                  num_key_value_heads=1), tie_word_embeddings=True)),

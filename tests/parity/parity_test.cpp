@@ -31,12 +31,29 @@ namespace fs = std::filesystem;
 using checkpoint::SafetensorsFile;
 using testing_support::relative_error;
 
-const std::vector<std::string> kNames{"resnet18",   "resnet50",      "resnet18_decided", "resnet50_decided",
-                                      "gpt2",       "gpt2_untied",   "gpt_neox",         "gpt_neox_serial",
-                                      "llama",      "llama_biased",  "llama_scaled",     "llama_linear",
-                                      "llama_yarn", "llama_heads",   "gemma3",           "mistral",
-                                      "phi3",       "qwen2",         "qwen2_yarn",       "qwen2_windowed",
-                                      "qwen3",      "qwen3_windowed"};
+const std::vector<std::string> kNames{"resnet18",
+                                      "resnet50",
+                                      "resnet18_decided",
+                                      "resnet50_decided",
+                                      "gpt2",
+                                      "gpt2_untied",
+                                      "gpt_neox",
+                                      "gpt_neox_serial",
+                                      "llama",
+                                      "llama_biased",
+                                      "llama_scaled",
+                                      "llama_linear",
+                                      "llama_yarn",
+                                      "llama_heads",
+                                      "gemma3",
+                                      "mistral",
+                                      "olmo2",
+                                      "phi3",
+                                      "qwen2",
+                                      "qwen2_yarn",
+                                      "qwen2_windowed",
+                                      "qwen3",
+                                      "qwen3_windowed"};
 
 /// The model that a job builds for this folder, without its weights.
 std::unique_ptr<Model> model_of(const std::string& name, const fs::path& folder, const nn::Context& context = {}) {
@@ -164,7 +181,8 @@ constexpr Tolerances kFp32{.values = 1e-5, .gradients = 1e-4};
 class SinglePrecisionParity : public ModelParity {};
 INSTANTIATE_TEST_SUITE_P(Models, SinglePrecisionParity,
                          ::testing::Values("resnet18_decided", "resnet50_decided", "gpt2", "gpt2_untied", "gpt_neox",
-                                           "llama", "llama_biased", "gemma3", "mistral", "phi3", "qwen2", "qwen3"),
+                                           "llama", "llama_biased", "gemma3", "mistral", "olmo2", "phi3", "qwen2",
+                                           "qwen3"),
                          [](const auto& entry) { return entry.param; });
 
 TEST_P(SinglePrecisionParity, KeepsFiveDigits) { expect_parity(GetParam(), folder_ / GetParam(), {}, kFp32); }

@@ -40,6 +40,7 @@ class SelfAttention final : public Module {
     bool bias = true;
     bool input_bias = true;       // of queries, keys and values
     bool norms_heads = false;     // RMSNorm of each head's query and key, before they are rotated; with Naming::llama
+    bool norms_across = false;    // over all heads together, with a weight for each channel of each head
     bool norms_from_one = false;  // as in Norm::Options
     double norm_eps = 1e-6;
     double dropout = 0;  // on the attention weights

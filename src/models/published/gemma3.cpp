@@ -82,13 +82,17 @@ Rope rope_of_layers(const ConfigReader& reader, const std::string& where, const 
 
 void add_ropes(SpecOptions& options, const ConfigReader& reader, const std::string& where, bool has_windows) {
   Rope full = rope_of_layers(reader, where, kFullLayer, {.default_theta = kGlobalTheta});
-  if (const nlohmann::json* scaling = reader.find("rope_scaling")) full.map.update(*scaling);
+  if (const nlohmann::json* scaling = reader.find("rope_scaling")) {
+    if (!scaling->is_object()) reader.refuse("'rope_scaling' is not a map");
+    full.map.update(*scaling);
+  }
   add_rope(options, full);
   if (!has_windows) return;
   const Rope local =
       rope_of_layers(reader, where, kSlidingLayer, {.theta = "rope_local_base_freq", .default_theta = kLocalTheta});
-  if (local.map.value("rope_type", "default") != "default") {
-    reader.refuse("'rope_type' of sliding layers other than default is not supported");
+  const ConfigReader map(local.map, local.where);
+  if (map.text("rope_type", map.text("type", "default")) != "default") {
+    map.refuse("'rope_type' of sliding layers other than default is not supported");
   }
   options.add("rope_local_theta", local.theta);
 }
@@ -115,7 +119,7 @@ SpecOptions gemma3_options(const ConfigReader& reader, const std::string& where)
 /// Whether the Gpt computes exactly what Gemma 3 does.
 bool is_gemma3(const GptSpec& spec, const GptSizes& sizes) {
   const bool has_parts = !spec.parallel_residual && spec.partial_rotary_factor == 1 && spec.qk_norm &&
-                         spec.scale_embeddings && sizes.norm_places == NormPlaces::both;
+                         !spec.qk_norm_across_heads && spec.scale_embeddings && sizes.norm_places == NormPlaces::both;
   const bool has_ropes = spec.rope_local_theta || windows_in(sizes).layers == 0;
   return has_parts && has_ropes && spec.activation == "geglu_tanh" && !sizes.bias && !sizes.qkv_bias;
 }

@@ -53,6 +53,8 @@ SpecOptions llama_options(const ConfigReader& reader, const LlamaKind& kind, con
   add_biases(options, reader, kind);
   add_window(options, reader, kind);
   if (kind.qk_norm) options.add("qk_norm", true);
+  if (kind.qk_norm_across) options.add("qk_norm_across_heads", true);
+  if (kind.norms == NormPlaces::after) options.add("norms", "after");
   if (kind.naming == nn::Naming::phi3) options.add("layout", "phi3");
   options.add("position", "rotary");
   options.add("norm", "rmsnorm");
@@ -100,7 +102,7 @@ nlohmann::json llama_config(const GptSpec& spec, const GptSizes& sizes, const Ll
 /// Whether a block computes what the family's does, apart from biases and windows.
 bool has_blocks_of(const LlamaKind& kind, const GptSpec& spec, const GptSizes& sizes) {
   const bool has_plain_norms =
-      !spec.parallel_residual && sizes.rmsnorm && !sizes.norms_from_one && sizes.norm_places == NormPlaces::before;
+      !spec.parallel_residual && sizes.rmsnorm && !sizes.norms_from_one && sizes.norm_places == kind.norms;
   const auto divisor = static_cast<double>(sizes.head_channels);
   const bool has_plain_attention = !spec.rope_local_theta && spec.query_pre_attn_scalar.value_or(divisor) == divisor;
   const bool has_rope =
@@ -123,6 +125,7 @@ bool LlamaLikeFamily::names(const Model& model) const {
   const bool is_either = kind_.naming == nn::Naming::llama && kind_.windowed != WindowedLayers::some;
   if (is_either && has_windows != (kind_.windowed == WindowedLayers::all)) return false;
   const bool has_qkv_bias_alone = sizes.qkv_bias && !sizes.bias;
+  if (gpt->spec().qk_norm_across_heads != kind_.qk_norm_across) return false;
   return gpt->spec().qk_norm == kind_.qk_norm && has_qkv_bias_alone == kind_.qkv_bias;
 }
 

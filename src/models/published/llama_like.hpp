@@ -13,9 +13,11 @@ enum class WindowedLayers { none, all, some };
 /// How a family differs from Llama.
 struct LlamaKind {
   const char *model_type, *architecture;
-  bool qkv_bias = false;    // biases in queries, keys and values alone
-  bool qk_norm = false;     // RMSNorm of each head's query and key
-  bool has_biases = false;  // `attention_bias` with `mlp_bias`
+  bool qkv_bias = false;        // biases in queries, keys and values alone
+  bool qk_norm = false;         // RMSNorm of each head's query and key
+  bool has_biases = false;      // `attention_bias` with `mlp_bias`
+  bool qk_norm_across = false;  // over all heads together
+  NormPlaces norms = NormPlaces::before;
   WindowedLayers windowed = WindowedLayers::none;
   std::optional<int64_t> default_window = 4096;  // for a config.json without the key
   nn::Naming naming = nn::Naming::llama;
