@@ -157,7 +157,8 @@ double Gpt::flops_per_sample() const {
 }
 
 namespace {
-const config::Registered<Gpt, GptSpec> registered_gpt{catalog(), "gpt", "decoder-only transformer: GPT-2, Llama"};
+const config::Registered<Gpt, GptSpec> registered_gpt{catalog(), "gpt",
+                                                      "decoder-only transformer: GPT-2, Llama and their kin"};
 }  // namespace
 
 }  // namespace gputrain::models
