@@ -141,6 +141,7 @@ TEST(PublishedModel, RefusesUnsupportedAndBrokenConfigs) {
   qwen["use_sliding_window"] = true;
   EXPECT_THAT(with(qwen, "layer_types", {"sliding_attention", "chunked_attention"}), HasSubstr("chunked_attention"));
   EXPECT_THAT(with(qwen, "layer_types", {"sliding_attention"}), HasSubstr("no list of 2 layers"));
+  EXPECT_THAT(with(qwen, "num_hidden_layers", 1000000000000), HasSubstr("'num_hidden_layers' is above"));
   EXPECT_THAT(with(kLlama, "use_sliding_window", true), HasSubstr("use_sliding_window"));
   EXPECT_THAT(with(qwen, "attention_bias", true), HasSubstr("'attention_bias: true' is not supported in this family"));
   EXPECT_THAT(with(kLlama, "hidden_act", "gelu"), HasSubstr("hidden_act"));

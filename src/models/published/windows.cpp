@@ -5,6 +5,8 @@
 namespace gputrain::models {
 namespace {
 
+constexpr int64_t kMostListed = 10000;  // of which types are listed; published models have some hundred at most
+
 /// The shortest list whose repetition begins with `types`.
 std::vector<std::string> shortest_pattern(const std::vector<std::string>& types) {
   size_t length = 1;
@@ -19,6 +21,7 @@ std::vector<std::string> shortest_pattern(const std::vector<std::string>& types)
 
 std::vector<std::string> layer_types_of(const ConfigReader& reader, int64_t layers,
                                         const std::function<bool(int64_t layer)>& is_sliding) {
+  if (layers > kMostListed) reader.refuse("'num_hidden_layers' is above " + std::to_string(kMostListed));
   std::vector<std::string> types;
   if (const nlohmann::json* given = reader.find("layer_types")) {
     if (!given->is_array() || std::ssize(*given) != layers) {
