@@ -101,14 +101,27 @@ ResidualStream Gpt::pass(const GptBlock& block, const ResidualStream& in, const 
   return {parts[0], parts[1]};
 }
 
+int64_t Gpt::columns() const {
+  const bool is_padded = head_ == nullptr || !head_->has_branch();  // a branch has as many as there are tokens
+  return is_padded ? std::max(sizes_.vocabulary, spec_.pad_vocab_to) : sizes_.vocabulary;
+}
+
 at::Tensor Gpt::logits(const at::Tensor& features) const {
+  if (head_ != nullptr && head_->has_branch()) return head_->forward(features);
   return ops::linear_padded(context().policy, features, head_weight(), spec_.pad_vocab_to);
+}
+
+std::vector<at::Tensor> Gpt::head_parameters() {
+  if (head_ == nullptr) return {head_weight()};
+  std::vector<at::Tensor> parameters;
+  head_->each_parameter([&](const std::string&, nn::Parameter& one) { parameters.push_back(one.value); });
+  return parameters;
 }
 
 Model::LastLayer Gpt::last_layer(const Batch& batch) {
   ops::Head head{.logits = [this](const at::Tensor& features) { return logits(features); },
-                 .parameters = {head_weight()},
-                 .columns = std::max(sizes_.vocabulary, spec_.pad_vocab_to)};
+                 .parameters = head_parameters(),
+                 .columns = columns()};
   const BatchField* positions = batch.find(kPositions);
   return {.features = hidden_states(batch.tensor(kTokens), positions ? positions->values : at::Tensor()),
           .head = std::move(head),

@@ -136,7 +136,9 @@ class Gpt final : public Model {
   at::Tensor hidden_states(const at::Tensor& tokens, const at::Tensor& positions, std::span<nn::KeyValues> earlier = {},
                            bool is_one_text = false);
   at::Tensor embedded(const at::Tensor& tokens, const at::Tensor& positions) const;
-  at::Tensor logits(const at::Tensor& features) const;
+  at::Tensor logits(const at::Tensor& features) const;  // [..., columns()]
+  int64_t columns() const;
+  std::vector<at::Tensor> head_parameters();
   at::Tensor vocabulary_of(const at::Tensor& columns) const;  // without the padding of logits()
   const at::Tensor& head_weight() const { return head_ != nullptr ? head_->weight() : tokens_->weight(); }
   ResidualStream pass(const GptBlock& block, const ResidualStream& in, const nn::Sequence& sequence) const;

@@ -155,6 +155,25 @@ TEST_P(LoraGradients, EqualFiniteDifferences) {
   });
 }
 
+// The loss computes the head in parts.
+TEST(LoraHead, HasTheGradientsOfFiniteDifferences) {
+  GptSpec spec = small_llama_spec();
+  spec.pad_vocab_to = 64;
+  for (const int64_t logits_bytes : {1 << 20, 300}) {
+    const auto model = adapted(spec, "rank: 2, target_modules: [lm_head]",
+                               {.policy = ops::policy_of(ops::Precision::fp64), .logits_bytes = logits_bytes});
+    const Batch batch = testing_support::batch_of(tokens(1), tokens(2));
+    std::vector<at::Tensor> leaves;
+    model->each_parameter([&](const std::string&, nn::Parameter& parameter) {
+      if (parameter.trainable) leaves.push_back(parameter.value);
+    });
+    EXPECT_EQ(leaves.size(), 2u);
+    const auto loss = [&] { return testing_support::loss_of(*model, batch).weighted; };
+    EXPECT_LT(testing_support::gradient_error(loss, leaves), 1e-6);
+    EXPECT_GT(leaves[0].grad().norm().item<double>(), 0);
+  }
+}
+
 TEST_P(LoraGradients, AreThoseOfWholeBlocksRecomputed) {
   const auto gradients = [&](nn::Recompute how) {
     nn::Context context = kDouble;

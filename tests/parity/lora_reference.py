@@ -26,6 +26,8 @@ CASES = {
     "llama_saved": (lambda: LlamaForCausalLM(LlamaConfig(**LLAMA)),
                     dict(r=3, lora_alpha=5, use_rslora=True, target_modules=["q_proj", "v_proj"],
                          modules_to_save=["lm_head"])),
+    "llama_head": (lambda: LlamaForCausalLM(LlamaConfig(**LLAMA)),
+                   dict(r=3, lora_alpha=5, target_modules=["lm_head", "up_proj"])),
     "qwen2": (lambda: Qwen2ForCausalLM(Qwen2Config(**LLAMA | dict(tie_word_embeddings=True))),
               dict(r=2, lora_alpha=4, target_modules=r".*\.(q_proj|down_proj)")),
     "gpt2": (lambda: GPT2LMHeadModel(GPT2Config(**GPT2)),

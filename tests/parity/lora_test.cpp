@@ -31,7 +31,7 @@ using checkpoint::NamedTensors;
 using checkpoint::WeightFiles;
 using testing_support::relative_error;
 
-const std::vector<std::string> kNames{"llama", "llama_saved", "qwen2", "gpt2"};
+const std::vector<std::string> kNames{"llama", "llama_saved", "llama_head", "qwen2", "gpt2"};
 
 class PeftParity : public ::testing::Test {
  protected:

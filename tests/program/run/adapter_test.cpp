@@ -89,6 +89,17 @@ TEST_F(Adapting, TrainsResumesAndEvaluatesAnAdapter) {
   EXPECT_NEAR(evaluated("other", {"model.adapter.pretrained=" + folder_ / "whole/adapter"}), loss, 1e-12);
 }
 
+TEST_F(Adapting, TrainsOnRanksThatShareGradientsAsOnOne) {
+  std::vector<std::string> settings;
+  for (const std::string& setting : kAdapted) settings.insert(settings.end(), {"--set", setting});
+  ASSERT_EQ(ranks(1, job_, folder_ / "one", settings).exit_code, 0);
+  settings.insert(settings.end(), {"--set", "parallel.shard=gradients", "--set", "parallel.check_replicas=5"});
+  const Result two = ranks(2, job_, folder_ / "two", settings);
+  ASSERT_EQ(two.exit_code, 0) << two.err;
+  expect_equal_losses(folder_ / "one/metrics.jsonl", folder_ / "two/metrics.jsonl", 1e-9);
+  EXPECT_TRUE(fs::exists(folder_ / "two/adapter/adapter_model.safetensors"));
+}
+
 TEST_F(Adapting, StaysWithTheWeightsItBeganWith) {
   ASSERT_EQ(run("run", {"train.max_steps=5"}).exit_code, 0);
   const Result other =
