@@ -1,9 +1,10 @@
 #include "gputrain/models/adapter.hpp"
 
+#include <functional>
 #include <map>
-#include <set>
 
 #include "adapters/targets.hpp"
+#include "gputrain/core/error.hpp"
 #include "gputrain/nn/layers.hpp"
 
 namespace gputrain::models {
@@ -55,10 +56,30 @@ std::vector<std::pair<std::string, at::Tensor>> adapter_weights(Model& model) {
   return tensors;
 }
 
+namespace {
+
+/// PEFT's files hold the own weight of an adapted head, too. Takes those that are the model's out of the names.
+void pass_over_weights_of_the_base(Model& model, TensorSource& source) {
+  const Published published(model);
+  each_adapted_layer(model, [&](const std::string& layer, nn::Linear& linear) {
+    const std::string name = kPrefix + published.module(layer) + ".base_layer.weight";
+    if (std::erase(source.names, name) == 0) return;
+    const at::Tensor ours = linear.weight().detach(), theirs = source.tensor(name);
+    if (theirs.sizes() == ours.sizes() && theirs.to(ours.options()).equal(ours)) return;
+    throw Error(ExitCode::data, {.what = "'" + name + "' is not the model's: it was trained beside other weights",
+                                 .where = source.where,
+                                 .hint = "model.pretrained: the weights beside which it was trained"});
+  });
+}
+
+}  // namespace
+
 void load_adapter(Model& model, const TensorSource& source) {
+  TensorSource trained = source;
+  pass_over_weights_of_the_base(model, trained);
   std::map<std::string, at::Tensor> targets;
   for (auto& [name, tensor] : adapter_weights(model)) targets.emplace(name, tensor);
-  load_tensors(targets, source);
+  load_tensors(targets, trained);
 }
 
 void merge_adapter(Model& model) {

@@ -264,6 +264,18 @@ TEST(LoraFiles, AreReadBack) {
   EXPECT_TRUE(to->forward(tokens(1)).equal(from->forward(tokens(1))));
 }
 
+TEST(LoraFiles, MayHoldTheWeightOfAnAdaptedHead) {
+  const auto model = adapted(small_llama_spec(), "rank: 2, target_modules: [lm_head]");
+  auto tensors = copies(*model);
+  at::Tensor& head = tensors["base_model.model.lm_head.base_layer.weight"];
+  model->each_parameter([&](const std::string& name, nn::Parameter& parameter) {
+    if (name == "lm_head.weight") head = parameter.value.detach().clone();
+  });
+  EXPECT_NO_THROW(load_adapter(*model, source_of(tensors)));
+  head.add_(1);
+  EXPECT_THROW(load_adapter(*model, source_of(tensors)), Error);
+}
+
 TEST(LoraFiles, OfOtherAdaptersAreRefused) {
   const auto model = adapted(small_llama_spec(), "rank: 2");
   auto tensors = copies(*model);
