@@ -37,7 +37,7 @@ void check_metric(const JobSpec& spec, config::SpecIssues& issues) {
 
 void AdapterSpec::describe(config::Description<AdapterSpec>& d) {
   d.summary("what is added to the model and trained beside frozen parameters");
-  d.choice("type", &AdapterSpec::type, models::adapters(), "kind of adapter; its options stand beside it").required();
+  d.choice("type", &AdapterSpec::type, models::adapters(), "kind of adapter; its options stand beside it");
 }
 
 void ModelSpec::describe(config::Description<ModelSpec>& d) {

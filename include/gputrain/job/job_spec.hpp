@@ -20,7 +20,7 @@ namespace gputrain::app {
 
 /// `adapter: {type: NAME, ...}`: the adapter's own options beside its name.
 struct AdapterSpec {
-  config::Choice type;
+  config::Choice type{"lora"};
 
   static void describe(config::Description<AdapterSpec>& d);
 };
