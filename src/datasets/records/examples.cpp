@@ -107,10 +107,16 @@ Example example_of(const LearnedText& text, const tokenizers::Tokenizer& tokeniz
   return example;
 }
 
-void Examples::add(const Example& example, size_t begin, size_t end) {
-  for (size_t i = begin; i < end; ++i) {
-    tokens_.push_back(static_cast<uint32_t>(example.tokens[i]) | (example.learned[i] ? kLearned : 0));
+std::vector<uint32_t> Example::stored() const {
+  std::vector<uint32_t> stored(tokens.size());
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    stored[i] = static_cast<uint32_t>(tokens[i]) | (learned[i] ? kLearned : 0);
   }
+  return stored;
+}
+
+void Examples::add(std::span<const uint32_t> stored) {
+  tokens_.insert(tokens_.end(), stored.begin(), stored.end());
   ends_.push_back(std::ssize(tokens_));
 }
 

@@ -15,21 +15,23 @@ namespace gputrain::datasets {
 struct Example {
   std::vector<int64_t> tokens;
   std::vector<bool> learned;  // for each token
+
+  /// Four bytes for a token; the highest bit says that it is learned.
+  std::vector<uint32_t> stored() const;
 };
 
 /// The tokens are those of the text as a whole. A token is learned if a byte of it is. Throws Error(data) if the text
 /// cannot be encoded.
 Example example_of(const LearnedText& text, const tokenizers::Tokenizer& tokenizer, const std::string& name);
 
-/// Examples in memory, one after the other: four bytes for a token.
+/// Examples in memory, one after the other.
 class Examples {
  public:
   struct Problem {
     std::string what, where;
   };
 
-  void add(const Example& example) { add(example, 0, example.tokens.size()); }
-  void add(const Example& example, size_t begin, size_t end);
+  void add(std::span<const uint32_t> stored);  // tokens of Example::stored()
   void add_bad(Problem problem);
 
   int64_t size() const noexcept { return static_cast<int64_t>(ends_.size()); }
@@ -47,7 +49,7 @@ class Examples {
  private:
   std::span<const uint32_t> stored(int64_t index) const noexcept;
 
-  std::vector<uint32_t> tokens_;  // the highest bit says that it is learned
+  std::vector<uint32_t> tokens_;
   std::vector<int64_t> ends_;
   std::map<int64_t, Problem> bad_;
 };

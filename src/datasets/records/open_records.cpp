@@ -32,10 +32,10 @@ std::vector<std::string> files_of(const data::DatasetRequest& request, const std
   return files;
 }
 
-/// A text, or why there is none.
+/// What a record became, or why it became nothing.
 struct Outcome {
-  LearnedText text;
-  Example example;
+  std::vector<uint32_t> tokens;  // Example::stored()
+  bool is_document = false;
   std::string problem;
 };
 
@@ -61,17 +61,14 @@ void for_each(std::vector<Outcome>& outcomes, const Work& work) {
 
 /// Adds an example, in pieces if it is too long and a document. Returns whether tokens were lost.
 bool add_fitting(Examples& examples, const Outcome& outcome, int64_t length) {
-  const size_t all = outcome.example.tokens.size(), most = static_cast<size_t>(length);
-  if (all <= most) {
-    examples.add(outcome.example);
-    return false;
-  }
-  if (!outcome.text.is_document) {
-    examples.add(outcome.example, 0, most);
+  const std::span all(outcome.tokens);
+  const size_t most = static_cast<size_t>(length);
+  if (all.size() > most && !outcome.is_document) {
+    examples.add(all.first(most));
     return true;
   }
-  for (size_t begin = 0; begin + 1 < all; begin += most)
-    examples.add(outcome.example, begin, std::min(begin + most, all));
+  for (size_t begin = 0; begin + 1 < all.size(); begin += most)
+    examples.add(all.subspan(begin, std::min(most, all.size() - begin)));
   return false;
 }
 
@@ -131,14 +128,19 @@ class Reading {
       left -= std::ssize(text);
       for (Record& record : read_records(text, path)) records_.push_back(std::move(record));
     }
-    for (const Record& record : records_) outcomes_.push_back({.text = {}, .example = {}, .problem = record.problem});
+    for (const Record& record : records_)
+      outcomes_.push_back({.tokens = {}, .is_document = false, .problem = record.problem});
     const RecordTexts texts(options_, tokenizer_ ? tokenizer_->folder() : fs::path());
-    for_each(outcomes_, [&](size_t i) { outcomes_[i].text = texts.of(records_[i].value); });
-    if (!tokenizer_) tokenizer_ = made(all_texts());
-    for_each(outcomes_, [&](size_t i) {
-      outcomes_[i].example = example_of(outcomes_[i].text, *tokenizer_, records_[i].place);
-      if (outcomes_[i].example.tokens.size() < 2) outcomes_[i].problem = "less than two tokens: nothing to predict";
-    });
+    // Nothing is kept longer than it is needed: text takes more memory than its tokens.
+    const auto text_of = [&](size_t i) { return texts.of(std::exchange(records_[i].value, nullptr)); };
+    if (tokenizer_) {
+      for_each(outcomes_, [&](size_t i) { encode(i, text_of(i)); });
+      return;
+    }
+    std::vector<LearnedText> all(records_.size());
+    for_each(outcomes_, [&](size_t i) { all[i] = text_of(i); });
+    tokenizer_ = made(texts_of(all));
+    for_each(outcomes_, [&](size_t i) { encode(i, all[i]); });
   }
 
   ExampleSource source(const RecordDataset* train) const {
@@ -149,7 +151,7 @@ class Reading {
         source.examples.add_bad({outcomes_[i].problem, records_[i].place});
       } else if (add_fitting(source.examples, outcomes_[i], source.length)) {
         ++cut.count;
-        cut.longest = std::max(cut.longest, std::ssize(outcomes_[i].example.tokens));
+        cut.longest = std::max(cut.longest, std::ssize(outcomes_[i].tokens));
       }
     }
     warn_of_long(cut, source.examples.size(), source.length, request_);
@@ -159,9 +161,16 @@ class Reading {
  private:
   static constexpr const char* kBuiltFromTexts = "characters";
 
-  std::vector<std::string> all_texts() const {
+  void encode(size_t i, const LearnedText& text) {
+    Outcome& outcome = outcomes_[i];
+    outcome.tokens = example_of(text, *tokenizer_, records_[i].place).stored();
+    outcome.is_document = text.is_document;
+    if (outcome.tokens.size() < 2) outcome.problem = "less than two tokens: nothing to predict";
+  }
+
+  static std::vector<std::string> texts_of(const std::vector<LearnedText>& all) {
     std::vector<std::string> texts;
-    for (const Outcome& outcome : outcomes_) texts.push_back(outcome.text.text);
+    for (const LearnedText& each : all) texts.push_back(each.text);
     return texts;
   }
 
@@ -179,7 +188,7 @@ class Reading {
     const int64_t most = request_.sequence_length;
     if (options_.packing && options_.max_length.value) return most;
     int64_t longest = 2;
-    for (const Outcome& outcome : outcomes_) longest = std::max(longest, std::ssize(outcome.example.tokens));
+    for (const Outcome& outcome : outcomes_) longest = std::max(longest, std::ssize(outcome.tokens));
     return most > 0 ? std::min(most, longest) : longest;
   }
 
