@@ -1,6 +1,5 @@
 #include "chat_prompts.hpp"
 
-#include "gputrain/chat/conversation.hpp"
 #include "gputrain/core/error.hpp"
 
 namespace gputrain::app {
@@ -40,15 +39,15 @@ void Conversation::begin_anew() {
 
 std::vector<int64_t> Conversation::end_tokens() const {
   if (!model_.published) return {};
-  const std::string answer = "x";
+  const std::string answer = "ANSWER";
   Json messages = messages_;
   messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(kept_), messages.end());
-  messages.push_back(message("user", answer));
+  messages.push_back(message("user", "QUESTION"));
   messages.push_back(message("assistant", answer));
-  const chat::LearnedText learned = chat::learned_text(template_, messages, Json::object());
-  if (learned.learned.empty()) return {};
-  const auto [begin, end] = learned.learned.back();
-  for (const int64_t token : model_.published->encode(learned.text.substr(begin, end - begin), "the chat template"))
+  const std::string text = template_.render(messages, /*add_generation_prompt=*/false, Json::object()).text;
+  const size_t at = text.rfind(answer);
+  if (at == std::string::npos) return {};
+  for (const int64_t token : model_.published->encode(text.substr(at + answer.size()), "the chat template"))
     if (model_.published->is_special(token)) return {token};
   return {};
 }

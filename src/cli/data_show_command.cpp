@@ -113,7 +113,14 @@ int data_show_command(const DataShowRequest& request) {
   const std::string begin = options.colour ? "\x1b[32m" : "[[", end = options.colour ? "\x1b[0m" : "]]";
   SampleReader reader(*dataset);
   for (int64_t i = 0; i < std::min(request.limit, dataset->size()); ++i) {
-    const TextSample sample = reader.read(i);
+    TextSample sample;
+    try {
+      sample = reader.read(i);
+    } catch (const Error& bad) {
+      if (bad.code() != ExitCode::data) throw;
+      console.show("sample", fmt::format("{}  cannot be used: {}", i + 1, bad.what()));
+      continue;
+    }
     if (request.json) {
       std::printf("%s\n", nlohmann::json({{"tokens", sample.tokens}, {"targets", sample.targets}}).dump().c_str());
       continue;

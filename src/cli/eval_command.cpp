@@ -42,7 +42,8 @@ std::filesystem::path weights_to_evaluate(const EvalRequest& request, const Job&
   const RunFolder folder{job.output_dir};
   const auto trained = weights_of_run(job, folder);
   if (!trained.empty()) return trained;
-  if (const auto& pretrained = job.spec().model.pretrained) return *pretrained;
+  const auto& pretrained = job.spec().model.pretrained;
+  if (pretrained && !exists(folder.checkpoints())) return *pretrained;
   throw Error(ExitCode::data, {.what = "there are no trained weights",
                                .where = folder.path.string(),
                                .hint = "train first (gputrain run), or name a run folder: --output-dir DIR, "

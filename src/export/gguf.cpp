@@ -1,3 +1,5 @@
+#include <regex>
+
 #include <nlohmann/json.hpp>
 
 #include "gguf_model.hpp"
@@ -46,6 +48,12 @@ std::string bytes_as(const at::Tensor& tensor, GgmlType type) {
   return bytes_of(converted(tensor, StoredType::bf16));
 }
 
+/// Readers of GGUF do not know `{% generation %}`; a comment keeps the white space around it as it is.
+std::string without_marks(const std::string& source) {
+  static const std::regex marks(R"(\{%(-?)\s*(end)?generation\s*(-?)%\})");
+  return std::regex_replace(source, marks, "{#$1 $3#}");
+}
+
 }  // namespace
 
 void export_gguf(LanguageModel& model, const std::filesystem::path& file, StoredType type) {
@@ -65,6 +73,8 @@ void export_gguf(LanguageModel& model, const std::filesystem::path& file, Stored
   for (auto& value : architecture.values()) gguf.values.push_back(std::move(value));
   for (auto& value : gguf_tokenizer(model.tokenizer_folder, model.limits.vocabulary))
     gguf.values.push_back(std::move(value));
+  if (const std::string source = without_marks(chat_template_of(model)); !source.empty())
+    gguf.values.emplace_back("tokenizer.chat_template", source);
   for (const auto& [name, tensor] : architecture.tensors(published_weights(*model.built.model))) {
     const GgmlType stored = ggml_type_of(tensor, type);
     gguf.tensors.push_back({.name = name, .sizes = tensor.sizes().vec(), .type = stored, .bytes = [tensor, stored] {

@@ -93,6 +93,28 @@ at::Tensor by_kind(const at::Tensor& tensor, int64_t heads) {
   return tensor.reshape(apart).transpose(0, 1).reshape(tensor.sizes());
 }
 
+/// Readers of GGUF compute each architecture in one way, whatever the file says.
+void refuse_what_readers_do_not_compute(const json& config, const std::string& type) {
+  const auto other = [](const std::string& what) {
+    refuse("readers of GGUF compute no " + what + " in this architecture");
+  };
+  const json window = config.value("sliding_window", json());
+  const bool is_short = window.is_number() && window < config.value("max_position_embeddings", 0);
+  const bool slides = type == "mistral" || config.value("use_sliding_window", false);
+  if (slides && is_short) other("attention to a window");
+  if (type == "gpt_neox" && config.value("tie_word_embeddings", false)) other("tied embeddings");
+  const std::string activation = config.value("activation_function", config.value("hidden_act", "silu"));
+  const bool is_known = activation.starts_with("gelu") || activation == "silu";
+  if (!is_known) other("activation '" + activation + "'");
+  if (type != "gemma3_text") return;
+  const double scalar = config.value("query_pre_attn_scalar", 0.0);
+  const double share = config.value("hidden_size", 0.0) / config.value("num_attention_heads", 1.0);  // of the largest
+  if (scalar != config.value("head_dim", 0.0) && scalar != share) other("scale by query_pre_attn_scalar");
+  const json layers = config.value("layer_types", json::array());
+  for (size_t i = 0; i < layers.size(); ++i)
+    if ((layers[i] == "full_attention") != (i % 6 == 5)) other("layer_types but five windows before each whole one");
+}
+
 }  // namespace
 
 GgufModel::GgufModel(const json& config) : config_(config), type_(config.value("model_type", "")) {
@@ -101,6 +123,7 @@ GgufModel::GgufModel(const json& config) : config_(config), type_(config.value("
   architecture_ = found->second;
   heads_ = size(type_ == "gpt2" ? "n_head" : "num_attention_heads");
   key_heads_ = config.value("num_key_value_heads", heads_);
+  refuse_what_readers_do_not_compute(config, type_);
   head_channels_ = config.value("head_dim", size(type_ == "gpt2" ? "n_embd" : "hidden_size") / heads_);
 }
 
@@ -156,6 +179,7 @@ void GgufModel::add_rope(std::vector<std::pair<std::string, GgufValue>>& values)
   add("dimension_count", static_cast<uint32_t>(part * static_cast<double>(head_channels_)));
   add("freq_base", static_cast<float>(theta));
   const std::string type = rope.value("rope_type", "default");
+  if (type == "llama3" && architecture_ != "llama") refuse("readers of GGUF compute rope_type llama3 in Llamas alone");
   if (type == "default" || type == "llama3") return;  // llama3 is a tensor
   if (type != "linear" && type != "yarn") refuse("rope_type '" + type + "' is not written");
   add("scaling.type", type);

@@ -28,34 +28,65 @@ enum TokenKind : int32_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined
                                 .hint = "--format hf writes a folder that keeps it"});
 }
 
+/// Null counts as absent.
+std::string text_at(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+bool flag_at(const json& object, const char* key, bool otherwise) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_boolean() ? found->get<bool>() : otherwise;
+}
+
 json read_json(const fs::path& path) {
   std::ifstream file(path);
   return json::parse(file, nullptr, /*allow_exceptions=*/false);
 }
 
-/// All patterns by which the pre-tokenizer cuts text, joined.
-std::string patterns_of(const json& part) {
+/// The parts of a pre-tokenizer, each as its type with its pattern.
+std::vector<std::string> parts_of(const json& part) {
   if (!part.is_object()) return {};
-  std::string all;
-  if (part.value("type", "") == "ByteLevel" && part.value("use_regex", true)) all = "ByteLevel";
-  if (const auto list = part.find("pretokenizers"); list != part.end())
-    for (const json& each : *list) all += patterns_of(each);
+  std::vector<std::string> all;
+  if (const auto list = part.find("pretokenizers"); list != part.end() && list->is_array()) {
+    for (const json& each : *list)
+      for (std::string& one : parts_of(each)) all.push_back(std::move(one));
+    return all;
+  }
+  std::string text = text_at(part, "type");
   if (const auto pattern = part.find("pattern"); pattern != part.end() && pattern->is_object())
-    all += pattern->value("Regex", pattern->value("String", ""));
-  return all;
+    text += text_at(*pattern, "Regex");
+  if (text == "ByteLevel" && flag_at(part, "use_regex", true)) text = "GPT-2";
+  if (text == "Digits" && !flag_at(part, "individual_digits", false)) text = "Numbers";
+  return {text};
 }
 
 /// The name by which llama.cpp knows how text is cut.
 std::string cutting_of(const json& tokenizer) {
-  const std::string patterns = patterns_of(tokenizer.value("pre_tokenizer", json()));
-  const auto has = [&](const char* part) { return patterns.find(part) != std::string::npos; };
-  if (patterns == "ByteLevel") return "gpt-2";
-  if (has("[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+"))
-    return has("(?i:'s") ? "gpt-4o" : "tekken";
-  if (has("(?i:'s|'t|'re|'ve|'m|'ll|'d)") && has("\\p{N}{1,3}")) return "llama-bpe";
-  if (has("(?i:'s|'t|'re|'ve|'m|'ll|'d)") && has("\\p{N}")) return "qwen2";
-  log::warning("the way this tokenizer cuts text has no name in GGUF: readers cut it as GPT-2 does");
+  static const std::string kWords = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|)",
+                           kRest = R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+  static const std::map<std::vector<std::string>, std::string> kKnown{
+      {{"GPT-2"}, "gpt-2"},
+      {{"Split" + kWords + R"(\p{N}{1,3})" + kRest, "ByteLevel"}, "llama-bpe"},
+      {{"Split" + kWords + R"(\p{N})" + kRest, "ByteLevel"}, "qwen2"},
+      {{"Digits", "GPT-2"}, "smollm"}};
+  const auto parts = tokenizer.find("pre_tokenizer");
+  const auto found = parts == tokenizer.end() ? kKnown.end() : kKnown.find(parts_of(*parts));
+  if (found != kKnown.end()) return found->second;
+  log::warning("the way this tokenizer cuts text has no name in GGUF that is known here: readers may cut it otherwise");
   return "default";
+}
+
+/// Whether a text gets a space before its first word.
+bool adds_space(const json& part) {
+  if (part.is_array()) return std::ranges::any_of(part, adds_space);
+  if (!part.is_object()) return false;
+  const std::string type = text_at(part, "type");
+  if (type == "Prepend") return true;
+  if (type == "Metaspace")
+    return part.contains("prepend_scheme") ? text_at(part, "prepend_scheme") != "never"
+                                           : flag_at(part, "add_prefix_space", true);
+  return adds_space(part.value("normalizers", json())) || adds_space(part.value("pretokenizers", json()));
 }
 
 /// "a b", or a pair.
@@ -84,7 +115,7 @@ struct Tokens {
 Tokens tokens_of(const json& tokenizer, int64_t vocabulary, bool has_bytes, const fs::path& file) {
   Tokens tokens(vocabulary);
   const json& model = tokenizer.at("model");
-  const std::string unknown = model.value("unk_token", json()).is_string() ? model["unk_token"].get<std::string>() : "";
+  const std::string unknown = text_at(model, "unk_token");
   for (const auto& [text, token] : model.at("vocab").items()) {
     const bool is_byte = has_bytes && text.size() == 6 && text.starts_with("<0x") && text.ends_with('>');
     tokens.set(token.get<int64_t>(), text, is_byte ? kByte : text == unknown && has_bytes ? kUnknown : kNormal, file);
@@ -93,9 +124,9 @@ Tokens tokens_of(const json& tokenizer, int64_t vocabulary, bool has_bytes, cons
     const auto id = added.at("id").get<int64_t>();
     const bool is_unknown = has_bytes && added.at("content") == unknown;
     tokens.set(id, added.at("content").get<std::string>(),
-               is_unknown                      ? kUnknown
-               : added.value("special", false) ? kControl
-                                               : kUserDefined,
+               is_unknown                         ? kUnknown
+               : flag_at(added, "special", false) ? kControl
+                                                  : kUserDefined,
                file);
   }
   return tokens;
@@ -138,27 +169,13 @@ void add_special(Values& values, const fs::path& folder, const Tokens& tokens) {
   }
 }
 
-void add_chat_template(Values& values, const fs::path& folder) {
-  const fs::path file = folder / "chat_template.jinja";
-  if (fs::exists(file)) {
-    std::ifstream stream(file);
-    values.emplace_back("tokenizer.chat_template", std::string{std::istreambuf_iterator<char>(stream), {}});
-    return;
-  }
-  const json config = read_json(folder / "tokenizer_config.json");
-  if (config.is_object() && config.value("chat_template", json()).is_string())
-    values.emplace_back("tokenizer.chat_template", config["chat_template"].get<std::string>());
-}
-
-}  // namespace
-
-Values gguf_tokenizer(const fs::path& folder, int64_t vocabulary) {
+Values values_of(const json& tokenizer, const fs::path& folder, int64_t vocabulary) {
   const fs::path file = folder / "tokenizer.json";
-  const json tokenizer = read_json(file);
-  if (!tokenizer.is_object() || !tokenizer.contains("model")) refuse("there is no tokenizer.json", folder);
-  const json& model = tokenizer["model"];
-  if (model.value("type", "BPE") != "BPE") refuse("the tokenizer is " + model.value("type", "") + ", not BPE", file);
-  const bool has_bytes = model.value("byte_fallback", false);
+  const json& model = tokenizer.at("model");
+  const std::string type = text_at(model, "type");
+  if ((!type.empty() && type != "BPE") || !model.contains("merges"))
+    refuse("the tokenizer is " + (type.empty() ? "of another kind" : type) + ", not BPE", file);
+  const bool has_bytes = flag_at(model, "byte_fallback", false);
   const Tokens tokens = tokens_of(tokenizer, vocabulary, has_bytes, file);
   Values values{{"tokenizer.ggml.model", std::string(has_bytes ? "llama" : "gpt2")}};
   values.emplace_back("tokenizer.ggml.pre", has_bytes ? std::string("default") : cutting_of(tokenizer));
@@ -166,14 +183,28 @@ Values gguf_tokenizer(const fs::path& folder, int64_t vocabulary) {
   values.emplace_back("tokenizer.ggml.token_type", tokens.kinds);
   if (has_bytes) {
     values.emplace_back("tokenizer.ggml.scores", scores_of(model, tokens.texts));
+    values.emplace_back("tokenizer.ggml.add_space_prefix", adds_space(tokenizer.value("normalizer", json())) ||
+                                                               adds_space(tokenizer.value("pre_tokenizer", json())));
   } else {
     std::vector<std::string> merges;
     for (const json& merge : model.at("merges")) merges.push_back(merge_text(merge));
     values.emplace_back("tokenizer.ggml.merges", std::move(merges));
   }
   add_special(values, folder, tokens);
-  add_chat_template(values, folder);
   return values;
+}
+
+}  // namespace
+
+Values gguf_tokenizer(const fs::path& folder, int64_t vocabulary) {
+  const json tokenizer = read_json(folder / "tokenizer.json");
+  if (!tokenizer.is_object() || !tokenizer.contains("model")) refuse("there is no tokenizer.json", folder);
+  try {
+    return values_of(tokenizer, folder, vocabulary);
+  } catch (const json::exception& error) {
+    throw Error(ExitCode::data, {.what = "not as a tokenizer should be: " + std::string(error.what()),
+                                 .where = (folder / "tokenizer.json").string()});
+  }
 }
 
 }  // namespace gputrain::app

@@ -54,6 +54,19 @@ void write_weights_in_files(const checkpoint::NamedTensors& tensors, const fs::p
   write_file_atomically(folder / "model.safetensors.index.json", index.dump(2) + "\n", ExitCode::environment);
 }
 
+/// The tokenizer's files, the chat template, and the tokens at which a text ends.
+void write_tokenizer(const LanguageModel& model, const fs::path& folder, json& config) {
+  copy_tokenizer_files(model.tokenizer_folder, folder);
+  if (const std::string source = chat_template_of(model); !source.empty())
+    write_file_atomically(folder / "chat_template.jinja", source, ExitCode::environment);
+  if (model.end_tokens.empty()) return;
+  const json end = model.end_tokens.size() == 1 ? json(model.end_tokens.front()) : json(model.end_tokens);
+  config["eos_token_id"] = end;
+  if (!fs::exists(folder / "generation_config.json"))
+    write_file_atomically(folder / "generation_config.json", json{{"eos_token_id", end}}.dump(2) + "\n",
+                          ExitCode::environment);
+}
+
 }  // namespace
 
 void export_transformers(LanguageModel& model, const fs::path& folder, StoredType type, int64_t file_bytes) {
@@ -67,7 +80,7 @@ void export_transformers(LanguageModel& model, const fs::path& folder, StoredTyp
   for (auto& [name, tensor] : tensors) tensor = converted(tensor, type);
   write_weights_in_files(tensors, folder, file_bytes);
   config["dtype"] = config["torch_dtype"] = dtype_of(type);
-  if (model.published) copy_tokenizer_files(model.tokenizer_folder, folder);
+  if (model.published) write_tokenizer(model, folder, config);
   write_file_atomically(folder / "config.json", config.dump(2) + "\n", ExitCode::environment);
 }
 

@@ -377,7 +377,7 @@ void Training::finish(const monitor::Summary& summary, const Expectation& expect
     write_weights(model, *setup_.datasets.train, folder_);
   }
   if (const auto tokenizer = setup_.datasets.train->tokenizer(); tokenizer && !tokenizer->folder().empty()) {
-    copy_tokenizer_files(tokenizer->folder(), folder_.path);
+    copy_tokenizer_files(tokenizer->folder(), folder_.path, tokenizer->source());
   }
   const auto& sample = spec_.eval.sample;
   if (sample && summary.status != "stopped") {

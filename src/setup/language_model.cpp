@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "gputrain/chat/model_templates.hpp"
 #include "gputrain/checkpoint/weight_files.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
@@ -40,9 +41,30 @@ Job job_of_folder(const LanguageModelRequest& request) {
                           kFewest, request.set);
 }
 
+/// The value of a key of the job; empty: it has no such key.
+std::string setting_of(const Job& job, const std::string& key) {
+  for (const config::Setting& setting : job.loaded.settings()) {
+    if (setting.key == key) return setting.value;
+  }
+  return {};
+}
+
+/// The longest text of a run's model, if the job leaves it to the data; none: the job says it, or the run has not
+/// ended.
+std::optional<std::string> length_of_run(const Job& run) {
+  const fs::path config = RunFolder{run.output_dir}.model_config();
+  if (setting_of(run, "model.config.block_size") != "null" || !fs::exists(config)) return std::nullopt;
+  for (const auto& [name, value] :
+       models::published_model(checkpoint::read_json_object(config), config.string()).options) {
+    if (name == "block_size") return value;
+  }
+  return std::nullopt;
+}
+
 /// What the run's job says about the model and how it computes.
 Job job_of_run_without_data(const Job& run, int64_t vocabulary, const std::vector<std::string>& set) {
   std::vector<std::string> kept;
+  if (const auto length = length_of_run(run)) kept.push_back("model.config.block_size=" + *length);
   for (const config::Setting& setting : run.loaded.settings()) {
     const bool is_kept = setting.key.starts_with("model.") || setting.key == "data.text.chat_template" ||
                          setting.key == "data.text.max_length" || setting.key == "precision" ||
@@ -50,14 +72,6 @@ Job job_of_run_without_data(const Job& run, int64_t vocabulary, const std::vecto
     if (is_kept) kept.push_back(setting.key + "=" + setting.value);
   }
   return job_without_data(std::move(kept), vocabulary, set);
-}
-
-/// The value of a key of the job; empty: it has no such key.
-std::string setting_of(const Job& job, const std::string& key) {
-  for (const config::Setting& setting : job.loaded.settings()) {
-    if (setting.key == key) return setting.value;
-  }
-  return {};
 }
 
 /// The tokenizer of the run's data, if it is a published one: the copy in the run folder or, before there is one, the
@@ -131,6 +145,14 @@ models::Model::TextLimits limits_of(const Job& job, const models::Model& model, 
 }
 
 }  // namespace
+
+std::string chat_template_of(const LanguageModel& model) {
+  try {
+    return chat::choose_chat_template(model.chat_template, model.tokenizer_folder).source().source();
+  } catch (const Error&) {  // there is none, or it is broken
+    return {};
+  }
+}
 
 std::unique_ptr<LanguageModel> open_language_model(const LanguageModelRequest& request) {
   Plan plan = plan_for(request);

@@ -102,7 +102,8 @@ int64_t load_weights(models::Model& model, const fs::path& path, models::OtherCl
 }
 
 std::string other_targets(const fs::path& path, const data::Dataset& dataset) {
-  const auto metadata = checkpoint::WeightFiles(path).metadata();
+  const fs::path adapter = adapter_folder_at(path);
+  const auto metadata = checkpoint::WeightFiles(adapter.empty() ? path : adapter / models::kAdapterWeights).metadata();
   const auto told = metadata.find(tokenizers::kTargets);
   if (told == metadata.end()) return {};
   const auto theirs = nlohmann::json::parse(told->second, nullptr, false);
@@ -132,15 +133,27 @@ void write_weights(models::Model& model, const data::Dataset& learned, const Run
   if (!config.is_null()) write_file_atomically(folder.model_config(), config.dump(2) + "\n", ExitCode::environment);
 }
 
-void copy_tokenizer_files(const fs::path& from, const fs::path& to) {
+void copy_tokenizer_files(const fs::path& from, const fs::path& to, const fs::path& source) {
+  const auto copy = [&](const fs::path& file, const fs::path& as) {
+    if (!fs::exists(file)) return;
+    std::ifstream stream(file, std::ios::binary);
+    const std::string content{std::istreambuf_iterator<char>(stream), {}};
+    write_file_atomically(to / as, content, ExitCode::environment);
+  };
   for (const char* name :
-       {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
-        "merges.txt", "vocab.txt", "tokenizer.model", "tekken.json", "chat_template.jinja", "generation_config.json"}) {
-    if (!fs::exists(from / name)) continue;
-    std::ifstream file(from / name, std::ios::binary);
-    const std::string content{std::istreambuf_iterator<char>(file), {}};
-    write_file_atomically(to / name, content, ExitCode::environment);
+       {"tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", "generation_config.json"})
+    copy(from / name, name);
+  const bool has_known_name = source.filename() == "vocab.json" || source.filename() == "merges.txt";
+  if (!source.empty() && !has_known_name) {
+    const fs::path kind = source.extension();
+    return copy(source, kind == ".json" ? "tokenizer.json" : kind == ".model" ? "tokenizer.model" : source.filename());
   }
+  for (const char* name : {"vocab.json", "merges.txt"}) copy(from / name, name);
+  if (has_known_name) return;
+  for (const char* name : {"tokenizer.json", "added_tokens.json", "vocab.txt", "tokenizer.model", "tekken.json"})
+    copy(from / name, name);
+  for (const auto& entry : fs::directory_iterator(from))
+    if (entry.path().extension() == ".tiktoken") copy(entry.path(), entry.path().filename());
 }
 
 fs::path adapter_folder_at(const fs::path& path) {

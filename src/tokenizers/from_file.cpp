@@ -14,7 +14,8 @@ namespace fs = std::filesystem;
 class FromFile : public Tokenizer {
  public:
   explicit FromFile(const fs::path& path)
-      : folder_(fs::is_directory(path) ? path : path.parent_path()), published_(read_published(path)) {
+      : folder_(fs::is_directory(path) ? path : fs::absolute(path).parent_path()), published_(read_published(path)) {
+    if (!fs::is_directory(path)) source_ = path;
     if (const std::string end = end_token_beside(path); !end.empty()) end_ = published_->find(end);
   }
 
@@ -27,12 +28,14 @@ class FromFile : public Tokenizer {
     return published_->encode_with_special_tokens(text, name);
   }
   std::optional<int64_t> end_token() const override { return end_; }
+  bool is_special(int64_t token) const override { return published_->is_special(token); }
   fs::path folder() const override { return folder_; }
+  fs::path source() const override { return source_; }
   std::string decode(std::span<const int64_t> tokens) const override { return published_->decode(tokens); }
   void save(std::map<std::string, std::string>&) const override {}  // its files say it, and are copied
 
  private:
-  fs::path folder_;
+  fs::path folder_, source_;
   std::shared_ptr<const PublishedTokenizer> published_;
   std::optional<int64_t> end_;
 };

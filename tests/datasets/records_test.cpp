@@ -145,6 +145,46 @@ TEST_F(RecordsTest, PacksTextsWithPositionsOfTheirOwn) {
   EXPECT_THAT(data.train->describe(), HasSubstr("2 texts of 1 file, 7 tokens, 4 learned, packed into 1 row of 9"));
 }
 
+/// A tokenizer as Llama 2's: a token for each letter, and a space before whatever follows a special token.
+std::string llama2_tokenizer() {
+  std::string vocabulary = R"("<unk>": 0, "<s>": 1, "</s>": 2, "\u2581": 3)";
+  for (char c = 'a'; c <= 'z'; ++c) vocabulary += std::string(", \"") + c + "\": " + std::to_string(4 + c - 'a');
+  vocabulary += R"(, ":": 30)";
+  return R"({"added_tokens": [
+      {"id": 1, "content": "<s>", "special": true, "normalized": false, "lstrip": false, "rstrip": false, "single_word": false},
+      {"id": 2, "content": "</s>", "special": true, "normalized": false, "lstrip": false, "rstrip": false, "single_word": false}],
+    "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "\u2581"},
+      {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]},
+    "decoder": {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "},
+      {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+    "model": {"type": "BPE", "unk_token": "<unk>", "byte_fallback": false, "vocab": {)" +
+         vocabulary + R"(}, "merges": []}})";
+}
+
+TEST_F(RecordsTest, LearnsAnswersBehindSpecialTokens) {
+  write("model/tokenizer.json", llama2_tokenizer());
+  write("model/tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
+  write("chat.jinja",
+        "{% for m in messages %}{% if m.role == 'user' %}<s>u: {{ m.content }} :{% else %} {{ m.content }}</s>"
+        "{% endif %}{% endfor %}");
+  std::string turns;
+  for (int i = 0; i < 6; ++i)
+    turns +=
+        std::string(i > 0 ? ", " : "") + R"({"role": "user", "content": "ab"}, {"role": "assistant", "content": "cd"})";
+  write("a.jsonl", "{\"messages\": [" + turns + "]}\n");
+  const auto data = open("{train: {path: " + path("a.jsonl") +
+                             ", format: jsonl}, text: {tokenizer: published, tokenizer_path: " + path("model") +
+                             ", chat_template: " + path("chat.jinja") + "}}",
+                         256);
+  const RaggedSample sample = read_fields(*data.train, 0);
+  std::vector<int64_t> learned;
+  for (const int64_t target : sample.targets)
+    if (target != kIgnoreIndex) learned.push_back(target);
+  std::vector<int64_t> expected;  // " cd</s>" of each turn
+  for (int i = 0; i < 6; ++i) expected.insert(expected.end(), {3, 4 + 'c' - 'a', 4 + 'd' - 'a', 2});
+  EXPECT_EQ(learned, expected);
+}
+
 TEST_F(RecordsTest, CutsDocumentsIntoPieces) {
   write("a.jsonl", "{\"text\": \"abcdefg\"}\n{\"prompt\": \"abc\", \"completion\": \"defg\"}\n");
   std::string warning;
@@ -153,7 +193,7 @@ TEST_F(RecordsTest, CutsDocumentsIntoPieces) {
   ASSERT_EQ(data.train->size(), 3);
   EXPECT_THAT(read_fields(*data.train, 1).tokens, ElementsAre('e', 'f', 'g'));
   EXPECT_THAT(read_fields(*data.train, 2).tokens, ElementsAre('a', 'b', 'c', 'd'));
-  EXPECT_THAT(warning, HasSubstr("cut 1 of 3 texts after 4 tokens"));
+  EXPECT_THAT(warning, HasSubstr("cut 1 of 3 samples after 4 tokens"));
 }
 
 TEST_F(RecordsTest, SplitsTextsBeforePacking) {

@@ -36,11 +36,13 @@ class Template {
   /// Whether it says by `{% generation %}` what the assistant says.
   bool marks_generated() const noexcept;
   const std::string& name() const noexcept;
+  const std::string& source() const noexcept { return *source_; }
 
  private:
-  explicit Template(std::shared_ptr<const Program> program);
+  Template(std::shared_ptr<const Program> program, std::string source);
 
   std::shared_ptr<const Program> program_;
+  std::shared_ptr<const std::string> source_;
 };
 
 }  // namespace gputrain::chat

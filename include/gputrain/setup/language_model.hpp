@@ -33,6 +33,9 @@ struct LanguageModel {
   bool adds_special_tokens = false;  // to a prompt, as the tokenizer's file says: a published model expects them
 };
 
+/// The text of the chat template that the model answers by; empty: it has none.
+std::string chat_template_of(const LanguageModel& model);
+
 /// Opens what is needed and loads the weights: a run's model.safetensors or, before there is one, its newest
 /// checkpoint. Data is opened only where the tokenizer is made from it. Throws Error(usage) for a folder that is
 /// neither, for a model that reads no text, and where there is no tokenizer; Error(data) for weights that cannot be

@@ -33,8 +33,10 @@ int64_t load_weights(models::Model& model, const std::filesystem::path& path,
 /// many: `3 is "cat" to these weights and "dog" in this data`. Empty if they are the same or the file names none.
 std::string other_targets(const std::filesystem::path& path, const data::Dataset& dataset);
 
-/// Copies the files that say how a published model's tokens are spelled and how it writes.
-void copy_tokenizer_files(const std::filesystem::path& from, const std::filesystem::path& to);
+/// Copies the files that say how a published model's tokens are spelled and how it writes. `source`: of several forms
+/// of its tokenizer the one that counts; empty: all.
+void copy_tokenizer_files(const std::filesystem::path& from, const std::filesystem::path& to,
+                          const std::filesystem::path& source = {});
 
 /// named_weights() under the names of the model's published family, without what an adapter adds.
 checkpoint::NamedTensors published_weights(models::Model& model);

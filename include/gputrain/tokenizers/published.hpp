@@ -33,8 +33,7 @@ class PublishedTokenizer final : public Tokenizer {
 
   /// The token that the file spells like this, such as "<|im_end|>".
   std::optional<int64_t> find(std::string_view spelling) const;
-  /// Whether it is control, not text.
-  bool is_special(int64_t token) const;
+  bool is_special(int64_t token) const override;
 
  private:
   class Encoder;

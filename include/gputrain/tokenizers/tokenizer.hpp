@@ -41,8 +41,13 @@ class Tokenizer {
   /// The token after the end of a text; none: the vocabulary has no such token.
   virtual std::optional<int64_t> end_token() const { return std::nullopt; }
 
+  /// Whether a token is control, not text: its text stands for itself, and what follows is encoded as if it began anew.
+  virtual bool is_special(int64_t /*token*/) const { return false; }
+
   /// The folder of the files that it was read from; empty: it was not read from files.
   virtual std::filesystem::path folder() const { return {}; }
+  /// The one file of the folder that it was read from, if the job names that; empty: the best one of the folder.
+  virtual std::filesystem::path source() const { return {}; }
 
   /// Tokens outside the vocabulary become U+FFFD.
   virtual std::string decode(std::span<const int64_t> tokens) const = 0;

@@ -41,32 +41,74 @@ std::vector<size_t> counts_of_parts(const LearnedText& text, const std::vector<i
   return joined == tokens ? counts : std::vector<size_t>();
 }
 
-/// The number of tokens that end at or before byte `place`. Decoding the first tokens gives back the text before them.
-size_t count_before(size_t place, const std::vector<int64_t>& tokens, const tokenizers::Tokenizer& tokenizer) {
-  size_t low = 0, high = tokens.size();  // the first `low` tokens end at or before it, the first `high` + 1 do not
+/// Text between special tokens, or a special token.
+struct Section {
+  size_t text_begin, text_end, first, last;  // bytes of the text, and its tokens [first, last)
+  bool is_special;
+};
+
+std::vector<Section> sections_of(const std::string& text, const std::vector<int64_t>& tokens,
+                                 const tokenizers::Tokenizer& tokenizer) {
+  std::vector<Section> sections;
+  size_t at = 0, first = 0;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (!tokenizer.is_special(tokens[i])) continue;
+    const std::string spelling = tokenizer.decode(std::span(tokens).subspan(i, 1));
+    const size_t found = text.find(spelling, at);
+    if (found == std::string::npos) continue;
+    if (i > first) sections.push_back({at, found, first, i, false});
+    at = found + spelling.size();
+    sections.push_back({found, at, i, i + 1, true});
+    first = i + 1;
+  }
+  if (first < tokens.size()) sections.push_back({at, text.size(), first, tokens.size(), false});
+  return sections;
+}
+
+/// The number of tokens that end at or before byte `place` of a section. Decoding its first tokens gives back the text
+/// before them, but for a space that the tokenizer puts or drops at its begin.
+size_t count_within(const Section& section, size_t place, const std::vector<int64_t>& tokens,
+                    const tokenizers::Tokenizer& tokenizer) {
+  if (section.is_special) return section.first;
+  const auto own = std::span(tokens).subspan(section.first, section.last - section.first);
+  const size_t decoded = tokenizer.decode(own).size(), bytes = section.text_end - section.text_begin;
+  size_t low = 0, high = own.size();  // the first `low` tokens end at or before it, the first `high` + 1 do not
   while (low < high) {
     const size_t middle = low + (high - low) / 2;
-    if (tokenizer.decode(std::span(tokens).first(middle + 1)).size() <= place) {
+    const size_t end = tokenizer.decode(own.first(middle + 1)).size() + bytes;
+    if (end <= place - section.text_begin + decoded) {
       low = middle + 1;
     } else {
       high = middle;
     }
   }
-  return low;
+  return section.first + low;
+}
+
+/// The number of tokens that end at or before byte `place` of the text.
+size_t count_before(size_t place, const std::vector<Section>& sections, const std::vector<int64_t>& tokens,
+                    const tokenizers::Tokenizer& tokenizer) {
+  for (const Section& section : sections) {
+    if (place < section.text_end)
+      return place < section.text_begin ? section.first : count_within(section, place, tokens, tokenizer);
+  }
+  return tokens.size();
 }
 
 /// Which tokens of the text are learned.
 std::vector<bool> learned_tokens(const LearnedText& text, const std::vector<int64_t>& tokens,
                                  const tokenizers::Tokenizer& tokenizer, const std::string& name) {
   const std::vector<size_t> counts = counts_of_parts(text, tokens, tokenizer, name);
+  const std::vector<Section> sections =
+      counts.empty() ? sections_of(text.text, tokens, tokenizer) : std::vector<Section>();
   std::vector<bool> learned(tokens.size());
   for (size_t i = 0; i < text.learned.size(); ++i) {
     const auto [begin, end] = text.learned[i];
     if (begin == end) continue;
     size_t first = 0, last = 0;
     if (counts.empty()) {
-      first = count_before(begin, tokens, tokenizer);
-      last = std::min(count_before(end - 1, tokens, tokenizer) + 1, tokens.size());
+      first = count_before(begin, sections, tokens, tokenizer);
+      last = std::min(count_before(end - 1, sections, tokens, tokenizer) + 1, tokens.size());
     } else {
       first = counts[2 * i];
       last = counts[2 * i + 1];

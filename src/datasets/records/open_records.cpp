@@ -78,8 +78,14 @@ struct LongTexts {
 
 void warn_of_long(const LongTexts& cut, int64_t all, int64_t length, const data::DatasetRequest& request) {
   if (cut.count == 0) return;
-  log::warning(fmt::format("{}: cut {} of {} after {} tokens (data.text.max_length); the longest has {}", request.path,
-                           grouped(cut.count), counted(all, "text"), grouped(length), grouped(cut.longest)));
+  const bool is_set = request.text != nullptr && request.text->max_length.value.has_value();
+  log::warning(fmt::format("{}: cut {} of {} after {} tokens ({}); the longest has {}", request.path,
+                           grouped(cut.count), counted(all, "sample"), grouped(length),
+                           is_set ? "data.text.max_length"
+                           : request.role == data::Split::train
+                               ? "the most that the model takes"
+                               : "as those of data.train; data.text.max_length sets it",
+                           grouped(cut.longest)));
 }
 
 /// Refuses now what would otherwise end a run in the middle.

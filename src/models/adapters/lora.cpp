@@ -71,6 +71,11 @@ void require_equal(const char* key, const Value& mine, const Value& theirs, cons
   if (mine != theirs) refuse_other(key, text_of(mine), text_of(theirs), where);
 }
 
+std::vector<std::string> sorted(std::vector<std::string> names) {
+  std::ranges::sort(names);
+  return names;
+}
+
 /// A job may leave out what the folder says, and may not say otherwise; dropout is not a part of the adapter.
 LoraSettings resolved(const LoraSpec& spec) {
   LoraSettings settings;
@@ -82,7 +87,8 @@ LoraSettings resolved(const LoraSpec& spec) {
     require_equal("rslora", spec.rslora.value_or(settings.rslora), settings.rslora, where);
     const auto check_names = [&](const char* key, const std::vector<std::string>& mine,
                                  const std::vector<std::string>& theirs) {
-      if (!mine.empty()) require_equal(key, mine, theirs, where);
+      // PEFT writes a set, in any order.
+      if (!mine.empty()) require_equal(key, sorted(mine), sorted(theirs), where);
     };
     check_names("target_modules", spec.target_modules.values, settings.targets);
     check_names("modules_to_save", spec.modules_to_save.values, settings.modules_to_save);
