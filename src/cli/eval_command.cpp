@@ -62,7 +62,8 @@ int eval_command(const EvalRequest& request) {
   monitor::Console console(monitor::Console::detect(context.rank() == 0 && !request.json));
   const auto dataset = dataset_for(request.on, setup.datasets);
   const std::filesystem::path weights = weights_to_evaluate(request, job);
-  load_trained(weights, setup.built);
+  const bool is_base = setup.built.adapter && weights == *job.spec().model.pretrained;  // which is loaded already
+  if (!is_base) load_trained(weights, setup.built);
   refuse_other_targets(weights, setup.datasets);
   train::StopPoll never(context.groups, {});
   const train::Evaluator evaluator = make_evaluator(job.spec(), dataset, setup, request.on);
