@@ -34,6 +34,10 @@ opened_later() {
     "$packages"/nvidia/cu13/lib/libnvrtc{,-builtins}.so.*
 }
 
+# libgputrain.so opens it with the first Parquet file; not every build has it.
+parquet=()
+if [[ -e $build/lib/libgputrain_parquet.so ]]; then parquet=("$build/lib/libgputrain_parquet.so"); fi
+
 # The given files and all libraries they load. libcuda.so.1 belongs to the driver; the host provides it.
 closure() {
   local missing
@@ -51,19 +55,19 @@ place_of() {
 
 cmake --install "$build" --prefix "$target" --strip >/dev/null
 mapfile -t later < <(opened_later)
-closure "$build/lib/libgputrain.so" "${later[@]}" | while read -r library; do
-  is_of_base "$library" || [[ $library == */libgputrain.so ]] || install -D -m 644 "$library" "$(place_of "$library")"
+closure "$build/lib/libgputrain.so" "${parquet[@]}" "${later[@]}" | while read -r library; do
+  is_of_base "$library" || [[ $library == */libgputrain*.so ]] || install -D -m 644 "$library" "$(place_of "$library")"
 done
 
 install -D -m 644 -t "$target/share/gputrain/configs" "$root"/configs/*.yaml
 install -D -m 644 "$root/LICENSE" "$target/share/gputrain/LICENSE"
-for licenses in "$packages"/{torch,nvidia_*}-*.dist-info/licenses; do
+for licenses in "$packages"/{torch,nvidia_*}-*.dist-info/licenses ${parquet:+"$packages"/pyarrow-*.dist-info/licenses}; do
   name=$(basename "$(dirname "$licenses")")
   mkdir -p "$target/share/gputrain/licenses"
   cp -r "$licenses" "$target/share/gputrain/licenses/${name%.dist-info}"
 done
 
-outside=$(ldd "$target/bin/gputrain" "$target/lib/libgputrain.so" | awk '$3 ~ /^\// {print $3}' | xargs realpath -s | sort -u |
+outside=$(ldd "$target/bin/gputrain" "$target"/lib/libgputrain*.so | awk '$3 ~ /^\// {print $3}' | xargs realpath -s | sort -u |
   while read -r library; do is_of_base "$library" || [[ $library == "$target"/* ]] || echo "$library"; done)
 [[ -z $outside ]] || fail "the assembled program still loads libraries from elsewhere:" "$outside"
 say "Assembled $(du -sh "$target" | cut -f1) in $target"

@@ -11,13 +11,6 @@
 namespace gputrain::datasets {
 namespace {
 
-[[noreturn]] void refuse_as_too_much(const std::string& path) {
-  throw Error(ExitCode::data,
-              {.what = "more than 16 GiB of text, which is held in memory",
-               .where = path,
-               .hint = "split the file; or make token files (gputrain data tokenize) and use format: tokens"});
-}
-
 std::string unpacked(const data::ReadOnlyFile& file, int64_t most) {
   constexpr size_t kAtOnce = 1 << 20;
   const std::vector<std::byte> packed = file.read(0, file.size());
@@ -27,7 +20,7 @@ std::string unpacked(const data::ReadOnlyFile& file, int64_t most) {
     text.resize(size + kAtOnce);
     got = stream.read(std::as_writable_bytes(std::span(text).subspan(size)));
     size += got;
-    if (static_cast<int64_t>(size) > most) refuse_as_too_much(file.path());
+    if (static_cast<int64_t>(size) > most) throw_too_much_text(file.path());
   }
   return text;
 }
@@ -36,7 +29,7 @@ std::string unpacked(const data::ReadOnlyFile& file, int64_t most) {
 
 std::string read_text(const std::string& path, int64_t most) {
   const data::ReadOnlyFile file(path);
-  if (file.size() > most) refuse_as_too_much(path);
+  if (file.size() > most) throw_too_much_text(path);
   std::string text;
   if (data::kind_of(file).type == FileType::gzip) {
     text = unpacked(file, most);
@@ -47,6 +40,13 @@ std::string read_text(const std::string& path, int64_t most) {
   constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
   if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
   return text;
+}
+
+void throw_too_much_text(const std::string& path) {
+  throw Error(ExitCode::data,
+              {.what = "more than 16 GiB of text, which is held in memory",
+               .where = path,
+               .hint = "split the file; or make token files (gputrain data tokenize) and use format: tokens"});
 }
 
 }  // namespace gputrain::datasets

@@ -12,4 +12,6 @@ constexpr int64_t kMostTextBytes = int64_t{16} << 30;
 /// has more than `most` bytes.
 std::string read_text(const std::string& path, int64_t most = kMostTextBytes);
 
+[[noreturn]] void throw_too_much_text(const std::string& path);
+
 }  // namespace gputrain::datasets

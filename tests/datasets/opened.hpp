@@ -58,6 +58,30 @@ inline Sample read(const data::Dataset& dataset, int64_t index, const data::Read
   return sample;
 }
 
+/// A sample of a language model, of as many tokens as it has.
+struct RaggedSample {
+  std::vector<int64_t> tokens, targets, positions;
+
+  friend bool operator==(const RaggedSample&, const RaggedSample&) = default;
+};
+
+inline RaggedSample read_fields(const data::Dataset& dataset, int64_t index) {
+  const auto& fields = dataset.layout().fields;
+  const size_t most = static_cast<size_t>(fields[0].sizes[0]);
+  std::vector<std::vector<int64_t>> values(fields.size(), std::vector<int64_t>(most, -7));
+  std::vector<int64_t> counts(fields.size(), static_cast<int64_t>(most));
+  data::BatchMemory memory;
+  for (size_t i = 0; i < fields.size(); ++i) {
+    memory.push_back({.values = reinterpret_cast<std::byte*>(values[i].data()),
+                      .counts = fields[i].ragged ? &counts[i] : nullptr,
+                      .bytes = fields[i].bytes(),
+                      .element_bytes = sizeof(int64_t)});
+  }
+  dataset.read(index, {}, data::SampleRow(memory, 0));
+  for (size_t i = 0; i < fields.size(); ++i) values[i].resize(static_cast<size_t>(counts[i]));
+  return {values[0], values[1], fields.size() > 2 ? values[2] : std::vector<int64_t>()};
+}
+
 /// The message of the error that `action` throws, with a check of its exit code; empty if it throws none.
 template <class Action>
 std::string error_of(Action&& action, ExitCode code = ExitCode::data) {

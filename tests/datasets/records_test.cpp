@@ -101,27 +101,6 @@ class RecordsTest : public FolderTest {
   }
 };
 
-struct RaggedSample {
-  std::vector<int64_t> tokens, targets, positions;
-};
-
-RaggedSample read_fields(const data::Dataset& dataset, int64_t index) {
-  const auto& fields = dataset.layout().fields;
-  const size_t most = static_cast<size_t>(fields[0].sizes[0]);
-  std::vector<std::vector<int64_t>> values(fields.size(), std::vector<int64_t>(most, -7));
-  std::vector<int64_t> counts(fields.size(), static_cast<int64_t>(most));
-  data::BatchMemory memory;
-  for (size_t i = 0; i < fields.size(); ++i) {
-    memory.push_back({.values = reinterpret_cast<std::byte*>(values[i].data()),
-                      .counts = fields[i].ragged ? &counts[i] : nullptr,
-                      .bytes = fields[i].bytes(),
-                      .element_bytes = sizeof(int64_t)});
-  }
-  dataset.read(index, {}, data::SampleRow(memory, 0));
-  for (size_t i = 0; i < fields.size(); ++i) values[i].resize(static_cast<size_t>(counts[i]));
-  return {values[0], values[1], fields.size() > 2 ? values[2] : std::vector<int64_t>()};
-}
-
 TEST_F(RecordsTest, LearnsCompletionsAlone) {
   write("a.jsonl", "{\"prompt\": \"ab\", \"completion\": \"cd\"}\n{\"text\": \"xyz\"}\n");
   const auto data = open_bytes("a.jsonl");

@@ -1,4 +1,5 @@
 // Tables with a row per text, separated by commas or tabs.
+#include "../text_file.hpp"
 #include "gputrain/config/catalog.hpp"
 #include "record_dataset.hpp"
 
@@ -11,21 +12,21 @@ struct TableSpec {
   }
 };
 
-std::vector<Record> by_commas(const std::string& text, const std::string& path) {
-  return records_of_table(text, path, ',');
-}
-
-std::vector<Record> by_tabs(const std::string& text, const std::string& path) {
-  return records_of_table(text, path, '\t');
+template <char separator>
+std::vector<Record> separated_by(const RecordFile& file, int64_t& bytes_left) {
+  const std::string text = read_text(file.path, bytes_left);
+  bytes_left -= std::ssize(text);
+  return records_of_table(text, file.path, separator);
 }
 
 struct Csv final : RecordDataset {
   Csv(const TableSpec&, const data::DatasetRequest& request)
-      : RecordDataset(open_records(request, by_commas, ".csv")) {}
+      : RecordDataset(open_records(request, separated_by<','>, ".csv")) {}
 };
 
 struct Tsv final : RecordDataset {
-  Tsv(const TableSpec&, const data::DatasetRequest& request) : RecordDataset(open_records(request, by_tabs, ".tsv")) {}
+  Tsv(const TableSpec&, const data::DatasetRequest& request)
+      : RecordDataset(open_records(request, separated_by<'\t'>, ".tsv")) {}
 };
 
 const config::Registered<Csv, TableSpec> registered_csv{data::catalog(), "csv", "a table of texts, with commas"};

@@ -1,4 +1,5 @@
 // JSON lines: a record per line.
+#include "../text_file.hpp"
 #include "gputrain/config/catalog.hpp"
 #include "record_dataset.hpp"
 
@@ -13,9 +14,15 @@ struct JsonLinesSpec {
   }
 };
 
+std::vector<Record> by_lines(const RecordFile& file, int64_t& bytes_left) {
+  const std::string text = read_text(file.path, bytes_left);
+  bytes_left -= std::ssize(text);
+  return records_of_json_lines(text, file.path);
+}
+
 struct JsonLines final : RecordDataset {
   JsonLines(const JsonLinesSpec&, const data::DatasetRequest& request)
-      : RecordDataset(open_records(request, records_of_json_lines, ".jsonl")) {}
+      : RecordDataset(open_records(request, by_lines, ".jsonl")) {}
 };
 
 const config::Registered<JsonLines, JsonLinesSpec> registered_jsonl{data::catalog(), "jsonl",

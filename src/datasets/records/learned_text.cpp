@@ -33,6 +33,21 @@ std::string columns_in(const Json& record) {
 
 }  // namespace
 
+std::vector<std::string> columns_of_texts(const data::TextOptions& options) {
+  const data::ColumnNames& names = options.columns;
+  return {names.text.value_or("text"),
+          names.prompt.value_or("prompt"),
+          names.completion.value_or("completion"),
+          names.messages.value_or("messages"),
+          "conversations",
+          "instruction",
+          "input",
+          "output",
+          "system",
+          "tools",
+          "documents"};
+}
+
 RecordTexts::RecordTexts(const data::TextOptions& options, const fs::path& tokenizer_folder) : options_(options) {
   try {
     template_ = chat::choose_chat_template(options.chat_template, tokenizer_folder);
@@ -53,8 +68,7 @@ LearnedText RecordTexts::of(const Json& record) const {
     return {.text = content, .learned = {{0, content.size()}}, .is_document = true};
   }
   if (find(record, "instruction") != nullptr) return conversation_of(record);
-  refuse("no column to learn from; there are " + columns_in(record),
-         "text, prompt with completion, messages, or instruction with output; data.text.columns names others");
+  refuse("no column to learn from; there are " + columns_in(record), kColumnsHint);
 }
 
 Json RecordTexts::messages_of(const Json& record) const {

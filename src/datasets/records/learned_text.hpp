@@ -27,6 +27,13 @@ struct LearnedText {
   bool is_document = false;  // may be cut into several samples
 };
 
+/// What to try when a record has no column to learn from.
+inline constexpr const char* kColumnsHint =
+    "text, prompt with completion, messages, or instruction with output; data.text.columns names others";
+
+/// The columns that texts are made of, under the names that the options give them.
+std::vector<std::string> columns_of_texts(const data::TextOptions& options);
+
 /// Turns records into texts. Thread-safe.
 class RecordTexts {
  public:

@@ -128,12 +128,13 @@ class Reading {
   }
 
   void read(const std::vector<std::string>& paths, ReadRecords read_records) {
-    int64_t left = kMostTextBytes;
+    int64_t bytes_left = kMostTextBytes;
+    RecordFile file{.path = {}, .columns = columns_of_texts(options_)};
     for (const std::string& path : paths) {
-      std::string text = read_text(path, left);
-      left -= std::ssize(text);
-      for (Record& record : read_records(text, path)) records_.push_back(std::move(record));
+      file.path = path;
+      for (Record& record : read_records(file, bytes_left)) records_.push_back(std::move(record));
     }
+    if (records_.empty()) throw Error(ExitCode::data, {.what = "there is no record", .where = request_.path});
     for (const Record& record : records_)
       outcomes_.push_back({.tokens = {}, .is_document = false, .problem = record.problem});
     const RecordTexts texts(options_, tokenizer_ ? tokenizer_->folder() : fs::path());

@@ -12,9 +12,6 @@
 
 namespace gputrain::datasets {
 
-/// Reads the records of one file.
-using ReadRecords = std::vector<Record> (*)(const std::string& text, const std::string& path);
-
 /// Examples with what made them. Shared by the parts of a split.
 struct ExampleSource {
   Examples examples;

@@ -1,4 +1,4 @@
-// Files of records: JSON lines, tables. A record is a JSON object with a value for each column.
+// Files of records: JSON lines, tables, Parquet. A record is a JSON object with a value for each column.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,19 @@ namespace gputrain::datasets {
 /// One record, or why it cannot be read.
 struct Record {
   nlohmann::ordered_json value;
-  std::string place;    // "train.jsonl:12"
+  std::string place;    // "train.jsonl:12", "train.parquet row 12"
   std::string problem;  // empty: it can be read
 };
+
+/// What to read of a file.
+struct RecordFile {
+  std::string path;
+  std::vector<std::string> columns;  // what texts are made of; a reader may leave out others
+};
+
+/// Reads the records of one file. Takes the bytes of its text from `bytes_left`, and throws Error(data) if they do not
+/// suffice.
+using ReadRecords = std::vector<Record> (*)(const RecordFile& file, int64_t& bytes_left);
 
 /// A record per line, without empty lines. A line that is no JSON object is a record with a problem. Throws Error(data)
 /// if the text is no JSON lines at all: it is another kind of file, or one JSON document.
@@ -24,5 +34,10 @@ std::vector<Record> records_of_json_lines(const std::string& text, const std::st
 /// first row names the columns. A row with another number of cells is a record with a problem. Throws Error(data) if
 /// the first row does not name columns, or if a quote is never closed.
 std::vector<Record> records_of_table(const std::string& text, const std::string& path, char separator);
+
+/// A record per row of a Parquet file, with the columns that are wanted. A row with text that is not UTF-8 is a record
+/// with a problem. Throws Error(data) if the file is no Parquet file, cut off or broken, or has none of the columns;
+/// Error(environment) if this build reads no Parquet files.
+std::vector<Record> records_of_parquet(const RecordFile& file, int64_t& bytes_left);
 
 }  // namespace gputrain::datasets
