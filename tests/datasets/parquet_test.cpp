@@ -27,9 +27,20 @@ class ParquetTest : public FolderTest {
   void SetUp() override {
     FolderTest::SetUp();
     GPUTRAIN_NEED_REFERENCE("pyarrow");
-    ASSERT_TRUE(gputrain::testing::run_reference("datasets/parquet_reference.py", {folder_.string()}));
+    static const std::string written = written_by_reference();  // once, for all tests
+    ASSERT_FALSE(written.empty());
+    fs::copy(written, folder_, fs::copy_options::recursive);
   }
+  static void TearDownTestSuite() { fs::remove_all(reference_folder()); }
 
+  static fs::path reference_folder() {
+    return fs::path(::testing::TempDir()) / ("gputrain_parquet_" + std::to_string(::getpid()));
+  }
+  static std::string written_by_reference() {
+    fs::create_directories(reference_folder());
+    const std::string folder = reference_folder().string();
+    return gputrain::testing::run_reference("datasets/parquet_reference.py", {folder}) ? folder : "";
+  }
   static std::vector<Record> records_of(const std::string& path) {
     int64_t bytes_left = 1 << 20;
     return records_of_parquet(

@@ -50,7 +50,7 @@ void check_is_parquet(const std::string& path) {
                  .where = path,
                  .hint = std::string(kind.remedy)});
   }
-  if (!is_magic_at(file.size() - std::ssize(bytes)))
+  if (!is_magic_at(std::max(file.size() - std::ssize(bytes), std::ssize(bytes))))
     throw Error(ExitCode::data, {.what = "the file is cut off: a Parquet file ends with " + std::string(kMagic),
                                  .where = path,
                                  .hint = "copy or download it again"});
