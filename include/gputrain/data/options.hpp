@@ -60,7 +60,7 @@ struct ColumnNames {
   std::optional<std::string> text, prompt, completion, messages;
 
   static void describe(config::Description<ColumnNames>& d) {
-    d.summary("names of columns in jsonl and csv, where they are not the usual ones");
+    d.summary("names of columns in jsonl, csv and parquet, where they are not the usual ones");
     d.key("text", &ColumnNames::text, "plain text to learn; null: text");
     d.key("prompt", &ColumnNames::prompt, "what stands before the completion; null: prompt");
     d.key("completion", &ColumnNames::completion, "what is learned after the prompt; null: completion");
@@ -85,7 +85,8 @@ struct TextOptions {
         .unit("tokens")
         .aliases({"cutoff_len", "max_seq_len", "max_seq_length", "seq_length", "seq_len", "sequence_length"});
     d.key("packing", &TextOptions::packing,
-          "jsonl, csv: several texts share a sample of max_length tokens, and each sees itself alone; false: each text "
+          "jsonl, csv, parquet: several texts share a sample of max_length tokens, and each sees itself alone; false: "
+          "each text "
           "is a sample, padded to the longest of its micro-batch")
         .aliases({"sample_packing", "pack"});
     d.key("loss_on", &TextOptions::loss_on,
