@@ -14,7 +14,7 @@ class ParquetMissing : public FolderTest {};
 TEST_F(ParquetMissing, SaysWhatToInstall) {
   const std::string file = write("a.parquet", "PAR1");
   const auto read = [&] { open("{train: {path: " + file + ", format: parquet}, text: {tokenizer: bytes}}", 64); };
-  EXPECT_THAT(error_of(read, ExitCode::environment), testing::HasSubstr("./scripts/setup.sh --parquet"));
+  EXPECT_THAT(error_of(read, ExitCode::environment), ::testing::HasSubstr("./scripts/setup.sh --parquet"));
 }
 
 }  // namespace
