@@ -13,7 +13,7 @@ install_packages() {
 
 case $1 in
   run)
-    install_packages tini
+    install_packages tini ca-certificates  # the certificates are for `gputrain fetch`
     # Not 1000: Ubuntu's images already use it.
     useradd --uid 10001 --user-group --create-home --shell /bin/bash gputrain
     # A volume that is mounted here gets this owner.

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr const char *kWeights = "model.safetensors", *kIndex = "model.safetensors.index.json";
 constexpr const char* kFetchAgain =
-    "download the folder again: `hf download NAME --local-dir DIR` fetches what is missing or has changed";
+    "download the folder again: `gputrain fetch NAME` fetches what is missing or has another size";
 
 [[noreturn]] void refuse(const fs::path& where, std::string what, std::string hint = {}) {
   throw Error(ExitCode::data, {.what = std::move(what), .where = where.string(), .hint = std::move(hint)});
@@ -37,8 +37,7 @@ fs::path other_weights_in(const fs::path& folder) {
 
 std::string hint_for(const fs::path& path) {
   if (!fs::is_directory(path)) {
-    return "give a local file or folder; download a model of the Hugging Face hub with `hf download NAME "
-           "--local-dir DIR`";
+    return "give a local file or folder, or the name of a model that `gputrain fetch NAME` has fetched";
   }
   if (fs::exists(path / "pytorch_model.bin") || fs::exists(path / "pytorch_model.bin.index.json")) {
     return "from_pretrained(DIR).save_pretrained(NEW) writes pytorch_model.bin as safetensors";

@@ -92,7 +92,7 @@ std::shared_ptr<const data::Dataset> texts_of(const DataShowRequest& request, co
   spec.text.packing = false;
   const InputSpec model = models::catalog().reads(job.spec().model.architecture);
   const auto splits =
-      data::open_datasets(spec, model, {job.output_dir.string()}, job.spec().model.pretrained.value_or(""));
+      data::open_datasets(spec, model, {job.output_dir.string()}, job.spec().model.pretrained_path().string());
   const auto dataset = request.on == "train" ? splits.train : request.on == "val" ? splits.val : splits.test;
   if (!dataset)
     throw Error(ExitCode::usage, {.what = "the job has no data." + request.on, .hint = "add it, or leave --on out"});

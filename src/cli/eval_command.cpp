@@ -42,8 +42,8 @@ std::filesystem::path weights_to_evaluate(const EvalRequest& request, const Job&
   const RunFolder folder{job.output_dir};
   const auto trained = weights_of_run(job, folder);
   if (!trained.empty()) return trained;
-  const auto& pretrained = job.spec().model.pretrained;
-  if (pretrained && !exists(folder.checkpoints())) return *pretrained;
+  const auto pretrained = job.spec().model.pretrained_path();
+  if (!pretrained.empty() && !exists(folder.checkpoints())) return pretrained;
   throw Error(ExitCode::data, {.what = "there are no trained weights",
                                .where = folder.path.string(),
                                .hint = "train first (gputrain run), or name a run folder: --output-dir DIR, "
@@ -62,7 +62,7 @@ int eval_command(const EvalRequest& request) {
   monitor::Console console(monitor::Console::detect(context.rank() == 0 && !request.json));
   const auto dataset = dataset_for(request.on, setup.datasets);
   const std::filesystem::path weights = weights_to_evaluate(request, job);
-  const bool is_base = setup.built.adapter && weights == *job.spec().model.pretrained;  // which is loaded already
+  const bool is_base = setup.built.adapter && weights == job.spec().model.pretrained_path();  // which is loaded already
   if (!is_base) load_trained(weights, setup.built);
   refuse_other_targets(weights, setup.datasets);
   train::StopPoll never(context.groups, {});

@@ -79,6 +79,7 @@ struct CommandLine {
   app::TokenizeCommand tokenize;
   app::DataShowRequest data_show;
   app::ExportRequest exported;
+  app::FetchCommand fetch;
   app::BenchRequest bench;
   bool json = false, origin = false;
   std::string kind, name, path, other_path;
@@ -98,6 +99,7 @@ struct CommandLine {
     add_eval();
     add_generate();
     add_export();
+    add_fetch();
     add_readers();
     add_ckpt();
     add_replay();
@@ -190,7 +192,7 @@ struct CommandLine {
 
   void add_export() {
     auto* verb = app.add_subcommand("export", "write a trained language model for other programs");
-    verb->add_option("folder", exported.folder, "a run folder, or config.json, weights and tokenizer of a model")
+    verb->add_option("folder", exported.folder, "a run folder, a published model's, or its name on the Hub")
         ->required()
         ->check(not_empty);
     verb->add_option("out", exported.out, "the folder to write; with gguf: the file")->required()->check(not_empty);
@@ -206,9 +208,23 @@ struct CommandLine {
     verb->callback([this] { action = [this] { return app::library().export_model(exported); }; });
   }
 
+  void add_fetch() {
+    auto* verb = app.add_subcommand("fetch", "fetch a published model from the Hugging Face Hub into its cache");
+    verb->add_option("name", fetch.name, "ORGANIZATION/MODEL, as model.pretrained then names it")
+        ->required()
+        ->check(not_empty);
+    verb->add_option("--revision", fetch.revision, "a branch, tag or commit (default: main)")->check(not_empty);
+    verb->footer(
+        "Fetches the weights in safetensors and what describes the model. What is here\n"
+        "is not fetched again; an interrupted fetch is continued by the next one.\n"
+        "Environment: HF_TOKEN for private models and licences; HF_HOME or HF_HUB_CACHE,\n"
+        "where the cache lies; HF_ENDPOINT, another server; https_proxy.");
+    verb->callback([this] { action = [this] { return app::library().fetch(fetch); }; });
+  }
+
   void add_generate() {
     auto* verb = app.add_subcommand("generate", "continue prompts with a trained language model");
-    verb->add_option("folder", generate.folder, "a run folder, or config.json, weights and tokenizer of a model")
+    verb->add_option("folder", generate.folder, "a run folder, a published model's, or its name on the Hub")
         ->required()
         ->check(not_empty);
     add_set(*verb, generate.set);

@@ -5,6 +5,7 @@
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/datasets/tokenize.hpp"
 #include "gputrain/device/host.hpp"
+#include "gputrain/hub/cache.hpp"
 #include "gputrain/job/commands.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/monitor/format.hpp"
@@ -20,7 +21,7 @@ int tokenize_command(const TokenizeCommand& command) {
            monitor::bytes(static_cast<double>(report.text_bytes) / took.count()) + "/s";
   };
   datasets::TokenizeRequest request{.files = command.files,
-                                    .tokenizer = command.tokenizer,
+                                    .tokenizer = hub::pretrained_path(command.tokenizer).string(),
                                     .output = command.output,
                                     .end = {},
                                     .threads = device::cpus_of_rank(1)};

@@ -7,6 +7,7 @@
 
 #include "gputrain/checkpoint/weight_files.hpp"
 #include "gputrain/core/random.hpp"
+#include "gputrain/hub/cache.hpp"
 #include "gputrain/models/pretrained.hpp"
 
 namespace gputrain::app {
@@ -24,7 +25,7 @@ config::Loaded load_with_published_sizes(config::Request request) {
   config::Loaded loaded = config::load(job_schema(), request);
   const auto& pretrained = loaded.as<JobSpec>().model.pretrained;
   if (!pretrained) return loaded;
-  const auto path = std::filesystem::path(*pretrained) / "config.json";
+  const auto path = hub::pretrained_path_or_name(*pretrained) / "config.json";
   if (!std::filesystem::exists(path)) return loaded;
   const auto published = models::published_model(checkpoint::read_json_object(path), path.string());
   request.found = {.file = path, .set = models::settings_of(published, loaded, "model")};

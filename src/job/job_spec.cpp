@@ -2,6 +2,7 @@
 
 #include "gputrain/config/names.hpp"
 #include "gputrain/device/gpu_allocator.hpp"
+#include "gputrain/hub/cache.hpp"
 #include "job_keys.hpp"
 
 namespace gputrain::app {
@@ -40,6 +41,10 @@ void AdapterSpec::describe(config::Description<AdapterSpec>& d) {
   d.choice("type", &AdapterSpec::type, models::adapters(), "kind of adapter; its options stand beside it");
 }
 
+std::filesystem::path ModelSpec::pretrained_path() const {
+  return pretrained ? hub::pretrained_path(*pretrained) : std::filesystem::path{};
+}
+
 void ModelSpec::describe(config::Description<ModelSpec>& d) {
   d.summary("what is trained");
   d.choice("type", &ModelSpec::architecture, models::catalog(), "the architecture; see `gputrain list models`",
@@ -47,7 +52,9 @@ void ModelSpec::describe(config::Description<ModelSpec>& d) {
       .required()
       .aliases({"model.name", "arch", "architecture", "model_type"});
   d.key("pretrained", &ModelSpec::pretrained,
-        "weights to start from: a safetensors file, or a Hugging Face folder whose config.json gives the sizes")
+        "weights to start from: a safetensors file, or a Hugging Face folder whose config.json gives the sizes, or its "
+        "name "
+        "on the Hub, fetched by `gputrain fetch`")
       .path()
       .change(Change::needs_accept)
       .aliases({"model_name_or_path", "base_model"});

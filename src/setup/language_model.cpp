@@ -10,6 +10,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/generation/end_tokens.hpp"
+#include "gputrain/hub/cache.hpp"
 #include "gputrain/models/published.hpp"
 #include "gputrain/setup/trained_weights.hpp"
 
@@ -80,7 +81,7 @@ fs::path tokenizer_of_run(const Job& job, const RunFolder& run) {
   const std::string& kind = job.spec().data.text.tokenizer.name;
   if (kind != "published" && kind != "pretrained") return {};
   if (tokenizers::is_published(run.path)) return run.path;
-  return kind == "published" ? setting_of(job, "data.text.tokenizer_path") : *job.spec().model.pretrained;
+  return kind == "published" ? setting_of(job, "data.text.tokenizer_path") : job.spec().model.pretrained_path();
 }
 
 /// The job to build the model with, and where its parts lie.
@@ -128,9 +129,9 @@ Plan plan_for(const LanguageModelRequest& request) {
 
 /// Where a run's data has no tokenizer, the model that it started from may have one beside its weights.
 std::shared_ptr<const tokenizers::PublishedTokenizer> tokenizer_of(Plan& plan, const JobDatasets& datasets) {
-  const auto& pretrained = plan.job.spec().model.pretrained;
-  if (plan.tokenizer.empty() && datasets.train->tokenizer() == nullptr && pretrained && fs::is_directory(*pretrained)) {
-    plan.tokenizer = *pretrained;
+  const fs::path pretrained = plan.job.spec().model.pretrained_path();
+  if (plan.tokenizer.empty() && datasets.train->tokenizer() == nullptr && fs::is_directory(pretrained)) {
+    plan.tokenizer = pretrained;
   }
   return plan.tokenizer.empty() ? nullptr : tokenizers::read_published(plan.tokenizer);
 }
@@ -154,7 +155,10 @@ std::string chat_template_of(const LanguageModel& model) {
   }
 }
 
-std::unique_ptr<LanguageModel> open_language_model(const LanguageModelRequest& request) {
+std::unique_ptr<LanguageModel> open_language_model(const LanguageModelRequest& asked) {
+  LanguageModelRequest request = asked;
+  request.folder = hub::pretrained_path(asked.folder.string());
+  request.tokenizer = hub::pretrained_path(asked.tokenizer.string());
   Plan plan = plan_for(request);
   auto opened = std::make_unique<LanguageModel>();
   opened->context = create_rank_context(plan.job);

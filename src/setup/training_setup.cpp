@@ -204,12 +204,13 @@ train::Plan plan_run(const JobSpec& spec, const JobDatasets& datasets, const Ran
 
 JobDatasets open_datasets(const Job& job) {
   JobDatasets datasets;
-  if (const auto& pretrained = job.spec().model.pretrained) check_weights(*pretrained);
+  const std::filesystem::path pretrained = job.spec().model.pretrained_path();
+  if (!pretrained.empty()) check_weights(pretrained);
   const InputSpec model = models::catalog().reads(job.spec().model.architecture);
   std::vector<std::string> own_folders{job.output_dir.string()};
   if (const auto& mirror = job.spec().checkpoint.mirror) own_folders.push_back(*mirror);
   static_cast<data::DatasetSplits&>(datasets) =
-      data::open_datasets(job.spec().data, model, own_folders, job.spec().model.pretrained.value_or(""));
+      data::open_datasets(job.spec().data, model, own_folders, pretrained.string());
   const auto& layout = datasets.train->layout();
   datasets.task = tasks::catalog().make(
       job.spec().task.type, {.layout = layout, .model = model, .label_smoothing = job.spec().train.label_smoothing});
@@ -264,11 +265,11 @@ BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext&
     built.arena->own(built.owners[static_cast<size_t>(context.rank())]);
   }
   nn::initialize(*built.model, static_cast<uint64_t>(spec.seed));
-  if (spec.model.pretrained) {
-    built.classes_left_out = load_weights(*built.model, *spec.model.pretrained, models::OtherClasses::left_out);
+  if (const auto pretrained = spec.model.pretrained_path(); !pretrained.empty()) {
+    built.classes_left_out = load_weights(*built.model, pretrained, models::OtherClasses::left_out);
     if (built.classes_left_out > 0) check_last_layer_is_trained(job, built);
     warn_of_other_tokens(job, datasets);
-    if (const auto difference = other_targets(*spec.model.pretrained, *datasets.train); !difference.empty()) {
+    if (const auto difference = other_targets(pretrained, *datasets.train); !difference.empty()) {
       log::warning("model.pretrained was trained on other data: " + datasets.target_kind() + " " + difference);
     }
   }

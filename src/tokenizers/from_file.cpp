@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/hub/cache.hpp"
 #include "gputrain/tokenizers/published.hpp"
 
 namespace gputrain::tokenizers {
@@ -53,7 +54,8 @@ struct PublishedOptions {
 };
 
 struct Published final : FromFile {
-  Published(const PublishedOptions& options, const TokenizerRequest&) : FromFile(options.tokenizer_path) {}
+  Published(const PublishedOptions& options, const TokenizerRequest&)
+      : FromFile(hub::pretrained_path(options.tokenizer_path)) {}
 };
 
 struct PretrainedOptions {

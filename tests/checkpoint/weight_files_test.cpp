@@ -75,7 +75,7 @@ TEST_F(WeightFilesTest, PrefersOneWholeFile) {
 TEST_F(WeightFilesTest, NamesMissingShards) {
   fs::remove(folder_ / "2.safetensors");
   EXPECT_THAT(refusal(folder_), AllOf(HasSubstr("index.json: of its 2 files with weights 2.safetensors is missing"),
-                                      HasSubstr("hf download")));
+                                      HasSubstr("gputrain fetch")));
   fs::remove(folder_ / "1.safetensors");
   EXPECT_THAT(refusal(folder_), HasSubstr("1.safetensors and 1 more are missing"));
 }

@@ -105,6 +105,12 @@ int run_command(const RunRequest& request);
 int eval_command(const EvalRequest& request);
 int generate_command(const GenerateRequest& request);
 int export_command(const ExportRequest& request);
+struct FetchCommand {
+  std::string name;      // of a model on the Hugging Face Hub, perhaps with @REVISION
+  std::string revision;  // empty: that of the name, or main
+};
+/// `gputrain fetch NAME`
+int fetch_command(const FetchCommand& command);
 /// Returns 4 if the replayed step differs from the recorded one.
 int replay_command(const ReplayRequest& request);
 /// Returns 6 if no combination fits into memory.
@@ -148,6 +154,7 @@ struct Verbs {
   decltype(&eval_command) eval;
   decltype(&generate_command) generate;
   decltype(&export_command) export_model;
+  decltype(&fetch_command) fetch;
   decltype(&replay_command) replay;
   decltype(&bench_train_command) bench_train;
   decltype(&bench_one_command) bench_one;

@@ -1,6 +1,7 @@
 // The whole job. Every module describes its own section; this file combines them.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -30,6 +31,10 @@ struct ModelSpec {
   std::optional<std::string> pretrained;
   std::vector<std::string> freeze;
   std::optional<AdapterSpec> adapter;
+
+  /// Where the files of `pretrained` lie: itself, or in the Hugging Face cache; empty without it. Throws Error(data)
+  /// for a name that is in neither place.
+  std::filesystem::path pretrained_path() const;
 
   static void describe(config::Description<ModelSpec>& d);
 };

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/hub/cache.hpp"
 #include "gputrain/models/adapter.hpp"
 #include "gputrain/nn/layers.hpp"
 #include "gputrain/ops/activation.hpp"
@@ -80,8 +81,9 @@ std::vector<std::string> sorted(std::vector<std::string> names) {
 LoraSettings resolved(const LoraSpec& spec) {
   LoraSettings settings;
   if (spec.pretrained) {
-    const std::string where = (std::filesystem::path(*spec.pretrained) / kAdapterConfig).string();
-    settings = lora_of(read_peft_config(*spec.pretrained), where);
+    const auto folder = hub::pretrained_path(*spec.pretrained);
+    const std::string where = (folder / kAdapterConfig).string();
+    settings = lora_of(read_peft_config(folder.string()), where);
     require_equal("rank", spec.rank.value_or(settings.rank), settings.rank, where);
     require_equal("alpha", spec.alpha.value_or(settings.alpha), settings.alpha, where);
     require_equal("rslora", spec.rslora.value_or(settings.rslora), settings.rslora, where);
@@ -143,7 +145,9 @@ class Lora final : public Adapter {
     for (const NamedLayer& one : layers) one.layer->add_branch<LoraBranch>(one.layer->options(), settings_);
   }
 
-  std::string pretrained() const override { return spec_.pretrained.value_or(""); }
+  std::string pretrained() const override {
+    return spec_.pretrained ? hub::pretrained_path(*spec_.pretrained).string() : "";
+  }
   bool is_written_merged() const override { return spec_.merge; }
 
   nlohmann::json config_of(Model& model, const std::string& base) const override {

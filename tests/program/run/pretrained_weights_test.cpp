@@ -29,7 +29,7 @@ TEST(PretrainedWeights, ExplainWhatCannotBeRead) {
     EXPECT_EQ(result.exit_code, 3) << result.err;
     return result.err;
   };
-  EXPECT_THAT(refusal_with("openai-community/gpt2"), HasSubstr("hf download NAME --local-dir DIR"));
+  EXPECT_THAT(refusal_with("openai-community/gpt2"), HasSubstr("gputrain fetch openai-community/gpt2"));
   EXPECT_THAT(refusal_with(folder / "weights.pth"), HasSubstr("safetensors.torch.save_file"));
   EXPECT_THAT(refusal_with(folder / "clone/w.safetensors"), HasSubstr("git lfs pull"));
   EXPECT_THAT(refusal_with(folder / "sharded"), HasSubstr("model-1.safetensors is missing"));

@@ -1,0 +1,52 @@
+// Fetches a published model from the Hugging Face Hub into its cache.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "gputrain/hub/cache.hpp"
+
+namespace gputrain::hub {
+
+/// How far a file has come.
+struct FetchProgress {
+  std::string file;
+  uint64_t received = 0;  // bytes, with those of an earlier call
+  uint64_t size = 0;      // bytes; 0: unknown
+};
+
+struct Fetching {
+  ModelName model;
+  std::string endpoint = "https://huggingface.co";
+  std::string token = {};  // empty: none
+  std::filesystem::path cache;
+  double first_pause_seconds = 0.5;  // before a second try; doubles from try to try
+  std::function<void(const FetchProgress&)> on_progress = {};
+  std::function<void(const std::string& text)> on_trouble = {};  // before another try, or while another process fetches
+};
+
+struct FetchedFile {
+  std::string name;
+  uint64_t bytes = 0;
+  bool was_here = false;
+};
+
+struct Fetched {
+  std::filesystem::path snapshot;  // the folder to read the model from
+  std::string commit;
+  std::vector<FetchedFile> files;
+};
+
+/// What the environment says: HF_ENDPOINT, HF_TOKEN or the file of `hf auth login`, and the cache's place. Throws
+/// Error(usage) for an endpoint or a token that is none.
+Fetching fetching_from_environment(const ModelName& model, const Lookup& lookup);
+
+/// Fetches the weights in safetensors and all that describes them. Files that are here are not fetched again, and an
+/// incomplete one is continued. Throws Error(data) for a model or revision that the Hub does not have or does not give,
+/// and Error(environment) for everything that the network or the disk refuses.
+Fetched fetch(const Fetching& how);
+
+}  // namespace gputrain::hub

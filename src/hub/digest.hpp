@@ -1,0 +1,27 @@
+// SHA-256 of bytes as they come.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace gputrain::hub {
+
+class Sha256 {
+ public:
+  Sha256();
+  ~Sha256();
+  Sha256(const Sha256&) = delete;
+  Sha256& operator=(const Sha256&) = delete;
+
+  void add(std::string_view bytes);
+  /// 64 hex digits of all bytes so far; begins anew.
+  std::string finish();
+
+ private:
+  void begin();
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace gputrain::hub

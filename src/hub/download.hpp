@@ -1,0 +1,31 @@
+// Fetches one file of a repository into the cache's `blobs`.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "gputrain/hub/fetch.hpp"
+#include "http.hpp"
+
+namespace gputrain::hub {
+
+struct RemoteFile {
+  std::string name;  // for messages
+  std::string url;
+  std::string etag;              // of its content: the SHA-256 of a large file; the blob's name in the cache
+  std::optional<uint64_t> size;  // bytes; none: the server does not say
+};
+
+/// Asks for size and content hash. Throws Error(data) if the Hub refuses.
+RemoteFile look_at(Http& http, const std::string& name, const std::string& url, const Fetching& how);
+
+/// Fetches to `<blob>.incomplete`, continuing one that is there, checks the content and renames it to `blob`. Throws
+/// Error(data) for other content than the etag says, Error(environment) if network or disk fail.
+void download(Http& http, const RemoteFile& file, const std::filesystem::path& blob, const Fetching& how);
+
+/// Throws what an answer without content means to the user.
+[[noreturn]] void refuse_answer(const Reply& reply, const Fetching& how);
+
+}  // namespace gputrain::hub

@@ -1,0 +1,214 @@
+#include "gputrain/hub/fetch.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <optional>
+
+#include <nlohmann/json.hpp>
+
+#include "chosen_files.hpp"
+#include "download.hpp"
+#include "gputrain/core/atomic_file.hpp"
+#include "gputrain/core/error.hpp"
+#include "http.hpp"
+#include "lock.hpp"
+#include "retries.hpp"
+
+namespace gputrain::hub {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string text_in(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::string token_from_environment(const Lookup& lookup) {
+  std::string token = lookup("HF_TOKEN").value_or("");
+  std::string where = "HF_TOKEN";
+  if (token.empty()) {
+    const auto path = lookup("HF_TOKEN_PATH");
+    where = path && !path->empty() ? *path : (home_folder(lookup) / "token").string();
+    token = text_in(where);
+  }
+  const auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
+  while (!token.empty() && is_space(token.back())) token.pop_back();
+  token.erase(token.begin(), std::ranges::find_if_not(token, is_space));
+  if (std::ranges::all_of(token, [](char c) { return c > ' ' && c <= '~'; })) return token;
+  throw Error(ExitCode::usage, {.what = "the token has characters that no token has", .where = where});
+}
+
+std::string escaped(const std::string& text) {
+  constexpr const char* kDigits = "0123456789ABCDEF";
+  std::string url;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool is_plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
+                          c == '_' || c == '.' || c == '~';
+    is_plain ? url += c : url += {'%', kDigits[byte >> 4], kDigits[byte & 15]};
+  }
+  return url;
+}
+
+/// The files of a revision.
+struct Repository {
+  std::string commit;
+  std::vector<std::string> names;
+  std::map<std::string, uint64_t> sizes;  // bytes, where the Hub says them
+};
+
+Repository repository_of(Http& http, const Fetching& how) {
+  const std::string url =
+      how.endpoint + "/api/models/" + how.model.name + "/revision/" + escaped(how.model.revision) + "?blobs=true";
+  const Reply reply = ask_patiently(http, {.url = url, .token = how.token}, how);
+  if (reply.status != 200) refuse_answer(reply, how);
+  const auto info = nlohmann::json::parse(reply.body, nullptr, /*allow_exceptions=*/false);
+  const auto text_at = [](const nlohmann::json& object, const char* key) {
+    const auto found = object.is_object() ? object.find(key) : object.end();
+    return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  Repository repository{.commit = text_at(info, "sha"), .names = {}, .sizes = {}};
+  if (!is_commit(repository.commit) || !info.contains("siblings") || !info["siblings"].is_array()) {
+    throw Error(
+        ExitCode::environment,
+        {.what = "the answer describes no model", .where = url, .hint = "HF_ENDPOINT must be a Hugging Face Hub"});
+  }
+  for (const nlohmann::json& file : info["siblings"]) {
+    const std::string name = text_at(file, "rfilename");
+    if (!is_plain_name(name)) continue;
+    repository.names.push_back(name);
+    if (file.contains("size") && file["size"].is_number_unsigned())
+      repository.sizes[name] = file["size"].get<uint64_t>();
+  }
+  return repository;
+}
+
+/// Fetches files of one revision and links them into its snapshot.
+class Snapshot {
+ public:
+  Snapshot(Http& http, const Fetching& how, const Repository& repository)
+      : http_(http),
+        how_(how),
+        repository_(repository),
+        folder_(model_folder(how.cache, how.model)),
+        locks_(how.cache / ".locks" / folder_.filename()),
+        path_(folder_ / "snapshots" / repository.commit) {
+    for (const fs::path& each : {folder_ / "blobs", locks_, path_}) fs::create_directories(each);
+  }
+
+  const fs::path& path() const { return path_; }
+
+  /// Throws Error(environment) if the disk has no room for all of these.
+  void require_room(const std::vector<std::string>& names) const {
+    uint64_t missing = 0;
+    for (const std::string& name : names) {
+      const auto size = repository_.sizes.find(name);
+      if (size != repository_.sizes.end() && !is_here(name)) missing += size->second;
+    }
+    for (const auto& entry : fs::directory_iterator(folder_ / "blobs")) {
+      if (entry.path().extension() == ".incomplete") missing -= std::min<uint64_t>(missing, entry.file_size());
+    }
+    const uint64_t room = fs::space(folder_).available;
+    if (missing <= room) return;
+    constexpr uint64_t kMebibyte = 1 << 20;
+    throw Error(ExitCode::environment,
+                {.what = "there is no room: " + std::to_string(missing / kMebibyte) + " MiB are to come, and " +
+                         std::to_string(room / kMebibyte) + " MiB are free",
+                 .where = how_.cache.string(),
+                 .hint = "make room, or let HF_HUB_CACHE name a folder on another disk"});
+  }
+
+  FetchedFile add(const std::string& name) {
+    const bool was_here = is_here(name);
+    if (!was_here) fetch(name);
+    return {.name = name, .bytes = fs::file_size(path_ / name), .was_here = was_here};
+  }
+
+  /// From now on the revision's name stands for this commit.
+  void commit() const {
+    if (how_.model.revision == repository_.commit) return;
+    const fs::path path = folder_ / "refs" / how_.model.revision;
+    if (text_in(path) == repository_.commit) return;
+    fs::create_directories(path.parent_path());
+    write_file_atomically(path, repository_.commit, ExitCode::environment);
+  }
+
+ private:
+  /// A commit never changes, so a file of its size needs no question to the server.
+  bool is_here(const std::string& name) const {
+    std::error_code error;
+    const auto bytes = fs::file_size(path_ / name, error);
+    if (error) return false;
+    const auto size = repository_.sizes.find(name);
+    return size == repository_.sizes.end() || size->second == bytes;
+  }
+
+  void fetch(const std::string& name) {
+    const std::string url =
+        how_.endpoint + "/" + how_.model.name + "/resolve/" + repository_.commit + "/" + escaped(name);
+    const RemoteFile file = look_at(http_, name, url, how_);
+    const fs::path blob = folder_ / "blobs" / file.etag;
+    const FileLock lock(locks_ / (file.etag + ".lock"), [&] {
+      if (how_.on_trouble) how_.on_trouble("another process fetches " + name);
+    });
+    std::error_code error;
+    const auto bytes = fs::file_size(blob, error);
+    if (error || (file.size && *file.size != bytes)) download(http_, file, blob, how_);
+    link(name, file.etag);
+  }
+
+  /// A link of another content is replaced, never missing between.
+  void link(const std::string& name, const std::string& etag) const {
+    const fs::path target = fs::path("../../blobs") / etag, made = path_ / (name + ".partial");
+    fs::remove(made);
+    fs::create_symlink(target, made);
+    fs::rename(made, path_ / name);
+  }
+
+  Http& http_;
+  const Fetching& how_;
+  const Repository& repository_;
+  fs::path folder_, locks_, path_;
+};
+
+Fetched fetch_all(const Fetching& how) {
+  Http http;
+  const Repository repository = repository_of(http, how);
+  Snapshot snapshot(http, how, repository);
+  Fetched fetched{.snapshot = snapshot.path(), .commit = repository.commit, .files = {}};
+  const auto add = [&](const std::vector<std::string>& names) {
+    snapshot.require_room(names);
+    for (const std::string& name : names) fetched.files.push_back(snapshot.add(name));
+  };
+  add(describing_files(repository.names));
+  add(weight_files(repository.names, snapshot.path()));
+  snapshot.commit();
+  return fetched;
+}
+
+}  // namespace
+
+Fetching fetching_from_environment(const ModelName& model, const Lookup& lookup) {
+  Fetching how{.model = model, .token = token_from_environment(lookup), .cache = cache_folder(lookup)};
+  if (const auto endpoint = lookup("HF_ENDPOINT"); endpoint && !endpoint->empty()) how.endpoint = *endpoint;
+  while (how.endpoint.ends_with('/')) how.endpoint.pop_back();
+  if (how.endpoint.starts_with("https://") || how.endpoint.starts_with("http://")) return how;
+  throw Error(ExitCode::usage, {.what = "HF_ENDPOINT is no address of a server: " + how.endpoint,
+                                .where = "environment",
+                                .hint = "https://huggingface.co"});
+}
+
+Fetched fetch(const Fetching& how) {
+  try {
+    return fetch_all(how);
+  } catch (const fs::filesystem_error& error) {
+    throw Error(ExitCode::environment, {.what = "cannot write to the cache: " + error.code().message(),
+                                        .where = error.path1().string(),
+                                        .hint = "let HF_HUB_CACHE name a folder that you may write to"});
+  }
+}
+
+}  // namespace gputrain::hub
