@@ -81,7 +81,8 @@ fs::path tokenizer_of_run(const Job& job, const RunFolder& run) {
   const std::string& kind = job.spec().data.text.tokenizer.name;
   if (kind != "published" && kind != "pretrained") return {};
   if (tokenizers::is_published(run.path)) return run.path;
-  return kind == "published" ? setting_of(job, "data.text.tokenizer_path") : job.spec().model.pretrained_path();
+  if (kind == "pretrained") return job.spec().model.pretrained_path();
+  return hub::pretrained_path(setting_of(job, "data.text.tokenizer_path"));
 }
 
 /// The job to build the model with, and where its parts lie.

@@ -4,6 +4,7 @@ usage: fake_hub.py MODELS STATE
 
 MODELS/ORG/NAME/ holds the files of a model. Its file `.behaviour`, which is not served, may hold one word a line:
   breaks    the first connection for each large file ends in the middle
+  stalls    the first connection for each large file stands still in the middle
   busy      the first two questions about the model are answered with 503
   gated     only with the token hf_good
   altered   large files are sent with another first byte
@@ -89,6 +90,8 @@ class Hub(Handler):
         path = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)
         api = re.fullmatch(r"/api/models/(.+?)(?:/(revision|tree)/(.+))?", path)
         resolve = re.fullmatch(r"/(.+?)/resolve/([^/]+)/(.+)", path)
+        if not api and not resolve:
+            return self.refuse(404, "NotFound")
         name = (api or resolve)[1]
         if "moved" in behaviour(name):
             return self.answer(307, headers={"Location": self.path.replace(name, "org/plain", 1)})
@@ -111,7 +114,7 @@ class Hub(Handler):
             file = str(path.relative_to(models / name))
             entry = {"type": "file", "oid": etag_of(path), "size": size, "path": file, "rfilename": file}
             if is_large(path):
-                entry["lfs"] = {"oid": etag_of(path), "size": size, "pointerSize": 134}
+                entry["lfs"] = {"oid": etag_of(path), "sha256": etag_of(path), "size": size, "pointerSize": 134}
             entries.append(entry)
         info = {"id": name, "sha": commit_of(name), "siblings": entries}
         self.answer(200, json.dumps(entries if what == "tree" else info).encode(), {"Content-Type": "application/json"})
@@ -142,9 +145,11 @@ class Cdn(Handler):
             return self.answer(416)
         headers = {"Content-Range": f"bytes {begin}-{len(content) - 1}/{len(content)}"} if begin else {}
         asked[self.path] += 1
-        if "breaks" not in behaviour(name) or asked[self.path] > 1:
+        if not behaviour(name) & {"breaks", "stalls"} or asked[self.path] > 1:
             return self.answer(206 if begin else 200, content[begin:], headers)
         self.answer(200, content[: len(content) // 2], {"Content-Length": str(len(content))})
+        if "stalls" in behaviour(name):
+            self.rfile.read(1)  # until the other side has gone
         self.close_connection = True
 
 

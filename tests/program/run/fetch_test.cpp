@@ -1,16 +1,21 @@
 // `gputrain fetch` from a server that behaves like the Hugging Face Hub, and jobs that name what it fetched.
+#include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
 #include <sstream>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "support/program.hpp"
 #include "support/python_reference.hpp"
+#include "support/sanitizers.hpp"
 #include "support/small_job.hpp"
 
 namespace gputrain::app {
@@ -109,7 +114,8 @@ TEST_F(FetchTest, SharesCacheWithPackage) {
     return result.out;
   };
   EXPECT_EQ(reference("local", "org/ours"), snapshot("org--ours").string() + "\n");
-  EXPECT_EQ(reference("fetch", "org/theirs"), snapshot("org--theirs").string() + "\n");
+  const std::string fetched = reference("fetch", "org/theirs");
+  EXPECT_EQ(fetched, snapshot("org--theirs").string() + "\n");
   requests();
   const Result again = fetch("org/theirs");
   EXPECT_THAT(again.out, HasSubstr("all were here"));
@@ -140,6 +146,26 @@ TEST_F(FetchTest, ContinuesWhatAnEarlierCallLeft) {
   EXPECT_THAT(leave("other" + kWeights.substr(5, 995)), HasSubstr("range=bytes=1000-"));  // then from the start
   EXPECT_THAT(leave(kWeights), Not(HasSubstr("cdn")));
   EXPECT_THAT(leave(kWeights + "more"), HasSubstr("cdn"));
+}
+
+TEST_F(FetchTest, KeepsWhatHasArrivedWhenInterrupted) {
+  serve("org/plain", "stalls");
+  const auto arrived = [&] {
+    std::error_code ignored;
+    for (const auto& file : fs::directory_iterator(cached("org--plain") + "/blobs", ignored))
+      if (file.path().extension() == ".incomplete" && file.file_size() == kWeights.size() / 2) return true;
+    return false;
+  };
+  Program interrupted({gputrain_path(), "fetch", "org/plain"}, environment);
+  const auto end = std::chrono::steady_clock::now() + testing::patience(std::chrono::seconds(20));
+  while (!arrived() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  ASSERT_TRUE(arrived());
+  interrupted.signal(SIGINT);
+  EXPECT_EQ(interrupted.wait().exit_code, 128 + SIGINT);
+  requests();
+  ASSERT_EQ(fetch("org/plain").exit_code, 0);
+  EXPECT_EQ(read_file(snapshot("org--plain") / "model.safetensors"), kWeights);
+  EXPECT_THAT(requests(), HasSubstr("range=bytes=" + std::to_string(kWeights.size() / 2) + "-"));
 }
 
 TEST_F(FetchTest, SendsTokenToTheHubAlone) {
