@@ -88,6 +88,7 @@ TEST(Table, RefusesOpenQuotesAndUnnamedColumns) {
   EXPECT_THAT(refusal("a,b\n1,\"2\n3\n"), AllOf(HasSubstr("never closed"), HasSubstr("x.csv:2")));
   EXPECT_THAT(refusal("a,,b\n"), HasSubstr("column 2 has no name"));
   EXPECT_THAT(refusal("a,a\n"), HasSubstr("two columns"));
+  EXPECT_THAT(refusal("\t,\t\n"), HasSubstr("named '?'"));
   EXPECT_THAT(refusal("a,b\n"), HasSubstr("no row"));
 }
 

@@ -4,6 +4,7 @@
 
 #include "gputrain/chat/conversation.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/printable.hpp"
 
 namespace gputrain::datasets {
 namespace {
@@ -28,7 +29,7 @@ const std::string& text_in(const Json& value, const std::string& column) {
 std::string columns_in(const Json& record) {
   std::string all;
   for (const auto& [name, value] : record.items()) all += (all.empty() ? "" : ", ") + name;
-  return all.empty() ? "none" : all;
+  return all.empty() ? "none" : printable(all.substr(0, 200));
 }
 
 }  // namespace

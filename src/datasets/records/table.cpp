@@ -4,6 +4,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/file_kind.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/core/printable.hpp"
 #include "record_file.hpp"
 
 namespace gputrain::datasets {
@@ -74,7 +75,8 @@ void check_columns(const std::vector<std::string>& columns, const std::string& p
                                    .hint = "the first row names the columns: prompt,completion"});
     for (size_t j = 0; j < i; ++j) {
       if (columns[i] == columns[j])
-        throw Error(ExitCode::data, {.what = "two columns are named '" + columns[i] + "'", .where = path});
+        throw Error(ExitCode::data,
+                    {.what = "two columns are named '" + printable(columns[i].substr(0, 100)) + "'", .where = path});
     }
   }
 }
