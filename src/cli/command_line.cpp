@@ -1,0 +1,388 @@
+#include "command_line.hpp"
+
+#include <cstdlib>
+#include <memory>
+#include <sstream>
+#include <utility>
+
+#include "command_line_error.hpp"
+#include "gputrain/core/wrap.hpp"
+#include "gputrain/job/version.hpp"
+#include "library.hpp"
+
+namespace gputrain {
+namespace {
+
+/// The likely cause is an unset variable in a script.
+std::string not_empty(const std::string& text) { return text.empty() ? "is empty" : ""; }
+
+void add_set(CLI::App& verb, std::vector<std::string>& set) {
+  verb.add_option("--set", set, "set one key: --set train.max_steps=100 (repeatable, wins over the file)")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+}
+
+void add_job(CLI::App& verb, app::JobRequest& job) {
+  verb.add_option("job", job.file, "the job file (YAML)")->required()->check(not_empty);
+  add_set(verb, job.set);
+}
+
+void add_output_dir(CLI::App& verb, app::JobRequest& job) {
+  verb.add_option("--output-dir", job.output_dir, "the run folder, as --set output_dir=DIR");
+}
+
+auto at_least(int64_t least) {
+  return [least](const std::string& text) {
+    return std::atoll(text.c_str()) >= least ? "" : "must be a whole number of at least " + std::to_string(least);
+  };
+}
+
+/// Help in lines of at most 80 columns.
+class HelpLines : public CLI::Formatter {
+ public:
+  std::string make_option_desc(const CLI::Option* option) const override { return broken(option->get_description()); }
+  std::string make_subcommand(const CLI::App* verb) const override {
+    std::ostringstream out;
+    CLI::detail::format_help(out, verb->get_display_name(true), broken(verb->get_description()), get_column_width());
+    return out.str();
+  }
+
+ private:
+  std::string broken(const std::string& text) const { return wrapped(text, 80 - get_column_width(), 0); }
+};
+
+}  // namespace
+
+CommandLine::CommandLine() {
+  app.require_subcommand(1);
+  app.formatter(std::make_shared<HelpLines>());
+  app.set_help_all_flag("--help-all", "help of every subcommand");
+  app.set_version_flag("--version", "gputrain " + app::version(), "Print the version and exit");
+  app.footer(
+      "Exit codes: 0 done; 1 a bug of ours; 2 job or command line; 3 data; 4 result\n"
+      "refused; 5 checkpoint; 6 environment; 93 do not start again; 130, 143 stopped,\n"
+      "saved; 138 start again, saved.");
+  add_run();
+  add_launch();
+  add_eval();
+  add_generate();
+  add_export();
+  add_fetch();
+  add_readers();
+  add_ckpt();
+  add_replay();
+  add_bench();
+}
+
+void CommandLine::add_run() {
+  auto* verb = app.add_subcommand("run", "train");
+  add_job(*verb, run.job);
+  add_output_dir(*verb, run.job);
+  auto* dry =
+      verb->add_flag("--dry-run", run.dry_run, "check everything short of training: data, model, memory, run folder");
+  auto& dry_run_request = run.dry_run_request;
+  auto* world = verb->add_option("--world-size", dry_run_request.world_size,
+                                 "with --dry-run: check the job for this many ranks, on this machine")
+                    ->check(CLI::Range(1, 1 << 20))
+                    ->needs(dry);
+  verb->add_option_function<int>(
+          "--nproc-per-node",
+          [this](int ranks) { run.job.set.push_back("launch.nproc_per_node=" + std::to_string(ranks)); },
+          "with --world-size: ranks on each host")
+      ->check(CLI::Range(1, 4096))
+      ->needs(world);
+  verb->add_option("--device-memory", dry_run_request.device_memory,
+                   "with --world-size: memory of each rank's device, such as 80GiB")
+      ->check(not_empty)
+      ->needs(world);
+  verb->add_flag("--json", dry_run_request.json, "with --world-size: print one JSON document")->needs(world);
+  verb->add_flag("--accept", run.accept, "resume although settings changed that may change the results");
+  verb->add_flag("--verify", run.verify, "exit with 4 when the result misses the job's expect: band");
+  verb->add_flag("--silent-if-wrong", run.silent_if_wrong, "`launch` reports errors in the job")->group("");
+  verb->callback([this] { action = [this] { return app::library().run(run); }; });
+}
+
+void CommandLine::add_launch() {
+  auto* verb = app.add_subcommand("launch", "start, watch and restart the ranks of a job, here or on many hosts");
+  const auto add = [&](const std::string& option, const std::string& key, const std::string& help) {
+    verb->add_option_function<std::string>(
+        option, [this, key](const std::string& text) { add_launch_setting(key, text); }, help);
+  };
+  add("--hosts", "hosts", "hosts, with ranks per host: h1:4,h2:4; any name that ssh accepts (default: this host)");
+  add("--hostfile", "hostfile", "the same from a file: `h1 slots=4` or `h1:4` per line");
+  add("--nnodes", "nnodes", "number of hosts; MIN:MAX continues without lost hosts and takes them back");
+  add("--nproc-per-node", "nproc_per_node", "ranks per host, if --hosts gives no number; auto: one per GPU");
+  add("--max-restarts", "max_restarts", "attempts after the first one (default: 3)");
+  verb->prefix_command();
+  verb->footer(
+      "Then the command of every rank:\n"
+      "  gputrain launch --nproc-per-node 4 run job.yaml [options of run]\n"
+      "The same options are keys of the job: `gputrain describe job`, group launch.");
+  verb->callback([this, verb] {
+    launch.arguments = verb->remaining();
+    action = [this] { return start_ranks(); };
+  });
+  auto* agent = app.add_subcommand("agent", "what `launch` starts on each host")->group("");
+  agent->callback([this] { action = [] { return app::agent_command(); }; });
+}
+
+void CommandLine::add_launch_setting(const std::string& key, const std::string& text) {
+  const auto quoted = [](const std::string& word) {
+    std::string yaml = "'";
+    for (const char c : word) yaml += c == '\'' ? "''" : std::string(1, c);
+    return yaml + "'";
+  };
+  std::string value = text;
+  if (key == "hosts") {
+    std::string list;
+    std::istringstream words(text);
+    for (std::string word; std::getline(words, word, ',');) list += (list.empty() ? "" : ", ") + quoted(word);
+    value = "[" + list + "]";
+  } else if (key == "hostfile" || key == "nnodes") {
+    value = quoted(text);
+  }
+  launch.set.push_back("launch." + key + "=" + value);
+}
+
+void CommandLine::add_eval() {
+  auto* verb = app.add_subcommand("eval", "evaluate trained weights on the job's data");
+  add_job(*verb, eval.job);
+  add_output_dir(*verb, eval.job);
+  verb->add_option("--weights", eval.weights, "model.safetensors, or a run folder; default: the job's run folder")
+      ->check(not_empty);
+  verb->add_option("--on", eval.on, "which data: train, val or test")->check(CLI::IsMember({"train", "val", "test"}));
+  verb->add_flag("--json", eval.json, "print the metrics as JSON");
+  verb->callback([this] { action = [this] { return app::library().eval(eval); }; });
+}
+
+void CommandLine::add_export() {
+  auto* verb = app.add_subcommand("export", "write a trained language model for other programs");
+  verb->add_option("folder", exported.folder, "a run folder, a published model's, or its name on the Hub")
+      ->required()
+      ->check(not_empty);
+  verb->add_option("out", exported.out, "the folder to write; with gguf: the file")->required()->check(not_empty);
+  verb->add_option("--format", exported.format, "hf: for transformers; gguf: for llama.cpp; adapter: for PEFT")
+      ->required()
+      ->check(CLI::IsMember({"hf", "gguf", "adapter"}));
+  verb->add_option("--dtype", exported.dtype, "f32, f16, bf16 or, in gguf, q8_0; default: what the run computed in")
+      ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0"}));
+  verb->add_flag("--merge", exported.merge, "with hf: the model with its adapter merged; gguf always is");
+  add_set(*verb, exported.set);
+  verb->add_option("--tokenizer", exported.tokenizer, "a published one, instead of the folder's own")->check(not_empty);
+  verb->callback([this] { action = [this] { return app::library().export_model(exported); }; });
+}
+
+void CommandLine::add_fetch() {
+  auto* verb = app.add_subcommand("fetch", "fetch a published model from the Hugging Face Hub into its cache");
+  verb->add_option("name", fetch.name, "ORGANIZATION/MODEL, as model.pretrained then names it")
+      ->required()
+      ->check(not_empty);
+  verb->add_option("--revision", fetch.revision, "a branch, tag or commit (default: main)")->check(not_empty);
+  verb->footer(
+      "Fetches the weights in safetensors and what describes the model. What is here\n"
+      "is not fetched again; an interrupted fetch is continued by the next one.\n"
+      "Environment: HF_TOKEN for private models and licences; HF_HOME or HF_HUB_CACHE,\n"
+      "where the cache lies; HF_ENDPOINT, another server; https_proxy.");
+  verb->callback([this] { action = [this] { return app::library().fetch(fetch); }; });
+}
+
+void CommandLine::add_generate() {
+  auto* verb = app.add_subcommand("generate", "continue prompts with a trained language model");
+  verb->add_option("folder", generate.folder, "a run folder, a published model's, or its name on the Hub")
+      ->required()
+      ->check(not_empty);
+  add_set(*verb, generate.set);
+  verb->add_option("--tokenizer", generate.tokenizer, "a published one, instead of the folder's own")->check(not_empty);
+  auto* prompt = verb->add_option("--prompt", generate.prompt, "the text to continue; default: each line of stdin");
+  verb->add_option("--prompts", generate.prompts, "a file: a prompt a line; .jsonl: \"prompt\" of each line")
+      ->check(not_empty)
+      ->excludes(prompt);
+  auto* chat = verb->add_flag("--chat", generate.chat,
+                              "answer: prompts are what a user says, written as the model's chat template wants");
+  verb->add_option("--system", generate.system, "with --chat: the system's message")->needs(chat);
+  verb->add_flag("--json", generate.json, "print a JSON object for each prompt");
+  verb->add_option("--max-new-tokens", generate.max_new_tokens, "write at most so many tokens (default: 256)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+  verb->add_option("--temperature", generate.temperature,
+                   "0: always the most likely token (default); 1: the model's probabilities")
+      ->check(CLI::NonNegativeNumber);
+  verb->add_option("--top-k", generate.top_k, "draw only from the k most likely tokens")->check(at_least(1));
+  verb->add_option("--top-p", generate.top_p, "... from the most likely ones that together have this probability")
+      ->check(CLI::Range(0.0, 1.0));
+  verb->add_option("--min-p", generate.min_p, "... from those with this part of the highest probability")
+      ->check(CLI::Range(0.0, 1.0));
+  verb->add_option("--repetition-penalty", generate.repetition_penalty,
+                   "above 1: tokens of the text become less likely")
+      ->check(CLI::PositiveNumber);
+  verb->add_option("--seed", generate.seed, "of what is drawn (default: 0)")->check(at_least(0));
+  verb->add_option("--batch-size", generate.batch_size, "prompts side by side (default: 8)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  verb->footer(
+      "Text goes to stdout, that of one prompt as it comes; the number of tokens and\n"
+      "their rate to stderr. --json: prompt_tokens, tokens, text, and finish: \"stop\"\n"
+      "at a token with which the model ends texts, \"length\" at the limit.");
+  verb->callback([this] { action = [this] { return app::library().generate(generate); }; });
+}
+
+void CommandLine::add_replay() {
+  auto* verb = app.add_subcommand("replay", "repeat a step of a run and compare it with the record");
+  verb->add_option("run", replay.run, "the run folder; nothing in it is changed")->required()->check(not_empty);
+  verb->add_option("--step", replay.step, "the step to repeat, from the newest checkpoint before it")
+      ->required()
+      ->check(at_least(1));
+  verb->add_flag("--json", replay.json, "print one JSON document");
+  verb->footer(
+      "Compares loss, gradient norm and learning rate with metrics.jsonl at every\n"
+      "recorded step on the way, and weights and optimizer with the checkpoint of the\n"
+      "step, where there is one.\n"
+      "Exit code: 0 equal bit for bit; 4 they differ.");
+  verb->callback([this] { action = [this] { return app::library().replay(replay); }; });
+}
+
+void CommandLine::add_bench() {
+  auto* verb = app.add_subcommand("bench", "measure how fast this machine trains");
+  verb->require_subcommand(1);
+  const auto add_measuring = [this](CLI::App& command) {
+    add_job(command, bench.job);
+    command.add_option("--steps", bench.steps, "measured steps (default: 30)")->check(CLI::Range(1, 100000));
+    command.add_option("--warmup", bench.warmup, "steps before them (default: 10)")->check(CLI::Range(0, 100000));
+  };
+  auto* train =
+      verb->add_subcommand("train", "time steps of a job, by precision, micro-batch, checkpointing, accumulation");
+  add_measuring(*train);
+  train->add_option("--precision", bench.precision, "fp32,bf16: these instead of the job's")->delimiter(',');
+  auto* micro = train->add_option("--micro-batch-size", bench.micro_batch, "8,16: these instead of the job's")
+                    ->delimiter(',')
+                    ->check(at_least(1));
+  train->add_option("--activation-checkpointing", bench.checkpointing, "none,block: these instead of the job's")
+      ->delimiter(',');
+  train->add_option("--accumulation", bench.accumulation, "1,4: micro-batches in a step (default: 1)")
+      ->delimiter(',')
+      ->check(at_least(1))
+      ->needs(micro);
+  train
+      ->add_option("--rounds", bench.rounds,
+                   "rounds over all combinations, every second one in reverse order (default: 1)")
+      ->check(CLI::Range(1, 100));
+  train->add_flag("--synthetic", bench.synthetic, "synthetic data instead of the job's");
+  train->add_flag("--json", bench.json, "print one JSON document");
+  train->footer(
+      "Each combination trains in a process of its own; no run folder is written.\n"
+      "Exit code: 0 at least one was measured; 6 none fits into memory.");
+  train->callback([this] { action = [this] { return app::library().bench_train(bench); }; });
+  auto* one = verb->add_subcommand("one", "what `train` starts for each combination")->group("");
+  add_measuring(*one);
+  one->callback([this] { action = [this] { return app::library().bench_one(bench); }; });
+}
+
+void CommandLine::add_readers() {
+  auto* validate = app.add_subcommand("validate", "check a job file, all of it, without touching data or devices");
+  add_job(*validate, job);
+  validate->add_flag("--json", json, "print the problems as JSON");
+  validate->callback([this] { action = [this] { return app::library().validate(job, json); }; });
+
+  auto* config = app.add_subcommand("config", "print the resolved job, defaults included");
+  add_job(*config, job);
+  config->add_flag("--origin", origin, "say which file, line or option set each key");
+  config->callback([this] { action = [this] { return app::library().config(job, origin); }; });
+
+  auto* schema = app.add_subcommand("schema", "print the JSON Schema of a job file, for editors");
+  schema->callback([this] { action = [] { return app::library().schema(); }; });
+
+  auto* list = app.add_subcommand("list", "list models, datasets, optimizers, ...");
+  list->add_option("kind", kind, "what to list; nothing: everything");
+  list->callback([this] { action = [this] { return app::library().list(kind); }; });
+
+  auto* describe = app.add_subcommand("describe", "explain the options of the job or of one entry");
+  describe
+      ->add_option("kind", kind, "job, a group or key of it (train, optimizer.lr), or model, dataset, optimizer, ...")
+      ->required();
+  describe->add_option("name", name, "the entry, as `gputrain list` names it");
+  describe->callback([this] { action = [this] { return app::library().describe(kind, name); }; });
+
+  auto* data = app.add_subcommand("data", "prepare data, and check the data of a run");
+  data->require_subcommand(1);
+  auto* audit = data->add_subcommand("audit", "prove from a run's ledger that every sample was used once per epoch");
+  audit->add_option("run", name, "the run folder")->required()->check(not_empty);
+  audit->add_flag("--json", json, "print the result as JSON");
+  audit->callback([this] { action = [this] { return app::library().audit(name, json); }; });
+
+  auto* tokenizer = data->add_subcommand("tokenize", "turn text into a token file, for format: tokens");
+  tokenizer->add_option("files", tokenize.files, "text, plain or gzip; .jsonl: a document in \"text\" of each line")
+      ->required()
+      ->check(not_empty);
+  tokenizer->add_option("--tokenizer", tokenize.tokenizer, "the folder of a published model, or its tokenizer.json")
+      ->required()
+      ->check(not_empty);
+  tokenizer->add_option("--output", tokenize.output, "the token file")->required()->check(not_empty);
+  tokenizer->add_option("--eos", tokenize.end, "the token after each document, or none; default: the model's own");
+  tokenizer->callback([this] { action = [this] { return app::library().tokenize(tokenize); }; });
+
+  auto* show = data->add_subcommand("show", "print texts as the model gets them, with what is learned marked");
+  add_job(*show, data_show.job);
+  show->add_option("--on", data_show.on, "which data: train, val or test")
+      ->check(CLI::IsMember({"train", "val", "test"}));
+  show->add_option("--limit", data_show.limit, "number of samples")->check(at_least(1));
+  show->add_flag("--json", data_show.json, "one object a line: tokens, and the target of each (-100: not learned)");
+  show->callback([this] { action = [this] { return app::library().data_show(data_show); }; });
+
+  auto* version = app.add_subcommand("version", "print versions of gputrain and what it was built with");
+  version->callback([this] { action = [] { return app::library().version(); }; });
+}
+
+void CommandLine::add_ckpt() {
+  auto* ckpt = app.add_subcommand("ckpt", "list, verify, compare and remove checkpoints");
+  ckpt->require_subcommand(1);
+
+  auto* ls = ckpt->add_subcommand("ls", "list the checkpoints of a run, newest last; checks manifests and sizes");
+  ls->add_option("run", path, "a run folder, or its ckpt/")->required()->check(not_empty);
+  ls->callback([this] { action = [this] { return app::library().ckpt_ls(path, json); }; });
+
+  auto* verify = ckpt->add_subcommand("verify", "hash every file of a run's checkpoints, or of one");
+  verify->add_option("path", path, "a run folder, its ckpt/, or one checkpoint")->required()->check(not_empty);
+  verify->footer("Exit code: 0 all are good; 5 something is wrong, or there is no checkpoint.");
+  verify->callback([this] { action = [this] { return app::library().ckpt_verify(path, json); }; });
+
+  auto* diff = ckpt->add_subcommand("diff", "compare two checkpoints: settings, metrics, tensors");
+  diff->add_option("a", path, "a checkpoint, or a run folder: its newest good one")->required()->check(not_empty);
+  diff->add_option("b", other_path, "another")->required()->check(not_empty);
+  diff->footer("Exit code: 0 all tensors equal bit for bit; 4 they differ; 2, 5 unreadable.");
+  diff->callback([this] { action = [this] { return app::library().ckpt_diff(path, other_path, json); }; });
+
+  auto* verb = ckpt->add_subcommand("prune", "remove checkpoints that no --keep option keeps, and half-written ones");
+  verb->add_option("run", prune.run, "a run folder, or its ckpt/")->required()->check(not_empty);
+  verb->add_option("--keep-last", prune.keep_last, "how many of the newest stay")->required()->check(at_least(1));
+  verb->add_option("--keep-best", prune.keep_best, "so many of the best by score stay too")->check(at_least(0));
+  verb->add_option("--keep-every", prune.keep_every, "multiples of so many steps stay too")->check(at_least(1));
+  verb->add_flag("--set-aside", prune.set_aside,
+                 "remove also those that were set aside (step-....bad) or are of a branch that was left");
+  verb->add_flag("--dry-run", prune.dry_run, "only say what would go");
+  verb->footer("The newest checkpoint that verifies always stays.");
+  verb->callback([this] { action = [this] { return app::library().ckpt_prune(prune); }; });
+
+  for (auto* each : {ls, verify, diff}) each->add_flag("--json", json, "print one JSON document");
+  verb->add_flag("--json", prune.json, "print one JSON document");
+}
+
+std::optional<int> CommandLine::read(const std::vector<std::string>& words) {
+  try {
+    std::vector<std::string> reversed(words.rbegin(), words.rend());  // CLI11 expects reverse order
+    app.parse(reversed);
+    return std::nullopt;
+  } catch (const CLI::Success& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& failure) {
+    throw app::command_line_error(app, failure, words);
+  }
+}
+
+int CommandLine::start_ranks() {
+  if (launch.arguments.empty() || launch.arguments[0] != "run")
+    throw app::launched_command_error(*app.get_subcommand("launch"), launch.arguments);
+  CommandLine ranks;
+  if (const auto code = ranks.read(launch.arguments)) return *code;
+  launch.run = ranks.run;
+  return app::launch_command(launch);
+}
+
+}  // namespace gputrain

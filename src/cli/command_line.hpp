@@ -1,0 +1,58 @@
+// The subcommands of the program and their options.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gputrain/job/commands.hpp"
+
+namespace gputrain {
+
+/// All subcommands and their options. Parsing sets `action` to that of the given subcommand.
+struct CommandLine {
+  CommandLine();
+  CommandLine(const CommandLine&) = delete;
+
+  /// Parses a command line. An exit code means that it is done: it was --help or --version.
+  std::optional<int> read(const std::vector<std::string>& words);
+  /// Does what the subcommand says, and returns the exit code.
+  int act() const { return action(); }
+  bool got(const char* subcommand) const { return app.got_subcommand(subcommand); }
+
+  CLI::App app{"Trains deep-learning models from one YAML file: on a CPU, a GPU, many machines.", "gputrain"};
+  app::RunRequest run;
+  app::EvalRequest eval;
+  app::GenerateRequest generate;
+  app::ReplayRequest replay;
+  app::LaunchRequest launch;
+  app::JobRequest job;
+  app::PruneRequest prune;
+  app::TokenizeCommand tokenize;
+  app::DataShowRequest data_show;
+  app::ExportRequest exported;
+  app::FetchCommand fetch;
+  app::BenchRequest bench;
+  bool json = false, origin = false;
+  std::string kind, name, path, other_path;
+  std::function<int()> action;
+
+  void add_run();
+  void add_launch();
+  /// Turns an option of `launch` into a setting of the job, quoted so that YAML does not interpret it.
+  void add_launch_setting(const std::string& key, const std::string& text);
+  void add_eval();
+  void add_export();
+  void add_fetch();
+  void add_generate();
+  void add_replay();
+  void add_bench();
+  void add_readers();
+  void add_ckpt();
+  /// Parses the command after the options of `launch`, which every rank parses again.
+  int start_ranks();
+};
+
+}  // namespace gputrain
