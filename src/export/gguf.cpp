@@ -28,8 +28,9 @@ uint32_t file_type_of(StoredType type) {
   return 32;
 }
 
-GgmlType ggml_type_of(const at::Tensor& tensor, StoredType type) {
-  if (tensor.dim() < 2 || type == StoredType::f32) return GgmlType::f32;
+GgmlType ggml_type_of(const std::string& name, const at::Tensor& tensor, StoredType type) {
+  const bool is_router = name.ends_with(".ffn_gate_inp.weight");  // readers expect fp32
+  if (tensor.dim() < 2 || is_router || type == StoredType::f32) return GgmlType::f32;
   if (type == StoredType::bf16) return GgmlType::bf16;
   return type == StoredType::q8_0 && tensor.size(-1) % 32 == 0 ? GgmlType::q8_0 : GgmlType::f16;
 }
@@ -76,7 +77,7 @@ void export_gguf(LanguageModel& model, const std::filesystem::path& file, Stored
   if (const std::string source = without_marks(chat_template_of(model)); !source.empty())
     gguf.values.emplace_back("tokenizer.chat_template", source);
   for (const auto& [name, tensor] : architecture.tensors(published_weights(*model.built.model))) {
-    const GgmlType stored = ggml_type_of(tensor, type);
+    const GgmlType stored = ggml_type_of(name, tensor, type);
     gguf.tensors.push_back({.name = name, .sizes = tensor.sizes().vec(), .type = stored, .bytes = [tensor, stored] {
                               return bytes_as(tensor, stored);
                             }});

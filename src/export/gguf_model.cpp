@@ -5,6 +5,7 @@
 #include <map>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <nlohmann/json.hpp>
 
@@ -17,8 +18,9 @@ using nlohmann::json;
 using Renames = std::vector<std::pair<std::string, std::string>>;
 
 const std::map<std::string, std::string> kArchitectures{
-    {"llama", "llama"},        {"mistral", "llama"}, {"qwen2", "qwen2"}, {"qwen3", "qwen3"},
-    {"gemma3_text", "gemma3"}, {"phi3", "phi3"},     {"gpt2", "gpt2"},   {"gpt_neox", "gptneox"}};
+    {"llama", "llama"}, {"mistral", "llama"},      {"mixtral", "llama"}, {"qwen2", "qwen2"},
+    {"qwen3", "qwen3"}, {"qwen3_moe", "qwen3moe"}, {"phi3", "phi3"},     {"gemma3_text", "gemma3"},
+    {"gpt2", "gpt2"},   {"gpt_neox", "gptneox"}};
 
 const Renames kLlama{{"model.embed_tokens.", "token_embd."},
                      {"model.norm.", "output_norm."},
@@ -35,7 +37,15 @@ const Renames kLlama{{"model.embed_tokens.", "token_embd."},
                      {".mlp.gate_proj.", ".ffn_gate."},
                      {".mlp.up_proj.", ".ffn_up."},
                      {".mlp.gate_up_proj.", ".ffn_up."},
-                     {".mlp.down_proj.", ".ffn_down."}};
+                     {".mlp.down_proj.", ".ffn_down."},
+                     {".mlp.gate.", ".ffn_gate_inp."},
+                     {".mlp.experts.gate_proj.", ".ffn_gate_exps."},
+                     {".mlp.experts.up_proj.", ".ffn_up_exps."},
+                     {".mlp.experts.down_proj.", ".ffn_down_exps."},
+                     {".block_sparse_moe.gate.", ".ffn_gate_inp."},
+                     {".block_sparse_moe.experts.w1.", ".ffn_gate_exps."},
+                     {".block_sparse_moe.experts.w3.", ".ffn_up_exps."},
+                     {".block_sparse_moe.experts.w2.", ".ffn_down_exps."}};
 const Renames kNormAfterAttention{{".post_attention_layernorm.", ".ffn_norm."}};
 const Renames kFourNorms{{".post_attention_layernorm.", ".post_attention_norm."},
                          {".pre_feedforward_layernorm.", ".ffn_norm."},
@@ -93,6 +103,25 @@ at::Tensor by_kind(const at::Tensor& tensor, int64_t heads) {
   return tensor.reshape(apart).transpose(0, 1).reshape(tensor.sizes());
 }
 
+/// One tensor [experts, ...] in the place of each matrix that the files hold once for every expert: ".experts." without
+/// the number.
+checkpoint::NamedTensors with_experts_together(const checkpoint::NamedTensors& published) {
+  checkpoint::NamedTensors together;
+  std::map<std::string, std::vector<at::Tensor>> experts;
+  static constexpr std::string_view kMark = ".experts.";
+  for (const auto& [name, tensor] : published) {
+    const size_t mark = name.find(kMark);
+    if (mark == std::string::npos) {
+      together.emplace_back(name, tensor);
+      continue;
+    }
+    const size_t number = mark + kMark.size();
+    experts[name.substr(0, number) + name.substr(name.find('.', number) + 1)].push_back(tensor);
+  }
+  for (const auto& [name, tensors] : experts) together.emplace_back(name, at::stack(tensors));
+  return together;
+}
+
 /// Readers of GGUF compute each architecture in one way, whatever the file says.
 void refuse_what_readers_do_not_compute(const json& config, const std::string& type) {
   const auto other = [](const std::string& what) {
@@ -100,12 +129,14 @@ void refuse_what_readers_do_not_compute(const json& config, const std::string& t
   };
   const json window = config.value("sliding_window", json());
   const bool is_short = window.is_number() && window < config.value("max_position_embeddings", 0);
-  const bool slides = type == "mistral" || config.value("use_sliding_window", false);
+  const bool slides = type == "mistral" || type == "mixtral" || config.value("use_sliding_window", false);
   if (slides && is_short) other("attention to a window");
   if (type == "gpt_neox" && config.value("tie_word_embeddings", false)) other("tied embeddings");
   const std::string activation = config.value("activation_function", config.value("hidden_act", "silu"));
   const bool is_known = activation.starts_with("gelu") || activation == "silu";
   if (!is_known) other("activation '" + activation + "'");
+  if (type == "qwen3_moe" && !config.value("norm_topk_prob", false)) other("weights of experts without the sum 1");
+  if (!config.value("mlp_only_layers", json::array()).empty()) other("layers without experts beside those with them");
   if (type != "gemma3_text") return;
   const double scalar = config.value("query_pre_attn_scalar", 0.0);
   const double share = config.value("hidden_size", 0.0) / config.value("num_attention_heads", 1.0);  // of the largest
@@ -160,6 +191,11 @@ std::vector<std::pair<std::string, GgufValue>> GgufModel::values() const {
     add("attention.layer_norm_rms_epsilon", static_cast<float>(number("rms_norm_eps")));
     add_size("attention.key_length", head_channels_);
     add_size("attention.value_length", head_channels_);
+  }
+  if (config_.contains("num_experts_per_tok")) {
+    add_size("expert_count", size(type_ == "mixtral" ? "num_local_experts" : "num_experts"));
+    add_size("expert_used_count", size("num_experts_per_tok"));
+    if (type_ != "mixtral") add_size("expert_feed_forward_length", size("moe_intermediate_size"));
   }
   if (is_neox) add("use_parallel_residual", config_.value("use_parallel_residual", true));
   if (const auto window = config_.find("sliding_window"); window != config_.end() && window->is_number())
@@ -216,7 +252,8 @@ at::Tensor GgufModel::stored(const std::string& published, const at::Tensor& ten
 
 checkpoint::NamedTensors GgufModel::tensors(const checkpoint::NamedTensors& published) const {
   checkpoint::NamedTensors tensors;
-  for (const auto& [name, tensor] : published) tensors.emplace_back(name_of(name), stored(name, tensor));
+  for (const auto& [name, tensor] : with_experts_together(published))
+    tensors.emplace_back(name_of(name), stored(name, tensor));
   const json rope = this->rope();
   if (rope.value("rope_type", "default") != "llama3") return tensors;
   // What each frequency is divided by (arXiv:2407.21783; as transformers computes it).

@@ -155,18 +155,23 @@ std::vector<Unit> Gpt::units() {
 double Gpt::flops_per_sample() const {
   // Two operations per weight and token forward, four backward. Attention has two products of [time, time, channels];
   // savings from the causal mask do not count, as in PaLM's definition of model FLOPs (arXiv:2204.02311, app. B). With
-  // a window, they are [time, window, channels].
+  // a window, they are [time, window, channels]. Of experts, those count that a token uses.
   const auto tokens = static_cast<double>(sample_tokens_), channels = static_cast<double>(sizes_.channels);
   const auto all_heads = static_cast<double>(sizes_.heads * sizes_.head_channels);
   const double key_share = static_cast<double>(sizes_.key_heads) / static_cast<double>(sizes_.heads);
   const double attention = channels * all_heads * (2 + 2 * key_share);
-  const double feed_forward = (sizes_.gated ? 3 : 2) * channels * static_cast<double>(sizes_.inner);
+  const double matrix = (sizes_.gated ? 3 : 2) * channels;
+  const double dense = matrix * static_cast<double>(sizes_.inner);
+  const double experts = channels * static_cast<double>(spec_.n_expert) +
+                         matrix * static_cast<double>(spec_.experts_per_token * sizes_.expert_inner);
+  double feed_forward = 0;  // of all layers
+  for (const bool is_sparse : sizes_.sparse) feed_forward += is_sparse ? experts : dense;
   const double head = channels * static_cast<double>(sizes_.vocabulary);
   const double layers = static_cast<double>(sizes_.layers);
   double keys = 0;  // of all layers, for one token
   for (const int64_t window : sizes_.windows)
     keys += window > 0 ? std::min(static_cast<double>(window), tokens) : tokens;
-  return 6 * tokens * (layers * (attention + feed_forward) + head) + 12 * all_heads * tokens * keys;
+  return 6 * tokens * (layers * attention + feed_forward + head) + 12 * all_heads * tokens * keys;
 }
 
 namespace {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gputrain/models/model.hpp"
+#include "gputrain/nn/experts.hpp"
 #include "gputrain/nn/layers.hpp"
 #include "gputrain/nn/transformer.hpp"
 
@@ -35,6 +36,11 @@ struct GptSpec {
   int64_t n_embd = 768;
   std::optional<int64_t> head_dim;
   std::optional<int64_t> n_inner;
+  int64_t n_expert = 0;
+  int64_t experts_per_token = 2;
+  std::optional<int64_t> expert_inner;
+  bool norm_expert_weights = true;
+  std::vector<std::string> mlp_layer_types;
   std::optional<int64_t> block_size;
   std::optional<int64_t> vocab_size;
   int64_t pad_vocab_to = 0;
@@ -80,6 +86,8 @@ struct GptSizes {
   nn::Naming naming;
   ops::RotaryScaling rotary_scaling;
   std::vector<int64_t> windows;  // of each layer, as in ops::AttentionOptions
+  int64_t expert_inner;          // as `inner`, of each expert
+  std::vector<bool> sparse;      // of each layer: whether it has experts
 };
 GptSizes sizes_of(const GptSpec& spec, const DataFacts& facts);
 nn::Norm::Options norm_options(const GptSpec& spec, const GptSizes& sizes);
@@ -101,12 +109,14 @@ class GptBlock final : public nn::Module {
  private:
   /// The stream with what was added to it, and its norm.
   ops::NormedSum read(const nn::Norm* norm, const ResidualStream& stream) const;
+  at::Tensor fed_forward(const at::Tensor& x) const;
 
   size_t rotary_index_;
   bool is_parallel_;
   nn::Norm *before_attention_, *after_attention_, *before_feed_forward_, *after_feed_forward_;  // may be null
   nn::SelfAttention* attention_;
-  nn::FeedForward* feed_forward_;
+  nn::FeedForward* feed_forward_ = nullptr;  // or
+  nn::Experts* experts_ = nullptr;
   nn::Dropout* dropout_;
 };
 

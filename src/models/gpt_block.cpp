@@ -36,15 +36,22 @@ nn::SelfAttention::Options attention_options(const GptSpec& spec, const GptSizes
           .output_init = output_init};
 }
 
-nn::FeedForward::Options feed_forward_options(const GptSizes& sizes, const nn::Init& output_init) {
+nn::FeedForward::Options feed_forward_options(const GptSizes& sizes, int64_t inner, const nn::Init& output_init) {
   return {.naming = sizes.naming,
           .channels = sizes.channels,
-          .inner = sizes.inner,
+          .inner = inner,
           .gated = sizes.gated,
           .activation = sizes.activation,
           .bias = sizes.bias,
           .weight_init = nn::Init::normal(kGptInitStd),
           .output_init = output_init};
+}
+
+nn::Experts::Options expert_options(const GptSpec& spec, const GptSizes& sizes, const nn::Init& output_init) {
+  return {.expert = feed_forward_options(sizes, sizes.expert_inner, output_init),
+          .count = spec.n_expert,
+          .per_token = spec.experts_per_token,
+          .scales_to_one = spec.norm_expert_weights};
 }
 
 at::Tensor normed(const nn::Norm* norm, const at::Tensor& x) { return norm != nullptr ? norm->forward(x) : x; }
@@ -68,7 +75,12 @@ GptBlock::GptBlock(const nn::Context& context, const GptSpec& spec, const GptSiz
       add_child<nn::SelfAttention>(names.attention, context, attention_options(spec, sizes, window, output_init));
   after_attention_ = add_norm(norms.after_attention);
   before_feed_forward_ = add_norm(norms.before_feed_forward);
-  feed_forward_ = add_child<nn::FeedForward>(names.feed_forward, context, feed_forward_options(sizes, output_init));
+  if (sizes.sparse.at(static_cast<size_t>(layer))) {
+    experts_ = add_child<nn::Experts>(names.feed_forward, context, expert_options(spec, sizes, output_init));
+  } else {
+    feed_forward_ =
+        add_child<nn::FeedForward>(names.feed_forward, context, feed_forward_options(sizes, sizes.inner, output_init));
+  }
   after_feed_forward_ = add_norm(norms.after_feed_forward);
   dropout_ = add_child<nn::Dropout>("dropout", context, spec.dropout);
 }
@@ -79,15 +91,19 @@ ops::NormedSum GptBlock::read(const nn::Norm* norm, const ResidualStream& stream
   return {.sum = sum, .normed = sum};
 }
 
+at::Tensor GptBlock::fed_forward(const at::Tensor& x) const {
+  return experts_ != nullptr ? experts_->forward(x) : feed_forward_->forward(x);
+}
+
 ResidualStream GptBlock::forward(const ResidualStream& in, const nn::Sequence& sequence) const {
   const auto [x, attention_in] = read(before_attention_, in);
   const at::Tensor attended = normed(after_attention_, attention_->forward(attention_in, sequence));
   if (is_parallel_) {
-    const at::Tensor added = feed_forward_->forward(normed(before_feed_forward_, x));
+    const at::Tensor added = fed_forward(normed(before_feed_forward_, x));
     return {at::add(x, dropout_->forward(attended)), normed(after_feed_forward_, added)};
   }
   const auto [y, feed_forward_in] = read(before_feed_forward_, {x, attended});
-  return {y, normed(after_feed_forward_, feed_forward_->forward(feed_forward_in))};
+  return {y, normed(after_feed_forward_, fed_forward(feed_forward_in))};
 }
 
 }  // namespace gputrain::models

@@ -8,6 +8,7 @@
 namespace gputrain::models {
 
 constexpr const char* kSlidingAttention = "sliding_attention";  // a layer type
+constexpr const char* kSparse = "sparse";                       // a type of feed-forward layer
 
 bool is_gated(const GptSpec& spec);
 

@@ -36,6 +36,13 @@ std::vector<int64_t> windows_of(const GptSpec& spec) {
   return windows;
 }
 
+std::vector<bool> sparse_layers_of(const GptSpec& spec) {
+  std::vector<bool> sparse(static_cast<size_t>(spec.n_layer), spec.n_expert > 0);
+  const auto& types = spec.mlp_layer_types;
+  for (size_t i = 0; i < sparse.size() && !types.empty(); ++i) sparse[i] = types[i % types.size()] == kSparse;
+  return sparse;
+}
+
 NormPlaces norm_places_of(const GptSpec& spec) {
   return spec.norms == "both" ? NormPlaces::both : spec.norms == "after" ? NormPlaces::after : NormPlaces::before;
 }
@@ -96,6 +103,8 @@ GptSizes sizes_of(const GptSpec& spec, const DataFacts& facts) {
   sizes.bias = spec.bias.value_or(!sizes.rmsnorm);
   sizes.qkv_bias = spec.qkv_bias.value_or(sizes.bias);
   sizes.inner = spec.n_inner.value_or(default_inner(sizes));
+  sizes.expert_inner = spec.expert_inner.value_or(sizes.inner);
+  sizes.sparse = sparse_layers_of(spec);
   sizes.windows = windows_of(spec);
   sizes.rotary_scaling = rotary_scaling_of(spec.rope_scaling, sizes.positions);
   sizes.rotary_channels = rotary_channels_of(spec);

@@ -99,6 +99,32 @@ void check_window(const GptSpec& spec, config::SpecIssues& issues) {
   }
 }
 
+void check_experts(const GptSpec& spec, config::SpecIssues& issues) {
+  const auto& types = spec.mlp_layer_types;
+  const bool has_sparse = std::ranges::find(types, kSparse) != types.end();
+  if (spec.n_expert == 0) {
+    if (has_sparse)
+      issues.add("mlp_layer_types", std::string(kSparse) + " layers need experts", "for instance n_expert: 8");
+    return;
+  }
+  if (!types.empty() && !has_sparse) {
+    issues.add("mlp_layer_types", "none of these layers has experts",
+               "leave out n_expert, or add " + std::string(kSparse));
+  }
+  if (spec.experts_per_token > spec.n_expert) {
+    issues.add("experts_per_token",
+               std::to_string(spec.experts_per_token) + " of " + counted(spec.n_expert, "expert") + " are not there",
+               "at most " + std::to_string(spec.n_expert));
+  }
+  if (std::ssize(types) > spec.n_layer) {
+    issues.add("mlp_layer_types",
+               "names " + counted(std::ssize(types), "layer") + ", but n_layer is " + std::to_string(spec.n_layer),
+               "a shorter list is repeated");
+  }
+  if (naming_of(spec) != nn::Naming::llama || spec.bias.value_or(false))
+    issues.add("n_expert", "experts are there in Llama's layout without biases alone", kLlamasLayout);
+}
+
 }  // namespace
 
 void RopeScalingSpec::describe(config::Description<RopeScalingSpec>& d) {
@@ -149,6 +175,21 @@ void GptSpec::describe(config::Description<GptSpec>& d) {
   d.key("n_inner", &GptSpec::n_inner, "channels inside the feed-forward layers; null: 4 n_embd, or 8/3 of it if gated")
       .range(1, kMostRows)
       .aliases({"intermediate_size"});
+  d.key("n_expert", &GptSpec::n_expert,
+        "feed-forward layers in each block, of which a token uses a few, as in Mixtral; 0: one that all tokens use")
+      .range(0, kMostChannels)
+      .aliases({"num_experts", "num_local_experts"});
+  d.key("experts_per_token", &GptSpec::experts_per_token, "experts that each token uses, of n_expert")
+      .range(1, kMostChannels)
+      .aliases({"num_experts_per_tok"});
+  d.key("expert_inner", &GptSpec::expert_inner, "channels inside each expert; null: n_inner")
+      .range(1, kMostRows)
+      .aliases({"moe_intermediate_size"});
+  d.key("norm_expert_weights", &GptSpec::norm_expert_weights, "the weights of a token's experts have the sum 1")
+      .aliases({"norm_topk_prob"});
+  d.key("mlp_layer_types", &GptSpec::mlp_layer_types,
+        "which layers have experts, repeated up to n_layer: the sparse ones. []: all")
+      .choices({kSparse, "dense"});
   d.key("block_size", &GptSpec::block_size, "longest sequence; null: the data's")
       .range(1, kMostRows)
       .unit("tokens")
@@ -212,6 +253,7 @@ void GptSpec::describe(config::Description<GptSpec>& d) {
     check_neox(spec, issues);
     check_rope_scaling(spec, issues);
     check_window(spec, issues);
+    check_experts(spec, issues);
   });
 }
 

@@ -12,8 +12,8 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (AutoModelForCausalLM, AutoTokenizer, Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config,
                           GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig, LlamaForCausalLM,
-                          Phi3Config, Phi3ForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM,
-                          Qwen3Config, Qwen3ForCausalLM)
+                          MixtralConfig, MixtralForCausalLM, Phi3Config, Phi3ForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM,
+                          Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM)
 
 QWEN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
         r"|\s+(?!\S)|\s+")
@@ -26,13 +26,17 @@ MODELS = {
     "llama": lambda: LlamaForCausalLM(LlamaConfig(**SIZES, num_key_value_heads=2, head_dim=16, rope_parameters=LLAMA3)),
     "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**SIZES, num_key_value_heads=2, tie_word_embeddings=True)),
     "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**SIZES, num_key_value_heads=3, head_dim=32)),
+    "mixtral": lambda: MixtralForCausalLM(MixtralConfig(**SIZES, num_key_value_heads=2, num_local_experts=3)),
+    "qwen3_moe": lambda: Qwen3MoeForCausalLM(Qwen3MoeConfig(
+        **SIZES, num_key_value_heads=3, head_dim=32, num_experts=11, moe_intermediate_size=64, norm_topk_prob=True,
+        num_experts_per_tok=2)),
     "gemma3": lambda: Gemma3ForCausalLM(Gemma3TextConfig(**SIZES, num_key_value_heads=2, head_dim=16,
                                                                    query_pre_attn_scalar=16)),
     "phi3": lambda: Phi3ForCausalLM(Phi3Config(**SIZES, num_key_value_heads=2)),
     "gpt_neox": lambda: GPTNeoXForCausalLM(GPTNeoXConfig(**SIZES, rotary_pct=0.5)),
     "gpt2": lambda: GPT2LMHeadModel(GPT2Config(vocab_size=320, n_embd=72, n_layer=2, n_head=6, n_positions=64)),
 }
-ARCHITECTURES = {"llama": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3", "gemma3": "GEMMA3", "phi3": "PHI3",
+ARCHITECTURES = {"llama": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3", "qwen3_moe": "QWEN3MOE", "mixtral": "LLAMA", "gemma3": "GEMMA3", "phi3": "PHI3",
                  "gpt_neox": "GPTNEOX", "gpt2": "GPT2"}
 
 
@@ -59,7 +63,7 @@ def make(folder):
 
 def expected(name, key, value, config):
     """A tensor of transformers as llama.cpp stores it."""
-    if name == "llama" and ("q_proj" in key or "k_proj" in key):
+    if name in ("llama", "mixtral") and ("q_proj" in key or "k_proj" in key):
         heads = config.num_attention_heads if "q_proj" in key else config.num_key_value_heads
         return value.reshape(heads, 2, -1, value.shape[1]).swapaxes(1, 2).reshape(value.shape)
     if name == "gemma3" and key.endswith("norm.weight"):
@@ -72,6 +76,14 @@ def expected(name, key, value, config):
     return value
 
 
+def parts_of(key, value):
+    """transformers holds gate and up of all experts in one tensor."""
+    if not key.endswith("gate_up_proj"):
+        return [(key, value)]
+    stem = key.removesuffix("gate_up_proj")
+    return list(zip((stem + "gate_proj", stem + "up_proj"), np.split(value, 2, axis=1)))
+
+
 def check_gguf(name, folder, model, tolerance, stored):
     reader = gguf.GGUFReader(folder / f"{stored}.gguf")
     architecture = gguf.MODEL_ARCH[ARCHITECTURES[name]]
@@ -82,11 +94,17 @@ def check_gguf(name, folder, model, tolerance, stored):
     for key, parameter in model.state_dict().items():
         if key.endswith((".masked_bias", ".attn.bias")) or model.config.tie_word_embeddings and key == "lm_head.weight":
             continue
-        want = expected(name, key, parameter.numpy(), model.config)
-        got = found.pop(names.get_name(key, try_suffixes=(".weight", ".bias")))
-        assert got.shape == want.shape, (key, got.shape, want.shape)
-        assert np.abs(got - want).max() <= tolerance * np.abs(want).max(), key
+        for part, value in parts_of(key, parameter.numpy()):
+            want = expected(name, part, value, model.config)
+            stored_name = names.get_name(part, try_suffixes=(".weight", ".bias"))
+            got = found.pop(stored_name if stored_name in found else f"{stored_name}.weight")
+            assert got.shape == want.shape, (part, got.shape, want.shape)
+            assert np.abs(got - want).max() <= tolerance * np.abs(want).max(), part
     assert set(found) <= {"rope_freqs.weight"}, set(found)
+    if name in ("mixtral", "qwen3_moe"):
+        prefix = gguf.MODEL_ARCH_NAMES[architecture]
+        assert field[f"{prefix}.expert_used_count"] == 2
+        assert field[f"{prefix}.expert_count"] == model.config.num_local_experts
     if name == "llama":
         inverse = model.model.rotary_emb.inv_freq
         plain = 1 / 5e5 ** (np.arange(0, 16, 2) / 16)

@@ -104,6 +104,10 @@ TEST(Lora, FindsTargetsByNameExpressionOrKind) {
   EXPECT_EQ(targets(llama, "target_modules: model.layers.0.mlp.up_proj"), Names({"mlp.up_proj"}));
   EXPECT_EQ(targets(llama, R"(target_modules: '.*\.0\..*(up|down)_proj')"), Names({"mlp.up_proj", "mlp.down_proj"}));
   EXPECT_EQ(targets(gpt2, "target_modules: [attn.c_proj, c_fc]"), Names({"attn.c_proj", "mlp.c_fc"}));
+  GptSpec mixture = llama;
+  mixture.n_expert = 3;
+  EXPECT_EQ(targets(mixture, ""),
+            Names({"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"}));
 }
 
 TEST(Lora, RefusesUnknownTargetsWithTheNearest) {

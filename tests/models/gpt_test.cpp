@@ -49,6 +49,15 @@ GptSpec windowed() {
   return spec;
 }
 
+GptSpec tiny_mixture() {
+  GptSpec spec = tiny_llama();
+  spec.n_layer = 2;
+  spec.n_expert = 40;  // more than the tokens of a batch use
+  spec.expert_inner = 8;
+  spec.mlp_layer_types = {"dense", "sparse"};
+  return spec;
+}
+
 GptSpec tiny_neox() {
   GptSpec spec = tiny();
   spec.layout = "gpt_neox";
@@ -103,6 +112,24 @@ TEST(Gpt, HasNamesAndLayoutsOfLlama) {
   EXPECT_THAT(shapes.at("lm_head.weight"), ElementsAre(11, 16));
   EXPECT_EQ(shapes.size(), 3U + 9U);  // no biases
   EXPECT_EQ(published_config(model)["model_type"], "llama");
+}
+
+TEST(Gpt, HasExpertsInItsSparseLayers) {
+  for (const auto precision : {ops::Precision::fp32, ops::Precision::bf16}) {
+    Gpt model(tiny_mixture(), {.policy = ops::policy_of(precision)}, kFacts);
+    nn::initialize(model, 1);
+    testing_support::loss_of(model, random_batch()).weighted.backward();
+    int used = 0, unused = 0;
+    model.each_parameter([&](const std::string& name, nn::Parameter& parameter) {
+      ASSERT_TRUE(parameter.value.grad().defined()) << name;
+      if (name.find(".experts.") == std::string::npos) return;
+      EXPECT_EQ(name.find("model.layers.1.mlp.experts."), 0U);
+      ++(parameter.value.grad().abs().max().item<float>() > 0 ? used : unused);
+    });
+    EXPECT_EQ(used + unused, 40 * 3);
+    EXPECT_GT(used, 0);
+    EXPECT_GT(unused, 0);
+  }
 }
 
 TEST(Gpt, TrainsMixturesWithoutPublishedConfig) {
@@ -253,6 +280,15 @@ TEST(Gpt, CountsOnlyKeysInsideWindows) {
   EXPECT_EQ(all - Gpt(spec, {}, kFacts).flops_per_sample(), 12 * 16 * 8 * (8 - 3));
 }
 
+TEST(Gpt, CountsOnlyExpertsThatATokenUses) {
+  GptSpec spec = tiny_mixture();
+  const double sparse = Gpt(spec, {}, kFacts).flops_per_sample();
+  spec.n_expert = 0;
+  spec.mlp_layer_types = {};
+  const double dense = Gpt(spec, {}, kFacts).flops_per_sample();
+  EXPECT_EQ(dense - sparse, 6 * 8 * (3 * 16 * 64 - (40 * 16 + 2 * 3 * 16 * 8)));
+}
+
 void expect_refused(const GptSpec& spec, const DataFacts& facts, const std::string& key, const std::string& hint) {
   try {
     Gpt(spec, {}, facts);
@@ -290,6 +326,10 @@ TEST(Gpt, ReportsHeadsThatDoNotDivideChannels) {
   EXPECT_THAT(issues({.window = 4, .layer_types = {"full_attention"}}), HasSubstr("layer_types: leave out window"));
   EXPECT_THAT(issues({.n_layer = 1, .window = 4, .layer_types = {"full_attention", "sliding_attention"}}),
               HasSubstr("repeated"));
+  EXPECT_THAT(issues({.n_expert = 4}), HasSubstr("n_expert: position: rotary"));
+  EXPECT_THAT(issues({.n_expert = 4, .experts_per_token = 5}), HasSubstr("experts_per_token: at most 4"));
+  EXPECT_THAT(issues({.mlp_layer_types = {"sparse"}}), HasSubstr("mlp_layer_types: for instance n_expert: 8"));
+  EXPECT_THAT(issues({.n_expert = 4, .mlp_layer_types = {"dense"}}), HasSubstr("mlp_layer_types: leave out n_expert"));
   EXPECT_THAT(issues({.layout = "llama"}), HasSubstr("layout: position: rotary"));
   EXPECT_THAT(issues({.layout = "phi3", .position = "rotary"}), HasSubstr("layout: activation: swiglu"));
   EXPECT_THAT(issues({.position = "rotary", .partial_rotary_factor = 0.02}), HasSubstr("partial_rotary_factor: for"));

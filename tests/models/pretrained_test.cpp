@@ -312,12 +312,27 @@ class StackFamily final : public PublishedFamily {
 };
 const config::Registered<StackFamily, config::NoOptions> registered_stack{families(), "stack", "for this test"};
 
+TEST(PublishedModel, RefusesRoutersItDoesNotCompute) {
+  json mixtral = kLlama;
+  mixtral["model_type"] = "mixtral";
+  EXPECT_THAT(refusal(mixtral), HasSubstr("'num_local_experts' is missing"));
+  mixtral["num_local_experts"] = 8;
+  EXPECT_THAT(refusal(mixtral), HasSubstr("'num_experts_per_tok' is missing"));
+  mixtral["num_experts_per_tok"] = 2;
+  EXPECT_THAT(published_model(mixtral, "").options, Contains(Pair("n_expert", "8")));
+  mixtral["router_jitter_noise"] = 0.1;
+  EXPECT_THAT(refusal(mixtral), HasSubstr("'router_jitter_noise'"));
+  mixtral["router_jitter_noise"] = 0;
+  mixtral["output_router_logits"] = true;
+  EXPECT_THAT(refusal(mixtral), HasSubstr("'output_router_logits: true'"));
+}
+
 TEST(PublishedFamilies, IncludeOneThatAFileRegisters) {
   const auto published = published_model(json{{"kind", "stack"}, {"widths", {6}}}, "");
   EXPECT_EQ(published.type, "mlp");
   EXPECT_THAT(published.options, ElementsAre(Pair("hidden", "[6]")));
-  EXPECT_THAT(refusal({{"model_type", "bert"}}),
-              HasSubstr("gemma3, gpt2, gpt_neox, llama, mistral, olmo2, phi3, qwen2, qwen3 and stack are supported"));
+  EXPECT_THAT(refusal({{"model_type", "bert"}}), HasSubstr("gemma3, gpt2, gpt_neox, llama, mistral, mixtral, olmo2, "
+                                                           "phi3, qwen2, qwen3, qwen3_moe and stack are supported"));
 
   OtherHead mlp(3);
   EXPECT_TRUE(published_config(*mlp.model).is_null());

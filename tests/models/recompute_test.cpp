@@ -45,6 +45,12 @@ GptSpec small_llama() {
           .tie_embeddings = false};
 }
 
+GptSpec with_experts() {
+  GptSpec spec = small_llama();
+  spec.n_expert = 6;
+  return spec;
+}
+
 GptSpec with_relu() {
   GptSpec spec = small_gpt2();
   spec.activation = "relu";
@@ -91,6 +97,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Recomputing,
                          testing::Values(std::pair<const char*, Kind>("Gpt2", {"gpt", small_gpt2()}),
                                          std::pair<const char*, Kind>("Gpt2WithRelu", {"gpt", with_relu()}),
                                          std::pair<const char*, Kind>("Llama", {"gpt", small_llama()}),
+                                         std::pair<const char*, Kind>("Experts", {"gpt", with_experts()}),
                                          std::pair<const char*, Kind>("Resnet18", {"resnet18", {}}),
                                          std::pair<const char*, Kind>("Convnet", {"convnet", {}})),
                          [](const auto& entry) { return entry.param.first; });

@@ -14,8 +14,10 @@ import torch
 from transformers.generation.logits_process import (MinPLogitsWarper, RepetitionPenaltyLogitsProcessor,
                                                     TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper)
 from transformers import (Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig,
-                          GPTNeoXForCausalLM, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Phi3Config,
-                          Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
+                          GPTNeoXForCausalLM, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, MixtralConfig,
+                          MixtralForCausalLM, Phi3Config,
+                          Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM,
+                          Qwen3MoeConfig, Qwen3MoeForCausalLM)
 
 NEW_TOKENS, VOCABULARY, LENGTHS = 200, 89, (7, 1, 23, 12)
 LEAST_GAP = 1e-3  # between the two highest logits: rounding must not decide
@@ -50,12 +52,15 @@ MODELS = {  # with a seed whose texts vary and are clear
     "llama": (1, lambda: LlamaForCausalLM(LlamaConfig(**LLAMA))),
     "llama3": (0, lambda: LlamaForCausalLM(LlamaConfig(**LLAMA | dict(rope_parameters=SCALED)))),
     "mistral": (0, lambda: MistralForCausalLM(MistralConfig(**LLAMA, sliding_window=20))),
+    "mixtral": (3, lambda: MixtralForCausalLM(MixtralConfig(**LLAMA, num_local_experts=5))),
     "gemma3": (7, gemma3),
     "gpt_neox": (0, lambda: GPTNeoXForCausalLM(GPTNeoXConfig(**NEOX))),
     "phi3": (6, lambda: Phi3ForCausalLM(Phi3Config(**LLAMA | dict(sliding_window=20, rope_parameters=PARTIAL)))),
     "qwen2_yarn": (3, lambda: Qwen2ForCausalLM(Qwen2Config(**QWEN2 | dict(hidden_size=60, rope_parameters=YARN)))),
     "qwen2": (8, lambda: Qwen2ForCausalLM(Qwen2Config(**QWEN2 | dict(hidden_size=60), tie_word_embeddings=True))),
     "qwen3": (10, lambda: Qwen3ForCausalLM(Qwen3Config(**LLAMA))),
+    "qwen3_moe": (2, lambda: Qwen3MoeForCausalLM(Qwen3MoeConfig(
+        **LLAMA, num_experts=11, num_experts_per_tok=3, moe_intermediate_size=34))),
 }
 
 
@@ -74,6 +79,7 @@ def make(name, folder):
     seed, build = MODELS[name]
     torch.manual_seed(seed)
     model = build().eval()
+    model.set_experts_implementation("eager")  # grouped products do not take any size
     prompts = [torch.randint(VOCABULARY, (length,)).tolist() for length in LENGTHS]
     together, gap = greedy(model, prompts)
     assert gap > LEAST_GAP, f"{name}: {gap}"

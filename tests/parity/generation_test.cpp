@@ -75,7 +75,7 @@ TEST_F(GenerationParity, WritesSameTokensAsTransformers) {
     expect_same_texts(entry.path());
     ++families;
   }
-  EXPECT_EQ(families, 10);
+  EXPECT_EQ(families, 12);
 }
 
 TEST_F(GenerationParity, FiltersLogitsAsTransformers) {

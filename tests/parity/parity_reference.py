@@ -13,6 +13,7 @@ import torch.nn.functional as F
 import torchvision
 from safetensors.torch import load_file, save_file
 from transformers import (AutoModelForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GPTNeoXConfig, GPTNeoXForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig,
+                          MixtralConfig, MixtralForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM,
                           MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 SMOOTHING = 0.1
@@ -30,6 +31,7 @@ GEMMA.pop("rope_parameters")
 OLMO = ODD | dict(num_attention_heads=6, num_key_value_heads=3, vocab_size=311, pad_token_id=None)
 PHI = ODD | dict(vocab_size=311, sliding_window=7, pad_token_id=None,
                  rope_parameters={"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.65})  # 6 of 10
+EXPERTS = ODD | dict(vocab_size=311, num_experts_per_tok=2)
 NEOX = dict(num_hidden_layers=2, num_attention_heads=7, hidden_size=70, intermediate_size=96, max_position_embeddings=24,
             vocab_size=311, rotary_pct=0.65, rotary_emb_base=500.0)  # 6 of 10 channels
 TRANSFORMERS = {
@@ -52,6 +54,7 @@ TRANSFORMERS = {
         "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 500.0},
         "sliding_attention": {"rope_type": "default", "rope_theta": 30.0}})),
     "mistral": lambda: MistralForCausalLM(MistralConfig(**ODD, sliding_window=7)),
+    "mixtral": lambda: MixtralForCausalLM(MixtralConfig(**EXPERTS, num_local_experts=5, sliding_window=7)),
     "olmo2": lambda: Olmo2ForCausalLM(Olmo2Config(**OLMO)),
     "phi3": lambda: Phi3ForCausalLM(Phi3Config(**PHI)),
     "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**LLAMA | dict(hidden_size=70, num_attention_heads=7,
@@ -62,6 +65,11 @@ TRANSFORMERS = {
     "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**ODD, rms_norm_eps=1e-3)),
     "qwen3_windowed": lambda: Qwen3ForCausalLM(Qwen3Config(
         **ODD, use_sliding_window=True, sliding_window=5, layer_types=["sliding_attention", "full_attention"])),
+    "qwen3_moe": lambda: Qwen3MoeForCausalLM(Qwen3MoeConfig(
+        **EXPERTS, num_experts=67, moe_intermediate_size=34, norm_topk_prob=True)),  # more experts than tokens use
+    "qwen3_moe_mixed": lambda: Qwen3MoeForCausalLM(Qwen3MoeConfig(
+        **EXPERTS | dict(num_hidden_layers=4), num_experts=6, moe_intermediate_size=34, decoder_sparse_step=2,
+        mlp_only_layers=[3])),
 }
 
 
@@ -93,6 +101,17 @@ def decide(model):
                 module.bias.mul_(torch.randint(4, module.bias.shape).clamp(max=1) * 2 - 1)
 
 
+def gradients_of_experts(model):
+    """transformers holds the matrices of all experts in one tensor; files, and gputrain, hold them apart."""
+    for name, parameter in model.named_parameters():
+        if ".experts." not in name:
+            continue
+        stem, last = name.rsplit(".", 1)
+        for i, gradient in enumerate(parameter.grad):
+            parts = zip(("gate_proj", "up_proj"), gradient.chunk(2)) if last == "gate_up_proj" else [(last, gradient)]
+            yield from ((f"{stem}.{i}.{part}.weight", value) for part, value in parts)
+
+
 def expected(model, logits_of, inputs, targets):
     model.double().eval()
     with torch.no_grad():
@@ -104,7 +123,9 @@ def expected(model, logits_of, inputs, targets):
     tensors = {"inputs": inputs, "targets": targets, "logits": logits.detach(), "logits_evaluated": evaluated,
                "loss": loss.detach()}
     in_files = {"lm_head.weight": "embed_out.weight"} if isinstance(model, GPTNeoXForCausalLM) else {}
-    tensors |= {f"gradient/{in_files.get(name, name)}": parameter.grad for name, parameter in model.named_parameters()}
+    tensors |= {f"gradient/{name}": gradient for name, gradient in gradients_of_experts(model)}
+    tensors |= {f"gradient/{in_files.get(name, name)}": parameter.grad
+                for name, parameter in model.named_parameters() if ".experts." not in name}
     tensors |= {f"buffer/{name}": value for name, value in model.named_buffers() if "running" in name or "num_" in name}
     return {name: tensor.contiguous() for name, tensor in tensors.items()}
 
@@ -125,6 +146,7 @@ def make_resnet(name, folder):
 
 def make_transformer(name, folder):
     model = TRANSFORMERS[name]()
+    model.set_experts_implementation("eager")  # grouped products do not take any size
     shake(model)
     model.save_pretrained(folder)
     inputs, targets = torch.randint(model.config.vocab_size, (2, 3, 20)).unbind()
@@ -141,6 +163,7 @@ def load_strictly(name, folder):
     wrong = {what: keys for what, keys in info.items() if keys}
     assert not wrong, f"{name}: {wrong}"
     assert isinstance(model, type(TRANSFORMERS[name]())), type(model)
+    model.set_experts_implementation("eager")
     return lambda tokens: model.eval()(tokens).logits
 
 

@@ -47,13 +47,16 @@ const std::vector<std::string> kNames{"resnet18",
                                       "llama_heads",
                                       "gemma3",
                                       "mistral",
+                                      "mixtral",
                                       "olmo2",
                                       "phi3",
                                       "qwen2",
                                       "qwen2_yarn",
                                       "qwen2_windowed",
                                       "qwen3",
-                                      "qwen3_windowed"};
+                                      "qwen3_windowed",
+                                      "qwen3_moe",
+                                      "qwen3_moe_mixed"};
 
 /// The model that a job builds for this folder, without its weights.
 std::unique_ptr<Model> model_of(const std::string& name, const fs::path& folder, const nn::Context& context = {}) {
@@ -181,8 +184,8 @@ constexpr Tolerances kFp32{.values = 1e-5, .gradients = 1e-4};
 class SinglePrecisionParity : public ModelParity {};
 INSTANTIATE_TEST_SUITE_P(Models, SinglePrecisionParity,
                          ::testing::Values("resnet18_decided", "resnet50_decided", "gpt2", "gpt2_untied", "gpt_neox",
-                                           "llama", "llama_biased", "gemma3", "mistral", "olmo2", "phi3", "qwen2",
-                                           "qwen3"),
+                                           "llama", "llama_biased", "gemma3", "mistral", "mixtral", "olmo2", "phi3",
+                                           "qwen2", "qwen3", "qwen3_moe"),
                          [](const auto& entry) { return entry.param; });
 
 TEST_P(SinglePrecisionParity, KeepsFiveDigits) { expect_parity(GetParam(), folder_ / GetParam(), {}, kFp32); }
@@ -197,8 +200,10 @@ TEST_P(ChannelsLastParity, KeepsFiveDigits) {
 
 checkpoint::NamedTensors tensors_of(Model& model) {
   checkpoint::NamedTensors tensors;
-  model.each_parameter(
-      [&](const std::string& name, nn::Parameter& p) { tensors.emplace_back(name, p.value.detach()); });
+  const auto family = family_of(model);
+  model.each_parameter([&](const std::string& name, nn::Parameter& p) {
+    tensors.emplace_back(family ? family->file_name_of(model, name) : name, p.value.detach());
+  });
   model.each_buffer([&](const std::string& name, nn::Buffer& b) { tensors.emplace_back(name, b.value); });
   return tensors;
 }

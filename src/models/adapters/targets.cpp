@@ -121,11 +121,20 @@ constexpr const char* kUntie = "model.config.tie_embeddings: false, with weights
   refuse(key, "'" + target + "' " + what, hint_for(target, candidates));
 }
 
+/// The dense layers outside mixtures of experts, whose layers others hold in one tensor and do not adapt one by one.
+std::vector<NamedModule> dense_layers_of(const std::vector<NamedModule>& modules) {
+  std::vector<NamedModule> dense;
+  std::string mixture = "/";  // its name and a dot
+  for (const NamedModule& one : modules) {
+    if (dynamic_cast<nn::Experts*>(one.module) != nullptr) mixture = one.name + ".";
+    if (dynamic_cast<nn::Linear*>(one.module) != nullptr && !one.name.starts_with(mixture)) dense.push_back(one);
+  }
+  return dense;
+}
+
 std::set<nn::Module*> layers_meant_by(Model& model, const std::string& target, const std::string& key,
                                       const std::vector<NamedModule>& modules) {
-  std::vector<NamedModule> dense;
-  std::ranges::copy_if(modules, std::back_inserter(dense),
-                       [](const NamedModule& one) { return dynamic_cast<nn::Linear*>(one.module) != nullptr; });
+  const std::vector<NamedModule> dense = dense_layers_of(modules);
   std::set<nn::Module*> layers;
   if (target == kAllLinear) {
     const nn::Module* head = model.units().back().modules.back();

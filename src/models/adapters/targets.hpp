@@ -31,9 +31,9 @@ struct NamedLayer {
 };
 
 /// The dense layers that the targets mean, in the model's order: `all-linear` means all but the one that gives the
-/// classes; a name means the modules whose name is or ends in it, as in PEFT; anything else is a regular expression of
-/// whole names. `key` names the setting in messages. Throws Error(usage) for a target that means no dense layer, or
-/// also an embedding.
+/// classes and those of experts; a name means the modules whose name is or ends in it, as in PEFT; anything else is a
+/// regular expression of whole names. `key` names the setting in messages. Throws Error(usage) for a target that means
+/// no dense layer, or also an embedding.
 std::vector<NamedLayer> target_layers(Model& model, const std::vector<std::string>& targets, const std::string& key);
 
 /// The modules that the names mean. Throws Error(usage) for a name that means none, and for an embedding that is the

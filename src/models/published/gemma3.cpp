@@ -121,7 +121,8 @@ bool is_gemma3(const GptSpec& spec, const GptSizes& sizes) {
   const bool has_parts = !spec.parallel_residual && spec.partial_rotary_factor == 1 && spec.qk_norm &&
                          !spec.qk_norm_across_heads && spec.scale_embeddings && sizes.norm_places == NormPlaces::both;
   const bool has_ropes = spec.rope_local_theta || windows_in(sizes).layers == 0;
-  return has_parts && has_ropes && spec.activation == "geglu_tanh" && !sizes.bias && !sizes.qkv_bias;
+  return has_parts && has_ropes && spec.n_expert == 0 && spec.activation == "geglu_tanh" && !sizes.bias &&
+         !sizes.qkv_bias;
 }
 
 /// Whole numbers without a point: transformers insists on that.

@@ -52,6 +52,7 @@ SpecOptions llama_options(const ConfigReader& reader, const LlamaKind& kind, con
   add_sizes(options, reader);
   add_biases(options, reader, kind);
   add_window(options, reader, kind);
+  if (kind.experts != nullptr) add_experts(options, reader, *kind.experts);
   if (kind.qk_norm) options.add("qk_norm", true);
   if (kind.qk_norm_across) options.add("qk_norm_across_heads", true);
   if (kind.norms == NormPlaces::after) options.add("norms", "after");
@@ -93,6 +94,7 @@ nlohmann::json llama_config(const GptSpec& spec, const GptSizes& sizes, const Ll
   config["rope_scaling"] = rope_scaling_config(spec.rope_scaling, sizes);
   if (kind.rotates_part) config["partial_rotary_factor"] = spec.partial_rotary_factor;
   if (kind.windowed != WindowedLayers::none) config.update(window_config(sizes, kind));
+  if (kind.experts != nullptr) config.update(experts_config(spec, sizes, *kind.experts));
   if (!kind.has_biases) return config;
   config["attention_bias"] = sizes.bias;
   config["mlp_bias"] = sizes.bias;
@@ -120,9 +122,11 @@ bool LlamaLikeFamily::names(const Model& model) const {
   const auto* gpt = dynamic_cast<const Gpt*>(&model);
   if (gpt == nullptr || gpt->sizes().naming != kind_.naming || gpt->sizes().norms_from_one) return false;
   const GptSizes& sizes = gpt->sizes();
+  if ((gpt->spec().n_expert > 0) != (kind_.experts != nullptr)) return false;
   const bool has_windows = windows_in(sizes).layers > 0;
   // Llama and Mistral differ in the window alone.
-  const bool is_either = kind_.naming == nn::Naming::llama && kind_.windowed != WindowedLayers::some;
+  const bool is_either =
+      kind_.experts == nullptr && kind_.naming == nn::Naming::llama && kind_.windowed != WindowedLayers::some;
   if (is_either && has_windows != (kind_.windowed == WindowedLayers::all)) return false;
   const bool has_qkv_bias_alone = sizes.qkv_bias && !sizes.bias;
   if (gpt->spec().qk_norm_across_heads != kind_.qk_norm_across) return false;
@@ -135,7 +139,9 @@ nlohmann::json LlamaLikeFamily::config_of(const Model& model) const {
   const bool has_other_biases = sizes.bias ? !kind_.has_biases || !sizes.qkv_bias : sizes.qkv_bias != kind_.qkv_bias;
   const int64_t windowed = windows_in(sizes).layers;
   const bool has_other_layers = kind_.windowed == WindowedLayers::all && windowed > 0 && windowed < sizes.layers;
-  if (has_other_biases || has_other_layers || !has_blocks_of(kind_, gpt.spec(), sizes)) return nullptr;
+  const bool has_other_experts = kind_.experts != nullptr && !has_experts_of(*kind_.experts, gpt.spec(), sizes);
+  if (has_other_biases || has_other_layers || has_other_experts || !has_blocks_of(kind_, gpt.spec(), sizes))
+    return nullptr;
   return completed(llama_config(gpt.spec(), sizes, kind_), gpt);
 }
 

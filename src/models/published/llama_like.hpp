@@ -4,6 +4,7 @@
 #include <string>
 
 #include "config_json.hpp"
+#include "experts.hpp"
 
 namespace gputrain::models {
 
@@ -23,6 +24,7 @@ struct LlamaKind {
   nn::Naming naming = nn::Naming::llama;
   bool rotates_part = false;  // `partial_rotary_factor`
   bool scales_rope = true;    // `rope_scaling`
+  const ExpertKeys* experts = nullptr;
 };
 
 class LlamaLikeFamily : public PublishedFamily {
@@ -33,7 +35,7 @@ class LlamaLikeFamily : public PublishedFamily {
   PublishedModel model_of(const nlohmann::json& config, const std::string& where) const final;
   bool names(const Model& model) const final;
   nlohmann::json config_of(const Model& model) const final;
-  std::string parameter_of(const Model& model, const std::string& file_name) const final;
+  std::string parameter_of(const Model& model, const std::string& file_name) const override;
 
  private:
   LlamaKind kind_;

@@ -1,0 +1,46 @@
+// A mixture of experts, in the place of the feed-forward layer of a transformer block.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "gputrain/nn/layers.hpp"
+#include "gputrain/nn/transformer.hpp"
+
+namespace gputrain::nn {
+
+/// Several feed-forward layers of which each token uses the few that a router finds most probable; their results are
+/// added, weighted by those probabilities (Shazeer et al., arXiv:1701.06538; Jiang et al., Mixtral, arXiv:2401.04088).
+/// x [..., channels] -> as x. Parameters are named as in Qwen3-MoE's files: `gate`, and `experts.0.up_proj` and so on.
+///
+/// A forward pass reads on the host how many tokens each expert gets, so a step with it is never one CUDA graph. In
+/// training every expert takes part, if need be with no tokens: its parameters then have gradients of zero.
+class Experts final : public Module {
+ public:
+  struct Options {
+    FeedForward::Options expert;
+    int64_t count = 0, per_token = 0;
+    bool scales_to_one = true;  // a token's weights are divided by their sum
+  };
+
+  Experts(const Context& context, const Options& options);
+  at::Tensor forward(const at::Tensor& x) const;
+
+ private:
+  /// For each token its experts, and their weights in the type that computes: both [tokens, per_token].
+  struct Routes {
+    at::Tensor experts, weights;
+  };
+  Routes routes_of(const at::Tensor& rows) const;
+
+  /// The results for rows that are sorted by expert, in the same order.
+  at::Tensor apply(const at::Tensor& rows, const std::vector<int64_t>& counts) const;
+
+  Options options_;
+  Linear* gate_;
+  std::vector<FeedForward*> experts_;
+};
+
+}  // namespace gputrain::nn

@@ -1,0 +1,66 @@
+#include "gputrain/nn/experts.hpp"
+
+#include <string>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/argsort.h>
+#include <ATen/ops/bincount.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/div.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/sum.h>
+#include <ATen/ops/topk.h>
+
+#include "gputrain/ops/linear.hpp"
+
+namespace gputrain::nn {
+
+Experts::Experts(const Context& context, const Options& options) : Module(context), options_(options) {
+  gate_ = add_child<Linear>("gate", context,
+                            Linear::Options{.in = options.expert.channels,
+                                            .out = options.count,
+                                            .bias = false,
+                                            .weight_init = options.expert.weight_init});
+  for (int64_t i = 0; i < options.count; ++i)
+    experts_.push_back(add_child<FeedForward>("experts." + std::to_string(i), context, options.expert));
+}
+
+Experts::Routes Experts::routes_of(const at::Tensor& rows) const {
+  const auto type = context().policy.master == at::kDouble ? at::kDouble : at::kFloat;
+  const at::Tensor probabilities = at::softmax(gate_->forward(rows), -1, type);
+  auto [weights, experts] = at::topk(probabilities, options_.per_token, -1);
+  if (options_.scales_to_one) weights = at::div(weights, at::sum(weights, -1, true));
+  return {.experts = experts, .weights = ops::cast(weights, rows.scalar_type())};
+}
+
+at::Tensor Experts::apply(const at::Tensor& rows, const std::vector<int64_t>& counts) const {
+  std::vector<at::Tensor> results;
+  int64_t begin = 0;
+  for (size_t i = 0; i < experts_.size(); ++i) {
+    const int64_t count = counts[i];
+    if (count == 0 && !at::GradMode::is_enabled()) continue;
+    results.push_back(experts_[i]->forward(rows.narrow(0, begin, count)));
+    begin += count;
+  }
+  return at::cat(results);
+}
+
+at::Tensor Experts::forward(const at::Tensor& x) const {
+  const at::Tensor rows = x.reshape({-1, x.size(-1)});
+  const int64_t tokens = rows.size(0), per_token = options_.per_token;
+  const auto [experts, weights] = routes_of(rows);
+  const at::Tensor chosen = experts.flatten();
+  const at::Tensor counted = at::bincount(chosen, {}, options_.count).cpu();
+  const std::vector<int64_t> counts(counted.const_data_ptr<int64_t>(),
+                                    counted.const_data_ptr<int64_t>() + counted.numel());
+  // Each row is copied once for each of its experts and taken from there by unique numbers, there and back, so that
+  // gradients are added in the same order every time.
+  const at::Tensor order = at::argsort(chosen, /*stable=*/true, /*dim=*/0);
+  const at::Tensor copies = rows.unsqueeze(1).expand({tokens, per_token, rows.size(1)}).reshape({-1, rows.size(1)});
+  const at::Tensor results = apply(copies.index_select(0, order), counts);
+  const at::Tensor by_token = results.index_select(0, at::argsort(order)).view({tokens, per_token, -1});
+  return at::sum(at::mul(by_token, weights.unsqueeze(-1)), 1).view(x.sizes());
+}
+
+}  // namespace gputrain::nn
