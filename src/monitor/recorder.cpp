@@ -2,6 +2,7 @@
 
 #include <exception>
 
+#include "background_sink.hpp"
 #include "gputrain/core/log.hpp"
 
 namespace gputrain::monitor {
@@ -14,7 +15,11 @@ SinkCatalog& sinks() {
 Sink::~Sink() = default;
 
 Recorder::Recorder(const std::vector<std::string>& names, const SinkRequest& request) {
-  for (const std::string& name : names) sinks_.push_back({name, sinks().make(sinks().with_defaults(name), request)});
+  for (const std::string& name : names) {
+    auto sink = sinks().make(sinks().with_defaults(name), request);
+    if (sink->is_slow()) sink = std::make_unique<BackgroundSink>(name, std::move(sink));
+    sinks_.push_back({name, std::move(sink)});
+  }
 }
 
 Recorder::~Recorder() {

@@ -28,6 +28,12 @@
 namespace gputrain::app {
 namespace {
 
+std::map<std::string, std::string> settings_in_words(const Job& job) {
+  std::map<std::string, std::string> words;
+  for (const config::Setting& setting : job.loaded.settings()) words[setting.key] = setting.value;
+  return words;
+}
+
 /// While this object exists, `handler` is called before a process with a stuck main thread is ended.
 class ForcedExitHandler {
  public:
@@ -54,7 +60,8 @@ Training::Training(const RunRequest& request, const Job& job, TrainingSetup& set
       kernels_(kernels),
       folder_(taken.folder),
       lock_(taken.lock),
-      recorder_(setup.context.rank() == 0 ? monitor::Recorder(spec_.log.sinks, {folder_.path, console})
+      recorder_(setup.context.rank() == 0 ? monitor::Recorder(spec_.log.sinks, {folder_.path, console, job.run_id,
+                                                                                job.name, settings_in_words(job)})
                                           : monitor::Recorder()),
       reporting_{recorder_, setup.plan},
       log_(reporting_, setup.context.groups, setup.context.device),

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
+#include <string>
 #include <string_view>
 
 #include "gputrain/config/catalog.hpp"
@@ -11,11 +13,15 @@
 
 namespace gputrain::monitor {
 
-/// Only rank 0 has sinks, and calls them from one thread. A sink that throws in log() or status() is reported once and
-/// gets nothing more.
+/// Only rank 0 has sinks, and calls each from one thread at a time. A sink that throws in log() or status() is reported
+/// once and gets nothing more.
 class Sink {
  public:
   virtual ~Sink();
+
+  /// Whether log() may take long: it writes to a network, for instance. Such a sink is given its records by a thread of
+  /// its own, and training never waits for it.
+  virtual bool is_slow() const { return false; }
 
   virtual void log(const Record& record) = 0;
 
@@ -33,6 +39,8 @@ class Sink {
 struct SinkRequest {
   std::filesystem::path folder;  // of the run
   Console& console;
+  std::string run_id = {}, name = {};                // "support-bot-3f9a1c", "support-bot"
+  std::map<std::string, std::string> settings = {};  // the resolved job, "optimizer.lr" and its value as YAML
 };
 
 using SinkCatalog = config::Catalog<Sink, const SinkRequest&>;

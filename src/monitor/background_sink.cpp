@@ -1,0 +1,92 @@
+#include "background_sink.hpp"
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "gputrain/core/log.hpp"
+#include "gputrain/core/numbers.hpp"
+
+namespace gputrain::monitor {
+
+struct BackgroundSink::Shared {
+  std::unique_ptr<Sink> sink;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<Record> waiting;
+  std::exception_ptr failure;
+  bool is_ending = false, is_done = false;
+  std::atomic<bool> is_abandoned = false;
+  size_t dropped = 0;
+
+  void run();
+  bool take(Record& record);
+};
+
+/// Waits for the next record; false at the end.
+bool BackgroundSink::Shared::take(Record& record) {
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [&] { return !waiting.empty() || is_ending; });
+  if (waiting.empty() || is_abandoned) return false;
+  record = std::move(waiting.front());
+  waiting.pop_front();
+  return true;
+}
+
+void BackgroundSink::Shared::run() {
+  try {
+    for (Record record; take(record);) sink->log(record);
+    if (!is_abandoned) sink->close();
+  } catch (...) {
+    const std::lock_guard lock(mutex);
+    failure = std::current_exception();
+  }
+  const std::lock_guard lock(mutex);
+  is_done = true;
+  changed.notify_all();
+}
+
+BackgroundSink::BackgroundSink(std::string name, std::unique_ptr<Sink> sink)
+    : BackgroundSink(std::move(name), std::move(sink), Options{}) {}
+
+BackgroundSink::BackgroundSink(std::string name, std::unique_ptr<Sink> sink, const Options& options)
+    : name_(std::move(name)), options_(options), shared_(std::make_shared<Shared>()) {
+  shared_->sink = std::move(sink);
+  std::thread([shared = shared_] { shared->run(); }).detach();  // never joined: it may hang in a write
+}
+
+BackgroundSink::~BackgroundSink() = default;
+
+void BackgroundSink::log(const Record& record) {
+  const std::lock_guard lock(shared_->mutex);
+  if (shared_->failure) std::rethrow_exception(std::exchange(shared_->failure, nullptr));
+  if (shared_->waiting.size() >= options_.room) {
+    if (shared_->dropped++ == 0)
+      log::warning("log.sinks: " + name_ + " is slow: " + counted(static_cast<int64_t>(options_.room), "record") +
+                   " wait for it, and it does not get those that follow until it has caught up");
+    return;
+  }
+  shared_->waiting.push_back(record);
+  shared_->changed.notify_all();
+}
+
+void BackgroundSink::truncate(int64_t step, int64_t evaluated_step) { shared_->sink->truncate(step, evaluated_step); }
+
+void BackgroundSink::close() {
+  std::unique_lock lock(shared_->mutex);
+  shared_->is_ending = true;
+  shared_->changed.notify_all();
+  const bool is_done = shared_->changed.wait_for(lock, options_.patience, [&] { return shared_->is_done; });
+  const auto lost = static_cast<int64_t>(shared_->dropped + (is_done ? 0 : shared_->waiting.size()));
+  shared_->is_abandoned = !is_done;
+  if (!is_done || lost > 0)
+    log::warning("log.sinks: " + name_ + (is_done ? " did not get " : " does not answer, and may lack ") +
+                 counted(lost, "record"));
+  if (shared_->failure) std::rethrow_exception(std::exchange(shared_->failure, nullptr));
+}
+
+}  // namespace gputrain::monitor

@@ -1,0 +1,38 @@
+// A sink whose records are written by a thread of its own.
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include "gputrain/monitor/sink.hpp"
+
+namespace gputrain::monitor {
+
+/// Gives records to another sink in their order. At most `room` of them wait; what comes then is dropped and counted.
+/// log() throws what the sink threw at an earlier record.
+class BackgroundSink final : public Sink {
+ public:
+  struct Options {
+    size_t room = 10'000;
+    std::chrono::milliseconds patience{5'000};  // for the records that wait at the end
+  };
+
+  BackgroundSink(std::string name, std::unique_ptr<Sink> sink);
+  BackgroundSink(std::string name, std::unique_ptr<Sink> sink, const Options& options);
+  ~BackgroundSink() override;
+
+  void log(const Record& record) override;
+  /// On the calling thread: a sink that refuses the start must do so before the first step.
+  void truncate(int64_t step, int64_t evaluated_step) override;
+  /// Waits until everything is written and the sink is closed, for as long as the options say. A sink that takes longer
+  /// is left alone, and what it has not taken is reported as lost.
+  void close() override;
+
+ private:
+  struct Shared;
+  std::string name_;
+  Options options_;
+  std::shared_ptr<Shared> shared_;  // outlived by a thread that hangs
+};
+
+}  // namespace gputrain::monitor
