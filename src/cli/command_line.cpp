@@ -72,6 +72,7 @@ CommandLine::CommandLine() {
   add_ckpt();
   add_replay();
   add_bench();
+  add_watching();
 }
 
 void CommandLine::add_run() {

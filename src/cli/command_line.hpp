@@ -32,6 +32,7 @@ struct CommandLine {
   app::PruneRequest prune;
   app::TokenizeCommand tokenize;
   app::DataShowRequest data_show;
+  app::CtlCommand ctl;
   app::ExportRequest exported;
   app::FetchCommand fetch;
   app::BenchRequest bench;
@@ -51,6 +52,7 @@ struct CommandLine {
   void add_bench();
   void add_readers();
   void add_ckpt();
+  void add_watching();
   /// Parses the command after the options of `launch`, which every rank parses again.
   int start_ranks();
 };

@@ -60,6 +60,10 @@ void describe_keys(config::Description<Spec>& d) {
       .mask_secrets();
   if constexpr (kIsWhole) {
     d.key("log", &Spec::log, "console and metrics");
+    d.key("alerts", &Spec::alerts,
+          "rules about measurements, besides those that every run has: heat, a lost GPU, a stall, a loss that jumps, a "
+          "rate that falls, a full disk")
+        .change(Change::safe);
     d.key("expect", &Spec::expect, "expected range of the final metrics").change(Change::safe);
   }
 }

@@ -26,6 +26,10 @@ Recorder::~Recorder() {
   each([](Sink& sink) { sink.close(); });
 }
 
+void Recorder::add(std::string name, std::unique_ptr<Sink> sink) {
+  sinks_.push_back({std::move(name), std::move(sink)});
+}
+
 void Recorder::log(const Record& record) {
   if (!record.label.empty()) log::info(Console::labelled(record.label) + record.text);
   each([&](Sink& sink) { sink.log(record); });

@@ -32,6 +32,8 @@ StopWords words_of(train::Stop stop) {
       return {"notice", "the machine is about to be taken away"};
     case train::Stop::restart:
       return {"SIGUSR1", "asked to make way (SIGUSR1)"};
+    case train::Stop::ordered:
+      return {"order", "stopped by an order"};
     case train::Stop::interrupted:
       return {"SIGINT", "interrupted (SIGINT)"};
     default:

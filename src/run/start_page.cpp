@@ -160,6 +160,7 @@ void print_start_page(monitor::Console& console, const Job& job, const TrainingS
   console.line("plan", plan_text(setup, texts.saves));
   console.line("memory", texts.memory.empty() ? memory_text(setup) : texts.memory);
   console.line("resume", texts.resume);
+  if (!texts.watch.empty()) console.line("watch", texts.watch);
   for (const std::string& text : ineffective_settings(job, setup)) log::warning(text);
 }
 

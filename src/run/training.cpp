@@ -1,6 +1,7 @@
 #include "gputrain/run/training.hpp"
 
 #include <algorithm>
+#include <fstream>
 #include <optional>
 #include <utility>
 
@@ -60,6 +61,7 @@ Training::Training(const RunRequest& request, const Job& job, TrainingSetup& set
       kernels_(kernels),
       folder_(taken.folder),
       lock_(taken.lock),
+      live_(job, setup, folder_),
       recorder_(setup.context.rank() == 0 ? monitor::Recorder(spec_.log.sinks, {folder_.path, console, job.run_id,
                                                                                 job.name, settings_in_words(job)})
                                           : monitor::Recorder()),
@@ -67,7 +69,9 @@ Training::Training(const RunRequest& request, const Job& job, TrainingSetup& set
       log_(reporting_, setup.context.groups, setup.context.device),
       ledger_(setup.context.rank() == 0 ? monitor::Ledger(folder_.ledger()) : monitor::Ledger()),
       checkpointing_({job, setup, log_, console, ledger_, pace_, folder_}),
-      save_requests_(setup.context.rank() == 0 ? folder_.save_request() : std::filesystem::path()) {}
+      save_requests_(setup.context.rank() == 0 ? folder_.save_request() : std::filesystem::path()) {
+  if (setup.context.rank() == 0) recorder_.add("board", monitor::board_sink(live_.board()));
+}
 
 void Training::resume_run() {
   watch_notices();
@@ -83,8 +87,11 @@ void Training::resume_run() {
   pace_ = train::SavePace(earlier.interruptions());
   record_attempt(identity);
   const auto& mirror = spec_.checkpoint.mirror;
+  live_.begin(progress_);
   print_start_page(console_, job_, setup_,
-                   {.saves = pace_.text(), .resume = resume + (mirror ? "  mirror " + *mirror : "") + notice_text()});
+                   {.saves = pace_.text(),
+                    .resume = resume + (mirror ? "  mirror " + *mirror : "") + notice_text(),
+                    .watch = live_.text()});
 }
 
 /// One rank of each machine polls the cloud.
@@ -203,6 +210,7 @@ monitor::Summary Training::train() {
   auto& [context, datasets, plan, built, optimizer_stack, gradient_sync, micro_batch] = setup_;
   const train::StopReason own_stop = [this] { return this->own_stop(); };
   TrainingLoop loop(spec_, setup_, own_stop, [this] { checkpointing_.finish_copy(); });
+  loop.set_clock(&live_.clock());
 
   std::optional<train::EvalHook> eval;
   if (datasets.val) {
@@ -239,7 +247,20 @@ monitor::Summary Training::train() {
        .others_due = [&] { return save.is_due() || (eval && eval->is_due()); },
        .sends_fp16 = spec_.parallel.compress == "fp16" && context.groups.world_size() > 1});
   train::UnusedParameterHook unused(*built.model);
-  std::vector<train::Hook*> hooks{&kernels_, &unused, &nonfinite_guard, &log_, &replicas};
+  train::MeterHook meter({.clock = live_.clock(),
+                          .groups = context.groups,
+                          .reporting = reporting_,
+                          .board = live_.board(),
+                          .places = live_.places()});
+  train::ControlHook control({.control = live_.control(),
+                              .groups = context.groups,
+                              .reporting = reporting_,
+                              .board = live_.board(),
+                              .ledger = ledger_,
+                              .peak_lr = spec_.optimizer.peak_lr(plan.batch.global_batch),
+                              .request_save = [this] { std::ofstream(folder_.save_request()).flush(); }});
+  log_.set_more_metrics([&meter] { return meter.take_times(); });
+  std::vector<train::Hook*> hooks{&kernels_, &unused, &nonfinite_guard, &meter, &log_, &replicas, &control};
   if (eval) hooks.push_back(&*eval);
   hooks.push_back(&save);
 

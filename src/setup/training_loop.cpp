@@ -45,7 +45,8 @@ train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<tr
   train::Step step({*built.model, *built.arena, *datasets.task, preprocess, data_parallel_, *optimizer_stack.optimizer,
                     optimizer_stack.scaler.get(), before_update_,
                     obstacle_to_capture(spec_, setup_).empty() ? make_captured_graph_(context.device) : nullptr,
-                    [&](bool here) { return context.groups.holds_everywhere(here, "whether the step was recorded"); }},
+                    [&](bool here) { return context.groups.holds_everywhere(here, "whether the step was recorded"); },
+                    clock_},
                    {.max_grad_norm = spec_.train.max_grad_norm, .sync_batch_norm = built.sync_batch_norm});
   train::StepPrefetcher prefetcher(loader, context.groups, own_stop_,
                                    [&](const data::StepData& data) { return step.can_replay(data); });
@@ -56,7 +57,7 @@ train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<tr
   };
   step_ = &step;
   const DuringRun during{step_};
-  return train::Trainer({step, prefetcher, until, lr, context.groups, context.device}, hooks).run(progress);
+  return train::Trainer({step, prefetcher, until, lr, context.groups, context.device, clock_}, hooks).run(progress);
 }
 
 }  // namespace gputrain::app

@@ -86,6 +86,8 @@ void LogHook::write_line(Progress& progress, const StepResult& result) {
   monitor::Metrics line;
   for (const char* name : {"train/loss", "train/grad_norm", "train/lr"}) line[name] = progress.metrics[name];
   line[is_text ? "train/tokens_per_second" : "train/samples_per_second"] = rate;
+  line["time/step_seconds"] = seconds / static_cast<double>(interval_.steps);
+  line.merge(more_metrics_());
   reporting_.recorder.log({.step = progress.step,
                            .epoch = reporting_.plan.epochs_in(progress.step),
                            .kind = "train",

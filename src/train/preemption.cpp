@@ -111,7 +111,8 @@ void note_saved() noexcept { is_saved = true; }
 
 ExitCode exit_code_of(Stop stop) noexcept {
   if (stop == Stop::interrupted) return ExitCode::interrupted;
-  return stop == Stop::terminated ? ExitCode::terminated : ExitCode::restart;
+  if (stop == Stop::spent) return ExitCode::no_restart;
+  return stop == Stop::terminated || stop == Stop::ordered ? ExitCode::terminated : ExitCode::restart;
 }
 
 Stop noted_stop() noexcept { return static_cast<Stop>(noted.load()); }

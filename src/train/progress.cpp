@@ -38,6 +38,7 @@ nlohmann::json Progress::to_json() const {
           {"gained_metric", gained_metric},
           {"evaluations_without_gain", evaluations_without_gain},
           {"seconds_since_evaluation", seconds_since_evaluation},
+          {"lr_factor", lr_factor},
           {"evaluated_step", evaluated_step},
           {"evaluates_anew", evaluates_anew}};
 }
@@ -58,6 +59,7 @@ Progress Progress::from_json(const nlohmann::json& json) {
       progress.gained = gained->get<double>();
     progress.evaluates_anew = json.value("evaluates_anew", false);
     progress.gained_metric = json.value("gained_metric", "");
+    progress.lr_factor = json.value("lr_factor", 1.0);
     progress.seconds_since_evaluation = json.value("seconds_since_evaluation", 0.0);
     progress.evaluations_without_gain = json.value("evaluations_without_gain", int64_t{0});
     progress.usage.unreadable = json.value("unreadable", int64_t{0});

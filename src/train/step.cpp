@@ -43,7 +43,12 @@ Step::Step(Parts parts, Options options) : parts_(std::move(parts)), options_(op
   lr_ = at::empty({}, share_.options().dtype(device.is_cpu() ? at::kDouble : at::kFloat));
 }
 
+void Step::enter(device::Phase phase) const {
+  if (parts_.clock != nullptr) parts_.clock->enter(phase);
+}
+
 StepResult Step::run(const StepPrefetcher::Step& fetched, double lr) {
+  enter(fetched.agreed.replays ? device::Phase::graph : device::Phase::copy);
   lr_.fill_(lr);
   share_.fill_(1.0 / static_cast<double>(std::max<int64_t>(1, fetched.agreed.weight)));
   const auto& batches = fetched.data.micro_batches;
@@ -51,6 +56,7 @@ StepResult Step::run(const StepPrefetcher::Step& fetched, double lr) {
   // The host decides in each step how to refresh the working copy, so this is not part of the recording.
   const device::Reading reading(parts_.arena.working_copy());
   Work done = fetched.agreed.replays ? replay(batches) : queue(batches);
+  if (parts_.clock != nullptr) parts_.clock->leave();
   return {.loss_sum = std::move(done.loss_sum),
           .gradient_norm = std::move(done.gradient_norm),
           .found_inf = std::move(done.found_inf),
@@ -73,6 +79,7 @@ Step::Work Step::queue(const std::vector<Batch>& batches) {
 /// The device work of a step. Only the batches, `lr_` and `share_` change from step to step.
 Step::Work Step::work(const std::vector<Batch>& batches) {
   Work done{.loss_sum = accumulate_gradients(batches), .gradient_norm = {}, .found_inf = {}};
+  enter(device::Phase::optimizer);
   const at::NoGradGuard no_grad;
   optim::GradScaler* scaler = parts_.scaler;
   optim::GradientOptions options{.scale = std::nullopt, .max_norm = options_.max_grad_norm, .all_reduce_sum = {}};
@@ -82,6 +89,7 @@ Step::Work Step::work(const std::vector<Batch>& batches) {
   const auto report = optim::measure_gradient(parts_.arena.owned_gradients(), options);
   parts_.before_update();
   parts_.optimizer.step({.lr = lr_, .found_inf = report.found_inf, .divisor = report.divisor});
+  enter(device::Phase::communication);
   parts_.data_parallel.all_gather_values();
   if (scaler != nullptr) scaler->update(report.found_inf);
   done.gradient_norm = report.norm;
@@ -98,14 +106,24 @@ at::Tensor Step::accumulate_gradients(const std::vector<Batch>& batches) {
   for (size_t i = 0; i < batches.size(); ++i) {
     parts_.data_parallel.prepare(i + 1 == batches.size());
     if (counts(batches[i])) {  // if it is skipped, finish() reduces the untouched gradients
-      const auto loss = parts_.task.loss(parts_.model, parts_.preprocess(batches[i]), weight);
+      const auto loss = loss_of(batches[i], weight);
+      enter(device::Phase::backward);
       loss.weighted.backward();
       loss_sum.add_(loss.sum);
     }
+    enter(device::Phase::communication);
     parts_.data_parallel.finish();
   }
   if (!std::exchange(views_checked_, true)) parts_.arena.check_views();
   return loss_sum;
+}
+
+/// Does not keep the batch that the loss was computed from.
+ops::Loss Step::loss_of(const Batch& batch, const at::Tensor& weight) {
+  enter(device::Phase::copy);
+  const Batch ready = parts_.preprocess(batch);
+  enter(device::Phase::forward);
+  return parts_.task.loss(parts_.model, ready, weight);
 }
 
 /// Whether the batch has more than padding.
@@ -166,6 +184,8 @@ void Step::give_up_capture() {
 }
 
 bool Step::record() {
+  std::optional<device::PhaseClock::Pause> pause;
+  if (parts_.clock != nullptr) pause.emplace(*parts_.clock);
   std::string obstacle = parts_.captured_graph->capture([this] {
     try {
       results_ = work(recorded_);

@@ -19,10 +19,11 @@ Outcome Trainer::run(Progress& progress) {
   while (!finished(progress)) {
     const Stopwatch watch;
     parts_.groups.enter("in step", progress.step + 1);
+    if (parts_.clock != nullptr) parts_.clock->enter(device::Phase::communication);
     const StepPrefetcher::Step fetched = parts_.prefetcher.next();
     outcome.stop = fetched.agreed.stop;
     if (outcome.stop != Stop::none) break;
-    const StepResult result = parts_.step.run(fetched, parts_.lr(progress.step));
+    const StepResult result = parts_.step.run(fetched, parts_.lr(progress.step) * progress.lr_factor);
     run_ahead_.mark();
     advance(progress, fetched);
     if (!finished(progress)) prefetch(progress, fetched.agreed.hook_requests);
@@ -45,7 +46,9 @@ Outcome Trainer::run(Progress& progress) {
 
 void Trainer::prefetch(const Progress& progress, const std::vector<bool>& granted) {
   parts_.groups.enter("reading the data of step", progress.step + 1);
+  if (parts_.clock != nullptr) parts_.clock->enter(device::Phase::load);
   parts_.prefetcher.prefetch(hook_requests(granted));
+  if (parts_.clock != nullptr) parts_.clock->leave();
 }
 
 /// One wish per hook; a hook that is about to act has none.

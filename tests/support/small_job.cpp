@@ -46,9 +46,11 @@ std::string timeless_metrics(const std::string& path) {
   std::istringstream lines(read_file(path));
   std::string text;
   for (std::string line; std::getline(lines, line);) {
-    auto object = nlohmann::json::parse(line);
-    for (const char* key : {"time", "train/tokens_per_second", "train/samples_per_second"}) object.erase(key);
-    if (object["kind"] != "event") text += object.dump() + "\n";
+    const auto object = nlohmann::json::parse(line);
+    nlohmann::json kept = object;
+    for (const auto& [key, value] : object.items())
+      if (key.starts_with("time") || key.ends_with("_per_second")) kept.erase(key);
+    if (object["kind"] != "event") text += kept.dump() + "\n";
   }
   return text;
 }

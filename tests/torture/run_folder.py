@@ -202,7 +202,7 @@ class RunFolder:
 
     def curve(self) -> list[dict]:
         rows = [json.loads(line) for line in (self.path / "metrics.jsonl").read_text().splitlines()]
-        return [{key: row[key] for key in row if key not in promises.CLOCK_KEYS} for row in rows if row["kind"] != "event"]
+        return [{key: row[key] for key in row if not promises.depends_on_clock(key)} for row in rows if row["kind"] != "event"]
 
     def kinds_of(self, operations) -> set[tuple[str, str]]:
         """(operation, path below `area`) pairs; step numbers become wildcards for fnmatch."""

@@ -131,6 +131,12 @@ struct TokenizeCommand {
 };
 /// `gputrain data tokenize FILES...`
 int tokenize_command(const TokenizeCommand& request);
+/// `gputrain ctl RUN VERB [SETTING]`
+struct CtlCommand {
+  std::string run, verb, argument;
+  bool json = false;
+};
+int ctl_command(const CtlCommand& command);
 struct DataShowRequest {
   JobRequest job;
   std::string on = "train";  // train, val, test
@@ -165,6 +171,7 @@ struct Verbs {
   decltype(&describe_command) describe;
   decltype(&audit_command) audit;
   decltype(&tokenize_command) tokenize;
+  decltype(&ctl_command) ctl;
   decltype(&data_show_command) data_show;
   decltype(&version_command) version;
   decltype(&ckpt_ls_command) ckpt_ls;

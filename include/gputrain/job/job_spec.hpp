@@ -12,6 +12,7 @@
 #include "gputrain/job/job_start.hpp"
 #include "gputrain/models/adapter.hpp"
 #include "gputrain/models/model.hpp"
+#include "gputrain/monitor/alerts.hpp"
 #include "gputrain/monitor/log_spec.hpp"
 #include "gputrain/optim/spec.hpp"
 #include "gputrain/tasks/task.hpp"
@@ -65,6 +66,7 @@ struct JobSpec : JobStart {
   train::LimitsSpec limits;
   train::ParallelSpec parallel;
   monitor::LogSpec log;
+  std::vector<monitor::AlertSpec> alerts;
   std::optional<ExpectSpec> expect;
 
   static void describe(config::Description<JobSpec>& d);

@@ -21,6 +21,7 @@ struct RunFolder {
   std::filesystem::path checkpoints() const { return path / "ckpt"; }
   std::filesystem::path kernels(int rank) const;                        // choices of GPU kernels
   std::filesystem::path save_request() const { return path / "SAVE"; }  // `touch` it to request a checkpoint
+  std::filesystem::path control() const { return path / "ctl.sock"; }   // where a run takes orders while it goes on
   std::filesystem::path weights() const { return path / "model.safetensors"; }
   std::filesystem::path model_config() const { return path / "config.json"; }
   std::filesystem::path adapter() const { return path / "adapter"; }  // instead of weights(), if the job has one

@@ -21,6 +21,9 @@ class Recorder {
   Recorder& operator=(const Recorder&) = delete;
   ~Recorder();  // closes
 
+  /// One more, after the others.
+  void add(std::string name, std::unique_ptr<Sink> sink);
+
   /// Lines for the console go to this rank's log too, whatever sinks there are.
   void log(const Record& record);
   void status(std::string_view text);

@@ -13,6 +13,7 @@ struct StartTexts {
   std::string memory = {};  // empty: only the memory that stays allocated all the time
   std::string saves;        // how often, if checkpoint.interval is auto
   std::string resume;       // where the run starts from
+  std::string watch = {};   // where it can be watched; empty: nowhere
 };
 
 void print_start_page(monitor::Console& console, const Job& job, const TrainingSetup& setup, const StartTexts& texts);

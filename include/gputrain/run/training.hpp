@@ -12,6 +12,7 @@
 #include "gputrain/resume/record.hpp"
 #include "gputrain/run/ending.hpp"
 #include "gputrain/run/kernel_status.hpp"
+#include "gputrain/run/live.hpp"
 #include "gputrain/setup/training_setup.hpp"
 #include "gputrain/train/hooks.hpp"
 
@@ -61,6 +62,7 @@ class Training {
   train::Stopwatch since_lock_check_;
   train::Progress progress_;
   int64_t first_step_ = 0;  // where this attempt starts
+  Live live_;
   monitor::Recorder recorder_;
   train::Reporting reporting_;
   train::LogHook log_;

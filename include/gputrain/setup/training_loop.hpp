@@ -31,6 +31,8 @@ class TrainingLoop {
   TrainingLoop(const JobSpec& spec, TrainingSetup& setup, train::StopReason own_stop,
                std::function<void()> before_update,
                MakeCapturedGraph make_captured_graph = device::make_captured_graph);
+  /// Measures the phases of its steps from here on.
+  void set_clock(device::PhaseClock* clock) noexcept { clock_ = clock; }
 
   /// Trains from `progress` to the end or to `last_step`. May be called again, from another step. Every rank must call.
   train::Outcome run(train::Progress& progress, const std::vector<train::Hook*>& hooks, int64_t last_step = INT64_MAX);
@@ -45,6 +47,7 @@ class TrainingLoop {
   std::function<void()> before_update_;
   MakeCapturedGraph make_captured_graph_;
   parallel::DataParallel data_parallel_;
+  device::PhaseClock* clock_ = nullptr;
   train::Step* step_ = nullptr;  // during run()
 };
 

@@ -80,6 +80,9 @@ class LogHook final : public Hook {
   /// for the time of the steps between them.
   void pass_over(const Progress& restored, const Progress& reached);
 
+  /// What each line's record gets besides.
+  void set_more_metrics(std::function<monitor::Metrics()> more) { more_metrics_ = std::move(more); }
+
   double first_step_seconds() const noexcept { return first_step_seconds_; }
   /// Average over this attempt's steps except the first.
   double samples_per_second() const noexcept;
@@ -101,6 +104,7 @@ class LogHook final : public Hook {
   Reporting reporting_;
   comm::ProcessGroups& groups_;
   at::Device device_;
+  std::function<monitor::Metrics()> more_metrics_ = [] { return monitor::Metrics(); };
   Interval interval_;
   std::optional<StepResult> last_;
   Stopwatch since_line_;

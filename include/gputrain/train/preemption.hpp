@@ -16,7 +16,19 @@ namespace gputrain::train {
 
 /// Why training ends before its last step. If ranks differ, the last one in this list wins. `diverged` means roll back
 /// to a checkpoint and continue; it needs no vote, because every rank detects it.
-enum class Stop { none, max_time, early_stop, max_duration, notice, restart, interrupted, terminated, diverged };
+enum class Stop {
+  none,
+  max_time,
+  early_stop,
+  max_duration,
+  notice,
+  restart,
+  ordered,  // by `gputrain ctl` or an alert
+  spent,    // limits.max_cost or limits.idle: do not start again
+  interrupted,
+  terminated,
+  diverged
+};
 
 /// This rank's reason to stop now; called often, from the training thread.
 using StopReason = std::function<Stop()>;

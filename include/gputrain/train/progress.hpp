@@ -31,6 +31,7 @@ struct Progress {
   int64_t evaluated_step = -1;                // the last step after which data.val was evaluated
   bool evaluates_anew = false;                // data.val has changed since that evaluation
   double seconds_since_evaluation = 0;        // wall time while attempts ran
+  double lr_factor = 1;                       // of the job's learning rate, since an order has changed it
   monitor::Metrics metrics;                   // last value of each
   std::map<std::string, monitor::Best> best;  // best value of each validation metric
 

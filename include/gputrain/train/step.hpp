@@ -11,6 +11,7 @@
 #include "gputrain/data/preprocess.hpp"
 #include "gputrain/device/arena.hpp"
 #include "gputrain/device/captured_graph.hpp"
+#include "gputrain/device/phase_clock.hpp"
 #include "gputrain/models/model.hpp"
 #include "gputrain/optim/grad_scaler.hpp"
 #include "gputrain/optim/optimizer.hpp"
@@ -41,6 +42,7 @@ class Step {
     std::unique_ptr<device::CapturedGraph> captured_graph = nullptr;  // null: every step is queued without recording
     /// Whether a condition holds on every rank. Every rank must call.
     std::function<bool(bool)> holds_everywhere = [](bool here) { return here; };
+    device::PhaseClock* clock = nullptr;  // null: phases are not measured
   };
   /// Number of steps of the same shapes before one is recorded: in the first ones, libraries choose algorithms and
   /// allocate memory.
@@ -65,9 +67,11 @@ class Step {
     at::Tensor loss_sum, gradient_norm, found_inf;
   };
 
+  void enter(device::Phase phase) const;
   Work queue(const std::vector<Batch>& batches);
   Work work(const std::vector<Batch>& batches);
   at::Tensor accumulate_gradients(const std::vector<Batch>& batches);
+  ops::Loss loss_of(const Batch& batch, const at::Tensor& weight);
   bool counts(const Batch& batch) const;
   Work replay(const std::vector<Batch>& batches);
   bool record();

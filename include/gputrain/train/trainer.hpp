@@ -33,6 +33,7 @@ class Trainer {
     std::function<double(int64_t step)> lr;  // learning rate of the step with this index, from 0
     comm::ProcessGroups& groups;
     at::Device device = at::kCPU;
+    device::PhaseClock* clock = nullptr;  // null: phases are not measured
   };
 
   Trainer(Parts parts, std::vector<Hook*> hooks)

@@ -1,0 +1,46 @@
+// Follows a run's alerts in a thread of its own, so that a run that hangs is told of too.
+#pragma once
+
+#include <condition_variable>
+#include <filesystem>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "gputrain/monitor/alerts.hpp"
+#include "gputrain/monitor/board.hpp"
+#include "gputrain/train/control_hook.hpp"
+
+namespace gputrain::app {
+
+/// Looks at the board once a second. Warns when an alert fires and when it is over, shows it on the board, and gives
+/// the order or starts the program that it asks for.
+class AlertWatch {
+ public:
+  AlertWatch(std::vector<monitor::AlertSpec> alerts, monitor::Board& board, train::Control& control,
+             std::filesystem::path folder);
+  AlertWatch(const AlertWatch&) = delete;
+  AlertWatch& operator=(const AlertWatch&) = delete;
+  ~AlertWatch();
+
+ private:
+  void run();
+  void look();
+  void act(const monitor::AlertRules::Change& change);
+  void start_program(const monitor::AlertRules::Change& change);
+  void note_ended_programs();
+
+  monitor::AlertRules rules_;
+  monitor::Board& board_;
+  train::Control& control_;
+  std::filesystem::path folder_;
+  std::vector<pid_t> programs_;
+  std::mutex mutex_;
+  std::condition_variable ends_;
+  bool is_ending_ = false;
+  std::thread thread_;  // last
+};
+
+}  // namespace gputrain::app

@@ -1,0 +1,56 @@
+// What a run shows of itself while it goes on, and where it takes orders.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gputrain/device/phase_clock.hpp"
+#include "gputrain/job/job.hpp"
+#include "gputrain/job/run_folder.hpp"
+#include "gputrain/monitor/board.hpp"
+#include "gputrain/monitor/http_server.hpp"
+#include "gputrain/run/alert_watch.hpp"
+#include "gputrain/setup/training_setup.hpp"
+#include "gputrain/train/control_hook.hpp"
+#include "gputrain/train/meter_hook.hpp"
+
+namespace gputrain::app {
+
+/// Rank 0 serves its board at log.metrics_port, and takes the orders of `gputrain ctl` at a socket in the run folder.
+/// An address that is taken is a warning.
+class Live {
+ public:
+  Live(const Job& job, TrainingSetup& setup, const RunFolder& folder);
+  Live(const Live&) = delete;
+  Live& operator=(const Live&) = delete;
+  ~Live();
+
+  /// Starts to serve. Call when it is known where the run stands.
+  void begin(const train::Progress& progress);
+  /// What the start page says of it; empty: nothing to say.
+  std::string text() const;
+
+  monitor::Board& board() noexcept { return board_; }
+  device::PhaseClock& clock() noexcept { return clock_; }
+  train::Control& control() noexcept { return control_; }
+  /// "node2:1": host and local rank of each rank.
+  const std::vector<std::string>& places() const noexcept { return places_; }
+
+ private:
+  void serve_port();
+  void serve_socket();
+
+  const Job& job_;
+  RunFolder folder_;
+  bool is_writer_;
+  std::vector<std::string> places_;
+  monitor::Board board_;
+  device::PhaseClock clock_;
+  train::Control control_;
+  // Last: their threads use the others.
+  std::unique_ptr<monitor::HttpServer> port_, socket_;
+  std::unique_ptr<AlertWatch> alerts_;
+};
+
+}  // namespace gputrain::app

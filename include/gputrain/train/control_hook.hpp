@@ -1,0 +1,65 @@
+// Orders to a run that is going on: `gputrain ctl`, and the actions of alerts.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "gputrain/monitor/board.hpp"
+#include "gputrain/train/hooks.hpp"
+
+namespace gputrain::train {
+
+/// One order: "save", "pause", "resume", "stop", or "set" with a learning rate.
+struct Order {
+  std::string verb;
+  double value = 0;
+  std::string from;  // who gives it: "gputrain ctl", "alert 'gpu/temperature_celsius > 85'"
+};
+
+/// Takes orders from any thread, and keeps them for the training thread.
+class Control {
+ public:
+  /// An order as text: for "set", `argument` is "optimizer.lr=1e-4". Returns why it is refused; empty: it is taken.
+  std::string order(const std::string& verb, const std::string& argument);
+  void give(Order order);
+
+  bool has_orders() const;
+  std::vector<Order> take();
+
+ private:
+  mutable std::mutex mutex_;
+  std::deque<Order> orders_;
+};
+
+/// Carries out orders between two steps, on all ranks at the same step.
+class ControlHook final : public Hook {
+ public:
+  struct Parts {
+    Control& control;  // only rank 0's counts
+    comm::ProcessGroups& groups;
+    Reporting reporting;
+    monitor::Board& board;
+    monitor::Ledger& ledger;
+    double peak_lr = 0;                  // that of the job
+    std::function<void()> request_save;  // on rank 0
+  };
+  explicit ControlHook(Parts parts) : parts_(std::move(parts)) {}
+
+  Stop after_step(Progress& progress, const StepResult& result, bool requested) override;
+  bool will_act(const Progress&, bool requested) const override { return requested; }
+  bool is_due() const override { return parts_.control.has_orders(); }
+
+ private:
+  Stop follow(Progress& progress);
+  Stop follow(const Order& order, Progress& progress);
+  Stop pause(Progress& progress);
+  void tell(const Order& order, const std::string& text, const Progress& progress);
+
+  Parts parts_;
+  bool is_paused_ = false;
+};
+
+}  // namespace gputrain::train

@@ -1,0 +1,22 @@
+// Verbs for runs that are going on.
+#include "command_line.hpp"
+#include "library.hpp"
+
+namespace gputrain {
+
+void CommandLine::add_watching() {
+  auto* verb = app.add_subcommand("ctl", "give an order to a run that is going on");
+  verb->add_option("run", ctl.run, "the run folder, on the host of rank 0")->required();
+  verb->add_option("verb", ctl.verb, "status, save, pause, resume, stop or set")
+      ->required()
+      ->check(CLI::IsMember({"status", "save", "pause", "resume", "stop", "set"}));
+  verb->add_option("setting", ctl.argument, "with set: optimizer.lr=1e-4");
+  verb->add_flag("--json", ctl.json, "with status: print one JSON document");
+  verb->footer(
+      "The ranks carry out an order together, between two steps, and the ledger keeps\n"
+      "it. stop saves and ends with exit code 143; the same command goes on from there.\n"
+      "A learning rate that was set stays set when the run is resumed.");
+  verb->callback([this] { action = [this] { return app::library().ctl(ctl); }; });
+}
+
+}  // namespace gputrain

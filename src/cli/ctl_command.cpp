@@ -1,0 +1,71 @@
+// `gputrain ctl`: gives an order to a run that is going on.
+#include <cstdio>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
+#include "gputrain/job/commands.hpp"
+#include "gputrain/job/run_folder.hpp"
+#include "gputrain/monitor/console.hpp"
+#include "gputrain/monitor/format.hpp"
+#include "gputrain/monitor/http_server.hpp"
+
+namespace gputrain::app {
+namespace {
+
+using nlohmann::json;
+
+/// The answer of the run in that folder. Throws Error(environment) if none runs there.
+monitor::HttpAnswer answer_of(const std::string& run, const monitor::HttpRequest& request) {
+  const RunFolder folder{run};
+  if (!std::filesystem::is_directory(run))
+    throw Error(ExitCode::usage, {.what = "there is no run folder", .where = run, .hint = "runs/NAME"});
+  try {
+    return monitor::ask(folder.control(), request);
+  } catch (const Error&) {
+    throw Error(ExitCode::environment, {.what = "no run answers in this folder",
+                                        .where = run,
+                                        .hint = "ask on the host of rank 0, as the same user, while the run goes on"});
+  }
+}
+
+int show_status(const CtlCommand& command) {
+  const auto answer = answer_of(command.run, {.method = "GET", .path = "/state", .query = {}, .body = {}});
+  json state = json::parse(answer.body);
+  if (command.json) {
+    state.erase("points");
+    std::printf("%s\n", state.dump(2).c_str());
+    return 0;
+  }
+  const json& values = state["values"];
+  const auto number = [&](const char* name) { return values.value(name, 0.0); };
+  const auto planned = static_cast<int64_t>(number("planned_steps"));
+  monitor::Console console(monitor::Console::detect(true));
+  console.show("run", state.value("run_id", "") + "  " + state.value("state", ""));
+  console.show("step", grouped(static_cast<int64_t>(number("steps_total"))) +
+                           (planned > 0 ? "/" + grouped(planned) : "") + "  loss " +
+                           monitor::significant(number("train/loss")) + "  lr " +
+                           monitor::significant(number("train/lr")) + "  attempt " +
+                           grouped(static_cast<int64_t>(number("attempt"))));
+  for (const auto& alert : state["alerts"]) console.show("alert", alert.get<std::string>());
+  return 0;
+}
+
+}  // namespace
+
+int ctl_command(const CtlCommand& command) {
+  if (command.verb == "status") return show_status(command);
+  const auto answer =
+      answer_of(command.run, {.method = "POST", .path = "/" + command.verb, .query = {}, .body = command.argument});
+  if (answer.status != 200) {
+    std::string what = answer.body;
+    if (what.ends_with('\n')) what.pop_back();
+    throw Error(ExitCode::usage, {.what = what, .where = "gputrain ctl"});
+  }
+  std::printf("%s: the run does it before its next step\n", command.verb.c_str());
+  return 0;
+}
+
+}  // namespace gputrain::app

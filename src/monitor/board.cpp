@@ -1,0 +1,194 @@
+#include "gputrain/monitor/board.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "append_line.hpp"
+#include "gputrain/device/phase_clock.hpp"
+#include "prometheus_text.hpp"
+
+namespace gputrain::monitor {
+namespace {
+
+constexpr size_t kMostPoints = 4000, kMostEvents = 200;
+constexpr size_t kCompared = 20;                     // training lines, with the newest
+constexpr std::string_view kPhasePrefix = "phase/";  // in a rank's metrics: "phase/load", in seconds
+
+using Labels = PrometheusText::Labels;
+
+nlohmann::ordered_json finite(const Metrics& metrics) {
+  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  for (const auto& [name, value] : metrics)
+    object[name] = std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
+  return object;
+}
+
+/// "node2:1": host and GPU.
+Labels labels_of(size_t rank, const std::string& place) {
+  return {{"rank", std::to_string(rank)}, {"host", place.substr(0, place.rfind(':'))}};
+}
+
+class BoardSink final : public Sink {
+ public:
+  explicit BoardSink(Board& board) : board_(board) {}
+  void log(const Record& record) override { board_.add(record); }
+  void truncate(int64_t, int64_t) override {}
+  void close() override {}
+
+ private:
+  Board& board_;
+};
+
+}  // namespace
+
+std::unique_ptr<Sink> board_sink(Board& board) { return std::make_unique<BoardSink>(board); }
+
+void Board::begin(Facts facts) {
+  const std::lock_guard lock(mutex_);
+  facts_ = std::move(facts);
+  ranks_.resize(facts_.places.size());
+  values_["attempt"] = static_cast<double>(facts_.attempt);
+  values_["planned_steps"] = static_cast<double>(facts_.planned_steps);
+  values_["paused"] = 0;
+}
+
+void Board::note_step(int64_t step, double epoch, int64_t samples, int64_t tokens) {
+  const std::lock_guard lock(mutex_);
+  values_["steps_total"] = static_cast<double>(step);
+  values_["samples_total"] = static_cast<double>(samples);
+  if (tokens > 0) values_["tokens_total"] = static_cast<double>(tokens);
+  values_["epoch"] = epoch;
+  values_["last_step_timestamp_seconds"] = seconds_since_epoch();
+}
+
+void Board::add(const Record& record) {
+  const std::lock_guard lock(mutex_);
+  const double now = seconds_since_epoch();
+  for (const auto& [name, value] : record.metrics) values_[name] = value;
+  if (record.kind == "event") {
+    events_.push_back({now, record.step, record.label + (record.label.empty() ? "" : " ") + record.text});
+    if (events_.size() > kMostEvents) events_.pop_front();
+    return;
+  }
+  const int64_t number = points_.empty() ? 1 : points_.back().number + 1;
+  points_.push_back({number, record.step, now, record.kind, record.metrics});
+  if (points_.size() < kMostPoints) return;
+  // Every other training point of the older half goes; evaluations stay.
+  size_t kept = 0, training = 0;
+  const size_t half = points_.size() / 2;
+  for (size_t i = 0; i < points_.size(); ++i) {
+    const bool goes = i < half && points_[i].kind == "train" && ++training % 2 == 0;
+    if (goes) continue;
+    if (kept != i) points_[kept] = std::move(points_[i]);
+    ++kept;
+  }
+  points_.resize(kept);
+}
+
+void Board::set(const std::string& name, double value) {
+  const std::lock_guard lock(mutex_);
+  values_[name] = value;
+}
+
+void Board::set_rank(int rank, const Metrics& metrics) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [name, value] : metrics) ranks_.at(static_cast<size_t>(rank))[name] = value;
+}
+
+void Board::set_state(const std::string& state) {
+  const std::lock_guard lock(mutex_);
+  state_ = state;
+  values_["paused"] = state == "paused" ? 1 : 0;
+}
+
+void Board::set_alerts(std::vector<std::string> alerts) {
+  const std::lock_guard lock(mutex_);
+  alerts_ = std::move(alerts);
+}
+
+std::string Board::prometheus() const {
+  const std::lock_guard lock(mutex_);
+  PrometheusText page({{"run", facts_.run_id}});
+  for (const auto& [name, value] : values_) page.add(name, value);
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    const Labels labels = labels_of(rank, facts_.places[rank]);
+    for (const auto& [name, value] : ranks_[rank]) {
+      if (!name.starts_with(kPhasePrefix)) {
+        page.add(name, value, labels);
+        continue;
+      }
+      Labels more = labels;
+      more.emplace_back("phase", name.substr(kPhasePrefix.size()));
+      page.add("rank/phase_seconds_total", value, more);
+    }
+  }
+  return page.text();
+}
+
+nlohmann::ordered_json Board::json(int64_t after_point) const {
+  const std::lock_guard lock(mutex_);
+  nlohmann::ordered_json state{{"run_id", facts_.run_id}, {"name", facts_.name},           {"folder", facts_.folder},
+                               {"state", state_},         {"time", seconds_since_epoch()}, {"values", finite(values_)},
+                               {"alerts", alerts_}};
+  for (size_t rank = 0; rank < ranks_.size(); ++rank)
+    state["ranks"].push_back({{"place", facts_.places[rank]}, {"metrics", finite(ranks_[rank])}});
+  state["points"] = nlohmann::ordered_json::array();
+  for (const Point& point : points_) {
+    if (point.number <= after_point) continue;
+    state["points"].push_back({{"number", point.number},
+                               {"step", point.step},
+                               {"time", point.time},
+                               {"kind", point.kind},
+                               {"metrics", finite(point.metrics)}});
+  }
+  state["events"] = nlohmann::ordered_json::array();
+  for (const Event& event : events_)
+    state["events"].push_back({{"time", event.time}, {"step", event.step}, {"text", event.text}});
+  return state;
+}
+
+/// Measurements that follow from others: how long the present step takes, and how the newest training line compares
+/// with the median of those before.
+Metrics Board::derived() const {
+  Metrics metrics;
+  const auto last = values_.find("last_step_timestamp_seconds");
+  if (state_ == "training" && last != values_.end())
+    metrics["since_step_seconds"] = seconds_since_epoch() - last->second;
+  const auto compare = [&](const char* name, const char* as) {
+    std::vector<double> before;
+    for (auto point = points_.rbegin(); point != points_.rend() && before.size() <= kCompared; ++point) {
+      const auto found = point->metrics.find(name);
+      if (found != point->metrics.end() && std::isfinite(found->second)) before.push_back(found->second);
+    }
+    if (before.size() <= kCompared / 2) return;
+    const double newest = before.front();
+    const auto middle = before.begin() + 1 + std::ssize(before) / 2;
+    std::nth_element(before.begin() + 1, middle, before.end());
+    if (*middle > 0) metrics[as] = newest / *middle;
+  };
+  compare("train/loss", "train/loss_spike");
+  compare("train/tokens_per_second", "train/rate_share");
+  compare("train/samples_per_second", "train/rate_share");
+  return metrics;
+}
+
+std::map<std::string, Board::Range> Board::values() const {
+  const std::lock_guard lock(mutex_);
+  std::map<std::string, Range> all;
+  for (const Metrics& part : {values_, derived()})
+    for (const auto& [name, value] : part) all[name] = {value, value};
+  for (const Metrics& rank : ranks_) {
+    for (const auto& [name, value] : rank) {
+      const auto [entry, is_new] = all.try_emplace(name, Range{value, value});
+      if (is_new) continue;
+      entry->second.least = std::min(entry->second.least, value);
+      entry->second.most = std::max(entry->second.most, value);
+    }
+  }
+  return all;
+}
+
+}  // namespace gputrain::monitor

@@ -1,0 +1,114 @@
+#include "gputrain/monitor/http_server.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <chrono>
+#include <list>
+#include <string_view>
+#include <utility>
+
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "gputrain/core/acceptor.hpp"
+#include "gputrain/core/log.hpp"
+#include "gputrain/core/poll.hpp"
+#include "http_message.hpp"
+
+namespace gputrain::monitor {
+namespace {
+
+constexpr size_t kMostConnections = 64;
+constexpr std::chrono::seconds kPatience{10};  // for a whole request and its answer
+
+/// A client whose request is being read or whose answer is being sent.
+struct Connection {
+  explicit Connection(int descriptor) : socket(descriptor) {}
+
+  Descriptor socket;
+  Clock::time_point until = Clock::now() + kPatience;
+  std::string in, out;
+  size_t sent = 0;
+  bool is_answered = false;
+};
+
+/// Reads what has come. False: the client has gone.
+bool receive(Connection& client) {
+  std::array<char, 16384> buffer{};
+  const ssize_t count = ::recv(client.socket.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+  if (count > 0) client.in.append(buffer.data(), static_cast<size_t>(count));
+  return count > 0 || (count < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+/// Sends what there is room for. False: all is sent, or the client has gone.
+bool send_more(Connection& client) {
+  const ssize_t count = ::send(client.socket.get(), client.out.data() + client.sent, client.out.size() - client.sent,
+                               MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (count < 0) return errno == EAGAIN || errno == EINTR;
+  client.sent += static_cast<size_t>(count);
+  return client.sent < client.out.size();
+}
+
+HttpAnswer answer_of(const HttpServer::Handler& handler, const HttpRequest& request) {
+  try {
+    return handler(request);
+  } catch (const std::exception& failure) {
+    return {.status = 500, .body = std::string(failure.what()) + "\n"};
+  }
+}
+
+/// False: the connection ends.
+bool serve(Connection& client, const HttpServer::Handler& handler) {
+  if (client.is_answered) return send_more(client);
+  if (!receive(client)) return false;
+  HttpRequest request;
+  const Parsed parsed = parse(client.in, request);
+  if (parsed == Parsed::incomplete) return true;
+  client.is_answered = true;
+  client.out = text_of(parsed == Parsed::wrong ? HttpAnswer{.status = 400, .body = "not understood\n"}
+                                               : answer_of(handler, request));
+  return send_more(client);
+}
+
+}  // namespace
+
+HttpServer::HttpServer(Listener listener, Handler handler)
+    : handler_(std::move(handler)), port_(listener.port), wake_(::eventfd(0, EFD_CLOEXEC)) {
+  const int socket = listener.socket->release();
+  thread_ = std::thread([this, socket] { run(socket); });
+}
+
+HttpServer::~HttpServer() {
+  const uint64_t one = 1;
+  if (::write(wake_.get(), &one, sizeof one) < 0) log::warning("the metrics server does not end");
+  thread_.join();
+}
+
+void HttpServer::run(int listener) {
+  Acceptor acceptor(listener);
+  std::list<Connection> clients;
+  while (true) {
+    Poll poll;
+    poll.add(wake_.get());
+    if (clients.size() < kMostConnections) acceptor.add_to(poll);
+    for (const Connection& client : clients) {
+      poll.add(client.socket.get(), client.is_answered ? POLLOUT : POLLIN);
+      poll.wake_at(client.until);
+    }
+    poll.wait();
+    if (poll.is_ready(wake_.get())) return;
+    const auto now = Clock::now();
+    std::erase_if(clients, [&](Connection& client) {
+      return client.until < now || (poll.is_ready(client.socket.get()) && !serve(client, handler_));
+    });
+    while (clients.size() < kMostConnections) {
+      const int next = acceptor.next();
+      if (next < 0) break;
+      clients.emplace_back(next);
+    }
+  }
+}
+
+}  // namespace gputrain::monitor

@@ -1,0 +1,98 @@
+#include "gputrain/monitor/straggler.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace gputrain::monitor {
+namespace {
+
+using device::kPhases;
+using device::Phase;
+using device::PhaseTimes;
+
+bool is_work(size_t phase) { return static_cast<Phase>(phase) != Phase::communication; }
+
+double work_of(const PhaseTimes& times) {
+  double sum = 0;
+  for (size_t i = 0; i < kPhases; ++i) sum += is_work(i) ? times[i] : 0;
+  return sum;
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+/// The median over all ranks but one.
+template <class Value>
+double median_of_others(const std::vector<PhaseTimes>& ranks, size_t one, const Value& value) {
+  std::vector<double> values;
+  for (size_t i = 0; i < ranks.size(); ++i)
+    if (i != one) values.push_back(value(ranks[i]));
+  return median(std::move(values));
+}
+
+/// The phase in which the rank loses most against the others.
+Phase worst_phase(const std::vector<PhaseTimes>& ranks, size_t rank) {
+  size_t worst = 0;
+  double most = -1;
+  for (size_t i = 0; i < kPhases; ++i) {
+    if (!is_work(i)) continue;
+    const double lost =
+        ranks[rank][i] - median_of_others(ranks, rank, [i](const PhaseTimes& times) { return times[i]; });
+    if (lost <= most) continue;
+    most = lost;
+    worst = i;
+  }
+  return static_cast<Phase>(worst);
+}
+
+const char* in_words(Phase phase) {
+  switch (phase) {
+    case Phase::load:
+      return "data wait";
+    case Phase::copy:
+      return "copy to the device";
+    case Phase::graph:
+      return "the whole step";
+    default:
+      return device::name_of(phase);
+  }
+}
+
+bool is_same(const std::optional<Straggler>& one, const Straggler& other) {
+  return one && one->rank == other.rank && one->phase == other.phase;
+}
+
+}  // namespace
+
+std::string describe(const Straggler& straggler, const std::vector<std::string>& places) {
+  return "rank " + std::to_string(straggler.rank) + " @ " + places.at(static_cast<size_t>(straggler.rank)) + " +" +
+         std::to_string(std::lround(100 * straggler.excess)) + " %, " + in_words(straggler.phase);
+}
+
+std::optional<Straggler> StragglerFinder::look(const std::vector<PhaseTimes>& ranks) {
+  slowest_.reset();
+  if (ranks.size() < 2) return std::nullopt;
+  const auto slow = static_cast<size_t>(
+      std::ranges::max_element(ranks, {}, [](const PhaseTimes& times) { return work_of(times); }) - ranks.begin());
+  const double others = median_of_others(ranks, slow, work_of);
+  if (others <= 0) return std::nullopt;
+  slowest_ = Straggler{.rank = static_cast<int>(slow),
+                       .phase = worst_phase(ranks, slow),
+                       .excess = (work_of(ranks[slow]) - others) / others};
+  if (slowest_->excess < kLeastExcess) {
+    suspect_.reset();
+    told_.reset();
+    return std::nullopt;
+  }
+  const bool is_confirmed = is_same(suspect_, *slowest_), is_told = is_same(told_, *slowest_);
+  suspect_ = slowest_;
+  if (!is_confirmed || is_told) return std::nullopt;
+  told_ = slowest_;
+  return slowest_;
+}
+
+}  // namespace gputrain::monitor

@@ -1,0 +1,112 @@
+#include "gputrain/run/alert_watch.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "gputrain/core/log.hpp"
+#include "gputrain/monitor/format.hpp"
+
+namespace gputrain::app {
+namespace {
+
+constexpr std::chrono::seconds kBetweenLooks{1};
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> all;
+  for (std::string& text : texts) all.push_back(text.data());
+  all.push_back(nullptr);
+  return all;
+}
+
+}  // namespace
+
+AlertWatch::AlertWatch(std::vector<monitor::AlertSpec> alerts, monitor::Board& board, train::Control& control,
+                       std::filesystem::path folder)
+    : rules_(std::move(alerts)), board_(board), control_(control), folder_(std::move(folder)), thread_([this] {
+        run();
+      }) {}
+
+AlertWatch::~AlertWatch() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_ending_ = true;
+  }
+  ends_.notify_all();
+  thread_.join();
+}
+
+void AlertWatch::run() {
+  std::unique_lock lock(mutex_);
+  while (!ends_.wait_for(lock, kBetweenLooks, [this] { return is_ending_; })) look();
+}
+
+void AlertWatch::look() {
+  std::error_code unknown;
+  const auto space = std::filesystem::space(folder_, unknown);
+  if (!unknown && space.capacity > 0) {
+    board_.set("disk/free_bytes", static_cast<double>(space.available));
+    board_.set("disk/free_share", static_cast<double>(space.available) / static_cast<double>(space.capacity));
+  }
+  note_ended_programs();
+  const double now = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  for (const auto& change : rules_.look(board_.values(), now)) act(change);
+  const auto firing = rules_.firing();
+  board_.set("alerts_firing", firing.empty() ? 0 : 1);
+  board_.set_alerts(firing);
+}
+
+void AlertWatch::act(const monitor::AlertRules::Change& change) {
+  const std::string text = "alert: " + monitor::text_of(change.alert) + ": " +
+                           (change.is_firing ? "now " + monitor::significant(change.value) : "over");
+  board_.add({.kind = "event", .label = "alert", .text = text.substr(7)});
+  if (!change.is_firing) return log::info(text);
+  log::warning(text);
+  const std::string& action = change.alert.action;
+  if (action == "exec") return start_program(change);
+  if (action != "warn") control_.give({.verb = action, .value = 0, .from = "alert " + monitor::text_of(change.alert)});
+}
+
+void AlertWatch::start_program(const monitor::AlertRules::Change& change) {
+  std::vector<std::string> argv = change.alert.exec, environment;
+  for (char** variable = environ; *variable != nullptr; ++variable) environment.emplace_back(*variable);
+  environment.push_back("GPUTRAIN_ALERT=" + monitor::text_of(change.alert));
+  environment.push_back("GPUTRAIN_VALUE=" + std::to_string(change.value));
+  environment.push_back("GPUTRAIN_RUN=" + folder_.string());
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none;
+  sigemptyset(&none);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+  pid_t id = 0;
+  const int error =
+      ::posix_spawnp(&id, argv[0].c_str(), nullptr, &attributes, pointers(argv).data(), pointers(environment).data());
+  posix_spawnattr_destroy(&attributes);
+  if (error == 0) {
+    programs_.push_back(id);
+  } else {
+    log::warning("alerts: cannot start " + argv[0] + ": " + std::strerror(error));
+  }
+}
+
+void AlertWatch::note_ended_programs() {
+  std::erase_if(programs_, [](pid_t id) {
+    int status = 0;
+    if (::waitpid(id, &status, WNOHANG) != id) return false;
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+      log::warning("alerts: the program of an alert failed, with " +
+                   (WIFEXITED(status) ? "exit code " + std::to_string(WEXITSTATUS(status))
+                                      : "signal " + std::to_string(WTERMSIG(status))));
+    return true;
+  });
+}
+
+}  // namespace gputrain::app

@@ -1,0 +1,106 @@
+#include "gputrain/run/live.hpp"
+
+#include <charconv>
+#include <map>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
+
+namespace gputrain::app {
+namespace {
+
+using monitor::HttpAnswer;
+using monitor::HttpRequest;
+
+std::vector<std::string> places_of(const std::vector<std::string>& hosts) {
+  std::map<std::string, int> next;
+  std::vector<std::string> places;
+  for (const std::string& host : hosts) places.push_back(host + ":" + std::to_string(next[host]++));
+  return places;
+}
+
+/// The number in "after=12"; else 0.
+int64_t after_in(const std::string& query) {
+  constexpr std::string_view kAfter = "after=";
+  int64_t number = 0;
+  if (query.starts_with(kAfter)) std::from_chars(query.data() + kAfter.size(), query.data() + query.size(), number);
+  return number;
+}
+
+HttpAnswer answer(const monitor::Board& board, const HttpRequest& request) {
+  if (request.method != "GET") return {.status = 405, .body = "only GET\n"};
+  if (request.path == "/metrics")
+    return {.type = "text/plain; version=0.0.4; charset=utf-8", .body = board.prometheus()};
+  if (request.path == "/state") return {.type = "application/json", .body = board.json(after_in(request.query)).dump()};
+  return {.status = 404, .body = "there are /metrics and /state\n"};
+}
+
+}  // namespace
+
+Live::Live(const Job& job, TrainingSetup& setup, const RunFolder& folder)
+    : job_(job),
+      folder_(folder),
+      is_writer_(setup.context.rank() == 0),
+      places_(places_of(setup.context.groups.hosts())),
+      clock_(setup.context.device) {
+  board_.begin({.run_id = job.run_id,
+                .name = job.name,
+                .folder = folder.path.string(),
+                .places = places_,
+                .planned_steps = setup.plan.is_time_limited() ? 0 : setup.plan.total_steps,
+                .has_gpus = setup.context.device.is_cuda()});
+}
+
+Live::~Live() {
+  if (!socket_) return;
+  socket_.reset();
+  std::error_code left;
+  std::filesystem::remove(folder_.control(), left);
+}
+
+void Live::begin(const train::Progress& progress) {
+  board_.set("attempt", static_cast<double>(progress.attempts));
+  if (!is_writer_) return;
+  serve_socket();
+  if (job_.spec().log.metrics_port) serve_port();
+  board_.set_state("training");
+  auto rules = monitor::default_alerts();
+  rules.insert(rules.end(), job_.spec().alerts.begin(), job_.spec().alerts.end());
+  alerts_ = std::make_unique<AlertWatch>(std::move(rules), board_, control_, folder_.path);
+}
+
+void Live::serve_port() {
+  const auto& log = job_.spec().log;
+  try {
+    auto listener = monitor::listen_on(log.metrics_host, static_cast<int>(*log.metrics_port));
+    port_ = std::make_unique<monitor::HttpServer>(
+        std::move(listener), [this](const HttpRequest& request) { return answer(board_, request); });
+  } catch (const Error& failure) {
+    log::warning("log.metrics_port: " + failure.parts().what + "; the run goes on without it");
+  }
+}
+
+void Live::serve_socket() {
+  try {
+    socket_ = std::make_unique<monitor::HttpServer>(
+        monitor::listen_at(folder_.control()), [this](const HttpRequest& request) -> HttpAnswer {
+          if (request.method != "POST") return answer(board_, request);
+          const std::string refusal = control_.order(request.path.substr(1), request.body);
+          return {.status = refusal.empty() ? 200 : 400, .body = refusal};
+        });
+  } catch (const Error& failure) {
+    log::warning("`gputrain ctl` cannot reach this run: " + failure.parts().what);
+  }
+}
+
+std::string Live::text() const {
+  if (!port_) return {};
+  const std::string& host = job_.spec().log.metrics_host;
+  return "http://" + (host.find(':') == std::string::npos ? host : "[" + host + "]") + ":" +
+         std::to_string(port_->port()) + "/metrics";
+}
+
+}  // namespace gputrain::app

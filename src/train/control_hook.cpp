@@ -1,0 +1,141 @@
+#include "gputrain/train/control_hook.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <thread>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/numbers.hpp"
+#include "gputrain/monitor/format.hpp"
+
+namespace gputrain::train {
+namespace {
+
+constexpr std::chrono::milliseconds kBetweenLooks{100};  // while the run is paused
+constexpr const char* kRate = "optimizer.lr";
+
+/// The value of "optimizer.lr=1e-4"; NaN if the text is anything else.
+double rate_in(const std::string& text) {
+  const size_t equals = text.find('=');
+  double value = 0;
+  if (equals == std::string::npos || text.substr(0, equals) != kRate) return std::nan("");
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data() + equals + 1, end, value);
+  return error == std::errc() && stop == end && value > 0 && std::isfinite(value) ? value : std::nan("");
+}
+
+std::string packed(const std::vector<Order>& orders) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const Order& order : orders) all.push_back({order.verb, order.value, order.from});
+  return all.dump();
+}
+
+std::vector<Order> unpacked(const std::string& text) {
+  std::vector<Order> orders;
+  for (const auto& one : nlohmann::json::parse(text))
+    orders.push_back({.verb = one[0], .value = one[1].get<double>(), .from = one[2]});
+  return orders;
+}
+
+}  // namespace
+
+std::string Control::order(const std::string& verb, const std::string& argument) {
+  constexpr std::array kVerbs{"save", "pause", "resume", "stop"};
+  Order order{.verb = verb, .from = "gputrain ctl"};
+  if (verb == "set") {
+    order.value = rate_in(argument);
+    if (std::isnan(order.value)) return "'" + argument + "' cannot be set; try: set optimizer.lr=1e-4\n";
+  } else if (std::ranges::find(kVerbs, verb) == kVerbs.end()) {
+    return "'" + verb + "' is no order\n";
+  }
+  give(std::move(order));
+  return {};
+}
+
+void Control::give(Order order) {
+  const std::lock_guard lock(mutex_);
+  orders_.push_back(std::move(order));
+}
+
+bool Control::has_orders() const {
+  const std::lock_guard lock(mutex_);
+  return !orders_.empty();
+}
+
+std::vector<Order> Control::take() {
+  const std::lock_guard lock(mutex_);
+  std::vector<Order> orders(orders_.begin(), orders_.end());
+  orders_.clear();
+  return orders;
+}
+
+Stop ControlHook::after_step(Progress& progress, const StepResult&, bool requested) {
+  if (!requested) return Stop::none;
+  const Stop stop = follow(progress);
+  return stop == Stop::none && is_paused_ ? pause(progress) : stop;
+}
+
+/// Carries out rank 0's orders. Every rank must call.
+Stop ControlHook::follow(Progress& progress) {
+  const bool is_first = parts_.groups.rank() == 0;
+  Stop stop = Stop::none;
+  for (const Order& order :
+       unpacked(parts_.groups.from_rank_zero(is_first ? packed(parts_.control.take()) : "", "orders to the run")))
+    stop = std::max(stop, follow(order, progress));
+  return stop;
+}
+
+Stop ControlHook::follow(const Order& order, Progress& progress) {
+  if (order.verb == "save") {
+    if (parts_.groups.rank() == 0) parts_.request_save();
+    tell(order, "saves", progress);
+  } else if (order.verb == "pause" && !is_paused_) {
+    is_paused_ = true;
+    tell(order, "pauses after step " + grouped(progress.step), progress);
+  } else if (order.verb == "resume" && is_paused_) {
+    is_paused_ = false;
+    tell(order, "goes on", progress);
+  } else if (order.verb == "stop") {
+    is_paused_ = false;
+    tell(order, "stops after step " + grouped(progress.step), progress);
+    return Stop::ordered;
+  } else if (order.verb == "set") {
+    const double before = parts_.peak_lr * progress.lr_factor;
+    progress.lr_factor = order.value / parts_.peak_lr;
+    tell(order, std::string(kRate) + " " + monitor::significant(before) + " -> " + monitor::significant(order.value),
+         progress);
+  }
+  return Stop::none;
+}
+
+/// Waits for the order to go on. Every rank must call.
+Stop ControlHook::pause(Progress& progress) {
+  parts_.board.set_state("paused");
+  Stop stop = Stop::none;
+  while (is_paused_ && stop == Stop::none) {
+    parts_.groups.enter("paused after step", progress.step);
+    std::this_thread::sleep_for(kBetweenLooks);
+    stop = follow(progress);
+    // A signal to any rank ends the pause; the ranks agree on the stop before the next step, as always.
+    if (!parts_.groups.holds_everywhere(noted_stop() == Stop::none, "whether the pause goes on")) is_paused_ = false;
+  }
+  parts_.board.set_state("training");
+  return stop;
+}
+
+void ControlHook::tell(const Order& order, const std::string& text, const Progress& progress) {
+  if (parts_.groups.rank() != 0) return;
+  parts_.ledger.append("order", {{"verb", order.verb}, {"from", order.from}, {"step", progress.step}, {"text", text}});
+  parts_.reporting.recorder.log({.step = progress.step,
+                                 .epoch = parts_.reporting.plan.epochs_in(progress.step),
+                                 .kind = "event",
+                                 .label = "order",
+                                 .text = text + "  (" + order.from + ")"});
+}
+
+}  // namespace gputrain::train

@@ -1,0 +1,161 @@
+// A run that goes on: what it serves, the orders it takes, its alerts.
+#include <csignal>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "gputrain/monitor/http_server.hpp"
+#include "support/endless_run.hpp"
+
+namespace gputrain::testing_support {
+namespace {
+
+using monitor::HttpRequest;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Json = nlohmann::json;
+
+Json state_of(const std::string& run) {
+  return Json::parse(monitor::ask(std::filesystem::path(run) / "ctl.sock", {.method = "GET", .path = "/state"}).body);
+}
+
+double value_of(const std::string& run, const std::string& name) { return state_of(run)["values"].value(name, 0.0); }
+
+/// Asks again and again until the value has at least that size.
+bool reaches(const std::string& run, const std::string& name, double least) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (std::chrono::steady_clock::now() < until) {
+    if (value_of(run, name) >= least) return true;
+    std::this_thread::yield();
+  }
+  return false;
+}
+
+std::vector<Json> lines_of(const std::string& path) {
+  std::vector<Json> lines;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) lines.push_back(Json::parse(line));
+  return lines;
+}
+
+Result order(const std::string& run, std::vector<std::string> words) {
+  words.insert(words.begin(), {"ctl", run});
+  return gputrain(words);
+}
+
+class LiveRun : public ::testing::Test {
+ protected:
+  const TemporaryFolder folder_;
+  const std::string run_ = folder_ / "run";
+};
+
+TEST_F(LiveRun, PausesAndGoesOnWithAnotherRate) {
+  Program program(endless(folder_));
+  ASSERT_TRUE(program.prints("step    3"));
+  ASSERT_EQ(order(run_, {"pause"}).exit_code, 0);
+  ASSERT_TRUE(program.prints("pauses after step"));
+  ASSERT_TRUE(reaches(run_, "paused", 1));
+  const double step = value_of(run_, "steps_total");
+  EXPECT_THAT(order(run_, {"set", "optimizer.lr=-1"}).err, HasSubstr("cannot be set"));
+  EXPECT_EQ(order(run_, {"set", "optimizer.lr=0.00025"}).exit_code, 0);
+  ASSERT_TRUE(program.prints("-> 2.5e-4"));
+  EXPECT_THAT(order(run_, {"status"}).out, HasSubstr("paused"));
+  EXPECT_EQ(value_of(run_, "steps_total"), step);
+  EXPECT_EQ(order(run_, {"resume"}).exit_code, 0);
+  ASSERT_TRUE(reaches(run_, "steps_total", step + 3));
+  EXPECT_EQ(order(run_, {"stop"}).exit_code, 0);
+  const Result result = program.wait();
+  EXPECT_EQ(result.exit_code, 143);
+  EXPECT_EQ(summary(run_)["stopped_by"], "order");
+  std::vector<std::string> verbs;
+  for (const Json& line : lines_of(run_ + "/ledger.jsonl"))
+    if (line["kind"] == "order") verbs.push_back(line["verb"]);
+  EXPECT_THAT(verbs, ::testing::ElementsAre("pause", "set", "resume", "stop"));
+  EXPECT_FALSE(std::filesystem::exists(run_ + "/ctl.sock"));
+  EXPECT_THAT(order(run_, {"pause"}).err, HasSubstr("no run answers in this folder"));
+
+  Program again(endless(folder_));
+  EXPECT_TRUE(again.prints(" lr 2.5e-4 ")) << "the rate stays set over a resume";
+}
+
+TEST_F(LiveRun, StopsAPauseForASignal) {
+  Program program(endless(folder_));
+  ASSERT_TRUE(program.prints("step    1"));
+  ASSERT_EQ(order(run_, {"pause"}).exit_code, 0);
+  ASSERT_TRUE(program.prints("pauses after step"));
+  program.signal(SIGTERM);
+  EXPECT_EQ(program.wait().exit_code, 143);
+}
+
+TEST_F(LiveRun, SavesAtAnOrder) {
+  Program program(endless(folder_));
+  ASSERT_TRUE(program.prints("step    1"));
+  ASSERT_EQ(order(run_, {"save"}).exit_code, 0);
+  EXPECT_TRUE(program.prints("on request"));
+}
+
+TEST_F(LiveRun, ServesMeasurementsForPrometheus) {
+  Program program(endless(folder_, {"--set", "log.metrics_port=0"}));
+  ASSERT_TRUE(program.prints("/metrics"));
+  ASSERT_TRUE(reaches(run_, "time/forward_seconds", 1e-9));
+  const std::string page = monitor::ask(run_ + "/ctl.sock", HttpRequest{.method = "GET", .path = "/metrics"}).body;
+  EXPECT_THAT(page, AllOf(HasSubstr("gputrain_steps_total{run=\"job-"), HasSubstr("phase=\"backward\"}")));
+}
+
+TEST_F(LiveRun, GoesOnWithoutAPortThatIsTaken) {
+  const monitor::HttpServer other(monitor::listen_on("127.0.0.1", 0),
+                                  [](const HttpRequest&) { return monitor::HttpAnswer{}; });
+  const std::string job = write_gpt_job(folder_);
+  const Result result =
+      gputrain({"run", job, "--output-dir", run_, "--set", "log.metrics_port=" + std::to_string(other.port())});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("log.metrics_port"), HasSubstr("the run goes on without it")));
+}
+
+/// Options of a run with one rule.
+std::vector<std::string> with_alert(const std::string& rule) { return {"--set", "alerts=[{" + rule + "}]"}; }
+
+TEST_F(LiveRun, StopsForAnAlert) {
+  Program program(endless(folder_, with_alert("metric: steps_total, op: '>=', value: 5, action: stop")));
+  const Result result = program.wait();
+  EXPECT_EQ(result.exit_code, 143);
+  EXPECT_THAT(result.err, HasSubstr("alert: steps_total >= 5: now "));
+  EXPECT_THAT(result.out, HasSubstr("(alert steps_total >= 5)"));
+}
+
+TEST_F(LiveRun, PausesForAnAlert) {
+  Program program(endless(folder_, with_alert("metric: steps_total, op: '>=', value: 5, action: pause")));
+  ASSERT_TRUE(program.prints("pauses after step"));
+  EXPECT_THAT(state_of(run_)["alerts"], Contains("steps_total >= 5"));
+}
+
+TEST_F(LiveRun, SavesForAnAlert) {
+  Program program(endless(folder_, with_alert("metric: steps_total, op: '>=', value: 5, action: save")));
+  EXPECT_TRUE(program.prints("on request"));
+}
+
+TEST_F(LiveRun, StartsAProgramForAnAlert) {
+  const std::string script = folder_.write("told.sh", "#!/bin/sh\necho \"$1 $GPUTRAIN_ALERT\" > \"$2\"\n");
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  const std::string told = folder_ / "told";
+  Program program(endless(folder_, with_alert("metric: steps_total, op: '>=', value: 5, action: exec, exec: ['" +
+                                              script + "', 'a b', '" + told + "']")));
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (read_file(told).empty() && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  EXPECT_EQ(read_file(told), "a b steps_total >= 5\n");
+}
+
+TEST_F(LiveRun, DoesNotActBeforeAnAlertFires) {
+  const std::string job = write_gpt_job(folder_, "alerts: [{metric: train/loss, value: 1e9, action: stop}]\n");
+  const Result result = gputrain({"run", job, "--output-dir", run_});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.err, Not(HasSubstr("alert")));
+}
+
+}  // namespace
+}  // namespace gputrain::testing_support
