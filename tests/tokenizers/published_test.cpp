@@ -18,6 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Tokens = std::vector<int64_t>;
@@ -144,7 +145,7 @@ TEST_F(Published, NamesWhatItDoesNotSupport) {
   for (const char* key : {"normalizer", "pre_tokenizer", "decoder", "post_processor"}) {
     json document = small_bpe({});
     document[key] = {{"type", "Strange"}};
-    EXPECT_THAT(refusal(document), ::testing::AllOf(HasSubstr("'Strange'"), HasSubstr(key)));
+    EXPECT_THAT(refusal(document), AllOf(HasSubstr("'Strange'"), HasSubstr(key)));
   }
   EXPECT_THAT(refusal({{"model", {{"type", "Strange"}}}}), HasSubstr("'Strange'"));
   json document = small_bpe({});
@@ -213,6 +214,54 @@ TEST_F(Published, RefusesBrokenSentencePieceModels) {
   EXPECT_EQ(read_published(write("x.model", piece + "a"))->encode("", "").size(), 0u);
   EXPECT_THAT(refusal_of(write("x.model", piece)), HasSubstr("cut off"));
   EXPECT_THAT(refusal_of(write("x.model", piece + "a" + piece + "a")), HasSubstr("but also 0"));
+}
+
+TEST_F(Published, RefusesLargeFilesUnread) {
+  for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
+    fs::resize_file(write(name, "{"), (uintmax_t{256} << 20) + 1);
+    EXPECT_THAT(refusal_of(folder_ / name), AllOf(HasSubstr("268,435,457 bytes"), HasSubstr(name)));
+  }
+}
+
+TEST_F(Published, RefusesLongTokens) {
+  const std::string longest(4096, 'a'), longer = longest + "a";
+  json document = small_bpe({});
+  document["model"]["vocab"][longest] = 6;
+  EXPECT_EQ(made_of(document)->find(longest), 6);
+  document["added_tokens"] = {{{"content", longer}, {"id", 7}}};
+  EXPECT_THAT(refusal(document), AllOf(HasSubstr("token 7 has 4,097 bytes"), HasSubstr("added_tokens")));
+  document["model"]["vocab"][longer] = 7;
+  EXPECT_THAT(refusal(document), HasSubstr("token 7 has 4,097 bytes"));
+  EXPECT_THAT(refusal_of(write("x.tiktoken", std::string(8000, 'Y') + " 0\n")), HasSubstr("token 0 has"));
+}
+
+TEST_F(Published, RefusesTooMuchTextInAddedTokens) {
+  json document = small_bpe({});
+  for (int i = 0; i < 2049; ++i) {
+    std::string text = std::to_string(i);
+    document["added_tokens"].push_back({{"content", text.append(4096 - text.size(), 'x')}, {"id", 6 + i}});
+  }
+  EXPECT_THAT(refusal(document), HasSubstr("added tokens have more than 8 MiB"));
+}
+
+TEST_F(Published, RefusesDeepNesting) {
+  write("tokenizer.json", std::string(201, '['));
+  EXPECT_THAT(refusal_of(folder_ / "tokenizer.json"), HasSubstr("more than 200 deep"));
+  write("tokenizer.json", R"({"model": ")" + std::string(201, '[') + R"(\"[["})");
+  EXPECT_THAT(refusal_of(folder_ / "tokenizer.json"), HasSubstr("expected an object"));
+}
+
+TEST_F(Published, ShortensTextsInMessages) {
+  const std::string text(100'000, 'x');
+  EXPECT_LT(refusal(small_bpe({"a " + text})).size(), 1000u);
+  json document = small_bpe({});
+  document["normalizer"] = {{"type", text}};
+  EXPECT_LT(refusal(document).size(), 1000u);
+  document["normalizer"] = nullptr;
+  document["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", "(" + text}}}};
+  EXPECT_LT(refusal(document).size(), 2000u);
+  write("vocab.txt", text + "\n" + text);
+  EXPECT_LT(refusal_of(folder_ / "vocab.txt").size(), 1000u);
 }
 
 TEST_F(Published, RefusesFoldersWithoutATokenizer) {

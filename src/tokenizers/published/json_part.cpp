@@ -1,17 +1,52 @@
 #include "json_part.hpp"
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
-#include <iterator>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
+#include "unicode.hpp"
 
 namespace gputrain::tokenizers {
 
 using nlohmann::json;
 
+namespace {
+
+constexpr int kMostDepth = 200;
+
+[[noreturn]] void refuse_size(const std::string& file, const std::string& bytes) {
+  throw Error(ExitCode::data, {.what = "the file has " + bytes + "; the files of tokenizers have at most " +
+                                       std::to_string(kMostFileBytes >> 20) + " MiB",
+                               .where = file,
+                               .hint = "name the tokenizer's own file, not the weights"});
+}
+
+/// Deeper values would take a hundred times their size in memory.
+bool is_too_deep(std::string_view text) {
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string && c == '\\') {
+      ++i;
+    } else if (c == '"') {
+      in_string = !in_string;
+    } else if (!in_string && (c == '[' || c == '{')) {
+      if (++depth > kMostDepth) return true;
+    } else if (!in_string && (c == ']' || c == '}')) {
+      --depth;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
 void JsonPart::refuse(const std::string& what, const std::string& hint) const {
-  throw Error(ExitCode::data, {.what = what, .where = key_.empty() ? file_ : file_ + ": " + key_, .hint = hint});
+  throw Error(ExitCode::data,
+              {.what = shortened(what, 500), .where = key_.empty() ? file_ : file_ + ": " + key_, .hint = hint});
 }
 
 JsonPart JsonPart::child(const json& value, const std::string& key) const {
@@ -66,21 +101,38 @@ std::string JsonPart::text(const char* key, const std::string& fallback) const {
 }
 
 std::string read_file(const std::string& file) {
+  std::error_code unknown_size;
+  const auto size = static_cast<int64_t>(std::filesystem::file_size(file, unknown_size));
+  if (!unknown_size && size > kMostFileBytes) refuse_size(file, grouped(size) + " bytes");
   std::ifstream stream(file, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(stream), {}};
+  std::string text, block(size_t{1} << 16, '\0');
+  while (stream.read(block.data(), std::ssize(block)) || stream.gcount() > 0) {
+    text.append(block, 0, static_cast<size_t>(stream.gcount()));
+    if (std::ssize(text) > kMostFileBytes) refuse_size(file, "no end");
+  }
   if (!stream.is_open() || stream.bad())
     throw Error(ExitCode::data, {.what = "cannot read: " + std::string(std::strerror(errno)), .where = file});
   return text;
 }
 
 json read_json(const std::string& file) {
+  const std::string text = read_file(file);
+  if (is_too_deep(text))
+    throw Error(ExitCode::data, {.what = "the JSON is nested more than " + std::to_string(kMostDepth) + " deep",
+                                 .where = file,
+                                 .hint = "download the file again"});
   try {
-    return json::parse(read_file(file));
+    return json::parse(text);
   } catch (const json::exception& error) {
-    throw Error(ExitCode::data, {.what = "not JSON: " + std::string(error.what()),
+    throw Error(ExitCode::data, {.what = "not JSON: " + shortened(error.what(), 500),
                                  .where = file,
                                  .hint = "download the file again; a Git LFS pointer is not the file"});
   }
+}
+
+std::string shortened(std::string_view text, size_t most_bytes) {
+  if (text.size() <= most_bytes) return std::string(text);
+  return std::string(text.substr(0, code_point_before(text, most_bytes))) + "...";
 }
 
 }  // namespace gputrain::tokenizers

@@ -41,8 +41,14 @@ class JsonPart {
   std::string key_;
 };
 
-/// Reads and parses a file. Throws Error(data).
+/// No published tokenizer has a file of half this size. What is larger is another file, and would use up the memory.
+inline constexpr int64_t kMostFileBytes = int64_t{256} << 20;
+
+/// Reads and parses a file. Throws Error(data), also if it is larger than kMostFileBytes or nested very deep.
 nlohmann::json read_json(const std::string& file);
 std::string read_file(const std::string& file);
+
+/// The begin of a text, for messages, with "..." where something is left out.
+std::string shortened(std::string_view text, size_t most_bytes = 200);
 
 }  // namespace gputrain::tokenizers

@@ -20,12 +20,23 @@ AddedTokens selected(const std::vector<AddedToken>& all, bool is_normalized) {
   return AddedTokens(std::move(tokens));
 }
 
+/// Of texts that are looked for; the table for finding them has about 50 bytes for each.
+constexpr size_t kMostAddedBytes = size_t{8} << 20;
+
 PublishedTokenizer::Parts with_shown_texts(PublishedTokenizer::Parts parts) {
   Workspace workspace;
+  size_t bytes = 0;
   for (AddedToken& token : parts.added) {
-    if (!token.shown.empty()) continue;
-    token.shown = token.text;
-    if (token.is_normalized && parts.normalizer) parts.normalizer(token.shown, workspace);
+    if (token.shown.empty()) {
+      token.shown = token.text;
+      if (token.is_normalized && parts.normalizer) parts.normalizer(token.shown, workspace);
+    }
+    bytes += token.shown.size();
+    if (bytes > kMostAddedBytes)
+      throw Error(ExitCode::data,
+                  {.what = "the added tokens have more than " + std::to_string(kMostAddedBytes >> 20) + " MiB of text",
+                   .where = parts.model->vocabulary().where(),
+                   .hint = "take out those that no text has"});
   }
   return parts;
 }

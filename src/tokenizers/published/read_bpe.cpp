@@ -23,8 +23,8 @@ Merge read_merge(const nlohmann::json& value, const JsonPart& merges, size_t ind
 int32_t required(const Vocabulary& vocabulary, const std::string& text, const Merge& merge) {
   const int32_t token = vocabulary.find(text);
   if (token < 0)
-    throw Error(ExitCode::data, {.what = "the merge of '" + merge.left + "' and '" + merge.right +
-                                         "' needs the token '" + text + "', which the vocabulary lacks",
+    throw Error(ExitCode::data, {.what = "the merge of '" + shortened(merge.left) + "' and '" + shortened(merge.right) +
+                                         "' needs the token '" + shortened(text) + "', which the vocabulary lacks",
                                  .where = merge.where});
   return token;
 }
@@ -36,9 +36,10 @@ PairTable pairs_of(const Vocabulary& vocabulary, const std::vector<Merge>& merge
   uint32_t rank = 0;
   for (const Merge& merge : merges) {
     if (!merge.right.starts_with(inner_prefix))
-      throw Error(ExitCode::data, {.what = "'" + merge.right + "' is merged into a word, but does not begin with '" +
-                                           inner_prefix + "'",
-                                   .where = merge.where});
+      throw Error(ExitCode::data,
+                  {.what = "'" + shortened(merge.right) + "' is merged into a word, but does not begin with '" +
+                           shortened(inner_prefix) + "'",
+                   .where = merge.where});
     const int32_t left = required(vocabulary, merge.left, merge), right = required(vocabulary, merge.right, merge);
     const int32_t joined = required(vocabulary, merge.left + merge.right.substr(inner_prefix.size()), merge);
     if (!pairs.insert(left, right, {rank++, joined}))

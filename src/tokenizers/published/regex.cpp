@@ -5,6 +5,7 @@
 #include <new>
 
 #include "gputrain/core/error.hpp"
+#include "json_part.hpp"
 #include "unicode.hpp"
 
 namespace gputrain::tokenizers {
@@ -48,9 +49,9 @@ class Translation {
 
  private:
   [[noreturn]] void refuse(const std::string& what) const {
-    throw Error(ExitCode::data,
-                {.what = "the regular expression has " + what + ", which is not supported: " + std::string(pattern_),
-                 .where = where_});
+    throw Error(ExitCode::data, {.what = "the regular expression has " + what +
+                                         ", which is not supported: " + shortened(pattern_, 1000),
+                                 .where = where_});
   }
 
   bool follows(std::string_view text) const { return pattern_.substr(at_).starts_with(text); }
@@ -181,7 +182,7 @@ Regex::Regex(std::string_view pattern, RegexDialect dialect, const std::string& 
   if (!code_)
     throw Error(
         ExitCode::data,
-        {.what = "not a regular expression (" + message_of(error) + "): " + std::string(pattern), .where = where});
+        {.what = "not a regular expression (" + message_of(error) + "): " + shortened(pattern, 1000), .where = where});
   pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);  // where this fails, the interpreter matches
 }
 

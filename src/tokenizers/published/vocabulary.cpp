@@ -1,12 +1,13 @@
 #include "vocabulary.hpp"
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
 
 namespace gputrain::tokenizers {
 namespace {
 
 std::string shown(std::string_view text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return nlohmann::json(shortened(text)).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -17,6 +18,12 @@ void Vocabulary::add(std::string_view text, int64_t token) {
         ExitCode::data,
         {.what = "token " + shown(text) + " has the number " + std::to_string(token) + ", " + why, .where = where_});
   };
+  if (text.size() > kLongestToken)
+    throw Error(ExitCode::data,
+                {.what = "token " + std::to_string(token) + " has " + counted(std::ssize(text), "byte") +
+                         "; texts of tokens have at most " + grouped(kLongestToken),
+                 .where = where_,
+                 .hint = "take that token out of the file, or download the file again"});
   if (token < 0 || token >= kMostTokens) refuse("but numbers are from 0 to " + std::to_string(kMostTokens - 1));
   if (token >= size()) texts_.resize(static_cast<size_t>(token) + 1, nullptr);
   const std::string*& place = texts_[static_cast<size_t>(token)];

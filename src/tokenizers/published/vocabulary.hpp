@@ -15,12 +15,16 @@ namespace gputrain::tokenizers {
 /// Numbers of tokens must be below this; no tokenizer has as many, and a wrong number must not use up the memory.
 inline constexpr int64_t kMostTokens = int64_t{1} << 24;
 
+/// Bytes of a token's text. Those of published tokenizers have hundreds; the work for one grows with their square.
+inline constexpr size_t kLongestToken = 4096;
+
 class Vocabulary {
  public:
   /// `where` names its file in messages.
   explicit Vocabulary(std::string where) : where_(std::move(where)) {}
 
-  /// Throws Error(data) if the number is out of range or in use, or if the text has another number.
+  /// Throws Error(data) if the number is out of range or in use, if the text has another number, or if it is longer
+  /// than kLongestToken.
   void add(std::string_view text, int64_t token);
   /// -1 if there is none.
   int32_t find(std::string_view text) const {

@@ -73,8 +73,8 @@ PublishedTokenizer::Parts read_bert_vocabulary(const std::string& file) {
   int64_t next = 0;
   for (const std::string& line : lines_of(file)) {
     if (vocabulary.contains(line))
-      throw Error(ExitCode::data,
-                  {.what = "the token '" + line + "' is there twice", .where = file + ":" + std::to_string(next + 1)});
+      throw Error(ExitCode::data, {.what = "the token '" + shortened(line) + "' is there twice",
+                                   .where = file + ":" + std::to_string(next + 1)});
     vocabulary[line] = next++;
   }
   json document = {{"model", {{"type", "WordPiece"}, {"vocab", vocabulary}}},
