@@ -53,7 +53,7 @@ def random_text() -> str:
     return "".join(rng.choices((WORDS, ODD, POINTS, MARKS + WORDS)[kind - 2], k=count))
 
 
-TEXTS = ["", " ", "a", "a" * 3000, "ab" * 500 + " " * 300 + "\n"] + [random_text() for _ in range(600)]
+TEXTS = ["", " ", "a", "\x10", "a" * 3000, "ab" * 500 + " " * 300 + "\n"] + [random_text() for _ in range(600)]
 ADDED = [AddedToken("<|start|>", special=True), AddedToken("<|end|>", special=True),
          AddedToken("<sp>", lstrip=True, rstrip=True, special=True),
          AddedToken("ADD", single_word=True, normalized=True),

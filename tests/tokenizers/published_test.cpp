@@ -209,6 +209,21 @@ TEST_F(Published, RefusesVocabulariesWithoutRulesForCutting) {
   EXPECT_THAT(refusal_of(folder_), HasSubstr("Qwen2Tokenizer"));
 }
 
+TEST_F(Published, WeighsPiecesAtTheEndOfALongText) {
+  std::string model;
+  const auto add_piece = [&](const std::string& text, float score, char type) {
+    std::string fields = "\x0A" + std::string(1, static_cast<char>(text.size())) + text + "\x15";
+    fields.append(reinterpret_cast<const char*>(&score), sizeof score).append({'\x18', type});
+    model += "\x0A" + std::string(1, static_cast<char>(fields.size())) + fields;
+  };
+  add_piece("<unk>", 0, 2);
+  for (const auto& [text, score] : {std::pair{"\u2581", -1.F}, {"b", -9.9F}, {"c", -1.001F}, {"cc", -2.003F}})
+    add_piece(text, score, 1);
+  const Tokens tokens = read_published(write("x.model", model))->encode(std::string(10'200, 'b') + "cc", "");
+  ASSERT_EQ(tokens.size(), 10'203u);  // the sum is beyond -100,000, where float has no thousandths
+  EXPECT_EQ(tokens.back(), 3);
+}
+
 TEST_F(Published, RefusesBrokenSentencePieceModels) {
   const std::string piece = "\x0A\x03\x0A\x01";  // one piece, whose text is the next byte
   EXPECT_EQ(read_published(write("x.model", piece + "a"))->encode("", "").size(), 0u);

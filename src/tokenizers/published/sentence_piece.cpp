@@ -82,9 +82,10 @@ void remove_extra_spaces(std::string& text) {
 Normalizer normalizer_of(const SentencePieceModel& model, const std::string& file) {
   const auto rules = model.rules.empty() ? nullptr : std::make_shared<PrecompiledRules>(model.rules, file);
   return [rules, prepends = model.prepends_space, removes = model.removes_extra_spaces](std::string& text, Workspace&) {
+    const bool was_empty = text.empty();
     if (rules) text = rules->apply(text);
     if (removes) remove_extra_spaces(text);
-    if (prepends && !text.empty()) text.insert(text.begin(), ' ');
+    if (prepends && !was_empty) text.insert(text.begin(), ' ');
     std::string marked;
     marked.reserve(text.size() + text.size() / 2);
     for (const char c : text)
@@ -113,12 +114,18 @@ std::unique_ptr<const Model> bpe_of(const SentencePieceModel& model, Vocabulary 
   return std::make_unique<Bpe>(std::move(vocabulary), std::move(pairs), std::move(options));
 }
 
+/// So good that a user-defined piece is taken, unless pieces that overlap its ends save more.
+float user_defined_score(std::string_view piece) {
+  return static_cast<float>(0.1 * (static_cast<double>(piece.size()) - 1));
+}
+
 std::unique_ptr<const Model> unigram_of(const SentencePieceModel& model, Vocabulary vocabulary, int64_t unknown) {
   std::vector<double> scores;
   std::vector<bool> is_found;
   for (const SentencePiece& piece : model.pieces) {
-    scores.push_back(piece.score);
-    is_found.push_back(piece.type == PieceType::normal);
+    const bool is_user_defined = piece.type == PieceType::user_defined;
+    scores.push_back(is_user_defined ? user_defined_score(piece.text) : piece.score);
+    is_found.push_back(is_user_defined || piece.type == PieceType::normal);
   }
   return std::make_unique<Unigram>(std::move(vocabulary), std::move(scores), is_found,
                                    Unigram::Options{.unknown = static_cast<int32_t>(unknown),
@@ -162,7 +169,7 @@ PublishedTokenizer::Parts read_sentence_piece(std::string_view message, const st
                            .token = static_cast<int32_t>(token),
                            .is_normalized = true,
                            .is_special = is_control,
-                           .is_found = !is_control});
+                           .is_found = !is_control && is_bpe});  // Unigram weighs them like other pieces
   }
   parts.normalizer = normalizer_of(model, file);
   parts.decoder = decoder_of(model.removes_extra_spaces ? std::string::npos : model.prepends_space ? 1 : 0);

@@ -1,6 +1,7 @@
 #include "unigram.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "unicode.hpp"
@@ -39,16 +40,29 @@ Unigram::Unigram(Vocabulary vocabulary, std::vector<double> scores, const std::v
     if (node != 0) node_tokens_[static_cast<size_t>(node)] = token;
   }
   unknown_score_ = lowest - kUnknownPenalty;
+  // Of two ways that are as good, rounding says which is taken.
+  if (options_.is_single_precision) unknown_score_ = static_cast<double>(static_cast<float>(unknown_score_));
+}
+
+/// Counts scores anew from `begin`, so that those of a long text do not lose their decimals.
+void Unigram::keep_small(std::vector<Step>& ways, size_t begin) {
+  constexpr double kLargest = 100'000;
+  const double offset = ways[begin].score;
+  if (std::abs(offset) <= kLargest) return;
+  const size_t end = std::min(ways.size(), begin + kLongestToken + 1);
+  for (size_t i = begin; i < end; ++i)
+    if (ways[i].begin != kNone) ways[i].score = static_cast<double>(static_cast<float>(ways[i].score - offset));
 }
 
 bool Unigram::find_ways(std::string_view word, std::vector<Step>& ways) const {
   for (size_t begin = 0; begin < word.size();) {
+    if (options_.is_single_precision) keep_small(ways, begin);
     const double till_here = ways[begin].score;
     const auto offer = [&](size_t end, double score, int32_t token) {
       score += till_here;
       if (options_.is_single_precision) score = static_cast<double>(static_cast<float>(score));
       Step& way = ways[end];
-      if (way.begin == static_cast<size_t>(-1) || score > way.score) way = {score, begin, token};
+      if (way.begin == kNone || score > way.score) way = {score, begin, token};
     };
     const size_t character_end = begin + code_point_bytes(word[begin]);
     bool has_character = false;

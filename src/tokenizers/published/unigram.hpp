@@ -13,7 +13,7 @@ class Unigram final : public Model {
   struct Options {
     int32_t unknown = -1;  // -1: none
     bool falls_back_to_bytes = false;
-    bool is_single_precision = false;  // sums are rounded to float, as SentencePiece's are
+    bool is_single_precision = false;  // SentencePiece's sums: rounded to float, and kept small
   };
   /// `scores` by token. `is_found`: which tokens stand for text; empty: all.
   Unigram(Vocabulary vocabulary, std::vector<double> scores, const std::vector<bool>& is_found, Options options);
@@ -21,12 +21,14 @@ class Unigram final : public Model {
   bool encode(std::string_view word, Workspace& workspace) const override;
 
  private:
+  static constexpr size_t kNone = static_cast<size_t>(-1);
   struct Step {  // the best way to a position
     double score = 0;
-    size_t begin = static_cast<size_t>(-1);  // of its last token
+    size_t begin = kNone;  // of its last token
     int32_t token = -1;
   };
   bool find_ways(std::string_view word, std::vector<Step>& ways) const;
+  static void keep_small(std::vector<Step>& ways, size_t begin);
   bool append(std::string_view text, std::vector<int32_t>& tokens) const;
 
   std::vector<double> scores_;
