@@ -35,7 +35,8 @@ WORDS += ["\t", "\n\n", "\r\n", "    "]
 CORPUS = [" ".join(rng.choices(WORDS, k=40)) for _ in range(200)]
 ODD = " \t\n\r\u00a0\u3000\u180e\u200b\u200d\u2028\u0085aA1'.sS tTlLdD/你é\u0301½٣"
 MARKS = ["<|start|>", "<|end|>", " <sp>", "<sp>  ", "ADD", "add", "ADDED", "<s>", "[MASK]", " [MASK] ", "▁",
-         "<0x41>", "  ", "\n"]
+         "<0x41>", "  ", "\n", "<|im_start|>", "<|im_end|>", "<|im_end|>\u0338", "<|extra_0|>", "<|extra_204|>",
+         "<|extra_205|>"]
 POINTS = [chr(c) for c in range(0x10000) if unicodedata.ucd_3_2_0.category(chr(c)) not in ("Cn", "Cs")]
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 
@@ -245,6 +246,16 @@ ranks = {token: rank for rank, token in enumerate(tokens)}
 encoding = tiktoken.Encoding("tekken", pat_str=O200K, mergeable_ranks=ranks, special_tokens={})
 rows = [encoding.encode_ordinary(text) for text in TEXTS]
 expect("tekken", [([10 + rank for rank in row],) * 2 + (encoding.decode(row),) for row in rows])
+
+# Qwen's ranks, of which most are here of tokens that no text has; special tokens are looked for in normalised text.
+tokens += [f"{rank:08}".encode() for rank in range(len(tokens), 151643)]
+(folder_of("qwen") / "qwen.tiktoken").write_text(
+    "".join(f"{base64.b64encode(token).decode()} {rank}\n" for rank, token in enumerate(tokens)))
+special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"] + [f"<|extra_{i}|>" for i in range(205)]
+encoding = tiktoken.Encoding("qwen", pat_str=QWEN2, mergeable_ranks={token: rank for rank, token in enumerate(tokens)},
+                             special_tokens={text: 151643 + i for i, text in enumerate(special)})
+rows = [encoding.encode(unicodedata.normalize("NFC", text), allowed_special="all") for text in TEXTS]
+expect("qwen", [(row, row, encoding.decode(row)) for row in rows])
 
 (folder / "corpus.txt").write_text("\n".join(CORPUS))
 for kind in ("bpe", "unigram"):

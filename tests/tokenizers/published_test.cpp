@@ -201,6 +201,18 @@ TEST_F(Published, RefusesRanksOfNoKnownModel) {
   EXPECT_THAT(refusal_of(write("x.tiktoken", "YQ== 0\nY!== 1\n")), HasSubstr("x.tiktoken:2"));
 }
 
+TEST_F(Published, KnowsTheSpecialTokensOfLlama3) {
+  std::string ranks;  // "AAAA" and so on, three bytes each
+  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  for (size_t rank = 0; rank < 128'000; ++rank) {
+    for (const size_t shift : {18u, 12u, 6u, 0u}) ranks += kDigits[rank >> shift & 63];
+    ranks += " " + std::to_string(rank) + "\n";
+  }
+  const auto tokenizer = read_published(write("tokenizer.model", ranks));
+  const std::string text = "<|begin_of_text|><|reserved_special_token_0|><|eom_id|><|eot_id|><|python_tag|>";
+  EXPECT_THAT(tokenizer->encode(text, ""), ElementsAre(128000, 128002, 128008, 128009, 128010));
+}
+
 TEST_F(Published, RefusesVocabulariesWithoutRulesForCutting) {
   write("vocab.json", R"({"a": 0})");
   write("merges.txt", "");

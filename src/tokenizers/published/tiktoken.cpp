@@ -24,7 +24,8 @@ struct Special {
 struct Family {
   size_t ranks;  // by whose number it is known
   std::string_view pattern;
-  std::array<Special, 5> specials;
+  std::array<Special, 10> specials;
+  int64_t extras = 0;  // how many special tokens "<|extra_0|>" and so on follow
 };
 
 #define LLAMA3_WITH_DIGITS(digits)                                   \
@@ -52,10 +53,15 @@ constexpr std::array<Family, 5> kFamilies{{
      kLlama3,
      {{{128000, "<|begin_of_text|>"},
        {128001, "<|end_of_text|>"},
+       {128002, "<|reserved_special_token_0|>"},
+       {128003, "<|reserved_special_token_1|>"},
+       {128004, "<|finetune_right_pad_id|>"},
        {128006, "<|start_header_id|>"},
        {128007, "<|end_header_id|>"},
-       {128009, "<|eot_id|>"}}}},
-    {151643, kQwen, {{{151643, "<|endoftext|>"}, {151644, "<|im_start|>"}, {151645, "<|im_end|>"}}}},
+       {128008, "<|eom_id|>"},
+       {128009, "<|eot_id|>"},
+       {128010, "<|python_tag|>"}}}},  // those behind have other names in other programs
+    {151643, kQwen, {{{151643, "<|endoftext|>"}, {151644, "<|im_start|>"}, {151645, "<|im_end|>"}}}, 205},
     {199998, kO200k, {{{199999, "<|endoftext|>"}, {200018, "<|endofprompt|>"}}}},
 }};
 
@@ -89,6 +95,16 @@ AddedToken special(std::string_view text, int64_t token) {
   return {.text = std::string(text), .token = static_cast<int32_t>(token), .is_special = true};
 }
 
+std::vector<AddedToken> specials_of(const Family& family) {
+  std::vector<AddedToken> tokens;
+  for (const Special& token : family.specials)
+    if (!token.text.empty()) tokens.push_back(special(token.text, token.token));
+  const int64_t first = int64_t{tokens.back().token} + 1;
+  for (int64_t i = 0; i < family.extras; ++i)
+    tokens.push_back(special("<|extra_" + std::to_string(i) + "|>", first + i));
+  return tokens;
+}
+
 }  // namespace
 
 PublishedTokenizer::Parts read_tiktoken(std::string_view text, const std::string& file) {
@@ -112,9 +128,10 @@ PublishedTokenizer::Parts read_tiktoken(std::string_view text, const std::string
   for (const Family& family : kFamilies) {
     if (family.ranks != ranks.count()) continue;
     PublishedTokenizer::Parts parts = parts_of(ranks, 0, family.pattern);
-    for (const Special& token : family.specials)
-      if (!token.text.empty()) parts.added.push_back(special(token.text, token.token));
-    if (family.pattern == kQwen) parts.normalizer = normal_form(NormalForm::nfc);
+    parts.added = specials_of(family);
+    if (family.pattern != kQwen) return parts;
+    parts.normalizer = normal_form(NormalForm::nfc);
+    for (AddedToken& token : parts.added) token.is_normalized = true;
     return parts;
   }
   throw Error(ExitCode::data, {.what = "a file of " + std::to_string(ranks.count()) +
