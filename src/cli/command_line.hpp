@@ -33,6 +33,7 @@ struct CommandLine {
   app::TokenizeCommand tokenize;
   app::DataShowRequest data_show;
   app::CtlCommand ctl;
+  app::TopCommand top;
   app::ExportRequest exported;
   app::FetchCommand fetch;
   app::BenchRequest bench;

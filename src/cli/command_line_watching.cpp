@@ -17,6 +17,13 @@ void CommandLine::add_watching() {
       "it. stop saves and ends with exit code 143; the same command goes on from there.\n"
       "A learning rate that was set stays set when the run is resumed.");
   verb->callback([this] { action = [this] { return app::library().ctl(ctl); }; });
+
+  auto* page = app.add_subcommand("top", "watch a run in the terminal");
+  page->add_option("run", top.run, "the run folder, on the host of rank 0; or HOST:PORT of its log.metrics_port")
+      ->required();
+  page->add_flag("--once", top.once, "print one page and end; so it is too where stdout is no terminal");
+  page->footer("Ctrl-C ends it; the run goes on.");
+  page->callback([this] { action = [this] { return app::library().top(top); }; });
 }
 
 }  // namespace gputrain

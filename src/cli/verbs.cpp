@@ -22,6 +22,7 @@ const gputrain::app::Verbs gputrain_verbs{
     .audit = gputrain::app::audit_command,
     .tokenize = gputrain::app::tokenize_command,
     .ctl = gputrain::app::ctl_command,
+    .top = gputrain::app::top_command,
     .data_show = gputrain::app::data_show_command,
     .version = gputrain::app::version_command,
     .ckpt_ls = gputrain::app::ckpt_ls_command,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -73,8 +74,12 @@ void Board::add(const Record& record) {
     if (events_.size() > kMostEvents) events_.pop_front();
     return;
   }
+  add_point(record.step, now, record.kind, record.metrics);
+}
+
+void Board::add_point(int64_t step, double time, const std::string& kind, const Metrics& metrics) {
   const int64_t number = points_.empty() ? 1 : points_.back().number + 1;
-  points_.push_back({number, record.step, now, record.kind, record.metrics});
+  points_.push_back({number, step, time, kind, metrics});
   if (points_.size() < kMostPoints) return;
   // Every other training point of the older half goes; evaluations stay.
   size_t kept = 0, training = 0;
@@ -86,6 +91,28 @@ void Board::add(const Record& record) {
     ++kept;
   }
   points_.resize(kept);
+}
+
+void Board::read_history(const std::filesystem::path& metrics) {
+  const std::lock_guard lock(mutex_);
+  std::ifstream file(metrics);
+  for (std::string line; std::getline(file, line);) {
+    const auto object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!object.is_object()) continue;
+    const auto step = object.value("step", int64_t{0});
+    const double time = object.value("time", 0.0);
+    const std::string kind = object.value("kind", "");
+    if (kind == "event") {
+      events_.push_back({time, step, object.value("message", "")});
+      if (events_.size() > kMostEvents) events_.pop_front();
+      continue;
+    }
+    Metrics values;
+    for (const auto& [name, value] : object.items())
+      if (name.find('/') != std::string::npos && value.is_number()) values[name] = value.get<double>();
+    for (const auto& [name, value] : values) values_[name] = value;
+    add_point(step, time, kind, values);
+  }
 }
 
 void Board::set(const std::string& name, double value) {

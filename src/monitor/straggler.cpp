@@ -88,9 +88,9 @@ std::optional<Straggler> StragglerFinder::look(const std::vector<PhaseTimes>& ra
     told_.reset();
     return std::nullopt;
   }
-  const bool is_confirmed = is_same(suspect_, *slowest_), is_told = is_same(told_, *slowest_);
+  windows_ = is_same(suspect_, *slowest_) ? windows_ + 1 : 1;
   suspect_ = slowest_;
-  if (!is_confirmed || is_told) return std::nullopt;
+  if (windows_ < kWindows || is_same(told_, *slowest_)) return std::nullopt;
   told_ = slowest_;
   return slowest_;
 }

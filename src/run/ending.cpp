@@ -216,7 +216,7 @@ void print_ending(monitor::Console& console, const monitor::Summary& summary, co
   const bool has_adapter = std::filesystem::exists(folder.adapter());
   const bool has_curve = std::filesystem::exists(folder.metrics());
   console.line("files", (has_adapter ? (folder.adapter() / "").string() : folder.weights().string()) + "  " +
-                            (has_curve ? folder.metrics().filename().string() + "  " : "") +
+                            (has_curve ? folder.metrics().filename().string() + "  report.html  " : "") +
                             folder.summary().filename().string() + "  " + folder.checkpoints().filename().string() +
                             "/");
 }

@@ -6,8 +6,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
+#include "gputrain/monitor/format.hpp"
+#include "gputrain/monitor/page.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -32,10 +35,11 @@ int64_t after_in(const std::string& query) {
 
 HttpAnswer answer(const monitor::Board& board, const HttpRequest& request) {
   if (request.method != "GET") return {.status = 405, .body = "only GET\n"};
+  if (request.path == "/") return {.type = "text/html; charset=utf-8", .body = std::string(monitor::page_template())};
   if (request.path == "/metrics")
     return {.type = "text/plain; version=0.0.4; charset=utf-8", .body = board.prometheus()};
   if (request.path == "/state") return {.type = "application/json", .body = board.json(after_in(request.query)).dump()};
-  return {.status = 404, .body = "there are /metrics and /state\n"};
+  return {.status = 404, .body = "there are /, /metrics and /state\n"};
 }
 
 }  // namespace
@@ -64,12 +68,30 @@ Live::~Live() {
 void Live::begin(const train::Progress& progress) {
   board_.set("attempt", static_cast<double>(progress.attempts));
   if (!is_writer_) return;
+  board_.read_history(folder_.metrics());
   serve_socket();
   if (job_.spec().log.metrics_port) serve_port();
   board_.set_state("training");
   auto rules = monitor::default_alerts();
   rules.insert(rules.end(), job_.spec().alerts.begin(), job_.spec().alerts.end());
   alerts_ = std::make_unique<AlertWatch>(std::move(rules), board_, control_, folder_.path);
+}
+
+void Live::write_report(const monitor::Summary& summary) {
+  if (!is_writer_) return;
+  auto state = board_.json();
+  state["state"] = summary.status;
+  const auto add_tile = [&](const char* name, const std::string& text) {
+    state["tiles"].push_back(nlohmann::ordered_json::array({name, text}));
+  };
+  add_tile("wall time", monitor::duration(summary.wall_seconds));
+  add_tile("memory", monitor::bytes(static_cast<double>(summary.peak_memory_bytes)));
+  add_tile("exit code", std::to_string(summary.exit_code));
+  try {
+    write_file_atomically(folder_.report(), monitor::report_page(state), ExitCode::environment);
+  } catch (const Error& failure) {
+    log::warning("report.html: " + failure.parts().what);
+  }
 }
 
 void Live::serve_port() {
@@ -100,7 +122,7 @@ std::string Live::text() const {
   if (!port_) return {};
   const std::string& host = job_.spec().log.metrics_host;
   return "http://" + (host.find(':') == std::string::npos ? host : "[" + host + "]") + ":" +
-         std::to_string(port_->port()) + "/metrics";
+         std::to_string(port_->port()) + "/  for Prometheus /metrics";
 }
 
 }  // namespace gputrain::app

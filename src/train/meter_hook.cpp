@@ -12,7 +12,7 @@ using device::kPhases;
 using device::PhaseTimes;
 
 constexpr double kLeastSeconds = 0.5;  // between comparisons
-constexpr int64_t kLeastSteps = 5;
+constexpr int64_t kLeastSteps = 4;
 
 std::string name_of(size_t phase) { return device::name_of(static_cast<device::Phase>(phase)); }
 

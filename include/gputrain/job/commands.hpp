@@ -137,6 +137,12 @@ struct CtlCommand {
   bool json = false;
 };
 int ctl_command(const CtlCommand& command);
+/// `gputrain top [RUN|HOST:PORT]`
+struct TopCommand {
+  std::string run;    // a run folder, or host:port
+  bool once = false;  // print one page and end
+};
+int top_command(const TopCommand& command);
 struct DataShowRequest {
   JobRequest job;
   std::string on = "train";  // train, val, test
@@ -172,6 +178,7 @@ struct Verbs {
   decltype(&audit_command) audit;
   decltype(&tokenize_command) tokenize;
   decltype(&ctl_command) ctl;
+  decltype(&top_command) top;
   decltype(&data_show_command) data_show;
   decltype(&version_command) version;
   decltype(&ckpt_ls_command) ckpt_ls;

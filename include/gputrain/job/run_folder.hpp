@@ -14,6 +14,7 @@ struct RunFolder {
   std::filesystem::path path;
 
   std::filesystem::path resolved() const { return path / "job.resolved.yaml"; }
+  std::filesystem::path report() const { return path / "report.html"; }
   std::filesystem::path summary() const { return path / "summary.json"; }
   std::filesystem::path metrics() const { return path / "metrics.jsonl"; }
   std::filesystem::path ledger() const { return path / "ledger.jsonl"; }

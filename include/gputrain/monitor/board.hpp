@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -30,6 +31,8 @@ class Board {
   void note_step(int64_t step, double epoch, int64_t samples, int64_t tokens);
   /// A record joins the curves or the events, and its metrics replace older ones.
   void add(const Record& record);
+  /// Points that earlier attempts left in metrics.jsonl; a file that is not there leaves none.
+  void read_history(const std::filesystem::path& metrics);
   /// The newest value of a measurement.
   void set(const std::string& name, double value);
   void set_rank(int rank, const Metrics& metrics);
@@ -62,6 +65,7 @@ class Board {
   };
 
   Metrics derived() const;
+  void add_point(int64_t step, double time, const std::string& kind, const Metrics& metrics);
 
   mutable std::mutex mutex_;
   Facts facts_;

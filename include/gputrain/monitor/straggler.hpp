@@ -24,10 +24,11 @@ std::string describe(const Straggler& straggler, const std::vector<std::string>&
 class StragglerFinder {
  public:
   static constexpr double kLeastExcess = 0.1;
+  static constexpr int kWindows = 3;
 
-  /// Takes the phases of each rank in the same steps. Returns the straggler if it was slow in the same phase in the
-  /// window before too: a single hiccup counts for nothing. Each one is returned once, until another rank or phase is
-  /// slow or all are equal again.
+  /// Takes the phases of each rank in the same steps. Returns the straggler if it is slow in the same phase for the
+  /// third time in a row: hiccups count for nothing. Each one is returned once, until another rank or phase is slow or
+  /// all are equal again.
   std::optional<Straggler> look(const std::vector<device::PhaseTimes>& ranks);
 
   /// Of the last window, however small its excess; null for one rank.
@@ -36,6 +37,7 @@ class StragglerFinder {
  private:
   std::optional<Straggler> slowest_;
   std::optional<Straggler> suspect_, told_;  // rank and phase alone
+  int windows_ = 0;                          // for how many the suspect has been slow
 };
 
 }  // namespace gputrain::monitor

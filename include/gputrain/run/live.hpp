@@ -31,6 +31,9 @@ class Live {
   /// What the start page says of it; empty: nothing to say.
   std::string text() const;
 
+  /// Writes report.html on rank 0: the page, as the run ends. A disk error is a warning.
+  void write_report(const monitor::Summary& summary);
+
   monitor::Board& board() noexcept { return board_; }
   device::PhaseClock& clock() noexcept { return clock_; }
   train::Control& control() noexcept { return control_; }

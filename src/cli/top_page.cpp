@@ -1,0 +1,165 @@
+#include "top_page.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/numbers.hpp"
+#include "gputrain/core/printable.hpp"
+#include "gputrain/monitor/format.hpp"
+
+namespace gputrain::app {
+namespace {
+
+using nlohmann::json;
+using Lines = std::vector<std::string>;
+
+struct Shown {
+  const char *phase, *letter, *colour;
+};
+constexpr std::array kPhases{Shown{"load", "L", "31"},          Shown{"copy", "c", "33"},
+                             Shown{"forward", "F", "32"},       Shown{"backward", "B", "34"},
+                             Shown{"communication", ".", "90"}, Shown{"optimizer", "O", "35"},
+                             Shown{"graph", "G", "34"}};
+constexpr std::array kBlocks{"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+
+class Page {
+ public:
+  Page(const json& state, const TopSize& size) : state_(state), values_(state.at("values")), size_(size) {}
+
+  Lines lines() const {
+    Lines all = head();
+    const size_t left = size_.rows > all.size() ? size_.rows - all.size() : 0;
+    const Lines events = newest_events(std::max<size_t>(3, left / 3));
+    const Lines ranks = rank_lines(left > events.size() ? left - events.size() : 0);
+    all.insert(all.end(), ranks.begin(), ranks.end());
+    all.insert(all.end(), events.begin(), events.end());
+    if (all.size() > size_.rows) all.resize(size_.rows);
+    return all;
+  }
+
+ private:
+  double value(const char* name) const {
+    const auto found = values_.find(name);
+    return found != values_.end() && found->is_number() ? found->get<double>() : std::nan("");
+  }
+  std::string number(const char* name) const {
+    const double read = value(name);
+    return std::isnan(read) ? "-" : monitor::significant(read);
+  }
+  std::string coloured(const std::string& text, const char* code) const {
+    return size_.colour ? "\x1b[" + std::string(code) + "m" + text + "\x1b[0m" : text;
+  }
+  /// As wide as the page; without colours in it.
+  std::string cut(const std::string& text) const { return printable(text).substr(0, size_.columns); }
+
+  Lines head() const {
+    const double step = value("steps_total"), planned = value("planned_steps"), seconds = value("time/step_seconds");
+    const double tokens = value("train/tokens_per_second"), samples = value("train/samples_per_second");
+    std::string progress = "step " + (std::isnan(step) ? "-" : grouped(static_cast<int64_t>(step)));
+    if (planned > 0) progress += "/" + grouped(static_cast<int64_t>(planned));
+    progress += "  epoch " + number("epoch") + "  loss " + number("train/loss") + "  lr " + number("train/lr");
+    std::string speed = std::isnan(tokens) ? std::isnan(samples) ? "" : monitor::compact(samples) + " samples/s"
+                                           : monitor::compact(tokens) + " tok/s";
+    if (!std::isnan(seconds)) speed += "  step " + monitor::duration(seconds);
+    if (!std::isnan(value("time/stall_share")))
+      speed += "  waits for data " + monitor::significant(100 * value("time/stall_share")) + " %";
+    if (planned > 0 && seconds > 0) speed += "  left " + monitor::duration((planned - step) * seconds);
+    Lines lines{coloured(cut(state_.value("name", "") + "  " + state_.value("run_id", "")), "1") + "  " +
+                    coloured(state_.value("state", ""), state_.value("state", "") == "training" ? "32" : "33"),
+                cut(progress), cut(speed)};
+    for (const auto& alert : state_["alerts"])
+      lines.push_back(coloured(cut("alert " + alert.get<std::string>()), "31"));
+    lines.push_back("loss " + spark("train/loss", size_.columns - 5));
+    return lines;
+  }
+
+  /// The curve of a metric, one block for each column.
+  std::string spark(const std::string& name, size_t columns) const {
+    std::vector<double> all;
+    for (const auto& point : state_["points"]) {
+      const auto found = point["metrics"].find(name);
+      if (found != point["metrics"].end() && found->is_number()) all.push_back(found->get<double>());
+    }
+    if (all.empty()) return "-";
+    const size_t width = std::min(columns, all.size());
+    const auto [low, high] = std::ranges::minmax(all);
+    std::string text;
+    for (size_t i = 0; i < width; ++i) {
+      const double share = high > low ? (all[i * all.size() / width] - low) / (high - low) : 0;
+      text += kBlocks.at(static_cast<size_t>(share * 7.999));
+    }
+    return text;
+  }
+
+  Lines rank_lines(size_t room) const {
+    if (room < 3 || !state_.contains("ranks")) return {};
+    Lines lines{coloured("rank place             memory    GPU             time by phase", "1")};
+    const auto& ranks = state_["ranks"];
+    for (size_t rank = 0; rank < ranks.size() && lines.size() + 2 < room; ++rank)
+      lines.push_back(rank_line(rank, ranks[rank]));
+    if (lines.size() - 1 < ranks.size())
+      lines.push_back("... " + counted(static_cast<int64_t>(ranks.size() - lines.size() + 1), "rank") + " more");
+    std::string key;
+    for (const Shown& one : kPhases) key += coloured(one.letter, one.colour) + " " + one.phase + "  ";
+    lines.push_back(key);
+    return lines;
+  }
+
+  std::string rank_line(size_t rank, const json& of) const {
+    const json& metrics = of["metrics"];
+    const auto read = [&](const char* name) { return metrics.value(name, std::nan("")); };
+    const auto padded = [](std::string text, size_t width) {
+      text.resize(std::max(width, text.size()), ' ');
+      return text.substr(0, width);
+    };
+    std::string gpu = "-";
+    if (!std::isnan(read("gpu/temperature_celsius")))
+      gpu = monitor::significant(read("gpu/temperature_celsius")) + "C " +
+            monitor::significant(read("gpu/power_watts")) + "W " +
+            monitor::significant(100 * read("gpu/utilization_ratio")) + "%";
+    const std::string memory = std::isnan(read("rank/memory_bytes")) ? "-" : monitor::bytes(read("rank/memory_bytes"));
+    const std::string text = padded(std::to_string(rank), 5) + padded(printable(of.value("place", "")), 18) +
+                             padded(memory, 10) + padded(gpu, 16);
+    return text + bar(metrics, size_.columns > text.size() ? size_.columns - text.size() : 0);
+  }
+
+  std::string bar(const json& metrics, size_t width) const {
+    double all = 0;
+    for (const Shown& one : kPhases) all += metrics.value(std::string("phase/") + one.phase, 0.0);
+    std::string text;
+    double until = 0;
+    size_t drawn = 0;
+    for (const Shown& one : kPhases) {
+      until += metrics.value(std::string("phase/") + one.phase, 0.0);
+      const auto end = static_cast<size_t>(all > 0 ? until / all * static_cast<double>(width) : 0);
+      std::string part;
+      for (; drawn < end; ++drawn) part += one.letter;
+      if (!part.empty()) text += coloured(part, one.colour);
+    }
+    return text;
+  }
+
+  Lines newest_events(size_t room) const {
+    const auto& events = state_["events"];
+    if (events.empty() || room < 2) return {};
+    Lines lines{coloured("events", "1")};
+    const size_t count = std::min(events.size(), room - 1);
+    for (size_t i = events.size() - count; i < events.size(); ++i)
+      lines.push_back(cut("step " + grouped(events[i].value("step", int64_t{0})) + "  " + events[i].value("text", "")));
+    return lines;
+  }
+
+  const json& state_;
+  const json& values_;
+  TopSize size_;
+};
+
+}  // namespace
+
+Lines top_page(const json& state, const TopSize& size) { return Page(state, size).lines(); }
+
+}  // namespace gputrain::app

@@ -1,0 +1,20 @@
+// The page of `gputrain top` as text.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+namespace gputrain::app {
+
+struct TopSize {
+  size_t columns = 80, rows = 24;
+  bool colour = false;
+};
+
+/// At most as many lines as the size has rows, and as wide. `state` as a run gives it at /state.
+std::vector<std::string> top_page(const nlohmann::json& state, const TopSize& size);
+
+}  // namespace gputrain::app
