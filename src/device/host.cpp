@@ -174,6 +174,12 @@ int64_t peak_resident_bytes() {
   return int64_t{usage.ru_maxrss} * 1024;
 }
 
+int64_t resident_bytes() {
+  std::ifstream sizes("/proc/self/statm");
+  int64_t all = 0, resident = 0;
+  return sizes >> all >> resident ? resident * ::sysconf(_SC_PAGESIZE) : 0;
+}
+
 int64_t host_memory_bytes() {
   int64_t bytes = int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
   for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {

@@ -1,6 +1,8 @@
 #include "gputrain/run/live.hpp"
 
 #include <charconv>
+#include <cmath>
+#include <cstdlib>
 #include <map>
 #include <utility>
 
@@ -9,6 +11,8 @@
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
+#include "gputrain/device/host.hpp"
+#include "gputrain/device/runtime.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/monitor/page.hpp"
 
@@ -47,9 +51,16 @@ HttpAnswer answer(const monitor::Board& board, const HttpRequest& request) {
 Live::Live(const Job& job, TrainingSetup& setup, const RunFolder& folder)
     : job_(job),
       folder_(folder),
+      device_(setup.context.device),
       is_writer_(setup.context.rank() == 0),
+      local_rank_(static_cast<size_t>(setup.context.launch.rendezvous.local_rank)),
       places_(places_of(setup.context.groups.hosts())),
       clock_(setup.context.device) {
+  const std::string uuid = device::facts_of(device_).uuid;
+  if (device_.is_cuda())
+    gpus_ = std::make_unique<device::GpuSampler>(device::GpuSampler::Options{.gpus = {uuid}});
+  else if (std::getenv("GPUTRAIN_NVML") != nullptr)  // a library of another make: a test's, for instance
+    gpus_ = std::make_unique<device::GpuSampler>(device::GpuSampler::Options{.interval_seconds = 1});
   board_.begin({.run_id = job.run_id,
                 .name = job.name,
                 .folder = folder.path.string(),
@@ -75,6 +86,31 @@ void Live::begin(const train::Progress& progress) {
   auto rules = monitor::default_alerts();
   rules.insert(rules.end(), job_.spec().alerts.begin(), job_.spec().alerts.end());
   alerts_ = std::make_unique<AlertWatch>(std::move(rules), board_, control_, folder_.path);
+}
+
+monitor::Metrics Live::readings() const {
+  monitor::Metrics all;
+  all["rank/memory_bytes"] =
+      static_cast<double>(device_.is_cpu() ? device::resident_bytes() : device::peak_allocated_bytes(device_));
+  if (!gpus_) return all;
+  const auto gpus = gpus_->latest().gpus;
+  const size_t own = device_.is_cuda() ? 0 : local_rank_;
+  const device::GpuReading gpu = own < gpus.size() ? gpus[own] : device::GpuReading{};
+  const auto number = [](const auto& value) { return value ? static_cast<double>(*value) : std::nan(""); };
+  all["gpu/lost"] = gpu.lost ? 1 : 0;
+  all["gpu/utilization_ratio"] = number(gpu.utilization);
+  all["gpu/memory_used_bytes"] = number(gpu.memory_used_bytes);
+  all["gpu/memory_total_bytes"] = number(gpu.memory_total_bytes);
+  all["gpu/temperature_celsius"] = number(gpu.temperature_celsius);
+  all["gpu/power_watts"] = number(gpu.power_watts);
+  all["gpu/power_limit_watts"] = number(gpu.power_limit_watts);
+  all["gpu/energy_joules_total"] = number(gpu.energy_joules);
+  all["gpu/sm_clock_hertz"] = number(gpu.sm_clock_hertz);
+  all["gpu/memory_clock_hertz"] = number(gpu.memory_clock_hertz);
+  all["gpu/throttled"] = gpu.throttle_reasons.empty() ? 0 : 1;
+  all["gpu/ecc_uncorrected_total"] = number(gpu.ecc_uncorrected);
+  all["gpu/xid"] = static_cast<double>(gpu.latest_xid.value_or(0));
+  return all;
 }
 
 void Live::write_report(const monitor::Summary& summary) {

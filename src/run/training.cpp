@@ -253,7 +253,8 @@ monitor::Summary Training::train() {
                           .groups = context.groups,
                           .reporting = reporting_,
                           .board = live_.board(),
-                          .places = live_.places()});
+                          .places = live_.places(),
+                          .readings = [this] { return live_.readings(); }});
   train::ControlHook control({.control = live_.control(),
                               .groups = context.groups,
                               .reporting = reporting_,

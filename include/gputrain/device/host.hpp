@@ -46,6 +46,8 @@ void set_cpu_threads(const CpuThreads& threads);
 
 /// The peak resident memory of this process.
 int64_t peak_resident_bytes();
+/// Its present resident memory; 0 if the system does not tell.
+int64_t resident_bytes();
 
 /// Memory of the machine, or the container's limit if that is less.
 int64_t host_memory_bytes();

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "gputrain/device/gpu_readings.hpp"
 #include "gputrain/device/phase_clock.hpp"
 #include "gputrain/job/job.hpp"
 #include "gputrain/job/run_folder.hpp"
@@ -37,6 +38,8 @@ class Live {
   monitor::Board& board() noexcept { return board_; }
   device::PhaseClock& clock() noexcept { return clock_; }
   train::Control& control() noexcept { return control_; }
+  /// This rank's memory and its GPU's newest readings, "gpu/power_watts" and so on; NaN for what is not known.
+  monitor::Metrics readings() const;
   /// "node2:1": host and local rank of each rank.
   const std::vector<std::string>& places() const noexcept { return places_; }
 
@@ -46,10 +49,13 @@ class Live {
 
   const Job& job_;
   RunFolder folder_;
+  at::Device device_;
   bool is_writer_;
+  size_t local_rank_;
   std::vector<std::string> places_;
   monitor::Board board_;
   device::PhaseClock clock_;
+  std::unique_ptr<device::GpuSampler> gpus_;  // null without a GPU
   train::Control control_;
   // Last: their threads use the others.
   std::unique_ptr<monitor::HttpServer> port_, socket_;
