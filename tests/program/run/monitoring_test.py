@@ -1,6 +1,6 @@
 """A real Prometheus, Alertmanager and webhook watch a run of two ranks, with the files in configs/monitoring.
 
-usage: monitoring_test.py GPUTRAIN
+usage: monitoring_test.py GPUTRAIN FAKE_NVML
 """
 import contextlib
 import http.server
@@ -20,7 +20,7 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
-PROGRAM = Path(sys.argv.pop(1)).resolve()
+PROGRAM, FAKE_NVML = (Path(sys.argv.pop(1)).resolve() for _ in range(2))
 MONITORING = Path(__file__).resolve().parents[3] / "configs/monitoring"
 NEEDED = ("prometheus", "prometheus-alertmanager", "promtool")
 SECONDS = 60
@@ -70,9 +70,9 @@ class Monitoring(unittest.TestCase):
         self.addCleanup(self.webhook.server_close)
         self.addCleanup(self.webhook.shutdown)
 
-    def start(self, *command):
+    def start(self, *command, **variables):
         log = open(self.folder / f"{Path(command[0]).name}.log", "w")
-        process = subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log)
+        process = subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log, env=os.environ | variables)
         self.addCleanup(lambda: (process.kill(), process.wait(), log.close()))
         return process
 
@@ -99,11 +99,12 @@ optimizer: {type: adamw, lr: 1e-3}
 log: {interval: 5}
 """)
         return self.start(str(PROGRAM), "launch", "--nproc-per-node", "2", "run", "job.yaml", "--set",
-                          f"log.metrics_port={self.ports['run']}")
+                          f"log.metrics_port={self.ports['run']}", GPUTRAIN_NVML=str(FAKE_NVML),
+                          FAKE_NVML_STATE=str(self.folder / "gpus"))
 
     def start_monitoring(self):
         address = lambda name: f"localhost:{self.ports[name]}"
-        self.changed("alerts.yml", texts=[("> 300", "> 2")])
+        self.changed("alerts.yml", texts=[("> 300", "> 2"), ("for: 1m", "for: 0s")])
         config = self.changed("prometheus.yml", texts=[
             ("localhost:9400", address("run")), ("localhost:9093", address("alertmanager")), ("5s", "1s")])
         alertmanager = self.changed("alertmanager.yml", texts=[
@@ -117,23 +118,28 @@ log: {interval: 5}
         answer = json.loads(get(self.ports["prometheus"], "/api/v1/query?query=" + urllib.parse.quote(text)))
         return answer["data"]["result"]
 
-    def test_a_stall_reaches_the_webhook(self):
+    def expect_told(self, name, words):
+        told = Webhook.received.get(timeout=SECONDS)
+        self.assertEqual([alert["labels"]["alertname"] for alert in told["alerts"]], [name])
+        self.assertIn(words, told["alerts"][0]["annotations"]["summary"])
+
+    def test_heat_and_a_stall_reach_the_webhook(self):
         self.start_run()
         self.start_monitoring()
         page = until(lambda: [text for text in [get(self.ports["run"], "/metrics")] if "gputrain_val_loss" in text],
                      "an evaluation")[0]
         subprocess.run(["promtool", "check", "metrics"], input=page, text=True, check=True)
         panels = json.loads((MONITORING / "grafana.json").read_text())["panels"]
-        queries = [target["expr"] for panel in panels for target in panel["targets"] if "_gpu_" not in target["expr"]]
-        self.assertGreater(len(queries), 15)
+        queries = [target["expr"] for panel in panels for target in panel["targets"]]
+        self.assertGreater(len(queries), 20)
         for text in queries:
             until(lambda: self.query(text.replace("$run", ".*")), text)
+        (self.folder / "gpus").write_text("temperature 90\n")
+        self.expect_told("GpuHot", "GPU of rank 1")
         rank = next(p for p in Path("/proc").iterdir() if p.name.isdigit() and self.is_rank(p, "1"))
         os.kill(int(rank.name), signal.SIGSTOP)
         self.addCleanup(lambda: os.kill(int(rank.name), signal.SIGCONT))
-        told = Webhook.received.get(timeout=SECONDS)
-        self.assertEqual([alert["labels"]["alertname"] for alert in told["alerts"]], ["TrainingStalled"])
-        self.assertIn("has made no step for", told["alerts"][0]["annotations"]["summary"])
+        self.expect_told("TrainingStalled", "has made no step for")
 
     def is_rank(self, process, number):
         with contextlib.suppress(OSError):
