@@ -7,7 +7,7 @@
 #include <string>
 
 #include "gputrain/hub/fetch.hpp"
-#include "http.hpp"
+#include "gputrain/hub/http.hpp"
 
 namespace gputrain::hub {
 

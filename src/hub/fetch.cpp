@@ -12,7 +12,7 @@
 #include "download.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
-#include "http.hpp"
+#include "gputrain/hub/http.hpp"
 #include "lock.hpp"
 #include "retries.hpp"
 

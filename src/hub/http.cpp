@@ -1,4 +1,4 @@
-#include "http.hpp"
+#include "gputrain/hub/http.hpp"
 
 #include <curl/curl.h>
 
@@ -14,7 +14,6 @@ namespace {
 
 constexpr int kMostRedirects = 10;
 constexpr size_t kMostHeld = 64 << 20;  // bytes of a body that is kept in memory
-constexpr long kConnectSeconds = 30, kSilentSeconds = 60;
 
 /// What the callbacks of one request fill.
 struct Exchange {
@@ -144,7 +143,8 @@ Reply Http::ask(const HttpRequest& request) {
     const bool is_home = origin_of(url) == home;
     Reply reply = ask_once(request, url, is_home);
     if (is_busy(reply.status)) throw Interruption("the server answers " + std::to_string(reply.status));
-    if (!reply.is_redirect() || (request.head && origin_of(reply.location) != home)) return reply;
+    const bool stays_home = request.head || !request.json.empty();
+    if (!reply.is_redirect() || (stays_home && origin_of(reply.location) != home)) return reply;
     if (home.scheme == "https" && origin_of(reply.location).scheme != "https")
       throw Error(ExitCode::environment, {.what = "redirects to an address without encryption", .where = url});
     url = reply.location;
@@ -157,6 +157,7 @@ Reply Http::ask_once(const HttpRequest& request, const std::string& url, bool wi
   Exchange exchange{.handle = curl, .request = &request, .reply = {}, .failure = {}};
   Headers headers;
   if (with_token && !request.token.empty()) headers.add("Authorization: Bearer " + request.token);
+  if (!request.json.empty()) headers.add("Content-Type: application/json");
   curl_easy_reset(curl);  // keeps open connections
   handle_->problem[0] = '\0';
   curl_easy_setopt(curl, CURLOPT_URL, url.c_str());
@@ -164,14 +165,23 @@ Reply Http::ask_once(const HttpRequest& request, const std::string& url, bool wi
   curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, handle_->problem.data());
   curl_easy_setopt(curl, CURLOPT_USERAGENT, "gputrain/" GPUTRAIN_VERSION);
-  curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
+  curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, request.limits.connect);
   curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
-  curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, kSilentSeconds);
+  curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, request.limits.silent);
+  curl_easy_setopt(curl, CURLOPT_TIMEOUT, request.limits.total);
   curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers.list);
   curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, take_header);
   curl_easy_setopt(curl, CURLOPT_HEADERDATA, &exchange);
   curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_body);
   curl_easy_setopt(curl, CURLOPT_WRITEDATA, &exchange);
+  if (with_token && !request.user.empty()) {
+    curl_easy_setopt(curl, CURLOPT_USERNAME, request.user.c_str());
+    curl_easy_setopt(curl, CURLOPT_PASSWORD, request.password.c_str());
+  }
+  if (!request.json.empty()) {
+    curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.json.size()));
+    curl_easy_setopt(curl, CURLOPT_POSTFIELDS, request.json.c_str());
+  }
   if (request.head) curl_easy_setopt(curl, CURLOPT_NOBODY, 1L);
   const std::string range = std::to_string(request.from) + "-";
   if (request.from > 0) curl_easy_setopt(curl, CURLOPT_RANGE, range.c_str());

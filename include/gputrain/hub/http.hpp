@@ -27,11 +27,21 @@ struct Reply {
   bool is_redirect() const { return status >= 300 && status < 400 && !location.empty(); }
 };
 
+/// Seconds after which a request is given up.
+struct HttpLimits {
+  long connect = 30;
+  long silent = 60;  // without a byte
+  long total = 0;    // 0: none
+};
+
 struct HttpRequest {
   std::string url;
-  std::string token = {};  // sent to the host of `url` alone, never to one that it redirects to
-  bool head = false;       // only the headers; a redirect to another host is not followed
-  uint64_t from = 0;       // the first byte to send
+  std::string token = {};                // sent to the host of `url` alone, never to one that it redirects to
+  bool head = false;                     // only the headers; a redirect to another host is not followed
+  uint64_t from = 0;                     // the first byte to send
+  std::string json = {};                 // not empty: is posted; a redirect to another host is not followed
+  std::string user = {}, password = {};  // go where the token goes
+  HttpLimits limits = {};
   /// Takes the content as it comes; `reply` has status 200 or 206 and the headers.
   std::function<void(const Reply& reply, std::string_view bytes)> receive = {};
 };
