@@ -64,8 +64,8 @@ std::string instead_of_absent(const std::string& group, const std::string& name)
     bool at_top = false;  // in groups the name means something else
   };
   static const std::vector<Absent> kAbsent{
-      {{"report_to", "wandb", "logger", "loggers", "tensorboard", "logging_dir"},
-       "leave it out: metrics.jsonl in the run folder has all metrics, one JSON object per line"},
+      {{"logging_dir"},
+       "leave it out: metrics.jsonl in the run folder has all metrics; log.tensorboard writes tb/ beside it"},
       {{"torch_compile", "compile"}, "leave it out: nothing is compiled here"},
       {{"training"}, "did you mean 'train'?", true},
       {{"dataset", "dataset_name", "data_dir", "train_data", "train_file"},

@@ -1,4 +1,4 @@
-// Appends whole lines to files.
+// Appends whole lines and records to files.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,8 @@ namespace gputrain::monitor {
 
 double seconds_since_epoch();
 
-/// Appends `text`, one line with its newline. If the disk takes only a part, removes that part, because it would
-/// corrupt the next line. With `sync`, the line is durable when this returns. Returns false on a disk error.
+/// Appends `text`, one line with its newline or one record. If the disk takes only a part, removes that part, because
+/// it would corrupt what follows. With `sync`, the line is durable when this returns. Returns false on a disk error.
 bool append_line(const std::filesystem::path& path, const std::string& text, bool sync);
 
 }  // namespace gputrain::monitor

@@ -85,7 +85,7 @@ void BackgroundSink::close() {
   shared_->is_abandoned = !is_done;
   if (!is_done || lost > 0)
     log::warning("log.sinks: " + name_ + (is_done ? " did not get " : " does not answer, and may lack ") +
-                 counted(lost, "record"));
+                 (lost > 0 ? counted(lost, "record") : "the last ones"));
   if (shared_->failure) std::rethrow_exception(std::exchange(shared_->failure, nullptr));
 }
 

@@ -1,9 +1,6 @@
 #include "gputrain/monitor/ledger.hpp"
 
-#include <array>
 #include <cstdint>
-#include <fstream>
-#include <sstream>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -13,6 +10,7 @@
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
+#include "read_whole.hpp"
 
 namespace gputrain::monitor {
 namespace {
@@ -37,24 +35,10 @@ size_t whole_lines(const std::string& text) {
   return last == std::string::npos ? 0 : last + 1;
 }
 
-std::string content_of(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text;
-  std::array<char, 65536> block{};
-  while (file.read(block.data(), block.size()), file.gcount() > 0)
-    text.append(block.data(), static_cast<size_t>(file.gcount()));
-  const bool is_absent = !file.is_open() && !std::filesystem::exists(path);
-  if (!is_absent && !file.eof()) {  // a read error is not the end of the file
-    throw Error(ExitCode::environment,
-                {.what = "cannot be read to its end", .where = path.string(), .hint = "check its disk"});
-  }
-  return text;
-}
-
 }  // namespace
 
 Ledger::Ledger(std::filesystem::path path) : path_(std::move(path)) {
-  const std::string text = content_of(path_);
+  const std::string text = read_whole(path_);
   const size_t whole = whole_lines(text);
   if (whole != text.size()) write_file_atomically(path_, text.substr(0, whole), ExitCode::environment);
   if (whole == 0) return;
@@ -81,7 +65,7 @@ bool Ledger::append(const std::string& kind, const nlohmann::json& fields) {
 
 LedgerContent read_ledger(const std::filesystem::path& path) {
   LedgerContent content;
-  const std::string all = content_of(path);
+  const std::string all = read_whole(path);
   std::istringstream text(all.substr(0, whole_lines(all)));
   std::string chain;
   int64_t number = 0;

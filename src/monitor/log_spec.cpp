@@ -1,12 +1,66 @@
 #include "gputrain/monitor/log_spec.hpp"
 
 #include <algorithm>
+#include <memory>
 
 #include "gputrain/monitor/sink.hpp"
+#include "trackers/mlflow_server.hpp"
 
 namespace gputrain::monitor {
 
 using config::Change;
+
+namespace {
+
+/// `report_to: wandb` in our words; empty: none of our sinks.
+std::string sinks_for(const std::string& tracker) {
+  const bool is_tracker = tracker == "tensorboard" || tracker == "mlflow" || tracker == "wandb";
+  return is_tracker ? "[jsonl, console, " + tracker + "]" : "";
+}
+
+template <class Spec>
+void pick(std::vector<config::Choice>& chosen, const std::string& name, const std::optional<Spec>& spec) {
+  if (!spec) return;
+  const auto found = std::ranges::find(chosen, name, &config::Choice::name);
+  const config::Choice choice{name, std::make_shared<const Spec>(*spec)};
+  found == chosen.end() ? chosen.push_back(choice) : void(*found = choice);
+}
+
+}  // namespace
+
+void MlflowSpec::describe(config::Description<MlflowSpec>& d) {
+  d.summary("an MLflow server");
+  d.key("uri", &MlflowSpec::uri,
+        "its address; else that in MLFLOW_TRACKING_URI, else http://127.0.0.1:5000. Who needs a token or a password "
+        "sets "
+        "MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD")
+      .aliases({"tracking_uri"});
+  d.key("experiment", &MlflowSpec::experiment,
+        "the experiment, which is made if there is none; else that in MLFLOW_EXPERIMENT_NAME, else Default")
+      .aliases({"experiment_name"});
+  d.key("run_name", &MlflowSpec::run_name, "the name that the run has there; else its id");
+  d.check([](const MlflowSpec& spec, config::SpecIssues& issues) {
+    if (spec.uri && !is_server_address(*spec.uri))
+      issues.add("uri", "is no address of an MLflow server",
+                 "write http:// or https://, for instance http://host:5000");
+  });
+}
+
+void WandbSpec::describe(config::Description<WandbSpec>& d) {
+  d.summary("a folder for `wandb sync`");
+  d.key("project", &WandbSpec::project, "the project; else that in WANDB_PROJECT, else uncategorized");
+  d.key("entity", &WandbSpec::entity, "the user or team; else that in WANDB_ENTITY, else that of who syncs");
+  d.key("name", &WandbSpec::name, "the name that the run has there; else its id");
+}
+
+std::vector<config::Choice> LogSpec::chosen_sinks() const {
+  std::vector<config::Choice> chosen;
+  for (const std::string& name : sinks) chosen.push_back(monitor::sinks().with_defaults(name));
+  pick(chosen, "tensorboard", tensorboard ? std::optional(config::NoOptions()) : std::nullopt);
+  pick(chosen, "mlflow", mlflow);
+  pick(chosen, "wandb", wandb);
+  return chosen;
+}
 
 void LogSpec::describe(config::Description<LogSpec>& d) {
   d.summary("console and metrics");
@@ -17,6 +71,14 @@ void LogSpec::describe(config::Description<LogSpec>& d) {
   d.key("sinks", &LogSpec::sinks,
         "where log lines, evaluations and events go, in this order; " + monitor::sinks().entries_in_words())
       .choices(monitor::sinks().names())
+      .change(Change::safe)
+      .aliases("report_to", sinks_for)
+      .aliases("logger", sinks_for)
+      .aliases("loggers", sinks_for);
+  d.key("tensorboard", &LogSpec::tensorboard, "event files for TensorBoard in tb/ of the run folder")
+      .change(Change::safe);
+  d.key("mlflow", &LogSpec::mlflow, "curves and settings go to an MLflow server; `{}` is enough").change(Change::safe);
+  d.key("wandb", &LogSpec::wandb, "a folder for `wandb sync` in wandb/ of the run folder; `{}` is enough")
       .change(Change::safe);
   d.key("metrics_port", &LogSpec::metrics_port,
         "port where rank 0 serves the run's measurements: /metrics for Prometheus; 0: a free one; null: none")

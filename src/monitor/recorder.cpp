@@ -4,6 +4,7 @@
 
 #include "background_sink.hpp"
 #include "gputrain/core/log.hpp"
+#include "gputrain/monitor/tracked_settings.hpp"
 
 namespace gputrain::monitor {
 
@@ -14,13 +15,28 @@ SinkCatalog& sinks() {
 
 Sink::~Sink() = default;
 
-Recorder::Recorder(const std::vector<std::string>& names, const SinkRequest& request) {
-  for (const std::string& name : names) {
-    auto sink = sinks().make(sinks().with_defaults(name), request);
-    if (sink->is_slow()) sink = std::make_unique<BackgroundSink>(name, std::move(sink));
-    sinks_.push_back({name, std::move(sink)});
+namespace {
+
+std::vector<config::Choice> with_defaults(const std::vector<std::string>& names) {
+  std::vector<config::Choice> chosen;
+  for (const std::string& name : names) chosen.push_back(sinks().with_defaults(name));
+  return chosen;
+}
+
+}  // namespace
+
+Recorder::Recorder(const std::vector<config::Choice>& chosen, const SinkRequest& request) {
+  SinkRequest safe = request;
+  safe.settings = masked(request.settings);
+  for (const config::Choice& choice : chosen) {
+    auto sink = sinks().make(choice, safe);
+    if (sink->is_slow()) sink = std::make_unique<BackgroundSink>(choice.name, std::move(sink));
+    sinks_.push_back({choice.name, std::move(sink)});
   }
 }
+
+Recorder::Recorder(const std::vector<std::string>& names, const SinkRequest& request)
+    : Recorder(with_defaults(names), request) {}
 
 Recorder::~Recorder() {
   each([](Sink& sink) { sink.close(); });

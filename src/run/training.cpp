@@ -62,9 +62,10 @@ Training::Training(const RunRequest& request, const Job& job, TrainingSetup& set
       folder_(taken.folder),
       lock_(taken.lock),
       live_(job, setup, folder_),
-      recorder_(setup.context.rank() == 0 ? monitor::Recorder(spec_.log.sinks, {folder_.path, console, job.run_id,
-                                                                                job.name, settings_in_words(job)})
-                                          : monitor::Recorder()),
+      recorder_(setup.context.rank() == 0
+                    ? monitor::Recorder(spec_.log.chosen_sinks(),
+                                        {folder_.path, console, job.run_id, job.name, settings_in_words(job)})
+                    : monitor::Recorder()),
       reporting_{recorder_, setup.plan},
       log_(reporting_, setup.context.groups, setup.context.device),
       ledger_(setup.context.rank() == 0 ? monitor::Ledger(folder_.ledger()) : monitor::Ledger()),

@@ -67,7 +67,7 @@ TEST_F(RecorderTest, GoesOnWithoutASinkThatFailsAndSaysSoOnce) {
   fails = true;
   testing::internal::CaptureStderr();
   {
-    Recorder recorder({"broken", "memory"}, request_);
+    Recorder recorder(Words{"broken", "memory"}, request_);
     for (int64_t step = 1; step <= 3; ++step) recorder.log({.step = step, .kind = "train"});
   }
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
@@ -113,6 +113,26 @@ TEST(LogSinks, AreTheFileAndTheConsoleWhereTheJobNamesNone) {
   EXPECT_THAT(sinks_of("log: {interval: 5}"), ElementsAre("jsonl", "console"));
   EXPECT_THAT(sinks_of("log: {sinks: [memory]}"), ElementsAre("memory"));
   EXPECT_THAT(sinks_of("log: {sinks: []}"), IsEmpty());
+}
+
+LogSpec log_of(const std::string& text) {
+  return config::load(config::schema_of<JobWithLog>(), {.file = "job.yaml", .text = text}).as<JobWithLog>().log;
+}
+
+TEST(LogSinks, AreThereOnceWhereTheyHaveAKeyToo) {
+  const auto chosen =
+      log_of("log: {sinks: [mlflow, jsonl], tensorboard: true, mlflow: {uri: 'http://h'}, wandb: {}}").chosen_sinks();
+  Words names;
+  for (const auto& choice : chosen) names.push_back(choice.name);
+  EXPECT_THAT(names, ElementsAre("mlflow", "jsonl", "tensorboard", "wandb"));
+  EXPECT_EQ(chosen[0].as<MlflowSpec>().uri, "http://h");
+  EXPECT_THAT(refusal_of("log: {mlflow: {uri: 'sqlite:///x.db'}}"), HasSubstr("is no address of an MLflow server"));
+}
+
+TEST(LogSinks, ExplainOtherToolsNames) {
+  EXPECT_THAT(refusal_of("report_to: wandb"), HasSubstr("sinks: [jsonl, console, wandb]"));
+  EXPECT_THAT(refusal_of("report_to: [tensorboard]"), HasSubstr("sinks: [tensorboard]"));
+  EXPECT_THAT(refusal_of("report_to: none"), HasSubstr("leave it out"));
 }
 
 TEST(LogSinks, RejectUnknownAndRepeatedNames) {

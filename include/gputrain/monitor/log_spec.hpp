@@ -10,11 +10,31 @@
 
 namespace gputrain::monitor {
 
+/// An MLflow server. What is not given comes from the variables that MLflow reads.
+struct MlflowSpec {
+  std::optional<std::string> uri, experiment, run_name;
+
+  static void describe(config::Description<MlflowSpec>& d);
+};
+
+/// A folder for `wandb sync`.
+struct WandbSpec {
+  std::optional<std::string> project, entity, name;
+
+  static void describe(config::Description<WandbSpec>& d);
+};
+
 struct LogSpec {
   config::Length interval = config::Length{50, config::Length::Unit::steps};
   std::vector<std::string> sinks = {"jsonl", "console"};
   std::optional<int64_t> metrics_port;
   std::string metrics_host = "127.0.0.1";
+  bool tensorboard = false;
+  std::optional<MlflowSpec> mlflow;
+  std::optional<WandbSpec> wandb;
+
+  /// The sinks that `sinks` names, then those with a key of their own, each once.
+  std::vector<config::Choice> chosen_sinks() const;
 
   static void describe(config::Description<LogSpec>& d);
 };

@@ -15,7 +15,9 @@ namespace gputrain::monitor {
 class Recorder {
  public:
   Recorder() = default;  // without sinks: ranks other than 0
-  /// Builds the named sinks, which get each record in this order.
+  /// Builds the sinks, which get each record in this order, and the request with secrets masked.
+  Recorder(const std::vector<config::Choice>& sinks, const SinkRequest& request);
+  /// The same for sinks without options of their own.
   Recorder(const std::vector<std::string>& names, const SinkRequest& request);
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;

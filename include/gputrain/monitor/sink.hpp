@@ -39,8 +39,9 @@ class Sink {
 struct SinkRequest {
   std::filesystem::path folder;  // of the run
   Console& console;
-  std::string run_id = {}, name = {};                // "support-bot-3f9a1c", "support-bot"
-  std::map<std::string, std::string> settings = {};  // the resolved job, "optimizer.lr" and its value as YAML
+  std::string run_id = {}, name = {};  // "support-bot-3f9a1c", "support-bot"
+  std::map<std::string, std::string> settings =
+      {};  // the resolved job, "optimizer.lr" and its value as YAML, secrets masked
 };
 
 using SinkCatalog = config::Catalog<Sink, const SinkRequest&>;

@@ -60,7 +60,8 @@ TEST(JobSchema, AnswersWordsOfOtherTools) {
       {"train_file: a.txt", "write `data: {train: {path: ..., format: ...}}`"},
       {"eval_iters: 200", "leave it out: all of data.val is evaluated"},
       {"lr_step_size: 30", "the keys here are alloc_conf, checkpoint, "},
-      {"report_to: wandb", "metrics.jsonl in the run folder has all metrics"},
+      {"report_to: wandb", "is `log.sinks: [jsonl, console, wandb]` here"},
+      {"wandb: {project: x}", "belongs under 'log'"},
       {"unheard_of: 1", "the keys here are alloc_conf, checkpoint, "},
       {"defaults: &d {lr: 1}", "under `vars:`"},
   };

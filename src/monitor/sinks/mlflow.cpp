@@ -1,0 +1,159 @@
+// A run on an MLflow server. What the server does not take now is sent later.
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "../append_line.hpp"
+#include "../ending.hpp"
+#include "../trackers/mlflow_server.hpp"
+#include "gputrain/core/atomic_file.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
+#include "gputrain/core/numbers.hpp"
+#include "gputrain/core/secrets.hpp"
+#include "gputrain/hub/cache.hpp"
+#include "gputrain/monitor/sink.hpp"
+#include "gputrain/monitor/tracked_settings.hpp"
+
+namespace gputrain::monitor {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kMostWaiting = 100'000;                        // metrics
+constexpr std::chrono::seconds kFirstPause{5}, kMostPause{60};  // before another try
+
+class MlflowSink final : public Sink {
+ public:
+  MlflowSink(const MlflowSpec& spec, const SinkRequest& request)
+      : run_folder_(request.folder),
+        access_(mlflow_access(spec, hub::environment_variable)),
+        server_(access_),
+        name_(spec.run_name.value_or(request.run_id)) {
+    for (const auto& [key, yaml] : request.settings) {
+      const auto value = value_of(yaml);
+      params_[key] = value.is_string() ? value.get<std::string>() : yaml;
+    }
+  }
+
+  bool is_slow() const override { return true; }
+
+  void log(const Record& record) override {
+    const auto now = static_cast<int64_t>(seconds_since_epoch() * 1000);
+    for (const auto& [name, value] : record.metrics) wait({name, value, now, record.step});
+    if (record.kind == "train") wait({"epoch", record.epoch, now, record.step});
+    if (Clock::now() >= next_try_) send();
+  }
+
+  /// MLflow has no call that removes metrics: steps that are taken again are there twice.
+  void truncate(int64_t, int64_t) override {
+    std::ifstream file(state_file());
+    const auto state = nlohmann::json::parse(file, nullptr, false);
+    if (!state.is_object() || state.value("uri", nlohmann::json()) != shown_uri()) return;
+    const auto id = state.value("run_id", nlohmann::json());
+    if (id.is_string()) run_id_ = id.get<std::string>();
+    has_params_ = state.value("has_params", nlohmann::json()) == true;
+  }
+
+  void close() override {
+    constexpr long kLastSeconds = 2;
+    server_.hurry(kLastSeconds);
+    send();
+    if (waiting_.empty() && dropped_ == 0 && has_begun_) {
+      end();
+    } else if (const auto lost = static_cast<int64_t>(waiting_.size() + dropped_); lost > 0) {
+      log::warning("log.mlflow: " + shown_uri() + " did not get " + counted(lost, "value"));
+    }
+  }
+
+ private:
+  std::filesystem::path state_file() const { return run_folder_ / "mlflow.json"; }
+  std::string shown_uri() const { return without_url_secrets(access_.uri); }
+
+  void wait(MlflowMetric metric) {
+    if (waiting_.size() < kMostWaiting)
+      waiting_.push_back(std::move(metric));
+    else
+      ++dropped_;
+  }
+
+  void send() {
+    try {
+      begin();
+      while (!waiting_.empty()) {
+        const auto count = static_cast<std::ptrdiff_t>(std::min(waiting_.size(), MlflowServer::kMostMetrics));
+        server_.log_metrics(run_id_, {waiting_.begin(), waiting_.begin() + count});
+        waiting_.erase(waiting_.begin(), waiting_.begin() + count);
+      }
+      pause_ = kFirstPause;
+    } catch (const hub::Interruption& trouble) {
+      tell_once(trouble.what());
+      next_try_ = Clock::now() + pause_;
+      pause_ = std::min(2 * pause_, kMostPause);
+    }
+  }
+
+  void begin() {
+    if (has_begun_) return;
+    if (!run_id_.empty() && !server_.continue_run(run_id_)) {
+      run_id_.clear();
+      has_params_ = false;
+    }
+    if (run_id_.empty()) {
+      run_id_ = server_.begin_run(server_.experiment(), name_);
+      save_state();
+    }
+    if (!has_params_) {  // those of a run never change there
+      server_.log_params(run_id_, params_);
+      has_params_ = true;
+      save_state();
+    }
+    has_begun_ = true;
+  }
+
+  /// What the next attempt continues by.
+  void save_state() const {
+    const nlohmann::ordered_json state{{"uri", shown_uri()}, {"run_id", run_id_}, {"has_params", has_params_}};
+    try {
+      write_file_atomically(state_file(), state.dump(2) + "\n", ExitCode::environment);
+    } catch (const Error& full) {
+      log::warning(std::string(full.what()) + "; the next attempt begins another run on the MLflow server");
+    }
+  }
+
+  void end() {
+    const auto ending = ending_of(run_folder_);
+    const bool is_stopped = ending && ending->status == "stopped";
+    try {
+      server_.end_run(run_id_, is_stopped ? "KILLED" : ending && ending->status == "done" ? "FINISHED" : "FAILED");
+    } catch (const hub::Interruption& trouble) {
+      tell_once(trouble.what());
+    }
+  }
+
+  void tell_once(const std::string& trouble) {
+    if (std::exchange(has_told_, true)) return;
+    log::warning("log.mlflow: " + shown_uri() + ": " + trouble +
+                 "; training continues, and metrics are sent when the server answers");
+  }
+
+  std::filesystem::path run_folder_;
+  MlflowAccess access_;
+  MlflowServer server_;
+  std::string name_, run_id_;
+  std::map<std::string, std::string> params_;
+  std::deque<MlflowMetric> waiting_;
+  size_t dropped_ = 0;
+  Clock::time_point next_try_{};
+  std::chrono::seconds pause_ = kFirstPause;
+  bool has_begun_ = false, has_params_ = false, has_told_ = false;
+};
+
+const config::Registered<MlflowSink, MlflowSpec> registered_mlflow{sinks(), "mlflow", "an MLflow server (log.mlflow)"};
+
+}  // namespace
+}  // namespace gputrain::monitor

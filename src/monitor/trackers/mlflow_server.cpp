@@ -1,0 +1,199 @@
+#include "mlflow_server.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/printable.hpp"
+#include "gputrain/core/secrets.hpp"
+
+namespace gputrain::monitor {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kLongestKey = 250, kLongestValue = 500;  // servers of some versions take more
+
+int64_t now_milliseconds() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+}
+
+/// MLflow takes letters, digits and a few signs.
+std::string key_of(const std::string& name) {
+  std::string key = name.substr(0, kLongestKey);
+  std::ranges::replace_if(
+      key,
+      [](char c) {
+        const bool is_sign = std::string_view("_-. :/").find(c) != std::string_view::npos;
+        return std::isalnum(static_cast<unsigned char>(c)) == 0 && !is_sign;
+      },
+      '_');
+  return key;
+}
+
+/// At most so many bytes, cut between characters.
+std::string value_text(const std::string& value) {
+  std::string text = printable(value, "\n\t");
+  if (text.size() <= kLongestValue) return text;
+  size_t end = 0;
+  for (size_t next = 0; next <= kLongestValue; next += std::max<size_t>(1, character_length(text, next))) end = next;
+  return text.substr(0, end);
+}
+
+/// JSON has no such numbers; MLflow takes their names.
+json number(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
+  return value;
+}
+
+std::string percent_encoded(const std::string& text) {
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  std::string encoded;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (std::isalnum(byte) != 0)
+      encoded += c;
+    else
+      encoded += {'%', kDigits[byte >> 4], kDigits[byte & 15]};
+  }
+  return encoded;
+}
+
+/// What the server says against a request.
+std::string complaint_of(const hub::Reply& reply) {
+  std::string text = "answers " + std::to_string(reply.status);
+  const auto object = json::parse(reply.body, nullptr, false);
+  if (object.is_object() && object.contains("message") && object["message"].is_string())
+    text += ": " + object["message"].get<std::string>().substr(0, 300);
+  return without_url_secrets(printable(text));
+}
+
+std::string text_at(const json& answer, const char* place) {
+  const auto found = json::json_pointer(place);
+  if (answer.contains(found) && answer[found].is_string()) return answer[found].get<std::string>();
+  throw Error(ExitCode::environment, {.what = std::string("does not answer as MLflow: there is no ") + place});
+}
+
+std::string environment_or(const Lookup& lookup, const char* name, const std::string& otherwise) {
+  const auto found = lookup(name);
+  return found && !found->empty() ? *found : otherwise;
+}
+
+}  // namespace
+
+bool is_server_address(const std::string& uri) {
+  return (uri.starts_with("http://") && uri.size() > 7) || (uri.starts_with("https://") && uri.size() > 8);
+}
+
+MlflowAccess mlflow_access(const MlflowSpec& spec, const Lookup& lookup) {
+  MlflowAccess access;
+  access.uri = spec.uri.value_or(environment_or(lookup, "MLFLOW_TRACKING_URI", "http://127.0.0.1:5000"));
+  if (!is_server_address(access.uri))
+    throw Error(ExitCode::usage, {.what = "is no address of an MLflow server: " + without_url_secrets(access.uri),
+                                  .where = "MLFLOW_TRACKING_URI",
+                                  .hint = "write http:// or https://, for instance http://host:5000"});
+  while (access.uri.ends_with('/')) access.uri.pop_back();
+  access.experiment = spec.experiment.value_or(environment_or(lookup, "MLFLOW_EXPERIMENT_NAME", "Default"));
+  access.person = printable(environment_or(lookup, "LOGNAME", environment_or(lookup, "USER", "unknown")));
+  access.token = environment_or(lookup, "MLFLOW_TRACKING_TOKEN", "");
+  if (std::ranges::any_of(access.token, [](unsigned char c) { return std::isgraph(c) == 0; }))
+    throw Error(ExitCode::usage, {.what = "is no token: it has a space or a control character",
+                                  .where = "MLFLOW_TRACKING_TOKEN",
+                                  .hint = "give the token alone, on one line"});
+  access.user = environment_or(lookup, "MLFLOW_TRACKING_USERNAME", "");
+  access.password = environment_or(lookup, "MLFLOW_TRACKING_PASSWORD", "");
+  const bool has_password = !access.user.empty() && !access.password.empty();  // wins over a token, as in MLflow itself
+  if (has_password)
+    access.token.clear();
+  else
+    access.user.clear();
+  return access;
+}
+
+std::string MlflowServer::experiment() {
+  const auto find = [&]() -> std::optional<std::string> {
+    const auto found = ask("experiments/get-by-name?experiment_name=" + percent_encoded(access_.experiment), nullptr);
+    return found ? std::optional(text_at(*found, "/experiment/experiment_id")) : std::nullopt;
+  };
+  if (const auto id = find()) return *id;
+  try {
+    return text_at(must("experiments/create", {{"name", access_.experiment}}), "/experiment_id");
+  } catch (const Error&) {  // somebody else may have made it in between
+    if (const auto id = find()) return *id;
+    throw;
+  }
+}
+
+std::string MlflowServer::begin_run(const std::string& experiment_id, const std::string& name) {
+  const auto tag = [](const char* key, const std::string& value) { return json{{"key", key}, {"value", value}}; };
+  const json begun = must("runs/create", {{"experiment_id", experiment_id},
+                                          {"run_name", printable(name)},
+                                          {"user_id", access_.person},
+                                          {"start_time", now_milliseconds()},
+                                          {"tags",
+                                           {tag("mlflow.user", access_.person), tag("mlflow.source.name", "gputrain"),
+                                            tag("mlflow.source.type", "LOCAL")}}});
+  return text_at(begun, "/run/info/run_id");
+}
+
+bool MlflowServer::continue_run(const std::string& run_id) {
+  return ask("runs/update", {{"run_id", run_id}, {"status", "RUNNING"}}).has_value();
+}
+
+void MlflowServer::log_params(const std::string& run_id, const std::map<std::string, std::string>& params) {
+  json batch = json::array();
+  const auto send = [&] {
+    if (!batch.empty()) must("runs/log-batch", {{"run_id", run_id}, {"params", std::exchange(batch, json::array())}});
+  };
+  for (const auto& [key, value] : params) {
+    batch.push_back({{"key", key_of(key)}, {"value", value_text(value)}});
+    if (batch.size() == kMostParams) send();
+  }
+  send();
+}
+
+void MlflowServer::log_metrics(const std::string& run_id, const std::vector<MlflowMetric>& metrics) {
+  json batch = json::array();
+  for (const MlflowMetric& metric : metrics)
+    batch.push_back({{"key", key_of(metric.key)},
+                     {"value", number(metric.value)},
+                     {"timestamp", metric.milliseconds},
+                     {"step", metric.step}});
+  must("runs/log-batch", {{"run_id", run_id}, {"metrics", batch}});
+}
+
+void MlflowServer::end_run(const std::string& run_id, const std::string& status) {
+  must("runs/update", {{"run_id", run_id}, {"status", status}, {"end_time", now_milliseconds()}});
+}
+
+std::optional<json> MlflowServer::ask(const std::string& path, const json& content) {
+  constexpr long kConnectSeconds = 3;
+  const hub::Reply reply = http_.ask(
+      {.url = access_.uri + "/api/2.0/mlflow/" + path,
+       .token = access_.token,
+       .json = content.is_null() ? "" : content.dump(),
+       .user = access_.user,
+       .password = access_.password,
+       .limits = {
+           .connect = std::min(kConnectSeconds, most_seconds_), .silent = most_seconds_, .total = most_seconds_}});
+  if (reply.status == 404) return std::nullopt;
+  json answer = json::parse(reply.body, nullptr, false);
+  if (reply.status == 200 && answer.is_object()) return answer;
+  throw Error(ExitCode::environment, {.what = reply.status == 200 ? "does not answer as MLflow" : complaint_of(reply),
+                                      .where = without_url_secrets(access_.uri)});
+}
+
+json MlflowServer::must(const std::string& path, const json& content) {
+  if (auto answer = ask(path, content)) return *answer;
+  throw Error(ExitCode::environment,
+              {.what = "answers 404: there is no MLflow server, or the run is not there any more",
+               .where = without_url_secrets(access_.uri)});
+}
+
+}  // namespace gputrain::monitor

@@ -1,0 +1,88 @@
+#include <cmath>
+#include <fstream>
+
+#include <gmock/gmock.h>
+
+#include "monitor/tracked_run.hpp"
+
+namespace gputrain::monitor {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+class Tensorboard : public TrackedRun {
+ protected:
+  void SetUp() override {
+    GPUTRAIN_NEED_REFERENCE("tensorboard");
+    GPUTRAIN_NEED_REFERENCE("absl");
+  }
+  std::unique_ptr<Recorder> begin(int64_t step = 0, int64_t evaluated_step = 0) {
+    return TrackedRun::begin(sinks().with_defaults("tensorboard"), step, evaluated_step);
+  }
+  json found() const { return found_by("tensorboard_reference.py", run_folder() / "tb"); }
+  /// Appends a part of a record, as a process that is killed leaves it.
+  void tear_newest_file() const {
+    fs::path newest;
+    for (const auto& entry : fs::directory_iterator(run_folder() / "tb")) newest = std::max(newest, entry.path());
+    std::ofstream(newest, std::ios::binary | std::ios::app) << std::string("\x20\0\0\0\0", 5);
+  }
+};
+
+TEST_F(Tensorboard, ReadsCurvesEventsAndSettings) {
+  auto run = begin();
+  train(*run, 10, 2.5);
+  train(*run, 20, std::nan(""));
+  evaluate(*run, 20, 1.25);
+  run->log({.step = 20, .kind = "event", .label = "back", .text = "to step \xff 10"});
+  end(std::move(run));
+  const json all = found();
+  EXPECT_EQ(all["scalars"]["train/loss"], json({{10, 2.5}, {20, "nan"}}));
+  EXPECT_EQ(all["scalars"]["val/loss"], json({{20, 1.25}}));
+  EXPECT_EQ(all["scalars"]["epoch"], json({{10, 0.5}, {20, 0.5}}));
+  EXPECT_EQ(all["texts"]["events"], json({{20, "back to step ? 10"}}));
+  EXPECT_EQ(all["sessions"], json({{"name", "small/3f9a"},
+                                   {"status", 1},
+                                   {"hparams",
+                                    {{"optimizer.lr", 1e-3},
+                                     {"train.max_steps", 30.0},
+                                     {"train.verify", true},
+                                     {"model.type", "gpt"},
+                                     {"env.MY_API_KEY", "***"}}}}));
+}
+
+TEST_F(Tensorboard, ShowsEachStepOnceAfterAResume) {
+  auto killed = begin();
+  for (const int64_t step : {10, 20, 30}) {
+    train(*killed, step, static_cast<double>(step));
+    evaluate(*killed, step, static_cast<double>(step));
+  }
+  end(std::move(killed), "failed", 1);
+  tear_newest_file();
+  settings_["optimizer.lr"] = "0.5";
+  auto resumed = begin(20, 10);  // the checkpoint was saved before the evaluation of its step
+  evaluate(*resumed, 20, 21);
+  train(*resumed, 30, 31);
+  end(std::move(resumed));
+  const json all = found();
+  EXPECT_EQ(all["scalars"]["train/loss"], json({{10, 10.0}, {20, 20.0}, {30, 31.0}}));
+  EXPECT_EQ(all["scalars"]["val/loss"], json({{10, 10.0}, {20, 21.0}}));
+  EXPECT_EQ(all["sessions"]["status"], 1);
+  EXPECT_EQ(all["sessions"]["hparams"]["optimizer.lr"], 0.5);
+  EXPECT_GT(fs::file_size(run_folder() / "tb/later.left"), 0U);
+}
+
+TEST_F(Tensorboard, GoesOnWithoutADiskAndSaysSoOnce) {
+  auto run = begin();
+  fs::remove_all(run_folder() / "tb");
+  ::testing::internal::CaptureStderr();
+  train(*run, 10, 1);
+  train(*run, 20, 1);
+  end(std::move(run));
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(told, ::testing::HasSubstr("cannot append; training continues, but TensorBoard lacks metrics"));
+  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 1);
+}
+
+}  // namespace
+}  // namespace gputrain::monitor
