@@ -58,6 +58,7 @@ TEST_F(Tensorboard, ShowsEachStepOnceAfterAResume) {
     evaluate(*killed, step, static_cast<double>(step));
   }
   end(std::move(killed), "failed", 1);
+  fs::copy(run_folder() / "tb", run_folder() / "shown");
   tear_newest_file();
   settings_["optimizer.lr"] = "0.5";
   auto resumed = begin(20, 10);  // the checkpoint was saved before the evaluation of its step
@@ -70,6 +71,11 @@ TEST_F(Tensorboard, ShowsEachStepOnceAfterAResume) {
   EXPECT_EQ(all["sessions"]["status"], 1);
   EXPECT_EQ(all["sessions"]["hparams"]["optimizer.lr"], 0.5);
   EXPECT_GT(fs::file_size(run_folder() / "tb/later.left"), 0U);
+
+  // A TensorBoard that has read the first attempt as it was before.
+  fs::copy(run_folder() / "tb", run_folder() / "shown", fs::copy_options::skip_existing | fs::copy_options::recursive);
+  const json shown = found_by("tensorboard_reference.py", run_folder() / "shown");
+  EXPECT_EQ(shown["scalars"]["train/loss"], all["scalars"]["train/loss"]);
 }
 
 TEST_F(Tensorboard, GoesOnWithoutADiskAndSaysSoOnce) {

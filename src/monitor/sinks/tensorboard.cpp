@@ -26,7 +26,7 @@ class TensorboardSink final : public Sink {
   TensorboardSink(const config::NoOptions&, const SinkRequest& request)
       : run_folder_(request.folder),
         folder_(request.folder / "tb"),
-        start_(events::session_start(request.settings, request.run_id)) {}
+        settings_(events::session_start(request.settings, request.run_id)) {}
 
   bool is_slow() const override { return true; }
 
@@ -40,7 +40,7 @@ class TensorboardSink final : public Sink {
     const std::vector<fs::path> files = event_files();
     for (const fs::path& file : files) events::truncate_file(file, folder_ / "later.left", step, evaluated_step);
     path_ = name_after(files);
-    if (!files.empty()) restart_ = events::restart(step + 1);
+    begin_ = events::header() + events::start(step + 1) + settings_;
   }
 
   void close() override {
@@ -72,7 +72,7 @@ class TensorboardSink final : public Sink {
 
   /// Appends and flushes one event. Warns once about a disk error, and tries later events again.
   void append(const std::string& event) {
-    const std::string before = has_begun_ ? "" : events::header() + restart_ + start_;
+    const std::string before = has_begun_ ? "" : begin_;
     if (append_line(path_, before + event, /*sync=*/false)) {
       has_begun_ = true;
     } else if (!std::exchange(has_failed_, true)) {
@@ -81,7 +81,7 @@ class TensorboardSink final : public Sink {
   }
 
   fs::path run_folder_, folder_, path_;
-  std::string start_, restart_;
+  std::string settings_, begin_;  // begin_: what a file begins with
   bool has_begun_ = false, has_failed_ = false;
 };
 

@@ -126,7 +126,6 @@ bool stays(std::string_view record, int64_t step, int64_t evaluated_step) {
     if (tag.starts_with("val/")) last = std::min(step, evaluated_step);
     if (tag.starts_with("_hparams_/")) is_session = true;
   });
-  if (!protobuf::find_field(event, event_field::kSessionLog).bytes.empty()) return false;  // has done its work
   return !is_session && static_cast<int64_t>(protobuf::find_field(event, event_field::kStep).value) <= last;
 }
 
@@ -134,7 +133,7 @@ bool stays(std::string_view record, int64_t step, int64_t evaluated_step) {
 
 std::string header() { return framed(at_now(0).text(event_field::kFileVersion, "brain.Event:2")); }
 
-std::string restart(int64_t step) {
+std::string start(int64_t step) {
   constexpr int64_t kStart = 1;
   return framed(at_now(step).message(event_field::kSessionLog, Message().integer(1, kStart)));
 }

@@ -15,8 +15,9 @@ namespace gputrain::monitor::events {
 
 /// The first record of a file.
 std::string header();
-/// Tells a TensorBoard that shows the run already to forget what it has read about this step and later ones.
-std::string restart(int64_t step);
+/// Tells a TensorBoard that shows the run already to forget what it has read about this step and later ones. The first
+/// file of a run has it too: TensorBoard takes no notice of the first that it reads.
+std::string start(int64_t step);
 /// Metrics as scalars, and the message of an event as text.
 std::string of(const Record& record);
 /// What the tab HParams compares: settings that are numbers, bools or texts.
