@@ -1,10 +1,13 @@
 #include "gputrain/monitor/alerts.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <utility>
 
+#include "gputrain/config/names.hpp"
 #include "gputrain/monitor/format.hpp"
+#include "gputrain/monitor/measurements.hpp"
 
 namespace gputrain::monitor {
 namespace {
@@ -32,6 +35,9 @@ void AlertSpec::describe(config::Description<AlertSpec>& d) {
       .choices({"warn", "save", "pause", "stop", "exec"});
   d.key("exec", &AlertSpec::exec, "with action: exec, the program and its arguments; no shell reads them");
   d.check([](const AlertSpec& spec, config::SpecIssues& issues) {
+    const auto names = names_of_measurements();
+    if (std::ranges::find(names, spec.metric) == names.end())
+      issues.add("metric", "'" + spec.metric + "' is not measured", config::did_you_mean(spec.metric, names));
     if ((spec.action == "exec") == spec.exec.empty())
       issues.add("exec", spec.exec.empty() ? "is missing" : "needs action: exec", "action: exec, exec: [notify, me]");
   });

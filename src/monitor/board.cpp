@@ -196,6 +196,12 @@ Metrics Board::derived() const {
     std::nth_element(before.begin() + 1, middle, before.end());
     if (*middle > 0) metrics[as] = newest / *middle;
   };
+  for (const Metrics& rank : ranks_) {
+    const auto found = rank.find("gpu/utilization_ratio");
+    if (found == rank.end()) continue;
+    const auto most = metrics.try_emplace("gpu/most_utilization_ratio", found->second).first;
+    most->second = std::max(most->second, found->second);
+  }
   compare("train/loss", "train/loss_spike");
   compare("train/tokens_per_second", "train/rate_share");
   compare("train/samples_per_second", "train/rate_share");

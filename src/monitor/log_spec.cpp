@@ -87,6 +87,11 @@ void LogSpec::describe(config::Description<LogSpec>& d) {
   d.key("metrics_host", &LogSpec::metrics_host,
         "address where it listens; 0.0.0.0: all of this host, so that anyone in its networks can read")
       .change(Change::safe);
+  d.key("webhook", &LogSpec::webhook,
+        "address that gets alerts and the end of the run as {\"text\": ...}, of Slack for instance; ${env:NAME} keeps it "
+        "out of the job")
+      .mask_secrets()
+      .change(Change::safe);
   d.check([](const LogSpec& spec, config::SpecIssues& issues) {
     for (const std::string& name : spec.sinks) {
       if (std::ranges::count(spec.sinks, name) == 1) continue;

@@ -39,6 +39,7 @@ constexpr std::array kMeasurements{
     Measurement{"rank/phase_seconds_total", counter, "Time that a rank has spent in a phase of its steps"},
     Measurement{"rank/slowness_share", gauge, "How much longer the slowest rank's work takes than the others'"},
     Measurement{"rank/memory_bytes", gauge, "Memory of a rank: allocated on its GPU, or resident on the CPU"},
+    Measurement{"gpu/most_utilization_ratio", gauge, "That of the GPU that computes most"},
     Measurement{"gpu/utilization_ratio", gauge, "Share of time in which the GPU computes"},
     Measurement{"gpu/memory_used_bytes", gauge, "Memory in use on the GPU, by all processes"},
     Measurement{"gpu/memory_total_bytes", gauge, "Memory of the GPU"},
@@ -77,6 +78,14 @@ const tasks::Metric* metric_of(std::string_view name, const std::vector<tasks::M
 }  // namespace
 
 std::span<const Measurement> measurements() { return kMeasurements; }
+
+std::vector<std::string> names_of_measurements() {
+  std::vector<std::string> names;
+  for (const Measurement& one : kMeasurements) names.emplace_back(one.name);
+  for (const tasks::Metric& metric : tasks::catalog().metrics())
+    for (const char* split : {"val/", "test/"}) names.push_back(split + metric.name);
+  return names;
+}
 
 PrometheusName prometheus_name(std::string_view name) {
   const auto found = std::ranges::find(kMeasurements, name, &Measurement::name);

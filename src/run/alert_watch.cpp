@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "gputrain/core/log.hpp"
+#include "gputrain/core/process.hpp"
 #include "gputrain/monitor/format.hpp"
 
 namespace gputrain::app {
@@ -29,10 +30,14 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 }  // namespace
 
 AlertWatch::AlertWatch(std::vector<monitor::AlertSpec> alerts, monitor::Board& board, train::Control& control,
-                       std::filesystem::path folder)
-    : rules_(std::move(alerts)), board_(board), control_(control), folder_(std::move(folder)), thread_([this] {
-        run();
-      }) {}
+                       std::filesystem::path folder, const Cost& cost, monitor::Sink* webhook)
+    : rules_(std::move(alerts)),
+      board_(board),
+      control_(control),
+      folder_(std::move(folder)),
+      cost_(cost),
+      webhook_(webhook),
+      thread_([this] { run(); }) {}
 
 AlertWatch::~AlertWatch() {
   {
@@ -55,6 +60,8 @@ void AlertWatch::look() {
     board_.set("disk/free_bytes", static_cast<double>(space.available));
     board_.set("disk/free_share", static_cast<double>(space.available) / static_cast<double>(space.capacity));
   }
+  if (cost_.per_second > 0)
+    board_.set("cost_total", cost_.per_second * (cost_.earlier_seconds + seconds_since_process_start()));
   note_ended_programs();
   const double now = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   for (const auto& change : rules_.look(board_.values(), now)) act(change);
@@ -66,7 +73,9 @@ void AlertWatch::look() {
 void AlertWatch::act(const monitor::AlertRules::Change& change) {
   const std::string text = "alert: " + monitor::text_of(change.alert) + ": " +
                            (change.is_firing ? "now " + monitor::significant(change.value) : "over");
-  board_.add({.kind = "event", .label = "alert", .text = text.substr(7)});
+  const monitor::Record record{.kind = "event", .label = "alert", .text = text.substr(7)};
+  board_.add(record);
+  if (webhook_ != nullptr) webhook_->log(record);
   if (!change.is_firing) return log::info(text);
   log::warning(text);
   const std::string& action = change.alert.action;

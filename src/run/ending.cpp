@@ -34,6 +34,8 @@ StopWords words_of(train::Stop stop) {
       return {"SIGUSR1", "asked to make way (SIGUSR1)"};
     case train::Stop::ordered:
       return {"order", "stopped by an order"};
+    case train::Stop::spent:
+      return {"limits", "limits.max_cost or limits.idle reached"};
     case train::Stop::interrupted:
       return {"SIGINT", "interrupted (SIGINT)"};
     default:

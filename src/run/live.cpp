@@ -14,7 +14,9 @@
 #include "gputrain/device/host.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/monitor/format.hpp"
+#include "gputrain/monitor/ledger.hpp"
 #include "gputrain/monitor/page.hpp"
+#include "gputrain/monitor/webhook.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -35,6 +37,34 @@ int64_t after_in(const std::string& query) {
   int64_t number = 0;
   if (query.starts_with(kAfter)) std::from_chars(query.data() + kAfter.size(), query.data() + query.size(), number);
   return number;
+}
+
+/// limits.max_cost and limits.idle.
+std::vector<monitor::AlertSpec> rules_of(const train::LimitsSpec& limits) {
+  std::vector<monitor::AlertSpec> rules;
+  if (limits.max_cost)
+    rules.push_back({.metric = "cost_total", .op = ">=", .value = *limits.max_cost, .action = train::kEnd});
+  if (limits.idle)
+    rules.push_back({.metric = "gpu/most_utilization_ratio",
+                     .op = "<",
+                     .value = limits.idle->min_gpu_utilization / 100,
+                     .duration = limits.idle->time_window,
+                     .action = train::kEnd});
+  return rules;
+}
+
+/// From each attempt's first line to its last, without the attempt that has just begun.
+double seconds_of_earlier_attempts(const std::filesystem::path& ledger) {
+  double all = 0, begin = 0, last = 0;
+  for (const auto& line : monitor::read_ledger(ledger).lines) {
+    const double time = line.value("time", 0.0);
+    if (line.value("kind", "") == "attempt") {
+      all += last - begin;
+      begin = time;
+    }
+    if (begin > 0) last = time;
+  }
+  return all;
 }
 
 HttpAnswer answer(const monitor::Board& board, const HttpRequest& request) {
@@ -85,7 +115,14 @@ void Live::begin(const train::Progress& progress) {
   board_.set_state("training");
   auto rules = monitor::default_alerts();
   rules.insert(rules.end(), job_.spec().alerts.begin(), job_.spec().alerts.end());
-  alerts_ = std::make_unique<AlertWatch>(std::move(rules), board_, control_, folder_.path);
+  if (const auto& url = job_.spec().log.webhook) webhook_ = monitor::webhook_sink(*url, job_.name);
+  const auto limits = rules_of(job_.spec().limits);
+  rules.insert(rules.end(), limits.begin(), limits.end());
+  const double price = job_.spec().limits.price_per_hour.value_or(0);
+  alerts_ = std::make_unique<AlertWatch>(
+      std::move(rules), board_, control_, folder_.path,
+      AlertWatch::Cost{.per_second = price / 3600, .earlier_seconds = seconds_of_earlier_attempts(folder_.ledger())},
+      webhook_.get());
 }
 
 monitor::Metrics Live::readings() const {
@@ -113,8 +150,16 @@ monitor::Metrics Live::readings() const {
   return all;
 }
 
-void Live::write_report(const monitor::Summary& summary) {
+void Live::end(const monitor::Summary& summary) {
   if (!is_writer_) return;
+  if (webhook_) {
+    webhook_->log({.label = summary.status,
+                   .text = "after step " + std::to_string(summary.step) + ", exit code " +
+                           std::to_string(summary.exit_code) + "  " + summary.reason});
+    alerts_.reset();
+    webhook_->close();
+    webhook_.reset();
+  }
   auto state = board_.json();
   state["state"] = summary.status;
   const auto add_tile = [&](const char* name, const std::string& text) {

@@ -155,7 +155,7 @@ int Training::run() {
     setup_.context.groups.control().barrier("end");
     lock_.check();
     if (setup_.context.rank() == 0) monitor::write_summary(folder_.summary(), summary);
-    live_.write_report(summary);
+    live_.end(summary);
     ledger_.append("end", end_record(summary, progress_));
     train::note_saved();
     setup_.context.groups.leave();  // from here on, a failure of another rank does not matter
@@ -186,7 +186,7 @@ void Training::record_end(const std::exception& failure) {
   const std::lock_guard lock(end_mutex_);
   const auto summary = record_failure(summarize(job_, setup_.context, setup_.plan, progress_, log_), failure, folder_);
   ledger_.append("end", end_record(summary, progress_));
-  live_.write_report(summary);
+  live_.end(summary);
 }
 
 /// Keeps a copy of the progress after each step: a main thread that is stuck, or that a GPU's failure has ended, cannot

@@ -104,6 +104,10 @@ Stop ControlHook::follow(const Order& order, Progress& progress) {
     is_paused_ = false;
     tell(order, "stops after step " + grouped(progress.step), progress);
     return Stop::ordered;
+  } else if (order.verb == kEnd) {
+    is_paused_ = false;
+    tell(order, "ends after step " + grouped(progress.step), progress);
+    return Stop::spent;
   } else if (order.verb == "set") {
     const double before = parts_.peak_lr * progress.lr_factor;
     progress.lr_factor = order.value / parts_.peak_lr;

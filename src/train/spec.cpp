@@ -242,8 +242,31 @@ void CheckpointSpec::describe(config::Description<CheckpointSpec>& d) {
       .aliases({"resume_from_checkpoint", "load_from", "init_from"});
 }
 
+void IdleSpec::describe(config::Description<IdleSpec>& d) {
+  d.summary("GPUs that are paid for and do nothing");
+  d.key("min_gpu_utilization", &IdleSpec::min_gpu_utilization,
+        "the busiest GPU computes less than this part of the time")
+      .range(0, 100)
+      .unit("percent")
+      .change(Change::safe);
+  d.key("time_window", &IdleSpec::time_window, "for so long").above(0).change(Change::safe);
+}
+
 void LimitsSpec::describe(config::Description<LimitsSpec>& d) {
-  d.summary("limits of an attempt");
+  d.summary("limits of a run and of an attempt");
+  d.key("price_per_hour", &LimitsSpec::price_per_hour, "what all machines of the run cost, in any currency")
+      .above(0)
+      .change(Change::safe);
+  d.key("max_cost", &LimitsSpec::max_cost,
+        "save and end, with exit code 93, when all attempts together have cost so much; by price_per_hour")
+      .above(0)
+      .change(Change::safe);
+  d.key("idle", &LimitsSpec::idle, "save and end, with exit code 93, when no GPU has work; null: never")
+      .change(Change::safe);
+  d.check([](const LimitsSpec& spec, config::SpecIssues& issues) {
+    if (spec.max_cost && !spec.price_per_hour)
+      issues.add("max_cost", "needs price_per_hour", "for instance price_per_hour: 2.5");
+  });
   d.key("max_duration", &LimitsSpec::max_duration,
         "save and end this attempt after this much wall time, with exit code 138; the same command resumes")
       .above(0)

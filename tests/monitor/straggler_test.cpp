@@ -53,9 +53,9 @@ TEST(StragglerFinder, IgnoresHiccupsAndTimeSpentWaiting) {
 TEST(StragglerFinder, TellsAgainAfterARecovery) {
   StragglerFinder finder;
   const std::vector<PhaseTimes> even{kUsual, kUsual}, slow{kUsual, times(0.1, 2, 2, 0)};
-  int told = 0;
-  for (const auto& ranks : {slow, slow, slow, slow, even, slow, slow, slow}) told += finder.look(ranks) ? 1 : 0;
-  EXPECT_EQ(told, 2);
+  int count = 0;
+  for (const auto& ranks : {slow, slow, slow, slow, even, slow, slow, slow}) count += finder.look(ranks) ? 1 : 0;
+  EXPECT_EQ(count, 2);
 }
 
 }  // namespace

@@ -65,7 +65,8 @@ class Key {
   Key& aliases(std::string foreign, Convert convert);
   Key& alias_flag(std::string foreign, std::string value);  // `bf16: true` stands for `precision: bf16`
   Key& path();                                              // `~` and `$HOME` at the beginning mean the home folder
-  /// For a map: values whose names are those of secrets (core/secrets.hpp) are written as *** in all output.
+  /// For a map: values whose names are those of secrets (core/secrets.hpp) are written as *** in all output. For an
+  /// optional text: it is.
   Key& mask_secrets();
   Key& unit(std::string unit);  // shown in help: "samples", "seconds"
   /// For a choice: a missing name and missing options come from the choice at this dotted key (`data.val.format` from

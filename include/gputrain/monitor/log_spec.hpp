@@ -29,6 +29,7 @@ struct LogSpec {
   std::vector<std::string> sinks = {"jsonl", "console"};
   std::optional<int64_t> metrics_port;
   std::string metrics_host = "127.0.0.1";
+  std::optional<std::string> webhook;
   bool tensorboard = false;
   std::optional<MlflowSpec> mlflow;
   std::optional<WandbSpec> wandb;

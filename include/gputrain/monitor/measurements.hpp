@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace gputrain::monitor {
 
@@ -18,6 +19,9 @@ struct Measurement {
 
 /// Those of a run as a whole, and those of each rank. A task's metrics ("val/top1") are not among them.
 std::span<const Measurement> measurements();
+
+/// All names that an alert may follow: measurements, and metrics of tasks as "val/loss".
+std::vector<std::string> names_of_measurements();
 
 /// A measurement or a task's metric as Prometheus has it.
 struct PrometheusName {

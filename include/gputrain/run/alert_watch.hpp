@@ -19,8 +19,13 @@ namespace gputrain::app {
 /// the order or starts the program that it asks for.
 class AlertWatch {
  public:
+  struct Cost {
+    double per_second = 0;       // 0: unknown
+    double earlier_seconds = 0;  // that earlier attempts took
+  };
+  /// `webhook` is told too, unless it is null.
   AlertWatch(std::vector<monitor::AlertSpec> alerts, monitor::Board& board, train::Control& control,
-             std::filesystem::path folder);
+             std::filesystem::path folder, const Cost& cost, monitor::Sink* webhook);
   AlertWatch(const AlertWatch&) = delete;
   AlertWatch& operator=(const AlertWatch&) = delete;
   ~AlertWatch();
@@ -36,6 +41,8 @@ class AlertWatch {
   monitor::Board& board_;
   train::Control& control_;
   std::filesystem::path folder_;
+  Cost cost_;
+  monitor::Sink* webhook_;
   std::vector<pid_t> programs_;
   std::mutex mutex_;
   std::condition_variable ends_;

@@ -32,8 +32,8 @@ class Live {
   /// What the start page says of it; empty: nothing to say.
   std::string text() const;
 
-  /// Writes report.html on rank 0: the page, as the run ends. A disk error is a warning.
-  void write_report(const monitor::Summary& summary);
+  /// Tells the webhook, and writes report.html on rank 0: the page, as the run ends. A disk error is a warning.
+  void end(const monitor::Summary& summary);
 
   monitor::Board& board() noexcept { return board_; }
   device::PhaseClock& clock() noexcept { return clock_; }
@@ -57,6 +57,7 @@ class Live {
   device::PhaseClock clock_;
   std::unique_ptr<device::GpuSampler> gpus_;  // null without a GPU
   train::Control control_;
+  std::unique_ptr<monitor::Sink> webhook_;  // null: there is none
   // Last: their threads use the others.
   std::unique_ptr<monitor::HttpServer> port_, socket_;
   std::unique_ptr<AlertWatch> alerts_;

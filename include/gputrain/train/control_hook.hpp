@@ -12,7 +12,10 @@
 
 namespace gputrain::train {
 
-/// One order: "save", "pause", "resume", "stop", or "set" with a learning rate.
+/// The order of a limit: save and end, and do not start again.
+constexpr const char* kEnd = "end";
+
+/// One order: "save", "pause", "resume", "stop", kEnd, or "set" with a learning rate.
 struct Order {
   std::string verb;
   double value = 0;

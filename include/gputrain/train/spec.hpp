@@ -78,8 +78,17 @@ struct CheckpointSpec {
   static void describe(config::Description<CheckpointSpec>& d);
 };
 
+struct IdleSpec {
+  double min_gpu_utilization = 10;  // percent
+  config::Duration time_window{1800};
+
+  static void describe(config::Description<IdleSpec>& d);
+};
+
 struct LimitsSpec {
   std::optional<config::Duration> max_duration;
+  std::optional<double> price_per_hour, max_cost;
+  std::optional<IdleSpec> idle;
   std::optional<int64_t> max_attempts_without_progress = 5;
 
   static void describe(config::Description<LimitsSpec>& d);

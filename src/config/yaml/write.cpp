@@ -100,7 +100,8 @@ class Writer {
     bool is_empty = true;
     type.each(holder, [&](const std::string&, const void* part) {
       is_empty = false;
-      node = value(*type.inner, part, dotted, change);
+      const bool is_masked = masks_secrets_ && type.inner->kind == Kind::string;
+      node = is_masked ? leaf(text_node("***"), dotted, change) : value(*type.inner, part, dotted, change);
     });
     if (!is_empty) return node;
     return leaf(type.kind == Kind::automatic ? bare("auto") : Node{}, dotted, change);

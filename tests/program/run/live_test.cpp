@@ -150,6 +150,36 @@ TEST_F(LiveRun, StartsAProgramForAnAlert) {
   EXPECT_EQ(read_file(told), "a b steps_total >= 5\n");
 }
 
+TEST_F(LiveRun, EndsForGoodWhenItHasCostTooMuch) {
+  const std::vector<std::string> limits{"--set", "limits.price_per_hour=3600", "--set", "limits.max_cost=4"};
+  Program program(endless(folder_, limits));
+  const Result result = program.wait();
+  EXPECT_EQ(result.exit_code, 93);
+  EXPECT_EQ(summary(run_)["stopped_by"], "limits");
+  EXPECT_THAT(result.out, HasSubstr("(alert cost_total >= 4)"));
+  Program again(endless(folder_, limits));  // what the first attempt cost counts
+  ASSERT_EQ(again.wait().exit_code, 93);
+  EXPECT_LT(summary(run_)["wall_seconds"], 4);
+}
+
+TEST_F(LiveRun, GoesOnWithoutAWebhookAndKeepsItSecret) {
+  const std::string job = write_gpt_job(folder_);
+  const Result result =
+      gputrain({"run", job, "--output-dir", run_, "--set", "log.webhook=http://127.0.0.1:1/hooks/T0/hush"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.err, HasSubstr("log.webhook: a message was not taken: no connection"));
+  for (const auto& file : std::filesystem::recursive_directory_iterator(run_))
+    if (file.is_regular_file()) EXPECT_THAT(read_file(file.path()), Not(HasSubstr("hush"))) << file.path();
+  EXPECT_THAT(result.out + result.err, Not(HasSubstr("hush")));
+}
+
+TEST_F(LiveRun, RefusesAlertsAboutWhatIsNotMeasured) {
+  const std::string job = write_gpt_job(folder_, "alerts: [{metric: train/los, value: 5}]\n");
+  const Result result = gputrain({"validate", job});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.out + result.err, AllOf(HasSubstr("'train/los' is not measured"), HasSubstr("train/loss")));
+}
+
 TEST_F(LiveRun, DoesNotActBeforeAnAlertFires) {
   const std::string job = write_gpt_job(folder_, "alerts: [{metric: train/loss, value: 1e9, action: stop}]\n");
   const Result result = gputrain({"run", job, "--output-dir", run_});

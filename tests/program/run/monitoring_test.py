@@ -49,10 +49,10 @@ def until(condition, what):
 
 
 class Webhook(http.server.BaseHTTPRequestHandler):
-    received = queue.Queue()
+    received = {"/": queue.Queue(), "/own": queue.Queue()}  # from Alertmanager, and from gputrain itself
 
     def do_POST(self):
-        self.received.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.received[self.path].put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         self.send_response(200)
         self.end_headers()
 
@@ -99,7 +99,9 @@ optimizer: {type: adamw, lr: 1e-3}
 log: {interval: 5}
 """)
         return self.start(str(PROGRAM), "launch", "--nproc-per-node", "2", "run", "job.yaml", "--set",
-                          f"log.metrics_port={self.ports['run']}", GPUTRAIN_NVML=str(FAKE_NVML),
+                          f"log.metrics_port={self.ports['run']}", "--set",
+                          f"log.webhook=http://127.0.0.1:{self.webhook.server_port}/own",
+                          "--set", "alerts=[{metric: gpu/temperature_celsius, value: 85}]", GPUTRAIN_NVML=str(FAKE_NVML),
                           FAKE_NVML_STATE=str(self.folder / "gpus"))
 
     def start_monitoring(self):
@@ -119,7 +121,7 @@ log: {interval: 5}
         return answer["data"]["result"]
 
     def expect_told(self, name, words):
-        told = Webhook.received.get(timeout=SECONDS)
+        told = Webhook.received["/"].get(timeout=SECONDS)
         self.assertEqual([alert["labels"]["alertname"] for alert in told["alerts"]], [name])
         self.assertIn(words, told["alerts"][0]["annotations"]["summary"])
 
@@ -136,6 +138,8 @@ log: {interval: 5}
             until(lambda: self.query(text.replace("$run", ".*")), text)
         (self.folder / "gpus").write_text("temperature 90\n")
         self.expect_told("GpuHot", "GPU of rank 1")
+        self.assertEqual(Webhook.received["/own"].get(timeout=SECONDS)["text"],
+                         "watched: alert gpu/temperature_celsius > 85: now 90")
         rank = next(p for p in Path("/proc").iterdir() if p.name.isdigit() and self.is_rank(p, "1"))
         os.kill(int(rank.name), signal.SIGSTOP)
         self.addCleanup(lambda: os.kill(int(rank.name), signal.SIGCONT))
