@@ -34,6 +34,7 @@ struct CommandLine {
   app::DataShowRequest data_show;
   app::CtlCommand ctl;
   app::TopCommand top;
+  app::CompareCommand compare;
   app::ExportRequest exported;
   app::FetchCommand fetch;
   app::BenchRequest bench;

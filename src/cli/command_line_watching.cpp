@@ -23,6 +23,11 @@ void CommandLine::add_watching() {
       ->required();
   page->add_flag("--once", top.once, "print one page and end; so it is too where stdout is no terminal");
   page->footer("Ctrl-C ends it; the run goes on.");
+  auto* runs = app.add_subcommand("compare", "compare runs: settings that differ, results, speed, curves");
+  runs->add_option("runs", compare.runs, "run folders")->required()->expected(2, -1);
+  runs->add_option("--html", compare.html, "write a page with their curves over one another");
+  runs->add_flag("--json", compare.json, "print one JSON document");
+  runs->callback([this] { action = [this] { return app::library().compare(compare); }; });
   page->callback([this] { action = [this] { return app::library().top(top); }; });
 }
 

@@ -23,6 +23,7 @@ const gputrain::app::Verbs gputrain_verbs{
     .tokenize = gputrain::app::tokenize_command,
     .ctl = gputrain::app::ctl_command,
     .top = gputrain::app::top_command,
+    .compare = gputrain::app::compare_command,
     .data_show = gputrain::app::data_show_command,
     .version = gputrain::app::version_command,
     .ckpt_ls = gputrain::app::ckpt_ls_command,

@@ -143,6 +143,13 @@ struct TopCommand {
   bool once = false;  // print one page and end
 };
 int top_command(const TopCommand& command);
+/// `gputrain compare RUN...`
+struct CompareCommand {
+  std::vector<std::string> runs;  // folders
+  std::string html;               // a page with their curves; empty: none
+  bool json = false;
+};
+int compare_command(const CompareCommand& command);
 struct DataShowRequest {
   JobRequest job;
   std::string on = "train";  // train, val, test
@@ -179,6 +186,7 @@ struct Verbs {
   decltype(&tokenize_command) tokenize;
   decltype(&ctl_command) ctl;
   decltype(&top_command) top;
+  decltype(&compare_command) compare;
   decltype(&data_show_command) data_show;
   decltype(&version_command) version;
   decltype(&ckpt_ls_command) ckpt_ls;

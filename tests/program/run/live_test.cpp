@@ -36,6 +36,11 @@ bool reaches(const std::string& run, const std::string& name, double least) {
   return false;
 }
 
+/// Whether the program has run until its ranks have compared their times.
+bool reaches_first_comparison(Program& program, const std::string& run) {
+  return program.prints("step    1") && reaches(run, "time/forward_seconds", 1e-9);
+}
+
 std::vector<Json> lines_of(const std::string& path) {
   std::vector<Json> lines;
   std::ifstream file(path);
@@ -90,6 +95,41 @@ TEST_F(LiveRun, StopsAPauseForASignal) {
   ASSERT_TRUE(program.prints("pauses after step"));
   program.signal(SIGTERM);
   EXPECT_EQ(program.wait().exit_code, 143);
+}
+
+TEST_F(LiveRun, IsShownInTheTerminal) {
+  Program program(endless(folder_));
+  ASSERT_TRUE(reaches_first_comparison(program, run_));
+  const Result page = gputrain({"top", run_});
+  EXPECT_EQ(page.exit_code, 0) << page.err;
+  EXPECT_THAT(page.out, AllOf(HasSubstr("run-"), HasSubstr("training"), HasSubstr("/1,000,000  epoch"),
+                              HasSubstr("backward"), HasSubstr("rank place")));
+  EXPECT_THAT(gputrain({"top", folder_ / "nowhere"}).err, HasSubstr("no HOST:PORT"));
+}
+
+TEST_F(LiveRun, LeavesAReportOfAllAttempts) {
+  const std::string job = write_gpt_job(folder_, "log: {interval: 1}\n");
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", run_}).exit_code, 0);
+  const std::string report = read_file(run_ + "/report.html");
+  const size_t begin = report.find("const REPORT = ") + 15;
+  const Json state = Json::parse(report.substr(begin, report.find(";\n", begin) - begin));
+  EXPECT_EQ(state["state"], "done");
+  EXPECT_EQ(std::ranges::count(state["points"], "train", [](const Json& point) { return point["kind"]; }), 20);
+  for (const char* loading : {"src=", "<link", "@import", "https:"})
+    EXPECT_THAT(report, Not(HasSubstr(loading))) << "it loads nothing from elsewhere";
+}
+
+TEST_F(LiveRun, IsComparedWithAnother) {
+  const std::string job = write_gpt_job(folder_);
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "a"}).exit_code, 0);
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "b", "--set", "optimizer.lr=0.02"}).exit_code, 0);
+  const Result text = gputrain({"compare", folder_ / "a", folder_ / "b", "--html", folder_ / "both.html"});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, AllOf(HasSubstr("optimizer.lr"), HasSubstr("0.02"), Not(HasSubstr("output_dir"))));
+  EXPECT_THAT(read_file(folder_ / "both.html"), HasSubstr("train/loss " + (folder_ / "a")));
+  const Json json = Json::parse(gputrain({"compare", folder_ / "a", folder_ / "b", "--json"}).out);
+  EXPECT_EQ(json["settings"].size(), 1U) << json["settings"];
+  EXPECT_NE(json["results"]["train/loss"][0], json["results"]["train/loss"][1]);
 }
 
 TEST_F(LiveRun, SavesAtAnOrder) {
@@ -169,7 +209,7 @@ TEST_F(LiveRun, GoesOnWithoutAWebhookAndKeepsItSecret) {
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(result.err, HasSubstr("log.webhook: a message was not taken: no connection"));
   for (const auto& file : std::filesystem::recursive_directory_iterator(run_))
-    if (file.is_regular_file()) EXPECT_THAT(read_file(file.path()), Not(HasSubstr("hush"))) << file.path();
+    EXPECT_THAT(file.is_regular_file() ? read_file(file.path()) : "", Not(HasSubstr("hush"))) << file.path();
   EXPECT_THAT(result.out + result.err, Not(HasSubstr("hush")));
 }
 
