@@ -60,11 +60,15 @@ TEST_F(Tensorboard, ShowsEachStepOnceAfterAResume) {
   end(std::move(killed), "failed", 1);
   fs::copy(run_folder() / "tb", run_folder() / "shown");
   tear_newest_file();
+  const fs::path other = run_folder() / "tb/events.out.tfevents.1.other";
+  std::ofstream(other) << "of another program";
   settings_["optimizer.lr"] = "0.5";
   auto resumed = begin(20, 10);  // the checkpoint was saved before the evaluation of its step
   evaluate(*resumed, 20, 21);
   train(*resumed, 30, 31);
   end(std::move(resumed));
+  EXPECT_EQ(fs::file_size(other), 18U);
+  fs::remove(other);
   const json all = found();
   EXPECT_EQ(all["scalars"]["train/loss"], json({{10, 10.0}, {20, 20.0}, {30, 31.0}}));
   EXPECT_EQ(all["scalars"]["val/loss"], json({{10, 10.0}, {20, 21.0}}));

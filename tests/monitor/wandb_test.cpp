@@ -83,6 +83,15 @@ TEST_F(Wandb, HasEachStepOnceAfterAResume) {
   EXPECT_FALSE(fs::exists(file().string() + ".synced"));
 }
 
+TEST_F(Wandb, LeavesRunsOfOtherProgramsAlone) {
+  const fs::path other = run_folder() / "wandb/offline-run-20991231_000000-x/run-x.wandb";
+  fs::create_directories(other.parent_path());
+  std::ofstream(other) << ":W&B and more";
+  end(begin());
+  EXPECT_EQ(fs::file_size(other), 13U);
+  EXPECT_EQ(std::distance(fs::directory_iterator(run_folder() / "wandb"), fs::directory_iterator()), 2);
+}
+
 TEST_F(Wandb, GoesOnWithoutADiskAndSaysSoOnce) {
   auto run = begin();
   fs::remove_all(run_folder() / "wandb");

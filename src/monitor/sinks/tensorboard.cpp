@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kBegin = "events.out.tfevents.";
+constexpr std::string_view kBegin = "events.out.tfevents.", kEnd = ".gputrain";
 
 class TensorboardSink final : public Sink {
  public:
@@ -49,10 +49,12 @@ class TensorboardSink final : public Sink {
   }
 
  private:
+  /// Ours: nothing of another program's is changed.
   std::vector<fs::path> event_files() const {
     std::vector<fs::path> files;
     for (const auto& entry : fs::directory_iterator(folder_)) {
-      if (entry.path().filename().string().starts_with(kBegin)) files.push_back(entry.path());
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with(kBegin) && name.ends_with(kEnd)) files.push_back(entry.path());
     }
     std::ranges::sort(files);
     return files;
@@ -67,7 +69,7 @@ class TensorboardSink final : public Sink {
       std::from_chars(name.data() + kBegin.size(), name.data() + name.size(), other);
       if (other < INT64_MAX) seconds = std::max(seconds, other + 1);
     }
-    return folder_ / (std::string(kBegin) + std::to_string(seconds) + ".gputrain");
+    return folder_ / (std::string(kBegin) + std::to_string(seconds) + std::string(kEnd));
   }
 
   /// Appends and flushes one event. Warns once about a disk error, and tries later events again.

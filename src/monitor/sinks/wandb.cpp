@@ -115,8 +115,8 @@ class WandbSink final : public Sink {
     for (const auto& run : fs::directory_iterator(folder, absent)) {
       if (!run.path().filename().string().starts_with("offline-run-")) continue;
       for (const auto& entry : fs::directory_iterator(run.path(), absent)) {
-        if (entry.path().filename().string().starts_with(kBefore) && entry.path().extension() == kAfter)
-          found.push_back(entry.path());
+        const bool is_run = entry.path().filename().string().starts_with(kBefore) && entry.path().extension() == kAfter;
+        if (is_run && wandb::is_ours(entry.path())) found.push_back(entry.path());
       }
     }
     return found.empty() ? fs::path() : *std::ranges::max_element(found);

@@ -1,6 +1,8 @@
 #include "wandb_file.hpp"
 
 #include <zlib.h>
+#include <array>
+#include <fstream>
 #include <optional>
 
 #include "../read_whole.hpp"
@@ -24,6 +26,7 @@ constexpr uint32_t kKey = 1, kNestedKey = 2, kValueJson = 16;  // of an item
 
 constexpr std::string_view kFileHeader(":W&B\xe1\xbe\x00", 7);
 constexpr size_t kBlockBytes = 32768, kChunkHeaderBytes = 7;
+constexpr std::string_view kProducer = "gputrain";
 enum Chunk : uint8_t { kFull = 1, kFirst = 2, kMiddle = 3, kLast = 4 };
 
 uint32_t checksum(uint8_t kind, std::string_view data) {
@@ -87,7 +90,7 @@ Row row_of(std::string_view history) {
 Message header(const std::string& run_id) {
   constexpr std::string_view kNeeds = "0.70.0";  // which version of wandb
   return Message()
-      .message(record_field::kHeader, Message().message(1, Message().text(1, "gputrain").text(2, kNeeds)))
+      .message(record_field::kHeader, Message().message(1, Message().text(1, kProducer).text(2, kNeeds)))
       .message(record_field::kInfo, Message().text(1, run_id));
 }
 
@@ -114,6 +117,18 @@ Message exit(int exit_code, int64_t runtime_seconds, const std::string& run_id) 
   return Message()
       .message(record_field::kExit, Message().integer(1, exit_code).integer(2, runtime_seconds))
       .message(record_field::kInfo, Message().text(1, run_id));
+}
+
+bool is_ours(const std::filesystem::path& path) {
+  std::array<char, 1024> begin{};  // our first record is shorter
+  std::ifstream file(path, std::ios::binary);
+  file.read(begin.data(), begin.size());
+  const std::string_view bytes(begin.data(), static_cast<size_t>(file.gcount()));
+  if (!bytes.starts_with(kFileHeader)) return false;
+  const auto first = Reader(bytes).next();
+  if (!first) return false;
+  const auto header = protobuf::find_field(*first, record_field::kHeader).bytes;
+  return protobuf::find_field(protobuf::find_field(header, 1).bytes, 1).bytes == kProducer;
 }
 
 Past read(const std::filesystem::path& path) {

@@ -40,6 +40,9 @@ struct Past {
   int64_t start_seconds = 0;
 };
 
+/// Whether we have written a file; false too if it cannot be read.
+bool is_ours(const std::filesystem::path& path);
+
 /// Reads the rows of a file up to its first record that is not whole. Throws Error(environment) on a disk error.
 Past read(const std::filesystem::path& path);
 
