@@ -29,7 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kValueWidth = 28;
+constexpr size_t kCellWidth = 28;
 
 struct ComparedRun {
   std::string name;  // the folder's
@@ -76,8 +76,10 @@ std::vector<Row> differing_settings(const std::vector<ComparedRun>& runs) {
 
 std::vector<Row> results(const std::vector<ComparedRun>& runs) {
   std::set<std::string> metrics;
-  for (const ComparedRun& run : runs)
-    for (const auto& [name, value] : run.summary.value("metrics", Json::object()).items()) metrics.insert(name);
+  for (const ComparedRun& run : runs) {
+    const Json last = run.summary.value("metrics", Json::object());
+    for (const auto& [name, value] : last.items()) metrics.insert(name);
+  }
   std::vector<Row> rows;
   const auto add = [&](const std::string& name, const auto& cell_of) {
     Row row{name, {}};
@@ -105,11 +107,11 @@ std::string table_of(const std::string& title, const std::vector<ComparedRun>& r
   if (rows.empty()) return title + "  equal\n";
   TextTable table("l" + std::string(runs.size(), 'l'));
   std::vector<std::string> head{title};
-  for (const ComparedRun& run : runs) head.push_back(shortened(run.name, kValueWidth));
+  for (const ComparedRun& run : runs) head.push_back(shortened(run.name, kCellWidth));
   table.add(head);
   for (const auto& [name, cells] : rows) {
     std::vector<std::string> line{"  " + name};
-    for (const std::string& cell : cells) line.push_back(shortened(cell, kValueWidth));
+    for (const std::string& cell : cells) line.push_back(shortened(cell, kCellWidth));
     table.add(line);
   }
   return table.text();

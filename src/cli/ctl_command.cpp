@@ -15,8 +15,6 @@
 namespace gputrain::app {
 namespace {
 
-using nlohmann::json;
-
 /// The answer of the run in that folder. Throws Error(environment) if none runs there.
 monitor::HttpAnswer answer_of(const std::string& run, const monitor::HttpRequest& request) {
   const RunFolder folder{run};
@@ -33,13 +31,13 @@ monitor::HttpAnswer answer_of(const std::string& run, const monitor::HttpRequest
 
 int show_status(const CtlCommand& command) {
   const auto answer = answer_of(command.run, {.method = "GET", .path = "/state", .query = {}, .body = {}});
-  json state = json::parse(answer.body);
+  nlohmann::json state = nlohmann::json::parse(answer.body);
   if (command.json) {
     state.erase("points");
     std::printf("%s\n", state.dump(2).c_str());
     return 0;
   }
-  const json& values = state["values"];
+  const nlohmann::json& values = state["values"];
   const auto number = [&](const char* name) { return values.value(name, 0.0); };
   const auto planned = static_cast<int64_t>(number("planned_steps"));
   monitor::Console console(monitor::Console::detect(true));

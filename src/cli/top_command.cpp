@@ -21,17 +21,16 @@
 namespace gputrain::app {
 namespace {
 
-using nlohmann::json;
-
 const monitor::HttpRequest kState{.method = "GET", .path = "/state", .query = {}, .body = {}};
 
-json state_of(const std::string& run) {
-  if (std::filesystem::is_directory(run)) return json::parse(monitor::ask(RunFolder{run}.control(), kState).body);
+nlohmann::json state_of(const std::string& run) {
+  if (std::filesystem::is_directory(run))
+    return nlohmann::json::parse(monitor::ask(RunFolder{run}.control(), kState).body);
   const size_t colon = run.rfind(':');
   const int port = colon == std::string::npos ? 0 : std::atoi(run.c_str() + colon + 1);
   if (port < 1 || port > 65535)
     throw Error(ExitCode::usage, {.what = "there is no run folder, and this is no HOST:PORT", .where = run});
-  return json::parse(monitor::ask(run.substr(0, colon), port, kState).body);
+  return nlohmann::json::parse(monitor::ask(run.substr(0, colon), port, kState).body);
 }
 
 TopSize terminal_size() {
@@ -43,7 +42,7 @@ TopSize terminal_size() {
   return size;
 }
 
-void print(const json& state, const TopSize& size, const char* before, const char* after) {
+void print(const nlohmann::json& state, const TopSize& size, const char* before, const char* after) {
   std::string text = before;
   const auto lines = top_page(state, size);
   for (size_t i = 0; i < lines.size(); ++i) text += lines[i] + after + (i + 1 < lines.size() ? "\n" : "");
@@ -63,7 +62,7 @@ bool is_ended(const SignalReader& signals) {
 }  // namespace
 
 int top_command(const TopCommand& command) {
-  json state = state_of(command.run);
+  nlohmann::json state = state_of(command.run);
   if (command.once || ::isatty(STDOUT_FILENO) == 0) {
     print(state, terminal_size(), "", "");
     std::puts("");

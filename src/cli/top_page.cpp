@@ -14,7 +14,6 @@
 namespace gputrain::app {
 namespace {
 
-using nlohmann::json;
 using Lines = std::vector<std::string>;
 
 struct Shown {
@@ -28,7 +27,7 @@ constexpr std::array kBlocks{"▁", "▂", "▃", "▄", "▅", "▆", "▇", "�
 
 class Page {
  public:
-  Page(const json& state, const TopSize& size) : state_(state), values_(state.at("values")), size_(size) {}
+  Page(const nlohmann::json& state, const TopSize& size) : state_(state), values_(state.at("values")), size_(size) {}
 
   Lines lines() const {
     Lines all = head();
@@ -109,8 +108,8 @@ class Page {
     return lines;
   }
 
-  std::string rank_line(size_t rank, const json& of) const {
-    const json& metrics = of["metrics"];
+  std::string rank_line(size_t rank, const nlohmann::json& of) const {
+    const nlohmann::json& metrics = of["metrics"];
     const auto read = [&](const char* name) { return metrics.value(name, std::nan("")); };
     const auto padded = [](std::string text, size_t width) {
       text.resize(std::max(width, text.size()), ' ');
@@ -127,7 +126,7 @@ class Page {
     return text + bar(metrics, size_.columns > text.size() ? size_.columns - text.size() : 0);
   }
 
-  std::string bar(const json& metrics, size_t width) const {
+  std::string bar(const nlohmann::json& metrics, size_t width) const {
     double all = 0;
     for (const Shown& one : kPhases) all += metrics.value(std::string("phase/") + one.phase, 0.0);
     std::string text;
@@ -153,13 +152,13 @@ class Page {
     return lines;
   }
 
-  const json& state_;
-  const json& values_;
+  const nlohmann::json& state_;
+  const nlohmann::json& values_;
   TopSize size_;
 };
 
 }  // namespace
 
-Lines top_page(const json& state, const TopSize& size) { return Page(state, size).lines(); }
+Lines top_page(const nlohmann::json& state, const TopSize& size) { return Page(state, size).lines(); }
 
 }  // namespace gputrain::app

@@ -102,7 +102,7 @@ TEST_F(LiveRun, IsShownInTheTerminal) {
   ASSERT_TRUE(reaches_first_comparison(program, run_));
   const Result page = gputrain({"top", run_});
   EXPECT_EQ(page.exit_code, 0) << page.err;
-  EXPECT_THAT(page.out, AllOf(HasSubstr("run-"), HasSubstr("training"), HasSubstr("/1,000,000  epoch"),
+  EXPECT_THAT(page.out, AllOf(HasSubstr("job-"), HasSubstr("training"), HasSubstr("/1,000,000  epoch"),
                               HasSubstr("backward"), HasSubstr("rank place")));
   EXPECT_THAT(gputrain({"top", folder_ / "nowhere"}).err, HasSubstr("no HOST:PORT"));
 }
