@@ -14,6 +14,7 @@ const gputrain::app::Verbs gputrain_verbs{
     .replay = gputrain::app::replay_command,
     .bench_train = gputrain::app::bench_train_command,
     .bench_one = gputrain::app::bench_one_command,
+    .bench_comm = gputrain::app::bench_comm_command,
     .validate = gputrain::app::validate_command,
     .config = gputrain::app::config_command,
     .schema = gputrain::app::schema_command,

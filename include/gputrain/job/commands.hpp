@@ -34,6 +34,7 @@ struct RunRequest {
 /// `gputrain launch`: its own options as settings of the job, and the command that every rank runs.
 struct LaunchRequest {
   RunRequest run;
+  std::optional<JobRequest> measures;  // ranks run `bench comm` with this job, instead of `run`
   std::vector<std::string> set;        // "launch.max_restarts=2"
   std::vector<std::string> arguments;  // command of every rank: "run", "job.yaml", ...
 };
@@ -95,6 +96,16 @@ struct BenchRequest {
   bool json = false;
 };
 
+/// `gputrain bench comm`, which every rank runs. The job only says how ranks start and on which device; none: as by
+/// default.
+struct BenchCommRequest {
+  JobRequest job;
+  std::vector<std::string> collectives;  // empty: all
+  int64_t min_bytes = 8, max_bytes = int64_t{64} << 20, factor = 2;
+  int64_t iterations = 20, warmup = 5;
+  bool json = false;
+};
+
 // Implemented in the program itself, which starts without LibTorch.
 int launch_command(const LaunchRequest& request);
 /// The process that `gputrain launch` starts on each host. It talks to the launcher through stdin and stdout.
@@ -117,6 +128,8 @@ int replay_command(const ReplayRequest& request);
 int bench_train_command(const BenchRequest& request);
 /// Measures the job as it is, in this process, and prints the row as JSON.
 int bench_one_command(const BenchRequest& request);
+/// Returns 4 if a collective gave wrong numbers.
+int bench_comm_command(const BenchCommRequest& request);
 int validate_command(const JobRequest& request, bool json);
 int config_command(const JobRequest& request, bool origin);
 int schema_command();
@@ -158,6 +171,7 @@ struct Verbs {
   decltype(&replay_command) replay;
   decltype(&bench_train_command) bench_train;
   decltype(&bench_one_command) bench_one;
+  decltype(&bench_comm_command) bench_comm;
   decltype(&validate_command) validate;
   decltype(&config_command) config;
   decltype(&schema_command) schema;
