@@ -78,6 +78,9 @@ void CommandLine::add_run() {
   verb->add_flag("--json", dry_run_request.json, "with --world-size: print one JSON document")->needs(world);
   verb->add_flag("--accept", run.accept, "resume although settings changed that may change the results");
   verb->add_flag("--verify", run.verify, "exit with 4 when the result misses the job's expect: band");
+  verb->add_option("--profile", run.profile, "record so many steps: a trace of each rank, and what cost most")
+      ->check(CLI::Range(1, 1000))
+      ->excludes(dry);
   verb->add_flag("--silent-if-wrong", run.silent_if_wrong, "`launch` reports errors in the job")->group("");
   verb->callback([this] { action = [this] { return app::library().run(run); }; });
 }
@@ -244,6 +247,11 @@ void CommandLine::add_readers() {
       ->required();
   describe->add_option("name", name, "the entry, as `gputrain list` names it");
   describe->callback([this] { action = [this] { return app::library().describe(kind, name); }; });
+
+  auto* profile = app.add_subcommand("profile", "say what cost most in the steps that run --profile recorded");
+  profile->add_option("run", name, "the run folder")->required()->check(not_empty);
+  profile->add_flag("--json", json, "print one JSON document");
+  profile->callback([this] { action = [this] { return app::library().profile(name, json); }; });
 
   auto* data = app.add_subcommand("data", "prepare data, and check the data of a run");
   data->require_subcommand(1);

@@ -24,6 +24,7 @@ const gputrain::app::Verbs gputrain_verbs{
     .tokenize = gputrain::app::tokenize_command,
     .data_show = gputrain::app::data_show_command,
     .version = gputrain::app::version_command,
+    .profile = gputrain::app::profile_command,
     .ckpt_ls = gputrain::app::ckpt_ls_command,
     .ckpt_verify = gputrain::app::ckpt_verify_command,
     .ckpt_diff = gputrain::app::ckpt_diff_command,

@@ -12,6 +12,7 @@
 #include "gputrain/core/log.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/optim/gradients.hpp"
+#include "profile/profile_range.hpp"
 
 namespace gputrain::train {
 namespace {
@@ -74,6 +75,7 @@ Step::Work Step::queue(const std::vector<Batch>& batches) {
 Step::Work Step::work(const std::vector<Batch>& batches) {
   Work done{.loss_sum = accumulate_gradients(batches), .gradient_norm = {}, .found_inf = {}};
   const at::NoGradGuard no_grad;
+  const ProfileRange range(kUpdateRange);
   optim::GradScaler* scaler = parts_.scaler;
   optim::GradientOptions options{.scale = std::nullopt, .max_norm = options_.max_grad_norm, .all_reduce_sum = {}};
   if (scaler != nullptr) options.scale = scaler->scale();
@@ -98,14 +100,21 @@ at::Tensor Step::accumulate_gradients(const std::vector<Batch>& batches) {
   for (size_t i = 0; i < batches.size(); ++i) {
     parts_.data_parallel.prepare(i + 1 == batches.size());
     if (counts(batches[i])) {  // if it is skipped, finish() reduces the untouched gradients
-      const auto loss = parts_.task.loss(parts_.model, parts_.preprocess(batches[i]), weight);
+      const ops::Loss loss = forward(batches[i], weight);
+      const ProfileRange range(kBackwardRange);
       loss.weighted.backward();
       loss_sum.add_(loss.sum);
     }
+    const ProfileRange range(kReduceRange);
     parts_.data_parallel.finish();
   }
   if (!std::exchange(views_checked_, true)) parts_.arena.check_views();
   return loss_sum;
+}
+
+ops::Loss Step::forward(const Batch& batch, const at::Tensor& weight) {
+  const ProfileRange range(kForwardRange);
+  return parts_.task.loss(parts_.model, parts_.preprocess(batch), weight);
 }
 
 /// Whether the batch has more than padding.

@@ -28,6 +28,7 @@ struct RunRequest {
   DryRunRequest dry_run_request;
   bool accept = false;           // resume even if settings that affect results changed
   bool verify = false;           // exit with 4 if a metric misses its `expect:` band
+  int64_t profile = 0;           // steps to record; 0: none
   bool silent_if_wrong = false;  // the launcher reports errors in the job
 };
 
@@ -153,6 +154,8 @@ struct DataShowRequest {
 /// `gputrain data show JOB`
 int data_show_command(const DataShowRequest& request);
 int version_command();
+/// `gputrain profile RUN`
+int profile_command(const std::string& run, bool json);
 int ckpt_ls_command(const std::string& run, bool json);
 /// Returns 5 if a checkpoint is damaged or none exists.
 int ckpt_verify_command(const std::string& path, bool json);
@@ -181,6 +184,7 @@ struct Verbs {
   decltype(&tokenize_command) tokenize;
   decltype(&data_show_command) data_show;
   decltype(&version_command) version;
+  decltype(&profile_command) profile;
   decltype(&ckpt_ls_command) ckpt_ls;
   decltype(&ckpt_verify_command) ckpt_verify;
   decltype(&ckpt_diff_command) ckpt_diff;

@@ -68,6 +68,7 @@ class Step {
   Work queue(const std::vector<Batch>& batches);
   Work work(const std::vector<Batch>& batches);
   at::Tensor accumulate_gradients(const std::vector<Batch>& batches);
+  ops::Loss forward(const Batch& batch, const at::Tensor& weight);
   bool counts(const Batch& batch) const;
   Work replay(const std::vector<Batch>& batches);
   bool record();
