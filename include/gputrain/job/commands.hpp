@@ -107,6 +107,24 @@ struct BenchCommRequest {
   bool json = false;
 };
 
+/// `gputrain bench matmul`, `bench memory`, `bench disk`.
+struct BenchMachineRequest {
+  std::string device = "auto";
+  std::vector<std::string> precision;  // empty: some
+  std::vector<int64_t> sizes;          // of square matrices; empty: some
+  int64_t bytes = int64_t{256} << 20;  // of a copy, of the file
+  double seconds = 0.5;                // for each measurement
+  std::string folder = ".";
+  bool json = false;
+};
+
+/// `gputrain bench data`
+struct BenchDataRequest {
+  JobRequest job;
+  int64_t samples = 1000;
+  bool json = false;
+};
+
 // Implemented in the program itself, which starts without LibTorch.
 int launch_command(const LaunchRequest& request);
 /// The process that `gputrain launch` starts on each host. It talks to the launcher through stdin and stdout.
@@ -131,6 +149,10 @@ int bench_train_command(const BenchRequest& request);
 int bench_one_command(const BenchRequest& request);
 /// Returns 4 if a collective gave wrong numbers.
 int bench_comm_command(const BenchCommRequest& request);
+int bench_matmul_command(const BenchMachineRequest& request);
+int bench_memory_command(const BenchMachineRequest& request);
+int bench_disk_command(const BenchMachineRequest& request);
+int bench_data_command(const BenchDataRequest& request);
 int validate_command(const JobRequest& request, bool json);
 int config_command(const JobRequest& request, bool origin);
 int schema_command();
@@ -175,6 +197,10 @@ struct Verbs {
   decltype(&bench_train_command) bench_train;
   decltype(&bench_one_command) bench_one;
   decltype(&bench_comm_command) bench_comm;
+  decltype(&bench_matmul_command) bench_matmul;
+  decltype(&bench_memory_command) bench_memory;
+  decltype(&bench_disk_command) bench_disk;
+  decltype(&bench_data_command) bench_data;
   decltype(&validate_command) validate;
   decltype(&config_command) config;
   decltype(&schema_command) schema;
