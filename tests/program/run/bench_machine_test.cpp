@@ -19,12 +19,12 @@ using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-const std::map<std::string, std::string> kOneThread{{"OMP_NUM_THREADS", "1"}};
+const std::map<std::string, std::string> kSingleThread{{"OMP_NUM_THREADS", "1"}};
 
 json report_of(std::vector<std::string> words) {
   words.insert(words.begin(), "bench");
   words.emplace_back("--json");
-  const Result result = gputrain(words, kOneThread);
+  const Result result = gputrain(words, kSingleThread);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   return json::parse(result.out, nullptr, false);
 }
