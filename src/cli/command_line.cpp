@@ -1,6 +1,5 @@
 #include "command_line.hpp"
 
-#include <cstdlib>
 #include <memory>
 #include <sstream>
 #include <utility>
@@ -9,32 +8,13 @@
 #include "gputrain/core/wrap.hpp"
 #include "gputrain/job/version.hpp"
 #include "library.hpp"
+#include "options.hpp"
 
 namespace gputrain {
 namespace {
 
-/// The likely cause is an unset variable in a script.
-std::string not_empty(const std::string& text) { return text.empty() ? "is empty" : ""; }
-
-void add_set(CLI::App& verb, std::vector<std::string>& set) {
-  verb.add_option("--set", set, "set one key: --set train.max_steps=100 (repeatable, wins over the file)")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
-}
-
-void add_job(CLI::App& verb, app::JobRequest& job) {
-  verb.add_option("job", job.file, "the job file (YAML)")->required()->check(not_empty);
-  add_set(verb, job.set);
-}
-
 void add_output_dir(CLI::App& verb, app::JobRequest& job) {
   verb.add_option("--output-dir", job.output_dir, "the run folder, as --set output_dir=DIR");
-}
-
-auto at_least(int64_t least) {
-  return [least](const std::string& text) {
-    return std::atoll(text.c_str()) >= least ? "" : "must be a whole number of at least " + std::to_string(least);
-  };
 }
 
 /// Help in lines of at most 80 columns.
@@ -99,6 +79,9 @@ void CommandLine::add_run() {
   verb->add_flag("--json", dry_run_request.json, "with --world-size: print one JSON document")->needs(world);
   verb->add_flag("--accept", run.accept, "resume although settings changed that may change the results");
   verb->add_flag("--verify", run.verify, "exit with 4 when the result misses the job's expect: band");
+  verb->add_option("--profile", run.profile, "record so many steps: a trace of each rank, and what cost most")
+      ->check(CLI::Range(1, 1000))
+      ->excludes(dry);
   verb->add_flag("--silent-if-wrong", run.silent_if_wrong, "`launch` reports errors in the job")->group("");
   verb->callback([this] { action = [this] { return app::library().run(run); }; });
 }
@@ -118,6 +101,7 @@ void CommandLine::add_launch() {
   verb->footer(
       "Then the command of every rank:\n"
       "  gputrain launch --nproc-per-node 4 run job.yaml [options of run]\n"
+      "  gputrain launch --hosts h1:8,h2:8 bench comm [options of bench comm]\n"
       "The same options are keys of the job: `gputrain describe job`, group launch.");
   verb->callback([this, verb] {
     launch.arguments = verb->remaining();
@@ -240,42 +224,6 @@ void CommandLine::add_replay() {
   verb->callback([this] { action = [this] { return app::library().replay(replay); }; });
 }
 
-void CommandLine::add_bench() {
-  auto* verb = app.add_subcommand("bench", "measure how fast this machine trains");
-  verb->require_subcommand(1);
-  const auto add_measuring = [this](CLI::App& command) {
-    add_job(command, bench.job);
-    command.add_option("--steps", bench.steps, "measured steps (default: 30)")->check(CLI::Range(1, 100000));
-    command.add_option("--warmup", bench.warmup, "steps before them (default: 10)")->check(CLI::Range(0, 100000));
-  };
-  auto* train =
-      verb->add_subcommand("train", "time steps of a job, by precision, micro-batch, checkpointing, accumulation");
-  add_measuring(*train);
-  train->add_option("--precision", bench.precision, "fp32,bf16: these instead of the job's")->delimiter(',');
-  auto* micro = train->add_option("--micro-batch-size", bench.micro_batch, "8,16: these instead of the job's")
-                    ->delimiter(',')
-                    ->check(at_least(1));
-  train->add_option("--activation-checkpointing", bench.checkpointing, "none,block: these instead of the job's")
-      ->delimiter(',');
-  train->add_option("--accumulation", bench.accumulation, "1,4: micro-batches in a step (default: 1)")
-      ->delimiter(',')
-      ->check(at_least(1))
-      ->needs(micro);
-  train
-      ->add_option("--rounds", bench.rounds,
-                   "rounds over all combinations, every second one in reverse order (default: 1)")
-      ->check(CLI::Range(1, 100));
-  train->add_flag("--synthetic", bench.synthetic, "synthetic data instead of the job's");
-  train->add_flag("--json", bench.json, "print one JSON document");
-  train->footer(
-      "Each combination trains in a process of its own; no run folder is written.\n"
-      "Exit code: 0 at least one was measured; 6 none fits into memory.");
-  train->callback([this] { action = [this] { return app::library().bench_train(bench); }; });
-  auto* one = verb->add_subcommand("one", "what `train` starts for each combination")->group("");
-  add_measuring(*one);
-  one->callback([this] { action = [this] { return app::library().bench_one(bench); }; });
-}
-
 void CommandLine::add_readers() {
   auto* validate = app.add_subcommand("validate", "check a job file, all of it, without touching data or devices");
   add_job(*validate, job);
@@ -300,6 +248,11 @@ void CommandLine::add_readers() {
       ->required();
   describe->add_option("name", name, "the entry, as `gputrain list` names it");
   describe->callback([this] { action = [this] { return app::library().describe(kind, name); }; });
+
+  auto* profile = app.add_subcommand("profile", "say what cost most in the steps that run --profile recorded");
+  profile->add_option("run", name, "the run folder")->required()->check(not_empty);
+  profile->add_flag("--json", json, "print one JSON document");
+  profile->callback([this] { action = [this] { return app::library().profile(name, json); }; });
 
   auto* data = app.add_subcommand("data", "prepare data, and check the data of a run");
   data->require_subcommand(1);
@@ -378,11 +331,14 @@ std::optional<int> CommandLine::read(const std::vector<std::string>& words) {
 }
 
 int CommandLine::start_ranks() {
-  if (launch.arguments.empty() || launch.arguments[0] != "run")
-    throw app::launched_command_error(*app.get_subcommand("launch"), launch.arguments);
+  const auto& words = launch.arguments;
+  const bool measures = words.size() > 1 && words[0] == "bench" && words[1] == "comm";
+  if (words.empty() || (words[0] != "run" && !measures))
+    throw app::launched_command_error(*app.get_subcommand("launch"), words);
   CommandLine ranks;
-  if (const auto code = ranks.read(launch.arguments)) return *code;
+  if (const auto code = ranks.read(words)) return *code;
   launch.run = ranks.run;
+  if (measures) launch.measures = ranks.bench_comm.job;
   return app::launch_command(launch);
 }
 

@@ -38,6 +38,9 @@ struct CommandLine {
   app::ExportRequest exported;
   app::FetchCommand fetch;
   app::BenchRequest bench;
+  app::BenchCommRequest bench_comm;
+  app::BenchMachineRequest bench_machine;
+  app::BenchDataRequest bench_data;
   bool json = false, origin = false;
   std::string kind, name, path, other_path;
   std::function<int()> action;
@@ -52,6 +55,9 @@ struct CommandLine {
   void add_generate();
   void add_replay();
   void add_bench();
+  void add_bench_comm(CLI::App& verb);
+  void add_bench_machine(CLI::App& verb);
+  void add_bench_data(CLI::App& verb);
   void add_readers();
   void add_ckpt();
   void add_watching();

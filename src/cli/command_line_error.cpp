@@ -119,7 +119,9 @@ Error launched_command_error(const CLI::App& launch, const Words& words) {
       {"-H", "--hosts"}};
   const std::string example = "gputrain launch --nproc-per-node 2 run job.yaml";
   if (words.empty()) return usage_error("launch needs the command that every rank runs", example);
-  if (!is_option(words[0])) return usage_error("launch starts ranks of `run`, not of '" + words[0] + "'", example);
+  const std::string started = words[0] + (words[0] == "bench" && words.size() > 1 ? " " + words[1] : "");
+  if (!is_option(words[0]))
+    return usage_error("launch starts ranks of `run` or `bench comm`, not of '" + started + "'", example);
   std::string name = words[0].substr(0, words[0].find('='));
   std::replace(name.begin(), name.end(), '_', '-');
   const std::string answer = found_in(kOthers, name);

@@ -103,6 +103,7 @@ launch::LaunchRequest plan_launch(const JobStart& spec) {
           .environment = spec.env,
           .device = spec.device,
           .version = version(),
+          .measures = false,
           .max_restarts = spec.launch.max_restarts,
           .master_port = static_cast<uint16_t>(spec.launch.master_port),
           .grace_seconds = spec.launch.grace.seconds,
@@ -115,9 +116,23 @@ bool must_be_sure(const launch::LaunchRequest& plan, const std::string& resume) 
   return plan.node || !is_here || resume == "never";
 }
 
+/// Ranks that only measure: no run folder, no restart.
+int launch_measurement(const LaunchRequest& request) {
+  JobRequest job = *request.measures;
+  job.set.insert(job.set.end(), request.set.begin(), request.set.end());
+  const auto loaded = config::load(config::schema_of<JobStart>(), reading_of(job));
+  launch::LaunchRequest plan = plan_launch(loaded.as<JobStart>());
+  plan.command = [arguments = request.arguments] { return arguments; };
+  plan.measures = true;
+  plan.max_restarts = 0;
+  plan.state = [] { return launch::RunState(); };
+  return launch::launch(plan);
+}
+
 }  // namespace
 
 int launch_command(const LaunchRequest& request) {
+  if (request.measures) return launch_measurement(request);
   if (request.run.dry_run) {
     throw Error(ExitCode::usage, {.what = "a dry run starts no ranks",
                                   .hint = "use gputrain run JOB --dry-run --world-size N to check a job for N ranks"});

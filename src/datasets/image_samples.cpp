@@ -14,6 +14,7 @@
 #include "gputrain/core/printable.hpp"
 #include "gputrain/core/random.hpp"
 #include "gputrain/data/image.hpp"
+#include "gputrain/data/read_stages.hpp"
 #include "gputrain/data/subset.hpp"
 #include "summary.hpp"
 
@@ -190,15 +191,19 @@ ImageSamples::ImageSamples(std::shared_ptr<const ImageStore> store, const data::
 void ImageSamples::read(int64_t index, const data::ReadContext& context, const data::SampleRow& row) const {
   thread_local std::vector<std::byte> bytes;
   store_->read(index, bytes);
+  data::ReadStages::end("read");
   const data::ImageDecoder::Size size = image_decoder().open(bytes, store_->full_name(index));
   if (common_size_ && size != *common_size_) warn_of_size(index, size);
   const data::Fit fit = transform_->fit(index, context, size.width, size.height);
   const int64_t reduction = data::ImageTransform::reduction(fit, context);
   const int64_t channels = layout_.input().sizes.back();
   const data::ImageView image = image_decoder().decode(channels, reduction);
+  data::ReadStages::end("decode");
   auto* const pixels = row.values<uint8_t>(0);
   data::fit_image(image, fit, pixels, image.width == size.width ? 1 : reduction);
+  data::ReadStages::end("resize");
   transform_->recolour(index, context, pixels, channels);
+  data::ReadStages::end("augment");
   *row.values<int64_t>(1) = store_->label(index);
 }
 

@@ -10,6 +10,7 @@
 
 #include "gpt_names.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/nn/unit_range.hpp"
 #include "gputrain/ops/linear.hpp"
 
 namespace gputrain::models {
@@ -59,6 +60,7 @@ Gpt::Gpt(const GptSpec& spec, const nn::Context& context, const DataFacts& facts
 }
 
 at::Tensor Gpt::embedded(const at::Tensor& tokens, const at::Tensor& positions) const {
+  const nn::UnitRange range(*tokens_);
   at::Tensor x = tokens_->forward(tokens);
   if (embedding_scale_ != 1) x = at::mul(x, embedding_scale_);
   if (positions_ != nullptr) {
@@ -87,10 +89,12 @@ at::Tensor Gpt::hidden_states(const at::Tensor& tokens, const at::Tensor& positi
     if (!tables.empty()) sequence.rotary = tables[blocks_[i]->rotary_index()];
     stream = pass(*blocks_[i], stream, sequence);
   }
+  const nn::UnitRange range(*norm_);
   return norm_->forward_sum(stream.added, stream.x, dropout_->active_probability()).normed;
 }
 
 ResidualStream Gpt::pass(const GptBlock& block, const ResidualStream& in, const nn::Sequence& sequence) const {
+  const nn::UnitRange range(block);
   std::vector<at::Tensor> parts{in.x};
   if (in.added.defined()) parts.push_back(in.added);
   const auto run = [&block, sequence](const std::vector<at::Tensor>& t) {
@@ -107,6 +111,7 @@ int64_t Gpt::columns() const {
 }
 
 at::Tensor Gpt::logits(const at::Tensor& features) const {
+  const nn::UnitRange range(*norm_);  // the head's unit
   if (head_ != nullptr && head_->has_branch()) return head_->forward(features);
   return ops::linear_padded(context().policy, features, head_weight(), spec_.pad_vocab_to);
 }

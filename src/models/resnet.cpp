@@ -141,11 +141,11 @@ class Resnet : public Model {
 
   at::Tensor forward(const at::Tensor& inputs) override {
     at::Tensor x = context().channels_last ? inputs.contiguous(at::MemoryFormat::ChannelsLast) : inputs;
-    x = nn::ConvNorm::forward_relu({stem_}, x);
-    if (pools_stem_) x = ops::max_pool2d(x, 3, 2, 1);
+    x = stem(x);
     for (const auto& [name, block] : blocks_) {
       x = run_block(x, *block);
     }
+    const nn::UnitRange range(*fc_);
     return fc_->forward(ops::global_average_pool(x));
   }
 
@@ -163,6 +163,12 @@ class Resnet : public Model {
   double flops_per_sample() const override { return 6 * multiplications_; }
 
  private:
+  at::Tensor stem(const at::Tensor& images) const {
+    const nn::UnitRange range(*stem_.conv);
+    const at::Tensor x = nn::ConvNorm::forward_relu({stem_}, images);
+    return pools_stem_ ? ops::max_pool2d(x, 3, 2, 1) : x;
+  }
+
   void add_stem(int64_t channels, int64_t width) {
     stem_.conv = add_child<nn::Conv2d>(
         "conv1", context(), pools_stem_ ? conv_options(channels, width, 7, 2) : conv_options(channels, width, 3, 1));

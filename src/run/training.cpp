@@ -12,6 +12,7 @@
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/process.hpp"
 #include "gputrain/device/fault.hpp"
+#include "gputrain/device/runtime.hpp"
 #include "gputrain/estimate/memory.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/resume/checkpoint_room.hpp"
@@ -263,10 +264,13 @@ monitor::Summary Training::train() {
                               .ledger = ledger_,
                               .peak_lr = spec_.optimizer.peak_lr(plan.batch.global_batch),
                               .request_save = [this] { std::ofstream(folder_.save_request()).flush(); }});
+  std::optional<train::ProfileHook> profile;
+  if (request_.profile > 0) profile.emplace(profile_parts());
   log_.set_more_metrics([&meter] { return meter.take_times(); });
   std::vector<train::Hook*> hooks{&kernels_, &unused, &nonfinite_guard, &meter, &log_, &replicas, &control};
   if (eval) hooks.push_back(&*eval);
   hooks.push_back(&save);
+  if (profile) hooks.insert(hooks.begin(), &*profile);
 
   if (!checkpointing_.is_in_place()) checkpointing_.save(progress_, train::SaveMode::durable);
   train::Outcome outcome;
@@ -290,7 +294,24 @@ monitor::Summary Training::train() {
   conclude(summary, outcome, expectation, request_.verify);
   context.groups.enter("at the end, after step", progress_.step);
   if (context.rank() == 0) finish(summary, expectation);
+  if (profile && !profile->written().empty())
+    console_.line("profile", profile->written().string() + " and traces; `gputrain profile " + folder_.path.string() +
+                                 "` says what cost most");
   return summary;
+}
+
+train::ProfileHook::Parts Training::profile_parts() {
+  const auto& context = setup_.context;
+  const data::LoaderOptions reading = loader_options(spec_, *setup_.datasets.train, context, setup_.plan.batch);
+  return {.steps = request_.profile,
+          .folder = folder_.profile(),
+          .facts = {.device = device::facts_of(context.device).name,
+                    .precision = spec_.precision,
+                    .num_workers = reading.num_workers},
+          .model = *setup_.built.model,
+          .groups = setup_.context.groups,
+          .plan = setup_.plan,
+          .device = context.device};
 }
 
 /// The checkpoint is already safe in the run folder. Waits for the copy to the mirror only as long as the machine is

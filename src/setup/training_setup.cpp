@@ -98,7 +98,7 @@ void warn_of_missing_units(const device::DeviceFacts& gpu, ops::Precision precis
 }
 
 /// Sets up what the process computes with; `device` is the kind of device, of which the rank takes its own.
-void set_up(RankContext& context, const JobSpec& spec, const std::string& device, int ranks_here) {
+void set_up(RankContext& context, const JobStart& spec, const std::string& device, int ranks_here) {
   device::install_host_allocator(ranks_here);
   context.threads = device::plan_cpu_threads(ranks_here, context.launch.allotted_cpus);
   device::set_cpu_threads(context.threads);
@@ -142,6 +142,11 @@ bool has_batch_norm(models::Model& model) {
 
 RankContext create_rank_context(const Job& job) {
   const JobSpec& spec = job.spec();
+  const auto deadline = std::chrono::milliseconds(static_cast<int64_t>(spec.parallel.timeout.seconds * 1000));
+  return create_rank_context(spec, {.deadline = deadline, .purpose = "run " + job.run_id});
+}
+
+RankContext create_rank_context(const JobStart& spec, const Meeting& meeting) {
   RankContext context;
   context.launch = launch::read_environment();
   const auto& rendezvous = context.launch.rendezvous;
@@ -156,13 +161,12 @@ RankContext create_rank_context(const Job& job) {
     log::warning("alloc_conf has no effect: it configures GPU memory, and there is no GPU here");
   if (rendezvous.world_size > 1) {
     log::set_stderr_enabled(rendezvous.rank == 0);
-    const auto deadline = std::chrono::milliseconds(static_cast<int64_t>(spec.parallel.timeout.seconds * 1000));
     context.groups = comm::ProcessGroups(rendezvous, {.device = context.device,
                                                       .gpu = device::facts_of(context.device).uuid,
-                                                      .deadline = deadline,
+                                                      .deadline = meeting.deadline,
                                                       .on_waiting = log::own_warning,
                                                       .program = program_text(),
-                                                      .run = "run " + job.run_id});
+                                                      .run = meeting.purpose});
   }
   return context;
 }

@@ -12,6 +12,7 @@
 #include "gputrain/core/log.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/optim/gradients.hpp"
+#include "profile/profile_range.hpp"
 
 namespace gputrain::train {
 namespace {
@@ -81,6 +82,7 @@ Step::Work Step::work(const std::vector<Batch>& batches) {
   Work done{.loss_sum = accumulate_gradients(batches), .gradient_norm = {}, .found_inf = {}};
   enter(device::Phase::optimizer);
   const at::NoGradGuard no_grad;
+  const ProfileRange range(kUpdateRange);
   optim::GradScaler* scaler = parts_.scaler;
   optim::GradientOptions options{.scale = std::nullopt, .max_norm = options_.max_grad_norm, .all_reduce_sum = {}};
   if (scaler != nullptr) options.scale = scaler->scale();
@@ -108,10 +110,12 @@ at::Tensor Step::accumulate_gradients(const std::vector<Batch>& batches) {
     if (counts(batches[i])) {  // if it is skipped, finish() reduces the untouched gradients
       const auto loss = loss_of(batches[i], weight);
       enter(device::Phase::backward);
+      const ProfileRange range(kBackwardRange);
       loss.weighted.backward();
       loss_sum.add_(loss.sum);
     }
     enter(device::Phase::communication);
+    const ProfileRange range(kReduceRange);
     parts_.data_parallel.finish();
   }
   if (!std::exchange(views_checked_, true)) parts_.arena.check_views();
@@ -120,6 +124,7 @@ at::Tensor Step::accumulate_gradients(const std::vector<Batch>& batches) {
 
 /// Does not keep the batch that the loss was computed from.
 ops::Loss Step::loss_of(const Batch& batch, const at::Tensor& weight) {
+  const ProfileRange range(kForwardRange);
   enter(device::Phase::copy);
   const Batch ready = parts_.preprocess(batch);
   enter(device::Phase::forward);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "gputrain/core/error.hpp"
+#include "profile/profile_range.hpp"
 
 namespace gputrain::train {
 namespace {
@@ -33,7 +34,11 @@ StepConsensus read_sums(std::span<const int64_t> sums) {
 
 void StepPrefetcher::prefetch(const std::vector<bool>& hook_requests) {
   const auto begin = std::chrono::steady_clock::now();
-  Step step{.data = loader_.next_step(), .agreed = {}, .wait_seconds = 0};
+  Step step;
+  {
+    const ProfileRange range(kDataRange);
+    step.data = loader_.next_step();
+  }
   step.wait_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   std::vector<int64_t> mine{step.data.weight,
                             step.data.usage.samples,
@@ -50,7 +55,10 @@ void StepPrefetcher::prefetch(const std::vector<bool>& hook_requests) {
 
 StepPrefetcher::Step StepPrefetcher::next() {
   GPUTRAIN_ASSERT(fetched_.has_value(), "next() without prefetch()");
-  pending_.wait();
+  {
+    const ProfileRange range(kAgreeRange);
+    pending_.wait();
+  }
   Step step = std::move(*fetched_);
   fetched_.reset();
   step.agreed = read_sums({sums_.const_data_ptr<int64_t>(), static_cast<size_t>(sums_.numel())});

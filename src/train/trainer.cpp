@@ -6,6 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "profile/profile_range.hpp"
+
 namespace gputrain::train {
 
 Hook::~Hook() = default;
@@ -17,6 +19,7 @@ Outcome Trainer::run(Progress& progress) {
   Outcome outcome;
   if (!finished(progress)) prefetch(progress, {});
   while (!finished(progress)) {
+    for (Hook* hook : hooks_) hook->before_step(progress);
     const Stopwatch watch;
     parts_.groups.enter("in step", progress.step + 1);
     if (parts_.clock != nullptr) parts_.clock->enter(device::Phase::communication);
@@ -66,6 +69,7 @@ void Trainer::wait_for_device(const Progress& progress, const std::vector<bool>&
   bool is_looked_at = finished(progress);
   for (size_t i = 0; i < hooks_.size(); ++i) is_looked_at |= hooks_[i]->will_act(progress, granted[i]);
   const auto begin = std::chrono::steady_clock::now();
+  const ProfileRange range(kDeviceRange);
   run_ahead_.wait(is_looked_at ? 0 : kStepsAhead, [&](size_t marked_after) {
     parts_.groups.tensors().check("step " + std::to_string(progress.step - static_cast<int64_t>(marked_after)), begin);
   });

@@ -28,12 +28,14 @@ struct RunRequest {
   DryRunRequest dry_run_request;
   bool accept = false;           // resume even if settings that affect results changed
   bool verify = false;           // exit with 4 if a metric misses its `expect:` band
+  int64_t profile = 0;           // steps to record; 0: none
   bool silent_if_wrong = false;  // the launcher reports errors in the job
 };
 
 /// `gputrain launch`: its own options as settings of the job, and the command that every rank runs.
 struct LaunchRequest {
   RunRequest run;
+  std::optional<JobRequest> measures;  // ranks run `bench comm` with this job, instead of `run`
   std::vector<std::string> set;        // "launch.max_restarts=2"
   std::vector<std::string> arguments;  // command of every rank: "run", "job.yaml", ...
 };
@@ -95,6 +97,34 @@ struct BenchRequest {
   bool json = false;
 };
 
+/// `gputrain bench comm`, which every rank runs. The job only says how ranks start and on which device; none: as by
+/// default.
+struct BenchCommRequest {
+  JobRequest job;
+  std::vector<std::string> collectives;  // empty: all
+  int64_t min_bytes = 8, max_bytes = int64_t{64} << 20, factor = 2;
+  int64_t iterations = 20, warmup = 5;
+  bool json = false;
+};
+
+/// `gputrain bench matmul`, `bench memory`, `bench disk`.
+struct BenchMachineRequest {
+  std::string device = "auto";
+  std::vector<std::string> precision;  // empty: some
+  std::vector<int64_t> sizes;          // of square matrices; empty: some
+  int64_t bytes = int64_t{256} << 20;  // of a copy, of the file
+  double seconds = 0.5;                // for each measurement
+  std::string folder = ".";
+  bool json = false;
+};
+
+/// `gputrain bench data`
+struct BenchDataRequest {
+  JobRequest job;
+  int64_t samples = 1000;
+  bool json = false;
+};
+
 // Implemented in the program itself, which starts without LibTorch.
 int launch_command(const LaunchRequest& request);
 /// The process that `gputrain launch` starts on each host. It talks to the launcher through stdin and stdout.
@@ -117,6 +147,12 @@ int replay_command(const ReplayRequest& request);
 int bench_train_command(const BenchRequest& request);
 /// Measures the job as it is, in this process, and prints the row as JSON.
 int bench_one_command(const BenchRequest& request);
+/// Returns 4 if a collective gave wrong numbers.
+int bench_comm_command(const BenchCommRequest& request);
+int bench_matmul_command(const BenchMachineRequest& request);
+int bench_memory_command(const BenchMachineRequest& request);
+int bench_disk_command(const BenchMachineRequest& request);
+int bench_data_command(const BenchDataRequest& request);
 int validate_command(const JobRequest& request, bool json);
 int config_command(const JobRequest& request, bool origin);
 int schema_command();
@@ -159,6 +195,8 @@ struct DataShowRequest {
 /// `gputrain data show JOB`
 int data_show_command(const DataShowRequest& request);
 int version_command();
+/// `gputrain profile RUN`
+int profile_command(const std::string& run, bool json);
 int ckpt_ls_command(const std::string& run, bool json);
 /// Returns 5 if a checkpoint is damaged or none exists.
 int ckpt_verify_command(const std::string& path, bool json);
@@ -177,6 +215,11 @@ struct Verbs {
   decltype(&replay_command) replay;
   decltype(&bench_train_command) bench_train;
   decltype(&bench_one_command) bench_one;
+  decltype(&bench_comm_command) bench_comm;
+  decltype(&bench_matmul_command) bench_matmul;
+  decltype(&bench_memory_command) bench_memory;
+  decltype(&bench_disk_command) bench_disk;
+  decltype(&bench_data_command) bench_data;
   decltype(&validate_command) validate;
   decltype(&config_command) config;
   decltype(&schema_command) schema;
@@ -189,6 +232,7 @@ struct Verbs {
   decltype(&compare_command) compare;
   decltype(&data_show_command) data_show;
   decltype(&version_command) version;
+  decltype(&profile_command) profile;
   decltype(&ckpt_ls_command) ckpt_ls;
   decltype(&ckpt_verify_command) ckpt_verify;
   decltype(&ckpt_diff_command) ckpt_diff;

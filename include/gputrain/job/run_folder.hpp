@@ -25,6 +25,7 @@ struct RunFolder {
   std::filesystem::path control() const { return path / "ctl.sock"; }   // where a run takes orders while it goes on
   std::filesystem::path weights() const { return path / "model.safetensors"; }
   std::filesystem::path model_config() const { return path / "config.json"; }
+  std::filesystem::path profile() const { return path / "profile"; }  // what `run --profile` recorded
   std::filesystem::path adapter() const { return path / "adapter"; }  // instead of weights(), if the job has one
 };
 

@@ -12,6 +12,7 @@
 #include "gputrain/core/batch.hpp"
 #include "gputrain/nn/key_values.hpp"
 #include "gputrain/nn/module.hpp"
+#include "gputrain/nn/unit_range.hpp"
 #include "gputrain/ops/chunked_cross_entropy.hpp"
 
 namespace gputrain::models {
@@ -86,6 +87,7 @@ class Model : public nn::Module {
   /// block.forward(x), for a block of a model that offers nn::Recompute::block; the backward pass may run it again.
   template <class Block>
   at::Tensor run_block(const at::Tensor& x, Block& block) const {
+    const nn::UnitRange range(block);
     return nn::recomputed_block(
         context().recompute, {x},
         [&block](const std::vector<at::Tensor>& t) { return std::vector{block.forward(t[0])}; },

@@ -15,6 +15,7 @@
 #include "gputrain/run/live.hpp"
 #include "gputrain/setup/training_setup.hpp"
 #include "gputrain/train/hooks.hpp"
+#include "gputrain/train/profile_hook.hpp"
 
 namespace gputrain::app {
 
@@ -42,6 +43,7 @@ class Training {
   void record_forced_end(const Error& failure);
   /// Called after every step.
   void look_at_saves();
+  train::ProfileHook::Parts profile_parts();
   void finish_mirror();
   void truncate_later_history();
   train::Stop own_stop();

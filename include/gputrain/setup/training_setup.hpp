@@ -1,6 +1,7 @@
 // All parts of a run, built from the job in the order in which data flows.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -41,6 +42,14 @@ struct RankContext {
 /// Sets up the process for the job: threads, device, numerics, random seeds, rendezvous of the ranks. Every rank must
 /// call.
 RankContext create_rank_context(const Job& job);
+
+/// What ranks meet for.
+struct Meeting {
+  std::chrono::milliseconds deadline;  // for one collective
+  std::string purpose;                 // "run quickstart-5d85e2": the same on all ranks
+};
+/// The same for work that needs no more of a job than how its ranks start.
+RankContext create_rank_context(const JobStart& spec, const Meeting& meeting);
 
 /// The same for a rank without peers: it computes on this machine's CPU with all cores and sends nothing. `traffic`
 /// counts what it would send.

@@ -25,6 +25,8 @@ class Hook {
   virtual ~Hook();
 
   virtual void before_training(Progress&) {}
+  /// Runs before each step, before its data is waited for.
+  virtual void before_step(const Progress&) {}
   /// Runs after every optimizer step, on every rank, in the same order. `requested`: is_due() was true on some rank
   /// before the step. Returns a stop if the ranks agreed on one in the meantime: training then ends.
   virtual Stop after_step(Progress& progress, const StepResult& result, bool requested) = 0;

@@ -265,7 +265,8 @@ void Agent::keep_own(StartOrder& order) const {
   order.command = own_->command();
   if (goes_on) order.command.insert(order.command.end(), go_on.begin(), go_on.end());
   order.environment = own_->environment;
-  order.logs = own_->run_folder / "logs" / ("attempt_" + std::to_string(order.attempt));
+  const auto& folder = own_->run_folder;
+  order.logs = folder.empty() ? folder : folder / "logs" / ("attempt_" + std::to_string(order.attempt));
 }
 
 void Agent::start(StartOrder order) {
@@ -281,7 +282,8 @@ void Agent::start(StartOrder order) {
     std::array<char, 32> name{};
     std::snprintf(name.data(), name.size(), "rank_%04d.log", rank);
     options.environment = environment_of_rank(order, local);
-    ranks_.push_back(std::make_unique<RankProcess>(rank, options, std::filesystem::path(order.logs) / name.data()));
+    const std::filesystem::path logs = order.logs;
+    ranks_.push_back(std::make_unique<RankProcess>(rank, options, logs.empty() ? logs : logs / name.data()));
     const std::string& problem = ranks_.back()->log_problem();
     if (!problem.empty() && !std::exchange(has_told, true)) say({{"kind", "no_log"}, {"text", problem}});
   }

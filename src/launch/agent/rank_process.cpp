@@ -18,6 +18,7 @@ constexpr size_t kTailLines = 12, kLongestTailLine = 400;
 
 /// A disk error does not end training: the rank's lines are passed on all the same.
 int open_log(const std::filesystem::path& path, std::string& problem) {
+  if (path.empty()) return -1;
   std::error_code failure;
   std::filesystem::create_directories(path.parent_path(), failure);
   const int log = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
@@ -46,7 +47,7 @@ void RankProcess::add_to(Poll& poll) const {
 void RankProcess::take(std::string_view text, bool is_error, const Line& line) {
   const std::string whole = std::string(text) + '\n';
   // A full disk takes no lines until there is room again; training goes on.
-  [[maybe_unused]] const ssize_t written = ::write(log_.get(), whole.data(), whole.size());
+  [[maybe_unused]] const ssize_t written = log_path_.empty() ? 0 : ::write(log_.get(), whole.data(), whole.size());
   tail_.emplace_back(text.substr(0, kLongestTailLine));
   if (tail_.size() > kTailLines) tail_.pop_front();
   if (auto found = find_oom_or_xid(tail_.back()); !found.empty()) oom_or_xid_ = std::move(found);

@@ -20,6 +20,7 @@ class RankProcess {
  public:
   using Line = std::function<void(std::string_view line, bool is_error)>;
 
+  /// `log` empty: no log file.
   RankProcess(int rank, const Child::Options& options, std::filesystem::path log);
 
   int rank() const noexcept { return rank_; }

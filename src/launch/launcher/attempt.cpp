@@ -37,7 +37,7 @@ void Attempt::start(const Start& start) {
   if (parts_.size() > 8) where += ", ...";
   terminal_.say(std::to_string(world_size_) + (world_size_ == 1 ? " rank" : " ranks") + " on " + where +
                 "  meeting at " + start.master.address + " port " + std::to_string(start.master.port) + "  attempt " +
-                std::to_string(start.number) + "  output " + start.logs);
+                std::to_string(start.number) + (start.logs.empty() ? "" : "  output " + start.logs));
   const auto command = request_.command();
   int number = 0;
   for (const Part& part : parts_) {
@@ -250,6 +250,7 @@ ExitReport Attempt::report() const {
                     .attempt = start_.number,
                     .seconds = std::chrono::duration<double>(Clock::now() - began_).count(),
                     .state = request_.state(),
+                    .measures = request_.measures,
                     .restarts = {}};
   report.is_heard = main->is_reported() && !main->allows_restart() && !unheard_.contains(main->end.rank);
   constexpr size_t kMostOthers = 4;

@@ -45,8 +45,9 @@ std::string meaning_of(int code) {
   }
 }
 
-std::string advice_for(const Cause& cause, int code, const RunState& state) {
-  const std::string again = state.checkpoint_step
+std::string advice_for(const Cause& cause, int code, const RunState& state, bool measures) {
+  const std::string again = measures ? state.again + " measures again"
+                            : state.checkpoint_step
                                 ? state.again + " goes on " + resume_text(state)
                                 : "the same command starts over (set checkpoint.interval to lose less)";
   if (cause.kind == Cause::Kind::host_lost)
@@ -148,9 +149,10 @@ std::string ExitReport::page() const {
     for (const auto& text : cause.end.tail) page += "        | " + text + "\n";
   }
   const auto step = std::max(state.step, state.checkpoint_step);  // not every step is reported
+  if (measures) return page + line("next", advice_for(cause, code, state, measures));
   page += line("state", (step ? "last step " + std::to_string(*step) : "no step was finished") + "; " +
                             (state.checkpoint_step ? "newest checkpoint " + state.checkpoint : "no checkpoint"));
-  return page + line("next", advice_for(cause, code, state));
+  return page + line("next", advice_for(cause, code, state, measures));
 }
 
 }  // namespace gputrain::launch

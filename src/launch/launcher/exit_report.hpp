@@ -40,6 +40,7 @@ struct ExitReport {
   int attempt = 1;
   double seconds = 0;  // of the attempt
   RunState state;
+  bool measures = false;  // there is no run to go on with
   bool is_heard = false;  // the rank's error is already right above the page
   std::string restarts;   // why there is no further one: "no restart is left (launch.max_restarts: 3)"
 

@@ -141,7 +141,7 @@ int join(const LaunchRequest& request) {
   const auto began = Clock::now();
   const auto latest =
       began + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(request.host_timeout_seconds));
-  const auto say = [&](const std::string& what) { Terminal().say(text_of(*request.node) + what); };
+  const auto say = [&](const std::string& what) { Terminal(request.measures).say(text_of(*request.node) + what); };
   Reminder reminder(std::chrono::milliseconds(0));
   const Remind remind = [&](const std::string& obstacle) {
     if (reminder.is_due()) say(": waiting for node 0 (" + obstacle + ")");

@@ -74,7 +74,8 @@ class Launcher {
   bool has_checked_ = false;
 };
 
-Launcher::Launcher(const LaunchRequest& request) : request_(request), logs_(request.run_folder) {
+Launcher::Launcher(const LaunchRequest& request)
+    : request_(request), terminal_(request.measures), logs_(request.run_folder) {
   if (!request.node) {
     for (const auto& host : request.plan.hosts)
       links_.push_back(std::make_unique<HostLink>(host, request.version, request.device));

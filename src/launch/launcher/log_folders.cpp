@@ -9,7 +9,9 @@ namespace gputrain::launch {
 
 namespace fs = std::filesystem;
 
-LogFolders::LogFolders(const fs::path& run_folder) : folder_(run_folder / "logs"), kept_(folder_.parent_path()) {
+LogFolders::LogFolders(const fs::path& run_folder)
+    : folder_(run_folder.empty() ? run_folder : run_folder / "logs"), kept_(folder_.parent_path()) {
+  if (folder_.empty()) return;
   while (!kept_.empty() && !fs::exists(kept_)) kept_ = kept_.parent_path();
   std::error_code absent;
   for (const auto& entry : fs::directory_iterator(folder_, absent)) {
@@ -18,7 +20,9 @@ LogFolders::LogFolders(const fs::path& run_folder) : folder_(run_folder / "logs"
   }
 }
 
-fs::path LogFolders::newest() const { return folder_ / ("attempt_" + std::to_string(number_)); }
+fs::path LogFolders::newest() const {
+  return folder_.empty() ? folder_ : folder_ / ("attempt_" + std::to_string(number_));
+}
 
 fs::path LogFolders::next() {
   ++number_;
@@ -26,6 +30,7 @@ fs::path LogFolders::next() {
 }
 
 void LogFolders::remove_traces() const {
+  if (folder_.empty()) return;
   std::error_code ignored;
   for (const auto& log : fs::directory_iterator(newest(), ignored)) {
     if (fs::is_empty(log, ignored)) fs::remove(log, ignored);

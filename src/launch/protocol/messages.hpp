@@ -33,7 +33,7 @@ struct StartOrder {
   int attempt = 1, restarts = 0;
   std::vector<std::string> command;
   std::map<std::string, std::string> environment;
-  std::string logs;  // folder of the attempt
+  std::string logs;  // folder of the attempt; empty: no logs
   int first_rank = 0, ranks = 1, world_size = 1;
   int host_number = 0, hosts = 1;
   std::string master_address;

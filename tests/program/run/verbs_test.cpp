@@ -172,6 +172,12 @@ TEST(CommandLine, PrintsHelpIn80Columns) {
                       {"ckpt", "diff"},
                       {"ckpt", "prune"},
                       {"replay"},
+                      {"profile"},
+                      {"bench", "comm"},
+                      {"bench", "data"},
+                      {"bench", "disk"},
+                      {"bench", "matmul"},
+                      {"bench", "memory"},
                       {"bench", "train"}}) {
     words.emplace_back("--help");
     const Result help = gputrain(words);

@@ -1,0 +1,38 @@
+// Measures what a machine can do at most: matrix products, copies in memory, a disk.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+namespace gputrain::app {
+
+/// The rate of one product [size, size] x [size, size].
+struct MatmulRow {
+  std::string precision;
+  int64_t size = 0;
+  double seconds = 0;           // of one product, the median
+  double flops_per_second = 0;  // two per multiplication
+  double peak = 0;              // of the device's data sheet; 0: unknown
+};
+/// Repeats the product for about `seconds`. `precision` is that of a job.
+MatmulRow time_matmul(const std::string& precision, int64_t size, at::Device device, double seconds);
+
+/// What copies of `bytes` reach.
+struct CopyRow {
+  std::string what;             // "memory to memory"
+  double bytes_per_second = 0;  // read and written bytes each count, as in STREAM; between host and GPU, moved bytes
+};
+std::vector<CopyRow> time_copies(int64_t bytes, at::Device device, double seconds);
+
+struct DiskRates {
+  double write = 0, read = 0;  // bytes per second; writing ends with fsync
+  bool is_direct = true;       // false: the file system knows no direct access, and reading shows the page cache
+};
+/// Writes a file of `bytes` in the folder, reads it, and removes it. Throws Error(environment).
+DiskRates time_disk(const std::filesystem::path& folder, int64_t bytes);
+
+}  // namespace gputrain::app

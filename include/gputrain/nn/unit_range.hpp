@@ -1,0 +1,35 @@
+// Says which unit of a model computes its forward pass, to a profiler. Costs a comparison while nobody listens.
+#pragma once
+
+namespace gputrain::nn {
+
+class Module;
+
+class UnitListener {
+ public:
+  virtual ~UnitListener() = default;
+  /// `module`: a module of the unit (models::Unit).
+  virtual void enter(const Module& module) = 0;
+  virtual void leave() = 0;
+};
+
+/// Who is told of this thread's forward passes; null: nobody.
+UnitListener*& unit_listener() noexcept;
+
+/// A unit's forward pass, from construction to destruction.
+class UnitRange {
+ public:
+  explicit UnitRange(const Module& module) : listener_(unit_listener()) {
+    if (listener_ != nullptr) listener_->enter(module);
+  }
+  UnitRange(const UnitRange&) = delete;
+  UnitRange& operator=(const UnitRange&) = delete;
+  ~UnitRange() {
+    if (listener_ != nullptr) listener_->leave();
+  }
+
+ private:
+  UnitListener* listener_;
+};
+
+}  // namespace gputrain::nn
