@@ -117,14 +117,20 @@ int bench_comm_command(const BenchCommRequest& request) {
   take_environment(spec.env);
   refuse_one_rank();
   RankContext context = create_rank_context(spec, {.deadline = kDeadline, .purpose = "bench comm"});
+  bool is_right = false;
   try {
-    const bool is_right = measure_collectives(request, context);
+    is_right = measure_collectives(request, context);
     context.groups.control().barrier("end");
     context.groups.leave();
-    return static_cast<int>(is_right ? ExitCode::done : ExitCode::refused);
   } catch (const std::exception& failure) {
     fail(context, failure);
   }
+  if (is_right) return 0;
+  const Error wrong(ExitCode::refused, {.what = "some collectives gave wrong numbers, see the column `wrong`",
+                                        .hint = "another network interface or library of collectives: a run would "
+                                                "train with wrong gradients"});
+  if (context.rank() == 0) throw wrong;
+  throw ReportedElsewhere(wrong);
 }
 
 }  // namespace gputrain::app
