@@ -35,6 +35,7 @@ struct CommandLine {
   app::ExportRequest exported;
   app::FetchCommand fetch;
   app::BenchRequest bench;
+  app::DoctorRequest doctor;
   bool json = false, origin = false;
   std::string kind, name, path, other_path;
   std::function<int()> action;
@@ -49,6 +50,7 @@ struct CommandLine {
   void add_generate();
   void add_replay();
   void add_bench();
+  void add_doctor();
   void add_readers();
   void add_ckpt();
   /// Parses the command after the options of `launch`, which every rank parses again.
