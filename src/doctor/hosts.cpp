@@ -35,7 +35,7 @@ class ServingHost {
   /// The next line of its output; nothing at its end or at the deadline.
   std::optional<std::string> line(Clock::time_point deadline);
   std::optional<std::string> ask(const std::string& question) {
-    input_.insist(question + "\n");
+    input_.insist(question);
     return line(Clock::now() + kAnswerTime);
   }
   HostReport report(Clock::time_point deadline);
@@ -124,7 +124,13 @@ Findings closed_ways(const Serving& hosts, const std::vector<HostReport>& report
   for (size_t to = 0; to < hosts.size(); ++to) {
     if (!reports[to].problem.empty() || reports[to].address.empty()) continue;
     const auto port = hosts[to]->ask("listen " + reports[to].address);
-    if (!port || port->find_first_not_of("0123456789") != std::string::npos) continue;
+    if (!port || port->find_first_not_of("0123456789") != std::string::npos) {
+      findings.push_back({.check = "ports",
+                          .verdict = Verdict::bad,
+                          .text = hosts[to]->name() + " cannot take connections: " + port.value_or("no answer"),
+                          .fix = "check the addresses of its network interfaces"});
+      continue;
+    }
     for (size_t from = 0; from < hosts.size(); ++from) {
       const bool is_asked = hosts.size() <= kFew || to == 0 || from == 0 || from + 1 == to;
       if (from == to || !is_asked || !reports[from].problem.empty()) continue;
@@ -150,10 +156,12 @@ ExaminedHosts examine(const std::vector<launch::Host>& hosts, const std::vector<
   for (const auto& host : serving) all.reports.push_back(host->report(deadline));
   for (size_t i = 0; i < serving.size(); ++i) {
     if (!all.reports[i].problem.empty()) continue;
-    if (const auto ahead = clock_ahead(*serving[i])) {
-      Finding finding = clock_finding(serving[i]->name(), *ahead);
-      if (finding.verdict != Verdict::ok) all.between.push_back(std::move(finding));
-    }
+    const auto ahead = clock_ahead(*serving[i]);
+    Finding finding = ahead ? clock_finding(serving[i]->name(), *ahead)
+                            : Finding{.check = "clock",
+                                      .verdict = Verdict::warn,
+                                      .text = serving[i]->name() + " does not say what time it is there"};
+    if (finding.verdict != Verdict::ok) all.between.push_back(std::move(finding));
   }
   for (Finding& finding : closed_ways(serving, all.reports)) all.between.push_back(std::move(finding));
   for (Finding& finding : compare(all.reports)) all.between.push_back(std::move(finding));

@@ -62,7 +62,9 @@ TEST_F(DoctorOfHosts, NamesOddHostsAndDifferences) {
   EXPECT_THAT(result.out, HasSubstr("MTU: 1400 on h2, but 1500 on all others"));
   EXPECT_THAT(result.out, HasSubstr("h3 cannot connect to h1 (" + hosts_->address_of(1)));
   EXPECT_THAT(result.out, Not(HasSubstr("h2 cannot connect")));
-  if (sysconf(_SC_NPROCESSORS_ONLN) > 1) EXPECT_THAT(result.out, HasSubstr("cores: 1 on h3, but "));
+  if (sysconf(_SC_NPROCESSORS_ONLN) > 1) {
+    EXPECT_THAT(result.out, HasSubstr("cores: 1 on h3, but "));
+  }
 }
 
 TEST_F(DoctorOfHosts, FindsFullDiskOfOneHost) {
@@ -71,11 +73,14 @@ TEST_F(DoctorOfHosts, FindsFullDiskOfOneHost) {
   const std::string job = write_gpt_job(folder_, "output_dir: '" + (folder_ / "disk/run") + "'\n");
   const Result result = doctor({"--json", job});
   EXPECT_EQ(result.exit_code, 6) << result.err;
-  for (const auto& host : nlohmann::json::parse(result.out).at("hosts")) {
+  const auto report = nlohmann::json::parse(result.out);
+  for (const auto& host : report.at("hosts")) {
     EXPECT_EQ(host.at("problem"), "");
     for (const auto& finding : host.at("findings")) {
       const bool is_odd = host.at("host") == "h2" && finding.at("check") == "disk";
-      if (is_odd) EXPECT_THAT(finding.at("text").get<std::string>(), HasSubstr("one checkpoint needs"));
+      if (is_odd) {
+        EXPECT_THAT(finding.at("text").get<std::string>(), HasSubstr("one checkpoint needs"));
+      }
       EXPECT_EQ(finding.at("verdict") == "bad", is_odd) << finding;
     }
   }

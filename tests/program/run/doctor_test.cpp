@@ -24,7 +24,8 @@ Result doctor_with_gpus(const TemporaryFolder& folder, const std::string& state,
 const std::map<std::string, std::string> kNoDriver{{"GPUTRAIN_NVML", "/nowhere/libnvidia-ml.so.1"}};
 
 nlohmann::json finding(const Result& result, const std::string& check) {
-  for (const auto& each : nlohmann::json::parse(result.out).at("findings")) {
+  const auto report = nlohmann::json::parse(result.out);
+  for (const auto& each : report.at("findings")) {
     if (each.at("check") == check) return each;
   }
   return {};
