@@ -11,10 +11,10 @@
 #include "library.hpp"
 
 namespace gputrain {
-namespace {
 
-/// The likely cause is an unset variable in a script.
 std::string not_empty(const std::string& text) { return text.empty() ? "is empty" : ""; }
+
+namespace {
 
 void add_set(CLI::App& verb, std::vector<std::string>& set) {
   verb.add_option("--set", set, "set one key: --set train.max_steps=100 (repeatable, wins over the file)")
@@ -274,21 +274,6 @@ void CommandLine::add_bench() {
   auto* one = verb->add_subcommand("one", "what `train` starts for each combination")->group("");
   add_measuring(*one);
   one->callback([this] { action = [this] { return app::library().bench_one(bench); }; });
-}
-
-void CommandLine::add_doctor() {
-  auto* verb = app.add_subcommand("doctor", "check whether this machine, or several hosts, can train well");
-  verb->add_option("job", doctor.job, "a job file: are its checkpoints too much for the disk?")->check(not_empty);
-  verb->add_option("--hosts", doctor.hosts, "hosts that ssh reaches, h1,h2: each is checked, and compared with others")
-      ->type_name("HOSTS")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(not_empty);
-  verb->add_flag("--json", doctor.json, "print one JSON document");
-  auto* serves = verb->add_flag("--serve", doctor.serves, "what `--hosts` starts on each host")->group("");
-  verb->add_option("--folder", doctor.folder, "with --serve: the folder to be in")->needs(serves)->group("");
-  verb->footer("Exit code: 0 fit, perhaps with warnings; 6 something must be mended first.");
-  verb->callback([this] { action = [this] { return app::library().doctor(doctor); }; });
 }
 
 void CommandLine::add_readers() {

@@ -11,6 +11,9 @@
 
 namespace gputrain {
 
+/// A check of options: what is wrong with an empty text. The likely cause is an unset variable in a script.
+std::string not_empty(const std::string& text);
+
 /// All subcommands and their options. Parsing sets `action` to that of the given subcommand.
 struct CommandLine {
   CommandLine();

@@ -25,8 +25,7 @@ std::string state_of(const device::GpuReading& gpu) {
   if (gpu.temperature_celsius) text += fmt::format("  {:.0f} C", *gpu.temperature_celsius);
   if (gpu.power_watts && gpu.power_limit_watts)
     text += fmt::format("  {:.0f} of {:.0f} W", *gpu.power_watts, *gpu.power_limit_watts);
-  if (gpu.sm_clock_hertz && gpu.sm_clock_max_hertz)
-    text += fmt::format("  {:.0f} of {:.0f} MHz", *gpu.sm_clock_hertz / 1e6, *gpu.sm_clock_max_hertz / 1e6);
+  if (gpu.sm_clock_hertz) text += fmt::format("  {:.0f} MHz", *gpu.sm_clock_hertz / 1e6);
   if (gpu.ecc_enabled) text += *gpu.ecc_enabled ? "  ECC" : "  no ECC";
   if (gpu.mig_enabled.value_or(false)) text += "  MIG";
   return text;
