@@ -53,6 +53,7 @@ CommandLine::CommandLine() {
   add_replay();
   add_bench();
   add_watching();
+  add_doctor();
 }
 
 void CommandLine::add_run() {

@@ -41,6 +41,7 @@ struct CommandLine {
   app::BenchCommRequest bench_comm;
   app::BenchMachineRequest bench_machine;
   app::BenchDataRequest bench_data;
+  app::DoctorRequest doctor;
   bool json = false, origin = false;
   std::string kind, name, path, other_path;
   std::function<int()> action;
@@ -58,6 +59,7 @@ struct CommandLine {
   void add_bench_comm(CLI::App& verb);
   void add_bench_machine(CLI::App& verb);
   void add_bench_data(CLI::App& verb);
+  void add_doctor();
   void add_readers();
   void add_ckpt();
   void add_watching();

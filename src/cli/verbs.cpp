@@ -11,6 +11,7 @@ const gputrain::app::Verbs gputrain_verbs{
     .generate = gputrain::app::generate_command,
     .export_model = gputrain::app::export_command,
     .fetch = gputrain::app::fetch_command,
+    .doctor = gputrain::app::doctor_command,
     .replay = gputrain::app::replay_command,
     .bench_train = gputrain::app::bench_train_command,
     .bench_one = gputrain::app::bench_one_command,

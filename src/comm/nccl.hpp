@@ -8,6 +8,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "connection.hpp"
+#include "gputrain/comm/nccl_name.hpp"
 
 namespace gputrain::comm {
 
@@ -20,9 +21,6 @@ struct NcclParams {
 
 /// Connects all ranks at once, so that a failure shows here and not in the first step.
 c10::intrusive_ptr<c10d::Backend> connect_nccl(const c10::intrusive_ptr<c10d::Store>& store, const NcclParams& params);
-
-/// "nccl 2.28.9"
-std::string nccl_name();
 
 /// Whether this thread's current stream is being captured: collectives are then recorded, not run.
 bool is_capturing(const Connection& connection);

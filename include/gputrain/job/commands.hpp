@@ -165,6 +165,15 @@ struct TokenizeCommand {
   std::string tokenizer, output;
   std::string end;  // empty: the tokenizer's own
 };
+struct DoctorRequest {
+  std::string job;                 // empty: none
+  std::vector<std::string> hosts;  // empty: this one
+  bool json = false;
+  bool serves = false;  // of another host: what it has found as one line, then answers (doctor/answers.hpp)
+  std::string folder;   // with `serves`: where to be
+};
+/// `gputrain doctor`. Returns 6 if something makes a machine unfit to train.
+int doctor_command(const DoctorRequest& request);
 /// `gputrain data tokenize FILES...`
 int tokenize_command(const TokenizeCommand& request);
 /// `gputrain ctl RUN VERB [SETTING]`
@@ -212,6 +221,7 @@ struct Verbs {
   decltype(&generate_command) generate;
   decltype(&export_command) export_model;
   decltype(&fetch_command) fetch;
+  decltype(&doctor_command) doctor;
   decltype(&replay_command) replay;
   decltype(&bench_train_command) bench_train;
   decltype(&bench_one_command) bench_one;

@@ -7,7 +7,7 @@ namespace gputrain::comm {
 c10::intrusive_ptr<c10d::Backend> connect_nccl(const c10::intrusive_ptr<c10d::Store>&, const NcclParams&) {
   GPUTRAIN_ASSERT(false, "a build without CUDA never chooses a GPU");
 }
-std::string nccl_name() { return "nccl (not built)"; }
+std::string nccl_name() { return {}; }
 bool is_capturing(const Connection&) { return false; }
 void check_nccl(Connection&) {}
 void release_nccl(Connection&) noexcept {}

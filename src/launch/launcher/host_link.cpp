@@ -1,7 +1,6 @@
 #include "host_link.hpp"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -10,8 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "gputrain/core/error.hpp"
-#include "gputrain/core/process.hpp"
+#include "gputrain/launch/host_command.hpp"
 
 namespace gputrain::launch {
 namespace {
@@ -19,28 +17,6 @@ namespace {
 using nlohmann::json;
 
 constexpr std::chrono::seconds kConnectTime{30}, kLastWords{1};
-
-std::vector<std::string> own_environment() {
-  std::vector<std::string> all;
-  for (char** entry = environ; *entry != nullptr; ++entry) all.emplace_back(*entry);
-  return all;
-}
-
-/// The path of this program, the same on all hosts. ssh passes it to a shell there: a path that a shell would not read
-/// as one plain word is refused.
-std::string own_path(bool for_shell) {
-  std::string path = own_program();
-  const auto is_plain = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           std::string_view("/._+-").find(c) != std::string_view::npos;
-  };
-  if (for_shell && !std::ranges::all_of(path, is_plain)) {
-    throw Error(ExitCode::usage, {.what = "the program's path cannot be given to a shell on another host",
-                                  .where = path,
-                                  .hint = "install it at a path that has only letters, digits and / . _ + -"});
-  }
-  return path;
-}
 
 }  // namespace
 
@@ -55,28 +31,6 @@ std::unique_ptr<HostLink> HostLink::to_node(int node, std::string version, std::
   return link;
 }
 
-/// Always the same words; everything else goes through the pipe.
-std::vector<std::string> HostLink::command() const {
-  if (is_here_) return {own_path(false), "agent"};
-  std::string name = host_.name;
-  std::erase_if(name, [](char c) { return c == '[' || c == ']'; });
-  return {"ssh",
-          "-T",
-          "-x",
-          "-o",
-          "BatchMode=yes",
-          "-o",
-          "StrictHostKeyChecking=yes",
-          "-o",
-          "ConnectTimeout=10",
-          "-o",
-          "ControlPath=none",
-          "--",
-          name,
-          own_path(true),
-          "agent"};
-}
-
 void HostLink::connect() {
   began_ = Clock::now();
   state_ = State::connecting;
@@ -84,8 +38,11 @@ void HostLink::connect() {
   process_.reset();
   remark_.clear();
   // An agent must end its ranks after we are gone, so it is not killed with us; ssh has no such task.
-  process_.emplace(Child::Options{
-      .argv = command(), .environment = own_environment(), .has_input = true, .dies_with_us = !is_here_});
+  // The words are always the same; everything else goes through the pipe.
+  process_.emplace(Child::Options{.argv = command_on(host_, {"agent"}),
+                                  .environment = own_environment(),
+                                  .has_input = true,
+                                  .dies_with_us = !is_here_});
   output_.emplace(process_->take_output());
   errors_.emplace(process_->take_errors());
   input_.emplace(process_->take_input(), size_t{16} << 20);

@@ -48,7 +48,6 @@ class HostLink {
   void attend(const Take& take);
 
  private:
-  std::vector<std::string> command() const;
   void greet();
   void take_line(std::string_view line, const Take& take);
   void get_ready(const nlohmann::json& message);

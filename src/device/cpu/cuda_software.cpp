@@ -1,0 +1,7 @@
+#include "gputrain/device/cuda_software.hpp"
+
+namespace gputrain::device {
+
+CudaSoftware cuda_software() { return {}; }
+
+}  // namespace gputrain::device
