@@ -7,7 +7,6 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/job/commands.hpp"
-#include "gputrain/job/run_folder.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/monitor/http_server.hpp"
@@ -17,11 +16,10 @@ namespace {
 
 /// The answer of the run in that folder. Throws Error(environment) if none runs there.
 monitor::HttpAnswer answer_of(const std::string& run, const monitor::HttpRequest& request) {
-  const RunFolder folder{run};
   if (!std::filesystem::is_directory(run))
     throw Error(ExitCode::usage, {.what = "there is no run folder", .where = run, .hint = "runs/NAME"});
   try {
-    return monitor::ask(folder.control(), request);
+    return monitor::ask(std::filesystem::path(run), request);
   } catch (const Error&) {
     throw Error(ExitCode::environment, {.what = "no run answers in this folder",
                                         .where = run,

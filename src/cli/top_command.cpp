@@ -13,7 +13,6 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/poll.hpp"
 #include "gputrain/job/commands.hpp"
-#include "gputrain/job/run_folder.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/monitor/http_server.hpp"
 #include "top_page.hpp"
@@ -25,7 +24,7 @@ const monitor::HttpRequest kState{.method = "GET", .path = "/state", .query = {}
 
 nlohmann::json state_of(const std::string& run) {
   if (std::filesystem::is_directory(run))
-    return nlohmann::json::parse(monitor::ask(RunFolder{run}.control(), kState).body);
+    return nlohmann::json::parse(monitor::ask(std::filesystem::path(run), kState).body);
   const size_t colon = run.rfind(':');
   const int port = colon == std::string::npos ? 0 : std::atoi(run.c_str() + colon + 1);
   if (port < 1 || port > 65535)

@@ -75,7 +75,10 @@ bool serve(Connection& client, const HttpServer::Handler& handler) {
 }  // namespace
 
 HttpServer::HttpServer(Listener listener, Handler handler)
-    : handler_(std::move(handler)), port_(listener.port), wake_(::eventfd(0, EFD_CLOEXEC)) {
+    : handler_(std::move(handler)),
+      port_(listener.port),
+      is_private_(listener.is_private),
+      wake_(::eventfd(0, EFD_CLOEXEC)) {
   const int socket = listener.socket->release();
   thread_ = std::thread([this, socket] { run(socket); });
 }
@@ -107,6 +110,7 @@ void HttpServer::run(int listener) {
       const int next = acceptor.next();
       if (next < 0) break;
       clients.emplace_back(next);
+      if (is_private_ && !is_own_process(next)) clients.pop_back();
     }
   }
 }

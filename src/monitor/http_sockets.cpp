@@ -1,6 +1,6 @@
 // Sockets of the HTTP server and its clients.
 #include <cerrno>
-#include <cstring>
+#include <cstddef>
 #include <system_error>
 #include <utility>
 
@@ -26,25 +26,22 @@ namespace fs = std::filesystem;
   throw Error(ExitCode::environment, {.what = what + ": " + std::generic_category().message(error), .where = where});
 }
 
-/// A path of a socket may have 107 bytes; that of its folder's descriptor is short.
-class SocketPath {
- public:
-  explicit SocketPath(const fs::path& path)
-      : folder_(::open(path.has_parent_path() ? path.parent_path().c_str() : ".", O_PATH | O_DIRECTORY | O_CLOEXEC)) {
-    if (folder_.get() < 0) fail("cannot open the folder", errno, path.parent_path().string());
-    const std::string text = "/proc/self/fd/" + std::to_string(folder_.get()) + "/" + path.filename().string();
-    if (text.size() >= sizeof address_.sun_path) fail("the name is too long", ENAMETOOLONG, path.string());
-    address_.sun_family = AF_UNIX;
-    std::memcpy(address_.sun_path, text.c_str(), text.size() + 1);
+/// The address of a folder's socket, which is no file: nothing of it is left when its process ends, and the folder's
+/// path may be long. Whoever names the folder, by whatever path, means the same one.
+struct FolderAddress {
+  explicit FolderAddress(const fs::path& folder) {
+    struct stat status {};
+    if (::stat(folder.c_str(), &status) != 0) fail("cannot open the folder", errno, folder.string());
+    const std::string name = "gputrain/" + std::to_string(::geteuid()) + "/" + std::to_string(status.st_dev) + "-" +
+                             std::to_string(status.st_ino);
+    address.sun_family = AF_UNIX;
+    name.copy(address.sun_path + 1, sizeof address.sun_path - 1);  // after a zero: a name, not a path
+    size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   }
+  const sockaddr* get() const noexcept { return reinterpret_cast<const sockaddr*>(&address); }
 
-  const char* text() const noexcept { return address_.sun_path; }
-  const sockaddr* address() const noexcept { return reinterpret_cast<const sockaddr*>(&address_); }
-  static constexpr socklen_t kSize = sizeof(sockaddr_un);
-
- private:
-  Descriptor folder_;
-  sockaddr_un address_{};
+  sockaddr_un address{};
+  socklen_t size = 0;
 };
 
 struct Addresses {
@@ -100,24 +97,26 @@ Listener listen_on(const std::string& address, int port) {
   return {.socket = std::make_unique<Descriptor>(listening.release()), .port = bound};
 }
 
-Listener listen_at(const fs::path& path) {
-  const SocketPath short_path(path);
+Listener listen_for(const fs::path& folder) {
+  const FolderAddress address(folder);
   auto socket = std::make_unique<Descriptor>(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const Descriptor client(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (::connect(client.get(), short_path.address(), SocketPath::kSize) == 0) fail("in use", EADDRINUSE, path.string());
-  if (errno == ECONNREFUSED) ::unlink(short_path.text());  // of a process that was killed
-  if (::fchmod(socket->get(), S_IRUSR | S_IWUSR) != 0 ||
-      ::bind(socket->get(), short_path.address(), SocketPath::kSize) != 0 || ::listen(socket->get(), SOMAXCONN) != 0)
-    fail("cannot listen", errno, path.string());
-  return {.socket = std::move(socket), .port = 0};
+  if (::bind(socket->get(), address.get(), address.size) != 0 || ::listen(socket->get(), SOMAXCONN) != 0)
+    fail("cannot listen", errno, folder.string());
+  return {.socket = std::move(socket), .port = 0, .is_private = true};
 }
 
-HttpAnswer ask(const fs::path& path, const HttpRequest& request, double seconds) {
-  const SocketPath short_path(path);
+bool is_own_process(int socket) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && (peer.uid == ::geteuid() || peer.uid == 0);
+}
+
+HttpAnswer ask(const fs::path& folder, const HttpRequest& request, double seconds) {
+  const FolderAddress address(folder);
   const Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (::connect(socket.get(), short_path.address(), SocketPath::kSize) != 0)
-    fail("no run answers", errno, path.string());
-  return exchanged(socket.get(), request, seconds, path.string());
+  if (::connect(socket.get(), address.get(), address.size) != 0) fail("no run answers", errno, folder.string());
+  if (!is_own_process(socket.get())) fail("the process that answers is another user's", EPERM, folder.string());
+  return exchanged(socket.get(), request, seconds, folder.string());
 }
 
 HttpAnswer ask(const std::string& host, int port, const HttpRequest& request, double seconds) {

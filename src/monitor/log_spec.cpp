@@ -88,7 +88,8 @@ void LogSpec::describe(config::Description<LogSpec>& d) {
         "address where it listens; 0.0.0.0: all of this host, so that anyone in its networks can read")
       .change(Change::safe);
   d.key("webhook", &LogSpec::webhook,
-        "address that gets alerts and the end of the run as {\"text\": ...}, of Slack for instance; ${env:NAME} keeps it "
+        "address that gets alerts and the end of the run as {\"text\": ...}, of Slack for instance; ${env:NAME} keeps "
+        "it "
         "out of the job")
       .mask_secrets()
       .change(Change::safe);

@@ -99,13 +99,6 @@ Live::Live(const Job& job, TrainingSetup& setup, const RunFolder& folder)
                 .has_gpus = setup.context.device.is_cuda()});
 }
 
-Live::~Live() {
-  if (!socket_) return;
-  socket_.reset();
-  std::error_code left;
-  std::filesystem::remove(folder_.control(), left);
-}
-
 void Live::begin(const train::Progress& progress) {
   board_.set("attempt", static_cast<double>(progress.attempts));
   if (!is_writer_) return;
@@ -189,7 +182,7 @@ void Live::serve_port() {
 void Live::serve_socket() {
   try {
     socket_ = std::make_unique<monitor::HttpServer>(
-        monitor::listen_at(folder_.control()), [this](const HttpRequest& request) -> HttpAnswer {
+        monitor::listen_for(folder_.path), [this](const HttpRequest& request) -> HttpAnswer {
           if (request.method != "POST") return answer(board_, request);
           const std::string refusal = control_.order(request.path.substr(1), request.body);
           return {.status = refusal.empty() ? 200 : 400, .body = refusal};

@@ -1,11 +1,13 @@
 #include "gputrain/monitor/http_server.hpp"
 
+#include <cstddef>
 #include <filesystem>
-#include <fstream>
 #include <vector>
 
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <arpa/inet.h>
@@ -74,21 +76,53 @@ TEST(HttpServer, IsNotHeldUpByClientsThatSayNothing) {
   EXPECT_EQ(ask("127.0.0.1", server.port(), {.method = "GET", .path = "/a", .query = "", .body = ""}).status, 200);
 }
 
-TEST(HttpServer, AnswersAtASocketWithALongPath) {
+TEST(HttpServer, IsFoundByItsFolder) {
   const fs::path folder = fs::path(testing::TempDir()) / ("s" + std::to_string(::getpid())) / std::string(120, 'x');
   fs::create_directories(folder);
-  const fs::path path = folder / "ctl.sock";
+  const HttpRequest request{.method = "GET", .path = "/a", .query = "", .body = ""};
   {
-    const HttpServer server(listen_at(path), echo);
-    EXPECT_EQ(ask(path, {.method = "GET", .path = "/a", .query = "", .body = ""}).body, "GET /a  ");
-    struct stat status {};
-    ASSERT_EQ(::stat(path.c_str(), &status), 0);
-    EXPECT_EQ(status.st_mode & 0777, 0600U);
-    EXPECT_THROW(listen_at(path), Error) << "it is in use";
+    const HttpServer server(listen_for(folder), echo);
+    EXPECT_EQ(ask(folder, request).body, "GET /a  ");
+    EXPECT_EQ(ask(folder / ".." / folder.filename(), request).status, 200);
+    EXPECT_THROW(listen_for(folder), Error) << "it is in use";
+    EXPECT_TRUE(fs::is_empty(folder));
   }
-  EXPECT_THROW(ask(path, {.method = "GET", .path = "/a", .query = "", .body = ""}), Error);
-  EXPECT_NO_THROW(listen_at(path)) << "nobody answers there any more";
+  EXPECT_THROW(ask(folder, request), Error);
+  EXPECT_NO_THROW(listen_for(folder)) << "nobody answers there any more";
   fs::remove_all(folder.parent_path());
+}
+
+/// What a process of another user gets from the server for the folder. Call in a process of its own.
+ssize_t received_by(uid_t user, const fs::path& folder) {
+  struct stat status {};
+  ::stat(folder.c_str(), &status);
+  const std::string name = "gputrain/0/" + std::to_string(status.st_dev) + "-" + std::to_string(status.st_ino);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  name.copy(address.sun_path + 1, sizeof address.sun_path - 1);
+  const Descriptor socket(::socket(AF_UNIX, SOCK_STREAM, 0));
+  if (::setuid(user) != 0) return -2;
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) return -3;
+  constexpr std::string_view kAsked = "GET / HTTP/1.1\r\n\r\n";
+  (void)!::send(socket.get(), kAsked.data(), kAsked.size(), MSG_NOSIGNAL);
+  char buffer[64];
+  return std::max<ssize_t>(0, ::recv(socket.get(), buffer, sizeof buffer, 0));
+}
+
+TEST(HttpServer, AnswersThisUserAlone) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  const fs::path folder = fs::path(testing::TempDir()) / ("u" + std::to_string(::getpid()));
+  fs::create_directories(folder);
+  const HttpServer server(listen_for(folder), echo);
+  for (const uid_t user : {0U, 65534U}) {
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(received_by(user, folder) > 0 ? 1 : 0);
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(WEXITSTATUS(status), user == 0 ? 1 : 0);
+  }
+  fs::remove_all(folder);
 }
 
 }  // namespace

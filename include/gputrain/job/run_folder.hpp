@@ -22,7 +22,6 @@ struct RunFolder {
   std::filesystem::path checkpoints() const { return path / "ckpt"; }
   std::filesystem::path kernels(int rank) const;                        // choices of GPU kernels
   std::filesystem::path save_request() const { return path / "SAVE"; }  // `touch` it to request a checkpoint
-  std::filesystem::path control() const { return path / "ctl.sock"; }   // where a run takes orders while it goes on
   std::filesystem::path weights() const { return path / "model.safetensors"; }
   std::filesystem::path model_config() const { return path / "config.json"; }
   std::filesystem::path profile() const { return path / "profile"; }  // what `run --profile` recorded

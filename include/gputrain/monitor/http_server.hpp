@@ -1,4 +1,4 @@
-// A small HTTP server for the run's own pages: a TCP port, or a socket in a folder.
+// A small HTTP server for the run's own pages: a TCP port, or a socket that belongs to a folder.
 #pragma once
 
 #include <filesystem>
@@ -25,11 +25,15 @@ struct HttpAnswer {
 struct Listener {
   std::unique_ptr<Descriptor> socket;
   int port = 0;
+  bool is_private = false;  // takes connections of this user's processes alone, and of root's
 };
 /// At a numeric address of this host; port 0 takes a free one. Throws Error(environment) if it cannot.
 Listener listen_on(const std::string& address, int port);
-/// A socket in the file system for this user alone; replaces one that nobody answers at. The path may be long.
-Listener listen_at(const std::filesystem::path& path);
+/// For this user's processes on this host, which find it by the folder. Throws Error(environment) if another process
+/// listens for the folder already.
+Listener listen_for(const std::filesystem::path& folder);
+/// Whether the other end of a local socket is a process of this user or of root.
+bool is_own_process(int socket);
 
 /// Answers requests one after the other in a thread of its own, until it is destroyed. A client that is slow, that
 /// sends too much or that leaves does not hold up the others.
@@ -49,12 +53,13 @@ class HttpServer {
 
   Handler handler_;
   int port_;
+  bool is_private_;
   Descriptor wake_;  // an eventfd that ends the thread
   std::thread thread_;
 };
 
 /// Asks a server; for `gputrain top` and `gputrain ctl`. Throws Error(environment) if there is no answer in `seconds`.
-HttpAnswer ask(const std::filesystem::path& socket, const HttpRequest& request, double seconds = 10);
+HttpAnswer ask(const std::filesystem::path& folder, const HttpRequest& request, double seconds = 10);
 HttpAnswer ask(const std::string& host, int port, const HttpRequest& request, double seconds = 10);
 
 }  // namespace gputrain::monitor

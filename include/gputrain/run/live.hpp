@@ -25,7 +25,6 @@ class Live {
   Live(const Job& job, TrainingSetup& setup, const RunFolder& folder);
   Live(const Live&) = delete;
   Live& operator=(const Live&) = delete;
-  ~Live();
 
   /// Starts to serve. Call when it is known where the run stands.
   void begin(const train::Progress& progress);
