@@ -15,15 +15,16 @@ struct MinimumDriver {
   int cuda;
   const char* driver;
 };
-constexpr std::array<MinimumDriver, 9> kMinimumDrivers{{{12000, "525.60.13"},
-                                                        {12010, "530.30.02"},
-                                                        {12020, "535.54.03"},
-                                                        {12030, "545.23.06"},
-                                                        {12040, "550.54.14"},
-                                                        {12050, "555.42.02"},
-                                                        {12060, "560.28.03"},
-                                                        {12080, "570.26"},
-                                                        {13000, "580.65.06"}}};
+constexpr std::array<MinimumDriver, 10> kMinimumDrivers{{{12000, "525.60.13"},
+                                                         {12010, "530.30.02"},
+                                                         {12020, "535.54.03"},
+                                                         {12030, "545.23.06"},
+                                                         {12040, "550.54.14"},
+                                                         {12050, "555.42.02"},
+                                                         {12060, "560.28.03"},
+                                                         {12080, "570.26"},
+                                                         {12090, "575.51.03"},
+                                                         {13000, "580.65.06"}}};
 
 /// Of the newest version up to `cuda` with the same major number; of the first one if `any_minor`.
 std::string minimum_driver(int cuda, bool any_minor) {
