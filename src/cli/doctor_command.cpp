@@ -14,9 +14,9 @@
 #include "gputrain/device/cuda_software.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/doctor/checks.hpp"
-#include "gputrain/doctor/disk_speed.hpp"
 #include "gputrain/doctor/hosts.hpp"
 #include "gputrain/doctor/page.hpp"
+#include "gputrain/inspect/machine_bench.hpp"
 #include "gputrain/job/commands.hpp"
 #include "gputrain/job/job_environment.hpp"
 #include "gputrain/job/run_folder.hpp"
@@ -39,6 +39,15 @@ doctor::Software software_here() {
           .usable_gpus = device::gpu_count()};
 }
 
+/// Bytes per second, by a file of 64 MiB; 0 where it cannot be written.
+double write_speed_of(const std::filesystem::path& folder) {
+  try {
+    return time_disk(folder, int64_t{64} << 20).write;
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
 /// Builds the job's model, to know how large its checkpoints are.
 doctor::PlannedCheckpoints planned_by(const std::string& file) {
   const Job job = load_job({.file = file, .set = {}, .output_dir = {}});
@@ -52,7 +61,7 @@ doctor::PlannedCheckpoints planned_by(const std::string& file) {
     planned.shortages.push_back(shortage.error.parts().what);
     planned.none_fits = planned.none_fits || shortage.for_one;
   }
-  if (!planned.none_fits) planned.write_bytes_per_second = doctor::measure_write_speed(planned.folder);
+  if (!planned.none_fits) planned.write_bytes_per_second = write_speed_of(planned.folder);
   return planned;
 }
 
