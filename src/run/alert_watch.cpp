@@ -71,13 +71,13 @@ void AlertWatch::look() {
 }
 
 void AlertWatch::act(const monitor::AlertRules::Change& change) {
-  const std::string text = "alert: " + monitor::text_of(change.alert) + ": " +
-                           (change.is_firing ? "now " + monitor::significant(change.value) : "over");
-  const monitor::Record record{.kind = "event", .label = "alert", .text = text.substr(7)};
+  const std::string text =
+      monitor::text_of(change.alert) + ": " + (change.is_firing ? "now " + monitor::significant(change.value) : "over");
+  const monitor::Record record{.kind = "event", .label = "alert", .text = text};
   board_.add(record);
   if (webhook_ != nullptr) webhook_->log(record);
-  if (!change.is_firing) return log::info(text);
-  log::warning(text);
+  if (!change.is_firing) return log::info("alert: " + text);
+  log::warning("alert: " + text);
   const std::string& action = change.alert.action;
   if (action == "exec") return start_program(change);
   if (action != "warn") control_.give({.verb = action, .value = 0, .from = "alert " + monitor::text_of(change.alert)});

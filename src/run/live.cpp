@@ -95,8 +95,7 @@ Live::Live(const Job& job, TrainingSetup& setup, const RunFolder& folder)
                 .name = job.name,
                 .folder = folder.path.string(),
                 .places = places_,
-                .planned_steps = setup.plan.is_time_limited() ? 0 : setup.plan.total_steps,
-                .has_gpus = setup.context.device.is_cuda()});
+                .planned_steps = setup.plan.is_time_limited() ? 0 : setup.plan.total_steps});
 }
 
 void Live::begin(const train::Progress& progress) {

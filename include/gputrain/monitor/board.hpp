@@ -23,7 +23,6 @@ class Board {
     std::string run_id, name, folder;
     std::vector<std::string> places;  // of each rank: "node2:1"
     int64_t attempt = 1, planned_steps = 0;
-    bool has_gpus = false;
   };
 
   void begin(Facts facts);
