@@ -7,10 +7,10 @@ namespace gputrain {
 void CommandLine::add_watching() {
   auto* verb = app.add_subcommand("ctl", "give an order to a run that is going on");
   verb->add_option("run", ctl.run, "the run folder, on the host of rank 0")->required();
-  verb->add_option("verb", ctl.verb, "status, save, pause, resume, stop or set")
+  verb->add_option("verb", ctl.verb, "status, save, pause, resume, stop, profile or set")
       ->required()
-      ->check(CLI::IsMember({"status", "save", "pause", "resume", "stop", "set"}));
-  verb->add_option("setting", ctl.argument, "with set: optimizer.lr=1e-4");
+      ->check(CLI::IsMember({"status", "save", "pause", "resume", "stop", "profile", "set"}));
+  verb->add_option("argument", ctl.argument, "with set: optimizer.lr=1e-4; with profile: the number of steps");
   verb->add_flag("--json", ctl.json, "with status: print one JSON document");
   verb->footer(
       "The ranks carry out an order together, between two steps, and the ledger keeps\n"

@@ -247,20 +247,19 @@ monitor::Summary Training::train() {
                           .board = live_.board(),
                           .places = live_.places(),
                           .readings = [this] { return live_.readings(); }});
+  train::ProfileHook profile(profile_parts());
   train::ControlHook control({.control = live_.control(),
                               .groups = context.groups,
                               .reporting = reporting_,
                               .board = live_.board(),
                               .ledger = ledger_,
                               .peak_lr = spec_.optimizer.peak_lr(plan.batch.global_batch),
-                              .request_save = [this] { std::ofstream(folder_.save_request()).flush(); }});
-  std::optional<train::ProfileHook> profile;
-  if (request_.profile > 0) profile.emplace(profile_parts());
+                              .request_save = [this] { std::ofstream(folder_.save_request()).flush(); },
+                              .profile = profile});
   log_.set_more_metrics([&meter] { return meter.take_times(); });
-  std::vector<train::Hook*> hooks{&kernels_, &unused, &nonfinite_guard, &meter, &log_, &replicas, &control};
+  std::vector<train::Hook*> hooks{&profile, &kernels_, &unused, &nonfinite_guard, &meter, &log_, &replicas, &control};
   if (eval) hooks.push_back(&*eval);
   hooks.push_back(&save);
-  if (profile) hooks.insert(hooks.begin(), &*profile);
 
   if (!checkpointing_.is_in_place()) checkpointing_.save(progress_, train::SaveMode::durable);
   train::Outcome outcome;
@@ -284,9 +283,6 @@ monitor::Summary Training::train() {
   conclude(summary, outcome, expectation, request_.verify);
   context.groups.enter("at the end, after step", progress_.step);
   if (context.rank() == 0) finish(summary, expectation);
-  if (profile && !profile->written().empty())
-    console_.line("profile", profile->written().string() + " and traces; `gputrain profile " + folder_.path.string() +
-                                 "` says what cost most");
   return summary;
 }
 
@@ -301,7 +297,15 @@ train::ProfileHook::Parts Training::profile_parts() {
           .model = *setup_.built.model,
           .groups = setup_.context.groups,
           .plan = setup_.plan,
-          .device = context.device};
+          .device = context.device,
+          .tell_written = [this](const train::Progress& progress) {
+            recorder_.log({.step = progress.step,
+                           .epoch = setup_.plan.epochs_in(progress.step),
+                           .kind = "event",
+                           .label = "profile",
+                           .text = folder_.profile().string() + "/summary.json and traces; `gputrain profile " +
+                                   folder_.path.string() + "` says what cost most"});
+          }};
 }
 
 train::Stop Training::test() {

@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kBetweenLooks{100};  // while the run is paused
 constexpr const char* kRate = "optimizer.lr";
+constexpr int64_t kMostProfiledSteps = 1000;  // a trace of each is megabytes
 
 /// The value of "optimizer.lr=1e-4"; NaN if the text is anything else.
 double rate_in(const std::string& text) {
@@ -42,6 +43,14 @@ std::vector<Order> unpacked(const std::string& text) {
   return orders;
 }
 
+/// A whole number of steps from 1 to kMostProfiledSteps; else 0.
+int64_t steps_in(const std::string& text) {
+  int64_t steps = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, steps);
+  return error == std::errc() && stop == end && steps > 0 && steps <= kMostProfiledSteps ? steps : 0;
+}
+
 }  // namespace
 
 std::string Control::order(const std::string& verb, const std::string& argument) {
@@ -50,6 +59,11 @@ std::string Control::order(const std::string& verb, const std::string& argument)
   if (verb == "set") {
     order.value = rate_in(argument);
     if (std::isnan(order.value)) return "'" + argument + "' cannot be set; try: set optimizer.lr=1e-4\n";
+  } else if (verb == "profile") {
+    order.value = static_cast<double>(steps_in(argument));
+    if (order.value == 0)
+      return "'" + argument + "' is no number of steps from 1 to " + std::to_string(kMostProfiledSteps) +
+             "; try: profile 10\n";
   } else if (std::ranges::find(kVerbs, verb) == kVerbs.end()) {
     return "'" + verb + "' is no order\n";
   }
@@ -108,6 +122,12 @@ Stop ControlHook::follow(const Order& order, Progress& progress) {
     is_paused_ = false;
     tell(order, "ends after step " + grouped(progress.step), progress);
     return Stop::spent;
+  } else if (order.verb == "profile" && parts_.profile.is_recording()) {
+    tell(order, "records a profile already", progress);
+  } else if (order.verb == "profile") {
+    const auto steps = static_cast<int64_t>(order.value);
+    parts_.profile.record(steps, progress);
+    tell(order, "records " + counted(steps, "step") + " after step " + grouped(progress.step), progress);
   } else if (order.verb == "set") {
     const double before = parts_.peak_lr * progress.lr_factor;
     progress.lr_factor = order.value / parts_.peak_lr;

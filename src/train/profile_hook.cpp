@@ -121,10 +121,19 @@ ProfileHook::ProfileHook(Parts parts) : parts_(std::move(parts)) {}
 ProfileHook::~ProfileHook() = default;
 
 void ProfileHook::before_training(Progress& progress) {
-  if (is_done_ || recording_) return;  // training goes on after a rollback
+  if (is_begun_ || parts_.steps == 0) return;  // training goes on after a rollback
+  is_begun_ = true;
   const int64_t left = parts_.plan.total_steps - progress.step;
-  first_ = progress.step + std::clamp<int64_t>(left - parts_.steps, 0, kWarmupSteps);
-  last_ = first_ + parts_.steps;
+  begin(parts_.steps, progress, std::clamp<int64_t>(left - parts_.steps, 0, kWarmupSteps));
+}
+
+void ProfileHook::record(int64_t steps, const Progress& progress) { begin(steps, progress, 0); }
+
+void ProfileHook::begin(int64_t steps, const Progress& progress, int64_t warmup_steps) {
+  steps_ = steps;
+  first_ = progress.step + warmup_steps;
+  last_ = first_ + steps;
+  samples_ = 0;
   recording_ = std::make_unique<Recording>(parts_.model, parts_.device);
 }
 
@@ -133,7 +142,7 @@ void ProfileHook::before_step(const Progress& progress) {
   if (!recording_->is_on()) {
     train_seconds_ = progress.train_seconds;
     first_ = progress.step;
-    last_ = first_ + parts_.steps;
+    last_ = first_ + steps_;
     recording_->start();
   }
   recording_->begin_step();
@@ -144,12 +153,12 @@ Stop ProfileHook::after_step(Progress& progress, const StepResult& result, bool)
   recording_->end_step();
   samples_ += result.samples;
   reached_ = {.step = progress.step, .train_seconds = progress.train_seconds};
-  if (progress.step >= std::min(last_, parts_.plan.total_steps)) finish();
+  if (progress.step >= std::min(last_, parts_.plan.total_steps)) finish(progress);
   return Stop::none;
 }
 
-Stop ProfileHook::after_training(Progress&, bool) {
-  if (recording_ && recording_->is_on() && samples_ > 0) finish();
+Stop ProfileHook::after_training(Progress& progress, bool) {
+  if (recording_ && recording_->is_on() && samples_ > 0) finish(progress);
   recording_.reset();
   return Stop::none;
 }
@@ -159,8 +168,7 @@ bool ProfileHook::will_act(const Progress& progress, bool requested) const {
 }
 
 /// Every rank must call. What may fail on one rank alone comes after what all do together.
-void ProfileHook::finish() {
-  is_done_ = true;
+void ProfileHook::finish(const Progress& progress) {
   const Recorded recorded = recording_->stop();
   recording_.reset();
   auto& groups = parts_.groups;
@@ -194,7 +202,7 @@ void ProfileHook::finish() {
   json["model_flops"] = parts_.model.flops_per_sample() * static_cast<double>(samples_);
   json["ranks"] = ranks_json(costs, groups.hosts());
   const auto path = parts_.folder / "summary.json";
-  if (is_written_file(path, json.dump(2) + "\n")) written_ = path;
+  if (is_written_file(path, json.dump(2) + "\n")) parts_.tell_written(progress);
 }
 
 }  // namespace gputrain::train

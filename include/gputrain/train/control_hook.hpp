@@ -9,13 +9,14 @@
 
 #include "gputrain/monitor/board.hpp"
 #include "gputrain/train/hooks.hpp"
+#include "gputrain/train/profile_hook.hpp"
 
 namespace gputrain::train {
 
 /// The order of a limit: save and end, and do not start again.
 constexpr const char* kEnd = "end";
 
-/// One order: "save", "pause", "resume", "stop", kEnd, or "set" with a learning rate.
+/// One order: "save", "pause", "resume", "stop", kEnd, "profile" with a number of steps, or "set" with a learning rate.
 struct Order {
   std::string verb;
   double value = 0;
@@ -25,7 +26,8 @@ struct Order {
 /// Takes orders from any thread, and keeps them for the training thread.
 class Control {
  public:
-  /// An order as text: for "set", `argument` is "optimizer.lr=1e-4". Returns why it is refused; empty: it is taken.
+  /// An order as text: for "set", `argument` is "optimizer.lr=1e-4", for "profile" "10". Returns why it is refused;
+  /// empty: it is taken.
   std::string order(const std::string& verb, const std::string& argument);
   void give(Order order);
 
@@ -48,6 +50,7 @@ class ControlHook final : public Hook {
     monitor::Ledger& ledger;
     double peak_lr = 0;                  // that of the job
     std::function<void()> request_save;  // on rank 0
+    ProfileHook& profile;
   };
   explicit ControlHook(Parts parts) : parts_(std::move(parts)) {}
 

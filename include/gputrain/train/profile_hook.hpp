@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -26,13 +27,14 @@ class ProfileHook final : public Hook {
   static constexpr int64_t kWarmupSteps = 5;  // fewer in a run that is too short
 
   struct Parts {
-    int64_t steps;                 // to be recorded; fewer if training ends before
-    std::filesystem::path folder;  // gets rank<k>.trace.json and summary.json
+    int64_t steps = 0;             // to be recorded after the warm-up; fewer if training ends before
+    std::filesystem::path folder;  // gets rank<k>.trace.json and summary.json; an older profile is replaced
     ProfileFacts facts;
     models::Model& model;
     comm::ProcessGroups& groups;
     const Plan& plan;
     at::Device device = at::kCPU;
+    std::function<void(const Progress&)> tell_written;  // called on rank 0
   };
 
   explicit ProfileHook(Parts parts);
@@ -44,16 +46,20 @@ class ProfileHook final : public Hook {
   Stop after_training(Progress& progress, bool stopped) override;
   bool will_act(const Progress& progress, bool requested) const override;
 
-  /// The summary that was written; empty: none.
-  const std::filesystem::path& written() const noexcept { return written_; }
+  bool is_recording() const noexcept { return recording_ != nullptr; }
+  /// Records so many steps, beginning with the next one. Call it between steps while nothing is recorded. Every rank
+  /// must call.
+  void record(int64_t steps, const Progress& progress);
 
  private:
   class Recording;
-  void finish();
+  void begin(int64_t steps, const Progress& progress, int64_t warmup_steps);
+  void finish(const Progress& progress);
 
   Parts parts_;
-  std::unique_ptr<Recording> recording_;  // from the first recorded step until it is written
-  bool is_done_ = false;
+  std::unique_ptr<Recording> recording_;  // until it is written
+  int64_t steps_ = 0;
+  bool is_begun_ = false;         // what Parts::steps asks for
   int64_t first_ = 0, last_ = 0;  // recorded steps, (first, last]
   int64_t samples_ = 0;           // of them, over all ranks
   double train_seconds_ = 0;      // of training before the first of them
@@ -61,7 +67,6 @@ class ProfileHook final : public Hook {
     int64_t step = 0;
     double train_seconds = 0;
   } reached_;  // after the newest of them
-  std::filesystem::path written_;
 };
 
 }  // namespace gputrain::train

@@ -138,6 +138,22 @@ TEST_F(LiveRun, SavesAtAnOrder) {
   EXPECT_TRUE(program.prints("on request"));
 }
 
+TEST_F(LiveRun, RecordsAProfileAtAnOrder) {
+  Program program(endless(folder_));
+  ASSERT_TRUE(program.prints("step    1"));
+  const Result refused = order(run_, {"profile", "none"});
+  EXPECT_EQ(refused.exit_code, 3);
+  EXPECT_THAT(refused.err, HasSubstr("'none' is no number of steps"));
+  for (const char* steps : {"3", "2"}) {
+    ASSERT_EQ(order(run_, {"profile", steps}).exit_code, 0);
+    ASSERT_TRUE(program.prints("profile " + run_ + "/profile/summary.json"));
+    const Json summary = Json::parse(read_file(run_ + "/profile/summary.json"));
+    EXPECT_EQ(summary["steps"], std::stoi(steps));
+    EXPECT_EQ(summary["last_step"].get<int>() - summary["first_step"].get<int>() + 1, std::stoi(steps));
+  }
+  EXPECT_THAT(read_file(run_ + "/ledger.jsonl"), HasSubstr("records 3 steps after step"));
+}
+
 TEST_F(LiveRun, ServesMeasurementsForPrometheus) {
   Program program(endless(folder_, {"--set", "log.metrics_port=0"}));
   ASSERT_TRUE(program.prints("/metrics"));
