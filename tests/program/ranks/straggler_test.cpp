@@ -11,8 +11,10 @@ namespace gputrain::testing_support {
 namespace {
 
 class Straggler : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Phases, Straggler, ::testing::Values("forward", "backward", "optimizer"),
+INSTANTIATE_TEST_SUITE_P(Phases, Straggler, ::testing::Values("load", "forward", "backward", "optimizer"),
                          [](const auto& entry) { return std::string(entry.param); });
+
+std::string in_words(const std::string& phase) { return phase == "load" ? "data wait" : phase; }
 
 TEST_P(Straggler, IsNamedWithinTwentySteps) {
   const TemporaryFolder folder;
@@ -31,7 +33,7 @@ TEST_P(Straggler, IsNamedWithinTwentySteps) {
     const auto record = nlohmann::json::parse(line);
     if (record["kind"] != "event") continue;
     EXPECT_THAT(record["message"].get<std::string>(),
-                ::testing::MatchesRegex("slow rank 2 @ .*:2 \\+[0-9]+ %, " + std::string(GetParam())));
+                ::testing::MatchesRegex("slow rank 2 @ .*:2 \\+[0-9]+ %, " + in_words(GetParam())));
     EXPECT_LE(record["step"], 20);
     return;
   }
