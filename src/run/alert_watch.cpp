@@ -13,6 +13,7 @@
 
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/process.hpp"
+#include "gputrain/device/thread.hpp"
 #include "gputrain/monitor/format.hpp"
 
 namespace gputrain::app {
@@ -37,7 +38,7 @@ AlertWatch::AlertWatch(std::vector<monitor::AlertSpec> alerts, monitor::Board& b
       folder_(std::move(folder)),
       cost_(cost),
       webhook_(webhook),
-      thread_([this] { run(); }) {}
+      thread_(device::start_thread("alerts", [this] { run(); })) {}
 
 AlertWatch::~AlertWatch() {
   {

@@ -8,15 +8,16 @@
 
 #include <nlohmann/json.hpp>
 
-#include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/device/host.hpp"
 #include "gputrain/device/runtime.hpp"
-#include "gputrain/monitor/format.hpp"
 #include "gputrain/monitor/ledger.hpp"
+#include "gputrain/monitor/newest_lines.hpp"
 #include "gputrain/monitor/page.hpp"
 #include "gputrain/monitor/webhook.hpp"
+#include "gputrain/resume/attempt_history.hpp"
+#include "gputrain/run/report.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -53,27 +54,23 @@ std::vector<monitor::AlertSpec> rules_of(const train::LimitsSpec& limits) {
   return rules;
 }
 
-/// From each attempt's first line to its last, without the attempt that has just begun.
+/// Without the attempt that has just begun.
 double seconds_of_earlier_attempts(const std::filesystem::path& ledger) {
-  double all = 0, begin = 0, last = 0;
-  for (const auto& line : monitor::read_ledger(ledger).lines) {
-    const double time = line.value("time", 0.0);
-    if (line.value("kind", "") == "attempt") {
-      all += last - begin;
-      begin = time;
-    }
-    if (begin > 0) last = time;
-  }
+  const auto attempts = attempts_of(monitor::read_ledger(ledger).lines);
+  double all = 0;
+  for (size_t i = 0; i + 1 < attempts.size(); ++i) all += attempts[i].last - attempts[i].begin;
   return all;
 }
 
-HttpAnswer answer(const monitor::Board& board, const HttpRequest& request) {
+HttpAnswer answer(const monitor::Board& board, const RunFolder& folder, const HttpRequest& request) {
   if (request.method != "GET") return {.status = 405, .body = "only GET\n"};
   if (request.path == "/") return {.type = "text/html; charset=utf-8", .body = std::string(monitor::page_template())};
   if (request.path == "/metrics")
     return {.type = "text/plain; version=0.0.4; charset=utf-8", .body = board.prometheus()};
   if (request.path == "/state") return {.type = "application/json", .body = board.json(after_in(request.query)).dump()};
-  return {.status = 404, .body = "there are /, /metrics and /state\n"};
+  if (request.path == "/log")
+    return {.type = "text/plain; charset=utf-8", .body = monitor::newest_lines(folder.log(0), kShownLog)};
+  return {.status = 404, .body = "there are /, /metrics, /state and /log\n"};
 }
 
 }  // namespace
@@ -152,19 +149,7 @@ void Live::end(const monitor::Summary& summary) {
     webhook_->close();
     webhook_.reset();
   }
-  auto state = board_.json();
-  state["state"] = summary.status;
-  const auto add_tile = [&](const char* name, const std::string& text) {
-    state["tiles"].push_back(nlohmann::ordered_json::array({name, text}));
-  };
-  add_tile("wall time", monitor::duration(summary.wall_seconds));
-  add_tile("memory", monitor::bytes(static_cast<double>(summary.peak_memory_bytes)));
-  add_tile("exit code", std::to_string(summary.exit_code));
-  try {
-    write_file_atomically(folder_.report(), monitor::report_page(state), ExitCode::environment);
-  } catch (const Error& failure) {
-    log::warning("report.html: " + failure.parts().what);
-  }
+  write_report(folder_, board_.json(), summary);
 }
 
 void Live::serve_port() {
@@ -172,7 +157,7 @@ void Live::serve_port() {
   try {
     auto listener = monitor::listen_on(log.metrics_host, static_cast<int>(*log.metrics_port));
     port_ = std::make_unique<monitor::HttpServer>(
-        std::move(listener), [this](const HttpRequest& request) { return answer(board_, request); });
+        std::move(listener), [this](const HttpRequest& request) { return answer(board_, folder_, request); });
   } catch (const Error& failure) {
     log::warning("log.metrics_port: " + failure.parts().what + "; the run goes on without it");
   }
@@ -182,7 +167,7 @@ void Live::serve_socket() {
   try {
     socket_ = std::make_unique<monitor::HttpServer>(
         monitor::listen_for(folder_.path), [this](const HttpRequest& request) -> HttpAnswer {
-          if (request.method != "POST") return answer(board_, request);
+          if (request.method != "POST") return answer(board_, folder_, request);
           const std::string refusal = control_.order(request.path.substr(1), request.body);
           return {.status = refusal.empty() ? 200 : 400, .body = refusal};
         });

@@ -1,0 +1,18 @@
+// report.html: one page without the network, of what a run did in all its attempts.
+#pragma once
+
+#include <cstddef>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "gputrain/job/run_folder.hpp"
+#include "gputrain/monitor/summary.hpp"
+
+namespace gputrain::app {
+
+inline constexpr size_t kShownLog = size_t{32} << 10;  // bytes, on a page
+
+/// `state` is the board's. A disk error is a warning.
+void write_report(const RunFolder& folder, nlohmann::ordered_json state, const monitor::Summary& summary);
+
+}  // namespace gputrain::app

@@ -1,0 +1,62 @@
+#include "gputrain/run/report.hpp"
+
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/atomic_file.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
+#include "gputrain/monitor/format.hpp"
+#include "gputrain/monitor/ledger.hpp"
+#include "gputrain/monitor/newest_lines.hpp"
+#include "gputrain/monitor/page.hpp"
+#include "gputrain/resume/attempt_history.hpp"
+
+namespace gputrain::app {
+namespace {
+
+nlohmann::ordered_json attempts_json(const std::vector<PastAttempt>& attempts) {
+  auto list = nlohmann::ordered_json::array();
+  for (const PastAttempt& attempt : attempts) {
+    list.push_back(
+        {{"begin", attempt.begin},
+         {"seconds", attempt.last - attempt.begin},
+         {"first_step", attempt.first_step},
+         {"last_step", attempt.last_step},
+         {"end",
+          attempt.exit_code ? "exit code " + std::to_string(*attempt.exit_code) + "  " + attempt.reason : "killed"}});
+  }
+  return list;
+}
+
+}  // namespace
+
+void write_report(const RunFolder& folder, nlohmann::ordered_json state, const monitor::Summary& summary) {
+  state["state"] = summary.status;
+  auto attempts = attempts_of(monitor::read_ledger(folder.ledger()).lines);
+  double all_seconds = 0;
+  if (!attempts.empty()) {
+    attempts.back().exit_code = summary.exit_code;
+    attempts.back().reason = summary.reason;
+  }
+  for (const PastAttempt& attempt : attempts) all_seconds += attempt.last - attempt.begin;
+  state["attempts"] = attempts_json(attempts);
+  const auto add_tile = [&](const char* name, const std::string& text) {
+    state["tiles"].push_back(nlohmann::ordered_json::array({name, text}));
+  };
+  add_tile("wall time", monitor::duration(summary.wall_seconds));
+  if (attempts.size() > 1) add_tile("of all attempts", monitor::duration(all_seconds));
+  const double cost = state["values"].value("cost_total", 0.0);
+  if (cost > 0) add_tile("cost", monitor::significant(cost));
+  add_tile("memory", monitor::bytes(static_cast<double>(summary.peak_memory_bytes)));
+  add_tile("exit code", std::to_string(summary.exit_code));
+  state["log"] = monitor::newest_lines(folder.log(0), kShownLog);
+  try {
+    write_file_atomically(folder.report(), monitor::report_page(state), ExitCode::environment);
+  } catch (const Error& failure) {
+    log::warning("report.html: " + failure.parts().what);
+  }
+}
+
+}  // namespace gputrain::app
