@@ -45,7 +45,7 @@ void BackgroundWriter::begin(const Snapshot& live, const std::vector<at::Tensor>
   wait();
   std::optional<Snapshot> copy;
   try {
-    if (!thread_.joinable()) thread_ = device::start_thread([this] { run(); });
+    if (!thread_.joinable()) thread_ = device::start_thread("checkpoint", [this] { run(); });
     copy = copy_of(live, still);
   } catch (const std::exception& failure) {
     const auto shortage = device::shortage_of(failure);

@@ -66,7 +66,7 @@ void BlockWriter::hand_over() {
   filled_ = 0;
   if (thread_.joinable()) return;
   file_.bypass_page_cache(true);
-  thread_ = device::start_thread([this] { drain(); });
+  thread_ = device::start_thread("file writer", [this] { drain(); });
 }
 
 void BlockWriter::drain() {
@@ -97,7 +97,7 @@ FileSeal BlockWriter::finish() {
 BlockReader::BlockReader(std::filesystem::path path, From from)
     : path_(std::move(path)), file_(open_to_read(path_, from)) {
   if (file_.get() < 0) throw Unreadable(std::string("cannot read: ") + std::strerror(errno), path_);
-  thread_ = device::start_thread([this] { fill(); });
+  thread_ = device::start_thread("file reader", [this] { fill(); });
 }
 
 BlockReader::~BlockReader() {

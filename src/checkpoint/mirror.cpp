@@ -180,7 +180,7 @@ void Mirror::begin(const fs::path& checkpoint) {
   }
   state_->changed.notify_all();
   if (thread_.joinable()) return;
-  thread_ = device::start_thread([state = state_] { State::run(state); });
+  thread_ = device::start_thread("mirror", [state = state_] { State::run(state); });
 }
 
 void Mirror::hold(bool held) {

@@ -1,5 +1,7 @@
 #include "gputrain/device/thread.hpp"
 
+#include <pthread.h>
+
 #include <system_error>
 #include <utility>
 
@@ -8,14 +10,17 @@
 
 namespace gputrain::device {
 
-std::thread start_thread(std::function<void()> body) {
+std::thread start_thread(const char* name, std::function<void()> body) {
   const SignalsBlocked in_the_new_thread;
+  std::thread thread;
   try {
-    return std::thread(body);
+    thread = std::thread(body);
   } catch (const std::system_error&) {
     give_back_kept_blocks();
-    return std::thread(std::move(body));
+    thread = std::thread(std::move(body));
   }
+  ::pthread_setname_np(thread.native_handle(), name);
+  return thread;
 }
 
 }  // namespace gputrain::device

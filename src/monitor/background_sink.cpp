@@ -10,6 +10,7 @@
 
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/device/thread.hpp"
 
 namespace gputrain::monitor {
 
@@ -56,7 +57,9 @@ BackgroundSink::BackgroundSink(std::string name, std::unique_ptr<Sink> sink)
 BackgroundSink::BackgroundSink(std::string name, std::unique_ptr<Sink> sink, const Options& options)
     : name_(std::move(name)), options_(options), shared_(std::make_shared<Shared>()) {
   shared_->sink = std::move(sink);
-  std::thread([shared = shared_] { shared->run(); }).detach();  // never joined: it may hang in a write
+  device::start_thread("tracker", [shared = shared_] {
+    shared->run();
+  }).detach();  // never joined: it may hang in a write
 }
 
 BackgroundSink::~BackgroundSink() = default;

@@ -15,6 +15,7 @@
 #include "gputrain/core/acceptor.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/poll.hpp"
+#include "gputrain/device/thread.hpp"
 #include "http_message.hpp"
 
 namespace gputrain::monitor {
@@ -80,7 +81,7 @@ HttpServer::HttpServer(Listener listener, Handler handler)
       is_private_(listener.is_private),
       wake_(::eventfd(0, EFD_CLOEXEC)) {
   const int socket = listener.socket->release();
-  thread_ = std::thread([this, socket] { run(socket); });
+  thread_ = device::start_thread("metrics server", [this, socket] { run(socket); });
 }
 
 HttpServer::~HttpServer() {

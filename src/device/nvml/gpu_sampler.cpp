@@ -143,7 +143,7 @@ GpuSampler::GpuSampler(Options options) : state_(std::make_shared<State>()) {
     }
   };
   try {
-    state_->thread = start_thread([sample, state = state_] {
+    state_->thread = start_thread("gpu readings", [sample, state = state_] {
       std::string failure;
       try {
         sample();
