@@ -91,7 +91,7 @@ class Writer {
 
   std::vector<int64_t> tokens_of(const Prompt& prompt) const {
     const bool adds_special = model_.adds_special_tokens && !request_.chat;  // a template spells them out
-    auto tokens = adds_special ? model_.published->encode_with_special_tokens(prompt.text, prompt.place)
+    auto tokens = adds_special ? model_.published->encode_whole(prompt.text, prompt.place)
                                : model_.tokenizer->encode(prompt.text, prompt.place);
     if (tokens.empty()) throw Error(ExitCode::usage, {.what = "the prompt is empty", .where = prompt.place});
     const int64_t highest = *std::ranges::max_element(tokens);

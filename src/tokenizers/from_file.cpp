@@ -25,10 +25,9 @@ class FromFile : public Tokenizer {
   void encode(std::string_view text, const std::string& name, const Take& take) const override {
     published_->encode(text, name, take);
   }
-  std::vector<int64_t> encode_whole(std::string_view text, const std::string& name) const override {
-    return published_->encode_with_special_tokens(text, name);
-  }
+  Frame frame(bool has_two_texts) const override { return published_->frame(has_two_texts); }
   std::optional<int64_t> end_token() const override { return end_; }
+  std::optional<int64_t> mask_token() const override { return published_->mask_token(); }
   bool is_special(int64_t token) const override { return published_->is_special(token); }
   fs::path folder() const override { return folder_; }
   fs::path source() const override { return source_; }

@@ -17,8 +17,14 @@ std::vector<int64_t> Tokenizer::encode(std::string_view text, const std::string&
   return all;
 }
 
+Frame Tokenizer::frame(bool) const { return {}; }
+
 std::vector<int64_t> Tokenizer::encode_whole(std::string_view text, const std::string& name) const {
-  return encode(text, name);
+  const Frame around = frame(false);
+  std::vector<int64_t> all = around.before;
+  encode(text, name, [&](std::span<const int64_t> tokens) { all.insert(all.end(), tokens.begin(), tokens.end()); });
+  all.insert(all.end(), around.behind.begin(), around.behind.end());
+  return all;
 }
 
 std::vector<std::string> Tokenizer::token_texts() const {

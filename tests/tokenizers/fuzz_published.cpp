@@ -41,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto tokens = tokenizer->encode(text, "text");
     for (const int64_t token : tokens) require(token >= 0 && token < tokenizer->vocabulary_size());
     tokenizer->decode(tokens);
-    tokenizer->encode_with_special_tokens(text, "text");
+    tokenizer->encode_whole(text, "text");
   });
   return 0;
 }

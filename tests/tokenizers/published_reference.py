@@ -67,15 +67,18 @@ def folder_of(name: str) -> pathlib.Path:
 
 
 def expect(name: str, rows) -> None:
-    """Rows: tokens without and with special tokens, and text."""
-    (folder / f"{name}.expected").write_text(json.dumps([dict(zip(("tokens", "framed", "text"), row)) for row in rows]))
+    """Rows: tokens without and with special tokens, text, and where there are some, tokens and types of the text with the
+    one before."""
+    keys = ("tokens", "framed", "text", "pair", "types")
+    (folder / f"{name}.expected").write_text(json.dumps([dict(zip(keys, row)) for row in rows]))
 
 
 def expect_of(name: str, tokenizer: Tokenizer) -> None:
     plain = tokenizer.encode_batch(TEXTS, add_special_tokens=False)
     framed = tokenizer.encode_batch(TEXTS)
-    expect(name, [(one.ids, other.ids, tokenizer.decode(one.ids, skip_special_tokens=False))
-                  for one, other in zip(plain, framed)])
+    pairs = tokenizer.encode_batch([(TEXTS[i - 1], text) for i, text in enumerate(TEXTS)])
+    expect(name, [(one.ids, other.ids, tokenizer.decode(one.ids, skip_special_tokens=False), pair.ids, pair.type_ids)
+                  for one, other, pair in zip(plain, framed, pairs)])
 
 
 def write(name: str, tokenizer: Tokenizer, merges_as_text: bool = False) -> None:

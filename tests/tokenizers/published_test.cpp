@@ -62,6 +62,17 @@ json small_bpe(const std::vector<std::string>& merges) {
   return document;
 }
 
+/// Tokens and types of two texts in their frame.
+std::pair<Tokens, Tokens> paired(const Tokenizer& tokenizer, const Tokens& first, const Tokens& second) {
+  const Frame frame = tokenizer.frame(true);
+  Tokens tokens;
+  for (const Tokens* part : {&frame.before, &first, &frame.between, &second, &frame.behind})
+    tokens.insert(tokens.end(), part->begin(), part->end());
+  Tokens types(tokens.size(), 0);
+  std::fill_n(types.rbegin(), second.size() + frame.behind.size(), frame.second_type);
+  return {tokens, types};
+}
+
 TEST_F(Published, GivesTheTokensOfTheReference) {
   for (const char* package : {"tokenizers", "tiktoken", "sentencepiece"}) GPUTRAIN_NEED_REFERENCE(package);
   ASSERT_TRUE(gputrain::testing::run_reference("tokenizers/published_reference.py", {folder_.string()}));
@@ -76,11 +87,18 @@ TEST_F(Published, GivesTheTokensOfTheReference) {
     SCOPED_TRACE(entry.path().stem());
     const json expected = read(entry.path());
     const auto tokenizer = read_published(fs::path(entry.path()).replace_extension());
+    Tokens before = tokenizer->encode(texts.back().get<std::string>(), "text");
     for (size_t i = 0; i < texts.size() && !HasFailure(); ++i) {
       const auto text = texts[i].get<std::string>();
       const Tokens tokens = tokenizer->encode(text, "text");
+      if (expected[i].contains("pair")) {
+        const auto [pair, types] = paired(*tokenizer, before, tokens);
+        EXPECT_EQ(pair, expected[i]["pair"].get<Tokens>());
+        EXPECT_EQ(types, expected[i]["types"].get<Tokens>());
+      }
+      before = tokens;
       EXPECT_EQ(tokens, expected[i]["tokens"].get<Tokens>()) << texts[i].dump(-1, ' ', true);
-      EXPECT_EQ(tokenizer->encode_with_special_tokens(text, "text"), expected[i]["framed"].get<Tokens>());
+      EXPECT_EQ(tokenizer->encode_whole(text, "text"), expected[i]["framed"].get<Tokens>());
       if (!expected[i]["text"].is_null()) {
         EXPECT_EQ(tokenizer->decode(tokens), expected[i]["text"].get<std::string>());
       }

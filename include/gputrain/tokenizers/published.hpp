@@ -25,8 +25,9 @@ class PublishedTokenizer final : public Tokenizer {
   using Tokenizer::encode;
   /// Adds no special tokens, but finds those that the text spells out. Throws Error(data) if the text is not UTF-8.
   void encode(std::string_view text, const std::string& name, const Take& take) const override;
-  /// All tokens of a short text, and around them what the file wants there, such as a token for the begin.
-  std::vector<int64_t> encode_with_special_tokens(std::string_view text, const std::string& name) const;
+  Frame frame(bool has_two_texts) const override;
+  /// "[MASK]" or "<mask>", if the file has it as a special token.
+  std::optional<int64_t> mask_token() const override;
 
   /// Special tokens appear as they are spelled.
   std::string decode(std::span<const int64_t> tokens) const override;

@@ -19,6 +19,12 @@ namespace gputrain::tokenizers {
 /// Key in the metadata of weights: the texts of tokens, or the names of classes, as a JSON array.
 inline constexpr const char* kTargets = "targets";
 
+/// The tokens around a text that stands for itself, or around and between two.
+struct Frame {
+  std::vector<int64_t> before, between, behind;
+  int64_t second_type = 0;  // of the second text's tokens and of `behind`, to models that tell texts apart; else 0
+};
+
 /// Immutable after construction, so thread-safe.
 class Tokenizer {
  public:
@@ -34,12 +40,16 @@ class Tokenizer {
   /// All tokens of a short text.
   std::vector<int64_t> encode(std::string_view text, const std::string& name) const;
 
-  /// The tokens of a short text that stands for itself: with those that the tokenizer wants around it, such as a token
-  /// for the begin.
-  virtual std::vector<int64_t> encode_whole(std::string_view text, const std::string& name) const;
+  /// What the tokenizer wants around one text, or around and between two.
+  virtual Frame frame(bool has_two_texts) const;
+  /// The tokens of a short text that stands for itself, within its frame.
+  std::vector<int64_t> encode_whole(std::string_view text, const std::string& name) const;
 
   /// The token after the end of a text; none: the vocabulary has no such token.
   virtual std::optional<int64_t> end_token() const { return std::nullopt; }
+
+  /// The token in place of one that a model guesses; none: the vocabulary has no such token.
+  virtual std::optional<int64_t> mask_token() const { return std::nullopt; }
 
   /// Whether a token is control, not text: its text stands for itself, and what follows is encoded as if it began anew.
   virtual bool is_special(int64_t /*token*/) const { return false; }

@@ -20,7 +20,7 @@ struct PublishedTokenizer::Parts {
   Normalizer normalizer = nullptr;
   PreTokenizers pre_tokenizers = {};
   Decoder decoder = nullptr;  // null: texts are joined by spaces
-  Frame frame = {};
+  Frames frames = {};
 };
 
 }  // namespace gputrain::tokenizers

@@ -1,18 +1,17 @@
-// What goes around a text when special tokens are asked for.
+// What goes around a text, or two, when special tokens are asked for.
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
+#include "gputrain/tokenizers/tokenizer.hpp"
 #include "json_part.hpp"
 
 namespace gputrain::tokenizers {
 
-struct Frame {
-  std::vector<int64_t> before, behind;
+struct Frames {
+  Frame one;
+  Frame two{.second_type = 1};
 };
 
-/// "post_processor" of a tokenizer.json, for a single text.
-Frame read_post_processor(const JsonPart& part);
+/// "post_processor" of a tokenizer.json.
+Frames read_post_processor(const JsonPart& part);
 
 }  // namespace gputrain::tokenizers

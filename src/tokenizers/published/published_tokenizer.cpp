@@ -197,13 +197,17 @@ void PublishedTokenizer::encode(std::string_view text, const std::string& name, 
   encoder_->encode(text, name, take);
 }
 
-std::vector<int64_t> PublishedTokenizer::encode_with_special_tokens(std::string_view text,
-                                                                    const std::string& name) const {
-  const Frame& frame = encoder_->parts().frame;
-  std::vector<int64_t> tokens = frame.before;
-  encode(text, name, [&](std::span<const int64_t> block) { tokens.insert(tokens.end(), block.begin(), block.end()); });
-  tokens.insert(tokens.end(), frame.behind.begin(), frame.behind.end());
-  return tokens;
+Frame PublishedTokenizer::frame(bool has_two_texts) const {
+  const Frames& frames = encoder_->parts().frames;
+  return has_two_texts ? frames.two : frames.one;
+}
+
+std::optional<int64_t> PublishedTokenizer::mask_token() const {
+  for (const char* spelling : {"[MASK]", "<mask>"}) {
+    const auto token = find(spelling);
+    if (token && is_special(*token)) return token;
+  }
+  return std::nullopt;
 }
 
 std::string PublishedTokenizer::decode(std::span<const int64_t> tokens) const { return encoder_->decode(tokens); }

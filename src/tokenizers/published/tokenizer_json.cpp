@@ -33,8 +33,9 @@ std::vector<AddedToken> read_added_tokens(const JsonPart& root, const Vocabulary
 }
 
 /// Throws Error(data) if a token around texts does not exist.
-void check_frame(const JsonPart& root, const PublishedTokenizer::Parts& parts) {
-  for (const auto* tokens : {&parts.frame.before, &parts.frame.behind})
+void check_frames(const JsonPart& root, const PublishedTokenizer::Parts& parts) {
+  const auto& [one, two] = parts.frames;
+  for (const auto* tokens : {&one.before, &one.behind, &two.before, &two.between, &two.behind})
     for (const int64_t token : *tokens) {
       const bool is_added =
           std::ranges::any_of(parts.added, [&](const AddedToken& added) { return added.token == token; });
@@ -52,8 +53,8 @@ PublishedTokenizer::Parts read_tokenizer_json(const JsonPart& root) {
   parts.added = read_added_tokens(root, parts.model->vocabulary());
   if (root.has("normalizer")) parts.normalizer = read_normalizer(root.at("normalizer"));
   if (root.has("decoder")) parts.decoder = read_decoder(root.at("decoder"));
-  if (root.has("post_processor")) parts.frame = read_post_processor(root.at("post_processor"));
-  check_frame(root, parts);
+  if (root.has("post_processor")) parts.frames = read_post_processor(root.at("post_processor"));
+  check_frames(root, parts);
   return parts;  // "truncation" and "padding" are of a program that ran once, not of the model
 }
 

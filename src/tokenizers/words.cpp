@@ -1,0 +1,110 @@
+// The words of the training data, for encoders that are trained from nothing.
+#include <algorithm>
+#include <array>
+#include <unordered_map>
+
+#include "gputrain/core/error.hpp"
+#include "published/unicode.hpp"
+#include "token_buffer.hpp"
+#include "utf8.hpp"
+
+namespace gputrain::tokenizers {
+namespace {
+
+struct WordsSpec {
+  int64_t vocabulary_size = 30'000, min_count = 2;
+
+  static void describe(config::Description<WordsSpec>& d) {
+    d.summary("lower-case words and punctuation of the training data, the most frequent first; others are [UNK]");
+    d.key("vocabulary_size", &WordsSpec::vocabulary_size,
+          "tokens at most, with five for [PAD], [UNK], [CLS], [SEP], [MASK]")
+        .range(6, 10'000'000)
+        .unit("tokens");
+    d.key("min_count", &WordsSpec::min_count, "how often a word must occur").range(1, 1'000'000);
+  }
+};
+
+enum Special : int64_t { kPad, kUnknown, kBegin, kEnd, kMask, kFirstWord };
+constexpr std::array<const char*, kFirstWord> kSpecials{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
+
+class Words final : public Tokenizer {
+ public:
+  Words(const WordsSpec& spec, const TokenizerRequest& request) {
+    std::unordered_map<std::string, int64_t> counts;
+    for (size_t i = 0; i < request.texts.size(); ++i)
+      each_word(request.texts[i], request.names[i], [&](std::string_view word) { ++counts[std::string(word)]; });
+    std::vector<std::pair<int64_t, std::string>> order;  // by count, then by text
+    for (const auto& [word, count] : counts)
+      if (count >= spec.min_count) order.emplace_back(-count, word);
+    std::ranges::sort(order);
+    order.resize(std::min(order.size(), static_cast<size_t>(spec.vocabulary_size - kFirstWord)));
+    texts_.assign(kSpecials.begin(), kSpecials.end());
+    for (auto& [count, word] : order) texts_.push_back(std::move(word));
+    for (size_t i = kFirstWord; i < texts_.size(); ++i) numbers_.emplace(texts_[i], static_cast<int64_t>(i));
+  }
+
+  int64_t vocabulary_size() const override { return std::ssize(texts_); }
+  Frame frame(bool has_two_texts) const override {
+    Frame frame{.before = {kBegin}, .between = {}, .behind = {kEnd}, .second_type = has_two_texts ? 1 : 0};
+    if (has_two_texts) frame.between = {kEnd};
+    return frame;
+  }
+  std::optional<int64_t> mask_token() const override { return kMask; }
+  bool is_special(int64_t token) const override { return token < kFirstWord && token != kUnknown; }
+  std::vector<std::string> token_texts() const override { return texts_; }
+
+  using Tokenizer::encode;
+  void encode(std::string_view text, const std::string& name, const Take& take) const override {
+    TokenBuffer buffer(take);
+    each_word(text, name, [&](const std::string& word) {
+      const auto found = numbers_.find(word);
+      buffer.push(found == numbers_.end() ? kUnknown : found->second);
+    });
+    buffer.flush();
+  }
+
+  std::string decode(std::span<const int64_t> tokens) const override {
+    std::string text;
+    for (const int64_t token : tokens) {
+      const bool is_known = token >= 0 && token < vocabulary_size();
+      text += (text.empty() ? "" : " ") + (is_known ? texts_[static_cast<size_t>(token)] : "\uFFFD");
+    }
+    return text;
+  }
+
+ private:
+  /// Words, and characters of punctuation one by one, in lower case.
+  template <class Take>
+  static void each_word(std::string_view text, const std::string& name, const Take& take) {
+    check_utf8(text, name);
+    const std::string lower = lower_case(text);
+    std::string word;
+    const auto end_word = [&] {
+      if (!word.empty()) take(word);
+      word.clear();
+    };
+    for (size_t at = 0; at < lower.size();) {
+      const size_t begin = at;
+      const int64_t point = code_point(lower, at);
+      const std::string character = lower.substr(begin, at - begin);
+      if (is_white_space(point)) {
+        end_word();
+      } else if (is_punctuation(point)) {
+        end_word();
+        take(character);
+      } else {
+        word += character;
+      }
+    }
+    end_word();
+  }
+
+  std::vector<std::string> texts_;
+  std::unordered_map<std::string, int64_t> numbers_;
+};
+
+const config::Registered<Words, WordsSpec> registered_words{catalog(), "words",
+                                                            "one token for each frequent word of the training data"};
+
+}  // namespace
+}  // namespace gputrain::tokenizers
