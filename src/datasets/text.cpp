@@ -15,12 +15,14 @@
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/data/content_hash.hpp"
 #include "gputrain/data/options.hpp"
+#include "masked_texts.hpp"
+#include "records/encoded_texts.hpp"
+#include "samples_by_use.hpp"
 #include "text_file.hpp"
 #include "token_windows.hpp"
 
 namespace gputrain::datasets {
 namespace {
-
 
 struct TextSpec {
   std::vector<std::string> include, exclude;
@@ -96,17 +98,9 @@ void warn_of_binary(const std::vector<std::string>& paths, const std::vector<std
                (count == 1 ? "" : ", for example") + ". Use `include` or `exclude` to choose the files");
 }
 
-std::shared_ptr<const tokenizers::Tokenizer> make_tokenizer(const data::TextOptions* options,
-                                                            const tokenizers::TokenizerRequest& request) {
-  const auto& catalog = tokenizers::catalog();
-  config::Choice choice = options != nullptr ? options->tokenizer : data::TextOptions().tokenizer;
-  if (!choice.options) choice = catalog.with_defaults(choice.name);
-  return catalog.make(choice, request);
-}
-
 class TextSource final : public TokenSource {
  public:
-  TextSource(const TextSpec& spec, const data::DatasetRequest& request, const TextSource* train) : path_(request.path) {
+  TextSource(const TextSpec& spec, const data::DatasetRequest& request) : path_(request.path) {
     const std::vector<std::string> paths = text_paths(spec, request);
     request.tell_files(paths);
     const std::vector<std::string> texts = read_texts(paths);
@@ -114,7 +108,7 @@ class TextSource final : public TokenSource {
     content_hash_ = data::content_hash(std::ssize(texts), [&](int64_t index) {
       return data::content_of(std::as_bytes(std::span(texts[static_cast<size_t>(index)])));
     });
-    tokenizer_ = train ? train->tokenizer_ : make_tokenizer(request.text, {texts, paths});
+    tokenizer_ = tokenizer_for(request, texts, paths);
     if (tokenizer_->vocabulary_size() > UINT16_MAX + 1) {
       tokens_ = std::vector<int32_t>();
     } else if (tokenizer_->vocabulary_size() > UINT8_MAX + 1) {
@@ -158,15 +152,25 @@ class TextSource final : public TokenSource {
   std::variant<std::vector<uint8_t>, std::vector<uint16_t>, std::vector<int32_t>> tokens_;
 };
 
-std::shared_ptr<const TextSource> open_text(const TextSpec& spec, const data::DatasetRequest& request) {
-  const auto* train = dynamic_cast<const TokenWindows*>(request.train);
-  return std::make_shared<TextSource>(spec, request,
-                                      train ? dynamic_cast<const TextSource*>(&train->source()) : nullptr);
+/// Each file is a text.
+std::shared_ptr<const data::Dataset> masked_files(const TextSpec& spec, const data::DatasetRequest& request) {
+  const std::vector<std::string> paths = text_paths(spec, request);
+  request.tell_files(paths);
+  std::vector<std::string> contents = read_texts(paths);
+  warn_of_binary(paths, contents);
+  std::vector<MaskedTexts::Text> texts;
+  for (size_t i = 0; i < paths.size(); ++i) texts.push_back({.text = std::move(contents[i]), .place = paths[i]});
+  return std::make_shared<MaskedTexts>(request, std::move(texts), counted(std::ssize(paths), "file"),
+                                       samples_of<MaskedTexts>(request.train));
 }
 
-class Text final : public TokenWindows {
- public:
-  Text(const TextSpec& spec, const data::DatasetRequest& request) : TokenWindows(open_text(spec, request), request) {}
+std::shared_ptr<const data::Dataset> samples_of_files(const TextSpec& spec, const data::DatasetRequest& request) {
+  if (request.model.use == TextUse::masked) return masked_files(spec, request);
+  return std::make_shared<TokenWindows>(std::make_shared<TextSource>(spec, request), request);
+}
+
+struct Text final : SamplesByUse {
+  Text(const TextSpec& spec, const data::DatasetRequest& request) : SamplesByUse(samples_of_files(spec, request)) {}
 };
 
 const config::Registered<Text, TextSpec> registered_text{data::catalog(), "text",

@@ -23,6 +23,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
   };
   accepts([&] { check(records_of_json_lines(text, "f")); });
-  accepts([&] { check(records_of_table(text, "f", ',')); });
+  accepts([&] { check(records_of_table(text, {.path = "f", .columns = {}}, ',')); });
   return 0;
 }

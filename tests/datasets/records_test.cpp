@@ -73,7 +73,7 @@ TEST(JsonLines, RefusesWhatIsNoJsonLines) {
 
 TEST(Table, ReadsQuotesAndLineBreaks) {
   const std::string text = "prompt,completion\r\n\"a, \"\"b\"\"\",\"1\n2\"\r\n\r\nc,\nd\n";
-  const auto records = records_of_table(text, "x.csv", ',');
+  const auto records = records_of_table(text, {.path = "x.csv", .columns = {}}, ',');
   ASSERT_EQ(records.size(), 3U);
   EXPECT_EQ(records[0].value["prompt"], "a, \"b\"");
   EXPECT_EQ(records[0].value["completion"], "1\n2");
@@ -84,7 +84,9 @@ TEST(Table, ReadsQuotesAndLineBreaks) {
 }
 
 TEST(Table, RefusesOpenQuotesAndUnnamedColumns) {
-  const auto refusal = [](const std::string& text) { return error_of([&] { records_of_table(text, "x.csv", ','); }); };
+  const auto refusal = [](const std::string& text) {
+    return error_of([&] { records_of_table(text, {.path = "x.csv", .columns = {}}, ','); });
+  };
   EXPECT_THAT(refusal("a,b\n1,\"2\n3\n"), AllOf(HasSubstr("never closed"), HasSubstr("x.csv:2")));
   EXPECT_THAT(refusal("a,,b\n"), HasSubstr("column 2 has no name"));
   EXPECT_THAT(refusal("a,a\n"), HasSubstr("two columns"));

@@ -28,6 +28,11 @@ inline constexpr const char* kTokens = "tokens";  // [batch, time] int64
 inline constexpr const char* kTarget = "target";  // what the loss compares with: [batch] or [batch, time] int64
 /// [batch, time] int64: the place of each token in its text, where several texts share a row; each starts at 0.
 inline constexpr const char* kPositions = "positions";
+// Texts that are compared with those of kTokens: one that is like it, and one that is not.
+inline constexpr const char* kPairTokens = "pair_tokens";
+inline constexpr const char* kNegativeTokens = "negative_tokens";
+/// [batch, time] int64: which of the texts of a sample a token is from: 0 in a question, 1 in its answer.
+inline constexpr const char* kTokenTypes = "token_types";
 
 /// One tensor of a batch.
 struct BatchField {
@@ -63,10 +68,22 @@ struct Batch {
   const at::Tensor& input() const { return fields.front().values; }
 };
 
+/// What a model learns from texts, and so what a sample of texts is.
+enum class TextUse {
+  next_token,  // the token that follows each token
+  masked,      // tokens that a mask hides
+  label,       // a class of the text, or of two texts
+  labels,      // any number of classes
+  number,      // a number
+  tags,        // a class of each word
+  pairs,       // texts that are alike, or how much they are
+};
+
 /// What a model reads from a batch.
 struct InputSpec {
   std::string field = {};  // "tokens" or "image"; empty: the first field, whatever it is
   int64_t longest = 0;     // entries of that field in a sample; 0: as many as the data gives
+  TextUse use = TextUse::next_token;
 
   bool reads_tokens() const noexcept { return field == kTokens; }
 };

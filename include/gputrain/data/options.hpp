@@ -57,15 +57,40 @@ struct ImageOptions {
 
 /// Names of the columns of records, where they are not those that are usual.
 struct ColumnNames {
-  std::optional<std::string> text, prompt, completion, messages;
+  std::optional<std::string> text, text_pair, negative, label, words, tags, prompt, completion, messages;
 
   static void describe(config::Description<ColumnNames>& d) {
     d.summary("names of columns in jsonl, csv and parquet, where they are not the usual ones");
-    d.key("text", &ColumnNames::text, "plain text to learn; null: text");
+    d.key("text", &ColumnNames::text, "plain text to learn; null: text, and for an embedder anchor or sentence1");
+    d.key("text_pair", &ColumnNames::text_pair,
+          "a second text, for a model that reads two; null: text_pair, if there is such a column, and for an embedder "
+          "positive or sentence2");
+    d.key("negative", &ColumnNames::negative,
+          "for an embedder, a text that is not like the first; null: negative, if there is such a column");
+    d.key("label", &ColumnNames::label, "the class of a text, or a number; null: label, and for an embedder score")
+        .aliases({"labels", "target"});
+    d.key("words", &ColumnNames::words, "a list of words, each with a tag; null: tokens");
+    d.key("tags", &ColumnNames::tags, "a list of the tags of these words; null: tags").aliases({"ner_tags"});
     d.key("prompt", &ColumnNames::prompt, "what stands before the completion; null: prompt");
     d.key("completion", &ColumnNames::completion, "what is learned after the prompt; null: completion");
     d.key("messages", &ColumnNames::messages, "a conversation; null: messages, or conversations")
         .aliases({"field_messages", "messages_field"});
+  }
+};
+
+/// Which tokens of a text a mask hides, for models that guess them (Devlin et al., arXiv:1810.04805, section 3.1).
+struct MaskingOptions {
+  double fraction = 0.15;
+  bool whole_words = false;
+
+  static void describe(config::Description<MaskingOptions>& d) {
+    d.summary("tokens that are hidden from a model that guesses them; another choice in every epoch");
+    d.key("fraction", &MaskingOptions::fraction,
+          "share of the tokens to be guessed: 80 % of them become the mask, 10 % another token, 10 % stay")
+        .range(0, 1)
+        .above(0)
+        .aliases({"mlm_probability"});
+    d.key("whole_words", &MaskingOptions::whole_words, "all tokens of a word are chosen together");
   }
 };
 
@@ -76,6 +101,7 @@ struct TextOptions {
   std::optional<std::string> loss_on;
   std::optional<std::string> chat_template;
   ColumnNames columns;
+  MaskingOptions masking;
 
   static void describe(config::Description<TextOptions>& d) {
     d.summary("how text becomes the model's input");
@@ -100,6 +126,7 @@ struct TextOptions {
     d.key("chat_template", &TextOptions::chat_template,
           "a file with a Jinja template, or the name of one: chatml; null: that of the published tokenizer's folder");
     d.key("columns", &TextOptions::columns, "names of columns, where they are not the usual ones");
+    d.key("masking", &TextOptions::masking, "tokens that are hidden from a model that guesses them");
   }
 };
 

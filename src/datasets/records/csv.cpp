@@ -1,7 +1,7 @@
 // Tables with a row per text, separated by commas or tabs.
 #include "../text_file.hpp"
 #include "gputrain/config/catalog.hpp"
-#include "record_dataset.hpp"
+#include "samples_of_records.hpp"
 
 namespace gputrain::datasets {
 namespace {
@@ -16,17 +16,17 @@ template <char separator>
 std::vector<Record> separated_by(const RecordFile& file, int64_t& bytes_left) {
   const std::string text = read_text(file.path, bytes_left);
   bytes_left -= std::ssize(text);
-  return records_of_table(text, file.path, separator);
+  return records_of_table(text, file, separator);
 }
 
-struct Csv final : RecordDataset {
+struct Csv final : SamplesByUse {
   Csv(const TableSpec&, const data::DatasetRequest& request)
-      : RecordDataset(open_records(request, separated_by<','>, ".csv")) {}
+      : SamplesByUse(samples_of_records(request, separated_by<','>, ".csv")) {}
 };
 
-struct Tsv final : RecordDataset {
+struct Tsv final : SamplesByUse {
   Tsv(const TableSpec&, const data::DatasetRequest& request)
-      : RecordDataset(open_records(request, separated_by<'\t'>, ".tsv")) {}
+      : SamplesByUse(samples_of_records(request, separated_by<'\t'>, ".tsv")) {}
 };
 
 const config::Registered<Csv, TableSpec> registered_csv{data::catalog(), "csv", "a table of texts, with commas"};

@@ -1,7 +1,7 @@
 // JSON lines: a record per line.
 #include "../text_file.hpp"
 #include "gputrain/config/catalog.hpp"
-#include "record_dataset.hpp"
+#include "samples_of_records.hpp"
 
 namespace gputrain::datasets {
 namespace {
@@ -20,9 +20,9 @@ std::vector<Record> by_lines(const RecordFile& file, int64_t& bytes_left) {
   return records_of_json_lines(text, file.path);
 }
 
-struct JsonLines final : RecordDataset {
+struct JsonLines final : SamplesByUse {
   JsonLines(const JsonLinesSpec&, const data::DatasetRequest& request)
-      : RecordDataset(open_records(request, by_lines, ".jsonl")) {}
+      : SamplesByUse(samples_of_records(request, by_lines, ".jsonl")) {}
 };
 
 const config::Registered<JsonLines, JsonLinesSpec> registered_jsonl{data::catalog(), "jsonl",

@@ -1,6 +1,6 @@
 // Parquet files: a record per row.
 #include "gputrain/config/catalog.hpp"
-#include "record_dataset.hpp"
+#include "samples_of_records.hpp"
 
 namespace gputrain::datasets {
 namespace {
@@ -13,9 +13,9 @@ struct ParquetSpec {
   }
 };
 
-struct Parquet final : RecordDataset {
+struct Parquet final : SamplesByUse {
   Parquet(const ParquetSpec&, const data::DatasetRequest& request)
-      : RecordDataset(open_records(request, records_of_parquet, ".parquet")) {}
+      : SamplesByUse(samples_of_records(request, records_of_parquet, ".parquet")) {}
 };
 
 const config::Registered<Parquet, ParquetSpec> registered_parquet{data::catalog(), "parquet",

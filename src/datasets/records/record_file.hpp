@@ -19,7 +19,9 @@ struct Record {
 /// What to read of a file.
 struct RecordFile {
   std::string path;
-  std::vector<std::string> columns;  // what texts are made of; a reader may leave out others
+  std::vector<std::string> columns;  // what is made of them; a reader may leave out others
+  /// The columns of a table are called "0", "1" and so on, and its first row is a record like the others.
+  bool are_numbers = false;
 };
 
 /// Reads the records of one file. Takes the bytes of its text from `bytes_left`, and throws Error(data) if they do not
@@ -31,9 +33,9 @@ using ReadRecords = std::vector<Record> (*)(const RecordFile& file, int64_t& byt
 std::vector<Record> records_of_json_lines(const std::string& text, const std::string& path);
 
 /// A record per row of a table as RFC 4180 describes it: quotes, doubled quotes and line breaks within quotes. The
-/// first row names the columns. A row with another number of cells is a record with a problem. Throws Error(data) if
-/// the first row does not name columns, or if a quote is never closed.
-std::vector<Record> records_of_table(const std::string& text, const std::string& path, char separator);
+/// first row names the columns, unless they are numbers. A row with another number of cells is a record with a problem.
+/// Throws Error(data) if the first row does not name columns, or if a quote is never closed.
+std::vector<Record> records_of_table(const std::string& text, const RecordFile& file, char separator);
 
 /// A record per row of a Parquet file, with the columns that are wanted. A row with text that is not UTF-8 is a record
 /// with a problem. Throws Error(data) if the file is no Parquet file, cut off or broken, or has none of the columns;

@@ -83,7 +83,8 @@ void check_columns(const std::vector<std::string>& columns, const std::string& p
 
 }  // namespace
 
-std::vector<Record> records_of_table(const std::string& text, const std::string& path, char separator) {
+std::vector<Record> records_of_table(const std::string& text, const RecordFile& file, char separator) {
+  const std::string& path = file.path;
   const FileKind kind = file_kind(text);
   if (kind.type != FileType::unknown && kind.type != FileType::text)
     throw Error(ExitCode::data,
@@ -91,18 +92,25 @@ std::vector<Record> records_of_table(const std::string& text, const std::string&
   TableReader reader(text, path, separator);
   std::vector<std::string> columns, cells;
   if (!reader.next(columns)) throw Error(ExitCode::data, {.what = "the file is empty", .where = path});
-  check_columns(columns, path);
   std::vector<Record> records;
-  while (reader.next(cells)) {
+  const auto add = [&] {
     Record record{.value = nlohmann::ordered_json::object(), .place = reader.place(), .problem = {}};
     if (cells.size() == columns.size()) {
       for (size_t i = 0; i < columns.size(); ++i) record.value[columns[i]] = std::move(cells[i]);
     } else {
-      record.problem = "the row has " + counted(std::ssize(cells), "cell") + ", but the first row names " +
-                       counted(std::ssize(columns), "column");
+      record.problem = "the row has " + counted(std::ssize(cells), "cell") + ", but the first row " +
+                       (file.are_numbers ? "has " : "names ") + counted(std::ssize(columns), "column");
     }
     records.push_back(std::move(record));
+  };
+  if (file.are_numbers) {
+    cells = columns;
+    for (size_t i = 0; i < columns.size(); ++i) columns[i] = std::to_string(i);
+    add();
+  } else {
+    check_columns(columns, path);
   }
+  while (reader.next(cells)) add();
   if (records.empty()) throw Error(ExitCode::data, {.what = "the table has no row but the names", .where = path});
   return records;
 }

@@ -1,0 +1,34 @@
+// What a label column says: classes by name, sets of classes, numbers.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace gputrain::datasets {
+
+/// The names in a label: one for a class; for a set, those of a list, or of a text between bars: "joy|surprise". Throws
+/// Error(data) if it names none.
+std::string class_named_in(const nlohmann::ordered_json& label);
+std::vector<std::string> classes_named_in(const nlohmann::ordered_json& label);
+
+/// The number of a label, written as a number or as text. Throws Error(data).
+double number_in(const nlohmann::ordered_json& label);
+
+/// Classes with the numbers 0, 1, ... in order: whole numbers by size, other names by bytes.
+class ClassNames {
+ public:
+  explicit ClassNames(std::vector<std::string> names);  // in any order, also several times
+
+  const std::vector<std::string>& names() const noexcept { return names_; }
+  /// Throws Error(data), with the classes, if there is none of this name.
+  int64_t number_of(const std::string& name) const;
+
+ private:
+  std::vector<std::string> names_;  // sorted as text in by_text_
+  std::vector<std::pair<std::string, int64_t>> by_text_;
+};
+
+}  // namespace gputrain::datasets

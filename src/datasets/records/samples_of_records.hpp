@@ -1,0 +1,16 @@
+// The samples of a format of records: what they are depends on what the model learns from texts.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "../samples_by_use.hpp"
+#include "record_file.hpp"
+
+namespace gputrain::datasets {
+
+/// Reads the files that the request names; of a folder, those with this extension.
+std::shared_ptr<const data::Dataset> samples_of_records(const data::DatasetRequest& request, ReadRecords read_records,
+                                                        const std::string& extension);
+
+}  // namespace gputrain::datasets
