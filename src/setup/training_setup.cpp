@@ -210,14 +210,17 @@ JobDatasets open_datasets(const Job& job) {
   JobDatasets datasets;
   const std::filesystem::path pretrained = job.spec().model.pretrained_path();
   if (!pretrained.empty()) check_weights(pretrained);
-  const InputSpec model = models::catalog().reads(job.spec().model.architecture);
+  const InputSpec model =
+      tasks::catalog().reads(job.spec().task.type, models::catalog().reads(job.spec().model.architecture));
   std::vector<std::string> own_folders{job.output_dir.string()};
   if (const auto& mirror = job.spec().checkpoint.mirror) own_folders.push_back(*mirror);
   static_cast<data::DatasetSplits&>(datasets) =
       data::open_datasets(job.spec().data, model, own_folders, pretrained.string());
   const auto& layout = datasets.train->layout();
-  datasets.task = tasks::catalog().make(
-      job.spec().task.type, {.layout = layout, .model = model, .label_smoothing = job.spec().train.label_smoothing});
+  datasets.task = tasks::catalog().make(job.spec().task.type, {.layout = layout,
+                                                               .model = model,
+                                                               .label_smoothing = job.spec().train.label_smoothing,
+                                                               .class_names = datasets.train->class_names()});
   const auto& sizes = layout.input().sizes;
   datasets.facts.input_shape = layout.is_image() ? std::vector<int64_t>{sizes[2], sizes[0], sizes[1]} : sizes;
   datasets.facts.num_classes = layout.num_classes;
@@ -371,6 +374,7 @@ TrainingSetup::TrainingSetup(const Job& job, RankContext at, const std::function
     : context(std::move(at)) {
   try {
     datasets = open();
+    datasets.task->join(context.groups);
     plan = plan_run(job.spec(), datasets, context, kept_global_batch);
     built = build_model(job, datasets, context);
     optimizer_stack = build_optimizer_stack(job, context, plan, built);

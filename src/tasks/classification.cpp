@@ -25,7 +25,8 @@ class Classification final : public Task {
 
   static bool fits(const TaskRequest& request) {
     const data::Field* target = request.layout.target();
-    return target != nullptr && target->type == at::kLong && target->sizes.empty();
+    const bool is_class = target != nullptr && target->type == at::kLong && target->sizes.empty();
+    return is_class && request.layout.token_count() == 0;
   }
 
   static std::vector<Metric> measures() {

@@ -28,6 +28,20 @@ void check_logits(const models::Model& model, const at::Tensor& features, const 
                   "no parameter can learn from the model's logits: they are integers, or detached");
 }
 
+/// Features and targets of a batch, without the rows that no target counts in, where that spares the last layer much.
+/// A GPU would have to tell the host how many there are.
+struct Rows {
+  at::Tensor features, targets;
+};
+
+Rows counted_rows(const models::Model::LastLayer& last, const at::Tensor& targets, const Batch& batch) {
+  const bool is_worth_it = last.head.logits && targets.is_cpu() && 4 * batch.weight < 3 * targets.numel();
+  if (!is_worth_it) return {last.features, targets};
+  const at::Tensor flat = targets.reshape({-1});
+  const at::Tensor rows = flat.ne(kIgnoreIndex).nonzero().squeeze(1);
+  return {last.features.reshape({-1, last.features.size(-1)}).index_select(0, rows), flat.index_select(0, rows)};
+}
+
 }  // namespace
 
 ops::Loss cross_entropy_loss(models::Model& model, const Batch& batch, double label_smoothing,
@@ -36,7 +50,8 @@ ops::Loss cross_entropy_loss(models::Model& model, const Batch& batch, double la
   const auto last = model.last_layer(batch);
   const at::Tensor& targets = batch.tensor(kTarget);
   check_logits(model, last.features, last.head, targets);
-  return ops::chunked_cross_entropy(last.head, last.features, targets,
+  const Rows rows = counted_rows(last, targets, batch);
+  return ops::chunked_cross_entropy(last.head, rows.features, rows.targets,
                                     {.classes = last.classes, .label_smoothing = label_smoothing, .weight = weight},
                                     model.context().logits_bytes);
 }
@@ -46,7 +61,8 @@ at::Tensor evaluate_cross_entropy(models::Model& model, const Batch& batch,
   const at::NoGradGuard no_grad;
   const auto last = model.last_layer(batch);
   at::Tensor sum = at::zeros({}, last.features.options().dtype(at::kDouble));
-  ops::each_part(last.head, last.features, batch.tensor(kTarget), model.context().logits_bytes,
+  const Rows rows = counted_rows(last, batch.tensor(kTarget), batch);
+  ops::each_part(last.head, rows.features, rows.targets, model.context().logits_bytes,
                  [&](const at::Tensor& features, const at::Tensor& targets) {
                    const at::Tensor logits = last.head.logits ? last.head.logits(features) : features;
                    if (visit) visit(logits.narrow(-1, 0, last.classes), targets);

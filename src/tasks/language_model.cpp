@@ -1,4 +1,4 @@
-// The next token at each position.
+// Tokens: the next one at each position, or those that a mask hides.
 #include <algorithm>
 #include <cmath>
 
@@ -13,12 +13,16 @@ struct LanguageModelSpec {
   static void describe(config::Description<LanguageModelSpec>& d) { d.summary("a token for each token"); }
 };
 
+template <TextUse of>
 class LanguageModel final : public Task {
  public:
   LanguageModel(const LanguageModelSpec&, const TaskRequest& request) : label_smoothing_(request.label_smoothing) {}
 
+  static TextUse use() { return of; }
+
   static bool fits(const TaskRequest& request) {
     const data::Field *target = request.layout.target(), *tokens = request.layout.find(kTokens);
+    if (request.model.use != of) return false;
     return target != nullptr && tokens != nullptr && target->type == at::kLong && target->sizes == tokens->sizes;
   }
 
@@ -43,8 +47,10 @@ class LanguageModel final : public Task {
   double label_smoothing_;
 };
 
-const config::Registered<LanguageModel, LanguageModelSpec> registered_language_model{
+const config::Registered<LanguageModel<TextUse::next_token>, LanguageModelSpec> registered_language_model{
     catalog(), "language_model", "the next token at each position; loss and perplexity"};
+const config::Registered<LanguageModel<TextUse::masked>, LanguageModelSpec> registered_masked_language_model{
+    catalog(), "masked_language_model", "the tokens that a mask hides; loss and perplexity"};
 
 }  // namespace
 }  // namespace gputrain::tasks

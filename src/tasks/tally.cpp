@@ -2,6 +2,7 @@
 #include <utility>
 
 #include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
 #include "gputrain/core/error.hpp"
@@ -47,15 +48,21 @@ Totals Tally::merge(comm::ProcessGroups& groups) const {
 at::Tensor Tally::joined(const Rows& part, comm::ProcessGroups& groups) const {
   const auto& pieces = rows_.at(part.name);
   const auto options = at::TensorOptions().dtype(at::kDouble);
+  int64_t columns = part.columns;
+  if (columns == 0) {
+    const int64_t told = pieces.empty() ? 0 : pieces.front().size(-1);
+    columns =
+        groups.control().all_gather(at::full({1}, told, at::kLong), "columns of evaluation rows").max().item<int64_t>();
+  }
   const at::Tensor own =
-      pieces.empty() ? at::zeros({0, part.columns}, options) : at::cat(pieces).view({-1, part.columns}).to(at::kCPU);
+      pieces.empty() ? at::zeros({0, columns}, options) : at::cat(pieces).view({-1, columns}).to(at::kCPU);
   if (groups.alone()) return own;
   const int64_t rank = groups.rank();
   at::Tensor counts = at::zeros({groups.world_size()}, at::kLong);
   counts.narrow(0, rank, 1).fill_(own.size(0));
   groups.control().all_reduce_sum(counts, "evaluation rows of each rank").wait();
   const at::Tensor before = counts.narrow(0, 0, rank).sum(), total = counts.sum();
-  at::Tensor all = at::zeros({total.item<int64_t>(), part.columns}, options);
+  at::Tensor all = at::zeros({total.item<int64_t>(), columns}, options);
   if (own.size(0) > 0) all.narrow(0, before.item<int64_t>(), own.size(0)).copy_(own);
   if (all.numel() > 0) groups.control().all_reduce_sum(all, "evaluation rows").wait();
   return all;

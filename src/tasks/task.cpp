@@ -32,6 +32,12 @@ TaskCatalog& catalog() {
   return tasks;
 }
 
+InputSpec TaskCatalog::reads(const config::Choice& choice, InputSpec model) const {
+  if (choice.name.empty()) return model;
+  if (const auto use = entries_.at(index_of(choice.name)).use) model.use = *use;
+  return model;
+}
+
 std::unique_ptr<Task> TaskCatalog::make(const config::Choice& choice, const TaskRequest& request) const {
   size_t index = 0;
   if (choice.name.empty()) {

@@ -28,10 +28,25 @@ TEST(TaskCatalog, ChoosesByTheTargetOfTheData) {
   EXPECT_THAT(metrics_for(data::SampleLayout::tokens(16, 50), kReadsTokens), ElementsAre("loss", "perplexity"));
 }
 
-TEST(TaskCatalog, TakesSentencesWithAClassForClassification) {
+TEST(TaskCatalog, ChoosesByTheLabelsOfTexts) {
   data::SampleLayout sentences = data::SampleLayout::values({16}, at::kLong, 2);
   sentences.fields.front().name = kTokens;
-  EXPECT_THAT(metrics_for(sentences, kReadsTokens), ElementsAre("loss", "top1", "top5"));
+  EXPECT_THAT(metrics_for(sentences, kReadsTokens), ElementsAre("loss", "accuracy", "f1", "f1_macro", "mcc"));
+  sentences.fields.back().type = at::kFloat;
+  EXPECT_THAT(metrics_for(sentences, kReadsTokens), ElementsAre("loss", "pearson", "spearman"));
+  sentences.fields.back().sizes = {2};
+  EXPECT_THAT(metrics_for(sentences, kReadsTokens), ElementsAre("loss", "f1_micro", "f1_macro"));
+}
+
+TEST(TaskCatalog, SaysWhatSamplesOfTextsATaskLearnsFrom) {
+  const auto use = [](const std::string& name) {
+    const config::Choice choice =
+        name.empty() ? config::Choice{} : config::Choice{name, catalog().find(name)->schema->create()};
+    return catalog().reads(choice, {.field = kTokens, .use = TextUse::label}).use;
+  };
+  EXPECT_EQ(use(""), TextUse::label);
+  EXPECT_EQ(use("regression"), TextUse::number);
+  EXPECT_EQ(use("classification"), TextUse::label);
 }
 
 TEST(TaskCatalog, RefusesDataThatNoTaskFits) {

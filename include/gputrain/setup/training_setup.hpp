@@ -66,7 +66,7 @@ RankContext simulate_rank(const JobSpec& spec, const comm::Rendezvous& at,
 /// The job's datasets and what the model must know of them. val and test are null if the job has none.
 struct JobDatasets : data::DatasetSplits {
   models::DataFacts facts;
-  std::shared_ptr<const tasks::Task> task;  // loss and metrics
+  std::shared_ptr<tasks::Task> task;  // loss and metrics
 
   int64_t tokens_per_sample() const { return train->layout().token_count(); }
   /// What a target number means.

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,7 +44,7 @@ class Tally {
  public:
   struct Rows {
     std::string name;
-    int64_t columns = 1;
+    int64_t columns = 1;  // 0: as many as the rows that are appended
   };
   /// The same on every rank, also on a rank without a batch.
   struct Parts {
@@ -76,6 +77,7 @@ struct TaskRequest {
   const data::SampleLayout& layout;
   const InputSpec& model;
   double label_smoothing = 0;
+  std::vector<std::string> class_names = {};  // of the training data; empty: unknown
 };
 
 class Task {
@@ -97,13 +99,22 @@ class Task {
   const Metric& best_metric() const;
   const Metric* find(std::string_view name) const noexcept;  // null: this task has no such metric
 
+  /// Losses that compare samples compare those of all ranks from now on, not only this rank's. The groups must outlive
+  /// the task.
+  void join(comm::ProcessGroups& groups) noexcept { groups_ = &groups; }
+
+ protected:
+  comm::ProcessGroups* groups() const noexcept { return groups_; }  // null: this rank is alone
+
  private:
   friend class TaskCatalog;
   std::vector<Metric> metrics_;
+  comm::ProcessGroups* groups_ = nullptr;
 };
 
 /// Tasks are registered like other catalog entries. The class needs a constructor from (Spec, TaskRequest) and two
-/// static functions, `bool fits(const TaskRequest&)` and `std::vector<Metric> measures()`.
+/// static functions, `bool fits(const TaskRequest&)` and `std::vector<Metric> measures()`. A task of texts has another,
+/// `TextUse use()`: what samples of texts it learns from.
 class TaskCatalog final : public config::Catalog<Task, const TaskRequest&> {
  public:
   using Catalog::Catalog;
@@ -112,12 +123,16 @@ class TaskCatalog final : public config::Catalog<Task, const TaskRequest&> {
   /// if none or several fit.
   std::unique_ptr<Task> make(const config::Choice& choice, const TaskRequest& request) const;
 
+  /// What a model reads for this task: data is opened for it.
+  InputSpec reads(const config::Choice& choice, InputSpec model) const;
+
   /// The metrics of all tasks, each name once.
   const std::vector<Metric>& metrics() const noexcept { return all_metrics_; }
 
   template <class Derived, class Spec>
   void note(const std::string&) {
-    entries_.push_back({Derived::fits, Derived::measures()});
+    entries_.push_back({Derived::fits, Derived::measures(), {}});
+    if constexpr (requires { Derived::use(); }) entries_.back().use = Derived::use();
     note_metrics(entries_.back().metrics);
   }
 
@@ -125,6 +140,7 @@ class TaskCatalog final : public config::Catalog<Task, const TaskRequest&> {
   struct Known {
     bool (*fits)(const TaskRequest&);
     std::vector<Metric> metrics;
+    std::optional<TextUse> use;
   };
   void note_metrics(const std::vector<Metric>& metrics);
 

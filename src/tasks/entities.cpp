@@ -1,0 +1,86 @@
+#include "entities.hpp"
+
+#include <map>
+#include <set>
+#include <tuple>
+
+#include <ATen/ops/tensor.h>
+
+namespace gputrain::tasks {
+namespace {
+
+enum Part : int64_t { kOutside, kBegin, kInside, kParts };
+
+/// Finds the entities of one text: kind, number of the first word, number behind the last one.
+class EntityFinder {
+ public:
+  using Entity = std::tuple<int64_t, int64_t, int64_t>;
+
+  void add(int64_t code, int64_t word) {
+    const int64_t kind = code / kParts, part = code % kParts;
+    const bool goes_on = part == kInside && open_ && kind == kind_;
+    if (!goes_on) end(word);
+    if (part != kOutside && !goes_on) {
+      open_ = true;
+      kind_ = kind;
+      first_ = word;
+    }
+  }
+  void end(int64_t word) {
+    if (open_) found.insert({kind_, first_, word});
+    open_ = false;
+  }
+
+  std::set<Entity> found;
+
+ private:
+  bool open_ = false;
+  int64_t kind_ = 0, first_ = 0;
+};
+
+}  // namespace
+
+at::Tensor tag_codes(const std::vector<std::string>& tags, int64_t classes) {
+  std::map<std::string, int64_t> kinds;
+  std::vector<int64_t> codes;
+  for (const std::string& tag : tags) {
+    const bool has_part = tag.starts_with("B-") || tag.starts_with("I-");
+    const std::string kind = has_part ? tag.substr(2) : tag;
+    const int64_t number = kinds.emplace(kind, std::ssize(kinds)).first->second;
+    const Part part = tag == "O" ? kOutside : tag.starts_with("I-") ? kInside : kBegin;
+    codes.push_back(kParts * number + part);
+  }
+  while (std::ssize(codes) < classes) codes.push_back(kParts * std::ssize(codes) + kBegin);  // names are not known
+  return at::tensor(codes, at::kLong);
+}
+
+Hits entity_hits(const at::Tensor& rows) {
+  Hits hits;
+  EntityFinder guessed, truth;
+  int64_t words = 0, before = -1;
+  const auto end_text = [&] {
+    guessed.end(words);
+    truth.end(words);
+    for (const auto& entity : guessed.found) hits.both += truth.found.contains(entity) ? 1 : 0;
+    hits.predicted += static_cast<double>(guessed.found.size());
+    hits.true_ones += static_cast<double>(truth.found.size());
+    guessed.found.clear();
+    truth.found.clear();
+    words = 0;
+  };
+  const at::Tensor values = rows.contiguous();
+  const double* row = values.const_data_ptr<double>();
+  for (int64_t i = 0; i < values.size(0); ++i, row += kTagColumns) {
+    const auto place = static_cast<int64_t>(row[2]);
+    if (place <= before) end_text();
+    before = place;
+    if (row[1] < 0) continue;
+    guessed.add(static_cast<int64_t>(row[0]), words);
+    truth.add(static_cast<int64_t>(row[1]), words);
+    ++words;
+  }
+  end_text();
+  return hits;
+}
+
+}  // namespace gputrain::tasks

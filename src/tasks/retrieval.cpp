@@ -1,0 +1,175 @@
+// Embeddings of texts that are alike, near each other and far from all others.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/floor_divide.h>
+#include <ATen/ops/gt.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/lt.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/sub.h>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
+#include "gputrain/nn/recompute.hpp"
+#include "logits.hpp"
+#include "text_embeddings.hpp"
+
+namespace gputrain::tasks {
+namespace {
+
+struct RetrievalSpec {
+  std::string loss = "ranking";
+  double scale = 20, margin = 5;
+  std::vector<int64_t> matryoshka;
+
+  static void describe(config::Description<RetrievalSpec>& d) {
+    d.summary("embeddings of pairs of texts that are alike, perhaps with a third that is not");
+    d.key(
+         "loss", &RetrievalSpec::loss,
+         "ranking: a text's partner is the nearest of all partners, and of all negatives, in the micro-batches of all "
+         "ranks, by cosine (Henderson et al., arXiv:1705.00652); triplet: it is nearer than the negative by the margin")
+        .choices({"ranking", "triplet"});
+    d.key("scale", &RetrievalSpec::scale, "of ranking: cosines are multiplied by it").above(0);
+    d.key("margin", &RetrievalSpec::margin, "of triplet: in Euclidean distance").above(0);
+    d.key("matryoshka", &RetrievalSpec::matryoshka,
+          "the first so many channels shall serve as embeddings too: the losses are summed (arXiv:2205.13147)")
+        .aliases({"matryoshka_dims"});
+  }
+};
+
+/// Which rows count of a gathered tensor: rank r has n (r + 1) / world - n r / world of n samples.
+at::Tensor counted_of_ranks(int64_t samples, int64_t world, int64_t rows, const at::TensorOptions& options) {
+  const at::Tensor ranks = at::arange(world, options.dtype(at::kLong));
+  const at::Tensor counts =
+      at::sub(at::floor_divide((ranks + 1) * samples, world), at::floor_divide(ranks * samples, world));
+  return at::lt(at::arange(rows, options.dtype(at::kLong)).unsqueeze(0), counts.unsqueeze(1)).flatten();
+}
+
+class Retrieval final : public Task {
+ public:
+  Retrieval(const RetrievalSpec& spec, const TaskRequest& request)
+      : spec_(spec), has_negatives_(request.layout.find(kNegativeTokens) != nullptr) {
+    if (spec_.loss == "triplet" && !has_negatives_)
+      throw Error(ExitCode::usage, {.what = "a triplet needs a third text, and the data has none",
+                                    .where = "task.config.loss",
+                                    .hint = "loss: ranking, or data.text.columns.negative"});
+  }
+
+  static TextUse use() { return TextUse::pairs; }
+
+  static bool fits(const TaskRequest& request) {
+    return request.layout.find(kPairTokens) != nullptr && request.layout.target() == nullptr;
+  }
+
+  static std::vector<Metric> measures() {
+    return {{.name = "loss",
+             .smaller_is_better = true,
+             .use = Metric::Use::result,
+             .finish = [](const Totals& t) { return t.sums.at("loss") / std::max(1.0, t.weight); }},
+            {.name = "recall_at_1",
+             .unit = "%",
+             .use = Metric::Use::best,
+             .finish = [](const Totals& t) { return recall(t.rows.at("embeddings"), 1); }},
+            {.name = "recall_at_10", .unit = "%", .finish = [](const Totals& t) {
+               return recall(t.rows.at("embeddings"), 10);
+             }}};
+  }
+
+  ops::Loss loss(models::Model& model, const Batch& batch, const at::Tensor& weight) const override {
+    const nn::ForwardPass pass;
+    return loss_of_sum(losses(embedded(model, batch), batch, groups()), weight);
+  }
+
+  Tally::Parts parts() const override { return {.sums = {"loss"}, .rows = {{.name = "embeddings", .columns = 0}}}; }
+
+  /// The loss is that among the samples of each batch of this rank.
+  void evaluate(models::Model& model, const Batch& batch, Tally& tally) const override {
+    const auto texts = embedded(model, batch);
+    tally.add("loss", losses(texts, batch, nullptr).sum());
+    tally.append("embeddings", at::cat({unit_length(texts[0]), unit_length(texts[1])}, 1).narrow(0, 0, batch.samples));
+  }
+
+ private:
+  using Texts = std::vector<at::Tensor>;  // embeddings of each field
+
+  Texts embedded(models::Model& model, const Batch& batch) const {
+    Texts texts{embeddings_of(model, batch, kTokens), embeddings_of(model, batch, kPairTokens)};
+    if (has_negatives_) texts.push_back(embeddings_of(model, batch, kNegativeTokens));
+    return texts;
+  }
+
+  at::Tensor losses(const Texts& texts, const Batch& batch, comm::ProcessGroups* groups) const {
+    at::Tensor sum;
+    for (const int64_t length : lengths_to_learn(spec_.matryoshka, texts[0].size(1))) {
+      Texts cut;
+      for (const at::Tensor& text : texts) cut.push_back(text.narrow(1, 0, length).narrow(0, 0, batch.samples));
+      const at::Tensor more = spec_.loss == "triplet" ? triplet(cut) : ranking(cut, batch, groups);
+      sum = sum.defined() ? sum + more : more;
+    }
+    return sum;
+  }
+
+  at::Tensor triplet(const Texts& texts) const {
+    const auto distance = [&](const at::Tensor& to) {
+      constexpr double kNoZero = 1e-6;  // as torch's pairwise_distance: the root has no slope at zero
+      return at::linalg_vector_norm(at::sub(texts[0], to) + kNoZero, 2, at::IntArrayRef{-1});
+    };
+    return at::relu(distance(texts[1]) - distance(texts[2]) + spec_.margin);
+  }
+
+  at::Tensor ranking(const Texts& texts, const Batch& batch, comm::ProcessGroups* groups) const {
+    const int64_t own = batch.samples;
+    const bool is_alone = groups == nullptr || groups->alone();
+    const int64_t world = is_alone ? 1 : groups->world_size(), rank = is_alone ? 0 : groups->rank();
+    const int64_t most = is_alone ? own : ceil_divide(batch.samples_on_all_ranks, world);
+    GPUTRAIN_ASSERT(own <= most, "ranks share the samples of a micro-batch evenly");
+    std::vector<at::Tensor> candidates, counted;
+    for (size_t i = 1; i < texts.size(); ++i) {
+      const at::Tensor unit = unit_length(texts[i]);
+      if (is_alone) {
+        candidates.push_back(unit);
+        continue;
+      }
+      candidates.push_back(rows_of_all_ranks(at::constant_pad_nd(unit, {0, 0, 0, most - own}), *groups));
+      counted.push_back(counted_of_ranks(batch.samples_on_all_ranks, world, most, unit.options()));
+    }
+    at::Tensor scores = at::matmul(unit_length(texts[0]), at::cat(candidates).t()) * spec_.scale;
+    if (!counted.empty()) scores = scores.masked_fill(at::cat(counted).logical_not(), -INFINITY);
+    const at::Tensor partners = at::arange(rank * most, rank * most + own, scores.options().dtype(at::kLong));
+    return at::log_softmax(scores, 1).gather(1, partners.unsqueeze(1)).squeeze(1).neg();
+  }
+
+  /// In percent of all texts: how many have their partner among the nearest so many partners.
+  static double recall(const at::Tensor& rows, int64_t nearest) {
+    const int64_t count = rows.size(0), channels = rows.size(1) / 2;
+    if (count == 0) return 0;
+    const at::Tensor partners = rows.narrow(1, channels, channels).t().contiguous();
+    constexpr int64_t kTogether = 256;
+    double hits = 0;
+    for (int64_t begin = 0; begin < count; begin += kTogether) {
+      const int64_t size = std::min(kTogether, count - begin);
+      const at::Tensor scores = at::matmul(rows.narrow(0, begin, size).narrow(1, 0, channels), partners);
+      const at::Tensor own = scores.diagonal(begin).unsqueeze(1);
+      const at::Tensor nearer = at::gt(scores, own).sum(1);
+      hits += at::lt(nearer, nearest).sum().item<double>();
+    }
+    return 100 * hits / static_cast<double>(count);
+  }
+
+  RetrievalSpec spec_;
+  bool has_negatives_;
+};
+
+const config::Registered<Retrieval, RetrievalSpec> registered_retrieval{
+    catalog(), "retrieval", "embeddings of texts that are alike; loss, recall_at_1 and recall_at_10"};
+
+}  // namespace
+}  // namespace gputrain::tasks
