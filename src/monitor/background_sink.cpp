@@ -55,7 +55,10 @@ BackgroundSink::BackgroundSink(std::string name, std::unique_ptr<Sink> sink)
     : BackgroundSink(std::move(name), std::move(sink), Options{}) {}
 
 BackgroundSink::BackgroundSink(std::string name, std::unique_ptr<Sink> sink, const Options& options)
-    : name_(std::move(name)), options_(options), shared_(std::make_shared<Shared>()) {
+    : name_(std::move(name)),
+      options_(options),
+      shows_media_(sink->shows_media()),
+      shared_(std::make_shared<Shared>()) {
   shared_->sink = std::move(sink);
   device::start_thread("tracker", [shared = shared_] {
     shared->run();

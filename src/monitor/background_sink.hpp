@@ -21,6 +21,7 @@ class BackgroundSink final : public Sink {
   BackgroundSink(std::string name, std::unique_ptr<Sink> sink, const Options& options);
   ~BackgroundSink() override;
 
+  bool shows_media() const override { return shows_media_; }
   void log(const Record& record) override;
   /// On the calling thread: a sink that refuses the start must do so before the first step.
   void truncate(int64_t step, int64_t evaluated_step) override;
@@ -32,6 +33,7 @@ class BackgroundSink final : public Sink {
   struct Shared;
   std::string name_;
   Options options_;
+  bool shows_media_;
   std::shared_ptr<Shared> shared_;  // outlived by a thread that hangs
 };
 

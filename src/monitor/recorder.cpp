@@ -48,7 +48,9 @@ void Recorder::add(std::string name, std::unique_ptr<Sink> sink) {
 
 void Recorder::log(const Record& record) {
   if (!record.label.empty()) log::info(Console::labelled(record.label) + record.text);
-  each([&](Sink& sink) { sink.log(record); });
+  each([&](Sink& sink) {
+    if (!record.has_media() || sink.shows_media()) sink.log(record);
+  });
 }
 
 void Recorder::status(std::string_view text) {

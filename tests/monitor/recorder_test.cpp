@@ -27,6 +27,17 @@ class MemorySink final : public Sink {
   void truncate(int64_t step, int64_t) override { told.push_back("cut at " + std::to_string(step)); }
   void close() override { told.emplace_back("closed"); }
 };
+
+class MediaSink final : public Sink {
+ public:
+  MediaSink(const config::NoOptions&, const SinkRequest&) {}
+  bool is_slow() const override { return true; }
+  bool shows_media() const override { return true; }
+  void log(const Record& record) override { told.push_back(record.kind); }
+  void truncate(int64_t, int64_t) override {}
+  void close() override {}
+};
+const config::Registered<MediaSink, config::NoOptions> registered_media{sinks(), "media", "for this test"};
 const config::Registered<MemorySink, config::NoOptions> registered_memory{sinks(), "memory", "for this test"};
 
 class BrokenSink final : public Sink {
@@ -73,6 +84,17 @@ TEST_F(RecorderTest, GoesOnWithoutASinkThatFailsAndSaysSoOnce) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "warning: log.sinks: broken fails, and training goes on without it: no route to host\n");
   EXPECT_THAT(told, ElementsAre("run", "broken", "train 1", "train 2", "train 3", "closed"));
+}
+
+TEST_F(RecorderTest, GivesHistogramsAndTextsToThoseThatShowThem) {
+  const Record histograms{.kind = "histograms", .histograms = std::make_shared<const Histograms>()};
+  const Record sample{.kind = "sample", .texts = {{"sample", "to be"}}};
+  for (const char* sink : {"media", "memory"}) {
+    Recorder recorder(Words{sink}, request_);
+    recorder.log(histograms);
+    recorder.log(sample);
+  }
+  EXPECT_THAT(told, ElementsAre("histograms", "sample", "run", "closed"));
 }
 
 TEST_F(RecorderTest, RefusesASinkThatCannotContinue) {

@@ -23,6 +23,9 @@ class Sink {
   /// its own, and training never waits for it.
   virtual bool is_slow() const { return false; }
 
+  /// Whether log() is to be given records with histograms and texts, too.
+  virtual bool shows_media() const { return false; }
+
   virtual void log(const Record& record) = 0;
 
   /// Removes what earlier attempts logged about steps past `step` and evaluations past `evaluated_step`, because the

@@ -46,6 +46,19 @@ std::string json_of(double value) {
   return nlohmann::json(value).dump();
 }
 
+/// As wandb.Histogram is in a row: counts, and the edges around their bins.
+std::string json_of(const Histogram& histogram) {
+  std::vector<double> edges;
+  const auto bins = static_cast<double>(histogram.counts.size());
+  for (size_t i = 0; i <= histogram.counts.size(); ++i)
+    edges.push_back(histogram.least + static_cast<double>(i) / bins * (histogram.most - histogram.least));
+  return nlohmann::json{{"_type", "histogram"}, {"values", histogram.counts}, {"bins", edges}}.dump();
+}
+
+std::string json_of(const std::string& text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 class WandbSink final : public Sink {
  public:
   WandbSink(const WandbSpec& spec, const SinkRequest& request) : run_folder_(request.folder) {
@@ -59,16 +72,21 @@ class WandbSink final : public Sink {
   }
 
   bool is_slow() const override { return true; }
+  bool shows_media() const override { return true; }
 
   /// A row holds all that is logged about a step: what is logged later joins it.
   void log(const Record& record) override {
-    if (record.metrics.empty()) return;
+    if (record.metrics.empty() && !record.has_media()) return;
     if (rows_ == 0 || record.step != row_.step) {
       row_ = {.step = record.step, .values = {}};
       before_row_ = framing_;
       ++rows_;
     }
     for (const auto& [name, value] : record.metrics) row_.values[name] = json_of(value);
+    if (record.histograms) {
+      for (const auto& [name, values] : *record.histograms) row_.values[name] = json_of(values);
+    }
+    for (const auto& [name, text] : record.texts) row_.values[name] = json_of(text);
     row_.values["epoch"] = json_of(record.epoch);
     note_time(row_);
     for (const auto& [name, value] : row_.values) summary_[name] = value;

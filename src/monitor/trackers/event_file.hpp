@@ -18,7 +18,7 @@ std::string header();
 /// Tells a TensorBoard that shows the run already to forget what it has read about this step and later ones. The first
 /// file of a run has it too: TensorBoard takes no notice of the first that it reads.
 std::string start(int64_t step);
-/// Metrics as scalars, and the message of an event as text.
+/// Metrics as scalars, histograms, and as texts the message of an event and what the model writes.
 std::string of(const Record& record);
 /// What the tab HParams compares: settings that are numbers, bools or texts.
 std::string session_start(const std::map<std::string, std::string>& settings, const std::string& name);

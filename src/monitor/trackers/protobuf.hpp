@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace gputrain::monitor::protobuf {
 
@@ -14,6 +15,7 @@ class Message {
   Message& integer(uint32_t field, int64_t value);  // int32, int64, bool, enum
   Message& number(uint32_t field, double value);
   Message& single(uint32_t field, float value);
+  Message& numbers(uint32_t field, const std::vector<double>& values);
   Message& bytes(uint32_t field, std::string_view value);  // bytes, or a message that is written already
   Message& text(uint32_t field, std::string_view value);   // what is not UTF-8 becomes '?': readers refuse it
   Message& message(uint32_t field, const Message& value) { return bytes(field, value.wire()); }
