@@ -14,7 +14,7 @@ namespace {
 
 /// `report_to: wandb` in our words; empty: none of our sinks.
 std::string sinks_for(const std::string& tracker) {
-  const bool is_tracker = tracker == "tensorboard" || tracker == "mlflow" || tracker == "wandb";
+  const bool is_tracker = tracker == "tensorboard" || tracker == "mlflow" || tracker == "wandb" || tracker == "csv";
   return is_tracker ? "[jsonl, console, " + tracker + "]" : "";
 }
 
@@ -57,6 +57,7 @@ std::vector<config::Choice> LogSpec::chosen_sinks() const {
   std::vector<config::Choice> chosen;
   for (const std::string& name : sinks) chosen.push_back(monitor::sinks().with_defaults(name));
   pick(chosen, "tensorboard", tensorboard ? std::optional(config::NoOptions()) : std::nullopt);
+  pick(chosen, "csv", csv ? std::optional(config::NoOptions()) : std::nullopt);
   pick(chosen, "mlflow", mlflow);
   pick(chosen, "wandb", wandb);
   return chosen;
@@ -77,6 +78,7 @@ void LogSpec::describe(config::Description<LogSpec>& d) {
       .aliases("loggers", sinks_for);
   d.key("tensorboard", &LogSpec::tensorboard, "event files for TensorBoard in tb/ of the run folder")
       .change(Change::safe);
+  d.key("csv", &LogSpec::csv, "metrics.csv in the run folder: a row per log line and evaluation").change(Change::safe);
   d.key("mlflow", &LogSpec::mlflow, "curves and settings go to an MLflow server; `{}` is enough").change(Change::safe);
   d.key("wandb", &LogSpec::wandb, "a folder for `wandb sync` in wandb/ of the run folder; `{}` is enough")
       .change(Change::safe);

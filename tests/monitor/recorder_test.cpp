@@ -143,10 +143,11 @@ LogSpec log_of(const std::string& text) {
 
 TEST(LogSinks, AreThereOnceWhereTheyHaveAKeyToo) {
   const auto chosen =
-      log_of("log: {sinks: [mlflow, jsonl], tensorboard: true, mlflow: {uri: 'http://h'}, wandb: {}}").chosen_sinks();
+      log_of("log: {sinks: [mlflow, jsonl], tensorboard: true, csv: true, mlflow: {uri: 'http://h'}, wandb: {}}")
+          .chosen_sinks();
   Words names;
   for (const auto& choice : chosen) names.push_back(choice.name);
-  EXPECT_THAT(names, ElementsAre("mlflow", "jsonl", "tensorboard", "wandb"));
+  EXPECT_THAT(names, ElementsAre("mlflow", "jsonl", "tensorboard", "csv", "wandb"));
   EXPECT_EQ(chosen[0].as<MlflowSpec>().uri, "http://h");
   EXPECT_THAT(refusal_of("log: {mlflow: {uri: 'sqlite:///x.db'}}"), HasSubstr("is no address of an MLflow server"));
 }
