@@ -82,6 +82,12 @@ void LogSpec::describe(config::Description<LogSpec>& d) {
   d.key("mlflow", &LogSpec::mlflow, "curves and settings go to an MLflow server; `{}` is enough").change(Change::safe);
   d.key("wandb", &LogSpec::wandb, "a folder for `wandb sync` in wandb/ of the run folder; `{}` is enough")
       .change(Change::safe);
+  d.key(
+       "histograms", &LogSpec::histograms,
+       "time between histograms of each trained parameter and its gradient, in TensorBoard and Weights & Biases; null: "
+       "none")
+      .above(0)
+      .change(Change::safe);
   d.key("metrics_port", &LogSpec::metrics_port,
         "port where rank 0 serves the run's measurements: /metrics for Prometheus; 0: a free one; null: none")
       .range(0, 65535)
@@ -96,6 +102,9 @@ void LogSpec::describe(config::Description<LogSpec>& d) {
       .mask_secrets()
       .change(Change::safe);
   d.check([](const LogSpec& spec, config::SpecIssues& issues) {
+    const auto names = [&](const char* sink) { return std::ranges::count(spec.sinks, sink) > 0; };
+    if (spec.histograms && !spec.tensorboard && !spec.wandb && !names("tensorboard") && !names("wandb"))
+      issues.add("histograms", "is set, but nothing shows histograms", "add log.tensorboard: true, or log.wandb: {}");
     for (const std::string& name : spec.sinks) {
       if (std::ranges::count(spec.sinks, name) == 1) continue;
       issues.add("sinks", "names " + name + " more than once", "name each sink once");

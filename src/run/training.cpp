@@ -22,6 +22,7 @@
 #include "gputrain/run/start_page.hpp"
 #include "gputrain/setup/training_loop.hpp"
 #include "gputrain/setup/weights.hpp"
+#include "gputrain/train/histogram_hook.hpp"
 #include "gputrain/train/replica_hook.hpp"
 #include "gputrain/train/sampler.hpp"
 #include "gputrain/train/trainer.hpp"
@@ -258,6 +259,9 @@ monitor::Summary Training::train() {
                               .profile = profile});
   log_.set_more_metrics([&meter] { return meter.take_times(); });
   std::vector<train::Hook*> hooks{&profile, &kernels_, &unused, &nonfinite_guard, &meter, &log_, &replicas, &control};
+  train::HistogramHook histograms(
+      {reporting_, context.groups, *built.arena, /*shares_gradients=*/!built.owners.empty()});
+  if (!plan.histograms.is_never()) hooks.push_back(&histograms);
   if (eval) hooks.push_back(&*eval);
   hooks.push_back(&save);
 

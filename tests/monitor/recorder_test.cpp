@@ -149,6 +149,9 @@ TEST(LogSinks, AreThereOnceWhereTheyHaveAKeyToo) {
   for (const auto& choice : chosen) names.push_back(choice.name);
   EXPECT_THAT(names, ElementsAre("mlflow", "jsonl", "tensorboard", "csv", "wandb"));
   EXPECT_EQ(chosen[0].as<MlflowSpec>().uri, "http://h");
+  EXPECT_THAT(refusal_of("log: {histograms: 500}"), HasSubstr("nothing shows histograms"));
+  EXPECT_EQ(refusal_of("log: {histograms: 1ep, wandb: {}}") + refusal_of("log: {histograms: 5, sinks: [tensorboard]}"),
+            "");
   EXPECT_THAT(refusal_of("log: {mlflow: {uri: 'sqlite:///x.db'}}"), HasSubstr("is no address of an MLflow server"));
 }
 
