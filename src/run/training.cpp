@@ -24,6 +24,7 @@
 #include "gputrain/setup/weights.hpp"
 #include "gputrain/train/histogram_hook.hpp"
 #include "gputrain/train/replica_hook.hpp"
+#include "gputrain/train/sample_hook.hpp"
 #include "gputrain/train/sampler.hpp"
 #include "gputrain/train/trainer.hpp"
 #include "gputrain/train/unused_parameter_hook.hpp"
@@ -262,6 +263,9 @@ monitor::Summary Training::train() {
   train::HistogramHook histograms(
       {reporting_, context.groups, *built.arena, /*shares_gradients=*/!built.owners.empty()});
   if (!plan.histograms.is_never()) hooks.push_back(&histograms);
+  train::SampleHook sample(
+      {reporting_, context.groups, [&] { loop.run_between_steps([&] { write_sample(/*is_new=*/true); }); }});
+  if (!plan.sample.is_never()) hooks.push_back(&sample);
   if (eval) hooks.push_back(&*eval);
   hooks.push_back(&save);
 
@@ -333,6 +337,24 @@ train::Stop Training::test() {
   return train::Stop::none;
 }
 
+/// On rank 0. `is_new`: no attempt has logged it yet.
+void Training::write_sample(bool is_new) {
+  const train::SampleSpec& sample = *spec_.eval.sample;
+  auto& model = *setup_.built.model;
+  const bool was_training = model.is_training();
+  const device::Reading reading(setup_.built.arena->working_copy());
+  const std::string text = train::write_sample(model, *setup_.datasets.train, setup_.datasets.tokens_per_sample(),
+                                               sample, static_cast<uint64_t>(spec_.seed));
+  model.train(was_training);
+  console_.line("sample", "temperature " + monitor::significant(sample.temperature));
+  console_.block(text);
+  if (is_new)
+    recorder_.log({.step = progress_.step,
+                   .epoch = setup_.plan.epochs_in(progress_.step),
+                   .kind = "sample",
+                   .texts = {{"sample", text}}});
+}
+
 void Training::finish(const monitor::Summary& summary, const Expectation& expectation) {
   auto& model = *setup_.built.model;
   lock_.check();
@@ -345,13 +367,7 @@ void Training::finish(const monitor::Summary& summary, const Expectation& expect
   if (const auto tokenizer = setup_.datasets.train->tokenizer(); tokenizer && !tokenizer->folder().empty()) {
     copy_tokenizer_files(tokenizer->folder(), folder_.path, tokenizer->source());
   }
-  const auto& sample = spec_.eval.sample;
-  if (sample && summary.status != "stopped") {
-    const device::Reading reading(setup_.built.arena->working_copy());
-    console_.line("sample", "temperature " + monitor::significant(sample->temperature));
-    console_.block(train::write_sample(model, *setup_.datasets.train, setup_.datasets.tokens_per_sample(), *sample,
-                                       static_cast<uint64_t>(spec_.seed)));
-  }
+  if (spec_.eval.sample && summary.status != "stopped") write_sample(/*is_new=*/progress_.step > first_step_);
   if (adapter != nullptr && adapter->is_written_merged()) {  // last: it changes the model
     models::merge_adapter(model);
     write_weights(model, *setup_.datasets.train, folder_);

@@ -148,7 +148,7 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
 }
 
 void SampleSpec::describe(config::Description<SampleSpec>& d) {
-  d.summary("a text the model writes after training");
+  d.summary("a text the model writes after training, and while it trains");
   d.key("prompt", &SampleSpec::prompt, "what the text starts with").change(Change::safe);
   d.key("max_new_tokens", &SampleSpec::max_new_tokens, "tokens to write").at_least(1).change(Change::safe);
   d.key("temperature", &SampleSpec::temperature, "0: always the most likely token; 1: the model's probabilities")
@@ -156,6 +156,9 @@ void SampleSpec::describe(config::Description<SampleSpec>& d) {
       .change(Change::safe);
   d.key("top_k", &SampleSpec::top_k, "draw only from the k most likely tokens; null: from all")
       .at_least(1)
+      .change(Change::safe);
+  d.key("interval", &SampleSpec::interval, "time between texts while it trains; null: only one after training")
+      .above(0)
       .change(Change::safe);
 }
 

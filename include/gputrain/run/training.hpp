@@ -51,6 +51,7 @@ class Training {
   std::string notice_text() const;
   void roll_back(const std::string& finding);
   train::Stop test();
+  void write_sample(bool is_new);
   void finish(const monitor::Summary& summary, const Expectation& expectation);
 
   const RunRequest& request_;

@@ -1,4 +1,4 @@
-// Generates text with a language model after training.
+// Generates text with a language model.
 #pragma once
 
 #include <cstdint>

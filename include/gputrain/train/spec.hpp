@@ -36,12 +36,13 @@ struct TrainSpec {
   static void describe(config::Description<TrainSpec>& d);
 };
 
-/// A text that the model generates after training, if model and data have a vocabulary.
+/// A text that the model generates after training, and while it trains, if model and data have a vocabulary.
 struct SampleSpec {
   std::string prompt = "\n";
   int64_t max_new_tokens = 300;
   double temperature = 0.8;
   std::optional<int64_t> top_k;
+  std::optional<config::Length> interval;
 
   static void describe(config::Description<SampleSpec>& d);
 };
