@@ -64,6 +64,7 @@ class Page {
     std::string speed = std::isnan(tokens) ? std::isnan(samples) ? "" : monitor::compact(samples) + " samples/s"
                                            : monitor::compact(tokens) + " tok/s";
     if (!std::isnan(seconds)) speed += "  step " + monitor::duration(seconds);
+    if (!std::isnan(value("train/mfu"))) speed += "  mfu " + monitor::significant(100 * value("train/mfu")) + " %";
     if (!std::isnan(value("time/stall_share")))
       speed += "  waits for data " + monitor::significant(100 * value("time/stall_share")) + " %";
     if (planned > 0 && seconds > 0) speed += "  left " + monitor::duration((planned - step) * seconds);

@@ -11,6 +11,7 @@ struct DataSheet {
 };
 
 constexpr DataSheet kDataSheets[] = {
+    {"NVIDIA B200", 2250, 1125, 75},
     {"NVIDIA H200 NVL", 835.5, 417.5, 60},
     {"NVIDIA H200", 989.4, 494.7, 66.9},
     {"NVIDIA H100 PCIe", 756.5, 378, 51.2},
@@ -20,7 +21,13 @@ constexpr DataSheet kDataSheets[] = {
     {"NVIDIA L40S", 362, 183, 91.6},
     {"NVIDIA A10", 125, 62.5, 31.2},
     {"NVIDIA L4", 121, 60, 30.3},
+    {"NVIDIA GeForce RTX 5090", 209.5, 104.8, 104.8},  // sums in fp32, as in training; also below
+    {"NVIDIA GeForce RTX 4090", 165.2, 82.6, 82.6},
+    {"NVIDIA GeForce RTX 3090", 71, 35.6, 35.6},
     {"Tesla T4", 65, 0, 8.1, false},
+    {"Tesla V100-SXM2", 125, 0, 15.7, false},
+    {"Tesla V100-PCIE", 112, 0, 14, false},
+    {"Tesla V100S-PCIE", 130, 0, 16.4, false},
 };
 
 /// "NVIDIA A10" is not an A100.

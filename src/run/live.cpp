@@ -139,6 +139,12 @@ monitor::Metrics Live::readings() const {
   return all;
 }
 
+void Live::note_times(const train::Progress& progress) {
+  board_.set("time/train_seconds_total", progress.train_seconds);
+  board_.set("time/eval_seconds_total", progress.eval_seconds);
+  board_.set("time/save_seconds_total", progress.save_seconds);
+}
+
 void Live::end(const monitor::Summary& summary) {
   if (!is_writer_) return;
   if (webhook_) {

@@ -1,6 +1,7 @@
 #include "gputrain/run/report.hpp"
 
 #include <string>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -46,6 +47,11 @@ void write_report(const RunFolder& folder, nlohmann::ordered_json state, const m
     state["tiles"].push_back(nlohmann::ordered_json::array({name, text}));
   };
   add_tile("wall time", monitor::duration(summary.wall_seconds));
+  for (const auto& [part, name] : {std::pair("train", "steps"), {"eval", "evaluations"}, {"save", "saves"}}) {
+    const auto seconds =
+        state["values"].value("time/" + std::string(part) + "_seconds_total", nlohmann::ordered_json());
+    if (seconds.is_number()) add_tile(name, monitor::duration(seconds.get<double>()));
+  }
   if (attempts.size() > 1) add_tile("of all attempts", monitor::duration(all_seconds));
   const double cost = state["values"].value("cost_total", 0.0);
   if (cost > 0) add_tile("cost", monitor::significant(cost));

@@ -20,6 +20,7 @@
 #include "gputrain/resume/kept_batch.hpp"
 #include "gputrain/run/rank_logs.hpp"
 #include "gputrain/run/start_page.hpp"
+#include "gputrain/setup/model_flops.hpp"
 #include "gputrain/setup/training_loop.hpp"
 #include "gputrain/setup/weights.hpp"
 #include "gputrain/train/histogram_hook.hpp"
@@ -258,7 +259,12 @@ monitor::Summary Training::train() {
                               .peak_lr = spec_.optimizer.peak_lr(plan.batch.global_batch),
                               .request_save = [this] { std::ofstream(folder_.save_request()).flush(); },
                               .profile = profile});
-  log_.set_more_metrics([&meter] { return meter.take_times(); });
+  log_.set_more_metrics([&] {
+    auto metrics = meter.take_times();
+    if (optimizer_stack.scaler) metrics["train/loss_scale"] = optimizer_stack.scaler->state().scale;
+    return metrics;
+  });
+  log_.set_model_flops(model_flops(spec_, setup_));
   std::vector<train::Hook*> hooks{&profile, &kernels_, &unused, &nonfinite_guard, &meter, &log_, &replicas, &control};
   train::HistogramHook histograms(
       {reporting_, context.groups, *built.arena, /*shares_gradients=*/!built.owners.empty()});
@@ -282,6 +288,7 @@ monitor::Summary Training::train() {
   if (datasets.test && !outcome.is_preempted()) outcome.stop = std::max(outcome.stop, test());
   stop_ = outcome.stop;
   const Expectation expectation = check_expectation(spec_, progress_.metrics);
+  live_.note_times(progress_);
   monitor::Summary summary = summarize(job_, context, plan, progress_, log_);
   if (progress_.step > first_step_ && !context.groups.alone()) {
     const auto traffic = traffic_of_step(setup_);

@@ -75,6 +75,7 @@ Stop EvalHook::evaluate(Progress& progress) {
   monitor::Metrics metrics;
   parts_.between_steps([&] { metrics = parts_.evaluator.run(parts_.model, parts_.groups, poll); });
   if (const Stop stop = poll.finish(); stop != Stop::none) return stop;
+  progress.eval_seconds += watch.seconds();
   progress.evaluated_step = progress.step;
   progress.evaluates_anew = false;
   seconds_before_ = progress.seconds_since_evaluation = 0;

@@ -80,24 +80,32 @@ void LogHook::write_line(Progress& progress, const StepResult& result) {
   const double rate = static_cast<double>(is_text ? progress.tokens - interval_.begin_tokens
                                                   : progress.usage.samples - interval_.begin_samples) /
                       seconds;
+  const auto utilization =
+      flops_.utilization(static_cast<double>(progress.usage.samples - interval_.begin_samples) / seconds);
   progress.metrics["train/loss"] = loss;
   progress.metrics["train/grad_norm"] = result.gradient_norm.item<double>();
   progress.metrics["train/lr"] = result.lr;
   monitor::Metrics line;
   for (const char* name : {"train/loss", "train/grad_norm", "train/lr"}) line[name] = progress.metrics[name];
   line[is_text ? "train/tokens_per_second" : "train/samples_per_second"] = rate;
+  if (utilization) line["train/mfu"] = *utilization;
   line["time/step_seconds"] = seconds / static_cast<double>(interval_.steps);
+  line["time/train_seconds_total"] = progress.train_seconds;
+  line["time/eval_seconds_total"] = progress.eval_seconds;
+  line["time/save_seconds_total"] = progress.save_seconds;
   line.merge(more_metrics_());
-  reporting_.recorder.log({.step = progress.step,
-                           .epoch = reporting_.plan.epochs_in(progress.step),
-                           .kind = "train",
-                           .metrics = std::move(line),
-                           .label = "step",
-                           .text = line_text(progress, seconds / static_cast<double>(interval_.steps), rate)});
+  reporting_.recorder.log(
+      {.step = progress.step,
+       .epoch = reporting_.plan.epochs_in(progress.step),
+       .kind = "train",
+       .metrics = std::move(line),
+       .label = "step",
+       .text = line_text(progress, seconds / static_cast<double>(interval_.steps), rate, utilization)});
   begin_interval(progress);
 }
 
-std::string LogHook::line_text(const Progress& progress, double seconds_per_step, double rate) const {
+std::string LogHook::line_text(const Progress& progress, double seconds_per_step, double rate,
+                               std::optional<double> utilization) const {
   const auto& plan = reporting_.plan;
   std::string text = grouped(progress.step);
   if (!plan.is_time_limited()) {
@@ -108,6 +116,7 @@ std::string LogHook::line_text(const Progress& progress, double seconds_per_step
   text += " loss " + significant(progress.metrics.at("train/loss")) + " gnorm " + significant(norm) +
           (std::isfinite(norm) ? "" : " (no update)") + " lr " + significant(progress.metrics.at("train/lr")) + " " +
           duration(seconds_per_step) + " " + compact(rate) + (plan.tokens_per_step > 0 ? " tok/s" : " samples/s");
+  if (utilization) text += " mfu " + significant(std::floor(*utilization * 1000) / 10) + "%";
   const double left = plan.seconds_left(progress.step, progress.train_seconds, seconds_per_step);
   return left > 0 ? text + " eta " + duration(left) : text;
 }

@@ -28,6 +28,8 @@ nlohmann::json Progress::to_json() const {
           {"unreadable_in_epoch", unreadable_in_epoch},
           {"tokens", tokens},
           {"train_seconds", train_seconds},
+          {"eval_seconds", eval_seconds},
+          {"save_seconds", save_seconds},
           {"attempts", attempts},
           {"metrics", metrics},
           {"best", best_json},
@@ -55,6 +57,8 @@ Progress Progress::from_json(const nlohmann::json& json) {
     json.at("nonfinite_steps").get_to(progress.nonfinite_steps);
     json.at("evaluated_step").get_to(progress.evaluated_step);
     progress.rollbacks = json.value("rollbacks", int64_t{0});  // older checkpoints lack these fields
+    progress.eval_seconds = json.value("eval_seconds", 0.0);
+    progress.save_seconds = json.value("save_seconds", 0.0);
     if (const auto gained = json.find("gained"); gained != json.end() && !gained->is_null())
       progress.gained = gained->get<double>();
     progress.evaluates_anew = json.value("evaluates_anew", false);

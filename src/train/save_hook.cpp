@@ -8,7 +8,7 @@ void SaveHook::before_training(Progress& progress) {
   saved_step_ = progress.step;
   if (progress.step == 0) saved_evaluation_ = progress.evaluated_step;  // weights are still untrained
   if (saved_evaluation_ == progress.evaluated_step || !is_best(progress)) return;
-  parts_.save(progress, SaveMode::background);
+  save(progress, SaveMode::background);
   note_saved(progress);
 }
 
@@ -20,7 +20,7 @@ Stop SaveHook::after_step(Progress& progress, const StepResult&, bool requested)
   if (!is_best(progress) && !will_act(progress, requested)) return Stop::none;
   const bool is_requested = parts_.requests.pending();
   if (is_requested) parts_.requests.served();
-  parts_.save(progress, is_requested ? SaveMode::announced : SaveMode::background);
+  save(progress, is_requested ? SaveMode::announced : SaveMode::background);
   note_saved(progress);
   since_save_.lap();
   return Stop::none;
@@ -30,7 +30,7 @@ Stop SaveHook::after_training(Progress& progress, bool) {
   const bool is_saved = saved_step_ == progress.step && saved_evaluation_ == progress.evaluated_step;
   if (is_saved && !has_trained_) return Stop::none;  // unchanged since this attempt started
   if (is_saved && parts_.settle()) return Stop::none;
-  parts_.save(progress, SaveMode::durable);
+  save(progress, SaveMode::durable);
   note_saved(progress);
   return Stop::none;
 }
@@ -42,6 +42,13 @@ bool SaveHook::will_act(const Progress& progress, bool requested) const {
 bool SaveHook::is_due() const {
   const double seconds = parts_.pace != nullptr ? parts_.pace->interval_seconds() : parts_.cadence.seconds;
   return parts_.requests.pending() || (seconds > 0 && since_save_.seconds() >= seconds);
+}
+
+/// For the time in which training stands still; the rest of a save in the background is not in it.
+void SaveHook::save(Progress& progress, SaveMode mode) {
+  const Stopwatch watch;
+  parts_.save(progress, mode);
+  progress.save_seconds += watch.seconds();
 }
 
 bool SaveHook::is_best(const Progress& progress) const {

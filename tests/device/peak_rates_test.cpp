@@ -12,11 +12,16 @@ TEST(PeakRates, MatchDataSheetsWithoutSparsity) {
   EXPECT_DOUBLE_EQ(peak_rate("NVIDIA H100 PCIe", "fp16").value_or(0), 756.5e12);
   EXPECT_DOUBLE_EQ(peak_rate("NVIDIA H200", "fp32").value_or(0), 66.9e12);
   EXPECT_DOUBLE_EQ(peak_rate("NVIDIA H200 NVL", "bf16").value_or(0), 835.5e12);
+  EXPECT_DOUBLE_EQ(peak_rate("NVIDIA B200", "bf16").value_or(0), 2250e12);
+  EXPECT_DOUBLE_EQ(peak_rate("NVIDIA GeForce RTX 4090", "bf16").value_or(0), 165.2e12);
+  EXPECT_DOUBLE_EQ(peak_rate("Tesla V100-SXM2-32GB", "fp16").value_or(0), 125e12);
 }
 
 TEST(PeakRates, AreUnknownForOtherDevices) {
   EXPECT_EQ(peak_rate("NVIDIA A10G", "bf16"), std::nullopt);  // not an A10 and not an A100
   EXPECT_EQ(peak_rate("Tesla T4", "bf16"), std::nullopt);
+  EXPECT_EQ(peak_rate("NVIDIA GeForce RTX 4090 Laptop GPU", "bf16"), std::nullopt);
+  EXPECT_EQ(peak_rate("Tesla V100-PCIE-16GB", "tf32"), std::nullopt);
   EXPECT_EQ(peak_rate("NVIDIA H200", "fp64"), std::nullopt);
   EXPECT_EQ(peak_rate("Intel(R) Xeon(R) Processor", "fp32"), std::nullopt);
 }

@@ -34,6 +34,9 @@ class Live {
   /// Tells the webhook, and writes report.html on rank 0: the page, as the run ends. A disk error is a warning.
   void end(const monitor::Summary& summary);
 
+  /// Where the time has gone, for report.html.
+  void note_times(const train::Progress& progress);
+
   monitor::Board& board() noexcept { return board_; }
   device::PhaseClock& clock() noexcept { return clock_; }
   train::Control& control() noexcept { return control_; }

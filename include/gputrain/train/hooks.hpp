@@ -64,6 +64,19 @@ class NonFiniteGuard final : public Hook {
   std::string finding_;
 };
 
+/// What a share of the peak rate is computed from; 0: unknown.
+struct ModelFlops {
+  double per_sample = 0;       // floating-point operations, see models::Model::flops_per_sample
+  double peak_per_second = 0;  // of all ranks together
+
+  /// The share that the model's operations are of the peak at this rate ("model FLOPs utilization": Chowdhery et al.,
+  /// "PaLM: scaling language modeling with pathways", 2022); empty: unknown.
+  std::optional<double> utilization(double samples_per_second) const {
+    if (per_sample <= 0 || peak_per_second <= 0) return std::nullopt;
+    return per_sample * samples_per_second / peak_per_second;
+  }
+};
+
 /// Writes one console line and one metrics line per log interval, and updates the status line between them.
 class LogHook final : public Hook {
  public:
@@ -83,6 +96,9 @@ class LogHook final : public Hook {
   /// What each line's record gets besides.
   void set_more_metrics(std::function<monitor::Metrics()> more) { more_metrics_ = std::move(more); }
 
+  /// Lines then say how much of the ranks' peak rate the model uses.
+  void set_model_flops(const ModelFlops& flops) { flops_ = flops; }
+
   double first_step_seconds() const noexcept { return first_step_seconds_; }
   /// Average over this attempt's steps except the first.
   double samples_per_second() const noexcept;
@@ -98,12 +114,14 @@ class LogHook final : public Hook {
   };
   void note_first_step(const Progress& progress, const StepResult& result);
   void write_line(Progress& progress, const StepResult& result);
-  std::string line_text(const Progress& progress, double seconds_per_step, double rate) const;
+  std::string line_text(const Progress& progress, double seconds_per_step, double rate,
+                        std::optional<double> utilization) const;
   void begin_interval(const Progress& progress);
 
   Reporting reporting_;
   comm::ProcessGroups& groups_;
   at::Device device_;
+  ModelFlops flops_;
   std::function<monitor::Metrics()> more_metrics_ = [] { return monitor::Metrics(); };
   Interval interval_;
   std::optional<StepResult> last_;
@@ -179,6 +197,7 @@ class SaveHook final : public Hook {
   bool is_due() const override;
 
  private:
+  void save(Progress& progress, SaveMode mode);
   bool is_best(const Progress& progress) const;
   void note_saved(const Progress& progress);
 

@@ -21,6 +21,8 @@ struct Progress {
   int64_t unreadable_in_epoch = 0;  // unreadable samples of the current epoch
   int64_t tokens = 0;               // targets of text that counted
   double train_seconds = 0;         // spent in steps, over all attempts
+  double eval_seconds = 0;          // ... in evaluations
+  double save_seconds = 0;          // ... standing still for saves
   int64_t attempts = 1;
   int64_t nonfinite_steps = 0;   // updates skipped, except those that loss scaling skips
   int64_t skipped_in_a_row = 0;  // length of the current series of them
