@@ -1,0 +1,124 @@
+// Encoders on made-up texts: every task learns, on one rank or two, and goes on where it stopped.
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "support/program.hpp"
+#include "support/rank_runs.hpp"
+
+namespace gputrain::testing_support {
+namespace {
+
+using Json = nlohmann::json;
+
+const std::map<std::string, std::string> kOneThread{{"OMP_NUM_THREADS", "1"}};
+constexpr int kSamples = 64;
+
+const char* word_of(int number) {
+  constexpr const char* kWords[] = {"red", "green", "blue", "old", "new", "small", "big", "far"};
+  return kWords[number % 8];
+}
+
+/// What a task learns from, a line for each sample.
+Json record_of(const std::string& task, int i) {
+  const int a = i % 8, b = (i / 8) % 8;
+  const std::string text = std::string(word_of(a)) + " house " + word_of(b);
+  if (task == "text_classification") return {{"text", text}, {"label", a < 4 ? "colour" : "size"}};
+  if (task == "multi_label_classification") {
+    Json labels = Json::array();
+    if (a < 4) labels.push_back("first");
+    if (b < 4) labels.push_back("last");
+    return {{"text", text}, {"label", labels}};
+  }
+  if (task == "regression") return {{"text", text}, {"label", a / 7.0}};
+  if (task == "tagging")
+    return {{"tokens", {word_of(a), "house", word_of(b)}},
+            {"tags", {a < 4 ? "B-COLOUR" : "O", a < 4 ? "I-COLOUR" : "O", b < 4 ? "B-COLOUR" : "O"}}};
+  if (task == "retrieval")
+    return {{"anchor", text}, {"positive", std::string("it is ") + word_of(a) + " and " + word_of(b)}};
+  if (task == "similarity")
+    return {{"sentence1", text}, {"sentence2", std::string("a ") + word_of(b) + " car"}, {"score", a == b ? 1.0 : 0.2}};
+  return {{"text", "red house red house red house red house red house"}};
+}
+
+class TextTask : public ::testing::Test {
+ protected:
+  std::string write_job(const std::string& task, const std::string& more = "") const {
+    std::string lines;
+    for (int i = 0; i < kSamples; ++i) lines += record_of(task, i).dump() + "\n";
+    folder_.write("data.jsonl", lines);
+    const std::string head = task == "tagging"                             ? "tagger"
+                             : task == "retrieval" || task == "similarity" ? "embedder"
+                             : task == "masked_language_model"             ? "mlm"
+                                                                           : "classifier";
+    return folder_.write("job.yaml", R"(
+seed: 3
+device: cpu
+model: {type: bert, config: {head: )" + head +
+                                         R"(, n_layer: 1, n_head: 2, n_embd: 32, dropout: 0}}
+task: {type: )" + task + R"(}
+data: {train: {path: )" + (folder_ / "data.jsonl") +
+                                         R"(}, val: {path: )" + (folder_ / "data.jsonl") +
+                                         R"(}, text: {tokenizer: words}}
+train: {max_steps: 60, global_batch_size: 16}
+optimizer: {type: adamw, lr: 0.01}
+eval: {interval: 60}
+log: {interval: 1}
+)" + more);
+  }
+  Result run(const std::string& job, const std::string& name, std::vector<std::string> more = {}) const {
+    std::vector<std::string> words{"run", job, "--output-dir", folder_ / name};
+    words.insert(words.end(), more.begin(), more.end());
+    return gputrain(words, kOneThread);
+  }
+  Json metrics(const std::string& name) const {
+    return Json::parse(read_file(folder_ / name + "/summary.json"))["metrics"];
+  }
+
+  TemporaryFolder folder_;
+};
+
+struct Learned {
+  const char *task, *metric;
+  double least;
+};
+
+class TextTasks : public TextTask, public ::testing::WithParamInterface<Learned> {};
+INSTANTIATE_TEST_SUITE_P(All, TextTasks,
+                         ::testing::Values(Learned{"text_classification", "val/accuracy", 100},
+                                           Learned{"multi_label_classification", "val/f1_micro", 0.999},
+                                           Learned{"regression", "val/spearman", 0.95},
+                                           Learned{"tagging", "val/entity_f1", 0.999},
+                                           Learned{"retrieval", "val/recall_at_1", 95},
+                                           Learned{"similarity", "val/spearman", 0.5},
+                                           Learned{"masked_language_model", "val/loss", -0.5}),
+                         [](const auto& entry) { return std::string(entry.param.task); });
+
+TEST_P(TextTasks, LearnsMadeUpTexts) {
+  const auto& [task, metric, least] = GetParam();
+  const Result result = run(write_job(task), "run");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const double value = metrics("run")[metric];
+  EXPECT_GE(least < 0 ? -value : value, least) << result.out;
+}
+
+TEST_F(TextTask, IsTheSameOnTwoRanksAndAfterAStop) {
+  for (const char* task : {"text_classification", "retrieval", "masked_language_model"}) {
+    SCOPED_TRACE(task);
+    const std::string job = write_job(task, "precision: fp64\ncheckpoint: {interval: 10}\n"), name = task;
+    ASSERT_EQ(run(job, name + "1", {"--set", "train.max_steps=20"}).exit_code, 0);
+    const Result two = ranks(2, job, folder_ / (name + "2"), {"--set", "train.max_steps=20"});
+    ASSERT_EQ(two.exit_code, 0) << two.err;
+    expect_equal_losses(folder_ / (name + "1/metrics.jsonl"), folder_ / (name + "2/metrics.jsonl"), 1e-9);
+    copy_without_the_end(folder_ / (name + "1"), folder_ / (name + "3"));
+    ASSERT_EQ(run(job, name + "3", {"--set", "train.max_steps=20"}).exit_code, 0);
+    EXPECT_EQ(losses_of(folder_ / (name + "1")), losses_of(folder_ / (name + "3")));
+  }
+}
+
+}  // namespace
+}  // namespace gputrain::testing_support
