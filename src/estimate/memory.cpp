@@ -97,7 +97,7 @@ void add_precision(std::vector<Remedy>& remedies, const JobSpec& spec, const Mem
 
 void add_shorter_inputs(std::vector<Remedy>& remedies, const TrainingSetup& setup, const Memory& memory) {
   const auto& layout = setup.datasets.train->layout();
-  const int64_t tokens = setup.datasets.tokens_per_sample(), activations = memory.activations.bytes(memory.micro_batch);
+  const int64_t tokens = layout.token_count(), activations = memory.activations.bytes(memory.micro_batch);
   if (tokens >= 2) {
     remedies.push_back({.set = fmt::format("data.text.max_length={}", tokens / 2),
                         .effect = fmt::format("sequences of {} tokens instead of {}", tokens / 2, tokens),

@@ -206,6 +206,12 @@ train::Plan plan_run(const JobSpec& spec, const JobDatasets& datasets, const Ran
                            .start = start});
 }
 
+int64_t JobDatasets::tokens_per_sample() const {
+  const data::SampleLayout& layout = train->layout();
+  const data::Field *tokens = layout.find(kTokens), *target = layout.target();
+  return tokens != nullptr && target != nullptr && target->sizes == tokens->sizes ? layout.token_count() : 0;
+}
+
 JobDatasets open_datasets(const Job& job) {
   JobDatasets datasets;
   const std::filesystem::path pretrained = job.spec().model.pretrained_path();
@@ -225,7 +231,8 @@ JobDatasets open_datasets(const Job& job) {
   datasets.facts.input_shape = layout.is_image() ? std::vector<int64_t>{sizes[2], sizes[0], sizes[1]} : sizes;
   datasets.facts.num_classes = layout.num_classes;
   datasets.facts.vocabulary = layout.vocabulary;
-  if (layout.num_classes == 1 && datasets.tokens_per_sample() == 0) {
+  const bool has_classes = layout.target() != nullptr && layout.target()->type == at::kLong;
+  if (layout.num_classes == 1 && has_classes && datasets.tokens_per_sample() == 0) {
     const auto names = datasets.train->class_names();
     log::warning("data.train: all samples are of one class" + (names.empty() ? "" : " ('" + names.front() + "')") +
                  ": there is nothing to learn; for imagefolder, path must be the folder that contains a "

@@ -65,7 +65,9 @@ std::map<std::string, std::vector<double>> sample_of(const data::Dataset& datase
 
 struct LabelledTextsTest : FolderTest {
   std::string section(const std::string& name, const std::string& more = "") const {
-    return "{train: {path: " + path(name) + "}, text: {tokenizer: {type: words, min_count: 1}" + more + "}}";
+    const std::string format = name.substr(name.rfind('.') + 1);
+    return "{train: {path: " + path(name) + ", format: " + format + "}, text: {tokenizer: words, min_count: 1" + more +
+           "}}";
   }
 };
 
@@ -116,8 +118,8 @@ TEST_F(LabelledTextsTest, CountClassesThatAreNumbersByTheirSize) {
 TEST_F(LabelledTextsTest, GiveClassesOfTheTrainingDataToOthers) {
   write("a.csv", "text,label\na,yes\nb,no\n");
   write("val.csv", "text,label\na,yes\n");
-  const std::string files = "{train: {path: " + path("a.csv") + "}, val: {path: " + path("val.csv") +
-                            "}, text: {tokenizer: {type: words, min_count: 1}}}";
+  const std::string files = "{train: {path: " + path("a.csv") + ", format: csv}, val: {path: " + path("val.csv") +
+                            "}, text: {tokenizer: words, min_count: 1}}";
   EXPECT_THAT(sample_of(*opened_for(TextUse::label, files).val, 0).at("target"), ElementsAre(1));
   write("val.csv", "text,label\na,maybe\n");
   EXPECT_THAT(error_of([&] { opened_for(TextUse::label, files); }),
@@ -225,8 +227,8 @@ TEST_F(MaskedTextsTest, DifferByEpochAndNotByWorker) {
   std::string text;
   for (int i = 0; i < 400; ++i) text += "word" + std::to_string(i % 20) + " ";
   write("a.txt", text);
-  const auto data = opened_for(
-      TextUse::masked, "{train: {path: " + path("a.txt") + "}, text: {tokenizer: {type: words}, max_length: 50}}");
+  const auto data = opened_for(TextUse::masked, "{train: {path: " + path("a.txt") +
+                                                    ", format: text}, text: {tokenizer: words, max_length: 50}}");
   EXPECT_EQ(data.train->size(), 9);  // 48 words fit between the tokens around
   const auto tokens_in = [&](int64_t epoch, bool augment) {
     return sample_of(*data.train, 3, {.seed = 7, .epoch = epoch, .augment = augment});
@@ -234,14 +236,15 @@ TEST_F(MaskedTextsTest, DifferByEpochAndNotByWorker) {
   EXPECT_EQ(tokens_in(2, true), tokens_in(2, true));
   EXPECT_NE(tokens_in(2, true), tokens_in(3, true));
   EXPECT_EQ(tokens_in(2, false), tokens_in(3, false));
-  EXPECT_THAT(error_of([&] { opened_for(TextUse::masked, "{train: {path: " + path("a.txt") + "}}"); }, ExitCode::usage),
+  EXPECT_THAT(error_of([&] { opened_for(TextUse::masked, "{train: {path: " + path("a.txt") + ", format: text}}"); },
+                       ExitCode::usage),
               HasSubstr("no token for a mask"));
 }
 
 struct TaggedTextsTest : FolderTest {
   data::DatasetSplits tagged(const std::string& name, const std::string& format = "conll") const {
     return opened_for(TextUse::tags, "{train: {path: " + path(name) + ", format: " + format +
-                                         "}, text: {tokenizer: {type: words, min_count: 1}}}");
+                                         "}, text: {tokenizer: words, min_count: 1}}");
   }
 };
 
@@ -283,9 +286,9 @@ TEST_F(TaggedTextsTest, CutLongTextsWithTheirTags) {
   write("a.conll", text);
   data::DatasetSplits data;
   const std::string warning = warning_of([&] {
-    data = opened_for(
-        TextUse::tags,
-        "{train: {path: " + path("a.conll") + ", format: conll}, text: {tokenizer: {type: words, min_count: 1}}}", 6);
+    data = opened_for(TextUse::tags,
+                      "{train: {path: " + path("a.conll") + ", format: conll}, text: {tokenizer: words, min_count: 1}}",
+                      6);
   });
   EXPECT_THAT(warning, HasSubstr("last words are not learned"));
   EXPECT_THAT(sample_of(*data.train, 0).at("target"), ElementsAre(-100, 0, 1, 0, 1, -100));

@@ -49,7 +49,9 @@ Batch batch_of(int64_t begin, int64_t end, int64_t all, bool has_negatives) {
   const int64_t rows = end - begin + 1;
   for (const auto& [name, factor] : {std::pair{kTokens, 3}, {kPairTokens, 5}, {kNegativeTokens, 7}}) {
     if (std::string_view(name) == kNegativeTokens && !has_negatives) continue;
-    const at::Tensor numbers = at::arange(begin * kLength, (begin + rows) * kLength, at::kLong).view({rows, kLength});
+    const at::Tensor numbers =
+        at::arange(begin * kLength, (begin + rows) * kLength, at::TensorOptions().dtype(at::kLong))
+            .view({rows, kLength});
     batch.fields.push_back({name, at::remainder(numbers * factor + numbers / 4, kWords)});
   }
   return batch;

@@ -68,7 +68,8 @@ struct JobDatasets : data::DatasetSplits {
   models::DataFacts facts;
   std::shared_ptr<tasks::Task> task;  // loss and metrics
 
-  int64_t tokens_per_sample() const { return train->layout().token_count(); }
+  /// 0: a sample is not learned token by token.
+  int64_t tokens_per_sample() const;
   /// What a target number means.
   std::string target_kind() const {
     return tokens_per_sample() > 0 && train->class_names().empty() ? "character" : "class";

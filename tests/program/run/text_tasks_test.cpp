@@ -63,7 +63,7 @@ model: {type: bert, config: {head: )" + head +
 task: {type: )" + task + R"(}
 data: {train: {path: )" + (folder_ / "data.jsonl") +
                                          R"(}, val: {path: )" + (folder_ / "data.jsonl") +
-                                         R"(}, text: {tokenizer: words}}
+                                         R"(, format: jsonl}, text: {tokenizer: words}}
 train: {max_steps: 60, global_batch_size: 16}
 optimizer: {type: adamw, lr: 0.01}
 eval: {interval: 60}
