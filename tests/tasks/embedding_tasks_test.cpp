@@ -4,6 +4,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/floor_divide.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/remainder.h>
 #include <gtest/gtest.h>
@@ -52,7 +53,7 @@ Batch batch_of(int64_t begin, int64_t end, int64_t all, bool has_negatives) {
     const at::Tensor numbers =
         at::arange(begin * kLength, (begin + rows) * kLength, at::TensorOptions().dtype(at::kLong))
             .view({rows, kLength});
-    batch.fields.push_back({name, at::remainder(numbers * factor + numbers / 4, kWords)});
+    batch.fields.push_back({name, at::remainder(numbers * factor + at::floor_divide(numbers, 4), kWords)});
   }
   return batch;
 }

@@ -62,7 +62,7 @@ model: {type: bert, config: {head: )" + head +
                                          R"(, n_layer: 1, n_head: 2, n_embd: 32, dropout: 0}}
 task: {type: )" + task + R"(}
 data: {train: {path: )" + (folder_ / "data.jsonl") +
-                                         R"(}, val: {path: )" + (folder_ / "data.jsonl") +
+                                         R"(, format: jsonl}, val: {path: )" + (folder_ / "data.jsonl") +
                                          R"(, format: jsonl}, text: {tokenizer: words}}
 train: {max_steps: 60, global_batch_size: 16}
 optimizer: {type: adamw, lr: 0.01}
