@@ -1,9 +1,12 @@
 // `gputrain doctor`: whether this machine, or several hosts, can train well.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <system_error>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -16,7 +19,7 @@
 #include "gputrain/doctor/checks.hpp"
 #include "gputrain/doctor/hosts.hpp"
 #include "gputrain/doctor/page.hpp"
-#include "gputrain/inspect/machine_bench.hpp"
+#include "gputrain/doctor/rates.hpp"
 #include "gputrain/job/commands.hpp"
 #include "gputrain/job/job_environment.hpp"
 #include "gputrain/job/run_folder.hpp"
@@ -27,11 +30,19 @@
 namespace gputrain::app {
 namespace {
 
+doctor::BestRates best_rates() {
+  return doctor::BestRates([](const char* name) {
+    const char* value = std::getenv(name);
+    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+  });
+}
+
 doctor::Software software_here() {
   const device::CudaSoftware cuda = device::cuda_software();
   const std::string nccl = comm::nccl_name();
   return {.gputrain = version(),
           .torch = torch_version().substr(torch_version().find(' ') + 1),
+          .build = doctor::build_id(),
           .cuda = cuda.version,
           .cudnn = cuda.cudnn,
           .nccl = nccl.substr(std::min(nccl.size(), nccl.find(' ') + 1)),
@@ -39,10 +50,10 @@ doctor::Software software_here() {
           .usable_gpus = device::gpu_count()};
 }
 
-/// Bytes per second, by a file of 64 MiB; 0 where it cannot be written.
+/// Bytes per second; 0 where nothing can be written.
 double write_speed_of(const std::filesystem::path& folder) {
   try {
-    return time_disk(folder, int64_t{64} << 20).write;
+    return doctor::write_speed(folder);
   } catch (const Error&) {
     return 0;
   }
@@ -69,6 +80,7 @@ nlohmann::json to_json(const doctor::Machine& machine, const doctor::Findings& f
   return {{"schema", 1},
           {"fit", doctor::is_fit(findings)},
           {"address", machine.address},
+          {"folder", machine.planned ? machine.planned->folder : ""},
           {"findings", doctor::to_json(findings)}};
 }
 
@@ -81,8 +93,11 @@ doctor::Findings summary_of(const doctor::HostReport& report) {
   doctor::Findings findings;
   std::string fine;
   for (const doctor::Finding& finding : report.findings) {
-    if (finding.verdict != doctor::Verdict::ok) findings.push_back(finding);
-    if (finding.verdict == doctor::Verdict::ok) fine += (fine.empty() ? "" : ", ") + finding.check;
+    if (finding.verdict != doctor::Verdict::ok || finding.check == "rates") {
+      findings.push_back(finding);
+    } else {
+      fine += (fine.empty() ? "" : ", ") + finding.check;
+    }
   }
   if (!fine.empty()) findings.insert(findings.begin(), {.check = "", .text = fine});
   return findings;
@@ -96,8 +111,14 @@ void print_hosts(const doctor::ExaminedHosts& hosts) {
   };
   for (const doctor::HostReport& report : hosts.reports) print(report.host, summary_of(report));
   print("between hosts", hosts.between.empty()
-                             ? doctor::Findings{{.check = "", .text = "nothing differs; clocks agree, ports are open"}}
+                             ? doctor::Findings{{.check = "",
+                                                 .text = "nothing differs; clocks agree, ports are open, disks write "
+                                                         "alike"}}
                              : hosts.between);
+}
+
+nlohmann::json json_or_null(const std::optional<double>& number) {
+  return number ? nlohmann::json(*number) : nlohmann::json();
 }
 
 nlohmann::json to_json(const doctor::ExaminedHosts& hosts, bool is_fit) {
@@ -107,6 +128,8 @@ nlohmann::json to_json(const doctor::ExaminedHosts& hosts, bool is_fit) {
                        {"problem", report.problem},
                        {"address", report.address},
                        {"fit", report.problem.empty() && doctor::is_fit(report.findings)},
+                       {"write_bytes_per_second", json_or_null(report.write_speed)},
+                       {"rates", report.rates ? launch::to_json(*report.rates) : nlohmann::json()},
                        {"findings", doctor::to_json(report.findings)}});
   }
   return {{"schema", 1}, {"fit", is_fit}, {"hosts", reports}, {"between", doctor::to_json(hosts.between)}};
@@ -124,10 +147,17 @@ std::vector<launch::Host> hosts_of(const DoctorRequest& request) {
 }
 
 int examine_hosts(const DoctorRequest& request) {
+  const std::string here = std::filesystem::current_path().string();
   std::vector<std::string> arguments{"doctor", "--serve"};
-  if (!request.job.empty())
-    arguments.insert(arguments.end(), {"--folder", std::filesystem::current_path().string(), request.job});
-  const doctor::ExaminedHosts hosts = doctor::examine(hosts_of(request), arguments);
+  if (!request.job.empty()) arguments.insert(arguments.end(), {"--folder", here, request.job});
+  const doctor::ExaminedHosts hosts =
+      doctor::examine({.hosts = hosts_of(request),
+                       .arguments = arguments,
+                       .folder = request.folder.empty() ? here : std::filesystem::absolute(request.folder).string(),
+                       .measures = request.measures,
+                       .device = request.device,
+                       .least_percent = request.least_percent},
+                      best_rates());
   doctor::Findings all;
   for (const doctor::HostReport& report : hosts.reports) {
     const doctor::Findings findings = report.problem.empty() ? report.findings : summary_of(report);
@@ -153,27 +183,63 @@ void go_to(const std::string& folder, bool has_job) {
                 {.what = "the folder is not on this host: " + failure.message(), .where = folder});
 }
 
+void check_folder_has_use(const DoctorRequest& request) {
+  const bool is_measured = request.measures || !request.hosts.empty();
+  if (is_measured && request.job.empty()) return;
+  throw Error(ExitCode::usage, {.what = is_measured ? "--folder and a job are both given: the job says where it writes"
+                                                    : "--folder is only for --bench and --hosts"});
+}
+
+/// What was measured, and where the best is kept.
+doctor::Findings measured(const DoctorRequest& request, const std::string& folder, nlohmann::json& report) {
+  const doctor::BestRates best = best_rates();
+  const launch::MachineRates rates =
+      doctor::measure_rates({.device = request.device, .folder = folder, .least_percent = request.least_percent}, best);
+  doctor::Findings findings = doctor::rate_findings(rates, request.least_percent);
+  const std::string problem = best.keep(rates);
+  doctor::Finding kind{.check = "rates", .text = rates.kind + "; best rates in " + best.file().string()};
+  if (!problem.empty())
+    kind = {.check = "rates", .verdict = doctor::Verdict::warn, .text = rates.kind + "; no rates are kept: " + problem};
+  findings.insert(findings.begin(), kind);
+  report["rates"] = launch::to_json(rates);
+  return findings;
+}
+
+int print(const DoctorRequest& request, const doctor::Findings& findings, const nlohmann::json& report,
+          bool trains_on_cpu) {
+  if (request.json) {
+    std::printf("%s\n", report.dump(2).c_str());
+  } else {
+    const bool colour = monitor::Console::detect(true).colour;
+    std::printf("%s", doctor::page(findings, monitor::terminal_width(), colour).c_str());
+    std::printf("%s\n", doctor::summary_line(findings, trains_on_cpu).c_str());
+  }
+  return doctor::is_fit(findings) ? 0 : static_cast<int>(ExitCode::environment);
+}
+
 }  // namespace
 
 int doctor_command(const DoctorRequest& request) {
+  if (!request.folder.empty() && !request.serves) check_folder_has_use(request);
   if (!request.hosts.empty()) return examine_hosts(request);
   if (request.serves) go_to(request.folder, !request.job.empty());
   doctor::Machine machine = doctor::look_at_this_machine(software_here());
   if (!request.job.empty()) machine.planned = planned_by(request.job);
-  const doctor::Findings findings = doctor::check_all(machine);
+  doctor::Findings findings = doctor::check_all(machine);
   if (request.serves) {
-    doctor::serve(to_json(machine, findings).dump());
+    doctor::serve(to_json(machine, findings).dump(), best_rates());
     return 0;
   }
-  const int code = doctor::is_fit(findings) ? 0 : static_cast<int>(ExitCode::environment);
-  if (request.json) {
-    std::printf("%s\n", to_json(machine, findings).dump(2).c_str());
-    return code;
+  nlohmann::json rates;
+  if (request.measures) {
+    const std::string folder = !request.folder.empty() ? request.folder
+                               : machine.planned       ? machine.planned->folder
+                                                       : ".";
+    for (doctor::Finding& finding : measured(request, folder, rates)) findings.push_back(std::move(finding));
   }
-  const bool colour = monitor::Console::detect(true).colour;
-  std::printf("%s", doctor::page(findings, monitor::terminal_width(), colour).c_str());
-  std::printf("%s\n", doctor::summary_line(findings, machine.software.usable_gpus == 0).c_str());
-  return code;
+  nlohmann::json report = to_json(machine, findings);
+  report.update(rates.is_null() ? nlohmann::json::object() : rates);
+  return print(request, findings, report, machine.software.usable_gpus == 0);
 }
 
 }  // namespace gputrain::app

@@ -1,170 +1,119 @@
 #include "gputrain/doctor/hosts.hpp"
 
-#include <charconv>
-#include <chrono>
-#include <deque>
-#include <limits>
-#include <memory>
-#include <optional>
+#include <algorithm>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
-#include "gputrain/core/lines.hpp"
-#include "gputrain/core/poll.hpp"
-#include "gputrain/launch/child.hpp"
-#include "gputrain/launch/host_command.hpp"
+#include "between_hosts.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/doctor/best_rates.hpp"
+#include "gputrain/doctor/rates.hpp"
 
 namespace gputrain::doctor {
 namespace {
 
-constexpr std::chrono::seconds kReportTime{90}, kAnswerTime{10};
+constexpr std::chrono::seconds kReportTime{90}, kRatesTime{180};
 
-/// A program that serve()s on a host.
-class ServingHost {
- public:
-  ServingHost(const launch::Host& host, const std::vector<std::string>& arguments)
-      : name_(host.name),
-        process_(
-            {.argv = launch::command_on(host, arguments), .environment = launch::own_environment(), .has_input = true}),
-        output_(process_.take_output()),
-        errors_(process_.take_errors()),
-        input_(process_.take_input(), size_t{1} << 16) {}
-
-  const std::string& name() const { return name_; }
-  /// The next line of its output; nothing at its end or at the deadline.
-  std::optional<std::string> line(Clock::time_point deadline);
-  std::optional<std::string> ask(const std::string& question) {
-    input_.insist(question);
-    return line(Clock::now() + kAnswerTime);
-  }
-  HostReport report(Clock::time_point deadline);
-
- private:
-  void wait(Clock::time_point deadline);
-
-  std::string name_;
-  launch::Child process_;
-  LineReader output_, errors_;
-  LineWriter input_;
-  std::deque<std::string> lines_;
-  std::string remark_;  // its error message, or its last words
-};
-
-void ServingHost::wait(Clock::time_point deadline) {
-  Poll poll;
-  poll.add(output_.descriptor());
-  poll.add(errors_.descriptor());
-  poll.add(input_.wants(), POLLOUT);
-  poll.wake_at(deadline);
-  poll.wait();
-  output_.read([this](std::string_view line) { lines_.emplace_back(line); });
-  errors_.read([this](std::string_view line) {
-    if (!remark_.starts_with("error: ")) remark_ = std::string(line.substr(0, 300));
-  });
-  input_.flush();
-}
-
-std::optional<std::string> ServingHost::line(Clock::time_point deadline) {
-  while (lines_.empty() && !output_.is_at_end() && Clock::now() < deadline) wait(deadline);
-  while (output_.is_at_end() && !errors_.is_at_end() && Clock::now() < deadline) wait(deadline);  // why it has ended
-  if (lines_.empty()) return std::nullopt;
-  std::string first = std::move(lines_.front());
-  lines_.pop_front();
-  return first;
-}
-
-HostReport ServingHost::report(Clock::time_point deadline) {
-  HostReport report{.host = name_};
-  while (const auto text = line(deadline)) {  // a login shell may say something first
+HostReport report_of(launch::RemoteProgram& host, Clock::time_point deadline) {
+  HostReport report{.host = host.host()};
+  while (const auto text = host.line(deadline)) {  // a login shell may say something first
     const auto json = nlohmann::json::parse(*text, nullptr, false);
     if (!json.is_object() || !json.contains("findings")) continue;
     try {
       report.findings = findings_of(json.at("findings"));
       report.address = json.at("address");
+      report.folder = json.value("folder", "");
     } catch (const nlohmann::json::exception& error) {
       report.problem = std::string("gputrain there sent an invalid report: ") + error.what();
     }
     return report;
   }
-  const std::string words = remark_.starts_with("error: ") ? remark_.substr(7) : remark_;
-  const bool is_late = Clock::now() >= deadline;
-  report.problem = is_late ? "no report within 90 s" : words.empty() ? "it ended without a word" : words;
+  report.problem = Clock::now() >= deadline ? "no report within 90 s" : host.remark();
   return report;
 }
 
-/// How far the host's clock is ahead of ours, by the quickest of a few answers.
-std::optional<double> clock_ahead(ServingHost& host) {
-  constexpr int kQuestions = 5;
-  const auto now = [] {
-    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  };
-  std::optional<double> ahead;
-  double quickest = std::numeric_limits<double>::max();
-  for (int i = 0; i < kQuestions; ++i) {
-    const double begin = now();
-    const auto answer = host.ask("time");
-    const double took = now() - begin;
-    if (!answer) return ahead;
-    double there = 0;
-    const auto read = std::from_chars(answer->data(), answer->data() + answer->size(), there);
-    if (read.ec != std::errc() || took > quickest) continue;
-    quickest = took;
-    ahead = there - (begin + took / 2);
+void take_rates(launch::RemoteProgram& host, HostReport& report, Clock::time_point deadline) {
+  const std::string answer = host.line(deadline).value_or("no rates within 180 s");
+  try {
+    report.rates = launch::machine_rates_of(nlohmann::json::parse(answer));
+  } catch (const nlohmann::json::exception&) {
+    report.findings.push_back({.check = "bench", .verdict = Verdict::bad, .text = "not measured: " + answer});
   }
-  return ahead;
 }
 
-using Serving = std::vector<std::unique_ptr<ServingHost>>;
+/// Measures all hosts at the same time, and what is between them afterwards.
+void measure_all(const Serving& serving, std::vector<HostReport>& reports, const ExamineRequest& request) {
+  for (size_t i = 0; i < serving.size(); ++i) {
+    const std::string folder = reports[i].folder.empty() ? request.folder : reports[i].folder;
+    if (reports[i].problem.empty())
+      serving[i]->tell("bench " + request.device + " " + std::to_string(request.least_percent) + " " + folder);
+  }
+  const auto deadline = Clock::now() + kRatesTime;
+  for (size_t i = 0; i < serving.size(); ++i) {
+    if (reports[i].problem.empty()) take_rates(*serving[i], reports[i], deadline);
+  }
+  measure_network(serving, reports);
+}
 
-/// Whether every host can open connections to every other one; of many hosts, to the first one and to the next.
-Findings closed_ways(const Serving& hosts, const std::vector<HostReport>& reports) {
-  constexpr size_t kFew = 16;
+/// What is wrong with the rates, and all of them in one line.
+Findings judge(const launch::MachineRates& machine, double least_percent) {
   Findings findings;
-  for (size_t to = 0; to < hosts.size(); ++to) {
-    if (!reports[to].problem.empty() || reports[to].address.empty()) continue;
-    const auto port = hosts[to]->ask("listen " + reports[to].address);
-    if (!port || port->find_first_not_of("0123456789") != std::string::npos) {
-      findings.push_back({.check = "ports",
-                          .verdict = Verdict::bad,
-                          .text = hosts[to]->name() + " cannot take connections: " + port.value_or("no answer"),
-                          .fix = "check the addresses of its network interfaces"});
-      continue;
-    }
-    for (size_t from = 0; from < hosts.size(); ++from) {
-      const bool is_asked = hosts.size() <= kFew || to == 0 || from == 0 || from + 1 == to;
-      if (from == to || !is_asked || !reports[from].problem.empty()) continue;
-      const auto answer = hosts[from]->ask("reach " + reports[to].address + " " + *port);
-      if (answer == "ok") continue;
-      findings.push_back({.check = "ports",
-                          .verdict = Verdict::bad,
-                          .text = hosts[from]->name() + " cannot connect to " + hosts[to]->name() + " (" +
-                                  reports[to].address + "): " + answer.value_or("no answer"),
-                          .fix = "open all TCP ports between these hosts, in both directions"});
+  Finding all{.check = "rates", .text = machine.kind};
+  for (Finding& finding : rate_findings(machine, least_percent)) {
+    if (finding.verdict != Verdict::ok) findings.push_back(std::move(finding));
+  }
+  for (const launch::Rate& rate : machine.rates) all.text += "; " + rate.what + " " + rate.text;
+  findings.push_back(std::move(all));
+  return findings;
+}
+
+/// The file of this machine keeps what all hosts have reached, and the network's rate, which no host measures alone.
+/// Returns why it cannot; empty: it does.
+std::string judge_all(std::vector<HostReport>& reports, const BestRates& file, double least_percent) {
+  std::vector<launch::MachineRates> machines;
+  for (HostReport& report : reports) {
+    if (!report.rates) continue;
+    machines.push_back(*report.rates);
+    for (const auto& [what, best] : file.of(report.rates->kind)) {
+      double& known = machines.back().best[what];
+      known = std::max(known, best);
     }
   }
-  return findings;
+  launch::share_best(machines);
+  auto next = machines.begin();
+  std::string problem;
+  for (HostReport& report : reports) {
+    if (!report.rates) continue;
+    report.rates = *next++;
+    for (Finding& finding : judge(*report.rates, least_percent)) report.findings.push_back(std::move(finding));
+    if (problem.empty()) problem = file.keep(*report.rates);
+  }
+  return problem;
 }
 
 }  // namespace
 
-ExaminedHosts examine(const std::vector<launch::Host>& hosts, const std::vector<std::string>& arguments) {
+ExaminedHosts examine(const ExamineRequest& request, const BestRates& best) {
   Serving serving;
-  for (const launch::Host& host : hosts) serving.push_back(std::make_unique<ServingHost>(host, arguments));
+  for (const launch::Host& host : request.hosts)
+    serving.push_back(std::make_unique<launch::RemoteProgram>(host, request.arguments));
   ExaminedHosts all;
   const auto deadline = Clock::now() + kReportTime;
-  for (const auto& host : serving) all.reports.push_back(host->report(deadline));
-  for (size_t i = 0; i < serving.size(); ++i) {
-    if (!all.reports[i].problem.empty()) continue;
-    const auto ahead = clock_ahead(*serving[i]);
-    Finding finding = ahead ? clock_finding(serving[i]->name(), *ahead)
-                            : Finding{.check = "clock",
-                                      .verdict = Verdict::warn,
-                                      .text = serving[i]->name() + " does not say what time it is there"};
-    if (finding.verdict != Verdict::ok) all.between.push_back(std::move(finding));
+  for (const auto& host : serving) all.reports.push_back(report_of(*host, deadline));
+  const auto add = [&](Findings findings) {
+    for (Finding& finding : findings) all.between.push_back(std::move(finding));
+  };
+  add(compare_clocks(serving, all.reports));
+  add(closed_ways(serving, all.reports));
+  measure_disks(serving, all.reports, request.folder);
+  add(disk_findings(all.reports));
+  add(compare(all.reports));
+  if (request.measures) {
+    measure_all(serving, all.reports, request);
+    const std::string problem = judge_all(all.reports, best, request.least_percent);
+    if (!problem.empty()) add({{.check = "rates", .verdict = Verdict::warn, .text = "none are kept: " + problem}});
   }
-  for (Finding& finding : closed_ways(serving, all.reports)) all.between.push_back(std::move(finding));
-  for (Finding& finding : compare(all.reports)) all.between.push_back(std::move(finding));
   return all;
 }
 

@@ -2,60 +2,97 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "gputrain/comm/sockets.hpp"
 #include "gputrain/core/descriptor.hpp"
 #include "gputrain/core/error.hpp"
-#include "gputrain/core/poll.hpp"
 #include "gputrain/doctor/hosts.hpp"
+#include "gputrain/doctor/rates.hpp"
+#include "gputrain/job/run_folder.hpp"
+#include "network_rate.hpp"
 
 namespace gputrain::doctor {
 namespace {
 
-std::string time_now() {
-  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+std::string plain(double number) {
   std::ostringstream text;
-  text << std::fixed << now.count();
+  text << std::fixed << number;
   return text.str();
 }
 
-std::string reach(const std::string& address, uint16_t port) {
-  constexpr std::chrono::seconds kConnectTime{3};
-  const Descriptor socket(comm::begin_connecting(address, port));
-  if (socket.get() < 0) return "no route";
-  Poll poll;
-  poll.add(socket.get(), POLLOUT);
-  poll.wake_at(Clock::now() + kConnectTime);
-  poll.wait();
-  if (!poll.is_ready(socket.get())) return "no answer in 3 s";
-  const std::string failure = comm::connecting_failure(socket.get());
-  return failure.empty() ? "ok" : failure;
+std::string time_now() {
+  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+  return plain(now.count());
 }
+
+std::string rest_of(std::istream& words) {
+  std::string rest;
+  std::getline(words >> std::ws, rest);
+  return rest;
+}
+
+class Answers {
+ public:
+  explicit Answers(const BestRates& best) : best_(best) {}
+
+  /// Throws Error.
+  std::string to(const std::string& line) {
+    std::istringstream words(line);
+    std::string question;
+    words >> question;
+    if (question == "time") return time_now();
+    if (question == "disk") return disk(rest_of(words));
+    if (question == "bench") return bench(words);
+    std::string address;
+    uint16_t port = 0;
+    words >> address >> port;
+    if (question == "listen") {
+      listening_.push_back(std::make_unique<comm::ListeningSocket>(address, uint16_t{0}));
+      return std::to_string(listening_.back()->port());
+    }
+    if (question == "reach") return Descriptor(connect_within(address, port, 3)).get() >= 0 ? "ok" : "no";
+    if (question == "take") {
+      drains_.push_back(std::make_unique<Drain>(address));
+      return std::to_string(drains_.back()->port());
+    }
+    return question == "send" ? plain(send_rate(address, port)) : "not understood";
+  }
+
+ private:
+  static std::string disk(const std::string& folder) {
+    std::error_code unknown;
+    return std::filesystem::is_directory(folder, unknown) ? plain(write_speed(folder)) : "no such folder";
+  }
+  std::string bench(std::istream& words) const {
+    RatesRequest request;
+    words >> request.device >> request.least_percent;
+    request.folder = app::existing_part_of(rest_of(words));
+    const launch::MachineRates rates = measure_rates(request, best_);
+    best_.keep(rates);
+    return to_json(rates).dump();
+  }
+
+  const BestRates& best_;
+  std::vector<std::unique_ptr<comm::ListeningSocket>> listening_;  // until the end
+  std::vector<std::unique_ptr<Drain>> drains_;
+};
 
 }  // namespace
 
-void serve(const std::string& report) {
+void serve(const std::string& report, const BestRates& best) {
   std::cout << report << std::endl;
-  std::vector<std::unique_ptr<comm::ListeningSocket>> listening;  // until the end
+  Answers answers(best);
   for (std::string line; std::getline(std::cin, line);) {
-    std::istringstream words(line);
-    std::string question, address;
-    uint16_t port = 0;
-    words >> question >> address >> port;
     try {
-      if (question == "time") {
-        std::cout << time_now() << std::endl;
-      } else if (question == "listen") {
-        listening.push_back(std::make_unique<comm::ListeningSocket>(address, uint16_t{0}));
-        std::cout << listening.back()->port() << std::endl;
-      } else {
-        std::cout << (question == "reach" ? reach(address, port) : "not understood") << std::endl;
-      }
+      std::cout << answers.to(line) << std::endl;
     } catch (const Error& error) {
       std::cout << error.parts().what << std::endl;
     }

@@ -139,29 +139,32 @@ std::vector<CopyRow> time_copies(int64_t bytes, at::Device device, double second
   return rows;
 }
 
-DiskRates time_disk(const std::filesystem::path& folder, int64_t bytes) {
+DiskRates time_disk(const std::filesystem::path& folder, int64_t bytes, double seconds) {
   DiskFile file(folder);
   const DiskBuffer buffer = disk_buffer();
-  const int64_t blocks = std::max<int64_t>(1, bytes / static_cast<int64_t>(kDiskBlock));
-  const double moved = static_cast<double>(blocks) * static_cast<double>(kDiskBlock);
+  const int64_t most = std::max<int64_t>(1, bytes / static_cast<int64_t>(kDiskBlock));
+  int64_t blocks = 0;
+  const auto rate_since = [&](MachineClock::time_point begin) {
+    return static_cast<double>(blocks) * static_cast<double>(kDiskBlock) / seconds_since(begin);
+  };
   DiskRates rates;
   {
     const Descriptor output(file.open(O_WRONLY | O_CREAT | O_TRUNC));
     const auto begin = MachineClock::now();
-    for (int64_t i = 0; i < blocks; ++i) {
+    for (; blocks < most && (blocks == 0 || seconds_since(begin) < seconds); ++blocks) {
       const ssize_t written = ::write(output.get(), buffer.get(), kDiskBlock);
       if (written >= 0 && written != static_cast<ssize_t>(kDiskBlock)) errno = ENOSPC;
       if (written != static_cast<ssize_t>(kDiskBlock)) file.fail("write");
     }
     if (::fsync(output.get()) != 0) file.fail("sync");
-    rates.write = moved / seconds_since(begin);
+    rates.write = rate_since(begin);
   }
   const Descriptor input(file.open(O_RDONLY));
   const auto begin = MachineClock::now();
   for (int64_t i = 0; i < blocks; ++i) {
     if (::read(input.get(), buffer.get(), kDiskBlock) != static_cast<ssize_t>(kDiskBlock)) file.fail("read");
   }
-  rates.read = moved / seconds_since(begin);
+  rates.read = rate_since(begin);
   rates.is_direct = file.is_direct();
   return rates;
 }

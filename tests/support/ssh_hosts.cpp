@@ -123,6 +123,14 @@ void SshHosts::set_link(int host, bool is_up) const {
   must({"ip", "link", "set", prefix_ + "v" + std::to_string(host), is_up ? "up" : "down"});
 }
 
+pid_t SshHosts::server(int host) const { return processes_on(host).at(0); }
+
+void SshHosts::change(int host, const std::vector<std::string>& command) const {
+  std::vector<std::string> words{"nsenter", "-m", "-t", std::to_string(server(host))};
+  words.insert(words.end(), command.begin(), command.end());
+  must(std::move(words));
+}
+
 void SshHosts::forget_key_of(int host) const {
   std::istringstream lines(read_file(folder_ / "known_hosts"));
   std::string kept;

@@ -28,6 +28,10 @@ class SshHosts {
   /// A command prefix that runs a command on a host.
   std::vector<std::string> entering(int host) const { return {"ip", "netns", "exec", name_of(host)}; }
   std::string address_of(int host) const { return subnet_ + std::to_string(host); }
+  /// Runs a command that changes what this host alone sees of the file systems. Throws if it fails.
+  void change(int host, const std::vector<std::string>& command) const;
+  /// The process of its sshd.
+  pid_t server(int host) const;
   void set_link(int host, bool is_up) const;
   void forget_key_of(int host) const;
   /// Waits for the agent on a host; throws after ten seconds.

@@ -15,6 +15,7 @@ namespace gputrain::doctor {
 
 struct Software {
   std::string gputrain, torch;  // "0.1.0", "2.11.0"
+  std::string build;            // of gputrain, see build_id(); empty: unknown
   int cuda = 0;                 // 13000 for 13.0; 0: a build without CUDA
   std::string cudnn, nccl;      // "9.15", "2.28.9"
   std::string gpu_obstacle;     // why CUDA cannot use GPUs that are there
@@ -58,6 +59,9 @@ struct Machine {
   int nvidia_devices() const;
   bool has_gpus() const { return !gpus.gpus.empty(); }
 };
+
+/// The number that the linker has given to the library of this program: equal for equal files. Empty: none.
+std::string build_id();
 
 /// This machine, looked at now: waits up to ten seconds for the driver's readings.
 Machine look_at_this_machine(Software software);

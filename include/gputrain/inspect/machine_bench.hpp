@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,9 @@ struct DiskRates {
   double write = 0, read = 0;  // bytes per second; writing ends with fsync
   bool is_direct = true;       // false: the file system knows no direct access, and reading shows the page cache
 };
-/// Writes a file of `bytes` in the folder, reads it, and removes it. Throws Error(environment).
-DiskRates time_disk(const std::filesystem::path& folder, int64_t bytes);
+/// Writes a file of `bytes` in the folder, reads it, and removes it; on a slow disk a smaller file, which is written
+/// for about `seconds`. Throws Error(environment).
+DiskRates time_disk(const std::filesystem::path& folder, int64_t bytes,
+                    double seconds = std::numeric_limits<double>::infinity());
 
 }  // namespace gputrain::app

@@ -169,10 +169,13 @@ struct DoctorRequest {
   std::string job;                 // empty: none
   std::vector<std::string> hosts;  // empty: this one
   bool json = false;
-  bool serves = false;  // of another host: what it has found as one line, then answers (doctor/answers.hpp)
-  std::string folder;   // with `serves`: where to be
+  bool measures = false;        // also how fast the machine is, beside the best known of its kind
+  double least_percent = 80;    // of that best
+  std::string device = "auto";  // what is measured: auto, cpu, cuda
+  bool serves = false;          // of another host: what it has found as one line, then answers (doctor/hosts.hpp)
+  std::string folder;           // whose disk is measured; with `serves` where to be
 };
-/// `gputrain doctor`. Returns 6 if something makes a machine unfit to train.
+/// `gputrain doctor`. Returns 6 if something makes a machine unfit to train, or is too slow.
 int doctor_command(const DoctorRequest& request);
 /// `gputrain data tokenize FILES...`
 int tokenize_command(const TokenizeCommand& request);

@@ -13,6 +13,7 @@ Findings check_software(const Machine& machine) {
   return {{.check = "program",
            .text = text,
            .facts = {{"gputrain", here.gputrain},
+                     {"build", here.build},
                      {"torch", here.torch},
                      {"CUDA", cuda_text(here.cuda)},
                      {"cuDNN", here.cudnn},
