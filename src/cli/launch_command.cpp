@@ -1,5 +1,6 @@
 // `gputrain launch`: starts, watches and restarts the job's ranks on one or many hosts.
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "gputrain/job/job_start.hpp"
 #include "gputrain/job/run_folder.hpp"
 #include "gputrain/job/version.hpp"
+#include "gputrain/launch/admission.hpp"
 #include "gputrain/launch/agent.hpp"
 #include "gputrain/launch/launcher.hpp"
 #include "job_check.hpp"
@@ -116,6 +118,18 @@ bool must_be_sure(const launch::LaunchRequest& plan, const std::string& resume) 
   return plan.node || !is_here || resume == "never";
 }
 
+/// The hosts that are fast enough. A launcher of one node answers for that node alone.
+launch::HostPlan admitted(const launch::LaunchRequest& plan, const launch::AdmissionSpec& admission) {
+  const launch::HostPlan own{.hosts = plan.plan.hosts, .count = {}};
+  const launch::HostPlan hosts = launch::admit(
+      {.plan = plan.node ? own : plan.plan, .spec = admission, .device = plan.device, .folder = plan.run_folder},
+      [](const std::string& line) {
+        std::printf("launch  %s\n", line.c_str());
+        std::fflush(stdout);
+      });
+  return plan.node ? plan.plan : hosts;
+}
+
 /// Ranks that only measure: no run folder, no restart.
 int launch_measurement(const LaunchRequest& request) {
   JobRequest job = *request.measures;
@@ -151,6 +165,7 @@ int launch_command(const LaunchRequest& request) {
   plan.command = RankCommand(request.arguments, resume, folder, check);
   plan.run_folder = folder.path;
   plan.state = [folder, resume] { return state_of(folder, resume); };
+  if (spec->launch.admission) plan.plan = admitted(plan, *spec->launch.admission);
   if (!check->is_done()) plan.check_job = [check] { return check->passes() ? 0 : check->exit_code(); };
   // Create the new folder here, so that this start's logs go there and not into the one that rank 0 would move away.
   if (resume == "never" && (!plan.node || plan.node->node == 0)) {

@@ -12,6 +12,13 @@
 
 namespace gputrain::launch {
 
+struct AdmissionSpec {
+  double min_percent = 80;
+  std::string action = "refuse";
+
+  static void describe(config::Description<AdmissionSpec>& d);
+};
+
 struct LaunchSpec {
   std::optional<std::vector<std::string>> hosts;  // "node0:8"
   std::optional<std::string> hostfile;
@@ -21,6 +28,7 @@ struct LaunchSpec {
   int64_t max_restarts = 3;
   config::Duration grace{300};
   config::Duration host_timeout{300};
+  std::optional<AdmissionSpec> admission;
 
   static void describe(config::Description<LaunchSpec>& d);
 };

@@ -46,6 +46,13 @@ void check_hosts(const LaunchSpec& spec, config::SpecIssues& issues) {
   }
 }
 
+void check_admission(const LaunchSpec& spec, config::SpecIssues& issues) {
+  if (spec.admission && spec.admission->action == "exclude" && !spec.nnodes) {
+    issues.add("admission.action", "no host can be left out: all are needed",
+               "launch.nnodes, as in \"1:4\", or action: refuse");
+  }
+}
+
 void check_count(const LaunchSpec& spec, config::SpecIssues& issues) {
   if (!spec.nnodes) return;
   const auto count = read_host_count(*spec.nnodes);
@@ -69,6 +76,20 @@ std::vector<Host> named_hosts(const LaunchSpec& spec, const std::vector<std::str
 }
 
 }  // namespace
+
+void AdmissionSpec::describe(config::Description<AdmissionSpec>& d) {
+  using config::Change;
+  d.summary("measure each host before the first attempt, as `gputrain doctor --bench` does");
+  d.key("min_percent", &AdmissionSpec::min_percent,
+        "a host is too slow with less than this much of the best known of its kind, in any measurement")
+      .range(1, 100)
+      .unit("%")
+      .change(Change::safe);
+  d.key("action", &AdmissionSpec::action,
+        "refuse: do not start (exit 6) if a host is too slow; exclude: leave it out if launch.nnodes allows that")
+      .choices({"refuse", "exclude"})
+      .change(Change::safe);
+}
 
 void LaunchSpec::describe(config::Description<LaunchSpec>& d) {
   using config::Change;
@@ -101,9 +122,12 @@ void LaunchSpec::describe(config::Description<LaunchSpec>& d) {
   d.key("host_timeout", &LaunchSpec::host_timeout, "how long to wait for lost hosts when too few are left")
       .at_least(0)
       .change(Change::safe);
+  d.key("admission", &LaunchSpec::admission, "whether slow hosts may take part; null: nothing is measured")
+      .change(Change::safe);
   d.check([](const LaunchSpec& spec, config::SpecIssues& issues) {
     check_hosts(spec, issues);
     check_count(spec, issues);
+    check_admission(spec, issues);
   });
 }
 
