@@ -14,13 +14,20 @@
 #include <ATen/ops/reciprocal.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/sin.h>
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
+#include "attention_mask.hpp"
 #include "dispatch/gpu.hpp"
+#include "gputrain/core/error.hpp"
 
 namespace gputrain::ops {
 
 namespace {
+
+struct Span {
+  int64_t begin, end;
+};
 
 // ATen's backward pass on CPUs multiplies head by head. In 16 bits, oneDNN takes longer to prepare a product of a short
 // sequence than to compute it: below this length fp32 is up to eight times as fast, and more exact.
@@ -28,25 +35,6 @@ constexpr int64_t kLeastPositionsInHalf = 256;
 
 bool is_short_in_half(const at::Tensor& q) {
   return q.is_cpu() && q.element_size() == 2 && q.size(2) < kLeastPositionsInHalf;
-}
-
-/// Whether the causal triangle alone does not say which keys a query attends to.
-bool hides_more_than_later_keys(const at::Tensor& q, const at::Tensor& k, const AttentionOptions& options) {
-  if (!options.causal) return false;
-  const bool window_hides = options.window > 0 && options.window < k.size(2);
-  return options.positions.defined() || window_hides || (q.size(2) > 1 && q.size(2) != k.size(2));
-}
-
-/// bool [batch or 1, 1, time, key time]: true where a query attends to a key.
-at::Tensor visible_keys(const at::Tensor& q, const at::Tensor& k, const AttentionOptions& options) {
-  const int64_t time = q.size(2), keys = k.size(2);
-  const auto whole = at::TensorOptions().dtype(at::kLong).device(q.device());
-  const at::Tensor places = at::arange(keys - time, keys, whole).unsqueeze(1);  // of the queries, among the keys
-  const at::Tensor distance = places - at::arange(keys, whole);
-  at::Tensor visible = distance.ge(0);
-  if (options.window > 0) visible = visible.logical_and(distance.lt(options.window));
-  if (!options.positions.defined()) return visible.view({1, 1, time, keys});
-  return visible.logical_and(distance.le(options.positions.unsqueeze(-1))).unsqueeze(1);
 }
 
 /// A key head for each head: neighbouring heads have the same one.
@@ -75,24 +63,41 @@ at::Tensor product_attention(const at::Tensor& q, const at::Tensor& k, const at:
                                           /*enable_gqa=*/q.size(1) != k.size(1));
 }
 
-/// Text after text, which costs the sum of their squares instead of the square of the row.
+/// Texts of a row: those that positions tell apart, up to its length.
+std::vector<Span> texts_of(const AttentionOptions& options, int64_t row, int64_t time) {
+  const int64_t* const places = options.positions.const_data_ptr<int64_t>() + row * time;
+  if (options.lengths.defined()) time = std::min(time, options.lengths.const_data_ptr<int64_t>()[row]);
+  std::vector<Span> texts;
+  for (int64_t begin = 0, end = 0; begin < time; begin = end) {
+    while (++end < time && places[end] != 0) {
+    }
+    texts.push_back({begin, end});
+  }
+  return texts;
+}
+
+/// Text after text, which costs the sum of their squares instead of the square of the row. The results of padding are
+/// 0.
 at::Tensor attention_by_text(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              const AttentionOptions& options) {
   const int64_t time = q.size(2);
-  const at::Tensor positions = options.positions.contiguous();
-  AttentionOptions within = options;
-  within.positions = at::Tensor();
+  AttentionOptions tables = options, within = options;
+  tables.positions = options.positions.contiguous();
+  if (options.lengths.defined()) tables.lengths = options.lengths.contiguous();
+  within.positions = within.lengths = at::Tensor();
   std::vector<at::Tensor> rows;
   for (int64_t row = 0; row < q.size(0); ++row) {
-    const int64_t* const places = positions.const_data_ptr<int64_t>() + row * time;
-    std::vector<at::Tensor> texts;
-    for (int64_t begin = 0, end = 0; begin < time; begin = end) {
-      while (++end < time && places[end] != 0) {
-      }
-      const auto part = [&](const at::Tensor& t) { return t.narrow(0, row, 1).narrow(2, begin, end - begin); };
-      texts.push_back(attention(part(q), part(k), part(v), within));
+    std::vector<at::Tensor> parts;
+    int64_t done = 0;
+    for (const auto& [begin, end] : texts_of(tables, row, time)) {
+      const auto part = [&, first = begin, count = end - begin](const at::Tensor& t) {
+        return t.narrow(0, row, 1).narrow(2, first, count);
+      };
+      parts.push_back(attention(part(q), part(k), part(v), within));
+      done = end;
     }
-    rows.push_back(texts.size() == 1 ? texts[0] : at::cat(texts, 2));
+    if (done < time) parts.push_back(at::zeros({1, q.size(1), time - done, v.size(3)}, v.options()));
+    rows.push_back(parts.size() == 1 ? parts[0] : at::cat(parts, 2));
   }
   return rows.size() == 1 ? rows[0] : at::cat(rows, 0);
 }
@@ -100,15 +105,15 @@ at::Tensor attention_by_text(const at::Tensor& q, const at::Tensor& k, const at:
 }  // namespace
 
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& options) {
+  GPUTRAIN_ASSERT(options.causal ? !options.lengths.defined() : q.size(2) == k.size(2),
+                  "attention that is not causal has a key for each query, and it alone has lengths");
   if (is_short_in_half(q)) {
     return attention(q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), options).to(q.scalar_type());
   }
-  if (hides_more_than_later_keys(q, k, options)) {
-    return options.positions.defined() && q.is_cpu() && q.size(2) == k.size(2)
-               ? attention_by_text(q, k, v, options)
-               : product_attention(q, k, v, visible_keys(q, k, options), options);
-  }
-  return product_attention(q, k, v, /*mask=*/{}, options);
+  if (!needs_mask(q, k, options)) return product_attention(q, k, v, /*mask=*/{}, options);
+  return options.positions.defined() && q.is_cpu() && q.size(2) == k.size(2)
+             ? attention_by_text(q, k, v, options)
+             : product_attention(q, k, v, visible_keys(q, k, options), options);
 }
 
 Heads unpacked(const at::Tensor& packed, int64_t heads, int64_t key_heads) {
@@ -127,7 +132,8 @@ at::Tensor packed_attention(const at::Tensor& packed, int64_t heads, int64_t key
     const at::Tensor y = attention(q, k, v, options).transpose(1, 2);
     return Tensors{y.reshape({t[0].size(0), t[0].size(1), heads * channels})};
   };
-  const bool is_plain = options.dropout == 0 && options.window == 0 && !options.positions.defined();
+  const bool is_plain =
+      options.dropout == 0 && options.window == 0 && !options.positions.defined() && !options.lengths.defined();
   if (!gpu::is_here(packed) || !is_plain) return reference({packed})[0];
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(channels)));
   const std::string name =

@@ -1,14 +1,17 @@
 #include <cmath>
+#include <cstdlib>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include "../../src/ops/attention_mask.hpp"
 #include "gputrain/ops/attention.hpp"
 #include "ops/compare.hpp"
 
@@ -86,12 +89,104 @@ TEST(AttentionReach, CountsQueriesFromTheEnd) {
   }
 }
 
+/// Of a text that several share a row with: where it begins.
+int64_t begin_of_text(int64_t row, int64_t i) { return i - kPlaces[static_cast<size_t>(row)][static_cast<size_t>(i)]; }
+
+/// What attention that is not causal reads, of two rows of 7 tokens.
+struct BothSides {
+  int64_t window = 0;
+  bool has_texts = false;
+  std::vector<int64_t> lengths = {};
+
+  AttentionOptions options() const {
+    return {.causal = false,
+            .window = window,
+            .positions = has_texts ? places() : at::Tensor(),
+            .lengths = lengths.empty() ? at::Tensor() : at::tensor(lengths)};
+  }
+  bool is_there(int64_t row, int64_t place) const {
+    return lengths.empty() || place < lengths[static_cast<size_t>(row)];
+  }
+  bool sees(int64_t row, int64_t i, int64_t j) const {
+    const bool is_near = window == 0 || std::abs(i - j) < window;
+    return is_near && is_there(row, j) && (!has_texts || begin_of_text(row, i) == begin_of_text(row, j));
+  }
+  at::Tensor there() const {  // 1 where a query is no padding
+    at::Tensor there = at::zeros({2, 1, 7, 1}, at::kDouble);
+    for (int64_t row = 0; row < 2; ++row)
+      for (int64_t i = 0; i < 7; ++i) there[row][0][i][0] = is_there(row, i) ? 1 : 0;
+    return there;
+  }
+};
+
+const std::vector<BothSides> kBothSides{
+    {},
+    {.window = 3},
+    {.has_texts = true},
+    {.lengths = {7, 4}},
+    {.lengths = {2, 0}},
+    {.window = 2, .has_texts = true},
+    {.window = 3, .lengths = {6, 1}},
+    {.has_texts = true, .lengths = {5, 6}},
+    {.window = 2, .has_texts = true, .lengths = {7, 2}},
+};
+
+TEST(AttentionReach, GoesToBothSidesAndNotToPadding) {
+  const at::Tensor q = random_leaf({2, 4, 7, 6}, 1), k = random_leaf({2, 2, 7, 6}, 2), v = random_leaf({2, 2, 7, 6}, 3);
+  const auto repeat = [](const at::Tensor& x) { return x.repeat_interleave(2, 1); };
+  for (const BothSides& both : kBothSides) {
+    const auto attended = [&] { return attention(q, k, v, both.options()); };
+    const at::Tensor there = both.there();
+    const at::Tensor expected =
+        written_out(q, repeat(k), repeat(v), [&](int64_t row, int64_t i, int64_t j) { return both.sees(row, i, j); });
+    EXPECT_TRUE(attended().isfinite().all().item<bool>());
+    EXPECT_LT(relative_error(attended() * there, expected * there), 1e-12);
+    EXPECT_LT(gradient_error([&] { return as_scalar(attended() * there); }, {q, k, v}), 1e-7);
+  }
+}
+
+// A GPU computes with the mask where a CPU goes text by text.
+TEST(AttentionReach, IsWhatTheMaskShows) {
+  const at::Tensor q = random_leaf({2, 4, 7, 6}, 1);
+  for (const BothSides& both : kBothSides) {
+    if (!needs_mask(q, q, both.options())) continue;
+    const at::Tensor visible = visible_keys(q, q, both.options());
+    ASSERT_TRUE(visible.dim() == 4 && visible.size(1) == 1);
+    const at::Tensor all = visible.expand({2, 1, 7, 7});
+    EXPECT_TRUE(all.any(-1).all().item<bool>()) << "a query without a key gives NaN";
+    for (int64_t row = 0; row < 2; ++row) {
+      for (int64_t i = 0; i < 7 && both.is_there(row, i); ++i) {
+        for (int64_t j = 0; j < 7; ++j) EXPECT_EQ(all[row][0][i][j].item<bool>(), both.sees(row, i, j)) << i << j;
+      }
+    }
+  }
+}
+
+TEST(AttentionReach, NeedsNoMaskForWholeRows) {
+  const at::Tensor q = random_leaf({2, 4, 7, 6}, 1);
+  EXPECT_FALSE(needs_mask(q, q, {.causal = false}));
+  EXPECT_FALSE(needs_mask(q, q, {.causal = false, .window = 7}));
+  EXPECT_TRUE(needs_mask(q, q, {.causal = false, .window = 6}));
+}
+
+TEST(AttentionReach, DropsWeightsOnBothSides) {
+  const at::Tensor q = random_leaf({1, 1, 50, 8}, 1).detach(), ones = at::ones_like(q);
+  const AttentionOptions options{.causal = false, .dropout = 0.5, .lengths = at::tensor({int64_t{40}})};
+  const at::Tensor sums = attention(q, q, ones, options);  // of each query's weights
+  EXPECT_NEAR(sums.mean().item<double>(), 1, 0.2);
+  EXPECT_GT(sums.std().item<double>(), 0.05);
+}
+
 TEST(AttentionReach, HoldsForPackedHeads) {
   const at::Tensor packed = random_leaf({2, 7, 8 * 6}, 1);
   const AttentionOptions options{.window = 3, .positions = places()};
   const auto [q, k, v] = unpacked(packed, 4, 2);
   const at::Tensor expected = attention(q, k, v, options).transpose(1, 2).reshape({2, 7, 24});
   EXPECT_LT(relative_error(packed_attention(packed, 4, 2, options), expected), 1e-12);
+  const AttentionOptions padded{.causal = false, .lengths = at::tensor({int64_t{7}, int64_t{4}})};
+  EXPECT_LT(relative_error(packed_attention(packed, 4, 2, padded),
+                           attention(q, k, v, padded).transpose(1, 2).reshape({2, 7, 24})),
+            1e-12);
 }
 
 TEST(RotaryOp, TurnsByGivenPositions) {

@@ -9,17 +9,20 @@
 
 namespace gputrain::ops {
 
-/// Queries are the last positions of the keys: query i stands at key i + (key time - query time).
+/// Which keys a query attends to, and how. Queries are the last positions of the keys: query i stands at key i + (key
+/// time - query time). Not causal, there are as many of both.
 struct AttentionOptions {
-  bool causal = true;
+  bool causal = true;           // a query attends to its own place and those before it; false: to both sides
   double dropout = 0;           // on the attention weights; above 0, a CPU stores all attention weights
   std::optional<double> scale;  // default: 1 / sqrt(channels of a head)
-  /// Causal only: a query attends to at most so many keys, the one at its own place included; 0: no limit (Beltagy et
-  /// al., arXiv:2004.05150).
+  /// A query attends to keys less than so many places away; 0: no limit (Beltagy et al., arXiv:2004.05150).
   int64_t window = 0;
-  /// Causal only: int64 [batch, time], the place of each query in its own text. A query attends to no key before that
-  /// text, so that several texts share a row, or rows begin with padding. Undefined: one text a row.
+  /// int64 [batch, time], the place of each query in its own text. A query attends to no key of another text, so that
+  /// several texts share a row, or rows begin with padding. Undefined: one text a row.
   at::Tensor positions = {};
+  /// Not causal: int64 [batch], the keys of each row that are there; the later ones are padding, whose results mean
+  /// nothing. Undefined: all are there.
+  at::Tensor lengths = {};
 };
 
 /// q [batch, heads, time, channels], k and v [batch, key heads, key time, channels] -> as q. With fewer key heads than

@@ -2,7 +2,10 @@
 #include <cmath>
 #include <string>
 
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
+#include <torch/csrc/autograd/function.h>
 
 #include "gputrain/ops/attention.hpp"
 #include "ops/kernels/gpu_case.hpp"
@@ -53,6 +56,21 @@ TEST_F(GpuOperators, LeaveAttentionCudnnLacksToAten) {
   EXPECT_FALSE(is_taken(noise({2, 5, 6 * 12}, 1, at::kHalf)));
   EXPECT_FALSE(is_taken(noise({2, 5, 6 * 136}, 1, at::kHalf)));
   EXPECT_FALSE(is_taken(noise({5, 2, 6 * 16}, 1, at::kHalf).transpose(0, 1)));
+}
+
+// cuDNN's graph knows all keys of a row, or those up to a query's place.
+TEST_F(GpuOperators, LeaveAttentionToSomeOfTheKeysToAten) {
+  const at::Tensor packed = noise({2, 5, 6 * 16}, 1, at::kHalf).set_requires_grad(true);
+  const auto whole = at::TensorOptions().dtype(at::kLong).device(packed.device());
+  const at::Tensor lengths = at::full({2}, 3, whole), positions = at::arange(5, whole).remainder(3).expand({2, 5});
+  for (const AttentionOptions& options :
+       {AttentionOptions{.causal = false, .lengths = lengths},
+        AttentionOptions{.causal = false, .positions = positions}, AttentionOptions{.causal = false, .window = 2},
+        AttentionOptions{.causal = false, .dropout = 0.1}}) {
+    const at::Tensor y = packed_attention(packed, 2, 2, options);
+    EXPECT_EQ(y.grad_fn()->name().find("AttentionFunction"), std::string::npos);
+    EXPECT_TRUE(y.isfinite().all().item<bool>());
+  }
 }
 
 }  // namespace
