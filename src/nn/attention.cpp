@@ -22,6 +22,12 @@ AttentionLayout layout_of(Naming naming) {
       return {.inputs = {"qkv_proj"}, .output = "o_proj"};
     case Naming::gpt_neox:
       return {.inputs = {"query_key_value"}, .output = "dense"};
+    case Naming::bert:
+      return {.inputs = {"self.query", "self.key", "self.value"}, .output = "output.dense"};
+    case Naming::distilbert:
+      return {.inputs = {"q_lin", "k_lin", "v_lin"}, .output = "out_lin"};
+    case Naming::modernbert:
+      return {.inputs = {"Wqkv"}, .output = "Wo"};
     case Naming::llama:
       break;
   }
@@ -89,11 +95,12 @@ ops::Heads SelfAttention::project(const at::Tensor& x) const {
 }
 
 at::Tensor SelfAttention::forward(const at::Tensor& x, const Sequence& sequence) const {
-  const ops::AttentionOptions options{.causal = true,
+  const ops::AttentionOptions options{.causal = options_.causal,
                                       .dropout = is_training() ? options_.dropout : 0,
                                       .scale = options_.scale,
                                       .window = options_.window,
-                                      .positions = sequence.positions};
+                                      .positions = sequence.positions,
+                                      .lengths = sequence.lengths};
   if (inputs_.size() == 1 && !is_by_head() && !sequence.rotary && sequence.earlier == nullptr) {
     return output_->forward(ops::packed_attention(inputs_[0]->forward(x), options_.heads, options_.key_heads, options));
   }

@@ -24,6 +24,12 @@ FeedForwardLayout layout_of(const FeedForward::Options& options) {
       return {.inputs = {"gate_up_proj"}, .output = "down_proj"};
     case Naming::gpt_neox:
       return {.inputs = {"dense_h_to_4h"}, .output = "dense_4h_to_h"};
+    case Naming::bert:
+      return {.inputs = {"intermediate.dense"}, .output = "output.dense"};
+    case Naming::distilbert:
+      return {.inputs = {"lin1"}, .output = "lin2"};
+    case Naming::modernbert:
+      return {.inputs = {"Wi"}, .output = "Wo"};
     case Naming::llama:
       break;
   }
@@ -48,10 +54,13 @@ FeedForward::FeedForward(const Context& context, const Options& options) : Modul
   output_ = add(layout.output, options.inner, options.channels, options.output_init);
 }
 
+bool FeedForward::is_one_operator() const {
+  const bool is_plain = !options_.gated && !ops::overwrites_input(options_.activation) && options_.dropout == 0;
+  return is_plain && !inputs_[0]->has_branch() && !output_->has_branch() && context().recompute != Recompute::selective;
+}
+
 at::Tensor FeedForward::forward(const at::Tensor& x) const {
-  const bool is_one = !options_.gated && !ops::overwrites_input(options_.activation) && !inputs_[0]->has_branch() &&
-                      !output_->has_branch();
-  if (is_one && context().recompute != Recompute::selective) {
+  if (is_one_operator()) {
     return ops::feed_forward(context().policy, x,
                              {.weight_1 = inputs_[0]->weight(),
                               .bias_1 = inputs_[0]->bias(),
@@ -60,14 +69,19 @@ at::Tensor FeedForward::forward(const at::Tensor& x) const {
                               .in_out = options_.naming == Naming::gpt2,
                               .activation = options_.activation});
   }
+  const bool drops = is_training() && options_.dropout > 0;
+  return output_->forward(drops ? ops::dropout(inner(x), options_.dropout) : inner(x));
+}
+
+at::Tensor FeedForward::inner(const at::Tensor& x) const {
   if (inputs_.size() == 2) {
     const std::vector<at::Tensor> both = forward_each(inputs_, x);
-    return output_->forward(gated(both[0], both[1]));
+    return gated(both[0], both[1]);
   }
-  at::Tensor inner = inputs_[0]->forward(x);
-  if (!options_.gated) return output_->forward(activated(std::move(inner)));
-  const auto halves = inner.chunk(2, -1);
-  return output_->forward(gated(halves[0], halves[1]));
+  at::Tensor y = inputs_[0]->forward(x);
+  if (!options_.gated) return activated(std::move(y));
+  const auto halves = y.chunk(2, -1);
+  return gated(halves[0], halves[1]);
 }
 
 at::Tensor FeedForward::activated(at::Tensor inner) const {

@@ -1,4 +1,4 @@
-// The two halves of a transformer block. Parameter names and layouts are those of GPT-2's or Llama's files.
+// The two halves of a transformer block. Parameter names and layouts are those of published files.
 #pragma once
 
 #include <cstdint>
@@ -17,26 +17,31 @@ namespace gputrain::nn {
 
 /// The published architecture that defines names and layouts of parameters.
 enum class Naming {
-  gpt2,     // c_attn (queries, keys and values in one), c_fc (gate and up in one), c_proj; weights [in, out]
-  llama,    // q_proj, k_proj, v_proj, o_proj; gate_proj, up_proj, down_proj; weights [out, in]
-  phi3,     // as llama, but qkv_proj and gate_up_proj, each in one
-  gpt_neox  // query_key_value (head after head its query, key and value), dense; dense_h_to_4h, dense_4h_to_h
+  gpt2,        // c_attn (queries, keys and values in one), c_fc (gate and up in one), c_proj; weights [in, out]
+  llama,       // q_proj, k_proj, v_proj, o_proj; gate_proj, up_proj, down_proj; weights [out, in]
+  phi3,        // as llama, but qkv_proj and gate_up_proj, each in one
+  gpt_neox,    // query_key_value (head after head its query, key and value), dense; dense_h_to_4h, dense_4h_to_h
+  bert,        // self.query, self.key, self.value, output.dense; intermediate.dense, output.dense
+  distilbert,  // q_lin, k_lin, v_lin, out_lin; lin1, lin2
+  modernbert   // Wqkv (queries, keys and values in one), Wo; Wi (gate and up in one), Wo
 };
 
 /// What the layers of attention know of a batch besides its channels.
 struct Sequence {
   std::optional<ops::RotaryTable> rotary = {};  // rotates queries and keys; none if x contains the positions already
   at::Tensor positions = {};                    // as in ops::AttentionOptions; undefined: one text a row
+  at::Tensor lengths = {};                      // as in ops::AttentionOptions; undefined: nothing is padding
   KeyValues* earlier = nullptr;  // of the tokens before x; those of x are appended. Null: x is the whole text
 };
 
-/// Causal self-attention: x [batch, time, channels] -> as x. Grouped-query attention if key_heads < heads.
+/// Self-attention: x [batch, time, channels] -> as x. Grouped-query attention if key_heads < heads.
 class SelfAttention final : public Module {
  public:
   struct Options {
     Naming naming = Naming::gpt2;
     int64_t channels = 0, heads = 1, key_heads = 1;
     int64_t head_channels = 0;  // of each head; 0: channels / heads
+    bool causal = true;         // as in ops::AttentionOptions
     bool bias = true;
     bool input_bias = true;       // of queries, keys and values
     bool norms_heads = false;     // RMSNorm of each head's query and key, before they are rotated; with Naming::llama
@@ -74,6 +79,7 @@ class FeedForward final : public Module {
     bool gated = false;  // the activation, of the gate, may not overwrite its input; with silu it is SwiGLU
     ops::Activation activation = ops::Activation::gelu_tanh;
     bool bias = true;
+    double dropout = 0;  // on what the last layer reads
     Init weight_init = Init::normal(0.02), output_init = Init::normal(0.02);
   };
 
@@ -81,6 +87,8 @@ class FeedForward final : public Module {
   at::Tensor forward(const at::Tensor& x) const;
 
  private:
+  bool is_one_operator() const;
+  at::Tensor inner(const at::Tensor& x) const;  // what the last layer reads
   at::Tensor activated(at::Tensor inner) const;
   at::Tensor gated(const at::Tensor& gate, const at::Tensor& up) const;
 
