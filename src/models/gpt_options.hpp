@@ -7,8 +7,7 @@
 
 namespace gputrain::models {
 
-constexpr const char* kSlidingAttention = "sliding_attention";  // a layer type
-constexpr const char* kSparse = "sparse";                       // a type of feed-forward layer
+constexpr const char* kSparse = "sparse";  // a type of feed-forward layer
 
 bool is_gated(const GptSpec& spec);
 

@@ -27,15 +27,6 @@ namespace {
               {.what = std::move(what), .where = std::string("model.config.") + key, .hint = std::move(hint)});
 }
 
-std::vector<int64_t> windows_of(const GptSpec& spec) {
-  std::vector<int64_t> windows(static_cast<size_t>(spec.n_layer), spec.window.value_or(0));
-  const auto& types = spec.layer_types;
-  for (size_t i = 0; i < windows.size() && !types.empty(); ++i) {
-    if (types[i % types.size()] != kSlidingAttention) windows[i] = 0;
-  }
-  return windows;
-}
-
 std::vector<bool> sparse_layers_of(const GptSpec& spec) {
   std::vector<bool> sparse(static_cast<size_t>(spec.n_layer), spec.n_expert > 0);
   const auto& types = spec.mlp_layer_types;
@@ -105,7 +96,7 @@ GptSizes sizes_of(const GptSpec& spec, const DataFacts& facts) {
   sizes.inner = spec.n_inner.value_or(default_inner(sizes));
   sizes.expert_inner = spec.expert_inner.value_or(sizes.inner);
   sizes.sparse = sparse_layers_of(spec);
-  sizes.windows = windows_of(spec);
+  sizes.windows = windows_of(spec.n_layer, spec.window, spec.layer_types);
   sizes.rotary_scaling = rotary_scaling_of(spec.rope_scaling, sizes.positions);
   sizes.rotary_channels = rotary_channels_of(spec);
   sizes.naming = naming_of(spec);

@@ -2,22 +2,12 @@
 
 #include "gpt_options.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "spec_checks.hpp"
 
 namespace gputrain::models {
 namespace {
 
-// Far above any model, and low enough that their products do not overflow.
-constexpr double kMostLayers = 1e5, kMostChannels = 1e7, kMostRows = 1e8;
 constexpr const char* kLlamasLayout = "position: rotary, norm: rmsnorm, activation: swiglu";
-
-void check_division(config::SpecIssues& issues, const char* key, const char* whole_name, int64_t whole,
-                    const char* part_name, int64_t part) {
-  if (whole % part == 0) return;
-  issues.add(key,
-             std::string(whole_name) + " (" + std::to_string(whole) + ") must be a multiple of " + part_name + " (" +
-                 std::to_string(part) + ")",
-             "for instance " + std::string(whole_name) + ": " + std::to_string((whole / part + 1) * part));
-}
 
 void check_layout(const GptSpec& spec, config::SpecIssues& issues) {
   const nn::Naming naming = naming_of(spec);
@@ -83,20 +73,7 @@ void check_window(const GptSpec& spec, config::SpecIssues& issues) {
   if (spec.rope_local_theta && (!spec.window || spec.position != "rotary")) {
     issues.add("rope_local_theta", "is of rotary positions in layers with a window", "leave it out, or give window");
   }
-  const auto& types = spec.layer_types;
-  if (std::ssize(types) > spec.n_layer) {
-    issues.add("layer_types",
-               "names " + counted(std::ssize(types), "layer") + ", but n_layer is " + std::to_string(spec.n_layer),
-               "a shorter list is repeated");
-  }
-  const bool has_window = types.empty() || std::ranges::find(types, kSlidingAttention) != types.end();
-  if (spec.window && !has_window) {
-    issues.add("layer_types", "none of these layers has the window",
-               "leave out window, or add " + std::string(kSlidingAttention));
-  }
-  if (!spec.window && !types.empty() && has_window) {
-    issues.add("layer_types", std::string(kSlidingAttention) + " needs a window", "for instance window: 4096");
-  }
+  check_layer_types(spec.n_layer, spec.window, spec.layer_types, issues);
 }
 
 void check_experts(const GptSpec& spec, config::SpecIssues& issues) {

@@ -1,8 +1,10 @@
 #include "spec_checks.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
 
 namespace gputrain::models {
 
@@ -19,6 +21,41 @@ int64_t classes_of(const std::optional<int64_t>& num_classes, const DataFacts& f
                                   .hint = key + ": " + std::to_string(facts.num_classes) + ", or leave it out"});
   }
   return num_classes.value_or(facts.num_classes);
+}
+
+std::vector<int64_t> windows_of(int64_t layers, const std::optional<int64_t>& window,
+                                const std::vector<std::string>& layer_types) {
+  std::vector<int64_t> windows(static_cast<size_t>(layers), window.value_or(0));
+  for (size_t i = 0; i < windows.size() && !layer_types.empty(); ++i) {
+    if (layer_types[i % layer_types.size()] != kSlidingAttention) windows[i] = 0;
+  }
+  return windows;
+}
+
+void check_layer_types(int64_t layers, const std::optional<int64_t>& window,
+                       const std::vector<std::string>& layer_types, config::SpecIssues& issues) {
+  if (std::ssize(layer_types) > layers) {
+    issues.add("layer_types",
+               "names " + counted(std::ssize(layer_types), "layer") + ", but n_layer is " + std::to_string(layers),
+               "a shorter list is repeated");
+  }
+  const bool has_window = layer_types.empty() || std::ranges::find(layer_types, kSlidingAttention) != layer_types.end();
+  if (window && !has_window) {
+    issues.add("layer_types", "none of these layers has the window",
+               "leave out window, or add " + std::string(kSlidingAttention));
+  }
+  if (!window && !layer_types.empty() && has_window) {
+    issues.add("layer_types", std::string(kSlidingAttention) + " needs a window", "for instance window: 4096");
+  }
+}
+
+void check_division(config::SpecIssues& issues, const char* key, const char* whole_name, int64_t whole,
+                    const char* part_name, int64_t part) {
+  if (whole % part == 0) return;
+  issues.add(key,
+             std::string(whole_name) + " (" + std::to_string(whole) + ") must be a multiple of " + part_name + " (" +
+                 std::to_string(part) + ")",
+             "for instance " + std::string(whole_name) + ": " + std::to_string((whole / part + 1) * part));
 }
 
 ImageShape image_shape_of(const DataFacts& facts) {

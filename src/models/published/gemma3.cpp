@@ -120,7 +120,7 @@ SpecOptions gemma3_options(const ConfigReader& reader, const std::string& where)
 bool is_gemma3(const GptSpec& spec, const GptSizes& sizes) {
   const bool has_parts = !spec.parallel_residual && spec.partial_rotary_factor == 1 && spec.qk_norm &&
                          !spec.qk_norm_across_heads && spec.scale_embeddings && sizes.norm_places == NormPlaces::both;
-  const bool has_ropes = spec.rope_local_theta || windows_in(sizes).layers == 0;
+  const bool has_ropes = spec.rope_local_theta || windows_in(sizes.windows).layers == 0;
   return has_parts && has_ropes && spec.n_expert == 0 && spec.activation == "geglu_tanh" && !sizes.bias &&
          !sizes.qkv_bias;
 }
@@ -132,14 +132,14 @@ nlohmann::json whole_if_it_is(double value) {
 }
 
 nlohmann::json gemma3_config(const GptSpec& spec, const GptSizes& sizes) {
-  const Windows windows = windows_in(sizes);
+  const Windows windows = windows_in(sizes.windows);
   nlohmann::json config = sizes_config(sizes, "gemma3_text", "Gemma3ForCausalLM");
   config["hidden_activation"] = "gelu_pytorch_tanh";
   config["attention_dropout"] = spec.dropout;
   config["query_pre_attn_scalar"] =
       whole_if_it_is(spec.query_pre_attn_scalar.value_or(static_cast<double>(sizes.head_channels)));
   config["sliding_window"] = windows.layers > 0 ? windows.size : kWindow;
-  config["layer_types"] = layer_types_in(sizes);
+  config["layer_types"] = layer_types_in(sizes.windows);
   config["rms_norm_eps"] = spec.norm_eps;
   config["rope_theta"] = spec.rope_theta;
   config["rope_local_base_freq"] = spec.rope_local_theta.value_or(kLocalTheta);

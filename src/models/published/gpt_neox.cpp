@@ -30,7 +30,7 @@ SpecOptions neox_options(const ConfigReader& reader, const std::string& where) {
 
 /// Whether the Gpt computes exactly what GPT-NeoX does.
 bool is_neox(const GptSpec& spec, const GptSizes& sizes) {
-  const bool has_plain_attention = windows_in(sizes).layers == 0 && !spec.query_pre_attn_scalar &&
+  const bool has_plain_attention = windows_in(sizes.windows).layers == 0 && !spec.query_pre_attn_scalar &&
                                    sizes.heads * sizes.head_channels == sizes.channels;
   const bool has_norms = !sizes.rmsnorm && sizes.norm_places == NormPlaces::before;
   return has_plain_attention && has_norms && !spec.scale_embeddings && sizes.bias && sizes.qkv_bias;

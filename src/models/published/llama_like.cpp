@@ -73,11 +73,11 @@ SpecOptions llama_options(const ConfigReader& reader, const LlamaKind& kind, con
 }
 
 nlohmann::json window_config(const GptSizes& sizes, const LlamaKind& kind) {
-  const Windows windows = windows_in(sizes);
+  const Windows windows = windows_in(sizes.windows);
   nlohmann::json config{{"sliding_window", nullptr}};
   if (windows.layers > 0) config["sliding_window"] = windows.size;
   if (kind.windowed == WindowedLayers::all) return config;
-  const auto types = layer_types_in(sizes);
+  const auto types = layer_types_in(sizes.windows);
   config["use_sliding_window"] = windows.layers > 0;
   config["layer_types"] = types;
   // Readers older than layer_types know layers by their number.
@@ -123,7 +123,7 @@ bool LlamaLikeFamily::names(const Model& model) const {
   if (gpt == nullptr || gpt->sizes().naming != kind_.naming || gpt->sizes().norms_from_one) return false;
   const GptSizes& sizes = gpt->sizes();
   if ((gpt->spec().n_expert > 0) != (kind_.experts != nullptr)) return false;
-  const bool has_windows = windows_in(sizes).layers > 0;
+  const bool has_windows = windows_in(sizes.windows).layers > 0;
   // Llama and Mistral differ in the window alone.
   const bool is_either =
       kind_.experts == nullptr && kind_.naming == nn::Naming::llama && kind_.windowed != WindowedLayers::some;
@@ -137,7 +137,7 @@ nlohmann::json LlamaLikeFamily::config_of(const Model& model) const {
   const auto& gpt = dynamic_cast<const Gpt&>(model);
   const GptSizes& sizes = gpt.sizes();
   const bool has_other_biases = sizes.bias ? !kind_.has_biases || !sizes.qkv_bias : sizes.qkv_bias != kind_.qkv_bias;
-  const int64_t windowed = windows_in(sizes).layers;
+  const int64_t windowed = windows_in(sizes.windows).layers;
   const bool has_other_layers = kind_.windowed == WindowedLayers::all && windowed > 0 && windowed < sizes.layers;
   const bool has_other_experts = kind_.experts != nullptr && !has_experts_of(*kind_.experts, gpt.spec(), sizes);
   if (has_other_biases || has_other_layers || has_other_experts || !has_blocks_of(kind_, gpt.spec(), sizes))

@@ -47,14 +47,14 @@ void add_windows(SpecOptions& options, int64_t window, const std::vector<std::st
   if (sliding < std::ssize(layer_types)) options.add("layer_types", shortest_pattern(layer_types));
 }
 
-Windows windows_in(const GptSizes& sizes) {
-  return {.layers = std::ranges::count_if(sizes.windows, [](int64_t window) { return window > 0; }),
-          .size = sizes.windows.empty() ? 0 : std::ranges::max(sizes.windows)};
+Windows windows_in(const std::vector<int64_t>& windows) {
+  return {.layers = std::ranges::count_if(windows, [](int64_t window) { return window > 0; }),
+          .size = windows.empty() ? 0 : std::ranges::max(windows)};
 }
 
-std::vector<std::string> layer_types_in(const GptSizes& sizes) {
+std::vector<std::string> layer_types_in(const std::vector<int64_t>& windows) {
   std::vector<std::string> types;
-  for (const int64_t window : sizes.windows) types.emplace_back(window > 0 ? kSlidingLayer : kFullLayer);
+  for (const int64_t window : windows) types.emplace_back(window > 0 ? kSlidingLayer : kFullLayer);
   return types;
 }
 

@@ -20,13 +20,13 @@ std::vector<std::string> layer_types_of(const ConfigReader& reader, int64_t laye
 /// Adds the window, and which layers have it. A window that no layer has is left out.
 void add_windows(SpecOptions& options, int64_t window, const std::vector<std::string>& layer_types);
 
-/// The windows of a model's layers: in how many of them, and the size; 0 where none has one.
+/// The windows of a model's layers (0: none): in how many of them, and the size; 0 where none has one.
 struct Windows {
   int64_t layers = 0, size = 0;
 };
-Windows windows_in(const GptSizes& sizes);
+Windows windows_in(const std::vector<int64_t>& windows);
 
 /// Each layer's type, as transformers writes it.
-std::vector<std::string> layer_types_in(const GptSizes& sizes);
+std::vector<std::string> layer_types_in(const std::vector<int64_t>& windows);
 
 }  // namespace gputrain::models
