@@ -84,10 +84,10 @@ void fill(const MatchedWeights& found, const TensorSource& source) {
 
 }  // namespace
 
-int64_t load_weights(Model& model, const TensorSource& source, OtherClasses other_classes) {
+NotLoaded load_weights(Model& model, const TensorSource& source, OtherClasses other_classes) {
   const MatchedWeights found = match_weights(model, source, other_classes);
   fill(found, source);
-  return found.classes_left_out;
+  return found.not_loaded;
 }
 
 void load_tensors(const std::map<std::string, at::Tensor>& targets, const TensorSource& source) {
@@ -100,11 +100,13 @@ std::vector<std::string> settings_of(const PublishedModel& published, const conf
   for (const config::Setting& setting : job.settings()) values[setting.key] = setting.value;
   std::vector<std::string> lines;
   std::vector<config::Problem> conflicts;
+  const auto is_said = [&](const std::string& dotted) {
+    return job.origin(dotted) != "default" && values[dotted] != "null";
+  };
   const auto want = [&](const std::string& dotted, const std::string& value) {
     const std::string& mine = values[dotted];
-    const bool is_said = job.origin(dotted) != "default" && mine != "null";
-    if (is_said && same_value(mine, value)) return;
-    if (is_said) {
+    if (is_said(dotted) && same_value(mine, value)) return;
+    if (is_said(dotted)) {
       std::string hint = "remove it: the pretrained folder's config.json sets it";
       if (dotted == key + ".config.block_size") hint += "; data.text.max_length: " + mine + " gives shorter samples";
       const auto error =
@@ -113,8 +115,12 @@ std::vector<std::string> settings_of(const PublishedModel& published, const conf
     }
     lines.push_back(dotted + "=" + value);
   };
+  const auto option = [&](const std::string& name) { return key + ".config." + name; };
   want(key + ".type", published.type);
-  for (const auto& [name, value] : published.options) want(key + ".config." + name, value);
+  for (const auto& [name, value] : published.options) want(option(name), value);
+  for (const auto& [name, value] : published.defaults) {
+    if (!is_said(option(name))) lines.push_back(option(name) + "=" + value);
+  }
   if (!conflicts.empty()) throw config::SpecError("the job and the pretrained model", std::move(conflicts));
   return lines;
 }

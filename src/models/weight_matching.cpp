@@ -72,6 +72,18 @@ std::set<const void*> branches_of(Model& model) {
   return parameters;
 }
 
+/// Parameters of a part of the head by its name.
+std::map<std::string, std::set<std::string>> head_parts_of(Model& model) {
+  std::map<std::string, std::set<std::string>> parts;
+  const auto heads = model.head_parts();
+  model.each_module([&](const std::string& prefix, nn::Module& module) {
+    if (std::ranges::find(heads, &module) == heads.end()) return;
+    module.each_parameter(
+        [&](const std::string& name, const nn::Parameter&) { parts[prefix].insert(prefix + "." + name); });
+  });
+  return parts;
+}
+
 /// Whether two shapes differ only in their number of rows.
 bool differ_in_rows(at::IntArrayRef a, at::IntArrayRef b) {
   return !a.empty() && !b.empty() && a[0] != b[0] && a.slice(1) == b.slice(1);
@@ -106,6 +118,7 @@ class Matching {
     if (other_classes == OtherClasses::refused) return;
     last_layer_ = last_layer_of(model);
     may_lack_ = branches_of(model);
+    head_parts_ = head_parts_of(model);
   }
 
   Matching(std::map<std::string, at::Tensor> targets, const TensorSource& source)
@@ -116,7 +129,9 @@ class Matching {
     const bool is_common =
         std::ranges::all_of(source_.names, [&](const std::string& name) { return name.starts_with(prefix); });
     for (const std::string& name : source_.names) take(name, parameter_of_(name.substr(is_common ? prefix.size() : 0)));
+    note_missing_parts();
     for (const auto& [name, tensor] : ours_) {
+      if (is_missing(name)) continue;
       const bool may_lack = is_counter(tensor) || may_lack_.contains(tensor.unsafeGetTensorImpl());
       if (!may_lack && !filled_by_.contains(name)) wrong_.add("missing in the file", name);
     }
@@ -152,7 +167,7 @@ class Matching {
       return;
     }
     if (last_layer_.contains(ours.unsafeGetTensorImpl()) && differ_in_rows(theirs.sizes(), ours.sizes())) {
-      matched_.classes_left_out = theirs.size(0);
+      matched_.not_loaded.classes_left_out = theirs.size(0);
       return;
     }
     if (theirs.sizes() != ours.sizes()) {
@@ -161,6 +176,19 @@ class Matching {
       wrong_.add(kOtherNumbers, name + " " + at::toString(theirs.scalar_type()));
     }
     matched_.pairs.emplace(name, ours);
+  }
+
+  /// A part of the head is missing if the source has none of its parameters.
+  void note_missing_parts() {
+    for (const auto& [part, names] : head_parts_) {
+      if (std::ranges::none_of(names, [&](const std::string& name) { return filled_by_.contains(name); }))
+        matched_.not_loaded.missing_parts.push_back(part);
+    }
+  }
+
+  bool is_missing(const std::string& name) const {
+    return std::ranges::any_of(matched_.not_loaded.missing_parts,
+                               [&](const std::string& part) { return head_parts_.at(part).contains(name); });
   }
 
   [[noreturn]] void refuse(const std::string& prefix) const {
@@ -179,6 +207,7 @@ class Matching {
   std::map<std::string, at::Tensor> ours_;
   ParameterOf parameter_of_;
   std::set<const void*> last_layer_, may_lack_;
+  std::map<std::string, std::set<std::string>> head_parts_;
   std::map<std::string, std::string> filled_by_;  // name of ours -> name in the source
   MatchedWeights matched_;
   Mismatches wrong_;

@@ -1,7 +1,6 @@
 // Which tensor of a file fills which tensor of a model.
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <string>
 
@@ -11,7 +10,7 @@ namespace gputrain::models {
 
 struct MatchedWeights {
   std::map<std::string, at::Tensor> pairs;  // name in the source -> our tensor
-  int64_t classes_left_out = 0;
+  NotLoaded not_loaded;
 };
 
 /// Throws Error(data) that lists every difference.

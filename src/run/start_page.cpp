@@ -54,9 +54,9 @@ std::string hosts_text(const RankContext& context) {
 
 std::string model_text(const JobSpec& spec, const TrainingSetup& setup) {
   std::string from = spec.model.pretrained ? "from " + *spec.model.pretrained : "from scratch";
-  if (const int64_t classes = setup.built.classes_left_out; classes > 0) {
-    from += " without its last layer, which has " + counted(classes, "class");
-  }
+  const auto& [classes, missing_parts] = setup.built.not_loaded;
+  if (classes > 0) from += " without its last layer, which has " + counted(classes, "class");
+  for (const std::string& part : missing_parts) from += (&part == missing_parts.data() ? ", new: " : ", ") + part;
   const auto& built = setup.built;
   std::string count = compact(static_cast<double>(built.parameter_count)) + " params  ";
   if (built.trainable_count < built.parameter_count)

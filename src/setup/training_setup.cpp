@@ -121,13 +121,22 @@ std::unique_ptr<optim::Schedule> schedule_of(const JobSpec& spec, const train::P
                                                           .to_steps = to_steps});
 }
 
-/// A last layer that is neither in the file nor trained would give random classes.
-void check_last_layer_is_trained(const Job& job, const BuiltModel& built) {
-  if (!built.adapter || built.model->units().back().modules.back()->is_trained()) return;
-  throw job.loaded.error("model.adapter",
-                         "the pretrained model has " + counted(built.classes_left_out, "class") +
-                             ", so that its last layer is left out, and the adapter leaves a new one frozen",
-                         "name that layer in model.adapter.modules_to_save");
+/// A layer that is neither in the file nor trained would give random classes.
+void check_new_layers_are_trained(const Job& job, const BuiltModel& built) {
+  if (!built.adapter) return;
+  const auto& [classes, missing] = built.not_loaded;
+  if (classes > 0 && !built.model->units().back().modules.back()->is_trained()) {
+    throw job.loaded.error("model.adapter",
+                           "the pretrained model has " + counted(classes, "class") +
+                               ", so that its last layer is left out, and the adapter leaves a new one frozen",
+                           "name that layer in model.adapter.modules_to_save");
+  }
+  built.model->each_module([&, &parts = missing](const std::string& name, const nn::Module& module) {
+    if (std::ranges::find(parts, name) == parts.end() || module.is_trained()) return;
+    throw job.loaded.error("model.adapter",
+                           "the pretrained model has no '" + name + "', and the adapter leaves a new one frozen",
+                           "add " + name + " to model.adapter.modules_to_save");
+  });
 }
 
 bool has_batch_norm(models::Model& model) {
@@ -280,8 +289,8 @@ BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext&
   }
   nn::initialize(*built.model, static_cast<uint64_t>(spec.seed));
   if (const auto pretrained = spec.model.pretrained_path(); !pretrained.empty()) {
-    built.classes_left_out = load_weights(*built.model, pretrained, models::OtherClasses::left_out);
-    if (built.classes_left_out > 0) check_last_layer_is_trained(job, built);
+    built.not_loaded = load_weights(*built.model, pretrained, models::OtherClasses::left_out);
+    check_new_layers_are_trained(job, built);
     warn_of_other_tokens(job, datasets);
     if (const auto difference = other_targets(pretrained, *datasets.train); !difference.empty()) {
       log::warning("model.pretrained was trained on other data: " + datasets.target_kind() + " " + difference);

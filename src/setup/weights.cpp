@@ -89,7 +89,7 @@ checkpoint::Metadata metadata_of(const data::Dataset& learned) {
 
 void check_weights(const fs::path& path) { checkpoint::WeightFiles{path}; }
 
-int64_t load_weights(models::Model& model, const fs::path& path, models::OtherClasses other_classes) {
+models::NotLoaded load_weights(models::Model& model, const fs::path& path, models::OtherClasses other_classes) {
   const checkpoint::WeightFiles files(path);
   return models::load_weights(model,
                               {.where = files.path().string(),

@@ -22,6 +22,7 @@ struct DataFacts {
   std::vector<int64_t> input_shape;  // one sample: [channels, height, width], [time], or the dataset's own sizes
   int64_t num_classes = 0;           // classes, or vocabulary size
   int64_t vocabulary = 0;            // tokens are numbers below this; 0: the inputs are no tokens
+  std::vector<std::string> class_names = {};  // in order of their numbers; empty: they have none
 };
 
 /// A part of the model whose parameters are stored together: stem, each block, head. The arena keeps the order of this
@@ -43,6 +44,10 @@ class Model : public nn::Module {
   /// The units in execution order; each parameter belongs to exactly one. `{{"all", {this}}}` is enough. The last
   /// module of the last unit is the layer that gives the classes: pretrained weights may have other classes.
   virtual std::vector<Unit> units() = 0;
+
+  /// Modules that serve one purpose of several that the model may have. Weights that were trained for another purpose
+  /// may lack all of a module's parameters, which then keep their values.
+  virtual std::vector<nn::Module*> head_parts() { return {}; }
 
   /// The output of the model before its last layer, and that layer.
   struct LastLayer {

@@ -32,15 +32,19 @@ struct TensorSource {
 };
 
 /// What to do with a last layer that has another number of classes in the file than in the model. Where it is left out,
-/// the file may lack the parameters of branches as well: it is of another model.
+/// the file may lack the parameters of branches and of Model::head_parts() as well: it is of another model.
 enum class OtherClasses { refused, left_out };
+/// What the model did not get from weights that are of another model.
+struct NotLoaded {
+  int64_t classes_left_out = 0;                 // in the file, of a last layer that was left out
+  std::vector<std::string> missing_parts = {};  // names of Model::head_parts() that the file lacks
+};
 
 /// Copies the source's tensors into the model's parameters and buffers, mapped by the family's `parameter_of` and cast
 /// to their types. A prefix that all names have and the model's do not, such as Lightning's `model.`, is taken off.
 /// Before it writes anything, it throws Error(data) that lists all missing, unknown and differently shaped tensors;
-/// while it writes, for the first tensor with values that are not finite. A last layer that is left out keeps the
-/// model's values; returns its number of classes in the file, else 0.
-int64_t load_weights(Model& model, const TensorSource& source, OtherClasses other_classes = OtherClasses::refused);
+/// while it writes, for the first tensor with values that are not finite. Returns what keeps the model's values.
+NotLoaded load_weights(Model& model, const TensorSource& source, OtherClasses other_classes = OtherClasses::refused);
 
 /// The same for tensors by their names in the source.
 void load_tensors(const std::map<std::string, at::Tensor>& targets, const TensorSource& source);

@@ -16,8 +16,10 @@ namespace gputrain::models {
 
 /// A config.json as our options.
 struct PublishedModel {
-  std::string type;                                          // entry of the model catalog: "gpt"
-  std::vector<std::pair<std::string, std::string>> options;  // option and value as YAML: "n_layer", "12"
+  using Options = std::vector<std::pair<std::string, std::string>>;  // option and value as YAML: "n_layer", "12"
+  std::string type;                                                  // entry of the model catalog: "gpt"
+  Options options;
+  Options defaults = {};  // options that the job may set otherwise: the weights fit all the same
 };
 
 class PublishedFamily {

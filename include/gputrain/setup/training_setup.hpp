@@ -17,6 +17,7 @@
 #include "gputrain/launch/environment.hpp"
 #include "gputrain/models/adapter.hpp"
 #include "gputrain/models/model.hpp"
+#include "gputrain/models/pretrained.hpp"
 #include "gputrain/optim/grad_scaler.hpp"
 #include "gputrain/optim/optimizer.hpp"
 #include "gputrain/optim/schedule.hpp"
@@ -86,7 +87,7 @@ struct BuiltModel {
   std::vector<at::Tensor> parameters;  // trainable ones
   int64_t parameter_count = 0;         // elements of all
   int64_t trainable_count = 0;         // of these, elements that are trained
-  int64_t classes_left_out = 0;        // of a last layer that pretrained weights have otherwise
+  models::NotLoaded not_loaded;        // of pretrained weights
   bool has_batch_norm = false;         // its passes in training depend on all rows of a batch
   bool sync_batch_norm = false;        // ... and on those of all ranks
   std::vector<device::Range> owners;   // what each rank updates, where they share that out; otherwise empty

@@ -25,9 +25,9 @@ checkpoint::NamedTensors frozen_weights(models::Model& model);
 void check_weights(const std::filesystem::path& path);
 
 /// Loads the model from checkpoint::WeightFiles. Throws Error(data) that lists all tensors that are missing, unexpected
-/// or of another shape. Returns the number of classes of a last layer that was left out.
-int64_t load_weights(models::Model& model, const std::filesystem::path& path,
-                     models::OtherClasses other_classes = models::OtherClasses::refused);
+/// or of another shape. Returns what keeps the model's values.
+models::NotLoaded load_weights(models::Model& model, const std::filesystem::path& path,
+                               models::OtherClasses other_classes = models::OtherClasses::refused);
 
 /// The first difference, if the weights' metadata names other classes or characters than the dataset, though equally
 /// many: `3 is "cat" to these weights and "dog" in this data`. Empty if they are the same or the file names none.
