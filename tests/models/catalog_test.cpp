@@ -12,6 +12,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <nlohmann/json.hpp>
 
+#include "../../src/models/encoder.hpp"
 #include "../../src/models/gpt.hpp"
 #include "gputrain/config/schema.hpp"
 #include "gputrain/models/model.hpp"
@@ -31,6 +32,9 @@ constexpr int64_t kBatch = 4, kClasses = 7;
 config::Choice choice_of(const std::string& name) {
   auto options = catalog().find(name)->schema->create();
   if (name == "gpt") *static_cast<GptSpec*>(options.get()) = {.n_layer = 2, .n_head = 2, .n_embd = 32};
+  if (name == "bert") {
+    *static_cast<EncoderSpec*>(options.get()) = {.n_layer = 2, .n_head = 2, .n_embd = 32, .dropout = 0};
+  }
   return {name, options};
 }
 
@@ -200,7 +204,7 @@ TEST(Resnet18, FusesNormAddAndReluInNhwc) {
 // Only models whose last operator keeps its result need a copy.
 TEST(DenseHead, HasLogitsOverwrittenInPlace) {
   for (const auto precision : {ops::Precision::fp32, ops::Precision::bf16}) {
-    for (const std::string name : {"mlp", "convnet", "resnet18", "gpt"}) {
+    for (const std::string name : {"mlp", "convnet", "resnet18", "gpt", "bert"}) {
       auto [model, batch] = case_of(name, {.policy = ops::policy_of(precision)});
       EXPECT_EQ(steps_named("Clone", loss_of(*model, batch).weighted), 0) << name;
     }

@@ -331,8 +331,10 @@ TEST(PublishedFamilies, IncludeOneThatAFileRegisters) {
   const auto published = published_model(json{{"kind", "stack"}, {"widths", {6}}}, "");
   EXPECT_EQ(published.type, "mlp");
   EXPECT_THAT(published.options, ElementsAre(Pair("hidden", "[6]")));
-  EXPECT_THAT(refusal({{"model_type", "bert"}}), HasSubstr("gemma3, gpt2, gpt_neox, llama, mistral, mixtral, olmo2, "
-                                                           "phi3, qwen2, qwen3, qwen3_moe and stack are supported"));
+  EXPECT_THAT(
+      refusal({{"model_type", "t5"}}),
+      HasSubstr("bert, camembert, distilbert, gemma3, gpt2, gpt_neox, llama, mistral, mixtral, modernbert, olmo2, "
+                "phi3, qwen2, qwen3, qwen3_moe, roberta, stack and xlm_roberta are supported"));
 
   OtherHead mlp(3);
   EXPECT_TRUE(published_config(*mlp.model).is_null());

@@ -1,17 +1,14 @@
 // Our models and those of torchvision and transformers give the same logits, loss and gradients for the same weights
 // and inputs, and each side reads what the other writes.
-#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include <unistd.h>
 
-#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -21,6 +18,7 @@
 #include "gputrain/models/pretrained.hpp"
 #include "models/small_job.hpp"
 #include "ops/compare.hpp"
+#include "parity/reference_files.hpp"
 #include "support/batches.hpp"
 #include "support/python_reference.hpp"
 
@@ -71,12 +69,6 @@ std::unique_ptr<Model> model_of(const std::string& name, const fs::path& folder,
   return build(load_job(text, settings), {.input_shape = {20}, .num_classes = 89}, context);
 }
 
-TensorSource source_of(const SafetensorsFile& file) {
-  return {.where = "the reference's weights", .names = file.names(), .tensor = [&file](const std::string& name) {
-            return file.tensor(name);
-          }};
-}
-
 bool has_references() {
   return gputrain::testing::has_reference("torchvision") && gputrain::testing::has_reference("transformers") &&
          gputrain::testing::has_reference("safetensors");
@@ -114,27 +106,6 @@ class ModelParity : public ::testing::TestWithParam<std::string> {
 };
 INSTANTIATE_TEST_SUITE_P(Models, ModelParity, ::testing::ValuesIn(kNames),
                          [](const auto& entry) { return entry.param; });
-
-/// ||d|| <= tolerance (||reference|| + 1e-3 ||all||): a nearly zero gradient need not have more digits than it can.
-void expect_equal_gradients(Model& model, const SafetensorsFile& expected, double tolerance) {
-  std::map<std::string, at::Tensor> reference;
-  double all = 0;
-  for (const std::string& name : expected.names()) {
-    if (!name.starts_with("gradient/")) continue;
-    const at::Tensor gradient = expected.tensor(name);
-    reference[name.substr(9)] = gradient;
-    all += std::pow(gradient.norm().item<double>(), 2);
-  }
-  all = std::sqrt(all);
-  size_t compared = 0;
-  model.each_parameter([&](const std::string& name, nn::Parameter& parameter) {
-    ASSERT_TRUE(reference.contains(name)) << name;
-    const double difference = (parameter.value.grad() - reference[name]).norm().item<double>();
-    EXPECT_LE(difference, tolerance * (reference[name].norm().item<double>() + 1e-3 * all)) << name;
-    ++compared;
-  });
-  EXPECT_EQ(compared, reference.size());
-}
 
 /// Images in this type; tokens unchanged.
 at::Tensor inputs_of(const SafetensorsFile& expected, at::ScalarType type) {
@@ -196,16 +167,6 @@ INSTANTIATE_TEST_SUITE_P(Models, ChannelsLastParity, ::testing::Values("resnet18
 
 TEST_P(ChannelsLastParity, KeepsFiveDigits) {
   expect_parity(GetParam(), folder_ / GetParam(), {.channels_last = true}, kFp32);
-}
-
-checkpoint::NamedTensors tensors_of(Model& model) {
-  checkpoint::NamedTensors tensors;
-  const auto family = family_of(model);
-  model.each_parameter([&](const std::string& name, nn::Parameter& p) {
-    tensors.emplace_back(family ? family->file_name_of(model, name) : name, p.value.detach());
-  });
-  model.each_buffer([&](const std::string& name, nn::Buffer& b) { tensors.emplace_back(name, b.value); });
-  return tensors;
 }
 
 TEST_F(ModelParity, WritesFilesTheReferenceLoads) {

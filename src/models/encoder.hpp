@@ -1,0 +1,73 @@
+// Encoders of texts, in which each token attends to those before and after it: BERT (Devlin et al., arXiv:1810.04805),
+// RoBERTa, DistilBERT and ModernBERT (Warner et al., arXiv:2412.13663).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "encoder_head.hpp"
+#include "encoder_spec.hpp"
+#include "gputrain/models/model.hpp"
+#include "gputrain/nn/layers.hpp"
+#include "gputrain/nn/transformer.hpp"
+
+namespace gputrain::models {
+
+/// norm(x + attention(x)), then norm(x + feed_forward(x)); with norms before, x + attention(norm(x)), then
+/// x + feed_forward(norm(x)).
+class EncoderBlock final : public nn::Module {
+ public:
+  EncoderBlock(const nn::Context& context, const EncoderSizes& sizes, size_t layer);
+  at::Tensor forward(const at::Tensor& x, const nn::Sequence& sequence) const;
+  /// Which of the model's rotary tables it uses.
+  size_t rotary_index() const noexcept { return rotary_index_; }
+
+ private:
+  size_t rotary_index_;
+  bool has_norms_before_;
+  nn::Norm* attention_norm_ = nullptr;  // null: ModernBERT's first layer reads what is normed already
+  nn::Norm* feed_forward_norm_;
+  nn::SelfAttention* attention_;
+  nn::FeedForward* feed_forward_;
+  nn::Dropout *attention_dropout_, *feed_forward_dropout_;  // on what they add
+};
+
+/// Reads of a batch kTokens, ragged where texts differ in length, and where they are there kTokenTypes and kPositions.
+class Encoder final : public Model {
+ public:
+  Encoder(const EncoderSpec& spec, const nn::Context& context, const DataFacts& facts);
+  static InputSpec reads(const EncoderSpec& spec) { return {.field = kTokens, .longest = spec.block_size.value_or(0)}; }
+
+  at::Tensor forward(const at::Tensor& inputs) override;
+  LastLayer last_layer(const Batch& batch) override;
+  std::vector<Unit> units() override;
+  std::vector<nn::Module*> head_parts() override { return head_->parts(); }
+  bool offers(nn::Recompute) const override { return true; }
+  double flops_per_sample() const override;
+
+  const EncoderSizes& sizes() const noexcept { return sizes_; }
+
+ private:
+  struct Texts {
+    at::Tensor tokens, types = {}, positions = {}, lengths = {};  // all but tokens may be undefined
+  };
+  static Texts texts_of(const Batch& batch);
+  std::vector<nn::Module*> head_unit() const;
+  at::Tensor features(const Texts& texts) const;
+  at::Tensor embedded(const Texts& texts) const;
+  at::Tensor pass(const EncoderBlock& block, const at::Tensor& x, const nn::Sequence& sequence) const;
+
+  EncoderSizes sizes_;
+  int64_t sample_tokens_;
+  nn::Embedding* tokens_;
+  nn::Embedding *positions_ = nullptr, *types_ = nullptr;
+  std::vector<ops::RotaryTable> rotary_;  // none, or that of all layers, or also that of layers with a window
+  nn::Norm *embedding_norm_, *final_norm_ = nullptr;
+  nn::Dropout* dropout_;
+  std::vector<EncoderBlock*> blocks_;
+  EncoderHead* head_;
+};
+
+}  // namespace gputrain::models

@@ -1,0 +1,75 @@
+// Options of an encoder, and what they come to.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gputrain/models/model.hpp"
+#include "gputrain/ops/activation.hpp"
+
+namespace gputrain::models {
+
+struct EncoderSpec {
+  std::string variant = "bert";
+  int64_t n_layer = 12;
+  int64_t n_head = 12;
+  int64_t n_embd = 768;
+  std::optional<int64_t> n_inner;
+  std::optional<int64_t> block_size;
+  std::optional<int64_t> vocab_size;
+  std::optional<int64_t> type_vocab_size;
+  std::optional<int64_t> position_offset;
+  std::string activation = "gelu";
+  std::optional<double> norm_eps;
+  double dropout = 0.1;
+  std::optional<double> attention_dropout;
+  std::optional<double> head_dropout;
+  std::optional<int64_t> window;
+  std::vector<std::string> layer_types;
+  std::optional<double> rope_theta;
+  std::optional<double> rope_local_theta;
+  std::string head = "mlm";
+  std::optional<int64_t> num_classes;
+  std::optional<std::string> pooling;
+  std::vector<std::string> labels;
+
+  static void describe(config::Description<EncoderSpec>& d);
+};
+
+constexpr double kEncoderInitStd = 0.02;
+
+/// Whose blocks, head and names an encoder has. XLM-RoBERTa and CamemBERT are RoBERTa with other tokens.
+enum class EncoderVariant { bert, roberta, xlm_roberta, camembert, distilbert, modernbert };
+bool is_roberta(EncoderVariant variant) noexcept;
+
+enum class HeadKind {
+  mlm,         // each token's logits of the vocabulary
+  classifier,  // each text's logits of the classes
+  tagger,      // each token's logits of the classes
+  embedder     // a vector for each text, of any length
+};
+
+enum class Pooling { mean, first, last };  // of a text's tokens
+
+/// The spec with every default resolved. encoder_sizes_of() throws Error(usage) for options that do not fit the data.
+struct EncoderSizes {
+  EncoderVariant variant;
+  int64_t layers, heads, channels, inner, vocabulary;
+  int64_t positions;        // tokens of the longest text
+  int64_t position_offset;  // learned positions that no text has, before its first
+  int64_t token_types;      // 0: it does not tell them apart
+  bool has_norms_before;    // the blocks' norms, and rotary positions, and a gate in feed-forward layers
+  ops::Activation activation;
+  double norm_eps, dropout, attention_dropout, head_dropout;
+  double rope_theta, rope_local_theta;  // of layers without a window, and with one
+  std::vector<int64_t> windows;         // of each layer, as in ops::AttentionOptions
+  HeadKind head;
+  Pooling pooling;
+  int64_t classes;                  // of the head; of an embedder its channels
+  std::vector<std::string> labels;  // names of the classes; empty: they have none
+};
+EncoderSizes encoder_sizes_of(const EncoderSpec& spec, const DataFacts& facts);
+
+}  // namespace gputrain::models
