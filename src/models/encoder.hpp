@@ -38,7 +38,9 @@ class EncoderBlock final : public nn::Module {
 class Encoder final : public Model {
  public:
   Encoder(const EncoderSpec& spec, const nn::Context& context, const DataFacts& facts);
-  static InputSpec reads(const EncoderSpec& spec) { return {.field = kTokens, .longest = spec.block_size.value_or(0)}; }
+  static InputSpec reads(const EncoderSpec& spec) {
+    return {.field = kTokens, .longest = spec.block_size.value_or(0), .use = use_of(spec)};
+  }
 
   at::Tensor forward(const at::Tensor& inputs) override;
   LastLayer last_layer(const Batch& batch) override;

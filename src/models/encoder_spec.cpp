@@ -98,6 +98,20 @@ void check_head(const EncoderSpec& spec, config::SpecIssues& issues) {
 
 }  // namespace
 
+TextUse use_of(const EncoderSpec& spec) {
+  switch (head_of(spec)) {
+    case HeadKind::classifier:
+      return TextUse::label;
+    case HeadKind::tagger:
+      return TextUse::tags;
+    case HeadKind::embedder:
+      return TextUse::pairs;
+    case HeadKind::mlm:
+      break;
+  }
+  return TextUse::masked;
+}
+
 bool is_roberta(EncoderVariant variant) noexcept {
   return variant == EncoderVariant::roberta || variant == EncoderVariant::xlm_roberta ||
          variant == EncoderVariant::camembert;

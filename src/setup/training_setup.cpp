@@ -240,6 +240,7 @@ JobDatasets open_datasets(const Job& job) {
   datasets.facts.input_shape = layout.is_image() ? std::vector<int64_t>{sizes[2], sizes[0], sizes[1]} : sizes;
   datasets.facts.num_classes = layout.num_classes;
   datasets.facts.vocabulary = layout.vocabulary;
+  datasets.facts.class_names = datasets.train->class_names();
   const bool has_classes = layout.target() != nullptr && layout.target()->type == at::kLong;
   if (layout.num_classes == 1 && has_classes && datasets.tokens_per_sample() == 0) {
     const auto names = datasets.train->class_names();
