@@ -136,7 +136,7 @@ TEST_F(HostAllocator, ReleasesKeptBlocksForThreadStack) {
   pthread_attr_setstacksize(&large, 45 * kMebibyte);
   pthread_setattr_default_np(&large);
   EXPECT_THROW(std::thread([] {}), std::system_error);
-  start_thread([&ran] { ran = true; }).join();
+  start_thread("test", [&ran] { ran = true; }).join();
   pthread_setattr_default_np(&before);
   EXPECT_TRUE(ran);
   EXPECT_EQ(host_allocator_facts().peak_in_use_bytes, peak);
