@@ -161,7 +161,7 @@ int launch_command(const LaunchRequest& request) {
   if (spec->checkpoint.mirror) check_mirror(*spec->checkpoint.mirror, folder.path);
   launch::LaunchRequest plan = plan_launch(*spec);
   const std::string& resume = spec->checkpoint.resume;
-  if (must_be_sure(plan, resume) && !check->passes()) return check->exit_code();
+  if ((must_be_sure(plan, resume) || spec->launch.admission) && !check->passes()) return check->exit_code();
   plan.command = RankCommand(request.arguments, resume, folder, check);
   plan.run_folder = folder.path;
   plan.state = [folder, resume] { return state_of(folder, resume); };

@@ -68,7 +68,7 @@ TEST(Clocks, MayBeOffByWhatTheAnswerTook) {
 TEST(Clocks, OfMostHostsAreRight) {
   const Findings found = clock_findings({{.host = "h1", .ahead = 60}, {.host = "h2", .ahead = 60.2}});
   ASSERT_EQ(found.size(), 1U);
-  EXPECT_THAT(found[0].text, StartsWith("the clock of this machine is 1m00s behind that of most hosts"));
+  EXPECT_THAT(found[0].text, StartsWith("the clock of this machine is 1m0s behind that of most hosts"));
 }
 
 std::vector<HostReport> disks(const std::vector<double>& speeds) {

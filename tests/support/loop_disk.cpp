@@ -23,10 +23,10 @@ std::string line_of(const std::string& command) {
 std::string making_group(const std::string& name, const std::string& device, int64_t bytes_per_second) {
   const std::string number = std::to_string(bytes_per_second);
   return "old=/sys/fs/cgroup/blkio/" + name + " new=/sys/fs/cgroup/" + name +
-         "\nif [ -e /sys/fs/cgroup/blkio ]; then mkdir $old; echo '" + device + " " + number +
-         "' > $old/blkio.throttle.write_bps_device; echo $old\nelse\n"
-         "echo +io > /sys/fs/cgroup/cgroup.subtree_control; mkdir $new; echo '" +
-         device + " wbps=" + number + "' > $new/io.max; echo $new\nfi";
+         "\nif [ -e /sys/fs/cgroup/blkio ]; then mkdir $old; echo \"" + device + " " + number +
+         "\" > $old/blkio.throttle.write_bps_device; echo $old\nelse\n"
+         "echo +io > /sys/fs/cgroup/cgroup.subtree_control; mkdir $new; echo \"" +
+         device + " wbps=" + number + "\" > $new/io.max; echo $new\nfi";
 }
 
 }  // namespace

@@ -77,28 +77,27 @@ HostPlan admit(const AdmissionRequest& request, const std::function<void(const s
   std::vector<MeasuredHost> hosts = measure(request);
   judge(hosts, request.spec.min_percent);
   HostPlan admitted{.hosts = {}, .count = request.plan.count};
-  std::string names, objections;
+  std::string objections;
   for (MeasuredHost& each : hosts) {
     if (each.objection.empty()) {
       admitted.hosts.push_back(std::move(each.host));
       continue;
     }
-    names += (names.empty() ? "" : ", ") + each.host.name;
     objections += (objections.empty() ? "" : "; ") + each.host.name + ": " + each.objection;
   }
   const int left = static_cast<int>(admitted.hosts.size());
-  if (names.empty() || (request.spec.action == "exclude" && left >= admitted.count.least)) {
-    if (!names.empty()) say("left out, " + objections);
+  if (objections.empty() || (request.spec.action == "exclude" && left >= admitted.count.least)) {
+    if (!objections.empty()) say("left out, " + objections);
     admitted.count.most = std::min(admitted.count.most, left);
     return admitted;
   }
+  const bool refuses = request.spec.action == "refuse";
   throw Error(ExitCode::environment,
-              {.what = "below " + std::to_string(std::lround(request.spec.min_percent)) + " % (launch.admission), " +
-                       objections,
-               .where = names,
-               .hint = "gputrain doctor --bench there; a lower launch.admission.min_percent" +
-                       std::string(request.spec.action == "refuse" ? ", or action: exclude" : "") +
-                       "; what was best is in ~/.local/state/gputrain/machines.json"});
+              {.what = "launch.admission (at least " + std::to_string(std::lround(request.spec.min_percent)) + " %) " +
+                       (refuses ? "refuses " : "leaves too few hosts, without ") + objections,
+               .hint = std::string("gputrain doctor --bench there; a lower launch.admission.min_percent") +
+                       (refuses ? ", or action: exclude" : "") +
+                       "; the best rates are in ~/.local/state/gputrain/machines.json"});
 }
 
 }  // namespace gputrain::launch

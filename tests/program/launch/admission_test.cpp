@@ -45,7 +45,7 @@ TEST_F(Admission, LetsFineHostTrainAndRefusesSlowOne) {
   folder_.write(name, file.dump());
   const Result slow = launch("{min_percent: 5}");
   EXPECT_EQ(slow.exit_code, 6) << slow.out;
-  EXPECT_THAT(slow.err, AllOf(HasSubstr("below 5 % (launch.admission), localhost: cpu: fp32 product"),
+  EXPECT_THAT(slow.err, AllOf(HasSubstr("launch.admission (at least 5 %) refuses localhost: cpu: fp32 product"),
                               HasSubstr("gputrain doctor --bench")));
   EXPECT_THAT(slow.out, Not(HasSubstr("1 rank on")));
 }
@@ -92,7 +92,7 @@ TEST_F(AdmissionOfHosts, LeavesOutSlowHost) {
 TEST_F(AdmissionOfHosts, RefusesSlowHost) {
   const Result result = launch("{min_percent: 5, action: refuse}");
   EXPECT_EQ(result.exit_code, 6) << result.out;
-  EXPECT_THAT(result.err, AllOf(HasSubstr("(launch.admission), h3: disk: write to ext4 "), Not(HasSubstr("h2: "))));
+  EXPECT_THAT(result.err, AllOf(HasSubstr(" refuses h3: disk: write to ext4 "), Not(HasSubstr("h2: "))));
 }
 
 }  // namespace

@@ -105,7 +105,7 @@ TEST_F(DoctorOfHosts, NamesOtherProgramsAndClocks) {
   const Result result = doctor({});
   EXPECT_EQ(result.exit_code, 6) << result.err;
   EXPECT_THAT(result.out, HasSubstr("gputrain: 0.0.0 on h1, but " + version + " on all others"));
-  EXPECT_THAT(result.out, HasSubstr("the clock of h2 is 10.0s ahead of ours"));
+  EXPECT_THAT(result.out, ContainsRegex("the clock of h2 is (9|10)[0-9.]*s ahead of ours"));
   EXPECT_THAT(result.out, ContainsRegex("build: [0-9a-f]{16} on h3, but " + build));
   EXPECT_THAT(result.out, Not(AnyOf(HasSubstr("the clock of h1"), HasSubstr("the clock of h3"))));
 }
