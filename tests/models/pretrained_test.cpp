@@ -151,7 +151,7 @@ TEST(PublishedModel, RefusesUnsupportedAndBrokenConfigs) {
   EXPECT_THAT(with(kLlama, "num_hidden_layers", nullptr), HasSubstr("missing"));
   EXPECT_THAT(with({{"model_type", "gpt2"}}, "scale_attn_by_inverse_layer_idx", true), HasSubstr("scale_attn_by"));
   EXPECT_THAT(with({{"model_type", "gpt2"}}, "activation_function", "mish"), HasSubstr("mish"));
-  EXPECT_THAT(refusal({{"model_type", "bert"}}), HasSubstr("bert"));
+  EXPECT_THAT(refusal({{"model_type", "t5"}}), HasSubstr("t5"));
   EXPECT_THAT(refusal(json::array()), HasSubstr("JSON object"));
 }
 

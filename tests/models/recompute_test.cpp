@@ -9,6 +9,7 @@
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 
+#include "../../src/models/encoder.hpp"
 #include "../../src/models/gpt.hpp"
 #include "gputrain/device/host_allocator.hpp"
 #include "gputrain/device/runtime.hpp"
@@ -26,7 +27,10 @@ constexpr int64_t kSymbols = 7;
 /// A model name as in a job, and options that make it small or random.
 struct Kind {
   std::string name;
-  GptSpec gpt;  // for a gpt
+  GptSpec gpt;            // for a gpt
+  EncoderSpec bert = {};  // for a bert
+
+  bool is_text() const { return name == "gpt" || name == "bert"; }
 
   friend void PrintTo(const Kind& it, std::ostream* to) { *to << it.name; }
 };
@@ -57,10 +61,15 @@ GptSpec with_relu() {
   return spec;
 }
 
+EncoderSpec small_bert(const std::string& variant) {
+  return {.variant = variant, .n_layer = 3, .n_head = 2, .n_embd = 32, .dropout = 0.2};
+}
+
 std::unique_ptr<Model> make(const Kind& kind, const nn::Context& context) {
-  const bool is_text = kind.name == "gpt";
+  const bool is_text = kind.is_text();
   auto options = catalog().find(kind.name)->schema->create();
-  if (is_text) *static_cast<GptSpec*>(options.get()) = kind.gpt;
+  if (kind.name == "gpt") *static_cast<GptSpec*>(options.get()) = kind.gpt;
+  if (kind.name == "bert") *static_cast<EncoderSpec*>(options.get()) = kind.bert;
   const auto shape = is_text ? std::vector<int64_t>{6} : std::vector<int64_t>{3, 32, 32};
   auto model = catalog().make({kind.name, options}, context, {.input_shape = shape, .num_classes = kSymbols});
   nn::initialize(*model, 7);
@@ -72,7 +81,7 @@ Tensors step(const Kind& kind, const nn::Context& context) {
   const auto model = make(kind, context);
   device::seed_generators(at::kCPU, 11);
   const auto labels = at::TensorOptions().dtype(at::kLong);
-  const bool is_text = kind.name == "gpt";
+  const bool is_text = kind.is_text();
   const at::Tensor targets =
       at::randint(kSymbols, is_text ? std::vector<int64_t>{4, 6} : std::vector<int64_t>{4}, labels);
   const Batch batch =
@@ -98,6 +107,9 @@ INSTANTIATE_TEST_SUITE_P(Models, Recomputing,
                                          std::pair<const char*, Kind>("Gpt2WithRelu", {"gpt", with_relu()}),
                                          std::pair<const char*, Kind>("Llama", {"gpt", small_llama()}),
                                          std::pair<const char*, Kind>("Experts", {"gpt", with_experts()}),
+                                         std::pair<const char*, Kind>("Bert", {"bert", {}, small_bert("bert")}),
+                                         std::pair<const char*, Kind>("ModernBert",
+                                                                      {"bert", {}, small_bert("modernbert")}),
                                          std::pair<const char*, Kind>("Resnet18", {"resnet18", {}}),
                                          std::pair<const char*, Kind>("Convnet", {"convnet", {}})),
                          [](const auto& entry) { return entry.param.first; });
