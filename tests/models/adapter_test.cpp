@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
+#include "../../src/models/encoder.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/device/host_allocator.hpp"
 #include "gputrain/device/runtime.hpp"
@@ -334,6 +336,23 @@ TEST_F(AdapterConfig, GivesWhatTheJobLeavesOut) {
   EXPECT_EQ(config["modules_to_save"], nlohmann::json({"lm_head"}));
   EXPECT_EQ(config["base_model_name_or_path"], "models/base");
   EXPECT_EQ(config["task_type"], "CAUSAL_LM");
+}
+
+TEST(LoraOfEncoders, TrainsAHeadOfItsOwn) {
+  const auto encoder = [](const std::string& head) {
+    return std::make_unique<Encoder>(EncoderSpec{.n_layer = 1, .n_head = 2, .n_embd = 8, .head = head}, nn::Context{},
+                                     DataFacts{.input_shape = {6}, .num_classes = 3, .vocabulary = 11});
+  };
+  const auto model = encoder("tagger");
+  const auto adapter = lora("target_modules: [query, value], modules_to_save: classifier");
+  adapter->adapt(*model);
+  EXPECT_EQ(trained(*model).size(), 6);
+  EXPECT_TRUE(trained(*model).contains("classifier.weight"));
+  const auto config = adapter->config_of(*model, "");
+  EXPECT_EQ(config["task_type"], "TOKEN_CLS");
+  EXPECT_EQ(config["target_modules"], nlohmann::json({"query", "value"}));
+  EXPECT_TRUE(lora("target_modules: query")->config_of(*encoder("mlm"), "")["task_type"].is_null());
+  EXPECT_THROW(lora("target_modules: query, modules_to_save: word_embeddings")->adapt(*encoder("mlm")), Error);
 }
 
 TEST_F(AdapterConfig, NamesEachLayerWhereNotAllAreAdapted) {

@@ -151,7 +151,7 @@ class Lora final : public Adapter {
   bool is_written_merged() const override { return spec_.merge; }
 
   nlohmann::json config_of(Model& model, const std::string& base) const override {
-    return peft_config(settings_, adapted_layers(model), base);
+    return peft_config(model, settings_, adapted_layers(model), base);
   }
 
   void check_config(const nlohmann::json& config, const std::string& where) const override {

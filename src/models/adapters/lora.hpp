@@ -10,6 +10,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "gputrain/config/describe.hpp"
+#include "gputrain/models/model.hpp"
 
 namespace gputrain::models {
 
@@ -49,8 +50,9 @@ struct AdaptedLayers {
   bool in_out = false;             // their weights are stored [in, out]
 };
 
-/// The adapter_config.json of an adapter. `base`: path of the weights beside which it was trained.
-nlohmann::json peft_config(const LoraSettings& settings, const AdaptedLayers& layers, const std::string& base);
+/// The adapter_config.json of a model's adapter. `base`: path of the weights beside which it was trained.
+nlohmann::json peft_config(const Model& model, const LoraSettings& settings, const AdaptedLayers& layers,
+                           const std::string& base);
 
 /// The object in FOLDER/adapter_config.json. Throws Error(data).
 nlohmann::json read_peft_config(const std::string& folder);

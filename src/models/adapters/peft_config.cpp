@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "../encoder.hpp"
 #include "../published/config_json.hpp"
 #include "gputrain/models/adapter.hpp"
 #include "lora.hpp"
@@ -83,12 +84,34 @@ LoraSettings lora_of(const nlohmann::json& config, const std::string& where) {
   return settings;
 }
 
-nlohmann::json peft_config(const LoraSettings& settings, const AdaptedLayers& layers, const std::string& base) {
+namespace {
+
+/// How PEFT wraps the model; null: without a purpose.
+nlohmann::json task_type_of(const Model& model) {
+  const auto* encoder = dynamic_cast<const Encoder*>(&model);
+  if (encoder == nullptr) return "CAUSAL_LM";
+  switch (encoder->sizes().head) {
+    case HeadKind::classifier:
+      return "SEQ_CLS";
+    case HeadKind::tagger:
+      return "TOKEN_CLS";
+    case HeadKind::embedder:
+      return "FEATURE_EXTRACTION";
+    case HeadKind::mlm:
+      break;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+nlohmann::json peft_config(const Model& model, const LoraSettings& settings, const AdaptedLayers& layers,
+                           const std::string& base) {
   nlohmann::json saved, alpha = settings.alpha;
   if (!settings.modules_to_save.empty()) saved = settings.modules_to_save;
   if (settings.alpha == std::floor(settings.alpha)) alpha = static_cast<int64_t>(settings.alpha);
   return {{"peft_type", "LORA"},
-          {"task_type", "CAUSAL_LM"},
+          {"task_type", task_type_of(model)},
           {"base_model_name_or_path", base},
           {"inference_mode", true},
           {"r", settings.rank},

@@ -8,6 +8,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include "../encoder.hpp"
 #include "../gpt.hpp"
 #include "gputrain/config/names.hpp"
 #include "gputrain/core/error.hpp"
@@ -106,18 +107,25 @@ std::vector<NamedModule> meant_by(const std::string& target, const std::vector<N
   return meant;
 }
 
-/// The model whose head is its embedding; null: another.
-const Gpt* as_tied(const Model& model) {
+/// Whether the model's head is its embedding.
+bool is_tied(const Model& model) {
+  if (const auto* encoder = dynamic_cast<const Encoder*>(&model)) return encoder->sizes().head == HeadKind::mlm;
   const auto* gpt = dynamic_cast<const Gpt*>(&model);
-  return gpt != nullptr && gpt->spec().tie_embeddings ? gpt : nullptr;
+  return gpt != nullptr && gpt->spec().tie_embeddings;
 }
 
-constexpr const char* kUntie = "model.config.tie_embeddings: false, with weights that have a head of their own";
+/// What to try where a head is wanted that is the embedding.
+std::string untied(const Model& model) {
+  return dynamic_cast<const Gpt*>(&model) == nullptr
+             ? "leave it out"
+             : "model.config.tie_embeddings: false, with weights that have a head of their own";
+}
 
 [[noreturn]] void refuse_unknown(const Model& model, const std::string& target, const std::string& key,
                                  const std::vector<NamedModule>& candidates, const char* what) {
-  if (as_tied(model) != nullptr && last_part(target) == "lm_head")
-    refuse(key, "'" + target + "' is tied to the embedding in this model, and cannot be adapted by itself", kUntie);
+  if (is_tied(model) && (last_part(target) == "lm_head" || last_part(target) == "decoder"))
+    refuse(key, "'" + target + "' is tied to the embedding in this model, and cannot be adapted by itself",
+           untied(model));
   refuse(key, "'" + target + "' " + what, hint_for(target, candidates));
 }
 
@@ -179,8 +187,9 @@ std::vector<nn::Module*> modules_to_save(Model& model, const std::vector<std::st
     for (const NamedModule& one : modules) {
       if (!is_or_ends_in(one.name, name) && !is_or_ends_in(one.published, name)) continue;
       const bool is_embedding = dynamic_cast<nn::Embedding*>(one.module) != nullptr;
-      if (is_embedding && as_tied(model) != nullptr && one.module == model.units().front().modules.front())
-        refuse(key, "'" + name + "' is the head too in this model, and others would take only one of the two", kUntie);
+      if (is_embedding && is_tied(model) && one.module == model.units().front().modules.front())
+        refuse(key, "'" + name + "' is the head too in this model, and others would take only one of the two",
+               untied(model));
       saved.push_back(one.module);
     }
     if (saved.size() == before) refuse_unknown(model, name, key, modules, "means no module of the model");
