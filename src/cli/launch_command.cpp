@@ -120,6 +120,12 @@ bool must_be_sure(const launch::LaunchRequest& plan, const std::string& resume) 
 
 /// The hosts that are fast enough. A launcher of one node answers for that node alone.
 launch::HostPlan admitted(const launch::LaunchRequest& plan, const launch::AdmissionSpec& admission) {
+  const bool needs_all = plan.plan.count.least >= static_cast<int>(plan.plan.hosts.size());
+  if (admission.action == "exclude" && needs_all && !plan.node) {
+    throw Error(ExitCode::usage, {.what = "no host can be left out: all are needed",
+                                  .where = "launch.admission.action: exclude",
+                                  .hint = "--nnodes MIN:MAX, or action: refuse"});
+  }
   const launch::HostPlan own{.hosts = plan.plan.hosts, .count = {}};
   const launch::HostPlan hosts = launch::admit(
       {.plan = plan.node ? own : plan.plan, .spec = admission, .device = plan.device, .folder = plan.run_folder},

@@ -46,13 +46,6 @@ void check_hosts(const LaunchSpec& spec, config::SpecIssues& issues) {
   }
 }
 
-void check_admission(const LaunchSpec& spec, config::SpecIssues& issues) {
-  if (spec.admission && spec.admission->action == "exclude" && !spec.nnodes) {
-    issues.add("admission.action", "no host can be left out: all are needed",
-               "launch.nnodes, as in \"1:4\", or action: refuse");
-  }
-}
-
 void check_count(const LaunchSpec& spec, config::SpecIssues& issues) {
   if (!spec.nnodes) return;
   const auto count = read_host_count(*spec.nnodes);
@@ -127,7 +120,6 @@ void LaunchSpec::describe(config::Description<LaunchSpec>& d) {
   d.check([](const LaunchSpec& spec, config::SpecIssues& issues) {
     check_hosts(spec, issues);
     check_count(spec, issues);
-    check_admission(spec, issues);
   });
 }
 
