@@ -64,16 +64,18 @@ def seconds_of_threads(pid: int) -> dict[str, float]:
 
 class Run:
     def __init__(self, binary: str, folder: str, steps: int, watched: bool, mlflow: str):
-        settings = [f"train.max_steps={steps}", f"eval.interval={steps}", f"checkpoint.interval={steps}", "log.interval=10",
-                    "eval.sample=null"]
+        settings = [f"train.max_steps={steps}", f"eval.interval={steps}", f"checkpoint.interval={steps}",
+                    "log.interval=10", "eval.sample=null"]
         if watched:
-            settings += ["log.metrics_port=0", "log.tensorboard=true", "log.wandb.project=watch", f"log.mlflow.uri={mlflow}"]
+            settings += ["log.metrics_port=0", "log.tensorboard=true", "log.wandb.project=watch",
+                         f"log.mlflow.uri={mlflow}"]
         command = [binary, "run", str(ROOT / "configs/quickstart.yaml"), "--output-dir", f"{folder}/run"]
         for setting in settings:
             command += ["--set", setting]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT,
                                         env=os.environ | {"GPUTRAIN_METADATA_URL": "aws=http://127.0.0.1:9"})
         self.page = None
+        self.requests = self.unanswered = 0
         for line in self.process.stdout:
             found = re.search(r"http://127\.0\.0\.1:\d+/", line)
             if found:
@@ -83,15 +85,15 @@ class Run:
         threading.Thread(target=self.process.stdout.read, daemon=True).start()
 
     def read_page(self, per_second: float):
-        """Reads page and measurements until the run ends."""
+        """Reads page and measurements until the run ends, and counts requests without an answer within 5 s."""
         due = time.monotonic()
         while self.process.poll() is None:
             for path in ("state", "metrics"):
+                self.requests += 1
                 try:
                     urllib.request.urlopen(self.page + path, timeout=5).read()
                 except (urllib.error.URLError, ConnectionError, TimeoutError):
-                    if self.process.poll() is None:
-                        raise
+                    self.unanswered += self.process.poll() is None
             due += 2 / per_second
             time.sleep(max(0.0, due - time.monotonic()))
 
@@ -121,8 +123,9 @@ def compare(arguments, mlflow: str):
         wall, cpu, watching = results[True]
         ratios.append(wall / results[False][0])
         shares.append(watching / cpu)
-        print(f"pair {pair + 1}/{arguments.pairs}: watched {wall:.2f} s, alone {results[False][0]:.2f} s, ratio {ratios[-1]:.3f}; "
-              f"CPU {cpu:.2f} s and {results[False][1]:.2f} s, of it threads that watch {watching:.2f} s", flush=True)
+        print(f"pair {pair + 1}/{arguments.pairs}: watched {wall:.2f} s, alone {results[False][0]:.2f} s, "
+              f"ratio {ratios[-1]:.3f}; CPU {cpu:.2f} s and {results[False][1]:.2f} s, of it threads that watch "
+              f"{watching:.2f} s", flush=True)
     print(f"watched takes {statistics.median(ratios):.3f} of the time alone; the threads that watch take "
           f"{100 * statistics.median(shares):.2f} % of the CPU time")
 
@@ -150,8 +153,9 @@ def soak(arguments, mlflow: str):
             raise SystemExit(f"the run ended with exit code {run.process.returncode}")
         threads = seconds_of_threads(run.process.pid)
         watching = sum(threads.get(name, 0) for name in WATCHING)
-        print(f"{passed / 60:.0f} minutes, page open {'in Chromium' if browser else 'nowhere'}: memory {first:.0f} MiB after a tenth, "
-              f"{resident_mebibytes(run.process.pid):.0f} MiB at the end; the threads that watch take "
+        print(f"{passed / 60:.0f} minutes, page open {'in Chromium' if browser else 'nowhere'}: memory {first:.0f} MiB "
+              f"after a tenth, {resident_mebibytes(run.process.pid):.0f} MiB at the end; {run.unanswered} of "
+              f"{run.requests} requests without an answer; the threads that watch take "
               f"{100 * watching / sum(threads.values()):.2f} % of the CPU time")
         if browser:
             browser.terminate()
