@@ -61,10 +61,10 @@ class Words final : public Tokenizer {
   }
   std::vector<std::string> words_;
 };
-const config::Registered<Words, config::NoOptions> registered_words{catalog(), "words", "for this test"};
+const config::Registered<Words, config::NoOptions> registered_words{catalog(), "spaced_words", "for this test"};
 
 TEST(Tokenizers, IncludeOneThatAFileRegisters) {
-  const auto words = learned("words", "to be or not to be");
+  const auto words = learned("spaced_words", "to be or not to be");
   EXPECT_THAT(words->encode("be not", "f"), ElementsAre(1, 3));
   EXPECT_EQ(words->decode(Tokens{0, 1}), "to be");
   EXPECT_THAT(words->token_texts(), ElementsAre("to", "be", "or", "not"));
