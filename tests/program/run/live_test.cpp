@@ -142,15 +142,19 @@ TEST_F(LiveRun, RecordsAProfileAtAnOrder) {
   Program program(endless(folder_));
   ASSERT_TRUE(program.prints("step    1"));
   const Result refused = order(run_, {"profile", "none"});
-  EXPECT_EQ(refused.exit_code, 3);
+  EXPECT_EQ(refused.exit_code, 2);
   EXPECT_THAT(refused.err, HasSubstr("'none' is no number of steps"));
-  for (const char* steps : {"3", "2"}) {
-    ASSERT_EQ(order(run_, {"profile", steps}).exit_code, 0);
-    ASSERT_TRUE(program.prints("profile " + run_ + "/profile/summary.json"));
-    const Json summary = Json::parse(read_file(run_ + "/profile/summary.json"));
-    EXPECT_EQ(summary["steps"], std::stoi(steps));
-    EXPECT_EQ(summary["last_step"].get<int>() - summary["first_step"].get<int>() + 1, std::stoi(steps));
-  }
+  ASSERT_EQ(order(run_, {"profile", "3"}).exit_code, 0);
+  ASSERT_TRUE(program.prints("profile " + run_ + "/profile/summary.json"));
+  const std::filesystem::path path = run_ + "/profile/summary.json";
+  const Json first = Json::parse(read_file(path));
+  EXPECT_EQ(first["steps"], 3);
+  EXPECT_EQ(first["last_step"].get<int>() - first["first_step"].get<int>(), 2);
+  std::filesystem::remove(path);
+  ASSERT_EQ(order(run_, {"profile", "2"}).exit_code, 0);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!std::filesystem::exists(path) && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  EXPECT_EQ(Json::parse(read_file(path))["steps"], 2);
   EXPECT_THAT(read_file(run_ + "/ledger.jsonl"), HasSubstr("records 3 steps after step"));
 }
 
