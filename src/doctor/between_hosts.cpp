@@ -111,12 +111,18 @@ Findings closed_ways(const Serving& hosts, const std::vector<HostReport>& report
 
 void measure_disks(const Serving& hosts, std::vector<HostReport>& reports, const std::string& folder) {
   const auto question = [&](size_t i) { return "disk " + (reports[i].folder.empty() ? folder : reports[i].folder); };
+  // Of a disk that is full, or whose host is not examined, no speed is asked.
+  const auto is_measured = [&](const HostReport& report) {
+    const auto is_unfit = [](const Finding& found) { return found.check == "disk" && found.verdict == Verdict::bad; };
+    return is_examined(report) && std::ranges::none_of(report.findings, is_unfit);
+  };
+  std::vector<size_t> measured;
   for (size_t i = 0; i < hosts.size(); ++i) {
-    if (is_examined(reports[i])) hosts[i]->tell(question(i));
+    if (is_measured(reports[i])) measured.push_back(i);
   }
+  for (const size_t i : measured) hosts[i]->tell(question(i));
   const auto deadline = Clock::now() + kDiskTime;
-  for (size_t i = 0; i < hosts.size(); ++i) {
-    if (!is_examined(reports[i])) continue;
+  for (const size_t i : measured) {
     const auto answer = hosts[i]->line(deadline);
     reports[i].write_speed = number_of(answer);
     if (!answer) {  // a later answer would be taken for one to another question
