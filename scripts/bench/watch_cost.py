@@ -1,4 +1,4 @@
-"""Measures what it costs to watch a run: the quickstart's small GPT with a live page that is read ten times a second,
+"""Measures what it costs to watch a run: the quickstart's small GPT with a live page that is read whole once a second,
 Prometheus' measurements as often, TensorBoard, Weights & Biases and an MLflow server that answers, against the same run
 without them, in alternating pairs. Also the CPU time of the threads that serve, write and watch.
 
@@ -103,7 +103,7 @@ def measured(binary: str, steps: int, watched: bool, mlflow: str) -> tuple[float
     with tempfile.TemporaryDirectory(prefix="gputrain-watch-") as folder:
         run = Run(binary, folder, steps, watched, mlflow)
         if watched:
-            threading.Thread(target=run.read_page, args=(20,), daemon=True).start()
+            threading.Thread(target=run.read_page, args=(2,), daemon=True).start()
         threads: dict[str, float] = {}
         while run.process.poll() is None:
             threads = seconds_of_threads(run.process.pid) or threads
