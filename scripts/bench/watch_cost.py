@@ -106,7 +106,8 @@ def measured(binary: str, steps: int, watched: bool, mlflow: str) -> tuple[float
             threading.Thread(target=run.read_page, args=(2,), daemon=True).start()
         threads: dict[str, float] = {}
         while run.process.poll() is None:
-            threads = seconds_of_threads(run.process.pid) or threads
+            for name, seconds in seconds_of_threads(run.process.pid).items():  # some end before the others
+                threads[name] = max(threads.get(name, 0), seconds)
             time.sleep(0.2)
         if run.process.returncode != 0:
             raise SystemExit(f"the run ended with exit code {run.process.returncode}")
