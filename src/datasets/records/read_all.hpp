@@ -22,7 +22,7 @@ struct AllRecords {
 AllRecords read_all(const data::DatasetRequest& request, ReadRecords read_records, const std::string& extension,
                     RecordFile what);
 
-/// What records became something, and why some did not.
+/// How many records cannot be used, and why the first of them cannot.
 struct BadRecords {
   int64_t count = 0, of = 0;
   std::string first_what, first_where;

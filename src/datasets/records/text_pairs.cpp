@@ -12,7 +12,6 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
-#include "gputrain/core/printable.hpp"
 #include "gputrain/data/content_hash.hpp"
 #include "gputrain/data/options.hpp"
 #include "labels.hpp"
