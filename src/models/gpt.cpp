@@ -4,7 +4,9 @@
 #include <cmath>
 #include <utility>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/add.h>
+#include <ATen/ops/clamp_min.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/scalar_tensor.h>
 
@@ -51,6 +53,13 @@ Gpt::Gpt(const GptSpec& spec, const nn::Context& context, const DataFacts& facts
     blocks_.push_back(add_child<GptBlock>(names.blocks + std::to_string(i), context, spec, sizes_, i));
   }
   norm_ = add_child<nn::Norm>(names.norm, context, norm_options(spec, sizes_));
+  if (sizes_.classes > 0) {
+    score_ = add_child<nn::Linear>(
+        kScore, context,
+        nn::Linear::Options{
+            .in = sizes_.channels, .out = sizes_.classes, .bias = false, .weight_init = nn::Init::normal(kGptInitStd)});
+    return;
+  }
   if (spec.tie_embeddings) return;
   head_ = add_child<nn::Linear>(names.head, context,
                                 nn::Linear::Options{.in = sizes_.channels,
@@ -123,11 +132,33 @@ std::vector<at::Tensor> Gpt::head_parameters() {
   return parameters;
 }
 
+/// The classes of each text, from the features of its last token, as in transformers' sequence classifiers.
+Model::LastLayer Gpt::classes_of_texts(const at::Tensor& features, const at::Tensor& counts) {
+  at::Tensor last = features.select(1, -1);
+  if (counts.defined()) {
+    const at::Tensor places = at::clamp_min(counts - 1, 0).view({-1, 1, 1}).expand({-1, 1, features.size(2)});
+    last = features.gather(1, places).squeeze(1);
+  }
+  ops::Head head{.logits = [this](const at::Tensor& rows) { return score_->forward(rows); },
+                 .parameters = {},
+                 .columns = sizes_.classes};
+  score_->each_parameter([&](const std::string&, nn::Parameter& one) { head.parameters.push_back(one.value); });
+  return {.features = last, .head = std::move(head), .classes = sizes_.classes};
+}
+
+std::vector<nn::Module*> Gpt::head_parts() {
+  return score_ != nullptr ? std::vector<nn::Module*>{score_} : std::vector<nn::Module*>();
+}
+
 Model::LastLayer Gpt::last_layer(const Batch& batch) {
+  const BatchField* positions = batch.find(kPositions);
+  if (score_ != nullptr) {
+    const BatchField* tokens = batch.find(kTokens);
+    return classes_of_texts(hidden_states(batch.tensor(kTokens), {}), tokens->counts);
+  }
   ops::Head head{.logits = [this](const at::Tensor& features) { return logits(features); },
                  .parameters = head_parameters(),
                  .columns = columns()};
-  const BatchField* positions = batch.find(kPositions);
   return {.features = hidden_states(batch.tensor(kTokens), positions ? positions->values : at::Tensor()),
           .head = std::move(head),
           .classes = sizes_.vocabulary};
@@ -137,7 +168,10 @@ at::Tensor Gpt::vocabulary_of(const at::Tensor& columns) const {
   return columns.size(-1) == sizes_.vocabulary ? columns : columns.narrow(-1, 0, sizes_.vocabulary);
 }
 
-at::Tensor Gpt::forward(const at::Tensor& inputs) { return vocabulary_of(logits(hidden_states(inputs, {}))); }
+at::Tensor Gpt::forward(const at::Tensor& inputs) {
+  const at::Tensor features = hidden_states(inputs, {});
+  return score_ != nullptr ? score_->forward(features.select(1, -1)) : vocabulary_of(logits(features));
+}
 
 at::Tensor Gpt::next_logits(const NextTokens& next, Memory& earlier) {
   if (earlier.empty()) earlier.resize(blocks_.size());
@@ -153,6 +187,7 @@ std::vector<Unit> Gpt::units() {
   for (size_t i = 0; i < blocks_.size(); ++i) units.push_back({"h." + std::to_string(i), {blocks_[i]}});
   Unit head{"head", {norm_}};
   if (head_ != nullptr) head.modules.push_back(head_);
+  if (score_ != nullptr) head.modules.push_back(score_);
   units.push_back(std::move(head));
   return units;
 }
@@ -171,7 +206,7 @@ double Gpt::flops_per_sample() const {
                          matrix * static_cast<double>(spec_.experts_per_token * sizes_.expert_inner);
   double feed_forward = 0;  // of all layers
   for (const bool is_sparse : sizes_.sparse) feed_forward += is_sparse ? experts : dense;
-  const double head = channels * static_cast<double>(sizes_.vocabulary);
+  const double head = sizes_.classes > 0 ? 0 : channels * static_cast<double>(sizes_.vocabulary);
   const double layers = static_cast<double>(sizes_.layers);
   double keys = 0;  // of all layers, for one token
   for (const int64_t window : sizes_.windows)

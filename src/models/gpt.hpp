@@ -53,6 +53,8 @@ struct GptSpec {
   bool qk_norm = false;
   bool qk_norm_across_heads = false;
   std::optional<std::string> layout;
+  std::string head = "tokens";
+  std::optional<int64_t> num_classes;
   std::string position = "learned";
   std::string norm = "layernorm";
   std::string activation = "gelu_tanh";
@@ -88,6 +90,7 @@ struct GptSizes {
   std::vector<int64_t> windows;  // of each layer, as in ops::AttentionOptions
   int64_t expert_inner;          // as `inner`, of each expert
   std::vector<bool> sparse;      // of each layer: whether it has experts
+  int64_t classes;               // that it gives each text; 0: it gives tokens
 };
 GptSizes sizes_of(const GptSpec& spec, const DataFacts& facts);
 nn::Norm::Options norm_options(const GptSpec& spec, const GptSizes& sizes);
@@ -131,8 +134,10 @@ class Gpt final : public Model {
   double flops_per_sample() const override;
 
   LastLayer last_layer(const Batch& batch) override;
+  std::vector<nn::Module*> head_parts() override;
 
   std::optional<TextLimits> text_limits() const override {
+    if (sizes_.classes > 0) return std::nullopt;
     return TextLimits{.vocabulary = sizes_.vocabulary, .length = sizes_.positions};
   }
   at::Tensor next_logits(const NextTokens& next, Memory& earlier) override;
@@ -149,6 +154,7 @@ class Gpt final : public Model {
   at::Tensor logits(const at::Tensor& features) const;  // [..., columns()]
   int64_t columns() const;
   std::vector<at::Tensor> head_parameters();
+  LastLayer classes_of_texts(const at::Tensor& features, const at::Tensor& counts);
   at::Tensor vocabulary_of(const at::Tensor& columns) const;  // without the padding of logits()
   const at::Tensor& head_weight() const { return head_ != nullptr ? head_->weight() : tokens_->weight(); }
   ResidualStream pass(const GptBlock& block, const ResidualStream& in, const nn::Sequence& sequence) const;
@@ -163,7 +169,8 @@ class Gpt final : public Model {
   nn::Dropout* dropout_;
   std::vector<GptBlock*> blocks_;
   nn::Norm* norm_;
-  nn::Linear* head_ = nullptr;  // null if tied: the head uses the embedding's weight
+  nn::Linear* head_ = nullptr;   // null if tied: the head uses the embedding's weight
+  nn::Linear* score_ = nullptr;  // instead of a head: the classes of a text, from its last token
 };
 
 }  // namespace gputrain::models

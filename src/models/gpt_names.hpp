@@ -10,6 +10,7 @@ struct GptNames {
   const char *attention, *feed_forward;                   // of a block
 };
 const GptNames& names_of(nn::Naming naming);
+constexpr const char* kScore = "score";  // the layer that gives classes, in all of them
 
 /// Names of a block's norms; null: there is none at this place.
 struct BlockNormNames {

@@ -83,7 +83,11 @@ GptSizes sizes_of(const GptSpec& spec, const DataFacts& facts) {
   sizes.channels = spec.n_embd;
   sizes.head_channels = spec.head_dim.value_or(spec.n_embd / spec.n_head);
   sizes.positions = spec.block_size.value_or(facts.input_shape[0]);
-  sizes.vocabulary = classes_of(spec.vocab_size, facts, "vocab_size");
+  sizes.vocabulary = classes_of(
+      spec.vocab_size, {.num_classes = facts.vocabulary > 0 ? facts.vocabulary : facts.num_classes}, "vocab_size");
+  // Where the data has no classes, the model gives one number: a reward.
+  if (spec.head == "classifier")
+    sizes.classes = facts.num_classes > 0 ? classes_of(spec.num_classes, facts) : spec.num_classes.value_or(1);
   sizes.rotary = spec.position == "rotary";
   sizes.rmsnorm = spec.norm.starts_with("rmsnorm");
   sizes.norms_from_one = spec.norm == "rmsnorm_1p";

@@ -195,6 +195,13 @@ void GptSpec::describe(config::Description<GptSpec>& d) {
   d.key("layout", &GptSpec::layout,
         "whose names and order parameters have; null: llama with rotary positions, rmsnorm and a gate, else gpt2")
       .choices({"gpt2", "llama", "phi3", "gpt_neox"});
+  d.key("head", &GptSpec::head,
+        "what it gives: the next token, or classes of each text, from its last token; one class is a number, as a "
+        "reward")
+      .choices({"tokens", "classifier"});
+  d.key("num_classes", &GptSpec::num_classes, "classes of a classifier; null: the data's, or 1")
+      .range(1, 1 << 20)
+      .aliases({"num_labels"});
   d.key("position", &GptSpec::position, "encoding of positions").choices({"learned", "rotary"});
   d.key("norm", &GptSpec::norm, "normalisation; rmsnorm_1p, Gemma's, multiplies by 1 + weight")
       .choices({"layernorm", "rmsnorm", "rmsnorm_1p"});
@@ -231,6 +238,8 @@ void GptSpec::describe(config::Description<GptSpec>& d) {
     check_rope_scaling(spec, issues);
     check_window(spec, issues);
     check_experts(spec, issues);
+    if (spec.num_classes && spec.head != "classifier")
+      issues.add("num_classes", "is of a classifier", "head: classifier, or leave it out");
   });
 }
 

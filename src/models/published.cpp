@@ -24,6 +24,15 @@ std::string known_families() {
   return text;
 }
 
+constexpr const char* kClassifies = "ForSequenceClassification";  // the end of such an architecture's name
+
+bool classifies(const nlohmann::json& config) {
+  const auto architectures = config.find("architectures");
+  if (architectures == config.end() || !architectures->is_array() || architectures->empty()) return false;
+  const nlohmann::json& first = architectures->front();
+  return first.is_string() && first.get_ref<const std::string&>().ends_with(kClassifies);
+}
+
 }  // namespace
 
 FamilyCatalog& families() {
@@ -52,7 +61,11 @@ PublishedModel published_model(const nlohmann::json& config, const std::string& 
   if (reader.find("quantization_config") != nullptr) {
     reader.refuse("these weights are quantised ('quantization_config')", "take the weights that they were made from");
   }
-  if (const auto family = family_meant_by(config)) return family->model_of(config, where);
+  if (const auto family = family_meant_by(config)) {
+    PublishedModel model = family->model_of(config, where);
+    if (model.type == "gpt" && classifies(config)) model.defaults.emplace_back("head", "classifier");
+    return model;
+  }
   reader.refuse(type.empty() ? "'model_type' is missing" : "model_type '" + type + "' is not supported",
                 known_families() + " are supported; for other models, give a safetensors file");
 }
@@ -69,6 +82,18 @@ nlohmann::json completed(nlohmann::json config, const Gpt& model) {
   config["bos_token_id"] = nullptr;
   config["eos_token_id"] = nullptr;
   config["pad_token_id"] = nullptr;
+  if (model.sizes().classes == 0) return config;
+  for (nlohmann::json& architecture : config["architectures"]) {
+    std::string name = architecture.get<std::string>();
+    for (const char* end : {"ForCausalLM", "LMHeadModel"})
+      if (name.ends_with(end)) name.resize(name.size() - std::string_view(end).size());
+    architecture = name + kClassifies;
+  }
+  for (int64_t i = 0; i < model.sizes().classes; ++i) {
+    const std::string label = "LABEL_" + std::to_string(i);
+    config["id2label"][std::to_string(i)] = label;
+    config["label2id"][label] = i;
+  }
   return config;
 }
 

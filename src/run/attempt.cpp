@@ -9,6 +9,7 @@
 #include "gputrain/run/preparation.hpp"
 #include "gputrain/run/rank_logs.hpp"
 #include "gputrain/run/training.hpp"
+#include "gputrain/setup/references.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -34,6 +35,7 @@ int run_attempt(const RunRequest& request, const Job& job, TrainingSetup& setup,
   bool has_begun = false;
   try {
     if (writes) monitor::write_beginning(folder.summary(), {.run_id = job.run_id});
+    take_references(job, setup, folder.references());
     Training training(request, job, setup, console, kernels, taken);
     training.resume_run();
     if (writes) write_file_atomically(folder.resolved(), job.loaded.resolved_yaml(), ExitCode::environment);

@@ -46,15 +46,16 @@ std::vector<Rule> rules_of_data(const JobSpec& spec, const JobDatasets& datasets
   const std::string& format = spec.data.train.format.name;
   const auto& longest = spec.data.text.max_length.value;
   const std::string one_file = "data.train.path is not a folder";
-  const bool is_image = datasets.train->layout().is_image(), is_text = datasets.tokens_per_sample() > 0;
+  const data::SampleLayout& layout = datasets.train->layout();
+  const bool is_image = layout.is_image(), is_text = layout.token_count() > 0;
   const bool is_limit = format != "text" && format != "tokens";  // of samples that may all be shorter
   const bool has_own_tokens = is_text && !datasets.train->tokenizer();
   return {{"data.image.", !is_image, is_text ? "the data is text" : "the data holds no images"},
           {"data.image.augment.", format == "synthetic", "synthetic images are not augmented"},
           {"data.text.", !is_text, is_image ? "the data is images" : "the data holds no text"},
           {"data.text.tokenizer", has_own_tokens, "format " + format + " brings its own tokens"},
-          {"data.text.max_length", is_text && !is_limit && longest && *longest > datasets.tokens_per_sample(),
-           "it takes " + counted(datasets.tokens_per_sample(), "token"), "is more than the model takes"},
+          {"data.text.max_length", is_text && !is_limit && longest && *longest > layout.token_count(),
+           "it takes " + counted(layout.token_count(), "token"), "is more than the model takes"},
           {"data.train.include", is_one_file(spec), one_file},
           {"data.train.exclude", is_one_file(spec), one_file},
           {"data.prefetch_factor", spec.data.num_workers.value == 0, "data.num_workers is 0: nothing is read ahead"}};

@@ -42,12 +42,13 @@ train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<tr
   const data::Position from = data::position_after(order_facts(spec_, setup_), progress.step);
   data::Loader loader(datasets.train, reading, {.from = from, .unreadable = progress.unreadable_in_epoch});
   const data::Preprocess preprocess(*datasets.train, input_format(spec_, *datasets.train, context));
-  train::Step step({*built.model, *built.arena, *datasets.task, preprocess, data_parallel_, *optimizer_stack.optimizer,
-                    optimizer_stack.scaler.get(), before_update_,
-                    obstacle_to_capture(spec_, setup_).empty() ? make_captured_graph_(context.device) : nullptr,
-                    [&](bool here) { return context.groups.holds_everywhere(here, "whether the step was recorded"); },
-                    clock_},
-                   {.max_grad_norm = spec_.train.max_grad_norm, .sync_batch_norm = built.sync_batch_norm});
+  train::Step step(
+      {*built.model, *built.arena, *datasets.task, preprocess, data_parallel_, *optimizer_stack.optimizer,
+       optimizer_stack.scaler.get(), before_update_,
+       obstacle_to_capture(spec_, setup_).empty() ? make_captured_graph_(context.device) : nullptr,
+       [&](bool here) { return context.groups.holds_everywhere(here, "whether the step was recorded"); }, clock_},
+      {.max_grad_norm = spec_.train.max_grad_norm,
+       .is_collective = built.sync_batch_norm || setup_.datasets.task->is_collective()});
   train::StepPrefetcher prefetcher(loader, context.groups, own_stop_,
                                    [&](const data::StepData& data) { return step.can_replay(data); });
   const auto lr = [&](int64_t at) { return optim::lr_at(*optimizer_stack.schedule, plan.curve_step(at)); };

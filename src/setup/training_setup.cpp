@@ -19,6 +19,7 @@
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/nn/layers.hpp"
 #include "gputrain/parallel/replicas.hpp"
+#include "gputrain/setup/references.hpp"
 #include "gputrain/setup/versions.hpp"
 #include "gputrain/setup/weights.hpp"
 #include "gputrain/train/preemption.hpp"
@@ -236,6 +237,7 @@ JobDatasets open_datasets(const Job& job) {
                                                                .model = model,
                                                                .label_smoothing = job.spec().train.label_smoothing,
                                                                .class_names = datasets.train->class_names()});
+  add_references(datasets);
   const auto& sizes = layout.input().sizes;
   datasets.facts.input_shape = layout.is_image() ? std::vector<int64_t>{sizes[2], sizes[0], sizes[1]} : sizes;
   datasets.facts.num_classes = layout.num_classes;
@@ -359,7 +361,8 @@ OptimizerStack build_optimizer_stack(const Job& job, const RankContext& context,
 }
 
 train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data::Dataset> dataset,
-                                const TrainingSetup& setup, std::string role, int64_t most_samples) {
+                                const TrainingSetup& setup, std::string role, int64_t most_samples,
+                                std::shared_ptr<const tasks::Task> task) {
   const auto& batch = setup.plan.batch;
   const int64_t tokens = setup.datasets.tokens_per_sample();
   auto loader = loader_options(spec, *dataset, setup.context, batch);
@@ -374,7 +377,7 @@ train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data:
     most_samples = ceil_divide(spec.eval.max_tokens.value_or(0), tokens);
   }
   const data::InputFormat input = input_format(spec, *dataset, setup.context);
-  return train::Evaluator(std::move(dataset), setup.datasets.task,
+  return train::Evaluator(std::move(dataset), task ? std::move(task) : setup.datasets.task,
                           {.prefix = std::move(role),
                            .max_samples = most_samples,
                            .weights = setup.built.arena->working_copy(),
@@ -383,8 +386,7 @@ train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data:
 }
 
 TrainingSetup::TrainingSetup(const Job& job, int64_t kept_global_batch)
-    : TrainingSetup(
-          job, create_rank_context(job), [&] { return open_datasets(job); }, kept_global_batch) {}
+    : TrainingSetup(job, create_rank_context(job), [&] { return open_datasets(job); }, kept_global_batch) {}
 
 TrainingSetup::TrainingSetup(const Job& job, RankContext at, const std::function<JobDatasets()>& open,
                              int64_t kept_global_batch)

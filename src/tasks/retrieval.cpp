@@ -88,6 +88,8 @@ class Retrieval final : public Task {
     return loss_of_sum(losses(embedded(model, batch), batch, groups()), weight);
   }
 
+  bool is_collective() const override { return spec_.loss == "ranking" && groups() != nullptr && !groups()->alone(); }
+
   Tally::Parts parts() const override { return {.sums = {"loss"}, .rows = {{.name = "embeddings", .columns = 0}}}; }
 
   /// The loss is that among the samples of each batch of this rank.

@@ -47,7 +47,7 @@ Evaluator::Evaluator(std::shared_ptr<const data::Dataset> dataset, std::shared_p
   options_.loader.drop_last = false;
 }
 
-monitor::Metrics Evaluator::run(models::Model& model, comm::ProcessGroups& groups, StopPoll& poll) const {
+tasks::Totals Evaluator::totals(models::Model& model, comm::ProcessGroups& groups, StopPoll& poll) const {
   const at::NoGradGuard no_grad;
   const EvaluationMode mode(model);
   const device::Reading reading(options_.weights);
@@ -67,9 +67,14 @@ monitor::Metrics Evaluator::run(models::Model& model, comm::ProcessGroups& group
       task_->evaluate(model, preprocess(batch), tally);
     }
   }
-  const tasks::Totals totals = tally.merge(groups);
+  return tally.merge(groups);
+}
+
+monitor::Metrics Evaluator::run(models::Model& model, comm::ProcessGroups& groups, StopPoll& poll) const {
+  const tasks::Totals found = totals(model, groups, poll);
   monitor::Metrics metrics;
-  for (const auto& metric : task_->metrics()) metrics[options_.prefix + "/" + metric.name] = metric.finish(totals);
+  if (found.sums.empty() && found.rows.empty()) return metrics;  // stopped
+  for (const auto& metric : task_->metrics()) metrics[options_.prefix + "/" + metric.name] = metric.finish(found);
   return metrics;
 }
 

@@ -133,7 +133,7 @@ ops::Loss Step::loss_of(const Batch& batch, const at::Tensor& weight) {
 
 /// Whether the batch has more than padding.
 bool Step::counts(const Batch& batch) const {
-  return (options_.sync_batch_norm ? batch.samples_on_all_ranks : batch.weight) > 0;
+  return (options_.is_collective ? batch.samples_on_all_ranks : batch.weight) > 0;
 }
 
 bool Step::can_replay(const data::StepData& data) const {

@@ -31,6 +31,12 @@ inline constexpr const char* kPositions = "positions";
 // Texts that are compared with those of kTokens: one that is like it, and one that is not.
 inline constexpr const char* kPairTokens = "pair_tokens";
 inline constexpr const char* kNegativeTokens = "negative_tokens";
+// An answer that is worse than that of kTokens, to the same prompt, and what counts of it. Of kTokens, kTarget says
+// that.
+inline constexpr const char* kRejectedTokens = "rejected_tokens";
+inline constexpr const char* kRejectedTarget = "rejected_target";
+/// [batch, numbers] float64: what Task::reference() gave for each sample before training.
+inline constexpr const char* kReference = "reference";
 /// [batch, time] int64: which of the texts of a sample a token is from: 0 in a question, 1 in its answer.
 inline constexpr const char* kTokenTypes = "token_types";
 
@@ -77,6 +83,8 @@ enum class TextUse {
   number,      // a number
   tags,        // a class of each word
   pairs,       // texts that are alike, or how much they are
+  preference,  // which of two answers to a prompt is better
+  rating,      // whether an answer to a prompt is good
 };
 
 /// What a model reads from a batch.

@@ -57,7 +57,8 @@ struct ImageOptions {
 
 /// Names of the columns of records, where they are not those that are usual.
 struct ColumnNames {
-  std::optional<std::string> text, text_pair, negative, label, words, tags, prompt, completion, messages;
+  std::optional<std::string> text, text_pair, negative, label, words, tags, prompt, completion, chosen, rejected,
+      messages;
 
   static void describe(config::Description<ColumnNames>& d) {
     d.summary("names of columns in jsonl, csv and parquet, where they are not the usual ones");
@@ -73,6 +74,8 @@ struct ColumnNames {
     d.key("tags", &ColumnNames::tags, "a list of the tags of these words; null: tags").aliases({"ner_tags"});
     d.key("prompt", &ColumnNames::prompt, "what stands before the completion; null: prompt");
     d.key("completion", &ColumnNames::completion, "what is learned after the prompt; null: completion");
+    d.key("chosen", &ColumnNames::chosen, "the better of two answers to the prompt; null: chosen");
+    d.key("rejected", &ColumnNames::rejected, "the worse one; null: rejected");
     d.key("messages", &ColumnNames::messages, "a conversation; null: messages, or conversations")
         .aliases({"field_messages", "messages_field"});
   }

@@ -24,7 +24,8 @@ struct RunFolder {
   std::filesystem::path save_request() const { return path / "SAVE"; }  // `touch` it to request a checkpoint
   std::filesystem::path weights() const { return path / "model.safetensors"; }
   std::filesystem::path model_config() const { return path / "config.json"; }
-  std::filesystem::path profile() const { return path / "profile"; }  // what `run --profile` recorded
+  std::filesystem::path references() const { return path / "reference.safetensors"; }  // see setup/references.hpp
+  std::filesystem::path profile() const { return path / "profile"; }                   // what `run --profile` recorded
   std::filesystem::path adapter() const { return path / "adapter"; }  // instead of weights(), if the job has one
 };
 

@@ -142,8 +142,9 @@ data::OrderFacts order_facts(const JobSpec& spec, const TrainingSetup& setup);
 /// Plans the rest of a run whose steps have this global batch from `start` on: its plan and learning-rate curve.
 void go_on_from(const train::PlanStart& start, const Job& job, TrainingSetup& setup);
 
-/// Metrics get the prefix `role`: "val/loss". `most_samples` 0: the job's limit.
+/// Metrics get the prefix `role`: "val/loss". `most_samples` 0: the job's limit. `task` null: the job's.
 train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data::Dataset> dataset,
-                                const TrainingSetup& setup, std::string role, int64_t most_samples = 0);
+                                const TrainingSetup& setup, std::string role, int64_t most_samples = 0,
+                                std::shared_ptr<const tasks::Task> task = nullptr);
 
 }  // namespace gputrain::app

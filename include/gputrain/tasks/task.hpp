@@ -93,6 +93,17 @@ class Task {
   /// Adds the parts of a batch to `tally`, without label smoothing. Call it in evaluation mode, without autograd.
   virtual void evaluate(models::Model& model, const Batch& batch, Tally& tally) const = 0;
 
+  /// How many numbers of each sample the loss takes from the model as it is before training, such as the probabilities
+  /// that it gives answers. They come in the field kReference. 0: none.
+  virtual int64_t reference_numbers() const { return 0; }
+  /// Those of a batch, which need not have that field: [samples, reference_numbers()]. Call it in evaluation mode,
+  /// without autograd.
+  virtual at::Tensor reference(models::Model& model, const Batch& batch) const;
+
+  /// Whether loss() is collective over the ranks that joined, so that every rank must call it, also with a batch
+  /// without samples.
+  virtual bool is_collective() const { return false; }
+
   /// In the order in which the console shows them.
   const std::vector<Metric>& metrics() const noexcept { return metrics_; }
   /// The metric that decides which checkpoint is the best, unless the job names another.

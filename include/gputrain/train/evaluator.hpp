@@ -39,6 +39,9 @@ class Evaluator {
   /// metrics; poll.finish() then returns the stop. Every rank must call.
   monitor::Metrics run(models::Model& model, comm::ProcessGroups& groups, StopPoll& poll) const;
 
+  /// The sums and rows of which the metrics are made.
+  tasks::Totals totals(models::Model& model, comm::ProcessGroups& groups, StopPoll& poll) const;
+
   std::string describe() const { return dataset_->describe(); }
 
  private:

@@ -27,7 +27,7 @@ class Step {
  public:
   struct Options {
     std::optional<double> max_grad_norm;
-    bool sync_batch_norm = false;  // forward passes are collective over all ranks, so no rank may skip one alone
+    bool is_collective = false;  // forward passes are collective over all ranks, so no rank may skip one alone
   };
   /// What a step works on. All must outlive it.
   struct Parts {

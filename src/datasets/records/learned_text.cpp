@@ -21,7 +21,7 @@ const Json* find(const Json& record, const std::string& column) {
   return found == record.end() || found->is_null() ? nullptr : &*found;
 }
 
-const std::string& text_in(const Json& value, const std::string& column) {
+const std::string& text_of(const Json& value, const std::string& column) {
   if (!value.is_string()) refuse("'" + column + "' is no text but " + std::string(value.type_name()));
   return value.get_ref<const std::string&>();
 }
@@ -65,7 +65,7 @@ LearnedText RecordTexts::of(const Json& record) const {
   if (const Json* start = find(record, prompt))
     return start->is_array() ? conversation_of(record) : completion_of(record);
   if (const Json* whole = find(record, text)) {
-    const std::string& content = text_in(*whole, text);
+    const std::string& content = text_of(*whole, text);
     return {.text = content, .learned = {{0, content.size()}}, .is_document = true};
   }
   if (find(record, "instruction") != nullptr) return conversation_of(record);
@@ -91,12 +91,12 @@ LearnedText RecordTexts::completion_of(const Json& record) const {
                     completion = options_.columns.completion.value_or("completion");
   const Json* answer = find(record, completion);
   if (answer == nullptr) refuse("a '" + prompt + "' without a '" + completion + "'", "data.text.columns.completion");
-  const std::string& start = text_in(*find(record, prompt), prompt);
-  const std::string whole = start + text_in(*answer, completion);
+  const std::string& start = text_of(*find(record, prompt), prompt);
+  const std::string whole = start + text_of(*answer, completion);
   return {.text = whole, .learned = {{learns_all() ? 0 : start.size(), whole.size()}}};
 }
 
-LearnedText RecordTexts::conversation_of(const Json& record) const {
+chat::LearnedText RecordTexts::rendered(const Json& messages, const Json& record) const {
   if (!template_) {
     throw Error(ExitCode::usage, {.what = "the data has conversations, but " + no_template_->parts().what,
                                   .where = no_template_->parts().where,
@@ -105,14 +105,39 @@ LearnedText RecordTexts::conversation_of(const Json& record) const {
   Json variables = Json::object();
   for (const char* name : {"tools", "documents"})
     if (const Json* given = find(record, name)) variables[name] = *given;
-  chat::LearnedText rendered = chat::learned_text(*template_, messages_of(record), variables);
-  LearnedText text{.text = std::move(rendered.text), .learned = {}, .is_plain = false};
+  return chat::learned_text(*template_, messages, variables);
+}
+
+LearnedText RecordTexts::conversation_of(const Json& record) const {
+  chat::LearnedText whole = rendered(messages_of(record), record);
+  LearnedText text{.text = std::move(whole.text), .learned = {}, .is_plain = false};
   if (learns_all()) {
     text.learned = {{0, text.text.size()}};
     return text;
   }
-  for (const auto& range : rendered.learned) text.learned.push_back({range.begin, range.end});
+  for (const auto& range : whole.learned) text.learned.push_back({range.begin, range.end});
   if (options_.loss_on == "completion" && text.learned.size() > 1) text.learned = {text.learned.back()};
+  return text;
+}
+
+LearnedText RecordTexts::answered(const Dialogue& dialogue, const Json& record) const {
+  const auto& [prompt, answer] = dialogue;
+  if (!prompt.is_array()) {
+    const auto& start = prompt.get_ref<const std::string&>();
+    const std::string whole = start + answer.get_ref<const std::string&>();
+    return {.text = whole, .learned = {{start.size(), whole.size()}}};
+  }
+  Json messages = prompt;
+  size_t said = 0;  // how many messages of the answer are the assistant's
+  for (const Json& message : answer) {
+    messages.push_back(message);
+    if (message.is_object() && message.value("role", Json()) == "assistant") ++said;
+  }
+  chat::LearnedText whole = rendered(messages, record);
+  if (said == 0 || whole.learned.size() < said) refuse("an answer has no message of the assistant");
+  LearnedText text{.text = std::move(whole.text), .learned = {}, .is_plain = false};
+  for (size_t i = whole.learned.size() - said; i < whole.learned.size(); ++i)
+    text.learned.push_back({whole.learned[i].begin, whole.learned[i].end});
   return text;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "gputrain/chat/conversation.hpp"
 #include "gputrain/chat/model_templates.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/data/options.hpp"
@@ -27,6 +28,11 @@ struct LearnedText {
   bool is_document = false;  // may be cut into several samples
 };
 
+/// A prompt and an answer to it: texts, or lists of messages.
+struct Dialogue {
+  nlohmann::ordered_json prompt, answer;
+};
+
 /// What to try when a record has no column to learn from.
 inline constexpr const char* kColumnsHint =
     "text, prompt with completion, messages, or instruction with output; data.text.columns names others";
@@ -45,10 +51,15 @@ class RecordTexts {
   /// them, or an instruction with an output as Alpaca does. Throws Error(data).
   LearnedText of(const nlohmann::ordered_json& record) const;
 
+  /// A prompt with an answer, which is what is learned: two texts, or two lists of messages. `record` may have tools
+  /// and documents for the template. Throws Error(data).
+  LearnedText answered(const Dialogue& dialogue, const nlohmann::ordered_json& record) const;
+
  private:
   LearnedText completion_of(const nlohmann::ordered_json& record) const;
   nlohmann::ordered_json messages_of(const nlohmann::ordered_json& record) const;
   LearnedText conversation_of(const nlohmann::ordered_json& record) const;
+  chat::LearnedText rendered(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& record) const;
   bool learns_all() const { return options_.loss_on == "all"; }
 
   data::TextOptions options_;

@@ -4,6 +4,7 @@
 
 #include "../masked_texts.hpp"
 #include "../token_windows.hpp"
+#include "answer_texts.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/data/options.hpp"
 #include "labelled_texts.hpp"
@@ -85,6 +86,9 @@ std::shared_ptr<const data::Dataset> samples_of_records(const data::DatasetReque
       return std::make_shared<TextPairs>(request, read_records, extension);
     case TextUse::tags:
       return tagged_texts(request, read_records, extension);
+    case TextUse::preference:
+    case TextUse::rating:
+      return std::make_shared<AnswerTexts>(request, read_records, extension);
     case TextUse::next_token:
       break;
   }

@@ -35,8 +35,10 @@ std::string llama_parameter_of(const Model& model, const std::string& file_name)
   for (const char* start : {"embed_tokens.", "layers.", "norm."}) {
     if (file_name.starts_with(start)) return "model." + file_name;
   }
-  const bool is_tied = dynamic_cast<const Gpt&>(model).spec().tie_embeddings && file_name == "lm_head.weight";
-  return is_tied ? "model.embed_tokens.weight" : file_name;
+  const auto& gpt = dynamic_cast<const Gpt&>(model);
+  if (file_name != "lm_head.weight") return file_name;
+  if (gpt.sizes().classes > 0) return {};
+  return gpt.spec().tie_embeddings ? "model.embed_tokens.weight" : file_name;
 }
 
 }  // namespace gputrain::models

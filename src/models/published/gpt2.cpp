@@ -85,8 +85,10 @@ class Gpt2Family final : public PublishedFamily {
     const bool bare = file_name.starts_with("wte.") || file_name.starts_with("wpe.") || file_name.starts_with("h.") ||
                       file_name.starts_with("ln_f.");
     if (bare) return "transformer." + file_name;
-    const bool is_tied = dynamic_cast<const Gpt&>(model).spec().tie_embeddings && file_name == "lm_head.weight";
-    return is_tied ? "transformer.wte.weight" : file_name;
+    if (file_name != "lm_head.weight") return file_name;
+    const auto& gpt = dynamic_cast<const Gpt&>(model);
+    if (gpt.sizes().classes > 0) return {};
+    return gpt.spec().tie_embeddings ? "transformer.wte.weight" : file_name;
   }
 };
 

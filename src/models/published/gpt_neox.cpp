@@ -80,7 +80,9 @@ class GptNeoxFamily final : public PublishedFamily {
       if (file_name.starts_with(start)) return "gpt_neox." + file_name;
     }
     if (file_name != "embed_out.weight" && file_name != "lm_head.weight") return file_name;
-    return dynamic_cast<const Gpt&>(model).spec().tie_embeddings ? "gpt_neox.embed_in.weight" : "embed_out.weight";
+    const auto& gpt = dynamic_cast<const Gpt&>(model);
+    if (gpt.sizes().classes > 0) return {};
+    return gpt.spec().tie_embeddings ? "gpt_neox.embed_in.weight" : "embed_out.weight";
   }
 };
 

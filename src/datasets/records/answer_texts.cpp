@@ -1,0 +1,220 @@
+#include "answer_texts.hpp"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "../samples_by_use.hpp"
+#include "encoded_texts.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
+#include "gputrain/core/numbers.hpp"
+#include "gputrain/data/answer_fields.hpp"
+#include "gputrain/data/content_hash.hpp"
+#include "gputrain/data/options.hpp"
+#include "read_all.hpp"
+
+namespace gputrain::datasets {
+namespace {
+
+enum AnswerFields : size_t { kFirstTokens, kFirstTarget, kSecondTokens, kSecondTarget, kGood };
+
+data::TextOptions answer_options(const data::DatasetRequest& request) {
+  const data::TextOptions options = request.text != nullptr ? *request.text : data::TextOptions();
+  if (options.packing)
+    throw Error(ExitCode::usage, {.what = "answers are not packed: each sample has rows of its own",
+                                  .where = "data.text.packing",
+                                  .hint = "leave it out"});
+  if (options.loss_on)
+    throw Error(
+        ExitCode::usage,
+        {.what = "what counts of an answer is all of it", .where = "data.text.loss_on", .hint = "leave it out"});
+  return options;
+}
+
+/// Whether anything that counts is left of a text that is cut.
+bool counts_within(const std::vector<uint32_t>& stored, int64_t most) {
+  Examples one;
+  one.add(std::span(stored).first(std::min(stored.size(), static_cast<size_t>(most))));
+  return one.learned_count(0) > 0;
+}
+
+}  // namespace
+
+/// A sample while it is made, and why it is bad.
+struct AnswerTexts::Sample {
+  std::array<Dialogue, 2> dialogues;
+  bool is_good = false;
+  nlohmann::ordered_json record;
+  std::array<LearnedText, 2> texts = {};
+  std::array<std::vector<uint32_t>, 2> tokens = {};  // Example::stored()
+  std::string place, problem;
+};
+
+AnswerTexts::AnswerTexts(const data::DatasetRequest& request, ReadRecords read_records, const std::string& extension)
+    : is_rated_(request.model.use == TextUse::rating) {
+  const data::TextOptions options = answer_options(request);
+  const auto* train = samples_of<AnswerTexts>(request.train);
+  AllRecords all =
+      read_all(request, read_records, extension, {.path = {}, .columns = columns_of_answers(options.columns)});
+  files_ = all.files;
+  std::vector<Sample> samples = samples_in(all.records, request);
+  render(samples, request);
+  for_each_good(samples, [&](size_t i) {
+    Sample& sample = samples[i];
+    for (size_t text = 0; text < sample.texts.size(); ++text)
+      sample.tokens[text] = example_of(sample.texts[text], *tokenizer_, sample.place).stored();
+  });
+  store(samples, request,
+        train != nullptr              ? train->layout_.token_count()
+        : request.sequence_length > 0 ? request.sequence_length
+                                      : std::numeric_limits<int32_t>::max());
+  if (train != nullptr) layout_ = train->layout_;
+}
+
+/// Prompts and answers; of a bad record one bad sample.
+std::vector<AnswerTexts::Sample> AnswerTexts::samples_in(std::vector<Record>& records,
+                                                         const data::DatasetRequest& request) const {
+  const data::ColumnNames names = answer_options(request).columns;
+  std::vector<Sample> samples;
+  for (Record& record : records) {
+    const auto add = [&](Dialogue first, Dialogue second, bool is_good) {
+      samples.push_back({.dialogues = {std::move(first), std::move(second)},
+                         .is_good = is_good,
+                         .record = record.value,
+                         .place = record.place,
+                         .problem = {}});
+    };
+    try {
+      if (!record.problem.empty()) throw Error(ExitCode::data, {.what = record.problem});
+      if (is_rated_) {
+        for (Rating& rating : ratings_in(record.value, names)) add(std::move(rating.dialogue), {}, rating.is_good);
+      } else {
+        Preference both = preference_in(record.value, names);
+        add(std::move(both.chosen), std::move(both.rejected), true);
+      }
+    } catch (const Error& error) {
+      samples.push_back({.dialogues = {}, .record = {}, .place = record.place, .problem = message_of(error)});
+    }
+    record.value = nullptr;
+  }
+  if (!is_rated_) return samples;
+  // The answer of the good sample before, where it is of the same kind; the first one has that of the last.
+  const auto is_usable = [&](const Sample& sample) { return sample.problem.empty(); };
+  const auto last = std::ranges::find_if(samples.rbegin(), samples.rend(), is_usable);
+  if (last == samples.rend()) return samples;
+  const nlohmann::ordered_json* before = &last->dialogues[0].answer;
+  for (Sample& sample : samples) {
+    if (!is_usable(sample)) continue;
+    const Dialogue& own = sample.dialogues[0];
+    sample.dialogues[1] = {own.prompt, before->is_array() == own.answer.is_array() ? *before : own.answer};
+    before = &own.answer;
+  }
+  return samples;
+}
+
+/// Makes the texts, and finds the tokenizer or builds it from them.
+void AnswerTexts::render(std::vector<Sample>& samples, const data::DatasetRequest& request) {
+  const bool is_built = samples_of<AnswerTexts>(request.train) == nullptr && is_tokenizer_built_from_texts(request);
+  if (!is_built) tokenizer_ = tokenizer_for(request, {});
+  const RecordTexts texts(answer_options(request), tokenizer_ ? tokenizer_->folder() : std::filesystem::path());
+  for_each_good(samples, [&](size_t i) {
+    Sample& sample = samples[i];
+    for (size_t text = 0; text < sample.texts.size(); ++text)
+      sample.texts[text] = texts.answered(sample.dialogues[text], sample.record);
+    sample.dialogues = {};
+    sample.record = nullptr;
+  });
+  if (!is_built) return;
+  std::vector<std::string> all;
+  for (const Sample& sample : samples)
+    for (const LearnedText& text : sample.texts) all.push_back(text.text);
+  tokenizer_ = tokenizer_for(request, all);
+}
+
+void AnswerTexts::store(const std::vector<Sample>& samples, const data::DatasetRequest& request, int64_t most) {
+  int64_t longest = 2, cut = 0, longest_uncut = 0;
+  BadRecords bad{.count = 0, .of = std::ssize(samples)};
+  for (const Sample& sample : samples) {
+    std::string problem = sample.problem;
+    for (size_t text = 0; text < sample.tokens.size() && problem.empty(); ++text)
+      if (!counts_within(sample.tokens[text], most))
+        problem = "nothing of an answer lies within the first " + counted(most, "token") + " (data.text.max_length)";
+    if (!problem.empty()) {
+      if (bad.count++ == 0) {
+        bad.first_what = problem;
+        bad.first_where = sample.place;
+      }
+      first_.add_bad({problem, sample.place});
+      second_.add_bad({problem, sample.place});
+      is_good_.push_back(0);
+      continue;
+    }
+    bool is_cut = false;
+    for (size_t text = 0; text < sample.tokens.size(); ++text) {
+      const auto tokens = std::span(sample.tokens[text]);
+      const auto kept = tokens.first(std::min(tokens.size(), static_cast<size_t>(most)));
+      (text == 0 ? first_ : second_).add(kept);
+      longest = std::max(longest, std::ssize(kept));
+      longest_uncut = std::max(longest_uncut, std::ssize(tokens));
+      is_cut = is_cut || kept.size() < tokens.size();
+    }
+    is_good_.push_back(sample.is_good ? 1 : 0);
+    if (is_cut) ++cut;
+  }
+  check_bad(bad, request);
+  if (cut > 0)
+    log::warning(
+        fmt::format("{}: cut answers of {} of {} after {} tokens; the longest has {}; data.text.max_length sets the "
+                    "limit",
+                    request.path, grouped(cut), counted(size(), "sample"), grouped(most), grouped(longest_uncut)));
+  content_hash_ = data::content_hash(3, [&](int64_t part) {
+    return data::content_of(part == 0   ? std::as_bytes(first_.raw())
+                            : part == 1 ? std::as_bytes(second_.raw())
+                                        : std::as_bytes(std::span<const float>(is_good_)));
+  });
+  set_layout(longest);
+}
+
+void AnswerTexts::set_layout(int64_t longest) {
+  const std::array<const char*, 4> names{kTokens, kTarget, is_rated_ ? data::kUnrelatedTokens : kRejectedTokens,
+                                         is_rated_ ? data::kUnrelatedTarget : kRejectedTarget};
+  for (size_t field = 0; field < names.size(); ++field)
+    layout_.fields.push_back({.name = names[field],
+                              .sizes = {longest},
+                              .fill = field % 2 == 1 ? static_cast<double>(kIgnoreIndex) : 0,
+                              .ragged = true});
+  if (is_rated_) layout_.fields.push_back({.name = data::kIsGood, .type = at::kFloat});
+  layout_.vocabulary = tokenizer_->vocabulary_size();
+}
+
+int64_t AnswerTexts::length(int64_t index) const {
+  return std::max({int64_t{1}, first_.length(index), second_.length(index)});
+}
+
+void AnswerTexts::read(int64_t index, const data::ReadContext&, const data::SampleRow& row) const {
+  if (first_.length(index) == 0) {
+    const Examples::Problem& problem = first_.problem(index);
+    throw Error(ExitCode::data, {.what = problem.what, .where = problem.where});
+  }
+  const auto write = [&](const Examples& from, size_t tokens, size_t target) {
+    from.read(index, row.values<int64_t>(tokens), row.values<int64_t>(target));
+    row.set_count(tokens, from.length(index));
+    row.set_count(target, from.length(index));
+  };
+  write(first_, kFirstTokens, kFirstTarget);
+  write(second_, kSecondTokens, kSecondTarget);
+  if (is_rated_) *row.values<float>(kGood) = is_good_[static_cast<size_t>(index)];
+}
+
+std::string AnswerTexts::describe() const {
+  const int64_t tokens = std::ssize(first_.raw()) + (is_rated_ ? 0 : std::ssize(second_.raw()));
+  return fmt::format("{} of {}, {}, at most {} each",
+                     is_rated_ ? counted(size(), "rated answer") : counted(size(), "pair") + " of answers", files_,
+                     counted(tokens, "token"), grouped(layout_.token_count()));
+}
+
+}  // namespace gputrain::datasets

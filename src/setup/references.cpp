@@ -1,0 +1,188 @@
+#include "gputrain/setup/references.hpp"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+
+#include "gputrain/checkpoint/safetensors.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
+#include "gputrain/core/numbers.hpp"
+#include "gputrain/data/referenced_samples.hpp"
+#include "gputrain/train/preemption.hpp"
+
+namespace gputrain::app {
+namespace {
+
+constexpr const char *kSample = "sample", *kRows = "reference", *kBeginning = "beginning";
+
+/// A dataset with the number of each sample; -1 for padding.
+class NumberedSamples final : public data::Dataset {
+ public:
+  explicit NumberedSamples(std::shared_ptr<const data::Dataset> samples)
+      : samples_(std::move(samples)), layout_(samples_->layout()) {
+    layout_.fields.push_back({.name = kSample, .fill = -1});
+  }
+
+  int64_t size() const override { return samples_->size(); }
+  const data::SampleLayout& layout() const override { return layout_; }
+  void read(int64_t index, const data::ReadContext& context, const data::SampleRow& row) const override {
+    samples_->read(index, context, row);
+    *row.values<int64_t>(layout_.fields.size() - 1) = index;
+  }
+  int64_t length(int64_t index) const override { return samples_->length(index); }
+  bool is_cheap_to_read() const override { return samples_->is_cheap_to_read(); }
+  std::string describe() const override { return samples_->describe(); }
+
+ private:
+  std::shared_ptr<const data::Dataset> samples_;
+  data::SampleLayout layout_;
+};
+
+/// Collects rows: the number of a sample, then what the task takes of it.
+class ReferenceTask final : public tasks::Task {
+ public:
+  explicit ReferenceTask(std::shared_ptr<const tasks::Task> task) : task_(std::move(task)) {}
+
+  ops::Loss loss(models::Model& model, const Batch& batch, const at::Tensor& weight) const override {
+    return task_->loss(model, batch, weight);
+  }
+  tasks::Tally::Parts parts() const override {
+    return {.sums = {}, .rows = {{.name = kRows, .columns = 1 + task_->reference_numbers()}}};
+  }
+  void evaluate(models::Model& model, const Batch& batch, tasks::Tally& tally) const override {
+    const at::Tensor numbers = task_->reference(model, batch).to(at::kDouble);
+    const at::Tensor samples = batch.tensor(kSample).narrow(0, 0, batch.samples).to(at::kDouble);
+    tally.append(kRows, at::cat({samples.unsqueeze(1), numbers}, 1));
+  }
+
+ private:
+  std::shared_ptr<const tasks::Task> task_;
+};
+
+/// What the numbers depend on besides the data: how the model begins, and how it computes.
+std::string beginning_of(const Job& job) {
+  std::string text;
+  for (const auto& setting : job.loaded.settings()) {
+    const std::string& key = setting.key;
+    if (key.starts_with("model.") || key == "seed" || key == "precision" || key == "task.type")
+      text += key + "=" + setting.value + "\n";
+  }
+  return text;
+}
+
+using Splits = std::map<std::string, data::ReferencedSamples*>;
+
+Splits splits_of(JobDatasets& datasets) {
+  Splits splits;
+  for (const auto& [name, dataset] :
+       {std::pair{"train", datasets.train}, std::pair{"val", datasets.val}, std::pair{"test", datasets.test}}) {
+    // They are const for those who read them, and these have not begun.
+    auto* referenced = const_cast<data::ReferencedSamples*>(  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+        dynamic_cast<const data::ReferencedSamples*>(dataset.get()));
+    if (referenced != nullptr) splits[name] = referenced;
+  }
+  return splits;
+}
+
+/// The numbers that the file has of the same data and beginning, by split.
+std::map<std::string, at::Tensor> kept_in(const std::filesystem::path& file, const std::string& beginning,
+                                          const Splits& splits) {
+  std::map<std::string, at::Tensor> kept;
+  std::error_code unknown;
+  if (!std::filesystem::exists(file, unknown)) return kept;
+  try {
+    const checkpoint::SafetensorsFile found(file);
+    const auto text = [&](const std::string& key) {
+      const auto at = found.metadata().find(key);
+      return at == found.metadata().end() ? std::string() : at->second;
+    };
+    if (text(kBeginning) != beginning) return kept;
+    for (const auto& [name, samples] : splits) {
+      if (!found.has(name) || text(name) != data::content_digits(*samples)) continue;
+      const at::Tensor values = found.tensor(name);
+      if (values.sizes() == at::IntArrayRef({samples->size(), samples->numbers()}) &&
+          values.scalar_type() == at::kDouble)
+        kept[name] = values.clone();
+    }
+  } catch (const Error& damaged) {
+    log::warning(std::string("computes again what a damaged file had kept: ") + damaged.what());
+    kept.clear();
+  }
+  return kept;
+}
+
+/// Only warns if it cannot: they can be computed again.
+void keep(const std::filesystem::path& file, const std::string& beginning, const Splits& splits,
+          const std::map<std::string, at::Tensor>& values) {
+  std::error_code unknown;
+  if (!std::filesystem::is_directory(file.parent_path(), unknown)) return;  // weights are evaluated without a run
+  checkpoint::Metadata metadata{{kBeginning, beginning}};
+  checkpoint::NamedTensors tensors;
+  for (const auto& [name, samples] : splits) {
+    metadata[name] = data::content_digits(*samples);
+    tensors.emplace_back(name, values.at(name));
+  }
+  try {
+    checkpoint::write_safetensors(file, tensors, metadata);
+  } catch (const Error& failure) {
+    log::warning(std::string("a restart will ask the model again: ") + failure.what());
+  }
+}
+
+at::Tensor computed(const Job& job, TrainingSetup& setup, const std::string& role,
+                    const data::ReferencedSamples& samples) {
+  const auto task = std::make_shared<ReferenceTask>(setup.datasets.task);
+  const auto numbered = std::make_shared<NumberedSamples>(samples.samples());
+  train::StopPoll never(setup.context.groups, {});
+  // No more samples than there are: "val" has a limit of its own.
+  const auto totals = make_evaluator(job.spec(), numbered, setup, role, samples.size(), task)
+                          .totals(*setup.built.model, setup.context.groups, never);
+  never.finish();
+  const at::Tensor& rows = totals.rows.at(kRows);
+  at::Tensor values = at::full({samples.size(), samples.numbers()}, 0.0, at::kDouble);
+  const at::Tensor numbers = rows.select(1, 0).to(at::kLong);
+  const at::Tensor real = numbers.ge(0).nonzero().squeeze(1);
+  values.index_copy_(0, numbers.index_select(0, real), rows.narrow(1, 1, samples.numbers()).index_select(0, real));
+  return values;
+}
+
+}  // namespace
+
+void add_references(JobDatasets& datasets) {
+  const int64_t numbers = datasets.task->reference_numbers();
+  if (numbers == 0) return;
+  for (auto* dataset : {&datasets.train, &datasets.val, &datasets.test})
+    if (*dataset != nullptr) *dataset = std::make_shared<data::ReferencedSamples>(*dataset, numbers);
+}
+
+void take_references(const Job& job, TrainingSetup& setup, const std::filesystem::path& file) {
+  const Splits splits = splits_of(setup.datasets);
+  if (splits.empty()) return;
+  comm::ProcessGroups& groups = setup.context.groups;
+  const std::string beginning = beginning_of(job);
+  std::map<std::string, at::Tensor> values;
+  groups.on_rank_zero([&] { values = kept_in(file, beginning, splits); }, "kept references");
+  bool is_new = false;
+  for (const auto& [name, samples] : splits) {
+    at::Tensor& own = values[name];
+    if (groups.from_rank_zero(static_cast<int64_t>(own.defined()), "whether references are kept") != 0) {
+      if (!own.defined()) own = at::empty({samples->size(), samples->numbers()}, at::kDouble);
+      if (!groups.alone()) groups.control().broadcast(own, 0, "references");
+    } else {
+      log::info("asks the model for " + counted(samples->size(), "sample") + " of data." + name +
+                " before it is trained");
+      own = computed(job, setup, name, *samples);
+      is_new = true;
+    }
+    samples->set(own);
+  }
+  if (is_new && setup.context.rank() == 0) keep(file, beginning, splits, values);
+}
+
+}  // namespace gputrain::app

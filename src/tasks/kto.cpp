@@ -1,0 +1,129 @@
+// Kahneman-Tversky optimization (Ethayarajh et al., arXiv:2402.01306).
+#include <algorithm>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/clamp_min.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/where.h>
+
+#include "answers.hpp"
+#include "gputrain/data/answer_fields.hpp"
+#include "gputrain/nn/recompute.hpp"
+#include "logits.hpp"
+
+namespace gputrain::tasks {
+namespace {
+
+struct KtoSpec {
+  double beta = 0.1, desirable_weight = 1, undesirable_weight = 1;
+
+  static void describe(config::Description<KtoSpec>& d) {
+    d.summary("answers that are good or bad, without moving far from the model as it is before training");
+    d.key("beta", &KtoSpec::beta, "how much moving away from that model counts against it: more keeps it nearer")
+        .above(0);
+    d.key("desirable_weight", &KtoSpec::desirable_weight, "weight of the losses of good answers").at_least(0);
+    d.key("undesirable_weight", &KtoSpec::undesirable_weight, "weight of the losses of bad answers").at_least(0);
+  }
+};
+
+class Kto final : public Task {
+ public:
+  Kto(const KtoSpec& spec, const TaskRequest&) : spec_(spec) {}
+
+  static TextUse use() { return TextUse::rating; }
+  static bool fits(const TaskRequest& request) { return request.layout.find(data::kIsGood) != nullptr; }
+
+  static std::vector<Metric> measures() {
+    const auto mean = [](const char* sum, const char* count) {
+      return [sum, count](const Totals& t) { return t.sums.at(sum) / std::max(1.0, t.sums.at(count)); };
+    };
+    return {
+        {.name = "loss", .smaller_is_better = true, .use = Metric::Use::best, .finish = mean("loss", "samples")},
+        {.name = "margin",
+         .finish =
+             [mean](const Totals& t) { return mean("chosen_reward", "good")(t) - mean("rejected_reward", "bad")(t); }},
+        {.name = "chosen_reward", .finish = mean("chosen_reward", "good")},
+        {.name = "rejected_reward", .finish = mean("rejected_reward", "bad")},
+        {.name = "kl", .smaller_is_better = true, .finish = mean("kl", "samples")}};
+  }
+
+  bool is_collective() const override { return groups() != nullptr && !groups()->alone(); }
+
+  int64_t reference_numbers() const override { return 2; }
+
+  at::Tensor reference(models::Model& model, const Batch& batch) const override {
+    const auto answers = answer_log_probs(model, batch, {kOwn, kUnrelated});
+    return at::stack({answers[0].sums, answers[1].sums}, 1);
+  }
+
+  ops::Loss loss(models::Model& model, const Batch& batch, const at::Tensor& weight) const override {
+    const nn::ForwardPass pass;
+    return loss_of_sum(judge(model, batch, groups()).losses, weight);
+  }
+
+  Tally::Parts parts() const override {
+    return {.sums = {"loss", "samples", "chosen_reward", "good", "rejected_reward", "bad", "kl"}};
+  }
+
+  /// The divergence is estimated from each batch of this rank.
+  void evaluate(models::Model& model, const Batch& batch, Tally& tally) const override {
+    const Judged judged = judge(model, batch, nullptr);
+    const at::Tensor good = judged.is_good.logical_and(judged.is_read),
+                     bad = judged.is_good.logical_not().logical_and(judged.is_read);
+    tally.add("loss", judged.losses.sum());
+    tally.add("samples", judged.is_read.sum());
+    tally.add("chosen_reward", (judged.rewards * good).sum());
+    tally.add("good", good.sum());
+    tally.add("rejected_reward", (judged.rewards * bad).sum());
+    tally.add("bad", bad.sum());
+    tally.add("kl", judged.divergence * judged.is_read.sum());
+  }
+
+ private:
+  static constexpr AnswerField kOwn{kTokens, kTarget}, kUnrelated{data::kUnrelatedTokens, data::kUnrelatedTarget};
+
+  struct Judged {
+    at::Tensor losses, rewards, is_good, is_read;  // [samples]
+    at::Tensor divergence;                         // 0-dim
+  };
+
+  /// With `groups`, the divergence is that of the samples of all ranks.
+  Judged judge(models::Model& model, const Batch& batch, comm::ProcessGroups* groups) const {
+    const AnswerLogProbs own = answer_log_probs(model, batch, {kOwn})[0];
+    const at::Tensor before = batch.tensor(kReference).narrow(0, 0, batch.samples).to(own.sums.scalar_type());
+    Judged judged{.losses = {},
+                  .rewards = {},
+                  .is_good = batch.tensor(data::kIsGood).narrow(0, 0, batch.samples).gt(0.5),
+                  .is_read = own.counts.gt(0),
+                  .divergence = divergence(model, batch, before.select(1, 1), groups)};
+    const at::Tensor moved = own.sums - before.select(1, 0);
+    const at::Tensor beyond = (moved - judged.divergence) * spec_.beta;
+    const at::Tensor good = at::sigmoid(beyond.neg()) * spec_.desirable_weight,
+                     bad = at::sigmoid(beyond) * spec_.undesirable_weight;
+    judged.losses = at::where(judged.is_good, good, bad) * judged.is_read;
+    judged.rewards = moved * spec_.beta;
+    return judged;
+  }
+
+  /// How far the model has moved: the mean over prompts with answers to other prompts, at least 0.
+  static at::Tensor divergence(models::Model& model, const Batch& batch, const at::Tensor& before,
+                               comm::ProcessGroups* groups) {
+    const at::NoGradGuard no_grad;
+    const AnswerLogProbs unrelated = answer_log_probs(model, batch, {kUnrelated})[0];
+    const at::Tensor is_read = unrelated.counts.gt(0);
+    const at::Tensor sums =
+        at::stack({((unrelated.sums - before) * is_read).sum().to(at::kDouble), is_read.sum().to(at::kDouble)});
+    if (groups != nullptr && !groups->alone()) groups->tensors().all_reduce_sum(sums, "divergence of answers").wait();
+    return at::clamp_min(sums[0] / at::clamp_min(sums[1], 1), 0).to(before.scalar_type());
+  }
+
+  KtoSpec spec_;
+};
+
+const config::Registered<Kto, KtoSpec> registered_kto{catalog(), "kto",
+                                                      "whether answers are good (KTO); loss, rewards and divergence"};
+
+}  // namespace
+}  // namespace gputrain::tasks
