@@ -1,9 +1,11 @@
 // `gputrain data show`: texts as the model gets them.
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -13,18 +15,29 @@
 #include "gputrain/core/batch.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/printable.hpp"
+#include "gputrain/data/answer_fields.hpp"
 #include "gputrain/data/open.hpp"
 #include "gputrain/job/commands.hpp"
 #include "gputrain/job/job.hpp"
 #include "gputrain/models/model.hpp"
 #include "gputrain/monitor/console.hpp"
+#include "gputrain/tasks/task.hpp"
 
 namespace gputrain::app {
 namespace {
 
-struct TextSample {
-  std::vector<int64_t> tokens, targets;
+/// A field of a sample: whole numbers, or floating-point numbers.
+struct ShownField {
+  std::string name;
+  std::vector<int64_t> numbers = {};
+  std::vector<double> floats = {};
 };
+using ShownSample = std::vector<ShownField>;
+
+const ShownField* find(const ShownSample& sample, std::string_view name) {
+  const auto found = std::ranges::find(sample, name, &ShownField::name);
+  return found == sample.end() ? nullptr : &*found;
+}
 
 /// Memory of one row, which reads a sample after the other.
 class SampleReader {
@@ -34,63 +47,107 @@ class SampleReader {
     values_.resize(fields.size());
     counts_.resize(fields.size());
     for (size_t i = 0; i < fields.size(); ++i) {
-      values_[i].resize(static_cast<size_t>(fields[i].numel()));
-      memory_.push_back({.values = reinterpret_cast<std::byte*>(values_[i].data()),
+      values_[i].resize(fields[i].bytes());
+      memory_.push_back({.values = values_[i].data(),
                          .counts = fields[i].ragged ? &counts_[i] : nullptr,
                          .bytes = fields[i].bytes(),
-                         .element_bytes = sizeof(int64_t)});
+                         .element_bytes = c10::elementSize(fields[i].type)});
     }
   }
 
   /// Throws Error(data) if the sample cannot be read.
-  TextSample read(int64_t index) {
+  ShownSample read(int64_t index) {
     dataset_.read(index, {}, data::SampleRow(memory_, 0));
     const auto& fields = dataset_.layout().fields;
-    TextSample sample;
+    ShownSample sample;
     for (size_t i = 0; i < fields.size(); ++i) {
-      if (fields[i].name != kTokens && fields[i].name != kTarget) continue;
-      const auto count = fields[i].ragged ? counts_[i] : std::ssize(values_[i]);
-      (fields[i].name == kTokens ? sample.tokens : sample.targets)
-          .assign(values_[i].begin(), values_[i].begin() + count);
+      const auto count = static_cast<size_t>(fields[i].ragged ? counts_[i] : fields[i].numel());
+      ShownField field{.name = fields[i].name};
+      if (fields[i].type == at::kLong) field.numbers = elements<int64_t, int64_t>(i, count);
+      if (fields[i].type == at::kFloat) field.floats = elements<float, double>(i, count);
+      sample.push_back(std::move(field));
     }
     return sample;
   }
 
  private:
+  template <class Stored, class Shown>
+  std::vector<Shown> elements(size_t field, size_t count) const {
+    std::vector<Stored> stored(count);
+    std::memcpy(stored.data(), values_[field].data(), count * sizeof(Stored));
+    return {stored.begin(), stored.end()};
+  }
+
   const data::Dataset& dataset_;
-  std::vector<std::vector<int64_t>> values_;
+  std::vector<std::vector<std::byte>> values_;
   std::vector<int64_t> counts_;
   data::BatchMemory memory_;
 };
 
 /// The text, with the parts that are learned between `begin` and `end`. The first token has nothing before it to be
-/// learned from.
-std::string marked(const TextSample& sample, const tokenizers::Tokenizer& tokenizer, const std::string& begin,
-                   const std::string& end) {
+/// learned from. `targets`: null, or as many as there are tokens.
+std::string marked(const std::vector<int64_t>& tokens, const std::vector<int64_t>* targets,
+                   const tokenizers::Tokenizer& tokenizer, const std::string& begin, const std::string& end) {
   std::string shown;
   bool is_inside = false;
   size_t written = 0;
   const auto write_until = [&](size_t count) {
-    const std::string decoded = tokenizer.decode(std::span(sample.tokens).first(count));
+    const std::string decoded = tokenizer.decode(std::span(tokens).first(count));
     shown += printable(decoded.substr(std::min(written, decoded.size())), "\n\t");
     written = decoded.size();
   };
-  for (size_t i = 0; i < sample.tokens.size(); ++i) {
-    const bool is_learned = i > 0 && sample.targets[i - 1] != kIgnoreIndex;
+  for (size_t i = 0; i < tokens.size() && targets != nullptr; ++i) {
+    const bool is_learned = i > 0 && (*targets)[i - 1] != kIgnoreIndex;
     if (is_learned == is_inside) continue;
     write_until(i);
     shown += is_learned ? begin : end;
     is_inside = is_learned;
   }
-  write_until(sample.tokens.size());
+  write_until(tokens.size());
   return shown + (is_inside ? end : "");
+}
+
+/// Fields of tokens, those of the tokens that are learned after them, and what a second text is called.
+struct TextField {
+  const char *tokens, *targets, *title;
+};
+constexpr TextField kTexts[] = {{kTokens, kTarget, ""},
+                                {kPairTokens, "", "pair"},
+                                {kNegativeTokens, "", "negative"},
+                                {kRejectedTokens, kRejectedTarget, "rejected"}};
+
+/// What a sample that is learned as a whole has for a target: "positive", "0.5", "O B-LOC".
+std::string target_text(const ShownField& target, const std::vector<std::string>& classes) {
+  if (!target.floats.empty()) return fmt::format("{}", fmt::join(target.floats, " "));
+  std::vector<std::string> names;
+  for (const int64_t number : target.numbers) {
+    const bool is_named = number >= 0 && number < std::ssize(classes);
+    names.push_back(number == kIgnoreIndex ? "-"
+                    : is_named             ? classes[static_cast<size_t>(number)]
+                                           : fmt::format("{}", number));
+  }
+  return fmt::format("{}", fmt::join(names, " "));
+}
+
+nlohmann::json json_of(const ShownSample& sample) {
+  nlohmann::json object;
+  for (const ShownField& field : sample) {
+    const std::string name = field.name == kTarget ? "targets" : field.name;
+    if (field.floats.empty()) {
+      object[name] = field.numbers;
+    } else {
+      object[name] = field.floats;
+    }
+  }
+  return object;
 }
 
 /// The data of a role, text by text: packing only changes which of them share a row.
 std::shared_ptr<const data::Dataset> texts_of(const DataShowRequest& request, const Job& job) {
   data::DataSpec spec = job.spec().data;
   spec.text.packing = false;
-  const InputSpec model = models::catalog().reads(job.spec().model.architecture);
+  const InputSpec model =
+      tasks::catalog().reads(job.spec().task.type, models::catalog().reads(job.spec().model.architecture));
   const auto splits =
       data::open_datasets(spec, model, {job.output_dir.string()}, job.spec().model.pretrained_path().string());
   const auto dataset = request.on == "train" ? splits.train : request.on == "val" ? splits.val : splits.test;
@@ -99,6 +156,12 @@ std::shared_ptr<const data::Dataset> texts_of(const DataShowRequest& request, co
   if (dataset->layout().token_count() == 0)
     throw Error(ExitCode::usage, {.what = "the data is no text", .where = "data." + request.on});
   return dataset;
+}
+
+/// Whether a target is a token for each token, not what a text as a whole is.
+bool model_learns_tokens(const data::Dataset& dataset) {
+  const data::Field *tokens = dataset.layout().find(kTokens), *target = dataset.layout().find(kTarget);
+  return tokens != nullptr && target != nullptr && target->sizes == tokens->sizes && dataset.class_names().empty();
 }
 
 }  // namespace
@@ -112,8 +175,9 @@ int data_show_command(const DataShowRequest& request) {
   console.show("data", dataset->describe());
   const std::string begin = options.colour ? "\x1b[32m" : "[[", end = options.colour ? "\x1b[0m" : "]]";
   SampleReader reader(*dataset);
+  const bool learns_tokens = model_learns_tokens(*dataset);
   for (int64_t i = 0; i < std::min(request.limit, dataset->size()); ++i) {
-    TextSample sample;
+    ShownSample sample;
     try {
       sample = reader.read(i);
     } catch (const Error& bad) {
@@ -122,13 +186,22 @@ int data_show_command(const DataShowRequest& request) {
       continue;
     }
     if (request.json) {
-      std::printf("%s\n", nlohmann::json({{"tokens", sample.tokens}, {"targets", sample.targets}}).dump().c_str());
+      std::printf("%s\n", json_of(sample).dump().c_str());
       continue;
     }
-    console.show("sample", fmt::format("{}  {} tokens", i + 1, sample.tokens.size()));
-    const std::string text =
-        tokenizer ? marked(sample, *tokenizer, begin, end) : fmt::format("{}", fmt::join(sample.tokens, " "));
-    std::printf("%s\n", text.c_str());
+    for (const TextField& text : kTexts) {
+      const ShownField *tokens = find(sample, text.tokens), *targets = find(sample, text.targets);
+      if (tokens == nullptr) continue;
+      const std::string number = *text.title == 0 ? fmt::format("{}", i + 1) : text.title;
+      console.show("sample", fmt::format("{}  {} tokens", number, tokens->numbers.size()));
+      const auto* learned = targets != nullptr && learns_tokens ? &targets->numbers : nullptr;
+      const std::string shown = tokenizer ? marked(tokens->numbers, learned, *tokenizer, begin, end)
+                                          : fmt::format("{}", fmt::join(tokens->numbers, " "));
+      std::printf("%s\n", shown.c_str());
+    }
+    const ShownField* target = learns_tokens ? nullptr : find(sample, kTarget);
+    if (target == nullptr) target = find(sample, data::kIsGood);
+    if (target != nullptr) console.show("target", target_text(*target, dataset->class_names()));
   }
   return 0;
 }

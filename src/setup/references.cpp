@@ -13,6 +13,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/data/answer_fields.hpp"
 #include "gputrain/data/referenced_samples.hpp"
 #include "gputrain/train/preemption.hpp"
 
@@ -47,22 +48,24 @@ class NumberedSamples final : public data::Dataset {
 /// Collects rows: the number of a sample, then what the task takes of it.
 class ReferenceTask final : public tasks::Task {
  public:
-  explicit ReferenceTask(std::shared_ptr<const tasks::Task> task) : task_(std::move(task)) {}
+  /// `numbers`: of a row.
+  ReferenceTask(std::shared_ptr<const tasks::Task> task, int64_t numbers) : task_(std::move(task)), numbers_(numbers) {}
 
   ops::Loss loss(models::Model& model, const Batch& batch, const at::Tensor& weight) const override {
     return task_->loss(model, batch, weight);
   }
   tasks::Tally::Parts parts() const override {
-    return {.sums = {}, .rows = {{.name = kRows, .columns = 1 + task_->reference_numbers()}}};
+    return {.sums = {}, .rows = {{.name = kRows, .columns = 1 + numbers_}}};
   }
   void evaluate(models::Model& model, const Batch& batch, tasks::Tally& tally) const override {
-    const at::Tensor numbers = task_->reference(model, batch).to(at::kDouble);
+    const at::Tensor numbers = task_->reference(model, batch).to(at::kDouble).reshape({batch.samples, -1});
     const at::Tensor samples = batch.tensor(kSample).narrow(0, 0, batch.samples).to(at::kDouble);
     tally.append(kRows, at::cat({samples.unsqueeze(1), numbers}, 1));
   }
 
  private:
   std::shared_ptr<const tasks::Task> task_;
+  int64_t numbers_;
 };
 
 /// What the numbers depend on besides the data: how the model begins, and how it computes.
@@ -137,7 +140,7 @@ void keep(const std::filesystem::path& file, const std::string& beginning, const
 
 at::Tensor computed(const Job& job, TrainingSetup& setup, const std::string& role,
                     const data::ReferencedSamples& samples) {
-  const auto task = std::make_shared<ReferenceTask>(setup.datasets.task);
+  const auto task = std::make_shared<ReferenceTask>(setup.datasets.task, samples.numbers());
   const auto numbered = std::make_shared<NumberedSamples>(samples.samples());
   train::StopPoll never(setup.context.groups, {});
   // No more samples than there are: "val" has a limit of its own.
@@ -157,8 +160,12 @@ at::Tensor computed(const Job& job, TrainingSetup& setup, const std::string& rol
 void add_references(JobDatasets& datasets) {
   const int64_t numbers = datasets.task->reference_numbers();
   if (numbers == 0) return;
-  for (auto* dataset : {&datasets.train, &datasets.val, &datasets.test})
-    if (*dataset != nullptr) *dataset = std::make_shared<data::ReferencedSamples>(*dataset, numbers);
+  for (auto* dataset : {&datasets.train, &datasets.val, &datasets.test}) {
+    if (*dataset == nullptr) continue;
+    const data::Field* samples = (*dataset)->layout().find(data::kIsSample);  // several share a row
+    const int64_t in_row = samples != nullptr ? samples->sizes[0] : 1;
+    *dataset = std::make_shared<data::ReferencedSamples>(*dataset, in_row * numbers);
+  }
 }
 
 void take_references(const Job& job, TrainingSetup& setup, const std::filesystem::path& file) {

@@ -5,15 +5,21 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/clamp_min.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/div.h>
+#include <ATen/ops/floor_divide.h>
 #include <ATen/ops/log_softmax.h>
+#include <ATen/ops/logical_and.h>
+#include <ATen/ops/lt.h>
+#include <ATen/ops/remainder.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/data/answer_fields.hpp"
 #include "gputrain/nn/recompute.hpp"
 #include "gputrain/ops/chunked_cross_entropy.hpp"
 
@@ -61,32 +67,18 @@ at::Tensor joined_rows(const std::vector<at::Tensor>& fields, int64_t fill) {
   return at::cat(rows);
 }
 
-at::Tensor token_log_probs(models::Model& model, const Batch& batch, const at::Tensor& tokens, const at::Tensor& counts,
-                           const at::Tensor& targets) {
-  Batch whole;
-  whole.fields.push_back({kTokens, tokens, counts});
-  whole.samples = batch.samples;
-  whole.samples_on_all_ranks = batch.samples_on_all_ranks;
-  const auto last = model.last_layer(whole);
-  GPUTRAIN_ASSERT(last.features.dim() == 3 && last.features.size(1) == targets.size(1),
-                  "a language model gives features for each token");
-  const at::Tensor flat = targets.reshape({-1}), counted = flat.ne(kIgnoreIndex);
-  const at::Tensor rows = last.features.reshape({-1, last.features.size(-1)});
-  if (!flat.is_cpu()) {  // a GPU would have to tell the host how many count
-    const at::Tensor all = log_probs_in_parts(model, last, rows, flat.clamp_min(0));
-    return at::where(counted, all, at::zeros({}, all.options())).view(targets.sizes());
-  }
-  const at::Tensor places = counted.nonzero().squeeze(1);
-  const at::Tensor found =
-      places.numel() == 0 ? at::zeros({0}, wide(rows.detach().narrow(0, 0, 0)).options())
-                          : log_probs_in_parts(model, last, rows.index_select(0, places), flat.index_select(0, places));
-  return at::zeros({flat.size(0)}, found.options().requires_grad(false))
-      .index_copy(0, places, found)
-      .view(targets.sizes());
-}
+bool is_packed(const Batch& batch) { return batch.find(data::kTextOfToken) != nullptr; }
 
-std::vector<AnswerLogProbs> answer_log_probs(models::Model& model, const Batch& batch,
-                                             const std::vector<AnswerField>& fields) {
+AnswerRows::AnswerRows(const Batch& batch, const std::vector<AnswerField>& fields)
+    : fields_(std::ssize(fields)), samples_(batch.samples), samples_on_all_ranks_(batch.samples_on_all_ranks) {
+  if (is_packed(batch)) {
+    tokens_ = batch.tensor(kTokens);
+    targets_ = batch.tensor(kTarget);
+    positions_ = batch.tensor(kPositions);
+    texts_ = batch.tensor(data::kTextOfToken);
+    texts_of_row_ = fields_ * batch.tensor(data::kIsSample).size(1);
+    return;
+  }
   std::vector<at::Tensor> tokens, targets, counts;
   for (const AnswerField& field : fields) {
     const BatchField* of_tokens = batch.find(field.tokens);
@@ -95,13 +87,82 @@ std::vector<AnswerLogProbs> answer_log_probs(models::Model& model, const Batch& 
     counts.push_back(of_tokens->counts);
     targets.push_back(batch.tensor(field.targets));
   }
-  const at::Tensor all_targets = joined_rows(targets, kIgnoreIndex);
-  const at::Tensor log_probs = token_log_probs(model, batch, joined_rows(tokens, 0), at::cat(counts), all_targets);
-  const at::Tensor sums = log_probs.sum(1), number = all_targets.ne(kIgnoreIndex).sum(1).to(sums.scalar_type());
+  tokens_ = joined_rows(tokens, 0);
+  targets_ = joined_rows(targets, kIgnoreIndex);
+  counts_ = at::cat(counts);
+}
+
+/// Broadcasts to [rows, time].
+at::Tensor AnswerRows::field_of_token() const {
+  if (texts_.defined()) return at::remainder(texts_, fields_);
+  const int64_t rows = tokens_.size(0);
+  return at::floor_divide(at::arange(rows, tokens_.options()), rows / fields_).unsqueeze(1);
+}
+
+at::Tensor AnswerRows::targets_of_whole_first() const {
+  const int64_t time = tokens_.size(1);
+  const auto shifted = [time](const at::Tensor& values, int64_t fill) {
+    return at::constant_pad_nd(values.narrow(1, 1, time - 1), {0, 1}, fill);
+  };
+  const at::Tensor next = shifted(tokens_, 0);
+  const at::Tensor has_next =
+      texts_.defined() ? at::logical_and(shifted(texts_, -1).eq(texts_), texts_.ge(0))
+                       : at::lt(at::arange(time, tokens_.options()).unsqueeze(0), (counts_ - 1).unsqueeze(1));
+  const at::Tensor whole = next.masked_fill(has_next.logical_not(), kIgnoreIndex);
+  return at::where(field_of_token().eq(0), whole, targets_);
+}
+
+at::Tensor AnswerRows::log_probs(models::Model& model, const at::Tensor& targets) const {
+  Batch rows;
+  rows.fields.push_back({kTokens, tokens_, counts_});
+  if (positions_.defined()) rows.fields.push_back({kPositions, positions_});
+  rows.samples = samples_;
+  rows.samples_on_all_ranks = samples_on_all_ranks_;
+  const auto last = model.last_layer(rows);
+  GPUTRAIN_ASSERT(last.features.dim() == 3 && last.features.size(1) == targets.size(1),
+                  "a language model gives features for each token");
+  const at::Tensor flat = targets.reshape({-1}), counted = flat.ne(kIgnoreIndex);
+  const at::Tensor features = last.features.reshape({-1, last.features.size(-1)});
+  if (!flat.is_cpu()) {  // a GPU would have to tell the host how many count
+    const at::Tensor all = log_probs_in_parts(model, last, features, flat.clamp_min(0));
+    return at::where(counted, all, at::zeros({}, all.options())).view(targets.sizes());
+  }
+  const at::Tensor places = counted.nonzero().squeeze(1);
+  const at::Tensor found = places.numel() == 0 ? at::zeros({0}, wide(features.detach().narrow(0, 0, 0)).options())
+                                               : log_probs_in_parts(model, last, features.index_select(0, places),
+                                                                    flat.index_select(0, places));
+  return at::zeros({flat.size(0)}, found.options()).index_copy(0, places, found).view(targets.sizes());
+}
+
+std::vector<at::Tensor> AnswerRows::sums(const at::Tensor& values) const {
+  at::Tensor of_texts;  // [samples, fields]
+  if (texts_.defined()) {
+    const at::Tensor numbers = at::arange(texts_of_row_, texts_.options());
+    const at::Tensor is_of = texts_.unsqueeze(2).eq(numbers);  // [rows, time, texts]
+    of_texts = (values.unsqueeze(2) * is_of).sum(1).narrow(0, 0, samples_).reshape({-1, fields_});
+  } else {
+    of_texts = values.sum(1).view({fields_, -1}).narrow(1, 0, samples_).t();
+  }
+  std::vector<at::Tensor> found;
+  for (int64_t field = 0; field < fields_; ++field) found.push_back(of_texts.select(1, field));
+  return found;
+}
+
+std::vector<AnswerLogProbs> answer_log_probs(models::Model& model, const Batch& batch,
+                                             const std::vector<AnswerField>& fields) {
+  const AnswerRows rows(batch, fields);
+  const auto sums = rows.sums(rows.log_probs(model, rows.targets()));
+  const auto counts = rows.sums(rows.targets().ne(kIgnoreIndex).to(sums.front().scalar_type()));
   std::vector<AnswerLogProbs> found;
-  const int64_t rows = tokens.front().size(0);
-  for (int64_t i = 0; i < std::ssize(fields); ++i)
-    found.push_back({sums.narrow(0, i * rows, batch.samples), number.narrow(0, i * rows, batch.samples)});
+  for (size_t i = 0; i < sums.size(); ++i) found.push_back({sums[i], counts[i]});
+  return found;
+}
+
+std::vector<at::Tensor> numbers_before(const Batch& batch, int64_t numbers, const at::Tensor& like) {
+  const at::Tensor before =
+      batch.tensor(kReference).narrow(0, 0, batch.samples).to(like.scalar_type()).reshape({-1, numbers});
+  std::vector<at::Tensor> found;
+  for (int64_t i = 0; i < numbers; ++i) found.push_back(before.select(1, i));
   return found;
 }
 

@@ -25,8 +25,6 @@ struct DpoSpec {
   }
 };
 
-constexpr AnswerField kChosen{kTokens, kTarget}, kRejected{kRejectedTokens, kRejectedTarget};
-
 class Dpo final : public PairedAnswers {
  public:
   Dpo(const DpoSpec& spec, const TaskRequest& request) : PairedAnswers(request.label_smoothing), spec_(spec) {}
@@ -34,15 +32,15 @@ class Dpo final : public PairedAnswers {
   int64_t reference_numbers() const override { return 2; }
 
   at::Tensor reference(models::Model& model, const Batch& batch) const override {
-    const auto answers = answer_log_probs(model, batch, {kChosen, kRejected});
+    const auto answers = answer_log_probs(model, batch, {kChosenAnswer, kRejectedAnswer});
     return at::stack({answers[0].sums, answers[1].sums}, 1);
   }
 
  protected:
   JudgedPairs judge(models::Model& model, const Batch& batch, double smoothing) const override {
-    const auto answers = answer_log_probs(model, batch, {kChosen, kRejected});
-    const at::Tensor before = batch.tensor(kReference).narrow(0, 0, batch.samples).to(answers[0].sums.scalar_type());
-    const at::Tensor chosen = answers[0].sums - before.select(1, 0), rejected = answers[1].sums - before.select(1, 1);
+    const auto answers = answer_log_probs(model, batch, {kChosenAnswer, kRejectedAnswer});
+    const auto before = numbers_before(batch, 2, answers[0].sums);
+    const at::Tensor chosen = answers[0].sums - before[0], rejected = answers[1].sums - before[1];
     const at::Tensor is_read = answers[0].counts.gt(0);
     at::Tensor losses;
     if (spec_.loss == "ipo") {

@@ -91,14 +91,22 @@ class Kto final : public Task {
 
   /// With `groups`, the divergence is that of the samples of all ranks.
   Judged judge(models::Model& model, const Batch& batch, comm::ProcessGroups* groups) const {
-    const AnswerLogProbs own = answer_log_probs(model, batch, {kOwn})[0];
-    const at::Tensor before = batch.tensor(kReference).narrow(0, 0, batch.samples).to(own.sums.scalar_type());
+    // Answers to other prompts need no graph; but where they share rows with the others, one pass is cheaper.
+    std::vector<AnswerLogProbs> answers;
+    if (is_packed(batch)) {
+      answers = answer_log_probs(model, batch, {kOwn, kUnrelated});
+    } else {
+      answers.push_back(answer_log_probs(model, batch, {kOwn})[0]);
+      const at::NoGradGuard no_grad;
+      answers.push_back(answer_log_probs(model, batch, {kUnrelated})[0]);
+    }
+    const auto before = numbers_before(batch, 2, answers[0].sums);
     Judged judged{.losses = {},
                   .rewards = {},
-                  .is_good = batch.tensor(data::kIsGood).narrow(0, 0, batch.samples).gt(0.5),
-                  .is_read = own.counts.gt(0),
-                  .divergence = divergence(model, batch, before.select(1, 1), groups)};
-    const at::Tensor moved = own.sums - before.select(1, 0);
+                  .is_good = batch.tensor(data::kIsGood).narrow(0, 0, batch.samples).flatten().gt(0.5),
+                  .is_read = answers[0].counts.gt(0),
+                  .divergence = divergence(answers[1], before[1], groups)};
+    const at::Tensor moved = answers[0].sums - before[0];
     const at::Tensor beyond = (moved - judged.divergence) * spec_.beta;
     const at::Tensor good = at::sigmoid(beyond.neg()) * spec_.desirable_weight,
                      bad = at::sigmoid(beyond) * spec_.undesirable_weight;
@@ -108,13 +116,11 @@ class Kto final : public Task {
   }
 
   /// How far the model has moved: the mean over prompts with answers to other prompts, at least 0.
-  static at::Tensor divergence(models::Model& model, const Batch& batch, const at::Tensor& before,
-                               comm::ProcessGroups* groups) {
+  static at::Tensor divergence(const AnswerLogProbs& unrelated, const at::Tensor& before, comm::ProcessGroups* groups) {
     const at::NoGradGuard no_grad;
-    const AnswerLogProbs unrelated = answer_log_probs(model, batch, {kUnrelated})[0];
     const at::Tensor is_read = unrelated.counts.gt(0);
-    const at::Tensor sums =
-        at::stack({((unrelated.sums - before) * is_read).sum().to(at::kDouble), is_read.sum().to(at::kDouble)});
+    const at::Tensor sums = at::stack(
+        {((unrelated.sums.detach() - before) * is_read).sum().to(at::kDouble), is_read.sum().to(at::kDouble)});
     if (groups != nullptr && !groups->alone()) groups->tensors().all_reduce_sum(sums, "divergence of answers").wait();
     return at::clamp_min(sums[0] / at::clamp_min(sums[1], 1), 0).to(before.scalar_type());
   }

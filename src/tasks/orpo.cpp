@@ -1,14 +1,9 @@
 // Odds ratio preference optimization (Hong et al., arXiv:2403.07691).
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/arange.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/clamp_max.h>
-#include <ATen/ops/clamp_min.h>
-#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/expm1.h>
 #include <ATen/ops/log.h>
 #include <ATen/ops/log_sigmoid.h>
-#include <ATen/ops/lt.h>
 
 #include "answers.hpp"
 #include "paired_answers.hpp"
@@ -34,14 +29,6 @@ at::Tensor log_odds(const at::Tensor& log_prob) {
   return below_one - at::log(at::expm1(below_one).neg());
 }
 
-/// The next token at each place of a text, also in its prompt; kIgnoreIndex behind its last one.
-at::Tensor next_tokens(const BatchField& text) {
-  const at::Tensor next = at::constant_pad_nd(text.values.narrow(1, 1, text.values.size(1) - 1), {0, 1}, 0);
-  const at::Tensor places = at::arange(text.values.size(1), text.values.options());
-  const at::Tensor has_next = at::lt(places.unsqueeze(0), (text.counts - 1).unsqueeze(1));
-  return next.masked_fill(has_next.logical_not(), kIgnoreIndex);
-}
-
 class Orpo final : public PairedAnswers {
  public:
   Orpo(const OrpoSpec& spec, const TaskRequest&) : PairedAnswers(0), spec_(spec) {}
@@ -49,24 +36,21 @@ class Orpo final : public PairedAnswers {
  protected:
   /// The language model's part is the mean over all tokens of the prompt and the better answer.
   JudgedPairs judge(models::Model& model, const Batch& batch, double) const override {
-    const BatchField &chosen = *batch.find(kTokens), &rejected = *batch.find(kRejectedTokens);
-    const at::Tensor whole = next_tokens(chosen);
-    const at::Tensor answers = joined_rows({batch.tensor(kTarget), batch.tensor(kRejectedTarget)}, kIgnoreIndex);
-    const at::Tensor log_probs = token_log_probs(model, batch, joined_rows({chosen.values, rejected.values}, 0),
-                                                 at::cat({chosen.counts, rejected.counts}),
-                                                 joined_rows({whole, batch.tensor(kRejectedTarget)}, kIgnoreIndex));
-    const int64_t rows = whole.size(0);
-    const auto mean_where = [](const at::Tensor& values, const at::Tensor& counts) {
-      return (values * counts).sum(1) / at::clamp_min(counts.sum(1), 1);
+    const AnswerRows rows(batch, {kChosenAnswer, kRejectedAnswer});
+    const at::Tensor whole = rows.targets_of_whole_first(), log_probs = rows.log_probs(model, whole);
+    const auto sums_where = [&](const at::Tensor& targets) {
+      const at::Tensor is_counted = targets.ne(kIgnoreIndex).to(log_probs.scalar_type());
+      std::vector<AnswerLogProbs> found;
+      const auto sums = rows.sums(log_probs * is_counted), counts = rows.sums(is_counted);
+      for (size_t i = 0; i < sums.size(); ++i) found.push_back({sums[i], counts[i]});
+      return found;
     };
-    const at::Tensor means = mean_where(log_probs, answers.ne(kIgnoreIndex));
-    const at::Tensor of_chosen = means.narrow(0, 0, batch.samples), of_rejected = means.narrow(0, rows, batch.samples);
-    const at::Tensor likelihood =
-        mean_where(log_probs.narrow(0, 0, rows).narrow(1, 0, whole.size(1)), whole.ne(kIgnoreIndex))
-            .narrow(0, 0, batch.samples);
-    const at::Tensor ratios = at::log_sigmoid(log_odds(of_chosen) - log_odds(of_rejected));
-    const at::Tensor is_read = answers.narrow(0, 0, batch.samples).ne(kIgnoreIndex).any(1);
-    return {(likelihood + ratios * spec_.beta).neg() * is_read, of_chosen * spec_.beta, of_rejected * spec_.beta};
+    const auto answers = sums_where(rows.targets());
+    const at::Tensor likelihood = sums_where(whole)[0].means();
+    const at::Tensor chosen = answers[0].means(), rejected = answers[1].means();
+    const at::Tensor ratios = at::log_sigmoid(log_odds(chosen) - log_odds(rejected));
+    return {(likelihood + ratios * spec_.beta).neg() * answers[0].counts.gt(0), chosen * spec_.beta,
+            rejected * spec_.beta};
   }
 
  private:

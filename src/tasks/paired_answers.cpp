@@ -7,6 +7,7 @@
 #include <ATen/ops/log_sigmoid.h>
 #include <ATen/ops/sub.h>
 
+#include "gputrain/data/answer_fields.hpp"
 #include "gputrain/nn/recompute.hpp"
 #include "logits.hpp"
 
@@ -20,6 +21,12 @@ Metric mean_of_pairs(const char* name, Metric::Use use, double factor = 1, const
 }
 
 }  // namespace
+
+bool PairedAnswers::fits(const TaskRequest& request) {
+  const bool is_packed = request.layout.find(data::kTextOfToken) != nullptr;
+  return request.layout.find(kRejectedTokens) != nullptr ||
+         (is_packed && request.layout.find(data::kIsGood) == nullptr);
+}
 
 std::vector<Metric> PairedAnswers::measures() {
   Metric loss = mean_of_pairs("loss", Metric::Use::result);

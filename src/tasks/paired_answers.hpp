@@ -16,7 +16,7 @@ struct JudgedPairs {
 class PairedAnswers : public Task {
  public:
   static TextUse use() { return TextUse::preference; }
-  static bool fits(const TaskRequest& request) { return request.layout.find(kRejectedTokens) != nullptr; }
+  static bool fits(const TaskRequest& request);
   static std::vector<Metric> measures();
 
   ops::Loss loss(models::Model& model, const Batch& batch, const at::Tensor& weight) const final;

@@ -24,7 +24,12 @@ struct RewardSpec {
 
 class Reward final : public PairedAnswers {
  public:
-  Reward(const RewardSpec& spec, const TaskRequest&) : PairedAnswers(0), spec_(spec) {}
+  Reward(const RewardSpec& spec, const TaskRequest& request) : PairedAnswers(0), spec_(spec) {
+    if (request.layout.find(kRejectedTokens) == nullptr)
+      throw Error(ExitCode::usage, {.what = "a reward model reads each answer in a row of its own",
+                                    .where = "data.text.packing",
+                                    .hint = "leave it out"});
+  }
 
  protected:
   JudgedPairs judge(models::Model& model, const Batch& batch, double) const override {

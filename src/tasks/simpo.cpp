@@ -25,7 +25,7 @@ class Simpo final : public PairedAnswers {
 
  protected:
   JudgedPairs judge(models::Model& model, const Batch& batch, double smoothing) const override {
-    const auto answers = answer_log_probs(model, batch, {{kTokens, kTarget}, {kRejectedTokens, kRejectedTarget}});
+    const auto answers = answer_log_probs(model, batch, {kChosenAnswer, kRejectedAnswer});
     const at::Tensor chosen = answers[0].means() * spec_.beta, rejected = answers[1].means() * spec_.beta;
     return {logistic_losses(chosen - rejected - spec_.gamma, smoothing) * answers[0].counts.gt(0), chosen, rejected};
   }

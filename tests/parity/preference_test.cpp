@@ -80,14 +80,14 @@ INSTANTIATE_TEST_SUITE_P(
             .name = "reward", .task = "{type: reward, config: {center: 0.05}}", .base = "scorer", .then = ""}),
     [](const auto& entry) { return entry.param.name; });
 
-Job job_of(const PreferenceCase& one, const fs::path& folder) {
+Job job_of(const PreferenceCase& one, const fs::path& folder, bool packs) {
   const fs::path file = folder / (one.name + ".yaml");
-  std::ofstream(file)
-      << "model:\n  type: gpt\n  pretrained: " << (folder / one.base).string() << "\n  "
-      << (one.options.empty() ? "" : one.options) << "\ntask: " << one.task
-      << "\ndata:\n  train: {format: jsonl, path: " << (folder / (one.data + ".jsonl")).string()
-      << "}\n  text: {tokenizer: pretrained}\ntrain: {max_epochs: 1, global_batch_size: 6, micro_batch_size: 6}\n"
-      << "device: cpu\n";
+  std::ofstream(file) << "model:\n  type: gpt\n  pretrained: " << (folder / one.base).string() << "\n  "
+                      << (one.options.empty() ? "" : one.options) << "\ntask: " << one.task
+                      << "\ndata:\n  train: {format: jsonl, path: " << (folder / (one.data + ".jsonl")).string()
+                      << "}\n  text: {tokenizer: pretrained" << (packs ? ", packing: true, max_length: 48" : "")
+                      << "}\ntrain: {max_epochs: 1, global_batch_size: 6, micro_batch_size: 6}\n"
+                      << "device: cpu\n";
   return load_job({.file = file.string(), .output_dir = (folder / ("run-" + one.name)).string()});
 }
 
@@ -124,18 +124,18 @@ std::map<std::string, at::Tensor> gradients_of(BuiltModel& built) {
   return gradients;
 }
 
-TEST_P(PreferenceParity, LossRewardsAndGradientsAreTrls) {
-  const PreferenceCase& one = GetParam();
+/// Compares the loss, the gradients and the mean rewards of all samples.
+void expect_as_trl(const PreferenceCase& one, bool packs) {
   const fs::path& folder = references->folder;
   const checkpoint::SafetensorsFile expected(folder / (one.name + ".safetensors"));
-  const Job job = job_of(one, folder);
+  const Job job = job_of(one, folder, packs);
   TrainingSetup setup(job);
   fs::create_directories(job.output_dir);
   take_references(job, setup, RunFolder{job.output_dir}.references());
   load_later_weights(one, folder, setup.built);
   const Batch batch = whole_batch(job, setup);
-  const int64_t samples = batch.samples;
-  ASSERT_EQ(samples, 6);
+  ASSERT_EQ(batch.weight, 6);
+  ASSERT_EQ(batch.samples < 6, packs);
   setup.built.model->train(true);
   setup.built.arena->clear_gradients();
   const auto loss = setup.datasets.task->loss(*setup.built.model, batch, at::full({}, 1.0 / 6, at::kDouble));
@@ -165,12 +165,18 @@ TEST_P(PreferenceParity, LossRewardsAndGradientsAreTrls) {
 
   const at::NoGradGuard no_grad;
   tasks::Tally tally(setup.datasets.task->parts(), at::kCPU);
-  tally.add_weight(samples);
+  tally.add_weight(batch.weight);
   setup.built.model->train(false);
   setup.datasets.task->evaluate(*setup.built.model, batch, tally);
   const auto totals = tally.merge(setup.context.groups);
   for (const auto& [name, metric] : {std::pair{"chosen", "chosen_reward"}, std::pair{"rejected", "rejected_reward"}})
     if (expected.has(name)) near(setup.datasets.task->find(metric)->finish(totals), name);
+}
+
+TEST_P(PreferenceParity, LossRewardsAndGradientsAreTrls) { expect_as_trl(GetParam(), false); }
+
+TEST_P(PreferenceParity, TheyAreTheSameWhereSamplesShareRows) {
+  if (GetParam().name != "reward") expect_as_trl(GetParam(), true);
 }
 
 }  // namespace

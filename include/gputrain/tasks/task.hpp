@@ -96,8 +96,8 @@ class Task {
   /// How many numbers of each sample the loss takes from the model as it is before training, such as the probabilities
   /// that it gives answers. They come in the field kReference. 0: none.
   virtual int64_t reference_numbers() const { return 0; }
-  /// Those of a batch, which need not have that field: [samples, reference_numbers()]. Call it in evaluation mode,
-  /// without autograd.
+  /// Those of a batch, which need not have that field: [samples, reference_numbers()]; a row may have several samples.
+  /// Call it in evaluation mode, without autograd.
   virtual at::Tensor reference(models::Model& model, const Batch& batch) const;
 
   /// Whether loss() is collective over the ranks that joined, so that every rank must call it, also with a batch

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -21,13 +22,10 @@ namespace gputrain::datasets {
 namespace {
 
 enum AnswerFields : size_t { kFirstTokens, kFirstTarget, kSecondTokens, kSecondTarget, kGood };
+enum PackedFields : size_t { kRowTokens, kRowTarget, kRowPositions, kRowTexts, kRowSamples, kRowGood };
 
 data::TextOptions answer_options(const data::DatasetRequest& request) {
   const data::TextOptions options = request.text != nullptr ? *request.text : data::TextOptions();
-  if (options.packing)
-    throw Error(ExitCode::usage, {.what = "answers are not packed: each sample has rows of its own",
-                                  .where = "data.text.packing",
-                                  .hint = "leave it out"});
   if (options.loss_on)
     throw Error(
         ExitCode::usage,
@@ -55,7 +53,7 @@ struct AnswerTexts::Sample {
 };
 
 AnswerTexts::AnswerTexts(const data::DatasetRequest& request, ReadRecords read_records, const std::string& extension)
-    : is_rated_(request.model.use == TextUse::rating) {
+    : is_rated_(request.model.use == TextUse::rating), packs_(answer_options(request).packing) {
   const data::TextOptions options = answer_options(request);
   const auto* train = samples_of<AnswerTexts>(request.train);
   AllRecords all =
@@ -68,10 +66,15 @@ AnswerTexts::AnswerTexts(const data::DatasetRequest& request, ReadRecords read_r
     for (size_t text = 0; text < sample.texts.size(); ++text)
       sample.tokens[text] = example_of(sample.texts[text], *tokenizer_, sample.place).stored();
   });
-  store(samples, request,
-        train != nullptr              ? train->layout_.token_count()
-        : request.sequence_length > 0 ? request.sequence_length
-                                      : std::numeric_limits<int32_t>::max());
+  const int64_t most = train != nullptr              ? train->layout_.token_count()
+                       : request.sequence_length > 0 ? request.sequence_length
+                                                     : std::numeric_limits<int32_t>::max();
+  store(samples, request, packs_ ? most / 2 : most);
+  const bool is_set = train != nullptr || options.max_length.value.has_value();
+  if (packs_) {
+    pack_rows(most, is_set);
+    return;
+  }
   if (train != nullptr) layout_ = train->layout_;
 }
 
@@ -176,7 +179,33 @@ void AnswerTexts::store(const std::vector<Sample>& samples, const data::DatasetR
                             : part == 1 ? std::as_bytes(second_.raw())
                                         : std::as_bytes(std::span<const float>(is_good_)));
   });
-  set_layout(longest);
+  if (!packs_) set_layout(longest);
+}
+
+/// Rows of at most `capacity` tokens; of fewer if no sample needs them and the job does not ask for them.
+void AnswerTexts::pack_rows(int64_t capacity, bool is_set) {
+  std::vector<int64_t> samples, lengths;
+  for (int64_t i = 0; i < first_.size(); ++i) {
+    if (first_.length(i) == 0) continue;
+    samples.push_back(i);
+    lengths.push_back(first_.length(i) + second_.length(i));
+  }
+  const int64_t longest = lengths.empty() ? 2 : *std::ranges::max_element(lengths);
+  const int64_t size = is_set ? capacity : std::min(capacity, longest);
+  rows_ = pack(lengths, size);
+  for (int64_t& sample : rows_.samples) sample = samples[static_cast<size_t>(sample)];
+  int64_t most = 1;
+  for (int64_t row = 0; row < rows_.size(); ++row) most = std::max(most, std::ssize(rows_.row(row)));
+  layout_.fields = {{.name = kTokens, .sizes = {size}},
+                    {.name = kTarget, .sizes = {size}, .fill = static_cast<double>(kIgnoreIndex)},
+                    {.name = kPositions, .sizes = {size}},
+                    {.name = data::kTextOfToken, .sizes = {size}, .fill = -1},
+                    {.name = data::kIsSample,
+                     .sizes = {most},
+                     .fill = static_cast<double>(kIgnoreIndex),
+                     .target = true}};  // a target, because the samples of a row are what is counted
+  if (is_rated_) layout_.fields.push_back({.name = data::kIsGood, .type = at::kFloat, .sizes = {most}});
+  layout_.vocabulary = tokenizer_->vocabulary_size();
 }
 
 void AnswerTexts::set_layout(int64_t longest) {
@@ -192,10 +221,12 @@ void AnswerTexts::set_layout(int64_t longest) {
 }
 
 int64_t AnswerTexts::length(int64_t index) const {
+  if (packs_) return 0;
   return std::max({int64_t{1}, first_.length(index), second_.length(index)});
 }
 
 void AnswerTexts::read(int64_t index, const data::ReadContext&, const data::SampleRow& row) const {
+  if (packs_) return read_packed(index, row);
   if (first_.length(index) == 0) {
     const Examples::Problem& problem = first_.problem(index);
     throw Error(ExitCode::data, {.what = problem.what, .where = problem.where});
@@ -210,8 +241,45 @@ void AnswerTexts::read(int64_t index, const data::ReadContext&, const data::Samp
   if (is_rated_) *row.values<float>(kGood) = is_good_[static_cast<size_t>(index)];
 }
 
+void AnswerTexts::read_packed(int64_t index, const data::SampleRow& row) const {
+  const auto& fields = layout_.fields;
+  const auto samples = rows_.row(index);
+  const int64_t size = fields[kRowTokens].sizes[0], most = fields[kRowSamples].sizes[0];
+  auto *tokens = row.values<int64_t>(kRowTokens), *targets = row.values<int64_t>(kRowTarget),
+       *positions = row.values<int64_t>(kRowPositions), *texts = row.values<int64_t>(kRowTexts),
+       *is_sample = row.values<int64_t>(kRowSamples);
+  int64_t at = 0, text = 0;
+  for (const int64_t sample : samples) {
+    for (const Examples* from : {&first_, &second_}) {
+      const int64_t length = from->length(sample);
+      from->read(sample, tokens + at, targets + at);
+      std::iota(positions + at, positions + at + length, 0);
+      std::fill_n(texts + at, length, text++);
+      at += length;
+    }
+  }
+  // The rest counts as one more text, of which nothing is learned.
+  std::iota(positions + at, positions + size, 0);
+  std::fill(tokens + at, tokens + size, 0);
+  std::fill(targets + at, targets + size, kIgnoreIndex);
+  std::fill(texts + at, texts + size, -1);
+  std::fill_n(is_sample, most, kIgnoreIndex);
+  std::fill_n(is_sample, samples.size(), 0);
+  if (!is_rated_) return;
+  float* good = row.values<float>(kRowGood);
+  std::fill_n(good, most, 0.0F);
+  for (const int64_t sample : samples) *good++ = is_good_[static_cast<size_t>(sample)];
+}
+
 std::string AnswerTexts::describe() const {
   const int64_t tokens = std::ssize(first_.raw()) + (is_rated_ ? 0 : std::ssize(second_.raw()));
+  if (packs_)
+    return fmt::format("{} of {}, in {} of {} tokens, {:.1f} % full",
+                       is_rated_ ? counted(std::ssize(rows_.samples), "rated answer")
+                                 : counted(std::ssize(rows_.samples), "pair") + " of answers",
+                       files_, counted(size(), "row"), grouped(layout_.token_count()),
+                       100.0 * static_cast<double>(std::ssize(first_.raw()) + std::ssize(second_.raw())) /
+                           static_cast<double>(size() * layout_.token_count()));
   return fmt::format("{} of {}, {}, at most {} each",
                      is_rated_ ? counted(size(), "rated answer") : counted(size(), "pair") + " of answers", files_,
                      counted(tokens, "token"), grouped(layout_.token_count()));

@@ -74,6 +74,7 @@ struct Preferred {
 class PreferenceTasks : public Preferences, public ::testing::WithParamInterface<Preferred> {};
 INSTANTIATE_TEST_SUITE_P(All, PreferenceTasks,
                          ::testing::Values(Preferred{"dpo", "{type: dpo}", "val/accuracy", 95},
+                                           Preferred{"dpo_packed", "{type: dpo}", "val/accuracy", 95},
                                            Preferred{"orpo", "{type: orpo, config: {beta: 1}}", "val/accuracy", 95},
                                            Preferred{"simpo", "{type: simpo}", "val/accuracy", 95},
                                            Preferred{"kto", "{type: kto}", "val/margin", 0.2},
@@ -82,7 +83,11 @@ INSTANTIATE_TEST_SUITE_P(All, PreferenceTasks,
 
 TEST_P(PreferenceTasks, WinOnUnseenPairs) {
   const auto& [name, task, metric, least] = GetParam();
-  const Result result = run(write_job(task), "run");
+  std::vector<std::string> more;
+  if (std::string(name).ends_with("packed"))
+    more = {"--set", "data.text.packing=true",     "--set", "data.text.max_length=64",
+            "--set", "model.config.block_size=64", "--set", "train.global_batch_size=8"};
+  const Result result = run(write_job(task), "run", more);
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_GE(metrics("run")[metric].get<double>(), least) << result.out;
 }
@@ -126,7 +131,8 @@ TEST_F(Preferences, SayWhatIsWrongWithARecord) {
   EXPECT_EQ(result.exit_code, 3);
   EXPECT_THAT(result.err, HasSubstr("seen.jsonl:2"));
   EXPECT_THAT(result.err, HasSubstr("no 'rejected'"));
-  EXPECT_THAT(run(job, "run", {"--set", "data.text.packing=true"}).err, HasSubstr("answers are not packed"));
+  EXPECT_THAT(run(write_job("{type: reward}"), "run", {"--set", "data.text.packing=true"}).err,
+              HasSubstr("a row of its own"));
 }
 
 }  // namespace
