@@ -1,5 +1,6 @@
 #include "command_line.hpp"
 
+#include <filesystem>
 #include <memory>
 #include <sstream>
 #include <utility>
@@ -15,6 +16,15 @@ namespace {
 
 void add_output_dir(CLI::App& verb, app::JobRequest& job) {
   verb.add_option("--output-dir", job.output_dir, "the run folder, as --set output_dir=DIR");
+}
+
+/// The job that says how ranks start: that of a run folder, or none where the model is a published one.
+app::JobRequest evaluated_job(const app::EvalRequest& eval) {
+  app::JobRequest job = eval.job;
+  if (eval.suite.file.empty() || std::filesystem::is_regular_file(job.file)) return job;
+  const auto of_run = std::filesystem::path(job.file) / "job.resolved.yaml";
+  job.file = std::filesystem::exists(of_run) ? of_run.string() : "";
+  return job;
 }
 
 /// Help in lines of at most 80 columns.
@@ -46,6 +56,7 @@ CommandLine::CommandLine() {
   add_launch();
   add_eval();
   add_generate();
+  add_texts();
   add_export();
   add_fetch();
   add_readers();
@@ -102,6 +113,7 @@ void CommandLine::add_launch() {
   verb->footer(
       "Then the command of every rank:\n"
       "  gputrain launch --nproc-per-node 4 run job.yaml [options of run]\n"
+      "  gputrain launch --nproc-per-node 4 eval job.yaml [options of eval]\n"
       "  gputrain launch --hosts h1:8,h2:8 bench comm [options of bench comm]\n"
       "The same options are keys of the job: `gputrain describe job`, group launch.");
   verb->callback([this, verb] {
@@ -131,28 +143,50 @@ void CommandLine::add_launch_setting(const std::string& key, const std::string& 
 }
 
 void CommandLine::add_eval() {
-  auto* verb = app.add_subcommand("eval", "evaluate trained weights on the job's data");
+  auto* verb = app.add_subcommand("eval", "evaluate trained weights on the job's data, or on a suite of questions");
   add_job(*verb, eval.job);
   add_output_dir(*verb, eval.job);
-  verb->add_option("--weights", eval.weights, "model.safetensors, or a run folder; default: the job's run folder")
-      ->check(not_empty);
-  verb->add_option("--on", eval.on, "which data: train, val or test")->check(CLI::IsMember({"train", "val", "test"}));
+  auto* weights =
+      verb->add_option("--weights", eval.weights, "model.safetensors, or a run folder; default: the job's run folder")
+          ->check(not_empty);
+  auto* on = verb->add_option("--on", eval.on, "which data: train, val or test")
+                 ->check(CLI::IsMember({"train", "val", "test"}));
   verb->add_flag("--json", eval.json, "print the metrics as JSON");
+  auto* suite = verb->add_option("--suite", eval.suite.file,
+                                 "a .jsonl file of questions and texts for a language model; instead of the job then "
+                                 "also a run folder, a published model's, or its name on the Hub")
+                    ->check(not_empty)
+                    ->excludes(weights)
+                    ->excludes(on);
+  verb->add_option("--samples", eval.suite.samples, "with --suite: write what the model made of each line")
+      ->check(not_empty)
+      ->needs(suite);
+  verb->add_option("--batch-size", eval.suite.batch_size, "with --suite: texts side by side (default: 32)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->needs(suite);
+  verb->footer(
+      "Lines of a suite, each perhaps with \"task\", by which results are grouped:\n"
+      "  {\"context\": \"...\", \"choices\": [\"...\", \"...\"], \"answer\": 0}\n"
+      "    acc, acc_norm (by characters), acc_bytes; \"delimiter\": \" \" is between them\n"
+      "  {\"text\": \"...\"}  bits_per_byte, byte_perplexity, word_perplexity\n"
+      "  {\"prompt\": \"...\", \"answer\": \"...\"}  exact_match of what the model writes;\n"
+      "    \"stop\": [\"\\n\\n\"] ends it, or \"max_new_tokens\": 256");
   verb->callback([this] { action = [this] { return app::library().eval(eval); }; });
 }
 
 void CommandLine::add_export() {
-  auto* verb = app.add_subcommand("export", "write a trained language model for other programs");
+  auto* verb = app.add_subcommand("export", "write a trained model of texts for other programs");
   verb->add_option("folder", exported.folder, "a run folder, a published model's, or its name on the Hub")
       ->required()
       ->check(not_empty);
   verb->add_option("out", exported.out, "the folder to write; with gguf: the file")->required()->check(not_empty);
-  verb->add_option("--format", exported.format, "hf: for transformers; gguf: for llama.cpp; adapter: for PEFT")
+  verb->add_option("--format", exported.format,
+                   "hf: for transformers; sentence-transformers; gguf: for llama.cpp; adapter: for PEFT")
       ->required()
-      ->check(CLI::IsMember({"hf", "gguf", "adapter"}));
+      ->check(CLI::IsMember({"hf", "sentence-transformers", "gguf", "adapter"}));
   verb->add_option("--dtype", exported.dtype, "f32, f16, bf16 or, in gguf, q8_0; default: what the run computed in")
       ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0"}));
-  verb->add_flag("--merge", exported.merge, "with hf: the model with its adapter merged; gguf always is");
+  verb->add_flag("--merge", exported.merge, "the model with its adapter merged; in gguf it always is");
   add_set(*verb, exported.set);
   verb->add_option("--tokenizer", exported.tokenizer, "a published one, instead of the folder's own")->check(not_empty);
   verb->callback([this] { action = [this] { return app::library().export_model(exported); }; });
@@ -334,12 +368,14 @@ std::optional<int> CommandLine::read(const std::vector<std::string>& words) {
 int CommandLine::start_ranks() {
   const auto& words = launch.arguments;
   const bool measures = words.size() > 1 && words[0] == "bench" && words[1] == "comm";
-  if (words.empty() || (words[0] != "run" && !measures))
+  const bool evaluates = !words.empty() && words[0] == "eval";
+  if (words.empty() || (words[0] != "run" && !measures && !evaluates))
     throw app::launched_command_error(*app.get_subcommand("launch"), words);
   CommandLine ranks;
   if (const auto code = ranks.read(words)) return *code;
   launch.run = ranks.run;
   if (measures) launch.measures = ranks.bench_comm.job;
+  if (evaluates) launch.measures = evaluated_job(ranks.eval);
   return app::launch_command(launch);
 }
 

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "eval_suite.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/estimate/micro_batch.hpp"
 #include "gputrain/job/commands.hpp"
@@ -54,6 +55,7 @@ std::filesystem::path weights_to_evaluate(const EvalRequest& request, const Job&
 }  // namespace
 
 int eval_command(const EvalRequest& request) {
+  if (!request.suite.file.empty()) return eval_suite(request);
   Job job = load_job(request.job);
   if (job.spec().train.searches_micro_batch()) {
     if (const auto found = found_before(job)) job = with_micro_batch(job, *found);

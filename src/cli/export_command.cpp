@@ -1,4 +1,4 @@
-// `gputrain export`: writes a trained language model for other programs.
+// `gputrain export`: writes a trained model of texts for other programs.
 #include <filesystem>
 
 #include "gputrain/core/error.hpp"
@@ -15,9 +15,9 @@ namespace {
 namespace fs = std::filesystem;
 
 /// The type that the run computed in, where the user does not say.
-StoredType type_of(const ExportRequest& request, const LanguageModel& model) {
+StoredType type_of(const ExportRequest& request, const RankContext& context) {
   if (!request.dtype.empty()) return stored_type_from_name(request.dtype);
-  const auto compute = model.context.policy.compute;
+  const auto compute = context.policy.compute;
   return compute == at::kBFloat16 ? StoredType::bf16 : compute == at::kHalf ? StoredType::f16 : StoredType::f32;
 }
 
@@ -31,13 +31,38 @@ void export_adapter(const ExportRequest& request) {
     fs::copy_file(entry.path(), fs::path(request.out) / entry.path().filename(), fs::copy_options::overwrite_existing);
 }
 
-void merge_as_asked(const ExportRequest& request, LanguageModel& model) {
-  if (!model.built.adapter) return;
-  if (request.format == "hf" && !request.merge)
+void merge_as_asked(const ExportRequest& request, BuiltModel& built) {
+  if (!built.adapter) return;
+  if (request.format != "gguf" && !request.merge)
     throw Error(ExitCode::usage, {.what = "the run trained an adapter",
                                   .where = request.folder,
                                   .hint = "--merge writes the whole model, --format adapter the adapter alone"});
-  models::merge_adapter(*model.built.model);
+  models::merge_adapter(*built.model);
+}
+
+void export_encoder(const ExportRequest& request) {
+  const bool has_modules = request.format == "sentence-transformers";
+  if (request.format == "gguf")
+    throw Error(ExitCode::usage, {.what = "GGUF is written of language models alone",
+                                  .where = request.folder,
+                                  .hint = "--format hf or sentence-transformers"});
+  const auto encoder = open_text_encoder(
+      {.folder = request.folder, .set = request.set, .tokenizer = request.tokenizer, .gives_vectors = has_modules});
+  merge_as_asked(request, encoder->built);
+  const StoredType type = type_of(request, encoder->context);
+  has_modules ? export_sentence_transformers(*encoder, request.out, type)
+              : export_transformers(*encoder, request.out, type);
+}
+
+void export_language_model(const ExportRequest& request) {
+  if (request.format == "sentence-transformers")
+    throw Error(ExitCode::usage,
+                {.what = "the model is no encoder of texts", .where = request.folder, .hint = "--format hf"});
+  const auto model =
+      open_language_model({.folder = request.folder, .set = request.set, .tokenizer = request.tokenizer});
+  merge_as_asked(request, model->built);
+  const StoredType type = type_of(request, model->context);
+  request.format == "hf" ? export_transformers(*model, request.out, type) : export_gguf(*model, request.out, type);
 }
 
 uint64_t size_of(const fs::path& path) {
@@ -54,11 +79,7 @@ int export_command(const ExportRequest& request) {
   if (request.format == "adapter") {
     export_adapter(request);
   } else {
-    const auto model =
-        open_language_model({.folder = request.folder, .set = request.set, .tokenizer = request.tokenizer});
-    merge_as_asked(request, *model);
-    const StoredType type = type_of(request, *model);
-    request.format == "hf" ? export_transformers(*model, request.out, type) : export_gguf(*model, request.out, type);
+    is_text_encoder(request.folder) ? export_encoder(request) : export_language_model(request);
   }
   monitor::Console console(monitor::Console::detect(true));
   console.show("export", request.out + "  " + monitor::bytes(static_cast<double>(size_of(request.out))));

@@ -136,7 +136,7 @@ launch::HostPlan admitted(const launch::LaunchRequest& plan, const launch::Admis
   return plan.node ? plan.plan : hosts;
 }
 
-/// Ranks that only measure: no run folder, no restart.
+/// Ranks that only measure or evaluate: no run folder, no restart.
 int launch_measurement(const LaunchRequest& request) {
   JobRequest job = *request.measures;
   job.set.insert(job.set.end(), request.set.begin(), request.set.end());

@@ -9,6 +9,8 @@ const gputrain::app::Verbs gputrain_verbs{
     .run = gputrain::app::run_command,
     .eval = gputrain::app::eval_command,
     .generate = gputrain::app::generate_command,
+    .predict = gputrain::app::predict_command,
+    .embed = gputrain::app::embed_command,
     .export_model = gputrain::app::export_command,
     .fetch = gputrain::app::fetch_command,
     .doctor = gputrain::app::doctor_command,

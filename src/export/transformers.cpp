@@ -1,8 +1,10 @@
 #include <filesystem>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "encoder_tokenizer.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/export/export.hpp"
@@ -54,6 +56,28 @@ void write_weights_in_files(const checkpoint::NamedTensors& tensors, const fs::p
   write_file_atomically(folder / "model.safetensors.index.json", index.dump(2) + "\n", ExitCode::environment);
 }
 
+/// Returns the config.json that belongs to the weights.
+json write_published_weights(models::Model& model, const fs::path& folder, StoredType type, int64_t file_bytes) {
+  json config = models::published_config(model);
+  if (config.is_null())
+    throw Error(ExitCode::usage, {.what = "no published family has this architecture", .where = "--format"});
+  if (type == StoredType::q8_0)
+    throw Error(ExitCode::usage, {.what = "q8_0 is a type of GGUF", .where = "--dtype", .hint = "f32, f16 or bf16"});
+  fs::create_directories(folder);
+  checkpoint::NamedTensors tensors = published_weights(model);
+  for (auto& [name, tensor] : tensors) tensor = converted(tensor, type);
+  write_weights_in_files(tensors, folder, file_bytes);
+  config["dtype"] = config["torch_dtype"] = dtype_of(type);
+  return config;
+}
+
+/// What transformers computes a loss by; null: the head says it.
+const char* problem_type_of(TextUse use) {
+  if (use == TextUse::number) return "regression";
+  if (use == TextUse::labels) return "multi_label_classification";
+  return use == TextUse::label ? "single_label_classification" : nullptr;
+}
+
 /// The tokenizer's files, the chat template, and the tokens at which a text ends.
 void write_tokenizer(const LanguageModel& model, const fs::path& folder, json& config) {
   copy_tokenizer_files(model.tokenizer_folder, folder);
@@ -70,17 +94,16 @@ void write_tokenizer(const LanguageModel& model, const fs::path& folder, json& c
 }  // namespace
 
 void export_transformers(LanguageModel& model, const fs::path& folder, StoredType type, int64_t file_bytes) {
-  json config = models::published_config(*model.built.model);
-  if (config.is_null())
-    throw Error(ExitCode::usage, {.what = "no published family has this architecture", .where = "--format hf"});
-  if (type == StoredType::q8_0)
-    throw Error(ExitCode::usage, {.what = "q8_0 is a type of GGUF", .where = "--dtype", .hint = "f32, f16 or bf16"});
-  fs::create_directories(folder);
-  checkpoint::NamedTensors tensors = published_weights(*model.built.model);
-  for (auto& [name, tensor] : tensors) tensor = converted(tensor, type);
-  write_weights_in_files(tensors, folder, file_bytes);
-  config["dtype"] = config["torch_dtype"] = dtype_of(type);
+  json config = write_published_weights(*model.built.model, folder, type, file_bytes);
   if (model.published) write_tokenizer(model, folder, config);
+  write_file_atomically(folder / "config.json", config.dump(2) + "\n", ExitCode::environment);
+}
+
+void export_transformers(TextEncoder& encoder, const fs::path& folder, StoredType type) {
+  constexpr int64_t kFileBytes = int64_t{5} << 30;
+  json config = write_published_weights(*encoder.built.model, folder, type, kFileBytes);
+  if (const char* const problem = problem_type_of(encoder.use)) config["problem_type"] = problem;
+  write_encoder_tokenizer(encoder, folder);
   write_file_atomically(folder / "config.json", config.dump(2) + "\n", ExitCode::environment);
 }
 

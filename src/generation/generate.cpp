@@ -58,7 +58,8 @@ class Batch {
       texts_[row].push_back(token);
       Continuation& text = done_[number];
       text.tokens.push_back(token);
-      text.is_ended = std::ranges::find(options_.end_tokens, token) != options_.end_tokens.end();
+      text.is_ended = std::ranges::find(options_.end_tokens, token) != options_.end_tokens.end() ||
+                      (options_.is_complete && options_.is_complete(number, text.tokens));
       text.is_full = !options_.context.slides && std::ssize(texts_[row]) >= options_.context.length;
       if (watch) watch(number, token);
     }

@@ -1,5 +1,6 @@
 #include "gputrain/job/job.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -9,6 +10,7 @@
 #include "gputrain/core/random.hpp"
 #include "gputrain/hub/cache.hpp"
 #include "gputrain/models/pretrained.hpp"
+#include "gputrain/models/sentence_modules.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -17,6 +19,18 @@ std::string six_hex_digits(uint64_t value) {
   std::array<char, 8> text{};
   std::snprintf(text.data(), text.size(), "%06x", static_cast<unsigned>(value & 0xFFFFFF));
   return text.data();
+}
+
+/// What the modules of a sentence-transformers folder say, for a job that does not say it.
+std::vector<std::string> sentence_settings(const std::filesystem::path& folder, const models::PublishedModel& published,
+                                           const config::Loaded& job) {
+  if (published.type != "bert") return {};
+  auto modules = models::read_sentence_modules(folder);
+  if (!modules) return {};
+  for (const auto& [name, value] : published.options)
+    if (name == "block_size" && modules->longest_text)
+      modules->longest_text = std::min<int64_t>(*modules->longest_text, std::stoll(value));
+  return models::settings_of(*modules, job, "model");
 }
 
 /// The config.json of a Hugging Face folder sets the model's sizes; the job must not contradict them. They are applied
@@ -29,6 +43,8 @@ config::Loaded load_with_published_sizes(config::Request request) {
   if (!std::filesystem::exists(path)) return loaded;
   const auto published = models::published_model(checkpoint::read_json_object(path), path.string());
   request.found = {.file = path, .set = models::settings_of(published, loaded, "model")};
+  for (std::string& line : sentence_settings(path.parent_path(), published, loaded))
+    request.found.set.push_back(std::move(line));
   return config::load(job_schema(), request);
 }
 

@@ -5,6 +5,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/sum.h>
 
 #include "encoder_names.hpp"
@@ -25,6 +26,14 @@ at::Tensor last_of_texts(const at::Tensor& hidden, const at::Tensor& lengths) {
   if (!lengths.defined()) return hidden.select(1, -1).clone();
   const at::Tensor last = (lengths - 1).clamp_min(0).view({-1, 1, 1}).expand({-1, 1, hidden.size(2)});
   return hidden.gather(1, last).squeeze(1);
+}
+
+/// In at least fp32, as torch.nn.functional.normalize.
+at::Tensor of_unit_length(const at::Tensor& vectors) {
+  constexpr double kShortest = 1e-12;
+  const at::Tensor wide = vectors.scalar_type() == at::kDouble ? vectors : vectors.to(at::kFloat);
+  const at::Tensor lengths = at::linalg_vector_norm(wide, 2, at::IntArrayRef{-1}, /*keepdim=*/true);
+  return ops::cast(wide / lengths.clamp_min(kShortest), vectors.scalar_type());
 }
 
 ops::Activation head_activation_of(const EncoderSizes& sizes) {
@@ -57,6 +66,7 @@ EncoderHead::EncoderHead(const nn::Context& context, const EncoderSizes& sizes)
     : Module(context),
       kind_(sizes.head),
       pooling_(sizes.pooling),
+      normalizes_(sizes.normalizes),
       classes_(sizes.classes),
       activation_(head_activation_of(sizes)) {
   const HeadNames names = head_names_of(sizes.variant, sizes.head);
@@ -88,6 +98,7 @@ at::Tensor EncoderHead::features(const at::Tensor& hidden, const at::Tensor& len
   at::Tensor x = is_pooled() ? pooled(hidden, lengths, pooling_) : hidden;
   if (dense_ != nullptr) x = ops::activate(dense_->forward(pooled_dropout_->forward(x)), activation_);
   if (norm_ != nullptr) x = norm_->forward(x);
+  if (normalizes_) x = of_unit_length(x);
   return dropout_->forward(x);
 }
 

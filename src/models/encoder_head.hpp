@@ -25,7 +25,8 @@ class VocabularyBias final : public nn::Module {
 };
 
 /// Pools where texts have the classes; then a dense layer, an activation and a norm, as far as the variant has them;
-/// then the classes. An embedder only pools.
+/// then the classes. An embedder only pools, and divides by the length if it
+/// normalises.
 class EncoderHead final : public nn::Module {
  public:
   EncoderHead(const nn::Context& context, const EncoderSizes& sizes);
@@ -40,6 +41,7 @@ class EncoderHead final : public nn::Module {
  private:
   HeadKind kind_;
   Pooling pooling_;
+  bool normalizes_;
   int64_t classes_;
   ops::Activation activation_;
   nn::Linear *dense_ = nullptr, *classifier_ = nullptr;

@@ -91,6 +91,9 @@ void check_head(const EncoderSpec& spec, config::SpecIssues& issues) {
   if (!may_pool && spec.pooling.value_or("first") != "first") {
     issues.add("pooling", "other than first is of head: embedder, and of modernbert's classifier", "leave it out");
   }
+  if (spec.normalize && spec.head != "embedder") {
+    issues.add("normalize", "is of head: embedder", "leave it out");
+  }
   if (spec.pooling == "last" && spec.head == "classifier") {
     issues.add("pooling", "modernbert's classifier reads the first token or the mean", "pooling: mean");
   }
@@ -144,6 +147,7 @@ EncoderSizes encoder_sizes_of(const EncoderSpec& spec, const DataFacts& facts) {
   sizes.rope_local_theta = spec.rope_local_theta.value_or(sizes.rope_theta);
   sizes.windows = windows_of(spec.n_layer, spec.window, spec.layer_types);
   sizes.pooling = pooling_of(spec);
+  sizes.normalizes = spec.normalize;
   // Where the classes are tokens, data may give their number alone.
   const bool classes_are_tokens = sizes.head == HeadKind::mlm && facts.vocabulary == 0;
   sizes.vocabulary = classes_of(
@@ -226,6 +230,7 @@ void EncoderSpec::describe(config::Description<EncoderSpec>& d) {
         "which of its tokens a text's vector is made of; null: first, in an embedder mean")
       .choices({"mean", "first", "last"})
       .aliases({"classifier_pooling"});
+  d.key("normalize", &EncoderSpec::normalize, "an embedder's vectors are divided by their length");
   d.key("labels", &EncoderSpec::labels,
         "names of the classes, for the config.json beside the weights, where the data has none; not used if there are "
         "more or fewer classes");

@@ -33,6 +33,7 @@ struct EncoderSpec {
   std::string head = "mlm";
   std::optional<int64_t> num_classes;
   std::optional<std::string> pooling;
+  bool normalize = false;
   std::vector<std::string> labels;
 
   static void describe(config::Description<EncoderSpec>& d);
@@ -70,6 +71,7 @@ struct EncoderSizes {
   std::vector<int64_t> windows;         // of each layer, as in ops::AttentionOptions
   HeadKind head;
   Pooling pooling;
+  bool normalizes;                  // an embedder's vectors, to unit length
   int64_t classes;                  // of the head; of an embedder its channels
   std::vector<std::string> labels;  // names of the classes; empty: they have none
 };

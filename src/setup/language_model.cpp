@@ -13,26 +13,12 @@
 #include "gputrain/hub/cache.hpp"
 #include "gputrain/models/published.hpp"
 #include "gputrain/setup/trained_weights.hpp"
+#include "job_without_data.hpp"
 
 namespace gputrain::app {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Quoted for YAML.
-std::string quoted(const std::string& text) {
-  std::string yaml = "'";
-  for (const char c : text) yaml += c == '\'' ? "''" : std::string(1, c);
-  return yaml + "'";
-}
-
-/// A job on made-up data of this vocabulary: a model is built as for training, but there is nothing to train on.
-Job job_without_data(std::vector<std::string> model, int64_t vocabulary, const std::vector<std::string>& set) {
-  model.push_back("data.train.format=synthetic");
-  model.push_back("data.train.vocab_size=" + std::to_string(vocabulary));
-  model.insert(model.end(), set.begin(), set.end());
-  return load_job({.file = {}, .set = std::move(model), .output_dir = {}});
-}
 
 Job job_of_folder(const LanguageModelRequest& request) {
   const fs::path config = request.folder / "config.json";
@@ -40,14 +26,6 @@ Job job_of_folder(const LanguageModelRequest& request) {
   constexpr int64_t kFewest = 2;  // config.json says how many there are
   return job_without_data({"model.type=" + published.type, "model.pretrained=" + quoted(request.folder.string())},
                           kFewest, request.set);
-}
-
-/// The value of a key of the job; empty: it has no such key.
-std::string setting_of(const Job& job, const std::string& key) {
-  for (const config::Setting& setting : job.loaded.settings()) {
-    if (setting.key == key) return setting.value;
-  }
-  return {};
 }
 
 /// The longest text of a run's model, if the job leaves it to the data; none: the job says it, or the run has not
@@ -75,19 +53,10 @@ Job job_of_run_without_data(const Job& run, int64_t vocabulary, const std::vecto
   return job_without_data(std::move(kept), vocabulary, set);
 }
 
-/// The tokenizer of the run's data, if it is a published one: the copy in the run folder or, before there is one, the
-/// files that the job names; else empty.
-fs::path tokenizer_of_run(const Job& job, const RunFolder& run) {
-  const std::string& kind = job.spec().data.text.tokenizer.name;
-  if (kind != "published" && kind != "pretrained") return {};
-  if (tokenizers::is_published(run.path)) return run.path;
-  if (kind == "pretrained") return job.spec().model.pretrained_path();
-  return hub::pretrained_path(setting_of(job, "data.text.tokenizer_path"));
-}
-
 /// The job to build the model with, and where its parts lie.
 struct Plan {
   Job job;
+  fs::path folder;     // that was asked for
   fs::path weights;    // empty: the job's own
   fs::path tokenizer;  // empty: that of the data
   bool adds_special_tokens = false;
@@ -95,6 +64,7 @@ struct Plan {
 
 Plan plan_for_folder(const LanguageModelRequest& request) {
   return {.job = job_of_folder(request),
+          .folder = request.folder,
           .weights = {},
           .tokenizer = request.tokenizer.empty() ? request.folder : request.tokenizer,
           .adds_special_tokens = true};
@@ -103,7 +73,7 @@ Plan plan_for_folder(const LanguageModelRequest& request) {
 Plan plan_for_run(const LanguageModelRequest& request) {
   const RunFolder run{request.folder};
   Job job = load_job({.file = run.resolved().string(), .set = request.set, .output_dir = request.folder.string()});
-  Plan plan{.job = job, .weights = weights_of_run(job, run), .tokenizer = request.tokenizer};
+  Plan plan{.job = job, .folder = request.folder, .weights = weights_of_run(job, run), .tokenizer = request.tokenizer};
   if (plan.weights.empty()) {
     throw Error(ExitCode::data, {.what = "there are no trained weights",
                                  .where = run.path.string(),
@@ -138,12 +108,38 @@ std::shared_ptr<const tokenizers::PublishedTokenizer> tokenizer_of(Plan& plan, c
 }
 
 models::Model::TextLimits limits_of(const Job& job, const models::Model& model, const JobDatasets& datasets) {
+  if (models::catalog().reads(job.spec().model.architecture).use != TextUse::next_token) {
+    throw Error(ExitCode::usage,
+                {.what = "model " + job.spec().model.architecture.name + " does not say which token follows a text",
+                 .hint = "gpt does"});
+  }
   if (const auto limits = model.text_limits()) return *limits;
   if (datasets.tokens_per_sample() == 0) {
     throw Error(ExitCode::usage,
                 {.what = "model " + job.spec().model.architecture.name + " reads no text", .hint = "gpt does"});
   }
   return {.vocabulary = datasets.facts.num_classes, .length = datasets.tokens_per_sample()};
+}
+
+void open_parts(Plan& plan, LanguageModel& opened) {
+  opened.datasets = open_datasets(plan.job);
+  opened.published = tokenizer_of(plan, opened.datasets);
+  opened.tokenizer = opened.published ? opened.published : opened.datasets.train->tokenizer();
+  if (!opened.tokenizer) {
+    throw Error(ExitCode::usage,
+                {.what = "the run was trained on numbers of tokens and does not say how they are spelled",
+                 .where = plan.folder.string(),
+                 .hint = "--tokenizer with the folder of the published model they are of"});
+  }
+  opened.built = build_model(plan.job, opened.datasets, opened.context);
+  if (!plan.weights.empty()) load_trained(plan.weights, opened.built);
+  opened.limits = limits_of(plan.job, *opened.built.model, opened.datasets);
+  opened.adds_special_tokens = plan.adds_special_tokens;
+  opened.chat_template = plan.job.spec().data.text.chat_template;
+  if (opened.published) {
+    opened.tokenizer_folder = fs::is_directory(plan.tokenizer) ? plan.tokenizer : plan.tokenizer.parent_path();
+    opened.end_tokens = generation::end_tokens_of(opened.tokenizer_folder, opened.published.get());
+  }
 }
 
 }  // namespace
@@ -157,29 +153,21 @@ std::string chat_template_of(const LanguageModel& model) {
 }
 
 std::unique_ptr<LanguageModel> open_language_model(const LanguageModelRequest& asked) {
-  LanguageModelRequest request = asked;
-  request.folder = hub::pretrained_path(asked.folder.string());
-  request.tokenizer = hub::pretrained_path(asked.tokenizer.string());
-  Plan plan = plan_for(request);
-  auto opened = std::make_unique<LanguageModel>();
-  opened->context = create_rank_context(plan.job);
-  opened->datasets = open_datasets(plan.job);
-  opened->published = tokenizer_of(plan, opened->datasets);
-  opened->tokenizer = opened->published ? opened->published : opened->datasets.train->tokenizer();
-  if (!opened->tokenizer) {
-    throw Error(ExitCode::usage,
-                {.what = "the run was trained on numbers of tokens and does not say how they are spelled",
-                 .where = request.folder.string(),
-                 .hint = "--tokenizer with the folder of the published model they are of"});
+  std::optional<Plan> plan;
+  try {
+    LanguageModelRequest request = asked;
+    request.folder = hub::pretrained_path(asked.folder.string());
+    request.tokenizer = hub::pretrained_path(asked.tokenizer.string());
+    plan = plan_for(request);
+  } catch (const Error& mistake) {
+    fail_before_rendezvous(mistake);
   }
-  opened->built = build_model(plan.job, opened->datasets, opened->context);
-  if (!plan.weights.empty()) load_trained(plan.weights, opened->built);
-  opened->limits = limits_of(plan.job, *opened->built.model, opened->datasets);
-  opened->adds_special_tokens = plan.adds_special_tokens;
-  opened->chat_template = plan.job.spec().data.text.chat_template;
-  if (opened->published) {
-    opened->tokenizer_folder = fs::is_directory(plan.tokenizer) ? plan.tokenizer : plan.tokenizer.parent_path();
-    opened->end_tokens = generation::end_tokens_of(opened->tokenizer_folder, opened->published.get());
+  auto opened = std::make_unique<LanguageModel>();
+  opened->context = create_rank_context(plan->job);
+  try {
+    open_parts(*plan, *opened);
+  } catch (const std::exception& failure) {
+    fail(opened->context, failure);
   }
   return opened;
 }

@@ -1,5 +1,6 @@
 #include "entities.hpp"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <tuple>
@@ -52,6 +53,21 @@ at::Tensor tag_codes(const std::vector<std::string>& tags, int64_t classes) {
   }
   while (std::ssize(codes) < classes) codes.push_back(kParts * std::ssize(codes) + kBegin);  // names are not known
   return at::tensor(codes, at::kLong);
+}
+
+std::vector<Entity> entities_in(const std::vector<std::string>& tags) {
+  const at::Tensor codes = tag_codes(tags, std::ssize(tags));
+  EntityFinder finder;
+  for (int64_t word = 0; word < codes.size(0); ++word) finder.add(codes.const_data_ptr<int64_t>()[word], word);
+  finder.end(codes.size(0));
+  std::vector<Entity> entities;
+  for (const auto& [kind, begin, end] : finder.found) {
+    const std::string& tag = tags[static_cast<size_t>(begin)];
+    const bool has_part = tag.starts_with("B-") || tag.starts_with("I-");
+    entities.push_back({.kind = has_part ? tag.substr(2) : tag, .begin = begin, .end = end});
+  }
+  std::ranges::sort(entities, {}, &Entity::begin);
+  return entities;
 }
 
 Hits entity_hits(const at::Tensor& rows) {

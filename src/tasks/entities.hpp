@@ -1,4 +1,4 @@
-// Entities in tagged texts: runs of words with tags B-X, I-X of one kind (Ramshaw and Marcus, cmp-lg/9505040).
+// How well entities in tagged texts are found.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "gputrain/tasks/entities.hpp"
 #include "scores.hpp"
 
 namespace gputrain::tasks {

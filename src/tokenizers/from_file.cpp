@@ -91,12 +91,15 @@ std::string spelling_in(const fs::path& path, const char* key) {
              : "";
 }
 
+std::string token_beside(const fs::path& folder_or_file, const char* key) {
+  const fs::path folder = fs::is_directory(folder_or_file) ? folder_or_file : folder_or_file.parent_path();
+  const std::string spelling = spelling_in(folder / "tokenizer_config.json", key);
+  return spelling.empty() ? spelling_in(folder / "special_tokens_map.json", key) : spelling;
+}
+
 }  // namespace
 
-std::string end_token_beside(const fs::path& folder_or_file) {
-  const fs::path folder = fs::is_directory(folder_or_file) ? folder_or_file : folder_or_file.parent_path();
-  const std::string spelling = spelling_in(folder / "tokenizer_config.json", "eos_token");
-  return spelling.empty() ? spelling_in(folder / "special_tokens_map.json", "eos_token") : spelling;
-}
+std::string end_token_beside(const fs::path& folder_or_file) { return token_beside(folder_or_file, "eos_token"); }
+std::string begin_token_beside(const fs::path& folder_or_file) { return token_beside(folder_or_file, "bos_token"); }
 
 }  // namespace gputrain::tokenizers

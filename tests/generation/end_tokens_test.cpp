@@ -53,5 +53,20 @@ TEST_F(EndTokens, AddsTokenThatTokenizerSpells) {
   }
 }
 
+TEST_F(EndTokens, OfTokenizerStandBeforeTextWithoutBeginToken) {
+  write("tokenizer.json", R"({"version": "1.0", "model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []},
+      "added_tokens": [{"id": 2, "content": "<end>", "special": true, "normalized": false}]})");
+  const auto tokenizer = tokenizers::read_published(folder_);
+  EXPECT_EQ(first_token_of(folder_, *tokenizer), std::nullopt);
+  write("config.json", R"({"eos_token_id": [1]})");
+  EXPECT_EQ(first_token_of(folder_, *tokenizer), 1);
+  write("config.json", R"({"bos_token_id": 0, "eos_token_id": 1})");
+  EXPECT_EQ(first_token_of(folder_, *tokenizer), 0);
+  write("tokenizer_config.json", R"({"bos_token": null, "eos_token": "<end>"})");
+  EXPECT_EQ(first_token_of(folder_, *tokenizer), 2);
+  write("tokenizer_config.json", R"({"bos_token": "b", "eos_token": "<end>"})");
+  EXPECT_EQ(first_token_of(folder_, *tokenizer), 1);
+}
+
 }  // namespace
 }  // namespace gputrain::generation

@@ -4,15 +4,14 @@
 
 #include <filesystem>
 #include <map>
+#include <utility>
 
 #include "support/ports.hpp"
 
 namespace gputrain::testing_support {
 
-RankPrograms start_ranks(int world, const std::string& job, const std::string& output,
-                         const std::vector<std::string>& more) {
-  std::vector<std::string> arguments{gputrain_path(), "run", job, "--output-dir", output};
-  arguments.insert(arguments.end(), more.begin(), more.end());
+RankPrograms start_ranks(int world, std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), gputrain_path());
   const std::string port = std::to_string(::gputrain::testing::free_port()), size = std::to_string(world);
   RankPrograms programs;
   for (int rank = 0; rank < world; ++rank) {
@@ -26,6 +25,13 @@ RankPrograms start_ranks(int world, const std::string& job, const std::string& o
                                                                                 {"MASTER_PORT", port}}));
   }
   return programs;
+}
+
+RankPrograms start_ranks(int world, const std::string& job, const std::string& output,
+                         const std::vector<std::string>& more) {
+  std::vector<std::string> arguments{"run", job, "--output-dir", output};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return start_ranks(world, std::move(arguments));
 }
 
 Result wait_for(RankPrograms& programs) {

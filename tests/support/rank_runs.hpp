@@ -12,7 +12,10 @@ namespace gputrain::testing_support {
 
 using RankPrograms = std::vector<std::unique_ptr<Program>>;
 
-/// Starts a training run of `world` ranks.
+/// Starts `world` ranks of `gputrain` with these arguments.
+RankPrograms start_ranks(int world, std::vector<std::string> arguments);
+
+/// The same of a training run.
 RankPrograms start_ranks(int world, const std::string& job, const std::string& output,
                          const std::vector<std::string>& more = {});
 

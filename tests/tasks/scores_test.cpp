@@ -67,6 +67,14 @@ TEST(Entities, AreRunsOfTagsOfOneKind) {
   EXPECT_EQ(neighbours.true_ones, 2);
 }
 
+TEST(Entities, HaveKindsAndPlaces) {
+  std::vector<std::string> found;
+  for (const Entity& entity : entities_in({"O", "I-LOC", "B-LOC", "I-LOC", "I-PER", "O", "NOUN"}))
+    found.push_back(entity.kind + " " + std::to_string(entity.begin) + " " + std::to_string(entity.end));
+  EXPECT_EQ(found, (std::vector<std::string>{"LOC 1 2", "LOC 2 4", "PER 4 5", "NOUN 6 7"}));
+  EXPECT_TRUE(entities_in({}).empty());
+}
+
 TEST(Entities, EndWithTheirTextAndAreOfOneWordWithoutParts) {
   const at::Tensor codes = tag_codes({"NOUN", "O"}, 2);
   const double noun = codes[0].item<double>(), none = codes[1].item<double>();

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "gputrain/generation/sampling.hpp"
@@ -24,11 +25,13 @@ struct Options {
   int64_t max_new_tokens = 256;
   std::vector<int64_t> end_tokens;  // a text ends with any of them
   Context context;
+  /// Whether the text with this number is complete after its new tokens; null: end tokens alone say that.
+  std::function<bool(size_t text, std::span<const int64_t> written)> is_complete = {};
 };
 
 struct Continuation {
   std::vector<int64_t> tokens;  // new ones; the last one may be an end token
-  bool is_ended = false;        // by an end token
+  bool is_ended = false;        // by an end token, or because it is complete
   bool is_full = false;         // the model cannot read a longer text
 };
 

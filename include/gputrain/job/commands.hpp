@@ -35,7 +35,7 @@ struct RunRequest {
 /// `gputrain launch`: its own options as settings of the job, and the command that every rank runs.
 struct LaunchRequest {
   RunRequest run;
-  std::optional<JobRequest> measures;  // ranks run `bench comm` with this job, instead of `run`
+  std::optional<JobRequest> measures;  // ranks run `bench comm` or `eval` with this job, instead of `run`
   std::vector<std::string> set;        // "launch.max_restarts=2"
   std::vector<std::string> arguments;  // command of every rank: "run", "job.yaml", ...
 };
@@ -45,6 +45,13 @@ struct EvalRequest {
   std::string weights;  // model.safetensors or a run folder; empty: the job's own run folder
   std::string on = "val";
   bool json = false;
+  /// Questions and texts for a language model, instead of the job's data. The job may be a run folder, or the folder
+  /// or the name of a published model.
+  struct Suite {
+    std::string file;         // empty: the job's data
+    std::string samples;      // a file to write, with a line for each of the suite; empty: none
+    int64_t batch_size = 32;  // texts side by side
+  } suite;
 };
 
 struct GenerateRequest {
@@ -66,11 +73,21 @@ struct GenerateRequest {
 
 struct ExportRequest {
   std::string folder, out;       // a run folder or that of a published model; a folder or a .gguf file
-  std::string format;            // "hf", "gguf", "adapter"
+  std::string format;            // "hf", "gguf", "adapter", "sentence-transformers"
   std::string dtype;             // "f32", "f16", "bf16", "q8_0"; empty: the type that the run computed in
   bool merge = false;            // an adapter into its model
   std::vector<std::string> set;  // --set a.b=YAML
   std::string tokenizer;         // a published one; empty: the folder's own
+};
+
+/// `gputrain predict` and `gputrain embed`
+struct TextsRequest {
+  std::string folder, file;      // a run folder or that of a published model; texts
+  std::string output;            // empty: stdout
+  std::vector<std::string> set;  // --set a.b=YAML
+  std::string tokenizer;         // a published one; empty: the folder's own
+  bool json = false;
+  int64_t batch_size = 32;
 };
 
 struct ReplayRequest {
@@ -134,6 +151,8 @@ int agent_command();
 int run_command(const RunRequest& request);
 int eval_command(const EvalRequest& request);
 int generate_command(const GenerateRequest& request);
+int predict_command(const TextsRequest& request);
+int embed_command(const TextsRequest& request);
 int export_command(const ExportRequest& request);
 struct FetchCommand {
   std::string name;      // of a model on the Hugging Face Hub, perhaps with @REVISION
@@ -222,6 +241,8 @@ struct Verbs {
   decltype(&run_command) run;
   decltype(&eval_command) eval;
   decltype(&generate_command) generate;
+  decltype(&predict_command) predict;
+  decltype(&embed_command) embed;
   decltype(&export_command) export_model;
   decltype(&fetch_command) fetch;
   decltype(&doctor_command) doctor;

@@ -38,8 +38,8 @@ std::string chat_template_of(const LanguageModel& model);
 
 /// Opens what is needed and loads the weights: a run's model.safetensors or, before there is one, its newest
 /// checkpoint. Data is opened only where the tokenizer is made from it. Throws Error(usage) for a folder that is
-/// neither, for a model that reads no text, and where there is no tokenizer; Error(data) for weights that cannot be
-/// read.
+/// neither, for a model that does not continue texts, and where there is no tokenizer; Error(data) for weights that
+/// cannot be read.
 std::unique_ptr<LanguageModel> open_language_model(const LanguageModelRequest& request);
 
 }  // namespace gputrain::app

@@ -44,6 +44,8 @@ class PublishedTokenizer final : public Tokenizer {
 /// The end token of the model whose tokenizer this is, as its tokenizer_config.json or special_tokens_map.json spells
 /// it; empty: they do not say.
 std::string end_token_beside(const std::filesystem::path& folder_or_file);
+/// The same of its begin token.
+std::string begin_token_beside(const std::filesystem::path& folder_or_file);
 
 /// Whether a folder has the files of a tokenizer.
 bool is_published(const std::filesystem::path& folder);

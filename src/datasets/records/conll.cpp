@@ -1,4 +1,6 @@
 // CoNLL's files: a word and its tag per line, an empty line after each sentence.
+#include <utility>
+
 #include "../text_file.hpp"
 #include "../token_windows.hpp"
 #include "gputrain/core/error.hpp"
@@ -26,18 +28,20 @@ std::vector<std::string> cells_of(const std::string& line) {
   return cells;
 }
 
-/// A record per sentence, with the lists "tokens" and "tags". A sentence with a line of one column is a record with a
-/// problem.
+}  // namespace
+
 std::vector<Record> records_of_conll(const RecordFile& file, int64_t& bytes_left) {
   const std::string text = read_text(file.path, bytes_left);
   bytes_left -= std::ssize(text);
+  const bool has_tags = file.columns.size() > 1;
   std::vector<Record> records;
+  std::vector<std::string> words, tags;
   Record sentence;
   int64_t number = 0;
   const auto end_sentence = [&] {
     if (!sentence.place.empty()) {
-      sentence.value = {{file.columns.at(0), std::move(sentence.value[0])},
-                        {file.columns.at(1), std::move(sentence.value[1])}};
+      sentence.value[file.columns.at(0)] = std::exchange(words, {});
+      if (has_tags) sentence.value[file.columns.at(1)] = std::exchange(tags, {});
       records.push_back(std::move(sentence));
     }
     sentence = {};
@@ -51,20 +55,21 @@ std::vector<Record> records_of_conll(const RecordFile& file, int64_t& bytes_left
       end_sentence();
       continue;
     }
-    const std::string place = file.path + ":" + std::to_string(number);
     if (sentence.place.empty())
       sentence = {
-          .value = {nlohmann::ordered_json::array(), nlohmann::ordered_json::array()}, .place = place, .problem = {}};
-    if (cells.size() < 2) {
+          .value = nlohmann::ordered_json::object(), .place = file.path + ":" + std::to_string(number), .problem = {}};
+    if (has_tags && cells.size() < 2) {
       sentence.problem = "line " + std::to_string(number) + " has a word without a tag";
       continue;
     }
-    sentence.value[0].push_back(cells.front());
-    sentence.value[1].push_back(cells.back());
+    words.push_back(cells.front());
+    tags.push_back(cells.back());
   }
   end_sentence();
   return records;
 }
+
+namespace {
 
 struct Conll final : SamplesByUse {
   Conll(const ConllSpec&, const data::DatasetRequest& request)

@@ -52,7 +52,7 @@ const Json& value_in(const Json& record, const std::string& column) {
                                        "does not name them: {text: 0, label: 1}"});
 }
 
-const std::string& text_in(const Json& record, const std::string& column) {
+const std::string& labelled_text_in(const Json& record, const std::string& column) {
   const Json& value = value_in(record, column);
   if (value.is_string()) return value.get_ref<const std::string&>();
   throw Error(ExitCode::data, {.what = "'" + column + "' is no text but " + std::string(value.type_name())});
@@ -113,10 +113,10 @@ LabelledTexts::LabelledTexts(const data::DatasetRequest& request, ReadRecords re
   for (size_t i = 0; i < records.size(); ++i) outcomes[i].problem = records[i].problem;
   for_each_good(outcomes, [&](size_t i) {
     const Json& record = records[i].value;
-    outcomes[i].text = text_in(record, columns.text);
+    outcomes[i].text = labelled_text_in(record, columns.text);
     const auto pair = record.find(columns.pair);
     if (columns.names_pair || (pair != record.end() && !pair->is_null()))
-      outcomes[i].pair = text_in(record, columns.pair);
+      outcomes[i].pair = labelled_text_in(record, columns.pair);
   });
   read_labels(records, outcomes, columns.label, train);
   if (train == nullptr && is_tokenizer_built_from_texts(request)) {

@@ -37,6 +37,11 @@ std::vector<Record> records_of_json_lines(const std::string& text, const std::st
 /// Throws Error(data) if the first row does not name columns, or if a quote is never closed.
 std::vector<Record> records_of_table(const std::string& text, const RecordFile& file, char separator);
 
+/// A record per sentence of a CoNLL file: a list of words under the first of the columns, and of tags, in the last
+/// place of each line, under the second. With one column, of words alone, which may then stand alone in their lines.
+/// Else a sentence with a line of one cell is a record with a problem.
+std::vector<Record> records_of_conll(const RecordFile& file, int64_t& bytes_left);
+
 /// A record per row of a Parquet file, with the columns that are wanted. A row with text that is not UTF-8 is a record
 /// with a problem. Throws Error(data) if the file is no Parquet file, cut off or broken, or has none of the columns;
 /// Error(environment) if this build reads no Parquet files.

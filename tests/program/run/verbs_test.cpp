@@ -172,6 +172,9 @@ TEST(CommandLine, PrintsHelpIn80Columns) {
                       {"ckpt", "diff"},
                       {"ckpt", "prune"},
                       {"replay"},
+                      {"predict"},
+                      {"embed"},
+                      {"export"},
                       {"profile"},
                       {"bench", "comm"},
                       {"bench", "data"},
@@ -341,7 +344,7 @@ TEST(CommandLine, SuggestsFixes) {
   EXPECT_THAT(refusal_of({"launch", "--nproc_per_node", "2", "run", "x"}),
               HasSubstr("did you mean '--nproc-per-node'?"));
   EXPECT_THAT(refusal_of({"launch", "--master_port=1", "run", "x"}), HasSubstr("--set launch.master_port=29500"));
-  EXPECT_THAT(refusal_of({"launch", "eval", "x"}), HasSubstr("not of 'eval'"));
+  EXPECT_THAT(refusal_of({"launch", "generate", "x"}), HasSubstr("not of 'generate'"));
   EXPECT_THAT(gputrain({"--version"}).out, ::testing::StartsWith("gputrain "));
 }
 

@@ -1,0 +1,33 @@
+// Folders of the package sentence-transformers: what they say beside config.json about how a text becomes a vector.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gputrain/config/load.hpp"
+#include "gputrain/models/model.hpp"
+
+namespace gputrain::models {
+
+struct SentenceModules {
+  std::string pooling = "mean";              // an option of the model: mean, first or last
+  bool normalizes = false;                   // vectors have unit length
+  std::optional<int64_t> longest_text = {};  // in tokens; none: the model's
+  int64_t channels = 0;                      // of a vector; 0: as the model has
+};
+
+/// What modules.json and the folders that it names say; none: there is no modules.json. Throws Error(data) for a
+/// module or a setting that we do not compute.
+std::optional<SentenceModules> read_sentence_modules(const std::filesystem::path& folder);
+
+/// Of an encoder that gives vectors; none: the model is another.
+std::optional<SentenceModules> sentence_modules_of(const Model& model);
+
+/// `--set` lines for the options that the job does not set itself. None if it asks for another head than that of
+/// vectors. `key` is the model's key in the job: "model".
+std::vector<std::string> settings_of(const SentenceModules& modules, const config::Loaded& job, const std::string& key);
+
+}  // namespace gputrain::models

@@ -1,0 +1,30 @@
+// What a trained encoder says of the texts of a file: their classes, numbers, tags, or vectors.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <ATen/core/Tensor.h>
+
+#include "gputrain/setup/text_encoder.hpp"
+
+namespace gputrain::app {
+
+struct TextsToRead {
+  std::string file;         // as datasets::read_given_texts() reads it
+  int64_t batch_size = 32;  // texts of similar length, side by side
+};
+
+/// What the encoder predicts, in the order of the file. With `json` an object per line for each text; else a line for
+/// each text, of a tagger a line for each word and an empty one behind each text. Throws Error(usage) if the encoder
+/// was not trained for classes, numbers or tags; Error(data) for a file that cannot be read.
+std::string predictions_of(TextEncoder& encoder, const TextsToRead& texts, bool json);
+
+/// The vectors of the texts, in the order of the file: float32 [texts, channels] on the CPU. Throws Error(usage) if the
+/// encoder gives no vectors; Error(data) for a file that cannot be read.
+at::Tensor embeddings_of(TextEncoder& encoder, const TextsToRead& texts);
+
+/// Writes a float32 tensor on the CPU in NumPy's format .npy, version 1.0. Throws Error(environment).
+void write_npy(const at::Tensor& values, const std::string& path);
+
+}  // namespace gputrain::app

@@ -1,0 +1,24 @@
+// Runs texts through an encoder.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "gputrain/datasets/given_texts.hpp"
+#include "gputrain/predict/predict.hpp"
+
+namespace gputrain::app {
+
+/// Texts with what the encoder gives for each: logits [classes], of a tagger [words, classes] without those that were
+/// cut off, or a vector [channels]; float32 on the CPU.
+struct TextOutputs {
+  std::vector<datasets::GivenText> texts;
+  std::vector<at::Tensor> outputs;
+};
+
+/// Warns if texts are cut. Throws Error(data) as read_given_texts() does, and for tokens that the model does not know.
+TextOutputs outputs_of(TextEncoder& encoder, const TextsToRead& texts, TextUse use);
+
+}  // namespace gputrain::app

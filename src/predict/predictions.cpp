@@ -1,0 +1,124 @@
+#include <algorithm>
+#include <functional>
+
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/softmax.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/tasks/entities.hpp"
+#include "outputs.hpp"
+
+namespace gputrain::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string line_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
+std::vector<float> values_of(const at::Tensor& row) {
+  const at::Tensor values = row.contiguous();
+  return {values.const_data_ptr<float>(), values.const_data_ptr<float>() + values.numel()};
+}
+
+Json by_name(const std::vector<std::string>& names, const std::vector<float>& probabilities) {
+  Json all = Json::object();
+  for (size_t i = 0; i < probabilities.size(); ++i) all[names.at(i)] = probabilities[i];
+  return all;
+}
+
+/// Writes what the encoder gives for one text.
+class Lines {
+ public:
+  Lines(const std::vector<std::string>& names, bool json) : names_(names), json_(json) {
+    has_entities_ = std::ranges::any_of(
+        names, [](const std::string& name) { return name.starts_with("B-") || name.starts_with("I-"); });
+  }
+
+  std::string of(TextUse use, const datasets::GivenText& text, const at::Tensor& output) const {
+    if (use == TextUse::number) return number(output);
+    if (use == TextUse::labels) return classes(values_of(at::sigmoid(output)));
+    return use == TextUse::tags ? tags(text, output) : best_class(values_of(at::softmax(output, -1)));
+  }
+
+ private:
+  std::string number(const at::Tensor& output) const {
+    const float value = output.const_data_ptr<float>()[0];
+    return json_ ? line_of({{"number", value}}) : fmt::format("{}\n", value);
+  }
+
+  std::string best_class(const std::vector<float>& probabilities) const {
+    const auto best = static_cast<size_t>(std::ranges::max_element(probabilities) - probabilities.begin());
+    if (!json_) return fmt::format("{}\t{:.4f}\n", names_.at(best), probabilities[best]);
+    return line_of({{"label", names_.at(best)},
+                    {"probability", probabilities[best]},
+                    {"probabilities", by_name(names_, probabilities)}});
+  }
+
+  std::string classes(const std::vector<float>& probabilities) const {
+    constexpr float kLikely = 0.5F;
+    std::string line;
+    Json likely = Json::array();
+    for (size_t i = 0; i < probabilities.size(); ++i) {
+      if (probabilities[i] <= kLikely) continue;
+      line += fmt::format("{}{} {:.4f}", line.empty() ? "" : "\t", names_.at(i), probabilities[i]);
+      likely.push_back(names_.at(i));
+    }
+    if (!json_) return line + "\n";
+    return line_of({{"labels", likely}, {"probabilities", by_name(names_, probabilities)}});
+  }
+
+  /// Words beyond the most that the model reads have no tag: null, or "_" as CoNLL's files write it.
+  std::string tags(const datasets::GivenText& text, const at::Tensor& output) const {
+    const auto [probabilities, numbers] = at::softmax(output, -1).max(-1);
+    std::vector<std::string> tags;
+    for (int64_t i = 0; i < numbers.size(0); ++i)
+      tags.push_back(names_.at(static_cast<size_t>(numbers.const_data_ptr<int64_t>()[i])));
+    if (json_) return line_of(tagged(text, tags, values_of(probabilities)));
+    std::string lines;
+    for (size_t i = 0; i < text.words.size(); ++i)
+      lines += text.words[i] + "\t" + (i < tags.size() ? tags[i] : "_") + "\n";
+    return lines + "\n";
+  }
+
+  Json tagged(const datasets::GivenText& text, const std::vector<std::string>& tags,
+              const std::vector<float>& probabilities) const {
+    Json all{{"words", text.words}, {"tags", tags}, {"probabilities", probabilities}};
+    for (size_t i = tags.size(); i < text.words.size(); ++i) {
+      all["tags"].push_back(nullptr);
+      all["probabilities"].push_back(nullptr);
+    }
+    if (!has_entities_) return all;
+    all["entities"] = Json::array();
+    for (const tasks::Entity& entity : tasks::entities_in(tags)) {
+      std::string words;
+      for (int64_t i = entity.begin; i < entity.end; ++i)
+        words += (words.empty() ? "" : " ") + text.words[static_cast<size_t>(i)];
+      all["entities"].push_back({{"kind", entity.kind}, {"text", words}, {"begin", entity.begin}, {"end", entity.end}});
+    }
+    return all;
+  }
+
+  const std::vector<std::string>& names_;
+  bool json_, has_entities_ = false;
+};
+
+}  // namespace
+
+std::string predictions_of(TextEncoder& encoder, const TextsToRead& texts, bool json) {
+  const TextUse use = encoder.use;
+  const bool gives_vectors = use == TextUse::pairs;
+  if (use != TextUse::label && use != TextUse::labels && use != TextUse::number && use != TextUse::tags)
+    throw Error(ExitCode::usage,
+                {.what = gives_vectors ? "the model gives vectors of texts" : "the model guesses hidden tokens",
+                 .where = texts.file,
+                 .hint = gives_vectors ? "gputrain embed" : "predict is for classifiers and taggers"});
+  const TextOutputs all = outputs_of(encoder, texts, use);
+  const Lines lines(encoder.class_names, json);
+  std::string text;
+  for (size_t i = 0; i < all.texts.size(); ++i) text += lines.of(use, all.texts[i], all.outputs[i]);
+  return text;
+}
+
+}  // namespace gputrain::app
