@@ -4,13 +4,30 @@
 #include <utility>
 
 #include <ATen/ops/add.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
 
 #include "encoder_names.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/nn/unit_range.hpp"
 #include "gputrain/ops/linear.hpp"
 
 namespace gputrain::models {
+namespace {
+
+// Batches then have few shapes: oneDNN prepares each anew.
+constexpr int64_t kTokensOfShapes = 64;
+
+/// Where the tokens of texts with these lengths are in a padded batch, row after row. A text without tokens keeps one.
+at::Tensor places_of_tokens(const at::Tensor& lengths, int64_t time) {
+  const at::Tensor present = at::arange(time, lengths.options()).lt(lengths.clamp_min(1).unsqueeze(1));
+  return present.flatten().nonzero().squeeze(1);
+}
+
+}  // namespace
 
 Encoder::Encoder(const EncoderSpec& spec, const nn::Context& context, const DataFacts& facts)
     : Model(context), sizes_(encoder_sizes_of(spec, facts)), sample_tokens_(facts.input_shape[0]) {
@@ -65,14 +82,7 @@ at::Tensor Encoder::pass(const EncoderBlock& block, const at::Tensor& x, const n
       [&block] { return block.is_trained(); })[0];
 }
 
-at::Tensor Encoder::features(const Texts& texts) const {
-  // Texts that share a row are shorter than the row.
-  if (const int64_t time = texts.tokens.size(1); !texts.positions.defined() && time > sizes_.positions) {
-    throw Error(ExitCode::usage, {.what = "samples of " + std::to_string(time) + " tokens, but the model has " +
-                                          std::to_string(sizes_.positions) + " positions",
-                                  .where = "model.config.block_size",
-                                  .hint = "block_size: " + std::to_string(time)});
-  }
+at::Tensor Encoder::hidden(const Texts& texts) const {
   std::vector<ops::RotaryTable> tables = rotary_;
   for (ops::RotaryTable& table : tables) {
     if (texts.positions.defined()) table = table.at(texts.positions);
@@ -84,8 +94,39 @@ at::Tensor Encoder::features(const Texts& texts) const {
     x = pass(*block, x, sequence);
   }
   const nn::UnitRange range(*head_unit().front());
-  if (final_norm_ != nullptr) x = final_norm_->forward(x);
-  return head_->features(x, texts.lengths);
+  return final_norm_ != nullptr ? final_norm_->forward(x) : x;
+}
+
+at::Tensor Encoder::features(const Texts& texts) const {
+  const int64_t rows = texts.tokens.size(0), time = texts.tokens.size(1);
+  // Texts that share a row are shorter than the row.
+  if (!texts.positions.defined() && time > sizes_.positions) {
+    throw Error(ExitCode::usage, {.what = "samples of " + std::to_string(time) + " tokens, but the model has " +
+                                          std::to_string(sizes_.positions) + " positions",
+                                  .where = "model.config.block_size",
+                                  .hint = "block_size: " + std::to_string(time)});
+  }
+  if (!has_padding_on_cpu(texts)) {
+    const at::Tensor x = hidden(texts);
+    const nn::UnitRange range(*head_unit().front());
+    return head_->features(x, texts.lengths);
+  }
+  const at::Tensor places = places_of_tokens(texts.lengths, time);
+  const int64_t tokens = places.size(0), whole = ceil_divide(tokens, kTokensOfShapes) * kTokensOfShapes;
+  const at::Tensor padded = at::constant_pad_nd(places, {0, whole - tokens});
+  const auto in_one_row = [&](const at::Tensor& one) {
+    return one.defined() ? one.reshape({-1}).index_select(0, padded).unsqueeze(0) : one;
+  };
+  const auto in_rows = [&](const at::Tensor& one) {
+    const at::Tensor rows_of_all = at::zeros({rows * time, one.size(-1)}, one.options());
+    return rows_of_all.index_copy(0, places, one[0].narrow(0, 0, tokens)).view({rows, time, -1});
+  };
+  const at::Tensor x = hidden({.tokens = in_one_row(texts.tokens),
+                               .types = in_one_row(texts.types),
+                               .positions = padded.remainder(time).unsqueeze(0),
+                               .lengths = at::full({1}, tokens, padded.options())});
+  const nn::UnitRange range(*head_unit().front());
+  return head_->is_pooled() ? head_->features(in_rows(x), texts.lengths) : in_rows(head_->features(x, {}));
 }
 
 Encoder::Texts Encoder::texts_of(const Batch& batch) {

@@ -57,7 +57,13 @@ class Encoder final : public Model {
   };
   static Texts texts_of(const Batch& batch);
   std::vector<nn::Module*> head_unit() const;
+  /// A CPU computes such texts in one row, without padding. A GPU would have to tell the host how many tokens there
+  /// are.
+  static bool has_padding_on_cpu(const Texts& texts) {
+    return texts.lengths.defined() && texts.lengths.is_cpu() && !texts.positions.defined();
+  }
   at::Tensor features(const Texts& texts) const;
+  at::Tensor hidden(const Texts& texts) const;  // after the last block and its norm
   at::Tensor embedded(const Texts& texts) const;
   at::Tensor pass(const EncoderBlock& block, const at::Tensor& x, const nn::Sequence& sequence) const;
 

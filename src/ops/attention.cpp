@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -77,7 +78,7 @@ std::vector<Span> texts_of(const AttentionOptions& options, int64_t row, int64_t
 }
 
 /// Text after text, which costs the sum of their squares instead of the square of the row. The results of padding are
-/// 0.
+/// 0. Splits, because the backward pass then joins gradients instead of adding as many as there are texts.
 at::Tensor attention_by_text(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              const AttentionOptions& options) {
   const int64_t time = q.size(2);
@@ -85,21 +86,22 @@ at::Tensor attention_by_text(const at::Tensor& q, const at::Tensor& k, const at:
   tables.positions = options.positions.contiguous();
   if (options.lengths.defined()) tables.lengths = options.lengths.contiguous();
   within.positions = within.lengths = at::Tensor();
-  std::vector<at::Tensor> rows;
-  for (int64_t row = 0; row < q.size(0); ++row) {
-    std::vector<at::Tensor> parts;
-    int64_t done = 0;
-    for (const auto& [begin, end] : texts_of(tables, row, time)) {
-      const auto part = [&, first = begin, count = end - begin](const at::Tensor& t) {
-        return t.narrow(0, row, 1).narrow(2, first, count);
-      };
-      parts.push_back(attention(part(q), part(k), part(v), within));
-      done = end;
+  const Tensors q_rows = q.split(1), k_rows = k.split(1), v_rows = v.split(1);
+  Tensors parts;  // of all rows, [1, time of the part, heads, channels]
+  for (size_t row = 0; row < q_rows.size(); ++row) {
+    std::vector<int64_t> sizes;
+    for (const auto& [begin, end] : texts_of(tables, static_cast<int64_t>(row), time)) sizes.push_back(end - begin);
+    const size_t texts = sizes.size();
+    if (const int64_t rest = time - std::accumulate(sizes.begin(), sizes.end(), int64_t{0}); rest > 0)
+      sizes.push_back(rest);
+    const Tensors queries = q_rows[row].split_with_sizes(sizes, 2), keys = k_rows[row].split_with_sizes(sizes, 2),
+                  values = v_rows[row].split_with_sizes(sizes, 2);
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      parts.push_back(i < texts ? attention(queries[i], keys[i], values[i], within).transpose(1, 2)
+                                : at::zeros({1, sizes[i], q.size(1), v.size(3)}, v.options()));
     }
-    if (done < time) parts.push_back(at::zeros({1, q.size(1), time - done, v.size(3)}, v.options()));
-    rows.push_back(parts.size() == 1 ? parts[0] : at::cat(parts, 2));
   }
-  return rows.size() == 1 ? rows[0] : at::cat(rows, 0);
+  return at::cat(parts, 1).view({q.size(0), time, q.size(1), v.size(3)}).transpose(1, 2);
 }
 
 }  // namespace

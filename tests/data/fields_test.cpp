@@ -74,6 +74,16 @@ TEST(Loader, GivesRowsThatOnlyFillABatchNoTargets) {
   }
 }
 
+TEST(Loader, CutsRowsThatOnlyFillABatchToTheOthers) {
+  Loader loader(std::make_shared<Sentences>(), in_order(5, 0));
+  loader.next_step();
+  const Batch last = loader.next_step().micro_batches.at(0);  // sample 5, then 0 to 3, of which two are longer
+  EXPECT_EQ(last.samples, 1);
+  EXPECT_EQ(last.tensor(kTokens).sizes(), (at::IntArrayRef{5, 2}));
+  EXPECT_EQ(values(last.find(kTokens)->counts), (std::vector<int64_t>{2, 1, 2, 2, 2}));
+  EXPECT_EQ(values(last.tensor(kTokens)), (std::vector<int64_t>{5, 5, 0, 9, 1, 1, 2, 2, 3, 3}));
+}
+
 TEST(Loader, FillsEveryFieldOfASampleThatCannotBeRead) {
   const auto dataset = std::make_shared<Sentences>();
   dataset->broken = 1;

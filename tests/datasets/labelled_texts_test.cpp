@@ -103,6 +103,31 @@ TEST_F(LabelledTextsTest, RefuseLabelsThatAreEmptyOrOfAnotherKind) {
   EXPECT_THAT(refusal(TextUse::label, "[\"a\"]"), HasSubstr("type: multi_label_classification"));
   EXPECT_THAT(refusal(TextUse::number, "\"four\""), HasSubstr("no number"));
   EXPECT_THAT(refusal(TextUse::number, "\"nan\""), HasSubstr("no number"));
+  EXPECT_THAT(refusal(TextUse::number, "1e300"), HasSubstr("no number"));  // infinite as a float
+}
+
+TEST_F(LabelledTextsTest, KeepNumbersOfClassesThatAreLarge) {
+  write("a.jsonl", "{\"text\": \"a\", \"label\": 18446744073709551615}\n{\"text\": \"a\", \"label\": -3}\n");
+  EXPECT_THAT(opened_for(TextUse::label, section("a.jsonl")).train->class_names(),
+              ElementsAre("-3", "18446744073709551615"));
+}
+
+// They would end a run when it writes config.json.
+TEST_F(LabelledTextsTest, RefuseLabelsThatAreNotUtf8) {
+  write("a.csv", "text,label\na,good\nb,caf\xe9\n");
+  for (const TextUse use : {TextUse::label, TextUse::labels}) {
+    EXPECT_THAT(error_of([&] { opened_for(use, section("a.csv")); }),
+                AllOf(HasSubstr("the label is not UTF-8"), HasSubstr("a.csv:3"), HasSubstr("iconv")));
+  }
+}
+
+TEST_F(LabelledTextsTest, NameUnknownClassesBriefly) {
+  const std::string text(5000, 'x');
+  write("a.csv", "text,label\na," + text + "\nb," + text + "y\n");
+  write("val.csv", "text,label\na," + text + "z\n");
+  const std::string files = "{train: {path: " + path("a.csv") + ", format: csv}, val: {path: " + path("val.csv") +
+                            "}, text: {tokenizer: words, min_count: 1}}";
+  EXPECT_LT(error_of([&] { opened_for(TextUse::label, files); }).size(), 600U);
 }
 
 TEST_F(LabelledTextsTest, MayHaveASetOfClassesOrANumber) {
@@ -141,7 +166,10 @@ TEST(FramedTexts, CutTheLongerTextFirst) {
   EXPECT_EQ(tokens(10, 3, 11), std::pair(5L, 3L));
   EXPECT_EQ(tokens(10, 8, 9), std::pair(3L, 3L));
   EXPECT_EQ(tokens(2, 9, 8), std::pair(2L, 3L));
+  EXPECT_EQ(tokens(10, 8, 10), std::pair(4L, 3L));
+  EXPECT_EQ(tokens(8, 8, 10), std::pair(3L, 4L));
   EXPECT_EQ(tokens(5, 5, 2), std::pair(0L, 0L));
+  EXPECT_THAT(framed(Numbers(), {10}, std::vector<int64_t>{20}, 2).tokens, SizeIs(2));  // less than the frame
 }
 
 TEST(Masking, HidesTheSharesOfThePaper) {
@@ -244,6 +272,13 @@ TEST_F(TaggedTextsTest, RefuseTagsThatDoNotFitTheWords) {
   write("a.jsonl", "{\"tokens\": [\"a\", \"b\"], \"tags\": [\"O\"]}\n");
   EXPECT_THAT(error_of([&] { tagged("a.jsonl", "jsonl"); }),
               AllOf(HasSubstr("2 words with 1 tag"), HasSubstr("a.jsonl:1")));
+}
+
+TEST_F(TaggedTextsTest, RefuseFilesOfAnotherKindAndOtherBytes) {
+  write("a.conll", std::string("PAR1\0\0\1 O\n", 11));
+  EXPECT_THAT(error_of([&] { tagged("a.conll"); }), HasSubstr("a Parquet file, not words with tags"));
+  write("a.conll", "a O\nb B-caf\xe9\n");
+  EXPECT_THAT(error_of([&] { tagged("a.conll"); }), AllOf(HasSubstr("'tags' is not UTF-8"), HasSubstr("a.conll:1")));
 }
 
 TEST_F(TaggedTextsTest, CutLongTextsWithTheirTags) {

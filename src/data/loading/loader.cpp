@@ -20,12 +20,15 @@ namespace gputrain::data {
 
 namespace {
 
-/// The rows of a field that are used; a ragged field is cut to its longest sample.
-BatchField first_rows(const Field& field, const at::Tensor& values, const at::Tensor& counts, int64_t rows) {
+/// The rows of a field that are used, of which the first `counted` count. A ragged field is cut to the longest sample
+/// that counts: rows that only fill the batch have tokens, but no targets, and both must have one length.
+BatchField first_rows(const Field& field, const at::Tensor& values, const at::Tensor& counts, int64_t rows,
+                      int64_t counted) {
   BatchField used{field.name, values.narrow(0, 0, rows)};
   if (!field.ragged) return used;
   used.counts = counts.narrow(0, 0, rows);
-  const int64_t longest = rows == 0 ? 0 : used.counts.max().item<int64_t>();
+  const int64_t longest = counted == 0 ? 0 : used.counts.narrow(0, 0, counted).max().item<int64_t>();
+  used.counts.narrow(0, counted, rows - counted).clamp_max_(longest);
   used.values = used.values.narrow(1, 0, std::max<int64_t>(1, longest)).contiguous();
   return used;
 }
@@ -90,7 +93,8 @@ Batch Loader::Impl::take(SampleUsage& usage) {
   const int64_t rows = options.pads ? plan.rows : plan.counted;
   const auto& fields = dataset->layout().fields;
   for (size_t i = 0; i < fields.size(); ++i)
-    batch.fields.push_back(first_rows(fields[i], filled.buffers.values[i], filled.buffers.counts[i], rows));
+    batch.fields.push_back(
+        first_rows(fields[i], filled.buffers.values[i], filled.buffers.counts[i], rows, plan.counted));
   batch.samples = plan.counted;
   batch.samples_on_all_ranks = plan.counted_on_all_ranks;
   batch.weight = filled.outcome.weight;

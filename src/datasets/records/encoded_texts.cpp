@@ -8,15 +8,14 @@
 namespace gputrain::datasets {
 namespace {
 
-/// Cuts the longer text, and the second of two that are equally long, until both together have `room` tokens.
+/// Cuts the longer text, or both, until they have `room` tokens. Of an odd number the longer one keeps one more, and
+/// the second of two that are equally long.
 void cut_longest_first(std::vector<int64_t>& first, std::vector<int64_t>& second, size_t room) {
-  while (first.size() + second.size() > room) {
-    std::vector<int64_t>& longer = first.size() > second.size() ? first : second;
-    const std::vector<int64_t>& shorter = &longer == &first ? second : first;
-    const size_t over = first.size() + second.size() - room;
-    const size_t ahead = longer.size() - shorter.size();
-    longer.resize(longer.size() - std::clamp<size_t>(ahead, 1, over));
-  }
+  if (first.size() + second.size() <= room) return;
+  const bool is_second_longer = first.size() <= second.size();
+  std::vector<int64_t>&shorter = is_second_longer ? first : second, &longer = is_second_longer ? second : first;
+  shorter.resize(std::min(shorter.size(), room / 2));
+  longer.resize(room - shorter.size());
 }
 
 }  // namespace
@@ -40,7 +39,8 @@ FramedTexts framed(const tokenizers::Tokenizer& tokenizer, std::vector<int64_t> 
   const size_t border = texts.tokens.size();
   add(behind);
   add(frame.behind);
-  texts.second = has_second_type ? border : texts.tokens.size();
+  if (texts.tokens.size() > limit) texts.tokens.resize(limit);  // the frame alone is longer
+  texts.second = has_second_type ? std::min(border, texts.tokens.size()) : texts.tokens.size();
   return texts;
 }
 

@@ -21,7 +21,7 @@ struct FramedTexts {
 };
 
 /// Puts texts into their frame. If they are too long for `most` tokens, the longer one is cut at its end until they
-/// fit, as transformers does ("longest_first").
+/// fit, as transformers' fast tokenizers do ("longest_first").
 FramedTexts framed(const tokenizers::Tokenizer& tokenizer, std::vector<int64_t> first,
                    std::optional<std::vector<int64_t>> second, int64_t most);
 

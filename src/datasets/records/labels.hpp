@@ -1,4 +1,4 @@
-// What a label column says: classes by name, sets of classes, numbers.
+// What a label column says: classes by name, sets of classes, numbers, a tag for each word.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,12 @@ namespace gputrain::datasets {
 std::string class_named_in(const nlohmann::ordered_json& label);
 std::vector<std::string> classes_named_in(const nlohmann::ordered_json& label);
 
-/// The number of a label, written as a number or as text. Throws Error(data).
+/// The number of a label, written as a number or as text. Throws Error(data), also if a float cannot hold it.
 double number_in(const nlohmann::ordered_json& label);
+
+/// The texts, or whole numbers, of the list in this column of a record: words, or their tags. Throws Error(data) if it
+/// is no list, or one of them is neither or not UTF-8.
+std::vector<std::string> texts_of_list(const nlohmann::ordered_json& record, const std::string& column);
 
 /// Classes with the numbers 0, 1, ... in order: whole numbers by size, other names by bytes.
 class ClassNames {

@@ -41,6 +41,8 @@ std::vector<Record> records_of_table(const std::string& text, const RecordFile& 
 /// place of each line, under the second. With one column, of words alone, which may then stand alone in their lines.
 /// Else a sentence with a line of one cell is a record with a problem.
 std::vector<Record> records_of_conll(const RecordFile& file, int64_t& bytes_left);
+/// The same of the text of such a file. Throws Error(data) if it is another kind of file.
+std::vector<Record> records_of_conll_lines(const std::string& text, const RecordFile& file);
 
 /// A record per row of a Parquet file, with the columns that are wanted. A row with text that is not UTF-8 is a record
 /// with a problem. Throws Error(data) if the file is no Parquet file, cut off or broken, or has none of the columns;

@@ -8,6 +8,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/data/options.hpp"
 #include "labelled_texts.hpp"
+#include "labels.hpp"
 #include "read_all.hpp"
 #include "record_dataset.hpp"
 #include "tagged_texts.hpp"
@@ -15,22 +16,6 @@
 
 namespace gputrain::datasets {
 namespace {
-
-/// The texts, or whole numbers, of a list.
-std::vector<std::string> texts_in(const nlohmann::ordered_json& record, const std::string& column) {
-  const auto found = record.find(column);
-  if (found == record.end() || !found->is_array())
-    throw Error(ExitCode::data, {.what = "no list in '" + column + "'",
-                                 .where = {},
-                                 .hint = "data.text.columns: {words: NAME, tags: NAME} names other columns"});
-  std::vector<std::string> texts;
-  for (const auto& value : *found) {
-    if (!value.is_string() && !value.is_number_integer())
-      throw Error(ExitCode::data, {.what = "the list in '" + column + "' has something else than texts"});
-    texts.push_back(value.is_string() ? value.get<std::string>() : std::to_string(value.get<int64_t>()));
-  }
-  return texts;
-}
 
 std::shared_ptr<const data::Dataset> masked_texts(const data::DatasetRequest& request, ReadRecords read_records,
                                                   const std::string& extension) {
@@ -60,7 +45,7 @@ std::shared_ptr<const data::Dataset> tagged_texts(const data::DatasetRequest& re
     for (const auto& [column, list] : {std::pair{words, &text.words}, std::pair{tags, &text.tags}}) {
       if (!text.problem.empty()) break;
       try {
-        *list = texts_in(record.value, column);
+        *list = texts_of_list(record.value, column);
       } catch (const Error& error) {
         text.problem = message_of(error);
       }
