@@ -17,6 +17,7 @@
 #include "gputrain/job/commands.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/resume/record.hpp"
+#include "gputrain/setup/references.hpp"
 #include "gputrain/setup/training_loop.hpp"
 #include "gputrain/setup/training_setup.hpp"
 #include "gputrain/setup/training_state.hpp"
@@ -352,6 +353,7 @@ int replay_command(const ReplayRequest& request) {
   const ReplayWindow window = find_window(request, ledger);
   const Job job = load_job({.file = window.folder.resolved().string(), .set = {}, .output_dir = {}});
   TrainingSetup setup(job, window.from.state().value("global_batch", int64_t{0}));
+  take_references(job, setup, window.folder.references());
   const Comparison comparison = replay(window, job, setup, ledger);
   setup.context.groups.control().barrier("end");
   if (setup.context.rank() == 0 && request.json) {

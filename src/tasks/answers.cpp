@@ -128,9 +128,10 @@ at::Tensor AnswerRows::log_probs(models::Model& model, const at::Tensor& targets
     return at::where(counted, all, at::zeros({}, all.options())).view(targets.sizes());
   }
   const at::Tensor places = counted.nonzero().squeeze(1);
-  const at::Tensor found = places.numel() == 0 ? at::zeros({0}, wide(features.detach().narrow(0, 0, 0)).options())
-                                               : log_probs_in_parts(model, last, features.index_select(0, places),
-                                                                    flat.index_select(0, places));
+  const at::Tensor counted_features = features.index_select(0, places);
+  const at::Tensor found = places.numel() == 0
+                               ? wide(counted_features).sum(-1)  // nothing, but on the graph
+                               : log_probs_in_parts(model, last, counted_features, flat.index_select(0, places));
   return at::zeros({flat.size(0)}, found.options()).index_copy(0, places, found).view(targets.sizes());
 }
 

@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 const std::map<std::string, std::string> kOneThread{{"OMP_NUM_THREADS", "1"}};
-constexpr int kPairs = 512, kSeen = 384;
+constexpr int kPairs = 512, kSeen = 385;  // the last step of an epoch has a sample or two: less than ranks
 
 /// A prompt of three words, and two answers: the first word decides which is better.
 Json pair_of(int number) {
@@ -92,14 +92,14 @@ TEST_P(PreferenceTasks, WinOnUnseenPairs) {
   EXPECT_GE(metrics("run")[metric].get<double>(), least) << result.out;
 }
 
-TEST_F(Preferences, AreTheSameOnTwoRanksAfterAStopAndInAnEvaluation) {
+TEST_F(Preferences, AreTheSameOnSeveralRanksAfterAStopAndInAnEvaluation) {
   for (const std::string task : {"dpo", "kto"}) {
     SCOPED_TRACE(task);
     const std::string job = write_job("{type: " + task + "}", "precision: fp64\ncheckpoint: {interval: 10}\n");
-    const std::vector<std::string> steps{"--set", "train.max_steps=20"};
+    const std::vector<std::string> steps{"--set", "train.max_steps=26"};
     ASSERT_EQ(run(job, task + "1", steps).exit_code, 0);
-    const Result two = ranks(2, job, folder_ / (task + "2"), steps);
-    ASSERT_EQ(two.exit_code, 0) << two.err;
+    const Result three = ranks(3, job, folder_ / (task + "2"), steps);
+    ASSERT_EQ(three.exit_code, 0) << three.err;
     expect_equal_losses(folder_ / (task + "1/metrics.jsonl"), folder_ / (task + "2/metrics.jsonl"), 1e-9);
     copy_without_the_end(folder_ / (task + "1"), folder_ / (task + "3"));
     const Result resumed = run(job, task + "3", steps);
@@ -116,8 +116,10 @@ TEST_F(Preferences, AreTheSameOnTwoRanksAfterAStopAndInAnEvaluation) {
     EXPECT_EQ(questions(task + "3"), 2);  // not again by the second attempt, whose log follows that of the first
     EXPECT_THAT(read_file(folder_ / task + "1/logs/rank_0000.log"), Not(HasSubstr("has no effect")));
     std::filesystem::remove(folder_ / (task + "3/reference.safetensors"));
+    const Result replayed = gputrain({"replay", folder_ / (task + "3"), "--step", "15"}, kOneThread);
+    EXPECT_EQ(replayed.exit_code, 0) << replayed.out << replayed.err;
     const Result evaluated = gputrain(
-        {"eval", job, "--output-dir", folder_ / (task + "3"), "--json", "--set", "train.max_steps=20"}, kOneThread);
+        {"eval", job, "--output-dir", folder_ / (task + "3"), "--json", "--set", "train.max_steps=26"}, kOneThread);
     ASSERT_EQ(evaluated.exit_code, 0) << evaluated.err;
     EXPECT_NEAR(Json::parse(evaluated.out)["val/loss"].get<double>(), metrics(task + "1")["val/loss"].get<double>(),
                 1e-9);
