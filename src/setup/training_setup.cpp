@@ -140,6 +140,13 @@ void check_new_layers_are_trained(const Job& job, const BuiltModel& built) {
   });
 }
 
+/// Ranks that compare their samples gather as many from each.
+void check_shared_samples(const Job& job, const JobDatasets& datasets, const train::Plan& plan) {
+  if (!datasets.task->is_collective() || plan.batch.micro_batches.empty()) return;
+  throw job.loaded.error("train.micro_batch_size", "the task compares samples of all ranks, which need one size",
+                         "one number");
+}
+
 bool has_batch_norm(models::Model& model) {
   bool found = false;
   model.each_module([&](const std::string&, nn::Module& module) {
@@ -395,6 +402,7 @@ TrainingSetup::TrainingSetup(const Job& job, RankContext at, const std::function
     datasets = open();
     datasets.task->join(context.groups);
     plan = plan_run(job.spec(), datasets, context, kept_global_batch);
+    check_shared_samples(job, datasets, plan);
     built = build_model(job, datasets, context);
     optimizer_stack = build_optimizer_stack(job, context, plan, built);
     gradient_sync = plan_gradient_sync(job.spec(), context.groups, *built.arena);

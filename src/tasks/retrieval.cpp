@@ -6,8 +6,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/constant_pad_nd.h>
-#include <ATen/ops/floor_divide.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/gt.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/log_softmax.h>
@@ -45,12 +44,11 @@ struct RetrievalSpec {
   }
 };
 
-/// Which rows count of a gathered tensor: rank r has n (r + 1) / world - n r / world of n samples.
-at::Tensor counted_of_ranks(int64_t samples, int64_t world, int64_t rows, const at::TensorOptions& options) {
-  const at::Tensor ranks = at::arange(world, options.dtype(at::kLong));
-  const at::Tensor counts =
-      at::sub(at::floor_divide((ranks + 1) * samples, world), at::floor_divide(ranks * samples, world));
-  return at::lt(at::arange(rows, options.dtype(at::kLong)).unsqueeze(0), counts.unsqueeze(1)).flatten();
+/// Which rows count of tensors gathered from all ranks, of which each gave `rows`, `own` of them samples.
+at::Tensor counted_of_ranks(int64_t own, int64_t rows, const at::TensorOptions& options, comm::ProcessGroups& groups) {
+  const at::TensorOptions numbers = options.dtype(at::kLong);
+  const at::Tensor counts = groups.tensors().all_gather(at::full({1}, own, numbers), "samples of all ranks");
+  return at::lt(at::arange(rows, numbers).unsqueeze(0), counts).flatten();
 }
 
 class Retrieval final : public Task {
@@ -112,40 +110,39 @@ class Retrieval final : public Task {
     at::Tensor sum;
     for (const int64_t length : lengths_to_learn(spec_.matryoshka, texts[0].size(1))) {
       Texts cut;
-      for (const at::Tensor& text : texts) cut.push_back(text.narrow(1, 0, length).narrow(0, 0, batch.samples));
-      const at::Tensor more = spec_.loss == "triplet" ? triplet(cut) : ranking(cut, batch, groups);
+      for (const at::Tensor& text : texts) cut.push_back(text.narrow(1, 0, length));
+      const at::Tensor more = spec_.loss == "triplet" ? triplet(cut, batch.samples) : ranking(cut, batch, groups);
       sum = sum.defined() ? sum + more : more;
     }
     return sum;
   }
 
-  at::Tensor triplet(const Texts& texts) const {
+  at::Tensor triplet(const Texts& texts, int64_t samples) const {
     const auto distance = [&](const at::Tensor& to) {
       constexpr double kNoZero = 1e-6;  // as torch's pairwise_distance: the root has no slope at zero
       return at::linalg_vector_norm(at::sub(texts[0], to) + kNoZero, 2, at::IntArrayRef{-1});
     };
-    return at::relu(distance(texts[1]) - distance(texts[2]) + spec_.margin);
+    return at::relu(distance(texts[1]) - distance(texts[2]) + spec_.margin).narrow(0, 0, samples);
   }
 
+  /// The ranks' rows are as many: they share a micro-batch evenly, and its padding stands last.
   at::Tensor ranking(const Texts& texts, const Batch& batch, comm::ProcessGroups* groups) const {
-    const int64_t own = batch.samples;
+    const int64_t own = batch.samples, rows = texts[0].size(0);
     const bool is_alone = groups == nullptr || groups->alone();
-    const int64_t world = is_alone ? 1 : groups->world_size(), rank = is_alone ? 0 : groups->rank();
-    const int64_t most = is_alone ? own : ceil_divide(batch.samples_on_all_ranks, world);
-    GPUTRAIN_ASSERT(own <= most, "ranks share the samples of a micro-batch evenly");
-    std::vector<at::Tensor> candidates, counted;
+    const at::Tensor first = unit_length(texts[0]).narrow(0, 0, own);
+    std::vector<at::Tensor> candidates;
     for (size_t i = 1; i < texts.size(); ++i) {
       const at::Tensor unit = unit_length(texts[i]);
-      if (is_alone) {
-        candidates.push_back(unit);
-        continue;
-      }
-      candidates.push_back(rows_of_all_ranks(at::constant_pad_nd(unit, {0, 0, 0, most - own}), *groups));
-      counted.push_back(counted_of_ranks(batch.samples_on_all_ranks, world, most, unit.options()));
+      candidates.push_back(is_alone ? unit.narrow(0, 0, own) : rows_of_all_ranks(unit, *groups));
     }
-    at::Tensor scores = at::matmul(unit_length(texts[0]), at::cat(candidates).t()) * spec_.scale;
-    if (!counted.empty()) scores = scores.masked_fill(at::cat(counted).logical_not(), -INFINITY);
-    const at::Tensor partners = at::arange(rank * most, rank * most + own, scores.options().dtype(at::kLong));
+    at::Tensor scores = at::matmul(first, at::cat(candidates).t()) * spec_.scale;
+    if (!is_alone) {
+      const at::Tensor counted = counted_of_ranks(own, rows, scores.options(), *groups);
+      const std::vector<at::Tensor> of_each(candidates.size(), counted);
+      scores = scores.masked_fill(at::cat(of_each).logical_not(), -INFINITY);
+    }
+    const int64_t begin = is_alone ? 0 : groups->rank() * rows;
+    const at::Tensor partners = at::arange(begin, begin + own, scores.options().dtype(at::kLong));
     return at::log_softmax(scores, 1).gather(1, partners.unsqueeze(1)).squeeze(1).neg();
   }
 

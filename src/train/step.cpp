@@ -19,10 +19,11 @@ namespace {
 
 at::TensorOptions double_on(at::Device device) { return at::TensorOptions().dtype(at::kDouble).device(device); }
 
-/// The shapes by which libraries choose algorithms.
+/// The shapes by which libraries choose algorithms, and the samples, of which a task may take the rows.
 std::vector<int64_t> shapes_of(const std::vector<Batch>& batches) {
   std::vector<int64_t> shapes;
   for (const Batch& batch : batches) {
+    shapes.push_back(batch.samples);
     for (const BatchField& field : batch.fields) {
       shapes.push_back(field.values.dim());
       shapes.insert(shapes.end(), field.values.sizes().begin(), field.values.sizes().end());

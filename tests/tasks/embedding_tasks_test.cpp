@@ -44,10 +44,10 @@ data::SampleLayout layout_of(bool has_negatives, bool has_numbers) {
   return layout;
 }
 
-/// Samples [begin, end) of `all`, and one row of padding.
-Batch batch_of(int64_t begin, int64_t end, int64_t all, bool has_negatives) {
+/// Samples [begin, end) of `all`, and rows of padding up to `rows`, or one.
+Batch batch_of(int64_t begin, int64_t end, int64_t all, bool has_negatives, int64_t rows = 0) {
   Batch batch{.fields = {}, .samples = end - begin, .samples_on_all_ranks = all, .weight = end - begin};
-  const int64_t rows = end - begin + 1;
+  rows = std::max(rows, end - begin + 1);
   for (const auto& [name, factor] : {std::pair{kTokens, 3}, {kPairTokens, 5}, {kNegativeTokens, 7}}) {
     if (std::string_view(name) == kNegativeTokens && !has_negatives) continue;
     const at::Tensor numbers =
@@ -136,20 +136,24 @@ TEST(SimilarityLoss, IsTheSquaredErrorOfCosines) {
   EXPECT_FALSE(model.table().grad().isnan().any().item<bool>());
 }
 
-/// Seven samples of which each rank has its share: loss and gradients summed over ranks are those of one rank.
+/// Seven samples, as an epoch's end leaves them: six for the first rank, one for the second, none for a third. Loss and
+/// gradients summed over ranks are those of one rank.
 const gputrain::testing::RankBody kRanking("ranking", [] {
   comm::ProcessGroups groups = gputrain::testing::join();
-  constexpr int64_t kSamples = 7;
+  constexpr int64_t kSamples = 7, kRows = 6;
   const bool has_negatives = std::string(std::getenv("NEGATIVES")) == "1";
-  const int64_t rank = groups.rank(), world = groups.world_size();
+  const int64_t rank = groups.rank();
   const data::SampleLayout layout = layout_of(has_negatives, false);
   Pooled one, many;
   const auto alone = task_of(kRetrieval, layout), together = task_of(kRetrieval, layout);
   together->join(groups);
   const ops::Loss whole = alone->loss(one, batch_of(0, kSamples, kSamples, has_negatives), {});
   whole.weighted.backward();
-  const ops::Loss part = together->loss(
-      many, batch_of(kSamples * rank / world, kSamples * (rank + 1) / world, kSamples, has_negatives), {});
+  const ops::Loss part =
+      together->loss(many,
+                     batch_of(std::min(kSamples, kRows * rank), std::min(kSamples, kRows * (rank + 1)), kSamples,
+                              has_negatives, kRows + 1),
+                     {});
   part.weighted.backward();
   const at::Tensor sum = part.sum.clone(), gradient = many.table().grad().clone();
   groups.tensors().all_reduce_sum(sum, "loss").wait();

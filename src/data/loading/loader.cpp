@@ -27,9 +27,10 @@ BatchField first_rows(const Field& field, const at::Tensor& values, const at::Te
   BatchField used{field.name, values.narrow(0, 0, rows)};
   if (!field.ragged) return used;
   used.counts = counts.narrow(0, 0, rows);
-  const int64_t longest = counted == 0 ? 0 : used.counts.narrow(0, 0, counted).max().item<int64_t>();
+  const int64_t most = counted == 0 ? 0 : used.counts.narrow(0, 0, counted).max().item<int64_t>();
+  const int64_t longest = std::max<int64_t>(1, most);
   used.counts.narrow(0, counted, rows - counted).clamp_max_(longest);
-  used.values = used.values.narrow(1, 0, std::max<int64_t>(1, longest)).contiguous();
+  used.values = used.values.narrow(1, 0, longest).contiguous();
   return used;
 }
 

@@ -95,8 +95,9 @@ TEST_P(PreferenceTasks, WinOnUnseenPairs) {
 TEST_F(Preferences, AreTheSameOnSeveralRanksAfterAStopAndInAnEvaluation) {
   for (const std::string task : {"dpo", "kto"}) {
     SCOPED_TRACE(task);
-    const std::string job = write_job("{type: " + task + "}", "precision: fp64\ncheckpoint: {interval: 10}\n");
-    const std::vector<std::string> steps{"--set", "train.max_steps=26"};
+    const std::string job =
+        write_job("{type: " + task + "}", "precision: fp64\ncheckpoint: {interval: 10, keep_last: 3}\n");
+    const std::vector<std::string> steps{"--set", "train.max_steps=20", "--set", "train.global_batch_size=64"};
     ASSERT_EQ(run(job, task + "1", steps).exit_code, 0);
     const Result three = ranks(3, job, folder_ / (task + "2"), steps);
     ASSERT_EQ(three.exit_code, 0) << three.err;
@@ -118,8 +119,9 @@ TEST_F(Preferences, AreTheSameOnSeveralRanksAfterAStopAndInAnEvaluation) {
     std::filesystem::remove(folder_ / (task + "3/reference.safetensors"));
     const Result replayed = gputrain({"replay", folder_ / (task + "3"), "--step", "15"}, kOneThread);
     EXPECT_EQ(replayed.exit_code, 0) << replayed.out << replayed.err;
-    const Result evaluated = gputrain(
-        {"eval", job, "--output-dir", folder_ / (task + "3"), "--json", "--set", "train.max_steps=26"}, kOneThread);
+    const Result evaluated = gputrain({"eval", job, "--output-dir", folder_ / (task + "3"), "--json", "--set",
+                                       "train.max_steps=20", "--set", "train.global_batch_size=64"},
+                                      kOneThread);
     ASSERT_EQ(evaluated.exit_code, 0) << evaluated.err;
     EXPECT_NEAR(Json::parse(evaluated.out)["val/loss"].get<double>(), metrics(task + "1")["val/loss"].get<double>(),
                 1e-9);
