@@ -65,7 +65,10 @@ int eval_command(const EvalRequest& request) {
   monitor::Console console(monitor::Console::detect(context.rank() == 0 && !request.json));
   const auto dataset = dataset_for(request.on, setup.datasets);
   const std::filesystem::path weights = weights_to_evaluate(request, job);
-  take_references(job, setup, RunFolder{job.output_dir}.references());  // while the model is as before training
+  take_references(job, setup,
+                  {.file = RunFolder{job.output_dir}.references(),
+                   .split = request.on,
+                   .keeps = false});  // while the model is as before training
   const bool is_base = setup.built.adapter && weights == job.spec().model.pretrained_path();  // which is loaded already
   if (!is_base) load_trained(weights, setup.built);
   refuse_other_targets(weights, setup.datasets);

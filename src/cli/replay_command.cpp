@@ -353,7 +353,7 @@ int replay_command(const ReplayRequest& request) {
   const ReplayWindow window = find_window(request, ledger);
   const Job job = load_job({.file = window.folder.resolved().string(), .set = {}, .output_dir = {}});
   TrainingSetup setup(job, window.from.state().value("global_batch", int64_t{0}));
-  take_references(job, setup, window.folder.references());
+  take_references(job, setup, {.file = window.folder.references(), .split = "train", .keeps = false});
   const Comparison comparison = replay(window, job, setup, ledger);
   setup.context.groups.control().barrier("end");
   if (setup.context.rank() == 0 && request.json) {

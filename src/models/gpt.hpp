@@ -126,7 +126,11 @@ class GptBlock final : public nn::Module {
 class Gpt final : public Model {
  public:
   Gpt(const GptSpec& spec, const nn::Context& context, const DataFacts& facts);
-  static InputSpec reads(const GptSpec& spec) { return {.field = kTokens, .longest = spec.block_size.value_or(0)}; }
+  static InputSpec reads(const GptSpec& spec) {
+    return {.field = kTokens,
+            .longest = spec.block_size.value_or(0),
+            .use = spec.head == "classifier" ? TextUse::label : TextUse::next_token};
+  }
 
   at::Tensor forward(const at::Tensor& inputs) override;
   std::vector<Unit> units() override;

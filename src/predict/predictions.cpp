@@ -110,10 +110,11 @@ std::string predictions_of(TextEncoder& encoder, const TextsToRead& texts, bool 
   const TextUse use = encoder.use;
   const bool gives_vectors = use == TextUse::pairs;
   if (use != TextUse::label && use != TextUse::labels && use != TextUse::number && use != TextUse::tags)
-    throw Error(ExitCode::usage,
-                {.what = gives_vectors ? "the model gives vectors of texts" : "the model guesses hidden tokens",
-                 .where = texts.file,
-                 .hint = gives_vectors ? "gputrain embed" : "predict is for classifiers and taggers"});
+    throw Error(ExitCode::usage, {.what = gives_vectors            ? "the model gives vectors of texts"
+                                          : use == TextUse::masked ? "the model guesses hidden tokens"
+                                                                   : "the model judges answers to prompts",
+                                  .where = texts.file,
+                                  .hint = gives_vectors ? "gputrain embed" : "predict is for classifiers and taggers"});
   const TextOutputs all = outputs_of(encoder, texts, use);
   const Lines lines(encoder.class_names, json);
   std::string text;

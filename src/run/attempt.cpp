@@ -35,7 +35,9 @@ int run_attempt(const RunRequest& request, const Job& job, TrainingSetup& setup,
   bool has_begun = false;
   try {
     if (writes) monitor::write_beginning(folder.summary(), {.run_id = job.run_id});
-    take_references(job, setup, folder.references());
+    take_references(job, setup, {.file = folder.references(), .say = [&](const std::string& what) {
+                                   if (writes) console.line("reference", what);
+                                 }});
     Training training(request, job, setup, console, kernels, taken);
     training.resume_run();
     if (writes) write_file_atomically(folder.resolved(), job.loaded.resolved_yaml(), ExitCode::environment);

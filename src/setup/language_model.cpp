@@ -90,8 +90,22 @@ Plan plan_for_run(const LanguageModelRequest& request) {
   return plan;
 }
 
+/// A gpt that gives classes, or a reward, continues no text.
+void refuse_classifier(const Job& job, const fs::path& folder) {
+  if (setting_of(job, "model.config.head") != "classifier") return;
+  throw Error(ExitCode::usage,
+              {.what = "this model gives classes of texts, not the token that follows",
+               .where = folder.string(),
+               .hint = "a run's folder is what transformers' AutoModelForSequenceClassification loads"});
+}
+
 Plan plan_for(const LanguageModelRequest& request) {
-  if (exists(RunFolder{request.folder}.resolved())) return plan_for_run(request);
+  if (exists(RunFolder{request.folder}.resolved())) {
+    const std::string output = request.folder.string();
+    const std::string resolved = RunFolder{request.folder}.resolved().string();
+    refuse_classifier(load_job({.file = resolved, .set = request.set, .output_dir = output}), request.folder);
+    return plan_for_run(request);
+  }
   if (exists(request.folder / "config.json")) return plan_for_folder(request);
   throw Error(ExitCode::usage, {.what = "neither a run folder nor a model's: it has no job.resolved.yaml and no "
                                         "config.json",

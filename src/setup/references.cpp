@@ -5,9 +5,14 @@
 #include <string>
 #include <utility>
 
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/sum.h>
+#include <fmt/format.h>
 
 #include "gputrain/checkpoint/safetensors.hpp"
 #include "gputrain/core/error.hpp"
@@ -68,15 +73,18 @@ class ReferenceTask final : public tasks::Task {
   int64_t numbers_;
 };
 
-/// What the numbers depend on besides the data: how the model begins, and how it computes.
-std::string beginning_of(const Job& job) {
-  std::string text;
-  for (const auto& setting : job.loaded.settings()) {
-    const std::string& key = setting.key;
-    if (key.starts_with("model.") || key == "seed" || key == "precision" || key == "task.type")
-      text += key + "=" + setting.value + "\n";
-  }
-  return text;
+/// What the numbers depend on besides the data: how the model computes, and its weights, by their sums. Another order
+/// of adding changes the last digits of a sum alone.
+std::string beginning_of(const Job& job, models::Model& model) {
+  at::Tensor sums;
+  model.each_parameter([&](const std::string&, nn::Parameter& parameter) {
+    const at::Tensor values = parameter.value.detach();
+    const at::Tensor both = at::stack({at::sum(values, at::kDouble), at::sum(values.abs(), at::kDouble)});
+    sums = sums.defined() ? sums * 0.99 + both : both;  // the same parameters in another order are another model
+  });
+  sums = sums.to(at::kCPU);
+  return fmt::format("precision={}\nweights={:.8e} {:.8e}\n", job.spec().precision, sums[0].item<double>(),
+                     sums[1].item<double>());
 }
 
 using Splits = std::map<std::string, data::ReferencedSamples*>;
@@ -168,13 +176,15 @@ void add_references(JobDatasets& datasets) {
   }
 }
 
-void take_references(const Job& job, TrainingSetup& setup, const std::filesystem::path& file) {
-  const Splits splits = splits_of(setup.datasets);
+void take_references(const Job& job, TrainingSetup& setup, const ReferenceRequest& request) {
+  Splits splits = splits_of(setup.datasets);
+  if (!request.split.empty()) std::erase_if(splits, [&](const auto& split) { return split.first != request.split; });
   if (splits.empty()) return;
   comm::ProcessGroups& groups = setup.context.groups;
-  const std::string beginning = beginning_of(job);
+  const at::NoGradGuard no_grad;
+  const std::string beginning = beginning_of(job, *setup.built.model);
   std::map<std::string, at::Tensor> values;
-  groups.on_rank_zero([&] { values = kept_in(file, beginning, splits); }, "kept references");
+  groups.on_rank_zero([&] { values = kept_in(request.file, beginning, splits); }, "kept references");
   bool is_new = false;
   for (const auto& [name, samples] : splits) {
     at::Tensor& own = values[name];
@@ -182,14 +192,15 @@ void take_references(const Job& job, TrainingSetup& setup, const std::filesystem
       if (!own.defined()) own = at::empty({samples->size(), samples->numbers()}, at::kDouble);
       if (!groups.alone()) groups.control().broadcast(own, 0, "references");
     } else {
-      log::info("asks the model for " + counted(samples->size(), "sample") + " of data." + name +
-                " before it is trained");
+      const std::string what =
+          "asks the model for " + counted(samples->size(), "sample") + " of data." + name + " before it is trained";
+      request.say ? request.say(what) : log::info(what);
       own = computed(job, setup, name, *samples);
       is_new = true;
     }
     samples->set(own);
   }
-  if (is_new && setup.context.rank() == 0) keep(file, beginning, splits, values);
+  if (is_new && request.keeps && setup.context.rank() == 0) keep(request.file, beginning, splits, values);
 }
 
 }  // namespace gputrain::app

@@ -91,7 +91,7 @@ TextUse use_in(const Job& job) {
 }
 
 void check_is_encoder(const Job& job, const fs::path& folder) {
-  if (job.spec().model.architecture.name == "bert") return;
+  if (job.spec().model.architecture.name == "bert" || setting_of(job, "model.config.head") == "classifier") return;
   throw Error(ExitCode::usage, {.what = "model " + job.spec().model.architecture.name + " is no encoder of texts",
                                 .where = folder.string(),
                                 .hint = "bert is; for a language model, gputrain generate"});

@@ -47,7 +47,8 @@ class Reward final : public PairedAnswers {
                      bad = one.narrow(0, chosen.values.size(0), batch.samples);
     at::Tensor losses = logistic_losses(good - bad, 0);
     if (spec_.center > 0) losses = losses + (good + bad).square() * spec_.center;
-    return {losses * chosen.counts.narrow(0, 0, batch.samples).gt(0), good, bad};
+    const at::Tensor is_read = chosen.counts.narrow(0, 0, batch.samples).gt(0);
+    return {losses * is_read, good * is_read, bad * is_read};
   }
 
  private:

@@ -84,9 +84,46 @@ TEST(Answers, BeginWithWhatBothShare) {
                         "rejected": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "b"}]})"),
       ElementsAre(R"([{"role":"user","content":"q"}])", R"([{"role":"assistant","content":"a"}])",
                   R"([{"role":"assistant","content":"b"}])"));
+  // A text as prompt of messages that do not repeat it is what the user says.
+  EXPECT_THAT(
+      parts(
+          R"({"prompt": "q", "chosen": [{"role": "assistant", "content": "a"}], "rejected": [{"role": "assistant", "content": "b"}]})"),
+      ElementsAre(R"([{"role":"user","content":"q"}])", R"([{"role":"assistant","content":"a"}])",
+                  R"([{"role":"assistant","content":"b"}])"));
   // Texts after a list are what the assistant says.
   EXPECT_THAT(parts(R"({"prompt": [{"role": "user", "content": "q"}], "chosen": "a", "rejected": "b"})")[1],
               R"([{"role":"assistant","content":"a"}])");
+}
+
+TEST_F(AnswersTest, ShareRowsOfTheTrainingDatasShape) {
+  const std::string pair = R"({"prompt": "ab", "chosen": "cd", "rejected": "e"})",
+                    longer = R"({"prompt": "abcdefg", "chosen": "hi", "rejected": "j"})";
+  write("a.jsonl", pair + "\n" + longer + "\n");
+  write("b.jsonl", pair + "\n" + pair + "\n" + pair + "\n");
+  const config::Loaded job = config::load(
+      config::schema_of<JobWithData>(),
+      {.file = "job.yaml",
+       .text = "data: {train: {path: " + path("a.jsonl") + ", format: jsonl}, val: {path: " + path("b.jsonl") +
+               ", format: jsonl}, text: {tokenizer: bytes, packing: true, max_length: 18}}"});
+  const auto data = data::open_datasets(job.as<JobWithData>().data,
+                                        {.field = kTokens, .longest = 100, .use = TextUse::preference}, {});
+  EXPECT_EQ(data.train->size(), 2);  // 17 and 7 tokens
+  EXPECT_EQ(data.val->size(), 3);    // one pair a row, as in data.train
+  const auto sample = sample_of(*data.val, 0);
+  EXPECT_THAT(sample.at(kTokens), ElementsAre('a', 'b', 'c', 'd', 'a', 'b', 'e', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0));
+  EXPECT_THAT(sample.at(data::kTextOfToken),
+              ElementsAre(0, 0, 0, 0, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1));
+  EXPECT_THAT(sample.at(data::kIsSample), ElementsAre(0));
+}
+
+TEST_F(AnswersTest, HaveAnotherHashWhereOneWordIsAnother) {
+  std::string lines;
+  for (int i = 0; i < 3000; ++i)
+    lines += R"({"prompt": "question", "chosen": "some answer", "rejected": "another"})"
+             "\n";
+  const uint64_t before = opened(TextUse::preference, lines).train->content_hash();
+  lines[lines.size() / 2 + lines.substr(lines.size() / 2).find("some")] = 'S';
+  EXPECT_NE(opened(TextUse::preference, lines).train->content_hash(), before);
 }
 
 TEST(Answers, OfPairsAreRatedOneByOne) {
@@ -102,6 +139,7 @@ TEST_F(AnswersTest, SayWhatIsWrong) {
   const auto pair = [&](const std::string& line) { return refusal(TextUse::preference, line); };
   EXPECT_THAT(pair(R"({"prompt": "a", "chosen": "b"})"), HasSubstr("no 'rejected'"));
   EXPECT_THAT(pair(R"({"prompt": "a", "chosen": "b", "rejected": 3})"), HasSubstr("neither a text nor a list"));
+  EXPECT_THAT(pair(R"({"prompt": "a", "chosen": "b", "rejected": ""})"), HasSubstr("'rejected' is empty"));
   EXPECT_THAT(pair(R"({"chosen": "ab", "rejected": "abc"})"), HasSubstr("one answer is the begin of the other"));
   EXPECT_THAT(refusal(TextUse::preference,
                       R"({"prompt": [{"role": "user", "content": "q"}], "chosen": [{"role": "user", "content": "a"}], )"

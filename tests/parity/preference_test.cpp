@@ -131,7 +131,7 @@ void expect_as_trl(const PreferenceCase& one, bool packs) {
   const Job job = job_of(one, folder, packs);
   TrainingSetup setup(job);
   fs::create_directories(job.output_dir);
-  take_references(job, setup, RunFolder{job.output_dir}.references());
+  take_references(job, setup, {.file = RunFolder{job.output_dir}.references()});
   load_later_weights(one, folder, setup.built);
   const Batch batch = whole_batch(job, setup);
   ASSERT_EQ(batch.weight, 6);

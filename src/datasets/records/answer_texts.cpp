@@ -13,8 +13,8 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/core/random.hpp"
 #include "gputrain/data/answer_fields.hpp"
-#include "gputrain/data/content_hash.hpp"
 #include "gputrain/data/options.hpp"
 #include "read_all.hpp"
 
@@ -72,7 +72,7 @@ AnswerTexts::AnswerTexts(const data::DatasetRequest& request, ReadRecords read_r
   store(samples, request, packs_ ? most / 2 : most);
   const bool is_set = train != nullptr || options.max_length.value.has_value();
   if (packs_) {
-    pack_rows(most, is_set);
+    pack_rows(most, is_set, train);
     return;
   }
   if (train != nullptr) layout_ = train->layout_;
@@ -84,10 +84,13 @@ std::vector<AnswerTexts::Sample> AnswerTexts::samples_in(std::vector<Record>& re
   const data::ColumnNames names = answer_options(request).columns;
   std::vector<Sample> samples;
   for (Record& record : records) {
+    nlohmann::ordered_json variables = nlohmann::ordered_json::object();
+    for (const char* name : {"tools", "documents"})
+      if (record.value.is_object() && record.value.contains(name)) variables[name] = record.value[name];
     const auto add = [&](Dialogue first, Dialogue second, bool is_good) {
       samples.push_back({.dialogues = {std::move(first), std::move(second)},
                          .is_good = is_good,
-                         .record = record.value,
+                         .record = variables,
                          .place = record.place,
                          .problem = {}});
     };
@@ -174,16 +177,29 @@ void AnswerTexts::store(const std::vector<Sample>& samples, const data::DatasetR
         fmt::format("{}: cut answers of {} of {} after {} tokens; the longest has {}; data.text.max_length sets the "
                     "limit",
                     request.path, grouped(cut), counted(size(), "sample"), grouped(most), grouped(longest_uncut)));
-  content_hash_ = data::content_hash(3, [&](int64_t part) {
-    return data::content_of(part == 0   ? std::as_bytes(first_.raw())
-                            : part == 1 ? std::as_bytes(second_.raw())
-                                        : std::as_bytes(std::span<const float>(is_good_)));
-  });
+  content_hash_ = hash_of_all();
   if (!packs_) set_layout(longest);
 }
 
+/// Of every token, and of where texts and rows end: what a model gave the answers is kept for this data alone.
+uint64_t AnswerTexts::hash_of_all() const {
+  uint64_t hash = 1;
+  const auto add = [&hash](const auto& values) {
+    const auto bytes = std::as_bytes(std::span(values));
+    hash = mix(hash, stable_hash({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+  };
+  add(first_.raw());
+  add(first_.ends());
+  add(second_.raw());
+  add(second_.ends());
+  add(is_good_);
+  add(rows_.samples);
+  add(rows_.ends);
+  return std::max<uint64_t>(hash, 1);
+}
+
 /// Rows of at most `capacity` tokens; of fewer if no sample needs them and the job does not ask for them.
-void AnswerTexts::pack_rows(int64_t capacity, bool is_set) {
+void AnswerTexts::pack_rows(int64_t capacity, bool is_set, const AnswerTexts* train) {
   std::vector<int64_t> samples, lengths;
   for (int64_t i = 0; i < first_.size(); ++i) {
     if (first_.length(i) == 0) continue;
@@ -192,8 +208,13 @@ void AnswerTexts::pack_rows(int64_t capacity, bool is_set) {
   }
   const int64_t longest = lengths.empty() ? 2 : *std::ranges::max_element(lengths);
   const int64_t size = is_set ? capacity : std::min(capacity, longest);
-  rows_ = pack(lengths, size);
+  rows_ = pack(lengths, size, train != nullptr ? train->layout_.fields[kRowSamples].sizes[0] : 0);
   for (int64_t& sample : rows_.samples) sample = samples[static_cast<size_t>(sample)];
+  content_hash_ = hash_of_all();
+  if (train != nullptr) {
+    layout_ = train->layout_;
+    return;
+  }
   int64_t most = 1;
   for (int64_t row = 0; row < rows_.size(); ++row) most = std::max(most, std::ssize(rows_.row(row)));
   layout_.fields = {{.name = kTokens, .sizes = {size}},
@@ -274,12 +295,13 @@ void AnswerTexts::read_packed(int64_t index, const data::SampleRow& row) const {
 std::string AnswerTexts::describe() const {
   const int64_t tokens = std::ssize(first_.raw()) + (is_rated_ ? 0 : std::ssize(second_.raw()));
   if (packs_)
-    return fmt::format("{} of {}, in {} of {} tokens, {:.1f} % full",
+    return fmt::format("{} of {} tokens, {:.1f} % full, with {} of {}", counted(size(), "row"),
+                       grouped(layout_.token_count()),
+                       100.0 * static_cast<double>(std::ssize(first_.raw()) + std::ssize(second_.raw())) /
+                           static_cast<double>(size() * layout_.token_count()),
                        is_rated_ ? counted(std::ssize(rows_.samples), "rated answer")
                                  : counted(std::ssize(rows_.samples), "pair") + " of answers",
-                       files_, counted(size(), "row"), grouped(layout_.token_count()),
-                       100.0 * static_cast<double>(std::ssize(first_.raw()) + std::ssize(second_.raw())) /
-                           static_cast<double>(size() * layout_.token_count()));
+                       files_);
   return fmt::format("{} of {}, {}, at most {} each",
                      is_rated_ ? counted(size(), "rated answer") : counted(size(), "pair") + " of answers", files_,
                      counted(tokens, "token"), grouped(layout_.token_count()));

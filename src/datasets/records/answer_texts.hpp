@@ -39,7 +39,8 @@ class AnswerTexts final : public data::Dataset {
   void render(std::vector<Sample>& samples, const data::DatasetRequest& request);
   void store(const std::vector<Sample>& samples, const data::DatasetRequest& request, int64_t most);
   void set_layout(int64_t longest);
-  void pack_rows(int64_t capacity, bool is_set);
+  void pack_rows(int64_t capacity, bool is_set, const AnswerTexts* train);
+  uint64_t hash_of_all() const;
   void read_packed(int64_t index, const data::SampleRow& row) const;
 
   bool is_rated_, packs_;

@@ -24,9 +24,23 @@ const AnswerJson* column_of(const AnswerJson& record, const std::string& name) {
 const AnswerJson& answer_in(const AnswerJson& record, const std::string& name) {
   const AnswerJson* value = column_of(record, name);
   if (value == nullptr) refuse_answer("no '" + name + "'", kAnswersHint);
-  if (value->is_string() ? value->get_ref<const std::string&>().empty() : !value->is_array() || value->empty())
+  if (!value->is_string() && !value->is_array())
     refuse_answer("'" + name + "' is neither a text nor a list of messages");
+  if (value->is_string() ? value->get_ref<const std::string&>().empty() : value->empty())
+    refuse_answer("'" + name + "' is empty");
   return *value;
+}
+
+/// Whether a list of messages begins with what the assistant says, not with a prompt.
+bool begins_with_answer(const AnswerJson& messages) {
+  const AnswerJson& first = messages.front();
+  return first.is_object() && first.value("role", AnswerJson()) == "assistant";
+}
+
+/// A prompt as the answer is written: before messages of the assistant, a text is what the user says.
+AnswerJson prompt_for(const AnswerJson& prompt, const AnswerJson& answer) {
+  const bool is_said = prompt.is_string() && answer.is_array() && begins_with_answer(answer);
+  return is_said ? AnswerJson::array({{{"role", "user"}, {"content", prompt}}}) : prompt;
 }
 
 /// A text that follows a list of messages is what the assistant says.
@@ -89,8 +103,9 @@ Preference preference_in(const AnswerJson& record, const data::ColumnNames& name
                    &rejected = answer_in(record, names.rejected.value_or("rejected"));
   const AnswerJson* prompt = column_of(record, names.prompt.value_or("prompt"));
   // Some data repeat the prompt, a text, as the first message of both answers.
-  if (prompt == nullptr || (prompt->is_string() && chosen.is_array())) return divided(chosen, rejected);
-  const AnswerJson& start = answer_in(record, names.prompt.value_or("prompt"));
+  const bool is_repeated = prompt != nullptr && prompt->is_string() && chosen.is_array() && !begins_with_answer(chosen);
+  if (prompt == nullptr || is_repeated) return divided(chosen, rejected);
+  const AnswerJson start = prompt_for(answer_in(record, names.prompt.value_or("prompt")), chosen);
   Preference preference{{start, as_in(start, chosen)}, {start, as_in(start, rejected)}};
   for (const Dialogue* each : {&preference.chosen, &preference.rejected})
     if (each->answer.is_array() != start.is_array()) refuse_answer("the prompt is a text, but an answer is not");
@@ -102,8 +117,8 @@ std::vector<Rating> ratings_in(const AnswerJson& record, const data::ColumnNames
     Preference both = preference_in(record, names);
     return {{std::move(both.chosen), true}, {std::move(both.rejected), false}};
   }
-  const AnswerJson &start = answer_in(record, names.prompt.value_or("prompt")),
-                   &answer = answer_in(record, names.completion.value_or("completion"));
+  const AnswerJson& answer = answer_in(record, names.completion.value_or("completion"));
+  const AnswerJson start = prompt_for(answer_in(record, names.prompt.value_or("prompt")), answer);
   const AnswerJson* label = column_of(record, names.label.value_or("label"));
   if (label == nullptr) refuse_answer("a completion without a label", kAnswersHint);
   AnswerJson whole = as_in(start, answer);

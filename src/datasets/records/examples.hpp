@@ -45,6 +45,7 @@ class Examples {
   void read(int64_t index, int64_t* tokens, int64_t* targets) const;
   int64_t learned_count(int64_t index) const;  // targets that count
   std::span<const uint32_t> raw() const noexcept { return tokens_; }
+  std::span<const int64_t> ends() const noexcept { return ends_; }  // of each, in raw()
 
  private:
   std::span<const uint32_t> stored(int64_t index) const noexcept;

@@ -15,7 +15,7 @@ std::span<const int64_t> PackedRows::row(int64_t index) const {
   return std::span(samples).subspan(static_cast<size_t>(begin), static_cast<size_t>(ends[at] - begin));
 }
 
-PackedRows pack(std::span<const int64_t> lengths, int64_t capacity) {
+PackedRows pack(std::span<const int64_t> lengths, int64_t capacity, int64_t most) {
   std::vector<int64_t> order(lengths.size());
   std::iota(order.begin(), order.end(), 0);
   const auto length_of = [&](int64_t sample) { return lengths[static_cast<size_t>(sample)]; };
@@ -34,7 +34,8 @@ PackedRows pack(std::span<const int64_t> lengths, int64_t capacity) {
       open.erase(fullest);
     }
     rows[row].push_back(sample);
-    if (room > 0) open.emplace(room, row);
+    const bool is_full = room == 0 || (most > 0 && std::ssize(rows[row]) == most);
+    if (!is_full) open.emplace(room, row);
   }
   PackedRows packed;
   for (std::vector<int64_t>& row : rows) {

@@ -18,7 +18,7 @@ struct PackedRows {
 
 /// Best fit, longest samples first: each goes into the fullest row that has room for it (Johnson et al., "Worst-case
 /// performance bounds for simple one-dimensional packing algorithms", 1974). Depends on the lengths alone, which are at
-/// most `capacity`.
-PackedRows pack(std::span<const int64_t> lengths, int64_t capacity);
+/// most `capacity`, and on `most`, the samples that a row may have; 0: any number.
+PackedRows pack(std::span<const int64_t> lengths, int64_t capacity, int64_t most = 0);
 
 }  // namespace gputrain::datasets

@@ -42,9 +42,7 @@ Left train(const Job& job, const TrainingLoop::MakeCapturedGraph& make) {
   TrainingSetup setup(job);
   Curve curve;
   train::Progress progress;
-  TrainingLoop(
-      job.spec(), setup, [] { return train::Stop::none; }, [] {}, make)
-      .run(progress, {&curve});
+  TrainingLoop(job.spec(), setup, [] { return train::Stop::none; }, [] {}, make).run(progress, {&curve});
   Left left{.steps = curve.results,
             .values = setup.built.arena->values().clone(),
             .random = device::generator_state(setup.context.device),

@@ -1,4 +1,5 @@
 // Language models that learn from made-up preferences, on one rank or two, and go on where they stopped.
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -126,6 +127,46 @@ TEST_F(Preferences, AreTheSameOnSeveralRanksAfterAStopAndInAnEvaluation) {
     EXPECT_NEAR(Json::parse(evaluated.out)["val/loss"].get<double>(), metrics(task + "1")["val/loss"].get<double>(),
                 1e-9);
   }
+}
+
+TEST_F(Preferences, AskTheModelAgainThatBeginsOtherwise) {
+  const std::string job = write_job("{type: dpo}");
+  const std::vector<std::string> steps{"--set", "train.max_steps=1", "--set", "checkpoint.interval=100"};
+  ASSERT_EQ(run(job, "first", steps).exit_code, 0);
+  std::filesystem::create_directory(folder_ / "second");
+  std::filesystem::copy(folder_ / "first/reference.safetensors", folder_ / "second/reference.safetensors");
+  std::vector<std::string> other = steps;
+  other.insert(other.end(), {"--set", "seed=4"});
+  const Result second = run(job, "second", other);
+  ASSERT_EQ(second.exit_code, 0) << second.err;
+  EXPECT_THAT(second.out, HasSubstr("asks the model for 385 samples of data.train"));
+  EXPECT_NEAR(losses_of(folder_ / "second")[0], std::log(2.0),
+              1e-6);  // before the first step, the model is the reference
+}
+
+TEST_F(Preferences, OfTextsWithClassesAGptLearnsByItsHead) {
+  std::string lines;
+  for (int i = 0; i < 64; ++i)
+    lines += Json{{"text", pair_of(i)["prompt"]}, {"label", pair_of(i)["chosen"]}}.dump() + "\n";
+  write_job("{type: dpo}");
+  folder_.write("classes.jsonl", lines);
+  const std::string job = folder_.write("classes.yaml", R"(
+seed: 3
+device: cpu
+model: {type: gpt, config: {n_layer: 1, n_head: 2, n_embd: 32, block_size: 16, head: classifier}}
+data: {train: {path: )" + (folder_ / "classes.jsonl") + R"(, format: jsonl}, val: {path: )" +
+                                                            (folder_ / "classes.jsonl") +
+                                                            R"(, format: jsonl}, text: {tokenizer: words}}
+train: {max_steps: 60, global_batch_size: 16}
+optimizer: {type: adamw, lr: 0.005}
+)");
+  const Result result = run(job, "classes");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_GE(metrics("classes")["val/accuracy"].get<double>(), 95);
+  const Result predicted = gputrain({"predict", folder_ / "classes", folder_ / "classes.jsonl"}, kOneThread);
+  EXPECT_EQ(predicted.exit_code, 0) << predicted.err;
+  EXPECT_THAT(predicted.out, HasSubstr("a colour\t0."));
+  EXPECT_THAT(gputrain({"generate", folder_ / "classes", "--prompt", "red"}).err, HasSubstr("gives classes of texts"));
 }
 
 TEST_F(Preferences, SayWhatIsWrongWithARecord) {
