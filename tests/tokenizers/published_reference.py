@@ -192,7 +192,7 @@ tokenizer.train_from_iterator(CORPUS, trainers.BpeTrainer(
     limit_alphabet=100, show_progress=False))
 write("word_ends", tokenizer)
 
-# --- WordPiece and Unigram --------------------------------------------------------------------------------------------
+# --- WordPiece, WordLevel and Unigram ---------------------------------------------------------------------------------
 
 for name, lowercase in (("bert_cased", False), ("bert_uncased", True)):
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=20))
@@ -203,6 +203,13 @@ for name, lowercase in (("bert_cased", False), ("bert_uncased", True)):
         vocab_size=700, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]"], show_progress=False))
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     write(name, tokenizer)
+tokenizer = Tokenizer(models.WordLevel(unk_token="[UNK]"))
+tokenizer.normalizer = normalizers.Lowercase()
+tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+tokenizer.train_from_iterator(CORPUS, trainers.WordLevelTrainer(
+    vocab_size=300, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]"], show_progress=False))
+tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+write("words", tokenizer)
 tokenizer = Tokenizer(models.Unigram())
 tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
 unigram = trained(tokenizer, trainers.UnigramTrainer(

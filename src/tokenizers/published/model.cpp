@@ -25,9 +25,10 @@ std::unique_ptr<const Model> read_model(const JsonPart& part, bool is_byte_level
   std::string type = part.text("type", "");
   if (type.empty()) type = part.has("merges") ? "BPE" : part.at("vocab").value().is_array() ? "Unigram" : "WordPiece";
   if (type == "BPE") return read_bpe(part, is_byte_level);
+  if (type == "WordLevel") return read_word_level(part);
   if (type == "WordPiece") return read_word_piece(part);
   if (type == "Unigram") return read_unigram(part);
-  part.refuse("the model '" + type + "' is not supported", "BPE, WordPiece and Unigram are");
+  part.refuse("the model '" + type + "' is not supported", "BPE, WordPiece, WordLevel and Unigram are");
 }
 
 }  // namespace gputrain::tokenizers

@@ -38,6 +38,7 @@ bool append_byte_tokens(const Vocabulary& vocabulary, std::string_view text, std
 
 /// Reads "model" of a tokenizer.json. `is_byte_level`: its words are texts in GPT-2's alphabet.
 std::unique_ptr<const Model> read_model(const JsonPart& part, bool is_byte_level);
+std::unique_ptr<const Model> read_word_level(const JsonPart& part);
 std::unique_ptr<const Model> read_word_piece(const JsonPart& part);
 std::unique_ptr<const Model> read_unigram(const JsonPart& part);
 

@@ -170,8 +170,10 @@ class Embeddings(Case):
                            more=", n_layer: 1, n_head: 2, n_embd: 32, pooling: last")
         self.write("words.jsonl", "".join(json.dumps(line) + "\n" for line in lines))  # the words are made from it
         texts = self.write("few.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in ("Red car!", "far é")))
-        again = SentenceTransformer(str(self.exported(run, "sentence-transformers")), device="cpu")
+        folder = self.exported(run, "sentence-transformers")
+        again = SentenceTransformer(str(folder), device="cpu")
         self.assert_near(self.embedded(run, texts), again.encode(["Red car!", "far é"]))
+        self.assert_near(self.embedded(run, texts), self.embedded(folder, texts))
 
 
 class Predictions(Case):
