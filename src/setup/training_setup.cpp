@@ -12,17 +12,10 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
-#include "gputrain/data/open.hpp"
-#include "gputrain/device/gpu_allocator.hpp"
-#include "gputrain/device/host_allocator.hpp"
-#include "gputrain/device/numerics.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/nn/layers.hpp"
 #include "gputrain/parallel/replicas.hpp"
-#include "gputrain/setup/references.hpp"
-#include "gputrain/setup/versions.hpp"
 #include "gputrain/setup/weights.hpp"
-#include "gputrain/train/preemption.hpp"
 #include "residents.hpp"
 
 namespace gputrain::app {
@@ -88,31 +81,6 @@ void share_model(BuiltModel& built, comm::ProcessGroups& groups) {
   parallel::check_replicas(groups, *built.arena, buffers, "at the start");
 }
 
-/// Warns because older GPUs emulate these formats silently.
-void warn_of_missing_units(const device::DeviceFacts& gpu, ops::Precision precision) {
-  constexpr int kFirstWithBoth = 80;
-  if (gpu.generation >= kFirstWithBoth) return;
-  if (precision == ops::Precision::bf16)
-    log::warning(gpu.name + " has no bf16 hardware: steps will be slow; try precision: fp16");
-  if (precision == ops::Precision::tf32)
-    log::warning(gpu.name + " has no tf32 and uses fp32 instead; try precision: fp16");
-}
-
-/// Sets up what the process computes with; `device` is the kind of device, of which the rank takes its own.
-void set_up(RankContext& context, const JobStart& spec, const std::string& device, int ranks_here) {
-  device::install_host_allocator(ranks_here);
-  context.threads = device::plan_cpu_threads(ranks_here, context.launch.allotted_cpus);
-  device::set_cpu_threads(context.threads);
-  context.device = device::choose_device(device, context.launch.rendezvous.local_rank);
-  const auto precision = ops::precision_from_name(spec.precision);
-  context.policy = ops::policy_of(precision);
-  if (context.device.is_cuda()) warn_of_missing_units(device::facts_of(context.device), precision);
-  device::apply({.tf32 = precision == ops::Precision::tf32, .deterministic = spec.deterministic}, context.device);
-  device::seed_generators(context.device, static_cast<uint64_t>(spec.seed) + static_cast<uint64_t>(context.rank()));
-}
-
-std::string program_text() { return "gputrain " + version() + " with " + torch_version(); }
-
 std::unique_ptr<optim::Schedule> schedule_of(const JobSpec& spec, const train::Plan& plan) {
   const auto to_steps = [&](const config::Length& length, const std::string& key) {
     return plan.steps_of_curve(length, "lr_scheduler." + key);
@@ -157,61 +125,6 @@ bool has_batch_norm(models::Model& model) {
 
 }  // namespace
 
-RankContext create_rank_context(const Job& job) {
-  const JobSpec& spec = job.spec();
-  const auto deadline = std::chrono::milliseconds(static_cast<int64_t>(spec.parallel.timeout.seconds * 1000));
-  return create_rank_context(spec, {.deadline = deadline, .purpose = "run " + job.run_id});
-}
-
-RankContext create_rank_context(const JobStart& spec, const Meeting& meeting) {
-  RankContext context;
-  context.launch = launch::read_environment();
-  const auto& rendezvous = context.launch.rendezvous;
-  if (!context.launch.remark.empty()) log::warning(context.launch.remark);
-  try {
-    if (spec.alloc_conf) device::set_gpu_allocator(*spec.alloc_conf);
-    set_up(context, spec, spec.device, rendezvous.local_world_size);
-  } catch (const Error& mistake) {
-    fail_before_rendezvous(mistake);
-  }
-  if (spec.alloc_conf && context.device.is_cpu() && rendezvous.rank == 0)
-    log::warning("alloc_conf has no effect: it configures GPU memory, and there is no GPU here");
-  if (rendezvous.world_size > 1) {
-    log::set_stderr_enabled(rendezvous.rank == 0);
-    context.groups = comm::ProcessGroups(rendezvous, {.device = context.device,
-                                                      .gpu = device::facts_of(context.device).uuid,
-                                                      .deadline = meeting.deadline,
-                                                      .on_waiting = log::own_warning,
-                                                      .program = program_text(),
-                                                      .run = meeting.purpose});
-  }
-  return context;
-}
-
-void fail_before_rendezvous(const Error& mistake) {
-  bool is_reported = false;
-  try {
-    is_reported = comm::is_reported_by_rank_zero(launch::read_environment().rendezvous, program_text(), mistake.what());
-  } catch (const Error&) {  // half-set variables are a second error: report the first one
-  }
-  if (is_reported) throw ReportedElsewhere(mistake);
-  throw;
-}
-
-void fail(RankContext& context, const std::exception& failure) {
-  train::note_failure();
-  context.groups.fail(failure);
-}
-
-RankContext simulate_rank(const JobSpec& spec, const comm::Rendezvous& at,
-                          std::shared_ptr<comm::CollectiveTraffic> traffic) {
-  RankContext context;
-  context.launch = {.launcher = "dry run", .rendezvous = at, .allotted_cpus = 0, .remark = {}};
-  set_up(context, spec, "cpu", 1);
-  context.groups = comm::ProcessGroups::simulated(at, std::move(traffic));
-  return context;
-}
-
 train::Plan plan_run(const JobSpec& spec, const JobDatasets& datasets, const RankContext& context,
                      int64_t kept_global_batch, const train::PlanStart& start) {
   return train::make_plan(spec.train, spec.eval, spec.checkpoint, spec.log,
@@ -221,43 +134,6 @@ train::Plan plan_run(const JobSpec& spec, const JobDatasets& datasets, const Ran
                            .drop_last = spec.data.last == "drop",
                            .kept_global_batch = kept_global_batch,
                            .start = start});
-}
-
-int64_t JobDatasets::tokens_per_sample() const {
-  const data::SampleLayout& layout = train->layout();
-  const data::Field *tokens = layout.find(kTokens), *target = layout.target();
-  return tokens != nullptr && target != nullptr && target->sizes == tokens->sizes ? layout.token_count() : 0;
-}
-
-JobDatasets open_datasets(const Job& job) {
-  JobDatasets datasets;
-  const std::filesystem::path pretrained = job.spec().model.pretrained_path();
-  if (!pretrained.empty()) check_weights(pretrained);
-  const InputSpec model =
-      tasks::catalog().reads(job.spec().task.type, models::catalog().reads(job.spec().model.architecture));
-  std::vector<std::string> own_folders{job.output_dir.string()};
-  if (const auto& mirror = job.spec().checkpoint.mirror) own_folders.push_back(*mirror);
-  static_cast<data::DatasetSplits&>(datasets) =
-      data::open_datasets(job.spec().data, model, own_folders, pretrained.string());
-  const auto& layout = datasets.train->layout();
-  datasets.task = tasks::catalog().make(job.spec().task.type, {.layout = layout,
-                                                               .model = model,
-                                                               .label_smoothing = job.spec().train.label_smoothing,
-                                                               .class_names = datasets.train->class_names()});
-  add_references(datasets);
-  const auto& sizes = layout.input().sizes;
-  datasets.facts.input_shape = layout.is_image() ? std::vector<int64_t>{sizes[2], sizes[0], sizes[1]} : sizes;
-  datasets.facts.num_classes = layout.num_classes;
-  datasets.facts.vocabulary = layout.vocabulary;
-  datasets.facts.class_names = datasets.train->class_names();
-  const bool has_classes = layout.target() != nullptr && layout.target()->type == at::kLong;
-  if (layout.num_classes == 1 && has_classes && datasets.tokens_per_sample() == 0) {
-    const auto names = datasets.train->class_names();
-    log::warning("data.train: all samples are of one class" + (names.empty() ? "" : " ('" + names.front() + "')") +
-                 ": there is nothing to learn; for imagefolder, path must be the folder that contains a "
-                 "folder for each class");
-  }
-  return datasets;
 }
 
 BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext& context) {
@@ -408,19 +284,6 @@ TrainingSetup::TrainingSetup(const Job& job, RankContext at, const std::function
     gradient_sync = plan_gradient_sync(job.spec(), context.groups, *built.arena);
   } catch (const std::exception& failure) {
     fail(context, failure);
-  }
-}
-
-void check_sample(const Job& job, const JobDatasets& datasets) {
-  const auto& sample = job.spec().eval.sample;
-  if (!sample) return;
-  const auto tokenizer = datasets.train->tokenizer();
-  if (!tokenizer) {
-    throw job.loaded.error("eval.sample", "the training data has no vocabulary to write text with",
-                           "leave eval.sample out, or train on format: text");
-  }
-  if (tokenizer->encode(sample->prompt, "the prompt").empty()) {
-    throw job.loaded.error("eval.sample.prompt", "the prompt is empty", "give it at least one character");
   }
 }
 

@@ -1,0 +1,65 @@
+// A job's datasets, and its task.
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
+#include "gputrain/data/open.hpp"
+#include "gputrain/setup/references.hpp"
+#include "gputrain/setup/training_setup.hpp"
+#include "gputrain/setup/weights.hpp"
+
+namespace gputrain::app {
+
+int64_t JobDatasets::tokens_per_sample() const {
+  const data::SampleLayout& layout = train->layout();
+  const data::Field *tokens = layout.find(kTokens), *target = layout.target();
+  return tokens != nullptr && target != nullptr && target->sizes == tokens->sizes ? layout.token_count() : 0;
+}
+
+JobDatasets open_datasets(const Job& job) {
+  JobDatasets datasets;
+  const std::filesystem::path pretrained = job.spec().model.pretrained_path();
+  if (!pretrained.empty()) check_weights(pretrained);
+  const InputSpec model =
+      tasks::catalog().reads(job.spec().task.type, models::catalog().reads(job.spec().model.architecture));
+  std::vector<std::string> own_folders{job.output_dir.string()};
+  if (const auto& mirror = job.spec().checkpoint.mirror) own_folders.push_back(*mirror);
+  static_cast<data::DatasetSplits&>(datasets) =
+      data::open_datasets(job.spec().data, model, own_folders, pretrained.string());
+  const auto& layout = datasets.train->layout();
+  datasets.task = tasks::catalog().make(job.spec().task.type, {.layout = layout,
+                                                               .model = model,
+                                                               .label_smoothing = job.spec().train.label_smoothing,
+                                                               .class_names = datasets.train->class_names()});
+  add_references(datasets);
+  const auto& sizes = layout.input().sizes;
+  datasets.facts.input_shape = layout.is_image() ? std::vector<int64_t>{sizes[2], sizes[0], sizes[1]} : sizes;
+  datasets.facts.num_classes = layout.num_classes;
+  datasets.facts.vocabulary = layout.vocabulary;
+  datasets.facts.class_names = datasets.train->class_names();
+  const bool has_classes = layout.target() != nullptr && layout.target()->type == at::kLong;
+  if (layout.num_classes == 1 && has_classes && datasets.tokens_per_sample() == 0) {
+    const auto names = datasets.train->class_names();
+    log::warning("data.train: all samples are of one class" + (names.empty() ? "" : " ('" + names.front() + "')") +
+                 ": there is nothing to learn; for imagefolder, path must be the folder that contains a "
+                 "folder for each class");
+  }
+  return datasets;
+}
+
+void check_sample(const Job& job, const JobDatasets& datasets) {
+  const auto& sample = job.spec().eval.sample;
+  if (!sample) return;
+  const auto tokenizer = datasets.train->tokenizer();
+  if (!tokenizer) {
+    throw job.loaded.error("eval.sample", "the training data has no vocabulary to write text with",
+                           "leave eval.sample out, or train on format: text");
+  }
+  if (tokenizer->encode(sample->prompt, "the prompt").empty()) {
+    throw job.loaded.error("eval.sample.prompt", "the prompt is empty", "give it at least one character");
+  }
+}
+
+}  // namespace gputrain::app

@@ -1,0 +1,101 @@
+// Sets up a process for a job: device, threads, process groups.
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
+#include "gputrain/device/gpu_allocator.hpp"
+#include "gputrain/device/host_allocator.hpp"
+#include "gputrain/device/numerics.hpp"
+#include "gputrain/device/runtime.hpp"
+#include "gputrain/setup/training_setup.hpp"
+#include "gputrain/setup/versions.hpp"
+#include "gputrain/train/preemption.hpp"
+
+namespace gputrain::app {
+namespace {
+
+/// Warns because older GPUs emulate these formats silently.
+void warn_of_missing_units(const device::DeviceFacts& gpu, ops::Precision precision) {
+  constexpr int kFirstWithBoth = 80;
+  if (gpu.generation >= kFirstWithBoth) return;
+  if (precision == ops::Precision::bf16)
+    log::warning(gpu.name + " has no bf16 hardware: steps will be slow; try precision: fp16");
+  if (precision == ops::Precision::tf32)
+    log::warning(gpu.name + " has no tf32 and uses fp32 instead; try precision: fp16");
+}
+
+/// Sets up what the process computes with; `device` is the kind of device, of which the rank takes its own.
+void set_up(RankContext& context, const JobStart& spec, const std::string& device, int ranks_here) {
+  device::install_host_allocator(ranks_here);
+  context.threads = device::plan_cpu_threads(ranks_here, context.launch.allotted_cpus);
+  device::set_cpu_threads(context.threads);
+  context.device = device::choose_device(device, context.launch.rendezvous.local_rank);
+  const auto precision = ops::precision_from_name(spec.precision);
+  context.policy = ops::policy_of(precision);
+  if (context.device.is_cuda()) warn_of_missing_units(device::facts_of(context.device), precision);
+  device::apply({.tf32 = precision == ops::Precision::tf32, .deterministic = spec.deterministic}, context.device);
+  device::seed_generators(context.device, static_cast<uint64_t>(spec.seed) + static_cast<uint64_t>(context.rank()));
+}
+
+std::string program_text() { return "gputrain " + version() + " with " + torch_version(); }
+
+}  // namespace
+
+RankContext create_rank_context(const Job& job) {
+  const JobSpec& spec = job.spec();
+  const auto deadline = std::chrono::milliseconds(static_cast<int64_t>(spec.parallel.timeout.seconds * 1000));
+  return create_rank_context(spec, {.deadline = deadline, .purpose = "run " + job.run_id});
+}
+
+RankContext create_rank_context(const JobStart& spec, const Meeting& meeting) {
+  RankContext context;
+  context.launch = launch::read_environment();
+  const auto& rendezvous = context.launch.rendezvous;
+  if (!context.launch.remark.empty()) log::warning(context.launch.remark);
+  try {
+    if (spec.alloc_conf) device::set_gpu_allocator(*spec.alloc_conf);
+    set_up(context, spec, spec.device, rendezvous.local_world_size);
+  } catch (const Error& mistake) {
+    fail_before_rendezvous(mistake);
+  }
+  if (spec.alloc_conf && context.device.is_cpu() && rendezvous.rank == 0)
+    log::warning("alloc_conf has no effect: it configures GPU memory, and there is no GPU here");
+  if (rendezvous.world_size > 1) {
+    log::set_stderr_enabled(rendezvous.rank == 0);
+    context.groups = comm::ProcessGroups(rendezvous, {.device = context.device,
+                                                      .gpu = device::facts_of(context.device).uuid,
+                                                      .deadline = meeting.deadline,
+                                                      .on_waiting = log::own_warning,
+                                                      .program = program_text(),
+                                                      .run = meeting.purpose});
+  }
+  return context;
+}
+
+void fail_before_rendezvous(const Error& mistake) {
+  bool is_reported = false;
+  try {
+    is_reported = comm::is_reported_by_rank_zero(launch::read_environment().rendezvous, program_text(), mistake.what());
+  } catch (const Error&) {  // half-set variables are a second error: report the first one
+  }
+  if (is_reported) throw ReportedElsewhere(mistake);
+  throw;
+}
+
+void fail(RankContext& context, const std::exception& failure) {
+  train::note_failure();
+  context.groups.fail(failure);
+}
+
+RankContext simulate_rank(const JobSpec& spec, const comm::Rendezvous& at,
+                          std::shared_ptr<comm::CollectiveTraffic> traffic) {
+  RankContext context;
+  context.launch = {.launcher = "dry run", .rendezvous = at, .allotted_cpus = 0, .remark = {}};
+  set_up(context, spec, "cpu", 1);
+  context.groups = comm::ProcessGroups::simulated(at, std::move(traffic));
+  return context;
+}
+
+}  // namespace gputrain::app
