@@ -22,13 +22,10 @@
 #include "gputrain/data/answer_fields.hpp"
 #include "gputrain/nn/recompute.hpp"
 #include "gputrain/ops/chunked_cross_entropy.hpp"
+#include "logits.hpp"
 
 namespace gputrain::tasks {
 namespace {
-
-at::Tensor wide(const at::Tensor& logits) {
-  return logits.scalar_type() == at::kDouble ? logits : logits.to(at::kFloat);
-}
 
 /// Log-probabilities of targets that are classes.
 at::Tensor log_probs_of(const models::Model::LastLayer& last, const at::Tensor& rows, const at::Tensor& targets) {

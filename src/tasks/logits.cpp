@@ -7,12 +7,15 @@
 
 namespace gputrain::tasks {
 
+at::Tensor wide(const at::Tensor& values) {
+  return values.scalar_type() == at::kDouble ? values : values.to(at::kFloat);
+}
+
 at::Tensor wide_logits(models::Model& model, const Batch& batch) {
   const nn::ForwardPass pass;
   const auto last = model.last_layer(batch);
   const at::Tensor logits = last.head.logits ? last.head.logits(last.features) : last.features;
-  const at::Tensor classes = logits.narrow(-1, 0, last.classes);
-  return classes.scalar_type() == at::kDouble ? classes : classes.to(at::kFloat);
+  return wide(logits.narrow(-1, 0, last.classes));
 }
 
 ops::Loss loss_of_sum(const at::Tensor& losses, const at::Tensor& weight) {

@@ -5,6 +5,9 @@
 
 namespace gputrain::tasks {
 
+/// The same values in at least fp32.
+at::Tensor wide(const at::Tensor& values);
+
 /// Logits [batch, classes] in at least fp32.
 at::Tensor wide_logits(models::Model& model, const Batch& batch);
 

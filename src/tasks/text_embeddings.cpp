@@ -9,6 +9,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "gputrain/core/error.hpp"
+#include "logits.hpp"
 
 namespace gputrain::tasks {
 namespace {
@@ -41,8 +42,7 @@ at::Tensor embeddings_of(models::Model& model, const Batch& batch, std::string_v
   one.samples = batch.samples;
   one.samples_on_all_ranks = batch.samples_on_all_ranks;
   const auto last = model.last_layer(one);
-  const at::Tensor embeddings = last.head.logits ? last.head.logits(last.features) : last.features;
-  return embeddings.scalar_type() == at::kDouble ? embeddings : embeddings.to(at::kFloat);
+  return wide(last.head.logits ? last.head.logits(last.features) : last.features);
 }
 
 at::Tensor unit_length(const at::Tensor& embeddings) {
