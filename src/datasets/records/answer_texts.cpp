@@ -107,11 +107,16 @@ std::vector<AnswerTexts::Sample> AnswerTexts::samples_in(std::vector<Record>& re
     }
     record.value = nullptr;
   }
-  if (!is_rated_) return samples;
-  // The answer of the good sample before, where it is of the same kind; the first one has that of the last.
-  const auto is_usable = [&](const Sample& sample) { return sample.problem.empty(); };
+  if (is_rated_) add_unrelated(samples);
+  return samples;
+}
+
+/// Gives each prompt the answer of the good sample before it, where that is of the same kind, else its own; the first
+/// one that of the last.
+void AnswerTexts::add_unrelated(std::vector<Sample>& samples) {
+  const auto is_usable = [](const Sample& sample) { return sample.problem.empty(); };
   const auto last = std::ranges::find_if(samples.rbegin(), samples.rend(), is_usable);
-  if (last == samples.rend()) return samples;
+  if (last == samples.rend()) return;
   const nlohmann::ordered_json* before = &last->dialogues[0].answer;
   for (Sample& sample : samples) {
     if (!is_usable(sample)) continue;
@@ -119,7 +124,6 @@ std::vector<AnswerTexts::Sample> AnswerTexts::samples_in(std::vector<Record>& re
     sample.dialogues[1] = {own.prompt, before->is_array() == own.answer.is_array() ? *before : own.answer};
     before = &own.answer;
   }
-  return samples;
 }
 
 /// Makes the texts, and finds the tokenizer or builds it from them.

@@ -36,6 +36,7 @@ class AnswerTexts final : public data::Dataset {
  private:
   struct Sample;
   std::vector<Sample> samples_in(std::vector<Record>& records, const data::DatasetRequest& request) const;
+  static void add_unrelated(std::vector<Sample>& samples);
   void render(std::vector<Sample>& samples, const data::DatasetRequest& request);
   void store(const std::vector<Sample>& samples, const data::DatasetRequest& request, int64_t most);
   void set_layout(int64_t longest);
