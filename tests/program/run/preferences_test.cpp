@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "support/program.hpp"
+#include "support/job_runs.hpp"
 #include "support/rank_runs.hpp"
 
 namespace gputrain::testing_support {
@@ -17,7 +17,6 @@ using Json = nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const std::map<std::string, std::string> kOneThread{{"OMP_NUM_THREADS", "1"}};
 constexpr int kPairs = 512, kSeen = 385;  // the last step of an epoch has a sample or two: less than ranks
 
 /// A prompt of three words, and two answers: the first word decides which is better.
@@ -32,7 +31,7 @@ Json pair_of(int number) {
           {"rejected", is_colour ? " a size indeed" : " a colour"}};
 }
 
-class Preferences : public ::testing::Test {
+class Preferences : public JobRuns {
  protected:
   std::string write_job(const std::string& task, const std::string& more = "") const {
     std::string seen, unseen;
@@ -55,16 +54,6 @@ eval: {interval: 60}
 log: {interval: 1}
 )" + more);
   }
-  Result run(const std::string& job, const std::string& name, std::vector<std::string> more = {}) const {
-    std::vector<std::string> words{"run", job, "--output-dir", folder_ / name};
-    words.insert(words.end(), more.begin(), more.end());
-    return gputrain(words, kOneThread);
-  }
-  Json metrics(const std::string& name) const {
-    return Json::parse(read_file(folder_ / name + "/summary.json"))["metrics"];
-  }
-
-  TemporaryFolder folder_;
 };
 
 struct Preferred {

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "support/program.hpp"
+#include "support/job_runs.hpp"
 #include "support/rank_runs.hpp"
 
 namespace gputrain::testing_support {
@@ -15,7 +15,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-const std::map<std::string, std::string> kOneThread{{"OMP_NUM_THREADS", "1"}};
 constexpr int kSamples = 64;
 
 const char* word_of(int number) {
@@ -47,7 +46,7 @@ Json record_of(const std::string& task, int i) {
   return {{"text", "red house red house red house red house red house"}};
 }
 
-class TextTask : public ::testing::Test {
+class TextTask : public JobRuns {
  protected:
   std::string write_job(const std::string& task, const std::string& more = "", int samples = kSamples) const {
     std::string lines;
@@ -72,16 +71,6 @@ eval: {interval: 60}
 log: {interval: 1}
 )" + more);
   }
-  Result run(const std::string& job, const std::string& name, std::vector<std::string> more = {}) const {
-    std::vector<std::string> words{"run", job, "--output-dir", folder_ / name};
-    words.insert(words.end(), more.begin(), more.end());
-    return gputrain(words, kOneThread);
-  }
-  Json metrics(const std::string& name) const {
-    return Json::parse(read_file(folder_ / name + "/summary.json"))["metrics"];
-  }
-
-  TemporaryFolder folder_;
 };
 
 struct Learned {
