@@ -122,7 +122,7 @@ std::map<std::string, at::Tensor> kept_in(const std::filesystem::path& file, con
         kept[name] = values.clone();
     }
   } catch (const Error& damaged) {
-    log::warning(std::string("computes again what a damaged file had kept: ") + damaged.what());
+    log::warning(std::string("log-probabilities are computed again: ") + damaged.what());
     kept.clear();
   }
   return kept;
@@ -142,7 +142,7 @@ void keep(const std::filesystem::path& file, const std::string& beginning, const
   try {
     checkpoint::write_safetensors(file, tensors, metadata);
   } catch (const Error& failure) {
-    log::warning(std::string("a restart will ask the model again: ") + failure.what());
+    log::warning(std::string("log-probabilities are not kept, and a restart computes them again: ") + failure.what());
   }
 }
 
@@ -192,8 +192,8 @@ void take_references(const Job& job, TrainingSetup& setup, const ReferenceReques
       if (!own.defined()) own = at::empty({samples->size(), samples->numbers()}, at::kDouble);
       if (!groups.alone()) groups.control().broadcast(own, 0, "references");
     } else {
-      const std::string what =
-          "asks the model for " + counted(samples->size(), "sample") + " of data." + name + " before it is trained";
+      const std::string what = "computes log-probabilities of " + counted(samples->size(), "sample") + " of data." +
+                               name + " with the model before training";
       request.say ? request.say(what) : log::info(what);
       own = computed(job, setup, name, *samples);
       is_new = true;

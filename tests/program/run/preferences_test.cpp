@@ -98,9 +98,10 @@ TEST_F(Preferences, AreTheSameOnSeveralRanksAfterAStopAndInAnEvaluation) {
     EXPECT_EQ(losses_of(folder_ / (task + "1")), losses_of(folder_ / (task + "3")));
     // What the model gave before training is kept, and computed again where it is lost.
     const auto questions = [&](const std::string& name) {
-      const std::string log = read_file(folder_ / name + "/logs/rank_0000.log"), asked = "asks the model for ";
+      const std::string log = read_file(folder_ / name + "/logs/rank_0000.log"),
+                        said = "computes log-probabilities of ";
       int count = 0;
-      for (size_t at = log.find(asked); at != std::string::npos; at = log.find(asked, at + 1)) ++count;
+      for (size_t at = log.find(said); at != std::string::npos; at = log.find(said, at + 1)) ++count;
       return count;
     };
     EXPECT_EQ(questions(task + "1"), 2);  // train and val
@@ -128,7 +129,7 @@ TEST_F(Preferences, AskTheModelAgainThatBeginsOtherwise) {
   other.insert(other.end(), {"--set", "seed=4"});
   const Result second = run(job, "second", other);
   ASSERT_EQ(second.exit_code, 0) << second.err;
-  EXPECT_THAT(second.out, HasSubstr("asks the model for 385 samples of data.train"));
+  EXPECT_THAT(second.out, HasSubstr("computes log-probabilities of 385 samples of data.train"));
   EXPECT_NEAR(losses_of(folder_ / "second")[0], std::log(2.0),
               1e-6);  // before the first step, the model is the reference
 }
