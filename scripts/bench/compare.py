@@ -1,8 +1,8 @@
 """Compares gputrain with PyTorch, eager and compiled, on synthetic data:
 same shapes, optimizer, precision and dropout. Programs run in the order A B C, C B A; each times single steps after a
-warm-up, on a GPU with events. Prints medians and ratios, and updates the JSON after each run, with clocks and power if
-there is an nvidia-smi. Every program trains on one batch repeatedly: PyTorch's stays on the device, gputrain reads it
-through its loader.
+warm-up, on a GPU with events. Prints medians and ratios, and updates the JSON after each run, with clocks and power
+while the GPU was busy, if there is an nvidia-smi. A run that the budget cuts off has not failed; it does not count.
+Every program trains on one batch repeatedly: PyTorch's stays on the device, gputrain reads it through its loader.
 
 usage: compare.py --output compare.json [--binary gputrain] [--only NAME ...] [--contenders NAME ...] [--steps N]
                   [--warmup N] [--rounds N] [--budget SECONDS] [--continue]
@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import measure
-from measure import Process
+from measure import OutOfTime, Process
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -107,13 +107,13 @@ class Run:
 
 
 class GpuWatch:
-    """Context manager: medians of clocks and power while it is active; None without nvidia-smi."""
-    FIELDS = ("clocks.sm", "clocks.mem", "power.draw", "temperature.gpu")
+    """Context manager: medians of clocks and power while it is active and the GPU is busy; None without nvidia-smi."""
+    FIELDS = ("clocks.sm", "clocks.mem", "power.draw", "temperature.gpu", "utilization.gpu")
 
     def __enter__(self):
         self.process = None
         if shutil.which("nvidia-smi"):
-            query = ["nvidia-smi", f"--query-gpu={','.join(self.FIELDS)}", "--format=csv,noheader,nounits", "-lms", "500", "-i", "0"]
+            query = ["nvidia-smi", f"--query-gpu={','.join(self.FIELDS)}", "--format=csv,noheader,nounits", "-lms", "200", "-i", "0"]
             self.file = tempfile.TemporaryFile("w+")
             self.process = subprocess.Popen(query, stdout=self.file, stderr=subprocess.DEVNULL)
         return self
@@ -125,9 +125,17 @@ class GpuWatch:
         self.process.terminate()
         self.process.wait()
         self.file.seek(0)
-        rows = [line.split(",") for line in self.file.read().splitlines() if line.count(",") == len(self.FIELDS) - 1]
-        columns = [[float(row[i]) for row in rows if row[i].strip().replace(".", "", 1).isdigit()] for i in range(len(self.FIELDS))]
-        self.reading = {name: statistics.median(values) for name, values in zip(self.FIELDS, columns) if values}
+        self.reading = self.medians(self.file.read())
+
+    @classmethod
+    def medians(cls, output: str) -> dict[str, float]:
+        """Leaves out the readings of an idle GPU: a program that starts slowly would seem to need little power."""
+        busy_percent = 90
+        lines = [line.split(",") for line in output.splitlines() if line.count(",") == len(cls.FIELDS) - 1]
+        rows = [{name: float(text) for name, text in zip(cls.FIELDS, line) if text.strip().replace(".", "", 1).isdigit()} for line in lines]
+        rows = [row for row in rows if row.get("utilization.gpu", 100) >= busy_percent] or rows
+        columns = {name: [row[name] for row in rows if name in row] for name in cls.FIELDS}
+        return {name: statistics.median(values) for name, values in columns.items() if values}
 
 
 def run_torch(work: dict, compiled: bool, arguments, folder: Path, limit: float) -> Run:
@@ -162,6 +170,10 @@ def measured(run, folder: Path, limit: float) -> Run:
     with GpuWatch() as watch:
         try:
             result = run(folder, limit)
+        except OutOfTime as stopped:
+            if limit < LONGEST_RUN_SECONDS:
+                raise
+            result = Run(error=str(stopped))
         except (Exception, SystemExit) as failure:  # continue with the other programs
             result = Run(error=f"{type(failure).__name__}: {failure}")
     result.gpu = watch.reading
@@ -241,11 +253,18 @@ class Comparison:
         if left < max(10.0, 1.2 * self.longest.get((name, contender), 0.0)):
             self.missed.append(f"{name} {contender}")
             return
-        result = measured(program_of(contender, WORKLOADS[name], self.arguments), folder, min(LONGEST_RUN_SECONDS, left))
+        where = f"{name:18} round {turn + 1}/{self.arguments.rounds}: {contender}"
+        try:
+            result = measured(program_of(contender, WORKLOADS[name], self.arguments), folder, min(LONGEST_RUN_SECONDS, left))
+        except OutOfTime:
+            self.longest[name, contender] = time.time() - started
+            self.missed.append(f"{name} {contender}")
+            print(f"{where} unfinished: the time was up after {time.time() - started:.0f} s", flush=True)
+            return
         self.longest[name, contender] = time.time() - started
         self.runs[name][contender].append(result)
         self.write()
-        print(f"{name:18} round {turn + 1}/{self.arguments.rounds}: {contender} {result}, {time.time() - started:.0f} s in all", *result.warnings, sep="\n  ", flush=True)
+        print(f"{where} {result}, {time.time() - started:.0f} s in all", *result.warnings, sep="\n  ", flush=True)
 
     def report(self) -> dict:
         return self.heading | {"results": [{"workload": name} | summarize(WORKLOADS[name], runs) for name, runs in self.runs.items()]}

@@ -53,6 +53,10 @@ def resident_bytes(pid: int) -> int:
     return total
 
 
+class OutOfTime(SystemExit):
+    """The program was stopped because its time was up."""
+
+
 class Process:
     """A running program; its stdout is read line by line."""
 
@@ -61,9 +65,14 @@ class Process:
         self.log = log.open("w")
         self.child = subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.PIPE, stderr=self.log,
                                       text=True, bufsize=1)
-        self.timer = threading.Timer(limit_seconds, self.child.kill)
+        self.limit_seconds, self.is_stopped = limit_seconds, False
+        self.timer = threading.Timer(limit_seconds, self.stop)
         self.timer.daemon = True
         self.timer.start()
+
+    def stop(self):
+        self.is_stopped = True
+        self.child.kill()
 
     def lines(self):
         for line in self.child.stdout:
@@ -76,6 +85,8 @@ class Process:
         self.timer.cancel()
         self.child.returncode = os.waitstatus_to_exitcode(status)
         self.log.close()
+        if self.child.returncode != 0 and self.is_stopped:
+            raise OutOfTime(f"no end after {self.limit_seconds:.0f} s")
         if self.child.returncode != 0:
             tail = Path(self.log.name).read_text().splitlines()[-20:]
             raise SystemExit(f"{' '.join(self.child.args)}\nended with {self.child.returncode}:\n" + "\n".join(tail))

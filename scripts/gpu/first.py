@@ -39,7 +39,8 @@ class Stage:
 def stages(programs: Path, tests: Path, out: Path) -> list[Stage]:
     gputrain, python = programs / "gputrain", sys.executable
     continuing = ["--continue", "--budget", SECONDS]
-    running = [python, HERE / "run_tests.py", tests, out, "--log", out / "first.log", *continuing, "--only"]
+    logged = ["--log", out / "first.log"]
+    running = [python, HERE / "run_tests.py", tests, out, *logged, "--limit", "240", *continuing, "--only"]
     comparing = [python, COMPARE, "--binary", gputrain, "--output", out / "compare.json", *continuing, "--rounds"]
 
     def script(name: str, *arguments) -> list:
@@ -51,16 +52,17 @@ def stages(programs: Path, tests: Path, out: Path) -> list[Stage]:
     return [
         Stage("device", 20, ["bash", "-c", f"nvidia-smi; exec '{programs}/gpu_probe' device"]),
         Stage("runs", 80, script("runs", gputrain)),
-        Stage("tests", 110, [*running, "gpu_ops", "recording", "device"]),
+        Stage("tests", 300, [*running, "gpu_ops", "recording", "device"]),
         Stage("memcheck", 80, script("sanitize", "memcheck", tests, SECONDS)),
         Stage("gpt2-start", 60, script("start", "gpt2", gputrain, SECONDS)),
         compared("gpt2", 45, "1", "--only", "gpt2", "--contenders", "gputrain"),
         Stage("resnet50-start", 170, script("start", "resnet50-bf16", gputrain, SECONDS)),
         compared("resnet50", 45, "1", "--only", "resnet50-bf16", "--contenders", "gputrain"),
-        compared("pytorch", 150, "1", "--only", "gpt2", "resnet50-bf16", "--contenders", "eager", "compile"),
+        Stage("losses", 120, script("losses", gputrain, "gpt2", "resnet50-bf16")),
+        compared("pytorch", 260, "1", "--only", "gpt2", "resnet50-bf16", "--contenders", "eager", "compile"),
         Stage("fp16-start", 200, script("start", "resnet50-fp16", gputrain, SECONDS)),
-        compared("fp16", 120, "1", "--only", "resnet50-fp16"),
-        compared("rounds", 240, "2"),
+        compared("fp16", 200, "1", "--only", "resnet50-fp16"),
+        compared("rounds", 400, "2"),
         Stage("more-tests", 200, [*running, "nccl", "on_gpu"]),
         Stage("racecheck", 80, script("sanitize", "racecheck", tests, SECONDS)),
         Stage("tight", 120, script("tight", "gpt2", gputrain)),

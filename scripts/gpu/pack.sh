@@ -29,20 +29,27 @@ rm -rf "$packed" "$root/.carry"
 mkdir -p "$packed"/{bin,lib,system,tests} "$root/.carry"
 cp "$build"/bin/* "$packed/bin/"
 cp "$build/lib/libgputrain.so" "$packed/lib/"
+# Programs of tests go into one folder; the libraries beside them, which they open, keep their place below the build.
 ctest --test-dir "$build" -L '^gpu$' --show-only=json-v1 | python3 -c '
-import json, shutil, sys
-tests = []
+import json, pathlib, shutil, sys
+build, packed = (pathlib.Path(name).resolve() for name in sys.argv[1:])
+tests, libraries = [], set()
 for test in json.load(sys.stdin)["tests"]:
     environment = [entry for p in test["properties"] if p["name"] == "ENVIRONMENT" for entry in p["value"]]
     tests.append({"name": test["name"], "program": test["command"][0], "environment": environment})
-    shutil.copy(test["command"][0], sys.argv[1] + "/tests")
-json.dump(tests, open(sys.argv[1] + "/tests.json", "w"), indent=1)' "$packed"
-strip --strip-unneeded "$packed"/{bin,lib,tests}/*
+    shutil.copy(test["command"][0], packed / "tests")
+    libraries.update(pathlib.Path(test["command"][0]).resolve().parent.glob("*.so"))
+for library in libraries:
+    place = packed / library.relative_to(build)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(library, place)
+json.dump(tests, open(packed / "tests.json", "w"), indent=1)' "$build" "$packed"
+find "$packed"/{bin,lib,tests} -type f -exec strip --strip-unneeded {} +
 echo "$root" >"$packed/source_folder"
 git -C "$root" describe --always --dirty >"$root/.carry/revision" 2>/dev/null || true
 
 # System libraries, except those of every distribution and those of torch.
-{ ldd "$packed"/{bin,lib,tests}/* 2>/dev/null || true; } | awk '$3 ~ /^\// {print $3}' | sort -u |
+{ find "$packed"/{bin,lib,tests} -type f -exec ldd {} + 2>/dev/null || true; } | awk '$3 ~ /^\// {print $3}' | sort -u |
   sed -E '/\/(libc|libm|libdl|librt|libpthread|libutil|libgcc_s|libstdc\+\+|ld-linux.*|libgomp)[.-]/d' |
   sed -E '/\/torch\/lib\/|\/nvidia\/|\/cuda[^\/]*\/|libgputrain/d' | xargs -r cp -L -t "$packed/system/"
 

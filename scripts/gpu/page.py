@@ -33,9 +33,14 @@ def kernels(path: Path) -> dict:
     """How many of our own kernels are taken, and where ATen's is taken instead."""
     entries = [parsed(line) for line in path.read_text().splitlines()] if path.exists() else []
     last = {entry["operator"]: entry for entry in entries if entry and isinstance(entry.get("own"), bool)}
-    of_aten = [entry for entry in last.values() if not entry["own"]]
+    of_aten = sorted((entry for entry in last.values() if not entry["own"]), key=lost_ms, reverse=True)
     return {"own": len(last) - len(of_aten),
             "aten": [{key: entry.get(key) for key in ("operator", *NUMBERS)} for entry in of_aten]}
+
+
+def lost_ms(entry: dict) -> float:
+    """How much longer our own kernel takes. 0 if it was not timed, because its results differ."""
+    return (entry.get("own_ms") or 0) - (entry.get("aten_ms") or 0)
 
 
 def warnings(path: Path) -> dict[str, int]:
@@ -64,10 +69,10 @@ def speed_lines(entry: dict) -> list[list]:
 def kernel_lines(found: dict) -> list[str]:
     if not found["own"] and not found["aten"]:
         return []
-    rows = [[entry["operator"][:90], *("-" if entry[key] is None else f"{entry[key]:.2g}" for key in NUMBERS)]
+    rows = [[entry["operator"][:90], *(f"{entry[key]:.3g}" if entry[key] else "-" for key in NUMBERS)]
             for entry in found["aten"]]
     more = [f"... and {len(rows) - MOST_KERNELS} more in `kernel_choices.jsonl`"] if len(rows) > MOST_KERNELS else []
-    return [f"{found['own']} of our own are taken, {len(rows)} of ATen's:", "",
+    return [f"{found['own']} of our own are taken, {len(rows)} of ATen's (not timed where ours was too inexact):", "",
             *table(["operator", "own ms", "ATen's ms", "error of own"], rows[:MOST_KERNELS]), *more]
 
 

@@ -42,7 +42,7 @@ print(importlib.metadata.version("torch"), importlib.util.find_spec("torch").sub
   # The driver may be reachable only through this variable.
   export LD_LIBRARY_PATH=$missing:$torch/lib:$(printf '%s:' "${torch%/*}"/nvidia/*/lib)${LD_LIBRARY_PATH:-}
   local absent
-  absent=$({ ldd "$packed"/{bin,lib,tests}/* 2>/dev/null || true; } | awk '/not found/ {print $1}' | sort -u | xargs)
+  absent=$({ find "$packed"/{bin,lib,tests} -type f -exec ldd {} + 2>/dev/null || true; } | awk '/not found/ {print $1}' | sort -u | xargs)
   [[ -z $absent ]] || fail "libraries are missing here: $absent" "pack.sh packs what is neither the system's nor torch's."
 
   # Tests look for gputrain and their files where they were built.
@@ -99,7 +99,7 @@ begin_results() {
 # files.
 pack_state() {
   local begun name packing=$out/$state.$BASHPID members=(identity)
-  for name in tests.json cudnn_plans; do  # gputrain puts its plans next to its kernel choices
+  for name in tests.json cudnn_plans of_tests; do  # gputrain puts its plans next to its kernel choices
     [[ ! -e $out/$name ]] || members+=("$name")
   done
   [[ ! -e $out/$state || -n $(cd "$out" && find "${members[@]}" -type f -newer "$state" -print -quit) ]] || return 0

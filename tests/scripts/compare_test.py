@@ -12,7 +12,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/bench"))
 import compare  # noqa: E402
-from compare import Comparison, Run, summarize  # noqa: E402
+from compare import Comparison, GpuWatch, Run, summarize  # noqa: E402
 
 PROGRAM = sys.argv.pop(1) if len(sys.argv) > 1 else ""
 
@@ -36,6 +36,14 @@ class Summary(unittest.TestCase):
         self.assertEqual(entry["contenders"]["eager"]["rate"], 30 / 4.5)
         self.assertEqual(entry["gputrain_over"], {"eager": {"speed": 2.5, "memory": statistics.median([1 / 3, 1 / 2])}})
         self.assertEqual(entry["runs"]["compile"][0]["error"], "no g++")
+
+
+    def test_clocks_and_power_are_those_of_a_busy_gpu(self):
+        idle, first, last = "1980, 2619, 139.2, 57, 0\n", "1830, 2619, 426.0, 65, 100\n", "1800, 2619, 430.0, 66, 99\n"
+        self.assertEqual(GpuWatch.medians(5 * idle + first + last)["power.draw"], 428)
+        self.assertEqual(GpuWatch.medians(idle)["clocks.sm"], 1980)
+        self.assertEqual(GpuWatch.medians("1980, 2619, [N/A], 57, [N/A]\n1980, 26"), {"clocks.sm": 1980, "clocks.mem": 2619, "temperature.gpu": 57})
+        self.assertEqual(GpuWatch.medians(""), {})
 
 
 class EarlierReport(unittest.TestCase):
@@ -108,6 +116,19 @@ class Compare(ComparisonTest):
                                    "--only", "tiny-gpt-fp32", "--contenders", "gputrain", "--rounds", "1", "--budget", "5"], capture_output=True, text=True)
         self.assertEqual(done.returncode, 75)
         self.assertIn("no time for: tiny-gpt-fp32 gputrain", done.stdout)
+
+    def test_what_the_budget_cuts_off_is_unfinished(self):
+        with tempfile.TemporaryDirectory() as folder:
+            slow = pathlib.Path(folder) / "slow"
+            slow.write_text("#!/bin/sh\nexec sleep 60\n")
+            slow.chmod(0o755)
+            output = pathlib.Path(folder) / "compare.json"
+            done = subprocess.run([sys.executable, str(ROOT / "scripts/bench/compare.py"), "--output", output, "--binary", slow, "--only", "tiny-gpt-fp32",
+                                   "--contenders", "gputrain", "--rounds", "1", "--budget", "11"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 75, done.stdout + done.stderr)
+        self.assertIn("round 1/1: gputrain unfinished: the time was up after", done.stdout)
+        self.assertIn("no time for: tiny-gpt-fp32 gputrain", done.stdout)
+        self.assertNotIn("FAILED", done.stdout)
 
     def test_goes_on_when_one_fails(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -54,7 +54,7 @@ own = 0 if os.environ.get("GPUTRAIN_KERNELS") == "aten" else float(os.environ.ge
 (folder / "logs").mkdir(parents=True, exist_ok=True)
 graph = "" if given.get("train.cuda_graphs") == "off" else "a step is one CUDA graph from here on"
 (folder / "logs/rank_0000.log").write_text(graph)
-metrics = [{"kind": "train", "train/loss": 3 - step / 100 + own} for step in range(steps)]
+metrics = [{"kind": "train", "train/loss": 3 - step / 100 + own, "train/grad_norm": 1 + 9 * own} for step in range(steps)]
 (folder / "metrics.jsonl").write_text("".join(json.dumps(entry) + "\\\\n" for entry in metrics))
 summary = {"step": steps, "first_step_seconds": 12.5, "peak_memory_bytes": 500 << 20}
 (folder / "summary.json").write_text(json.dumps(summary))

@@ -32,6 +32,7 @@ class First(unittest.TestCase):
         self.assertIn("the loader is slow", report["warnings"])
         self.assertIn("first step after 12.5 s", report["stages"]["gpt2-start"]["says"])
         self.assertIn("1.05 times the peak", report["stages"]["tight"]["says"])
+        self.assertIn("resnet50-bf16: losses 0 % apart, gradient norms 0 %", report["stages"]["losses"]["says"])
         page = machine.results("first.md")
         self.assertIn(page.strip(), said)
         for words in (
@@ -47,12 +48,13 @@ class First(unittest.TestCase):
         machine = self.machine()
         machine.write(machine.packed / "bin/gputrain", GPUTRAIN.replace("one CUDA graph", "not one"))
         code, said = machine.run(
-            "first.sh", "runs", "memcheck", "tight", DEVIATION="0.05", BAD_KERNEL="yes", OUT_OF_MEMORY="yes"
+            "first.sh", "runs", "losses", "memcheck", "tight", DEVIATION="0.05", BAD_KERNEL="yes", OUT_OF_MEMORY="yes"
         )
         self.assertEqual(code, 1)
         for problem in (
             "runs: own kernels in graphs: a loss differs from ATen's by 1.8 %",
             "runs: aten in graphs: no step became a CUDA graph",
+            "losses: gpt2: losses 1.7 % apart, gradient norms 45 %",
             "memcheck: Invalid __global__ write of size 4 bytes",
             "tight: with evaluations: exit code 6: error: out of memory",
         ):

@@ -1,5 +1,6 @@
 """scripts/gpu beside first.sh: probe.sh and run_tests.py where programs die, hang or see no GPU; the size of a pack."""
 
+import json
 import pathlib
 import random
 import shutil
@@ -18,6 +19,17 @@ case $1 in
 esac
 printf "[ RUN      ] S.$case\\n[       OK ] S.$case (1 ms)\\n[ RUN      ] S.Three\\n"
 sleep 300
+"""
+FAILS = """#!/bin/sh
+printf '[ RUN      ] G.H\\n[  FAILED  ] G.H (1 ms)\\n\\n[  FAILED  ] G.H\\n'
+exit 1
+"""
+CHOOSES = """#!/bin/sh
+if [ -e "$GPUTRAIN_KERNEL_CHOICES" ] || [ -e "$GPUTRAIN_KERNEL_CHOICES.trials" ]; then exit 1; fi
+folder=$(dirname "$GPUTRAIN_KERNEL_CHOICES")/cudnn_plans
+mkdir -p "$folder" "$GPUTRAIN_KERNEL_CHOICES.trials"
+touch "$GPUTRAIN_KERNEL_CHOICES" "$folder/$$"
+printf '[ RUN      ] A.B\\n[       OK ] A.B (1 ms)\\n'
 """
 SEES_NONE = """#!/bin/sh
 printf '[ RUN      ] E.F\\nfile.cpp:1: Skipped\\nthere is no GPU here\\n\\n[  SKIPPED ] E.F (0 ms)\\n'
@@ -64,7 +76,7 @@ class Probe(OnFakeMachine):
 
 
 class Tests(OnFakeMachine):
-    def run_tests(self, machine: Machine, *arguments: str) -> subprocess.CompletedProcess:
+    def run_tests(self, machine: Machine, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
         machine.out.mkdir(exist_ok=True)
         command = [
             "python3",
@@ -78,7 +90,7 @@ class Tests(OnFakeMachine):
             capture_output=True,
             text=True,
             timeout=60,
-            env=machine.environment | {"LD_LIBRARY_PATH": "x:/of/the/driver"},
+            env=machine.environment | {"LD_LIBRARY_PATH": "x:/of/the/driver"} | environment,
         )
 
     def test_fail_if_one_hangs_or_sees_no_gpu(self):
@@ -98,6 +110,31 @@ class Tests(OnFakeMachine):
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertIn("1 passed, 0 failed", done.stdout)
         self.assertIn("==== passes", machine.results("tests.log"))
+
+    def test_run_in_the_order_that_is_named(self):
+        machine = self.machine(first=PASSES, second=PASSES)
+        self.run_tests(machine, "--only", "second", "first")
+        self.assertEqual([test["name"] for test in machine.results("tests.json")["tests"]], ["second", "first"])
+
+    def test_are_unfinished_if_the_time_of_all_is_up(self):
+        machine = self.machine(hangs=HANGS, fails=FAILS)
+        done = self.run_tests(machine, "--only", "fails", "hangs", "--budget", "7")
+        self.assertIn("no time for hangs", done.stdout)
+        failed, hangs = machine.results("tests.json")["tests"]
+        self.assertEqual((failed["failed"], failed["unfinished"], hangs["unfinished"]), (["G.H"], [], ["C.D"]))
+        self.assertEqual(done.returncode, 1)
+        (machine.packed / "tests/fails_test").write_text(PASSES)
+        again = self.run_tests(machine, "--only", "fails", "hangs", "--budget", "7", "--continue")
+        self.assertEqual(again.returncode, 75, again.stdout)
+        self.assertIn("1 passed, 0 failed, 0 skipped, no time for hangs", again.stdout)
+
+    def test_choose_their_kernels_anew(self):
+        machine = self.machine(chooses=CHOOSES)
+        for _ in range(2):
+            done = self.run_tests(machine, GPUTRAIN_KERNEL_CHOICES=str(machine.out / "kernel_choices.jsonl"))
+            self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual([path.name for path in machine.out.glob("kernel*")], [])
+        self.assertEqual(len(list((machine.out / "of_tests").glob("cudnn_plans/*"))), 2)
 
     def test_go_on_with_cases_left_by_a_kill(self):
         machine = self.machine(slow=SLOW, passes=PASSES)
@@ -119,7 +156,11 @@ class Pack(unittest.TestCase):
             shutil.copytree(ROOT / "scripts", folder / "scripts")
             for script in ("scripts/setup.sh", "scripts/build.sh", "bin/strip"):
                 Machine.write(folder / script, "#!/bin/sh\n")
-            Machine.write(folder / "bin/ctest", "#!/bin/sh\necho '{\"tests\": []}'\n")
+            program = folder / "build/cuda/tests/device/device_test"
+            Machine.write(program, "")
+            Machine.write(program.with_name("libfake.so"), "")
+            listed = {"tests": [{"name": "device", "command": [str(program)], "properties": []}]}
+            Machine.write(folder / "bin/ctest", f"#!/bin/sh\necho '{json.dumps(listed)}'\n")
             Machine.write(folder / "build/cuda/bin/gputrain", "")
             Machine.write(folder / "build/cuda/lib/libgputrain.so", "")
             (folder / "build/cuda/bin/gputrain").write_bytes(random.Random(1).randbytes(2 << 20))
@@ -128,7 +169,8 @@ class Pack(unittest.TestCase):
                                   env=Machine.path_first(folder / "bin"))
             if done.returncode == 0:
                 with tarfile.open(folder / ".carry/packed.tar.xz") as archive:
-                    self.assertIn("./bin/gpu_probe", archive.getnames())
+                    for name in ("./bin/gpu_probe", "./tests/device_test", "./tests/device/libfake.so"):
+                        self.assertIn(name, archive.getnames())
             return done.returncode, done.stdout + done.stderr
 
     def test_is_refused_if_too_large(self):

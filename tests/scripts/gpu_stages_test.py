@@ -40,6 +40,11 @@ class Stages(unittest.TestCase):
         self.assertGreater(found["first_step_seconds"], 0)
         self.assertIn("0 kernels chosen", found["says"])
 
+    def test_compare_first_losses_with_atens(self):
+        found = self.result("losses.py", PROGRAM, "tiny-gpt-fp32")
+        self.assertEqual(found["problems"], [])
+        self.assertRegex(found["says"], r"tiny-gpt-fp32: losses [\d.e-]+ % apart, gradient norms [\d.e-]+ %")
+
     def test_write_valid_jobs(self):
         for name in ("gpt2", "resnet50-bf16"):
             with tempfile.TemporaryDirectory() as folder:

@@ -1,10 +1,11 @@
 """Tests the benchmark's calculations: rates, order of runs and ratios."""
 import pathlib
 import sys
+import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts/bench"))
-from measure import Result, alternate, median_rate, ratios  # noqa: E402
+from measure import OutOfTime, Process, Result, alternate, median_rate, ratios  # noqa: E402
 
 
 def result(rate: float, peak: int = 1) -> Result:
@@ -26,6 +27,15 @@ class Measure(unittest.TestCase):
         ours, theirs = [result(10, 3), result(30, 1), result(20, 2)], [result(10, 2), result(10, 2), result(10, 2)]
         found = ratios(ours, theirs)
         self.assertEqual((found["throughput"], found["peak memory"]), (2, 1))
+
+    def test_a_program_whose_time_is_up_has_not_failed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for command, ends in ((["sleep", "60"], OutOfTime), (["false"], SystemExit)):
+                process = Process(command, {}, pathlib.Path(folder) / "log", limit_seconds=0.5)
+                self.assertEqual(list(process.lines()), [])
+                with self.assertRaises(SystemExit) as ended:
+                    process.finish()
+                self.assertIs(type(ended.exception), ends)
 
 
 if __name__ == "__main__":

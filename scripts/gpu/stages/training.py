@@ -23,6 +23,7 @@ class Run:
     seconds: float
     output: str
     losses: list[float] = field(default_factory=list)  # one per step, if every step is logged
+    gradient_norms: list[float] = field(default_factory=list)
     summary: dict = field(default_factory=dict)
     log: str = ""  # of rank 0
 
@@ -43,13 +44,18 @@ def write_job(folder: Path, job: dict) -> Path:
     return path
 
 
+def numbers(entries: list[dict], name: str) -> list[float]:
+    found = [entry.get(name) for entry in entries]
+    return [float("nan") if number is None else number for number in found]
+
+
 def read_run(folder: Path, code: int, seconds: float, output: str) -> Run:
     run = Run(code, seconds, output)
     if (folder / "metrics.jsonl").exists():
         lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
         entries = [json.loads(line) for line in lines if line.endswith("\n")]  # a kill may have cut the last one off
-        losses = [entry["train/loss"] for entry in entries if entry["kind"] == "train"]
-        run.losses = [float("nan") if loss is None else loss for loss in losses]
+        steps = [entry for entry in entries if entry["kind"] == "train"]
+        run.losses, run.gradient_norms = numbers(steps, "train/loss"), numbers(steps, "train/grad_norm")
     if (folder / "summary.json").exists():
         run.summary = json.loads((folder / "summary.json").read_text())
     if (folder / "logs/rank_0000.log").exists():
