@@ -76,18 +76,20 @@ std::vector<Part::Target> per_parameter(const device::Arena& arena, const optim:
   std::vector<Part::Target> targets;
   for (const auto& [name, tensor] : state.scalars)
     targets.push_back({.name = name, .tensor = tensor, .slice = std::nullopt});
-  const device::Range& owned = arena.owned();
   for (const auto& [kind, flat] : state.flat) {
     for (const device::Segment& segment : arena.segments()) {
       const std::string name = kind + "." + segment.name;
       const int64_t end = segment.offset + segment.numel;
-      const int64_t from = std::max(owned.begin, segment.offset), until = std::min(owned.end, end);
-      if (from == segment.offset && until == end) {
-        targets.push_back({.name = name, .tensor = arena.state_view(flat, segment), .slice = std::nullopt});
-      } else if (from < until) {
-        targets.push_back({.name = name,
-                           .tensor = flat.narrow(0, from - owned.begin, until - from),
-                           .slice = Slice{.shape = segment.sizes, .begin = from - segment.offset}});
+      for (const auto& [range, at] : arena.owned()) {
+        const int64_t from = std::max(range.begin, segment.offset), until = std::min(range.end, end);
+        if (from == segment.offset && until == end) {
+          targets.push_back({.name = name, .tensor = arena.state_view(flat, segment), .slice = std::nullopt});
+        } else if (from < until) {
+          targets.push_back(
+              {.name = name,
+               .tensor = flat.narrow(0, at + from - range.begin, until - from),
+               .slice = Slice{.shape = segment.sizes, .begin = from - segment.offset, .order = segment.order()}});
+        }
       }
     }
   }

@@ -1,5 +1,8 @@
 #include "gputrain/checkpoint/manifest.hpp"
 
+#include <algorithm>
+#include <numeric>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -10,7 +13,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* kFormat = "gputrain checkpoint";
-constexpr int64_t kVersion = 3;
+constexpr int64_t kVersion = 3, kVersionWithOrders = 4;  // of slices
 constexpr size_t kMaxDimensions = 64;
 constexpr std::string_view kSealKey = "\n  \"seal\": \"";  // unique at this indentation
 constexpr size_t kSealDigits = 32;
@@ -37,6 +40,12 @@ Slice slice_in(const json& value) {
   }
   if (numel > INT64_MAX || static_cast<uint64_t>(slice.begin) > numel)
     throw std::domain_error("a slice outside its tensor");
+  if (!value.contains("order")) return slice;
+  for (const json& dimension : value["order"]) slice.order.push_back(static_cast<int64_t>(count_in(dimension)));
+  std::vector<int64_t> ascending = slice.order, all(slice.shape.size());
+  std::ranges::sort(ascending);
+  std::iota(all.begin(), all.end(), int64_t{0});
+  if (ascending != all) throw std::domain_error("an order that is not one of the tensor's dimensions");
   return slice;
 }
 
@@ -88,9 +97,22 @@ json json_of(const Manifest::File& file) {
   if (file.part.empty()) return value;
   value["part"] = file.part;
   value["rank"] = file.rank;
-  for (const auto& [name, slice] : file.slices)
-    value["slices"][name] = {{"shape", slice.shape}, {"begin", slice.begin}};
+  for (const auto& [name, slice] : file.slices) {
+    json& entry = value["slices"][name];
+    entry = {{"shape", slice.shape}, {"begin", slice.begin}};
+    if (!slice.order.empty()) entry["order"] = slice.order;
+  }
   return value;
+}
+
+/// Earlier programs do not know orders of slices and would mix up the elements.
+int64_t version_of(const Manifest& manifest) {
+  for (const auto& [name, file] : manifest.files) {
+    for (const auto& [tensor, slice] : file.slices) {
+      if (!slice.order.empty()) return kVersionWithOrders;
+    }
+  }
+  return kVersion;
 }
 
 std::string xxh3_of(std::string_view unsealed) {
@@ -114,7 +136,7 @@ std::string to_json(const Manifest& manifest) {
   json files = json::object();
   for (const auto& [name, file] : manifest.files) files[name] = json_of(file);
   json value = {{"format", kFormat},
-                {"version", kVersion},
+                {"version", version_of(manifest)},
                 {"step", manifest.step},
                 {"origin",
                  {{"spec_hash", manifest.origin.spec_hash},
@@ -147,7 +169,7 @@ Manifest parse_manifest(std::string_view text, const fs::path& path) {
   try {
     const json value = json::parse(text);
     if (value.at("format") != kFormat) throw Damage("not a manifest of a checkpoint", path);
-    if (value.at("version") != kVersion) {
+    if (value.at("version") != kVersion && value["version"] != kVersionWithOrders) {
       throw Unreadable(
           fmt::format("format version {} is unknown to this gputrain", value["version"].dump(-1, ' ', true)), path);
     }

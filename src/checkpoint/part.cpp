@@ -69,6 +69,29 @@ void read_file(const Part::File& file, std::vector<Copy> copies) {
   if (sealer.seal() != file.seal) refuse_damaged(file);
 }
 
+/// The tensor whose elements stand in `flat` in this order.
+at::Tensor ordered_tensor(const at::Tensor& flat, const std::vector<int64_t>& sizes,
+                          const std::vector<int64_t>& order) {
+  if (order.empty()) return flat.view(sizes);
+  std::vector<int64_t> in_order, back(order.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    in_order.push_back(sizes[static_cast<size_t>(order[i])]);
+    back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+  }
+  return flat.view(in_order).permute(back);
+}
+
+/// Copies what the target wants of `tensor`.
+void take(const Part::Target& target, const at::Tensor& tensor) {
+  if (!target.slice) {
+    target.tensor.detach().copy_(tensor);
+    return;
+  }
+  const std::vector<int64_t>& order = target.slice->order;
+  const at::Tensor flat = (order.empty() ? tensor : tensor.permute(order)).reshape({-1});
+  target.tensor.detach().view(-1).copy_(flat.narrow(0, target.slice->begin, target.tensor.numel()));
+}
+
 /// Destination of a file's bytes: the tensor itself if it is contiguous on the CPU, otherwise a temporary.
 at::Tensor rows_of(const at::Tensor& tensor) {
   if (tensor.is_cpu() && tensor.is_contiguous()) return tensor.detach();
@@ -115,9 +138,11 @@ void Part::add_file(size_t index) {
     if (is_slice && (stored.sizes.size() != 1 || numel > product_of(shape) - begin)) {
       throw Damage("'" + stored.name + "' does not match its slice in the manifest", file.path);
     }
-    const auto [place, is_new] =
-        tensors_.try_emplace(stored.name, Entry{.type = scalar_type_of(stored.dtype), .sizes = shape, .pieces = {}});
+    const std::vector<int64_t> order = is_slice ? slice->second.order : std::vector<int64_t>();
+    const auto [place, is_new] = tensors_.try_emplace(
+        stored.name, Entry{.type = scalar_type_of(stored.dtype), .sizes = shape, .order = order, .pieces = {}});
     Entry& entry = place->second;
+    if (entry.order != order) throw Damage("'" + stored.name + "' has another order in another file", file.path);
     if (entry.sizes != shape || entry.type != scalar_type_of(stored.dtype)) {
       throw Damage("'" + stored.name + "' has another dtype or shape in another file", file.path);
     }
@@ -145,13 +170,13 @@ const SafetensorsFile& Part::mapped(size_t file) const {
 
 at::Tensor Part::tensor(const std::string& name) const {
   const Entry& entry = entry_of(name);
-  if (entry.pieces.size() == 1) return mapped(entry.pieces[0].file).tensor(name).view(entry.sizes);
-  at::Tensor whole = at::empty(entry.sizes, at::TensorOptions().dtype(entry.type));
-  const at::Tensor flat = whole.view(-1);
+  if (entry.pieces.size() == 1 && entry.order.empty())
+    return mapped(entry.pieces[0].file).tensor(name).view(entry.sizes);
+  const at::Tensor flat = at::empty({product_of(entry.sizes)}, at::TensorOptions().dtype(entry.type));
   for (const Piece& piece : entry.pieces) {
     flat.slice(0, piece.begin, piece.end).copy_(mapped(piece.file).tensor(name));
   }
-  return whole;
+  return ordered_tensor(flat, entry.sizes, entry.order).contiguous();
 }
 
 void Part::check(const Target& target) const {
@@ -184,13 +209,19 @@ void Part::check_all(const std::vector<Target>& targets, std::optional<size_t> t
 void Part::read(const std::vector<Target>& targets, std::optional<size_t> tensors) const {
   check_all(targets, tensors);
   std::vector<std::vector<Copy>> copies(files_.size());
-  std::vector<at::Tensor> rows;
+  std::vector<at::Tensor> rows;  // of each target: its own elements, or the whole tensor in the order of the files
+  const auto is_in_order = [&](const Target& target) {
+    return entry_of(target.name).order == (target.slice ? target.slice->order : std::vector<int64_t>());
+  };
   for (const Target& target : targets) {
-    rows.push_back(rows_of(target.tensor));
-    const int64_t begin = target.slice ? target.slice->begin : 0, end = begin + target.tensor.numel();
+    const Entry& entry = entry_of(target.name);
+    const bool is_direct = is_in_order(target);
+    rows.push_back(is_direct ? rows_of(target.tensor)
+                             : at::empty({product_of(entry.sizes)}, at::TensorOptions().dtype(entry.type)));
+    const int64_t begin = is_direct && target.slice ? target.slice->begin : 0, end = begin + rows.back().numel();
     const auto item = static_cast<int64_t>(target.tensor.element_size());
     char* const memory = static_cast<char*>(rows.back().mutable_data_ptr());
-    for (const Piece& piece : entry_of(target.name).pieces) {
+    for (const Piece& piece : entry.pieces) {
       const int64_t from = std::max(begin, piece.begin), until = std::min(end, piece.end);
       if (from >= until) continue;
       const uint64_t place = piece.place + static_cast<uint64_t>((from - piece.begin) * item);
@@ -207,7 +238,12 @@ void Part::read(const std::vector<Target>& targets, std::optional<size_t> tensor
         !are_truth_values(static_cast<const char*>(from.const_data_ptr()), from.nbytes())) {
       throw Damage("'" + targets[i].name + "' has bool values other than 0 and 1", files_.front().path);
     }
-    if (!from.is_alias_of(targets[i].tensor)) targets[i].tensor.detach().copy_(from);
+    const Entry& entry = entry_of(targets[i].name);
+    if (!is_in_order(targets[i])) {
+      take(targets[i], ordered_tensor(from, entry.sizes, entry.order));
+    } else if (!from.is_alias_of(targets[i].tensor)) {
+      targets[i].tensor.detach().copy_(from);
+    }
   }
 }
 

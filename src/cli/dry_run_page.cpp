@@ -50,6 +50,7 @@ std::string communication_text(const CommunicationEstimate& communication) {
   };
   add(traffic.all_reduce, "all-reduce");
   add(traffic.reduce, "reduce");
+  add(traffic.reduce_scatter, "reduce-scatter");
   add(traffic.all_gather, "all-gather");
   add(traffic.broadcast, "broadcast");
   return fmt::format("{} of at most {}  a step: {}; each rank sends {} (ring)",
@@ -108,6 +109,7 @@ nlohmann::json communication_json(const CommunicationEstimate& communication) {
           {"reduce", to_json(traffic.reduce)},
           {"broadcast", to_json(traffic.broadcast)},
           {"all_gather", to_json(traffic.all_gather)},
+          {"reduce_scatter", to_json(traffic.reduce_scatter)},
           {"sent_bytes_per_rank", communication.bytes_per_rank}};
 }
 

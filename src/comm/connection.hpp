@@ -3,8 +3,10 @@
 
 #include <chrono>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
@@ -21,6 +23,7 @@ struct Connection {
   Channel channel = Channel::control;
   bool failed = false;  // a collective failed: destroy the backend without waiting for the other ranks
 
+  bool is_gloo() const noexcept { return detector != nullptr && device.is_cpu(); }
   bool is_lost() const { return failed || (detector && detector->verdict()); }
 
   ~Connection();
@@ -28,10 +31,11 @@ struct Connection {
 
 struct Transfer {
   std::shared_ptr<Connection> connection;
-  c10::intrusive_ptr<c10d::Work> work;
-  std::string what;  // "all-reduce of gradients 3"
-  int64_t number;    // in the journal of the watch
+  std::vector<c10::intrusive_ptr<c10d::Work>> works;  // that make it up
+  std::string what;                                   // "all-reduce of gradients 3"
+  int64_t number;                                     // in the journal of the watch
   std::chrono::steady_clock::time_point start;
+  std::function<void()> finish = {};  // makes the result of what was received; null: nothing to do
 };
 
 /// The first line of a library's message, without the source location and call stack that c10 and Gloo add.

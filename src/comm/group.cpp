@@ -4,7 +4,10 @@
 #include <cstdio>
 #include <utility>
 
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/sum.h>
 #include <c10/util/Exception.h>
 
 #include "connection.hpp"
@@ -58,7 +61,7 @@ void check_group(Connection& connection, const CollectiveInFlight& in_flight) {
 /// `tensor`: the data; undefined for a barrier.
 template <class Start>
 Pending start_transfer(const std::shared_ptr<Connection>& connection, std::string what, const at::Tensor& tensor,
-                       Start start) {
+                       Start start, std::function<void()> finish = {}) {
   const auto now = Clock::now();
   int64_t number = 0;
   // A captured collective does not run yet, and its replays cannot be seen here: do not count it.
@@ -67,8 +70,9 @@ Pending start_transfer(const std::shared_ptr<Connection>& connection, std::strin
   const CollectiveInFlight in_flight{what, number, now};
   try {
     check_group(*connection, in_flight);
-    auto work = start();
-    return Pending(std::make_unique<Transfer>(Transfer{connection, std::move(work), std::move(what), number, now}));
+    auto works = start();
+    return Pending(std::make_unique<Transfer>(
+        Transfer{connection, std::move(works), std::move(what), number, now, std::move(finish)}));
   } catch (const c10::DistError& error) {   // any other type means a wrong argument: a bug
     if (device::shortage_of(error)) throw;  // no rank is lost: NCCL has no memory on this one
     tell_failure(*connection, in_flight, plain_message(error));
@@ -76,12 +80,13 @@ Pending start_transfer(const std::shared_ptr<Connection>& connection, std::strin
 }
 
 // A wait in Gloo cannot be cancelled: wait in short slices and check the group between them.
-bool wait_in_slices(const Transfer& transfer, const CollectiveInFlight& in_flight) {
+bool wait_in_slices(const Transfer& transfer, const c10::intrusive_ptr<c10d::Work>& work,
+                    const CollectiveInFlight& in_flight) {
   constexpr std::chrono::milliseconds kSlice{250};
-  auto& [connection, work, what, number, start] = transfer;
+  const auto& connection = transfer.connection;
   if (!connection->detector) return work->wait();
   CollectiveLog& collective_log = connection->detector->collective_log();
-  if (!work->isCompleted()) collective_log.wait_for({connection->channel, number, what});
+  if (!work->isCompleted()) collective_log.wait_for({connection->channel, transfer.number, transfer.what});
   while (!work->isCompleted()) {
     check_group(*connection, in_flight);
     try {
@@ -99,6 +104,57 @@ Options with_deadline(const Connection& connection) {
   Options options;
   options.timeout = connection.deadline;
   return options;
+}
+
+using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
+
+Works one(c10::intrusive_ptr<c10d::Work> work) { return {std::move(work)}; }
+
+/// Up to so many ranks, an all-gather by Gloo costs more than their broadcasts: it copies everything twice more.
+constexpr int kFewRanks = 4;
+
+Works broadcast_each(const Connection& connection, const at::Tensor& parts, const at::Tensor& own) {
+  const std::vector<at::Tensor> each = parts.view(-1).chunk(connection.backend->getSize());
+  const int rank = connection.backend->getRank();
+  if (!own.is_alias_of(parts)) each[static_cast<size_t>(rank)].copy_(own.view(-1));
+  Works works;
+  for (size_t root = 0; root < each.size(); ++root) {
+    std::vector<at::Tensor> tensors{each[root]};
+    auto options = with_deadline<c10d::BroadcastOptions>(connection);
+    options.rootRank = static_cast<int64_t>(root);
+    works.push_back(connection.backend->broadcast(tensors, options));
+  }
+  return works;
+}
+
+/// Gloo's own reduce-scatter is an all-reduce of a copy. This sends half of that, and adds up in the order of the
+/// ranks.
+Pending exchange_and_sum(const std::shared_ptr<Connection>& connection, std::string what, const at::Tensor& parts,
+                         const at::Tensor& own) {
+  const int ranks = connection->backend->getSize();
+  const auto rank = static_cast<size_t>(connection->backend->getRank());
+  const std::vector<at::Tensor> each = parts.view(-1).chunk(ranks);
+  // Of two ranks, each sends only the other's part; more send all of their parts, their own to themselves.
+  const bool is_pair = ranks == 2;
+  at::Tensor sent = is_pair ? each[1 - rank] : parts.view(-1);
+  at::Tensor received = at::empty({sent.numel()}, parts.options());
+  std::vector<int64_t> counts(each.size(), own.numel());
+  if (is_pair) counts[rank] = 0;
+  std::vector<int64_t> same_counts = counts;  // the call may empty its arguments
+  const auto start = [&] {
+    return one(connection->backend->alltoall_base(received, sent, counts, same_counts,
+                                                  with_deadline<c10d::AllToAllOptions>(*connection)));
+  };
+  const auto finish = [received, own = own.view(-1), mine = each[rank], is_pair] {
+    const at::NoGradGuard no_grad;
+    at::Tensor sum = own;
+    if (is_pair) {
+      at::add_out(sum, mine, received);
+    } else {
+      at::sum_out(sum, received.view({-1, own.numel()}), at::IntArrayRef{0});
+    }
+  };
+  return start_transfer(connection, std::move(what), parts, start, finish);
 }
 
 void check_tensor(const Connection& connection, const at::Tensor& tensor) {
@@ -153,9 +209,11 @@ void Pending::wait() {
   try {
     const bool is_on_gpu = !transfer->connection->device.is_cpu();
     if (is_on_gpu) check_group(*transfer->connection, in_flight);
-    if (!(is_on_gpu ? transfer->work->wait() : wait_in_slices(*transfer, in_flight))) {
-      throw std::runtime_error("it was aborted");
+    for (const auto& work : transfer->works) {
+      if (!(is_on_gpu ? work->wait() : wait_in_slices(*transfer, work, in_flight)))
+        throw std::runtime_error("it was aborted");
     }
+    if (transfer->finish) transfer->finish();
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
@@ -177,7 +235,7 @@ Pending Group::all_reduce_sum(const at::Tensor& tensor, std::string name) {
   check_tensor(*connection_, tensor);
   return start_transfer(connection_, "all-reduce of " + std::move(name), tensor, [&] {
     std::vector<at::Tensor> tensors{tensor};
-    return connection_->backend->allreduce(tensors, with_deadline<c10d::AllreduceOptions>(*connection_));
+    return one(connection_->backend->allreduce(tensors, with_deadline<c10d::AllreduceOptions>(*connection_)));
   });
 }
 
@@ -188,7 +246,39 @@ Pending Group::reduce_sum(const at::Tensor& tensor, int root, std::string name) 
     std::vector<at::Tensor> tensors{tensor};
     auto options = with_deadline<c10d::ReduceOptions>(*connection_);
     options.rootRank = root;
-    return connection_->backend->reduce(tensors, options);
+    return one(connection_->backend->reduce(tensors, options));
+  });
+}
+
+Pending Group::reduce_scatter_sum(const at::Tensor& parts, const at::Tensor& own, std::string name) {
+  if (!connection_) {
+    if (!own.is_alias_of(parts)) own.copy_(parts);
+    return {};
+  }
+  check_tensor(*connection_, parts);
+  check_tensor(*connection_, own);
+  GPUTRAIN_ASSERT(parts.numel() == size() * own.numel(), "one part for each rank");
+  const std::string what = "reduce-scatter of " + std::move(name);
+  if (connection_->is_gloo()) return exchange_and_sum(connection_, what, parts, own);
+  return start_transfer(connection_, what, parts, [&] {
+    at::Tensor from = parts, to = own;
+    return one(
+        connection_->backend->_reduce_scatter_base(to, from, with_deadline<c10d::ReduceScatterOptions>(*connection_)));
+  });
+}
+
+Pending Group::all_gather_into(const at::Tensor& parts, const at::Tensor& own, std::string name) {
+  if (!connection_) {
+    if (!own.is_alias_of(parts)) parts.copy_(own);
+    return {};
+  }
+  check_tensor(*connection_, parts);
+  check_tensor(*connection_, own);
+  GPUTRAIN_ASSERT(parts.numel() == size() * own.numel(), "one part for each rank");
+  return start_transfer(connection_, "all-gather of " + std::move(name), own, [&] {
+    if (connection_->is_gloo() && size() <= kFewRanks) return broadcast_each(*connection_, parts, own);
+    at::Tensor from = own, to = parts;
+    return one(connection_->backend->_allgather_base(to, from, with_deadline<c10d::AllgatherOptions>(*connection_)));
   });
 }
 
@@ -203,7 +293,7 @@ Pending Group::start_broadcast(const at::Tensor& tensor, int root, std::string n
     std::vector<at::Tensor> tensors{tensor};
     auto options = with_deadline<c10d::BroadcastOptions>(*connection_);
     options.rootRank = root;
-    return connection_->backend->broadcast(tensors, options);
+    return one(connection_->backend->broadcast(tensors, options));
   });
 }
 
@@ -215,7 +305,7 @@ at::Tensor Group::all_gather(const at::Tensor& tensor, std::string name) {
   at::Tensor all = at::empty({size() * tensor.numel()}, tensor.options());
   start_transfer(connection_, "all-gather of " + std::move(name), tensor, [&] {
     at::Tensor input = tensor.view({-1});
-    return connection_->backend->_allgather_base(all, input, with_deadline<c10d::AllgatherOptions>(*connection_));
+    return one(connection_->backend->_allgather_base(all, input, with_deadline<c10d::AllgatherOptions>(*connection_)));
   }).wait();
   return all.view(sizes);
 }
@@ -225,7 +315,7 @@ void Group::barrier(std::string name) {
   start_transfer(connection_, "barrier " + std::move(name), {}, [&] {
     auto options = with_deadline<c10d::BarrierOptions>(*connection_);
     if (!connection_->device.is_cpu()) options.device = connection_->device;
-    return connection_->backend->barrier(options);
+    return one(connection_->backend->barrier(options));
   }).wait();
 }
 

@@ -37,8 +37,13 @@ class SimulatedBackend final : public c10d::Backend {
   }
   c10::intrusive_ptr<c10d::Work> _allgather_base(at::Tensor& all, at::Tensor& own,
                                                  const c10d::AllgatherOptions&) override {
-    all.view({getSize(), -1}).copy_(own.view({1, -1}).expand({getSize(), -1}));
+    if (!own.is_alias_of(all)) all.view({getSize(), -1}).copy_(own.view({1, -1}).expand({getSize(), -1}));
     return count(traffic_->all_gather, own);
+  }
+  c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(at::Tensor& own, at::Tensor& all,
+                                                      const c10d::ReduceScatterOptions&) override {
+    if (!own.is_alias_of(all)) own.copy_(all.view({getSize(), -1})[getRank()]);
+    return count(traffic_->reduce_scatter, all);
   }
   c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions&) override {
     return c10::make_intrusive<DoneWork>();
@@ -68,7 +73,7 @@ CollectiveTraffic CollectiveTraffic::operator-(const CollectiveTraffic& earlier)
     return Kind{now.calls - then.calls, now.bytes - then.bytes};
   };
   return {since(all_reduce, earlier.all_reduce), since(reduce, earlier.reduce), since(broadcast, earlier.broadcast),
-          since(all_gather, earlier.all_gather)};
+          since(all_gather, earlier.all_gather), since(reduce_scatter, earlier.reduce_scatter)};
 }
 
 ProcessGroups ProcessGroups::simulated(const Rendezvous& at, std::shared_ptr<CollectiveTraffic> traffic,

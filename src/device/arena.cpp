@@ -69,6 +69,40 @@ Segment segment_at(int64_t offset, const ArenaTensor& arena_tensor) {
           .settings = arena_tensor.settings};
 }
 
+/// One range per unit, in order.
+std::vector<Range> ranges_of_units(const std::vector<Segment>& segments) {
+  std::vector<Range> ranges;
+  const Segment* previous = nullptr;
+  for (const Segment& segment : segments) {
+    if (previous == nullptr || previous->unit != segment.unit)
+      ranges.push_back({.begin = segment.offset, .end = segment.offset});
+    ranges.back().end = segment.offset + segment.padded;
+    previous = &segment;
+  }
+  return ranges;
+}
+
+/// Pads the last segment of each of `parts`, so that these can be split among `shards` ranks at multiples of 128 bytes.
+/// Returns the parts with their padding.
+std::vector<Range> pad_parts(std::vector<Segment>& segments, std::vector<Range> parts, int64_t shards,
+                             int64_t element_bytes) {
+  std::ranges::reverse(parts);  // now ascending
+  int64_t added = 0;
+  auto segment = segments.begin();
+  for (Range& part : parts) {
+    const int64_t end = part.end;
+    part.begin += added;
+    for (; segment != segments.end() && segment->offset < end; ++segment) segment->offset += added;
+    const int64_t padded = rounded_up(end + added - part.begin, shards * kAlignmentBytes / element_bytes);
+    const int64_t more = part.begin + padded - (end + added);
+    std::prev(segment)->padded += more;
+    added += more;
+    part.end = end + added;
+  }
+  std::ranges::reverse(parts);
+  return parts;
+}
+
 /// Whether `tensor` is exactly the segment's view of `flat`.
 bool lives_in(const at::Tensor& tensor, const at::Tensor& flat, const Segment& segment) {
   return tensor.defined() && tensor.is_alias_of(flat) && tensor.storage_offset() == segment.offset &&
@@ -77,22 +111,40 @@ bool lives_in(const at::Tensor& tensor, const at::Tensor& flat, const Segment& s
 
 }  // namespace
 
-Arena::Arena(const std::vector<ArenaTensor>& arena_tensors, Gradients kept, std::optional<at::ScalarType> working_type)
-    : kept_(kept) {
+std::vector<Range> join(std::vector<Range> ranges, int64_t element_bytes, const JoinLimits& limits) {
+  std::ranges::reverse(ranges);
+  std::vector<Range> joined;
+  for (const Range& range : ranges) {
+    const int64_t limit = joined.size() <= 1 ? limits.first_bytes : limits.bytes;
+    if (!joined.empty() && (joined.back().end - range.begin) * element_bytes <= limit) {
+      joined.back().begin = range.begin;
+    } else {
+      joined.push_back(range);
+    }
+  }
+  return joined;
+}
+
+Arena::Arena(const std::vector<ArenaTensor>& arena_tensors, const ArenaOptions& options)
+    : kept_(options.gradients), shards_(options.shards) {
   check_arena_tensors(arena_tensors);
-  int64_t numel = 0;
   for (const size_t index : memory_order(arena_tensors)) {
-    segments_.push_back(segment_at(numel, arena_tensors[index]));
+    segments_.push_back(segment_at(numel_, arena_tensors[index]));
     arena_tensors_.push_back(arena_tensors[index].value);
-    numel += segments_.back().padded;
+    numel_ += segments_.back().padded;
   }
-  const at::TensorOptions options = arena_tensors.front().value.options().requires_grad(false);
-  values_ = flat_zeros(numel, options);
-  if (kept == Gradients::whole) {
-    gradients_ = flat_zeros(numel, options);
-    own({.begin = 0, .end = numel});
+  const at::TensorOptions of_values = arena_tensors.front().value.options().requires_grad(false);
+  if (shards_ > 1) {
+    const auto bytes = static_cast<int64_t>(of_values.dtype().itemsize());
+    parts_ = pad_parts(segments_, join(unit_ranges(), bytes, options.parts), shards_, bytes);
+    numel_ = parts_.front().end;
   }
-  if (working_type) working_copy_ = c10::make_intrusive<WorkingCopy>(values_, *working_type);
+  values_ = flat_zeros(numel_, of_values);
+  if (kept_ == Kept::whole) {
+    gradients_ = flat_zeros(numel_, of_values);
+    own({{.begin = 0, .end = numel_}});
+  }
+  if (options.working_type) working_copy_ = c10::make_intrusive<WorkingCopy>(values_, *options.working_type);
   for (size_t i = 0; i < segments_.size(); ++i) {
     arena_tensors_[i].set_data(view(values_, segments_[i]));
     arena_tensors_[i].mutable_grad() = gradients_.defined() ? view(gradients_, segments_[i]) : at::Tensor();
@@ -123,41 +175,63 @@ void Arena::place_frozen(const std::vector<ArenaTensor>& arena_tensors) {
   }
 }
 
-bool Segment::is_row_major() const noexcept {
-  int64_t stride = 1;
-  for (size_t i = sizes.size(); i-- > 0;) {
-    if (sizes[i] != 1 && strides[i] != stride) return false;
-    stride *= sizes[i];
+std::vector<int64_t> Segment::order() const {
+  std::vector<int64_t> order(sizes.size());
+  std::iota(order.begin(), order.end(), int64_t{0});
+  std::erase_if(order, [&](int64_t dimension) { return sizes[static_cast<size_t>(dimension)] == 1; });
+  const auto stride = [&](int64_t dimension) { return strides[static_cast<size_t>(dimension)]; };
+  const auto farther = [&](int64_t a, int64_t b) { return stride(a) > stride(b); };
+  if (std::ranges::is_sorted(order, farther)) return {};
+  std::ranges::stable_sort(order, farther);
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] == 1) order.push_back(static_cast<int64_t>(i));
   }
-  return true;
+  return order;
 }
 
-std::vector<Range> Arena::unit_ranges() const {
-  std::vector<Range> ranges;
-  const Segment* previous = nullptr;
-  for (const Segment& segment : segments_) {
-    if (previous == nullptr || previous->unit != segment.unit)
-      ranges.push_back({.begin = segment.offset, .end = segment.offset});
-    ranges.back().end = segment.offset + segment.padded;
-    previous = &segment;
+std::vector<Range> Arena::unit_ranges() const { return ranges_of_units(segments_); }
+
+Shard Arena::shard_of(int64_t rank) const {
+  Shard shard;
+  for (auto part = parts_.rbegin(); part != parts_.rend(); ++part) {
+    const int64_t share = part->size() / shards_, begin = part->begin + rank * share;
+    shard.push_back({.begin = begin, .end = begin + share});
   }
-  return ranges;
+  return shard;
 }
 
-void Arena::own(const Range& range) {
-  GPUTRAIN_ASSERT(0 <= range.begin && range.begin <= range.end && range.end <= values_.numel(),
-                  "a stretch of the arena");
-  owned_ = range;
-  owned_gradients_ = kept_ == Gradients::whole ? gradients_.narrow(0, range.begin, range.size()) : make_state();
+void Arena::own(const Shard& shard) {
+  owned_.clear();
+  int64_t at = 0, before = 0;
+  for (const Range& range : shard) {
+    GPUTRAIN_ASSERT(before <= range.begin && range.begin <= range.end && range.end <= numel_, "ranges of the arena");
+    before = range.end;
+    if (range.size() == 0) continue;
+    owned_.push_back({.range = range, .at = at});
+    at += range.size();
+  }
+  if (kept_ == Kept::owned) owned_gradients_ = make_state();
 }
 
-void Arena::clear_gradients() { (kept_ == Gradients::whole ? gradients_ : owned_gradients_).zero_(); }
+std::vector<at::Tensor> Arena::gradients_of_pieces() const {
+  if (kept_ == Kept::owned) return {owned_gradients_};
+  if (owned_.empty()) return {gradients_.narrow(0, 0, 0)};
+  std::vector<at::Tensor> gradients;
+  for (const Piece& piece : owned_) gradients.push_back(gradients_.narrow(0, piece.range.begin, piece.range.size()));
+  return gradients;
+}
 
-at::Tensor Arena::make_state() const { return flat_zeros(owned_.size(), values_.options()); }
+void Arena::clear_gradients() { kept_gradients().zero_(); }
+
+at::Tensor Arena::make_state() const { return flat_zeros(owned_numel(), values_.options()); }
 
 at::Tensor Arena::state_view(const at::Tensor& state, const Segment& segment) const {
-  GPUTRAIN_ASSERT(owned_.begin <= segment.offset && segment.offset + segment.numel <= owned_.end, "the rank owns it");
-  return at::as_strided(state, segment.sizes, segment.strides, segment.offset - owned_.begin);
+  for (const Piece& piece : owned_) {
+    if (piece.range.begin > segment.offset || segment.offset + segment.numel > piece.range.end) continue;
+    return at::as_strided(state, segment.sizes, segment.strides, segment.offset - piece.range.begin + piece.at);
+  }
+  GPUTRAIN_ASSERT(false, "the rank owns " + segment.name);
+  return {};
 }
 
 at::Tensor Arena::view(const at::Tensor& flat, const Segment& segment) const {

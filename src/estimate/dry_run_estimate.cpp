@@ -40,8 +40,7 @@ struct FilesEstimate {
 ShardEstimate estimate_shards(const Job& job, TrainingSetup& setup) {
   auto& built = setup.built;
   device::Arena& arena = *built.arena;
-  const device::Range own = arena.owned();
-  const auto item = static_cast<int64_t>(arena.values().itemsize());
+  const auto rank_here = static_cast<size_t>(setup.context.rank());
   ShardEstimate shards{.fewest_owned = INT64_MAX};
   const int ranks = built.owners.empty() ? 1 : static_cast<int>(built.owners.size());
   for (int rank = 0; rank < ranks; ++rank) {
@@ -49,7 +48,7 @@ ShardEstimate estimate_shards(const Job& job, TrainingSetup& setup) {
     const OptimizerStack optimizer_stack = build_optimizer_stack(job, setup.context, setup.plan, built);
     const auto shard = optimizer_shard(built, *optimizer_stack.optimizer, rank);
     const auto file = static_cast<int64_t>(checkpoint::safetensors_bytes(shard.tensors));
-    const int64_t owned = arena.owned().size() * item;
+    const int64_t owned = arena.owned_numel() * arena.element_bytes();
     shards.most_owned = std::max(shards.most_owned, owned);
     shards.fewest_owned = std::min(shards.fewest_owned, owned);
     shards.owning_nothing += owned == 0;
@@ -57,7 +56,7 @@ ShardEstimate estimate_shards(const Job& job, TrainingSetup& setup) {
     shards.files_bytes += file;
     shards.largest_file = std::max(shards.largest_file, file);
   }
-  arena.own(own);
+  if (!built.owners.empty()) arena.own(built.owners[rank_here]);
   return shards;
 }
 
@@ -68,8 +67,7 @@ CommunicationEstimate estimate_communication(const TrainingSetup& setup, const c
   communication.bytes_per_rank = traffic_of_step(setup).bytes;
   for (const device::Range& bucket : parallel::plan_buckets(arena, setup.gradient_sync.buckets)) {
     ++communication.buckets;
-    communication.largest_bucket =
-        std::max(communication.largest_bucket, bucket.size() * static_cast<int64_t>(arena.values().itemsize()));
+    communication.largest_bucket = std::max(communication.largest_bucket, bucket.size() * arena.element_bytes());
   }
   return communication;
 }

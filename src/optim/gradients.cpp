@@ -3,6 +3,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
 #include "gputrain/ops/flat_update.hpp"
@@ -21,9 +22,27 @@ at::Tensor norm_of(const at::Tensor& flat) {
   return at::linalg_vector_norm(at::cat({rows, rest}).to(at::kDouble));
 }
 
+at::Tensor norm_of(const std::vector<at::Tensor>& pieces) {
+  if (pieces.size() == 1) return norm_of(pieces[0]);
+  std::vector<at::Tensor> norms{at::zeros({}, pieces.at(0).options().dtype(at::kDouble))};
+  for (const at::Tensor& piece : pieces) norms.push_back(norm_of(piece));
+  return at::linalg_vector_norm(at::stack(norms));
+}
+
+/// Sum of squares by our own kernels; undefined if KernelAutotuner does not take them.
+at::Tensor square_on_gpu(const std::vector<at::Tensor>& pieces) {
+  at::Tensor all;
+  for (const at::Tensor& piece : pieces) {
+    const at::Tensor square = ops::square_sum(piece);
+    if (!square.defined()) return {};
+    all = all.defined() ? all.add_(square) : square;
+  }
+  return all;
+}
+
 /// By our own kernels, if KernelAutotuner takes them.
-std::optional<GradientReport> measure_on_gpu(const at::Tensor& flat, const GradientOptions& options) {
-  const at::Tensor square = ops::square_sum(flat);
+std::optional<GradientReport> measure_on_gpu(const std::vector<at::Tensor>& pieces, const GradientOptions& options) {
+  const at::Tensor square = square_on_gpu(pieces);
   if (!square.defined()) return std::nullopt;
   if (options.all_reduce_sum) options.all_reduce_sum(square);
   const ops::GradientScalars scalars = ops::gradient_scalars(square, options.scale, options.max_norm.value_or(0));
@@ -34,9 +53,9 @@ std::optional<GradientReport> measure_on_gpu(const at::Tensor& flat, const Gradi
 
 }  // namespace
 
-GradientReport measure_gradient(const at::Tensor& flat, const GradientOptions& options) {
-  if (const auto report = measure_on_gpu(flat, options)) return *report;
-  GradientReport report{.norm = norm_of(flat)};
+GradientReport measure_gradient(const std::vector<at::Tensor>& pieces, const GradientOptions& options) {
+  if (const auto report = measure_on_gpu(pieces, options)) return *report;
+  GradientReport report{.norm = norm_of(pieces)};
   if (options.all_reduce_sum) {
     const at::Tensor square = report.norm.square();
     options.all_reduce_sum(square);
@@ -54,8 +73,8 @@ GradientReport measure_gradient(const at::Tensor& flat, const GradientOptions& o
     divisor = divisor ? divisor->mul(excess) : excess;
   }
   if (!divisor) return report;
-  if (flat.scalar_type() == at::kDouble) {
-    flat.div_(*divisor);
+  if (pieces.at(0).scalar_type() == at::kDouble) {
+    for (const at::Tensor& piece : pieces) piece.div_(*divisor);
   } else {
     report.divisor = divisor->to(at::kFloat).view({1});
   }

@@ -20,19 +20,26 @@ OptimizerCatalog& catalog() {
 
 namespace {
 
-std::vector<at::Tensor> views_of(const at::Tensor& flat, const std::vector<device::Range>& ranges, int64_t begin) {
+std::vector<at::Tensor> views_of(const at::Tensor& flat, const std::vector<UpdateRange>& ranges,
+                                 int64_t UpdateRange::* at) {
   std::vector<at::Tensor> views;
   views.reserve(ranges.size());
-  for (const device::Range& range : ranges) views.push_back(flat.narrow(0, range.begin - begin, range.size()));
+  for (const UpdateRange& range : ranges) views.push_back(flat.narrow(0, range.*at, range.size));
   return views;
 }
 
 }  // namespace
 
-std::vector<at::Tensor> UpdateGroup::slices(const at::Tensor& flat) const { return views_of(flat, ranges, 0); }
+std::vector<at::Tensor> UpdateGroup::values(const device::Arena& arena) const {
+  return views_of(arena.values(), ranges, &UpdateRange::values_at);
+}
 
-std::vector<at::Tensor> UpdateGroup::state_slices(const at::Tensor& state) const {
-  return views_of(state, ranges, owned_begin);
+std::vector<at::Tensor> UpdateGroup::gradients(const device::Arena& arena) const {
+  return views_of(arena.kept_gradients(), ranges, &UpdateRange::gradients_at);
+}
+
+std::vector<at::Tensor> UpdateGroup::states(const at::Tensor& state) const {
+  return views_of(state, ranges, &UpdateRange::state_at);
 }
 
 at::Tensor UpdateGroup::rate(const at::Tensor& lr) const { return lr_factor == 1 ? lr : lr.mul(lr_factor); }
@@ -52,27 +59,38 @@ double decay_of(const device::Segment& segment, double weight_decay) {
 
 std::vector<UpdateGroup> update_groups(const device::Arena& arena, double weight_decay,
                                        const std::map<std::string, double>& since) {
-  const device::Range& owned = arena.owned();
   std::vector<UpdateGroup> groups;
-  for (const device::Segment& segment : arena.segments()) {
-    const int64_t begin = std::max(segment.offset, owned.begin),
-                  end = std::min(segment.offset + segment.padded, owned.end);
-    if (begin >= end) continue;
+  const auto add = [&](const device::Segment& segment, const UpdateRange& range) {
     const auto late = since.find(segment.name);
     const UpdateGroup wanted{.weight_decay = decay_of(segment, weight_decay),
                              .lr_factor = segment.settings.lr_factor,
                              .since = late == since.end() ? 0 : late->second,
-                             .ranges = {},
-                             .owned_begin = owned.begin};
+                             .ranges = {}};
     auto group = std::ranges::find_if(groups, [&](const UpdateGroup& one) {
       return std::tie(one.weight_decay, one.lr_factor, one.since) ==
              std::tie(wanted.weight_decay, wanted.lr_factor, wanted.since);
     });
     if (group == groups.end()) group = groups.insert(group, wanted);
-    if (group->ranges.empty() || group->ranges.back().end != begin) {
-      group->ranges.push_back({.begin = begin, .end = end});
+    const auto follows = [&](const UpdateRange& last) {
+      return last.values_at + last.size == range.values_at && last.state_at + last.size == range.state_at;
+    };
+    if (group->ranges.empty() || !follows(group->ranges.back())) {
+      group->ranges.push_back(range);
     } else {
-      group->ranges.back().end = end;
+      group->ranges.back().size += range.size;
+    }
+  };
+  auto piece = arena.owned().begin();
+  for (const device::Segment& segment : arena.segments()) {
+    const int64_t end = segment.offset + segment.padded;
+    while (piece != arena.owned().end() && piece->range.end <= segment.offset) ++piece;
+    for (auto here = piece; here != arena.owned().end() && here->range.begin < end; ++here) {
+      const int64_t first = std::max(segment.offset, here->range.begin), last = std::min(end, here->range.end);
+      const int64_t in_state = here->at + first - here->range.begin;
+      add(segment, {.size = last - first,
+                    .values_at = first,
+                    .gradients_at = arena.keeps_owned_gradients_only() ? in_state : first,
+                    .state_at = in_state});
     }
   }
   return groups;
@@ -92,12 +110,15 @@ WholeTensors::WholeTensors(const std::string& rule) { rules_of_whole_tensors().i
 bool takes_whole_tensors(const std::string& rule) { return rules_of_whole_tensors().contains(rule); }
 
 std::vector<OwnedTensor> owned_tensors(const device::Arena& arena, double weight_decay) {
-  const device::Range& owned = arena.owned();
   std::vector<OwnedTensor> tensors;
   for (const device::Segment& segment : arena.segments()) {
     const int64_t end = segment.offset + segment.padded;
-    if (end <= owned.begin || segment.offset >= owned.end) continue;
-    GPUTRAIN_ASSERT(owned.begin <= segment.offset && end <= owned.end, "the rank owns a part of " + segment.name);
+    const auto piece = std::ranges::find_if(arena.owned(), [&](const device::Piece& one) {
+      return one.range.begin < end && segment.offset < one.range.end;
+    });
+    if (piece == arena.owned().end()) continue;
+    const bool is_whole = piece->range.begin <= segment.offset && end <= piece->range.end;
+    GPUTRAIN_ASSERT(is_whole, "the rank owns a part of " + segment.name);
     tensors.push_back({.segment = segment,
                        .value = arena.view(arena.values(), segment),
                        .gradient = gradient_of(arena, segment),
@@ -108,8 +129,7 @@ std::vector<OwnedTensor> owned_tensors(const device::Arena& arena, double weight
 }
 
 at::Tensor copy_to_write(const device::Arena& arena) {
-  const bool owns_all = arena.owned().size() == arena.values().numel();
-  return arena.working_copy() && owns_all ? arena.working_copy()->tensor() : at::Tensor();
+  return arena.working_copy() && arena.owns_all() ? arena.working_copy()->tensor() : at::Tensor();
 }
 
 void note_update(const device::Arena& arena, bool wrote_copy) {
@@ -119,12 +139,14 @@ void note_update(const device::Arena& arena, bool wrote_copy) {
 std::vector<ops::FlatStretch> flat_stretches(const std::vector<UpdateGroup>& groups) {
   std::vector<ops::FlatStretch> stretches;
   for (const UpdateGroup& group : groups) {
-    for (const device::Range& range : group.ranges) {
-      stretches.push_back({.begin = range.begin - group.owned_begin,
-                           .end = range.end - group.owned_begin,
+    for (const UpdateRange& range : group.ranges) {
+      stretches.push_back({.begin = range.state_at,
+                           .end = range.state_at + range.size,
                            .weight_decay = group.weight_decay,
                            .lr_factor = group.lr_factor,
-                           .since = group.since});
+                           .since = group.since,
+                           .values_shift = range.values_at - range.state_at,
+                           .gradients_shift = range.gradients_at - range.state_at});
     }
   }
   std::sort(stretches.begin(), stretches.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });

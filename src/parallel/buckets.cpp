@@ -29,37 +29,28 @@ double seconds_of_all_reduce(comm::Group& group, at::Device device, int64_t byte
 
 }  // namespace
 
-std::vector<device::Range> plan_buckets(const device::Arena& arena, const BucketLimits& limits) {
-  const auto element_bytes = static_cast<int64_t>(arena.values().itemsize());
-  std::vector<device::Range> units = arena.unit_ranges(), buckets;
-  std::reverse(units.begin(), units.end());
-  for (const device::Range& unit : units) {
-    const int64_t limit = buckets.size() <= 1 ? limits.first_bytes : limits.bytes;
-    if (!buckets.empty() && (buckets.back().end - unit.begin) * element_bytes <= limit) {
-      buckets.back().begin = unit.begin;
-    } else {
-      buckets.push_back(unit);
-    }
-  }
-  return buckets;
+std::vector<device::Range> plan_buckets(const device::Arena& arena, const device::JoinLimits& limits) {
+  if (!arena.parts().empty()) return arena.parts();
+  return device::join(arena.unit_ranges(), arena.element_bytes(), limits);
 }
 
-std::vector<device::Range> plan_shards(const device::Arena& arena, int ranks, ShardBounds bounds) {
-  const int64_t step = 128 / static_cast<int64_t>(arena.values().itemsize());
-  const auto& segments = arena.segments();
-  std::vector<device::Range> shards(static_cast<size_t>(ranks));
+std::vector<device::Shard> equal_shards(const device::Arena& arena, int ranks) {
+  std::vector<device::Shard> shards;
+  for (int rank = 0; rank < ranks; ++rank) shards.push_back(arena.shard_of(rank));
+  return shards;
+}
+
+std::vector<device::Shard> shards_of_tensors(const device::Arena& arena, int ranks) {
+  std::vector<device::Shard> shards;
   int64_t begin = 0;
   for (int rank = 0; rank < ranks; ++rank) {
-    int64_t end =
-        rank + 1 == ranks ? arena.values().numel() : arena.values().numel() * (rank + 1) / ranks / step * step;
-    for (const device::Segment& segment : segments) {
+    int64_t end = rank + 1 == ranks ? arena.numel() : arena.numel() * (rank + 1) / ranks;
+    for (const device::Segment& segment : arena.segments()) {
       const int64_t before = segment.offset, after = segment.offset + segment.padded;
-      const bool is_cut = before < end && end < after;
-      const bool is_whole = bounds == ShardBounds::tensors || !segment.is_row_major();
-      if (is_cut && is_whole) end = end - before <= after - end ? before : after;
+      if (before < end && end < after) end = end - before <= after - end ? before : after;
     }
     end = std::max(begin, end);
-    shards[static_cast<size_t>(rank)] = {.begin = begin, .end = end};
+    shards.push_back({{.begin = begin, .end = end}});
     begin = end;
   }
   return shards;

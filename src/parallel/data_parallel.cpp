@@ -19,11 +19,16 @@
 namespace gputrain::parallel {
 namespace {
 
-constexpr size_t kMostUnderWay = 2;  // buckets in flight, if each has its own memory
+constexpr size_t kMostUnderWay = 2;  // buckets in flight, if they take memory while they are
 
 device::Range overlap(const device::Range& a, const device::Range& b) {
   const int64_t begin = std::max(a.begin, b.begin);
   return {.begin = begin, .end = std::max(begin, std::min(a.end, b.end))};
+}
+
+/// The part of `flat`, which holds the elements of `of`, that is `part`.
+at::Tensor slice(const at::Tensor& flat, const device::Range& of, const device::Range& part) {
+  return flat.narrow(0, part.begin - of.begin, part.size());
 }
 
 std::string name_of(size_t index) { return "gradient bucket " + std::to_string(index); }
@@ -32,9 +37,9 @@ std::string name_of(size_t index) { return "gradient bucket " + std::to_string(i
 
 GradientTraffic traffic_of_step(const device::Arena& arena, const ReducerOptions& options, int64_t ranks,
                                 int64_t passes) {
-  const auto gradient = static_cast<int64_t>(arena.values().nbytes());
+  const auto gradient = arena.numel() * arena.element_bytes();
   int64_t sent = gradient;
-  if (options.wire_type) sent = arena.values().numel() * static_cast<int64_t>(at::elementSize(*options.wire_type));
+  if (options.wire_type) sent = arena.numel() * static_cast<int64_t>(at::elementSize(*options.wire_type));
   if (options.power_sgd != nullptr) sent = options.power_sgd->bytes();
   const int64_t back = options.owners.empty() ? sent : gradient;  // the sum, or values
   const int64_t times = arena.keeps_owned_gradients_only() ? passes : 1;
@@ -73,7 +78,7 @@ DataParallel::DataParallel(comm::ProcessGroups& groups, const device::Arena& are
     if (options_.power_sgd != nullptr) bucket.exchange.emplace(*options_.power_sgd, range);
   }
   // One element in the gradients' type: a product with 16-bit values is computed in that type, in one pass.
-  if (options_.wire_type) ranks_ = at::full({1}, group_.size(), arena.values().options());
+  if (options_.wire_type) ranks_ = at::full({1}, group_.size(), arena.options());
   for (const at::Tensor& parameter : parameters) hook(parameter);
 }
 
@@ -108,12 +113,23 @@ void DataParallel::abandon() {
 }
 
 void DataParallel::all_gather_values() {
-  const at::Tensor& values = arena_.values();
-  for (size_t rank = 0; rank < options_.owners.size(); ++rank) {
-    const device::Range& owned = options_.owners[rank];
-    if (owned.size() == 0) continue;
-    gathering_.push_back(group_.start_broadcast(values.narrow(0, owned.begin, owned.size()), static_cast<int>(rank),
-                                                "values of rank " + std::to_string(rank)));
+  if (!shares()) return;
+  const device::Range all{.begin = 0, .end = arena_.numel()};
+  if (splits_equally()) {
+    for (size_t index = buckets_.size(); index-- > 0;) {  // the first unit is needed first
+      const device::Range& part = buckets_[index].range;
+      const at::Tensor values = slice(arena_.values(), all, part);
+      const at::Tensor mine = values.chunk(group_.size())[static_cast<size_t>(group_.rank())];
+      gathering_.push_back(group_.all_gather_into(values, mine, "values of bucket " + std::to_string(index)));
+    }
+  } else {
+    for (size_t rank = 0; rank < options_.owners.size(); ++rank) {
+      for (const device::Range& owned : options_.owners[rank]) {
+        if (owned.size() == 0) continue;
+        gathering_.push_back(group_.start_broadcast(slice(arena_.values(), all, owned), static_cast<int>(rank),
+                                                    "values of rank " + std::to_string(rank)));
+      }
+    }
   }
   complete_gathering();
 }
@@ -147,7 +163,7 @@ void DataParallel::take(const at::Tensor& parameter, const device::Segment& segm
 }
 
 void DataParallel::give_memory(Bucket& bucket) {
-  if (!bucket.gradient.defined()) bucket.gradient = at::zeros({bucket.range.size()}, arena_.values().options());
+  if (!bucket.gradient.defined()) bucket.gradient = at::zeros({bucket.range.size()}, arena_.options());
 }
 
 void DataParallel::gradient_is_there(size_t index) {
@@ -165,10 +181,8 @@ void DataParallel::start_next() {
     if (index > 0) turn(index - 1);
     return;
   }
-  if (shares_gradients()) {
-    give_memory(bucket);
-    if (index >= kMostUnderWay) complete(buckets_[index - kMostUnderWay]);
-  }
+  if (shares_gradients()) give_memory(bucket);
+  if (shares() && index >= kMostUnderWay) complete(buckets_[index - kMostUnderWay]);
   send(bucket, name_of(index));
 }
 
@@ -179,12 +193,20 @@ void DataParallel::send(Bucket& bucket, const std::string& name) {
     at::div_out(bucket.sent, bucket.gradient, ranks_);
   }
   if (shares_gradients()) bucket.gradient.reset();
-  if (!shares()) bucket.under_way.push_back(group_.all_reduce_sum(bucket.sent, name));
-  for (size_t rank = 0; rank < options_.owners.size(); ++rank) {
-    const device::Range piece = overlap(bucket.range, options_.owners[rank]);
-    if (piece.size() == 0) continue;
-    const at::Tensor sent = bucket.sent.narrow(0, piece.begin - bucket.range.begin, piece.size());
-    bucket.under_way.push_back(group_.reduce_sum(sent, static_cast<int>(rank), name));
+  if (!shares()) {
+    bucket.under_way.push_back(group_.all_reduce_sum(bucket.sent, name));
+  } else if (splits_equally()) {
+    const at::Tensor mine = bucket.sent.chunk(group_.size())[static_cast<size_t>(group_.rank())];
+    bucket.under_way.push_back(group_.reduce_scatter_sum(bucket.sent, mine, name));
+  } else {
+    for (size_t rank = 0; rank < options_.owners.size(); ++rank) {
+      for (const device::Range& owned : options_.owners[rank]) {
+        const device::Range piece = overlap(bucket.range, owned);
+        if (piece.size() == 0) continue;
+        const at::Tensor sent = slice(bucket.sent, bucket.range, piece);
+        bucket.under_way.push_back(group_.reduce_sum(sent, static_cast<int>(rank), name));
+      }
+    }
   }
 }
 
@@ -206,15 +228,22 @@ void DataParallel::complete_gathering() {
 void DataParallel::complete(Bucket& bucket) {
   for (comm::Pending& pending : std::exchange(bucket.under_way, {})) pending.wait();
   const at::Tensor sent = std::exchange(bucket.sent, {});
-  const device::Range mine = shares() ? overlap(bucket.range, arena_.owned()) : bucket.range;
-  if (!sent.defined() || mine.size() == 0) return;
-  at::Tensor sum = sent.narrow(0, mine.begin - bucket.range.begin, mine.size());
-  if (shares_gradients()) {
-    if (options_.wire_type) sum = at::mul(sum, ranks_);
-    arena_.owned_gradients().narrow(0, mine.begin - arena_.owned().begin, mine.size()).add_(sum);
-  } else if (options_.wire_type) {
-    at::Tensor place = bucket.gradient.narrow(0, mine.begin - bucket.range.begin, mine.size());
-    at::mul_out(place, sum, ranks_);
+  if (!sent.defined()) return;
+  if (!shares()) {
+    if (options_.wire_type) at::mul_out(bucket.gradient, sent, ranks_);
+    return;
+  }
+  for (const device::Piece& owned : arena_.owned()) {
+    const device::Range mine = overlap(bucket.range, owned.range);
+    if (mine.size() == 0) continue;
+    at::Tensor sum = slice(sent, bucket.range, mine);
+    if (shares_gradients()) {
+      if (options_.wire_type) sum = at::mul(sum, ranks_);
+      arena_.owned_gradients().narrow(0, owned.at + mine.begin - owned.range.begin, mine.size()).add_(sum);
+    } else if (options_.wire_type) {
+      at::Tensor place = slice(bucket.gradient, bucket.range, mine);
+      at::mul_out(place, sum, ranks_);
+    }
   }
 }
 

@@ -51,7 +51,7 @@ PowerSgd::PowerSgd(const device::Arena& arena, int64_t rank, uint64_t seed)
   for (const device::Segment& segment : arena.segments()) {
     const Sizes sizes = as_matrix(segment);
     if (!is_worth_it(sizes, rank)) continue;
-    if (!segment.is_row_major()) ++reordered_;
+    if (!segment.order().empty()) ++reordered_;
     const at::Tensor gradient =
         at::as_strided(gradients_, {sizes.rows, sizes.columns}, {sizes.columns, 1}, segment.offset);
     matrices_.push_back({.name = segment.name,

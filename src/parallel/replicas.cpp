@@ -87,7 +87,7 @@ void check_same_layout(comm::ProcessGroups& groups, const device::Arena& arena, 
   if (groups.alone()) return;
   const auto hash = static_cast<int64_t>(stable_hash(layout_text(arena, buffers)));
   const auto count = static_cast<int64_t>(arena.segments().size());
-  const at::Tensor all = groups.control().all_gather(at::tensor({hash, count, arena.values().numel()}), "model layout");
+  const at::Tensor all = groups.control().all_gather(at::tensor({hash, count, arena.numel()}), "model layout");
   const auto* rows = all.const_data_ptr<int64_t>();
   for (int rank = 1; rank < groups.world_size(); ++rank) {
     const int64_t* row = rows + 3 * rank;

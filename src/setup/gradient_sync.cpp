@@ -19,9 +19,11 @@ constexpr int64_t kFewGradientBytes = int64_t{4} << 20;
 
 void choose_buckets(GradientSync& gradient_sync, const JobSpec& spec, comm::ProcessGroups& groups,
                     const device::Arena& arena) {
-  const auto gradient_bytes = static_cast<int64_t>(arena.values().nbytes());
-  if (const auto& megabytes = spec.parallel.bucket_cap_mb.value) {
-    gradient_sync.buckets.bytes = std::llround(*megabytes * kMebibyte);
+  const int64_t gradient_bytes = arena.numel() * arena.element_bytes();
+  gradient_sync.buckets = bucket_limits(spec.parallel);
+  if (spec.parallel.bucket_cap_mb.value) return;
+  if (!arena.parts().empty()) {
+    gradient_sync.bucket_reason = "auto: split equally among the ranks";
   } else if (gradient_bytes <= gradient_sync.buckets.first_bytes) {
     gradient_sync.bucket_reason = "auto: all of it";
   } else if (gradient_bytes <= kFewGradientBytes) {
@@ -31,7 +33,7 @@ void choose_buckets(GradientSync& gradient_sync, const JobSpec& spec, comm::Proc
   } else if (groups.is_simulated()) {
     gradient_sync.bucket_reason = "auto: a run measures its ranks' all-reduces";
   } else {
-    const auto link = parallel::measure_link(groups, arena.values().device());
+    const auto link = parallel::measure_link(groups, arena.options().device());
     gradient_sync.buckets.bytes = parallel::best_bucket_bytes(link, gradient_bytes);
     gradient_sync.is_measured = true;
     gradient_sync.bucket_reason = "auto: an all-reduce here takes " + monitor::significant(1e3 * link.latency_seconds) +
@@ -53,7 +55,13 @@ checkpoint::Slice slice_of(const at::Tensor& own, const comm::ProcessGroups& gro
 
 }  // namespace
 
-parallel::ReducerOptions GradientSync::options(const std::vector<device::Range>& owners) const {
+device::JoinLimits bucket_limits(const train::ParallelSpec& spec) {
+  device::JoinLimits limits;
+  if (const auto& megabytes = spec.bucket_cap_mb.value) limits.bytes = std::llround(*megabytes * kMebibyte);
+  return limits;
+}
+
+parallel::ReducerOptions GradientSync::options(const std::vector<device::Shard>& owners) const {
   return {.buckets = buckets, .owners = owners, .wire_type = wire_type, .power_sgd = power_sgd.get()};
 }
 

@@ -156,10 +156,15 @@ BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext&
   if (spec.parallel.sync_bn && !built.sync_batch_norm) log::warning("parallel.sync_bn: the model has no batch norm");
   const auto arena_tensors = arena_tensors_of(job, *built.model);
   const int ranks = context.groups.world_size();
-  const bool shares_gradients = spec.parallel.shard == "gradients" && ranks > 1;
-  built.arena = std::make_unique<device::Arena>(arena_tensors,
-                                                shares_gradients ? device::Gradients::owned : device::Gradients::whole,
-                                                ops::working_type(context.policy));
+  const bool shares = spec.parallel.shard != "none" && ranks > 1;
+  const bool in_whole_tensors = optim::takes_whole_tensors(spec.optimizer.type.name);
+  built.arena = std::make_unique<device::Arena>(
+      arena_tensors,
+      device::ArenaOptions{
+          .gradients = shares && spec.parallel.shard == "gradients" ? device::Kept::owned : device::Kept::whole,
+          .working_type = ops::working_type(context.policy),
+          .shards = shares && !in_whole_tensors ? ranks : 1,
+          .parts = bucket_limits(spec.parallel)});
   device::release_unused(context.device);  // what the parameters lay in before, frozen ones in fp32
   for (const auto& arena_tensor : arena_tensors) {
     built.parameter_count += arena_tensor.value.numel();
@@ -167,10 +172,9 @@ BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext&
     built.parameters.push_back(arena_tensor.value);
     built.trainable_count += arena_tensor.value.numel();
   }
-  if (spec.parallel.shard != "none" && ranks > 1) {
-    const bool is_whole = optim::takes_whole_tensors(spec.optimizer.type.name);
-    built.owners = parallel::plan_shards(*built.arena, ranks,
-                                         is_whole ? parallel::ShardBounds::tensors : parallel::ShardBounds::anywhere);
+  if (shares) {
+    built.owners = in_whole_tensors ? parallel::shards_of_tensors(*built.arena, ranks)
+                                    : parallel::equal_shards(*built.arena, ranks);
     built.arena->own(built.owners[static_cast<size_t>(context.rank())]);
   }
   nn::initialize(*built.model, static_cast<uint64_t>(spec.seed));

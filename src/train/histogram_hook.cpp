@@ -13,13 +13,19 @@
 namespace gputrain::train {
 namespace {
 
-/// The parts of the arena's tensors that lie in `flat`, which begins at `range.begin` of the arena.
-std::vector<at::Tensor> parts_in(const at::Tensor& flat, const device::Range& range, const device::Arena& arena) {
+/// This rank's gradients of each of the arena's tensors; one without any is empty.
+std::vector<at::Tensor> gradients_of(const device::Arena& arena) {
+  const at::Tensor& gradients = arena.kept_gradients();
   std::vector<at::Tensor> parts;
   for (const device::Segment& segment : arena.segments()) {
-    const int64_t begin = std::clamp(segment.offset, range.begin, range.end);
-    const int64_t end = std::clamp(segment.offset + segment.numel, range.begin, range.end);
-    parts.push_back(flat.narrow(0, begin - range.begin, end - begin));
+    at::Tensor part = gradients.narrow(0, 0, 0);
+    for (const device::Piece& piece : arena.owned()) {
+      const int64_t begin = std::clamp(segment.offset, piece.range.begin, piece.range.end);
+      const int64_t end = std::clamp(segment.offset + segment.numel, piece.range.begin, piece.range.end);
+      const int64_t at = arena.keeps_owned_gradients_only() ? piece.at + begin - piece.range.begin : begin;
+      if (begin < end) part = gradients.narrow(0, at, end - begin);
+    }
+    parts.push_back(part);
   }
   return parts;
 }
@@ -64,7 +70,9 @@ Stop HistogramHook::after_step(Progress& progress, const StepResult& result, boo
 
 void HistogramHook::add_weights(monitor::Histograms& histograms) const {
   const at::Tensor& values = parts_.arena.values();
-  const auto flats = parts_in(values, {.begin = 0, .end = values.numel()}, parts_.arena);
+  std::vector<at::Tensor> flats;
+  for (const device::Segment& segment : parts_.arena.segments())
+    flats.push_back(values.narrow(0, segment.offset, segment.numel));
   const auto spreads = spreads_of(flats);
   add(histograms, "weights/", parts_.arena, spreads, counts_of(flats, spreads, values.device()), 1);
 }
@@ -72,11 +80,10 @@ void HistogramHook::add_weights(monitor::Histograms& histograms) const {
 /// Updates may leave the gradient as it was or may unscale and clip it in place; `norm`, which is measured before, says
 /// what it was.
 void HistogramHook::add_gradients(monitor::Histograms& histograms, double norm) const {
-  const at::Tensor& gradients = parts_.arena.owned_gradients();
-  const auto flats = parts_in(gradients, parts_.arena.owned(), parts_.arena);
+  const auto flats = gradients_of(parts_.arena);
   auto spreads = spreads_of(flats);
   if (parts_.shares_gradients) spreads = over_ranks(spreads, parts_.groups);
-  const at::Tensor counts = counts_of(flats, spreads, gradients.device());
+  const at::Tensor counts = counts_of(flats, spreads, parts_.arena.options().device());
   if (parts_.shares_gradients) parts_.groups.tensors().all_reduce_sum(counts, "histograms of gradients").wait();
   double square = 0;
   for (const Spread& spread : spreads) square += spread.sum_of_squares;

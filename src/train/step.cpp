@@ -40,7 +40,7 @@ at::Tensor like_on(at::Device device, const at::Tensor& tensor) {
 }  // namespace
 
 Step::Step(Parts parts, Options options) : parts_(std::move(parts)), options_(options) {
-  const at::Device device = parts_.arena.values().device();
+  const at::Device device = parts_.arena.options().device();
   share_ = at::empty({}, double_on(device));
   lr_ = at::empty({}, share_.options().dtype(device.is_cpu() ? at::kDouble : at::kFloat));
 }
@@ -89,7 +89,7 @@ Step::Work Step::work(const std::vector<Batch>& batches) {
   if (scaler != nullptr) options.scale = scaler->scale();
   if (parts_.data_parallel.shares())
     options.all_reduce_sum = [this](const at::Tensor& sum) { parts_.data_parallel.all_reduce_sum(sum); };
-  const auto report = optim::measure_gradient(parts_.arena.owned_gradients(), options);
+  const auto report = optim::measure_gradient(parts_.arena.gradients_of_pieces(), options);
   parts_.before_update();
   parts_.optimizer.step({.lr = lr_, .found_inf = report.found_inf, .divisor = report.divisor});
   enter(device::Phase::communication);

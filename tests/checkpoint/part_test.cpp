@@ -119,6 +119,42 @@ TEST_F(PartTest, FillsTensorsOfAnyStrides) {
   EXPECT_TRUE(columns.equal(state_.slice(0, 0, kRows * kColumns).view({kRows, kColumns})));
 }
 
+// A channels-last filter, cut in memory order: read in that order, in row-major order, and whole.
+TEST_F(PartTest, LoadsSlicesOfAnyOrderInAnyOther) {
+  const at::Tensor filter = at::arange(6 * 4 * 3 * 5).to(at::kFloat).view({6, 4, 3, 5});
+  const std::vector<int64_t> last{0, 2, 3, 1};
+  const at::Tensor in_memory = filter.permute(last).reshape(-1);
+  Snapshot snapshot{.step = 8, .state = "{}"};
+  for (int64_t rank = 0; rank < 2; ++rank) {
+    const int64_t begin = rank == 0 ? 0 : 100, end = rank == 0 ? 100 : filter.numel();
+    snapshot.shards.push_back({.part = "optimizer",
+                               .rank = rank,
+                               .ranks = 2,
+                               .tensors = {{"filter", in_memory.slice(0, begin, end)}},
+                               .slices = {{"filter", {.shape = {6, 4, 3, 5}, .begin = begin, .order = last}}}});
+  }
+  CheckpointStore(folder_).save(snapshot);
+  const Part part = optimizer();
+  EXPECT_TRUE(part.tensor("filter").equal(filter));
+  const at::Tensor whole = at::zeros({6, 4, 3, 5}), of_memory = at::zeros({50}), of_rows = at::zeros({50});
+  part.read({{"filter", whole, {}},
+             {"filter", of_memory, Slice{.shape = {6, 4, 3, 5}, .begin = 90, .order = last}},
+             {"filter", of_rows, Slice{.shape = {6, 4, 3, 5}, .begin = 90}}});
+  EXPECT_TRUE(whole.equal(filter));
+  EXPECT_TRUE(of_memory.equal(in_memory.slice(0, 90, 140)));
+  EXPECT_TRUE(of_rows.equal(filter.view(-1).slice(0, 90, 140)));
+}
+
+TEST_F(PartTest, RefusesAnOrderThatIsNone) {
+  save_four_ranks();
+  for (const nlohmann::json& order : {nlohmann::json{0, 0}, nlohmann::json{1}, nlohmann::json{0, 2}}) {
+    edit_manifest([&](nlohmann::json& manifest) {
+      manifest["files"][file_name("optimizer", 0, 4)]["slices"]["exp_avg.weight"]["order"] = order;
+    });
+    EXPECT_THAT(rejection(), HasSubstr("an order that is not one of the tensor's dimensions"));
+  }
+}
+
 TEST_F(PartTest, DetectsDamageInTheFileItReads) {
   save_four_ranks();
   const Part part = optimizer();  // the file is still valid
@@ -138,9 +174,7 @@ TEST_F(PartTest, TellsDamagedNameFromOtherJob) {
     store.save({.step = step, .files = {{"model", {{"weight", at::full({4}, double(step))}}}}, .state = "{}"});
   }
   const at::Tensor live = at::zeros({4});
-  EXPECT_THROW(store.find_newest([&](const Checkpoint& from) {
-    restore(from.part("model"), {{"other", live}});
-  }),
+  EXPECT_THROW(store.find_newest([&](const Checkpoint& from) { restore(from.part("model"), {{"other", live}}); }),
                Error);
   std::fstream file(folder_ / "step-00000002" / "model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
   std::string start(64, '\0');
@@ -148,9 +182,8 @@ TEST_F(PartTest, TellsDamagedNameFromOtherJob) {
   ASSERT_NE(start.find("weight"), std::string::npos);
   file.seekp(static_cast<std::streamoff>(start.find("weight"))).put('W');
   file.close();
-  const auto search = store.find_newest([&](const Checkpoint& from) {
-    restore(from.part("model"), {{"weight", live}});
-  });
+  const auto search =
+      store.find_newest([&](const Checkpoint& from) { restore(from.part("model"), {{"weight", live}}); });
   ASSERT_TRUE(search.newest);
   EXPECT_EQ(search.newest->step(), 1);
   EXPECT_TRUE(live.equal(at::ones({4})));
@@ -173,21 +206,13 @@ TEST_F(PartTest, RefusesSlicesThatDoNotCoverATensorOnce) {
       {"no file has element 55 of 'exp_avg.weight'", [&](auto& m) { weight_of(m, 1)["begin"] = 56; }},
       {"two files have element 54 of 'exp_avg.weight'", [&](auto& m) { weight_of(m, 1)["begin"] = 54; }},
       {"no file has element 55 of", [](auto& m) { m["files"].erase(file_name("optimizer", 1, 4)); }},
-      {"has another dtype or shape in another file",
-       [&](auto& m) {
-         weight_of(m, 1)["shape"] = {7, 30};
-       }},
+      {"has another dtype or shape in another file", [&](auto& m) { weight_of(m, 1)["shape"] = {7, 30}; }},
       {"a slice outside its tensor", [&](auto& m) { weight_of(m, 1)["begin"] = 211; }},
       {"does not match its slice in the manifest", [&](auto& m) { weight_of(m, 1)["begin"] = 200; }},
       {"not a count", [&](auto& m) { weight_of(m, 1)["begin"] = -1; }},
-      {"too large for memory",
-       [&](auto& m) {
-         weight_of(m, 1)["shape"] = {INT64_MAX, 3};
-       }},
+      {"too large for memory", [&](auto& m) { weight_of(m, 1)["shape"] = {INT64_MAX, 3}; }},
       {"lacks a slice",
-       [](auto& m) {
-         m["files"][file_name("optimizer", 1, 4)]["slices"]["v"] = {{"shape", {1}}, {"begin", 0}};
-       }},
+       [](auto& m) { m["files"][file_name("optimizer", 1, 4)]["slices"]["v"] = {{"shape", {1}}, {"begin", 0}}; }},
       {"another dtype or shape", [](auto& m) { m["files"][file_name("optimizer", 1, 4)].erase("slices"); }}};
   for (const auto& [reason, edit] : edits) {
     fs::remove_all(folder_);

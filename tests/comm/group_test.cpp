@@ -6,6 +6,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
@@ -52,6 +53,22 @@ const RankBody collectives("collectives", [] {
         at::equal(group->all_gather(word, "word"), at::arange(world, at::kLong).unsqueeze(1).expand({world, 3})));
     group->broadcast(word, world - 1, "word");
     RANK_EXPECT(at::equal(word, at::full({3}, world - 1, at::kLong)));
+
+    // The sum of everybody's parts: part p of rank r is r + 1 times the numbers from 10 p on.
+    const at::Tensor parts = at::arange(10 * world, at::kFloat) * (rank + 1);
+    const at::Tensor mine = at::arange(10 * rank, 10 * (rank + 1), at::kFloat), summed = at::empty({10}, at::kFloat);
+    group->reduce_scatter_sum(parts.clone(), summed, "parts").wait();
+    RANK_EXPECT(at::equal(summed, mine * (world * (world + 1) / 2)));
+    const at::Tensor in_place = parts.narrow(0, 10 * rank, 10);
+    group->reduce_scatter_sum(parts, in_place, "parts").wait();
+    RANK_EXPECT(at::equal(in_place, summed));
+    const at::Tensor all = at::empty({10 * world}, at::kFloat);
+    group->all_gather_into(all, mine, "parts").wait();
+    RANK_EXPECT(at::equal(all, at::arange(10 * world, at::kFloat)));
+    all.fill_(-1);
+    all.narrow(0, 10 * rank, 10).copy_(mine);
+    group->all_gather_into(all, all.narrow(0, 10 * rank, 10), "parts").wait();
+    RANK_EXPECT(at::equal(all, at::arange(10 * world, at::kFloat)));
     group->barrier("end");
   }
   return 0;

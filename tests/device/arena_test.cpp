@@ -81,7 +81,7 @@ std::vector<ArenaTensor> two_units_with_a_frozen_stem(std::optional<at::ScalarTy
 
 TEST(Arena, KeepsFrozenValuesOutsideItsBuffers) {
   const std::vector<ArenaTensor> arena_tensors = two_units_with_a_frozen_stem(at::kBFloat16);
-  const Arena arena(arena_tensors, Gradients::whole, at::kBFloat16);
+  const Arena arena(arena_tensors, {.working_type = at::kBFloat16});
   EXPECT_EQ(names_of(arena), (std::vector<std::string>{"head.weight", "head.bias"}));
   EXPECT_EQ(arena.values().numel(), 32 + 64);
   EXPECT_EQ(arena.gradients().numel(), 32 + 64);

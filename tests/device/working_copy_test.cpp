@@ -20,7 +20,7 @@ struct Weights {
       at::empty({5, 7}).requires_grad_(true),
       at::empty({4, 3, 2, 2}, at::TensorOptions().memory_format(at::MemoryFormat::ChannelsLast)).requires_grad_(true),
       at::empty({9}).requires_grad_(true)};
-  Arena arena{{{"matrix", all[0]}, {"conv", all[1]}, {"bias", all[2], 1, false}}, Gradients::whole, at::kBFloat16};
+  Arena arena{{{"matrix", all[0]}, {"conv", all[1]}, {"bias", all[2], 1, false}}, {.working_type = at::kBFloat16}};
   WorkingCopy& copy = *arena.working_copy();
 
   Weights() {
@@ -124,7 +124,9 @@ TEST(WorkingCopy, DistrustsUpdateOfAStaleCopy) {
 
 TEST(WorkingCopy, DetectsUpdateThatDidNotWriteIt) {
   const Weights weights;
-  { const Reading reading = weights.read(); }
+  {
+    const Reading reading = weights.read();
+  }
   weights.overwrite(/*with_copy=*/false);
   weights.copy.note_update(true);
   EXPECT_THROW(weights.read(), std::logic_error);

@@ -101,7 +101,7 @@ struct Products {
   at::Tensor x = random_leaf({5, 8}, 5, at::kFloat), image = random_leaf({2, 3, 5, 5}, 6, at::kFloat);
   device::Arena arena;
 
-  explicit Products(at::ScalarType type) : arena(arena_tensors(), device::Gradients::whole, type) {
+  explicit Products(at::ScalarType type) : arena(arena_tensors(), {.working_type = type}) {
     const at::NoGradGuard no_grad;
     for (const at::Tensor& weight : {out_in, in_out, kernel, bias}) weight.normal_();
   }

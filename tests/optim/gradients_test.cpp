@@ -22,7 +22,7 @@ double exact_norm(const at::Tensor& flat) { return std::sqrt(flat.to(at::kDouble
 TEST(MeasureGradient, ComputesNormOfAnyLength) {
   for (const int64_t numel : {1, 31, 512, 513, 100'000}) {
     const at::Tensor gradient = at::randn({numel});
-    const GradientReport report = measure_gradient(gradient, {});
+    const GradientReport report = measure_gradient({gradient}, {});
     EXPECT_NEAR(report.norm.item<double>(), exact_norm(gradient), 1e-6 * exact_norm(gradient)) << numel;
     EXPECT_EQ(report.found_inf.item<float>(), 0);
     EXPECT_FALSE(report.divisor.has_value());
@@ -30,31 +30,31 @@ TEST(MeasureGradient, ComputesNormOfAnyLength) {
 }
 
 TEST(MeasureGradient, StaysExactOverMillionsOfElements) {
-  const GradientReport report = measure_gradient(at::full({20'000'000}, 0.005f), {});
+  const GradientReport report = measure_gradient({at::full({20'000'000}, 0.005f)}, {});
   EXPECT_NEAR(report.norm.item<double>(), 0.005f * std::sqrt(20e6), 1e-5);
 }
 
 TEST(MeasureGradient, ClipsOnlyAboveMaximumNorm) {
   const at::Tensor gradient = at::ones({16});  // norm 4
-  const GradientReport above = measure_gradient(gradient, {.max_norm = 1.0});
+  const GradientReport above = measure_gradient({gradient}, {.max_norm = 1.0});
   EXPECT_NEAR(above.divisor.value().item<float>(), 4.000001, 1e-6);
   EXPECT_DOUBLE_EQ(above.norm.item<double>(), 4);
-  EXPECT_EQ(measure_gradient(gradient, {.max_norm = 5.0}).divisor.value().item<float>(), 1);
+  EXPECT_EQ(measure_gradient({gradient}, {.max_norm = 5.0}).divisor.value().item<float>(), 1);
 }
 
 TEST(MeasureGradient, RemovesLossScaleFromNormAndUpdate) {
   const at::Tensor gradient = at::full({16}, 1024.0f);  // ones with a loss scale of 1024
   const at::Tensor scale = at::full({}, 1024.0f);
-  const GradientReport plain = measure_gradient(gradient, {.scale = scale});
+  const GradientReport plain = measure_gradient({gradient}, {.scale = scale});
   EXPECT_DOUBLE_EQ(plain.norm.item<double>(), 4);
   EXPECT_EQ(plain.divisor.value().item<float>(), 1024);
-  const GradientReport clipped = measure_gradient(gradient, {.scale = scale, .max_norm = 2.0});
+  const GradientReport clipped = measure_gradient({gradient}, {.scale = scale, .max_norm = 2.0});
   EXPECT_NEAR(clipped.divisor.value().item<float>(), 2048, 0.01);
 }
 
 TEST(MeasureGradient, ClipsDoubleGradientInPlace) {
   const at::Tensor gradient = at::ones({16}, at::kDouble);
-  const GradientReport report = measure_gradient(gradient, {.max_norm = 1.0});
+  const GradientReport report = measure_gradient({gradient}, {.max_norm = 1.0});
   EXPECT_FALSE(report.divisor.has_value());
   EXPECT_NEAR(exact_norm(gradient), 4 / 4.000001, 1e-15);
 }
@@ -65,14 +65,14 @@ TEST(MeasureGradient, FindsOneNonFiniteElementAnywhere) {
     for (const int64_t place : {int64_t{0}, int64_t{700}, int64_t{1535}, int64_t{1999}}) {
       const at::Tensor gradient = at::randn({2000});
       gradient.narrow(0, place, 1).fill_(bad);
-      EXPECT_EQ(measure_gradient(gradient, {}).found_inf.item<float>(), 1) << bad << " at " << place;
+      EXPECT_EQ(measure_gradient({gradient}, {}).found_inf.item<float>(), 1) << bad << " at " << place;
     }
   }
 }
 
 TEST(MeasureGradient, AcceptsTinyAndHugeFiniteGradients) {
-  EXPECT_EQ(measure_gradient(at::full({4096}, 1e-30f), {}).found_inf.item<float>(), 0);
-  EXPECT_EQ(measure_gradient(at::full({4096}, 65504.0f * 65536), {}).found_inf.item<float>(), 0);
+  EXPECT_EQ(measure_gradient({at::full({4096}, 1e-30f)}, {}).found_inf.item<float>(), 0);
+  EXPECT_EQ(measure_gradient({at::full({4096}, 65504.0f * 65536)}, {}).found_inf.item<float>(), 0);
 }
 
 class GradScalerParity : public OptimTest {};
@@ -86,7 +86,7 @@ TEST_F(GradScalerParity, MatchesTorchUnderInfinities) {
   for (int step = 0; step < 60; ++step) {
     const bool infinite = std::count(infinite_steps.begin(), infinite_steps.end(), step) > 0;
     const at::Tensor gradient = scaler.scale().mul(infinite ? std::numeric_limits<float>::infinity() : 1).expand({3});
-    scaler.update(measure_gradient(gradient, {.scale = scaler.scale()}).found_inf);
+    scaler.update(measure_gradient({gradient}, {.scale = scaler.scale()}).found_inf);
     const GradScaler::State state = scaler.state();
     EXPECT_EQ(state.scale, expected[static_cast<size_t>(2 * step)]) << step;
     EXPECT_EQ(static_cast<double>(state.growth_tracker), expected[static_cast<size_t>(2 * step + 1)]) << step;

@@ -43,10 +43,10 @@ struct Rank {
                                .decays = i % 2 == 0,
                                .settings = spec.settings_of(kNames[i], unit, 3)});
     }
-    arena =
-        std::make_unique<device::Arena>(arena_tensors, ranks > 1 ? device::Gradients::owned : device::Gradients::whole);
-    const int64_t numel = arena->values().numel();
-    if (ranks > 1) arena->own({.begin = numel * rank / ranks, .end = numel * (rank + 1) / ranks});
+    arena = std::make_unique<device::Arena>(
+        arena_tensors,
+        device::ArenaOptions{.gradients = ranks > 1 ? device::Kept::owned : device::Kept::whole, .shards = ranks});
+    if (ranks > 1) arena->own(arena->shard_of(rank));
     optimizer = catalog().make(spec.type, *arena);
   }
 
@@ -60,7 +60,11 @@ struct Rank {
           .copy_(at::from_blob(const_cast<double*>(from), segment->sizes, at::TensorOptions().dtype(at::kDouble)));
       from += segment->numel;
     }
-    if (gradients) arena->owned_gradients().copy_(flat.narrow(0, arena->owned().begin, arena->owned().size()));
+    for (const device::Piece& piece : arena->owned()) {
+      if (!gradients) break;
+      const int64_t at = arena->keeps_owned_gradients_only() ? piece.at : piece.range.begin, size = piece.range.size();
+      arena->kept_gradients().narrow(0, at, size).copy_(flat.narrow(0, piece.range.begin, size));
+    }
     return from;
   }
 
@@ -82,11 +86,12 @@ std::vector<double> trained(const std::string& yaml, at::ScalarType type, int ra
       rank.optimizer->step({.lr = at::full({}, rate_at(step), at::kDouble)});
     }
     if (&rank == &all[0]) continue;
-    const device::Range own = rank.arena->owned();
-    all[0]
-        .arena->values()
-        .narrow(0, own.begin, own.size())
-        .copy_(rank.arena->values().narrow(0, own.begin, own.size()));
+    for (const auto& [range, at] : rank.arena->owned()) {
+      const auto part = [&range = range](const Rank& of) {
+        return of.arena->values().narrow(0, range.begin, range.size());
+      };
+      part(all[0]).copy_(part(rank));
+    }
   }
   std::vector<double> values;
   for (const at::Tensor& weight : all[0].weights) {

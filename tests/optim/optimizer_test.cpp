@@ -107,7 +107,7 @@ std::vector<double> trained(const Case& tested, at::ScalarType type, const std::
     next = model.fill(true, next);
     GradientOptions options;
     if (tested.max_norm > 0) options.max_norm = tested.max_norm;
-    const GradientReport report = measure_gradient(model.arena->gradients(), options);
+    const GradientReport report = measure_gradient({model.arena->gradients()}, options);
     optimizer->step({.lr = rate(0.05), .found_inf = report.found_inf, .divisor = report.divisor});
   }
   return model.values();
@@ -205,7 +205,7 @@ TEST_P(EveryOptimizer, KeepsArenaPaddingAtZero) {
 // On a CPU no kernel writes the copy, whatever an earlier update noted: it is cast from the values.
 TEST_P(EveryOptimizer, LeavesWorkingCopyToBeRemade) {
   const at::Tensor weight = at::full({3, 4}, 0.5, at::kFloat).requires_grad_(true);
-  device::Arena arena({{"weight", weight}}, device::Gradients::whole, at::kBFloat16);
+  device::Arena arena({{"weight", weight}}, {.working_type = at::kBFloat16});
   EXPECT_TRUE(copy_to_write(arena).is_same(arena.working_copy()->tensor()));
   const std::unique_ptr<Optimizer> optimizer = optimizer_of(GetParam(), arena);
   const at::NoGradGuard no_grad;
@@ -220,7 +220,7 @@ TEST_P(EveryOptimizer, LeavesWorkingCopyToBeRemade) {
     optimizer->step({.lr = rate(0.1)});
     EXPECT_FALSE(weight.to(at::kBFloat16).equal(before.to(at::kBFloat16)));
   }
-  arena.own({.begin = 0, .end = 0});
+  arena.own({});
   EXPECT_FALSE(copy_to_write(arena).defined());  // this rank owns nothing: the copy would be incomplete
 }
 
@@ -233,7 +233,7 @@ TEST(UpdateGroups, SplitTheArenaOnceByDecayAndNotAtAllWithoutIt) {
   EXPECT_EQ(groups[1].weight_decay, 0);
   const std::vector<UpdateGroup> all = update_groups(*model.arena, 0);
   ASSERT_EQ(all.size(), 1u);
-  EXPECT_EQ(all[0].slices(model.arena->values())[0].numel(), model.arena->values().numel());
+  EXPECT_EQ(all[0].values(*model.arena)[0].numel(), model.arena->values().numel());
 }
 
 }  // namespace

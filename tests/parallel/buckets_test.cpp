@@ -26,7 +26,7 @@ device::Arena arena_of(const std::vector<int64_t>& unit_sizes) {
   return device::Arena(arena_tensors);
 }
 
-std::vector<std::pair<int64_t, int64_t>> planned(const device::Arena& arena, const BucketLimits& limits) {
+std::vector<std::pair<int64_t, int64_t>> planned(const device::Arena& arena, const device::JoinLimits& limits) {
   std::vector<std::pair<int64_t, int64_t>> bounds;
   for (const device::Range& range : plan_buckets(arena, limits)) bounds.emplace_back(range.begin, range.end);
   return bounds;
@@ -42,31 +42,24 @@ TEST(Buckets, GoFromLastUnitToFirstWithinLimits) {
             (Bounds{{224, 256}, {128, 224}, {96, 128}, {32, 96}, {0, 32}}));
 }
 
-std::vector<std::pair<int64_t, int64_t>> shards_of(const device::Arena& arena, int ranks) {
-  std::vector<std::pair<int64_t, int64_t>> bounds;
-  for (const device::Range& range : plan_shards(arena, ranks)) bounds.emplace_back(range.begin, range.end);
-  return bounds;
-}
-
-TEST(Shards, CoverArenaInEqualPartsOfWholeLines) {
-  const device::Arena arena = arena_of({100, 64, 32, 96, 32});  // padded sizes: 128, 64, 32, 96, 32
-  EXPECT_EQ(shards_of(arena, 1), (Bounds{{0, 352}}));
-  EXPECT_EQ(shards_of(arena, 2), (Bounds{{0, 160}, {160, 352}}));
-  EXPECT_EQ(shards_of(arena, 3), (Bounds{{0, 96}, {96, 224}, {224, 352}}));
-  EXPECT_EQ(shards_of(arena_of({10}), 3), (Bounds{{0, 0}, {0, 0}, {0, 32}}));
-}
-
-TEST(Shards, NeverCutTensorsOfOtherOrder) {
-  const auto options = at::TensorOptions().memory_format(at::MemoryFormat::ChannelsLast);
-  const auto shards = [&](int64_t before, int64_t after, int ranks) {
-    return shards_of(device::Arena({{"a", at::empty({before}), 0, true},
-                                    {"conv", at::empty({8, 4, 3, 3}, options), 0, true},  // 288 elements
-                                    {"b", at::empty({after}), 0, true}}),
-                     ranks);
-  };
-  EXPECT_EQ(shards(64, 32, 2), (Bounds{{0, 64}, {64, 384}}));
-  EXPECT_EQ(shards(32, 64, 2), (Bounds{{0, 320}, {320, 384}}));
-  EXPECT_EQ(shards(32, 64, 4), (Bounds{{0, 32}, {32, 320}, {320, 320}, {320, 384}}));
+TEST(Shards, SplitPartsEquallyInWholeLines) {
+  std::vector<device::ArenaTensor> arena_tensors;
+  for (const int64_t size : {100, 64, 32})
+    arena_tensors.push_back({.name = "w" + std::to_string(size), .value = at::empty({size}), .unit = 100 - size});
+  const device::JoinLimits two_units{.bytes = 4 * 192, .first_bytes = 4 * 32};
+  const device::Arena arena(arena_tensors, {.shards = 3, .parts = two_units});
+  // w32 has 32 elements: 96 with padding; w100 and w64 are one part of 128 + 64 elements, which needs none.
+  EXPECT_EQ(planned(arena, {}), (Bounds{{192, 288}, {0, 192}}));
+  EXPECT_EQ(arena.numel(), 288);
+  const auto shards = equal_shards(arena, 3);
+  for (int64_t rank = 0; rank < 3; ++rank) {
+    const device::Shard& shard = shards.at(static_cast<size_t>(rank));
+    ASSERT_EQ(shard.size(), 2u);
+    EXPECT_EQ(shard[0].begin, 64 * rank);
+    EXPECT_EQ(shard[0].end, 64 * (rank + 1));
+    EXPECT_EQ(shard[1].begin, 192 + 32 * rank);
+    EXPECT_EQ(shard[1].end, 192 + 32 * (rank + 1));
+  }
 }
 
 constexpr int64_t kMebibyte = 1 << 20;

@@ -40,8 +40,8 @@ struct WideModel {
              bias = at::empty({kColumns}).requires_grad_(true);
   device::Arena arena;
 
-  explicit WideModel(device::Gradients kept = device::Gradients::whole)
-      : arena({{"weight", weight, 0, true}, {"bias", bias, 1, false}}, kept) {
+  explicit WideModel(device::Kept kept = device::Kept::whole, int64_t shards = 1)
+      : arena({{"weight", weight, 0, true}, {"bias", bias, 1, false}}, {.gradients = kept, .shards = shards}) {
     at::Tensor(arena.values()).fill_(0);
   }
   std::vector<at::Tensor> parameters() const { return {weight, bias}; }
@@ -83,12 +83,10 @@ const RankBody sends_half("sends_half", [] {
   comm::ProcessGroups groups = join();
   const bool is_fp16 = given("FP16") == 1;
   const int64_t stage = given("STAGE"), world = groups.world_size();
-  WideModel model(stage == 2 ? device::Gradients::owned : device::Gradients::whole);
+  WideModel model(stage == 2 ? device::Kept::owned : device::Kept::whole, stage == 0 ? 1 : world);
   ReducerOptions options{.wire_type = is_fp16 ? at::kHalf : at::kBFloat16};
-  if (stage > 0) options.owners = plan_shards(model.arena, groups.world_size());
-  const device::Range mine =
-      stage == 0 ? device::Range{0, model.arena.values().numel()} : options.owners[static_cast<size_t>(groups.rank())];
-  model.arena.own(mine);
+  if (stage > 0) options.owners = equal_shards(model.arena, groups.world_size());
+  if (stage > 0) model.arena.own(options.owners[static_cast<size_t>(groups.rank())]);
   DataParallel parallel(groups, model.arena, model.parameters(), options);
   const at::Tensor weight = at::randn({WideModel::kRows, WideModel::kColumns}) * (1 + groups.rank());
   const at::Tensor bias = at::empty({WideModel::kColumns}).fill_(50'000);  // the sum overflows fp16
@@ -101,10 +99,13 @@ const RankBody sends_half("sends_half", [] {
   own.narrow(0, model.arena.segments()[1].offset, bias.numel()).copy_(bias);
   const double unit = is_fp16 ? 0x1p-11 : 0x1p-8, smallest = is_fp16 ? 0x1p-24 * static_cast<double>(world) : 0;
   at::Tensor sum = at::empty_like(own);
-  sum.narrow(0, mine.begin, mine.size()).copy_(model.arena.owned_gradients());
+  for (const auto& [range, at] : model.arena.owned()) {
+    const int64_t place = stage == 2 ? at : range.begin;
+    sum.narrow(0, range.begin, range.size()).copy_(model.arena.kept_gradients().narrow(0, place, range.size()));
+  }
   for (int rank = 0; rank < world && stage > 0; ++rank) {
-    const device::Range& part = options.owners[static_cast<size_t>(rank)];
-    if (part.size() > 0) groups.tensors().broadcast(sum.narrow(0, part.begin, part.size()), rank, "part");
+    for (const device::Range& part : options.owners[static_cast<size_t>(rank)])
+      groups.tensors().broadcast(sum.narrow(0, part.begin, part.size()), rank, "part");
   }
   if (!is_rounded_sum(groups, sum, own, unit, smallest)) return fail("rounded too far", 0);
   if (distance(sum, exact_sum(groups, own)) == 0) return fail("was not rounded", 0);

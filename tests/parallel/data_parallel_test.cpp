@@ -26,7 +26,8 @@ using gputrain::testing::RankProcesses;
 using gputrain::testing::rows;
 using gputrain::testing::SmallModel;
 
-constexpr BucketLimits kSmallBuckets{.bytes = 2600, .first_bytes = 600};  // one bucket per unit of the small model
+constexpr device::JoinLimits kSmallBuckets{.bytes = 2600,
+                                           .first_bytes = 600};  // one bucket per unit of the small model
 constexpr int64_t kRows = 24;
 constexpr double kTolerance = 1e-12;
 
@@ -72,8 +73,7 @@ const RankBody unused_parameters("unused_parameters", [] {
 });
 
 const RankBody gradients_in_place("gradients_in_place", [] {
-  return trains_like_one_rank(
-      3, [](int64_t step, int) { return step % 2 == 0; }, /*adds_to_place=*/true);
+  return trains_like_one_rank(3, [](int64_t step, int) { return step % 2 == 0; }, /*adds_to_place=*/true);
 });
 
 TEST(DataParallel, TrainsLikeOneRankOnAllData) {

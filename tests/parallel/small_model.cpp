@@ -6,6 +6,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/sin.h>
@@ -59,7 +60,11 @@ std::vector<device::ArenaTensor> arena_tensors(const std::vector<at::Tensor>& pa
 
 }  // namespace
 
-SmallModel::SmallModel(device::Gradients kept) : parameters(make_parameters()), arena(arena_tensors(parameters), kept) {
+// Parts of one unit each.
+SmallModel::SmallModel(device::Kept kept, int64_t shards)
+    : parameters(make_parameters()),
+      arena(arena_tensors(parameters),
+            {.gradients = kept, .shards = shards, .parts = {.bytes = 2600, .first_bytes = 600}}) {
   const at::NoGradGuard no_grad;
   double phase = 0.3;
   for (const at::Tensor& parameter : parameters) {
@@ -96,6 +101,13 @@ Rows rows(int64_t step, int64_t begin, int64_t end) {
 
 double distance(const at::Tensor& a, const at::Tensor& b) {
   return a.numel() == 0 ? 0 : (a - b).abs().max().item<double>();
+}
+
+at::Tensor owned_of(const device::Arena& arena, const at::Tensor& flat) {
+  std::vector<at::Tensor> pieces{flat.narrow(0, 0, 0)};
+  for (const device::Piece& piece : arena.owned())
+    pieces.push_back(flat.narrow(0, piece.range.begin, piece.range.size()));
+  return at::cat(pieces);
 }
 
 void expect_success(const std::string& body, int world, const std::map<std::string, std::string>& extra) {

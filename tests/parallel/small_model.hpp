@@ -17,7 +17,7 @@ struct SmallModel {
   std::vector<at::Tensor> parameters;
   device::Arena arena;
 
-  explicit SmallModel(device::Gradients kept = device::Gradients::whole);
+  explicit SmallModel(device::Kept kept = device::Kept::whole, int64_t shards = 1);
   at::Tensor loss_sum(const at::Tensor& inputs, const at::Tensor& targets, bool with_third = true) const;
   /// The layers add the weights' gradients in place, so autograd does not see them.
   bool adds_to_place = false;
@@ -33,6 +33,9 @@ Rows rows(int64_t step, int64_t begin, int64_t end);
 
 /// The largest difference between two tensors; 0 if they are empty.
 double distance(const at::Tensor& a, const at::Tensor& b);
+
+/// The elements of `flat`, a buffer of the whole arena, that the rank owns, one piece after the other.
+at::Tensor owned_of(const device::Arena& arena, const at::Tensor& flat);
 
 /// Runs a body on `world` ranks; every rank must succeed.
 void expect_success(const std::string& body, int world, const std::map<std::string, std::string>& extra = {});

@@ -55,8 +55,8 @@ std::unique_ptr<optim::Optimizer> normed(const device::Arena& arena) {
 
 const RankBody gives_whole_tensors("gives_whole_tensors", [] {
   comm::ProcessGroups groups = join();
-  SmallModel model(device::Gradients::owned), reference;
-  const auto owners = plan_shards(model.arena, groups.world_size(), ShardBounds::tensors);
+  SmallModel model(device::Kept::owned), reference;
+  const auto owners = shards_of_tensors(model.arena, groups.world_size());
   model.arena.own(owners[static_cast<size_t>(groups.rank())]);
   const auto optimizer = normed(model.arena), alone = normed(reference.arena);
   DataParallel parallel(groups, model.arena, model.parameters, {.buckets = {.bytes = 600}, .owners = owners});
@@ -90,10 +90,10 @@ TEST(WholeTensors, EndShardsBetweenThem) {
   for (const int64_t size : {100, 64, 32, 96, 32})
     arena_tensors.push_back({.name = "w" + std::to_string(arena_tensors.size()), .value = at::empty({size})});
   const device::Arena arena(arena_tensors);  // bounds at 128, 192, 224, 320, 352
-  const auto shards = plan_shards(arena, 3, ShardBounds::tensors);
-  EXPECT_EQ(shards[0].end, 128);
-  EXPECT_EQ(shards[1].end, 224);
-  EXPECT_EQ(shards[2].end, 352);
+  const auto shards = shards_of_tensors(arena, 3);
+  EXPECT_EQ(shards[0].at(0).end, 128);
+  EXPECT_EQ(shards[1].at(0).end, 224);
+  EXPECT_EQ(shards[2].at(0).end, 352);
 }
 
 }  // namespace

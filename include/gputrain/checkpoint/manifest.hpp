@@ -40,10 +40,13 @@ struct Score {
   double value = 0;
 };
 
-/// Consecutive elements of a larger tensor, from element `begin`, in row-major order.
+/// Consecutive elements of a larger tensor, from element `begin`.
 struct Slice {
   std::vector<int64_t> shape;  // of the whole tensor
   int64_t begin = 0;
+  /// The tensor's dimensions, from the one along which elements are farthest apart to the one of neighbours: {0, 2, 3,
+  /// 1} for channels-last. Empty: row-major.
+  std::vector<int64_t> order = {};
 
   friend bool operator==(const Slice&, const Slice&) = default;
 };

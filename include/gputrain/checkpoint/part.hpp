@@ -60,7 +60,8 @@ class Part {
   struct Entry {
     at::ScalarType type;
     std::vector<int64_t> sizes;
-    std::vector<Piece> pieces;  // sorted
+    std::vector<int64_t> order;  // of the elements, as in Slice
+    std::vector<Piece> pieces;   // sorted
   };
 
   void add_file(size_t index);

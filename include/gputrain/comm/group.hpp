@@ -48,6 +48,14 @@ class Group {
   /// Like all_reduce_sum, but only the root gets the sum; the other ranks' tensors are undefined afterwards.
   [[nodiscard]] Pending reduce_sum(const at::Tensor& tensor, int root, std::string name);
 
+  /// Sums `parts` over the ranks; each rank gets its own of the size() equal parts in `own`, which may be that part of
+  /// `parts`. The rest of `parts` is undefined afterwards. Contiguous, of one type on every rank.
+  [[nodiscard]] Pending reduce_scatter_sum(const at::Tensor& parts, const at::Tensor& own, std::string name);
+
+  /// Fills `parts` with the `own` of every rank, in their order; `own` may be this rank's part of `parts`. Contiguous,
+  /// of one type on every rank.
+  [[nodiscard]] Pending all_gather_into(const at::Tensor& parts, const at::Tensor& own, std::string name);
+
   /// Overwrites `tensor` with the root's. Contiguous, with the same shape and type on every rank.
   void broadcast(const at::Tensor& tensor, int root, std::string name);
   [[nodiscard]] Pending start_broadcast(const at::Tensor& tensor, int root, std::string name);

@@ -2,7 +2,7 @@
 // process can then check a job of any number of ranks with the code of real runs.
 //
 // Every collective returns at once: sums and broadcasts leave the tensor unchanged, a gather fills every rank's share
-// with the caller's own tensor.
+// with the caller's own tensor, unless that is a part of the result.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct CollectiveTraffic {
 
     friend bool operator==(const Kind&, const Kind&) = default;
   };
-  Kind all_reduce, reduce, broadcast, all_gather;
+  Kind all_reduce, reduce, broadcast, all_gather, reduce_scatter;
 
   /// The traffic since `earlier`.
   CollectiveTraffic operator-(const CollectiveTraffic& earlier) const noexcept;

@@ -50,8 +50,8 @@ struct Segment {
   Role role = Role::weight;
   UpdateSettings settings;
 
-  /// Whether the elements are in row-major order; false for channels-last.
-  bool is_row_major() const noexcept;
+  /// The dimensions, from the one along which elements are farthest apart to the one of neighbours. Empty: row-major.
+  std::vector<int64_t> order() const;
 };
 
 /// A range of elements in the flat buffers.
@@ -61,8 +61,36 @@ struct Range {
   int64_t size() const noexcept { return end - begin; }
 };
 
-/// Which gradients have memory: all, or only those of the range that the rank owns.
-enum class Gradients { whole, owned };
+/// What one rank keeps of an arena that ranks share out: ranges in ascending order.
+using Shard = std::vector<Range>;
+
+/// A range that the rank owns, and where it begins in buffers that hold only what the rank owns.
+struct Piece {
+  Range range;
+  int64_t at = 0;
+};
+
+/// Which gradients have memory: all, or only those of the ranges that the rank owns.
+enum class Kept { whole, owned };
+
+/// Sizes up to which neighbouring ranges are joined, from the last to the first.
+struct JoinLimits {
+  int64_t bytes = int64_t{25} << 20;
+  int64_t first_bytes = int64_t{1} << 20;  // of the first two: small, so that communication starts early
+};
+
+/// Joins neighbours of `ranges`, elements of `element_bytes`. In descending order; one above the limit stays alone.
+std::vector<Range> join(std::vector<Range> ranges, int64_t element_bytes, const JoinLimits& limits);
+
+struct ArenaOptions {
+  Kept gradients = Kept::whole;
+  /// dtype of a copy that layers read; empty: no copy.
+  std::optional<at::ScalarType> working_type = {};
+  /// Ranks among which parts of the arena, which are units joined up to `parts`, are split equally. Each part is padded
+  /// for that. 1: there are no parts.
+  int64_t shards = 1;
+  JoinLimits parts = {};
+};
 
 class Arena {
  public:
@@ -70,17 +98,24 @@ class Arena {
   /// `.grad` that is a view of a second flat buffer. Does not copy old contents: initialize or load afterwards.
   /// Within a unit, segments that decay come first, and those of equal settings are neighbours, so that few ranges
   /// cover the arena. At least one resident is trainable; frozen ones get storage of their own and no `.grad`.
-  /// Gradients::owned: sets no `.grad`; code that takes a gradient after backward must reset `.grad`.
-  /// `working_type`: dtype of a copy that layers read; empty: no copy.
-  explicit Arena(const std::vector<ArenaTensor>& arena_tensors, Gradients kept = Gradients::whole,
-                 std::optional<at::ScalarType> working_type = {});
+  /// Kept::owned gradients: sets no `.grad`; code that takes a gradient after backward must reset `.grad`.
+  explicit Arena(const std::vector<ArenaTensor>& arena_tensors, const ArenaOptions& options = {});
+
+  int64_t numel() const noexcept { return numel_; }  // of all trainable parameters, with padding
+  at::TensorOptions options() const { return values_.options(); }
+  int64_t element_bytes() const { return static_cast<int64_t>(values_.itemsize()); }
 
   const at::Tensor& values() const noexcept { return values_; }  // [numel]
-  /// [numel], zero after construction; undefined for Gradients::owned.
+  /// [numel], zero after construction; undefined for Kept::owned.
   const at::Tensor& gradients() const noexcept { return gradients_; }
-  /// [owned().size()]: a view of gradients(), or a buffer of its own for Gradients::owned.
+  /// For Kept::owned: [owned_numel()], the gradients of the pieces, one after the other. Otherwise undefined.
   const at::Tensor& owned_gradients() const noexcept { return owned_gradients_; }
-  bool keeps_owned_gradients_only() const noexcept { return kept_ == Gradients::owned; }
+  bool keeps_owned_gradients_only() const noexcept { return kept_ == Kept::owned; }
+  /// The gradient of what the rank owns, in flat tensors that follow one another.
+  std::vector<at::Tensor> gradients_of_pieces() const;
+  const at::Tensor& kept_gradients() const noexcept {  // those of the two that have memory
+    return kept_ == Kept::whole ? gradients_ : owned_gradients_;
+  }
   void clear_gradients();
   const c10::intrusive_ptr<WorkingCopy>& working_copy() const noexcept { return working_copy_; }  // or null
   const std::vector<Segment>& segments() const noexcept { return segments_; }
@@ -92,31 +127,40 @@ class Arena {
   /// One range per unit, in order; together they cover the arena.
   std::vector<Range> unit_ranges() const;
 
-  /// The range that this rank updates and keeps optimizer state for. By default the whole arena; for Gradients::owned
-  /// empty until own() is called.
-  const Range& owned() const noexcept { return owned_; }
-  /// Call before any use of owned(), owned_gradients() or make_state().
-  void own(const Range& range);
+  /// Split equally among options.shards ranks, in descending order; empty for one.
+  const std::vector<Range>& parts() const noexcept { return parts_; }
+  /// What `rank` gets if each part is split equally among the ranks.
+  Shard shard_of(int64_t rank) const;
 
-  /// A new zeroed flat buffer for the owned range: an optimizer's state. On the CPU, pages take memory only when
-  /// written.
+  /// What this rank updates and keeps optimizer state for. By default the whole arena; for Kept::owned nothing until
+  /// own() is called.
+  const std::vector<Piece>& owned() const noexcept { return owned_; }
+  int64_t owned_numel() const noexcept { return owned_.empty() ? 0 : owned_.back().at + owned_.back().range.size(); }
+  bool owns_all() const noexcept { return owned_numel() == numel_; }
+  /// Call before any use of owned(), owned_gradients() or make_state().
+  void own(const Shard& shard);
+
+  /// A new zeroed flat buffer [owned_numel()] for the pieces: an optimizer's state. On the CPU, pages take memory only
+  /// when written.
   at::Tensor make_state() const;
   /// The view of a segment in `flat`, a buffer of the whole arena, with the segment's sizes and strides.
   at::Tensor view(const at::Tensor& flat, const Segment& segment) const;
-  /// The same for `state` from make_state(); the segment must lie in the owned range.
+  /// The same for `state` from make_state(); the segment must lie in one piece.
   at::Tensor state_view(const at::Tensor& state, const Segment& segment) const;
 
   /// Asserts that the values and gradients of all residents are still views of the arena, or that no `.grad` is left
-  /// for Gradients::owned. Setting gradients to none or a backward with other strides replaces a `.grad`.
+  /// for Kept::owned. Setting gradients to none or a backward with other strides replaces a `.grad`.
   void check_views() const;
 
  private:
   void place_frozen(const std::vector<ArenaTensor>& arena_tensors);
 
-  Gradients kept_;
+  Kept kept_;
+  int64_t numel_ = 0, shards_;
   at::Tensor values_, gradients_, owned_gradients_;
   c10::intrusive_ptr<WorkingCopy> working_copy_;
-  Range owned_;
+  std::vector<Piece> owned_;
+  std::vector<Range> parts_;
   std::vector<Segment> segments_;
   std::vector<at::Tensor> arena_tensors_;  // in the order of segments_
   std::vector<std::pair<std::string, at::Tensor>> frozen_;

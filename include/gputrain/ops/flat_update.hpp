@@ -9,12 +9,13 @@
 
 namespace gputrain::ops {
 
-/// A range of a flat buffer with one set of settings.
+/// A range of flat buffers with one set of settings.
 struct FlatStretch {
-  int64_t begin = 0, end = 0;
+  int64_t begin = 0, end = 0;  // in the state
   double weight_decay = 0;
   double lr_factor = 1;  // times UpdateScalars::lr
   double since = 0;      // updates made before these were trained: AdamWBuffers::step less this is theirs
+  int64_t values_shift = 0, gradients_shift = 0;  // how much further on values (and the copy) and gradients are
 };
 
 /// Device scalars of an update; found_inf and divisor as in optim::StepScalars.
@@ -23,7 +24,7 @@ struct UpdateScalars {
   std::optional<at::Tensor> found_inf, divisor;
 };
 
-/// All flat buffers have the same number of elements. `copy` (16 bits, or undefined) receives the new values too.
+/// `copy` (16 bits, or undefined) receives the new values too, in the same places.
 struct AdamWBuffers {
   at::Tensor values, gradients;  // fp32
   at::Tensor first, second;

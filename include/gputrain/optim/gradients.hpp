@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -24,7 +25,7 @@ struct GradientReport {
   std::optional<at::Tensor> divisor;  // [1] float: the update must divide the gradient by it
 };
 
-/// Measures a flat gradient, or this rank's part of it, on any device. Call under NoGradGuard.
-GradientReport measure_gradient(const at::Tensor& flat, const GradientOptions& options);
+/// Measures a gradient, or this rank's part of it, in flat pieces on any device. Call under NoGradGuard.
+GradientReport measure_gradient(const std::vector<at::Tensor>& pieces, const GradientOptions& options);
 
 }  // namespace gputrain::optim

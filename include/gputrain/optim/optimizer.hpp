@@ -34,7 +34,7 @@ class Optimizer {
   /// Everything a checkpoint needs beside the weights, by name: flat buffers over the rank's owned part of the arena
   /// (stored per segment) and small tensors (step count). These are the live tensors: copy into them to restore.
   struct State {
-    std::vector<std::pair<std::string, at::Tensor>> flat;  // [arena.owned().size()]
+    std::vector<std::pair<std::string, at::Tensor>> flat;  // [arena.owned_numel()]
     std::vector<std::pair<std::string, at::Tensor>> scalars;
   };
   virtual State state() = 0;
@@ -53,18 +53,25 @@ class Optimizer {
 using OptimizerCatalog = config::Catalog<Optimizer, const device::Arena&>;
 OptimizerCatalog& catalog();
 
-/// The ranges of the arena that this rank updates and that share their settings: what a fused update takes.
+/// Consecutive elements that an update changes, and where they begin in each buffer.
+struct UpdateRange {
+  int64_t size = 0;
+  int64_t values_at = 0;     // in the arena's values
+  int64_t gradients_at = 0;  // in its gradients that have memory
+  int64_t state_at = 0;      // in a state made by Arena::make_state()
+};
+
+/// The elements of the arena that this rank updates and that share their settings: what a fused update takes.
 struct UpdateGroup {
   double weight_decay = 0;
   double lr_factor = 1;
   double since = 0;  // see Optimizer::count_since()
-  std::vector<device::Range> ranges;
-  int64_t owned_begin = 0;  // where the rank's owned part begins
+  std::vector<UpdateRange> ranges;
 
-  /// The group's views of a flat buffer over the whole arena.
-  std::vector<at::Tensor> slices(const at::Tensor& flat) const;
-  /// The group's views of a state over the owned part.
-  std::vector<at::Tensor> state_slices(const at::Tensor& state) const;
+  /// The group's views of the buffers, one per range.
+  std::vector<at::Tensor> values(const device::Arena& arena) const;
+  std::vector<at::Tensor> gradients(const device::Arena& arena) const;
+  std::vector<at::Tensor> states(const at::Tensor& state) const;
   /// Its rate: `lr` itself where the factor is 1, else a new device scalar.
   at::Tensor rate(const at::Tensor& lr) const;
 };
@@ -74,7 +81,7 @@ struct UpdateGroup {
 std::vector<UpdateGroup> update_groups(const device::Arena& arena, double weight_decay,
                                        const std::map<std::string, double>& since = {});
 
-/// The same for an update of all groups at once, counted from the first element that the rank owns.
+/// The same for an update of all groups at once.
 std::vector<ops::FlatStretch> flat_stretches(const std::vector<UpdateGroup>& groups);
 
 /// For rules that work on matrices instead of ranges, such as Muon and LAMB: a namespace-scope object of this type says

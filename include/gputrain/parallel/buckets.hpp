@@ -9,21 +9,16 @@
 
 namespace gputrain::parallel {
 
-struct BucketLimits {
-  int64_t bytes = int64_t{25} << 20;
-  int64_t first_bytes = int64_t{1} << 20;  // small, so that communication starts early
-};
-
 /// The buckets of an arena in the order they start; together they cover it. A unit above the limit has its own bucket.
-std::vector<device::Range> plan_buckets(const device::Arena& arena, const BucketLimits& limits);
+/// If ranks split the arena's parts equally, these are the buckets.
+std::vector<device::Range> plan_buckets(const device::Arena& arena, const device::JoinLimits& limits);
 
-/// Where an arena may be cut: also within tensors in row-major order, or between tensors only.
-enum class ShardBounds { anywhere, tensors };
+/// Each rank's shard of the arena, if ranks split its parts equally.
+std::vector<device::Shard> equal_shards(const device::Arena& arena, int ranks);
 
-/// Cuts an arena into one stretch per rank, equal up to a few tensors: bounds lie at multiples of 128 bytes, and never
-/// within a tensor that is not in row-major order. Together they cover it; some may be empty.
-std::vector<device::Range> plan_shards(const device::Arena& arena, int ranks,
-                                       ShardBounds bounds = ShardBounds::anywhere);
+/// The same between whole tensors: one range per rank, as equal as tensors allow. Together they cover the arena; some
+/// may be empty.
+std::vector<device::Shard> shards_of_tensors(const device::Arena& arena, int ranks);
 
 /// Duration of an all-reduce: `latency_seconds` + bytes / `bytes_per_second`.
 struct LinkSpeed {

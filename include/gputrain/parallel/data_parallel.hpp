@@ -12,7 +12,9 @@
 //
 // If ranks shard the optimizer state (ZeRO stage 1: Rajbhandari et al., "ZeRO: memory optimizations toward training
 // trillion parameter models", SC 2020), each owns a shard of the arena: a gradient's sum goes only to its owner, which
-// updates the values and broadcasts them. That transfers as many bytes as an all-reduce.
+// updates the values; then all gather them. That transfers as many bytes as an all-reduce. Where each bucket is split
+// equally among the ranks, it is one reduce-scatter and one all-gather; otherwise, each owner has a reduce and a
+// broadcast of its own.
 //
 // If they also shard the gradients (stage 2), a bucket has memory only from its first gradient until its sum is with
 // the owners, which add it to their shards. This happens in every micro-batch, so each of them transfers all gradients.
@@ -40,10 +42,10 @@ struct Node;
 namespace gputrain::parallel {
 
 struct ReducerOptions {
-  BucketLimits buckets = {};
+  device::JoinLimits buckets = {};
   /// Each rank's shard, if ranks shard the optimizer state; empty: each rank updates everything. Gradients are sharded
   /// if the arena keeps only the owned ones.
-  std::vector<device::Range> owners = {};
+  std::vector<device::Shard> owners = {};
   /// A narrower type for sending gradients; they are divided by the number of ranks, so that sums stay in its range.
   std::optional<at::ScalarType> wire_type = {};
   PowerSgd* power_sgd = nullptr;  // compresses gradients if each rank updates all; must outlive this
@@ -106,6 +108,7 @@ class DataParallel {
   };
   struct ReadyHook;
 
+  bool splits_equally() const noexcept { return !arena_.parts().empty(); }
   bool shares_gradients() const noexcept { return arena_.keeps_owned_gradients_only(); }
   void hook(const at::Tensor& parameter);
   void take(const at::Tensor& parameter, const device::Segment& segment, Bucket& bucket);
@@ -122,7 +125,7 @@ class DataParallel {
   const device::Arena& arena_;
   ReducerOptions options_;
   std::vector<Bucket> buckets_;           // empty on a single rank
-  std::vector<comm::Pending> gathering_;  // in flight: broadcasts of the owners' values
+  std::vector<comm::Pending> gathering_;  // in flight: the owners' values
   at::Tensor ranks_;                      // [1], with a wire type: the number of ranks
   std::vector<std::pair<std::shared_ptr<torch::autograd::Node>, uintptr_t>> hooked_;
   size_t next_ = 0;  // next bucket to start

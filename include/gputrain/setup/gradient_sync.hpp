@@ -17,13 +17,13 @@
 namespace gputrain::app {
 
 struct GradientSync {
-  parallel::BucketLimits buckets;
+  device::JoinLimits buckets;
   std::string bucket_reason;  // "auto: ..."; empty if the job sets the size
   bool is_measured = false;   // the bucket size: a resumed run keeps it, because rounding depends on it
   std::optional<at::ScalarType> wire_type;
   std::unique_ptr<parallel::PowerSgd> power_sgd;  // null unless parallel.compress is powersgd
 
-  parallel::ReducerOptions options(const std::vector<device::Range>& owners) const;
+  parallel::ReducerOptions options(const std::vector<device::Shard>& owners) const;
 
   /// Adds the fields for a checkpoint's state.
   void note(nlohmann::json& state) const;
@@ -33,6 +33,9 @@ struct GradientSync {
   /// errors cannot be used: warns and starts with zero errors.
   void restore(const checkpoint::Checkpoint& from, const comm::ProcessGroups& groups);
 };
+
+/// The size of buckets as the job sets it, or the default.
+device::JoinLimits bucket_limits(const train::ParallelSpec& spec);
 
 /// Every rank must call.
 GradientSync plan_gradient_sync(const JobSpec& spec, comm::ProcessGroups& groups, const device::Arena& arena);

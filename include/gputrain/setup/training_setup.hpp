@@ -90,7 +90,7 @@ struct BuiltModel {
   models::NotLoaded not_loaded;        // of pretrained weights
   bool has_batch_norm = false;         // its passes in training depend on all rows of a batch
   bool sync_batch_norm = false;        // ... and on those of all ranks
-  std::vector<device::Range> owners;   // what each rank updates, where they share that out; otherwise empty
+  std::vector<device::Shard> owners;   // what each rank updates, where they share that out; otherwise empty
 };
 
 /// Every rank must call.

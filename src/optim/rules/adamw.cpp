@@ -46,9 +46,9 @@ class AdamW final : public Optimizer {
         arena_(arena),
         first_(arena.make_state()),
         second_(arena.make_state()),
-        step_(at::zeros({}, arena.values().options().dtype(at::kFloat))),
-        values_(arena.values().narrow(0, arena.owned().begin, arena.owned().size())),
-        gradients_(arena.owned_gradients()) {
+        step_(at::zeros({}, arena.options().dtype(at::kFloat))),
+        values_(arena.values()),
+        gradients_(arena.kept_gradients()) {
     build_groups();
   }
 
@@ -95,10 +95,10 @@ class AdamW final : public Optimizer {
     groups_.clear();
     for (const UpdateGroup& group : groups) {
       groups_.push_back({.of = group,
-                         .values = group.slices(arena_.values()),
-                         .gradients = group.state_slices(arena_.owned_gradients()),
-                         .first = group.state_slices(first_),
-                         .second = group.state_slices(second_)});
+                         .values = group.values(arena_),
+                         .gradients = group.gradients(arena_),
+                         .first = group.states(first_),
+                         .second = group.states(second_)});
     }
   }
 

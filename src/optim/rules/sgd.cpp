@@ -38,16 +38,15 @@ class Sgd final : public Optimizer {
   Sgd(const SgdSpec& spec, const device::Arena& arena)
       : spec_(spec),
         arena_(arena),
-        values_(arena.values().narrow(0, arena.owned().begin, arena.owned().size())),
-        gradients_(arena.owned_gradients()),
+        values_(arena.values()),
+        gradients_(arena.kept_gradients()),
         update_(flat_stretches(update_groups(arena, spec.weight_decay))) {
     if (spec.momentum > 0) velocity_ = arena.make_state();
     for (const UpdateGroup& group : update_groups(arena, spec.weight_decay)) {
-      groups_.push_back(
-          {.of = group,
-           .values = group.slices(arena.values()),
-           .gradients = group.state_slices(arena.owned_gradients()),
-           .velocities = velocity_.defined() ? group.state_slices(velocity_) : std::vector<at::Tensor>{}});
+      groups_.push_back({.of = group,
+                         .values = group.values(arena),
+                         .gradients = group.gradients(arena),
+                         .velocities = velocity_.defined() ? group.states(velocity_) : std::vector<at::Tensor>{}});
     }
   }
 

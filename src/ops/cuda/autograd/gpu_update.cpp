@@ -76,7 +76,8 @@ FlatUpdate::FlatUpdate(std::vector<FlatStretch> stretches) : stretches_(std::mov
 bool FlatUpdate::takes(const at::Tensor& values) {
   if (!gpu::is_here(values) || values.scalar_type() != at::kFloat || stretches_.empty()) return false;
   const auto is_whole = [](const FlatStretch& stretch) {
-    return stretch.begin % cuda::kStretchAlignment == 0 && stretch.end % cuda::kStretchAlignment == 0;
+    const auto places = {stretch.begin, stretch.end, stretch.values_shift, stretch.gradients_shift};
+    return std::ranges::all_of(places, [](int64_t place) { return place % cuda::kStretchAlignment == 0; });
   };
   if (!std::all_of(stretches_.begin(), stretches_.end(), is_whole)) return false;
   if (!table_.defined()) upload(values.device());
@@ -94,13 +95,20 @@ void FlatUpdate::upload(at::Device device) {
                   .first_block = blocks_,
                   .decay = static_cast<float>(stretch.weight_decay),
                   .lr_factor = static_cast<float>(stretch.lr_factor),
-                  .since = static_cast<float>(stretch.since)};
+                  .since = static_cast<float>(stretch.since),
+                  .values_shift = stretch.values_shift,
+                  .gradients_shift = stretch.gradients_shift};
     blocks_ += cuda::blocks_of(stretch.end - stretch.begin);
   }
   table_ = table.to(device);
 }
 
 namespace {
+
+/// The first `count` elements, on which both ways are compared; undefined stays undefined.
+at::Tensor first_of(const at::Tensor& flat, int64_t count) {
+  return flat.defined() && flat.numel() > count ? flat.narrow(0, 0, count) : flat;
+}
 
 /// Removes undefined tensors.
 Tensors changed(Tensors tensors) {
@@ -126,7 +134,9 @@ bool FlatUpdate::adamw(const AdamWBuffers& b, const UpdateScalars& scalars, cons
     if (t[4].defined()) t[4].copy_(t[0]);
     return changed({t[0], t[2], t[3], t[4]});
   };
-  const Tensors inputs{b.values, b.gradients, b.first, b.second, b.copy};
+  const int64_t count = b.first.numel();
+  const Tensors inputs{first_of(b.values, count), first_of(b.gradients, count), b.first, b.second,
+                       first_of(b.copy, count)};
   const KernelAutotuner::Inputs kinds{.batched = 5, .differentiable = 0, .replicated = true};
   if (!kernel_autotuner().use_custom_kernel("adamw", inputs, kinds, custom, reference)) return false;
   FlatLaunch::adamw(*this, b, scalars, rule);
@@ -149,7 +159,8 @@ bool FlatUpdate::sgd(const SgdBuffers& b, const UpdateScalars& scalars, const Sg
     if (t[3].defined()) t[3].copy_(t[0]);
     return changed({t[0], t[2], t[3]});
   };
-  const Tensors inputs{b.values, b.gradients, b.velocity, b.copy};
+  const int64_t count = stretches_.back().end;
+  const Tensors inputs{first_of(b.values, count), first_of(b.gradients, count), b.velocity, first_of(b.copy, count)};
   const KernelAutotuner::Inputs kinds{.batched = 4, .differentiable = 0, .replicated = true};
   if (!kernel_autotuner().use_custom_kernel(rule.nesterov ? "sgd nesterov" : "sgd", inputs, kinds, custom, reference))
     return false;

@@ -28,15 +28,17 @@ __device__ inline const Stretch& stretch_of(const Update& p, int64_t block) {
 
 __device__ inline bool is_skipped(const Update& p) { return p.found_inf != nullptr && *p.found_inf != 0; }
 
-/// A thread's elements: kPacks packs that begin at place(i) in the arena, if that is below end.
+/// A thread's elements: kPacks packs that begin at place(i) of the state, if that is below end.
 struct Share {
-  int64_t begin, end;
+  int64_t begin, end, values_shift, gradients_shift;
   float decay, lr_factor, since;
 
   __device__ explicit Share(const Update& p) {
     const Stretch& stretch = stretch_of(p, block_x());
     begin = stretch.begin + (block_x() - stretch.first_block) * kBlockElements + thread_x() * kVector;
     end = stretch.end;
+    values_shift = stretch.values_shift;
+    gradients_shift = stretch.gradients_shift;
     decay = stretch.decay;
     lr_factor = stretch.lr_factor;
     since = stretch.since;
@@ -66,9 +68,9 @@ __device__ inline void store_working(const Update& p, const Share& share, const 
   for (int pack = 0; pack < kPacks; ++pack) {
     if (share.place(pack) >= share.end) continue;
     if (p.working_element == Element::bf16) {
-      store(static_cast<Bf16*>(p.working) + share.place(pack), from[pack]);
+      store(static_cast<Bf16*>(p.working) + share.values_shift + share.place(pack), from[pack]);
     } else {
-      store(static_cast<Fp16*>(p.working) + share.place(pack), from[pack]);
+      store(static_cast<Fp16*>(p.working) + share.values_shift + share.place(pack), from[pack]);
     }
   }
 }
@@ -81,8 +83,8 @@ __global__ void __launch_bounds__(kThreads) adamw_kernel(AdamWUpdate p, AdamWRat
   if (is_skipped(p.common)) return;
   const Share share(p.common);
   Values value, gradient, first, second;
-  load_share(p.common.values, share, value);
-  load_share(p.common.gradients, share, gradient);
+  load_share(p.common.values + share.values_shift, share, value);
+  load_share(p.common.gradients + share.gradients_shift, share, gradient);
   load_share(p.first, share, first);
   load_share(p.second, share, second);
   const float lr = *p.common.lr * share.lr_factor, divisor = p.common.divisor != nullptr ? *p.common.divisor : 1.0F;
@@ -103,7 +105,7 @@ __global__ void __launch_bounds__(kThreads) adamw_kernel(AdamWUpdate p, AdamWRat
       v -= step_size * first[pack][k] / (sqrtf(second[pack][k]) / second_root + p.eps);
     }
   }
-  store_share(p.common.values, share, value);
+  store_share(p.common.values + share.values_shift, share, value);
   store_share(p.first, share, first);
   store_share(p.second, share, second);
   store_working(p.common, share, value);
@@ -113,8 +115,8 @@ __global__ void __launch_bounds__(kThreads) sgd_kernel(SgdUpdate p) {
   if (is_skipped(p.common)) return;
   const Share share(p.common);
   Values value, gradient, velocity = {};
-  load_share(p.common.values, share, value);
-  load_share(p.common.gradients, share, gradient);
+  load_share(p.common.values + share.values_shift, share, value);
+  load_share(p.common.gradients + share.gradients_shift, share, gradient);
   if (p.velocity != nullptr) load_share(p.velocity, share, velocity);
   const float lr = *p.common.lr * share.lr_factor, divisor = p.common.divisor != nullptr ? *p.common.divisor : 1.0F;
   GPUTRAIN_UNROLL
@@ -127,7 +129,7 @@ __global__ void __launch_bounds__(kThreads) sgd_kernel(SgdUpdate p) {
       v -= lr * (p.nesterov ? g + p.momentum * velocity[pack][k] : velocity[pack][k]);
     }
   }
-  store_share(p.common.values, share, value);
+  store_share(p.common.values + share.values_shift, share, value);
   if (p.velocity != nullptr) store_share(p.velocity, share, velocity);
   store_working(p.common, share, value);
 }

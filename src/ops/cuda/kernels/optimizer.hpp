@@ -7,11 +7,12 @@ namespace gputrain::ops::cuda {
 
 /// A range of the arena with its settings. The grid's blocks are assigned to stretches in order.
 struct Stretch {
-  int64_t begin, end;   // elements of the arena; multiples of kStretchAlignment
+  int64_t begin, end;   // elements of the state; multiples of kStretchAlignment, as are the shifts
   int64_t first_block;  // number of blocks of earlier stretches
   float decay;
   float lr_factor = 1;
-  float since = 0;  // updates made before the stretch was trained
+  float since = 0;                                // updates made before the stretch was trained
+  int64_t values_shift = 0, gradients_shift = 0;  // where values and gradients are, less `begin`
 };
 inline constexpr int64_t kStretchAlignment = 4;
 /// Number of blocks for a stretch.
@@ -19,9 +20,9 @@ int64_t blocks_of(int64_t elements);
 
 /// Operands of every update. Nothing changes if found_inf is not 0.
 struct Update {
-  float* values;           // the arena's
-  const float* gradients;  // the arena's
-  void* working;           // the arena's copy in `working_element`, 16 bits; or nullptr
+  float* values;
+  const float* gradients;
+  void* working;  // a copy of the values in `working_element`, 16 bits; or nullptr
   Element working_element;
   const Stretch* stretches;  // [count], on the device
   int count;
