@@ -72,26 +72,32 @@ const Part& Checkpoint::part(const std::string& name) const {
   return found->second;
 }
 
+std::vector<Part::Target> per_parameter(const device::Arena& arena, const at::Tensor& flat, const std::string& prefix) {
+  std::vector<Part::Target> targets;
+  for (const device::Segment& segment : arena.segments()) {
+    const std::string name = prefix + segment.name;
+    const int64_t end = segment.offset + segment.numel;
+    for (const auto& [range, at] : arena.owned()) {
+      const int64_t from = std::max(range.begin, segment.offset), until = std::min(range.end, end);
+      if (from == segment.offset && until == end) {
+        targets.push_back({.name = name, .tensor = arena.state_view(flat, segment), .slice = std::nullopt});
+      } else if (from < until) {
+        targets.push_back(
+            {.name = name,
+             .tensor = flat.narrow(0, at + from - range.begin, until - from),
+             .slice = Slice{.shape = segment.sizes, .begin = from - segment.offset, .order = segment.order()}});
+      }
+    }
+  }
+  return targets;
+}
+
 std::vector<Part::Target> per_parameter(const device::Arena& arena, const optim::Optimizer::State& state) {
   std::vector<Part::Target> targets;
   for (const auto& [name, tensor] : state.scalars)
     targets.push_back({.name = name, .tensor = tensor, .slice = std::nullopt});
   for (const auto& [kind, flat] : state.flat) {
-    for (const device::Segment& segment : arena.segments()) {
-      const std::string name = kind + "." + segment.name;
-      const int64_t end = segment.offset + segment.numel;
-      for (const auto& [range, at] : arena.owned()) {
-        const int64_t from = std::max(range.begin, segment.offset), until = std::min(range.end, end);
-        if (from == segment.offset && until == end) {
-          targets.push_back({.name = name, .tensor = arena.state_view(flat, segment), .slice = std::nullopt});
-        } else if (from < until) {
-          targets.push_back(
-              {.name = name,
-               .tensor = flat.narrow(0, at + from - range.begin, until - from),
-               .slice = Slice{.shape = segment.sizes, .begin = from - segment.offset, .order = segment.order()}});
-        }
-      }
-    }
+    for (Part::Target& target : per_parameter(arena, flat, kind + ".")) targets.push_back(std::move(target));
   }
   return targets;
 }

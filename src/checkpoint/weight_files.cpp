@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "gputrain/checkpoint/checkpoint.hpp"
 #include "gputrain/checkpoint/frozen.hpp"
 #include "gputrain/checkpoint/listing.hpp"
 #include "gputrain/core/numbers.hpp"
@@ -52,6 +53,7 @@ fs::path found_at(const fs::path& path) {
   if (!fs::is_directory(path)) return path;
   if (fs::exists(path / kWeights)) return path / kWeights;
   if (fs::exists(path / kIndex)) return path / kIndex;
+  if (fs::exists(path / kManifestName)) return path / kManifestName;
   refuse(path / kWeights, "there are no weights", hint_for(path));
 }
 
@@ -113,6 +115,10 @@ WeightFiles::WeightFiles(const fs::path& path) : path_(found_at(path)) {
     add_shards();
     return;
   }
+  if (path_.filename() == kManifestName && fs::is_directory(path)) {
+    part_ = std::make_shared<const Part>(Checkpoint::look_into(path).part("model"));
+    return;
+  }
   refuse_other_files(path_);
   add(path_);
   if (const fs::path frozen = frozen_beside(path_); !frozen.empty()) add(frozen);
@@ -140,6 +146,7 @@ void WeightFiles::add_shards() {
 }
 
 std::vector<std::string> WeightFiles::names() const {
+  if (part_) return part_->names();
   std::vector<std::string> names;
   for (const auto& [name, file] : holders_) names.push_back(name);
   return names;

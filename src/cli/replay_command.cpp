@@ -189,7 +189,9 @@ class ReplayHook final : public train::Hook {
 void compare_tensors(const std::string& name, const checkpoint::Part& part,
                      const std::vector<checkpoint::Part::Target>& live, Comparison& comparison) {
   for (const auto& [tensor, value, slice] : live) {
-    at::Tensor saved = part.tensor(tensor).contiguous();
+    at::Tensor saved = part.tensor(tensor);
+    if (slice && !slice->order.empty()) saved = saved.permute(slice->order);
+    saved = saved.contiguous();
     if (slice) saved = saved.view(-1).narrow(0, slice->begin, value.numel());
     const auto difference = difference_between(saved, value.to(at::kCPU).contiguous());
     ++comparison.tensors;
@@ -274,8 +276,7 @@ Comparison replay(const ReplayWindow& window, const Job& job, TrainingSetup& set
   comparison.seconds = watch.seconds();
   if (window.at_step) {
     train::synchronise_buffers(*setup.built.model, setup.context.groups);
-    compare_tensors("model", window.at_step->part("model"), checkpoint::whole(named_weights(*setup.built.model)),
-                    comparison);
+    compare_tensors("model", window.at_step->part("model"), weight_targets(setup.built), comparison);
     compare_tensors("optimizer", window.at_step->part("optimizer"),
                     checkpoint::per_parameter(*setup.built.arena, setup.optimizer_stack.optimizer->state()),
                     comparison);

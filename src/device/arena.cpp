@@ -1,12 +1,14 @@
 #include "gputrain/device/arena.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <tuple>
 #include <utility>
 
 #include <ATen/ops/as_strided.h>
+#include <ATen/ops/empty.h>
 
 #include "flat_zeros.hpp"
 #include "gputrain/core/error.hpp"
@@ -20,14 +22,15 @@ constexpr int64_t kAlignmentBytes = 128;
 int64_t rounded_up(int64_t value, int64_t multiple) { return ceil_divide(value, multiple) * multiple; }
 
 /// The order in memory of the trainable ones: by unit; within a unit, segments that decay first, then by settings;
-/// otherwise as given.
-std::vector<size_t> memory_order(const std::vector<ArenaTensor>& arena_tensors) {
+/// otherwise as given. `by_reading`: first those that are read in the working type.
+std::vector<size_t> memory_order(const std::vector<ArenaTensor>& arena_tensors, bool by_reading) {
   std::vector<size_t> order(arena_tensors.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::erase_if(order, [&](size_t index) { return !arena_tensors[index].trainable; });
   const auto key = [&](size_t index) {
     const ArenaTensor& one = arena_tensors[index];
-    return std::tuple(one.unit, !one.decays, one.settings.lr_factor, one.settings.weight_decay);
+    return std::tuple(one.unit, by_reading && one.read_in_master, !one.decays, one.settings.lr_factor,
+                      one.settings.weight_decay);
   };
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key(a) < key(b); });
   return order;
@@ -69,12 +72,14 @@ Segment segment_at(int64_t offset, const ArenaTensor& arena_tensor) {
           .settings = arena_tensor.settings};
 }
 
-/// One range per unit, in order.
-std::vector<Range> ranges_of_units(const std::vector<Segment>& segments) {
+/// One range per unit, in order. `is_cut(i)`: also between segments i - 1 and i of a unit.
+std::vector<Range> ranges_of_units(
+    const std::vector<Segment>& segments, const std::function<bool(size_t)>& is_cut = [](size_t) { return false; }) {
   std::vector<Range> ranges;
   const Segment* previous = nullptr;
   for (const Segment& segment : segments) {
-    if (previous == nullptr || previous->unit != segment.unit)
+    const auto index = static_cast<size_t>(&segment - segments.data());
+    if (previous == nullptr || previous->unit != segment.unit || is_cut(index))
       ranges.push_back({.begin = segment.offset, .end = segment.offset});
     ranges.back().end = segment.offset + segment.padded;
     previous = &segment;
@@ -125,32 +130,92 @@ std::vector<Range> join(std::vector<Range> ranges, int64_t element_bytes, const 
   return joined;
 }
 
+void give_memory(const at::Tensor& tensor) {
+  c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
+  GPUTRAIN_ASSERT(storage.nbytes() == 0, "it has none");
+  const size_t bytes = tensor.nbytes();
+  storage.set_data_ptr_noswap(storage.allocator()->allocate(bytes));
+  storage.set_nbytes(bytes);
+}
+
+void take_memory(const at::Tensor& tensor) {
+  c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
+  storage.set_data_ptr_noswap(at::DataPtr(nullptr, storage.device()));
+  storage.set_nbytes(0);
+}
+
 Arena::Arena(const std::vector<ArenaTensor>& arena_tensors, const ArenaOptions& options)
-    : kept_(options.gradients), shards_(options.shards) {
+    : kept_(options.gradients), kept_values_(options.values), shards_(options.shards) {
   check_arena_tensors(arena_tensors);
-  for (const size_t index : memory_order(arena_tensors)) {
+  const bool has_copies = keeps_owned_values_only() && options.working_type;
+  const std::vector<size_t> order = memory_order(arena_tensors, has_copies);
+  for (const size_t index : order) {
     segments_.push_back(segment_at(numel_, arena_tensors[index]));
     arena_tensors_.push_back(arena_tensors[index].value);
     numel_ += segments_.back().padded;
   }
   const at::TensorOptions of_values = arena_tensors.front().value.options().requires_grad(false);
+  const auto read_in_master = [&](size_t i) { return !has_copies || arena_tensors[order[i]].read_in_master; };
   if (shards_ > 1) {
     const auto bytes = static_cast<int64_t>(of_values.dtype().itemsize());
-    parts_ = pad_parts(segments_, join(unit_ranges(), bytes, options.parts), shards_, bytes);
+    auto ranges = ranges_of_units(segments_, [&](size_t i) { return read_in_master(i) != read_in_master(i - 1); });
+    ranges = join(std::move(ranges), bytes, keeps_owned_values_only() ? JoinLimits{0, 0} : options.parts);
+    parts_ = pad_parts(segments_, std::move(ranges), shards_, bytes);
     numel_ = parts_.front().end;
   }
-  values_ = flat_zeros(numel_, of_values);
-  if (kept_ == Kept::whole) {
-    gradients_ = flat_zeros(numel_, of_values);
+  values_ = keeps_owned_values_only() ? at::empty({0}, of_values) : flat_zeros(numel_, of_values);
+  if (kept_ == Kept::whole) gradients_ = flat_zeros(numel_, of_values);
+  if (options.working_type) working_copy_ = c10::make_intrusive<WorkingCopy>(values_, *options.working_type);
+  if (keeps_owned_values_only()) {
+    GPUTRAIN_ASSERT(shards_ > 1 && kept_ == Kept::owned, "ranks that share out values share out gradients");
+    for (const Range& part : parts_) {
+      const auto first = std::ranges::find(segments_, part.begin, &Segment::offset);
+      gathered_.push_back({.range = part, .unit = first->unit, .values = at::empty({part.size()}, of_values)});
+      if (!read_in_master(static_cast<size_t>(first - segments_.begin())))
+        gathered_.back().copy = at::empty({part.size()}, of_values.dtype(*options.working_type));
+    }
+  } else if (kept_ == Kept::whole) {
     own({{.begin = 0, .end = numel_}});
   }
-  if (options.working_type) working_copy_ = c10::make_intrusive<WorkingCopy>(values_, *options.working_type);
-  for (size_t i = 0; i < segments_.size(); ++i) {
-    arena_tensors_[i].set_data(view(values_, segments_[i]));
-    arena_tensors_[i].mutable_grad() = gradients_.defined() ? view(gradients_, segments_[i]) : at::Tensor();
-    if (working_copy_) working_copy_->add(arena_tensors_[i]);
+  for (size_t i = 0; i < segments_.size(); ++i) place(i);
+  for (const GatheredPart& part : gathered_) {
+    take_memory(part.values);
+    if (part.copy.defined()) take_memory(part.copy);
   }
   place_frozen(arena_tensors);
+}
+
+/// Makes a parameter a view of its place.
+void Arena::place(size_t index) {
+  const Segment& segment = segments_[index];
+  const at::Tensor& parameter = arena_tensors_[index];
+  if (keeps_owned_values_only()) {
+    const auto part = std::ranges::find_if(gathered_, [&](const GatheredPart& one) {
+      return one.range.begin <= segment.offset && segment.offset < one.range.end;
+    });
+    const auto view_in = [&](const at::Tensor& flat) {
+      return at::as_strided(flat, segment.sizes, segment.strides, segment.offset - part->range.begin);
+    };
+    parameter.set_data(view_in(part->values));
+    parameter.mutable_grad() = at::Tensor();
+    if (part->copy.defined()) working_copy_->add(parameter, view_in(part->copy));
+    return;
+  }
+  parameter.set_data(view(values_, segment));
+  parameter.mutable_grad() = gradients_.defined() ? view(gradients_, segment) : at::Tensor();
+  if (working_copy_) working_copy_->add(parameter);
+}
+
+const at::Tensor& Arena::values() const {
+  GPUTRAIN_ASSERT(!keeps_owned_values_only(), "the arena has whole values");
+  return values_;
+}
+
+const Segment& Arena::segment_of(const at::Tensor& parameter) const {
+  const auto found =
+      std::ranges::find_if(arena_tensors_, [&](const at::Tensor& one) { return one.is_same(parameter); });
+  GPUTRAIN_ASSERT(found != arena_tensors_.end(), "a parameter of the arena");
+  return segments_[static_cast<size_t>(found - arena_tensors_.begin())];
 }
 
 void Arena::place_frozen(const std::vector<ArenaTensor>& arena_tensors) {
@@ -211,6 +276,7 @@ void Arena::own(const Shard& shard) {
     at += range.size();
   }
   if (kept_ == Kept::owned) owned_gradients_ = make_state();
+  if (keeps_owned_values_only()) owned_values_ = make_state();
 }
 
 std::vector<at::Tensor> Arena::gradients_of_pieces() const {
@@ -241,7 +307,10 @@ at::Tensor Arena::view(const at::Tensor& flat, const Segment& segment) const {
 void Arena::check_views() const {
   for (size_t i = 0; i < segments_.size(); ++i) {
     const std::string& name = segments_[i].name;
-    GPUTRAIN_ASSERT(lives_in(arena_tensors_[i], values_, segments_[i]), "the value left the arena: " + name);
+    const bool is_in_part = std::ranges::any_of(
+        gathered_, [&](const GatheredPart& part) { return arena_tensors_[i].is_alias_of(part.values); });
+    GPUTRAIN_ASSERT(is_in_part || lives_in(arena_tensors_[i], values_, segments_[i]),
+                    "the value left the arena: " + name);
     const at::Tensor& gradient = arena_tensors_[i].grad();
     const bool is_ours = gradients_.defined() ? lives_in(gradient, gradients_, segments_[i]) : !gradient.defined();
     GPUTRAIN_ASSERT(is_ours, "the gradient left the arena: " + name);

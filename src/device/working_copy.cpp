@@ -28,11 +28,14 @@ WorkingCopy::~WorkingCopy() = default;
 
 void WorkingCopy::add(const at::Tensor& weight) {
   GPUTRAIN_ASSERT(weight.is_alias_of(values_), "a view of the values");
-  const at::Tensor view = at::as_strided(copy_, weight.sizes(), weight.strides(), weight.storage_offset());
+  add(weight, at::as_strided(copy_, weight.sizes(), weight.strides(), weight.storage_offset()));
+}
+
+void WorkingCopy::add(const at::Tensor& weight, const at::Tensor& copy) {
   // Not the weight itself, which owns a reference to this object, but a tensor that shares its version counter.
   weights_.emplace_back(weight.tensor_data());
   weight.unsafeGetTensorImpl()->set_backend_meta(c10::make_intrusive<Metadata>(
-      c10::intrusive_ptr<WorkingCopy>::unsafe_reclaim_from_nonowning(this), view, weights_.size() - 1));
+      c10::intrusive_ptr<WorkingCopy>::unsafe_reclaim_from_nonowning(this), copy, weights_.size() - 1));
 }
 
 void WorkingCopy::note_update(bool wrote_copy) noexcept {
@@ -62,7 +65,7 @@ void WorkingCopy::prove() {
 }
 
 void WorkingCopy::begin() {
-  if (readings_++ > 0) return;
+  if (readings_++ > 0 || is_filled_by_others()) return;
   const at::NoGradGuard no_grad;
   if (std::exchange(is_written_, false) && is_untouched()) {
     prove();
@@ -85,6 +88,7 @@ at::Tensor working_view(const at::Tensor& weight, at::ScalarType type) {
   const auto* metadata = dynamic_cast<const WorkingCopy::Metadata*>(weight.unsafeGetTensorImpl()->get_backend_meta());
   if (metadata == nullptr || metadata->copy->readings_ == 0 || metadata->view.scalar_type() != type) return {};
   const WorkingCopy& copy = *metadata->copy;
+  if (copy.is_filled_by_others()) return metadata->view;
   const bool is_new =
       weight._version() == copy.versions_[metadata->index] && copy.values_._version() == copy.versions_.back();
   GPUTRAIN_ASSERT(is_new, "weights were changed while their copy was being read");

@@ -10,6 +10,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/models/model.hpp"
 #include "gputrain/nn/layers.hpp"
+#include "gputrain/nn/unit_range.hpp"
 #include "gputrain/ops/activation.hpp"
 #include "spec_checks.hpp"
 
@@ -123,6 +124,7 @@ class Convnet final : public Model {
   at::Tensor forward(const at::Tensor& inputs) override {
     at::Tensor x = context().channels_last ? inputs.contiguous(at::MemoryFormat::ChannelsLast) : inputs;
     for (const Stage* stage : stages_) x = run_block(x, *stage);
+    const nn::UnitRange range(*classifier_);
     x = dropout_->forward(pooled(x));
     for (const nn::Linear* layer : hidden_) {
       x = dropout_->forward(ops::activate(layer->forward(x), ops::Activation::relu));

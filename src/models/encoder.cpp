@@ -152,13 +152,24 @@ Model::LastLayer Encoder::last_layer(const Batch& batch) {
                                   .where = "model.config.head",
                                   .hint = "turn packing off, or use head: mlm or tagger"});
   }
-  return {.features = features(texts), .head = head_->last_layer(tokens_->weight()), .classes = sizes_.classes};
+  return {.features = features(texts), .head = head(), .classes = sizes_.classes};
+}
+
+ops::Head Encoder::head() const {
+  ops::Head head = head_->last_layer(tokens_->weight());
+  if (!head_->reads_embedding()) return head;
+  head.logits = [this, logits = std::move(head.logits)](const at::Tensor& x) {
+    const nn::UnitRange range(*head_unit().front());
+    nn::borrow_weights(*tokens_);
+    return logits(x);
+  };
+  return head;
 }
 
 at::Tensor Encoder::forward(const at::Tensor& inputs) {
   const at::Tensor x = features({.tokens = inputs});
-  const ops::Head head = head_->last_layer(tokens_->weight());
-  return head.logits ? head.logits(x) : x;
+  const ops::Head last = head();
+  return last.logits ? last.logits(x) : x;
 }
 
 std::vector<Unit> Encoder::units() {

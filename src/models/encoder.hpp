@@ -57,6 +57,7 @@ class Encoder final : public Model {
   };
   static Texts texts_of(const Batch& batch);
   std::vector<nn::Module*> head_unit() const;
+  ops::Head head() const;
   /// A CPU computes such texts in one row, without padding. A GPU would have to tell the host how many tokens there
   /// are.
   static bool has_padding_on_cpu(const Texts& texts) {

@@ -36,6 +36,7 @@ class EncoderHead final : public nn::Module {
   ops::Head last_layer(const at::Tensor& embedding) const;
   /// Modules with parameters, that of the classes last.
   std::vector<nn::Module*> parts() const;
+  bool reads_embedding() const noexcept { return vocabulary_ != nullptr; }
   bool is_pooled() const noexcept { return kind_ == HeadKind::classifier || kind_ == HeadKind::embedder; }
 
  private:

@@ -121,6 +121,7 @@ int64_t Gpt::columns() const {
 
 at::Tensor Gpt::logits(const at::Tensor& features) const {
   const nn::UnitRange range(*norm_);  // the head's unit
+  if (head_ == nullptr) nn::borrow_weights(*tokens_);
   if (head_ != nullptr && head_->has_branch()) return head_->forward(features);
   return ops::linear_padded(context().policy, features, head_weight(), spec_.pad_vocab_to);
 }

@@ -5,6 +5,7 @@
 
 #include "gputrain/models/model.hpp"
 #include "gputrain/nn/layers.hpp"
+#include "gputrain/nn/unit_range.hpp"
 #include "gputrain/ops/activation.hpp"
 #include "spec_checks.hpp"
 
@@ -45,7 +46,11 @@ class Mlp final : public Model {
 
   at::Tensor forward(const at::Tensor& inputs) override {
     at::Tensor x = inputs.flatten(1);
-    for (const nn::Linear* layer : hidden_) x = dropout_->forward(ops::activate(layer->forward(x), activation_));
+    for (const nn::Linear* layer : hidden_) {
+      const nn::UnitRange range(*layer);
+      x = dropout_->forward(ops::activate(layer->forward(x), activation_));
+    }
+    const nn::UnitRange range(*classifier_);
     return classifier_->forward(x);
   }
 

@@ -15,6 +15,7 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/device/runtime.hpp"
+#include "gputrain/nn/unit_memory.hpp"
 
 namespace gputrain::nn {
 namespace {
@@ -60,9 +61,11 @@ class SecondRun {
 };
 
 struct FirstRun final : torch::CustomClassHolder {
-  FirstRun(Block to_run, at::Device device) : block(std::move(to_run)), random(device) {}
+  FirstRun(Block to_run, at::Device device)
+      : block(std::move(to_run)), random(device), unit(unit_memory() != nullptr ? unit_memory()->current() : -1) {}
   Block block;
   RandomStates random;
+  int64_t unit;  // whose weights the block reads; -1: they have memory
 };
 
 struct RecomputedBlock : torch::autograd::Function<RecomputedBlock> {
@@ -82,6 +85,7 @@ struct RecomputedBlock : torch::autograd::Function<RecomputedBlock> {
     variable_list inputs = context->get_saved_variables(), outputs, results;
     for (size_t i = 0; i < inputs.size(); ++i)
       inputs[i] = inputs[i].detach().set_requires_grad(context->needs_input_grad(i));
+    if (run->unit >= 0) unit_memory()->need(run->unit);
     {
       const SecondRun second(run->random, inputs[0].device());
       const at::AutoGradMode with_graph(true);
@@ -117,13 +121,15 @@ std::shared_ptr<const std::function<at::Tensor()>> recipe_for(const at::Tensor& 
   return nullptr;
 }
 
-/// Saves a tensor's recipe if it has one, else the tensor.
+/// Saves a tensor's recipe if it has one, else the tensor; of shared-out weights also their unit.
 class RecipeInstead final : public SavedVariableHooks {
  public:
   void call_pack_hook(const at::Tensor& tensor) override {
     make_ = tensor.has_storage() ? recipe_for(tensor) : nullptr;
     if (make_ == nullptr) {
       tensor_ = tensor.detach();  // a saved result would hold its own graph
+      if (unit_memory() != nullptr && tensor.has_storage())
+        unit_ = unit_memory()->unit_of(tensor.storage().unsafeGetStorageImpl());
       return;
     }
     sizes_ = tensor.sizes().vec();
@@ -132,6 +138,7 @@ class RecipeInstead final : public SavedVariableHooks {
   }
 
   at::Tensor call_unpack_hook() override {
+    if (unit_ >= 0) unit_memory()->need(unit_);
     if (make_ == nullptr) return tensor_;
     const at::NoGradGuard no_grad;
     return at::as_strided((*make_)(), sizes_, strides_, offset_);
@@ -142,13 +149,14 @@ class RecipeInstead final : public SavedVariableHooks {
   std::shared_ptr<const std::function<at::Tensor()>> make_;
   std::vector<int64_t> sizes_, strides_;
   int64_t offset_ = 0;
+  int64_t unit_ = -1;  // of shared-out weights
 };
 
 /// Autograd asks the engine how to save tensors.
 class Engine final : public torch::autograd::Engine {
  public:
   std::unique_ptr<SavedVariableHooks> get_default_saved_variable_hooks() override {
-    return recipes.empty() ? nullptr : std::make_unique<RecipeInstead>();
+    return recipes.empty() && unit_memory() == nullptr ? nullptr : std::make_unique<RecipeInstead>();
   }
 };
 

@@ -7,4 +7,9 @@ UnitListener*& unit_listener() noexcept {
   return listener;
 }
 
+UnitMemory*& unit_memory() noexcept {
+  static UnitMemory* memory = nullptr;
+  return memory;
+}
+
 }  // namespace gputrain::nn

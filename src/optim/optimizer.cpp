@@ -31,7 +31,7 @@ std::vector<at::Tensor> views_of(const at::Tensor& flat, const std::vector<Updat
 }  // namespace
 
 std::vector<at::Tensor> UpdateGroup::values(const device::Arena& arena) const {
-  return views_of(arena.values(), ranges, &UpdateRange::values_at);
+  return views_of(arena.kept_values(), ranges, &UpdateRange::values_at);
 }
 
 std::vector<at::Tensor> UpdateGroup::gradients(const device::Arena& arena) const {
@@ -88,7 +88,7 @@ std::vector<UpdateGroup> update_groups(const device::Arena& arena, double weight
       const int64_t first = std::max(segment.offset, here->range.begin), last = std::min(end, here->range.end);
       const int64_t in_state = here->at + first - here->range.begin;
       add(segment, {.size = last - first,
-                    .values_at = first,
+                    .values_at = arena.keeps_owned_values_only() ? in_state : first,
                     .gradients_at = arena.keeps_owned_gradients_only() ? in_state : first,
                     .state_at = in_state});
     }

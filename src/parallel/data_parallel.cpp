@@ -15,6 +15,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/parallel/sharded_parameters.hpp"
 
 namespace gputrain::parallel {
 namespace {
@@ -41,10 +42,17 @@ GradientTraffic traffic_of_step(const device::Arena& arena, const ReducerOptions
   int64_t sent = gradient;
   if (options.wire_type) sent = arena.numel() * static_cast<int64_t>(at::elementSize(*options.wire_type));
   if (options.power_sgd != nullptr) sent = options.power_sgd->bytes();
-  const int64_t back = options.owners.empty() ? sent : gradient;  // the sum, or values
+  int64_t back = options.owners.empty() ? sent : gradient, full_back = gradient;  // the sum, or values
   const int64_t times = arena.keeps_owned_gradients_only() ? passes : 1;
+  if (arena.keeps_owned_values_only()) {  // each pass gathers what its layers read, forward and backward
+    int64_t read = 0;
+    for (const device::GatheredPart& part : arena.gathered_parts())
+      read += part.range.size() * static_cast<int64_t>(part.read().itemsize());
+    back = 2 * passes * read;
+    full_back = 2 * passes * gradient;
+  }
   const auto share = [&](int64_t bytes) { return bytes * (ranks - 1) / ranks; };
-  return {.bytes = share(times * sent + back), .full_bytes = share(times * gradient + gradient)};
+  return {.bytes = share(times * sent + back), .full_bytes = share(times * gradient + full_back)};
 }
 
 /// Runs when backward is done with a parameter, also if an operator added its gradient to .grad directly and there is
@@ -114,6 +122,7 @@ void DataParallel::abandon() {
 
 void DataParallel::all_gather_values() {
   if (!shares()) return;
+  if (options_.parameters != nullptr) return options_.parameters->release_all();
   const device::Range all{.begin = 0, .end = arena_.numel()};
   if (splits_equally()) {
     for (size_t index = buckets_.size(); index-- > 0;) {  // the first unit is needed first
@@ -135,18 +144,15 @@ void DataParallel::all_gather_values() {
 }
 
 void DataParallel::hook(const at::Tensor& parameter) {
-  GPUTRAIN_ASSERT(parameter.is_alias_of(arena_.values()), "data parallelism needs parameters that live in the arena");
   if (!parameter.requires_grad()) return;
-  const int64_t offset = parameter.storage_offset();
-  const auto bucket = std::find_if(buckets_.begin(), buckets_.end(), [offset](const Bucket& one) {
-    return one.range.begin <= offset && offset < one.range.end;
+  const device::Segment& segment = arena_.segment_of(parameter);
+  const auto bucket = std::find_if(buckets_.begin(), buckets_.end(), [&](const Bucket& one) {
+    return one.range.begin <= segment.offset && segment.offset < one.range.end;
   });
-  const auto segment = std::find_if(arena_.segments().begin(), arena_.segments().end(),
-                                    [offset](const device::Segment& one) { return one.offset == offset; });
   // Keep the accumulator alive: a parameter has only a weak reference to it.
   const auto accumulator = torch::autograd::impl::grad_accumulator(parameter);
   const auto hook = accumulator->add_post_hook(
-      std::make_unique<ReadyHook>(*this, parameter, *segment, static_cast<size_t>(bucket - buckets_.begin())));
+      std::make_unique<ReadyHook>(*this, parameter, segment, static_cast<size_t>(bucket - buckets_.begin())));
   hooked_.emplace_back(accumulator, hook);
   ++bucket->tensors;
 }
@@ -169,7 +175,7 @@ void DataParallel::give_memory(Bucket& bucket) {
 void DataParallel::gradient_is_there(size_t index) {
   if (!synchronising_) return;
   GPUTRAIN_ASSERT(index >= next_, "a gradient came after its bucket was sent: two backwards after one prepare()?");
-  --buckets_[index].waiting;
+  if (--buckets_[index].waiting == 0 && options_.parameters != nullptr) options_.parameters->complete(index);
   while (next_ < buckets_.size() && buckets_[next_].waiting <= 0) start_next();
 }
 

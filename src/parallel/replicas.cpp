@@ -15,17 +15,22 @@
 namespace gputrain::parallel {
 namespace {
 
-std::string shape_text(const std::string& name, const at::Tensor& tensor) {
-  std::string text = name + ' ' + c10::toString(tensor.scalar_type());
-  for (const int64_t size : tensor.sizes()) text += ' ' + std::to_string(size);
-  for (const int64_t stride : tensor.strides()) text += ' ' + std::to_string(stride);
+std::string shape_text(const std::string& name, at::ScalarType type, at::IntArrayRef sizes, at::IntArrayRef strides) {
+  std::string text = name + ' ' + c10::toString(type);
+  for (const int64_t size : sizes) text += ' ' + std::to_string(size);
+  for (const int64_t stride : strides) text += ' ' + std::to_string(stride);
   return text + '\n';
+}
+
+std::string shape_text(const std::string& name, const at::Tensor& tensor) {
+  return shape_text(name, tensor.scalar_type(), tensor.sizes(), tensor.strides());
 }
 
 std::string layout_text(const device::Arena& arena, const NamedTensors& buffers) {
   std::string text;
   for (const device::Segment& segment : arena.segments()) {
-    text += std::to_string(segment.offset) + ' ' + shape_text(segment.name, arena.view(arena.values(), segment));
+    text +=
+        std::to_string(segment.offset) + ' ' + shape_text(segment.name, arena.type(), segment.sizes, segment.strides);
   }
   for (const auto& [name, value] : arena.frozen()) text += "frozen " + shape_text(name, value);
   for (const auto& [name, buffer] : buffers) text += shape_text(name, buffer);
@@ -102,7 +107,7 @@ void check_same_layout(comm::ProcessGroups& groups, const device::Arena& arena, 
 }
 
 void broadcast(comm::ProcessGroups& groups, const device::Arena& arena, const NamedTensors& buffers) {
-  groups.tensors().broadcast(arena.values(), 0, "parameters");
+  if (!arena.keeps_owned_values_only()) groups.tensors().broadcast(arena.values(), 0, "parameters");
   for (const at::Tensor& flat : arena.frozen_values())
     groups.tensors().broadcast(flat.view(at::kByte), 0, "frozen parameters");
   broadcast(groups, buffers);
@@ -123,6 +128,7 @@ void check_replicas(comm::ProcessGroups& groups, const device::Arena& arena, con
   std::vector<std::string> names;
   std::vector<at::Tensor> hashes;
   for (const device::Segment& segment : arena.segments()) {
+    if (arena.keeps_owned_values_only()) break;  // there is one of each
     names.push_back(segment.name);
     hashes.push_back(hash_of(arena.values().narrow(0, segment.offset, segment.padded)));
   }
@@ -132,6 +138,7 @@ void check_replicas(comm::ProcessGroups& groups, const device::Arena& arena, con
       hashes.push_back(hash_of(tensor));
     }
   }
+  if (hashes.empty()) return;
   const at::Tensor all = groups.control().all_gather(at::cat(hashes).cpu(), "replica hashes").t().contiguous();
   const auto* of_tensor = all.const_data_ptr<int64_t>();  // one hash per rank
   for (const std::string& name : names) {

@@ -61,9 +61,10 @@ int64_t checkpoint_bytes(TrainingSetup& setup) {
   int64_t own = 0;
   if (context.rank() == 0) {
     const at::Tensor generator = device::generator_state(context.device).unsqueeze(0);
-    own += bytes_of(trained_weights(*built.model)) +
-           bytes_of({{"cpu", generator.expand({context.groups.world_size(), -1})}});
+    own += bytes_of({{"cpu", generator.expand({context.groups.world_size(), -1})}});
+    if (!built.sharded) own += bytes_of(trained_weights(*built.model));
   }
+  if (built.sharded) own += bytes_of(model_shard(built, context.rank()).tensors);
   if (context.rank() == 0 || !built.owners.empty())
     own += bytes_of(optimizer_shard(built, *optimizer_stack.optimizer, context.rank()).tensors);
   if (gradient_sync.power_sgd) own += bytes_of(gradient_sync.shard(context.groups).tensors);

@@ -269,8 +269,9 @@ monitor::Summary Training::train() {
   train::HistogramHook histograms(
       {reporting_, context.groups, *built.arena, /*shares_gradients=*/!built.owners.empty()});
   if (!plan.histograms.is_never()) hooks.push_back(&histograms);
-  train::SampleHook sample(
-      {reporting_, context.groups, [&] { loop.run_between_steps([&] { write_sample(/*is_new=*/true); }); }});
+  train::SampleHook sample({reporting_, context.groups,
+                            [&] { loop.run_between_steps([&] { write_sample(/*is_new=*/true); }); },
+                            built.sharded != nullptr});
   if (!plan.sample.is_never()) hooks.push_back(&sample);
   if (eval) hooks.push_back(&*eval);
   hooks.push_back(&save);
@@ -297,7 +298,12 @@ monitor::Summary Training::train() {
   }
   conclude(summary, outcome, expectation, request_.verify);
   context.groups.enter("at the end, after step", progress_.step);
-  if (context.rank() == 0) finish(summary, expectation);
+  const checkpoint::NamedTensors weights = gathered_weights(built, context);
+  if (context.rank() == 0) {
+    finish(summary, expectation, weights);
+  } else if (built.sharded && samples_at_end(summary)) {
+    write_sample(/*is_new=*/false);
+  }
   return summary;
 }
 
@@ -344,7 +350,7 @@ train::Stop Training::test() {
   return train::Stop::none;
 }
 
-/// On rank 0. `is_new`: no attempt has logged it yet.
+/// On rank 0; with sharded parameters on every rank. `is_new`: no attempt has logged it yet.
 void Training::write_sample(bool is_new) {
   const train::SampleSpec& sample = *spec_.eval.sample;
   auto& model = *setup_.built.model;
@@ -353,6 +359,7 @@ void Training::write_sample(bool is_new) {
   const std::string text = train::write_sample(model, *setup_.datasets.train, setup_.datasets.tokens_per_sample(),
                                                sample, static_cast<uint64_t>(spec_.seed));
   model.train(was_training);
+  if (setup_.context.rank() != 0) return;
   console_.line("sample", "temperature " + monitor::significant(sample.temperature));
   console_.block(text);
   if (is_new)
@@ -362,22 +369,27 @@ void Training::write_sample(bool is_new) {
                    .texts = {{"sample", text}}});
 }
 
-void Training::finish(const monitor::Summary& summary, const Expectation& expectation) {
+bool Training::samples_at_end(const monitor::Summary& summary) const {
+  return spec_.eval.sample && summary.status != "stopped";
+}
+
+void Training::finish(const monitor::Summary& summary, const Expectation& expectation,
+                      const checkpoint::NamedTensors& weights) {
   auto& model = *setup_.built.model;
   lock_.check();
   const models::Adapter* adapter = setup_.built.adapter.get();
   if (adapter != nullptr) {
     write_adapter(model, *adapter, *spec_.model.pretrained, *setup_.datasets.train, folder_);
   } else {
-    write_weights(model, *setup_.datasets.train, folder_);
+    write_weights(model, weights, *setup_.datasets.train, folder_);
   }
   if (const auto tokenizer = setup_.datasets.train->tokenizer(); tokenizer && !tokenizer->folder().empty()) {
     copy_tokenizer_files(tokenizer->folder(), folder_.path, tokenizer->source());
   }
-  if (spec_.eval.sample && summary.status != "stopped") write_sample(/*is_new=*/progress_.step > first_step_);
+  if (samples_at_end(summary)) write_sample(/*is_new=*/progress_.step > first_step_);
   if (adapter != nullptr && adapter->is_written_merged()) {  // last: it changes the model
     models::merge_adapter(model);
-    write_weights(model, *setup_.datasets.train, folder_);
+    write_weights(model, named_weights(model), *setup_.datasets.train, folder_);
   }
   print_ending(console_, summary, setup_.plan, expectation, folder_, spec_.checkpoint.resume);
 }

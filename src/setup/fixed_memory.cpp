@@ -19,9 +19,10 @@ std::string FixedMemory::text() const {
 
 FixedMemory fixed_memory(const BuiltModel& built, const OptimizerStack& optimizer_stack) {
   const device::Arena& arena = *built.arena;
-  FixedMemory memory{.parameters = nbytes(arena.values()), .gradients = nbytes(arena.kept_gradients())};
+  FixedMemory memory{.parameters = nbytes(arena.kept_values()), .gradients = nbytes(arena.kept_gradients())};
   for (const at::Tensor& flat : arena.frozen_values()) memory.frozen += nbytes(flat);
-  if (arena.working_copy()) memory.working_copy = nbytes(arena.working_copy()->tensor());
+  if (arena.working_copy() && !arena.keeps_owned_values_only())
+    memory.working_copy = nbytes(arena.working_copy()->tensor());
   for (const auto& [name, tensor] : optimizer_stack.optimizer->state().flat) memory.optimizer_state += nbytes(tensor);
   built.model->each_buffer(
       [&](const std::string&, const nn::Buffer& buffer) { memory.buffers += nbytes(buffer.value); });

@@ -21,9 +21,10 @@ void choose_buckets(GradientSync& gradient_sync, const JobSpec& spec, comm::Proc
                     const device::Arena& arena) {
   const int64_t gradient_bytes = arena.numel() * arena.element_bytes();
   gradient_sync.buckets = bucket_limits(spec.parallel);
-  if (spec.parallel.bucket_cap_mb.value) return;
+  if (spec.parallel.bucket_cap_mb.value && !arena.keeps_owned_values_only()) return;
   if (!arena.parts().empty()) {
-    gradient_sync.bucket_reason = "auto: split equally among the ranks";
+    gradient_sync.bucket_reason =
+        arena.keeps_owned_values_only() ? "one for each unit" : "auto: split equally among the ranks";
   } else if (gradient_bytes <= gradient_sync.buckets.first_bytes) {
     gradient_sync.bucket_reason = "auto: all of it";
   } else if (gradient_bytes <= kFewGradientBytes) {
@@ -61,8 +62,13 @@ device::JoinLimits bucket_limits(const train::ParallelSpec& spec) {
   return limits;
 }
 
-parallel::ReducerOptions GradientSync::options(const std::vector<device::Shard>& owners) const {
-  return {.buckets = buckets, .owners = owners, .wire_type = wire_type, .power_sgd = power_sgd.get()};
+parallel::ReducerOptions GradientSync::options(const std::vector<device::Shard>& owners,
+                                               parallel::ShardedParameters* sharded) const {
+  return {.buckets = buckets,
+          .owners = owners,
+          .wire_type = wire_type,
+          .parameters = sharded,
+          .power_sgd = power_sgd.get()};
 }
 
 void GradientSync::note(nlohmann::json& state) const {

@@ -72,7 +72,8 @@ device::ArenaTensor resident_of(const optim::OptimizerSpec& optimizer, const std
                                    .value = parameter.value,
                                    .decays = optimizer.decays(parameter.role),
                                    .role = parameter.role,
-                                   .trainable = parameter.trainable};
+                                   .trainable = parameter.trainable,
+                                   .read_in_master = parameter.read_as == nn::ReadAs::master};
   if (!parameter.trainable && parameter.read_as == nn::ReadAs::compute) arena_tensor.frozen_type = compute;
   return arena_tensor;
 }

@@ -16,11 +16,14 @@ std::filesystem::path weights_of_run(const Job& job, const RunFolder& run) {
 
 void load_trained(const std::filesystem::path& weights, BuiltModel& built) {
   const auto adapter = built.adapter ? adapter_folder_at(weights) : std::filesystem::path();
-  if (adapter.empty()) {
-    load_weights(*built.model, weights);
-  } else {
-    load_adapter(*built.model, *built.adapter, adapter);
-  }
+  const auto load = [&] {
+    if (adapter.empty()) {
+      load_weights(*built.model, weights);
+    } else {
+      load_adapter(*built.model, *built.adapter, adapter);
+    }
+  };
+  built.sharded ? built.sharded->fill_all(load) : load();
 }
 
 }  // namespace gputrain::app

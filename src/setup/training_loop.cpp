@@ -9,6 +9,7 @@ namespace gputrain::app {
 
 std::string obstacle_to_capture(const JobSpec& spec, const TrainingSetup& setup) {
   if (spec.train.cuda_graphs == "off") return "train.cuda_graphs is off";
+  if (setup.built.sharded) return "parallel.shard: parameters gives and takes the memory of weights within the step";
   if (setup.gradient_sync.power_sgd) return "parallel.compress: powersgd runs a QR decomposition within the step";
   if (spec.train.activation_checkpointing == "block") return "recomputed blocks set random generator states";
   return {};
@@ -28,7 +29,7 @@ TrainingLoop::TrainingLoop(const JobSpec& spec, TrainingSetup& setup, train::Sto
       before_update_(std::move(before_update)),
       make_captured_graph_(std::move(make_captured_graph)),
       data_parallel_(setup.context.groups, *setup.built.arena, setup.built.parameters,
-                     setup.gradient_sync.options(setup.built.owners)) {}
+                     setup.gradient_sync.options(setup.built.owners, setup.built.sharded.get())) {}
 
 train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<train::Hook*>& hooks, int64_t last_step) {
   auto& [context, datasets, plan, built, optimizer_stack, gradient_sync, micro_batch] = setup_;
@@ -48,7 +49,7 @@ train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<tr
        obstacle_to_capture(spec_, setup_).empty() ? make_captured_graph_(context.device) : nullptr,
        [&](bool here) { return context.groups.holds_everywhere(here, "whether the step was recorded"); }, clock_},
       {.max_grad_norm = spec_.train.max_grad_norm,
-       .is_collective = built.sync_batch_norm || setup_.datasets.task->is_collective()});
+       .is_collective = built.sync_batch_norm || built.sharded || setup_.datasets.task->is_collective()});
   train::StepPrefetcher prefetcher(loader, context.groups, own_stop_,
                                    [&](const data::StepData& data) { return step.can_replay(data); });
   const auto lr = [&](int64_t at) { return optim::lr_at(*optimizer_stack.schedule, plan.curve_step(at)); };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <set>
 #include <utility>
@@ -108,6 +109,22 @@ void check_new_layers_are_trained(const Job& job, const BuiltModel& built) {
   });
 }
 
+/// Initial values, from the seed or from files.
+void fill_model(BuiltModel& built, const Job& job, const JobDatasets& datasets) {
+  const JobSpec& spec = job.spec();
+  nn::initialize(*built.model, static_cast<uint64_t>(spec.seed));
+  if (const auto pretrained = spec.model.pretrained_path(); !pretrained.empty()) {
+    built.not_loaded = load_weights(*built.model, pretrained, models::OtherClasses::left_out);
+    check_new_layers_are_trained(job, built);
+    warn_of_other_tokens(job, datasets);
+    if (const auto difference = other_targets(pretrained, *datasets.train); !difference.empty()) {
+      log::warning("model.pretrained was trained on other data: " + datasets.target_kind() + " " + difference);
+    }
+  }
+  if (built.adapter && !built.adapter->pretrained().empty())
+    load_adapter(*built.model, *built.adapter, built.adapter->pretrained());
+}
+
 /// Ranks that compare their samples gather as many from each.
 void check_shared_samples(const Job& job, const JobDatasets& datasets, const train::Plan& plan) {
   if (!datasets.task->is_collective() || plan.batch.micro_batches.empty()) return;
@@ -157,11 +174,22 @@ BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext&
   const auto arena_tensors = arena_tensors_of(job, *built.model);
   const int ranks = context.groups.world_size();
   const bool shares = spec.parallel.shard != "none" && ranks > 1;
+  const bool shares_values = shares && spec.parallel.shard == "parameters";
   const bool in_whole_tensors = optim::takes_whole_tensors(spec.optimizer.type.name);
+  if (built.adapter && shares_values) {
+    throw job.loaded.error("parallel.shard", "an adapter's weights are few, and frozen weights are not shared out",
+                           "gradients or none");
+  }
+  if (in_whole_tensors && shares_values) {
+    throw job.loaded.error("parallel.shard",
+                           spec.optimizer.type.name + " updates whole matrices, but each rank has a part",
+                           "gradients, which shares out whole tensors, or another optimizer");
+  }
   built.arena = std::make_unique<device::Arena>(
       arena_tensors,
       device::ArenaOptions{
-          .gradients = shares && spec.parallel.shard == "gradients" ? device::Kept::owned : device::Kept::whole,
+          .gradients = shares && spec.parallel.shard != "optimizer" ? device::Kept::owned : device::Kept::whole,
+          .values = shares_values ? device::Kept::owned : device::Kept::whole,
           .working_type = ops::working_type(context.policy),
           .shards = shares && !in_whole_tensors ? ranks : 1,
           .parts = bucket_limits(spec.parallel)});
@@ -177,19 +205,35 @@ BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext&
                                     : parallel::equal_shards(*built.arena, ranks);
     built.arena->own(built.owners[static_cast<size_t>(context.rank())]);
   }
-  nn::initialize(*built.model, static_cast<uint64_t>(spec.seed));
-  if (const auto pretrained = spec.model.pretrained_path(); !pretrained.empty()) {
-    built.not_loaded = load_weights(*built.model, pretrained, models::OtherClasses::left_out);
-    check_new_layers_are_trained(job, built);
-    warn_of_other_tokens(job, datasets);
-    if (const auto difference = other_targets(pretrained, *datasets.train); !difference.empty()) {
-      log::warning("model.pretrained was trained on other data: " + datasets.target_kind() + " " + difference);
-    }
+  if (!shares_values) {
+    fill_model(built, job, datasets);
+  } else {
+    built.sharded = std::make_unique<parallel::ShardedParameters>(context.groups, *built.arena, *built.model);
+    built.sharded->fill_all([&] { fill_model(built, job, datasets); });
   }
-  if (built.adapter && !built.adapter->pretrained().empty())
-    load_adapter(*built.model, *built.adapter, built.adapter->pretrained());
   share_model(built, context.groups);
   return built;
+}
+
+checkpoint::NamedTensors gathered_weights(BuiltModel& built, const RankContext& context) {
+  if (!built.sharded) return named_weights(*built.model);
+  std::map<std::string, at::Tensor> gathered;
+  for (int64_t unit = 0; unit < built.sharded->units(); ++unit) {
+    built.sharded->with_unit(unit, /*keep=*/false, [&] {
+      if (context.rank() != 0) return;
+      built.model->each_parameter([&](const std::string& name, const nn::Parameter& parameter) {
+        const bool is_here = parameter.trainable && parameter.value.storage().nbytes() > 0;
+        if (is_here) gathered[name] = parameter.value.detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
+      });
+    });
+  }
+  checkpoint::NamedTensors weights;
+  if (context.rank() != 0) return weights;
+  for (auto& [name, tensor] : named_weights(*built.model)) {
+    const auto found = gathered.find(name);
+    weights.emplace_back(name, found == gathered.end() ? tensor : found->second);
+  }
+  return weights;
 }
 
 data::LoaderOptions loader_options(const JobSpec& spec, const data::Dataset& dataset, const RankContext& context,
@@ -268,6 +312,7 @@ train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data:
                           {.prefix = std::move(role),
                            .max_samples = most_samples,
                            .weights = setup.built.arena->working_copy(),
+                           .is_collective = setup.built.sharded != nullptr,
                            .input = input,
                            .loader = loader});
 }

@@ -86,16 +86,43 @@ bool TrainingState::has_other_validation_data(const checkpoint::Checkpoint& from
          (!content.empty() && !val_content_.empty() && content != val_content_);
 }
 
-checkpoint::Shard optimizer_shard(const BuiltModel& built, optim::Optimizer& optimizer, int rank) {
-  checkpoint::Shard shard{.part = "optimizer", .tensors = {}, .slices = {}};
+namespace {
+
+checkpoint::Shard shard_of(std::string part, const BuiltModel& built, int rank,
+                           std::vector<checkpoint::Part::Target> targets) {
+  checkpoint::Shard shard{.part = std::move(part), .tensors = {}, .slices = {}};
   if (!built.owners.empty()) shard.rank = rank, shard.ranks = std::ssize(built.owners);
-  auto state = optimizer.state();
-  if (shard.rank != 0) state.scalars.clear();
-  for (auto& owned : checkpoint::per_parameter(*built.arena, state)) {
+  for (auto& owned : targets) {
     if (owned.slice) shard.slices[owned.name] = *owned.slice;
     shard.tensors.emplace_back(owned.name, owned.tensor);
   }
   return shard;
+}
+
+}  // namespace
+
+checkpoint::Shard optimizer_shard(const BuiltModel& built, optim::Optimizer& optimizer, int rank) {
+  auto state = optimizer.state();
+  if (rank != 0) state.scalars.clear();
+  return shard_of("optimizer", built, rank, checkpoint::per_parameter(*built.arena, state));
+}
+
+checkpoint::Shard model_shard(const BuiltModel& built, int rank) {
+  auto shard = shard_of("model", built, rank, checkpoint::per_parameter(*built.arena, built.arena->owned_values(), ""));
+  if (rank == 0) {
+    for (auto& [name, buffer] : train::buffers_of(*built.model)) shard.tensors.emplace_back(name, buffer);
+  }
+  return shard;
+}
+
+std::vector<checkpoint::Part::Target> weight_targets(const BuiltModel& built) {
+  if (!built.sharded) return checkpoint::whole(named_weights(*built.model));
+  auto targets = checkpoint::per_parameter(*built.arena, built.arena->owned_values(), "");
+  for (auto& [name, buffer] : train::buffers_of(*built.model))
+    targets.push_back({.name = name, .tensor = buffer, .slice = std::nullopt});
+  for (auto& [name, frozen] : frozen_weights(*built.model))
+    targets.push_back({.name = name, .tensor = frozen, .slice = std::nullopt});
+  return targets;
 }
 
 /// check_job_changes() compares only settings. The global batch may differ with equal settings, for example if this run
@@ -211,7 +238,7 @@ void TrainingState::restore_weights(const checkpoint::Checkpoint& from) {
   const checkpoint::Part& part = from.part("model");
   std::set<std::string> may_differ = frozen_names(from);
   for (const auto& [name, tensor] : setup_.built.arena->frozen()) may_differ.insert(name);
-  auto targets = checkpoint::whole(named_weights(*setup_.built.model));
+  auto targets = weight_targets(setup_.built);
   std::vector<std::pair<at::Tensor, at::Tensor>> to_cast;  // to, from
   for (auto& target : targets) {
     if (!may_differ.contains(target.name) || !part.contains(target.name)) continue;
@@ -221,8 +248,9 @@ void TrainingState::restore_weights(const checkpoint::Checkpoint& from) {
     target.tensor = at::empty(live.sizes(), at::TensorOptions().dtype(type));
     to_cast.emplace_back(live, target.tensor);
   }
-  part.read(targets, targets.size());
+  part.read(targets, named_weights(*setup_.built.model).size());
   for (const auto& [to, read] : to_cast) to.copy_(read);
+  if (setup_.built.sharded) setup_.built.sharded->release_all();
 }
 
 /// Each rank reads what it owns, whoever wrote it. What was frozen at the checkpoint starts with fresh state, and the
@@ -328,9 +356,15 @@ checkpoint::Snapshot TrainingState::gather(const train::Progress& progress, cons
   if (setup_.gradient_sync.power_sgd) shards.push_back(setup_.gradient_sync.shard(groups));
   if (setup_.context.rank() == 0 && !frozen_ && !setup_.built.arena->frozen().empty())
     frozen_ = std::make_shared<checkpoint::FrozenWeights>(frozen_weights(*setup_.built.model), frozen_source_);
+  std::map<std::string, checkpoint::NamedTensors> files{
+      {"generators", {{setup_.context.device.is_cpu() ? "cpu" : "cuda", generators}}}};
+  if (setup_.built.sharded) {
+    shards.push_back(model_shard(setup_.built, setup_.context.rank()));
+  } else {
+    files["model"] = trained_weights(*setup_.built.model);
+  }
   return {.step = progress.step,
-          .files = {{"model", trained_weights(*setup_.built.model)},
-                    {"generators", {{setup_.context.device.is_cpu() ? "cpu" : "cuda", generators}}}},
+          .files = std::move(files),
           .shards = std::move(shards),
           .frozen = frozen_,
           .state = state.dump(2) + "\n",
@@ -349,6 +383,7 @@ std::vector<std::string> TrainingState::files_of_others() const {
   const int64_t world = setup_.context.groups.world_size();
   for (int64_t rank = 1; rank < world; ++rank) {
     if (shares_optimizer()) names.push_back(checkpoint::file_name("optimizer", rank, world));
+    if (setup_.built.sharded) names.push_back(checkpoint::file_name("model", rank, world));
     if (setup_.gradient_sync.power_sgd) names.push_back(checkpoint::file_name("compression", rank, world));
   }
   return names;
@@ -356,7 +391,7 @@ std::vector<std::string> TrainingState::files_of_others() const {
 
 /// Without buffers: a forward pass changes running statistics.
 std::vector<at::Tensor> TrainingState::what_only_updates_change() const {
-  std::vector<at::Tensor> tensors{setup_.built.arena->values()};
+  std::vector<at::Tensor> tensors{setup_.built.arena->kept_values()};
   for (const auto& [name, flat] : setup_.optimizer_stack.optimizer->state().flat) tensors.push_back(flat);
   return tensors;
 }

@@ -117,8 +117,10 @@ std::string other_targets(const fs::path& path, const data::Dataset& dataset) {
   return {};
 }
 
-checkpoint::NamedTensors published_weights(models::Model& model) {
-  auto tensors = named_weights(model);
+namespace {
+
+/// `tensors` under the names of the model's published family, without what an adapter adds.
+checkpoint::NamedTensors published(models::Model& model, checkpoint::NamedTensors tensors) {
   const auto added = models::branch_parameters(model);
   const std::set<std::string> left_out(added.begin(), added.end());
   std::erase_if(tensors, [&](const auto& named) { return left_out.contains(named.first); });
@@ -127,8 +129,13 @@ checkpoint::NamedTensors published_weights(models::Model& model) {
   return tensors;
 }
 
-void write_weights(models::Model& model, const data::Dataset& learned, const RunFolder& folder) {
-  checkpoint::write_safetensors(folder.weights(), published_weights(model), metadata_of(learned));
+}  // namespace
+
+checkpoint::NamedTensors published_weights(models::Model& model) { return published(model, named_weights(model)); }
+
+void write_weights(models::Model& model, const checkpoint::NamedTensors& weights, const data::Dataset& learned,
+                   const RunFolder& folder) {
+  checkpoint::write_safetensors(folder.weights(), published(model, weights), metadata_of(learned));
   const auto config = models::published_config(model);
   if (!config.is_null()) write_file_atomically(folder.model_config(), config.dump(2) + "\n", ExitCode::environment);
 }

@@ -62,7 +62,7 @@ tasks::Totals Evaluator::totals(models::Model& model, comm::ProcessGroups& group
     if (poll.next() != Stop::none) return {};
     const auto data = loader.next_step();
     for (const Batch& batch : data.micro_batches) {
-      if (batch.weight == 0) continue;
+      if ((options_.is_collective ? batch.samples_on_all_ranks : batch.weight) == 0) continue;
       tally.add_weight(batch.weight);
       task_->evaluate(model, preprocess(batch), tally);
     }

@@ -13,17 +13,16 @@
 namespace gputrain::train {
 namespace {
 
-/// This rank's gradients of each of the arena's tensors; one without any is empty.
-std::vector<at::Tensor> gradients_of(const device::Arena& arena) {
-  const at::Tensor& gradients = arena.kept_gradients();
+/// This rank's part of each of the arena's tensors in `flat`, which holds what the rank owns (`is_owned`) or
+/// everything.
+std::vector<at::Tensor> parts_in(const at::Tensor& flat, bool is_owned, const device::Arena& arena) {
   std::vector<at::Tensor> parts;
   for (const device::Segment& segment : arena.segments()) {
-    at::Tensor part = gradients.narrow(0, 0, 0);
+    at::Tensor part = flat.narrow(0, 0, 0);
     for (const device::Piece& piece : arena.owned()) {
       const int64_t begin = std::clamp(segment.offset, piece.range.begin, piece.range.end);
       const int64_t end = std::clamp(segment.offset + segment.numel, piece.range.begin, piece.range.end);
-      const int64_t at = arena.keeps_owned_gradients_only() ? piece.at + begin - piece.range.begin : begin;
-      if (begin < end) part = gradients.narrow(0, at, end - begin);
+      if (begin < end) part = flat.narrow(0, is_owned ? piece.at + begin - piece.range.begin : begin, end - begin);
     }
     parts.push_back(part);
   }
@@ -59,8 +58,8 @@ Stop HistogramHook::after_step(Progress& progress, const StepResult& result, boo
   const at::NoGradGuard no_grad;
   auto histograms = std::make_shared<monitor::Histograms>();
   add_gradients(*histograms, result.gradient_norm.item<double>());
+  if (is_shown || parts_.arena.keeps_owned_values_only()) add_weights(*histograms);
   if (!is_shown) return Stop::none;
-  add_weights(*histograms);
   parts_.reporting.recorder.log({.step = progress.step,
                                  .epoch = parts_.reporting.plan.epochs_in(progress.step),
                                  .kind = "histograms",
@@ -69,18 +68,26 @@ Stop HistogramHook::after_step(Progress& progress, const StepResult& result, boo
 }
 
 void HistogramHook::add_weights(monitor::Histograms& histograms) const {
-  const at::Tensor& values = parts_.arena.values();
+  const device::Arena& arena = parts_.arena;
   std::vector<at::Tensor> flats;
-  for (const device::Segment& segment : parts_.arena.segments())
-    flats.push_back(values.narrow(0, segment.offset, segment.numel));
-  const auto spreads = spreads_of(flats);
-  add(histograms, "weights/", parts_.arena, spreads, counts_of(flats, spreads, values.device()), 1);
+  if (arena.keeps_owned_values_only()) {
+    flats = parts_in(arena.owned_values(), /*is_owned=*/true, arena);
+  } else {
+    for (const device::Segment& segment : arena.segments())
+      flats.push_back(arena.values().narrow(0, segment.offset, segment.numel));
+  }
+  auto spreads = spreads_of(flats);
+  if (arena.keeps_owned_values_only()) spreads = over_ranks(spreads, parts_.groups);
+  const at::Tensor counts = counts_of(flats, spreads, arena.options().device());
+  if (arena.keeps_owned_values_only()) parts_.groups.tensors().all_reduce_sum(counts, "histograms of weights").wait();
+  add(histograms, "weights/", arena, spreads, counts, 1);
 }
 
 /// Updates may leave the gradient as it was or may unscale and clip it in place; `norm`, which is measured before, says
 /// what it was.
 void HistogramHook::add_gradients(monitor::Histograms& histograms, double norm) const {
-  const auto flats = gradients_of(parts_.arena);
+  const device::Arena& arena = parts_.arena;
+  const auto flats = parts_in(arena.kept_gradients(), arena.keeps_owned_gradients_only(), arena);
   auto spreads = spreads_of(flats);
   if (parts_.shares_gradients) spreads = over_ranks(spreads, parts_.groups);
   const at::Tensor counts = counts_of(flats, spreads, parts_.arena.options().device());

@@ -16,7 +16,7 @@ Stop SampleHook::after_step(Progress& progress, const StepResult&, bool requeste
   if (!will_act(progress, requested)) return Stop::none;
   since_last_.lap();
   parts_.groups.enter("in the sample after step", progress.step);
-  if (parts_.groups.rank() == 0) parts_.write();
+  if (parts_.groups.rank() == 0 || parts_.is_collective) parts_.write();
   return Stop::none;
 }
 

@@ -286,8 +286,9 @@ void ParallelSpec::describe(config::Description<ParallelSpec>& d) {
   d.key("shard", &ParallelSpec::shard,
         "optimizer: each rank stores and updates a shard of the optimizer state (ZeRO 1); gradients: each rank "
         "also stores only its shard of the gradient (ZeRO 2), which is then reduced after every forward pass of a "
-        "step")
-      .choices({"none", "optimizer", "gradients"})
+        "step; parameters: also only its shard of the weights (ZeRO 3, FSDP), which are gathered unit by unit in every "
+        "forward and backward pass")
+      .choices({"none", "optimizer", "gradients", "parameters"})
       .change(Change::safe)
       .aliases({"zero_stage"});
   d.key("bucket_cap_mb", &ParallelSpec::bucket_cap_mb,

@@ -53,5 +53,7 @@ void verify(const std::filesystem::path& folder, const Manifest& manifest);
 /// or into slices at the bounds of this rank's shard. The result does not depend on arena order, padding or number of
 /// ranks.
 std::vector<Part::Target> per_parameter(const device::Arena& arena, const optim::Optimizer::State& state);
+/// The same for one flat buffer of what the rank owns, named "<prefix><parameter>".
+std::vector<Part::Target> per_parameter(const device::Arena& arena, const at::Tensor& flat, const std::string& prefix);
 
 }  // namespace gputrain::checkpoint

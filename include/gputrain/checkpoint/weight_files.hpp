@@ -9,6 +9,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "gputrain/checkpoint/part.hpp"
 #include "gputrain/checkpoint/safetensors.hpp"
 
 namespace gputrain::checkpoint {
@@ -24,8 +25,12 @@ class WeightFiles {
   const std::filesystem::path& path() const noexcept { return path_; }
   std::vector<std::string> names() const;  // sorted by byte value
   /// As SafetensorsFile::tensor().
-  at::Tensor tensor(const std::string& name) const { return holders_.at(name)->tensor(name); }
-  const std::filesystem::path& file_of(const std::string& name) const { return holders_.at(name)->path(); }
+  at::Tensor tensor(const std::string& name) const {
+    return part_ ? part_->tensor(name) : holders_.at(name)->tensor(name);
+  }
+  const std::filesystem::path& file_of(const std::string& name) const {
+    return part_ ? path_ : holders_.at(name)->path();
+  }
   /// Of model.safetensors; shards have none.
   const Metadata& metadata() const noexcept { return metadata_; }
 
@@ -34,6 +39,7 @@ class WeightFiles {
   void add_shards();
 
   std::filesystem::path path_;
+  std::shared_ptr<const Part> part_;  // of a checkpoint whose ranks shared out the weights; null: any other weights
   std::map<std::string, std::shared_ptr<const SafetensorsFile>> holders_;  // by name of a tensor
   Metadata metadata_;
 };

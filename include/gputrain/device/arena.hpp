@@ -4,6 +4,10 @@
 // optimizers, norms, finite checks, buckets and shards work on ranges of these buffers.
 //
 // Frozen parameters are in none of these buffers: their values lie in flat buffers of their own, one per dtype.
+//
+// If ranks share out the values too (Kept::owned), each has those of its pieces only. The model's tensors are then
+// views of parts without memory; parallel/sharded_parameters.hpp gives a part memory and gathers it while its unit
+// computes.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +40,7 @@ struct ArenaTensor {
   Role role = Role::weight;
   UpdateSettings settings = {};
   bool trainable = true;                           // false: frozen; must not require grad
+  bool read_in_master = true;                      // false: layers read the working copy
   std::optional<at::ScalarType> frozen_type = {};  // dtype that a frozen value is kept in; empty: its own
 };
 
@@ -70,7 +75,7 @@ struct Piece {
   int64_t at = 0;
 };
 
-/// Which gradients have memory: all, or only those of the ranges that the rank owns.
+/// Which gradients or values have memory: all, or only those of the ranges that the rank owns.
 enum class Kept { whole, owned };
 
 /// Sizes up to which neighbouring ranges are joined, from the last to the first.
@@ -84,6 +89,7 @@ std::vector<Range> join(std::vector<Range> ranges, int64_t element_bytes, const 
 
 struct ArenaOptions {
   Kept gradients = Kept::whole;
+  Kept values = Kept::whole;  // owned: needs shards > 1; each part then belongs to one unit
   /// dtype of a copy that layers read; empty: no copy.
   std::optional<at::ScalarType> working_type = {};
   /// Ranks among which parts of the arena, which are units joined up to `parts`, are split equally. Each part is padded
@@ -91,6 +97,21 @@ struct ArenaOptions {
   int64_t shards = 1;
   JoinLimits parts = {};
 };
+
+/// A part of an arena whose values have memory only while they are gathered.
+struct GatheredPart {
+  Range range;
+  int64_t unit = 0;
+  at::Tensor values;  // [range.size()]
+  at::Tensor copy;    // the same in the working type; undefined if layers read the values
+
+  const at::Tensor& read() const noexcept { return copy.defined() ? copy : values; }  // what layers read
+};
+
+/// Gives a tensor without memory new memory, with undefined content; it and its views then share that.
+void give_memory(const at::Tensor& tensor);
+/// Takes the memory from a tensor and its views. Reading one of them is then an error.
+void take_memory(const at::Tensor& tensor);
 
 class Arena {
  public:
@@ -103,9 +124,20 @@ class Arena {
 
   int64_t numel() const noexcept { return numel_; }  // of all trainable parameters, with padding
   at::TensorOptions options() const { return values_.options(); }
+  at::ScalarType type() const { return values_.scalar_type(); }
   int64_t element_bytes() const { return static_cast<int64_t>(values_.itemsize()); }
 
-  const at::Tensor& values() const noexcept { return values_; }  // [numel]
+  const at::Tensor& values() const;  // [numel]; asserts that they are whole
+  /// For Kept::owned values: [owned_numel()], those of the pieces, one after the other. Otherwise undefined.
+  const at::Tensor& owned_values() const noexcept { return owned_values_; }
+  const at::Tensor& kept_values() const noexcept {  // those of the two that have memory
+    return keeps_owned_values_only() ? owned_values_ : values_;
+  }
+  bool keeps_owned_values_only() const noexcept { return kept_values_ == Kept::owned; }
+  /// For Kept::owned values: the parts, in the order of parts().
+  const std::vector<GatheredPart>& gathered_parts() const noexcept { return gathered_; }
+  /// The segment of a trainable parameter.
+  const Segment& segment_of(const at::Tensor& parameter) const;
   /// [numel], zero after construction; undefined for Kept::owned.
   const at::Tensor& gradients() const noexcept { return gradients_; }
   /// For Kept::owned: [owned_numel()], the gradients of the pieces, one after the other. Otherwise undefined.
@@ -155,12 +187,15 @@ class Arena {
  private:
   void place_frozen(const std::vector<ArenaTensor>& arena_tensors);
 
-  Kept kept_;
+  void place(size_t index);
+
+  Kept kept_, kept_values_;
   int64_t numel_ = 0, shards_;
-  at::Tensor values_, gradients_, owned_gradients_;
+  at::Tensor values_, owned_values_, gradients_, owned_gradients_;
   c10::intrusive_ptr<WorkingCopy> working_copy_;
   std::vector<Piece> owned_;
   std::vector<Range> parts_;
+  std::vector<GatheredPart> gathered_;
   std::vector<Segment> segments_;
   std::vector<at::Tensor> arena_tensors_;  // in the order of segments_
   std::vector<std::pair<std::string, at::Tensor>> frozen_;

@@ -5,6 +5,8 @@
 // current. The copy can be read only during the lifetime of a Reading, and creating a Reading makes it current: it
 // casts all values, unless the update kernel has written the copy too and nothing has changed the values since. Without
 // a Reading, each weight is cast where it is read.
+//
+// Of values that ranks share out there is no flat copy: whoever gathers a part fills its copy, before a layer reads it.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +19,8 @@ namespace gputrain::device {
 
 class WorkingCopy final : public c10::intrusive_ptr_target {
  public:
-  /// `values` [numel]: the arena's values, which must keep their address.
+  /// `values` [numel]: the arena's values, which must keep their address. Empty: each weight is added with its own
+  /// copy.
   WorkingCopy(at::Tensor values, at::ScalarType type);
   ~WorkingCopy() override;
 
@@ -25,6 +28,8 @@ class WorkingCopy final : public c10::intrusive_ptr_target {
 
   /// Registers `weight`, a view of the values: layers then read the same view of the copy.
   void add(const at::Tensor& weight);
+  /// The same for a weight whose copy others fill.
+  void add(const at::Tensor& weight, const at::Tensor& copy);
 
   /// Call after every update. `wrote_copy`: the kernel that changed all values (or skipped the update) did the same to
   /// the copy.
@@ -37,6 +42,7 @@ class WorkingCopy final : public c10::intrusive_ptr_target {
   friend at::Tensor working_view(const at::Tensor& weight, at::ScalarType type);
   struct Metadata;
 
+  bool is_filled_by_others() const noexcept { return values_.numel() == 0; }
   void begin();
   bool is_untouched() const;
   void note_versions();

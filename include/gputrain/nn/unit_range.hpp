@@ -1,9 +1,10 @@
-// Says which unit of a model computes its forward pass, to a profiler. Costs a comparison while nobody listens.
+// Says which unit of a model computes its forward pass: to the memory of shared-out weights, and to a profiler. Costs
+// two comparisons while nobody listens.
 #pragma once
 
-namespace gputrain::nn {
+#include "gputrain/nn/unit_memory.hpp"
 
-class Module;
+namespace gputrain::nn {
 
 class UnitListener {
  public:
@@ -20,6 +21,7 @@ UnitListener*& unit_listener() noexcept;
 class UnitRange {
  public:
   explicit UnitRange(const Module& module) : listener_(unit_listener()) {
+    if (unit_memory() != nullptr) unit_memory()->enter(module);
     if (listener_ != nullptr) listener_->enter(module);
   }
   UnitRange(const UnitRange&) = delete;

@@ -19,6 +19,8 @@
 // If they also shard the gradients (stage 2), a bucket has memory only from its first gradient until its sum is with
 // the owners, which add it to their shards. This happens in every micro-batch, so each of them transfers all gradients.
 // Few buckets have memory at a time, unless a parameter is unused: the buckets after it wait for finish().
+//
+// If they also shard the parameters (stage 3, sharded_parameters.hpp), a bucket is a part of one unit.
 #pragma once
 
 #include <cstdint>
@@ -41,6 +43,8 @@ struct Node;
 
 namespace gputrain::parallel {
 
+class ShardedParameters;
+
 struct ReducerOptions {
   device::JoinLimits buckets = {};
   /// Each rank's shard, if ranks shard the optimizer state; empty: each rank updates everything. Gradients are sharded
@@ -48,7 +52,8 @@ struct ReducerOptions {
   std::vector<device::Shard> owners = {};
   /// A narrower type for sending gradients; they are divided by the number of ranks, so that sums stay in its range.
   std::optional<at::ScalarType> wire_type = {};
-  PowerSgd* power_sgd = nullptr;  // compresses gradients if each rank updates all; must outlive this
+  ShardedParameters* parameters = nullptr;  // null unless ranks share out the values too; must outlive this
+  PowerSgd* power_sgd = nullptr;            // compresses gradients if each rank updates all; must outlive this
 };
 
 /// What a rank sends on average in one step: of n ranks, each sends (n - 1) / n of a tensor that is reduced to its
@@ -89,7 +94,8 @@ class DataParallel {
   /// Sums a small tensor over the ranks, in place.
   void all_reduce_sum(const at::Tensor& tensor) { group_.all_reduce_sum(tensor, "sum of the ranks' parts").wait(); }
 
-  /// Call after the update: every rank gets the values that others own.
+  /// Call after the update: every rank gets the values that others own, or, with sharded parameters, will gather them
+  /// anew.
   void all_gather_values();
 
   int64_t buckets() const noexcept { return std::ssize(buckets_); }

@@ -52,7 +52,8 @@ class Training {
   void roll_back(const std::string& finding);
   train::Stop test();
   void write_sample(bool is_new);
-  void finish(const monitor::Summary& summary, const Expectation& expectation);
+  bool samples_at_end(const monitor::Summary& summary) const;
+  void finish(const monitor::Summary& summary, const Expectation& expectation, const checkpoint::NamedTensors& weights);
 
   const RunRequest& request_;
   const Job& job_;

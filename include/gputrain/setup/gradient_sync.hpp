@@ -23,7 +23,8 @@ struct GradientSync {
   std::optional<at::ScalarType> wire_type;
   std::unique_ptr<parallel::PowerSgd> power_sgd;  // null unless parallel.compress is powersgd
 
-  parallel::ReducerOptions options(const std::vector<device::Shard>& owners) const;
+  parallel::ReducerOptions options(const std::vector<device::Shard>& owners,
+                                   parallel::ShardedParameters* sharded = nullptr) const;
 
   /// Adds the fields for a checkpoint's state.
   void note(nlohmann::json& state) const;

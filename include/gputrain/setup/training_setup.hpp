@@ -21,6 +21,7 @@
 #include "gputrain/optim/grad_scaler.hpp"
 #include "gputrain/optim/optimizer.hpp"
 #include "gputrain/optim/schedule.hpp"
+#include "gputrain/parallel/sharded_parameters.hpp"
 #include "gputrain/setup/gradient_sync.hpp"
 #include "gputrain/setup/micro_batch_choice.hpp"
 #include "gputrain/tasks/task.hpp"
@@ -91,10 +92,15 @@ struct BuiltModel {
   bool has_batch_norm = false;         // its passes in training depend on all rows of a batch
   bool sync_batch_norm = false;        // ... and on those of all ranks
   std::vector<device::Shard> owners;   // what each rank updates, where they share that out; otherwise empty
+  std::unique_ptr<parallel::ShardedParameters> sharded;  // null unless ranks share out the values too
 };
 
 /// Every rank must call.
 BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext& context);
+
+/// All weights and buffers by name. Where ranks share out the values, rank 0 gets copies in host memory, the others
+/// nothing. Every rank must call.
+checkpoint::NamedTensors gathered_weights(BuiltModel& built, const RankContext& context);
 
 /// Turns gradients into new weights.
 struct OptimizerStack {

@@ -14,6 +14,10 @@ namespace gputrain::app {
 
 /// The part of the optimizer state that a rank owns and saves. Rank 0 saves what is not sharded.
 checkpoint::Shard optimizer_shard(const BuiltModel& built, optim::Optimizer& optimizer, int rank);
+/// The same of the trained weights and the buffers, where ranks share out the values.
+checkpoint::Shard model_shard(const BuiltModel& built, int rank);
+/// Where this rank's weights and buffers are restored to: whole, or in slices where ranks share out the values.
+std::vector<checkpoint::Part::Target> weight_targets(const BuiltModel& built);
 
 class TrainingState {
  public:

@@ -43,7 +43,8 @@ checkpoint::NamedTensors published_weights(models::Model& model);
 
 /// Writes published_weights() as model.safetensors, with the names of the learned classes or characters in its
 /// metadata, and a Hugging Face config.json if the architecture has one.
-void write_weights(models::Model& model, const data::Dataset& learned, const RunFolder& folder);
+void write_weights(models::Model& model, const checkpoint::NamedTensors& weights, const data::Dataset& learned,
+                   const RunFolder& folder);
 
 /// The folder of an adapter: the path itself, a run's `adapter` in it, or that of a file; empty: there is none.
 std::filesystem::path adapter_folder_at(const std::filesystem::path& path);

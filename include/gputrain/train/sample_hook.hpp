@@ -9,13 +9,14 @@
 
 namespace gputrain::train {
 
-/// Only rank 0 writes, as Plan::sample says; the others wait for it in the next step.
+/// Only rank 0 writes, as Plan::sample says; the others wait for it in the next step, or compute the same.
 class SampleHook final : public Hook {
  public:
   struct Parts {
     Reporting reporting;
     comm::ProcessGroups& groups;
     std::function<void()> write;  // on rank 0
+    bool is_collective = false;   // on all ranks, because forward passes are collective
   };
   explicit SampleHook(Parts parts) : parts_(std::move(parts)) {}
 

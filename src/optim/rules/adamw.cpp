@@ -47,7 +47,7 @@ class AdamW final : public Optimizer {
         first_(arena.make_state()),
         second_(arena.make_state()),
         step_(at::zeros({}, arena.options().dtype(at::kFloat))),
-        values_(arena.values()),
+        values_(arena.kept_values()),
         gradients_(arena.kept_gradients()) {
     build_groups();
   }

@@ -38,7 +38,7 @@ class Sgd final : public Optimizer {
   Sgd(const SgdSpec& spec, const device::Arena& arena)
       : spec_(spec),
         arena_(arena),
-        values_(arena.values()),
+        values_(arena.kept_values()),
         gradients_(arena.kept_gradients()),
         update_(flat_stretches(update_groups(arena, spec.weight_decay))) {
     if (spec.momentum > 0) velocity_ = arena.make_state();

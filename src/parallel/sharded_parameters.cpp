@@ -1,0 +1,175 @@
+#include "gputrain/parallel/sharded_parameters.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::parallel {
+
+ShardedParameters::ShardedParameters(comm::ProcessGroups& groups, const device::Arena& arena, models::Model& model)
+    : group_(groups.tensors()), arena_(arena) {
+  const auto units = model.units();
+  units_.resize(units.size());
+  for (size_t i = 0; i < units.size(); ++i) {
+    for (const nn::Module* module : units[i].modules) unit_of_module_[module] = static_cast<int64_t>(i);
+  }
+  for (size_t i = 0; i < arena.gathered_parts().size(); ++i) {
+    const device::GatheredPart& part = arena.gathered_parts()[i];
+    units_[static_cast<size_t>(part.unit)].parts.push_back(i);
+    for (const at::Tensor& tensor : {part.values, part.copy}) {
+      if (tensor.defined()) unit_of_storage_[tensor.storage().unsafeGetStorageImpl()] = part.unit;
+    }
+  }
+  before_this_ = std::exchange(nn::unit_memory(), this);
+}
+
+ShardedParameters::~ShardedParameters() {
+  nn::unit_memory() = before_this_;
+  try {
+    release_all();
+  } catch (const std::exception&) {
+    // A rank is lost, which has been told already.
+  }
+}
+
+int64_t ShardedParameters::unit_of(const nn::Module& module) const {
+  const auto found = unit_of_module_.find(&module);
+  GPUTRAIN_ASSERT(found != unit_of_module_.end(), "a module of one of the model's units");
+  return found->second;
+}
+
+int64_t ShardedParameters::unit_of(const c10::StorageImpl* storage) const {
+  const auto found = unit_of_storage_.find(storage);
+  return found == unit_of_storage_.end() ? -1 : found->second;
+}
+
+/// This rank's values of a part.
+at::Tensor ShardedParameters::own_piece(size_t part) const {
+  const device::Range& range = arena_.gathered_parts()[part].range;
+  const auto piece = std::ranges::find_if(arena_.owned(), [&](const device::Piece& one) {
+    return range.begin <= one.range.begin && one.range.begin < range.end;
+  });
+  return arena_.owned_values().narrow(0, piece->at, piece->range.size());
+}
+
+at::Tensor ShardedParameters::own_part_of(const at::Tensor& whole) const {
+  const int64_t share = whole.numel() / group_.size();
+  return whole.narrow(0, group_.rank() * share, share);
+}
+
+void ShardedParameters::start(int64_t index) {
+  Unit& unit = units_[static_cast<size_t>(index)];
+  if (unit.has_memory) return;
+  const at::NoGradGuard no_grad;
+  unit.has_memory = true;
+  unit.incomplete = unit.parts.size();
+  for (const size_t part : unit.parts) {
+    const at::Tensor& read = arena_.gathered_parts()[part].read();
+    device::give_memory(read);
+    const at::Tensor own = own_part_of(read);
+    own.copy_(own_piece(part));
+    unit.coming.push_back(group_.all_gather_into(read, own, "values of unit " + std::to_string(index)));
+  }
+}
+
+void ShardedParameters::make_ready(int64_t index) {
+  start(index);
+  for (comm::Pending& pending : std::exchange(units_[static_cast<size_t>(index)].coming, {})) pending.wait();
+}
+
+void ShardedParameters::release(int64_t index) {
+  Unit& unit = units_[static_cast<size_t>(index)];
+  if (!unit.has_memory) return;
+  for (comm::Pending& pending : std::exchange(unit.coming, {})) pending.wait();
+  for (const size_t part : unit.parts) device::take_memory(arena_.gathered_parts()[part].read());
+  unit.has_memory = false;
+}
+
+template <class Keep>
+void ShardedParameters::release_unless(const Keep& keep) {
+  for (int64_t index = 0; index < units(); ++index) {
+    if (!keep(index)) release(index);
+  }
+}
+
+void ShardedParameters::enter(const nn::Module& module) {
+  const int64_t unit = unit_of(module);
+  if (unit == current_ && units_[static_cast<size_t>(unit)].has_memory) return make_ready(unit);
+  current_ = unit;
+  needed_ = before_ = -1;
+  borrowed_.clear();
+  release_unless([&](int64_t one) { return one == unit; });
+  make_ready(unit);
+  if (unit + 1 < units()) start(unit + 1);
+}
+
+void ShardedParameters::borrow(const nn::Module& module) {
+  const int64_t unit = unit_of(module);
+  if (unit == current_) return;
+  make_ready(unit);
+  if (std::ranges::find(borrowed_, unit) == borrowed_.end()) borrowed_.push_back(unit);
+}
+
+void ShardedParameters::need(int64_t unit) {
+  if (unit != needed_) {
+    before_ = std::exchange(needed_, unit);
+    // An operator may read weights of the unit before as well. Others were complete when this one began.
+    const int64_t next = unit - 1;
+    release_unless([&](int64_t one) { return one == unit || one == before_ || one == next; });
+  }
+  make_ready(unit);
+  if (unit > 0) start(unit - 1);
+}
+
+void ShardedParameters::complete(size_t part) {
+  const int64_t index = arena_.gathered_parts()[part].unit;
+  Unit& unit = units_[static_cast<size_t>(index)];
+  if (unit.incomplete > 0) --unit.incomplete;
+  if (unit.incomplete == 0) release(index);
+}
+
+void ShardedParameters::release_all() {
+  release_unless([](int64_t) { return false; });
+  current_ = needed_ = before_ = -1;
+  borrowed_.clear();
+}
+
+void ShardedParameters::with_unit(int64_t index, bool keep, const std::function<void()>& use) {
+  release_all();
+  const at::NoGradGuard no_grad;
+  const Unit& unit = units_[static_cast<size_t>(index)];
+  for (const size_t part : unit.parts) {
+    const at::Tensor& values = arena_.gathered_parts()[part].values;
+    device::give_memory(values);
+    const at::Tensor own = own_part_of(values);
+    own.copy_(own_piece(part));
+    group_.all_gather_into(values, own, "values of unit " + std::to_string(index)).wait();
+  }
+  use();
+  for (const size_t part : unit.parts) {
+    const at::Tensor& values = arena_.gathered_parts()[part].values;
+    if (keep) own_piece(part).copy_(own_part_of(values));
+    device::take_memory(values);
+  }
+}
+
+void ShardedParameters::fill_all(const std::function<void()>& fill) {
+  release_all();
+  const at::NoGradGuard no_grad;
+  const auto& parts = arena_.gathered_parts();
+  for (const device::GatheredPart& part : parts) {
+    device::give_memory(part.values);
+    part.values.zero_();  // padding is zero
+  }
+  fill();
+  for (size_t i = 0; i < parts.size(); ++i) {
+    own_piece(i).copy_(own_part_of(parts[i].values));
+    device::take_memory(parts[i].values);
+  }
+}
+
+}  // namespace gputrain::parallel
