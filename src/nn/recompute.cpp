@@ -108,14 +108,17 @@ struct RecomputedBlock : torch::autograd::Function<RecomputedBlock> {
 struct Recipe {
   c10::weak_intrusive_ptr<c10::StorageImpl> made;
   std::shared_ptr<const std::function<at::Tensor()>> make;
+  int64_t unit;  // whose weights it reads; -1: they have memory
 };
+
+int64_t current_unit() { return unit_memory() != nullptr ? unit_memory()->current() : -1; }
 
 thread_local std::vector<Recipe> recipes;  // of this forward pass; few tensors are alive at a time
 
-std::shared_ptr<const std::function<at::Tensor()>> recipe_for(const at::Tensor& tensor) {
+const Recipe* recipe_for(const at::Tensor& tensor) {
   for (const Recipe& recipe : recipes) {
     if (!recipe.made.expired() && recipe.made._unsafe_get_target() == tensor.storage().unsafeGetStorageImpl()) {
-      return recipe.make;
+      return &recipe;
     }
   }
   return nullptr;
@@ -125,13 +128,15 @@ std::shared_ptr<const std::function<at::Tensor()>> recipe_for(const at::Tensor& 
 class RecipeInstead final : public SavedVariableHooks {
  public:
   void call_pack_hook(const at::Tensor& tensor) override {
-    make_ = tensor.has_storage() ? recipe_for(tensor) : nullptr;
-    if (make_ == nullptr) {
+    const Recipe* recipe = tensor.has_storage() ? recipe_for(tensor) : nullptr;
+    if (recipe == nullptr) {
       tensor_ = tensor.detach();  // a saved result would hold its own graph
       if (unit_memory() != nullptr && tensor.has_storage())
         unit_ = unit_memory()->unit_of(tensor.storage().unsafeGetStorageImpl());
       return;
     }
+    make_ = recipe->make;
+    unit_ = recipe->unit;
     sizes_ = tensor.sizes().vec();
     strides_ = tensor.strides().vec();
     offset_ = tensor.storage_offset();
@@ -149,7 +154,7 @@ class RecipeInstead final : public SavedVariableHooks {
   std::shared_ptr<const std::function<at::Tensor()>> make_;
   std::vector<int64_t> sizes_, strides_;
   int64_t offset_ = 0;
-  int64_t unit_ = -1;  // of shared-out weights
+  int64_t unit_ = -1;  // whose shared-out weights the tensor lies in, or the recipe reads
 };
 
 /// Autograd asks the engine how to save tensors.
@@ -173,7 +178,7 @@ void remember(const at::Tensor& made, std::function<at::Tensor()> make) {
   std::erase_if(recipes, [](const Recipe& recipe) { return recipe.made.expired(); });
   const auto storage = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(made.storage().unsafeGetStorageImpl());
   recipes.push_back({c10::weak_intrusive_ptr<c10::StorageImpl>(storage),
-                     std::make_shared<const std::function<at::Tensor()>>(std::move(make))});
+                     std::make_shared<const std::function<at::Tensor()>>(std::move(make)), current_unit()});
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
@@ -221,6 +222,26 @@ TEST(PathChoice, MayBeAskedByAComparedWay) {
     return taking(1)(t);
   };
   EXPECT_TRUE(choice.use_custom_kernel("outer", inputs(), kBoth, asks, taking(2)));
+}
+
+// The exact results are the reference's in fp32: operators inside it would be tried in a type that the run never uses.
+TEST(PathChoice, TriesNothingWithinExactResults) {
+  Machine machine;
+  KernelAutotuner choice = machine.choice();
+  std::vector<std::pair<at::ScalarType, bool>> answers;
+  const OpImpl reference = [&](const Tensors& t) {
+    const Tensors values{t[0].detach(), t[1].detach()};
+    const KernelAutotuner::Inputs kinds{.batched = 1, .differentiable = 0};
+    answers.emplace_back(t[0].scalar_type(), choice.use_custom_kernel("inner", values, kinds, taking(1), taking(2)));
+    return taking(2)(t);
+  };
+  const Tensors given{inputs()[0].detach().to(at::kBFloat16), inputs()[1].detach().to(at::kBFloat16)};
+  EXPECT_TRUE(choice.use_custom_kernel("outer", given, kBoth, taking(1), reference));
+  EXPECT_THAT(answers, testing::Contains(std::pair(at::kFloat, false)));
+  EXPECT_THAT(answers, testing::Contains(std::pair(at::kBFloat16, true)));
+  EXPECT_THAT(answers, testing::Not(testing::Contains(std::pair(at::kFloat, true))));
+  EXPECT_EQ(choice.trials().done().count, 2) << "the outer one, and the inner one in bf16";
+  EXPECT_TRUE(choice.use_custom_kernel("inner", inputs(), kBoth, taking(1), taking(2))) << "no answer is remembered";
 }
 
 TEST(PathChoice, DrawsNoRandomNumbersOfTheRun) {

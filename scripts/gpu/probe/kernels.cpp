@@ -120,11 +120,14 @@ void gelu(Record& record) {
   const int64_t width = 4 * kWidth;
   const at::Tensor x = noise({kRows, width}, at::kBFloat16), y = at::empty_like(x), dx = at::empty_like(x);
   for (const int parts : {44, 88, 176}) {
-    const ActivationRows rows{
+    ActivationRows rows{
         Element::bf16, ActivationKind::gelu_tanh, kRows, width, pointer(x), pointer(y), pointer(y), pointer(dx), parts};
     const std::string blocks = ", " + std::to_string(parts) + " parts";
     record.set("ms" + blocks, median_ms([&] { activation_forward(rows, stream()); }));
     record.set("backward_ms" + blocks, median_ms([&] { activation_backward(rows, stream()); }));
+    const at::Tensor partials = floats({parts, width});
+    rows.partials = pointer<float>(partials);
+    record.set("backward_with_sums_ms" + blocks, median_ms([&] { activation_backward(rows, stream()); }));
   }
 }
 

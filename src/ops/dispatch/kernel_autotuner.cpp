@@ -111,7 +111,7 @@ std::filesystem::path KernelAutotuner::kept_in() const {
 
 bool KernelAutotuner::use_custom_kernel(std::string_view name, const Tensors& inputs, const Inputs& kinds,
                                         const OpImpl& custom, const OpImpl& reference) {
-  if (options_.mode == Mode::never) return false;
+  if (options_.mode == Mode::never || computes_exact_results()) return false;
   const std::string key = key_of(name, inputs);
   if (const auto answer = known(uses_custom_, "own", key)) return *answer;
   if (!options_.can_measure()) return false;

@@ -5,6 +5,10 @@
 
 namespace gputrain::ops {
 
+/// Whether this thread computes the exact results of a comparison. Operators then take ATen's way, untried: their own
+/// trials would be of fp32 tensors, which a run in 16 bits never has.
+bool computes_exact_results() noexcept;
+
 struct Verdict {
   bool custom = false;                                // our way is as exact, and faster if times count
   double custom_ms = 0, reference_ms = 0, apart = 0;  // apart: largest relative error of our results

@@ -20,15 +20,17 @@ at::Tensor reference(ActivationKind kind, const at::Tensor& x) {
 }
 
 struct ActivationTensors {
-  at::Tensor x, y, dy, dx;
-  std::vector<at::Tensor> results() const { return {y, dx}; }
+  at::Tensor x, y, dy, dx, partials;
+  std::vector<at::Tensor> results() const { return {y, dx, partials}; }
 };
 
 ActivationTensors run(ActivationKind kind, int64_t rows, int64_t width, const Storage& storage) {
+  constexpr int kParts = 2;
   ActivationTensors t{.x = noise({rows, width}, 1, at::kFloat).mul(2).to(storage.type),
                       .y = poisoned({rows, width}, storage.type),
                       .dy = noise({rows, width}, 2, storage.type),
-                      .dx = poisoned({rows, width}, storage.type)};
+                      .dx = poisoned({rows, width}, storage.type),
+                      .partials = poisoned({kParts, width}, at::kFloat)};
   const ActivationRows p{.element = storage.element,
                          .kind = kind,
                          .rows = rows,
@@ -37,7 +39,8 @@ ActivationTensors run(ActivationKind kind, int64_t rows, int64_t width, const St
                          .y = pointer(t.y),
                          .dy = pointer(t.dy),
                          .dx = pointer(t.dx),
-                         .parts = 2};
+                         .parts = kParts,
+                         .partials = pointer<float>(t.partials)};
   activation_forward(p, nullptr);
   activation_backward(p, nullptr);
   return t;
@@ -52,6 +55,7 @@ void check(ActivationKind kind, int64_t rows, int64_t width) {
     (y * wide(t.dy)).sum().backward();
     expect_close(t.y, y, place + " y");
     expect_close(t.dx, leaf.grad(), place + " dx");
+    expect_close(t.partials.sum(0), leaf.grad().sum(0), place + " sums of dx");
     expect_same_bits(t.results(), run(kind, rows, width, storage).results());
   }
 }

@@ -14,6 +14,7 @@
 #include <string>
 #include <utility>
 
+#include "../../../src/ops/cuda/autograd/apply_activation.hpp"
 #include "gputrain/ops/chunked_cross_entropy.hpp"
 #include "ops/kernels/gpu_case.hpp"
 
@@ -108,7 +109,7 @@ TEST_F(GpuOperators, ComputeProductsWithEpilogues) {
       const at::Tensor a = matrix(kRows, kInner, 1, turned % 2 == 1), b = matrix(kInner, kColumns, 2, turned > 1);
       const at::Tensor exact = at::matmul(wide(a), wide(b));
       const at::Tensor bias = noise({kColumns}, 3, type), aux = poisoned({kRows, kColumns}, type);
-      const at::Tensor out = poisoned({kRows, kColumns}, type), sums = poisoned({kColumns}, type);
+      const at::Tensor out = poisoned({kRows, kColumns}, type);
       cuda::gemm({.a = a, .b = b, .out = out});
       expect_close(out, exact, "plain");
       cuda::gemm({.a = a, .b = b, .out = out, .epilogue = Epilogue::bias, .vector = bias});
@@ -116,10 +117,6 @@ TEST_F(GpuOperators, ComputeProductsWithEpilogues) {
       cuda::gemm({.a = a, .b = b, .out = out, .epilogue = Epilogue::bias_gelu_tanh, .vector = bias, .aux = aux});
       expect_close(aux, exact + wide(bias), "before GELU");
       expect_within(6e-3, out, at::gelu(exact + wide(bias), "tanh"), "GELU");
-      const at::Tensor x = noise({kRows, kColumns}, 4, type), dx = at::gelu_backward(exact, wide(x), "tanh");
-      cuda::gemm({.a = a, .b = b, .out = out, .epilogue = Epilogue::gelu_tanh_gradient, .vector = sums, .aux = x});
-      expect_within(6e-3, out, dx, "gradient of GELU");
-      expect_within(2e-2, sums, dx.sum(0), "sums of the gradient");
 
       const at::Tensor start = noise({kRows, kColumns}, 5, at::kFloat), total = start.clone();
       cuda::gemm({.a = a, .b = b, .out = total, .adds = true});
@@ -145,13 +142,32 @@ TEST_F(GpuOperators, ComputeProductsWithEpilogues) {
   }
 }
 
+/// Between the products of a feed-forward layer's backward pass: many blocks, whose sums a second kernel adds up.
+TEST_F(GpuOperators, ReplaceGradientByThatBeforeGeluWithSums) {
+  using cuda::ActivationKind;
+  for (const Storage& storage : storages()) {
+    for (const auto& [rows, width] : {std::pair(1, 2), std::pair(300, 776), std::pair(1000, 40)}) {
+      const at::Tensor x = noise({rows, width}, 1, at::kFloat).mul(2).to(storage.type),
+                       dy = noise({rows, width}, 2, storage.type);
+      for (const auto kind : {ActivationKind::gelu, ActivationKind::gelu_tanh}) {
+        const at::Tensor dx = dy.clone(), sums = cuda::to_activation_gradient(x, dx, kind, /*wants_sums=*/true);
+        const at::Tensor exact = at::gelu_backward(wide(dy), wide(x), kind == ActivationKind::gelu ? "none" : "tanh");
+        expect_close(dx, exact, storage.name);
+        expect_close(sums, exact.sum(0), storage.name);
+        const at::Tensor again = dy.clone(), sums_again = cuda::to_activation_gradient(x, again, kind, true);
+        expect_same_bits({dx.cpu(), sums.cpu()}, {again.cpu(), sums_again.cpu()});
+      }
+    }
+  }
+}
+
 /// {x, weight 1, bias 1, weight 2, bias 2, copies}
 Tensors feed_forward_layers(at::ScalarType type, bool in_out, bool biased) {
   const auto weight = [&](int64_t in, int64_t out, uint64_t seed) {
     return noise({in_out ? in : out, in_out ? out : in}, seed, at::kFloat) * 0.3;
   };
   const auto bias = [&](int64_t out, uint64_t seed) { return biased ? noise({out}, seed, at::kFloat) : at::Tensor(); };
-  Tensors all{noise({3, 5, 16}, 1, type), weight(16, 40, 2), bias(40, 3), weight(40, 24, 4), bias(24, 5)};
+  Tensors all{noise({3, 50, 16}, 1, type), weight(16, 40, 2), bias(40, 3), weight(40, 24, 4), bias(24, 5)};
   for (size_t i = 1; i < 5; ++i) all.push_back(all[i].defined() ? all[i].to(type) : at::Tensor());
   return all;
 }

@@ -69,6 +69,29 @@ at::Tensor activation_gradient(const at::Tensor& x, const at::Tensor& dy, Activa
   return dx;
 }
 
+at::Tensor to_activation_gradient(const at::Tensor& x, const at::Tensor& dy, ActivationKind kind, bool wants_sums) {
+  ActivationRows rows = activation_rows(kind, x);
+  rows.dy = rows.dx = write(dy);
+  at::Tensor partials, sums;
+  if (wants_sums) {
+    partials = at::empty({rows.parts, rows.width}, x.options().dtype(at::kFloat));
+    sums = at::empty({rows.width}, partials.options());
+    rows.partials = write<float>(partials);
+  }
+  activation_backward(rows, current_stream());
+  if (wants_sums) {
+    const int64_t half = rows.width / 2;  // column_sums() sums two rows: here the halves of one
+    auto* const out = write<float>(sums);
+    column_sums({.partials = rows.partials,
+                 .out = {{.values = out}, {.values = out + half}},
+                 .parts = rows.parts,
+                 .width = half},
+                current_stream());
+  }
+  check_launches();
+  return sums;
+}
+
 namespace {
 
 struct ActivationFunction : torch::autograd::Function<ActivationFunction> {

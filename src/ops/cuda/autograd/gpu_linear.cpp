@@ -158,7 +158,8 @@ struct JoinedLinearFunction : torch::autograd::Function<JoinedLinearFunction> {
 };
 
 /// y = gelu(x matrix 1 + bias 1) matrix 2 + bias 2. GELU by tanh runs in the epilogue of the first product. Its
-/// gradient and the gradient of bias 1 run in the epilogue of the product of dy and matrix 2.
+/// gradient is a kernel of its own, which also sums the gradient of bias 1: cuBLASLt's product with an epilogue for
+/// both took 0.60 ms on an H100, and the plain product 0.13 ms (32768 x 768 x 3072).
 struct FeedForwardFunction : torch::autograd::Function<FeedForwardFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight_1,
                             const Given& bias_1, const at::Tensor& weight_2, const Given& bias_2,
@@ -193,28 +194,15 @@ struct FeedForwardFunction : torch::autograd::Function<FeedForwardFunction> {
     const at::Tensor &x = saved[0], &before = saved[1], &after = saved[2], dy = gradients[0].contiguous();
     const at::Tensor &weight_1 = saved[3], &weight_2 = saved[4], &copy_1 = saved[5], &copy_2 = saved[6];
     const auto flag = [context](const char* name) { return context->saved_data[name].toBool(); };
-    const bool in_out = flag("in_out"), by_tanh = flag("by_tanh"), has_bias_1 = flag("has_bias_1");
+    const bool in_out = flag("in_out"), by_tanh = flag("by_tanh");
     const Gradients second = gradients_of(weight_2, after, dy, in_out, flag("has_bias_2"));
-    const at::Tensor back = matrix_of(copy_2, in_out).t();
-    at::Tensor dbefore, dbias;
-    if (by_tanh && has_bias_1) {
-      dbefore = at::empty_like(before);
-      dbias = at::empty({before.size(1)}, before.options());
-      gemm({.a = dy,
-            .b = back,
-            .out = dbefore,
-            .epilogue = Epilogue::gelu_tanh_gradient,
-            .vector = dbias,
-            .aux = before});
-      dbias = dbias.to(weight_1.scalar_type());
-    } else {
-      dbefore =
-          activation_gradient(before, times(dy, back, {}), by_tanh ? ActivationKind::gelu_tanh : ActivationKind::gelu);
-    }
-    const Gradients first = gradients_of(weight_1, x, dbefore, in_out, has_bias_1 && !dbias.defined());
+    const at::Tensor dbefore = times(dy, matrix_of(copy_2, in_out).t(), {});  // of `after`, until the next line
+    const at::Tensor dbias = to_activation_gradient(
+        before, dbefore, by_tanh ? ActivationKind::gelu_tanh : ActivationKind::gelu, flag("has_bias_1"));
+    const Gradients first = gradients_of(weight_1, x, dbefore, in_out, /*wants_bias=*/false);
     at::Tensor dx;
     if (context->needs_input_grad(0)) dx = times(dbefore, matrix_of(copy_1, in_out).t(), {});
-    return {dx, first.weight, dbias.defined() ? dbias : first.bias, second.weight, second.bias, {}, {}, {}, {}, {}, {}};
+    return {dx, first.weight, dbias, second.weight, second.bias, {}, {}, {}, {}, {}, {}};
   }
 };
 

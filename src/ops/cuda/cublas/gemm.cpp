@@ -88,8 +88,6 @@ cublasLtEpilogue_t epilogue_of(const GemmCall& p) {
       return CUBLASLT_EPILOGUE_BIAS;
     case Epilogue::bias_gelu_tanh:
       return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
-    case Epilogue::gelu_tanh_gradient:
-      return CUBLASLT_EPILOGUE_DGELU_BGRAD;
     case Epilogue::sums_of_a:
       return CUBLASLT_EPILOGUE_BGRADB;
     case Epilogue::sums_of_b:

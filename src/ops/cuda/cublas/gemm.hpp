@@ -7,11 +7,10 @@ namespace gputrain::ops::cuda {
 
 enum class Epilogue {
   none,
-  bias,                // out = product + vector [columns]
-  bias_gelu_tanh,      // aux = product + vector [columns], out = gelu_tanh(aux)
-  gelu_tanh_gradient,  // out = product * gelu_tanh'(aux), vector [columns] = the sums of out's columns
-  sums_of_a,           // vector [rows] = the sums of a's rows
-  sums_of_b            // vector [columns] = the sums of b's columns
+  bias,            // out = product + vector [columns]
+  bias_gelu_tanh,  // aux = product + vector [columns], out = gelu_tanh(aux)
+  sums_of_a = 4,   // vector [rows] = the sums of a's rows; stored choices name it by this number
+  sums_of_b        // vector [columns] = the sums of b's columns
 };
 
 /// out [rows, columns] = a [rows, inner] b [inner, columns], plus the old `out` if `adds`. a and b have the same 16-bit

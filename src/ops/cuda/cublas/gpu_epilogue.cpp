@@ -1,7 +1,6 @@
 #include <cstdint>
 
 #include <ATen/ops/gelu.h>
-#include <ATen/ops/gelu_backward.h>
 #include <ATen/ops/sum.h>
 
 #include "gemm.hpp"
@@ -21,10 +20,6 @@ void finish_by_aten(const GemmCall& p) {
     case Epilogue::bias_gelu_tanh:
       p.aux.copy_(p.out.add_(p.vector));
       p.out.copy_(at::gelu(p.aux, "tanh"));
-      break;
-    case Epilogue::gelu_tanh_gradient:
-      p.out.copy_(at::gelu_backward(p.out, p.aux, "tanh"));
-      sums(p.out, 0);
       break;
     case Epilogue::sums_of_a:
       sums(p.a, 1);

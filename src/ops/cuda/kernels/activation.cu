@@ -44,18 +44,23 @@ __global__ void __launch_bounds__(kColumnThreads) activation_forward_kernel(Acti
   }
 }
 
-template <class T, int kVector, ActivationKind kActivation>
+template <class T, int kVector, ActivationKind kActivation, bool kSums>
 __global__ void __launch_bounds__(kColumnThreads) activation_backward_kernel(ActivationRows p) {
   const ColumnWalk<kVector> walk(p.rows, p.width);
+  float sums[kVector] = {};
   for (int64_t row = walk.first; row < walk.end; row += walk.step) {
     const int64_t place = row * p.width + walk.column;
     float x[kVector], dx[kVector];
     load(static_cast<const T*>(p.x) + place, x);
     load(static_cast<const T*>(p.dy) + place, dx);
     GPUTRAIN_UNROLL
-    for (int k = 0; k < kVector; ++k) dx[k] *= point_at<T, kActivation>(x[k]).slope;
+    for (int k = 0; k < kVector; ++k) {
+      dx[k] *= point_at<T, kActivation>(x[k]).slope;
+      if constexpr (kSums) sums[k] += dx[k];
+    }
     store(static_cast<T*>(p.dx) + place, dx);
   }
+  if constexpr (kSums) write_column_sums(sums, walk.column, p.width, p.partials + block_y() * p.width);
 }
 
 template <class Visit>
@@ -73,9 +78,9 @@ void with_activation(ActivationKind kind, const Visit& visit) {
 template <class T, int kVector, ActivationKind kActivation>
 void launch_activation(const ActivationRows& p, bool forward, Stream stream) {
   const ColumnGrid grid = column_grid(p.width, kVector, p.parts);
-  launch(forward ? activation_forward_kernel<T, kVector, kActivation>
-                 : activation_backward_kernel<T, kVector, kActivation>,
-         grid.blocks, grid.threads, stream, p);
+  const auto backward = p.partials != nullptr ? activation_backward_kernel<T, kVector, kActivation, true>
+                                              : activation_backward_kernel<T, kVector, kActivation, false>;
+  launch(forward ? activation_forward_kernel<T, kVector, kActivation> : backward, grid.blocks, grid.threads, stream, p);
 }
 
 void run(const ActivationRows& p, bool forward, Stream stream) {
@@ -83,7 +88,7 @@ void run(const ActivationRows& p, bool forward, Stream stream) {
     with_activation(p.kind, [&](auto kind) {
       using T = decltype(type);
       constexpr auto kActivation = static_cast<ActivationKind>(decltype(kind)::value);
-      if (is_packed(p.width, kPackOf<T>, p.x, forward ? p.y : p.dy, forward ? p.y : p.dx)) {
+      if (is_packed(p.width, kPackOf<T>, p.x, forward ? p.y : p.dy, forward ? p.y : p.dx, p.partials)) {
         return launch_activation<T, kPackOf<T>, kActivation>(p, forward, stream);
       }
       launch_activation<T, 1, kActivation>(p, forward, stream);

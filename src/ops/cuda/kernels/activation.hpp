@@ -7,16 +7,17 @@ namespace gputrain::ops::cuda {
 
 enum class ActivationKind { gelu, gelu_tanh, silu };  // gelu: exact, with erf
 
-/// y = activation(x), and its gradient.
+/// y = activation(x), and its gradient with the sums of its columns.
 struct ActivationRows {
   Element element;
   ActivationKind kind;
   int64_t rows, width;
-  const void* x;   // [rows, width]
-  void* y;         // [rows, width]; forward only
-  const void* dy;  // [rows, width]; backward only
-  void* dx;        // [rows, width]; backward only; may be dy
-  int parts;       // blocks that share the rows, at most 65535
+  const void* x;              // [rows, width]
+  void* y;                    // [rows, width]; forward only
+  const void* dy;             // [rows, width]; backward only
+  void* dx;                   // [rows, width]; backward only; may be dy
+  int parts;                  // blocks that share the rows, at most 65535
+  float* partials = nullptr;  // [parts, width]; backward only: sums of dx over each part's rows, unless nullptr
 };
 void activation_forward(const ActivationRows& p, Stream stream);
 void activation_backward(const ActivationRows& p, Stream stream);
