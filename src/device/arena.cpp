@@ -138,6 +138,8 @@ void give_memory(const at::Tensor& tensor) {
   storage.set_nbytes(bytes);
 }
 
+bool has_memory(const at::Tensor& tensor) { return tensor.numel() == 0 || tensor.storage().nbytes() > 0; }
+
 void take_memory(const at::Tensor& tensor) {
   c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
   storage.set_data_ptr_noswap(at::DataPtr(nullptr, storage.device()));

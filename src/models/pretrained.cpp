@@ -11,6 +11,7 @@
 
 #include "gputrain/config/problem.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/device/arena.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "weight_matching.hpp"
@@ -75,6 +76,7 @@ void fill(const MatchedWeights& found, const TensorSource& source) {
   const at::NoGradGuard no_grad;
   std::vector<std::string> constant;
   for (const auto& [name, ours] : found.pairs) {
+    if (!device::has_memory(ours)) continue;  // of another unit than the one that is filled
     require_finite(source, name, ours.scalar_type());
     ours.detach().copy_(source.tensor(name));
     if (is_constant_matrix(ours.detach())) constant.push_back(name);

@@ -11,6 +11,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/random.hpp"
+#include "gputrain/device/arena.hpp"
 #include "gputrain/nn/module.hpp"
 #include "random_values.hpp"
 
@@ -123,7 +124,7 @@ void initialize(Module& module, uint64_t seed) {
   check_names(module);
   const at::NoGradGuard no_grad;
   module.each_parameter([seed](const std::string& name, Parameter& parameter) {
-    fill(parameter.value, parameter.init, mix(seed, stable_hash(name)));
+    if (device::has_memory(parameter.value)) fill(parameter.value, parameter.init, mix(seed, stable_hash(name)));
   });
   module.each_buffer([seed](const std::string& name, Buffer& buffer) {
     fill(buffer.value, buffer.init, mix(seed, stable_hash(name)));

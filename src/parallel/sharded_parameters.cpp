@@ -138,7 +138,7 @@ void ShardedParameters::release_all() {
   borrowed_.clear();
 }
 
-void ShardedParameters::with_unit(int64_t index, bool keep, const std::function<void()>& use) {
+void ShardedParameters::with_unit(int64_t index, const std::function<void()>& use) {
   release_all();
   const at::NoGradGuard no_grad;
   const Unit& unit = units_[static_cast<size_t>(index)];
@@ -150,25 +150,23 @@ void ShardedParameters::with_unit(int64_t index, bool keep, const std::function<
     group_.all_gather_into(values, own, "values of unit " + std::to_string(index)).wait();
   }
   use();
-  for (const size_t part : unit.parts) {
-    const at::Tensor& values = arena_.gathered_parts()[part].values;
-    if (keep) own_piece(part).copy_(own_part_of(values));
-    device::take_memory(values);
-  }
+  for (const size_t part : unit.parts) device::take_memory(arena_.gathered_parts()[part].values);
 }
 
-void ShardedParameters::fill_all(const std::function<void()>& fill) {
+void ShardedParameters::fill(const std::function<void()>& fill_values) {
   release_all();
   const at::NoGradGuard no_grad;
-  const auto& parts = arena_.gathered_parts();
-  for (const device::GatheredPart& part : parts) {
-    device::give_memory(part.values);
-    part.values.zero_();  // padding is zero
-  }
-  fill();
-  for (size_t i = 0; i < parts.size(); ++i) {
-    own_piece(i).copy_(own_part_of(parts[i].values));
-    device::take_memory(parts[i].values);
+  for (const Unit& unit : units_) {
+    for (const size_t part : unit.parts) {
+      device::give_memory(arena_.gathered_parts()[part].values);
+      at::Tensor(arena_.gathered_parts()[part].values).zero_();  // padding is zero
+    }
+    fill_values();
+    for (const size_t part : unit.parts) {
+      const at::Tensor& values = arena_.gathered_parts()[part].values;
+      own_piece(part).copy_(own_part_of(values));
+      device::take_memory(values);
+    }
   }
 }
 

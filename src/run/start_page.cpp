@@ -94,7 +94,11 @@ std::string batch_text(const JobSpec& spec, const TrainingSetup& setup) {
   text += "  " + setup.optimizer_stack.optimizer->describe() + " lr " + significant(lr);
   if (setup.built.owners.empty()) return text;
   const bool shares_gradients = setup.built.arena->keeps_owned_gradients_only();
-  return text + (shares_gradients ? "  its state and the gradients" : "  its state") + " shared out over the ranks";
+  const bool shares_values = setup.built.arena->keeps_owned_values_only();
+  return text + (shares_values      ? "  its state, gradients and weights"
+                 : shares_gradients ? "  its state and the gradients"
+                                    : "  its state") +
+         " shared out over the ranks";
 }
 
 /// The chosen micro-batch, or the sizes that a run will try.

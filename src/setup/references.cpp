@@ -63,7 +63,7 @@ class ReferenceTask final : public tasks::Task {
     return {.sums = {}, .rows = {{.name = kRows, .columns = 1 + numbers_}}};
   }
   void evaluate(models::Model& model, const Batch& batch, tasks::Tally& tally) const override {
-    const at::Tensor numbers = task_->reference(model, batch).to(at::kDouble).reshape({batch.samples, -1});
+    const at::Tensor numbers = task_->reference(model, batch).to(at::kDouble).reshape({batch.samples, numbers_});
     const at::Tensor samples = batch.tensor(kSample).narrow(0, 0, batch.samples).to(at::kDouble);
     tally.append(kRows, at::cat({samples.unsqueeze(1), numbers}, 1));
   }
@@ -75,11 +75,14 @@ class ReferenceTask final : public tasks::Task {
 
 /// What the numbers depend on besides the data: how the model computes, and its weights, by their sums. Another order
 /// of adding changes the last digits of a sum alone.
-std::string beginning_of(const Job& job, models::Model& model) {
+std::string beginning_of(const Job& job, BuiltModel& built) {
+  std::map<std::string, at::Tensor> of_parameter;
+  each_weight(built, [&](const std::string& name, const at::Tensor& values) {
+    of_parameter[name] = at::stack({at::sum(values, at::kDouble), at::sum(values.abs(), at::kDouble)});
+  });
   at::Tensor sums;
-  model.each_parameter([&](const std::string&, nn::Parameter& parameter) {
-    const at::Tensor values = parameter.value.detach();
-    const at::Tensor both = at::stack({at::sum(values, at::kDouble), at::sum(values.abs(), at::kDouble)});
+  built.model->each_parameter([&](const std::string& name, const nn::Parameter&) {
+    const at::Tensor& both = of_parameter.at(name);
     sums = sums.defined() ? sums * 0.99 + both : both;  // the same parameters in another order are another model
   });
   sums = sums.to(at::kCPU);
@@ -182,7 +185,7 @@ void take_references(const Job& job, TrainingSetup& setup, const ReferenceReques
   if (splits.empty()) return;
   comm::ProcessGroups& groups = setup.context.groups;
   const at::NoGradGuard no_grad;
-  const std::string beginning = beginning_of(job, *setup.built.model);
+  const std::string beginning = beginning_of(job, setup.built);
   std::map<std::string, at::Tensor> values;
   groups.on_rank_zero([&] { values = kept_in(request.file, beginning, splits); }, "kept references");
   bool is_new = false;

@@ -73,7 +73,9 @@ device::ArenaTensor resident_of(const optim::OptimizerSpec& optimizer, const std
                                    .decays = optimizer.decays(parameter.role),
                                    .role = parameter.role,
                                    .trainable = parameter.trainable,
-                                   .read_in_master = parameter.read_as == nn::ReadAs::master};
+                                   // Rows of a trained table are read in the master type.
+                                   .read_in_master = parameter.read_as == nn::ReadAs::master ||
+                                                     parameter.role == nn::ParameterRole::embedding};
   if (!parameter.trainable && parameter.read_as == nn::ReadAs::compute) arena_tensor.frozen_type = compute;
   return arena_tensor;
 }

@@ -23,7 +23,7 @@ void load_trained(const std::filesystem::path& weights, BuiltModel& built) {
       load_adapter(*built.model, *built.adapter, adapter);
     }
   };
-  built.sharded ? built.sharded->fill_all(load) : load();
+  built.sharded ? built.sharded->fill(load) : load();
 }
 
 }  // namespace gputrain::app

@@ -109,20 +109,23 @@ void check_new_layers_are_trained(const Job& job, const BuiltModel& built) {
   });
 }
 
-/// Initial values, from the seed or from files.
-void fill_model(BuiltModel& built, const Job& job, const JobDatasets& datasets) {
-  const JobSpec& spec = job.spec();
+/// Initial values, from the seed or from files, of the parameters that have memory.
+void fill_model(BuiltModel& built, const JobSpec& spec) {
   nn::initialize(*built.model, static_cast<uint64_t>(spec.seed));
-  if (const auto pretrained = spec.model.pretrained_path(); !pretrained.empty()) {
+  if (const auto pretrained = spec.model.pretrained_path(); !pretrained.empty())
     built.not_loaded = load_weights(*built.model, pretrained, models::OtherClasses::left_out);
-    check_new_layers_are_trained(job, built);
-    warn_of_other_tokens(job, datasets);
-    if (const auto difference = other_targets(pretrained, *datasets.train); !difference.empty()) {
-      log::warning("model.pretrained was trained on other data: " + datasets.target_kind() + " " + difference);
-    }
-  }
   if (built.adapter && !built.adapter->pretrained().empty())
     load_adapter(*built.model, *built.adapter, built.adapter->pretrained());
+}
+
+/// Whether pretrained weights are good for this job.
+void check_pretrained(const BuiltModel& built, const Job& job, const JobDatasets& datasets) {
+  const auto pretrained = job.spec().model.pretrained_path();
+  if (pretrained.empty()) return;
+  check_new_layers_are_trained(job, built);
+  warn_of_other_tokens(job, datasets);
+  if (const auto difference = other_targets(pretrained, *datasets.train); !difference.empty())
+    log::warning("model.pretrained was trained on other data: " + datasets.target_kind() + " " + difference);
 }
 
 /// Ranks that compare their samples gather as many from each.
@@ -205,31 +208,40 @@ BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext&
                                     : parallel::equal_shards(*built.arena, ranks);
     built.arena->own(built.owners[static_cast<size_t>(context.rank())]);
   }
-  if (!shares_values) {
-    fill_model(built, job, datasets);
-  } else {
+  if (shares_values) {
     built.sharded = std::make_unique<parallel::ShardedParameters>(context.groups, *built.arena, *built.model);
-    built.sharded->fill_all([&] { fill_model(built, job, datasets); });
+    built.sharded->fill([&] { fill_model(built, spec); });
+  } else {
+    fill_model(built, spec);
   }
+  check_pretrained(built, job, datasets);
   share_model(built, context.groups);
   return built;
+}
+
+void each_weight(BuiltModel& built,
+                 const std::function<void(const std::string& name, const at::Tensor& values)>& visit) {
+  const auto visit_all = [&](bool trainable) {
+    built.model->each_parameter([&](const std::string& name, const nn::Parameter& parameter) {
+      if (device::has_memory(parameter.value) && parameter.trainable == trainable)
+        visit(name, parameter.value.detach());
+    });
+  };
+  visit_all(/*trainable=*/false);
+  if (!built.sharded) return visit_all(/*trainable=*/true);
+  for (int64_t unit = 0; unit < built.sharded->units(); ++unit)
+    built.sharded->with_unit(unit, [&] { visit_all(/*trainable=*/true); });
 }
 
 checkpoint::NamedTensors gathered_weights(BuiltModel& built, const RankContext& context) {
   if (!built.sharded) return named_weights(*built.model);
   std::map<std::string, at::Tensor> gathered;
-  for (int64_t unit = 0; unit < built.sharded->units(); ++unit) {
-    built.sharded->with_unit(unit, /*keep=*/false, [&] {
-      if (context.rank() != 0) return;
-      built.model->each_parameter([&](const std::string& name, const nn::Parameter& parameter) {
-        const bool is_here = parameter.trainable && parameter.value.storage().nbytes() > 0;
-        if (is_here) gathered[name] = parameter.value.detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
-      });
-    });
-  }
+  each_weight(built, [&](const std::string& name, const at::Tensor& values) {
+    if (context.rank() == 0) gathered[name] = values.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
+  });
   checkpoint::NamedTensors weights;
   if (context.rank() != 0) return weights;
-  for (auto& [name, tensor] : named_weights(*built.model)) {
+  for (auto& [name, tensor] : named_weights(*built.model)) {  // with buffers
     const auto found = gathered.find(name);
     weights.emplace_back(name, found == gathered.end() ? tensor : found->second);
   }

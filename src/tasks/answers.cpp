@@ -124,11 +124,12 @@ at::Tensor AnswerRows::log_probs(models::Model& model, const at::Tensor& targets
     const at::Tensor all = log_probs_in_parts(model, last, features, flat.clamp_min(0));
     return at::where(counted, all, at::zeros({}, all.options())).view(targets.sizes());
   }
-  const at::Tensor places = counted.nonzero().squeeze(1);
-  const at::Tensor counted_features = features.index_select(0, places);
-  const at::Tensor found = places.numel() == 0
-                               ? wide(counted_features).sum(-1)  // nothing, but on the graph
-                               : log_probs_in_parts(model, last, counted_features, flat.index_select(0, places));
+  at::Tensor places = counted.nonzero().squeeze(1);
+  const bool has_none = places.numel() == 0 && flat.numel() > 0;
+  if (has_none) places = at::zeros({1}, places.options());  // all ranks read the same weights
+  at::Tensor found = log_probs_in_parts(model, last, features.index_select(0, places),
+                                        flat.clamp_min(0).index_select(0, places));
+  if (has_none) found = found.mul(0);
   return at::zeros({flat.size(0)}, found.options()).index_copy(0, places, found).view(targets.sizes());
 }
 

@@ -29,13 +29,14 @@ void check_logits(const models::Model& model, const at::Tensor& features, const 
 }
 
 /// Features and targets of a batch, without the rows that no target counts in, where that spares the last layer much.
-/// A GPU would have to tell the host how many there are.
+/// A GPU would have to tell the host how many there are. A rank without any keeps all, to read the weights that others read.
 struct Rows {
   at::Tensor features, targets;
 };
 
 Rows counted_rows(const models::Model::LastLayer& last, const at::Tensor& targets, const Batch& batch) {
-  const bool is_worth_it = last.head.logits && targets.is_cpu() && 4 * batch.weight < 3 * targets.numel();
+  const bool is_worth_it =
+      last.head.logits && targets.is_cpu() && batch.weight > 0 && 4 * batch.weight < 3 * targets.numel();
   if (!is_worth_it) return {last.features, targets};
   const at::Tensor flat = targets.reshape({-1});
   const at::Tensor rows = flat.ne(kIgnoreIndex).nonzero().squeeze(1);

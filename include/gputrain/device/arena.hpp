@@ -110,6 +110,7 @@ struct GatheredPart {
 
 /// Gives a tensor without memory new memory, with undefined content; it and its views then share that.
 void give_memory(const at::Tensor& tensor);
+bool has_memory(const at::Tensor& tensor);
 /// Takes the memory from a tensor and its views. Reading one of them is then an error.
 void take_memory(const at::Tensor& tensor);
 

@@ -122,7 +122,7 @@ class Module {
   bool training_ = true;
 };
 
-/// Fills every parameter and buffer in place. Values depend only on (seed, name, element index), not on device, layout,
+/// Fills every parameter that has memory and every buffer in place. Values depend only on (seed, name, element index), not on device, layout,
 /// thread count or other parameters.
 void initialize(Module& module, uint64_t seed);
 

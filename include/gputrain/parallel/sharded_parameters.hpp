@@ -42,12 +42,12 @@ class ShardedParameters final : public nn::UnitMemory {
   void release_all();
 
   int64_t units() const noexcept { return std::ssize(units_); }
-  /// Gathers a unit's values in the arena's type, then calls `use`; its parameters can be read and written meanwhile.
-  /// Every rank must call. `keep`: afterwards, each rank's shard has what was written.
-  void with_unit(int64_t unit, bool keep, const std::function<void()>& use);
-  /// Like with_unit() for all units at once with undefined values, and keeps what `fill` writes. Every rank must write
-  /// the same. Sends nothing.
-  void fill_all(const std::function<void()>& fill);
+  /// Gathers a unit's values in the arena's type, then calls `use`, during which its parameters can be read. Every rank
+  /// must call.
+  void with_unit(int64_t unit, const std::function<void()>& use);
+  /// Gives one unit after the other memory, and calls `fill_values` each time, which sets the parameters that have
+  /// memory. Each rank then keeps its shard. Sends nothing: every rank must set the same values.
+  void fill(const std::function<void()>& fill_values);
 
  private:
   struct Unit {

@@ -98,6 +98,10 @@ struct BuiltModel {
 /// Every rank must call.
 BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext& context);
 
+/// Calls `visit` with the values of each parameter, unit by unit where ranks share them out. Every rank must call.
+void each_weight(BuiltModel& built,
+                 const std::function<void(const std::string& name, const at::Tensor& values)>& visit);
+
 /// All weights and buffers by name. Where ranks share out the values, rank 0 gets copies in host memory, the others
 /// nothing. Every rank must call.
 checkpoint::NamedTensors gathered_weights(BuiltModel& built, const RankContext& context);
