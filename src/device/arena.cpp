@@ -175,32 +175,30 @@ Arena::Arena(const std::vector<ArenaTensor>& arena_tensors, const ArenaOptions& 
       gathered_.push_back({.range = part, .unit = first->unit, .values = at::empty({part.size()}, of_values)});
       if (!read_in_master(static_cast<size_t>(first - segments_.begin())))
         gathered_.back().copy = at::empty({part.size()}, of_values.dtype(*options.working_type));
+      for (auto segment = first; segment != segments_.end() && segment->offset < part.end; ++segment)
+        place(static_cast<size_t>(segment - segments_.begin()));
+      take_memory(gathered_.back().values);
+      if (gathered_.back().copy.defined()) take_memory(gathered_.back().copy);
     }
   } else if (kept_ == Kept::whole) {
     own({{.begin = 0, .end = numel_}});
   }
-  for (size_t i = 0; i < segments_.size(); ++i) place(i);
-  for (const GatheredPart& part : gathered_) {
-    take_memory(part.values);
-    if (part.copy.defined()) take_memory(part.copy);
-  }
+  for (size_t i = 0; i < segments_.size() && gathered_.empty(); ++i) place(i);
   place_frozen(arena_tensors);
 }
 
-/// Makes a parameter a view of its place.
+/// Makes a parameter a view of its place, in the last of the gathered parts if there are any.
 void Arena::place(size_t index) {
   const Segment& segment = segments_[index];
   const at::Tensor& parameter = arena_tensors_[index];
   if (keeps_owned_values_only()) {
-    const auto part = std::ranges::find_if(gathered_, [&](const GatheredPart& one) {
-      return one.range.begin <= segment.offset && segment.offset < one.range.end;
-    });
+    const GatheredPart& part = gathered_.back();
     const auto view_in = [&](const at::Tensor& flat) {
-      return at::as_strided(flat, segment.sizes, segment.strides, segment.offset - part->range.begin);
+      return at::as_strided(flat, segment.sizes, segment.strides, segment.offset - part.range.begin);
     };
-    parameter.set_data(view_in(part->values));
+    parameter.set_data(view_in(part.values));
     parameter.mutable_grad() = at::Tensor();
-    if (part->copy.defined()) working_copy_->add(parameter, view_in(part->copy));
+    if (part.copy.defined()) working_copy_->add(parameter, view_in(part.copy));
     return;
   }
   parameter.set_data(view(values_, segment));
@@ -278,7 +276,8 @@ void Arena::own(const Shard& shard) {
     at += range.size();
   }
   if (kept_ == Kept::owned) owned_gradients_ = make_state();
-  if (keeps_owned_values_only()) owned_values_ = make_state();
+  const bool has_values = owned_values_.defined() && owned_values_.numel() == owned_numel();
+  if (keeps_owned_values_only() && !has_values) owned_values_ = make_state();
 }
 
 std::vector<at::Tensor> Arena::gradients_of_pieces() const {

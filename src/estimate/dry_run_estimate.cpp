@@ -55,6 +55,10 @@ ShardEstimate estimate_shards(const Job& job, TrainingSetup& setup) {
     shards.most_state = std::max(shards.most_state, fixed_memory(built, optimizer_stack).optimizer_state);
     shards.files_bytes += file;
     shards.largest_file = std::max(shards.largest_file, file);
+    if (!built.sharded) continue;
+    const auto weights = static_cast<int64_t>(checkpoint::safetensors_bytes(model_shard(built, rank).tensors));
+    shards.files_bytes += weights;
+    shards.largest_file = std::max(shards.largest_file, weights);
   }
   if (!built.owners.empty()) arena.own(built.owners[rank_here]);
   return shards;
@@ -89,13 +93,16 @@ CheckpointEstimate estimate_checkpoint(const Job& job, TrainingSetup& setup, con
   const auto retention = retention_of(job.spec().checkpoint, setup.plan, best_metric_of(job.spec(), setup.datasets));
   const at::Tensor generator = device::generator_state(setup.context.device).unsqueeze(0);
   const at::Tensor generators = generator.expand({setup.context.groups.world_size(), -1});
-  const auto model = static_cast<int64_t>(checkpoint::safetensors_bytes(trained_weights(*built.model)));
+  const int64_t model =
+      built.sharded ? 0 : static_cast<int64_t>(checkpoint::safetensors_bytes(trained_weights(*built.model)));
   const auto random = static_cast<int64_t>(checkpoint::safetensors_bytes({{"cpu", generators}}));
   const FilesEstimate compression = estimate_compression(setup);
-  CheckpointEstimate checkpoint{.files = 2 + std::max<int64_t>(1, std::ssize(built.owners)) + compression.count,
-                                .bytes = model + random + shards.files_bytes + compression.bytes,
-                                .largest_file = std::max({model, shards.largest_file, compression.largest}),
-                                .free_bytes = free_bytes_below(job.output_dir)};
+  const int64_t files_of_ranks = std::max<int64_t>(1, std::ssize(built.owners));
+  CheckpointEstimate checkpoint{
+      .files = 1 + (built.sharded ? 2 * files_of_ranks : 1 + files_of_ranks) + compression.count,
+      .bytes = model + random + shards.files_bytes + compression.bytes,
+      .largest_file = std::max({model, shards.largest_file, compression.largest}),
+      .free_bytes = free_bytes_below(job.output_dir)};
   if (const auto frozen = frozen_weights(*built.model); !frozen.empty())
     checkpoint.frozen_bytes = static_cast<int64_t>(checkpoint::safetensors_bytes(frozen));
   int64_t kept = retention.keep_last + retention.keep_best;
@@ -154,6 +161,7 @@ DryRunEstimate make_dry_run_estimate(const Job& job, TrainingSetup& setup, const
   memory.fixed = fixed_memory(setup.built, setup.optimizer_stack);
   memory.fixed.optimizer_state = estimate.shards.most_state;
   if (setup.built.arena->keeps_owned_gradients_only()) memory.fixed.gradients = estimate.shards.most_owned;
+  if (setup.built.sharded) memory.fixed.parameters = estimate.shards.most_owned;
   memory.micro_batch = estimate.epoch.most_rows;
   estimate.host_data = batch_bytes(*setup.datasets.train, memory.micro_batch) * batches_ahead(job.spec(), plan.batch);
   memory.limit = device_bytes;

@@ -56,11 +56,21 @@ void add_micro_batch(std::vector<Remedy>& remedies, const JobSpec& spec, const T
 void add_sharding(std::vector<Remedy>& remedies, const JobSpec& spec, const TrainingSetup& setup,
                   const Memory& memory) {
   const int64_t ranks = setup.context.groups.world_size();
-  if (ranks == 1 || spec.parallel.shard == "gradients" || spec.parallel.compress == "powersgd") return;
+  if (ranks == 1 || spec.parallel.shard == "parameters" || spec.parallel.compress == "powersgd") return;
   const int64_t shared = memory.fixed.gradients + (spec.parallel.shard == "none" ? memory.fixed.optimizer_state : 0);
-  remedies.push_back({.set = "parallel.shard=gradients",
-                      .effect = fmt::format("each of {} ranks keeps its part of gradients and optimizer state", ranks),
-                      .saved = shared - shared / ranks,
+  const auto saved = [ranks](int64_t bytes) { return bytes - bytes / ranks; };
+  if (spec.parallel.shard != "gradients") {
+    remedies.push_back(
+        {.set = "parallel.shard=gradients",
+         .effect = fmt::format("each of {} ranks keeps its part of gradients and optimizer state", ranks),
+         .saved = saved(shared),
+         .change = 1});
+  }
+  if (setup.built.adapter) return;
+  const int64_t weights = memory.fixed.parameters + memory.fixed.working_copy;
+  remedies.push_back({.set = "parallel.shard=parameters",
+                      .effect = fmt::format("each of {} ranks keeps its part of the weights as well", ranks),
+                      .saved = saved((spec.parallel.shard == "gradients" ? 0 : shared) + weights),
                       .change = 1});
 }
 

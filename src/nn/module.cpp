@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/device/arena.hpp"
 
 namespace gputrain::nn {
 namespace {
@@ -35,6 +36,7 @@ at::Tensor Module::register_parameter(std::string name, at::IntArrayRef sizes, I
       context_.channels_last && sizes.size() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
   const auto options = at::TensorOptions().dtype(context_.policy.master).device(context_.device);
   at::Tensor value = at::empty(sizes, options, format).set_requires_grad(true);
+  if (context_.takes_no_memory) device::take_memory(value);
   parameters_.push_back({.name = std::move(name), .value = value, .init = init, .role = role, .read_as = read_as});
   return value;
 }

@@ -11,7 +11,7 @@
 namespace gputrain::parallel {
 
 ShardedParameters::ShardedParameters(comm::ProcessGroups& groups, const device::Arena& arena, models::Model& model)
-    : group_(groups.tensors()), arena_(arena) {
+    : group_(groups.tensors()), is_simulated_(groups.is_simulated()), arena_(arena) {
   const auto units = model.units();
   units_.resize(units.size());
   for (size_t i = 0; i < units.size(); ++i) {
@@ -70,6 +70,7 @@ void ShardedParameters::start(int64_t index) {
   for (const size_t part : unit.parts) {
     const at::Tensor& read = arena_.gathered_parts()[part].read();
     device::give_memory(read);
+    if (is_simulated_) at::Tensor(read).zero_();  // what the others have
     const at::Tensor own = own_part_of(read);
     own.copy_(own_piece(part));
     unit.coming.push_back(group_.all_gather_into(read, own, "values of unit " + std::to_string(index)));

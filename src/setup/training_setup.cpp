@@ -159,10 +159,18 @@ train::Plan plan_run(const JobSpec& spec, const JobDatasets& datasets, const Ran
 BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext& context) {
   const JobSpec& spec = job.spec();
   BuiltModel built;
+  const int ranks = context.groups.world_size();
+  const bool shares = spec.parallel.shard != "none" && ranks > 1;
+  const bool shares_values = shares && spec.parallel.shard == "parameters";
+  if (spec.model.adapter && shares_values) {
+    throw job.loaded.error("parallel.shard", "an adapter's weights are few, and frozen weights are not shared out",
+                           "gradients or none");
+  }
   const nn::Context model_context{.policy = context.policy,
                                   .device = context.device,
                                   .channels_last = wants_channels_last(spec, *datasets.train),
                                   .recompute = nn::recompute_from_name(spec.train.activation_checkpointing),
+                                  .takes_no_memory = shares_values,
                                   .batch_group = spec.parallel.sync_bn ? &context.groups.tensors() : nullptr};
   built.model = models::catalog().make(spec.model.architecture, model_context, datasets.facts);
   if (const auto& adapter = spec.model.adapter) {
@@ -175,14 +183,7 @@ BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext&
   built.sync_batch_norm = spec.parallel.sync_bn && built.has_batch_norm;
   if (spec.parallel.sync_bn && !built.sync_batch_norm) log::warning("parallel.sync_bn: the model has no batch norm");
   const auto arena_tensors = arena_tensors_of(job, *built.model);
-  const int ranks = context.groups.world_size();
-  const bool shares = spec.parallel.shard != "none" && ranks > 1;
-  const bool shares_values = shares && spec.parallel.shard == "parameters";
   const bool in_whole_tensors = optim::takes_whole_tensors(spec.optimizer.type.name);
-  if (built.adapter && shares_values) {
-    throw job.loaded.error("parallel.shard", "an adapter's weights are few, and frozen weights are not shared out",
-                           "gradients or none");
-  }
   if (in_whole_tensors && shares_values) {
     throw job.loaded.error("parallel.shard",
                            spec.optimizer.type.name + " updates whole matrices, but each rank has a part",

@@ -53,6 +53,12 @@ const RankBody collects("collects", [] {
     second.wait();
     expect(holds(sum, 3) && holds(other, 30), "sums under way together");
   }
+  const at::Tensor parts = filled(own), mine = parts.narrow(0, groups.rank() << 19, 1 << 19);
+  tensors.reduce_scatter_sum(parts, mine, "parts").wait();
+  expect(holds(mine, 3), "this rank's part of a sum, in place");
+  mine.fill_(own);
+  tensors.all_gather_into(parts, mine, "parts").wait();
+  expect(holds(parts.narrow(0, 0, 1 << 19), 1) && holds(parts.narrow(0, 1 << 19, 1 << 19), 2), "everybody's parts");
   const at::Tensor reduced = filled(own);
   tensors.reduce_sum(reduced, 1, "sum for one").wait();
   expect(groups.rank() == 0 || holds(reduced, 3), "sum for one");

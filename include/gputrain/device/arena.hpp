@@ -170,7 +170,8 @@ class Arena {
   const std::vector<Piece>& owned() const noexcept { return owned_; }
   int64_t owned_numel() const noexcept { return owned_.empty() ? 0 : owned_.back().at + owned_.back().range.size(); }
   bool owns_all() const noexcept { return owned_numel() == numel_; }
-  /// Call before any use of owned(), owned_gradients() or make_state().
+  /// Call before any use of owned(), owned_gradients(), owned_values() or make_state(). Keeps owned_values() where the
+  /// shard has the same size.
   void own(const Shard& shard);
 
   /// A new zeroed flat buffer [owned_numel()] for the pieces: an optimizer's state. On the CPU, pages take memory only

@@ -32,6 +32,7 @@ struct Context {
   bool channels_last = false;  // 4-D weights and activations in NHWC memory order
   Recompute recompute = Recompute::none;
   int64_t logits_bytes = int64_t{2} << 30;  // limit for a head's logits; larger ones are computed in parts
+  bool takes_no_memory = false;             // parameters have none until somebody gives it to them
   comm::Group* batch_group = nullptr;       // batch norm treats its ranks' batches as one; null: each rank's own
 };
 
@@ -122,8 +123,8 @@ class Module {
   bool training_ = true;
 };
 
-/// Fills every parameter that has memory and every buffer in place. Values depend only on (seed, name, element index), not on device, layout,
-/// thread count or other parameters.
+/// Fills every parameter that has memory and every buffer in place. Values depend only on (seed, name, element index),
+/// not on device, layout, thread count or other parameters.
 void initialize(Module& module, uint64_t seed);
 
 }  // namespace gputrain::nn

@@ -67,6 +67,7 @@ class ShardedParameters final : public nn::UnitMemory {
   at::Tensor own_part_of(const at::Tensor& whole) const;
 
   comm::Group& group_;
+  bool is_simulated_;
   const device::Arena& arena_;
   nn::UnitMemory* before_this_;
   std::vector<Unit> units_;

@@ -15,6 +15,8 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "gputrain/device/arena.hpp"
+
 namespace gputrain::ops {
 namespace {
 
@@ -24,6 +26,10 @@ double tolerance_of(at::ScalarType type) { return type == at::kFloat || type == 
 /// The inputs; if an input or a result has more than `most` elements, only part of the batched inputs' first dim.
 Tensors parts_of(const Tensors& inputs, const KernelAutotuner::Inputs& kinds, int64_t most) {
   Tensors parts = inputs;
+  for (at::Tensor& part : parts) {
+    // Of weights whose copy is read, where ranks share them out: only the gradient counts.
+    if (part.defined() && !device::has_memory(part)) part = at::zeros_like(part);
+  }
   const int64_t elements = inputs[0].numel() * kinds.growth;
   for (size_t i = 0; i < kinds.batched && elements > most; ++i) {
     if (!parts[i].defined() || parts[i].dim() == 0) continue;

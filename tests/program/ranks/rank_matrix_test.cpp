@@ -36,7 +36,7 @@ const std::vector<Network> kNetworks{
      "optimizer: {type: sgd, lr: 0.01, momentum: 0.9, weight_decay: 1e-4}\n"
      "parallel: {sync_bn: true, timeout: 30s}\n"}};
 
-const std::vector<std::string> kShards{"none", "optimizer", "gradients"};
+const std::vector<std::string> kShards{"none", "optimizer", "gradients", "parameters"};
 
 std::string write_job(const TemporaryFolder& folder, const Network& network) {
   return folder.write(network.name + ".yaml", "schema: 1\ndevice: cpu\nprecision: fp64\n" + network.job +

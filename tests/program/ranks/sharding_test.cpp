@@ -25,7 +25,7 @@ class Sharding : public ::testing::TestWithParam<std::string> {
   const std::vector<std::string> sharded_ = shard(GetParam());
   TemporaryFolder folder_;
 };
-INSTANTIATE_TEST_SUITE_P(Of, Sharding, ::testing::Values("optimizer", "gradients"),
+INSTANTIATE_TEST_SUITE_P(Of, Sharding, ::testing::Values("optimizer", "gradients", "parameters"),
                          [](const auto& entry) { return entry.param; });
 
 void flip_last_bit(const std::string& path) {
@@ -60,6 +60,7 @@ TEST_P(Sharding, ResumesOnAnyRankCount) {
   EXPECT_EQ(gputrain({"ckpt", "verify", folder_ / "four"}).exit_code, 0);
   std::vector<std::pair<int, std::vector<std::string>>> ways{{1, {}}, {2, sharded_}};
   if (GetParam() == "gradients") ways = {{3, sharded_}, {2, shard("none")}};
+  if (GetParam() == "parameters") ways = {{1, {}}, {3, sharded_}, {2, shard("gradients")}};
   for (const auto& [world, more] : ways) {
     const std::string again = folder_ / ("again" + std::to_string(world) + (more == sharded_ ? "sharded" : ""));
     copy_without_the_end(folder_ / "four", again);
@@ -68,6 +69,35 @@ TEST_P(Sharding, ResumesOnAnyRankCount) {
     EXPECT_THAT(result.out, HasSubstr("resume  step 10"));
     expect_equal_losses(folder_ / "one/metrics.jsonl", again + "/metrics.jsonl", 1e-9);
   }
+}
+
+// The folder of a checkpoint, and what is written at the end, are weights for other verbs.
+TEST(ParameterSharding, LeavesWeightsThatOneProcessReads) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "log: {interval: 1}\ncheckpoint: {interval: 10}\n");
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "one"}).exit_code, 0);
+  const Result three = ranks(3, job, folder / "three", shard("parameters"));
+  ASSERT_EQ(three.exit_code, 0) << three.err;
+  EXPECT_FALSE(std::filesystem::exists(folder / "three/ckpt/step-00000020/model.safetensors"));
+  const auto loss_of = [&](const std::string& weights) {
+    const Result result = gputrain({"eval", job, "--weights", folder / weights});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.out.substr(result.out.find("val/loss"));
+  };
+  const std::string loss = loss_of("one/model.safetensors");
+  EXPECT_EQ(loss_of("three/model.safetensors"), loss);
+  EXPECT_EQ(loss_of("three/ckpt/step-00000020"), loss);
+}
+
+TEST(ParameterSharding, RefusesAnAdapter) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "checkpoint: {interval: null}\n");
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "base"}).exit_code, 0);
+  const Result result = ranks(2, job, folder / "lora",
+                              {"--set", "parallel.shard=parameters", "--set", "model.adapter.type=lora", "--set",
+                               "model.pretrained=" + (folder / "base/model.safetensors")});
+  EXPECT_EQ(result.exit_code, 2) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("an adapter's weights are few, and frozen weights are not shared out"));
 }
 
 TEST_P(Sharding, ResumesWhatOneRankSaved) {
@@ -115,7 +145,8 @@ struct NoQuarantine {
 };
 
 // 24 layers of 4 MiB, trained without momentum. Each of three ranks has 32 MiB of the gradient instead of 96, and a few
-// buckets of 4 MiB. The kernel's peak memory of the process must show most of the difference.
+// buckets of 4 MiB; then also 32 MiB of the weights and a few units. The kernel's peak memory of the process must show
+// most of the difference.
 TEST(GradientSharding, SavesMemoryInEachProcess) {
   const NoQuarantine before_the_programs_start;
   const TemporaryFolder folder;
@@ -130,19 +161,22 @@ TEST(GradientSharding, SavesMemoryInEachProcess) {
                                    "checkpoint: {interval: null}\n");
   constexpr int64_t kMebibyte = 1 << 20;
   std::map<std::string, nlohmann::json> summaries;
-  for (const std::string what : {"optimizer", "gradients"}) {
+  for (const std::string what : {"optimizer", "gradients", "parameters"}) {
     const Result result = ranks(3, job, folder / what, shard(what));
     ASSERT_EQ(result.exit_code, 0) << result.err;
     summaries[what] = summary_of(folder / what);
   }
   const auto peak = [&](const char* what) { return summaries[what].at("peak_memory_bytes").get<int64_t>(); };
   EXPECT_LT(peak("gradients") + 40 * kMebibyte, peak("optimizer"));
+  EXPECT_LT(peak("parameters") + 40 * kMebibyte, peak("gradients"));
+  EXPECT_NEAR(summaries["parameters"]["metrics"]["train/loss"], summaries["gradients"]["metrics"]["train/loss"], 1e-5);
   EXPECT_NEAR(summaries["gradients"]["metrics"]["train/loss"], summaries["optimizer"]["metrics"]["train/loss"], 1e-5);
   // The cost: the gradient is sent for each of two micro-batches, the weights once.
   const auto sent = [&](const char* what) {
     return summaries[what]["communication"].at("bytes_per_step").get<double>();
   };
-  EXPECT_NEAR(2.0 * sent("gradients"), 3.0 * sent("optimizer"), 4);  // bytes, because of rounding
+  EXPECT_NEAR(2.0 * sent("gradients"), 3.0 * sent("optimizer"), 4);   // bytes, because of rounding
+  EXPECT_NEAR(2.0 * sent("parameters"), 6.0 * sent("optimizer"), 4);  // weights twice in each of two passes
 }
 
 }  // namespace

@@ -157,7 +157,8 @@ std::string name_of(const ::testing::TestParamInfo<DryRunMemory::ParamType>& tes
 
 INSTANTIATE_TEST_SUITE_P(OfText, DryRunMemory,
                          ::testing::Combine(::testing::Values(kGpt), ::testing::Values(2, 4),
-                                            ::testing::Values("none", "optimizer"), ::testing::Values(6, 14)),
+                                            ::testing::Values("none", "optimizer", "parameters"),
+                                            ::testing::Values(6, 14)),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(OfImages, DryRunMemory,
                          ::testing::Combine(::testing::Values(kResnet), ::testing::Values(2),
@@ -213,7 +214,7 @@ TEST_F(DryRun, CountsStepsEvalsSavesAndFilesLikeARun) {
       "train: {max_epochs: 2, global_batch_size: 22}\n"
       "checkpoint: {interval: 4, keep_last: 100, keep_best: 0}\n");
   for (const int ranks : {2, 4}) {
-    for (const std::string shard : {"none", "optimizer"}) {
+    for (const std::string shard : {"none", "optimizer", "parameters"}) {
       const Settings settings{"parallel.shard=" + shard};
       const std::string run = folder_ / (shard + std::to_string(ranks));
       const json page = predicted(job, ranks, settings);

@@ -1,0 +1,190 @@
+// Sharded parameters: which units have memory when, what is sent, and gradients against whole weights.
+#include "gputrain/parallel/sharded_parameters.hpp"
+
+#include <chrono>
+#include <thread>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <gtest/gtest.h>
+
+#include "comm/rank_processes.hpp"
+#include "gputrain/comm/simulated_ranks.hpp"
+#include "gputrain/device/host_allocator.hpp"
+#include "gputrain/nn/layers.hpp"
+#include "gputrain/nn/unit_range.hpp"
+#include "gputrain/parallel/data_parallel.hpp"
+#include "parallel/small_model.hpp"
+#include "support/sanitizers.hpp"
+
+namespace gputrain::parallel {
+namespace {
+
+using gputrain::testing::distance;
+using gputrain::testing::expect_success;
+using gputrain::testing::fail;
+using gputrain::testing::join;
+using gputrain::testing::RankBody;
+
+constexpr int64_t kLayers = 12, kWidth = 512, kLayerBytes = kWidth * kWidth * 4;
+
+/// Layers of 1 MiB, one unit each.
+class Deep final : public models::Model {
+ public:
+  Deep(int64_t width, at::ScalarType type, bool takes_no_memory)
+      : Model({.policy = {.master = type, .compute = type}, .takes_no_memory = takes_no_memory}) {
+    for (int64_t i = 0; i < kLayers; ++i) {
+      layers_.push_back(add_child<nn::Linear>("layer" + std::to_string(i), context(),
+                                              nn::Linear::Options{.in = width, .out = width, .bias = false}));
+    }
+  }
+
+  at::Tensor forward(const at::Tensor& inputs) override {
+    at::Tensor x = inputs;
+    for (const nn::Linear* layer : layers_) {
+      const nn::UnitRange range(*layer);
+      x = layer->forward(x);
+    }
+    return x;
+  }
+  std::vector<models::Unit> units() override {
+    std::vector<models::Unit> units;
+    for (nn::Linear* layer : layers_) units.push_back({"layer", {layer}});
+    return units;
+  }
+
+ private:
+  std::vector<nn::Linear*> layers_;
+};
+
+/// A model in an arena whose values `ranks` share out.
+struct Sharded {
+  Deep model;
+  std::vector<at::Tensor> weights;
+  std::unique_ptr<device::Arena> arena;
+  std::vector<device::Shard> owners;
+  std::unique_ptr<ShardedParameters> parameters;
+
+  explicit Sharded(comm::ProcessGroups& groups, int64_t width = kWidth, at::ScalarType type = at::kFloat)
+      : model(width, type, !groups.alone()) {
+    std::vector<device::ArenaTensor> tensors;
+    model.each_parameter([&](const std::string& name, nn::Parameter& parameter) {
+      weights.push_back(parameter.value);
+      tensors.push_back({.name = name, .value = parameter.value, .unit = std::ssize(tensors)});
+    });
+    const bool is_alone = groups.alone();
+    arena = std::make_unique<device::Arena>(
+        tensors, device::ArenaOptions{.gradients = is_alone ? device::Kept::whole : device::Kept::owned,
+                                      .values = is_alone ? device::Kept::whole : device::Kept::owned,
+                                      .shards = groups.world_size()});
+    if (is_alone) {
+      nn::initialize(model, 3);
+      return;
+    }
+    owners = equal_shards(*arena, groups.world_size());
+    arena->own(owners[static_cast<size_t>(groups.rank())]);
+    parameters = std::make_unique<ShardedParameters>(groups, *arena, model);
+    parameters->fill([&] { nn::initialize(model, 3); });
+  }
+
+  int64_t units_with_memory() const {
+    int64_t count = 0;
+    for (const at::Tensor& weight : weights) count += device::has_memory(weight);
+    return count;
+  }
+};
+
+// Nothing but two units has memory in a forward pass, and nothing afterwards.
+const RankBody takes_two_units("takes_two_units", [] {
+  comm::ProcessGroups groups = join();
+  device::install_host_allocator();  // starts counting here
+  Sharded sharded(groups);
+  if (sharded.arena->owned_values().numel() * groups.world_size() != sharded.arena->numel()) return fail("shard", 0);
+  if (sharded.units_with_memory() != 0) return fail("units with memory", 1);
+  const int64_t before = device::host_allocator_facts().peak_in_use_bytes;
+  if (before > kLayerBytes + (1 << 16)) return fail("MiB while it is filled", static_cast<double>(before) / (1 << 20));
+  {
+    const at::NoGradGuard no_grad;
+    sharded.model.forward(at::ones({2, kWidth}));
+  }
+  const int64_t most = device::host_allocator_facts().peak_in_use_bytes;
+  if (most > 2 * kLayerBytes + (1 << 16)) return fail("MiB forward", static_cast<double>(most) / (1 << 20));
+  DataParallel parallel(groups, *sharded.arena, sharded.weights,
+                        {.owners = sharded.owners, .parameters = sharded.parameters.get()});
+  for (int step = 0; step < 2; ++step) {
+    parallel.prepare(true);
+    sharded.model.forward(at::ones({2, kWidth})).sum().backward();
+    parallel.finish();
+    if (sharded.units_with_memory() > 1) return fail("units after backward", 2);
+    parallel.all_gather_values();
+  }
+  // Besides two units: gradients as in ShardedGradients.
+  const int64_t peak = device::host_allocator_facts().peak_in_use_bytes;
+  if (peak > 10 * kLayerBytes) return fail("MiB in a step", static_cast<double>(peak) / (1 << 20));
+  if (sharded.units_with_memory() != 0) return fail("units after the update", 1);
+  groups.control().barrier("end");
+  return 0;
+});
+
+TEST(ShardedParameters, TakeTheMemoryOfTwoUnits) { expect_success("takes_two_units", 4); }
+
+const RankBody has_equal_gradients("has_equal_gradients", [] {
+  comm::ProcessGroups groups = join(), none;
+  constexpr int64_t kNarrow = 24;
+  Sharded whole(none, kNarrow, at::kDouble), sharded(groups, kNarrow, at::kDouble);
+  DataParallel parallel(groups, *sharded.arena, sharded.weights,
+                        {.owners = sharded.owners, .parameters = sharded.parameters.get()});
+  const auto rows = [&](int rank) {
+    return at::full({2, kNarrow}, 0.1 * (rank + 1), at::kDouble) + at::ones({2, 1}, at::kDouble);
+  };
+  for (int rank = 0; rank < groups.world_size(); ++rank) {
+    nn::UnitMemory* const memory = std::exchange(nn::unit_memory(), nullptr);
+    whole.model.forward(rows(rank)).square().sum().backward();
+    nn::unit_memory() = memory;
+  }
+  parallel.prepare(true);
+  sharded.model.forward(rows(groups.rank())).square().sum().backward();
+  if (parallel.started() != kLayers) return fail("started within backward", static_cast<double>(parallel.started()));
+  parallel.finish();
+  int64_t compared = 0;
+  for (const auto& segment : whole.arena->segments()) {
+    const auto ours = std::ranges::find(sharded.arena->segments(), segment.name, &device::Segment::name);
+    const at::Tensor expected = whole.arena->gradients().narrow(0, segment.offset, segment.numel);
+    for (const auto& [range, at] : sharded.arena->owned()) {
+      const int64_t begin = std::max(range.begin, ours->offset), end = std::min(range.end, ours->offset + ours->numel);
+      if (begin >= end) continue;
+      const at::Tensor got = sharded.arena->owned_gradients().narrow(0, at + begin - range.begin, end - begin);
+      const double difference = distance(got, expected.narrow(0, begin - ours->offset, end - begin));
+      if (!(difference < 1e-9)) return fail("gradients differ", difference);
+      compared += end - begin;
+    }
+  }
+  if (compared < kLayers * kNarrow * kNarrow / groups.world_size() - kLayers * 16)
+    return fail("compared", static_cast<double>(compared));
+  groups.control().barrier("end");
+  return 0;
+});
+
+TEST(ShardedParameters, HaveTheGradientsOfWholeOnes) {
+  for (const int world : {2, 3}) expect_success("has_equal_gradients", world);
+}
+
+// A unit is gathered for the forward and for the backward pass; the last one stays for both.
+TEST(ShardedParameters, AreGatheredTwice) {
+  const auto traffic = std::make_shared<comm::CollectiveTraffic>();
+  comm::ProcessGroups groups = comm::ProcessGroups::simulated({.rank = 1, .world_size = 64}, traffic);
+  Sharded sharded(groups);
+  DataParallel parallel(groups, *sharded.arena, sharded.weights,
+                        {.owners = sharded.owners, .parameters = sharded.parameters.get()});
+  parallel.prepare(true);
+  sharded.model.forward(at::ones({2, kWidth})).sum().backward();
+  parallel.finish();
+  EXPECT_EQ(traffic->all_gather.calls, 2 * kLayers - 1);
+  EXPECT_EQ(traffic->reduce_scatter.calls, kLayers);
+  EXPECT_EQ(traffic->reduce_scatter.bytes, kLayers * kLayerBytes);
+}
+
+}  // namespace
+}  // namespace gputrain::parallel
