@@ -143,6 +143,7 @@ class Convnet final : public Model {
     return units;
   }
 
+  bool announces_units() const override { return true; }
   bool offers(nn::Recompute how) const override { return how == nn::Recompute::block; }
 
  private:

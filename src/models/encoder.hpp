@@ -46,6 +46,7 @@ class Encoder final : public Model {
   LastLayer last_layer(const Batch& batch) override;
   std::vector<Unit> units() override;
   std::vector<nn::Module*> head_parts() override { return head_->parts(); }
+  bool announces_units() const override { return true; }
   bool offers(nn::Recompute) const override { return true; }
   double flops_per_sample() const override;
 

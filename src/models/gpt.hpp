@@ -134,6 +134,7 @@ class Gpt final : public Model {
 
   at::Tensor forward(const at::Tensor& inputs) override;
   std::vector<Unit> units() override;
+  bool announces_units() const override { return true; }
   bool offers(nn::Recompute) const override { return true; }
   double flops_per_sample() const override;
 

@@ -56,6 +56,8 @@ class Mlp final : public Model {
 
   bool takes_any_size() const override { return false; }
 
+  bool announces_units() const override { return true; }
+
   std::vector<Unit> units() override {
     std::vector<Unit> units;
     for (size_t i = 0; i < hidden_.size(); ++i) units.push_back({"hidden." + std::to_string(i), {hidden_[i]}});

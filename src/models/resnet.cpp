@@ -157,6 +157,7 @@ class Resnet : public Model {
     return units;
   }
 
+  bool announces_units() const override { return true; }
   bool offers(nn::Recompute how) const override { return how == nn::Recompute::block; }
 
   // A multiplication and an addition per weight and output pixel, once in the forward and twice in the backward pass.

@@ -44,12 +44,14 @@ GradientTraffic traffic_of_step(const device::Arena& arena, const ReducerOptions
   if (options.power_sgd != nullptr) sent = options.power_sgd->bytes();
   int64_t back = options.owners.empty() ? sent : gradient, full_back = gradient;  // the sum, or values
   const int64_t times = arena.keeps_owned_gradients_only() ? passes : 1;
-  if (arena.keeps_owned_values_only()) {  // each pass gathers what its layers read, forward and backward
-    int64_t read = 0;
-    for (const device::GatheredPart& part : arena.gathered_parts())
-      read += part.range.size() * static_cast<int64_t>(part.read().itemsize());
-    back = 2 * passes * read;
-    full_back = 2 * passes * gradient;
+  if (arena.keeps_owned_values_only()) {  // gathered twice in each pass, but for the last unit, which stays
+    const int64_t last = arena.gathered_parts().front().unit;
+    back = full_back = 0;
+    for (const device::GatheredPart& part : arena.gathered_parts()) {
+      const int64_t gathers = (part.unit == last ? 1 : 2) * passes;
+      back += gathers * static_cast<int64_t>(part.read().nbytes());
+      full_back += gathers * part.range.size() * arena.element_bytes();
+    }
   }
   const auto share = [&](int64_t bytes) { return bytes * (ranks - 1) / ranks; };
   return {.bytes = share(times * sent + back), .full_bytes = share(times * gradient + full_back)};

@@ -94,6 +94,8 @@ std::vector<Rule> rules_of_training(const JobSpec& spec, const TrainingSetup& se
           {"train.gradient_accumulation_steps", is_accumulation_cut(spec, plan.batch),
            "that is " + counted(plan.batch.accumulation, "sample"), "is more than a rank's share of the global batch"},
           {"train.channels_last", setup.datasets.tokens_per_sample() > 0, "the data is text"},
+          {"parallel.bucket_cap_mb", setup.built.sharded != nullptr,
+           "parallel.shard: parameters sends one unit of the model at a time"},
           {"checkpoint.notice.interval", !spec.checkpoint.notice.watches(), "checkpoint.notice.action is ignore"},
           {"lr_scheduler.warmup", ends_in_warmup(schedule, plan, peak),
            "training ends after " + counted(plan.total_steps, "step") + ", at a rate of " +

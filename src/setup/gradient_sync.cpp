@@ -24,7 +24,7 @@ void choose_buckets(GradientSync& gradient_sync, const JobSpec& spec, comm::Proc
   if (spec.parallel.bucket_cap_mb.value && !arena.keeps_owned_values_only()) return;
   if (!arena.parts().empty()) {
     gradient_sync.bucket_reason =
-        arena.keeps_owned_values_only() ? "one for each unit" : "auto: split equally among the ranks";
+        arena.keeps_owned_values_only() ? "units of the model" : "auto: split equally among the ranks";
   } else if (gradient_bytes <= gradient_sync.buckets.first_bytes) {
     gradient_sync.bucket_reason = "auto: all of it";
   } else if (gradient_bytes <= kFewGradientBytes) {
@@ -134,8 +134,8 @@ std::string describe(const GradientSync& gradient_sync, const device::Arena& are
     text += " instead of " + monitor::bytes(one_step.full_bytes) + ", gradients as " + wire_text(gradient_sync);
   }
   const auto buckets = std::ssize(parallel::plan_buckets(arena, gradient_sync.buckets));
-  text +=
-      "  " + counted(buckets, "bucket") + (buckets == 1 ? "" : " of " + monitor::bytes(gradient_sync.buckets.bytes));
+  const bool has_size = buckets > 1 && !arena.keeps_owned_values_only();
+  text += "  " + counted(buckets, "bucket") + (has_size ? " of " + monitor::bytes(gradient_sync.buckets.bytes) : "");
   return text + (gradient_sync.bucket_reason.empty() ? "" : " (" + gradient_sync.bucket_reason + ")");
 }
 

@@ -173,6 +173,12 @@ BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext&
                                   .takes_no_memory = shares_values,
                                   .batch_group = spec.parallel.sync_bn ? &context.groups.tensors() : nullptr};
   built.model = models::catalog().make(spec.model.architecture, model_context, datasets.facts);
+  if (shares_values && !built.model->announces_units()) {
+    throw job.loaded.error("parallel.shard",
+                           spec.model.architecture.name + " does not say when its parts compute (nn::UnitRange), so that "
+                                                          "their weights could be gathered",
+                           "gradients");
+  }
   if (const auto& adapter = spec.model.adapter) {
     built.adapter = models::adapters().make(adapter->type);
     built.adapter->adapt(*built.model);

@@ -14,6 +14,7 @@
 
 #include "../../src/models/encoder.hpp"
 #include "../../src/models/gpt.hpp"
+#include "gputrain/nn/unit_memory.hpp"
 #include "gputrain/config/schema.hpp"
 #include "gputrain/models/model.hpp"
 #include "ops/compare.hpp"
@@ -113,6 +114,63 @@ TEST_P(EveryModel, HoldsEachParameterInOneUnit) {
   model->each_parameter([&](const std::string& name, nn::Parameter& parameter) {
     EXPECT_EQ(found[parameter.value.unsafeGetTensorImpl()], 1) << name;
   });
+}
+
+/// Weights are NaN but in the unit that was entered last, and those that it borrows.
+class OneUnitAtATime final : public nn::UnitMemory {
+ public:
+  explicit OneUnitAtATime(Model& model) {
+    for (const Unit& unit : model.units()) {
+      values_.emplace_back();
+      for (nn::Module* module : unit.modules) {
+        unit_of_[module] = std::ssize(values_) - 1;
+        module->each_parameter([&](const std::string&, nn::Parameter& one) {
+          values_.back().emplace_back(one.value, one.value.detach().clone());
+        });
+      }
+    }
+    for (int64_t unit = 0; unit < std::ssize(values_); ++unit) show(unit, false);
+    nn::unit_memory() = this;
+  }
+  ~OneUnitAtATime() override { nn::unit_memory() = nullptr; }
+
+  void enter(const nn::Module& module) override {
+    entered.insert(current_ = unit_of_.at(&module));
+    for (int64_t unit = 0; unit < std::ssize(values_); ++unit) show(unit, unit == current_);
+  }
+  void borrow(const nn::Module& module) override { show(unit_of_.at(&module), true); }
+  int64_t current() const override { return current_; }
+  int64_t unit_of(const c10::StorageImpl*) const override { return -1; }
+  void need(int64_t) override {}
+
+  std::set<int64_t> entered;
+  int64_t units() const { return std::ssize(values_); }
+
+ private:
+  void show(int64_t unit, bool shown) const {
+    const at::NoGradGuard no_grad;
+    for (const auto& [parameter, value] : values_[static_cast<size_t>(unit)]) {
+      if (shown) {
+        parameter.copy_(value);
+      } else {
+        parameter.fill_(std::numeric_limits<double>::quiet_NaN());
+      }
+    }
+  }
+
+  std::map<const nn::Module*, int64_t> unit_of_;
+  std::vector<std::vector<std::pair<at::Tensor, at::Tensor>>> values_;  // of each unit: parameter, its value
+  int64_t current_ = -1;
+};
+
+TEST_P(EveryModel, ReadsWeightsOfTheUnitThatItAnnounces) {
+  auto [model, batch] = case_of(GetParam());
+  if (!model->announces_units()) GTEST_SKIP() << "it announces none";
+  const at::NoGradGuard no_grad;
+  const at::Tensor expected = model->forward(batch.input());
+  OneUnitAtATime memory(*model);
+  EXPECT_TRUE(model->forward(batch.input()).equal(expected));
+  EXPECT_EQ(std::ssize(memory.entered), memory.units());
 }
 
 TEST_P(EveryModel, OverfitsOneBatch) {

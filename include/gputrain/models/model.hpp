@@ -82,6 +82,10 @@ class Model : public nn::Module {
   /// Whether this model supports this kind of recomputation.
   virtual bool offers(nn::Recompute) const { return false; }
 
+  /// Whether forward passes say by nn::UnitRange which unit computes: ranks that share out the weights gather those of
+  /// that unit. Whatever reads weights of another unit says nn::borrow_weights().
+  virtual bool announces_units() const { return false; }
+
   /// Whether images in evaluation may have another size than in training.
   virtual bool takes_any_size() const { return true; }
 

@@ -15,8 +15,6 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "gputrain/device/arena.hpp"
-
 namespace gputrain::ops {
 namespace {
 
@@ -28,7 +26,8 @@ Tensors parts_of(const Tensors& inputs, const KernelAutotuner::Inputs& kinds, in
   Tensors parts = inputs;
   for (at::Tensor& part : parts) {
     // Of weights whose copy is read, where ranks share them out: only the gradient counts.
-    if (part.defined() && !device::has_memory(part)) part = at::zeros_like(part);
+    const bool has_none = part.defined() && part.numel() > 0 && part.storage().nbytes() == 0;
+    if (has_none) part = at::zeros_like(part);
   }
   const int64_t elements = inputs[0].numel() * kinds.growth;
   for (size_t i = 0; i < kinds.batched && elements > most; ++i) {
