@@ -175,8 +175,9 @@ TEST(GradientSharding, SavesMemoryInEachProcess) {
   const auto sent = [&](const char* what) {
     return summaries[what]["communication"].at("bytes_per_step").get<double>();
   };
-  EXPECT_NEAR(2.0 * sent("gradients"), 3.0 * sent("optimizer"), 4);   // bytes, because of rounding
-  EXPECT_NEAR(2.0 * sent("parameters"), 6.0 * sent("optimizer"), 4);  // weights twice in each of two passes
+  EXPECT_NEAR(2.0 * sent("gradients"), 3.0 * sent("optimizer"), 4);  // bytes, because of rounding
+  // Weights are sent twice in each of two passes, but for the last layer, which is small.
+  EXPECT_NEAR(2.0 * sent("parameters"), 6.0 * sent("optimizer"), 1e-3 * sent("optimizer"));
 }
 
 }  // namespace
