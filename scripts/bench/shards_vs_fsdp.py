@@ -165,6 +165,7 @@ def train_with_pytorch(kind: str, folder: str, batch: int, length: int):
         dist.all_reduce(mean)
         if rank == 0:
             print(json.dumps({"step": step, "time": time.time(), "loss": mean.item()}), flush=True)
+    dist.barrier()  # a rank that leaves early can end another in its last collective
     dist.destroy_process_group()
 
 

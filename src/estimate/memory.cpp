@@ -66,7 +66,7 @@ void add_sharding(std::vector<Remedy>& remedies, const JobSpec& spec, const Trai
          .saved = saved(shared),
          .change = 1});
   }
-  if (setup.built.adapter) return;
+  if (setup.built.adapter || optim::takes_whole_tensors(spec.optimizer.type.name)) return;
   const int64_t weights = memory.fixed.parameters + memory.fixed.working_copy;
   remedies.push_back({.set = "parallel.shard=parameters",
                       .effect = fmt::format("each of {} ranks keeps its part of the weights as well", ranks),

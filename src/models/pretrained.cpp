@@ -11,9 +11,9 @@
 
 #include "gputrain/config/problem.hpp"
 #include "gputrain/core/error.hpp"
-#include "gputrain/device/arena.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/device/arena.hpp"
 #include "weight_matching.hpp"
 
 namespace gputrain::models {

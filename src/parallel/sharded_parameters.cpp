@@ -112,18 +112,30 @@ void ShardedParameters::borrow(const nn::Module& module) {
   const int64_t unit = unit_of(module);
   if (unit == current_) return;
   make_ready(unit);
-  if (std::ranges::find(borrowed_, unit) == borrowed_.end()) borrowed_.push_back(unit);
+  if (!is_borrowed(unit)) borrowed_.push_back(unit);
 }
 
 void ShardedParameters::need(int64_t unit) {
+  // A head may be computed in parts, forward and backward in turn, and each rank may have another number of them: what
+  // the first part has gathered stays for all.
+  if (unit != current_ && !is_borrowed(unit)) {
+    current_ = -1;
+    borrowed_.clear();
+  }
+  const int64_t next = (current_ >= 0 ? current_ : unit) - 1;
   if (unit != needed_) {
     before_ = std::exchange(needed_, unit);
     // An operator may read weights of the unit before as well. Others were complete when this one began.
-    const int64_t next = unit - 1;
-    release_unless([&](int64_t one) { return one == unit || one == before_ || one == next; });
+    release_unless([&](int64_t one) {
+      return one == unit || one == before_ || one == next || one == current_ || is_borrowed(one);
+    });
   }
   make_ready(unit);
-  if (unit > 0) start(unit - 1);
+  if (next >= 0) start(next);
+}
+
+bool ShardedParameters::is_borrowed(int64_t unit) const {
+  return std::ranges::find(borrowed_, unit) != borrowed_.end();
 }
 
 void ShardedParameters::complete(size_t part) {

@@ -175,8 +175,8 @@ BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext&
   built.model = models::catalog().make(spec.model.architecture, model_context, datasets.facts);
   if (shares_values && !built.model->announces_units()) {
     throw job.loaded.error("parallel.shard",
-                           spec.model.architecture.name + " does not say when its parts compute (nn::UnitRange), so that "
-                                                          "their weights could be gathered",
+                           spec.model.architecture.name +
+                               " does not say when its parts compute (nn::UnitRange), for their weights to be gathered",
                            "gradients");
   }
   if (const auto& adapter = spec.model.adapter) {

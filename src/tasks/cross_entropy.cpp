@@ -29,7 +29,8 @@ void check_logits(const models::Model& model, const at::Tensor& features, const 
 }
 
 /// Features and targets of a batch, without the rows that no target counts in, where that spares the last layer much.
-/// A GPU would have to tell the host how many there are. A rank without any keeps all, to read the weights that others read.
+/// A GPU would have to tell the host how many there are. A rank without any keeps all: it reads the weights that the
+/// others read.
 struct Rows {
   at::Tensor features, targets;
 };

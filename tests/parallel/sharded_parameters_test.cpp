@@ -7,8 +7,10 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "comm/rank_processes.hpp"
 #include "gputrain/comm/simulated_ranks.hpp"
@@ -184,6 +186,29 @@ TEST(ShardedParameters, AreGatheredTwice) {
   EXPECT_EQ(traffic->all_gather.calls, 2 * kLayers - 1);
   EXPECT_EQ(traffic->reduce_scatter.calls, kLayers);
   EXPECT_EQ(traffic->reduce_scatter.bytes, kLayers * kLayerBytes);
+}
+
+// The last unit borrows the weight of the first one, as a tied head does, and computes in parts.
+TEST(ShardedParameters, AreNotGatheredAgainForFurtherPartsOfAHead) {
+  const auto gathers = [](int parts) {
+    const auto traffic = std::make_shared<comm::CollectiveTraffic>();
+    comm::ProcessGroups groups = comm::ProcessGroups::simulated({.rank = 0, .world_size = 2}, traffic);
+    Sharded sharded(groups, 32);
+    const auto units = sharded.model.units();
+    const nn::Module &first = *units.front().modules[0], &last = *units.back().modules[0];
+    const at::Tensor x = sharded.model.forward(at::ones({2, 32}));
+    for (int part = 0; part < parts; ++part) {
+      const nn::UnitRange range(last);
+      nn::borrow_weights(first);
+      const at::Tensor leaf = x.detach().set_requires_grad(true);
+      const at::Tensor y = at::linear(at::linear(leaf, sharded.weights.back()), sharded.weights.front());
+      torch::autograd::grad({y.sum()}, {leaf, sharded.weights.front()});
+    }
+    x.sum().backward();
+    return traffic->all_gather.calls;
+  };
+  EXPECT_EQ(gathers(1), 2 * kLayers);  // one more: the first unit for the head
+  EXPECT_EQ(gathers(4), gathers(1));
 }
 
 }  // namespace

@@ -40,10 +40,11 @@ struct NotLoaded {
   std::vector<std::string> missing_parts = {};  // names of Model::head_parts() that the file lacks
 };
 
-/// Copies the source's tensors into the model's parameters that have memory and its buffers, mapped by the family's `parameter_of` and cast
-/// to their types. A prefix that all names have and the model's do not, such as Lightning's `model.`, is taken off.
-/// Before it writes anything, it throws Error(data) that lists all missing, unknown and differently shaped tensors;
-/// while it writes, for the first tensor with values that are not finite. Returns what keeps the model's values.
+/// Copies the source's tensors into the model's parameters that have memory and its buffers, mapped by the family's
+/// `parameter_of` and cast to their types. A prefix that all names have and the model's do not, such as Lightning's
+/// `model.`, is taken off. Before it writes anything, it throws Error(data) that lists all missing, unknown and
+/// differently shaped tensors; while it writes, for the first tensor with values that are not finite. Returns what
+/// keeps the model's values.
 NotLoaded load_weights(Model& model, const TensorSource& source, OtherClasses other_classes = OtherClasses::refused);
 
 /// The same for tensors by their names in the source.

@@ -4,7 +4,8 @@
 //
 // A unit's values are gathered from all ranks before its forward pass, in the type in which its layers read them, and
 // once more in the backward pass. Their memory is taken away when the next unit begins, or when the unit's gradients
-// are complete. While a unit computes, the next one is gathered already, so that two have memory at a time.
+// are complete. While a unit computes, the next one is gathered already, so that two have memory at a time; with a tied
+// head, also the unit that it borrows from.
 //
 // Gathering is collective: every rank must run the same forward and backward passes in the same order.
 #pragma once
@@ -58,6 +59,7 @@ class ShardedParameters final : public nn::UnitMemory {
   };
 
   int64_t unit_of(const nn::Module& module) const;
+  bool is_borrowed(int64_t unit) const;
   void start(int64_t unit);
   void make_ready(int64_t unit);
   void release(int64_t unit);
