@@ -49,8 +49,8 @@ TEST_F(PretendGpuShortage, SkipsGraphWithoutMemoryForSecondBucket) {
   expect_to_go_on_without_a_graph("parallel.bucket_cap_mb=0.5", 12);
 }
 
-TEST_F(PretendGpuShortage, SkipsGraphWithoutMemoryForSecondOwner) {
-  expect_to_go_on_without_a_graph("parallel.shard=optimizer", 25);
+TEST_F(PretendGpuShortage, SkipsGraphWithoutMemoryForSecondReduceScatter) {
+  expect_to_go_on_without_a_graph("parallel.shard=optimizer", 18);
 }
 
 class PretendGpuHang : public PretendGpuRanks {
