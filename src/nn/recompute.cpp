@@ -60,9 +60,11 @@ class SecondRun {
   RandomStates present_;
 };
 
+/// Whose weights this forward pass reads; -1: they have memory all the time.
+int64_t current_unit() { return unit_memory() != nullptr ? unit_memory()->current() : -1; }
+
 struct FirstRun final : torch::CustomClassHolder {
-  FirstRun(Block to_run, at::Device device)
-      : block(std::move(to_run)), random(device), unit(unit_memory() != nullptr ? unit_memory()->current() : -1) {}
+  FirstRun(Block to_run, at::Device device) : block(std::move(to_run)), random(device), unit(current_unit()) {}
   Block block;
   RandomStates random;
   int64_t unit;  // whose weights the block reads; -1: they have memory
@@ -110,8 +112,6 @@ struct Recipe {
   std::shared_ptr<const std::function<at::Tensor()>> make;
   int64_t unit;  // whose weights it reads; -1: they have memory
 };
-
-int64_t current_unit() { return unit_memory() != nullptr ? unit_memory()->current() : -1; }
 
 thread_local std::vector<Recipe> recipes;  // of this forward pass; few tensors are alive at a time
 

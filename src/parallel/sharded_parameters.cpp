@@ -61,20 +61,22 @@ at::Tensor ShardedParameters::own_part_of(const at::Tensor& whole) const {
   return whole.narrow(0, group_.rank() * share, share);
 }
 
+/// Gives `whole`, a tensor of a part, memory and starts to gather the part's values in it.
+comm::Pending ShardedParameters::gather(size_t part, const at::Tensor& whole) {
+  device::give_memory(whole);
+  if (is_simulated_) at::Tensor(whole).zero_();  // what the others have
+  const at::Tensor own = own_part_of(whole);
+  own.copy_(own_piece(part));
+  return group_.all_gather_into(whole, own, "values of unit " + std::to_string(arena_.gathered_parts()[part].unit));
+}
+
 void ShardedParameters::start(int64_t index) {
   Unit& unit = units_[static_cast<size_t>(index)];
   if (unit.has_memory) return;
   const at::NoGradGuard no_grad;
   unit.has_memory = true;
   unit.incomplete = unit.parts.size();
-  for (const size_t part : unit.parts) {
-    const at::Tensor& read = arena_.gathered_parts()[part].read();
-    device::give_memory(read);
-    if (is_simulated_) at::Tensor(read).zero_();  // what the others have
-    const at::Tensor own = own_part_of(read);
-    own.copy_(own_piece(part));
-    unit.coming.push_back(group_.all_gather_into(read, own, "values of unit " + std::to_string(index)));
-  }
+  for (const size_t part : unit.parts) unit.coming.push_back(gather(part, arena_.gathered_parts()[part].read()));
 }
 
 void ShardedParameters::make_ready(int64_t index) {
@@ -155,13 +157,7 @@ void ShardedParameters::with_unit(int64_t index, const std::function<void()>& us
   release_all();
   const at::NoGradGuard no_grad;
   const Unit& unit = units_[static_cast<size_t>(index)];
-  for (const size_t part : unit.parts) {
-    const at::Tensor& values = arena_.gathered_parts()[part].values;
-    device::give_memory(values);
-    const at::Tensor own = own_part_of(values);
-    own.copy_(own_piece(part));
-    group_.all_gather_into(values, own, "values of unit " + std::to_string(index)).wait();
-  }
+  for (const size_t part : unit.parts) gather(part, arena_.gathered_parts()[part].values).wait();
   use();
   for (const size_t part : unit.parts) device::take_memory(arena_.gathered_parts()[part].values);
 }

@@ -60,6 +60,7 @@ class ShardedParameters final : public nn::UnitMemory {
 
   int64_t unit_of(const nn::Module& module) const;
   bool is_borrowed(int64_t unit) const;
+  comm::Pending gather(size_t part, const at::Tensor& whole);
   void start(int64_t unit);
   void make_ready(int64_t unit);
   void release(int64_t unit);
