@@ -141,8 +141,8 @@ TEST_P(DryRunMemory, MatchesMemoryOfRealRanks) {
   const auto live = static_cast<double>(most(real, "live")), handed_out = static_cast<double>(most(real, "handed_out"));
   const double activations = memory["activations"];
   EXPECT_NEAR(activations, live, 0.15 * live) << memory;
-  // A small model may have its peak while it is built.
-  if (kind.name == "Gpt") {
+  // A small model may have its peak while it is built. Real ranks also hold what Gloo receives of sharded gradients.
+  if (kind.name == "Gpt" && std::string(shard) != "parameters") {
     EXPECT_NEAR(activations, handed_out, 0.15 * handed_out) << memory;
   }
   EXPECT_EQ(memory["micro_batch"], micro);
