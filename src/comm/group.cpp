@@ -259,7 +259,7 @@ Pending Group::reduce_scatter_sum(const at::Tensor& parts, const at::Tensor& own
   check_tensor(*connection_, own);
   GPUTRAIN_ASSERT(parts.numel() == size() * own.numel(), "one part for each rank");
   const std::string what = "reduce-scatter of " + std::move(name);
-  if (connection_->is_gloo()) return exchange_and_sum(connection_, what, parts, own);
+  if (connection_->device.is_cpu()) return exchange_and_sum(connection_, what, parts, own);
   return start_transfer(connection_, what, parts, [&] {
     at::Tensor from = parts, to = own;
     return one(

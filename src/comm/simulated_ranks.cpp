@@ -45,6 +45,17 @@ class SimulatedBackend final : public c10d::Backend {
     if (!own.is_alias_of(all)) own.copy_(all.view({getSize(), -1})[getRank()]);
     return count(traffic_->reduce_scatter, all);
   }
+  /// A reduce-scatter on CPUs: the others send zeros. Of two ranks, only the other's half is exchanged.
+  c10::intrusive_ptr<c10d::Work> alltoall_base(at::Tensor& received, at::Tensor& sent, std::vector<int64_t>&,
+                                               std::vector<int64_t>&, const c10d::AllToAllOptions&) override {
+    received.zero_();
+    const bool is_half = getSize() == 2;
+    const auto own = static_cast<size_t>(getRank());
+    if (!is_half) received.chunk(getSize())[own].copy_(sent.chunk(getSize())[own]);
+    auto done = count(traffic_->reduce_scatter, sent);
+    if (is_half) traffic_->reduce_scatter.bytes += static_cast<int64_t>(sent.nbytes());
+    return done;
+  }
   c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions&) override {
     return c10::make_intrusive<DoneWork>();
   }

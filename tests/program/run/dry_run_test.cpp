@@ -141,7 +141,7 @@ TEST_P(DryRunMemory, MatchesMemoryOfRealRanks) {
   const auto live = static_cast<double>(most(real, "live")), handed_out = static_cast<double>(most(real, "handed_out"));
   const double activations = memory["activations"];
   EXPECT_NEAR(activations, live, 0.15 * live) << memory;
-  // A small model may have its peak while it is built. Real ranks also hold what Gloo receives of sharded gradients.
+  // A small model may have its peak while it is built, and units that are gathered and freed leave gaps.
   if (kind.name == "Gpt" && std::string(shard) != "parameters") {
     EXPECT_NEAR(activations, handed_out, 0.15 * handed_out) << memory;
   }
@@ -302,22 +302,21 @@ TEST_F(DryRun, CountsWorkingCopyOfWeightsIn16Bits) {
   }
 }
 
-TEST_F(DryRun, ReportsIdleRanksAmongThousands) {
+TEST_F(DryRun, SharesOutEquallyAmongThousands) {
   const std::string job = write_job(
       "train: {max_epochs: 3, global_batch_size: 2000}\n"
       "parallel: {shard: optimizer}\n");
   const json page = predicted(job, 2000, {"data.train.samples=1000000"});
   const json& shards = page["shards"];
-  EXPECT_EQ(shards["fewest_owned_bytes"], 0);
   EXPECT_GE(shards["most_owned_bytes"], 128);
-  const int64_t parameters = page["memory"]["weights"], idle = shards["ranks_owning_nothing"];
-  EXPECT_GE((2000 - idle) * shards["most_owned_bytes"].get<int64_t>(), parameters);
-  EXPECT_GT(idle, 1000);
+  EXPECT_EQ(shards["fewest_owned_bytes"], shards["most_owned_bytes"]);
+  EXPECT_EQ(2000 * shards["most_owned_bytes"].get<int64_t>(), page["memory"]["weights"]);
   EXPECT_EQ(page["checkpoint"]["files"], 2002);
   EXPECT_EQ(page["data"]["samples_per_rank_and_step"], (json{{"fewest", 1}, {"most", 1}}));
   EXPECT_TRUE(page["data"]["each_looked_up"]);
-  EXPECT_EQ(page["wires"]["broadcast"]["calls"], 2000 - idle);
-  EXPECT_EQ(page["wires"]["broadcast"]["bytes"], parameters);
+  EXPECT_EQ(page["wires"]["broadcast"]["calls"], 0);
+  EXPECT_EQ(page["wires"]["all_gather"]["calls"], page["wires"]["buckets"]);
+  EXPECT_EQ(page["wires"]["reduce_scatter"]["bytes"], page["memory"]["weights"]);
   EXPECT_FALSE(fs::exists("runs/job"));
 }
 
