@@ -44,8 +44,9 @@ bool accepts(Action&& action) {
   } catch (const Error& error) {
     const std::string what = error.what();
     require(error.code() == ExitCode::data && what.size() < 1000);
-    require(std::none_of(what.begin(), what.end(),
-                         [](char c) { return (static_cast<unsigned char>(c) < 0x20 && c != '\n') || c == 0x7f; }));
+    require(std::none_of(what.begin(), what.end(), [](char c) {
+      return (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f;
+    }));
     return false;
   }
 }

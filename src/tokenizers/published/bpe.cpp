@@ -41,8 +41,9 @@ Bpe::Bpe(Vocabulary vocabulary, PairTable pairs, BpeOptions options)
   if (!options_.unknown.empty()) {
     unknown_ = this->vocabulary().find(options_.unknown);
     if (unknown_ < 0)
-      throw Error(ExitCode::data, {.what = "the unknown token '" + options_.unknown + "' is not in the vocabulary",
-                                   .where = this->vocabulary().where()});
+      throw Error(ExitCode::data,
+                  {.what = "the unknown token '" + shortened(options_.unknown) + "' is not in the vocabulary",
+                   .where = this->vocabulary().where()});
   }
   const bool is_plain = options_.inner_prefix.empty() && options_.word_suffix.empty();
   can_cut_before_spaces_ =

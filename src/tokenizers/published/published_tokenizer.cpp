@@ -169,8 +169,8 @@ class PublishedTokenizer::Encoder {
     }
     workspace.tokens.clear();
     if (!parts_.model->encode(word, workspace))
-      throw Error(ExitCode::data, {.what = "the tokenizer has no token for a part of '" +
-                                           std::string(word.substr(0, 40)) + "', and none for the unknown",
+      throw Error(ExitCode::data, {.what = "the tokenizer has no token for a part of '" + shortened(word, 40) +
+                                           "', and none for the unknown",
                                    .where = name,
                                    .hint = "its file is " + parts_.model->vocabulary().where()});
     if (place != nullptr) WordCache::put(*place, word, workspace.tokens);

@@ -44,7 +44,8 @@ PairTable pairs_of(const Vocabulary& vocabulary, const std::vector<Merge>& merge
     const int32_t joined = required(vocabulary, merge.left + merge.right.substr(inner_prefix.size()), merge);
     if (!pairs.insert(left, right, {rank++, joined}))
       throw Error(ExitCode::data,
-                  {.what = "'" + merge.left + "' and '" + merge.right + "' are merged twice", .where = merge.where});
+                  {.what = "'" + shortened(merge.left) + "' and '" + shortened(merge.right) + "' are merged twice",
+                   .where = merge.where});
   }
   return pairs;
 }
