@@ -113,6 +113,9 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
     return attention(q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), options).to(q.scalar_type());
   }
   if (!needs_mask(q, k, options)) return product_attention(q, k, v, /*mask=*/{}, options);
+  if (!options.positions.defined() && options.window == 0 && options.causal && q.size(2) < k.size(2)) {
+    if (at::Tensor attended = gpu::attention_to_earlier(q, k, v, options); attended.defined()) return attended;
+  }
   return options.positions.defined() && q.is_cpu() && q.size(2) == k.size(2)
              ? attention_by_text(q, k, v, options)
              : product_attention(q, k, v, visible_keys(q, k, options), options);
@@ -198,7 +201,8 @@ RotaryTable::RotaryTable(int64_t positions, int64_t channels, double theta, cons
 
 RotaryTable RotaryTable::at(const at::Tensor& positions) const {
   const auto rows = [&](const at::Tensor& table) {
-    return table.index_select(0, positions.reshape(-1)).view({positions.size(0), 1, positions.size(1), -1});
+    const at::Tensor found = table.index_select(0, positions.reshape(-1));
+    return positions.size(0) == 1 ? found : found.view({positions.size(0), 1, positions.size(1), -1});
   };
   return {rows(cosine), rows(sine)};
 }

@@ -58,12 +58,13 @@ struct RotaryScaling {
 /// Angles of rotary positions (Su et al., arXiv:2104.09864), in the layout of Llama's files: channel i of a head is
 /// paired with channel i + channels / 2 and rotates by position * theta^(-2i / channels).
 struct RotaryTable {
-  at::Tensor cosine, sine;  // [positions, channels / 2], at least fp32; of at(): [batch, 1, time, channels / 2]
+  at::Tensor cosine, sine;  // [positions, channels / 2], at least fp32; at() says those of its own
 
   RotaryTable(int64_t positions, int64_t channels, double theta, const at::TensorOptions& options,
               const RotaryScaling& scaling = {});
 
-  /// The angles at positions [batch, time], int64 below the table's positions.
+  /// The angles at positions [batch, time], int64 below the table's positions: [batch, 1, time, channels / 2], or
+  /// [time, channels / 2] of a single row, which then is for all.
   RotaryTable at(const at::Tensor& positions) const;
 
  private:

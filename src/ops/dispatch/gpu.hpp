@@ -8,6 +8,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "gputrain/ops/activation.hpp"
+#include "gputrain/ops/attention.hpp"
 #include "gputrain/ops/normalization.hpp"
 #include "kernel_autotuner.hpp"
 
@@ -36,6 +37,11 @@ OpImpl feed_forward(const Tensors& inputs, bool in_out, Activation activation);
 
 /// {packed [batch, time, (heads + 2 key heads) channels]: queries, keys, values} -> {y [batch, time, heads channels]}.
 OpImpl attention(const at::Tensor& packed, int64_t heads, int64_t key_heads, bool causal, double scale);
+
+/// ATen's FlashAttention of queries that are the last positions of the keys: its causal mask ends at the last key. Head
+/// counts may differ. Undefined where it does not take these tensors.
+at::Tensor attention_to_earlier(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                const AttentionOptions& options);
 
 /// {weight [rows, channels], tokens} -> {the tokens' rows}; the weight's gradient as in linear().
 OpImpl embedding(const at::Tensor& weight, const at::Tensor& tokens);

@@ -28,6 +28,9 @@ OpImpl linear(const Tensors&, bool) { return {}; }
 OpImpl linear_each(const Tensors&) { return {}; }
 OpImpl feed_forward(const Tensors&, bool, Activation) { return {}; }
 OpImpl attention(const at::Tensor&, int64_t, int64_t, bool, double) { return {}; }
+at::Tensor attention_to_earlier(const at::Tensor&, const at::Tensor&, const at::Tensor&, const AttentionOptions&) {
+  return {};
+}
 OpImpl embedding(const at::Tensor&, const at::Tensor&) { return {}; }
 OpImpl activation(const at::Tensor&, Activation) { return {}; }
 OpImpl swiglu(const at::Tensor&, const at::Tensor&) { return {}; }

@@ -20,6 +20,7 @@ namespace gputrain::ops::cuda {
 bool runs_kernels(const at::Tensor& tensor) { return tensor.is_cpu(); }
 Stream current_stream() { return nullptr; }
 int multiprocessors() { return 2; }
+int major_capability() { return 0; }
 void check_launches() {}
 
 Dropout drawn_dropout(double share) {

@@ -2,11 +2,13 @@
 #include <set>
 #include <tuple>
 
+#include <ATen/ops/_scaled_dot_product_flash_attention.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "../../dispatch/gpu.hpp"
 #include "../cudnn/packed_attention.hpp"
 #include "gputrain/core/error.hpp"
+#include "launching.hpp"
 
 namespace gputrain::ops {
 namespace cuda {
@@ -82,6 +84,17 @@ OpImpl attention(const at::Tensor& packed, int64_t heads, int64_t key_heads, boo
   if (!is_here(packed) || !cuda::takes_heads(packed, packed.size(2) / (heads + 2 * key_heads))) return {};
   return
       [=](const Tensors& t) { return Tensors{cuda::AttentionFunction::apply(t[0], heads, key_heads, causal, scale)}; };
+}
+
+at::Tensor attention_to_earlier(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                const AttentionOptions& options) {
+  constexpr int64_t kMostChannels = 256;
+  constexpr int kAmpere = 8;
+  const bool is_16_bits = q.scalar_type() == at::kBFloat16 || q.scalar_type() == at::kHalf;
+  if (!is_here(q) || !is_16_bits || q.size(3) % 8 != 0 || q.size(3) > kMostChannels) return {};
+  if (cuda::major_capability() < kAmpere) return {};
+  return std::get<0>(at::_scaled_dot_product_flash_attention(q, k, v, options.dropout, /*is_causal=*/true,
+                                                             /*return_debug_mask=*/false, options.scale));
 }
 
 }  // namespace gpu

@@ -48,6 +48,7 @@ namespace cuda {
 bool runs_kernels(const at::Tensor& tensor) { return tensor.is_cuda(); }
 Stream current_stream() { return at::cuda::getCurrentCUDAStream(); }
 int multiprocessors() { return at::cuda::getCurrentDeviceProperties()->multiProcessorCount; }
+int major_capability() { return at::cuda::getCurrentDeviceProperties()->major; }
 void check_launches() { C10_CUDA_KERNEL_LAUNCH_CHECK(); }
 
 Dropout drawn_dropout(double share) {

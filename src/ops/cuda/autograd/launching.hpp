@@ -14,6 +14,7 @@ namespace gputrain::ops::cuda {
 bool runs_kernels(const at::Tensor& tensor);  // it is on the device
 Stream current_stream();
 int multiprocessors();
+int major_capability();  // of the GPU: 9 on an H100
 /// Call after launches: throws if one was refused.
 void check_launches();
 
