@@ -65,7 +65,7 @@ doctor::PlannedCheckpoints planned_by(const std::string& file) {
   take_environment(job.spec().env);
   const auto traffic = std::make_shared<comm::CollectiveTraffic>();
   const JobDatasets datasets = open_datasets(job);
-  TrainingSetup setup(job, simulate_rank(job.spec(), {}, traffic), [&] { return datasets; });
+  TrainingSetup setup(job, simulate_rank(job, {}, traffic), [&] { return datasets; });
   doctor::PlannedCheckpoints planned{.folder = existing_part_of(job.output_dir).string(),
                                      .bytes = checkpoint_bytes(setup)};
   for (const DiskShortage& shortage : disks_too_small(job, setup)) {

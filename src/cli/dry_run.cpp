@@ -85,7 +85,7 @@ int simulate_dry_run(const DryRunRequest& request, const Job& job) {
   const DryRunHosts hosts = plan_dry_run_hosts(spec.launch, world);
   const int64_t limit = device_bytes(request, spec);
   const auto traffic = std::make_shared<comm::CollectiveTraffic>();
-  const auto simulate = [&](int rank) { return simulate_rank(spec, rendezvous_of(rank, request, hosts), traffic); };
+  const auto simulate = [&](int rank) { return simulate_rank(job, rendezvous_of(rank, request, hosts), traffic); };
 
   RankContext context = simulate(0);
   const JobDatasets datasets = open_datasets(job);

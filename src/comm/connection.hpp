@@ -21,6 +21,8 @@ struct Connection {
   std::chrono::milliseconds deadline{};
   std::shared_ptr<FailureDetector> detector;  // null for groups without peers (simulated_ranks.hpp)
   Channel channel = Channel::control;
+  std::string among;    // " among shards": which ranks, in names of collectives; empty: all
+  bool has_common_sizes = true;  // tensors have the same sizes in all groups of this kind
   bool failed = false;  // a collective failed: destroy the backend without waiting for the other ranks
 
   bool is_gloo() const noexcept { return detector != nullptr && device.is_cpu(); }

@@ -62,11 +62,13 @@ void check_group(Connection& connection, const CollectiveInFlight& in_flight) {
 template <class Start>
 Pending start_transfer(const std::shared_ptr<Connection>& connection, std::string what, const at::Tensor& tensor,
                        Start start, std::function<void()> finish = {}) {
+  what += connection->among;
   const auto now = Clock::now();
   int64_t number = 0;
   // A captured collective does not run yet, and its replays cannot be seen here: do not count it.
   if (connection->detector && !is_capturing(*connection))
-    number = connection->detector->collective_log().begin(connection->channel, what, tensor);
+    number = connection->detector->collective_log().begin(connection->channel, what,
+                                                          connection->has_common_sizes ? tensor : at::Tensor());
   const CollectiveInFlight in_flight{what, number, now};
   try {
     check_group(*connection, in_flight);

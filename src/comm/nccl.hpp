@@ -13,7 +13,8 @@
 namespace gputrain::comm {
 
 struct NcclParams {
-  int rank = 0, world_size = 1;
+  std::string name;  // of the group, which no other of this process has
+  int rank = 0, size = 1;
   at::Device device = at::kCPU;
   std::string interface;  // for NCCL's sockets, unless NCCL_SOCKET_IFNAME is set
   std::chrono::milliseconds deadline{};

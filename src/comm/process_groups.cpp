@@ -44,7 +44,7 @@ void quiet_library_logs(int least_level) {
 void let_the_cause_be_found_first() { std::this_thread::sleep_for(std::chrono::milliseconds(750)); }
 
 struct GlooParams {
-  int rank = 0, world_size = 1, threads = 1;
+  int rank = 0, size = 1, threads = 1;
   std::string address;                   // of this rank, towards the others
   std::chrono::milliseconds deadline{};  // for connecting; each collective has its own
 };
@@ -53,10 +53,10 @@ c10::intrusive_ptr<c10d::Backend> connect_gloo(const c10::intrusive_ptr<c10d::St
   auto options = c10d::ProcessGroupGloo::Options::create(params.deadline);
   options->threads = params.threads;
   options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(params.address));
-  return c10::make_intrusive<c10d::ProcessGroupGloo>(store, params.rank, params.world_size, options);
+  return c10::make_intrusive<c10d::ProcessGroupGloo>(store, params.rank, params.size, options);
 }
 
-c10::intrusive_ptr<c10d::Store> part_of(const c10::intrusive_ptr<c10d::Store>& store, const char* name) {
+c10::intrusive_ptr<c10d::Store> part_of(const c10::intrusive_ptr<c10d::Store>& store, const std::string& name) {
   return c10::make_intrusive<c10d::PrefixStore>(name, store);
 }
 
@@ -115,7 +115,36 @@ std::shared_ptr<Connection> connected(Connection properties, Connect connect) {
 
 struct ProcessGroups::Session {
   c10::intrusive_ptr<c10d::Store> store;
+  at::Device device = at::kCPU;            // of groups for tensors
+  std::chrono::milliseconds deadline{};    // of a collective
+  std::chrono::milliseconds to_connect{};  // a group
+  std::string address, interface;          // of this rank, towards the others
   std::shared_ptr<FailureDetector> detector;
+
+  Connection properties(Channel channel, at::Device on) const {
+    return {.device = on, .deadline = deadline, .detector = detector, .channel = channel};
+  }
+  /// A group for tensors: which part of a mesh, or all ranks.
+  struct Part {
+    std::string name;        // of its part of the store, which says which ranks are in it
+    std::string among = "";  // as in Connection
+    bool has_common_sizes = true;
+    int rank = 0, size = 1;
+  };
+  Group connect(const Part& part) const {
+    Connection connection = properties(Channel::tensors, device);
+    connection.among = part.among;
+    connection.has_common_sizes = part.has_common_sizes;
+    const auto here = part_of(store, part.name);
+    if (!device.is_cpu()) {
+      return Group(connected(std::move(connection), [&] {
+        return connect_nccl(here, {part.name, part.rank, part.size, device, interface, deadline});
+      }));
+    }
+    constexpr int kThreads = 2;  // two buckets at a time
+    return Group(connected(std::move(connection),
+                           [&] { return connect_gloo(here, {part.rank, part.size, kThreads, address, to_connect}); }));
+  }
 };
 
 ProcessGroups::ProcessGroups() : hosts_{"localhost"}, description_("alone") {}
@@ -129,30 +158,50 @@ ProcessGroups::ProcessGroups(const Rendezvous& at, const GroupOptions& options) 
   quiet_library_logs(kErrors);
   std::signal(SIGPIPE, SIG_IGN);  // Gloo may write to a dead rank: report that as an error, do not die of it
   const std::string master = await_address(at, options);
-  session_ = std::make_unique<Session>(Session{open_store(at, master, options), nullptr});
-  const bool on_gpu = !options.device.is_cpu();
-  hosts_ = store_rendezvous(*session_->store, at, options);
+  session_ = std::make_unique<Session>(Session{.store = open_store(at, master, options),
+                                               .device = options.device,
+                                               .deadline = options.deadline,
+                                               .to_connect = options.start_deadline,
+                                               .address = source_address_towards(master)});
+  Session& session = *session_;
+  session.interface = interface_of(session.address);
+  hosts_ = store_rendezvous(*session.store, at, options);
+  session.detector = start_failure_detector(*session.store, at, options, hosts_, session.address);
+  survive_gloo_failures(session.detector);
+  control_ = Group(connected(session.properties(Channel::control, at::kCPU), [&] {
+    return connect_gloo(part_of(session.store, "control"),
+                        {at.rank, at.world_size, 1, session.address, session.to_connect});
+  }));
+  tensors_ = session.connect({.name = "tensors", .rank = at.rank, .size = at.world_size});
+  mesh_ = {.ranks = at.world_size};
+  description_ = (options.device.is_cpu() ? std::string("gloo") : nccl_name() + ", control") + " over " +
+                 session.interface + " (" + session.address + ")";
+}
 
-  const std::string address = source_address_towards(master), interface = interface_of(address);
-  const auto detector = session_->detector = start_failure_detector(*session_->store, at, options, hosts_, address);
-  survive_gloo_failures(detector);
-  const auto part = [&](Channel channel, at::Device device) {
-    return Connection{.device = device, .deadline = options.deadline, .detector = detector, .channel = channel};
+void ProcessGroups::arrange(const Mesh& mesh) {
+  GPUTRAIN_ASSERT(mesh.ranks == world_size(), "a mesh of all ranks");
+  mesh_ = mesh;
+  const auto connect = [&](const Session::Part& part) {
+    if (part.size == 1) return Group();
+    return is_simulated() ? simulated_part(part.rank, part.size) : session_->connect(part);
   };
-  GlooParams params{at.rank, at.world_size, 1, address, options.start_deadline};
-  control_ = Group(connected(part(Channel::control, at::kCPU),
-                             [&] { return connect_gloo(part_of(session_->store, "control"), params); }));
-  if (on_gpu) {
-    const NcclParams nccl{at.rank, at.world_size, options.device, interface, options.deadline};
-    tensors_ = Group(connected(part(Channel::tensors, options.device),
-                               [&] { return connect_nccl(part_of(session_->store, "tensors"), nccl); }));
-  } else {
-    params.threads = 2;  // two buckets at a time
-    tensors_ = Group(connected(part(Channel::tensors, at::kCPU),
-                               [&] { return connect_gloo(part_of(session_->store, "tensors"), params); }));
+  const int shard = mesh.shard_of(rank()), replica = mesh.replica_of(rank());
+  if (mesh.replicas > 1) {
+    shards_ = connect({.name = "shards of replica " + std::to_string(replica),
+                       .among = " among shards",
+                       .rank = shard,
+                       .size = mesh.shards()});
+    replicas_ = connect({.name = "replicas of shard " + std::to_string(shard),
+                         .among = " across replicas",
+                         .rank = replica,
+                         .size = mesh.replicas});
   }
-  description_ =
-      (on_gpu ? nccl_name() + ", control" : std::string("gloo")) + " over " + interface + " (" + address + ")";
+  // Texts may have other lengths in other groups.
+  context_ = connect({.name = "texts of group " + std::to_string(mesh.sample_group_of(rank())),
+                      .among = " of shared texts",
+                      .has_common_sizes = false,
+                      .rank = mesh.context_place_of(rank()),
+                      .size = mesh.context});
 }
 
 void ProcessGroups::on_rank_zero(const std::function<void()>& action, std::string name) {

@@ -70,32 +70,43 @@ class SimulatedBackend final : public c10d::Backend {
   std::shared_ptr<CollectiveTraffic> traffic_;
 };
 
-Group simulated_group(const Rendezvous& at, std::shared_ptr<CollectiveTraffic> traffic, at::Device device) {
+Group simulated_group(int rank, int size, std::shared_ptr<CollectiveTraffic> traffic, at::Device device) {
   auto connection = std::make_shared<Connection>();
   connection->device = device;
-  connection->backend = c10::make_intrusive<SimulatedBackend>(at.rank, at.world_size, std::move(traffic));
+  connection->backend = c10::make_intrusive<SimulatedBackend>(rank, size, std::move(traffic));
   return Group(std::move(connection));
 }
 
 }  // namespace
 
-CollectiveTraffic CollectiveTraffic::operator-(const CollectiveTraffic& earlier) const noexcept {
-  const auto since = [](const Kind& now, const Kind& then) {
-    return Kind{now.calls - then.calls, now.bytes - then.bytes};
+CollectiveTraffic CollectiveTraffic::plus(int64_t times, const CollectiveTraffic& more) const noexcept {
+  const auto sum = [times](const Kind& kind, const Kind& added) {
+    return Kind{kind.calls + times * added.calls, kind.bytes + times * added.bytes};
   };
-  return {since(all_reduce, earlier.all_reduce), since(reduce, earlier.reduce), since(broadcast, earlier.broadcast),
-          since(all_gather, earlier.all_gather), since(reduce_scatter, earlier.reduce_scatter)};
+  return {sum(all_reduce, more.all_reduce), sum(reduce, more.reduce), sum(broadcast, more.broadcast),
+          sum(all_gather, more.all_gather), sum(reduce_scatter, more.reduce_scatter)};
+}
+
+CollectiveTraffic CollectiveTraffic::operator-(const CollectiveTraffic& earlier) const noexcept {
+  return plus(-1, earlier);
 }
 
 ProcessGroups ProcessGroups::simulated(const Rendezvous& at, std::shared_ptr<CollectiveTraffic> traffic,
                                        at::Device device) {
   ProcessGroups groups;
   if (at.world_size == 1) return groups;
-  groups.control_ = simulated_group(at, std::make_shared<CollectiveTraffic>(), at::kCPU);
-  groups.tensors_ = simulated_group(at, std::move(traffic), device);
+  groups.control_ = simulated_group(at.rank, at.world_size, std::make_shared<CollectiveTraffic>(), at::kCPU);
+  groups.tensors_ = simulated_group(at.rank, at.world_size, traffic, device);
+  groups.simulated_traffic_ = std::move(traffic);
+  groups.simulated_device_ = device;
+  groups.mesh_ = {.ranks = at.world_size};
   groups.hosts_.assign(static_cast<size_t>(at.world_size), "imagined");
   groups.description_ = "imagined";
   return groups;
+}
+
+Group ProcessGroups::simulated_part(int rank, int size) const {
+  return simulated_group(rank, size, simulated_traffic_, simulated_device_);
 }
 
 }  // namespace gputrain::comm

@@ -40,7 +40,7 @@ struct FilesEstimate {
 ShardEstimate estimate_shards(const Job& job, TrainingSetup& setup) {
   auto& built = setup.built;
   device::Arena& arena = *built.arena;
-  const auto rank_here = static_cast<size_t>(setup.context.rank());
+  const auto rank_here = static_cast<size_t>(setup.context.groups.mesh().shard_of(setup.context.rank()));
   ShardEstimate shards{.fewest_owned = INT64_MAX};
   const int ranks = built.owners.empty() ? 1 : static_cast<int>(built.owners.size());
   for (int rank = 0; rank < ranks; ++rank) {
@@ -129,6 +129,18 @@ int64_t largest_that_fits(const Memory& memory) {
   return sizes.back();
 }
 
+/// Collectives of a step that starts with this traffic of its first micro-batch: the others may send nothing, or as
+/// much. Takes a step of two.
+comm::CollectiveTraffic traffic_of_all_passes(const Job& job, TrainingSetup& setup,
+                                              const comm::CollectiveTraffic& so_far,
+                                              const comm::CollectiveTraffic& first) {
+  const int64_t more = setup.plan.batch.accumulation - 1;
+  if (more == 0 || setup.context.groups.alone()) return first;
+  const comm::CollectiveTraffic before = so_far;
+  take_trial_step(job, setup, 1, 2);
+  return first.plus(more, (so_far - before) - first);
+}
+
 }  // namespace
 
 Activations measure_activations(const Job& job, TrainingSetup& setup, const TrialStep& one, int64_t most_samples) {
@@ -144,10 +156,11 @@ DryRunEstimate make_dry_run_estimate(const Job& job, TrainingSetup& setup, const
                                      int64_t device_bytes) {
   const auto& plan = setup.plan;
   DryRunEstimate estimate;
-  estimate.epoch = data::walk_epoch(order_facts(job.spec(), setup), {.global_batch = plan.batch.global_batch,
-                                                                     .micro_batch = plan.batch.micro_batch,
-                                                                     .micro_batches = plan.batch.micro_batches,
-                                                                     .world_size = setup.context.groups.world_size()});
+  estimate.epoch =
+      data::walk_epoch(order_facts(job.spec(), setup), {.global_batch = plan.batch.global_batch,
+                                                        .micro_batch = plan.batch.micro_batch,
+                                                        .micro_batches = plan.batch.micro_batches,
+                                                        .world_size = setup.context.groups.mesh().samples()});
   if (setup.datasets.val) estimate.evaluations = times_of(plan.eval, plan);
   if (estimate.evaluations && job.spec().eval.at_start) ++*estimate.evaluations;
   estimate.saves = times_of(plan.save, plan);
@@ -168,7 +181,8 @@ DryRunEstimate make_dry_run_estimate(const Job& job, TrainingSetup& setup, const
   const comm::CollectiveTraffic before = traffic;
   const TrialStep one = take_trial_step(job, setup, 1);
   estimate.first_loss = one.loss;
-  estimate.communication = estimate_communication(setup, traffic - before);
+  const comm::CollectiveTraffic of_one_pass = traffic - before;
+  estimate.communication = estimate_communication(setup, traffic_of_all_passes(job, setup, traffic, of_one_pass));
   memory.activations = measure_activations(job, setup, one, memory.micro_batch);
   if (job.spec().train.searches_micro_batch()) memory.micro_batch = largest_that_fits(memory);
   return estimate;

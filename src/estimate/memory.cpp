@@ -39,7 +39,7 @@ void add_micro_batch(std::vector<Remedy>& remedies, const JobSpec& spec, const T
   train::BatchPlan smaller = batch;
   smaller.micro_batch = micro;
   std::ranges::replace(smaller.micro_batches, memory.micro_batch, micro);
-  const int64_t per_pass = smaller.micro_batch_over_ranks(setup.context.groups.world_size());
+  const int64_t per_pass = smaller.micro_batch_over_ranks(setup.context.groups.mesh().samples());
   const int64_t passes = ceil_divide(batch.global_batch, per_pass);
   std::string set = "train.micro_batch_size=" + (batch.micro_batches.empty()
                                                      ? fmt::format("{}", micro)
@@ -174,7 +174,8 @@ Memory measured_memory(const JobSpec& spec, const TrainingSetup& setup, int64_t 
   const auto& batch = setup.plan.batch;
   const bool on_cpu = setup.context.device.is_cpu();
   Memory memory{.fixed = fixed_memory(setup.built, setup.optimizer_stack),
-                .micro_batch = std::max<int64_t>(1, batch.micro_batch_of(setup.context.rank())),
+                .micro_batch = std::max<int64_t>(
+                    1, batch.micro_batch_of(setup.context.groups.mesh().sample_group_of(setup.context.rank()))),
                 .evaluates = true};
   if (on_cpu) memory.data = batch_bytes(*setup.datasets.train, memory.micro_batch) * batches_ahead(spec, batch);
   // On a CPU the arena and the optimizer state are mapped outside the allocator, so its reading excludes them.

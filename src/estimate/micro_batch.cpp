@@ -38,6 +38,7 @@ RankContext apart(const RankContext& context) {
   own.policy = context.policy;
   own.groups = comm::ProcessGroups::simulated(context.launch.rendezvous, std::make_shared<comm::CollectiveTraffic>(),
                                               context.device);
+  own.groups.arrange(context.groups.mesh());
   return own;
 }
 
@@ -124,7 +125,7 @@ class MicroBatchSearch {
 
   /// A whole step, or enough passes of it to measure its speed.
   train::BatchPlan batch_of(int64_t size) const {
-    const int64_t per_pass = size * context_.groups.world_size();
+    const int64_t per_pass = size * context_.groups.mesh().samples();
     const int64_t passes = std::min(kMostPasses, ceil_divide(whole_.global_batch, per_pass));
     return {
         .global_batch = std::min(whole_.global_batch, passes * per_pass), .micro_batch = size, .accumulation = passes};
@@ -166,7 +167,7 @@ class MicroBatchSearch {
   /// Whether to stop the search: this size took long and is not faster than a smaller one.
   bool is_past_the_best(const std::vector<MicroBatchTrial>& trials) const {
     const MicroBatchTrial& last = trials.back();
-    const int64_t samples = batch_of(last.micro_batch).global_batch / context_.groups.world_size();
+    const int64_t samples = batch_of(last.micro_batch).global_batch / context_.groups.mesh().samples();
     if (static_cast<double>(samples) / last.samples_per_second < kEnoughSeconds) return false;
     return fastest(trials) != last.micro_batch;
   }

@@ -78,8 +78,8 @@ at::Tensor Gpt::embedded(const at::Tensor& tokens, const at::Tensor& positions) 
   return dropout_->forward(ops::cast(x, context().policy.compute));
 }
 
-at::Tensor Gpt::hidden_states(const at::Tensor& tokens, const at::Tensor& positions, std::span<nn::KeyValues> earlier,
-                              bool is_one_text) {
+at::Tensor Gpt::hidden_states(const at::Tensor& tokens, const Places& places, std::span<nn::KeyValues> earlier) {
+  const at::Tensor& positions = places.positions;
   const int64_t time = tokens.size(1);
   if (time > sizes_.positions) {
     throw Error(ExitCode::usage, {.what = "samples of " + std::to_string(time) + " tokens, but the model has " +
@@ -91,10 +91,11 @@ at::Tensor Gpt::hidden_states(const at::Tensor& tokens, const at::Tensor& positi
   for (ops::RotaryTable& table : tables) {
     if (positions.defined()) table = table.at(positions);
   }
-  const at::Tensor places = is_one_text ? at::Tensor() : positions;  // attention then needs no mask
+  const at::Tensor in_texts = places.is_one_text ? at::Tensor() : positions;  // attention then needs no mask
   ResidualStream stream{embedded(tokens, positions)};
   for (size_t i = 0; i < blocks_.size(); ++i) {
-    nn::Sequence sequence{.positions = places, .earlier = earlier.empty() ? nullptr : &earlier[i]};
+    nn::Sequence sequence{
+        .positions = in_texts, .context = places.context, .earlier = earlier.empty() ? nullptr : &earlier[i]};
     if (!tables.empty()) sequence.rotary = tables[blocks_[i]->rotary_index()];
     stream = pass(*blocks_[i], stream, sequence);
   }
@@ -160,9 +161,13 @@ Model::LastLayer Gpt::last_layer(const Batch& batch) {
   ops::Head head{.logits = [this](const at::Tensor& features) { return logits(features); },
                  .parameters = head_parameters(),
                  .columns = columns()};
-  return {.features = hidden_states(batch.tensor(kTokens), positions ? positions->values : at::Tensor()),
-          .head = std::move(head),
-          .classes = sizes_.vocabulary};
+  Places places{.positions = positions != nullptr ? positions->values : at::Tensor()};
+  if (batch.is_part_of_texts) {
+    places.context = context().context_group;
+    places.is_one_text = places.positions.size(0) == 1;
+  }
+  return {
+      .features = hidden_states(batch.tensor(kTokens), places), .head = std::move(head), .classes = sizes_.vocabulary};
 }
 
 at::Tensor Gpt::vocabulary_of(const at::Tensor& columns) const {
@@ -176,7 +181,8 @@ at::Tensor Gpt::forward(const at::Tensor& inputs) {
 
 at::Tensor Gpt::next_logits(const NextTokens& next, Memory& earlier) {
   if (earlier.empty()) earlier.resize(blocks_.size());
-  const at::Tensor features = hidden_states(next.tokens, next.positions, earlier, !next.is_padded);
+  const at::Tensor features =
+      hidden_states(next.tokens, {.positions = next.positions, .is_one_text = !next.is_padded}, earlier);
   return vocabulary_of(logits(features.select(1, -1)));
 }
 

@@ -135,6 +135,7 @@ class Gpt final : public Model {
   at::Tensor forward(const at::Tensor& inputs) override;
   std::vector<Unit> units() override;
   bool announces_units() const override { return true; }
+  bool takes_parts_of_texts() const override { return score_ == nullptr; }
   bool offers(nn::Recompute) const override { return true; }
   double flops_per_sample() const override;
 
@@ -151,10 +152,13 @@ class Gpt final : public Model {
   const GptSizes& sizes() const noexcept { return sizes_; }
 
  private:
-  /// `positions` and `earlier` as in nn::Sequence; `earlier` has one entry per block, or none. `is_one_text`: each row
-  /// is one text, wherever the positions begin.
-  at::Tensor hidden_states(const at::Tensor& tokens, const at::Tensor& positions, std::span<nn::KeyValues> earlier = {},
-                           bool is_one_text = false);
+  struct Places {
+    at::Tensor positions = {};       // as in nn::Sequence, or [1, time] for all rows
+    bool is_one_text = false;        // each row is one text, wherever the positions begin
+    comm::Group* context = nullptr;  // as in nn::Sequence
+  };
+  /// `earlier`: one entry per block, or none.
+  at::Tensor hidden_states(const at::Tensor& tokens, const Places& places, std::span<nn::KeyValues> earlier = {});
   at::Tensor embedded(const at::Tensor& tokens, const at::Tensor& positions) const;
   at::Tensor logits(const at::Tensor& features) const;  // [..., columns()]
   int64_t columns() const;

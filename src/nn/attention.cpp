@@ -4,6 +4,7 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/nn/transformer.hpp"
+#include "gputrain/ops/context_attention.hpp"
 
 namespace gputrain::nn {
 namespace {
@@ -101,7 +102,8 @@ at::Tensor SelfAttention::forward(const at::Tensor& x, const Sequence& sequence)
                                       .window = options_.window,
                                       .positions = sequence.positions,
                                       .lengths = sequence.lengths};
-  if (inputs_.size() == 1 && !is_by_head() && !sequence.rotary && sequence.earlier == nullptr) {
+  if (inputs_.size() == 1 && !is_by_head() && !sequence.rotary && sequence.earlier == nullptr &&
+      sequence.context == nullptr) {
     return output_->forward(ops::packed_attention(inputs_[0]->forward(x), options_.heads, options_.key_heads, options));
   }
   ops::Heads heads = project(x);
@@ -114,7 +116,8 @@ at::Tensor SelfAttention::forward(const at::Tensor& x, const Sequence& sequence)
     heads.k = sequence.earlier->keys();
     heads.v = sequence.earlier->values();
   }
-  const at::Tensor y = ops::attention(heads.q, heads.k, heads.v, options);
+  const at::Tensor y = sequence.context != nullptr ? ops::context_attention(heads, options, *sequence.context)
+                                                   : ops::attention(heads.q, heads.k, heads.v, options);
   return output_->forward(y.transpose(1, 2).reshape({x.size(0), x.size(1), -1}));
 }
 

@@ -36,7 +36,7 @@ std::string name_of(size_t index) { return "gradient bucket " + std::to_string(i
 
 }  // namespace
 
-GradientTraffic traffic_of_step(const device::Arena& arena, const ReducerOptions& options, int64_t ranks,
+GradientTraffic traffic_of_step(const device::Arena& arena, const ReducerOptions& options, const comm::Mesh& mesh,
                                 int64_t passes) {
   const auto gradient = arena.numel() * arena.element_bytes();
   int64_t sent = gradient;
@@ -53,8 +53,11 @@ GradientTraffic traffic_of_step(const device::Arena& arena, const ReducerOptions
       full_back += gathers * part.range.size() * arena.element_bytes();
     }
   }
-  const auto share = [&](int64_t bytes) { return bytes * (ranks - 1) / ranks; };
-  return {.bytes = share(times * sent + back), .full_bytes = share(times * gradient + full_back)};
+  const int64_t shards = mesh.shards(), replicas = mesh.replicas;
+  const auto share = [&](int64_t bytes) { return bytes * (shards - 1) / shards; };
+  const auto across = [&](int64_t bytes) { return 2 * bytes / shards * (replicas - 1) / replicas; };
+  return {.bytes = share(times * sent + back) + across(sent),
+          .full_bytes = share(times * gradient + full_back) + across(gradient)};
 }
 
 /// Runs when backward is done with a parameter, also if an operator added its gradient to .grad directly and there is
@@ -76,7 +79,7 @@ struct DataParallel::ReadyHook final : torch::autograd::FunctionPostHook {
 
 DataParallel::DataParallel(comm::ProcessGroups& groups, const device::Arena& arena,
                            const std::vector<at::Tensor>& parameters, ReducerOptions options)
-    : group_(groups.tensors()), arena_(arena), options_(std::move(options)) {
+    : group_(groups.shards()), replicas_(groups.replicas()), arena_(arena), options_(std::move(options)) {
   if (groups.alone()) {
     options_.owners.clear();
     return;
@@ -88,7 +91,10 @@ DataParallel::DataParallel(comm::ProcessGroups& groups, const device::Arena& are
     if (options_.power_sgd != nullptr) bucket.exchange.emplace(*options_.power_sgd, range);
   }
   // One element in the gradients' type: a product with 16-bit values is computed in that type, in one pass.
-  if (options_.wire_type) ranks_ = at::full({1}, group_.size(), arena.options());
+  if (options_.wire_type) {
+    ranks_ = at::full({1}, group_.size(), arena.options());
+    replica_count_ = at::full({1}, replicas_.size(), arena.options());
+  }
   for (const at::Tensor& parameter : parameters) hook(parameter);
 }
 
@@ -99,6 +105,7 @@ DataParallel::~DataParallel() {
 void DataParallel::prepare(bool is_last) {
   abandon();  // collectives of a step that was given up
   synchronising_ = !buckets_.empty() && (is_last || shares_gradients());
+  is_last_ = is_last;
   next_ = 0;
   for (Bucket& bucket : buckets_) bucket.waiting = bucket.tensors;
 }
@@ -109,6 +116,7 @@ void DataParallel::finish() {
   while (next_ < buckets_.size()) start_next();
   if (options_.power_sgd != nullptr) complete_exchanges();
   for (Bucket& bucket : buckets_) complete(bucket);
+  for (Bucket& bucket : buckets_) complete_across(bucket);
   synchronising_ = false;
 }
 
@@ -117,6 +125,8 @@ void DataParallel::abandon() {
     if (bucket.exchange) bucket.exchange->abandon();
     for (comm::Pending& pending : std::exchange(bucket.under_way, {})) pending.wait();
     bucket.sent.reset();
+    bucket.under_way_across.wait();
+    bucket.across.reset();
     if (shares_gradients()) bucket.gradient.reset();
   }
   complete_gathering();
@@ -253,6 +263,36 @@ void DataParallel::complete(Bucket& bucket) {
       at::mul_out(place, sum, ranks_);
     }
   }
+  if (is_last_ && replicas_.size() > 1) send_across(bucket);
+}
+
+/// This rank's part of a bucket that is split equally, in the arena's gradients or the bucket's.
+at::Tensor DataParallel::own_sum(const Bucket& bucket) const {
+  const auto owned = std::ranges::find_if(
+      arena_.owned(), [&](const device::Piece& piece) { return overlap(bucket.range, piece.range).size() > 0; });
+  const device::Range mine = overlap(bucket.range, owned->range);
+  if (!shares_gradients()) return slice(bucket.gradient, bucket.range, mine);
+  return arena_.owned_gradients().narrow(0, owned->at + mine.begin - owned->range.begin, mine.size());
+}
+
+/// The sums of the replicas' micro-batches are complete: adds them up.
+void DataParallel::send_across(Bucket& bucket) {
+  bucket.across = own_sum(bucket);
+  if (options_.wire_type) {
+    const at::Tensor sum = bucket.across;
+    bucket.across = at::empty({sum.numel()}, sum.options().dtype(*options_.wire_type));
+    at::div_out(bucket.across, sum, replica_count_);
+  }
+  bucket.under_way_across =
+      replicas_.all_reduce_sum(bucket.across, name_of(static_cast<size_t>(&bucket - buckets_.data())));
+}
+
+void DataParallel::complete_across(Bucket& bucket) {
+  bucket.under_way_across.wait();
+  const at::Tensor sum = std::exchange(bucket.across, {});
+  if (!sum.defined() || !options_.wire_type) return;
+  at::Tensor place = own_sum(bucket);
+  at::mul_out(place, sum, replica_count_);
 }
 
 }  // namespace gputrain::parallel

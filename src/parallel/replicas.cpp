@@ -66,24 +66,38 @@ at::Tensor hash_of(const at::Tensor& tensor) {
   return sum;
 }
 
-using Hashes = std::span<const int64_t>;  // of one tensor, by rank
+/// Ranks that have the same: `first`, and those that follow in steps of `stride`.
+struct Peers {
+  int first = 0, stride = 1;
+};
 
-/// If most ranks agree, the other one is at fault; with two ranks nobody can tell which one.
-[[noreturn]] void tell_drift(const comm::ProcessGroups& groups, const std::string& tensor, Hashes hashes,
-                             const std::string& when) {
+/// `hashes`: of one tensor, by rank. If most ranks agree, the other one is at fault; with two ranks nobody can tell
+/// which one.
+[[noreturn]] void tell_drift(const comm::ProcessGroups& groups, const std::string& tensor,
+                             const std::vector<int64_t>& hashes, const Peers& peers, const std::string& when) {
   const auto votes = [&](int64_t hash) { return std::ranges::count(hashes, hash); };
   const int64_t common = *std::ranges::max_element(hashes, {}, votes);  // in a tie, the lowest rank's
   const bool is_majority = 2 * votes(common) > std::ssize(hashes);
-  const auto odd =
-      static_cast<size_t>(std::ranges::find_if(hashes, [&](int64_t hash) { return hash != common; }) - hashes.begin());
-  const std::string host = groups.hosts()[odd], suspects = is_majority ? host : host + " or " + groups.hosts()[0];
-  throw Error(ExitCode::refused, {.what = "the replicas have drifted apart" + (when.empty() ? "" : " " + when) + ": " +
-                                          tensor + " on rank " + std::to_string(odd) + " is not what " +
-                                          (is_majority ? "the other ranks have" : "rank 0 has"),
-                                  .where = "rank " + std::to_string(odd) + " on " + host,
-                                  .hint = "memory or a device of " + suspects +
-                                          " may be faulty; no checkpoint was written since the replicas were "
-                                          "last equal: run the same command to resume from the newest one"});
+  const auto other = std::ranges::find_if(hashes, [&](int64_t hash) { return hash != common; }) - hashes.begin();
+  const auto first = static_cast<size_t>(peers.first), odd = first + static_cast<size_t>(other * peers.stride);
+  const std::string host = groups.hosts()[odd], suspects = is_majority ? host : host + " or " + groups.hosts()[first];
+  throw Error(ExitCode::refused,
+              {.what = "the replicas have drifted apart" + (when.empty() ? "" : " " + when) + ": " + tensor +
+                       " on rank " + std::to_string(odd) + " is not what " +
+                       (is_majority ? "the other ranks have" : "rank " + std::to_string(first) + " has"),
+               .where = "rank " + std::to_string(odd) + " on " + host,
+               .hint = "memory or a device of " + suspects +
+                       " may be faulty; no checkpoint was written since the replicas were "
+                       "last equal: run the same command to resume from the newest one"});
+}
+
+/// Throws if the ranks' `hashes` of a tensor, by rank, differ among peers.
+void check_equal(const comm::ProcessGroups& groups, const std::string& tensor, const int64_t* hashes,
+                 const Peers& peers, const std::string& when) {
+  std::vector<int64_t> of_peers;
+  for (int rank = peers.first; rank < groups.world_size(); rank += peers.stride) of_peers.push_back(hashes[rank]);
+  if (std::ranges::adjacent_find(of_peers, std::not_equal_to<>()) != of_peers.end())
+    tell_drift(groups, tensor, of_peers, peers, when);
 }
 
 }  // namespace
@@ -125,12 +139,20 @@ void broadcast(comm::ProcessGroups& groups, const NamedTensors& buffers) {
 void check_replicas(comm::ProcessGroups& groups, const device::Arena& arena, const NamedTensors& buffers,
                     const std::string& when) {
   if (groups.alone()) return;
+  const comm::Mesh& mesh = groups.mesh();
   std::vector<std::string> names;
   std::vector<at::Tensor> hashes;
-  for (const device::Segment& segment : arena.segments()) {
-    if (arena.keeps_owned_values_only()) break;  // there is one of each
-    names.push_back(segment.name);
-    hashes.push_back(hash_of(arena.values().narrow(0, segment.offset, segment.padded)));
+  size_t of_shards = 0;  // the first of `names`: values that only ranks with the same shard have
+  if (!arena.keeps_owned_values_only()) {
+    for (const device::Segment& segment : arena.segments()) {
+      names.push_back(segment.name);
+      hashes.push_back(hash_of(arena.values().narrow(0, segment.offset, segment.padded)));
+    }
+  } else if (mesh.replicas > 1) {
+    for (const device::Piece& piece : arena.owned()) {
+      names.push_back("part " + std::to_string(of_shards++) + " of the weights of its shard");
+      hashes.push_back(hash_of(arena.owned_values().narrow(0, piece.at, piece.range.size())));
+    }
   }
   for (const NamedTensors* others : {&arena.frozen(), &buffers}) {
     for (const auto& [name, tensor] : *others) {
@@ -141,11 +163,10 @@ void check_replicas(comm::ProcessGroups& groups, const device::Arena& arena, con
   if (hashes.empty()) return;
   const at::Tensor all = groups.control().all_gather(at::cat(hashes).cpu(), "replica hashes").t().contiguous();
   const auto* of_tensor = all.const_data_ptr<int64_t>();  // one hash per rank
-  for (const std::string& name : names) {
-    const Hashes ranks(of_tensor, static_cast<size_t>(groups.world_size()));
-    if (std::adjacent_find(ranks.begin(), ranks.end(), std::not_equal_to<>()) != ranks.end())
-      tell_drift(groups, name, ranks, when);
-    of_tensor += ranks.size();
+  for (size_t i = 0; i < names.size(); ++i, of_tensor += groups.world_size()) {
+    const int stride = i < of_shards ? mesh.shards() : 1;
+    for (int first = 0; first < stride; ++first)
+      check_equal(groups, names[i], of_tensor, {.first = first, .stride = stride}, when);
   }
 }
 

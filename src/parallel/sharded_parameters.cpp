@@ -11,7 +11,7 @@
 namespace gputrain::parallel {
 
 ShardedParameters::ShardedParameters(comm::ProcessGroups& groups, const device::Arena& arena, models::Model& model)
-    : group_(groups.tensors()), is_simulated_(groups.is_simulated()), arena_(arena) {
+    : group_(groups.shards()), is_simulated_(groups.is_simulated()), arena_(arena) {
   const auto units = model.units();
   units_.resize(units.size());
   for (size_t i = 0; i < units.size(); ++i) {

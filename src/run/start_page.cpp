@@ -75,7 +75,8 @@ std::string data_text(const JobDatasets& datasets) {
 std::string batch_text(const JobSpec& spec, const TrainingSetup& setup) {
   const auto& batch = setup.plan.batch;
   const int64_t sequence = setup.datasets.tokens_per_sample();
-  const int world = setup.context.groups.world_size();
+  const comm::Mesh& mesh = setup.context.groups.mesh();
+  const int world = mesh.samples();
   std::string text = sequence > 0 ? counted(setup.plan.tokens_per_step, "token") + "/step"
                                   : counted(batch.global_batch, "sample") + "/step";
   const bool is_even = batch.micro_batches.empty(), is_open = spec.train.searches_micro_batch();
@@ -85,7 +86,10 @@ std::string batch_text(const JobSpec& spec, const TrainingSetup& setup) {
                      : "(" + train::sum_text(batch.micro_batches) + ")") +
           " micro";
   if (sequence > 0) text += " x " + grouped(sequence) + " seq";
-  if (is_even) text += " x " + counted(world, "rank");
+  if (is_even) {
+    text += " x " + counted(world, mesh.context > 1 ? "group" : "rank");
+    if (mesh.context > 1) text += " of " + counted(mesh.context, "rank");
+  }
   text += " x " + (is_open ? "as many" : grouped(batch.accumulation)) + " accumulation";
   if (batch.micro_batch_over_ranks(world) * batch.accumulation != batch.global_batch) text += " (at most)";
   if (const int64_t samples = setup.datasets.train->size(); samples < batch.global_batch)
@@ -95,10 +99,31 @@ std::string batch_text(const JobSpec& spec, const TrainingSetup& setup) {
   if (setup.built.owners.empty()) return text;
   const bool shares_gradients = setup.built.arena->keeps_owned_gradients_only();
   const bool shares_values = setup.built.arena->keeps_owned_values_only();
-  return text + (shares_values      ? "  its state, gradients and weights"
-                 : shares_gradients ? "  its state and the gradients"
-                                    : "  its state") +
+  return text +
+         (shares_values      ? "  its state, gradients and weights"
+          : shares_gradients ? "  its state and the gradients"
+                             : "  its state") +
          " shared out over the ranks";
+}
+
+/// How the ranks are arranged, and whether the groups that talk most lie within hosts.
+std::string mesh_text(const comm::ProcessGroups& groups) {
+  const comm::Mesh& mesh = groups.mesh();
+  // Whether groups of `size` neighbours lie within hosts; nobody knows that of imagined ranks.
+  const auto place = [&](int size) -> std::string {
+    if (groups.is_simulated()) return "";
+    const auto& hosts = groups.hosts();
+    for (int rank = 0; rank < mesh.ranks; ++rank) {
+      if (hosts[static_cast<size_t>(rank)] != hosts[static_cast<size_t>(rank - rank % size)]) return " across hosts";
+    }
+    return " within hosts";
+  };
+  std::string text;
+  if (mesh.replicas > 1)
+    text = counted(mesh.replicas, "replica") + " of " + counted(mesh.shards(), "shard") + place(mesh.shards());
+  if (mesh.context > 1)
+    text += (text.empty() ? "" : "  ") + std::to_string(mesh.context) + " ranks share each text" + place(mesh.context);
+  return text;
 }
 
 /// The chosen micro-batch, or the sizes that a run will try.
@@ -158,6 +183,8 @@ void print_start_page(monitor::Console& console, const Job& job, const TrainingS
   console.line("batch", batch_text(job.spec(), setup));
   const bool is_chosen = job.spec().train.searches_micro_batch() || setup.micro_batch.micro_batch > 0;
   if (is_chosen) console.line("micro", micro_batch_text(job.spec(), setup));
+  if (const comm::Mesh& mesh = setup.context.groups.mesh(); mesh.replicas > 1 || mesh.context > 1)
+    console.line("mesh", mesh_text(setup.context.groups));
   if (!setup.context.groups.alone())
     console.line("reduce", describe(setup.gradient_sync, *setup.built.arena, traffic_of_step(setup)));
   if (!setup.context.device.is_cpu()) console.line("graph", graph_text(job.spec(), setup));

@@ -5,6 +5,7 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/device/gpu_allocator.hpp"
 #include "gputrain/device/host_allocator.hpp"
 #include "gputrain/device/numerics.hpp"
@@ -39,6 +40,43 @@ void set_up(RankContext& context, const JobStart& spec, const std::string& devic
   device::seed_generators(context.device, static_cast<uint64_t>(spec.seed) + static_cast<uint64_t>(context.rank()));
 }
 
+/// "1, 2 or 4"
+std::string degrees_text(const std::vector<int64_t>& degrees) {
+  std::string text;
+  for (size_t i = 0; i < degrees.size(); ++i) {
+    text += (i == 0 ? "" : i + 1 < degrees.size() ? ", " : " or ") + std::to_string(degrees[i]);
+  }
+  return text;
+}
+
+/// The arrangement of the ranks that the job asks for. On one rank there is nothing to arrange.
+comm::Mesh mesh_of(const Job& job, int ranks) {
+  comm::Mesh mesh{.ranks = ranks};
+  if (ranks == 1) return mesh;
+  const int64_t replicas = job.spec().parallel.replicate, context = job.spec().parallel.context;
+  const auto refuse = [&](const char* key, const std::string& what, const auto& is_good) {
+    std::vector<int64_t> others;
+    for (int64_t one = 1; one <= ranks; ++one)
+      if (is_good(one)) others.push_back(one);
+    throw job.loaded.error(key, counted(ranks, "rank") + " cannot be " + what,
+                           degrees_text(others) + ", or another number of ranks");
+  };
+  const auto has_shards = [&](int64_t one) { return one == 1 || (ranks % one == 0 && one < ranks); };
+  if (!has_shards(replicas)) {
+    refuse("parallel.replicate", counted(replicas, "replica") + " of two or more shards each", has_shards);
+  }
+  const auto is_shared = [&](int64_t one) { return ranks / replicas % one == 0; };
+  if (!is_shared(context)) {
+    refuse("parallel.context",
+           (replicas > 1 ? counted(replicas, "replica") + " of " : "") + "groups of " + std::to_string(context) +
+               " that share texts",
+           is_shared);
+  }
+  mesh.replicas = static_cast<int>(replicas);
+  mesh.context = static_cast<int>(context);
+  return mesh;
+}
+
 std::string program_text() { return "gputrain " + version() + " with " + torch_version(); }
 
 }  // namespace
@@ -46,7 +84,15 @@ std::string program_text() { return "gputrain " + version() + " with " + torch_v
 RankContext create_rank_context(const Job& job) {
   const JobSpec& spec = job.spec();
   const auto deadline = std::chrono::milliseconds(static_cast<int64_t>(spec.parallel.timeout.seconds * 1000));
-  return create_rank_context(spec, {.deadline = deadline, .purpose = "run " + job.run_id});
+  comm::Mesh mesh;
+  try {
+    mesh = mesh_of(job, launch::read_environment().rendezvous.world_size);
+  } catch (const Error& mistake) {
+    fail_before_rendezvous(mistake);
+  }
+  RankContext context = create_rank_context(spec, {.deadline = deadline, .purpose = "run " + job.run_id});
+  context.groups.arrange(mesh);
+  return context;
 }
 
 RankContext create_rank_context(const JobStart& spec, const Meeting& meeting) {
@@ -89,12 +135,14 @@ void fail(RankContext& context, const std::exception& failure) {
   context.groups.fail(failure);
 }
 
-RankContext simulate_rank(const JobSpec& spec, const comm::Rendezvous& at,
+RankContext simulate_rank(const Job& job, const comm::Rendezvous& at,
                           std::shared_ptr<comm::CollectiveTraffic> traffic) {
+  const comm::Mesh mesh = mesh_of(job, at.world_size);
   RankContext context;
   context.launch = {.launcher = "dry run", .rendezvous = at, .allotted_cpus = 0, .remark = {}};
-  set_up(context, spec, "cpu", 1);
+  set_up(context, job.spec(), "cpu", 1);
   context.groups = comm::ProcessGroups::simulated(at, std::move(traffic));
+  context.groups.arrange(mesh);
   return context;
 }
 

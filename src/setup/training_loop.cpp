@@ -17,8 +17,8 @@ std::string obstacle_to_capture(const JobSpec& spec, const TrainingSetup& setup)
 
 parallel::GradientTraffic traffic_of_step(const TrainingSetup& setup) {
   const auto& built = setup.built;
-  return parallel::traffic_of_step(*built.arena, setup.gradient_sync.options(built.owners),
-                                   setup.context.groups.world_size(), setup.plan.batch.accumulation);
+  return parallel::traffic_of_step(*built.arena, setup.gradient_sync.options(built.owners), setup.context.groups.mesh(),
+                                   setup.plan.batch.accumulation);
 }
 
 TrainingLoop::TrainingLoop(const JobSpec& spec, TrainingSetup& setup, train::StopReason own_stop,

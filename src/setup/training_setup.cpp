@@ -150,7 +150,7 @@ train::Plan plan_run(const JobSpec& spec, const JobDatasets& datasets, const Ran
   return train::make_plan(spec.train, spec.eval, spec.checkpoint, spec.log,
                           {.dataset_size = datasets.train->size(),
                            .tokens_per_sample = datasets.tokens_per_sample(),
-                           .world_size = context.launch.rendezvous.world_size,
+                           .world_size = context.groups.mesh().samples(),
                            .drop_last = spec.data.last == "drop",
                            .kept_global_batch = kept_global_batch,
                            .start = start});
@@ -159,8 +159,8 @@ train::Plan plan_run(const JobSpec& spec, const JobDatasets& datasets, const Ran
 BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext& context) {
   const JobSpec& spec = job.spec();
   BuiltModel built;
-  const int ranks = context.groups.world_size();
-  const bool shares = spec.parallel.shard != "none" && ranks > 1;
+  const comm::Mesh& mesh = context.groups.mesh();
+  const bool shares = spec.parallel.shard != "none" && mesh.shards() > 1;
   const bool shares_values = shares && spec.parallel.shard == "parameters";
   if (spec.model.adapter && shares_values) {
     throw job.loaded.error("parallel.shard", "an adapter's weights are few, and frozen weights are not shared out",
@@ -171,8 +171,14 @@ BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext&
                                   .channels_last = wants_channels_last(spec, *datasets.train),
                                   .recompute = nn::recompute_from_name(spec.train.activation_checkpointing),
                                   .takes_no_memory = shares_values,
-                                  .batch_group = spec.parallel.sync_bn ? &context.groups.tensors() : nullptr};
+                                  .batch_group = spec.parallel.sync_bn ? &context.groups.tensors() : nullptr,
+                                  .context_group = mesh.context > 1 ? &context.groups.context() : nullptr};
   built.model = models::catalog().make(spec.model.architecture, model_context, datasets.facts);
+  if (mesh.context > 1 && !(built.model->takes_parts_of_texts() && datasets.task->takes_parts_of_texts())) {
+    throw job.loaded.error("parallel.context",
+                           "ranks share the positions of texts only where a model of type gpt learns the next token",
+                           "1");
+  }
   if (shares_values && !built.model->announces_units()) {
     throw job.loaded.error("parallel.shard",
                            spec.model.architecture.name +
@@ -195,13 +201,18 @@ BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext&
                            spec.optimizer.type.name + " updates whole matrices, but each rank has a part",
                            "gradients, which shares out whole tensors, or another optimizer");
   }
+  if (in_whole_tensors && shares && mesh.replicas > 1) {
+    throw job.loaded.error("parallel.replicate",
+                           spec.optimizer.type.name + " updates whole matrices, and a rank may have none of a bucket",
+                           "1, or another optimizer");
+  }
   built.arena = std::make_unique<device::Arena>(
       arena_tensors,
       device::ArenaOptions{
           .gradients = shares && spec.parallel.shard != "optimizer" ? device::Kept::owned : device::Kept::whole,
           .values = shares_values ? device::Kept::owned : device::Kept::whole,
           .working_type = ops::working_type(context.policy),
-          .shards = shares && !in_whole_tensors ? ranks : 1,
+          .shards = shares && !in_whole_tensors ? mesh.shards() : 1,
           .parts = bucket_limits(spec.parallel)});
   device::release_unused(context.device);  // what the parameters lay in before, frozen ones in fp32
   for (const auto& arena_tensor : arena_tensors) {
@@ -211,9 +222,9 @@ BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext&
     built.trainable_count += arena_tensor.value.numel();
   }
   if (shares) {
-    built.owners = in_whole_tensors ? parallel::shards_of_tensors(*built.arena, ranks)
-                                    : parallel::equal_shards(*built.arena, ranks);
-    built.arena->own(built.owners[static_cast<size_t>(context.rank())]);
+    built.owners = in_whole_tensors ? parallel::shards_of_tensors(*built.arena, mesh.shards())
+                                    : parallel::equal_shards(*built.arena, mesh.shards());
+    built.arena->own(built.owners[static_cast<size_t>(mesh.shard_of(context.rank()))]);
   }
   if (shares_values) {
     built.sharded = std::make_unique<parallel::ShardedParameters>(context.groups, *built.arena, *built.model);
@@ -258,11 +269,12 @@ checkpoint::NamedTensors gathered_weights(BuiltModel& built, const RankContext& 
 data::LoaderOptions loader_options(const JobSpec& spec, const data::Dataset& dataset, const RankContext& context,
                                    const train::BatchPlan& batch) {
   const auto& rendezvous = context.launch.rendezvous;
+  const comm::Mesh& mesh = context.groups.mesh();
   return {.partition = {.global_batch = batch.global_batch,
                         .micro_batch = batch.micro_batch,
                         .micro_batches = batch.micro_batches,
-                        .rank = rendezvous.rank,
-                        .world_size = rendezvous.world_size},
+                        .rank = mesh.sample_group_of(context.rank()),
+                        .world_size = mesh.samples()},
           .seed = static_cast<uint64_t>(spec.seed),
           .drop_last = spec.data.last == "drop",
           .num_workers = static_cast<int>(spec.data.num_workers.value.value_or(

@@ -351,15 +351,16 @@ checkpoint::Snapshot TrainingState::gather(const train::Progress& progress, cons
   if (!val_content_.empty()) state["val_content"] = val_content_;
   setup_.gradient_sync.note(state);
   std::vector<checkpoint::Shard> shards;
-  if (shares_optimizer() || setup_.context.rank() == 0)
-    shards.push_back(optimizer_shard(setup_.built, *setup_.optimizer_stack.optimizer, setup_.context.rank()));
+  const bool writes_shards = groups.mesh().replica_of(groups.rank()) == 0;  // so their ranks are the first
+  if (groups.rank() == 0 || (shares_optimizer() && writes_shards))
+    shards.push_back(optimizer_shard(setup_.built, *setup_.optimizer_stack.optimizer, groups.rank()));
   if (setup_.gradient_sync.power_sgd) shards.push_back(setup_.gradient_sync.shard(groups));
   if (setup_.context.rank() == 0 && !frozen_ && !setup_.built.arena->frozen().empty())
     frozen_ = std::make_shared<checkpoint::FrozenWeights>(frozen_weights(*setup_.built.model), frozen_source_);
   std::map<std::string, checkpoint::NamedTensors> files{
       {"generators", {{setup_.context.device.is_cpu() ? "cpu" : "cuda", generators}}}};
   if (setup_.built.sharded) {
-    shards.push_back(model_shard(setup_.built, setup_.context.rank()));
+    if (writes_shards) shards.push_back(model_shard(setup_.built, groups.rank()));
   } else {
     files["model"] = trained_weights(*setup_.built.model);
   }
@@ -380,11 +381,11 @@ checkpoint::Snapshot TrainingState::gather(const train::Progress& progress, cons
 
 std::vector<std::string> TrainingState::files_of_others() const {
   std::vector<std::string> names;
-  const int64_t world = setup_.context.groups.world_size();
-  for (int64_t rank = 1; rank < world; ++rank) {
-    if (shares_optimizer()) names.push_back(checkpoint::file_name("optimizer", rank, world));
-    if (setup_.built.sharded) names.push_back(checkpoint::file_name("model", rank, world));
-    if (setup_.gradient_sync.power_sgd) names.push_back(checkpoint::file_name("compression", rank, world));
+  const comm::Mesh& mesh = setup_.context.groups.mesh();
+  for (int64_t rank = 1; rank < mesh.shards(); ++rank) {  // of the first replica
+    if (shares_optimizer()) names.push_back(checkpoint::file_name("optimizer", rank, mesh.shards()));
+    if (setup_.built.sharded) names.push_back(checkpoint::file_name("model", rank, mesh.shards()));
+    if (setup_.gradient_sync.power_sgd) names.push_back(checkpoint::file_name("compression", rank, mesh.shards()));
   }
   return names;
 }

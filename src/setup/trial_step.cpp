@@ -19,10 +19,11 @@ class KeepLoss final : public train::Hook {
 
 }  // namespace
 
-TrialStep take_trial_step(const Job& job, TrainingSetup& setup, int64_t samples) {
+TrialStep take_trial_step(const Job& job, TrainingSetup& setup, int64_t samples, int64_t micro_batches) {
   const train::Plan plan = setup.plan;
-  setup.plan.batch = {
-      .global_batch = samples * setup.context.groups.world_size(), .micro_batch = samples, .accumulation = 1};
+  setup.plan.batch = {.global_batch = samples * micro_batches * setup.context.groups.mesh().samples(),
+                      .micro_batch = samples,
+                      .accumulation = micro_batches};
   JobSpec spec = job.spec();
   spec.data.num_workers.value = 0;  // workers would hold memory that does not belong to the step
   KeepLoss hook;

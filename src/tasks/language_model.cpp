@@ -2,12 +2,31 @@
 #include <algorithm>
 #include <cmath>
 
+#include <ATen/ops/arange.h>
+
+#include "gputrain/ops/context_attention.hpp"
 #include "gputrain/tasks/cross_entropy.hpp"
 
 namespace gputrain::tasks {
 namespace {
 
 double mean_loss(const Totals& totals) { return totals.sums.at("loss") / std::max(1.0, totals.weight); }
+
+/// This rank's positions of the texts of a batch.
+Batch part_of_texts(const Batch& batch, const comm::Group& group) {
+  Batch part = batch;
+  part.is_part_of_texts = true;
+  part.weight = 0;  // unknown of the part
+  const at::Tensor& tokens = batch.tensor(kTokens);
+  const BatchField* positions = batch.find(kPositions);
+  const at::Tensor whole = positions != nullptr
+                               ? positions->values
+                               : at::arange(tokens.size(1), tokens.options().dtype(at::kLong)).unsqueeze(0);
+  part.fields = {{kTokens, ops::text_part(tokens, group, 0)},
+                 {kTarget, ops::text_part(batch.tensor(kTarget), group, kIgnoreIndex)},
+                 {kPositions, ops::text_part(whole, group, 0)}};
+  return part;
+}
 
 struct LanguageModelSpec {
   static void describe(config::Description<LanguageModelSpec>& d) { d.summary("a token for each token"); }
@@ -34,16 +53,22 @@ class LanguageModel final : public Task {
   }
 
   ops::Loss loss(models::Model& model, const Batch& batch, const at::Tensor& weight) const override {
-    return cross_entropy_loss(model, batch, label_smoothing_, weight);
+    return cross_entropy_loss(model, part_of(batch), label_smoothing_, weight);
   }
+
+  bool takes_parts_of_texts() const override { return of == TextUse::next_token; }
 
   Tally::Parts parts() const override { return {.sums = {"loss"}}; }
 
   void evaluate(models::Model& model, const Batch& batch, Tally& tally) const override {
-    tally.add("loss", evaluate_cross_entropy(model, batch, {}));
+    tally.add("loss", evaluate_cross_entropy(model, part_of(batch), {}));
   }
 
  private:
+  Batch part_of(const Batch& batch) const {
+    return groups() != nullptr && groups()->context().size() > 1 ? part_of_texts(batch, groups()->context()) : batch;
+  }
+
   double label_smoothing_;
 };
 

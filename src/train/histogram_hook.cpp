@@ -79,7 +79,7 @@ void HistogramHook::add_weights(monitor::Histograms& histograms) const {
   auto spreads = spreads_of(flats);
   if (arena.keeps_owned_values_only()) spreads = over_ranks(spreads, parts_.groups);
   const at::Tensor counts = counts_of(flats, spreads, arena.options().device());
-  if (arena.keeps_owned_values_only()) parts_.groups.tensors().all_reduce_sum(counts, "histograms of weights").wait();
+  if (arena.keeps_owned_values_only()) parts_.groups.shards().all_reduce_sum(counts, "histograms of weights").wait();
   add(histograms, "weights/", arena, spreads, counts, 1);
 }
 
@@ -91,7 +91,7 @@ void HistogramHook::add_gradients(monitor::Histograms& histograms, double norm) 
   auto spreads = spreads_of(flats);
   if (parts_.shares_gradients) spreads = over_ranks(spreads, parts_.groups);
   const at::Tensor counts = counts_of(flats, spreads, parts_.arena.options().device());
-  if (parts_.shares_gradients) parts_.groups.tensors().all_reduce_sum(counts, "histograms of gradients").wait();
+  if (parts_.shares_gradients) parts_.groups.shards().all_reduce_sum(counts, "histograms of gradients").wait();
   double square = 0;
   for (const Spread& spread : spreads) square += spread.sum_of_squares;
   if (!std::isfinite(norm) || !std::isfinite(square)) return;

@@ -291,6 +291,18 @@ void ParallelSpec::describe(config::Description<ParallelSpec>& d) {
       .choices({"none", "optimizer", "gradients", "parameters"})
       .change(Change::safe)
       .aliases({"zero_stage"});
+  d.key("replicate", &ParallelSpec::replicate,
+        "how many replicas share out the same (HSDP): shards stay within groups of neighbouring ranks, best within "
+        "hosts, and only gradients are all-reduced between them, once a step; must divide the number of ranks")
+      .at_least(1)
+      .change(Change::safe)
+      .aliases({"data_parallel_replicate_degree", "dp_replicate"});
+  d.key("context", &ParallelSpec::context,
+        "how many ranks share the positions of each text, for texts whose activations are too large for one: each has "
+        "those of its part, and gathers the keys and values of the others; must divide the number of ranks")
+      .at_least(1)
+      .change(Change::safe)
+      .aliases({"context_parallel_degree", "context_parallel_size"});
   d.key("bucket_cap_mb", &ParallelSpec::bucket_cap_mb,
         "gradient bytes per collective; auto: from the model's size and the measured time of an all-reduce; 25 if "
         "deterministic is true")
@@ -322,6 +334,10 @@ void ParallelSpec::describe(config::Description<ParallelSpec>& d) {
     if (spec.compress == "powersgd" && spec.shard != "none") {
       issues.add("compress", "powersgd needs the whole gradient of a matrix on every rank, but shard is " + spec.shard,
                  "compress: bf16 or fp16, or shard: none");
+    }
+    if (spec.replicate > 1 && spec.shard == "none") {
+      issues.add("replicate", "each rank is a replica already, because shard is none",
+                 "shard: parameters, gradients or optimizer, or leave replicate out");
     }
     if (spec.compress != "powersgd" && !spec.powersgd_rank.is_auto()) {
       issues.add("powersgd_rank", "powersgd_rank is for compress: powersgd, but compress is " + spec.compress,

@@ -40,12 +40,11 @@ void StepPrefetcher::prefetch(const std::vector<bool>& hook_requests) {
     step.data = loader_.next_step();
   }
   step.wait_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  std::vector<int64_t> mine{step.data.weight,
-                            step.data.usage.samples,
-                            low_half(step.data.usage.fingerprint),
-                            high_half(step.data.usage.fingerprint),
-                            step.data.usage.unreadable,
-                            can_replay_(step.data) ? 0 : 1};
+  // Of the ranks that share samples, the first counts them.
+  const bool tells_samples = groups_.mesh().context_place_of(groups_.rank()) == 0;
+  const data::SampleUsage usage = tells_samples ? step.data.usage : data::SampleUsage();
+  std::vector<int64_t> mine{tells_samples ? step.data.weight : 0, usage.samples,    low_half(usage.fingerprint),
+                            high_half(usage.fingerprint),         usage.unreadable, can_replay_(step.data) ? 0 : 1};
   for (const int64_t vote : stop_votes(own_stop_ ? own_stop_() : Stop::none)) mine.push_back(vote);
   mine.insert(mine.end(), hook_requests.begin(), hook_requests.end());
   sums_ = at::tensor(mine, at::kLong);

@@ -92,7 +92,7 @@ std::vector<Spread> over_ranks(const std::vector<Spread>& spreads, comm::Process
   const at::Tensor all = groups.control().all_gather(table_of(spreads), "spreads of gradients");
   const auto* next = all.const_data_ptr<double>();
   std::vector<Spread> together(spreads.size());
-  for (int rank = 0; rank < groups.world_size(); ++rank) {
+  for (int rank = 0; rank < groups.mesh().shards(); ++rank) {  // of the first replica; the others have the same
     for (Spread& spread : together) {
       spread.add({.least = next[0], .most = next[1], .sum = next[2], .sum_of_squares = next[3]});
       next += kNumbersOfSpread;

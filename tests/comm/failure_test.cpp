@@ -3,7 +3,12 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <utility>
 
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 #include <gmock/gmock.h>
@@ -66,6 +71,48 @@ TEST(CollectiveFailure, GivesUpHungRankAtDeadline) {
   EXPECT_THAT(results[0].output, HasSubstr("deadline 2.0 s"));
   EXPECT_THAT(results[0].output, HasSubstr("Timed out"));
   EXPECT_LT(waited, std::chrono::seconds(10));
+}
+
+// Two replicas of two shards. Rank 3 stops calling collectives; one rank waits for it in a group of the mesh, the
+// others are done there and wait for that one.
+const RankBody lonely_in_mesh("lonely_in_mesh", [] {
+  ProcessGroups groups = join(std::chrono::seconds(2));
+  groups.arrange({.ranks = 4, .replicas = 2, .context = 2});
+  const std::string axis = std::getenv("AXIS");
+  Group& group = axis == "replicas" ? groups.replicas() : axis == "shards" ? groups.shards() : groups.context();
+  const at::Tensor ranks = at::full({}, groups.rank(), at::kLong);
+  group.all_reduce_sum(ranks, "ranks").wait();  // of 1 and 3, or of 2 and 3
+  if (groups.rank() == 3 && ranks.item<int64_t>() != (axis == "replicas" ? 4 : 5)) return 98;
+  groups.control().barrier("start");
+  std::printf("ready\n");
+  std::fflush(stdout);
+  if (groups.rank() == 3) ::pause();
+  group.all_reduce_sum(at::zeros({1000}), "gradients 3").wait();
+  groups.control().barrier("end of step 1");
+  return 0;
+});
+
+TEST(CollectiveFailure, NamesTheRankAndTheGroupOfAMesh) {
+  const std::map<std::string, std::pair<int, const char*>> axes{
+      {"replicas", {1, "across replicas"}}, {"shards", {2, "among shards"}}, {"context", {2, "of shared texts"}}};
+  for (const auto& [axis, expected] : axes) {
+    for (const int signal : {SIGKILL, SIGSTOP}) {
+      RankProcesses ranks("lonely_in_mesh", 4, {{"AXIS", axis}});
+      for (int rank = 0; rank < 4; ++rank) ranks.wait_for_output(rank, "ready");
+      ranks.kill(3, signal);
+      for (int rank = 0; rank < 3; ++rank) ranks.wait_for_end(rank);
+      ranks.kill(3, SIGKILL);
+      const auto results = ranks.finish();
+      for (int rank = 0; rank < 3; ++rank) {
+        const auto& [code, by, output, seconds] = results[static_cast<size_t>(rank)];
+        EXPECT_EQ(code, kRestart) << axis << output;
+        EXPECT_THAT(output, HasSubstr("rank 3")) << axis;
+      }
+      const auto& [waiting, where] = expected;
+      EXPECT_THAT(results[static_cast<size_t>(waiting)].output,
+                  HasSubstr("all-reduce of gradients 3 " + std::string(where) + " failed"));
+    }
+  }
 }
 
 const RankBody late_use("late_use", [] {

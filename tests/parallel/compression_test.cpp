@@ -110,7 +110,7 @@ const RankBody sends_half("sends_half", [] {
   if (!is_rounded_sum(groups, sum, own, unit, smallest)) return fail("rounded too far", 0);
   if (distance(sum, exact_sum(groups, own)) == 0) return fail("was not rounded", 0);
   if (stage > 0) return 0;  // values come back in full
-  const GradientTraffic traffic = traffic_of_step(model.arena, options, world, 1);
+  const GradientTraffic traffic = traffic_of_step(model.arena, options, groups.mesh(), 1);
   const int64_t off = traffic.full_bytes - 2 * traffic.bytes;  // 1 with three ranks, by rounding
   return off == 0 || off == 1 ? 0 : fail("bytes", static_cast<double>(traffic.bytes));
 });
@@ -156,7 +156,7 @@ std::pair<int64_t, int64_t> sent_by_one_step(comm::ProcessGroups& groups, WideMo
   groups.control().barrier("after");
   const int64_t sent = bytes_on_the_wire() - before;
   groups.control().barrier("counted");  // a rank that leaves earlier closes its connections
-  return {sent / 4, traffic_of_step(model.arena, options, groups.world_size(), 1).bytes};
+  return {sent / 4, traffic_of_step(model.arena, options, groups.mesh(), 1).bytes};
 }
 
 const RankBody counts_bytes("counts_bytes", [] {

@@ -10,6 +10,7 @@
 
 #include "comm/rank_processes.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/parallel/buckets.hpp"
 #include "parallel/small_model.hpp"
 
 namespace gputrain::parallel {
@@ -88,6 +89,26 @@ const RankBody buffer_drifts("buffer_drifts", [] {
   check_replicas(groups, model.arena, some_buffers(groups.rank()), "at step 3");
   return 0;
 });
+
+// Ranks 0 and 2, and ranks 1 and 3, have the same shard.
+const RankBody shard_drifts("shard_drifts", [] {
+  comm::ProcessGroups groups = join();
+  groups.arrange({.ranks = 4, .replicas = 2});
+  const at::Tensor weight = at::full({10}, 1.5);
+  device::Arena arena(
+      {{"weight", weight}},
+      {.gradients = device::Kept::owned, .values = device::Kept::owned, .working_type = at::kFloat, .shards = 2});
+  arena.own(equal_shards(arena, 2)[static_cast<size_t>(groups.mesh().shard_of(groups.rank()))]);
+  at::Tensor(arena.owned_values()).fill_(groups.mesh().shard_of(groups.rank()));  // shards differ
+  check_replicas(groups, arena, {}, "at step 4");
+  if (groups.rank() == 3) at::Tensor(arena.owned_values())[2].fill_(7);
+  check_replicas(groups, arena, {}, "at step 5");
+  return 0;
+});
+
+TEST(Replicas, CompareShardsOfEachOther) {
+  expect_told("shard_drifts", 4, "at step 5: part 0 of the weights of its shard on rank 3 is not what rank 1 has");
+}
 
 TEST(Replicas, CompareBuffersToo) { expect_told("buffer_drifts", 2, "norm.mean on rank 1"); }
 

@@ -18,6 +18,7 @@
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/nn/unit_memory.hpp"
 #include "gputrain/ops/chunked_cross_entropy.hpp"
+#include "gputrain/ops/context_attention.hpp"
 #include "gputrain/ops/precision.hpp"
 #include "gputrain/optim/optimizer.hpp"
 #include "gputrain/parallel/data_parallel.hpp"
@@ -54,13 +55,15 @@ struct Learner {
   std::unique_ptr<DataParallel> parallel;
   std::unique_ptr<optim::Optimizer> optimizer;
   at::Device device;
+  comm::Group* context;  // that shares the texts
 
-  Learner(comm::ProcessGroups& groups, at::Device on, const std::string& job) : device(on) {
+  Learner(comm::ProcessGroups& groups, at::Device on, const std::string& job)
+      : device(on), context(groups.context().size() > 1 ? &groups.context() : nullptr) {
     const ops::Policy policy = ops::policy_of(ops::Precision::bf16);
     const bool is_alone = groups.alone();
     model = models::build(models::load_job(job),
                           {.input_shape = {kTime}, .num_classes = kVocabulary, .vocabulary = kVocabulary},
-                          {.policy = policy, .device = on, .takes_no_memory = !is_alone});
+                          {.policy = policy, .device = on, .takes_no_memory = !is_alone, .context_group = context});
     std::vector<device::ArenaTensor> tensors;
     int64_t number = 0;
     for (const models::Unit& unit : model->units()) {
@@ -80,12 +83,12 @@ struct Learner {
     arena = std::make_unique<device::Arena>(tensors, device::ArenaOptions{.gradients = kept,
                                                                           .values = kept,
                                                                           .working_type = ops::working_type(policy),
-                                                                          .shards = groups.world_size()});
+                                                                          .shards = groups.mesh().shards()});
     if (is_alone) {
       nn::initialize(*model, 3);
     } else {
-      owners = equal_shards(*arena, groups.world_size());
-      arena->own(owners[static_cast<size_t>(groups.rank())]);
+      owners = equal_shards(*arena, groups.mesh().shards());
+      arena->own(owners[static_cast<size_t>(groups.mesh().shard_of(groups.rank()))]);
       sharded = std::make_unique<ShardedParameters>(groups, *arena, *model);
       sharded->fill([&] { nn::initialize(*model, 3); });
     }
@@ -100,9 +103,15 @@ struct Learner {
     const at::Tensor all = at::remainder(at::arange(kRows * kTime, at::TensorOptions().dtype(at::kLong)) * 7919, 509)
                                .view({kRows, kTime})
                                .to(device);
-    const at::Tensor tokens = all.narrow(0, begin, end - begin);
+    at::Tensor tokens = all.narrow(0, begin, end - begin);
+    if (context != nullptr) tokens = ops::text_part(tokens, *context, 0);
     Batch batch{.fields = {{kTokens, tokens}, {kTarget, tokens}}, .samples = end - begin};
     batch.weight = (end - begin) * kTime;
+    if (context != nullptr) {
+      const at::Tensor places = at::arange(kTime, tokens.options()).unsqueeze(0);
+      batch.fields.push_back({kPositions, ops::text_part(places, *context, 0)});
+      batch.is_part_of_texts = true;
+    }
     const at::Tensor share = at::full({}, 1.0 / (kRows * kTime), at::TensorOptions().dtype(at::kDouble).device(device));
     const device::Reading reading(arena->working_copy());
     arena->clear_gradients();
@@ -126,8 +135,12 @@ const RankBody learns_on_gpu("learns_on_gpu", [] {
   ::setenv("NCCL_HOSTID", std::getenv("RANK"), 1);
   const at::Device device = is_on_gpu() ? device::choose_device("cuda", 0) : at::Device(at::kCPU);
   comm::ProcessGroups groups = gputrain::testing::join(std::chrono::seconds(60), device), none;
+  const comm::Mesh mesh{.ranks = groups.world_size(),
+                        .replicas = static_cast<int>(gputrain::testing::given("REPLICAS")),
+                        .context = static_cast<int>(gputrain::testing::given("CONTEXT"))};
+  groups.arrange(mesh);
   Learner sharded(groups, device, std::getenv("MODEL")), whole(none, device, std::getenv("MODEL"));
-  const int64_t share = kRows / groups.world_size(), begin = share * groups.rank();
+  const int64_t share = kRows / mesh.samples(), begin = share * mesh.sample_group_of(groups.rank());
   double first = 0, last = 0;
   for (int step = 0; step < 12; ++step) {
     const at::Tensor own = at::full({}, sharded.step(begin, begin + share), at::kDouble);
@@ -145,7 +158,14 @@ const RankBody learns_on_gpu("learns_on_gpu", [] {
 
 TEST(ShardedParametersOnGpu, TrainLikeWholeOnes) {
   if (is_on_gpu() && device::gpu_count() == 0) GTEST_SKIP() << "there is no GPU here";
-  for (const char* job : {kLlama, kGpt2}) expect_success("learns_on_gpu", 2, {{"MODEL", job}});
+  for (const char* job : {kLlama, kGpt2})
+    expect_success("learns_on_gpu", 2, {{"MODEL", job}, {"REPLICAS", "1"}, {"CONTEXT", "1"}});
+}
+
+TEST(ShardedParametersOnGpu, TrainLikeWholeOnesOnAMesh) {
+  if (is_on_gpu() && device::gpu_count() == 0) GTEST_SKIP() << "there is no GPU here";
+  expect_success("learns_on_gpu", 2, {{"MODEL", kLlama}, {"REPLICAS", "1"}, {"CONTEXT", "2"}});
+  expect_success("learns_on_gpu", 4, {{"MODEL", kLlama}, {"REPLICAS", "2"}, {"CONTEXT", "2"}});
 }
 
 }  // namespace

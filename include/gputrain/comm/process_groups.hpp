@@ -1,4 +1,5 @@
-// The groups of a rank: one for tensors (NCCL between GPUs, Gloo between CPUs), one for control (Gloo).
+// The groups of a rank: for tensors (NCCL between GPUs, Gloo between CPUs), one of all ranks and those of a mesh; and
+// one for control (Gloo).
 #pragma once
 
 #include <chrono>
@@ -12,6 +13,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "gputrain/comm/group.hpp"
+#include "gputrain/comm/mesh.hpp"
 #include "gputrain/comm/rendezvous.hpp"
 #include "gputrain/core/error.hpp"
 
@@ -48,6 +50,11 @@ class ProcessGroups {
   static ProcessGroups simulated(const Rendezvous& at, std::shared_ptr<CollectiveTraffic> traffic,
                                  at::Device device = at::kCPU);
 
+  /// Connects the groups of a mesh of all ranks. Every rank must call, at most once, before it uses the groups. Throws
+  /// Error(restart) when a rank is missing.
+  void arrange(const Mesh& mesh);
+  const Mesh& mesh() const noexcept { return mesh_; }
+
   /// Rank 0 holds the store of all ranks: end a successful run with `control().barrier("end")`.
   ~ProcessGroups();
   ProcessGroups(ProcessGroups&&) noexcept;
@@ -74,6 +81,10 @@ class ProcessGroups {
 
   Group& tensors() noexcept { return tensors_; }
   Group& control() noexcept { return control_; }  // CPU tensors only
+  // The groups of the mesh that this rank is in.
+  Group& shards() noexcept { return mesh_.replicas > 1 ? shards_ : tensors_; }  // a replica
+  Group& replicas() noexcept { return replicas_; }                              // those with the same shard
+  Group& context() noexcept { return context_; }                                // those with the same samples
 
   /// Runs `action` on rank 0 only. Every rank must call. If it throws an Error, all ranks throw: the others
   /// ReportedElsewhere with the same exit code.
@@ -91,8 +102,13 @@ class ProcessGroups {
 
  private:
   struct Session;
+  Group simulated_part(int rank, int size) const;
+
   std::unique_ptr<Session> session_;  // first, so that store and watch outlive the groups
-  Group control_, tensors_;
+  std::shared_ptr<CollectiveTraffic> simulated_traffic_;
+  at::Device simulated_device_ = at::kCPU;
+  Group control_, tensors_, shards_, replicas_, context_;
+  Mesh mesh_;
   std::vector<std::string> hosts_;
   std::string description_;
 };

@@ -21,6 +21,8 @@ struct CollectiveTraffic {
 
   /// The traffic since `earlier`.
   CollectiveTraffic operator-(const CollectiveTraffic& earlier) const noexcept;
+  /// This traffic and so many times `more`.
+  CollectiveTraffic plus(int64_t times, const CollectiveTraffic& more) const noexcept;
 };
 
 }  // namespace gputrain::comm

@@ -52,6 +52,7 @@ struct Batch {
   int64_t samples = 0;               // samples that are not padding
   int64_t samples_on_all_ranks = 0;  // of this micro-batch
   int64_t weight = 0;                // targets that count (samples, or unmasked tokens); may be 0
+  bool is_part_of_texts = false;     // other ranks have the other positions (ops/context_attention.hpp)
   /// A copy to the device that is in progress; null: the tensors are there.
   std::shared_ptr<const c10::Event> arrival = nullptr;
 

@@ -86,6 +86,9 @@ class Model : public nn::Module {
   /// that unit. Whatever reads weights of another unit says nn::borrow_weights().
   virtual bool announces_units() const { return false; }
 
+  /// Whether last_layer() takes a batch with Batch::is_part_of_texts.
+  virtual bool takes_parts_of_texts() const { return false; }
+
   /// Whether images in evaluation may have another size than in training.
   virtual bool takes_any_size() const { return true; }
 

@@ -34,6 +34,7 @@ struct Context {
   int64_t logits_bytes = int64_t{2} << 30;  // limit for a head's logits; larger ones are computed in parts
   bool takes_no_memory = false;             // parameters have none until somebody gives it to them
   comm::Group* batch_group = nullptr;       // batch norm treats its ranks' batches as one; null: each rank's own
+  comm::Group* context_group = nullptr;     // ranks that share a batch whose Batch::is_part_of_texts is set
 };
 
 /// Initial values. Each element depends only on (seed, full parameter name, index).

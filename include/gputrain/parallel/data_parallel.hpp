@@ -21,6 +21,9 @@
 // Few buckets have memory at a time, unless a parameter is unused: the buckets after it wait for finish().
 //
 // If they also shard the parameters (stage 3, sharded_parameters.hpp), a bucket is a part of one unit.
+//
+// If the ranks are several replicas (hybrid sharding: Zhao et al., "PyTorch FSDP", VLDB 2023), all of that happens
+// within each of them. In the last micro-batch, an all-reduce follows of each owner with those of the other replicas.
 #pragma once
 
 #include <cstdint>
@@ -57,14 +60,15 @@ struct ReducerOptions {
 };
 
 /// What a rank sends on average in one step: of n ranks, each sends (n - 1) / n of a tensor that is reduced to its
-/// owners or broadcast, and twice that in an all-reduce.
+/// owners or broadcast, and twice that in an all-reduce. With several replicas, n is the number of shards, and each
+/// rank all-reduces its shard's gradient with the other replicas.
 struct GradientTraffic {
   int64_t bytes = 0;
   int64_t full_bytes = 0;  // without compression
 };
 
 /// `passes`: micro-batches of the step. If gradients are sharded, each sends all of them.
-GradientTraffic traffic_of_step(const device::Arena& arena, const ReducerOptions& options, int64_t ranks,
+GradientTraffic traffic_of_step(const device::Arena& arena, const ReducerOptions& options, const comm::Mesh& mesh,
                                 int64_t passes);
 
 class DataParallel {
@@ -91,7 +95,7 @@ class DataParallel {
 
   /// Whether each rank has only its shard of the gradient after finish().
   bool shares() const noexcept { return !options_.owners.empty(); }
-  /// Sums a small tensor over the ranks, in place.
+  /// Sums a small tensor over the shards, in place.
   void all_reduce_sum(const at::Tensor& tensor) { group_.all_reduce_sum(tensor, "sum of the ranks' parts").wait(); }
 
   /// Call after the update: every rank gets the values that others own, or, with sharded parameters, will gather them
@@ -110,6 +114,8 @@ class DataParallel {
     at::Tensor gradient = {};  // [range.size()]: the arena's, or its own memory while needed
     at::Tensor sent = {};      // `gradient`, or a copy in a narrower type; defined while in flight
     std::vector<comm::Pending> under_way = {};
+    at::Tensor across = {};  // in flight between replicas: this rank's part of the sum, or a copy in a narrower type
+    comm::Pending under_way_across = {};
     std::optional<PowerSgd::Exchange> exchange = {};
   };
   struct ReadyHook;
@@ -125,17 +131,21 @@ class DataParallel {
   void turn(size_t index);
   void complete_exchanges();
   void complete(Bucket& bucket);
+  at::Tensor own_sum(const Bucket& bucket) const;
+  void send_across(Bucket& bucket);
+  void complete_across(Bucket& bucket);
   void complete_gathering();
 
-  comm::Group& group_;
+  comm::Group& group_;     // the ranks among which the sums of a bucket are shared out; without shards, all
+  comm::Group& replicas_;  // those with the same shard
   const device::Arena& arena_;
   ReducerOptions options_;
   std::vector<Bucket> buckets_;           // empty on a single rank
   std::vector<comm::Pending> gathering_;  // in flight: the owners' values
-  at::Tensor ranks_;                      // [1], with a wire type: the number of ranks
+  at::Tensor ranks_, replica_count_;      // [1], with a wire type: how many are in each group
   std::vector<std::pair<std::shared_ptr<torch::autograd::Node>, uintptr_t>> hooked_;
   size_t next_ = 0;  // next bucket to start
-  bool synchronising_ = false;
+  bool synchronising_ = false, is_last_ = false;
 };
 
 }  // namespace gputrain::parallel

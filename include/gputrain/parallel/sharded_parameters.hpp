@@ -2,7 +2,9 @@
 // Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models", SC 2020; FSDP: Zhao et
 // al., VLDB 2023).
 //
-// A unit's values are gathered from all ranks before its forward pass, in the type in which its layers read them, and
+// If the ranks are several replicas (HSDP), all of this happens within each of them.
+//
+// A unit's values are gathered from all shards before its forward pass, in the type in which its layers read them, and
 // once more in the backward pass. Their memory is taken away when the next unit begins, or when the unit's gradients
 // are complete. While a unit computes, the next one is gathered already, so that two have memory at a time; with a tied
 // head, also the unit that it borrows from.

@@ -55,8 +55,7 @@ RankContext create_rank_context(const JobStart& spec, const Meeting& meeting);
 
 /// The same for a rank without peers: it computes on this machine's CPU with all cores and sends nothing. `traffic`
 /// counts what it would send.
-RankContext simulate_rank(const JobSpec& spec, const comm::Rendezvous& at,
-                          std::shared_ptr<comm::CollectiveTraffic> traffic);
+RankContext simulate_rank(const Job& job, const comm::Rendezvous& at, std::shared_ptr<comm::CollectiveTraffic> traffic);
 
 /// Call in a handler, for an error before the rendezvous: rethrows it. The ranks meet only to find out if rank 0 has
 /// the same error; then this rank throws ReportedElsewhere, so that only rank 0 prints it.

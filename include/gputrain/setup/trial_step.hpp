@@ -12,7 +12,7 @@ struct TrialStep {
   double loss = 0;         // mean over the samples' targets
 };
 
-/// Takes a real step, which changes weights and optimizer state.
-TrialStep take_trial_step(const Job& job, TrainingSetup& setup, int64_t samples);
+/// Takes a real step of so many micro-batches, which changes weights and optimizer state.
+TrialStep take_trial_step(const Job& job, TrainingSetup& setup, int64_t samples, int64_t micro_batches = 1);
 
 }  // namespace gputrain::app

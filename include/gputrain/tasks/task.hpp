@@ -104,6 +104,10 @@ class Task {
   /// without samples.
   virtual bool is_collective() const { return false; }
 
+  /// Whether ranks may share the positions of texts: loss() and evaluate() then take this rank's part of a batch. They
+  /// are collective over those ranks.
+  virtual bool takes_parts_of_texts() const { return false; }
+
   /// In the order in which the console shows them.
   const std::vector<Metric>& metrics() const noexcept { return metrics_; }
   /// The metric that decides which checkpoint is the best, unless the job names another.

@@ -97,6 +97,8 @@ struct LimitsSpec {
 
 struct ParallelSpec {
   std::string shard = "none";
+  int64_t replicate = 1;
+  int64_t context = 1;
   config::Auto<double> bucket_cap_mb;
   bool sync_bn = false;
   std::string compress = "none";

@@ -37,10 +37,10 @@ c10::intrusive_ptr<c10d::Backend> connect_nccl(const c10::intrusive_ptr<c10d::St
   if (!params.interface.empty()) ::setenv("NCCL_SOCKET_IFNAME", ("=" + params.interface).c_str(), kKeep);
   auto options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
   options->timeout = params.deadline;
-  options->group_name = "tensors";
+  options->group_name = params.name;
   const c10::cuda::CUDAGuard guard(params.device);
-  auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, params.rank, params.world_size, options);
-  backend->setGroupUid("tensors");
+  auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, params.rank, params.size, options);
+  backend->setGroupUid(params.name);
   backend->setBoundDeviceId(params.device);
   backend->eagerConnectSingleDevice(params.device);
   return backend;

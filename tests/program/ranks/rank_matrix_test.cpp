@@ -90,6 +90,9 @@ TEST_P(RankMatrix, MatchesOneRankIn64Bits) {
       for (const std::string& shard : kShards) {
         const std::string name = std::to_string(world) + "_x" + std::to_string(accumulation) + "_" + shard;
         expect_same_training(one, run(world, {passes, "parallel.shard=" + shard}, name));
+        if (world < 4 || shard == "none" || shard == "gradients") continue;
+        expect_same_training(one,
+                             run(world, {passes, "parallel.shard=" + shard, "parallel.replicate=2"}, name + "_x2"));
       }
     }
   }

@@ -89,6 +89,41 @@ TEST(ParameterSharding, LeavesWeightsThatOneProcessReads) {
   EXPECT_EQ(loss_of("three/ckpt/step-00000020"), loss);
 }
 
+// One replica writes; any other mesh reads.
+TEST(Replicating, ResumesOnAnotherMesh) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "log: {interval: 1}\ncheckpoint: {interval: 10}\n");
+  const std::vector<std::string> two{"--set", "parallel.shard=parameters", "--set", "parallel.replicate=2"};
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "one"}).exit_code, 0);
+  const Result four = ranks(4, job, folder / "four", two);
+  ASSERT_EQ(four.exit_code, 0) << four.err;
+  EXPECT_THAT(four.out, HasSubstr("mesh    2 replicas of 2 shards within hosts"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "four/ckpt/step-00000010/model-00002-of-00002.safetensors"));
+  copy_without_the_end(folder / "four", folder / "same");
+  copy_without_the_end(folder / "four", folder / "three");
+  ASSERT_EQ(ranks(4, job, folder / "same", two).exit_code, 0);
+  const Result difference = gputrain({"ckpt", "diff", folder / "four", folder / "same"});
+  EXPECT_EQ(difference.exit_code, 0) << difference.out;
+  const Result three = ranks(3, job, folder / "three", shard("parameters"));
+  ASSERT_EQ(three.exit_code, 0) << three.err;
+  for (const char* run : {"same", "three"})
+    expect_equal_losses(folder / "one/metrics.jsonl", folder / run + std::string("/metrics.jsonl"), 1e-9);
+}
+
+TEST(Replicating, SaysWhichMeshesThereAre) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "checkpoint: {interval: null}\n");
+  const auto refused = [&](const char* replicas) {
+    const Result result =
+        ranks(4, job, folder / "out",
+              {"--set", "parallel.shard=gradients", "--set", std::string("parallel.replicate=") + replicas});
+    EXPECT_EQ(result.exit_code, 2);
+    return result.err;
+  };
+  EXPECT_THAT(refused("3"), HasSubstr("4 ranks cannot be 3 replicas of two or more shards each"));
+  EXPECT_THAT(refused("4"), HasSubstr("1 or 2, or another number of ranks"));
+}
+
 TEST(ParameterSharding, RefusesAnAdapter) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "checkpoint: {interval: null}\n");

@@ -132,8 +132,11 @@ class DryRunMemory : public ::testing::TestWithParam<std::tuple<Kind, int, const
 TEST_P(DryRunMemory, MatchesMemoryOfRealRanks) {
   const auto& [kind, ranks, shard, micro] = GetParam();
   const std::string job = write_job(kind);
-  const Settings settings{std::string("parallel.shard=") + shard, "train.micro_batch_size=" + std::to_string(micro),
-                          "train.global_batch_size=" + std::to_string(2 * micro * ranks)};
+  const bool is_on_a_mesh = shard == std::string("mesh");
+  Settings settings{std::string("parallel.shard=") + (is_on_a_mesh ? "parameters" : shard),
+                    "train.micro_batch_size=" + std::to_string(micro),
+                    "train.global_batch_size=" + std::to_string(2 * micro * ranks)};
+  if (is_on_a_mesh) settings.insert(settings.end(), {"parallel.replicate=2", "parallel.context=2"});
   const json page = predicted(job, ranks, settings), &memory = page["memory"], &data = page["data"];
   const auto real = trained(job, ranks, settings);
   for (const char* key : {"weights", "working_copy", "gradients", "optimizer"})
@@ -142,7 +145,7 @@ TEST_P(DryRunMemory, MatchesMemoryOfRealRanks) {
   const double activations = memory["activations"];
   EXPECT_NEAR(activations, live, 0.15 * live) << memory;
   // A small model may have its peak while it is built, and units that are gathered and freed leave gaps.
-  if (kind.name == "Gpt" && std::string(shard) != "parameters") {
+  if (kind.name == "Gpt" && !is_on_a_mesh && std::string(shard) != "parameters") {
     EXPECT_NEAR(activations, handed_out, 0.15 * handed_out) << memory;
   }
   EXPECT_EQ(memory["micro_batch"], micro);
@@ -159,6 +162,10 @@ INSTANTIATE_TEST_SUITE_P(OfText, DryRunMemory,
                          ::testing::Combine(::testing::Values(kGpt), ::testing::Values(2, 4),
                                             ::testing::Values("none", "optimizer", "parameters"),
                                             ::testing::Values(6, 14)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(OnAMesh, DryRunMemory,
+                         ::testing::Combine(::testing::Values(kGpt), ::testing::Values(4), ::testing::Values("mesh"),
+                                            ::testing::Values(6)),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(OfImages, DryRunMemory,
                          ::testing::Combine(::testing::Values(kResnet), ::testing::Values(2),
@@ -318,6 +325,18 @@ TEST_F(DryRun, SharesOutEquallyAmongThousands) {
   EXPECT_EQ(page["wires"]["all_gather"]["calls"], page["wires"]["buckets"]);
   EXPECT_EQ(page["wires"]["reduce_scatter"]["bytes"], page["memory"]["weights"]);
   EXPECT_FALSE(fs::exists("runs/job"));
+}
+
+// Four ranks: two replicas of two shards. Gradients are reduced in each of three passes, and across replicas once.
+TEST_F(DryRun, CountsCollectivesOfAllMicroBatches) {
+  const std::string job = write_job("train: {max_epochs: 1, global_batch_size: 12, micro_batch_size: 1}\n");
+  const json page = predicted(job, 4, {"parallel.shard=gradients", "parallel.replicate=2"});
+  const json &wires = page["wires"], &weights = page["memory"]["weights"];
+  EXPECT_EQ(page["batch"]["accumulation"], 3);
+  EXPECT_EQ(wires["reduce_scatter"]["bytes"], 3 * weights.get<int64_t>());
+  EXPECT_EQ(wires["all_gather"]["bytes"], weights.get<int64_t>() / 2);
+  EXPECT_EQ(wires["all_reduce"]["bytes"], weights.get<int64_t>() / 2 + 8);  // and a part of the norm
+  EXPECT_EQ(wires["all_reduce"]["calls"], wires["buckets"].get<int64_t>() + 1);
 }
 
 TEST_F(DryRun, SuggestsMicroBatchThatFits) {
