@@ -13,8 +13,9 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* kFormat = "gputrain checkpoint";
-constexpr int64_t kVersion = 3, kVersionWithOrders = 4;  // of slices
+constexpr int64_t kVersion = 3, kVersionWithOrders = 4, kVersionWithCuts = 5;  // of slices
 constexpr size_t kMaxDimensions = 64;
+constexpr const char* kNoOrder = "an order that is not one of the tensor's dimensions";
 constexpr std::string_view kSealKey = "\n  \"seal\": \"";  // unique at this indentation
 constexpr size_t kSealDigits = 32;
 
@@ -30,22 +31,27 @@ uint64_t count_in(const json& value) {
   return value.get<uint64_t>();
 }
 
+Cut cut_in(const json& value) {
+  Cut cut{.dim = static_cast<int64_t>(count_in(value.at("dim"))), .ranges = {}};
+  if (!value.at("ranges").is_array()) throw std::domain_error("not ranges of a cut");
+  for (const json& range : value["ranges"]) {
+    if (!range.is_array() || range.size() != 2) throw std::domain_error("not ranges of a cut");
+    cut.ranges.push_back(
+        {.begin = static_cast<int64_t>(count_in(range[0])), .end = static_cast<int64_t>(count_in(range[1]))});
+  }
+  return cut;
+}
+
 Slice slice_in(const json& value) {
   Slice slice{.shape = {}, .begin = static_cast<int64_t>(count_in(value.at("begin")))};
   if (!value.at("shape").is_array() || value["shape"].size() > kMaxDimensions) throw std::domain_error("not a shape");
-  uint64_t numel = 1;
-  for (const json& size : value["shape"]) {
-    slice.shape.push_back(static_cast<int64_t>(count_in(size)));
-    if (__builtin_mul_overflow(numel, count_in(size), &numel)) throw std::domain_error("a shape too large for memory");
+  for (const json& size : value["shape"]) slice.shape.push_back(static_cast<int64_t>(count_in(size)));
+  if (value.contains("order")) {
+    for (const json& dimension : value["order"]) slice.order.push_back(static_cast<int64_t>(count_in(dimension)));
+    if (slice.order.size() != slice.shape.size()) throw std::domain_error(kNoOrder);
   }
-  if (numel > INT64_MAX || static_cast<uint64_t>(slice.begin) > numel)
-    throw std::domain_error("a slice outside its tensor");
-  if (!value.contains("order")) return slice;
-  for (const json& dimension : value["order"]) slice.order.push_back(static_cast<int64_t>(count_in(dimension)));
-  std::vector<int64_t> ascending = slice.order, all(slice.shape.size());
-  std::ranges::sort(ascending);
-  std::iota(all.begin(), all.end(), int64_t{0});
-  if (ascending != all) throw std::domain_error("an order that is not one of the tensor's dimensions");
+  if (value.contains("cut")) slice.cut = cut_in(value["cut"]);
+  if (const std::string flaw = flaw_of(slice); !flaw.empty()) throw std::domain_error(flaw);
   return slice;
 }
 
@@ -92,27 +98,37 @@ Origin origin_in(const json& value) {
           .versions = value.at("versions").get<std::map<std::string, std::string>>()};
 }
 
+json json_of(const Cut& cut) {
+  json ranges = json::array();
+  for (const auto& [begin, end] : cut.ranges) ranges.push_back({begin, end});
+  return {{"dim", cut.dim}, {"ranges", std::move(ranges)}};
+}
+
 json json_of(const Manifest::File& file) {
   json value = {{"bytes", file.seal.bytes}, {"xxh3_128", file.seal.xxh3_128}};
   if (file.part.empty()) return value;
   value["part"] = file.part;
   value["rank"] = file.rank;
   for (const auto& [name, slice] : file.slices) {
+    GPUTRAIN_ASSERT(flaw_of(slice).empty(), flaw_of(slice) + ": " + name);
     json& entry = value["slices"][name];
     entry = {{"shape", slice.shape}, {"begin", slice.begin}};
     if (!slice.order.empty()) entry["order"] = slice.order;
+    if (slice.cut) entry["cut"] = json_of(*slice.cut);
   }
   return value;
 }
 
-/// Earlier programs do not know orders of slices and would mix up the elements.
+/// Earlier programs do not know orders and cuts of slices and would mix up the elements.
 int64_t version_of(const Manifest& manifest) {
+  int64_t version = kVersion;
   for (const auto& [name, file] : manifest.files) {
     for (const auto& [tensor, slice] : file.slices) {
-      if (!slice.order.empty()) return kVersionWithOrders;
+      if (slice.cut) return kVersionWithCuts;
+      if (!slice.order.empty()) version = kVersionWithOrders;
     }
   }
-  return kVersion;
+  return version;
 }
 
 std::string xxh3_of(std::string_view unsealed) {
@@ -130,7 +146,50 @@ bool is_sealed(std::string_view text) {
   return text.substr(digits, kSealDigits) == xxh3_of(unsealed);
 }
 
+std::string flaw_of(const Cut& cut, const std::vector<int64_t>& shape) {
+  if (cut.dim < 0 || static_cast<size_t>(cut.dim) >= shape.size()) return "a cut along a dimension that is not there";
+  if (cut.ranges.empty()) return "a cut that leaves nothing";
+  int64_t reached = 0;
+  for (const auto& [begin, end] : cut.ranges) {
+    if (begin < reached || end <= begin) return "ranges of a cut that are empty, overlap or do not ascend";
+    reached = end;
+  }
+  return reached > shape[static_cast<size_t>(cut.dim)] ? "a cut outside its tensor" : "";
+}
+
+/// Nothing if there are more elements than an int64 counts.
+std::optional<int64_t> elements_in(const std::vector<int64_t>& sizes) {
+  int64_t elements = 1;
+  for (const int64_t size : sizes) {
+    if (size < 0 || __builtin_mul_overflow(elements, size, &elements)) return std::nullopt;
+  }
+  return elements;
+}
+
 }  // namespace
+
+std::vector<int64_t> sizes_of_cut(const Slice& slice) {
+  std::vector<int64_t> sizes = slice.shape;
+  if (!slice.cut) return sizes;
+  int64_t& size = sizes[static_cast<size_t>(slice.cut->dim)];
+  size = 0;
+  for (const auto& [begin, end] : slice.cut->ranges) size += end - begin;
+  return sizes;
+}
+
+std::string flaw_of(const Slice& slice) {
+  if (!elements_in(slice.shape)) return "a shape too large for memory";
+  if (slice.cut) {
+    if (!slice.order.empty()) return "a cut of a tensor that is not row-major";
+    if (std::string flaw = flaw_of(*slice.cut, slice.shape); !flaw.empty()) return flaw;
+  }
+  if (slice.begin < 0 || slice.begin > *elements_in(sizes_of_cut(slice))) return "a slice outside its tensor";
+  if (slice.order.empty()) return "";
+  std::vector<int64_t> ascending = slice.order, all(slice.shape.size());
+  std::ranges::sort(ascending);
+  std::iota(all.begin(), all.end(), int64_t{0});
+  return ascending == all ? "" : kNoOrder;
+}
 
 std::string to_json(const Manifest& manifest) {
   json files = json::object();
@@ -169,7 +228,8 @@ Manifest parse_manifest(std::string_view text, const fs::path& path) {
   try {
     const json value = json::parse(text);
     if (value.at("format") != kFormat) throw Damage("not a manifest of a checkpoint", path);
-    if (value.at("version") != kVersion && value["version"] != kVersionWithOrders) {
+    if (value.at("version") != kVersion && value["version"] != kVersionWithOrders &&
+        value["version"] != kVersionWithCuts) {
       throw Unreadable(
           fmt::format("format version {} is unknown to this gputrain", value["version"].dump(-1, ' ', true)), path);
     }

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <queue>
 #include <string_view>
-#include <tuple>
+#include <utility>
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <c10/util/accumulate.h>
 #include <fmt/format.h>
@@ -13,6 +16,7 @@
 #include "block_file.hpp"
 #include "dtypes.hpp"
 #include "gputrain/checkpoint/safetensors_header.hpp"
+#include "slice_runs.hpp"
 
 namespace gputrain::checkpoint {
 namespace {
@@ -40,30 +44,59 @@ SafetensorsHeader read_header(const Part::File& file) {
   }
 }
 
-/// Copies bytes [begin, end) of a file to memory.
-struct Copy {
-  uint64_t begin, end;
-  char* to;
+/// What one target takes of one piece, copied from the file's blocks as they pass.
+class Transfer {
+ public:
+  /// `place`: of the piece in the file. `memory`: of the target.
+  Transfer(SharedRuns runs, uint64_t item_bytes, uint64_t place, char* memory)
+      : runs_(std::move(runs)), item_bytes_(item_bytes), place_(place), memory_(memory) {
+    load();
+    first_ = begin_;
+  }
+
+  bool is_done() const noexcept { return runs_.is_at_end(); }
+  uint64_t first() const noexcept { return first_; }  // byte of the file
+
+  /// `block`: of the file, from byte `place` on.
+  void take(std::string_view block, uint64_t place) {
+    const uint64_t block_end = place + block.size();
+    while (!is_done() && begin_ < block_end) {
+      const uint64_t count = std::min(end_, block_end) - begin_;
+      std::memcpy(to_, block.data() + (begin_ - place), count);
+      begin_ += count;
+      to_ += count;
+      if (begin_ < end_) return;  // continues in the next block
+      runs_.next();
+      load();
+    }
+  }
+
+ private:
+  void load() {
+    begin_ = place_ + static_cast<uint64_t>(runs_.from()) * item_bytes_;
+    end_ = begin_ + static_cast<uint64_t>(runs_.count()) * item_bytes_;
+    to_ = memory_ + static_cast<uint64_t>(runs_.to()) * item_bytes_;
+  }
+
+  SharedRuns runs_;
+  uint64_t item_bytes_, place_;
+  char* memory_;
+  uint64_t first_ = 0, begin_ = 0, end_ = 0;  // of the run, in the file
+  char* to_ = nullptr;
 };
 
 /// Reads a file once: makes the copies and checks the seal.
-void read_file(const Part::File& file, std::vector<Copy> copies) {
-  std::sort(copies.begin(), copies.end(), [](const Copy& a, const Copy& b) { return a.begin < b.begin; });
+void read_file(const Part::File& file, std::vector<Transfer> transfers) {
+  std::ranges::sort(transfers, {}, &Transfer::first);
   BlockReader reader(file.path, BlockReader::From::cache);
   Sealer sealer;
   uint64_t place = 0;
-  auto next = copies.begin();
+  auto open = transfers.begin();
   for (std::string_view block = reader.next(); !block.empty(); block = reader.next()) {
     sealer.add(block.data(), block.size());
     const uint64_t block_end = place + block.size();
-    while (next != copies.end() && next->begin < block_end) {
-      const uint64_t count = std::min(next->end, block_end) - next->begin;
-      std::memcpy(next->to, block.data() + (next->begin - place), count);
-      next->begin += count;
-      next->to += count;
-      if (next->begin < next->end) break;  // continues in the next block
-      ++next;
-    }
+    for (auto each = open; each != transfers.end() && each->first() < block_end; ++each) each->take(block, place);
+    while (open != transfers.end() && open->is_done()) ++open;
     place = block_end;
   }
   if (sealer.seal() != file.seal) refuse_damaged(file);
@@ -83,13 +116,8 @@ at::Tensor ordered_tensor(const at::Tensor& flat, const std::vector<int64_t>& si
 
 /// Copies what the target wants of `tensor`.
 void take(const Part::Target& target, const at::Tensor& tensor) {
-  if (!target.slice) {
-    target.tensor.detach().copy_(tensor);
-    return;
-  }
-  const std::vector<int64_t>& order = target.slice->order;
-  const at::Tensor flat = (order.empty() ? tensor : tensor.permute(order)).reshape({-1});
-  target.tensor.detach().view(-1).copy_(flat.narrow(0, target.slice->begin, target.tensor.numel()));
+  const at::Tensor to = target.tensor.detach();
+  to.copy_(target.slice ? elements_of(tensor, *target.slice, to.numel()).view(to.sizes()) : tensor);
 }
 
 /// Destination of a file's bytes: the tensor itself if it is contiguous on the CPU, otherwise a temporary.
@@ -110,45 +138,59 @@ at::Tensor rows_of(const at::Tensor& tensor) {
 
 Part::Part(std::vector<File> files) : files_(std::move(files)) {
   for (size_t i = 0; i < files_.size(); ++i) add_file(i);
-  for (auto& [name, entry] : tensors_) {
-    const std::filesystem::path& where = files_[entry.pieces.front().file].path;
-    std::sort(entry.pieces.begin(), entry.pieces.end(),
-              [](const Piece& a, const Piece& b) { return std::tie(a.begin, a.end) < std::tie(b.begin, b.end); });
-    int64_t reached = 0;
-    for (const Piece& piece : entry.pieces) {
-      if (piece.begin > reached) throw Damage(fmt::format("no file has element {} of '{}'", reached, name), where);
-      if (piece.begin < reached)
-        throw Damage(fmt::format("two files have element {} of '{}'", piece.begin, name), where);
-      reached = piece.end;
-    }
-    if (reached != product_of(entry.sizes))
-      throw Damage(fmt::format("no file has element {} of '{}'", reached, name), where);
-  }
+  for (const auto& [name, entry] : tensors_) check_cover(name, entry);
 }
 
 void Part::add_file(size_t index) {
   const File& file = files_[index];
   size_t sliced = 0;
   for (StoredTensor& stored : read_header(file).tensors) {
-    const auto slice = file.slices.find(stored.name);
-    const bool is_slice = slice != file.slices.end();
+    const auto found = file.slices.find(stored.name);
+    const bool is_slice = found != file.slices.end();
     sliced += is_slice;
-    const int64_t begin = is_slice ? slice->second.begin : 0, numel = product_of(stored.sizes);
-    const std::vector<int64_t>& shape = is_slice ? slice->second.shape : stored.sizes;
-    if (is_slice && (stored.sizes.size() != 1 || numel > product_of(shape) - begin)) {
+    const int64_t numel = product_of(stored.sizes);
+    const Slice slice = is_slice ? found->second : Slice{.shape = stored.sizes};
+    if (is_slice && (stored.sizes.size() != 1 || numel > product_of(sizes_of_cut(slice)) - slice.begin)) {
       throw Damage("'" + stored.name + "' does not match its slice in the manifest", file.path);
     }
-    const std::vector<int64_t> order = is_slice ? slice->second.order : std::vector<int64_t>();
     const auto [place, is_new] = tensors_.try_emplace(
-        stored.name, Entry{.type = scalar_type_of(stored.dtype), .sizes = shape, .order = order, .pieces = {}});
+        stored.name,
+        Entry{.type = scalar_type_of(stored.dtype), .sizes = slice.shape, .order = slice.order, .pieces = {}});
     Entry& entry = place->second;
-    if (entry.order != order) throw Damage("'" + stored.name + "' has another order in another file", file.path);
-    if (entry.sizes != shape || entry.type != scalar_type_of(stored.dtype)) {
+    if (entry.order != slice.order) throw Damage("'" + stored.name + "' has another order in another file", file.path);
+    if (entry.sizes != slice.shape || entry.type != scalar_type_of(stored.dtype)) {
       throw Damage("'" + stored.name + "' has another dtype or shape in another file", file.path);
     }
-    entry.pieces.push_back({.file = index, .begin = begin, .end = begin + numel, .place = stored.begin});
+    entry.pieces.push_back({.file = index, .slice = slice, .count = numel, .place = stored.begin});
   }
   if (sliced != file.slices.size()) throw Damage("lacks a slice that the manifest names", file.path);
+}
+
+/// Takes the runs of all pieces in ascending order.
+void Part::check_cover(const std::string& name, const Entry& entry) const {
+  const auto refuse_element = [&](const char* who, int64_t element) {
+    throw Damage(fmt::format("{} element {} of '{}'", who, element, name), files_[entry.pieces.front().file].path);
+  };
+  std::vector<SliceRuns> runs;
+  using Next = std::pair<int64_t, size_t>;  // where the next run of a piece begins, and which piece
+  std::priority_queue<Next, std::vector<Next>, std::greater<>> queue;
+  const auto add = [&](size_t piece) {
+    if (!runs[piece].is_at_end()) queue.emplace(runs[piece].run().whole, piece);
+  };
+  for (const Piece& piece : entry.pieces) {
+    runs.emplace_back(piece.slice, piece.count);
+    add(runs.size() - 1);
+  }
+  int64_t reached = 0;
+  while (!queue.empty() && queue.top().first <= reached) {
+    const auto [begin, piece] = queue.top();
+    if (begin < reached) refuse_element("two files have", begin);
+    queue.pop();
+    reached += runs[piece].run().count;
+    runs[piece].next();
+    add(piece);
+  }
+  if (reached != product_of(entry.sizes)) refuse_element("no file has", reached);
 }
 
 std::vector<std::string> Part::names() const {
@@ -173,8 +215,16 @@ at::Tensor Part::tensor(const std::string& name) const {
   if (entry.pieces.size() == 1 && entry.order.empty())
     return mapped(entry.pieces[0].file).tensor(name).view(entry.sizes);
   const at::Tensor flat = at::empty({product_of(entry.sizes)}, at::TensorOptions().dtype(entry.type));
+  const SliceRuns all({.shape = entry.sizes}, flat.numel());
+  const auto item = static_cast<size_t>(flat.element_size());
   for (const Piece& piece : entry.pieces) {
-    flat.slice(0, piece.begin, piece.end).copy_(mapped(piece.file).tensor(name));
+    const at::Tensor stored = mapped(piece.file).tensor(name);
+    const auto* from = static_cast<const char*>(stored.const_data_ptr());
+    auto* const to = static_cast<char*>(flat.mutable_data_ptr());
+    for (SharedRuns runs({piece.slice, piece.count}, all); !runs.is_at_end(); runs.next()) {
+      std::memcpy(to + static_cast<size_t>(runs.to()) * item, from + static_cast<size_t>(runs.from()) * item,
+                  static_cast<size_t>(runs.count()) * item);
+    }
   }
   return ordered_tensor(flat, entry.sizes, entry.order).contiguous();
 }
@@ -187,7 +237,9 @@ void Part::check(const Target& target) const {
                        shown(target.tensor.scalar_type(), sizes)),
            files_[entry.pieces.front().file].path);
   }
-  GPUTRAIN_ASSERT(!target.slice || target.slice->begin + target.tensor.numel() <= product_of(entry.sizes),
+  if (!target.slice) return;
+  GPUTRAIN_ASSERT(flaw_of(*target.slice).empty(), flaw_of(*target.slice) + ": " + target.name);
+  GPUTRAIN_ASSERT(target.slice->begin + target.tensor.numel() <= product_of(sizes_of_cut(*target.slice)),
                   "a slice lies within its tensor");
 }
 
@@ -208,7 +260,7 @@ void Part::check_all(const std::vector<Target>& targets, std::optional<size_t> t
 
 void Part::read(const std::vector<Target>& targets, std::optional<size_t> tensors) const {
   check_all(targets, tensors);
-  std::vector<std::vector<Copy>> copies(files_.size());
+  std::vector<std::vector<Transfer>> transfers(files_.size());
   std::vector<at::Tensor> rows;  // of each target: its own elements, or the whole tensor in the order of the files
   const auto is_in_order = [&](const Target& target) {
     return entry_of(target.name).order == (target.slice ? target.slice->order : std::vector<int64_t>());
@@ -218,19 +270,17 @@ void Part::read(const std::vector<Target>& targets, std::optional<size_t> tensor
     const bool is_direct = is_in_order(target);
     rows.push_back(is_direct ? rows_of(target.tensor)
                              : at::empty({product_of(entry.sizes)}, at::TensorOptions().dtype(entry.type)));
-    const int64_t begin = is_direct && target.slice ? target.slice->begin : 0, end = begin + rows.back().numel();
-    const auto item = static_cast<int64_t>(target.tensor.element_size());
+    const auto item = static_cast<uint64_t>(rows.back().element_size());
     char* const memory = static_cast<char*>(rows.back().mutable_data_ptr());
+    const SliceRuns wanted(is_direct && target.slice ? *target.slice : Slice{.shape = entry.sizes},
+                           rows.back().numel());
     for (const Piece& piece : entry.pieces) {
-      const int64_t from = std::max(begin, piece.begin), until = std::min(end, piece.end);
-      if (from >= until) continue;
-      const uint64_t place = piece.place + static_cast<uint64_t>((from - piece.begin) * item);
-      const uint64_t bytes = static_cast<uint64_t>((until - from) * item);
-      copies[piece.file].push_back({place, place + bytes, memory + (from - begin) * item});
+      SharedRuns shared({piece.slice, piece.count}, wanted);
+      if (!shared.is_at_end()) transfers[piece.file].emplace_back(std::move(shared), item, piece.place, memory);
     }
   }
   for (size_t i = 0; i < files_.size(); ++i) {
-    if (!copies[i].empty()) read_file(files_[i], std::move(copies[i]));
+    if (!transfers[i].empty()) read_file(files_[i], std::move(transfers[i]));
   }
   for (size_t i = 0; i < targets.size(); ++i) {
     const at::Tensor& from = rows[i];
@@ -245,6 +295,16 @@ void Part::read(const std::vector<Target>& targets, std::optional<size_t> tensor
       targets[i].tensor.detach().copy_(from);
     }
   }
+}
+
+at::Tensor elements_of(const at::Tensor& tensor, const Slice& slice, int64_t count) {
+  at::Tensor part = slice.order.empty() ? tensor : tensor.permute(slice.order);
+  if (slice.cut) {
+    std::vector<at::Tensor> kept;
+    for (const auto& [begin, end] : slice.cut->ranges) kept.push_back(part.slice(slice.cut->dim, begin, end));
+    part = at::cat(kept, slice.cut->dim);
+  }
+  return part.reshape({-1}).narrow(0, slice.begin, count);
 }
 
 std::vector<Part::Target> whole(const NamedTensors& tensors) {

@@ -190,10 +190,8 @@ void compare_tensors(const std::string& name, const checkpoint::Part& part,
                      const std::vector<checkpoint::Part::Target>& live, Comparison& comparison) {
   for (const auto& [tensor, value, slice] : live) {
     at::Tensor saved = part.tensor(tensor);
-    if (slice && !slice->order.empty()) saved = saved.permute(slice->order);
-    saved = saved.contiguous();
-    if (slice) saved = saved.view(-1).narrow(0, slice->begin, value.numel());
-    const auto difference = difference_between(saved, value.to(at::kCPU).contiguous());
+    if (slice) saved = checkpoint::elements_of(saved, *slice, value.numel()).view(value.sizes());
+    const auto difference = difference_between(saved.contiguous(), value.to(at::kCPU).contiguous());
     ++comparison.tensors;
     if (difference.differing > 0) comparison.tensors_differing.push_back({name, tensor, difference});
   }

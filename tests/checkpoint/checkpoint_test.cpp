@@ -137,7 +137,7 @@ TEST_F(CheckpointStoreTest, LeavesOtherFormatVersionsInPlace) {
   for (const int step : {1, 2}) save(store, step);
   const fs::path index = folder_ / "step-00000002/manifest.json";
   auto manifest = nlohmann::json::parse(content_of(index));
-  manifest["version"] = 5;
+  manifest["version"] = 6;
   write_sealed_manifest(index, manifest);
   const auto search = store.find_newest();
   EXPECT_EQ(search.newest->step(), 1);

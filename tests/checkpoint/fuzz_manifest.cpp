@@ -28,6 +28,17 @@ void check_slice(const Slice& slice) {
     require(!__builtin_mul_overflow(numel, static_cast<uint64_t>(size), &numel));
   }
   require(slice.begin >= 0 && static_cast<uint64_t>(slice.begin) <= numel);
+  if (!slice.cut) return;
+  require(slice.order.empty() && slice.cut->dim >= 0);
+  int64_t reached = 0, left = 0;
+  for (const auto& [begin, end] : slice.cut->ranges) {
+    require(reached <= begin && begin < end);
+    reached = end;
+    left += end - begin;
+  }
+  const int64_t size = slice.shape.at(static_cast<size_t>(slice.cut->dim));
+  require(0 < left && reached <= size);
+  require(static_cast<uint64_t>(slice.begin) <= numel / static_cast<uint64_t>(size) * static_cast<uint64_t>(left));
 }
 
 /// The text with the seal that its writer would add; "" if it is no JSON object.

@@ -40,16 +40,39 @@ struct Score {
   double value = 0;
 };
 
-/// Consecutive elements of a larger tensor, from element `begin`.
+/// What is left of a tensor along one dimension: ranges of its indices there, one behind the other.
+struct Cut {
+  struct Range {
+    int64_t begin = 0;
+    int64_t end = 0;
+
+    friend bool operator==(const Range&, const Range&) = default;
+  };
+
+  int64_t dim = 0;
+  std::vector<Range> ranges;  // at least one; none is empty, in ascending order, without overlap
+
+  friend bool operator==(const Cut&, const Cut&) = default;
+};
+
+/// Consecutive elements of a larger tensor, or of a cut of it, from element `begin`.
 struct Slice {
   std::vector<int64_t> shape;  // of the whole tensor
-  int64_t begin = 0;
+  int64_t begin = 0;           // in the cut, if there is one
   /// The tensor's dimensions, from the one along which elements are farthest apart to the one of neighbours: {0, 2, 3,
-  /// 1} for channels-last. Empty: row-major.
+  /// 1} for channels-last. Empty: row-major, as it must be for a cut.
   std::vector<int64_t> order = {};
+  std::optional<Cut> cut = {};
 
   friend bool operator==(const Slice&, const Slice&) = default;
 };
+
+/// Sizes of the tensor whose consecutive elements a slice holds: the whole tensor, or what its cut leaves of it. The
+/// slice must have no flaw.
+std::vector<int64_t> sizes_of_cut(const Slice& slice);
+
+/// What makes a slice impossible, for instance a cut outside the tensor; empty: nothing.
+std::string flaw_of(const Slice& slice);
 
 /// Which job and which ranks wrote a checkpoint.
 struct Origin {

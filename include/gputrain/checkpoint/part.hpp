@@ -38,7 +38,8 @@ class Part {
   /// Type of a tensor. Throws Error(checkpoint) if there is none of this name.
   at::ScalarType type(const std::string& name) const { return entry_of(name).type; }
 
-  /// A destination of read(): a tensor, or a slice of one as a flat tensor.
+  /// A destination of read(): a tensor, or a slice of one as a tensor of any shape that has the slice's elements, in
+  /// their order, row by row.
   struct Target {
     std::string name;
     at::Tensor tensor;
@@ -51,20 +52,22 @@ class Part {
   void read(const std::vector<Target>& targets, std::optional<size_t> tensors = std::nullopt) const;
 
  private:
-  /// Elements [begin, end) of a tensor, from byte `place` of a file.
+  /// The first `count` elements of a slice, from byte `place` of a file.
   struct Piece {
     size_t file;
-    int64_t begin, end;
+    Slice slice;  // of the whole tensor also where the file has all of it
+    int64_t count;
     uint64_t place;
   };
   struct Entry {
     at::ScalarType type;
     std::vector<int64_t> sizes;
     std::vector<int64_t> order;  // of the elements, as in Slice
-    std::vector<Piece> pieces;   // sorted
+    std::vector<Piece> pieces;
   };
 
   void add_file(size_t index);
+  void check_cover(const std::string& name, const Entry& entry) const;
   const Entry& entry_of(const std::string& name) const;
   void check(const Target& target) const;
   void check_all(const std::vector<Target>& targets, std::optional<size_t> tensors) const;
@@ -74,6 +77,9 @@ class Part {
   std::map<std::string, Entry> tensors_;
   mutable std::map<size_t, SafetensorsFile> mapped_;  // files that tensor() has mapped
 };
+
+/// The first `count` elements of a slice of `tensor`, which is whole: flat, a copy or a view.
+at::Tensor elements_of(const at::Tensor& tensor, const Slice& slice, int64_t count);
 
 /// One target per whole tensor.
 std::vector<Part::Target> whole(const NamedTensors& tensors);
