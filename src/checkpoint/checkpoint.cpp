@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <ATen/ops/as_strided.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -72,6 +73,18 @@ const Part& Checkpoint::part(const std::string& name) const {
   return found->second;
 }
 
+namespace {
+
+Cut cut_of(const device::Split& split) {
+  Cut cut{.dim = split.dim, .ranges = {}};
+  for (const auto& [begin, end] : split.ranges()) {
+    if (begin < end) cut.ranges.push_back({begin, end});
+  }
+  return cut;
+}
+
+}  // namespace
+
 std::vector<Part::Target> per_parameter(const device::Arena& arena, const at::Tensor& flat, const std::string& prefix) {
   std::vector<Part::Target> targets;
   for (const device::Segment& segment : arena.segments()) {
@@ -79,7 +92,13 @@ std::vector<Part::Target> per_parameter(const device::Arena& arena, const at::Te
     const int64_t end = segment.offset + segment.numel;
     for (const auto& [range, at] : arena.owned()) {
       const int64_t from = std::max(range.begin, segment.offset), until = std::min(range.end, end);
-      if (from == segment.offset && until == end) {
+      if (segment.split && from < until) {
+        targets.push_back({.name = name,
+                           .tensor = flat.narrow(0, at + from - range.begin, until - from),
+                           .slice = Slice{.shape = segment.split->whole_sizes(segment.sizes),
+                                          .begin = from - segment.offset,
+                                          .cut = cut_of(*segment.split)}});
+      } else if (from == segment.offset && until == end) {
         targets.push_back({.name = name, .tensor = arena.state_view(flat, segment), .slice = std::nullopt});
       } else if (from < until) {
         targets.push_back(
@@ -88,6 +107,22 @@ std::vector<Part::Target> per_parameter(const device::Arena& arena, const at::Te
              .slice = Slice{.shape = segment.sizes, .begin = from - segment.offset, .order = segment.order()}});
       }
     }
+  }
+  return targets;
+}
+
+std::vector<Part::Target> values_per_parameter(const device::Arena& arena) {
+  if (arena.keeps_owned_values_only()) return per_parameter(arena, arena.owned_values(), "");
+  std::vector<Part::Target> targets;
+  for (const device::Segment& segment : arena.segments()) {
+    const at::Tensor values = at::as_strided(arena.values(), segment.sizes, segment.strides, segment.offset);
+    Part::Target target{.name = segment.name, .tensor = values, .slice = std::nullopt};
+    if (segment.split) {
+      target.slice =
+          Slice{.shape = segment.split->whole_sizes(segment.sizes), .begin = 0, .cut = cut_of(*segment.split)};
+      target.tensor = target.tensor.view(-1);
+    }
+    targets.push_back(std::move(target));
   }
   return targets;
 }

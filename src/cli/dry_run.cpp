@@ -108,7 +108,7 @@ int simulate_dry_run(const DryRunRequest& request, const Job& job) {
   refuse_what_does_not_fit(job, estimate, setup);
   // A task that compares with the model before training has asked it nothing here, and of shared-out weights only this
   // rank's are here.
-  const bool is_known = setup.datasets.task->reference_numbers() == 0 && !setup.built.sharded;
+  const bool is_known = setup.datasets.task->reference_numbers() == 0 && !setup.built.has_parts();
   console.line("dry run", "all checks passed; " +
                               (is_known ? "first loss " + monitor::significant(estimate.first_loss) + "; " : "") +
                               "memory besides: the GPU's context, NCCL, cuBLAS; nothing was written");

@@ -185,23 +185,31 @@ void ProcessGroups::arrange(const Mesh& mesh) {
     if (part.size == 1) return Group();
     return is_simulated() ? simulated_part(part.rank, part.size) : session_->connect(part);
   };
-  const int shard = mesh.shard_of(rank()), replica = mesh.replica_of(rank());
-  if (mesh.replicas > 1) {
-    shards_ = connect({.name = "shards of replica " + std::to_string(replica),
+  const int shard = mesh.shard_of(rank()), replica = mesh.replica_of(rank()), place = mesh.tensor_place_of(rank());
+  const std::string here = mesh.tensor > 1 ? " at place " + std::to_string(place) : "";
+  if (mesh.replicas > 1 || mesh.tensor > 1) {
+    shards_ = connect({.name = "shards of replica " + std::to_string(replica) + here,
                        .among = " among shards",
+                       .has_common_sizes = mesh.tensor == 1,
                        .rank = shard,
                        .size = mesh.shards()});
-    replicas_ = connect({.name = "replicas of shard " + std::to_string(shard),
+    replicas_ = connect({.name = "replicas of shard " + std::to_string(shard) + here,
                          .among = " across replicas",
+                         .has_common_sizes = mesh.tensor == 1,
                          .rank = replica,
                          .size = mesh.replicas});
   }
   // Texts may have other lengths in other groups.
-  context_ = connect({.name = "texts of group " + std::to_string(mesh.sample_group_of(rank())),
+  context_ = connect({.name = "texts of group " + std::to_string(mesh.sample_group_of(rank())) + here,
                       .among = " of shared texts",
                       .has_common_sizes = false,
                       .rank = mesh.context_place_of(rank()),
                       .size = mesh.context});
+  layers_ = connect({.name = "layers of cell " + std::to_string(rank() / mesh.tensor),
+                     .among = " of shared layers",
+                     .has_common_sizes = false,
+                     .rank = place,
+                     .size = mesh.tensor});
 }
 
 void ProcessGroups::on_rank_zero(const std::function<void()>& action, std::string name) {

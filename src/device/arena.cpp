@@ -69,7 +69,8 @@ Segment segment_at(int64_t offset, const ArenaTensor& arena_tensor) {
           .unit = arena_tensor.unit,
           .decays = arena_tensor.decays,
           .role = arena_tensor.role,
-          .settings = arena_tensor.settings};
+          .settings = arena_tensor.settings,
+          .split = arena_tensor.split};
 }
 
 /// One range per unit, in order. `is_cut(i)`: also between segments i - 1 and i of a unit.

@@ -46,18 +46,20 @@ ShardEstimate estimate_shards(const Job& job, TrainingSetup& setup) {
   for (int rank = 0; rank < ranks; ++rank) {
     if (!built.owners.empty()) arena.own(built.owners[static_cast<size_t>(rank)]);
     const OptimizerStack optimizer_stack = build_optimizer_stack(job, setup.context, setup.plan, built);
-    const auto shard = optimizer_shard(built, *optimizer_stack.optimizer, rank);
+    const int together = built.tensor_ranks();  // the first of these ranks has a little more than the others
+    const auto shard = optimizer_shard(built, *optimizer_stack.optimizer, rank * together);
     const auto file = static_cast<int64_t>(checkpoint::safetensors_bytes(shard.tensors));
     const int64_t owned = arena.owned_numel() * arena.element_bytes();
     shards.most_owned = std::max(shards.most_owned, owned);
     shards.fewest_owned = std::min(shards.fewest_owned, owned);
     shards.owning_nothing += owned == 0;
     shards.most_state = std::max(shards.most_state, fixed_memory(built, optimizer_stack).optimizer_state);
-    shards.files_bytes += file;
+    shards.files_bytes += file * together;
     shards.largest_file = std::max(shards.largest_file, file);
-    if (!built.sharded) continue;
-    const auto weights = static_cast<int64_t>(checkpoint::safetensors_bytes(model_shard(built, rank).tensors));
-    shards.files_bytes += weights;
+    if (rank * together >= built.ranks_of_weights() || !built.has_parts()) continue;
+    const auto weights =
+        static_cast<int64_t>(checkpoint::safetensors_bytes(model_shard(built, rank * together).tensors));
+    shards.files_bytes += weights * together;
     shards.largest_file = std::max(shards.largest_file, weights);
   }
   if (!built.owners.empty()) arena.own(built.owners[rank_here]);
@@ -94,15 +96,13 @@ CheckpointEstimate estimate_checkpoint(const Job& job, TrainingSetup& setup, con
   const at::Tensor generator = device::generator_state(setup.context.device).unsqueeze(0);
   const at::Tensor generators = generator.expand({setup.context.groups.world_size(), -1});
   const int64_t model =
-      built.sharded ? 0 : static_cast<int64_t>(checkpoint::safetensors_bytes(trained_weights(*built.model)));
+      built.has_parts() ? 0 : static_cast<int64_t>(checkpoint::safetensors_bytes(trained_weights(*built.model)));
   const auto random = static_cast<int64_t>(checkpoint::safetensors_bytes({{"cpu", generators}}));
   const FilesEstimate compression = estimate_compression(setup);
-  const int64_t files_of_ranks = std::max<int64_t>(1, std::ssize(built.owners));
-  CheckpointEstimate checkpoint{
-      .files = 1 + (built.sharded ? 2 * files_of_ranks : 1 + files_of_ranks) + compression.count,
-      .bytes = model + random + shards.files_bytes + compression.bytes,
-      .largest_file = std::max({model, shards.largest_file, compression.largest}),
-      .free_bytes = free_bytes_below(job.output_dir)};
+  CheckpointEstimate checkpoint{.files = 1 + built.ranks_of_state() + built.ranks_of_weights() + compression.count,
+                                .bytes = model + random + shards.files_bytes + compression.bytes,
+                                .largest_file = std::max({model, shards.largest_file, compression.largest}),
+                                .free_bytes = free_bytes_below(job.output_dir)};
   if (const auto frozen = frozen_weights(*built.model); !frozen.empty())
     checkpoint.frozen_bytes = static_cast<int64_t>(checkpoint::safetensors_bytes(frozen));
   int64_t kept = retention.keep_last + retention.keep_best;

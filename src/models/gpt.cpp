@@ -12,8 +12,10 @@
 
 #include "gpt_names.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/nn/unit_range.hpp"
 #include "gputrain/ops/linear.hpp"
+#include "gputrain/ops/split_layers.hpp"
 
 namespace gputrain::models {
 namespace {
@@ -25,6 +27,29 @@ double embedding_scale_of(const GptSpec& spec, at::ScalarType compute) {
   return at::scalar_tensor(root, at::TensorOptions().dtype(compute)).item<double>();
 }
 
+/// Why so many ranks cannot share the layers; empty: they can.
+std::string obstacle_to_split(const GptSpec& spec, const GptSizes& sizes, int64_t ranks) {
+  if (sizes.classes > 0) return "a classifier reads the last token only";
+  if (sizes.heads % ranks != 0) return "its " + std::to_string(sizes.heads) + " heads cannot be shared equally";
+  const bool has_one_layer = sizes.naming == nn::Naming::gpt2 || sizes.naming == nn::Naming::phi3;
+  if (has_one_layer && sizes.key_heads % ranks != 0)
+    return "its " + std::to_string(sizes.key_heads) +
+           " key heads cannot be shared equally, and are in a layer with the queries";
+  if (spec.qk_norm_across_heads) return "a norm over all heads needs all heads";
+  if (spec.dropout > 0) return "dropout would differ between the ranks";
+  return "";
+}
+
+void check_split(const GptSpec& spec, const GptSizes& sizes, const comm::Group* group) {
+  if (group == nullptr) return;
+  const std::string obstacle = obstacle_to_split(spec, sizes, group->size());
+  if (obstacle.empty()) return;
+  throw Error(ExitCode::usage,
+              {.what = counted(group->size(), "rank") + " cannot share the layers of this model: " + obstacle,
+               .where = "parallel.tensor",
+               .hint = "another number of ranks, or parallel.shard: parameters, which any number shares"});
+}
+
 }  // namespace
 
 Gpt::Gpt(const GptSpec& spec, const nn::Context& context, const DataFacts& facts)
@@ -32,12 +57,15 @@ Gpt::Gpt(const GptSpec& spec, const nn::Context& context, const DataFacts& facts
       spec_(spec),
       sizes_(sizes_of(spec, facts)),
       embedding_scale_(embedding_scale_of(spec, context.policy.compute)) {
+  check_split(spec, sizes_, context.tensor_group);
   const GptNames& names = names_of(sizes_.naming);
   sample_tokens_ = facts.input_shape.size() == 1 ? facts.input_shape[0] : sizes_.positions;
   const auto embedding = [&](int64_t rows) {
     return nn::Embedding::Options{.rows = rows, .channels = sizes_.channels, .init_std = kGptInitStd};
   };
-  tokens_ = add_child<nn::Embedding>(names.tokens, context, embedding(sizes_.vocabulary));
+  auto of_tokens = embedding(sizes_.vocabulary);
+  of_tokens.shares_rows = true;
+  tokens_ = add_child<nn::Embedding>(names.tokens, context, of_tokens);
   if (sizes_.rotary) {
     const auto type = context.policy.master == at::kDouble ? at::kDouble : at::kFloat;
     const auto options = at::TensorOptions().dtype(type).device(context.device);
@@ -65,7 +93,8 @@ Gpt::Gpt(const GptSpec& spec, const nn::Context& context, const DataFacts& facts
                                 nn::Linear::Options{.in = sizes_.channels,
                                                     .out = sizes_.vocabulary,
                                                     .bias = false,
-                                                    .weight_init = nn::Init::normal(kGptInitStd)});
+                                                    .weight_init = nn::Init::normal(kGptInitStd),
+                                                    .shared = nn::Linear::Shared::outputs});
 }
 
 at::Tensor Gpt::embedded(const at::Tensor& tokens, const at::Tensor& positions) const {
@@ -116,6 +145,7 @@ ResidualStream Gpt::pass(const GptBlock& block, const ResidualStream& in, const 
 }
 
 int64_t Gpt::columns() const {
+  if (const comm::Group* group = context().tensor_group) return ceil_divide(sizes_.vocabulary, group->size());
   const bool is_padded = head_ == nullptr || !head_->has_branch();  // a branch has as many as there are tokens
   return is_padded ? std::max(sizes_.vocabulary, spec_.pad_vocab_to) : sizes_.vocabulary;
 }
@@ -124,7 +154,8 @@ at::Tensor Gpt::logits(const at::Tensor& features) const {
   const nn::UnitRange range(*norm_);  // the head's unit
   if (head_ == nullptr) nn::borrow_weights(*tokens_);
   if (head_ != nullptr && head_->has_branch()) return head_->forward(features);
-  return ops::linear_padded(context().policy, features, head_weight(), spec_.pad_vocab_to);
+  const int64_t most = context().tensor_group == nullptr ? spec_.pad_vocab_to : 0;
+  return ops::linear_padded(context().policy, features, head_weight(), most);
 }
 
 std::vector<at::Tensor> Gpt::head_parameters() {
@@ -158,19 +189,25 @@ Model::LastLayer Gpt::last_layer(const Batch& batch) {
     const BatchField* tokens = batch.find(kTokens);
     return classes_of_texts(hidden_states(batch.tensor(kTokens), {}), tokens->counts);
   }
+  // Ranks that share the vocabulary have the same rows of the embedding and of the head.
   ops::Head head{.logits = [this](const at::Tensor& features) { return logits(features); },
                  .parameters = head_parameters(),
-                 .columns = columns()};
+                 .columns = columns(),
+                 .group = context().tensor_group,
+                 .first_column = tokens_->first_row()};
   Places places{.positions = positions != nullptr ? positions->values : at::Tensor()};
   if (batch.is_part_of_texts) {
     places.context = context().context_group;
     places.is_one_text = places.positions.size(0) == 1;
   }
-  return {
-      .features = hidden_states(batch.tensor(kTokens), places), .head = std::move(head), .classes = sizes_.vocabulary};
+  const at::Tensor features = hidden_states(batch.tensor(kTokens), places);
+  return {.features = ops::split_input(features, context().tensor_group),
+          .head = std::move(head),
+          .classes = sizes_.vocabulary};
 }
 
 at::Tensor Gpt::vocabulary_of(const at::Tensor& columns) const {
+  if (comm::Group* group = context().tensor_group) return ops::gathered_columns(columns, sizes_.vocabulary, group);
   return columns.size(-1) == sizes_.vocabulary ? columns : columns.narrow(-1, 0, sizes_.vocabulary);
 }
 

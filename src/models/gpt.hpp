@@ -136,6 +136,7 @@ class Gpt final : public Model {
   std::vector<Unit> units() override;
   bool announces_units() const override { return true; }
   bool takes_parts_of_texts() const override { return score_ == nullptr; }
+  bool splits_layers() const override { return true; }
   bool offers(nn::Recompute) const override { return true; }
   double flops_per_sample() const override;
 
@@ -164,7 +165,7 @@ class Gpt final : public Model {
   int64_t columns() const;
   std::vector<at::Tensor> head_parameters();
   LastLayer classes_of_texts(const at::Tensor& features, const at::Tensor& counts);
-  at::Tensor vocabulary_of(const at::Tensor& columns) const;  // without the padding of logits()
+  at::Tensor vocabulary_of(const at::Tensor& columns) const;  // of all ranks, without the padding of logits()
   const at::Tensor& head_weight() const { return head_ != nullptr ? head_->weight() : tokens_->weight(); }
   ResidualStream pass(const GptBlock& block, const ResidualStream& in, const nn::Sequence& sequence) const;
 

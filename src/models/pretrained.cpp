@@ -14,6 +14,7 @@
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/device/arena.hpp"
+#include "gputrain/nn/split.hpp"
 #include "weight_matching.hpp"
 
 namespace gputrain::models {
@@ -78,7 +79,9 @@ void fill(const MatchedWeights& found, const TensorSource& source) {
   for (const auto& [name, ours] : found.pairs) {
     if (!device::has_memory(ours)) continue;  // of another unit than the one that is filled
     require_finite(source, name, ours.scalar_type());
-    ours.detach().copy_(source.tensor(name));
+    const auto split = found.splits.find(name);
+    const at::Tensor theirs = source.tensor(name);
+    ours.detach().copy_(split == found.splits.end() ? theirs : nn::part_of(split->second, theirs));
     if (is_constant_matrix(ours.detach())) constant.push_back(name);
   }
   warn_of_constants(source, constant);

@@ -53,6 +53,14 @@ std::map<std::string, at::Tensor> tensors_of(Model& model) {
   return tensors;
 }
 
+std::map<const void*, device::Split> splits_of(Model& model) {
+  std::map<const void*, device::Split> splits;
+  model.each_parameter([&](const std::string&, nn::Parameter& parameter) {
+    if (parameter.split) splits[parameter.value.unsafeGetTensorImpl()] = *parameter.split;
+  });
+  return splits;
+}
+
 std::set<const void*> parameters_of(nn::Module& module) {
   std::set<const void*> parameters;
   module.each_parameter(
@@ -114,7 +122,7 @@ ParameterOf naming_of(const Model& model, const TensorSource& source) {
 class Matching {
  public:
   Matching(Model& model, const TensorSource& source, OtherClasses other_classes)
-      : source_(source), ours_(tensors_of(model)), parameter_of_(naming_of(model, source)) {
+      : source_(source), ours_(tensors_of(model)), splits_(splits_of(model)), parameter_of_(naming_of(model, source)) {
     if (other_classes == OtherClasses::refused) return;
     last_layer_ = last_layer_of(model);
     may_lack_ = branches_of(model);
@@ -166,16 +174,19 @@ class Matching {
       if (!are_equal(theirs, source_.tensor(filled->second))) wrong_.add(kUntied, filled->second + " and " + name);
       return;
     }
-    if (last_layer_.contains(ours.unsafeGetTensorImpl()) && differ_in_rows(theirs.sizes(), ours.sizes())) {
+    const auto split = splits_.find(ours.unsafeGetTensorImpl());
+    const auto sizes = split == splits_.end() ? ours.sizes().vec() : split->second.whole_sizes(ours.sizes().vec());
+    if (last_layer_.contains(ours.unsafeGetTensorImpl()) && differ_in_rows(theirs.sizes(), sizes)) {
       matched_.not_loaded.classes_left_out = theirs.size(0);
       return;
     }
-    if (theirs.sizes() != ours.sizes()) {
-      wrong_.add("of another shape", name + " " + text_of(theirs.sizes()) + ", the model has " + text_of(ours.sizes()));
+    if (theirs.sizes() != sizes) {
+      wrong_.add("of another shape", name + " " + text_of(theirs.sizes()) + ", the model has " + text_of(sizes));
     } else if (!is_cast(theirs.scalar_type(), ours.scalar_type())) {
       wrong_.add(kOtherNumbers, name + " " + at::toString(theirs.scalar_type()));
     }
     matched_.pairs.emplace(name, ours);
+    if (split != splits_.end()) matched_.splits.emplace(name, split->second);
   }
 
   /// A part of the head is missing if the source has none of its parameters.
@@ -205,6 +216,7 @@ class Matching {
 
   const TensorSource& source_;
   std::map<std::string, at::Tensor> ours_;
+  std::map<const void*, device::Split> splits_;
   ParameterOf parameter_of_;
   std::set<const void*> last_layer_, may_lack_;
   std::map<std::string, std::set<std::string>> head_parts_;

@@ -4,12 +4,14 @@
 #include <map>
 #include <string>
 
+#include "gputrain/device/split.hpp"
 #include "gputrain/models/pretrained.hpp"
 
 namespace gputrain::models {
 
 struct MatchedWeights {
-  std::map<std::string, at::Tensor> pairs;  // name in the source -> our tensor
+  std::map<std::string, at::Tensor> pairs;      // name in the source -> our tensor
+  std::map<std::string, device::Split> splits;  // of those of our tensors that ranks share, by name in the source
   NotLoaded not_loaded;
 };
 

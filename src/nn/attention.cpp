@@ -1,10 +1,13 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
 
+#include "gputrain/comm/group.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/nn/transformer.hpp"
 #include "gputrain/ops/context_attention.hpp"
+#include "gputrain/ops/split_layers.hpp"
 
 namespace gputrain::nn {
 namespace {
@@ -56,43 +59,71 @@ SelfAttention::SelfAttention(const Context& context, const Options& options)
   const int64_t channels = options.heads * head_channels_, key_channels = options.key_heads * head_channels_;
   const AttentionLayout layout = layout_of(options.naming);
   const bool is_fused = layout.inputs.size() == 1;
+  const int64_t ranks = context.tensor_group != nullptr ? context.tensor_group->size() : 1;
+  shares_keys_ = options.key_heads % ranks == 0;
+  GPUTRAIN_ASSERT(options.heads % ranks == 0 && (shares_keys_ || !is_fused), "ranks have equal parts of the heads");
+  heads_ = options.heads / ranks;
+  key_heads_ = shares_keys_ ? options.key_heads / ranks : options.key_heads;
   for (const char* name : layout.inputs) {
     const int64_t out = is_fused ? channels + 2 * key_channels : inputs_.empty() ? channels : key_channels;
-    inputs_.push_back(add_child<Linear>(name, context,
-                                        Linear::Options{.in = options.channels,
-                                                        .out = out,
-                                                        .bias = options.input_bias,
-                                                        .order = layout.order,
-                                                        .weight_init = options.weight_init}));
+    const bool is_shared = shares_keys_ || inputs_.empty();
+    const bool is_one_after_the_other = is_fused && !is_by_head();
+    inputs_.push_back(add_child<Linear>(
+        name, context,
+        Linear::Options{.in = options.channels,
+                        .out = out,
+                        .bias = options.input_bias,
+                        .order = layout.order,
+                        .weight_init = options.weight_init,
+                        .shared = is_shared ? Linear::Shared::outputs : Linear::Shared::no,
+                        .sections = is_one_after_the_other ? std::vector{channels, key_channels, key_channels}
+                                                           : std::vector<int64_t>()}));
   }
   output_ = add_child<Linear>(layout.output, context,
                               Linear::Options{.in = channels,
                                               .out = options.channels,
                                               .bias = options.bias,
                                               .order = layout.order,
-                                              .weight_init = options.output_init});
+                                              .weight_init = options.output_init,
+                                              .shared = Linear::Shared::inputs});
   if (!options.norms_heads) return;
-  const auto add_norm = [&](const char* name, int64_t of_all_heads) {
+  GPUTRAIN_ASSERT(ranks == 1 || !options.norms_across, "no rank has all heads to norm them");
+  const auto add_norm = [&](const char* name, int64_t of_all_heads, bool is_shared) {
     return add_child<Norm>(name, context,
                            Norm::Options{.kind = Norm::Kind::rmsnorm,
                                          .channels = options.norms_across ? of_all_heads : head_channels_,
                                          .eps = options.norm_eps,
-                                         .from_one = options.norms_from_one});
+                                         .from_one = options.norms_from_one,
+                                         .norms_own_part = is_shared});
   };
-  query_norm_ = add_norm("q_norm", channels);
-  key_norm_ = add_norm("k_norm", key_channels);
+  query_norm_ = add_norm("q_norm", channels, true);
+  key_norm_ = add_norm("k_norm", key_channels, shares_keys_);
+}
+
+/// The key heads that this rank's heads attend to, one for each of them: [batch, all key heads, ...] -> [batch, heads
+/// of the rank, ...].
+at::Tensor SelfAttention::of_own_heads(const at::Tensor& keys) const {
+  const int64_t in_group = options_.heads / options_.key_heads, first = context().tensor_group->rank() * heads_;
+  const auto whole = at::TensorOptions().dtype(at::kLong).device(keys.device());
+  const at::Tensor heads = at::arange(first, first + heads_, whole).div(in_group, "floor");
+  return ops::split_input(keys, context().tensor_group).index_select(1, heads);
 }
 
 ops::Heads SelfAttention::project(const at::Tensor& x) const {
-  if (is_by_head()) return unpacked_by_head(inputs_[0]->forward(x), options_.heads);
-  if (inputs_.size() == 1) return ops::unpacked(inputs_[0]->forward(x), options_.heads, options_.key_heads);
-  const std::vector<at::Tensor> qkv = forward_each(inputs_, x);
+  const at::Tensor read = ops::split_input(x, context().tensor_group);
+  if (is_by_head()) return unpacked_by_head(inputs_[0]->forward(read), heads_);
+  if (inputs_.size() == 1) return ops::unpacked(inputs_[0]->forward(read), heads_, key_heads_);
+  const std::vector<at::Tensor> qkv =
+      shares_keys_ ? forward_each(inputs_, read)
+                   : std::vector{inputs_[0]->forward(read), inputs_[1]->forward(x), inputs_[2]->forward(x)};
   const auto heads = [&](const at::Tensor& one, const Norm* norm) {
     const bool is_across = norm != nullptr && options_.norms_across;
     const at::Tensor apart = (is_across ? norm->forward(one) : one).view({x.size(0), x.size(1), -1, head_channels_});
     return (norm == nullptr || is_across ? apart : norm->forward(apart)).transpose(1, 2);
   };
-  return {heads(qkv[0], query_norm_), heads(qkv[1], key_norm_), heads(qkv[2], nullptr)};
+  ops::Heads found{heads(qkv[0], query_norm_), heads(qkv[1], key_norm_), heads(qkv[2], nullptr)};
+  if (shares_keys_) return found;
+  return {found.q, of_own_heads(found.k), of_own_heads(found.v)};
 }
 
 at::Tensor SelfAttention::forward(const at::Tensor& x, const Sequence& sequence) const {
@@ -104,7 +135,8 @@ at::Tensor SelfAttention::forward(const at::Tensor& x, const Sequence& sequence)
                                       .lengths = sequence.lengths};
   if (inputs_.size() == 1 && !is_by_head() && !sequence.rotary && sequence.earlier == nullptr &&
       sequence.context == nullptr) {
-    return output_->forward(ops::packed_attention(inputs_[0]->forward(x), options_.heads, options_.key_heads, options));
+    const at::Tensor packed = inputs_[0]->forward(ops::split_input(x, context().tensor_group));
+    return output_->forward(ops::packed_attention(packed, heads_, key_heads_, options));
   }
   ops::Heads heads = project(x);
   if (sequence.rotary) {

@@ -13,6 +13,7 @@
 #include "gputrain/core/random.hpp"
 #include "gputrain/device/arena.hpp"
 #include "gputrain/nn/module.hpp"
+#include "gputrain/nn/split.hpp"
 #include "random_values.hpp"
 
 namespace gputrain::nn {
@@ -124,7 +125,13 @@ void initialize(Module& module, uint64_t seed) {
   check_names(module);
   const at::NoGradGuard no_grad;
   module.each_parameter([seed](const std::string& name, Parameter& parameter) {
-    if (device::has_memory(parameter.value)) fill(parameter.value, parameter.init, mix(seed, stable_hash(name)));
+    if (!device::has_memory(parameter.value)) return;
+    const uint64_t key = mix(seed, stable_hash(name));
+    if (!parameter.split) return fill(parameter.value, parameter.init, key);
+    const at::Tensor whole =
+        at::empty(parameter.split->whole_sizes(parameter.value.sizes().vec()), parameter.value.detach().options());
+    fill(whole, parameter.init, key);
+    parameter.value.copy_(part_of(*parameter.split, whole));
   });
   module.each_buffer([seed](const std::string& name, Buffer& buffer) {
     fill(buffer.value, buffer.init, mix(seed, stable_hash(name)));

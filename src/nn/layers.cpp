@@ -6,10 +6,13 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/sub.h>
 
+#include "gputrain/comm/group.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/ops/activation.hpp"
 #include "gputrain/ops/linear.hpp"
+#include "gputrain/ops/split_layers.hpp"
 
 namespace gputrain::nn {
 namespace {
@@ -21,22 +24,46 @@ Init bias_init(const std::optional<Init>& weight_init, int64_t fan_in) {
   return weight_init ? Init::zeros() : fan_in_uniform(fan_in);
 }
 
+device::Split split_of(const comm::Group& group, int64_t dim, std::vector<int64_t> sections) {
+  return {.dim = dim, .sections = std::move(sections), .rank = group.rank(), .ranks = group.size()};
+}
+
 }  // namespace
+
+/// How ranks share a dimension of the weight, if they do.
+std::optional<device::Split> Linear::split(Shared along) const {
+  if (context().tensor_group == nullptr || options_.shared != along) return std::nullopt;
+  const bool is_out = along == Shared::outputs;
+  auto sections =
+      is_out && !options_.sections.empty() ? options_.sections : std::vector{is_out ? options_.out : options_.in};
+  const int64_t dim = is_out == (options_.order == Order::out_in) ? 0 : 1;
+  return split_of(*context().tensor_group, dim, std::move(sections));
+}
 
 Linear::Linear(const Context& context, const Options& options) : Module(context), options_(options) {
   const int64_t in = options.in, out = options.out;
   const Init init = options.weight_init.value_or(fan_in_uniform(in));
   const bool is_out_in = options.order == Order::out_in;
+  const auto of_outputs = split(Shared::outputs);
   weight_ = register_parameter("weight", {is_out_in ? out : in, is_out_in ? in : out}, init, ParameterRole::weight,
-                               ReadAs::compute);
-  if (options.bias)
-    bias_ = register_parameter("bias", {out}, bias_init(options.weight_init, in), ParameterRole::bias, ReadAs::compute);
+                               ReadAs::compute, of_outputs ? of_outputs : split(Shared::inputs));
+  if (!options.bias) return;
+  auto of_bias = of_outputs;
+  if (of_bias) of_bias->dim = 0;
+  bias_ = register_parameter("bias", {out}, bias_init(options.weight_init, in), ParameterRole::bias, ReadAs::compute,
+                             of_bias);
 }
 
 at::Tensor Linear::forward(const at::Tensor& x) const {
-  return with_branch(options_.order == Order::out_in ? ops::linear(context().policy, x, weight_, bias_)
-                                                     : ops::linear_in_out(context().policy, x, weight_, bias_),
-                     x);
+  const bool adds_up = context().tensor_group != nullptr && options_.shared == Shared::inputs;
+  const at::Tensor bias = adds_up ? at::Tensor() : bias_;
+  at::Tensor y = options_.order == Order::out_in ? ops::linear(context().policy, x, weight_, bias)
+                                                 : ops::linear_in_out(context().policy, x, weight_, bias);
+  if (adds_up) {
+    y = ops::split_sum(y, context().tensor_group);
+    if (bias_.defined()) y = at::add(y, ops::cast(bias_, y.scalar_type()));
+  }
+  return with_branch(std::move(y), x);
 }
 
 at::Tensor Linear::with_branch(at::Tensor y, const at::Tensor& x) const {
@@ -146,7 +173,10 @@ Norm::Norm(const Context& context, const Options& options) : Module(context), op
   }
 }
 
-at::Tensor Norm::factor() const { return options_.from_one ? at::add(weight_, 1) : weight_; }
+at::Tensor Norm::factor() const {
+  const at::Tensor weight = options_.norms_own_part ? ops::split_input(weight_, context().tensor_group) : weight_;
+  return options_.from_one ? at::add(weight, 1) : weight;
+}
 
 at::Tensor Norm::forward(const at::Tensor& x) const {
   const auto norm = [this](const at::Tensor& in, const at::Tensor&) {
@@ -167,13 +197,24 @@ ops::NormedSum Norm::forward_sum(const at::Tensor& x, const at::Tensor& residual
 }
 
 Embedding::Embedding(const Context& context, const Options& options) : Module(context) {
+  std::optional<device::Split> split;
+  if (options.shares_rows && context.tensor_group != nullptr) {
+    group_ = context.tensor_group;
+    split = split_of(*group_, 0, {options.rows});
+    first_row_ = split->ranges().front().begin;
+  }
   weight_ = register_parameter("weight", {options.rows, options.channels}, Init::normal(options.init_std),
-                               ParameterRole::embedding, ReadAs::compute);
+                               ParameterRole::embedding, ReadAs::compute, split);
 }
 
 // A frozen table may be kept in 16 bits.
 at::Tensor Embedding::forward(const at::Tensor& tokens) const {
-  return ops::cast(ops::embedding(tokens, weight_), context().policy.master);
+  if (group_ == nullptr) return ops::cast(ops::embedding(tokens, weight_), context().policy.master);
+  const at::Tensor places = at::sub(tokens, first_row_);
+  const at::Tensor is_elsewhere = places.lt(0).logical_or(places.ge(weight_.size(0)));
+  const at::Tensor rows =
+      ops::cast(ops::embedding(places.masked_fill(is_elsewhere, 0), weight_), context().policy.master);
+  return ops::split_sum(rows.masked_fill(is_elsewhere.unsqueeze(-1), 0), group_);
 }
 
 at::Tensor Embedding::first_rows(int64_t count) const {

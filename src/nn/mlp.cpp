@@ -6,6 +6,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/nn/transformer.hpp"
 #include "gputrain/ops/linear.hpp"
+#include "gputrain/ops/split_layers.hpp"
 
 namespace gputrain::nn {
 namespace {
@@ -42,21 +43,30 @@ FeedForwardLayout layout_of(const FeedForward::Options& options) {
 FeedForward::FeedForward(const Context& context, const Options& options) : Module(context), options_(options) {
   GPUTRAIN_ASSERT(!options.gated || !ops::overwrites_input(options.activation), "a gate is used twice");
   const FeedForwardLayout layout = layout_of(options);
-  const auto add = [&](const char* name, int64_t in, int64_t out, const Init& init) {
-    return add_child<Linear>(
-        name, context,
-        Linear::Options{.in = in, .out = out, .bias = options.bias, .order = layout.order, .weight_init = init});
-  };
-  const bool is_fused = options.gated && layout.inputs.size() == 1;
-  for (const char* name : layout.inputs) {
-    inputs_.push_back(add(name, options.channels, is_fused ? 2 * options.inner : options.inner, options.weight_init));
+  Linear::Options first{.in = options.channels,
+                        .out = options.inner,
+                        .bias = options.bias,
+                        .order = layout.order,
+                        .weight_init = options.weight_init,
+                        .shared = Linear::Shared::outputs};
+  if (options.gated && layout.inputs.size() == 1) {
+    first.out = 2 * options.inner;
+    first.sections = {options.inner, options.inner};
   }
-  output_ = add(layout.output, options.inner, options.channels, options.output_init);
+  for (const char* name : layout.inputs) inputs_.push_back(add_child<Linear>(name, context, first));
+  output_ = add_child<Linear>(layout.output, context,
+                              Linear::Options{.in = options.inner,
+                                              .out = options.channels,
+                                              .bias = options.bias,
+                                              .order = layout.order,
+                                              .weight_init = options.output_init,
+                                              .shared = Linear::Shared::inputs});
 }
 
 bool FeedForward::is_one_operator() const {
   const bool is_plain = !options_.gated && !ops::overwrites_input(options_.activation) && options_.dropout == 0;
-  return is_plain && !inputs_[0]->has_branch() && !output_->has_branch() && context().recompute != Recompute::selective;
+  return is_plain && context().tensor_group == nullptr && !inputs_[0]->has_branch() && !output_->has_branch() &&
+         context().recompute != Recompute::selective;
 }
 
 at::Tensor FeedForward::forward(const at::Tensor& x) const {
@@ -73,7 +83,8 @@ at::Tensor FeedForward::forward(const at::Tensor& x) const {
   return output_->forward(drops ? ops::dropout(inner(x), options_.dropout) : inner(x));
 }
 
-at::Tensor FeedForward::inner(const at::Tensor& x) const {
+at::Tensor FeedForward::inner(const at::Tensor& read) const {
+  const at::Tensor x = ops::split_input(read, context().tensor_group);
   if (inputs_.size() == 2) {
     const std::vector<at::Tensor> both = forward_each(inputs_, x);
     return gated(both[0], both[1]);

@@ -28,16 +28,23 @@ void Parameter::freeze() {
 }
 
 at::Tensor Module::register_parameter(std::string name, at::IntArrayRef sizes, Init init, ParameterRole role,
-                                      ReadAs read_as) {
+                                      ReadAs read_as, std::optional<device::Split> split) {
   check_name(parameters_, name);
   GPUTRAIN_ASSERT(init.kind != Init::Kind::as_given, "parameter '" + name + "' needs initial values");
   // Not filled, so that its memory is not touched: the arena replaces it.
   const auto format =
       context_.channels_last && sizes.size() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
   const auto options = at::TensorOptions().dtype(context_.policy.master).device(context_.device);
-  at::Tensor value = at::empty(sizes, options, format).set_requires_grad(true);
+  std::vector<int64_t> here = sizes.vec();
+  if (split) here[static_cast<size_t>(split->dim)] = split->size_of(split->rank);
+  at::Tensor value = at::empty(here, options, format).set_requires_grad(true);
   if (context_.takes_no_memory) device::take_memory(value);
-  parameters_.push_back({.name = std::move(name), .value = value, .init = init, .role = role, .read_as = read_as});
+  parameters_.push_back({.name = std::move(name),
+                         .value = value,
+                         .init = init,
+                         .role = role,
+                         .read_as = read_as,
+                         .split = std::move(split)});
   return value;
 }
 

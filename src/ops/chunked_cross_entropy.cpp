@@ -12,6 +12,7 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/ops/split_layers.hpp"
 
 namespace gputrain::ops {
 namespace {
@@ -36,7 +37,7 @@ at::Tensor flat(const at::Tensor& features) {
 }
 
 Loss loss_of(const Head& head, const at::Tensor& rows, const at::Tensor& targets, const CrossEntropyOptions& options) {
-  return cross_entropy(head.logits ? head.logits(rows) : rows, targets, options);
+  return loss_of_logits(head, head.logits ? head.logits(rows) : rows, targets, options);
 }
 
 /// An undefined tensor counts as zero.
@@ -94,6 +95,12 @@ struct LossInParts : torch::autograd::Function<LossInParts> {
 };
 
 }  // namespace
+
+Loss loss_of_logits(const Head& head, const at::Tensor& logits, const at::Tensor& targets,
+                    const CrossEntropyOptions& options) {
+  return head.group == nullptr ? cross_entropy(logits, targets, options)
+                               : split_cross_entropy(logits, targets, options, head.first_column, *head.group);
+}
 
 void each_part(const Head& head, const at::Tensor& features, const at::Tensor& targets, int64_t most_bytes,
                const std::function<void(const at::Tensor&, const at::Tensor&)>& visit) {

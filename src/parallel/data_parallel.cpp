@@ -79,7 +79,11 @@ struct DataParallel::ReadyHook final : torch::autograd::FunctionPostHook {
 
 DataParallel::DataParallel(comm::ProcessGroups& groups, const device::Arena& arena,
                            const std::vector<at::Tensor>& parameters, ReducerOptions options)
-    : group_(groups.shards()), replicas_(groups.replicas()), arena_(arena), options_(std::move(options)) {
+    : group_(groups.shards()),
+      replicas_(groups.replicas()),
+      layers_(groups.layers()),
+      arena_(arena),
+      options_(std::move(options)) {
   if (groups.alone()) {
     options_.owners.clear();
     return;
@@ -100,6 +104,25 @@ DataParallel::DataParallel(comm::ProcessGroups& groups, const device::Arena& are
 
 DataParallel::~DataParallel() {
   for (const auto& [accumulator, hook] : hooked_) accumulator->del_post_hook(hook);
+}
+
+void DataParallel::all_reduce_squares(const at::Tensor& sum) {
+  const auto ranks = static_cast<double>(layers_.size());
+  if (ranks > 1) {
+    // What every rank of the layers has counts once.
+    const bool is_owned = arena_.keeps_owned_gradients_only();
+    for (const device::Piece& piece : arena_.owned()) {
+      for (const device::Segment& segment : arena_.segments()) {
+        const device::Range mine = overlap(piece.range, {segment.offset, segment.offset + segment.numel});
+        if (segment.split || mine.size() == 0) continue;
+        const int64_t at = is_owned ? piece.at + mine.begin - piece.range.begin : mine.begin;
+        const at::Tensor gradient = arena_.kept_gradients().narrow(0, at, mine.size());
+        sum.sub_(gradient.to(at::kDouble).square().sum(), 1 - 1 / ranks);
+      }
+    }
+  }
+  if (shares()) group_.all_reduce_sum(sum, "squares of gradients").wait();
+  layers_.all_reduce_sum(sum, "squares of gradients").wait();
 }
 
 void DataParallel::prepare(bool is_last) {

@@ -107,21 +107,27 @@ void check_same_layout(comm::ProcessGroups& groups, const device::Arena& arena, 
   const auto hash = static_cast<int64_t>(stable_hash(layout_text(arena, buffers)));
   const auto count = static_cast<int64_t>(arena.segments().size());
   const at::Tensor all = groups.control().all_gather(at::tensor({hash, count, arena.numel()}), "model layout");
-  const auto* rows = all.const_data_ptr<int64_t>();
   for (int rank = 1; rank < groups.world_size(); ++rank) {
-    const int64_t* row = rows + 3 * rank;
+    const int first = groups.mesh().tensor_place_of(rank);  // of those with the same part of the layers
+    const int64_t *rows = all.const_data_ptr<int64_t>() + 3 * first, *row = rows + 3 * (rank - first);
     if (row[0] == rows[0]) continue;
-    throw Error(ExitCode::usage,
-                {.what = "the ranks built different models: rank 0 has " + std::to_string(rows[1]) + " tensors of " +
-                         std::to_string(rows[2]) + " elements with padding, rank " + std::to_string(rank) + " has " +
-                         std::to_string(row[1]) + " of " + std::to_string(row[2]) +
-                         (row[2] == rows[2] ? ", with other names, shapes or types" : ""),
-                 .hint = "start every rank with the same job file, the same data and the same gputrain"});
+    throw Error(
+        ExitCode::usage,
+        {.what = "the ranks built different models: rank " + std::to_string(first) + " has " + std::to_string(rows[1]) +
+                 " tensors of " + std::to_string(rows[2]) + " elements with padding, rank " + std::to_string(rank) +
+                 " has " + std::to_string(row[1]) + " of " + std::to_string(row[2]) +
+                 (row[2] == rows[2] ? ", with other names, shapes or types" : ""),
+         .hint = "start every rank with the same job file, the same data and the same gputrain"});
   }
 }
 
 void broadcast(comm::ProcessGroups& groups, const device::Arena& arena, const NamedTensors& buffers) {
-  if (!arena.keeps_owned_values_only()) groups.tensors().broadcast(arena.values(), 0, "parameters");
+  if (!arena.keeps_owned_values_only() && groups.mesh().tensor == 1) {
+    groups.tensors().broadcast(arena.values(), 0, "parameters");
+  } else if (!arena.keeps_owned_values_only()) {  // among those with the same part of the layers
+    groups.replicas().broadcast(arena.values(), 0, "parameters");
+    groups.shards().broadcast(arena.values(), 0, "parameters");
+  }
   for (const at::Tensor& flat : arena.frozen_values())
     groups.tensors().broadcast(flat.view(at::kByte), 0, "frozen parameters");
   broadcast(groups, buffers);
@@ -142,21 +148,24 @@ void check_replicas(comm::ProcessGroups& groups, const device::Arena& arena, con
   const comm::Mesh& mesh = groups.mesh();
   std::vector<std::string> names;
   std::vector<at::Tensor> hashes;
-  size_t of_shards = 0;  // the first of `names`: values that only ranks with the same shard have
+  std::vector<int> strides;  // of the ranks that have the same
   if (!arena.keeps_owned_values_only()) {
     for (const device::Segment& segment : arena.segments()) {
       names.push_back(segment.name);
+      strides.push_back(segment.split ? mesh.tensor : 1);
       hashes.push_back(hash_of(arena.values().narrow(0, segment.offset, segment.padded)));
     }
   } else if (mesh.replicas > 1) {
     for (const device::Piece& piece : arena.owned()) {
-      names.push_back("part " + std::to_string(of_shards++) + " of the weights of its shard");
+      names.push_back("part " + std::to_string(names.size()) + " of the weights of its shard");
+      strides.push_back(mesh.shards() * mesh.tensor);
       hashes.push_back(hash_of(arena.owned_values().narrow(0, piece.at, piece.range.size())));
     }
   }
   for (const NamedTensors* others : {&arena.frozen(), &buffers}) {
     for (const auto& [name, tensor] : *others) {
       names.push_back(name);
+      strides.push_back(1);
       hashes.push_back(hash_of(tensor));
     }
   }
@@ -164,9 +173,8 @@ void check_replicas(comm::ProcessGroups& groups, const device::Arena& arena, con
   const at::Tensor all = groups.control().all_gather(at::cat(hashes).cpu(), "replica hashes").t().contiguous();
   const auto* of_tensor = all.const_data_ptr<int64_t>();  // one hash per rank
   for (size_t i = 0; i < names.size(); ++i, of_tensor += groups.world_size()) {
-    const int stride = i < of_shards ? mesh.shards() : 1;
-    for (int first = 0; first < stride; ++first)
-      check_equal(groups, names[i], of_tensor, {.first = first, .stride = stride}, when);
+    for (int first = 0; first < strides[i]; ++first)
+      check_equal(groups, names[i], of_tensor, {.first = first, .stride = strides[i]}, when);
   }
 }
 

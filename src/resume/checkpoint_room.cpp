@@ -62,11 +62,11 @@ int64_t checkpoint_bytes(TrainingSetup& setup) {
   if (context.rank() == 0) {
     const at::Tensor generator = device::generator_state(context.device).unsqueeze(0);
     own += bytes_of({{"cpu", generator.expand({context.groups.world_size(), -1})}});
-    if (!built.sharded) own += bytes_of(trained_weights(*built.model));
+    if (!built.has_parts()) own += bytes_of(trained_weights(*built.model));
   }
-  const bool writes_shards = context.groups.mesh().replica_of(context.rank()) == 0;
-  if (built.sharded && writes_shards) own += bytes_of(model_shard(built, context.rank()).tensors);
-  if (context.rank() == 0 || (!built.owners.empty() && writes_shards))
+  if (built.has_parts() && context.rank() < built.ranks_of_weights())
+    own += bytes_of(model_shard(built, context.rank()).tensors);
+  if (context.rank() < built.ranks_of_state())
     own += bytes_of(optimizer_shard(built, *optimizer_stack.optimizer, context.rank()).tensors);
   if (gradient_sync.power_sgd) own += bytes_of(gradient_sync.shard(context.groups).tensors);
   const at::Tensor all = at::full({}, own, at::kLong);

@@ -87,8 +87,9 @@ std::string batch_text(const JobSpec& spec, const TrainingSetup& setup) {
           " micro";
   if (sequence > 0) text += " x " + grouped(sequence) + " seq";
   if (is_even) {
-    text += " x " + counted(world, mesh.context > 1 ? "group" : "rank");
-    if (mesh.context > 1) text += " of " + counted(mesh.context, "rank");
+    const int together = mesh.context * mesh.tensor;
+    text += " x " + counted(world, together > 1 ? "group" : "rank");
+    if (together > 1) text += " of " + counted(together, "rank");
   }
   text += " x " + (is_open ? "as many" : grouped(batch.accumulation)) + " accumulation";
   if (batch.micro_batch_over_ranks(world) * batch.accumulation != batch.global_batch) text += " (at most)";
@@ -119,10 +120,11 @@ std::string mesh_text(const comm::ProcessGroups& groups) {
     return " within hosts";
   };
   std::string text;
-  if (mesh.replicas > 1)
-    text = counted(mesh.replicas, "replica") + " of " + counted(mesh.shards(), "shard") + place(mesh.shards());
-  if (mesh.context > 1)
-    text += (text.empty() ? "" : "  ") + std::to_string(mesh.context) + " ranks share each text" + place(mesh.context);
+  const auto add = [&](const std::string& more, int size) { text += (text.empty() ? "" : "  ") + more + place(size); };
+  const int replica = mesh.shards() * mesh.tensor;
+  if (mesh.replicas > 1) add(counted(mesh.replicas, "replica") + " of " + counted(mesh.shards(), "shard"), replica);
+  if (mesh.context > 1) add(std::to_string(mesh.context) + " parts of each text", mesh.context * mesh.tensor);
+  if (mesh.tensor > 1) add(counted(mesh.tensor, "rank") + " share the layers", mesh.tensor);
   return text;
 }
 
@@ -183,7 +185,7 @@ void print_start_page(monitor::Console& console, const Job& job, const TrainingS
   console.line("batch", batch_text(job.spec(), setup));
   const bool is_chosen = job.spec().train.searches_micro_batch() || setup.micro_batch.micro_batch > 0;
   if (is_chosen) console.line("micro", micro_batch_text(job.spec(), setup));
-  if (const comm::Mesh& mesh = setup.context.groups.mesh(); mesh.replicas > 1 || mesh.context > 1)
+  if (const comm::Mesh& mesh = setup.context.groups.mesh(); mesh.replicas > 1 || mesh.context > 1 || mesh.tensor > 1)
     console.line("mesh", mesh_text(setup.context.groups));
   if (!setup.context.groups.alone())
     console.line("reduce", describe(setup.gradient_sync, *setup.built.arena, traffic_of_step(setup)));

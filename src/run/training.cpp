@@ -271,7 +271,7 @@ monitor::Summary Training::train() {
   if (!plan.histograms.is_never()) hooks.push_back(&histograms);
   train::SampleHook sample({reporting_, context.groups,
                             [&] { loop.run_between_steps([&] { write_sample(/*is_new=*/true); }); },
-                            built.sharded != nullptr});
+                            built.has_parts()});
   if (!plan.sample.is_never()) hooks.push_back(&sample);
   if (eval) hooks.push_back(&*eval);
   hooks.push_back(&save);
@@ -301,7 +301,7 @@ monitor::Summary Training::train() {
   const checkpoint::NamedTensors weights = gathered_weights(built, context);
   if (context.rank() == 0) {
     finish(summary, expectation, weights);
-  } else if (built.sharded && samples_at_end(summary)) {
+  } else if (built.has_parts() && samples_at_end(summary)) {
     write_sample(/*is_new=*/false);
   }
   return summary;

@@ -53,19 +53,26 @@ std::string degrees_text(const std::vector<int64_t>& degrees) {
 comm::Mesh mesh_of(const Job& job, int ranks) {
   comm::Mesh mesh{.ranks = ranks};
   if (ranks == 1) return mesh;
-  const int64_t replicas = job.spec().parallel.replicate, context = job.spec().parallel.context;
+  const auto& spec = job.spec().parallel;
+  const int64_t replicas = spec.replicate, context = spec.context, tensor = spec.tensor;
+  std::string in_cells;  // that share layers, if they do
   const auto refuse = [&](const char* key, const std::string& what, const auto& is_good) {
     std::vector<int64_t> others;
     for (int64_t one = 1; one <= ranks; ++one)
       if (is_good(one)) others.push_back(one);
-    throw job.loaded.error(key, counted(ranks, "rank") + " cannot be " + what,
+    throw job.loaded.error(key, counted(ranks, "rank") + in_cells + " cannot be " + what,
                            degrees_text(others) + ", or another number of ranks");
   };
-  const auto has_shards = [&](int64_t one) { return one == 1 || (ranks % one == 0 && one < ranks); };
+  const auto divides = [&](int64_t one) { return ranks % one == 0; };
+  if (!divides(tensor))
+    refuse("parallel.tensor", "groups of " + std::to_string(tensor) + " that share layers", divides);
+  if (tensor > 1) in_cells = " in cells of " + std::to_string(tensor);
+  const int64_t cells = ranks / tensor;
+  const auto has_shards = [&](int64_t one) { return one == 1 || (cells % one == 0 && one < cells); };
   if (!has_shards(replicas)) {
     refuse("parallel.replicate", counted(replicas, "replica") + " of two or more shards each", has_shards);
   }
-  const auto is_shared = [&](int64_t one) { return ranks / replicas % one == 0; };
+  const auto is_shared = [&](int64_t one) { return cells / replicas % one == 0; };
   if (!is_shared(context)) {
     refuse("parallel.context",
            (replicas > 1 ? counted(replicas, "replica") + " of " : "") + "groups of " + std::to_string(context) +
@@ -74,6 +81,7 @@ comm::Mesh mesh_of(const Job& job, int ranks) {
   }
   mesh.replicas = static_cast<int>(replicas);
   mesh.context = static_cast<int>(context);
+  mesh.tensor = static_cast<int>(tensor);
   return mesh;
 }
 

@@ -68,14 +68,14 @@ void check_groups(const Job& job, models::Model& model, const Names& names) {
 
 device::ArenaTensor resident_of(const optim::OptimizerSpec& optimizer, const std::string& name,
                                 const nn::Parameter& parameter, at::ScalarType compute) {
-  device::ArenaTensor arena_tensor{.name = name,
-                                   .value = parameter.value,
-                                   .decays = optimizer.decays(parameter.role),
-                                   .role = parameter.role,
-                                   .trainable = parameter.trainable,
-                                   // Rows of a trained table are read in the master type.
-                                   .read_in_master = parameter.read_as == nn::ReadAs::master ||
-                                                     parameter.role == nn::ParameterRole::embedding};
+  device::ArenaTensor arena_tensor{
+      .name = name,
+      .value = parameter.value,
+      .decays = optimizer.decays(parameter.role),
+      .role = parameter.role,
+      .trainable = parameter.trainable,
+      // Rows of a trained table are read in the master type.
+      .read_in_master = parameter.read_as == nn::ReadAs::master || parameter.role == nn::ParameterRole::embedding};
   if (!parameter.trainable && parameter.read_as == nn::ReadAs::compute) arena_tensor.frozen_type = compute;
   return arena_tensor;
 }
@@ -109,6 +109,7 @@ std::vector<device::ArenaTensor> arena_tensors_of(const Job& job, models::Model&
         holder = told;
         arena_tensors.push_back(resident_of(optimizer, name, parameter, model.context().policy.compute));
         arena_tensors.back().unit = static_cast<int64_t>(number);
+        arena_tensors.back().split = parameter.split;
         arena_tensors.back().settings = optimizer.settings_of(name, static_cast<int64_t>(number), std::ssize(units));
       });
     }

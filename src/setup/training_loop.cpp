@@ -49,7 +49,8 @@ train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<tr
        obstacle_to_capture(spec_, setup_).empty() ? make_captured_graph_(context.device) : nullptr,
        [&](bool here) { return context.groups.holds_everywhere(here, "whether the step was recorded"); }, clock_},
       {.max_grad_norm = spec_.train.max_grad_norm,
-       .is_collective = built.sync_batch_norm || built.sharded || setup_.datasets.task->is_collective()});
+       .is_collective = built.sync_batch_norm || built.sharded || context.groups.mesh().has_collective_passes() ||
+                        setup_.datasets.task->is_collective()});
   train::StepPrefetcher prefetcher(loader, context.groups, own_stop_,
                                    [&](const data::StepData& data) { return step.can_replay(data); });
   const auto lr = [&](int64_t at) { return optim::lr_at(*optimizer_stack.schedule, plan.curve_step(at)); };

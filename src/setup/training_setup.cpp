@@ -15,6 +15,7 @@
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/nn/layers.hpp"
+#include "gputrain/nn/split.hpp"
 #include "gputrain/parallel/replicas.hpp"
 #include "gputrain/setup/weights.hpp"
 #include "residents.hpp"
@@ -172,8 +173,20 @@ BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext&
                                   .recompute = nn::recompute_from_name(spec.train.activation_checkpointing),
                                   .takes_no_memory = shares_values,
                                   .batch_group = spec.parallel.sync_bn ? &context.groups.tensors() : nullptr,
+                                  .tensor_group = mesh.tensor > 1 ? &context.groups.layers() : nullptr,
                                   .context_group = mesh.context > 1 ? &context.groups.context() : nullptr};
   built.model = models::catalog().make(spec.model.architecture, model_context, datasets.facts);
+  if (mesh.tensor > 1 &&
+      (!built.model->splits_layers() || !datasets.task->takes_parts_of_texts() || spec.model.adapter)) {
+    throw job.loaded.error(
+        "parallel.tensor",
+        "ranks share layers only where a model of type gpt learns the next token, without an adapter", "1");
+  }
+  if (mesh.tensor > 1 && spec.log.histograms) {
+    throw job.loaded.error("log.histograms",
+                           "no rank has whole layers, because parallel.tensor is " + std::to_string(mesh.tensor),
+                           "null");
+  }
   if (mesh.context > 1 && !(built.model->takes_parts_of_texts() && datasets.task->takes_parts_of_texts())) {
     throw job.loaded.error("parallel.context",
                            "ranks share the positions of texts only where a model of type gpt learns the next token",
@@ -201,6 +214,15 @@ BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext&
                            spec.optimizer.type.name + " updates whole matrices, but each rank has a part",
                            "gradients, which shares out whole tensors, or another optimizer");
   }
+  if (in_whole_tensors && mesh.tensor > 1) {
+    throw job.loaded.error("parallel.tensor",
+                           spec.optimizer.type.name + " updates whole matrices, but ranks share them",
+                           "1, or another optimizer");
+  }
+  for (const auto& one : arena_tensors) {
+    if (one.trainable || !one.split) continue;
+    throw job.loaded.error("parallel.tensor", "a frozen layer cannot be shared: " + one.name, "1");
+  }
   if (in_whole_tensors && shares && mesh.replicas > 1) {
     throw job.loaded.error("parallel.replicate",
                            spec.optimizer.type.name + " updates whole matrices, and a rank may have none of a bucket",
@@ -216,10 +238,13 @@ BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext&
           .parts = bucket_limits(spec.parallel)});
   device::release_unused(context.device);  // what the parameters lay in before, frozen ones in fp32
   for (const auto& arena_tensor : arena_tensors) {
-    built.parameter_count += arena_tensor.value.numel();
+    const at::Tensor& value = arena_tensor.value;
+    const auto& split = arena_tensor.split;
+    const int64_t numel = split ? value.numel() / value.size(split->dim) * split->whole_size() : value.numel();
+    built.parameter_count += numel;
     if (!arena_tensor.trainable) continue;
-    built.parameters.push_back(arena_tensor.value);
-    built.trainable_count += arena_tensor.value.numel();
+    built.parameters.push_back(value);
+    built.trainable_count += numel;
   }
   if (shares) {
     built.owners = in_whole_tensors ? parallel::shards_of_tensors(*built.arena, mesh.shards())
@@ -237,12 +262,23 @@ BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext&
   return built;
 }
 
+int BuiltModel::tensor_ranks() const {
+  const comm::Group* group = model->context().tensor_group;
+  return group == nullptr ? 1 : group->size();
+}
+
+/// A parameter, or the whole of it if ranks share it. Every rank must call.
+static at::Tensor whole_parameter(const models::Model& model, const nn::Parameter& parameter) {
+  const at::Tensor value = parameter.value.detach();
+  return parameter.split ? nn::whole_of(*parameter.split, value, *model.context().tensor_group) : value;
+}
+
 void each_weight(BuiltModel& built,
                  const std::function<void(const std::string& name, const at::Tensor& values)>& visit) {
   const auto visit_all = [&](bool trainable) {
     built.model->each_parameter([&](const std::string& name, const nn::Parameter& parameter) {
       if (device::has_memory(parameter.value) && parameter.trainable == trainable)
-        visit(name, parameter.value.detach());
+        visit(name, whole_parameter(*built.model, parameter));
     });
   };
   visit_all(/*trainable=*/false);
@@ -252,7 +288,7 @@ void each_weight(BuiltModel& built,
 }
 
 checkpoint::NamedTensors gathered_weights(BuiltModel& built, const RankContext& context) {
-  if (!built.sharded) return named_weights(*built.model);
+  if (!built.has_parts()) return named_weights(*built.model);
   std::map<std::string, at::Tensor> gathered;
   each_weight(built, [&](const std::string& name, const at::Tensor& values) {
     if (context.rank() == 0) gathered[name] = values.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
@@ -339,13 +375,14 @@ train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data:
     most_samples = ceil_divide(spec.eval.max_tokens.value_or(0), tokens);
   }
   const data::InputFormat input = input_format(spec, *dataset, setup.context);
-  return train::Evaluator(std::move(dataset), task ? std::move(task) : setup.datasets.task,
-                          {.prefix = std::move(role),
-                           .max_samples = most_samples,
-                           .weights = setup.built.arena->working_copy(),
-                           .is_collective = setup.built.sharded != nullptr,
-                           .input = input,
-                           .loader = loader});
+  return train::Evaluator(
+      std::move(dataset), task ? std::move(task) : setup.datasets.task,
+      {.prefix = std::move(role),
+       .max_samples = most_samples,
+       .weights = setup.built.arena->working_copy(),
+       .is_collective = setup.built.sharded != nullptr || setup.context.groups.mesh().has_collective_passes(),
+       .input = input,
+       .loader = loader});
 }
 
 TrainingSetup::TrainingSetup(const Job& job, int64_t kept_global_batch)

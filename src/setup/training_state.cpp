@@ -88,11 +88,14 @@ bool TrainingState::has_other_validation_data(const checkpoint::Checkpoint& from
 
 namespace {
 
-checkpoint::Shard shard_of(std::string part, const BuiltModel& built, int rank,
+/// What rank `rank` of `ranks` writes of a part.
+checkpoint::Shard shard_of(std::string part, const BuiltModel& built, int rank, int ranks,
                            std::vector<checkpoint::Part::Target> targets) {
   checkpoint::Shard shard{.part = std::move(part), .tensors = {}, .slices = {}};
-  if (!built.owners.empty()) shard.rank = rank, shard.ranks = std::ssize(built.owners);
+  if (ranks > 1) shard.rank = rank, shard.ranks = ranks;
+  const bool has_first_part = rank % built.tensor_ranks() == 0;  // it writes what the ranks of its layers all have
   for (auto& owned : targets) {
+    if (!has_first_part && !(owned.slice && owned.slice->cut)) continue;
     if (owned.slice) shard.slices[owned.name] = *owned.slice;
     shard.tensors.emplace_back(owned.name, owned.tensor);
   }
@@ -104,11 +107,11 @@ checkpoint::Shard shard_of(std::string part, const BuiltModel& built, int rank,
 checkpoint::Shard optimizer_shard(const BuiltModel& built, optim::Optimizer& optimizer, int rank) {
   auto state = optimizer.state();
   if (rank != 0) state.scalars.clear();
-  return shard_of("optimizer", built, rank, checkpoint::per_parameter(*built.arena, state));
+  return shard_of("optimizer", built, rank, built.ranks_of_state(), checkpoint::per_parameter(*built.arena, state));
 }
 
 checkpoint::Shard model_shard(const BuiltModel& built, int rank) {
-  auto shard = shard_of("model", built, rank, checkpoint::per_parameter(*built.arena, built.arena->owned_values(), ""));
+  auto shard = shard_of("model", built, rank, built.ranks_of_weights(), checkpoint::values_per_parameter(*built.arena));
   if (rank == 0) {
     for (auto& [name, buffer] : train::buffers_of(*built.model)) shard.tensors.emplace_back(name, buffer);
   }
@@ -116,8 +119,8 @@ checkpoint::Shard model_shard(const BuiltModel& built, int rank) {
 }
 
 std::vector<checkpoint::Part::Target> weight_targets(const BuiltModel& built) {
-  if (!built.sharded) return checkpoint::whole(named_weights(*built.model));
-  auto targets = checkpoint::per_parameter(*built.arena, built.arena->owned_values(), "");
+  if (!built.has_parts()) return checkpoint::whole(named_weights(*built.model));
+  auto targets = checkpoint::values_per_parameter(*built.arena);
   for (auto& [name, buffer] : train::buffers_of(*built.model))
     targets.push_back({.name = name, .tensor = buffer, .slice = std::nullopt});
   for (auto& [name, frozen] : frozen_weights(*built.model))
@@ -351,16 +354,16 @@ checkpoint::Snapshot TrainingState::gather(const train::Progress& progress, cons
   if (!val_content_.empty()) state["val_content"] = val_content_;
   setup_.gradient_sync.note(state);
   std::vector<checkpoint::Shard> shards;
-  const bool writes_shards = groups.mesh().replica_of(groups.rank()) == 0;  // so their ranks are the first
-  if (groups.rank() == 0 || (shares_optimizer() && writes_shards))
-    shards.push_back(optimizer_shard(setup_.built, *setup_.optimizer_stack.optimizer, groups.rank()));
+  const BuiltModel& built = setup_.built;
+  if (groups.rank() < built.ranks_of_state())
+    shards.push_back(optimizer_shard(built, *setup_.optimizer_stack.optimizer, groups.rank()));
   if (setup_.gradient_sync.power_sgd) shards.push_back(setup_.gradient_sync.shard(groups));
   if (setup_.context.rank() == 0 && !frozen_ && !setup_.built.arena->frozen().empty())
     frozen_ = std::make_shared<checkpoint::FrozenWeights>(frozen_weights(*setup_.built.model), frozen_source_);
   std::map<std::string, checkpoint::NamedTensors> files{
       {"generators", {{setup_.context.device.is_cpu() ? "cpu" : "cuda", generators}}}};
-  if (setup_.built.sharded) {
-    if (writes_shards) shards.push_back(model_shard(setup_.built, groups.rank()));
+  if (built.has_parts()) {
+    if (groups.rank() < built.ranks_of_weights()) shards.push_back(model_shard(built, groups.rank()));
   } else {
     files["model"] = trained_weights(*setup_.built.model);
   }
@@ -381,12 +384,12 @@ checkpoint::Snapshot TrainingState::gather(const train::Progress& progress, cons
 
 std::vector<std::string> TrainingState::files_of_others() const {
   std::vector<std::string> names;
-  const comm::Mesh& mesh = setup_.context.groups.mesh();
-  for (int64_t rank = 1; rank < mesh.shards(); ++rank) {  // of the first replica
-    if (shares_optimizer()) names.push_back(checkpoint::file_name("optimizer", rank, mesh.shards()));
-    if (setup_.built.sharded) names.push_back(checkpoint::file_name("model", rank, mesh.shards()));
-    if (setup_.gradient_sync.power_sgd) names.push_back(checkpoint::file_name("compression", rank, mesh.shards()));
-  }
+  const auto add = [&](const char* part, int64_t ranks) {
+    for (int64_t rank = 1; rank < ranks; ++rank) names.push_back(checkpoint::file_name(part, rank, ranks));
+  };
+  add("optimizer", setup_.built.ranks_of_state());
+  if (setup_.built.has_parts()) add("model", setup_.built.ranks_of_weights());
+  if (setup_.gradient_sync.power_sgd) add("compression", setup_.context.groups.world_size());
   return names;
 }
 

@@ -68,7 +68,7 @@ at::Tensor evaluate_cross_entropy(models::Model& model, const Batch& batch,
                  [&](const at::Tensor& features, const at::Tensor& targets) {
                    const at::Tensor logits = last.head.logits ? last.head.logits(features) : features;
                    if (visit) visit(logits.narrow(-1, 0, last.classes), targets);
-                   sum.add_(ops::cross_entropy(logits, targets, {.classes = last.classes}).sum);
+                   sum.add_(ops::loss_of_logits(last.head, logits, targets, {.classes = last.classes}).sum);
                  });
   return sum;
 }

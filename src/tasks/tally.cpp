@@ -32,7 +32,7 @@ void Tally::append(const std::string& name, const at::Tensor& rows) {
 Totals Tally::merge(comm::ProcessGroups& groups) const {
   const int64_t count = std::ssize(parts_.sums);
   at::Tensor all = at::zeros({count + 1}, sums_.options());
-  all.narrow(0, 0, count).copy_(sums_);
+  if (groups.mesh().counts_loss(groups.rank())) all.narrow(0, 0, count).copy_(sums_);
   all.narrow(0, count, 1).fill_(static_cast<double>(weight_));
   groups.tensors().all_reduce_sum(all, "evaluation sums").wait();
   const at::Tensor merged = all.to(at::kCPU);

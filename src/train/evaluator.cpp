@@ -63,7 +63,7 @@ tasks::Totals Evaluator::totals(models::Model& model, comm::ProcessGroups& group
     const auto data = loader.next_step();
     for (const Batch& batch : data.micro_batches) {
       if ((options_.is_collective ? batch.samples_on_all_ranks : batch.weight) == 0) continue;
-      if (groups.mesh().context_place_of(groups.rank()) == 0) tally.add_weight(batch.weight);  // counted once
+      if (groups.mesh().counts_samples(groups.rank())) tally.add_weight(batch.weight);
       task_->evaluate(model, preprocess(batch), tally);
     }
   }

@@ -33,7 +33,7 @@ std::string metrics_text(const monitor::Metrics& metrics, const std::string& pre
 Stop LogHook::after_step(Progress& progress, const StepResult& result, bool requested) {
   if (first_step_seconds_ == 0) note_first_step(progress, result);
   if (!interval_.loss_sum.defined()) interval_.loss_sum = at::zeros_like(result.loss_sum);
-  interval_.loss_sum.add_(result.loss_sum);
+  if (groups_.mesh().counts_loss(groups_.rank())) interval_.loss_sum.add_(result.loss_sum);
   interval_.weight += result.weight;
   ++interval_.steps;
   last_ = result;

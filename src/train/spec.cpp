@@ -303,6 +303,15 @@ void ParallelSpec::describe(config::Description<ParallelSpec>& d) {
       .at_least(1)
       .change(Change::safe)
       .aliases({"context_parallel_degree", "context_parallel_size"});
+  d.key(
+       "tensor", &ParallelSpec::tensor,
+       "how many ranks share the layers of the model (tensor parallelism), each with a part of the attention heads, of "
+       "the inner channels and of the vocabulary; they talk twice in each layer, so keep them within hosts; must "
+       "divide "
+       "the number of ranks and of heads")
+      .at_least(1)
+      .change(Change::safe)
+      .aliases({"tensor_parallel_degree", "tensor_parallel_size", "tensor_model_parallel_size"});
   d.key("bucket_cap_mb", &ParallelSpec::bucket_cap_mb,
         "gradient bytes per collective; auto: from the model's size and the measured time of an all-reduce; 25 if "
         "deterministic is true")
@@ -338,6 +347,12 @@ void ParallelSpec::describe(config::Description<ParallelSpec>& d) {
     if (spec.replicate > 1 && spec.shard == "none") {
       issues.add("replicate", "each rank is a replica already, because shard is none",
                  "shard: parameters, gradients or optimizer, or leave replicate out");
+    }
+    if (spec.compress == "powersgd" && spec.tensor > 1) {
+      issues.add(
+          "compress",
+          "powersgd needs whole matrices, and ranks share them, because tensor is " + std::to_string(spec.tensor),
+          "compress: bf16 or fp16, or tensor: 1");
     }
     if (spec.compress != "powersgd" && !spec.powersgd_rank.is_auto()) {
       issues.add("powersgd_rank", "powersgd_rank is for compress: powersgd, but compress is " + spec.compress,

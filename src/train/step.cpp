@@ -87,8 +87,8 @@ Step::Work Step::work(const std::vector<Batch>& batches) {
   optim::GradScaler* scaler = parts_.scaler;
   optim::GradientOptions options{.scale = std::nullopt, .max_norm = options_.max_grad_norm, .all_reduce_sum = {}};
   if (scaler != nullptr) options.scale = scaler->scale();
-  if (parts_.data_parallel.shares())
-    options.all_reduce_sum = [this](const at::Tensor& sum) { parts_.data_parallel.all_reduce_sum(sum); };
+  if (parts_.data_parallel.has_parts())
+    options.all_reduce_sum = [this](const at::Tensor& sum) { parts_.data_parallel.all_reduce_squares(sum); };
   const auto report = optim::measure_gradient(parts_.arena.gradients_of_pieces(), options);
   parts_.before_update();
   parts_.optimizer.step({.lr = lr_, .found_inf = report.found_inf, .divisor = report.divisor});

@@ -40,8 +40,7 @@ void StepPrefetcher::prefetch(const std::vector<bool>& hook_requests) {
     step.data = loader_.next_step();
   }
   step.wait_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  // Of the ranks that share samples, the first counts them.
-  const bool tells_samples = groups_.mesh().context_place_of(groups_.rank()) == 0;
+  const bool tells_samples = groups_.mesh().counts_samples(groups_.rank());
   const data::SampleUsage usage = tells_samples ? step.data.usage : data::SampleUsage();
   std::vector<int64_t> mine{tells_samples ? step.data.weight : 0, usage.samples,    low_half(usage.fingerprint),
                             high_half(usage.fingerprint),         usage.unreadable, can_replay_(step.data) ? 0 : 1};

@@ -55,5 +55,7 @@ void verify(const std::filesystem::path& folder, const Manifest& manifest);
 std::vector<Part::Target> per_parameter(const device::Arena& arena, const optim::Optimizer::State& state);
 /// The same for one flat buffer of what the rank owns, named "<prefix><parameter>".
 std::vector<Part::Target> per_parameter(const device::Arena& arena, const at::Tensor& flat, const std::string& prefix);
+/// The same for the values that have memory, named as their parameters.
+std::vector<Part::Target> values_per_parameter(const device::Arena& arena);
 
 }  // namespace gputrain::checkpoint

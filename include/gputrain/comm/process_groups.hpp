@@ -82,9 +82,10 @@ class ProcessGroups {
   Group& tensors() noexcept { return tensors_; }
   Group& control() noexcept { return control_; }  // CPU tensors only
   // The groups of the mesh that this rank is in.
-  Group& shards() noexcept { return mesh_.replicas > 1 ? shards_ : tensors_; }  // a replica
-  Group& replicas() noexcept { return replicas_; }                              // those with the same shard
-  Group& context() noexcept { return context_; }                                // those with the same samples
+  Group& shards() noexcept { return mesh_.replicas > 1 || mesh_.tensor > 1 ? shards_ : tensors_; }  // a replica
+  Group& replicas() noexcept { return replicas_; }  // those with the same shard
+  Group& layers() noexcept { return layers_; }      // those that share layers: a cell
+  Group& context() noexcept { return context_; }    // those with the same samples
 
   /// Runs `action` on rank 0 only. Every rank must call. If it throws an Error, all ranks throw: the others
   /// ReportedElsewhere with the same exit code.
@@ -107,7 +108,7 @@ class ProcessGroups {
   std::unique_ptr<Session> session_;  // first, so that store and watch outlive the groups
   std::shared_ptr<CollectiveTraffic> simulated_traffic_;
   at::Device simulated_device_ = at::kCPU;
-  Group control_, tensors_, shards_, replicas_, context_;
+  Group control_, tensors_, shards_, replicas_, context_, layers_;
   Mesh mesh_;
   std::vector<std::string> hosts_;
   std::string description_;

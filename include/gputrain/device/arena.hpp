@@ -19,6 +19,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "gputrain/device/role.hpp"
+#include "gputrain/device/split.hpp"
 #include "gputrain/device/working_copy.hpp"
 
 namespace gputrain::device {
@@ -42,6 +43,7 @@ struct ArenaTensor {
   bool trainable = true;                           // false: frozen; must not require grad
   bool read_in_master = true;                      // false: layers read the working copy
   std::optional<at::ScalarType> frozen_type = {};  // dtype that a frozen value is kept in; empty: its own
+  std::optional<Split> split = {};                 // how ranks share it; `value` is then this rank's part
 };
 
 struct Segment {
@@ -54,6 +56,7 @@ struct Segment {
   bool decays = true;
   Role role = Role::weight;
   UpdateSettings settings;
+  std::optional<Split> split;  // as in ArenaTensor
 
   /// The dimensions, from the one along which elements are farthest apart to the one of neighbours. Empty: row-major.
   std::vector<int64_t> order() const;

@@ -89,6 +89,10 @@ class Model : public nn::Module {
   /// Whether last_layer() takes a batch with Batch::is_part_of_texts.
   virtual bool takes_parts_of_texts() const { return false; }
 
+  /// Whether ranks share its layers if nn::Context::tensor_group is set. Its constructor throws Error(usage) for
+  /// numbers of ranks that cannot.
+  virtual bool splits_layers() const { return false; }
+
   /// Whether images in evaluation may have another size than in training.
   virtual bool takes_any_size() const { return true; }
 

@@ -33,11 +33,16 @@ class Branch : public Module {
 class Linear final : public Module {
  public:
   enum class Order { out_in, in_out };  // in_out: the layout of GPT-2's files
+  enum class Shared { no, outputs, inputs };
   struct Options {
     int64_t in = 0, out = 0;
     bool bias = true;
     Order order = Order::out_in;
     std::optional<Init> weight_init = {};  // default: torch.nn.Linear's, for the bias too; if set, the bias is zero
+    /// Of what the ranks of Context::tensor_group have a part each. outputs: x is an ops::split_input(), and y has the
+    /// rank's outputs. inputs: x has the rank's inputs, and y is summed over the ranks.
+    Shared shared = Shared::no;
+    std::vector<int64_t> sections = {};  // as in device::Split, of shared outputs; empty: one
   };
 
   Linear(const Context& context, const Options& options);
@@ -60,6 +65,7 @@ class Linear final : public Module {
  private:
   friend std::vector<at::Tensor> forward_each(const std::vector<Linear*>& layers, const at::Tensor& x);
 
+  std::optional<device::Split> split(Shared along) const;
   at::Tensor with_branch(at::Tensor y, const at::Tensor& x) const;
 
   Options options_;
@@ -128,7 +134,8 @@ class Norm final : public Module {
     int64_t channels = 0;
     bool bias = true;  // RMSNorm has none
     double eps = 1e-5;
-    bool from_one = false;  // multiplies by 1 + weight, and weights begin at 0
+    bool from_one = false;        // multiplies by 1 + weight, and weights begin at 0
+    bool norms_own_part = false;  // each rank of Context::tensor_group norms something else
   };
 
   Norm(const Context& context, const Options& options);
@@ -149,15 +156,19 @@ class Embedding final : public Module {
   struct Options {
     int64_t rows = 0, channels = 0;
     double init_std = 1;
+    bool shares_rows = false;  // among the ranks of Context::tensor_group; without first_rows()
   };
 
   Embedding(const Context& context, const Options& options);
   at::Tensor forward(const at::Tensor& tokens) const;  // int64 [...] -> [..., channels]
   at::Tensor first_rows(int64_t count) const;          // [count, channels]
   const at::Tensor& weight() const noexcept { return weight_; }
+  int64_t first_row() const noexcept { return first_row_; }  // of those that this rank has
 
  private:
   at::Tensor weight_;
+  comm::Group* group_ = nullptr;  // that shares the rows
+  int64_t first_row_ = 0;
 };
 
 /// Active in training only.

@@ -9,6 +9,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "gputrain/device/role.hpp"
+#include "gputrain/device/split.hpp"
 #include "gputrain/nn/recompute.hpp"
 #include "gputrain/ops/precision.hpp"
 
@@ -34,6 +36,7 @@ struct Context {
   int64_t logits_bytes = int64_t{2} << 30;  // limit for a head's logits; larger ones are computed in parts
   bool takes_no_memory = false;             // parameters have none until somebody gives it to them
   comm::Group* batch_group = nullptr;       // batch norm treats its ranks' batches as one; null: each rank's own
+  comm::Group* tensor_group = nullptr;      // ranks that share the layers which say so; null: this rank has all layers
   comm::Group* context_group = nullptr;     // ranks that share a batch whose Batch::is_part_of_texts is set
 };
 
@@ -62,7 +65,8 @@ struct Parameter {
   Init init;
   ParameterRole role;
   ReadAs read_as;
-  bool trainable = true;  // see freeze()
+  bool trainable = true;                    // see freeze()
+  std::optional<device::Split> split = {};  // how ranks share it, if they do: `value` is then this rank's part
 
   /// Makes it a constant: no gradient from now on. Call before the arena is built.
   void freeze();
@@ -98,9 +102,10 @@ class Module {
   const Context& context() const noexcept { return context_; }
 
  protected:
-  /// `read_as` compute: the layer casts the parameter itself, so a frozen one is kept in that type alone.
+  /// `read_as` compute: the layer casts the parameter itself, so a frozen one is kept in that type alone. `sizes` are
+  /// those of the whole parameter, also if ranks share it.
   at::Tensor register_parameter(std::string name, at::IntArrayRef sizes, Init init, ParameterRole role,
-                                ReadAs read_as = ReadAs::master);
+                                ReadAs read_as = ReadAs::master, std::optional<device::Split> split = {});
   /// `initialize` overwrites `value`, unless `init` is Init::as_given().
   at::Tensor register_buffer(std::string name, at::Tensor value, Init init);
 

@@ -35,7 +35,9 @@ struct Sequence {
   KeyValues* earlier = nullptr;  // of the tokens before x; those of x are appended. Null: x is the whole text
 };
 
-/// Self-attention: x [batch, time, channels] -> as x. Grouped-query attention if key_heads < heads.
+/// Self-attention: x [batch, time, channels] -> as x. Grouped-query attention if key_heads < heads. Ranks of
+/// Context::tensor_group, if there are any, have equal parts of the heads, and of the key heads; if there are too few
+/// key heads for that, each rank computes all, and reads those of its heads.
 class SelfAttention final : public Module {
  public:
   struct Options {
@@ -62,16 +64,19 @@ class SelfAttention final : public Module {
  private:
   bool is_by_head() const noexcept { return options_.naming == Naming::gpt_neox; }
   ops::Heads project(const at::Tensor& x) const;
+  at::Tensor of_own_heads(const at::Tensor& keys) const;
 
   Options options_;
   int64_t head_channels_;
+  int64_t heads_, key_heads_;  // of this rank
+  bool shares_keys_ = true;
   std::vector<Linear*> inputs_;  // one fused layer, or q, k, v
   Norm *query_norm_ = nullptr, *key_norm_ = nullptr;
   Linear* output_;
 };
 
 /// Two dense layers with an activation between them, or the three of a gated layer (Shazeer, arXiv:2002.05202): x [...,
-/// channels] -> as x.
+/// channels] -> as x. Ranks of Context::tensor_group have parts of the inner channels.
 class FeedForward final : public Module {
  public:
   struct Options {

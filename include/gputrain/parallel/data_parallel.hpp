@@ -95,8 +95,10 @@ class DataParallel {
 
   /// Whether each rank has only its shard of the gradient after finish().
   bool shares() const noexcept { return !options_.owners.empty(); }
-  /// Sums a small tensor over the shards, in place.
-  void all_reduce_sum(const at::Tensor& tensor) { group_.all_reduce_sum(tensor, "sum of the ranks' parts").wait(); }
+  /// Whether a rank has only a part of the gradient after finish(): its shard, or that of its part of the layers.
+  bool has_parts() const noexcept { return shares() || layers_.size() > 1; }
+  /// Makes the sum of squares of this rank's part that of all parts, in place: a 0-dim double tensor.
+  void all_reduce_squares(const at::Tensor& sum);
 
   /// Call after the update: every rank gets the values that others own, or, with sharded parameters, will gather them
   /// anew.
@@ -138,6 +140,7 @@ class DataParallel {
 
   comm::Group& group_;     // the ranks among which the sums of a bucket are shared out; without shards, all
   comm::Group& replicas_;  // those with the same shard
+  comm::Group& layers_;    // those that share layers
   const device::Arena& arena_;
   ReducerOptions options_;
   std::vector<Bucket> buckets_;           // empty on a single rank

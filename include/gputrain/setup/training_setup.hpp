@@ -92,16 +92,25 @@ struct BuiltModel {
   bool sync_batch_norm = false;        // ... and on those of all ranks
   std::vector<device::Shard> owners;   // what each rank updates, where they share that out; otherwise empty
   std::unique_ptr<parallel::ShardedParameters> sharded;  // null unless ranks share out the values too
+
+  /// Ranks that share the layers; 1: each rank has all.
+  int tensor_ranks() const;
+  /// Whether no rank has all weights, so that whatever reads them or runs the model is collective.
+  bool has_parts() const { return sharded != nullptr || tensor_ranks() > 1; }
+  /// How many ranks, the first ones, have all of the optimizer's state, or of the weights, among them.
+  int ranks_of_state() const { return std::max(1, static_cast<int>(owners.size())) * tensor_ranks(); }
+  int ranks_of_weights() const { return sharded != nullptr ? ranks_of_state() : tensor_ranks(); }
 };
 
 /// Every rank must call.
 BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext& context);
 
-/// Calls `visit` with the values of each parameter, unit by unit where ranks share them out. Every rank must call.
+/// Calls `visit` with the values of each parameter, gathered unit by unit or one by one where no rank has all. Every
+/// rank must call.
 void each_weight(BuiltModel& built,
                  const std::function<void(const std::string& name, const at::Tensor& values)>& visit);
 
-/// All weights and buffers by name. Where ranks share out the values, rank 0 gets copies in host memory, the others
+/// All weights and buffers by name. Where no rank has all, rank 0 gets copies in host memory, the others
 /// nothing. Every rank must call.
 checkpoint::NamedTensors gathered_weights(BuiltModel& built, const RankContext& context);
 

@@ -33,7 +33,7 @@ class TrainingState {
   std::vector<at::Tensor> what_only_updates_change() const;
 
   /// Whether every rank writes a part; otherwise rank 0 writes everything.
-  bool is_shared_out() const noexcept { return shares_optimizer() || setup_.gradient_sync.power_sgd; }
+  bool is_shared_out() const noexcept { return setup_.built.ranks_of_state() > 1 || setup_.gradient_sync.power_sgd; }
 
   /// Whether the checkpoint was saved with other validation data.
   bool has_other_validation_data(const checkpoint::Checkpoint& from) const;
@@ -46,7 +46,6 @@ class TrainingState {
   void restore(const checkpoint::Checkpoint& from, train::Progress& progress);
 
  private:
-  bool shares_optimizer() const noexcept { return !setup_.built.owners.empty(); }
   std::vector<std::string> files_of_others() const;
   void check_global_batch(const checkpoint::Checkpoint& from, bool accept_changes) const;
   train::PlanStart start_at(const checkpoint::Checkpoint& from) const;

@@ -99,6 +99,7 @@ struct ParallelSpec {
   std::string shard = "none";
   int64_t replicate = 1;
   int64_t context = 1;
+  int64_t tensor = 1;
   config::Auto<double> bucket_cap_mb;
   bool sync_bn = false;
   std::string compress = "none";

@@ -1,0 +1,132 @@
+// parallel.tensor: ranks that share the layers of a model train as one rank does.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "support/program.hpp"
+#include "support/rank_runs.hpp"
+#include "support/small_job.hpp"
+
+namespace gputrain::testing_support {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Key heads that two ranks cannot share equally; queries and keys of three sizes of layers; an odd vocabulary.
+const std::string kGrouped =
+    "{n_layer: 2, n_head: 6, n_kv_head: 3, n_embd: 48, block_size: 16, position: rotary, norm: rmsnorm, activation: "
+    "swiglu, "
+    "qk_norm: true, tie_embeddings: false}";
+const std::string kTied = "{n_layer: 2, n_head: 4, n_embd: 32, block_size: 16}";
+
+class TensorParallel : public ::testing::Test {
+ protected:
+  std::string write_job(const std::string& model, const std::string& more = "") {
+    return folder_.write("job.yaml",
+                         "schema: 1\ndevice: cpu\nprecision: fp64\nmodel: {type: gpt, config: " + model +
+                             "}\ndata: {train: {format: synthetic, samples: 59, vocab_size: 67}, val: {split: 15%}}\n"
+                             "train: {max_steps: 20, global_batch_size: 8, max_grad_norm: 2, label_smoothing: 0.1}\n"
+                             "optimizer: {type: adamw, lr: 3e-3}\neval: {interval: 10}\nlog: {interval: 1}\n"
+                             "checkpoint: {interval: 10}\n" +
+                             more);
+  }
+  Result run(int world, const std::string& job, const std::string& name,
+             const std::vector<std::string>& settings = {}) {
+    std::vector<std::string> more;
+    for (const std::string& setting : settings) more.insert(more.end(), {"--set", setting});
+    return ranks(world, job, folder_ / name, more);
+  }
+  void expect_like_one(int world, const std::string& job, const std::string& name,
+                       const std::vector<std::string>& settings) {
+    const Result result = run(world, job, name, settings);
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const std::string one = folder_ / "one", other = folder_ / name;
+    expect_equal_losses(one + "/metrics.jsonl", other + "/metrics.jsonl", 1e-9);
+    const auto metrics_of = [](const std::string& folder) {
+      return nlohmann::json::parse(read_file(folder + "/summary.json")).at("metrics");
+    };
+    const auto expected = metrics_of(one), got = metrics_of(other);
+    for (const char* metric : {"train/grad_norm", "val/loss"}) {
+      const double value = expected.at(metric);
+      EXPECT_NEAR(got.at(metric), value, 1e-9 * value) << name << metric;
+    }
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(TensorParallel, TrainsLlamaLikeOneRank) {
+  const std::string job = write_job(kGrouped);
+  ASSERT_EQ(run(1, job, "one").exit_code, 0);
+  expect_like_one(2, job, "two", {"parallel.tensor=2"});
+  expect_like_one(3, job, "three", {"parallel.tensor=3", "train.activation_checkpointing=block"});
+  expect_like_one(4, job, "mesh", {"parallel.tensor=2", "parallel.context=2", "parallel.shard=parameters"});
+}
+
+TEST_F(TensorParallel, TrainsTiedGpt2LikeOneRank) {
+  const std::string job = write_job(kTied);
+  ASSERT_EQ(run(1, job, "one").exit_code, 0);
+  expect_like_one(4, job, "four", {"parallel.tensor=4", "train.gradient_accumulation_steps=2"});
+  expect_like_one(4, job, "cells", {"parallel.tensor=2"});
+  expect_like_one(8, job, "eight", {"parallel.tensor=2", "parallel.shard=gradients", "parallel.replicate=2"});
+}
+
+// Columns and rows of matrices, which another mesh cuts elsewhere or not at all.
+TEST_F(TensorParallel, ResumesOnAnyMesh) {
+  const std::string job = write_job(kGrouped);
+  ASSERT_EQ(run(1, job, "one").exit_code, 0);
+  const std::vector<std::string> cells{"parallel.tensor=2", "parallel.shard=optimizer"};
+  expect_like_one(4, job, "cells", cells);
+  EXPECT_EQ(gputrain({"ckpt", "verify", folder_ / "cells"}).exit_code, 0);
+  for (const char* copy : {"same", "three", "shards", "alone"}) copy_without_the_end(folder_ / "cells", folder_ / copy);
+  expect_like_one(4, job, "same", cells);
+  const Result difference = gputrain({"ckpt", "diff", folder_ / "cells", folder_ / "same"});
+  EXPECT_EQ(difference.exit_code, 0) << difference.out;
+  expect_like_one(3, job, "three", {"parallel.tensor=3"});
+  expect_like_one(2, job, "shards", {"parallel.shard=parameters"});
+  expect_like_one(1, job, "alone", {});
+  copy_without_the_end(folder_ / "shards", folder_ / "back");
+  expect_like_one(2, job, "back", {"parallel.tensor=2"});
+}
+
+// The weights at the end are those of one rank, for other verbs and other programs.
+TEST_F(TensorParallel, WritesWholeWeights) {
+  const std::string job = write_job(kGrouped);
+  ASSERT_EQ(run(1, job, "one").exit_code, 0);
+  ASSERT_EQ(run(3, job, "three", {"parallel.tensor=3"}).exit_code, 0);
+  const auto loss_of = [&](const std::string& weights) {
+    const Result result = gputrain({"eval", job, "--weights", folder_ / weights});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.out.substr(result.out.find("val/loss"));
+  };
+  const std::string loss = loss_of("one/model.safetensors");
+  EXPECT_EQ(loss_of("three/model.safetensors"), loss);
+  EXPECT_EQ(loss_of("three/ckpt/step-00000020"), loss);
+  // Weights that are read go to their ranks in parts.
+  std::filesystem::remove_all(folder_ / "one");
+  const std::string from = "model.pretrained=" + (folder_ / "three/model.safetensors");
+  ASSERT_EQ(run(1, job, "one", {from}).exit_code, 0);
+  expect_like_one(2, job, "again", {from, "parallel.tensor=2"});
+}
+
+TEST_F(TensorParallel, SaysWhatCannotBeShared) {
+  const auto refused = [&](int world, const std::string& model, const std::vector<std::string>& settings) {
+    const Result result = run(world, write_job(model), "out", settings);
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    return result.err;
+  };
+  EXPECT_THAT(refused(4, kGrouped, {"parallel.tensor=4"}), HasSubstr("its 6 heads cannot be shared equally"));
+  EXPECT_THAT(refused(3, kGrouped, {"parallel.tensor=2"}),
+              HasSubstr("3 ranks cannot be groups of 2 that share layers"));
+  EXPECT_THAT(refused(2, kTied, {"parallel.tensor=2", "model.config.dropout=0.1"}),
+              HasSubstr("dropout would differ between the ranks"));
+  EXPECT_THAT(refused(2, kTied, {"parallel.tensor=2", "parallel.compress=powersgd"}),
+              HasSubstr("needs whole matrices"));
+}
+
+}  // namespace
+}  // namespace gputrain::testing_support
