@@ -127,6 +127,22 @@ std::vector<Part::Target> values_per_parameter(const device::Arena& arena) {
   return targets;
 }
 
+std::vector<Part::Target> per_frozen_parameter(const device::Arena& arena) {
+  std::vector<Part::Target> targets;
+  for (const device::FrozenPart& part : arena.frozen_parts()) {
+    const int64_t begin = arena.share() * part.own.numel(), end = begin + part.own.numel();
+    for (const device::Segment& segment : part.segments) {
+      const int64_t from = std::max(begin, segment.offset), until = std::min(end, segment.offset + segment.numel);
+      if (from >= until) continue;
+      targets.push_back(
+          {.name = segment.name,
+           .tensor = part.own.narrow(0, from - begin, until - from),
+           .slice = Slice{.shape = segment.sizes, .begin = from - segment.offset, .order = segment.order()}});
+    }
+  }
+  return targets;
+}
+
 std::vector<Part::Target> per_parameter(const device::Arena& arena, const optim::Optimizer::State& state) {
   std::vector<Part::Target> targets;
   for (const auto& [name, tensor] : state.scalars)

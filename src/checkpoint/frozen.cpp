@@ -1,5 +1,6 @@
 #include "gputrain/checkpoint/frozen.hpp"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
@@ -26,7 +27,15 @@ bool is_frozen_file(const fs::path& path) {
 
 }  // namespace
 
-FrozenWeights::FrozenWeights(NamedTensors tensors, std::string source) : tensors_(std::move(tensors)) {
+Frozen::Tensor note_of(const at::Tensor& tensor) {
+  const at::Tensor rows = tensor.detach().to(at::kCPU).contiguous();
+  Sealer sealer;
+  sealer.add(rows.const_data_ptr(), rows.nbytes());
+  return {.dtype = dtype_of(tensor.scalar_type()), .shape = tensor.sizes().vec(), .xxh3_128 = sealer.seal().xxh3_128};
+}
+
+FrozenWeights::FrozenWeights(NamedTensors tensors, std::string source, Kept kept)
+    : kept_(kept), tensors_(std::move(tensors)) {
   note_.source = std::move(source);
   std::map<std::string, FileSeal> seals;
   note_.seal = seal_of_safetensors(tensors_, seals);
@@ -40,15 +49,25 @@ uint64_t FrozenWeights::missing_bytes(const fs::path& folder) const {
   return bytes_at(folder / note_.file_name()) == note_.seal.bytes ? 0 : note_.seal.bytes;
 }
 
+bool FrozenWeights::is_at_hand() const {
+  const std::scoped_lock lock(mutex_);
+  return !tensors_.empty() || std::ranges::all_of(holders_, [&](const fs::path& folder) {
+    return bytes_at(folder / note_.file_name()) == note_.seal.bytes;
+  });
+}
+
 void FrozenWeights::put_into(const fs::path& folder) {
+  const std::scoped_lock lock(mutex_);
   const fs::path path = folder / note_.file_name();
   const bool has_size = bytes_at(path) == note_.seal.bytes;
   if (has_size && holders_.contains(folder)) return;
   if (!has_size || seal_of(path) != note_.seal) {
+    if (tensors_.empty()) throw Unreadable("the frozen weights that were written are gone", path);
     write_safetensors(path, tensors_);
     if (seal_of(path) != note_.seal) throw Damage("is not what was written: its hash differs", path);
   }
   holders_.insert(folder);
+  if (kept_ == Kept::until_written) tensors_.clear();
 }
 
 void verify_frozen(const fs::path& checkpoint, const Frozen& frozen) {

@@ -263,6 +263,7 @@ Comparison replay(const ReplayWindow& window, const Job& job, TrainingSetup& set
   train::LogHook log({no_sinks, quiet}, setup.context.groups, setup.context.device);
   TrainingState state(job, setup, log);
   train::Progress progress;
+  state.note_given();
   take_up(window.from, state, progress);
   Comparison comparison{.notes =
                             notes_on(ledger, window.step, attempt_record(job, setup, progress, identity_of(setup)))};

@@ -53,9 +53,13 @@ void check_arena_tensors(const std::vector<ArenaTensor>& arena_tensors) {
   }
 }
 
-/// Of `numel` elements, so that the next tensor is aligned.
-int64_t padded_size(int64_t numel, at::ScalarType type) {
-  return rounded_up(numel, kAlignmentBytes / static_cast<int64_t>(at::elementSize(type)));
+/// Of `numel` elements, so that the next tensor is aligned, also where it is split among `shards` ranks.
+int64_t padded_size(int64_t numel, at::ScalarType type, int64_t shards = 1) {
+  return rounded_up(numel, shards * kAlignmentBytes / static_cast<int64_t>(at::elementSize(type)));
+}
+
+at::ScalarType type_of(const ArenaTensor& one) {
+  return one.trainable ? one.value.scalar_type() : one.frozen_type.value_or(one.value.scalar_type());
 }
 
 Segment segment_at(int64_t offset, const ArenaTensor& arena_tensor) {
@@ -63,7 +67,7 @@ Segment segment_at(int64_t offset, const ArenaTensor& arena_tensor) {
   return {.name = arena_tensor.name,
           .offset = offset,
           .numel = value.numel(),
-          .padded = padded_size(value.numel(), value.scalar_type()),
+          .padded = padded_size(value.numel(), type_of(arena_tensor)),
           .sizes = value.sizes().vec(),
           .strides = value.strides().vec(),
           .unit = arena_tensor.unit,
@@ -185,7 +189,7 @@ Arena::Arena(const std::vector<ArenaTensor>& arena_tensors, const ArenaOptions& 
     own({{.begin = 0, .end = numel_}});
   }
   for (size_t i = 0; i < segments_.size() && gathered_.empty(); ++i) place(i);
-  place_frozen(arena_tensors);
+  keeps_owned_values_only() ? share_out_frozen(arena_tensors) : place_frozen(arena_tensors);
 }
 
 /// Makes a parameter a view of its place, in the last of the gathered parts if there are any.
@@ -220,7 +224,6 @@ const Segment& Arena::segment_of(const at::Tensor& parameter) const {
 }
 
 void Arena::place_frozen(const std::vector<ArenaTensor>& arena_tensors) {
-  const auto type_of = [](const ArenaTensor& one) { return one.frozen_type.value_or(one.value.scalar_type()); };
   std::map<at::ScalarType, int64_t> numel;
   for (const ArenaTensor& one : arena_tensors) {
     if (!one.trainable) numel[type_of(one)] += padded_size(one.value.numel(), type_of(one));
@@ -238,6 +241,40 @@ void Arena::place_frozen(const std::vector<ArenaTensor>& arena_tensors) {
     value.set_data(at::as_strided(flat[type], value.sizes(), value.strides(), offset[type]));
     offset[type] += padded_size(value.numel(), type);
     frozen_.emplace_back(one.name, value);
+  }
+}
+
+void Arena::share_out_frozen(const std::vector<ArenaTensor>& arena_tensors) {
+  std::map<std::pair<int64_t, at::ScalarType>, std::vector<const ArenaTensor*>> by_part;
+  for (const ArenaTensor& one : arena_tensors) {
+    if (!one.trainable) by_part[{one.unit, type_of(one)}].push_back(&one);
+  }
+  std::map<at::ScalarType, int64_t> of_rank;
+  for (const auto& [key, tensors] : by_part) {
+    const auto& [unit, type] = key;
+    FrozenPart& part = frozen_parts_.emplace_back(FrozenPart{.unit = unit, .segments = {}, .values = {}, .own = {}});
+    int64_t numel = 0;
+    for (const ArenaTensor* one : tensors) {
+      part.segments.push_back(segment_at(numel, *one));
+      numel += part.segments.back().padded;
+    }
+    part.values = at::empty({padded_size(numel, type, shards_)}, values_.options().dtype(type));
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      at::Tensor value = tensors[i]->value;
+      value.set_data(view(part.values, part.segments[i]));
+      frozen_.emplace_back(tensors[i]->name, value);
+    }
+    take_memory(part.values);
+    of_rank[type] += part.values.numel() / shards_;
+  }
+  for (const auto& [type, numel] : of_rank) {
+    const at::Tensor flat = frozen_values_.emplace_back(flat_zeros(numel, values_.options().dtype(type)));
+    int64_t at = 0;
+    for (FrozenPart& part : frozen_parts_) {
+      if (part.values.scalar_type() != type) continue;
+      part.own = flat.narrow(0, at, part.values.numel() / shards_);
+      at += part.own.numel();
+    }
   }
 }
 
@@ -264,6 +301,14 @@ Shard Arena::shard_of(int64_t rank) const {
     shard.push_back({.begin = begin, .end = begin + share});
   }
   return shard;
+}
+
+int64_t Arena::share() const {
+  GPUTRAIN_ASSERT(keeps_owned_values_only() && !owned_.empty(), "the rank owns a shard");
+  const int64_t begin = owned_.front().range.begin;
+  const auto part =
+      std::ranges::find_if(parts_, [&](const Range& one) { return one.begin <= begin && begin < one.end; });
+  return (begin - part->begin) / (part->size() / shards_);
 }
 
 void Arena::own(const Shard& shard) {

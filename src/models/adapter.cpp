@@ -5,6 +5,7 @@
 
 #include "adapters/targets.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/device/arena.hpp"
 #include "gputrain/nn/layers.hpp"
 
 namespace gputrain::models {
@@ -39,32 +40,56 @@ std::vector<std::string> branch_parameters(Model& model) {
   return names;
 }
 
-std::vector<std::pair<std::string, at::Tensor>> adapter_weights(Model& model) {
+namespace {
+
+/// What an adapted model trains: the names in PEFT's files by the model's own.
+std::map<std::string, std::string> names_in_files(Model& model) {
   const Published published(model);
   std::map<std::string, std::string> file_names;  // of branches' parameters
   each_adapted_layer(model, [&](const std::string& layer, nn::Linear&) {
     for (const char* part : {".lora_A.weight", ".lora_B.weight"})
       file_names[layer + part] = published.module(layer) + part;
   });
-  std::vector<std::pair<std::string, at::Tensor>> tensors;
+  std::map<std::string, std::string> names;
   model.each_parameter([&](const std::string& name, nn::Parameter& parameter) {
     if (!parameter.trainable) return;
     const auto found = file_names.find(name);
-    tensors.emplace_back(kPrefix + (found != file_names.end() ? found->second : published.parameter(name)),
-                         parameter.value.detach());
+    names[name] = kPrefix + (found != file_names.end() ? found->second : published.parameter(name));
   });
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, at::Tensor>> adapter_weights(Model& model) {
+  std::vector<std::pair<std::string, at::Tensor>> live;
+  model.each_parameter([&](const std::string& name, nn::Parameter& parameter) {
+    if (parameter.trainable) live.emplace_back(name, parameter.value.detach());
+  });
+  return adapter_weights(model, live);
+}
+
+std::vector<std::pair<std::string, at::Tensor>> adapter_weights(
+    Model& model, const std::vector<std::pair<std::string, at::Tensor>>& weights) {
+  const auto names = names_in_files(model);
+  std::vector<std::pair<std::string, at::Tensor>> tensors;
+  for (const auto& [name, tensor] : weights) {
+    if (const auto found = names.find(name); found != names.end()) tensors.emplace_back(found->second, tensor);
+  }
   return tensors;
 }
 
 namespace {
 
-/// PEFT's files hold the own weight of an adapted head, too. Takes those that are the model's out of the names.
+/// PEFT's files hold the own weight of an adapted head, too. Takes those that are the model's out of the names. Where
+/// that weight has no memory, it is another call that compares them.
 void pass_over_weights_of_the_base(Model& model, TensorSource& source) {
   const Published published(model);
   each_adapted_layer(model, [&](const std::string& layer, nn::Linear& linear) {
     const std::string name = kPrefix + published.module(layer) + ".base_layer.weight";
     if (std::erase(source.names, name) == 0) return;
     const at::Tensor ours = linear.weight().detach(), theirs = source.tensor(name);
+    if (!device::has_memory(ours)) return;
     if (theirs.sizes() == ours.sizes() && theirs.to(ours.options()).equal(ours)) return;
     throw Error(ExitCode::data, {.what = "'" + name + "' is not the model's: it was trained beside other weights",
                                  .where = source.where,
@@ -83,7 +108,9 @@ void load_adapter(Model& model, const TensorSource& source) {
 }
 
 void merge_adapter(Model& model) {
-  each_adapted_layer(model, [](const std::string&, nn::Linear& layer) { layer.merge_branch(); });
+  each_adapted_layer(model, [](const std::string&, nn::Linear& layer) {
+    if (device::has_memory(layer.weight())) layer.merge_branch();
+  });
 }
 
 }  // namespace gputrain::models

@@ -44,13 +44,21 @@ GradientTraffic traffic_of_step(const device::Arena& arena, const ReducerOptions
   if (options.power_sgd != nullptr) sent = options.power_sgd->bytes();
   int64_t back = options.owners.empty() ? sent : gradient, full_back = gradient;  // the sum, or values
   const int64_t times = arena.keeps_owned_gradients_only() ? passes : 1;
-  if (arena.keeps_owned_values_only()) {  // gathered twice in each pass, but for the last unit, which stays
-    const int64_t last = arena.gathered_parts().front().unit;
+  if (arena.keeps_owned_values_only()) {
+    const auto& frozen = arena.frozen_parts();
+    const int64_t first_trained = arena.gathered_parts().back().unit,
+                  last = std::max(arena.gathered_parts().front().unit, frozen.empty() ? 0 : frozen.back().unit);
+    // Twice in each pass, but for the last unit, which stays, and those before which nothing is trained.
+    const auto gathers = [&](int64_t unit) { return (unit == last || unit < first_trained ? 1 : 2) * passes; };
     back = full_back = 0;
     for (const device::GatheredPart& part : arena.gathered_parts()) {
-      const int64_t gathers = (part.unit == last ? 1 : 2) * passes;
-      back += gathers * static_cast<int64_t>(part.read().nbytes());
-      full_back += gathers * part.range.size() * arena.element_bytes();
+      back += gathers(part.unit) * static_cast<int64_t>(part.read().nbytes());
+      full_back += gathers(part.unit) * part.range.size() * arena.element_bytes();
+    }
+    for (const device::FrozenPart& part : frozen) {
+      const int64_t bytes = gathers(part.unit) * static_cast<int64_t>(part.values.nbytes());
+      back += bytes;
+      full_back += bytes;
     }
   }
   const int64_t shards = mesh.shards(), replicas = mesh.replicas;

@@ -122,14 +122,16 @@ void check_same_layout(comm::ProcessGroups& groups, const device::Arena& arena, 
 }
 
 void broadcast(comm::ProcessGroups& groups, const device::Arena& arena, const NamedTensors& buffers) {
-  if (!arena.keeps_owned_values_only() && groups.mesh().tensor == 1) {
-    groups.tensors().broadcast(arena.values(), 0, "parameters");
-  } else if (!arena.keeps_owned_values_only()) {  // among those with the same part of the layers
-    groups.replicas().broadcast(arena.values(), 0, "parameters");
-    groups.shards().broadcast(arena.values(), 0, "parameters");
+  if (!arena.keeps_owned_values_only()) {
+    if (groups.mesh().tensor == 1) {
+      groups.tensors().broadcast(arena.values(), 0, "parameters");
+    } else {  // among those with the same part of the layers
+      groups.replicas().broadcast(arena.values(), 0, "parameters");
+      groups.shards().broadcast(arena.values(), 0, "parameters");
+    }
+    for (const at::Tensor& flat : arena.frozen_values())
+      groups.tensors().broadcast(flat.view(at::kByte), 0, "frozen parameters");
   }
-  for (const at::Tensor& flat : arena.frozen_values())
-    groups.tensors().broadcast(flat.view(at::kByte), 0, "frozen parameters");
   broadcast(groups, buffers);
 }
 
@@ -149,26 +151,25 @@ void check_replicas(comm::ProcessGroups& groups, const device::Arena& arena, con
   std::vector<std::string> names;
   std::vector<at::Tensor> hashes;
   std::vector<int> strides;  // of the ranks that have the same
+  const auto add = [&](const std::string& name, const at::Tensor& tensor, int stride) {
+    names.push_back(name);
+    hashes.push_back(hash_of(tensor));
+    strides.push_back(stride);
+  };
   if (!arena.keeps_owned_values_only()) {
-    for (const device::Segment& segment : arena.segments()) {
-      names.push_back(segment.name);
-      strides.push_back(segment.split ? mesh.tensor : 1);
-      hashes.push_back(hash_of(arena.values().narrow(0, segment.offset, segment.padded)));
-    }
+    for (const device::Segment& segment : arena.segments())
+      add(segment.name, arena.values().narrow(0, segment.offset, segment.padded), segment.split ? mesh.tensor : 1);
+    for (const auto& [name, tensor] : arena.frozen()) add(name, tensor, 1);
   } else if (mesh.replicas > 1) {
-    for (const device::Piece& piece : arena.owned()) {
-      names.push_back("part " + std::to_string(names.size()) + " of the weights of its shard");
-      strides.push_back(mesh.shards() * mesh.tensor);
-      hashes.push_back(hash_of(arena.owned_values().narrow(0, piece.at, piece.range.size())));
-    }
+    const auto add_part = [&](const char* kind, const at::Tensor& values) {
+      add("part " + std::to_string(names.size()) + " of the " + kind + " of its shard", values,
+          mesh.shards() * mesh.tensor);
+    };
+    for (const device::Piece& piece : arena.owned())
+      add_part("weights", arena.owned_values().narrow(0, piece.at, piece.range.size()));
+    for (const at::Tensor& flat : arena.frozen_values()) add_part("frozen weights", flat);
   }
-  for (const NamedTensors* others : {&arena.frozen(), &buffers}) {
-    for (const auto& [name, tensor] : *others) {
-      names.push_back(name);
-      strides.push_back(1);
-      hashes.push_back(hash_of(tensor));
-    }
-  }
+  for (const auto& [name, tensor] : buffers) add(name, tensor, 1);
   if (hashes.empty()) return;
   const at::Tensor all = groups.control().all_gather(at::cat(hashes).cpu(), "replica hashes").t().contiguous();
   const auto* of_tensor = all.const_data_ptr<int64_t>();  // one hash per rank

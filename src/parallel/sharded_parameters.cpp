@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/function.h>
 
 #include "gputrain/core/error.hpp"
 
@@ -24,6 +25,12 @@ ShardedParameters::ShardedParameters(comm::ProcessGroups& groups, const device::
       if (tensor.defined()) unit_of_storage_[tensor.storage().unsafeGetStorageImpl()] = part.unit;
     }
   }
+  for (size_t i = 0; i < arena.frozen_parts().size(); ++i) {
+    const device::FrozenPart& part = arena.frozen_parts()[i];
+    units_[static_cast<size_t>(part.unit)].frozen_parts.push_back(i);
+    unit_of_storage_[part.values.storage().unsafeGetStorageImpl()] = part.unit;
+  }
+  while (units_[static_cast<size_t>(first_trained_)].parts.empty()) ++first_trained_;
   before_this_ = std::exchange(nn::unit_memory(), this);
 }
 
@@ -61,13 +68,28 @@ at::Tensor ShardedParameters::own_part_of(const at::Tensor& whole) const {
   return whole.narrow(0, group_.rank() * share, share);
 }
 
-/// Gives `whole`, a tensor of a part, memory and starts to gather the part's values in it.
-comm::Pending ShardedParameters::gather(size_t part, const at::Tensor& whole) {
-  device::give_memory(whole);
-  if (is_simulated_) at::Tensor(whole).zero_();  // what the others have
-  const at::Tensor own = own_part_of(whole);
-  own.copy_(own_piece(part));
-  return group_.all_gather_into(whole, own, "values of unit " + std::to_string(arena_.gathered_parts()[part].unit));
+/// The parts of a unit, of trained values with those in the arena's type.
+std::vector<ShardedParameters::Piece> ShardedParameters::pieces(int64_t index, Values which) const {
+  const Unit& unit = units_[static_cast<size_t>(index)];
+  std::vector<Piece> pieces;
+  if (which != Values::frozen) {
+    for (const size_t part : unit.parts)
+      pieces.push_back({.whole = arena_.gathered_parts()[part].values, .own = own_piece(part)});
+  }
+  if (which != Values::trained) {
+    for (const size_t part : unit.frozen_parts)
+      pieces.push_back({.whole = arena_.frozen_parts()[part].values, .own = arena_.frozen_parts()[part].own});
+  }
+  return pieces;
+}
+
+/// Gives `piece.whole` memory and starts to gather its values in it.
+comm::Pending ShardedParameters::gather(int64_t unit, const Piece& piece) {
+  device::give_memory(piece.whole);
+  if (is_simulated_) at::Tensor(piece.whole).zero_();  // what the others have
+  const at::Tensor own = own_part_of(piece.whole);
+  own.copy_(piece.own);
+  return group_.all_gather_into(piece.whole, own, "values of unit " + std::to_string(unit));
 }
 
 void ShardedParameters::start(int64_t index) {
@@ -76,7 +98,9 @@ void ShardedParameters::start(int64_t index) {
   const at::NoGradGuard no_grad;
   unit.has_memory = true;
   unit.incomplete = unit.parts.size();
-  for (const size_t part : unit.parts) unit.coming.push_back(gather(part, arena_.gathered_parts()[part].read()));
+  for (const size_t part : unit.parts)
+    unit.coming.push_back(gather(index, {.whole = arena_.gathered_parts()[part].read(), .own = own_piece(part)}));
+  for (const Piece& piece : pieces(index, Values::frozen)) unit.coming.push_back(gather(index, piece));
 }
 
 void ShardedParameters::make_ready(int64_t index) {
@@ -89,6 +113,7 @@ void ShardedParameters::release(int64_t index) {
   if (!unit.has_memory) return;
   for (comm::Pending& pending : std::exchange(unit.coming, {})) pending.wait();
   for (const size_t part : unit.parts) device::take_memory(arena_.gathered_parts()[part].read());
+  for (const size_t part : unit.frozen_parts) device::take_memory(arena_.frozen_parts()[part].values);
   unit.has_memory = false;
 }
 
@@ -125,15 +150,26 @@ void ShardedParameters::need(int64_t unit) {
     borrowed_.clear();
   }
   const int64_t next = (current_ >= 0 ? current_ : unit) - 1;
+  const void* const reader = torch::autograd::get_current_node().get();
   if (unit != needed_) {
     before_ = std::exchange(needed_, unit);
+    reader_ = reader;
     // An operator may read weights of the unit before as well. Others were complete when this one began.
     release_unless([&](int64_t one) {
       return one == unit || one == before_ || one == next || one == current_ || is_borrowed(one);
     });
+  } else if (reader != reader_ && before_is_left()) {
+    release(before_);
   }
   make_ready(unit);
-  if (next >= 0) start(next);
+  if (next >= first_trained_ && !before_is_left()) start(next);
+}
+
+/// Whether the unit before the needed one has memory only because one operator may read weights of both.
+bool ShardedParameters::before_is_left() const {
+  if (before_ < 0 || before_ == needed_ - 1 || before_ == current_ || is_borrowed(before_)) return false;
+  const Unit& unit = units_[static_cast<size_t>(before_)];
+  return unit.has_memory && !unit.frozen_parts.empty();
 }
 
 bool ShardedParameters::is_borrowed(int64_t unit) const {
@@ -144,7 +180,7 @@ void ShardedParameters::complete(size_t part) {
   const int64_t index = arena_.gathered_parts()[part].unit;
   Unit& unit = units_[static_cast<size_t>(index)];
   if (unit.incomplete > 0) --unit.incomplete;
-  if (unit.incomplete == 0) release(index);
+  if (unit.incomplete == 0 && unit.frozen_parts.empty()) release(index);
 }
 
 void ShardedParameters::release_all() {
@@ -153,28 +189,28 @@ void ShardedParameters::release_all() {
   borrowed_.clear();
 }
 
-void ShardedParameters::with_unit(int64_t index, const std::function<void()>& use) {
+void ShardedParameters::with_unit(int64_t index, const std::function<void()>& use, Values which) {
   release_all();
   const at::NoGradGuard no_grad;
-  const Unit& unit = units_[static_cast<size_t>(index)];
-  for (const size_t part : unit.parts) gather(part, arena_.gathered_parts()[part].values).wait();
+  const auto of_unit = pieces(index, which);
+  for (const Piece& piece : of_unit) gather(index, piece).wait();
   use();
-  for (const size_t part : unit.parts) device::take_memory(arena_.gathered_parts()[part].values);
+  for (const Piece& piece : of_unit) device::take_memory(piece.whole);
 }
 
-void ShardedParameters::fill(const std::function<void()>& fill_values) {
+void ShardedParameters::fill(const std::function<void()>& fill_values, Values which) {
   release_all();
   const at::NoGradGuard no_grad;
-  for (const Unit& unit : units_) {
-    for (const size_t part : unit.parts) {
-      device::give_memory(arena_.gathered_parts()[part].values);
-      at::Tensor(arena_.gathered_parts()[part].values).zero_();  // padding is zero
+  for (int64_t index = 0; index < units(); ++index) {
+    const auto of_unit = pieces(index, which);
+    for (const Piece& piece : of_unit) {
+      device::give_memory(piece.whole);
+      at::Tensor(piece.whole).zero_();  // padding is zero
     }
     fill_values();
-    for (const size_t part : unit.parts) {
-      const at::Tensor& values = arena_.gathered_parts()[part].values;
-      own_piece(part).copy_(own_part_of(values));
-      device::take_memory(values);
+    for (const Piece& piece : of_unit) {
+      at::Tensor(piece.own).copy_(own_part_of(piece.whole));
+      device::take_memory(piece.whole);
     }
   }
 }

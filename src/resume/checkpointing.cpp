@@ -67,6 +67,7 @@ Checkpointing::Checkpointing(Parts parts)
 
 std::string Checkpointing::resume(train::Progress& progress, bool accept_changes) {
   bool forgets = false;
+  if (parts_.setup.built.sharded && may_resume()) state_.note_given();
   const auto chosen = choose([&](const checkpoint::Checkpoint& from) {
     const train::Stopwatch watch;
     state_.take_up(from, progress, accept_changes);
@@ -108,6 +109,13 @@ void Checkpointing::tell_of_other_evaluations() const {
   log::warning(
       "data.val is evaluated on other data than before: what was measured then counts no more as a result or a "
       "best one; scores of older checkpoints, by which checkpoint.keep_best keeps them, stay");
+}
+
+/// Every rank must call.
+bool Checkpointing::may_resume() const {
+  if (parts_.job.spec().checkpoint.resume == "never") return false;
+  const bool finds = is_rank_zero() && (!point_.path.empty() || !checkpoint::finished_in(point_.folders).empty());
+  return parts_.setup.context.groups.from_rank_zero(static_cast<int64_t>(finds), "whether there are checkpoints") != 0;
 }
 
 std::optional<checkpoint::Checkpoint> Checkpointing::choose(const Read& read) const {

@@ -298,11 +298,13 @@ monitor::Summary Training::train() {
   }
   conclude(summary, outcome, expectation, request_.verify);
   context.groups.enter("at the end, after step", progress_.step);
-  const checkpoint::NamedTensors weights = gathered_weights(built, context);
+  const checkpoint::NamedTensors weights =
+      gathered_weights(built, context, built.adapter ? parallel::Values::trained : parallel::Values::all);
   if (context.rank() == 0) {
     finish(summary, expectation, weights);
-  } else if (built.has_parts() && samples_at_end(summary)) {
-    write_sample(/*is_new=*/false);
+  } else if (built.has_parts()) {
+    if (samples_at_end(summary)) write_sample(/*is_new=*/false);
+    write_merged();
   }
   return summary;
 }
@@ -373,13 +375,24 @@ bool Training::samples_at_end(const monitor::Summary& summary) const {
   return spec_.eval.sample && summary.status != "stopped";
 }
 
+/// On rank 0; with sharded parameters on every rank.
+void Training::write_merged() {
+  const models::Adapter* adapter = setup_.built.adapter.get();
+  if (adapter == nullptr || !adapter->is_written_merged()) return;
+  const checkpoint::NamedTensors weights = merged_weights(setup_.built, setup_.context);
+  if (setup_.context.rank() == 0) write_weights(*setup_.built.model, weights, *setup_.datasets.train, folder_);
+}
+
 void Training::finish(const monitor::Summary& summary, const Expectation& expectation,
                       const checkpoint::NamedTensors& weights) {
   auto& model = *setup_.built.model;
   lock_.check();
   const models::Adapter* adapter = setup_.built.adapter.get();
   if (adapter != nullptr) {
-    write_adapter(model, *adapter, *spec_.model.pretrained, *setup_.datasets.train, folder_);
+    write_adapter(
+        model,
+        {.adapter = *adapter, .weights = weights, .base = *spec_.model.pretrained, .learned = *setup_.datasets.train},
+        folder_);
   } else {
     write_weights(model, weights, *setup_.datasets.train, folder_);
   }
@@ -387,10 +400,7 @@ void Training::finish(const monitor::Summary& summary, const Expectation& expect
     copy_tokenizer_files(tokenizer->folder(), folder_.path, tokenizer->source());
   }
   if (samples_at_end(summary)) write_sample(/*is_new=*/progress_.step > first_step_);
-  if (adapter != nullptr && adapter->is_written_merged()) {  // last: it changes the model
-    models::merge_adapter(model);
-    write_weights(model, named_weights(model), *setup_.datasets.train, folder_);
-  }
+  write_merged();  // last: it changes the model
   print_ending(console_, summary, setup_.plan, expectation, folder_, spec_.checkpoint.resume);
 }
 

@@ -23,7 +23,8 @@ void load_trained(const std::filesystem::path& weights, BuiltModel& built) {
       load_adapter(*built.model, *built.adapter, adapter);
     }
   };
-  built.sharded ? built.sharded->fill(load) : load();
+  if (!built.sharded) return load();
+  built.sharded->fill(load, adapter.empty() ? parallel::Values::all : parallel::Values::trained);
 }
 
 }  // namespace gputrain::app

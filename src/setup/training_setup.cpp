@@ -163,10 +163,6 @@ BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext&
   const comm::Mesh& mesh = context.groups.mesh();
   const bool shares = spec.parallel.shard != "none" && mesh.shards() > 1;
   const bool shares_values = shares && spec.parallel.shard == "parameters";
-  if (spec.model.adapter && shares_values) {
-    throw job.loaded.error("parallel.shard", "an adapter's weights are few, and frozen weights are not shared out",
-                           "gradients or none");
-  }
   const nn::Context model_context{.policy = context.policy,
                                   .device = context.device,
                                   .channels_last = wants_channels_last(spec, *datasets.train),
@@ -273,33 +269,70 @@ static at::Tensor whole_parameter(const models::Model& model, const nn::Paramete
   return parameter.split ? nn::whole_of(*parameter.split, value, *model.context().tensor_group) : value;
 }
 
-void each_weight(BuiltModel& built,
-                 const std::function<void(const std::string& name, const at::Tensor& values)>& visit) {
-  const auto visit_all = [&](bool trainable) {
+void each_weight(BuiltModel& built, const std::function<void(const std::string& name, const at::Tensor& values)>& visit,
+                 parallel::Values which) {
+  const auto visit_those = [&](bool trainable) {
     built.model->each_parameter([&](const std::string& name, const nn::Parameter& parameter) {
       if (device::has_memory(parameter.value) && parameter.trainable == trainable)
         visit(name, whole_parameter(*built.model, parameter));
     });
   };
-  visit_all(/*trainable=*/false);
-  if (!built.sharded) return visit_all(/*trainable=*/true);
-  for (int64_t unit = 0; unit < built.sharded->units(); ++unit)
-    built.sharded->with_unit(unit, [&] { visit_all(/*trainable=*/true); });
+  const auto visit_all = [&] {
+    if (which != parallel::Values::trained) visit_those(/*trainable=*/false);
+    if (which != parallel::Values::frozen) visit_those(/*trainable=*/true);
+  };
+  if (!built.sharded) return visit_all();
+  for (int64_t unit = 0; unit < built.sharded->units(); ++unit) built.sharded->with_unit(unit, visit_all, which);
 }
 
-checkpoint::NamedTensors gathered_weights(BuiltModel& built, const RankContext& context) {
-  if (!built.has_parts()) return named_weights(*built.model);
+namespace {
+
+checkpoint::NamedTensors live_weights(models::Model& model, parallel::Values which) {
+  switch (which) {
+    case parallel::Values::trained:
+      return trained_weights(model);
+    case parallel::Values::frozen:
+      return frozen_weights(model);
+    default:
+      return named_weights(model);
+  }
+}
+
+/// Copies on rank 0 of values that ranks share out, unit by unit after a call of `change`. Every rank must call.
+checkpoint::NamedTensors gather(
+    BuiltModel& built, const RankContext& context, parallel::Values which,
+    const std::function<void()>& change = [] {}) {
   std::map<std::string, at::Tensor> gathered;
-  each_weight(built, [&](const std::string& name, const at::Tensor& values) {
-    if (context.rank() == 0) gathered[name] = values.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
-  });
-  checkpoint::NamedTensors weights;
-  if (context.rank() != 0) return weights;
-  for (auto& [name, tensor] : named_weights(*built.model)) {  // with buffers
-    const auto found = gathered.find(name);
-    weights.emplace_back(name, found == gathered.end() ? tensor : found->second);
+  const auto keep = [&] {
+    if (context.rank() == 0) change();
+    built.model->each_parameter([&](const std::string& name, const nn::Parameter& parameter) {
+      if (!device::has_memory(parameter.value)) return;
+      const at::Tensor whole = whole_parameter(*built.model, parameter);
+      if (context.rank() == 0) gathered[name] = whole.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
+    });
+  };
+  if (!built.sharded) keep();
+  for (int64_t unit = 0; built.sharded && unit < built.sharded->units(); ++unit)
+    built.sharded->with_unit(unit, keep, which);
+  if (context.rank() != 0) return {};
+  checkpoint::NamedTensors weights = live_weights(*built.model, which);  // with buffers
+  for (auto& [name, tensor] : weights) {
+    if (const auto found = gathered.find(name); found != gathered.end()) tensor = found->second;
   }
   return weights;
+}
+
+}  // namespace
+
+checkpoint::NamedTensors gathered_weights(BuiltModel& built, const RankContext& context, parallel::Values which) {
+  return built.has_parts() ? gather(built, context, which) : live_weights(*built.model, which);
+}
+
+checkpoint::NamedTensors merged_weights(BuiltModel& built, const RankContext& context) {
+  const auto merge = [&] { models::merge_adapter(*built.model); };
+  if (built.sharded) return gather(built, context, parallel::Values::all, merge);
+  merge();
+  return named_weights(*built.model);
 }
 
 data::LoaderOptions loader_options(const JobSpec& spec, const data::Dataset& dataset, const RankContext& context,

@@ -123,8 +123,11 @@ std::vector<checkpoint::Part::Target> weight_targets(const BuiltModel& built) {
   auto targets = checkpoint::values_per_parameter(*built.arena);
   for (auto& [name, buffer] : train::buffers_of(*built.model))
     targets.push_back({.name = name, .tensor = buffer, .slice = std::nullopt});
-  for (auto& [name, frozen] : frozen_weights(*built.model))
-    targets.push_back({.name = name, .tensor = frozen, .slice = std::nullopt});
+  for (auto& frozen : checkpoint::per_frozen_parameter(*built.arena)) targets.push_back(std::move(frozen));
+  if (!built.sharded) {
+    for (auto& [name, frozen] : frozen_weights(*built.model))
+      targets.push_back({.name = name, .tensor = frozen, .slice = std::nullopt});
+  }
   return targets;
 }
 
@@ -205,6 +208,14 @@ void TrainingState::restore(const checkpoint::Checkpoint& from, train::Progress&
   });
 }
 
+void TrainingState::note_given() {
+  if (!setup_.built.sharded || setup_.built.arena->frozen().empty()) return;
+  const auto note = [&](const std::string& name, const at::Tensor& values) {
+    if (setup_.context.rank() == 0) given_[name] = checkpoint::note_of(values);
+  };
+  each_weight(setup_.built, note, parallel::Values::frozen);
+}
+
 /// Frozen values that a checkpoint has are its own, whatever the job's source gives now. Compares the two, and says so
 /// where they differ: an error for an adapter, which is of no use beside other weights than its own.
 void TrainingState::note_source(const checkpoint::Checkpoint& from) {
@@ -218,9 +229,12 @@ void TrainingState::note_source(const checkpoint::Checkpoint& from) {
   if (has_trained) frozen_source_ = "training until step " + std::to_string(from.step()) + ", " + source;
   const bool is_adapter = setup_.built.adapter != nullptr;
   if (setup_.context.rank() != 0 || !saved || (saved->source != source && !is_adapter)) return;
+  auto given = given_;
+  if (!setup_.built.sharded) {
+    for (const auto& [name, tensor] : frozen) given[name] = checkpoint::note_of(tensor);
+  }
   int64_t others = 0;
-  const checkpoint::FrozenWeights given(frozen, source);
-  for (const auto& [name, now] : given.note().tensors) {
+  for (const auto& [name, now] : given) {
     const auto then = saved->tensors.find(name);
     others += then != saved->tensors.end() && then->second.dtype == now.dtype && then->second != now;
   }
@@ -315,6 +329,25 @@ void TrainingState::restore_generators(const checkpoint::Checkpoint& from) {
   }
 }
 
+/// On rank 0, for the checkpoints of this attempt. Every rank must call.
+void TrainingState::take_frozen() {
+  auto& built = setup_.built;
+  const bool is_rank_zero = setup_.context.rank() == 0;
+  if (built.arena->frozen().empty()) return;
+  if (!built.sharded) {
+    if (is_rank_zero && !frozen_)
+      frozen_ = std::make_shared<checkpoint::FrozenWeights>(frozen_weights(*built.model), frozen_source_);
+    return;
+  }
+  const bool lacks = is_rank_zero && (!frozen_ || !frozen_->is_at_hand());
+  if (setup_.context.groups.from_rank_zero(static_cast<int64_t>(lacks), "whether frozen weights are missing") == 0)
+    return;
+  auto weights = gathered_weights(built, setup_.context, parallel::Values::frozen);
+  if (is_rank_zero)
+    frozen_ = std::make_shared<checkpoint::FrozenWeights>(std::move(weights), frozen_source_,
+                                                          checkpoint::FrozenWeights::Kept::until_written);
+}
+
 checkpoint::Snapshot TrainingState::gather(const train::Progress& progress, const std::string& best_metric) {
   auto& groups = setup_.context.groups;
   train::synchronise_buffers(*setup_.built.model, groups);
@@ -358,8 +391,7 @@ checkpoint::Snapshot TrainingState::gather(const train::Progress& progress, cons
   if (groups.rank() < built.ranks_of_state())
     shards.push_back(optimizer_shard(built, *setup_.optimizer_stack.optimizer, groups.rank()));
   if (setup_.gradient_sync.power_sgd) shards.push_back(setup_.gradient_sync.shard(groups));
-  if (setup_.context.rank() == 0 && !frozen_ && !setup_.built.arena->frozen().empty())
-    frozen_ = std::make_shared<checkpoint::FrozenWeights>(frozen_weights(*setup_.built.model), frozen_source_);
+  take_frozen();
   std::map<std::string, checkpoint::NamedTensors> files{
       {"generators", {{setup_.context.device.is_cpu() ? "cpu" : "cuda", generators}}}};
   if (built.has_parts()) {

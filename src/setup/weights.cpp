@@ -181,13 +181,12 @@ void load_adapter(models::Model& model, const models::Adapter& adapter, const fs
                                .sizes_hint = "the adapter is of another base model, or of other target_modules"});
 }
 
-void write_adapter(models::Model& model, const models::Adapter& adapter, const std::string& base,
-                   const data::Dataset& learned, const RunFolder& folder) {
+void write_adapter(models::Model& model, const TrainedAdapter& trained, const RunFolder& folder) {
   fs::create_directories(folder.adapter());
-  checkpoint::write_safetensors(folder.adapter() / models::kAdapterWeights, models::adapter_weights(model),
-                                metadata_of(learned));
-  write_file_atomically(folder.adapter() / models::kAdapterConfig, adapter.config_of(model, base).dump(2) + "\n",
-                        ExitCode::environment);
+  checkpoint::write_safetensors(folder.adapter() / models::kAdapterWeights,
+                                models::adapter_weights(model, trained.weights), metadata_of(trained.learned));
+  write_file_atomically(folder.adapter() / models::kAdapterConfig,
+                        trained.adapter.config_of(model, trained.base).dump(2) + "\n", ExitCode::environment);
 }
 
 }  // namespace gputrain::app

@@ -286,8 +286,8 @@ void ParallelSpec::describe(config::Description<ParallelSpec>& d) {
   d.key("shard", &ParallelSpec::shard,
         "optimizer: each rank stores and updates a shard of the optimizer state (ZeRO 1); gradients: each rank "
         "also stores only its shard of the gradient (ZeRO 2), which is then reduced after every forward pass of a "
-        "step; parameters: also only its shard of the weights (ZeRO 3, FSDP), which are gathered unit by unit in every "
-        "forward and backward pass")
+        "step; parameters: also only its shard of the weights, trained and frozen ones (ZeRO 3, FSDP), which are "
+        "gathered unit by unit in every forward and backward pass")
       .choices({"none", "optimizer", "gradients", "parameters"})
       .change(Change::safe)
       .aliases({"zero_stage"});

@@ -45,6 +45,22 @@ TEST_F(FrozenInStore, LieOnceAndBelongToTheModelOfEachCheckpoint) {
   EXPECT_EQ(frozen_of(0.25)->note().tensors.at("g"), note.tensors.at("g"));
 }
 
+TEST_F(FrozenInStore, AreLetGoOnceWrittenWhereTheyAreCopies) {
+  at::Tensor copy = at::full({5}, 0.5);
+  const auto frozen =
+      std::make_shared<FrozenWeights>(NamedTensors{{"f", copy}}, "seed 1", FrozenWeights::Kept::until_written);
+  EXPECT_EQ(frozen->note().tensors.at("f"), note_of(copy));
+  EXPECT_GT(copy.use_count(), 1);
+  save(1, frozen);
+  EXPECT_EQ(copy.use_count(), 1);
+  save(2, frozen);
+  EXPECT_TRUE(frozen->is_at_hand());
+  EXPECT_TRUE(checkpoint(2).part("model").tensor("f").equal(copy));
+  fs::remove(file(frozen));
+  EXPECT_FALSE(frozen->is_at_hand());
+  EXPECT_THROW(save(3, frozen), Error);
+}
+
 TEST_F(FrozenInStore, StayAsLongAsACheckpointNamesThem) {
   const auto first = frozen_of(1), second = frozen_of(2);
   save(1, first);

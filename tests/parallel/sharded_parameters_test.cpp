@@ -2,10 +2,12 @@
 #include "gputrain/parallel/sharded_parameters.hpp"
 
 #include <chrono>
+#include <optional>
 #include <thread>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/add.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
@@ -32,14 +34,24 @@ using gputrain::testing::RankBody;
 
 constexpr int64_t kLayers = 12, kWidth = 512, kLayerBytes = kWidth * kWidth * 4;
 
+/// Which parameters are trained: the matrices, or biases of layers from this one on beside frozen matrices.
+struct Trained {
+  std::optional<int64_t> biases_from = {};
+};
+
 /// Layers of 1 MiB, one unit each.
 class Deep final : public models::Model {
  public:
-  Deep(int64_t width, at::ScalarType type, bool takes_no_memory)
+  Deep(int64_t width, at::ScalarType type, bool takes_no_memory, Trained trained)
       : Model({.policy = {.master = type, .compute = type}, .takes_no_memory = takes_no_memory}) {
+    const bool has_biases = trained.biases_from.has_value();
     for (int64_t i = 0; i < kLayers; ++i) {
       layers_.push_back(add_child<nn::Linear>("layer" + std::to_string(i), context(),
-                                              nn::Linear::Options{.in = width, .out = width, .bias = false}));
+                                              nn::Linear::Options{.in = width, .out = width, .bias = has_biases}));
+      if (!has_biases) continue;
+      layers_.back()->each_parameter([&](const std::string& name, nn::Parameter& parameter) {
+        if (name == "weight" || i < *trained.biases_from) parameter.freeze();
+      });
     }
   }
 
@@ -47,7 +59,7 @@ class Deep final : public models::Model {
     at::Tensor x = inputs;
     for (const nn::Linear* layer : layers_) {
       const nn::UnitRange range(*layer);
-      x = layer->forward(x);
+      x = layer->bias().defined() ? with_late_readers(*layer, x) : layer->forward(x);
     }
     return x;
   }
@@ -58,23 +70,34 @@ class Deep final : public models::Model {
   }
 
  private:
+  /// Three operators read the matrix, and the last of them in a backward pass does so after the bias has its gradient,
+  /// as beside a branch of an adapter.
+  static at::Tensor with_late_readers(const nn::Linear& layer, const at::Tensor& x) {
+    const at::Tensor y = at::add(at::linear(x, layer.weight()), layer.bias());
+    return at::linear(at::linear(y, layer.weight()), layer.weight());
+  }
+
   std::vector<nn::Linear*> layers_;
 };
 
 /// A model in an arena whose values `ranks` share out.
 struct Sharded {
   Deep model;
-  std::vector<at::Tensor> weights;
+  std::vector<at::Tensor> weights;  // trained ones
+  std::vector<at::Tensor> matrices;
   std::unique_ptr<device::Arena> arena;
   std::vector<device::Shard> owners;
   std::unique_ptr<ShardedParameters> parameters;
 
-  explicit Sharded(comm::ProcessGroups& groups, int64_t width = kWidth, at::ScalarType type = at::kFloat)
-      : model(width, type, !groups.alone()) {
+  explicit Sharded(comm::ProcessGroups& groups, int64_t width = kWidth, at::ScalarType type = at::kFloat,
+                   Trained trained = {})
+      : model(width, type, !groups.alone(), trained) {
     std::vector<device::ArenaTensor> tensors;
     model.each_parameter([&](const std::string& name, nn::Parameter& parameter) {
-      weights.push_back(parameter.value);
-      tensors.push_back({.name = name, .value = parameter.value, .unit = std::ssize(tensors)});
+      if (parameter.trainable) weights.push_back(parameter.value);
+      if (parameter.value.dim() == 2) matrices.push_back(parameter.value);
+      tensors.push_back(
+          {.name = name, .value = parameter.value, .unit = std::ssize(matrices) - 1, .trainable = parameter.trainable});
     });
     const bool is_alone = groups.alone();
     arena = std::make_unique<device::Arena>(
@@ -93,7 +116,7 @@ struct Sharded {
 
   int64_t units_with_memory() const {
     int64_t count = 0;
-    for (const at::Tensor& weight : weights) count += device::has_memory(weight);
+    for (const at::Tensor& matrix : matrices) count += device::has_memory(matrix);
     return count;
   }
 };
@@ -132,10 +155,41 @@ const RankBody takes_two_units("takes_two_units", [] {
 
 TEST(ShardedParameters, TakeTheMemoryOfTwoUnits) { expect_success("takes_two_units", 4); }
 
-const RankBody has_equal_gradients("has_equal_gradients", [] {
+// Of frozen matrices a rank has its share, and two in a forward and in a backward pass.
+const RankBody takes_two_frozen_units("takes_two_frozen_units", [] {
+  comm::ProcessGroups groups = join();
+  device::install_host_allocator();  // starts counting here
+  Sharded sharded(groups, kWidth, at::kFloat, {.biases_from = 0});
+  const auto& frozen = sharded.arena->frozen_values();
+  if (frozen.size() != 1 ||
+      std::ssize(frozen) * static_cast<int64_t>(frozen[0].nbytes()) * groups.world_size() != kLayers * kLayerBytes)
+    return fail("share of the frozen bytes", frozen.empty() ? 0 : static_cast<double>(frozen[0].nbytes()));
+  constexpr int64_t kRest = 1 << 17;  // biases and activations
+  const int64_t before = device::host_allocator_facts().peak_in_use_bytes;
+  if (before > kLayerBytes + kRest) return fail("MiB while it is filled", static_cast<double>(before) / (1 << 20));
+  DataParallel parallel(groups, *sharded.arena, sharded.weights,
+                        {.owners = sharded.owners, .parameters = sharded.parameters.get()});
+  for (int step = 0; step < 2; ++step) {
+    parallel.prepare(true);
+    sharded.model.forward(at::ones({2, kWidth})).sum().backward();
+    if (parallel.started() != kLayers) return fail("started within backward", static_cast<double>(parallel.started()));
+    parallel.finish();
+    parallel.all_gather_values();
+    if (sharded.units_with_memory() != 0) return fail("units after the update", 1);
+  }
+  const int64_t peak = device::host_allocator_facts().peak_in_use_bytes;
+  if (peak > 2 * kLayerBytes + kRest) return fail("MiB in a step", static_cast<double>(peak) / (1 << 20));
+  groups.control().barrier("end");
+  return 0;
+});
+
+TEST(ShardedParameters, TakeTheMemoryOfTwoFrozenUnits) { expect_success("takes_two_frozen_units", 4); }
+
+/// Compares the gradients of what is trained with those of a model that one rank has whole.
+int compare_gradients(Trained trained) {
   comm::ProcessGroups groups = join(), none;
   constexpr int64_t kNarrow = 24;
-  Sharded whole(none, kNarrow, at::kDouble), sharded(groups, kNarrow, at::kDouble);
+  Sharded whole(none, kNarrow, at::kDouble, trained), sharded(groups, kNarrow, at::kDouble, trained);
   DataParallel parallel(groups, *sharded.arena, sharded.weights,
                         {.owners = sharded.owners, .parameters = sharded.parameters.get()});
   const auto rows = [&](int rank) {
@@ -148,7 +202,8 @@ const RankBody has_equal_gradients("has_equal_gradients", [] {
   }
   parallel.prepare(true);
   sharded.model.forward(rows(groups.rank())).square().sum().backward();
-  if (parallel.started() != kLayers) return fail("started within backward", static_cast<double>(parallel.started()));
+  if (parallel.started() != parallel.buckets())
+    return fail("started within backward", static_cast<double>(parallel.started()));
   parallel.finish();
   int64_t compared = 0;
   for (const auto& segment : whole.arena->segments()) {
@@ -163,14 +218,24 @@ const RankBody has_equal_gradients("has_equal_gradients", [] {
       compared += end - begin;
     }
   }
-  if (compared < kLayers * kNarrow * kNarrow / groups.world_size() - kLayers * 16)
-    return fail("compared", static_cast<double>(compared));
+  const at::Tensor all = at::full({}, compared, at::kLong);
+  groups.control().all_reduce_sum(all, "compared").wait();
+  int64_t elements = 0;
+  for (const at::Tensor& weight : sharded.weights) elements += weight.numel();
+  if (all.item<int64_t>() != elements) return fail("compared", all.item<double>());
   groups.control().barrier("end");
   return 0;
-});
+}
+
+const RankBody has_equal_gradients("has_equal_gradients", [] { return compare_gradients({}); });
+const RankBody has_equal_gradients_beside_frozen("has_equal_gradients_beside_frozen",
+                                                 [] { return compare_gradients({.biases_from = 3}); });
 
 TEST(ShardedParameters, HaveTheGradientsOfWholeOnes) {
-  for (const int world : {2, 3}) expect_success("has_equal_gradients", world);
+  for (const int world : {2, 3}) {
+    expect_success("has_equal_gradients", world);
+    expect_success("has_equal_gradients_beside_frozen", world);
+  }
 }
 
 // A unit is gathered for the forward and for the backward pass; the last one stays for both.
@@ -186,6 +251,23 @@ TEST(ShardedParameters, AreGatheredTwice) {
   EXPECT_EQ(traffic->all_gather.calls, 2 * kLayers - 1);
   EXPECT_EQ(traffic->reduce_scatter.calls, kLayers);
   EXPECT_EQ(traffic->reduce_scatter.bytes, kLayers * kLayerBytes);
+}
+
+// The matrices of a unit stay after the gradient of its bias; units before which nothing is trained are not read again.
+TEST(ShardedParameters, AreGatheredTwiceBesideFrozenOnes) {
+  const auto traffic = std::make_shared<comm::CollectiveTraffic>();
+  comm::ProcessGroups groups = comm::ProcessGroups::simulated({.rank = 1, .world_size = 64}, traffic);
+  constexpr int64_t kFirst = 4;
+  Sharded sharded(groups, kWidth, at::kFloat, {.biases_from = kFirst});
+  const ReducerOptions options{.owners = sharded.owners, .parameters = sharded.parameters.get()};
+  DataParallel parallel(groups, *sharded.arena, sharded.weights, options);
+  parallel.prepare(true);
+  sharded.model.forward(at::ones({2, kWidth})).sum().backward();
+  parallel.finish();
+  EXPECT_EQ(traffic->all_gather.calls, kFirst + 2 * (2 * (kLayers - kFirst) - 1));  // matrix and bias apart
+  EXPECT_EQ(traffic->reduce_scatter.calls, kLayers - kFirst);
+  const auto sent = traffic_of_step(*sharded.arena, options, groups.mesh(), 1);
+  EXPECT_EQ(sent.bytes, 63 * traffic->all_gather.bytes + traffic->reduce_scatter.bytes * 63 / 64);
 }
 
 // The last unit borrows the weight of the first one, as a tied head does, and computes in parts.

@@ -109,7 +109,7 @@ const RankBody shares_out("shares_out", [] {
     const at::Tensor before = (step == kOverflowingStep ? learner.model.arena.values() : expected).clone();
     if (step != kOverflowingStep && !(distance(got, expected) < 1e-9))
       return fail("gradients differ", distance(got, expected));
-    const auto report = learner.update([&](const at::Tensor& tensor) { parallel.all_reduce_sum(tensor); });
+    const auto report = learner.update([&](const at::Tensor& tensor) { parallel.all_reduce_squares(tensor); });
     parallel.all_gather_values();
     const auto wanted = reference.update({});
     const bool is_skipped = report.found_inf.item<float>() == 1;

@@ -57,5 +57,7 @@ std::vector<Part::Target> per_parameter(const device::Arena& arena, const optim:
 std::vector<Part::Target> per_parameter(const device::Arena& arena, const at::Tensor& flat, const std::string& prefix);
 /// The same for the values that have memory, named as their parameters.
 std::vector<Part::Target> values_per_parameter(const device::Arena& arena);
+/// The same for this rank's share of the frozen values, where ranks share them out.
+std::vector<Part::Target> per_frozen_parameter(const device::Arena& arena);
 
 }  // namespace gputrain::checkpoint

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <mutex>
 #include <set>
 #include <string>
 
@@ -13,23 +14,35 @@
 
 namespace gputrain::checkpoint {
 
+/// What a manifest says of a frozen tensor.
+Frozen::Tensor note_of(const at::Tensor& tensor);
+
+/// One thread may write while another asks.
 class FrozenWeights {
  public:
+  /// Until when the tensors are kept: copies only until they are written.
+  enum class Kept { always, until_written };
+
   /// Hashes the tensors, which must not change as long as this lives. `source`: where their values come from.
-  FrozenWeights(NamedTensors tensors, std::string source);
+  FrozenWeights(NamedTensors tensors, std::string source, Kept kept = Kept::always);
 
   const Frozen& note() const noexcept { return note_; }
+
+  /// Whether put_into() can write: false if the tensors were let go, and a file that they were written to is gone.
+  bool is_at_hand() const;
 
   /// Bytes that put_into() would still have to write there.
   uint64_t missing_bytes(const std::filesystem::path& folder) const;
 
   /// Writes the file into a folder of checkpoints unless it is there, and reads it back, once for each folder. Throws
-  /// Error(checkpoint).
+  /// Error(checkpoint), also if it is not there and the tensors were let go.
   void put_into(const std::filesystem::path& folder);
 
  private:
-  NamedTensors tensors_;
   Frozen note_;
+  Kept kept_;
+  mutable std::mutex mutex_;  // of what follows
+  NamedTensors tensors_;
   std::set<std::filesystem::path> holders_;  // folders whose file was compared with its hash
 };
 

@@ -5,9 +5,9 @@
 //
 // Frozen parameters are in none of these buffers: their values lie in flat buffers of their own, one per dtype.
 //
-// If ranks share out the values too (Kept::owned), each has those of its pieces only. The model's tensors are then
-// views of parts without memory; parallel/sharded_parameters.hpp gives a part memory and gathers it while its unit
-// computes.
+// If ranks share out the values too (Kept::owned), each has those of its pieces only, and an equal share of the frozen
+// ones. The model's tensors are then views of parts without memory; parallel/sharded_parameters.hpp gives a part memory
+// and gathers it while its unit computes.
 #pragma once
 
 #include <cstdint>
@@ -111,6 +111,15 @@ struct GatheredPart {
   const at::Tensor& read() const noexcept { return copy.defined() ? copy : values; }  // what layers read
 };
 
+/// Frozen values of one unit in one dtype, which ranks share out equally. They have memory only while they are
+/// gathered.
+struct FrozenPart {
+  int64_t unit = 0;
+  std::vector<Segment> segments;  // offsets from the start of the part
+  at::Tensor values;              // [numel], with padding
+  at::Tensor own;                 // [numel / shards]: this rank's share, a view of frozen_values()
+};
+
 /// Gives a tensor without memory new memory, with undefined content; it and its views then share that.
 void give_memory(const at::Tensor& tensor);
 bool has_memory(const at::Tensor& tensor);
@@ -156,9 +165,12 @@ class Arena {
   const c10::intrusive_ptr<WorkingCopy>& working_copy() const noexcept { return working_copy_; }  // or null
   const std::vector<Segment>& segments() const noexcept { return segments_; }
 
-  /// The frozen parameters by name, as views of frozen_values().
+  /// The frozen parameters by name, as views of frozen_values(), or for Kept::owned values of frozen_parts().
   const std::vector<std::pair<std::string, at::Tensor>>& frozen() const noexcept { return frozen_; }
-  const std::vector<at::Tensor>& frozen_values() const noexcept { return frozen_values_; }  // flat, one per dtype
+  /// Flat, one per dtype: the frozen values, or for Kept::owned values this rank's share of them.
+  const std::vector<at::Tensor>& frozen_values() const noexcept { return frozen_values_; }
+  /// For Kept::owned values: by unit, then dtype. Otherwise empty.
+  const std::vector<FrozenPart>& frozen_parts() const noexcept { return frozen_parts_; }
 
   /// One range per unit, in order; together they cover the arena.
   std::vector<Range> unit_ranges() const;
@@ -167,6 +179,8 @@ class Arena {
   const std::vector<Range>& parts() const noexcept { return parts_; }
   /// What `rank` gets if each part is split equally among the ranks.
   Shard shard_of(int64_t rank) const;
+  /// For Kept::owned values, after own(): the rank whose shard_of() this rank owns.
+  int64_t share() const;
 
   /// What this rank updates and keeps optimizer state for. By default the whole arena; for Kept::owned nothing until
   /// own() is called.
@@ -191,6 +205,7 @@ class Arena {
 
  private:
   void place_frozen(const std::vector<ArenaTensor>& arena_tensors);
+  void share_out_frozen(const std::vector<ArenaTensor>& arena_tensors);
 
   void place(size_t index);
 
@@ -205,6 +220,7 @@ class Arena {
   std::vector<at::Tensor> arena_tensors_;  // in the order of segments_
   std::vector<std::pair<std::string, at::Tensor>> frozen_;
   std::vector<at::Tensor> frozen_values_;
+  std::vector<FrozenPart> frozen_parts_;
 };
 
 }  // namespace gputrain::device

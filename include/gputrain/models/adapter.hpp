@@ -41,11 +41,15 @@ AdapterCatalog& adapters();
 
 /// What an adapted model trains, by its names in PEFT's files.
 std::vector<std::pair<std::string, at::Tensor>> adapter_weights(Model& model);
+/// The same of `weights`, which have the model's own names.
+std::vector<std::pair<std::string, at::Tensor>> adapter_weights(
+    Model& model, const std::vector<std::pair<std::string, at::Tensor>>& weights);
 
-/// Fills them, and refuses a source as load_weights() does.
+/// Fills those that have memory, and refuses a source as load_weights() does.
 void load_adapter(Model& model, const TensorSource& source);
 
-/// Adds each branch to the weight of its layer, computed in the master type, and makes the branch zero.
+/// Adds each branch to the weight of its layer, if that has memory, computed in the master type, and makes the branch
+/// zero.
 void merge_adapter(Model& model);
 
 /// The parameters that were added to the model's own, by their full names.

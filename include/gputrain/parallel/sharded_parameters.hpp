@@ -9,6 +9,10 @@
 // are complete. While a unit computes, the next one is gathered already, so that two have memory at a time; with a tied
 // head, also the unit that it borrows from.
 //
+// Frozen values are shared out and gathered likewise. The backward pass reads them after the unit's last gradient is
+// there, so a unit that has some keeps its memory until the backward pass is in the unit before it. A unit before which
+// nothing is trained is not read again, and so not gathered ahead.
+//
 // Gathering is collective: every rank must run the same forward and backward passes in the same order.
 #pragma once
 
@@ -23,6 +27,9 @@
 #include "gputrain/nn/unit_memory.hpp"
 
 namespace gputrain::parallel {
+
+/// Which of a unit's values.
+enum class Values { all, trained, frozen };
 
 class ShardedParameters final : public nn::UnitMemory {
  public:
@@ -45,29 +52,37 @@ class ShardedParameters final : public nn::UnitMemory {
   void release_all();
 
   int64_t units() const noexcept { return std::ssize(units_); }
-  /// Gathers a unit's values in the arena's type, then calls `use`, during which its parameters can be read. Every rank
-  /// must call.
-  void with_unit(int64_t unit, const std::function<void()>& use);
+  /// Gathers a unit's values, trained ones in the arena's type, then calls `use`, during which its parameters can be
+  /// read, and written for as long as that. Every rank must call.
+  void with_unit(int64_t unit, const std::function<void()>& use, Values which = Values::all);
   /// Gives one unit after the other memory, and calls `fill_values` each time, which sets the parameters that have
   /// memory. Each rank then keeps its shard. Sends nothing: every rank must set the same values.
-  void fill(const std::function<void()>& fill_values);
+  void fill(const std::function<void()>& fill_values, Values which = Values::all);
 
  private:
   struct Unit {
-    std::vector<size_t> parts;
+    std::vector<size_t> parts;         // of the arena's gathered parts
+    std::vector<size_t> frozen_parts;  // of the arena's frozen parts
     std::vector<comm::Pending> coming;
     bool has_memory = false;
     size_t incomplete = 0;  // parts whose gradients are not complete, since the unit was gathered in a backward pass
   };
 
+  /// A part of a unit: its values, and this rank's share of them.
+  struct Piece {
+    at::Tensor whole, own;
+  };
+
   int64_t unit_of(const nn::Module& module) const;
   bool is_borrowed(int64_t unit) const;
-  comm::Pending gather(size_t part, const at::Tensor& whole);
+  std::vector<Piece> pieces(int64_t unit, Values which) const;
+  comm::Pending gather(int64_t unit, const Piece& piece);
   void start(int64_t unit);
   void make_ready(int64_t unit);
   void release(int64_t unit);
   template <class Keep>
   void release_unless(const Keep& keep);
+  bool before_is_left() const;
   at::Tensor own_piece(size_t part) const;
   at::Tensor own_part_of(const at::Tensor& whole) const;
 
@@ -81,6 +96,8 @@ class ShardedParameters final : public nn::UnitMemory {
   int64_t current_ = -1;               // entered last
   std::vector<int64_t> borrowed_;      // by the current one
   int64_t needed_ = -1, before_ = -1;  // by the backward pass: last, and before that
+  const void* reader_ = nullptr;       // the operator of the backward pass that first needed the last
+  int64_t first_trained_ = 0;          // unit: the backward pass ends there
 };
 
 }  // namespace gputrain::parallel

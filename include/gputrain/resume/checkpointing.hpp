@@ -85,6 +85,7 @@ class Checkpointing {
 
  private:
   using Read = checkpoint::Read;
+  bool may_resume() const;
   std::optional<checkpoint::Checkpoint> choose(const Read& read) const;
   std::optional<checkpoint::Checkpoint> newest(const Read& read) const;
   void note(const checkpoint::BackgroundWriter::Result& result);

@@ -53,6 +53,7 @@ class Training {
   train::Stop test();
   void write_sample(bool is_new);
   bool samples_at_end(const monitor::Summary& summary) const;
+  void write_merged();
   void finish(const monitor::Summary& summary, const Expectation& expectation, const checkpoint::NamedTensors& weights);
 
   const RunRequest& request_;

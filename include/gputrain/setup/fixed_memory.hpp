@@ -10,7 +10,7 @@ namespace gputrain::app {
 
 struct FixedMemory {
   int64_t parameters = 0;    // trainable ones
-  int64_t frozen = 0;        // parameters that model.freeze names
+  int64_t frozen = 0;        // parameters that are not trained; where ranks share them out, this rank's share
   int64_t working_copy = 0;  // of them, in 16 bits
   int64_t gradients = 0;
   int64_t optimizer_state = 0;

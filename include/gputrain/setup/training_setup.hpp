@@ -107,12 +107,16 @@ BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext&
 
 /// Calls `visit` with the values of each parameter, gathered unit by unit or one by one where no rank has all. Every
 /// rank must call.
-void each_weight(BuiltModel& built,
-                 const std::function<void(const std::string& name, const at::Tensor& values)>& visit);
+void each_weight(BuiltModel& built, const std::function<void(const std::string& name, const at::Tensor& values)>& visit,
+                 parallel::Values which = parallel::Values::all);
 
-/// All weights and buffers by name. Where no rank has all, rank 0 gets copies in host memory, the others
-/// nothing. Every rank must call.
-checkpoint::NamedTensors gathered_weights(BuiltModel& built, const RankContext& context);
+/// Weights by name; buffers belong to what is trained. Where no rank has all, rank 0 gets copies in host
+/// memory, the others nothing. Every rank must call.
+checkpoint::NamedTensors gathered_weights(BuiltModel& built, const RankContext& context,
+                                          parallel::Values which = parallel::Values::all);
+
+/// The same of all weights with the adapter merged into them. Changes the model, unless ranks share out the values.
+checkpoint::NamedTensors merged_weights(BuiltModel& built, const RankContext& context);
 
 /// Turns gradients into new weights.
 struct OptimizerStack {

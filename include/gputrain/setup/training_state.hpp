@@ -1,6 +1,7 @@
 // The complete training state: gathers it for a checkpoint and restores it from one.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,9 +39,14 @@ class TrainingState {
   /// Whether the checkpoint was saved with other validation data.
   bool has_other_validation_data(const checkpoint::Checkpoint& from) const;
 
-  /// Restores everything. Throws Error(usage) if the job changed in a way that needs acceptance or is not allowed;
-  /// Damage, Unreadable or Error(checkpoint) if the checkpoint cannot be read. Sets `progress` to that of the
-  /// checkpoint, and plans the rest of the run. No background save may still be copying the state.
+  /// Where ranks share out frozen weights: notes what the job's source gives, with which take_up() compares those of a
+  /// checkpoint. Call before anything is restored, if there may be a checkpoint. Every rank must call.
+  void note_given();
+
+  /// Restores everything, without the other ranks. Throws Error(usage) if the job changed in a way that needs
+  /// acceptance or is not allowed; Damage, Unreadable or Error(checkpoint) if the checkpoint cannot be read. Sets
+  /// `progress` to that of the checkpoint, and plans the rest of the run. No background save may still be copying the
+  /// state.
   void take_up(const checkpoint::Checkpoint& from, train::Progress& progress, bool accept_changes);
   /// The same without comparing the job's settings, for a run that already continues from this checkpoint.
   void restore(const checkpoint::Checkpoint& from, train::Progress& progress);
@@ -51,15 +57,17 @@ class TrainingState {
   train::PlanStart start_at(const checkpoint::Checkpoint& from) const;
   void restore_weights(const checkpoint::Checkpoint& from);
   void note_source(const checkpoint::Checkpoint& from);
+  void take_frozen();
   void restore_optimizer(const checkpoint::Checkpoint& from);
   void restore_generators(const checkpoint::Checkpoint& from);
 
   const Job& job_;
   TrainingSetup& setup_;
   train::Hook& log_;
-  std::string val_content_;                            // content_digits() of the validation data
-  std::string frozen_source_;                          // where frozen values come from
-  std::shared_ptr<checkpoint::FrozenWeights> frozen_;  // of rank 0, once something was saved
+  std::string val_content_;                                  // content_digits() of the validation data
+  std::string frozen_source_;                                // where frozen values come from
+  std::map<std::string, checkpoint::Frozen::Tensor> given_;  // on rank 0, by note_given()
+  std::shared_ptr<checkpoint::FrozenWeights> frozen_;        // of rank 0, once something was saved
 };
 
 }  // namespace gputrain::app

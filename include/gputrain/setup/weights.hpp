@@ -52,8 +52,14 @@ std::filesystem::path adapter_folder_at(const std::filesystem::path& path);
 /// Fills what an adapted model trains from an adapter's folder, PEFT's or ours. Throws Error(data) for another adapter.
 void load_adapter(models::Model& model, const models::Adapter& adapter, const std::filesystem::path& folder);
 
-/// Writes an adapter's folder, as PEFT does. `base`: path of the weights that the model began with.
-void write_adapter(models::Model& model, const models::Adapter& adapter, const std::string& base,
-                   const data::Dataset& learned, const RunFolder& folder);
+struct TrainedAdapter {
+  const models::Adapter& adapter;
+  const checkpoint::NamedTensors& weights;  // by the model's names; those of the adapter are among them
+  const std::string& base;                  // path of the weights that the model began with
+  const data::Dataset& learned;
+};
+
+/// Writes an adapter's folder, as PEFT does.
+void write_adapter(models::Model& model, const TrainedAdapter& trained, const RunFolder& folder);
 
 }  // namespace gputrain::app

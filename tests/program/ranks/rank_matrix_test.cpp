@@ -153,5 +153,37 @@ TEST_P(RankMatrix, EqualsAccumulationOnOneRankBitForBit) {
   }
 }
 
+const char *kGpt2 = "", *kLlama = ", position: rotary, norm: rmsnorm, activation: swiglu, tie_embeddings: false";
+
+/// LoRA beside a pretrained model, which ranks share out.
+class AdapterOnRanks : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Of, AdapterOnRanks, ::testing::Values(kGpt2, kLlama),
+                         [](const auto& entry) { return std::string(entry.param == kGpt2 ? "Gpt2" : "Llama"); });
+
+TEST_P(AdapterOnRanks, MatchesOneRankIn64Bits) {
+  const TemporaryFolder folder;
+  const Network network{
+      .name = "lora",
+      .job =
+          std::string("model: {type: gpt, config: {n_layer: 3, n_head: 2, n_embd: 32, block_size: 16, dropout: 0.0") +
+          GetParam() +
+          "}}\ndata: {train: {format: synthetic, samples: 59, vocab_size: 64}}\n"
+          "optimizer: {type: adamw, lr: 1e-2}\n"};
+  const std::string job = write_job(folder, network);
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "base", "--set", "train.max_steps=2"}).exit_code, 0);
+  const auto run = [&](int world, const std::string& name, std::vector<std::string> settings) {
+    settings.insert(settings.end(),
+                    {"model.pretrained=" + folder / "base", "model.adapter.type=lora", "model.adapter.rank=4"});
+    const Result result = ranks(world, job, folder / name, set(settings));
+    EXPECT_EQ(result.exit_code, 0) << name << result.err;
+    return folder / name;
+  };
+  const std::string one = run(1, "one", {});
+  const std::string shard = "parallel.shard=parameters", recompute = "train.activation_checkpointing=";
+  expect_same_training(one, run(2, "two", {shard, "train.gradient_accumulation_steps=2", recompute + "selective"}));
+  expect_same_training(one, run(3, "three", {shard}));
+  expect_same_training(one, run(4, "four", {shard, recompute + "block"}));
+}
+
 }  // namespace
 }  // namespace gputrain::testing_support

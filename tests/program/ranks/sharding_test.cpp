@@ -124,15 +124,72 @@ TEST(Replicating, SaysWhichMeshesThereAre) {
   EXPECT_THAT(refused("4"), HasSubstr("1 or 2, or another number of ranks"));
 }
 
-TEST(ParameterSharding, RefusesAnAdapter) {
-  const TemporaryFolder folder;
-  const std::string job = write_gpt_job(folder, "checkpoint: {interval: null}\n");
-  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "base"}).exit_code, 0);
-  const Result result = ranks(2, job, folder / "lora",
-                              {"--set", "parallel.shard=parameters", "--set", "model.adapter.type=lora", "--set",
-                               "model.pretrained=" + (folder / "base/model.safetensors")});
-  EXPECT_EQ(result.exit_code, 2) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("an adapter's weights are few, and frozen weights are not shared out"));
+/// LoRA beside a model that was trained before.
+class AdapterSharding : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(gputrain({"run", job_, "--output-dir", folder_ / "base", "--set", "train.max_steps=2"}).exit_code, 0);
+  }
+  Result run(int world, const std::string& name, const std::string& what,
+             const std::vector<std::string>& settings = {}) const {
+    auto more = shard(what);
+    for (const std::string& setting : {"model.pretrained=" + folder_ / "base", std::string("model.adapter.type=lora"),
+                                       std::string("optimizer.lr=1e-2")})
+      more.insert(more.end(), {"--set", setting});
+    for (const std::string& setting : settings) more.insert(more.end(), {"--set", setting});
+    return ranks(world, job_, folder_ / name, more);
+  }
+  std::string frozen_file(const std::string& run) const {
+    for (const auto& entry : std::filesystem::directory_iterator(folder_ / (run + "/ckpt"))) {
+      if (entry.path().filename().string().starts_with("frozen-")) return entry.path();
+    }
+    return "";
+  }
+
+  const TemporaryFolder folder_;
+  const std::string job_ = write_gpt_job(folder_, "log: {interval: 1}\ncheckpoint: {interval: 10}\n");
+};
+
+TEST_F(AdapterSharding, SavesAndResumesOnAnyRankCount) {
+  ASSERT_EQ(run(1, "one", "none", {"model.adapter.merge=true"}).exit_code, 0);
+  const Result three = run(3, "three", "parameters", {"model.adapter.merge=true", "eval.sample={max_new_tokens: 8}"});
+  ASSERT_EQ(three.exit_code, 0) << three.err;
+  expect_equal_losses(folder_ / "one/metrics.jsonl", folder_ / "three/metrics.jsonl", 1e-9);
+  // The frozen weights are those of one rank bit for bit, and so is the name of their file.
+  EXPECT_EQ(std::filesystem::path(frozen_file("three")).filename(),
+            std::filesystem::path(frozen_file("one")).filename());
+  EXPECT_EQ(gputrain({"ckpt", "verify", folder_ / "three"}).exit_code, 0);
+  for (const auto& [world, what] : {std::pair(2, "parameters"), {1, "none"}}) {
+    const std::string again = "again" + std::to_string(world) + what;
+    copy_without_the_end(folder_ / "three", folder_ / again);
+    const Result result = run(world, again, what);
+    ASSERT_EQ(result.exit_code, 0) << again << result.err;
+    EXPECT_THAT(result.out, HasSubstr("resume  step 10"));
+    expect_equal_losses(folder_ / "one/metrics.jsonl", folder_ / (again + "/metrics.jsonl"), 1e-9);
+  }
+  const auto loss_of = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"eval", job_, "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Result result = gputrain(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return nlohmann::json::parse(result.out).at("val/loss").get<double>();
+  };
+  const double merged = loss_of({"--weights", folder_ / "three/model.safetensors"});
+  EXPECT_NEAR(merged, loss_of({"--weights", folder_ / "one/model.safetensors"}), 1e-9);
+  for (const std::string name : {"three", "again2parameters"}) {
+    const double adapted = loss_of({"--weights", folder_ / (name + "/adapter"), "--set", "model.adapter.type=lora",
+                                    "--set", "model.pretrained=" + folder_ / "base"});
+    EXPECT_NEAR(adapted, merged, 1e-9) << name;
+  }
+}
+
+TEST_F(AdapterSharding, StaysWithTheWeightsItBeganWith) {
+  ASSERT_EQ(run(2, "run", "parameters", {"train.max_steps=10"}).exit_code, 0);
+  ASSERT_EQ(
+      gputrain({"run", job_, "--output-dir", folder_ / "base", "--set", "train.max_steps=3", "--accept"}).exit_code, 0);
+  const Result refused = run(2, "run", "parameters", {"train.max_steps=10"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("other values than those that the adapter is trained on"));
 }
 
 TEST_P(Sharding, ResumesWhatOneRankSaved) {

@@ -66,6 +66,7 @@ const gputrain::testing::RankBody train_two_steps("train two steps", [] {
   app::TrainingLoop(job.spec(), setup, {}, [] {}).run(progress, {}, 2);
   const auto fixed = app::fixed_memory(setup.built, setup.optimizer_stack);
   const json told{{"weights", fixed.parameters},
+                  {"frozen_weights", fixed.frozen},
                   {"working_copy", fixed.working_copy},
                   {"gradients", fixed.gradients},
                   {"optimizer", fixed.optimizer_state},
@@ -113,6 +114,10 @@ struct Kind {
 const Kind kGpt{"Gpt",
                 "model: {type: gpt, config: {n_layer: 4, n_head: 4, n_embd: 256, block_size: 64, vocab_size: 256}}\n"
                 "data: {train: {path: '', format: synthetic, samples: 203}}\n"};
+const Kind kFrozenGpt{"FrozenGpt",
+                      "model: {type: gpt, freeze: ['*', '!*.c_attn.*'], "
+                      "config: {n_layer: 4, n_head: 4, n_embd: 256, block_size: 64, vocab_size: 256}}\n"
+                      "data: {train: {path: '', format: synthetic, samples: 203}}\n"};
 const Kind kResnet{"Resnet",
                    "model: {type: resnet18, config: {num_classes: 10}}\n"
                    "data: {train: {path: '', format: synthetic, samples: 203}, image: {size: 64}}\n"};
@@ -139,7 +144,7 @@ TEST_P(DryRunMemory, MatchesMemoryOfRealRanks) {
   if (is_on_a_mesh) settings.insert(settings.end(), {"parallel.replicate=2", "parallel.context=2"});
   const json page = predicted(job, ranks, settings), &memory = page["memory"], &data = page["data"];
   const auto real = trained(job, ranks, settings);
-  for (const char* key : {"weights", "working_copy", "gradients", "optimizer"})
+  for (const char* key : {"weights", "frozen_weights", "working_copy", "gradients", "optimizer"})
     EXPECT_EQ(memory[key], most(real, key)) << key;
   const auto live = static_cast<double>(most(real, "live")), handed_out = static_cast<double>(most(real, "handed_out"));
   const double activations = memory["activations"];
@@ -166,6 +171,10 @@ INSTANTIATE_TEST_SUITE_P(OfText, DryRunMemory,
 INSTANTIATE_TEST_SUITE_P(OnAMesh, DryRunMemory,
                          ::testing::Combine(::testing::Values(kGpt), ::testing::Values(4), ::testing::Values("mesh"),
                                             ::testing::Values(6)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(OfFrozen, DryRunMemory,
+                         ::testing::Combine(::testing::Values(kFrozenGpt), ::testing::Values(2, 4),
+                                            ::testing::Values("parameters"), ::testing::Values(6)),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(OfImages, DryRunMemory,
                          ::testing::Combine(::testing::Values(kResnet), ::testing::Values(2),
