@@ -54,6 +54,7 @@ CommandLine::CommandLine() {
       "saved; 138 start again, saved.");
   add_run();
   add_launch();
+  add_plan();
   add_eval();
   add_generate();
   add_texts();

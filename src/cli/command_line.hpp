@@ -43,6 +43,7 @@ struct CommandLine {
   app::BenchMachineRequest bench_machine;
   app::BenchDataRequest bench_data;
   app::DoctorRequest doctor;
+  app::PlanCommand plan;
   bool json = false, origin = false;
   std::string kind, name, path, other_path;
   std::function<int()> action;
@@ -62,6 +63,7 @@ struct CommandLine {
   void add_bench_machine(CLI::App& verb);
   void add_bench_data(CLI::App& verb);
   void add_doctor();
+  void add_plan();
   void add_readers();
   void add_ckpt();
   void add_watching();

@@ -1,44 +1,22 @@
 #include "dry_run.hpp"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <cstdio>
 #include <memory>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "device_memory.hpp"
 #include "dry_run_page.hpp"
 #include "gputrain/core/error.hpp"
-#include "gputrain/device/runtime.hpp"
+#include "gputrain/device/allocation_meter.hpp"
 #include "gputrain/job/job_environment.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/run/start_page.hpp"
 
 namespace gputrain::app {
 namespace {
-
-/// Parses "80GiB", "80 GB", "512MiB".
-int64_t read_bytes(const std::string& text) {
-  double value = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, failure] = std::from_chars(text.data(), end, value);
-  const std::string unit(rest + std::min<ptrdiff_t>(end - rest, *rest == ' '), end);
-  for (const auto& [name, bytes] : {std::pair("MiB", 0x1p20), std::pair("GiB", 0x1p30), std::pair("TiB", 0x1p40),
-                                    std::pair("MB", 1e6), std::pair("GB", 1e9), std::pair("TB", 1e12)}) {
-    if (failure == std::errc() && unit == name && value > 0 && value < 1e6) return std::llround(value * bytes);
-  }
-  throw Error(ExitCode::usage, {.what = "--device-memory " + text + " is not a valid memory size",
-                                .hint = "a number with MiB, GiB, TiB, MB, GB or TB: --device-memory 80GiB"});
-}
-
-/// Memory of --device-memory, or of a GPU here; 0: unknown.
-int64_t device_bytes(const DryRunRequest& request, const JobSpec& spec) {
-  if (!request.device_memory.empty()) return read_bytes(request.device_memory);
-  if (spec.device == "cpu" || device::gpu_count() == 0) return 0;
-  return device::facts_of(device::choose_device("cuda", 0)).total_bytes;
-}
 
 comm::Rendezvous rendezvous_of(int rank, const DryRunRequest& request, const DryRunHosts& hosts) {
   const int each = std::max(1, hosts.ranks_per_host);
@@ -83,7 +61,11 @@ int simulate_dry_run(const DryRunRequest& request, const Job& job) {
   take_environment(spec.env);
   const int world = request.world_size;
   const DryRunHosts hosts = plan_dry_run_hosts(spec.launch, world);
-  const int64_t limit = device_bytes(request, spec);
+  // Gathered weights get memory where their tensors were made: the meter of trial steps must have been there before.
+  {
+    const device::AllocationMeter meter;
+  }
+  const int64_t limit = device_bytes(request.device_memory, spec);
   const auto traffic = std::make_shared<comm::CollectiveTraffic>();
   const auto simulate = [&](int rank) { return simulate_rank(job, rendezvous_of(rank, request, hosts), traffic); };
 

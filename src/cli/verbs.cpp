@@ -35,6 +35,7 @@ const gputrain::app::Verbs gputrain_verbs{
     .data_show = gputrain::app::data_show_command,
     .version = gputrain::app::version_command,
     .profile = gputrain::app::profile_command,
+    .plan = gputrain::app::plan_command,
     .ckpt_ls = gputrain::app::ckpt_ls_command,
     .ckpt_verify = gputrain::app::ckpt_verify_command,
     .ckpt_diff = gputrain::app::ckpt_diff_command,

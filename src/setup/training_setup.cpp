@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include <ATen/ops/empty_strided.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -157,7 +158,18 @@ train::Plan plan_run(const JobSpec& spec, const JobDatasets& datasets, const Ran
                            .start = start});
 }
 
-BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext& context) {
+namespace {
+
+void keep_sizes_alone(std::vector<device::ArenaTensor>& arena_tensors) {
+  for (device::ArenaTensor& one : arena_tensors) {
+    const at::Tensor& value = one.value;
+    one.value = at::empty_strided(value.sizes(), value.strides(), value.options().device(at::kMeta));
+  }
+}
+
+/// The model in its arena, with the shares of all ranks; nothing is filled yet. `has_memory` false: all of it has
+/// sizes, but parameters, gradients and what is made beside them have no memory.
+BuiltModel lay_out_model(const Job& job, const JobDatasets& datasets, RankContext& context, bool has_memory) {
   const JobSpec& spec = job.spec();
   BuiltModel built;
   const comm::Mesh& mesh = context.groups.mesh();
@@ -167,7 +179,7 @@ BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext&
                                   .device = context.device,
                                   .channels_last = wants_channels_last(spec, *datasets.train),
                                   .recompute = nn::recompute_from_name(spec.train.activation_checkpointing),
-                                  .takes_no_memory = shares_values,
+                                  .takes_no_memory = shares_values || !has_memory,
                                   .batch_group = spec.parallel.sync_bn ? &context.groups.tensors() : nullptr,
                                   .tensor_group = mesh.tensor > 1 ? &context.groups.layers() : nullptr,
                                   .context_group = mesh.context > 1 ? &context.groups.context() : nullptr};
@@ -203,7 +215,8 @@ BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext&
   built.has_batch_norm = has_batch_norm(*built.model);
   built.sync_batch_norm = spec.parallel.sync_bn && built.has_batch_norm;
   if (spec.parallel.sync_bn && !built.sync_batch_norm) log::warning("parallel.sync_bn: the model has no batch norm");
-  const auto arena_tensors = arena_tensors_of(job, *built.model);
+  auto arena_tensors = arena_tensors_of(job, *built.model);
+  if (!has_memory) keep_sizes_alone(arena_tensors);
   const bool in_whole_tensors = optim::takes_whole_tensors(spec.optimizer.type.name);
   if (in_whole_tensors && shares_values) {
     throw job.loaded.error("parallel.shard",
@@ -247,15 +260,26 @@ BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext&
                                     : parallel::equal_shards(*built.arena, mesh.shards());
     built.arena->own(built.owners[static_cast<size_t>(mesh.shard_of(context.rank()))]);
   }
-  if (shares_values) {
+  return built;
+}
+
+}  // namespace
+
+BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext& context) {
+  BuiltModel built = lay_out_model(job, datasets, context, /*has_memory=*/true);
+  if (built.arena->keeps_owned_values_only()) {
     built.sharded = std::make_unique<parallel::ShardedParameters>(context.groups, *built.arena, *built.model);
-    built.sharded->fill([&] { fill_model(built, spec); });
+    built.sharded->fill([&] { fill_model(built, job.spec()); });
   } else {
-    fill_model(built, spec);
+    fill_model(built, job.spec());
   }
   check_pretrained(built, job, datasets);
   share_model(built, context.groups);
   return built;
+}
+
+BuiltModel model_without_memory(const Job& job, const JobDatasets& datasets, RankContext& context) {
+  return lay_out_model(job, datasets, context, /*has_memory=*/false);
 }
 
 int BuiltModel::tensor_ranks() const {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "gputrain/device/gpu_systems.hpp"
+
 namespace gputrain::device {
 namespace {
 
@@ -24,6 +26,18 @@ TEST(PeakRates, AreUnknownForOtherDevices) {
   EXPECT_EQ(peak_rate("Tesla V100-PCIE-16GB", "tf32"), std::nullopt);
   EXPECT_EQ(peak_rate("NVIDIA H200", "fp64"), std::nullopt);
   EXPECT_EQ(peak_rate("Intel(R) Xeon(R) Processor", "fp32"), std::nullopt);
+}
+
+TEST(GpuSystems, HaveARateInFp16) {
+  for (const std::string& name : gpu_system_names()) {
+    const auto system = gpu_system(name);
+    ASSERT_TRUE(system) << name;
+    EXPECT_TRUE(peak_rate(system->device, "fp16")) << name;
+    EXPECT_GT(system->inside, system->between) << name;
+  }
+  EXPECT_EQ(gpu_system("NVIDIA A100-SXM4-80GB").value().name, "a100");
+  EXPECT_FALSE(gpu_system("NVIDIA H200 NVL"));
+  EXPECT_FALSE(gpu_system("h1000"));
 }
 
 }  // namespace

@@ -228,6 +228,18 @@ int data_show_command(const DataShowRequest& request);
 int version_command();
 /// `gputrain profile RUN`
 int profile_command(const std::string& run, bool json);
+struct PlanCommand {
+  JobRequest job;
+  int world_size = 0;
+  std::string device_memory;  // "80GiB"; empty: that of a GPU here
+  std::string gpus;           // "h100"; empty: those of the measured file or here, else h100
+  int64_t gpus_per_host = 8;
+  std::string bench_train;              // what `bench train --json` printed; empty: none
+  std::vector<std::string> bench_comm;  // what `bench comm --json` printed, inside a host, between hosts
+  bool json = false;
+};
+/// `gputrain plan JOB`. Returns 6 if nothing fits.
+int plan_command(const PlanCommand& command);
 int ckpt_ls_command(const std::string& run, bool json);
 /// Returns 5 if a checkpoint is damaged or none exists.
 int ckpt_verify_command(const std::string& path, bool json);
@@ -267,6 +279,7 @@ struct Verbs {
   decltype(&data_show_command) data_show;
   decltype(&version_command) version;
   decltype(&profile_command) profile;
+  decltype(&plan_command) plan;
   decltype(&ckpt_ls_command) ckpt_ls;
   decltype(&ckpt_verify_command) ckpt_verify;
   decltype(&ckpt_diff_command) ckpt_diff;

@@ -53,6 +53,9 @@ const gputrain::testing::RankBody train_two_steps("train two steps", [] {
   app::JobRequest request{.file = std::getenv("JOB_FILE"), .set = {}, .output_dir = {}};
   for (std::string line; std::getline(lines, line);) request.set.push_back(line);
   const app::Job job = app::load_job(request);
+  {
+    const device::AllocationMeter meter;
+  }  // so that it counts weights that are gathered later
   app::TrainingSetup setup(job);
 
   const auto options = app::loader_options(job.spec(), *setup.datasets.train, setup.context, setup.plan.batch);

@@ -1,0 +1,31 @@
+#include "command_line.hpp"
+#include "library.hpp"
+#include "options.hpp"
+
+namespace gputrain {
+
+void CommandLine::add_plan() {
+  auto* verb = app.add_subcommand("plan", "predict how to share a job among many GPUs: what fits, what is fastest");
+  add_job(*verb, plan.job);
+  verb->add_option("--world-size", plan.world_size, "ranks, one for each GPU")
+      ->required()
+      ->check(CLI::Range(1, 1 << 20));
+  verb->add_option("--device-memory", plan.device_memory, "memory of each GPU, such as 80GiB (default: of a GPU here)")
+      ->check(not_empty);
+  verb->add_option("--gpus", plan.gpus, "whose published rates count: b200, h200, h100, a100, v100")->check(not_empty);
+  verb->add_option("--gpus-per-host", plan.gpus_per_host, "ranks on each host (default: 8)")->check(at_least(1));
+  verb->add_option("--bench-train", plan.bench_train, "measured steps: what `bench train --json` printed on such a GPU")
+      ->check(not_empty);
+  verb->add_option("--bench-comm", plan.bench_comm,
+                   "measured links: what `bench comm --json` printed, on one host, on several (repeatable)")
+      ->allow_extra_args(false)
+      ->check(not_empty);
+  verb->add_flag("--json", plan.json, "print one JSON document");
+  verb->footer(
+      "Varies parallel.shard, train.micro_batch_size with accumulation, and\n"
+      "train.activation_checkpointing; the global batch stays. Starts nothing.\n"
+      "Exit code: 0 something fits; 6 nothing fits.");
+  verb->callback([this] { action = [this] { return app::library().plan(plan); }; });
+}
+
+}  // namespace gputrain

@@ -1,0 +1,155 @@
+#include "plan_page.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/numbers.hpp"
+#include "gputrain/inspect/text_table.hpp"
+#include "gputrain/monitor/format.hpp"
+
+namespace gputrain::app {
+namespace {
+
+constexpr size_t kBest = 5;
+
+struct NamedConstant {
+  const char* name;
+  const Constant& constant;
+  double unit;  // that `unit_name` counts in
+  const char* unit_name;
+};
+
+std::vector<NamedConstant> constants_of(const ClusterRates& rates) {
+  return {{"compute", rates.compute, 1e12, "TFLOP/s"},
+          {"memory", rates.memory, 1e9, "GB/s"},
+          {"inside a host", rates.inside, 1e9, "GB/s"},
+          {"between hosts", rates.between, 1e9, "GB/s"},
+          {"hop inside a host", rates.inside_latency, 1e-6, "us"},
+          {"hop between hosts", rates.between_latency, 1e-6, "us"},
+          {"start", rates.start, 1e-6, "us"}};
+}
+
+std::string share_text(const Constant& constant) {
+  if (constant.share == 1) return "";
+  const bool is_measured = constant.origin.starts_with("measured");
+  return fmt::format("{:.0f} % of it{}", 100 * constant.share, is_measured ? "" : ", assumed");
+}
+
+std::string seconds_text(double seconds) {
+  return seconds < 1 ? fmt::format("{:.3g} ms", 1e3 * seconds) : fmt::format("{:.1f} s", seconds);
+}
+
+std::string rate_text(const Plans& plans, const PlanRow& row) {
+  const auto tokens = static_cast<double>(plans.tokens_per_sample);
+  return monitor::compact(row.samples_per_second * (tokens > 0 ? tokens : 1));
+}
+
+nlohmann::json to_json(const Constant& constant) {
+  return {{"value", constant.value}, {"share", constant.share}, {"origin", constant.origin}};
+}
+
+nlohmann::json to_json(const PlanRow& row, bool fits) {
+  const FixedMemory& fixed = row.fixed;
+  return {{"shard", row.candidate.shard},
+          {"replicate", row.candidate.replicate},
+          {"micro_batch", row.candidate.micro_batch},
+          {"accumulation", row.candidate.accumulation},
+          {"activation_checkpointing", row.candidate.checkpointing},
+          {"fits", fits},
+          {"memory",
+           {{"weights", fixed.parameters},
+            {"frozen_weights", fixed.frozen},
+            {"working_copy", fixed.working_copy},
+            {"buffers", fixed.buffers},
+            {"gradients", fixed.gradients},
+            {"optimizer", fixed.optimizer_state},
+            {"activations", row.activations},
+            {"total", row.bytes()}}},
+          {"seconds",
+           {{"step", row.time.total()},
+            {"compute", row.time.compute},
+            {"between_hosts", row.time.between_hosts},
+            {"inside_host", row.time.inside_host},
+            {"memory", row.time.memory}}},
+          {"limit", name_of(row.time.limit())},
+          {"samples_per_second", row.samples_per_second},
+          {"mfu", row.utilization},
+          {"sent_bytes_per_rank", row.wire_bytes}};
+}
+
+}  // namespace
+
+std::string plan_head(const Job& job, const PlanRequest& request, const Plans& plans) {
+  const int64_t world = request.world_size, each = request.rates.ranks_per_host;
+  const std::string samples = plans.tokens_per_sample > 0 ? counted(plans.global_batch, "sample") + " of " +
+                                                                grouped(plans.tokens_per_sample) + " tokens"
+                                                          : counted(plans.global_batch, "sample");
+  std::string text =
+      fmt::format("job     {}  {} {} params  {}  a step: {}, {} on each rank\n", job.name,
+                  job.spec().model.architecture.name, monitor::compact(static_cast<double>(plans.parameters)),
+                  job.spec().precision, samples, grouped(plans.global_batch / world));
+  text += fmt::format("gpus    {} of {}, {}; {:.0f} % of that are left to their context, NCCL and gaps\n",
+                      counted(world, "rank") + (world > each ? " on " + counted(ceil_divide(world, each), "host") : ""),
+                      request.rates.gpus, monitor::bytes(request.device_bytes), 100 * kKeptMemory);
+  text += "memory  weights, gradients and optimizer: exact; activations: " + plans.how_activations + "\n";
+  TextTable table("llrll");
+  for (const NamedConstant& one : constants_of(request.rates)) {
+    table.add({std::string(table.text().empty() ? "rates " : ""), one.name,
+               monitor::significant(one.constant.value / one.unit) + " " + one.unit_name, one.constant.origin,
+               share_text(one.constant)});
+  }
+  return text + table.text();
+}
+
+std::string plan_table(const Plans& plans) {
+  const char* unit = plans.tokens_per_sample > 0 ? "tokens/s" : "samples/s";
+  TextTable table("rlrrrlrrrrrl");
+  table.add(
+      {"", "shard", "replicas", "micro", "passes", "checkpointing", "memory", "sent", "step", unit, "MFU", "limit"});
+  for (size_t i = 0; i < std::min(kBest, plans.fitting.size()); ++i) {
+    const PlanRow& row = plans.fitting[i];
+    table.add({std::to_string(i + 1), row.candidate.shard, grouped(row.candidate.replicate),
+               grouped(row.candidate.micro_batch), grouped(row.candidate.accumulation), row.candidate.checkpointing,
+               monitor::bytes(row.bytes()), row.wire_bytes > 0 ? monitor::bytes(row.wire_bytes) : "",
+               seconds_text(row.time.total()), rate_text(plans, row), fmt::format("{:.1f} %", 100 * row.utilization),
+               name_of(row.time.limit())});
+  }
+  return fmt::format(
+      "\n{}\n{} of {} candidates fit. All of this is predicted, nothing was run on a GPU. The first one, for the "
+      "job:\n\n{}",
+      table.text(), grouped(std::ssize(plans.fitting)), grouped(std::ssize(plans.all)),
+      yaml_of(plans.fitting.front().candidate));
+}
+
+nlohmann::json plan_json(const PlanRequest& request, const Plans& plans) {
+  const ClusterRates& rates = request.rates;
+  nlohmann::json json{{"schema", 1},
+                      {"world_size", request.world_size},
+                      {"gpus", rates.gpus},
+                      {"gpus_per_host", rates.ranks_per_host},
+                      {"device_memory_bytes", request.device_bytes},
+                      {"parameters", plans.parameters},
+                      {"global_batch", plans.global_batch},
+                      {"tokens_per_sample", plans.tokens_per_sample},
+                      {"activations", plans.how_activations},
+                      {"plans", nlohmann::json::array()},
+                      {"candidates", nlohmann::json::array()}};
+  json["rates"] = {{"compute", to_json(rates.compute)},
+                   {"memory", to_json(rates.memory)},
+                   {"inside_host", to_json(rates.inside)},
+                   {"between_hosts", to_json(rates.between)},
+                   {"hop_inside_host", to_json(rates.inside_latency)},
+                   {"hop_between_hosts", to_json(rates.between_latency)},
+                   {"start", to_json(rates.start)}};
+  for (size_t i = 0; i < std::min(kBest, plans.fitting.size()); ++i)
+    json["plans"].push_back(to_json(plans.fitting[i], /*fits=*/true));
+  const auto limit = (1 - kKeptMemory) * static_cast<double>(request.device_bytes);
+  for (const PlanRow& row : plans.all)
+    json["candidates"].push_back(to_json(row, static_cast<double>(row.bytes()) <= limit));
+  if (!plans.fitting.empty()) json["yaml"] = yaml_of(plans.fitting.front().candidate);
+  return json;
+}
+
+}  // namespace gputrain::app

@@ -1,0 +1,239 @@
+// `gputrain plan`: what it predicts beside what a dry run predicts, its formulas, and what it refuses.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "gputrain/estimate/step_time.hpp"
+#include "support/program.hpp"
+
+namespace gputrain::testing_support {
+namespace {
+
+using app::Collective;
+using app::Constant;
+using app::Limit;
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+using Arguments = std::vector<std::string>;
+
+Arguments joined(Arguments first, const Arguments& more) {
+  first.insert(first.end(), more.begin(), more.end());
+  return first;
+}
+
+Result run(const Arguments& arguments) { return gputrain(arguments, {{"OMP_NUM_THREADS", "1"}}); }
+
+json printed(const Arguments& arguments) {
+  const Result result = run(arguments);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  return json::parse(result.out, nullptr, false);
+}
+
+std::string job_of(const std::string& model, const std::string& more) {
+  return "schema: 1\nname: small\nprecision: bf16\nmodel: {type: gpt, config: {" + model +
+         ", position: rotary, norm: rmsnorm, activation: swiglu, tie_embeddings: false}}\n"
+         "data: {train: {format: synthetic, vocab_size: 512, samples: 4096}}\n"
+         "train: {max_steps: 2, global_batch_size: 32}\noptimizer: {type: adamw, lr: 1e-4}\n" +
+         more;
+}
+
+/// Small enough for steps of each candidate.
+const std::string kSmall = "n_layer: 4, n_head: 4, n_kv_head: 2, n_embd: 128, block_size: 64, vocab_size: 512";
+/// Activations are scaled from smaller decoders.
+const std::string kLarger = "n_layer: 6, n_head: 8, n_kv_head: 4, n_embd: 256, block_size: 256, vocab_size: 512";
+
+class Plan : public ::testing::Test {
+ protected:
+  std::string write_job(const std::string& model = kSmall, const std::string& more = "") {
+    return folder_.write("job.yaml", job_of(model, more));
+  }
+  Result plan(const Arguments& more) { return run(joined({"plan", write_job()}, more)); }
+  TemporaryFolder folder_;
+};
+
+struct Agreement {
+  std::string shard, checkpointing;
+  int micro_batch;
+};
+
+const json* find(const json& plans, const Agreement& wanted) {
+  for (const json& one : plans["candidates"]) {
+    if (one["shard"] == wanted.shard && one["activation_checkpointing"] == wanted.checkpointing &&
+        one["micro_batch"] == wanted.micro_batch)
+      return &one;
+  }
+  return nullptr;
+}
+
+/// Memory and bytes on the wire of these candidates, beside those of dry runs with their settings.
+void expect_agreement(const std::string& job, const std::vector<Agreement>& candidates) {
+  const json plans = printed({"plan", job, "--world-size", "4", "--device-memory", "80GiB", "--json"});
+  for (const Agreement& wanted : candidates) {
+    const std::string name = wanted.shard + " " + wanted.checkpointing;
+    const json* const found = find(plans, wanted);
+    ASSERT_NE(found, nullptr) << name;
+    const json dry =
+        printed({"run", job, "--dry-run", "--world-size", "4", "--json", "--set", "parallel.shard=" + wanted.shard,
+                 "--set", "train.activation_checkpointing=" + wanted.checkpointing, "--set",
+                 "train.micro_batch_size=" + std::to_string(wanted.micro_batch)});
+    const json& memory = (*found)["memory"];
+    for (const char* key : {"weights", "frozen_weights", "working_copy", "buffers", "gradients", "optimizer"})
+      EXPECT_EQ(memory[key], dry["memory"][key]) << name << ": " << key;
+    const double activations = dry["memory"]["activations"];
+    EXPECT_NEAR(memory["activations"].get<double>(), activations, 0.15 * activations) << name;
+    const double sent = dry["wires"]["sent_bytes_per_rank"];
+    EXPECT_NEAR((*found)["sent_bytes_per_rank"].get<double>(), sent, 64) << name;
+  }
+}
+
+TEST_F(Plan, PredictsMemoryAndBytesOfDryRuns) {
+  expect_agreement(write_job(), {{"none", "none", 8},
+                                 {"optimizer", "selective", 4},
+                                 {"gradients", "none", 4},
+                                 {"parameters", "block", 8},
+                                 {"parameters", "none", 2}});
+}
+
+TEST_F(Plan, ScalesActivationsOfLargerDecoders) {
+  const std::string job = write_job(kLarger);
+  expect_agreement(job, {{"none", "none", 2}, {"gradients", "none", 2}, {"parameters", "block", 4}});
+  const json plans = printed({"plan", job, "--world-size", "4", "--device-memory", "80GiB", "--json"});
+  EXPECT_THAT(plans["activations"].get<std::string>(), StartsWith("scaled from decoders of 2 blocks with 1/2"));
+}
+
+TEST_F(Plan, PrintsFiveCandidatesAndWhatToPaste) {
+  const Result result = plan({"--world-size", "16", "--device-memory", "80GiB", "--gpus", "a100"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("16 ranks on 2 hosts of a100, 80.0 GiB"), HasSubstr("\n5  "),
+                                HasSubstr("assumed"), HasSubstr("published, DGX A100")));
+  const size_t paste = result.out.find("parallel: {shard: ");
+  ASSERT_NE(paste, std::string::npos) << result.out;
+  const std::string lines = result.out.substr(paste);
+  const std::string job = folder_.write("pasted.yaml", "include: job.yaml\n" + lines);
+  EXPECT_EQ(run({"run", job, "--dry-run", "--world-size", "16"}).exit_code, 0) << lines;
+}
+
+TEST_F(Plan, TakesMeasuredRatesFromFilesOfBench) {
+  const auto comm = [&](const std::string& name, const json& hosts, double busbw, double seconds) {
+    return folder_.write(name,
+                         json{{"ranks", hosts.size()},
+                              {"hosts", hosts},
+                              {"rows",
+                               {{{"collective", "all_reduce"}, {"bytes", 1 << 20}, {"seconds", 1.0}, {"busbw", busbw}},
+                                {{"collective", "all_gather"}, {"bytes", 8}, {"seconds", seconds}, {"busbw", 1.0}}}}}
+                             .dump());
+  };
+  const json row{{"precision", "bf16"},
+                 {"activation_checkpointing", "none"},
+                 {"micro_batch", 8},
+                 {"accumulation", 1},
+                 {"failure", nullptr},
+                 {"unit", "tokens"},
+                 {"each", {{"seconds", {1.0}}, {"rates", {1.0}}}},
+                 {"flops_per_second", 5e14},
+                 {"peak_flops_per_second", 1e15},
+                 {"peak_memory_bytes", 1},
+                 {"first_loss", 1},
+                 {"last_loss", 1}};
+  const std::string train =
+      folder_.write("train.json", json{{"machine", {{"device", "NVIDIA H200"}}}, {"rows", {row}}}.dump());
+  const json rates =
+      printed({"plan", write_job(), "--world-size", "4", "--device-memory", "80GiB", "--json", "--bench-train", train,
+               "--bench-comm", comm("two.json", {"a", "a", "b", "b"}, 6e10, 3e-5), "--bench-comm",
+               comm("one.json", {"a", "a"}, 2e11, 5e-6)})["rates"];
+  EXPECT_DOUBLE_EQ(rates["compute"]["value"].get<double>() * rates["compute"]["share"].get<double>(), 5e14);
+  EXPECT_DOUBLE_EQ(rates["inside_host"]["value"], 2e11);
+  EXPECT_DOUBLE_EQ(rates["hop_inside_host"]["value"], 5e-6);
+  EXPECT_DOUBLE_EQ(rates["between_hosts"]["value"], 3e10);      // of each of two ranks of a host
+  EXPECT_DOUBLE_EQ(rates["hop_between_hosts"]["value"], 2e-5);  // without the two hops inside hosts
+  EXPECT_THAT(rates["compute"]["origin"].get<std::string>(), StartsWith("measured"));
+  EXPECT_EQ(rates["memory"]["value"], 4.8e12);  // of the H200 that was measured
+  EXPECT_THAT(rates["memory"]["origin"].get<std::string>(), StartsWith("published"));
+}
+
+TEST_F(Plan, SaysWhatWouldFitIfNothingDoes) {
+  const std::string job = write_job("n_layer: 16, n_head: 16, n_embd: 2048, block_size: 64, vocab_size: 512");
+  const Result result = run({"plan", job, "--world-size", "2", "--device-memory", "4GiB"});
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("nothing fits into 4.00 GiB: the nearest, shard parameters with a"),
+                                HasSubstr("--world-size 8"), HasSubstr("--device-memory 8GiB")));
+  EXPECT_EQ(run({"plan", job, "--world-size", "8", "--device-memory", "4GiB"}).exit_code, 0);
+}
+
+TEST_F(Plan, RefusesWhatItCannotPredict) {
+  const auto refused = [&](const Arguments& arguments, const std::string& why, const std::string& hint) {
+    const Result result = plan(arguments);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.err, AllOf(HasSubstr(why), HasSubstr(hint)));
+  };
+  const Arguments whole{"--world-size", "4", "--device-memory", "80GiB"};
+  refused(joined(whole, {"--gpus", "h1000"}), "the rates of --gpus h1000 are not known", "h200, h100, a100");
+  refused({"--world-size", "4", "--set", "device=cpu"}, "how much memory each GPU has is not known",
+          "--device-memory 80GiB");
+  refused({"--world-size", "4", "--device-memory", "80"}, "--device-memory 80 is not a valid memory size", "80GiB");
+  refused({"--world-size", "5", "--device-memory", "80GiB"}, "32 samples does not divide among 5 ranks",
+          "train.global_batch_size=30 or 35");
+  refused({"--world-size", "64", "--device-memory", "80GiB"}, "a global batch of 32 cannot be shared by 64 ranks",
+          "at least 64");
+  refused({"--device-memory", "80GiB"}, "--world-size", "");
+  refused(joined(whole, {"--bench-comm", write_job()}), "is not what `gputrain bench comm --json` prints", "job.yaml");
+  refused(joined(whole, {"--bench-train", folder_ / "none"}), "cannot be read", "bench train --json");
+  refused(joined(whole, {"--set", "precision=fp64"}), "the rate of h100 in fp64 is not known", "precision=bf16");
+  refused(joined(whole, {"--set", "parallel.compress=powersgd"}), "powersgd", "parallel.compress=none");
+}
+
+app::ClusterRates round_rates() {
+  const auto constant = [](double value) { return Constant{.value = value, .origin = ""}; };
+  return {.gpus = "",
+          .ranks_per_host = 4,
+          .compute = constant(1e12),
+          .memory = constant(1e10),
+          .inside = constant(1e9),
+          .between = constant(1e8),
+          .inside_latency = constant(1e-6),
+          .between_latency = constant(1e-5),
+          .start = constant(0)};
+}
+
+TEST(CollectiveTimes, AreThoseOfRings) {
+  const auto rates = round_rates();
+  const auto seconds = [&](Collective::Kind kind, int64_t ranks) {
+    return app::collective_time({.kind = kind, .bytes = 4'000'000, .ranks = ranks}, rates);
+  };
+  using enum Collective::Kind;
+  EXPECT_EQ(seconds(all_gather, 1).seconds, 0);
+  EXPECT_NEAR(seconds(all_gather, 4).seconds, 3e-3 + 3e-6, 1e-9);  // 3/4 of 4 MB at 1 GB/s, three hops
+  EXPECT_NEAR(seconds(all_reduce, 4).seconds, 6e-3 + 6e-6, 1e-9);
+  EXPECT_EQ(seconds(all_reduce, 4).limit, Limit::inside_host);
+  // Four adapters of a host together are slower than NVLink. Six hops inside the two hosts, one between them.
+  EXPECT_NEAR(seconds(reduce_scatter, 8).seconds, 3.5e6 / 4e8 + 6e-6 + 1e-5, 1e-9);
+  EXPECT_EQ(seconds(reduce_scatter, 8).limit, Limit::between_hosts);
+  // A tree of 16 hosts is four hops deep.
+  EXPECT_NEAR(seconds(all_reduce, 64).seconds, 2 * 63.0 / 64 * 4e6 / 4e8 + 2 * (3e-6 + 4e-5), 1e-9);
+}
+
+TEST(StepTimes, CountWhatTakesLonger) {
+  const auto rates = round_rates();
+  const Collective gather{.kind = Collective::Kind::all_gather, .bytes = 4'000'000, .ranks = 4};  // 3 ms
+  app::StepWork work{.passes = 2, .forward_flops = 1e10, .backward_flops = 2e10, .update_bytes = 1e8};
+  EXPECT_NEAR(app::step_time(work, rates).total(), 2 * 30e-3 + 10e-3, 1e-9);
+  EXPECT_EQ(app::step_time(work, rates).limit(), Limit::compute);
+  work.in_last_backward.assign(3, gather);  // two of them beside the backward pass
+  EXPECT_NEAR(app::step_time(work, rates).total(), 2 * 30e-3 + 10e-3 + 3e-3, 1e-5);
+  work.in_forward.assign(11, gather);  // 30 ms beside 10
+  const auto time = app::step_time(work, rates);
+  EXPECT_NEAR(time.total(), 2 * 33e-3 + 2 * 20e-3 + 10e-3 + 3e-3, 1e-3);
+  EXPECT_NEAR(time.compute, 2 * 20e-3, 1e-9);
+  EXPECT_EQ(time.limit(), Limit::inside_host);
+  work.update_bytes = 1e10;
+  EXPECT_EQ(app::step_time(work, rates).limit(), Limit::memory);
+}
+
+}  // namespace
+}  // namespace gputrain::testing_support
