@@ -12,10 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "block_file.hpp"
 #include "dtypes.hpp"
 #include "gputrain/checkpoint/safetensors_header.hpp"
-#include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/descriptor.hpp"
 
 namespace gputrain::checkpoint {
@@ -25,32 +23,6 @@ namespace {
   throw Error(code, {.what = "cannot read: " + problem, .where = path.string()});
 }
 
-StoredTensor to_be_stored(const std::string& name, const at::Tensor& tensor) {
-  return {.name = name, .dtype = dtype_of(tensor.scalar_type()), .sizes = tensor.sizes().vec()};
-}
-
-std::string header_for(std::vector<StoredTensor>& tensors, Metadata metadata = {}) {
-  metadata["format"] = "pt";  // transformers rejects files without it
-  return layout_safetensors(tensors, metadata);
-}
-
-/// Calls visit(name, bytes, count) for what a file consists of, in order: its header, of no name, and each tensor.
-template <class Visit>
-void each_piece(const NamedTensors& tensors, const Metadata& metadata, const Visit& visit) {
-  std::map<std::string_view, const at::Tensor*> by_name;
-  std::vector<StoredTensor> stored;
-  for (const auto& [name, tensor] : tensors) {
-    GPUTRAIN_ASSERT(by_name.emplace(name, &tensor).second, "two tensors of one name: " + name);
-    stored.push_back(to_be_stored(name, tensor));
-  }
-  const std::string header = header_for(stored, metadata);
-  visit(std::string(), header.data(), header.size());
-  for (const StoredTensor& entry : stored) {  // one at a time: at most one tensor is copied to row-major CPU memory
-    const at::Tensor rows = by_name.at(entry.name)->detach().to(at::kCPU).contiguous();
-    visit(entry.name, rows.const_data_ptr(), rows.nbytes());
-  }
-}
-
 }  // namespace
 
 struct SafetensorsFile::Mapping {
@@ -58,7 +30,7 @@ struct SafetensorsFile::Mapping {
     // O_NONBLOCK: do not wait for a writer if the path is a pipe.
     const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0) refuse_to_read(path, std::strerror(errno), code);
-    struct stat status {};
+    struct stat status{};
     const bool is_file = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
     bytes = is_file ? static_cast<size_t>(status.st_size) : 0;
     // Private and writable: an in-place operation on one of our tensors changes this process's memory, never the file.
@@ -116,13 +88,12 @@ at::Tensor SafetensorsFile::tensor(const std::string& name) const {
     std::memcpy(copy.mutable_data_ptr(), data, entry.end - entry.begin);
     return copy;
   }
-  return at::from_blob(
-      data, entry.sizes, [mapping = mapping_](void*) {}, options);
+  return at::from_blob(data, entry.sizes, [mapping = mapping_](void*) {}, options);
 }
 
 SafetensorsHeader read_safetensors_header(const std::filesystem::path& path, ExitCode code) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat status {};
+  struct stat status{};
   if (file.get() < 0 || ::fstat(file.get(), &status) != 0) refuse_to_read(path, std::strerror(errno), code);
   if (!S_ISREG(status.st_mode)) refuse_to_read(path, "not a file", code);
   const auto file_bytes = static_cast<uint64_t>(status.st_size);
@@ -137,37 +108,6 @@ SafetensorsHeader read_safetensors_header(const std::filesystem::path& path, Exi
     front.resize(begin + static_cast<size_t>(std::max<ssize_t>(0, got)));
   }
   return parse_safetensors(front, file_bytes, path.string(), code);
-}
-
-uint64_t safetensors_bytes(const NamedTensors& tensors) {
-  std::vector<StoredTensor> stored;
-  uint64_t bytes = 0;
-  for (const auto& [name, tensor] : tensors) {
-    stored.push_back(to_be_stored(name, tensor));
-    bytes += tensor.nbytes();
-  }
-  return header_for(stored).size() + bytes;
-}
-
-FileSeal seal_of_safetensors(const NamedTensors& tensors, std::map<std::string, FileSeal>& of_tensors) {
-  Sealer sealer;
-  each_piece(tensors, {}, [&](const std::string& name, const void* data, size_t bytes) {
-    sealer.add(data, bytes);
-    if (name.empty()) return;
-    Sealer own;
-    own.add(data, bytes);
-    of_tensors[name] = own.seal();
-  });
-  return sealer.seal();
-}
-
-FileSeal write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors, const Metadata& metadata) {
-  AtomicFile file(path, ExitCode::checkpoint);
-  BlockWriter blocks(file);
-  each_piece(tensors, metadata, [&](const std::string&, const void* data, size_t bytes) { blocks.write(data, bytes); });
-  FileSeal seal = blocks.finish();
-  file.commit();
-  return seal;
 }
 
 }  // namespace gputrain::checkpoint

@@ -12,6 +12,8 @@
 namespace gputrain {
 namespace {
 
+constexpr size_t kMaxPerCall = size_t{1} << 30;  // Linux transfers at most 2 GiB - 4 KiB per call
+
 [[noreturn]] void throw_io_error(const std::filesystem::path& path, const std::string& action, int error,
                                  ExitCode code) {
   std::string hint;
@@ -61,7 +63,6 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(const void* data, size_t bytes) {
-  constexpr size_t kMaxPerCall = size_t{1} << 30;  // Linux transfers at most 2 GiB - 4 KiB per call
   const char* next = static_cast<const char*>(data);
   while (bytes > 0) {
     const ssize_t written = ::write(descriptor_, next, std::min(bytes, kMaxPerCall));
@@ -77,7 +78,13 @@ void AtomicFile::write(const void* data, size_t bytes) {
 }
 
 void AtomicFile::write_at(int64_t offset, std::string_view text) {
-  if (::pwrite(descriptor_, text.data(), text.size(), offset) != static_cast<ssize_t>(text.size())) fail("write");
+  while (!text.empty()) {
+    const ssize_t written = ::pwrite(descriptor_, text.data(), std::min(text.size(), kMaxPerCall), offset);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("write");
+    text.remove_prefix(static_cast<size_t>(written));
+    offset += written;
+  }
 }
 
 void AtomicFile::bypass_page_cache(bool bypass) noexcept {

@@ -298,10 +298,15 @@ monitor::Summary Training::train() {
   }
   conclude(summary, outcome, expectation, request_.verify);
   context.groups.enter("at the end, after step", progress_.step);
-  const checkpoint::NamedTensors weights =
-      gathered_weights(built, context, built.adapter ? parallel::Values::trained : parallel::Values::all);
+  lock_.check();
+  checkpoint::NamedTensors adapter;
+  if (built.adapter) {
+    adapter = gathered_weights(built, context, parallel::Values::trained);
+  } else {
+    write_weights(built, context.rank(), *datasets.train, folder_);
+  }
   if (context.rank() == 0) {
-    finish(summary, expectation, weights);
+    finish(summary, expectation, adapter);
   } else if (built.has_parts()) {
     if (samples_at_end(summary)) write_sample(/*is_new=*/false);
     write_merged();
@@ -383,18 +388,18 @@ void Training::write_merged() {
   if (setup_.context.rank() == 0) write_weights(*setup_.built.model, weights, *setup_.datasets.train, folder_);
 }
 
+/// On rank 0, after it has written the weights of a model without adapter. `adapter_weights`: of a model with one.
 void Training::finish(const monitor::Summary& summary, const Expectation& expectation,
-                      const checkpoint::NamedTensors& weights) {
+                      const checkpoint::NamedTensors& adapter_weights) {
   auto& model = *setup_.built.model;
-  lock_.check();
   const models::Adapter* adapter = setup_.built.adapter.get();
   if (adapter != nullptr) {
-    write_adapter(
-        model,
-        {.adapter = *adapter, .weights = weights, .base = *spec_.model.pretrained, .learned = *setup_.datasets.train},
-        folder_);
-  } else {
-    write_weights(model, weights, *setup_.datasets.train, folder_);
+    write_adapter(model,
+                  {.adapter = *adapter,
+                   .weights = adapter_weights,
+                   .base = *spec_.model.pretrained,
+                   .learned = *setup_.datasets.train},
+                  folder_);
   }
   if (const auto tokenizer = setup_.datasets.train->tokenizer(); tokenizer && !tokenizer->folder().empty()) {
     copy_tokenizer_files(tokenizer->folder(), folder_.path, tokenizer->source());

@@ -2,17 +2,24 @@
 
 #include <algorithm>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <map>
+#include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
 
+#include <ATen/ops/empty.h>
 #include <nlohmann/json.hpp>
 
+#include "gputrain/checkpoint/safetensors_writer.hpp"
 #include "gputrain/checkpoint/weight_files.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/models/published.hpp"
+#include "gputrain/setup/training_setup.hpp"
 
 namespace gputrain::app {
 
@@ -119,25 +126,75 @@ std::string other_targets(const fs::path& path, const data::Dataset& dataset) {
 
 namespace {
 
-/// `tensors` under the names of the model's published family, without what an adapter adds.
-checkpoint::NamedTensors published(models::Model& model, checkpoint::NamedTensors tensors) {
+/// What the model's published family calls a tensor; empty for what an adapter adds.
+std::function<std::string(const std::string&)> naming(models::Model& model) {
   const auto added = models::branch_parameters(model);
-  const std::set<std::string> left_out(added.begin(), added.end());
-  std::erase_if(tensors, [&](const auto& named) { return left_out.contains(named.first); });
-  if (const auto family = models::family_of(model))
-    for (auto& [name, tensor] : tensors) name = family->file_name_of(model, name);
+  return [&model, left_out = std::set<std::string>(added.begin(), added.end()),
+          family = std::shared_ptr<const models::PublishedFamily>(models::family_of(model))](const std::string& name) {
+    if (left_out.contains(name)) return std::string();
+    return family ? family->file_name_of(model, name) : name;
+  };
+}
+
+/// Under the names of the model's published family, without what an adapter adds.
+checkpoint::NamedTensors published(models::Model& model, checkpoint::NamedTensors tensors) {
+  const auto name_of = naming(model);
+  for (auto& [name, tensor] : tensors) name = name_of(name);
+  std::erase_if(tensors, [](const auto& named) { return named.first.empty(); });
   return tensors;
+}
+
+/// named_weights() whose values are undefined where ranks share a parameter; its sizes are those of the whole.
+checkpoint::NamedTensors whole_sizes(models::Model& model) {
+  std::map<std::string, at::Tensor> whole;
+  model.each_parameter([&](const std::string& name, const nn::Parameter& parameter) {
+    const at::Tensor value = parameter.value.detach();
+    if (parameter.split)
+      whole[name] = at::empty({}, value.options()).expand(parameter.split->whole_sizes(value.sizes().vec()));
+  });
+  checkpoint::NamedTensors tensors = named_weights(model);
+  for (auto& [name, tensor] : tensors) {
+    if (const auto found = whole.find(name); found != whole.end()) tensor = found->second;
+  }
+  return tensors;
+}
+
+/// Every rank gathers one unit or parameter after the other; rank 0 writes it.
+void write_in_turn(BuiltModel& built, int rank, const data::Dataset& learned, const fs::path& path) {
+  std::optional<checkpoint::SafetensorsWriter> writer;
+  if (rank == 0) writer.emplace(path, published(*built.model, whole_sizes(*built.model)), metadata_of(learned));
+  const auto name_of = naming(*built.model);
+  const auto write = [&](const std::string& name, const at::Tensor& values) {
+    const std::string published = writer ? name_of(name) : std::string();
+    if (!published.empty()) writer->write(published, values);
+  };
+  each_weight(built, write);
+  built.model->each_buffer([&](const std::string& name, nn::Buffer& buffer) { write(name, buffer.value); });
+  if (writer) writer->commit();
+}
+
+void write_config(models::Model& model, const RunFolder& folder) {
+  const auto config = models::published_config(model);
+  if (!config.is_null()) write_file_atomically(folder.model_config(), config.dump(2) + "\n", ExitCode::environment);
 }
 
 }  // namespace
 
 checkpoint::NamedTensors published_weights(models::Model& model) { return published(model, named_weights(model)); }
 
+void write_weights(BuiltModel& built, int rank, const data::Dataset& learned, const RunFolder& folder) {
+  if (built.has_parts()) {
+    write_in_turn(built, rank, learned, folder.weights());
+    if (rank == 0) write_config(*built.model, folder);
+  } else if (rank == 0) {
+    write_weights(*built.model, named_weights(*built.model), learned, folder);
+  }
+}
+
 void write_weights(models::Model& model, const checkpoint::NamedTensors& weights, const data::Dataset& learned,
                    const RunFolder& folder) {
   checkpoint::write_safetensors(folder.weights(), published(model, weights), metadata_of(learned));
-  const auto config = models::published_config(model);
-  if (!config.is_null()) write_file_atomically(folder.model_config(), config.dump(2) + "\n", ExitCode::environment);
+  write_config(model, folder);
 }
 
 void copy_tokenizer_files(const fs::path& from, const fs::path& to, const fs::path& source) {

@@ -23,7 +23,7 @@ class AtomicFile {
   void write(const void* data, size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
 
-  /// Overwrites bytes that were written before.
+  /// Writes at a place of its own; write() goes on where it was. Not while the page cache is bypassed.
   void write_at(int64_t offset, std::string_view text);
 
   /// Writes with O_DIRECT if `bypass` is true and the file system supports it. Addresses, sizes and offsets must then

@@ -54,7 +54,7 @@ class Training {
   void write_sample(bool is_new);
   bool samples_at_end(const monitor::Summary& summary) const;
   void write_merged();
-  void finish(const monitor::Summary& summary, const Expectation& expectation, const checkpoint::NamedTensors& weights);
+  void finish(const monitor::Summary& summary, const Expectation& expectation, const checkpoint::NamedTensors& adapter);
 
   const RunRequest& request_;
   const Job& job_;

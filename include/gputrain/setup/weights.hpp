@@ -13,6 +13,8 @@
 
 namespace gputrain::app {
 
+struct BuiltModel;
+
 /// The live parameters and buffers, detached.
 checkpoint::NamedTensors named_weights(models::Model& model);
 /// Of them what training changes: trainable parameters and buffers.
@@ -41,8 +43,12 @@ void copy_tokenizer_files(const std::filesystem::path& from, const std::filesyst
 /// named_weights() under the names of the model's published family, without what an adapter adds.
 checkpoint::NamedTensors published_weights(models::Model& model);
 
-/// Writes published_weights() as model.safetensors, with the names of the learned classes or characters in its
-/// metadata, and a Hugging Face config.json if the architecture has one.
+/// On rank 0 writes published_weights() as model.safetensors, with the names of the learned classes or characters in
+/// its metadata, and a Hugging Face config.json if the architecture has one. Where no rank has all weights, every rank
+/// must call: they are gathered in turn, and rank 0 has no more than one unit of them in memory. Throws
+/// Error(checkpoint) on rank 0 if its disk fails.
+void write_weights(BuiltModel& built, int rank, const data::Dataset& learned, const RunFolder& folder);
+/// The same with these weights, named as the model's.
 void write_weights(models::Model& model, const checkpoint::NamedTensors& weights, const data::Dataset& learned,
                    const RunFolder& folder);
 

@@ -7,8 +7,12 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 
+#include "gputrain/device/allocation_meter.hpp"
+#include "gputrain/setup/training_setup.hpp"
+#include "gputrain/setup/weights.hpp"
 #include "support/program.hpp"
 #include "support/rank_runs.hpp"
 #include "support/small_job.hpp"
@@ -87,6 +91,60 @@ TEST(ParameterSharding, LeavesWeightsThatOneProcessReads) {
   const std::string loss = loss_of("one/model.safetensors");
   EXPECT_EQ(loss_of("three/model.safetensors"), loss);
   EXPECT_EQ(loss_of("three/ckpt/step-00000020"), loss);
+}
+
+// One rank that goes on from the last step has the same weights, and writes them at once.
+TEST(ParameterSharding, WritesTheFileOfOneRank) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "checkpoint: {interval: 20}\n");
+  const Result three = ranks(3, job, folder / "three", shard("parameters"));
+  ASSERT_EQ(three.exit_code, 0) << three.err;
+  std::filesystem::copy(folder / "three", folder / "one", std::filesystem::copy_options::recursive);
+  std::filesystem::remove(folder / "one/model.safetensors");
+  const Result one = gputrain({"run", job, "--output-dir", folder / "one"});
+  ASSERT_EQ(one.exit_code, 0) << one.err;
+  EXPECT_THAT(one.out, HasSubstr("resume  step 20"));
+  const std::string file = read_file(folder / "one/model.safetensors");
+  EXPECT_GT(file.size(), 10000U);
+  EXPECT_TRUE(read_file(folder / "three/model.safetensors") == file);
+}
+
+TEST(ParameterSharding, EndsAllRanksWhenWeightsCannotBeWritten) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "checkpoint: {interval: null}\n");
+  std::filesystem::create_directories(folder / "run/model.safetensors.partial");  // blocks the temporary name
+  RankPrograms two = start_ranks(2, job, folder / "run", shard("parameters"));
+  const Result first = two[0]->wait();
+  EXPECT_EQ(first.exit_code, 5) << first.err;
+  EXPECT_THAT(first.err, HasSubstr("run/model.safetensors: cannot create: Is a directory"));
+  EXPECT_EQ(two[1]->wait().exit_code, 138);
+  EXPECT_FALSE(std::filesystem::exists(folder / "run/model.safetensors"));
+}
+
+// 12 layers of 4 MiB. All at once would be 48 MiB.
+TEST(ParameterSharding, HasOneUnitInMemoryWhileWeightsAreWritten) {
+  {
+    const device::AllocationMeter meter;
+  }  // counts tensors that are made from here on
+  const TemporaryFolder folder;
+  std::string hidden = "1024";
+  for (int i = 0; i < 12; ++i) hidden += ", 1024";
+  const std::string file =
+      folder.write("job.yaml", "schema: 1\ndevice: cpu\nmodel: {type: mlp, config: {hidden: [" + hidden +
+                                   "]}}\n"
+                                   "data: {train: {format: synthetic, samples: 64}, image: {size: 8}}\n"
+                                   "train: {max_steps: 2, global_batch_size: 12}\nparallel: {shard: parameters}\n");
+  const app::Job job = app::load_job({.file = file, .set = {}, .output_dir = {}});
+  app::RankContext context =
+      app::simulate_rank(job, {.rank = 0, .world_size = 4}, std::make_shared<comm::CollectiveTraffic>());
+  const app::JobDatasets datasets = app::open_datasets(job);
+  app::BuiltModel built = app::build_model(job, datasets, context);
+  const device::AllocationMeter meter;
+  app::write_weights(built, context.rank(), *datasets.train, {folder.path()});
+  constexpr int64_t kMebibyte = 1 << 20, kUnit = 4 * kMebibyte, kBlocks = 11 * kMebibyte;  // of the pipe to the disk
+  EXPECT_GE(meter.peak_bytes(), kUnit);
+  EXPECT_LE(meter.peak_bytes(), kUnit + kBlocks);
+  EXPECT_GT(std::filesystem::file_size(folder / "model.safetensors"), 12 * kUnit);
 }
 
 // One replica writes; any other mesh reads.
