@@ -189,12 +189,16 @@ Model::LastLayer Gpt::last_layer(const Batch& batch) {
     const BatchField* tokens = batch.find(kTokens);
     return classes_of_texts(hidden_states(batch.tensor(kTokens), {}), tokens->counts);
   }
-  // Ranks that share the vocabulary have the same rows of the embedding and of the head.
   ops::Head head{.logits = [this](const at::Tensor& features) { return logits(features); },
                  .parameters = head_parameters(),
-                 .columns = columns(),
-                 .group = context().tensor_group,
-                 .first_column = tokens_->first_row()};
+                 .columns = columns()};
+  if (comm::Group* group = context().tensor_group) {
+    // Of the embedding and of the head, a rank has the same rows.
+    head.loss = [group, first = tokens_->first_row()](const at::Tensor& columns, const at::Tensor& targets,
+                                                      const ops::CrossEntropyOptions& options) {
+      return ops::split_cross_entropy(columns, targets, options, first, *group);
+    };
+  }
   Places places{.positions = positions != nullptr ? positions->values : at::Tensor()};
   if (batch.is_part_of_texts) {
     places.context = context().context_group;

@@ -12,7 +12,6 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
-#include "gputrain/ops/split_layers.hpp"
 
 namespace gputrain::ops {
 namespace {
@@ -98,8 +97,7 @@ struct LossInParts : torch::autograd::Function<LossInParts> {
 
 Loss loss_of_logits(const Head& head, const at::Tensor& logits, const at::Tensor& targets,
                     const CrossEntropyOptions& options) {
-  return head.group == nullptr ? cross_entropy(logits, targets, options)
-                               : split_cross_entropy(logits, targets, options, head.first_column, *head.group);
+  return head.loss ? head.loss(logits, targets, options) : cross_entropy(logits, targets, options);
 }
 
 void each_part(const Head& head, const at::Tensor& features, const at::Tensor& targets, int64_t most_bytes,

@@ -7,7 +7,6 @@
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
-#include <ATen/ops/tensor.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "gputrain/core/error.hpp"
@@ -18,17 +17,16 @@ namespace {
 /// Number of the first or second chunk of a rank, from the begin of the text.
 int64_t chunk_of(int64_t rank, int64_t ranks, int64_t which) { return which == 0 ? rank : 2 * ranks - 1 - rank; }
 
-/// For each chunk of the text, its place among the chunks of all ranks, one rank after the other; or the other way
-/// round.
-at::Tensor places_of_chunks(int64_t ranks, bool in_text, at::Device device) {
-  std::vector<int64_t> places(static_cast<size_t>(2 * ranks));
+/// Chunks of all ranks, one rank after the other [2 * ranks, ...] -> in the order of the text, or the other way round.
+at::Tensor reordered(const at::Tensor& chunks, int64_t ranks, bool to_text) {
+  std::vector<at::Tensor> parts(static_cast<size_t>(2 * ranks));
   for (int64_t rank = 0; rank < ranks; ++rank) {
     for (const int64_t which : {0, 1}) {
       const int64_t gathered = 2 * rank + which, chunk = chunk_of(rank, ranks, which);
-      places[static_cast<size_t>(in_text ? gathered : chunk)] = in_text ? chunk : gathered;
+      parts[static_cast<size_t>(to_text ? chunk : gathered)] = chunks.narrow(0, to_text ? gathered : chunk, 1);
     }
   }
-  return at::tensor(places, at::kLong).to(device);
+  return at::cat(parts);
 }
 
 /// The keys and values of a part [2, batch, heads, time of the part, channels] -> of the whole text. The gradient of
@@ -42,18 +40,15 @@ struct GatheredKeys : torch::autograd::Function<GatheredKeys> {
     sizes[0] *= ranks;
     const at::Tensor all = at::empty(sizes, own.options());
     group->all_gather_into(all, own, "keys and values").wait();
-    return all.index_select(0, places_of_chunks(ranks, /*in_text=*/false, all.device())).movedim(0, 3).flatten(3, 4);
+    return reordered(all, ranks, /*to_text=*/true).movedim(0, 3).flatten(3, 4);
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list gradients) {
     auto* group = reinterpret_cast<comm::Group*>(context->saved_data["group"].toInt());
     const int64_t ranks = group->size();
-    const at::Tensor all = gradients[0]
-                               .unflatten(3, {2 * ranks, -1})
-                               .movedim(3, 0)
-                               .index_select(0, places_of_chunks(ranks, /*in_text=*/true, gradients[0].device()))
-                               .contiguous();
+    const at::Tensor all =
+        reordered(gradients[0].unflatten(3, {2 * ranks, -1}).movedim(3, 0), ranks, /*to_text=*/false).contiguous();
     std::vector<int64_t> sizes = all.sizes().vec();
     sizes[0] = 2;
     const at::Tensor own = at::empty(sizes, all.options());

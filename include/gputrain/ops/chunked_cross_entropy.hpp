@@ -7,7 +7,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "gputrain/comm/group.hpp"
 #include "gputrain/ops/cross_entropy.hpp"
 
 namespace gputrain::ops {
@@ -17,11 +16,12 @@ struct Head {
   std::function<at::Tensor(const at::Tensor&)> logits;  // result must not be used elsewhere; empty: features are logits
   std::vector<at::Tensor> parameters;                   // all parameters it reads, leaves of the autograd graph
   int64_t columns = 0;
-  comm::Group* group = nullptr;  // that shares the columns: logits gives this rank's, and columns is the most of a rank
-  int64_t first_column = 0;      // of this rank's
+  /// The loss of its logits; empty: cross_entropy().
+  std::function<Loss(const at::Tensor& logits, const at::Tensor& targets, const CrossEntropyOptions& options)> loss =
+      {};
 };
 
-/// cross_entropy(), also if ranks share the columns of the head.
+/// The head's loss of its logits.
 Loss loss_of_logits(const Head& head, const at::Tensor& logits, const at::Tensor& targets,
                     const CrossEntropyOptions& options);
 
