@@ -21,8 +21,10 @@ struct Connection {
   std::chrono::milliseconds deadline{};
   std::shared_ptr<FailureDetector> detector;  // null for groups without peers (simulated_ranks.hpp)
   Channel channel = Channel::control;
-  std::string among;    // " among shards": which ranks, in names of collectives; empty: all
-  bool has_common_sizes = true;  // tensors have the same sizes in all groups of this kind
+  std::string among;  // " among shards": which ranks, in names of collectives; empty: all
+  /// What of its collectives is the same on all ranks, whatever their group, and so is compared over all ranks.
+  enum class Alike { calls_and_sizes, calls, nothing };
+  Alike alike = Alike::calls_and_sizes;
   bool failed = false;  // a collective failed: destroy the backend without waiting for the other ranks
 
   bool is_gloo() const noexcept { return detector != nullptr && device.is_cpu(); }

@@ -65,10 +65,13 @@ Pending start_transfer(const std::shared_ptr<Connection>& connection, std::strin
   what += connection->among;
   const auto now = Clock::now();
   int64_t number = 0;
-  // A captured collective does not run yet, and its replays cannot be seen here: do not count it.
-  if (connection->detector && !is_capturing(*connection))
-    number = connection->detector->collective_log().begin(connection->channel, what,
-                                                          connection->has_common_sizes ? tensor : at::Tensor());
+  // A captured collective does not run yet, and its replays cannot be seen here: do not count it. Nor one that other
+  // groups call at other times.
+  using Alike = Connection::Alike;
+  if (connection->detector && connection->alike != Alike::nothing && !is_capturing(*connection)) {
+    const at::Tensor compared = connection->alike == Alike::calls ? at::Tensor() : tensor;
+    number = connection->detector->collective_log().begin(connection->channel, what, compared);
+  }
   const CollectiveInFlight in_flight{what, number, now};
   try {
     check_group(*connection, in_flight);

@@ -128,13 +128,13 @@ struct ProcessGroups::Session {
   struct Part {
     std::string name;        // of its part of the store, which says which ranks are in it
     std::string among = "";  // as in Connection
-    bool has_common_sizes = true;
+    Connection::Alike alike = Connection::Alike::calls_and_sizes;
     int rank = 0, size = 1;
   };
   Group connect(const Part& part) const {
     Connection connection = properties(Channel::tensors, device);
     connection.among = part.among;
-    connection.has_common_sizes = part.has_common_sizes;
+    connection.alike = part.alike;
     const auto here = part_of(store, part.name);
     if (!device.is_cpu()) {
       return Group(connected(std::move(connection), [&] {
@@ -186,28 +186,32 @@ void ProcessGroups::arrange(const Mesh& mesh) {
     return is_simulated() ? simulated_part(part.rank, part.size) : session_->connect(part);
   };
   const int shard = mesh.shard_of(rank()), replica = mesh.replica_of(rank()), place = mesh.tensor_place_of(rank());
+  // Ranks of a cell may have parts of other sizes, and so other buckets; texts may have other lengths in other groups,
+  // and so loss functions other parts and experts other rows.
+  using Alike = Connection::Alike;
+  const Alike of_shards = mesh.tensor > 1 ? Alike::nothing : Alike::calls_and_sizes;
+  const Alike of_texts = mesh.tensor > 1 ? Alike::nothing : Alike::calls;
   const std::string here = mesh.tensor > 1 ? " at place " + std::to_string(place) : "";
   if (mesh.replicas > 1 || mesh.tensor > 1) {
     shards_ = connect({.name = "shards of replica " + std::to_string(replica) + here,
                        .among = " among shards",
-                       .has_common_sizes = mesh.tensor == 1,
+                       .alike = of_shards,
                        .rank = shard,
                        .size = mesh.shards()});
     replicas_ = connect({.name = "replicas of shard " + std::to_string(shard) + here,
                          .among = " across replicas",
-                         .has_common_sizes = mesh.tensor == 1,
+                         .alike = of_shards,
                          .rank = replica,
                          .size = mesh.replicas});
   }
-  // Texts may have other lengths in other groups.
   context_ = connect({.name = "texts of group " + std::to_string(mesh.sample_group_of(rank())) + here,
                       .among = " of shared texts",
-                      .has_common_sizes = false,
+                      .alike = of_texts,
                       .rank = mesh.context_place_of(rank()),
                       .size = mesh.context});
   layers_ = connect({.name = "layers of cell " + std::to_string(rank() / mesh.tensor),
                      .among = " of shared layers",
-                     .has_common_sizes = false,
+                     .alike = Alike::nothing,
                      .rank = place,
                      .size = mesh.tensor});
 }

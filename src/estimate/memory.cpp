@@ -55,7 +55,7 @@ void add_micro_batch(std::vector<Remedy>& remedies, const JobSpec& spec, const T
 
 void add_sharding(std::vector<Remedy>& remedies, const JobSpec& spec, const TrainingSetup& setup,
                   const Memory& memory) {
-  const int64_t ranks = setup.context.groups.world_size();
+  const int64_t ranks = setup.context.groups.mesh().shards();
   if (ranks == 1 || spec.parallel.shard == "parameters" || spec.parallel.compress == "powersgd") return;
   const int64_t shared = memory.fixed.gradients + (spec.parallel.shard == "none" ? memory.fixed.optimizer_state : 0);
   const auto saved = [ranks](int64_t bytes) { return bytes - bytes / ranks; };
@@ -66,7 +66,7 @@ void add_sharding(std::vector<Remedy>& remedies, const JobSpec& spec, const Trai
          .saved = saved(shared),
          .change = 1});
   }
-  if (setup.built.adapter || optim::takes_whole_tensors(spec.optimizer.type.name)) return;
+  if (optim::takes_whole_tensors(spec.optimizer.type.name)) return;
   const int64_t weights = memory.fixed.parameters + memory.fixed.working_copy;
   remedies.push_back({.set = "parallel.shard=parameters",
                       .effect = fmt::format("each of {} ranks keeps its part of the weights as well", ranks),

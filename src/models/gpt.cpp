@@ -13,6 +13,7 @@
 #include "gpt_names.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/nn/split.hpp"
 #include "gputrain/nn/unit_range.hpp"
 #include "gputrain/ops/linear.hpp"
 #include "gputrain/ops/split_layers.hpp"
@@ -202,7 +203,7 @@ Model::LastLayer Gpt::last_layer(const Batch& batch) {
   Places places{.positions = positions != nullptr ? positions->values : at::Tensor()};
   if (batch.is_part_of_texts) {
     places.context = context().context_group;
-    places.is_one_text = places.positions.size(0) == 1;
+    places.is_one_text = batch.has_one_text_a_row;
   }
   const at::Tensor features = hidden_states(batch.tensor(kTokens), places);
   return {.features = ops::split_input(features, context().tensor_group),
@@ -211,7 +212,11 @@ Model::LastLayer Gpt::last_layer(const Batch& batch) {
 }
 
 at::Tensor Gpt::vocabulary_of(const at::Tensor& columns) const {
-  if (comm::Group* group = context().tensor_group) return ops::gathered_columns(columns, sizes_.vocabulary, group);
+  if (comm::Group* group = context().tensor_group) {
+    const device::Split split{
+        .dim = columns.dim() - 1, .sections = {sizes_.vocabulary}, .rank = group->rank(), .ranks = group->size()};
+    return nn::whole_of(split, columns.detach(), *group);
+  }
   return columns.size(-1) == sizes_.vocabulary ? columns : columns.narrow(-1, 0, sizes_.vocabulary);
 }
 

@@ -357,7 +357,7 @@ train::Stop Training::test() {
   return train::Stop::none;
 }
 
-/// On rank 0; with sharded parameters on every rank. `is_new`: no attempt has logged it yet.
+/// On rank 0; where no rank has all weights, on every rank. `is_new`: no attempt has logged it yet.
 void Training::write_sample(bool is_new) {
   const train::SampleSpec& sample = *spec_.eval.sample;
   auto& model = *setup_.built.model;
@@ -380,7 +380,7 @@ bool Training::samples_at_end(const monitor::Summary& summary) const {
   return spec_.eval.sample && summary.status != "stopped";
 }
 
-/// On rank 0; with sharded parameters on every rank.
+/// On rank 0; where no rank has all weights, on every rank.
 void Training::write_merged() {
   const models::Adapter* adapter = setup_.built.adapter.get();
   if (adapter == nullptr || !adapter->is_written_merged()) return;

@@ -10,6 +10,7 @@
 #include "gputrain/device/host_allocator.hpp"
 #include "gputrain/device/numerics.hpp"
 #include "gputrain/device/runtime.hpp"
+#include "gputrain/ops/kernel_choices.hpp"
 #include "gputrain/setup/training_setup.hpp"
 #include "gputrain/setup/versions.hpp"
 #include "gputrain/train/preemption.hpp"
@@ -100,6 +101,7 @@ RankContext create_rank_context(const Job& job) {
   }
   RankContext context = create_rank_context(spec, {.deadline = deadline, .purpose = "run " + job.run_id});
   context.groups.arrange(mesh);
+  if (mesh.tensor > 1) ops::choose_kernels_without_clock();
   return context;
 }
 

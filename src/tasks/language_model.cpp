@@ -16,6 +16,7 @@ double mean_loss(const Totals& totals) { return totals.sums.at("loss") / std::ma
 Batch part_of_texts(const Batch& batch, const comm::Group& group) {
   Batch part = batch;
   part.is_part_of_texts = true;
+  part.has_one_text_a_row = batch.find(kPositions) == nullptr;
   part.weight = 0;  // unknown of the part
   const at::Tensor& tokens = batch.tensor(kTokens);
   const BatchField* positions = batch.find(kPositions);

@@ -4,9 +4,7 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 #include <string>
-#include <utility>
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -92,27 +90,25 @@ const RankBody lonely_in_mesh("lonely_in_mesh", [] {
   return 0;
 });
 
+/// Expects that the ranks end, and that the one that waits in the group of the axis names it and rank 3.
+void expect_rank_3_named(const std::string& axis, int waiting, const std::string& group, int signal) {
+  RankProcesses ranks("lonely_in_mesh", 4, {{"AXIS", axis}});
+  for (int rank = 0; rank < 4; ++rank) ranks.wait_for_output(rank, "ready");
+  ranks.kill(3, signal);
+  for (int rank = 0; rank < 3; ++rank) ranks.wait_for_end(rank);
+  ranks.kill(3, SIGKILL);
+  const auto results = ranks.finish();
+  for (size_t rank = 0; rank < 3; ++rank) EXPECT_EQ(results[rank].exit_code, kRestart) << axis << results[rank].output;
+  const std::string& told = results[static_cast<size_t>(waiting)].output;
+  EXPECT_THAT(told, HasSubstr("all-reduce of gradients 3 " + group + " failed"));
+  EXPECT_THAT(told, HasSubstr("rank 3"));
+}
+
 TEST(CollectiveFailure, NamesTheRankAndTheGroupOfAMesh) {
-  const std::map<std::string, std::pair<int, const char*>> axes{
-      {"replicas", {1, "across replicas"}}, {"shards", {2, "among shards"}}, {"context", {2, "of shared texts"}}};
-  for (const auto& [axis, expected] : axes) {
-    for (const int signal : {SIGKILL, SIGSTOP}) {
-      RankProcesses ranks("lonely_in_mesh", 4, {{"AXIS", axis}});
-      for (int rank = 0; rank < 4; ++rank) ranks.wait_for_output(rank, "ready");
-      ranks.kill(3, signal);
-      for (int rank = 0; rank < 3; ++rank) ranks.wait_for_end(rank);
-      ranks.kill(3, SIGKILL);
-      const auto results = ranks.finish();
-      for (int rank = 0; rank < 3; ++rank) {
-        const auto& [code, by, output, seconds] = results[static_cast<size_t>(rank)];
-        EXPECT_EQ(code, kRestart) << axis << output;
-        EXPECT_THAT(output, HasSubstr("rank 3")) << axis;
-      }
-      const auto& [waiting, where] = expected;
-      EXPECT_THAT(results[static_cast<size_t>(waiting)].output,
-                  HasSubstr("all-reduce of gradients 3 " + std::string(where) + " failed"));
-    }
-  }
+  expect_rank_3_named("replicas", 1, "across replicas", SIGKILL);
+  expect_rank_3_named("shards", 2, "among shards", SIGKILL);
+  expect_rank_3_named("context", 2, "of shared texts", SIGKILL);
+  expect_rank_3_named("shards", 2, "among shards", SIGSTOP);
 }
 
 const RankBody late_use("late_use", [] {

@@ -53,6 +53,7 @@ struct Batch {
   int64_t samples_on_all_ranks = 0;  // of this micro-batch
   int64_t weight = 0;                // targets that count (samples, or unmasked tokens); may be 0
   bool is_part_of_texts = false;     // other ranks have the other positions (ops/context_attention.hpp)
+  bool has_one_text_a_row = false;   // of such parts: kPositions then are [1, time], those of all rows
   /// A copy to the device that is in progress; null: the tensors are there.
   std::shared_ptr<const c10::Event> arrival = nullptr;
 

@@ -13,6 +13,10 @@ namespace gputrain::ops {
 /// computes with the kernels of the attempt before. Only for a process that uses a GPU, as all functions here.
 void keep_kernel_choices(const std::filesystem::path& folder);
 
+/// Call before the first operator runs: kernels are chosen without a clock, so that GPUs of the same kind choose the
+/// same ones. Ranks that share layers need that, to compute the same bits of what each of them has.
+void choose_kernels_without_clock();
+
 /// Calls `listener` before each trial with the number of trials so far and what is tried; from any thread, one call at
 /// a time. Empty: no calls.
 void on_kernel_trial(std::function<void(int64_t, std::string_view)> listener);

@@ -19,10 +19,6 @@ at::Tensor split_input(const at::Tensor& x, comm::Group* group);
 /// The sum of what the ranks' parts give, on all ranks. The gradient goes to each of them.
 at::Tensor split_sum(const at::Tensor& part, comm::Group* group);
 
-/// The columns of all ranks, without a gradient: [..., columns of the rank] -> [..., columns]. Ranks may have another
-/// number of them than the first.
-at::Tensor gathered_columns(const at::Tensor& part, int64_t columns, comm::Group* group);
-
 /// cross_entropy() of logits whose columns the ranks share: this rank's begin at class `first`. The result is the same
 /// on all ranks. Does not change the logits.
 Loss split_cross_entropy(const at::Tensor& logits, const at::Tensor& targets, const CrossEntropyOptions& options,

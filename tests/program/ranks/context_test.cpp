@@ -71,6 +71,8 @@ TEST_F(ContextParallel, TrainsPackedTextsLikeOneRank) {
   const std::string job = write_job(kLlama + ", window: 9, layer_types: [full_attention, sliding_attention]", true);
   const std::string one = run(1, job, "one");
   expect_same(one, run(2, job, "two", {"parallel.context=2"}));
+  // One row at a time, whose positions look like those of all rows.
+  expect_same(one, run(2, job, "rows", {"parallel.context=2", "train.micro_batch_size=1"}));
   expect_same(one, run(3, job, "three", {"parallel.context=3", "train.activation_checkpointing=block"}));
 }
 
