@@ -48,7 +48,7 @@ def best(options, model, ranks):
 
 def print_table(options, name, model):
     print(f"\n{name}:\n")
-    print("| ranks | `shard` | micro-batch x passes | checkpointing | memory | step | tokens/s | MFU | efficiency | limit |")
+    print("| ranks | `shard` x `replicate` | micro-batch x passes | checkpointing | memory | step | tokens/s | MFU | efficiency | limit |")
     print("|-|-|-|-|-|-|-|-|-|-|")
     first = None
     for ranks in RANKS:
@@ -60,7 +60,7 @@ def print_table(options, name, model):
         first = first or per_rank
         cells = [
             f"{ranks:,}",
-            plan["shard"],
+            f"{plan['shard']} x {plan['replicate']}",
             f"{plan['micro_batch']} x {plan['accumulation']}",
             plan["activation_checkpointing"],
             f"{plan['memory']['total'] / 2**30:.1f} GiB",
