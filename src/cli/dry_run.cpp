@@ -61,15 +61,15 @@ int simulate_dry_run(const DryRunRequest& request, const Job& job) {
   take_environment(spec.env);
   const int world = request.world_size;
   const DryRunHosts hosts = plan_dry_run_hosts(spec.launch, world);
-  // Gathered weights get memory where their tensors were made: the meter of trial steps must have been there before.
-  {
-    const device::AllocationMeter meter;
-  }
   const int64_t limit = device_bytes(request.device_memory, spec);
   const auto traffic = std::make_shared<comm::CollectiveTraffic>();
   const auto simulate = [&](int rank) { return simulate_rank(job, rendezvous_of(rank, request, hosts), traffic); };
 
   RankContext context = simulate(0);
+  // Gathered weights get memory where their tensors were made: the meter of trial steps must have been there before.
+  {
+    const device::AllocationMeter meter;
+  }
   const JobDatasets datasets = open_datasets(job);
   plan_run(spec, datasets, context);  // fails before anything large is built
   check_ranks(datasets, world);

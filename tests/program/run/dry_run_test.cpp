@@ -53,10 +53,11 @@ const gputrain::testing::RankBody train_two_steps("train two steps", [] {
   app::JobRequest request{.file = std::getenv("JOB_FILE"), .set = {}, .output_dir = {}};
   for (std::string line; std::getline(lines, line);) request.set.push_back(line);
   const app::Job job = app::load_job(request);
+  app::RankContext context = app::create_rank_context(job);
   {
     const device::AllocationMeter meter;
   }  // so that it counts weights that are gathered later
-  app::TrainingSetup setup(job);
+  app::TrainingSetup setup(job, std::move(context), [&] { return app::open_datasets(job); });
 
   const auto options = app::loader_options(job.spec(), *setup.datasets.train, setup.context, setup.plan.batch);
   int64_t samples = 0;
