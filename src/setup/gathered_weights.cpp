@@ -1,0 +1,95 @@
+// Weights of a model of which no rank may have all.
+#include <functional>
+#include <map>
+#include <string>
+
+#include "gputrain/device/arena.hpp"
+#include "gputrain/models/adapter.hpp"
+#include "gputrain/nn/split.hpp"
+#include "gputrain/setup/training_setup.hpp"
+#include "gputrain/setup/weights.hpp"
+
+namespace gputrain::app {
+
+int BuiltModel::tensor_ranks() const {
+  const comm::Group* group = model->context().tensor_group;
+  return group == nullptr ? 1 : group->size();
+}
+
+namespace {
+
+/// A parameter, or the whole of it if ranks share it. Every rank must call.
+at::Tensor whole_parameter(const models::Model& model, const nn::Parameter& parameter) {
+  const at::Tensor value = parameter.value.detach();
+  return parameter.split ? nn::whole_of(*parameter.split, value, *model.context().tensor_group) : value;
+}
+
+}  // namespace
+
+void each_weight(BuiltModel& built, const std::function<void(const std::string& name, const at::Tensor& values)>& visit,
+                 parallel::Values which) {
+  const auto visit_those = [&](bool trainable) {
+    built.model->each_parameter([&](const std::string& name, const nn::Parameter& parameter) {
+      if (device::has_memory(parameter.value) && parameter.trainable == trainable)
+        visit(name, whole_parameter(*built.model, parameter));
+    });
+  };
+  const auto visit_all = [&] {
+    if (which != parallel::Values::trained) visit_those(/*trainable=*/false);
+    if (which != parallel::Values::frozen) visit_those(/*trainable=*/true);
+  };
+  if (!built.sharded) return visit_all();
+  for (int64_t unit = 0; unit < built.sharded->units(); ++unit) built.sharded->with_unit(unit, visit_all, which);
+}
+
+namespace {
+
+checkpoint::NamedTensors live_weights(models::Model& model, parallel::Values which) {
+  switch (which) {
+    case parallel::Values::trained:
+      return trained_weights(model);
+    case parallel::Values::frozen:
+      return frozen_weights(model);
+    default:
+      return named_weights(model);
+  }
+}
+
+/// Copies on rank 0 of values that ranks share out, unit by unit after a call of `change`. Every rank must call.
+checkpoint::NamedTensors gather(
+    BuiltModel& built, const RankContext& context, parallel::Values which,
+    const std::function<void()>& change = [] {}) {
+  std::map<std::string, at::Tensor> gathered;
+  const auto keep = [&] {
+    if (context.rank() == 0) change();
+    built.model->each_parameter([&](const std::string& name, const nn::Parameter& parameter) {
+      if (!device::has_memory(parameter.value)) return;
+      const at::Tensor whole = whole_parameter(*built.model, parameter);
+      if (context.rank() == 0) gathered[name] = whole.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
+    });
+  };
+  if (!built.sharded) keep();
+  for (int64_t unit = 0; built.sharded && unit < built.sharded->units(); ++unit)
+    built.sharded->with_unit(unit, keep, which);
+  if (context.rank() != 0) return {};
+  checkpoint::NamedTensors weights = live_weights(*built.model, which);  // with buffers
+  for (auto& [name, tensor] : weights) {
+    if (const auto found = gathered.find(name); found != gathered.end()) tensor = found->second;
+  }
+  return weights;
+}
+
+}  // namespace
+
+checkpoint::NamedTensors gathered_weights(BuiltModel& built, const RankContext& context, parallel::Values which) {
+  return built.has_parts() ? gather(built, context, which) : live_weights(*built.model, which);
+}
+
+checkpoint::NamedTensors merged_weights(BuiltModel& built, const RankContext& context) {
+  const auto merge = [&] { models::merge_adapter(*built.model); };
+  if (built.sharded) return gather(built, context, parallel::Values::all, merge);
+  merge();
+  return named_weights(*built.model);
+}
+
+}  // namespace gputrain::app
