@@ -186,13 +186,16 @@ void ProcessGroups::arrange(const Mesh& mesh) {
     return is_simulated() ? simulated_part(part.rank, part.size) : session_->connect(part);
   };
   const int shard = mesh.shard_of(rank()), replica = mesh.replica_of(rank()), place = mesh.tensor_place_of(rank());
-  // Ranks of a cell may have parts of other sizes, and so other buckets; texts may have other lengths in other groups,
-  // and so loss functions other parts and experts other rows.
+  const int stage = mesh.stage_of(rank());
+  // Ranks with other parts of the model have other buckets; texts may have other lengths in other groups, and so loss
+  // functions other parts and experts other rows.
   using Alike = Connection::Alike;
-  const Alike of_shards = mesh.tensor > 1 ? Alike::nothing : Alike::calls_and_sizes;
-  const Alike of_texts = mesh.tensor > 1 ? Alike::nothing : Alike::calls;
-  const std::string here = mesh.tensor > 1 ? " at place " + std::to_string(place) : "";
-  if (mesh.replicas > 1 || mesh.tensor > 1) {
+  const bool has_parts = mesh.has_parts_of_model();
+  const Alike of_shards = has_parts ? Alike::nothing : Alike::calls_and_sizes;
+  const Alike of_texts = has_parts ? Alike::nothing : Alike::calls;
+  const std::string in_stage = mesh.pipeline > 1 ? " in stage " + std::to_string(stage) : "";
+  const std::string here = (mesh.tensor > 1 ? " at place " + std::to_string(place) : "") + in_stage;
+  if (mesh.replicas > 1 || has_parts) {
     shards_ = connect({.name = "shards of replica " + std::to_string(replica) + here,
                        .among = " among shards",
                        .alike = of_shards,
@@ -214,6 +217,37 @@ void ProcessGroups::arrange(const Mesh& mesh) {
                      .alike = Alike::nothing,
                      .rank = place,
                      .size = mesh.tensor});
+  if (mesh.pipeline == 1) return;
+  const std::string at_place = " at place " + std::to_string(mesh.place_in_stage_of(rank()));
+  stages_ = connect({.name = "stages" + at_place,
+                     .among = " among stages",
+                     .alike = Alike::nothing,
+                     .rank = stage,
+                     .size = mesh.pipeline});
+  if (stage == 0 || stage + 1 == mesh.pipeline) {
+    ends_ = connect({.name = "ends" + at_place,
+                     .among = " between the first and the last stage",
+                     .alike = Alike::nothing,
+                     .rank = stage == 0 ? 0 : 1,
+                     .size = 2});
+  }
+  // All ranks connect in the same order of links, so none waits for one that waits for it.
+  const int links = mesh.virtual_stages > 1 ? mesh.pipeline : mesh.pipeline - 1;
+  for (int from = 0; from < links; ++from) {
+    const int to = (from + 1) % mesh.pipeline;
+    if (stage != from && stage != to) continue;
+    for (const bool is_forward : {true, false}) {
+      const std::string between = is_forward ? " from stage " + std::to_string(from) + " to " + std::to_string(to)
+                                             : " from stage " + std::to_string(to) + " to " + std::to_string(from);
+      Group link = connect({.name = (is_forward ? "activations" : "gradients") + between + at_place,
+                            .among = between,
+                            .alike = Alike::nothing,
+                            .rank = stage == from ? 0 : 1,
+                            .size = 2});
+      Links& links_here = stage == from ? to_next_ : to_previous_;
+      (is_forward ? links_here.activations : links_here.gradients) = std::move(link);
+    }
+  }
 }
 
 void ProcessGroups::on_rank_zero(const std::function<void()>& action, std::string name) {

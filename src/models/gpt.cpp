@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/clamp_min.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/scalar_tensor.h>
 
@@ -108,7 +110,8 @@ at::Tensor Gpt::embedded(const at::Tensor& tokens, const at::Tensor& positions) 
   return dropout_->forward(ops::cast(x, context().policy.compute));
 }
 
-at::Tensor Gpt::hidden_states(const at::Tensor& tokens, const Places& places, std::span<nn::KeyValues> earlier) {
+ResidualStream Gpt::stream_after(int64_t first, int64_t end, const at::Tensor& hidden, const at::Tensor& tokens,
+                                 const Places& places, std::span<nn::KeyValues> earlier) {
   const at::Tensor& positions = places.positions;
   const int64_t time = tokens.size(1);
   if (time > sizes_.positions) {
@@ -122,15 +125,31 @@ at::Tensor Gpt::hidden_states(const at::Tensor& tokens, const Places& places, st
     if (positions.defined()) table = table.at(positions);
   }
   const at::Tensor in_texts = places.is_one_text ? at::Tensor() : positions;  // attention then needs no mask
-  ResidualStream stream{embedded(tokens, positions)};
-  for (size_t i = 0; i < blocks_.size(); ++i) {
+  ResidualStream stream{first == 0 ? embedded(tokens, positions) : hidden};
+  for (int64_t unit = std::max(first, kFirstBlock); unit < std::min(end, head_unit()); ++unit) {
+    const auto i = static_cast<size_t>(unit - kFirstBlock);
     nn::Sequence sequence{
         .positions = in_texts, .context = places.context, .earlier = earlier.empty() ? nullptr : &earlier[i]};
     if (!tables.empty()) sequence.rotary = tables[blocks_[i]->rotary_index()];
     stream = pass(*blocks_[i], stream, sequence);
   }
+  return stream;
+}
+
+at::Tensor Gpt::normed(const ResidualStream& stream) const {
   const nn::UnitRange range(*norm_);
   return norm_->forward_sum(stream.added, stream.x, dropout_->active_probability()).normed;
+}
+
+at::Tensor Gpt::run_units(const Batch& batch, int64_t end) {
+  const auto [x, added] = stream_after(batch.first_unit, end, batch.hidden, batch.tensor(kTokens), places_of(batch));
+  return added.defined() ? at::add(x, dropout_->forward(added)) : x;
+}
+
+at::Tensor Gpt::empty_hidden(const Batch& batch) const {
+  std::vector<int64_t> sizes = batch.tensor(kTokens).sizes().vec();
+  sizes.push_back(sizes_.channels);
+  return at::empty(sizes, at::TensorOptions().dtype(context().policy.compute).device(context().device));
 }
 
 ResidualStream Gpt::pass(const GptBlock& block, const ResidualStream& in, const nn::Sequence& sequence) const {
@@ -184,8 +203,17 @@ std::vector<nn::Module*> Gpt::head_parts() {
   return score_ != nullptr ? std::vector<nn::Module*>{score_} : std::vector<nn::Module*>();
 }
 
-Model::LastLayer Gpt::last_layer(const Batch& batch) {
+Gpt::Places Gpt::places_of(const Batch& batch) const {
   const BatchField* positions = batch.find(kPositions);
+  Places places{.positions = positions != nullptr ? positions->values : at::Tensor()};
+  if (batch.is_part_of_texts) {
+    places.context = context().context_group;
+    places.is_one_text = batch.has_one_text_a_row;
+  }
+  return places;
+}
+
+Model::LastLayer Gpt::last_layer(const Batch& batch) {
   if (score_ != nullptr) {
     const BatchField* tokens = batch.find(kTokens);
     return classes_of_texts(hidden_states(batch.tensor(kTokens), {}), tokens->counts);
@@ -200,12 +228,8 @@ Model::LastLayer Gpt::last_layer(const Batch& batch) {
       return ops::split_cross_entropy(columns, targets, options, first, *group);
     };
   }
-  Places places{.positions = positions != nullptr ? positions->values : at::Tensor()};
-  if (batch.is_part_of_texts) {
-    places.context = context().context_group;
-    places.is_one_text = batch.has_one_text_a_row;
-  }
-  const at::Tensor features = hidden_states(batch.tensor(kTokens), places);
+  const at::Tensor features =
+      normed(stream_after(batch.first_unit, head_unit(), batch.hidden, batch.tensor(kTokens), places_of(batch)));
   return {.features = ops::split_input(features, context().tensor_group),
           .head = std::move(head),
           .classes = sizes_.vocabulary};
@@ -245,7 +269,7 @@ std::vector<Unit> Gpt::units() {
   return units;
 }
 
-double Gpt::flops_per_sample() const {
+std::vector<double> Gpt::flops_of_units() const {
   // Two operations per weight and token forward, four backward. Attention has two products of [time, time, channels];
   // savings from the causal mask do not count, as in PaLM's definition of model FLOPs (arXiv:2204.02311, app. B). With
   // a window, they are [time, window, channels]. Of experts, those count that a token uses.
@@ -257,14 +281,19 @@ double Gpt::flops_per_sample() const {
   const double dense = matrix * static_cast<double>(sizes_.inner);
   const double experts = channels * static_cast<double>(spec_.n_expert) +
                          matrix * static_cast<double>(spec_.experts_per_token * sizes_.expert_inner);
-  double feed_forward = 0;  // of all layers
-  for (const bool is_sparse : sizes_.sparse) feed_forward += is_sparse ? experts : dense;
-  const double head = sizes_.classes > 0 ? 0 : channels * static_cast<double>(sizes_.vocabulary);
-  const double layers = static_cast<double>(sizes_.layers);
-  double keys = 0;  // of all layers, for one token
-  for (const int64_t window : sizes_.windows)
-    keys += window > 0 ? std::min(static_cast<double>(window), tokens) : tokens;
-  return 6 * tokens * (layers * attention + feed_forward + head) + 12 * all_heads * tokens * keys;
+  std::vector<double> flops{0};  // an embedding is looked up
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const int64_t window = sizes_.windows[i];
+    const double keys = window > 0 ? std::min(static_cast<double>(window), tokens) : tokens;
+    flops.push_back(6 * tokens * (attention + (sizes_.sparse[i] ? experts : dense)) + 12 * all_heads * tokens * keys);
+  }
+  flops.push_back(sizes_.classes > 0 ? 0 : 6 * tokens * channels * static_cast<double>(sizes_.vocabulary));
+  return flops;
+}
+
+double Gpt::flops_per_sample() const {
+  const std::vector<double> of_units = flops_of_units();
+  return std::accumulate(of_units.begin(), of_units.end(), 0.0);
 }
 
 namespace {

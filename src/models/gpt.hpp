@@ -139,6 +139,13 @@ class Gpt final : public Model {
   bool splits_layers() const override { return true; }
   bool offers(nn::Recompute) const override { return true; }
   double flops_per_sample() const override;
+  bool runs_in_parts() const override { return score_ == nullptr; }
+  std::vector<double> flops_of_units() const override;
+  at::Tensor run_units(const Batch& batch, int64_t end) override;
+  at::Tensor empty_hidden(const Batch& batch) const override;
+  at::Tensor shared_by_ends() const override {
+    return head_ == nullptr && score_ == nullptr ? tokens_->weight() : at::Tensor();
+  }
 
   LastLayer last_layer(const Batch& batch) override;
   std::vector<nn::Module*> head_parts() override;
@@ -158,8 +165,18 @@ class Gpt final : public Model {
     bool is_one_text = false;        // each row is one text, wherever the positions begin
     comm::Group* context = nullptr;  // as in nn::Sequence
   };
-  /// `earlier`: one entry per block, or none.
-  at::Tensor hidden_states(const at::Tensor& tokens, const Places& places, std::span<nn::KeyValues> earlier = {});
+  static constexpr int64_t kFirstBlock = 1;  // its unit
+  int64_t head_unit() const { return kFirstBlock + std::ssize(blocks_); }
+  Places places_of(const Batch& batch) const;
+  /// The stream after the units [first, end), where `hidden` is what the first one reads. `earlier`: one entry per
+  /// block, or none.
+  ResidualStream stream_after(int64_t first, int64_t end, const at::Tensor& hidden, const at::Tensor& tokens,
+                              const Places& places, std::span<nn::KeyValues> earlier = {});
+  at::Tensor normed(const ResidualStream& stream) const;
+  /// Of the whole model.
+  at::Tensor hidden_states(const at::Tensor& tokens, const Places& places, std::span<nn::KeyValues> earlier = {}) {
+    return normed(stream_after(0, head_unit(), {}, tokens, places, earlier));
+  }
   at::Tensor embedded(const at::Tensor& tokens, const at::Tensor& positions) const;
   at::Tensor logits(const at::Tensor& features) const;  // [..., columns()]
   int64_t columns() const;

@@ -35,6 +35,16 @@ Model::LastLayer Model::last_layer(const Batch& batch) {
   return {.features = std::move(logits), .head = {}, .classes = classes};
 }
 
+at::Tensor Model::run_units(const Batch&, int64_t) {
+  GPUTRAIN_ASSERT(false, "the model does not run in parts");
+  return {};
+}
+
+at::Tensor Model::empty_hidden(const Batch&) const {
+  GPUTRAIN_ASSERT(false, "the model does not run in parts");
+  return {};
+}
+
 at::Tensor Model::next_logits(const NextTokens&, Memory&) {
   throw Error(ExitCode::usage,
               {.what = "this model does not write text: it keeps nothing of the tokens that it has read",

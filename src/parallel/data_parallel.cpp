@@ -90,6 +90,7 @@ DataParallel::DataParallel(comm::ProcessGroups& groups, const device::Arena& are
     : group_(groups.shards()),
       replicas_(groups.replicas()),
       layers_(groups.layers()),
+      stages_(groups.stages()),
       arena_(arena),
       options_(std::move(options)) {
   if (groups.alone()) {
@@ -131,12 +132,14 @@ void DataParallel::all_reduce_squares(const at::Tensor& sum) {
   }
   if (shares()) group_.all_reduce_sum(sum, "squares of gradients").wait();
   layers_.all_reduce_sum(sum, "squares of gradients").wait();
+  stages_.all_reduce_sum(sum, "squares of gradients").wait();
 }
 
 void DataParallel::prepare(bool is_last) {
   abandon();  // collectives of a step that was given up
   synchronising_ = !buckets_.empty() && (is_last || shares_gradients());
   is_last_ = is_last;
+  expects_ = true;
   next_ = 0;
   for (Bucket& bucket : buckets_) bucket.waiting = bucket.tensors;
 }
@@ -216,7 +219,7 @@ void DataParallel::give_memory(Bucket& bucket) {
 }
 
 void DataParallel::gradient_is_there(size_t index) {
-  if (!synchronising_) return;
+  if (!synchronising_ || !expects_) return;
   GPUTRAIN_ASSERT(index >= next_, "a gradient came after its bucket was sent: two backwards after one prepare()?");
   if (--buckets_[index].waiting == 0 && options_.parameters != nullptr) options_.parameters->complete(index);
   while (next_ < buckets_.size() && buckets_[next_].waiting <= 0) start_next();

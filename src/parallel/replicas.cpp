@@ -66,9 +66,9 @@ at::Tensor hash_of(const at::Tensor& tensor) {
   return sum;
 }
 
-/// Ranks that have the same: `first`, and those that follow in steps of `stride`.
+/// Ranks that have the same: `first`, and those before `end` that follow in steps of `stride`.
 struct Peers {
-  int first = 0, stride = 1;
+  int first = 0, stride = 1, end = 0;
 };
 
 /// `hashes`: of one tensor, by rank. If most ranks agree, the other one is at fault; with two ranks nobody can tell
@@ -95,9 +95,20 @@ struct Peers {
 void check_equal(const comm::ProcessGroups& groups, const std::string& tensor, const int64_t* hashes,
                  const Peers& peers, const std::string& when) {
   std::vector<int64_t> of_peers;
-  for (int rank = peers.first; rank < groups.world_size(); rank += peers.stride) of_peers.push_back(hashes[rank]);
+  for (int rank = peers.first; rank < peers.end; rank += peers.stride) of_peers.push_back(hashes[rank]);
   if (std::ranges::adjacent_find(of_peers, std::not_equal_to<>()) != of_peers.end())
     tell_drift(groups, tensor, of_peers, peers, when);
+}
+
+/// Where ranks have other units of a model, the largest number of any of them. Every rank must call.
+int64_t most_of_any_stage(comm::ProcessGroups& groups, int64_t here) {
+  if (groups.mesh().pipeline == 1) return here;
+  return groups.control().all_gather(at::tensor({here}, at::kLong), "number of hashes").max().item<int64_t>();
+}
+
+/// Ranks of a stage in steps of this have the same in every tensor.
+int most_stride(const comm::Mesh& mesh, const device::Arena& arena) {
+  return arena.keeps_owned_values_only() ? mesh.shards() * mesh.tensor : mesh.tensor;
 }
 
 }  // namespace
@@ -108,7 +119,7 @@ void check_same_layout(comm::ProcessGroups& groups, const device::Arena& arena, 
   const auto count = static_cast<int64_t>(arena.segments().size());
   const at::Tensor all = groups.control().all_gather(at::tensor({hash, count, arena.numel()}), "model layout");
   for (int rank = 1; rank < groups.world_size(); ++rank) {
-    const int first = groups.mesh().tensor_place_of(rank);  // of those with the same part of the layers
+    const int first = groups.mesh().first_like(rank);
     const int64_t *rows = all.const_data_ptr<int64_t>() + 3 * first, *row = rows + 3 * (rank - first);
     if (row[0] == rows[0]) continue;
     throw Error(
@@ -123,9 +134,9 @@ void check_same_layout(comm::ProcessGroups& groups, const device::Arena& arena, 
 
 void broadcast(comm::ProcessGroups& groups, const device::Arena& arena, const NamedTensors& buffers) {
   if (!arena.keeps_owned_values_only()) {
-    if (groups.mesh().tensor == 1) {
+    if (!groups.mesh().has_parts_of_model()) {
       groups.tensors().broadcast(arena.values(), 0, "parameters");
-    } else {  // among those with the same part of the layers
+    } else {  // among those with the same part of the model
       groups.replicas().broadcast(arena.values(), 0, "parameters");
       groups.shards().broadcast(arena.values(), 0, "parameters");
     }
@@ -170,12 +181,24 @@ void check_replicas(comm::ProcessGroups& groups, const device::Arena& arena, con
     for (const at::Tensor& flat : arena.frozen_values()) add_part("frozen weights", flat);
   }
   for (const auto& [name, tensor] : buffers) add(name, tensor, 1);
-  if (hashes.empty()) return;
+  const auto rows = most_of_any_stage(groups, std::ssize(names));
+  if (rows == 0) return;
+  hashes.push_back(at::zeros({rows - std::ssize(names)}, arena.options().dtype(at::kLong)));
+  strides.resize(static_cast<size_t>(rows), mesh.tensor);
   const at::Tensor all = groups.control().all_gather(at::cat(hashes).cpu(), "replica hashes").t().contiguous();
   const auto* of_tensor = all.const_data_ptr<int64_t>();  // one hash per rank
-  for (size_t i = 0; i < names.size(); ++i, of_tensor += groups.world_size()) {
-    for (int first = 0; first < strides[i]; ++first)
-      check_equal(groups, names[i], of_tensor, {.first = first, .stride = strides[i]}, when);
+  const int stage_here = mesh.stage_of(groups.rank());
+  for (size_t i = 0; i < strides.size(); ++i, of_tensor += groups.world_size()) {
+    for (int stage = 0; stage < mesh.pipeline; ++stage) {
+      // Which ranks of another stage have the same is known of those at the same place.
+      const bool is_here = stage == stage_here;
+      const std::string name =
+          is_here && i < names.size() ? names[i] : "tensor " + std::to_string(i) + " of stage " + std::to_string(stage);
+      const int begin = stage * mesh.stage_ranks(), stride = is_here ? strides[i] : most_stride(mesh, arena);
+      for (int first = begin; first < begin + stride; ++first)
+        check_equal(groups, name, of_tensor, {.first = first, .stride = stride, .end = begin + mesh.stage_ranks()},
+                    when);
+    }
   }
 }
 

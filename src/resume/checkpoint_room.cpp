@@ -64,10 +64,11 @@ int64_t checkpoint_bytes(TrainingSetup& setup) {
     own += bytes_of({{"cpu", generator.expand({context.groups.world_size(), -1})}});
     if (!built.has_parts()) own += bytes_of(trained_weights(*built.model));
   }
-  if (built.has_parts() && context.rank() < built.ranks_of_weights())
-    own += bytes_of(model_shard(built, context.rank()).tensors);
-  if (context.rank() < built.ranks_of_state())
-    own += bytes_of(optimizer_shard(built, *optimizer_stack.optimizer, context.rank()).tensors);
+  const comm::Mesh& mesh = context.groups.mesh();
+  if (const int writer = built.writer_of_weights(mesh, context.rank()); built.has_parts() && writer >= 0)
+    own += bytes_of(model_shard(built, writer).tensors);
+  if (const int writer = built.writer_of_state(mesh, context.rank()); writer >= 0)
+    own += bytes_of(optimizer_shard(built, *optimizer_stack.optimizer, writer).tensors);
   if (gradient_sync.power_sgd) own += bytes_of(gradient_sync.shard(context.groups).tensors);
   const at::Tensor all = at::full({}, own, at::kLong);
   context.groups.control().all_reduce_sum(all, "bytes of a checkpoint").wait();

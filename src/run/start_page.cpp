@@ -87,7 +87,7 @@ std::string batch_text(const JobSpec& spec, const TrainingSetup& setup) {
           " micro";
   if (sequence > 0) text += " x " + grouped(sequence) + " seq";
   if (is_even) {
-    const int together = mesh.context * mesh.tensor;
+    const int together = mesh.context * mesh.tensor * mesh.pipeline;
     text += " x " + counted(world, together > 1 ? "group" : "rank");
     if (together > 1) text += " of " + counted(together, "rank");
   }
@@ -121,6 +121,10 @@ std::string mesh_text(const comm::ProcessGroups& groups) {
   };
   std::string text;
   const auto add = [&](const std::string& more, int size) { text += (text.empty() ? "" : "  ") + more + place(size); };
+  if (mesh.pipeline > 1) {
+    const std::string parts = mesh.virtual_stages > 1 ? " of " + counted(mesh.virtual_stages, "part") + " each" : "";
+    add(counted(mesh.pipeline, "stage") + parts, mesh.stage_ranks());
+  }
   const int replica = mesh.shards() * mesh.tensor;
   if (mesh.replicas > 1) add(counted(mesh.replicas, "replica") + " of " + counted(mesh.shards(), "shard"), replica);
   if (mesh.context > 1) add(std::to_string(mesh.context) + " parts of each text", mesh.context * mesh.tensor);
@@ -185,7 +189,7 @@ void print_start_page(monitor::Console& console, const Job& job, const TrainingS
   console.line("batch", batch_text(job.spec(), setup));
   const bool is_chosen = job.spec().train.searches_micro_batch() || setup.micro_batch.micro_batch > 0;
   if (is_chosen) console.line("micro", micro_batch_text(job.spec(), setup));
-  if (const comm::Mesh& mesh = setup.context.groups.mesh(); mesh.replicas > 1 || mesh.context > 1 || mesh.tensor > 1)
+  if (const comm::Mesh& mesh = setup.context.groups.mesh(); mesh.replicas > 1 || mesh.has_collective_passes())
     console.line("mesh", mesh_text(setup.context.groups));
   if (!setup.context.groups.alone())
     console.line("reduce", describe(setup.gradient_sync, *setup.built.arena, traffic_of_step(setup)));

@@ -29,8 +29,8 @@ void choose_buckets(GradientSync& gradient_sync, const JobSpec& spec, comm::Proc
     gradient_sync.bucket_reason = "auto: all of it";
   } else if (gradient_bytes <= kFewGradientBytes) {
     gradient_sync.bucket_reason = "auto: too few gradients to be worth measuring";
-  } else if (groups.mesh().tensor > 1) {  // whose ranks would disagree about what is worth measuring
-    gradient_sync.bucket_reason = "auto: not measured, because ranks share layers";
+  } else if (groups.mesh().has_parts_of_model()) {  // they would disagree about what is worth measuring
+    gradient_sync.bucket_reason = "auto: not measured, because ranks have parts of the model";
   } else if (spec.deterministic) {
     gradient_sync.bucket_reason = "auto: not measured, because deterministic is true";
   } else if (groups.is_simulated()) {

@@ -55,16 +55,21 @@ comm::Mesh mesh_of(const Job& job, int ranks) {
   comm::Mesh mesh{.ranks = ranks};
   if (ranks == 1) return mesh;
   const auto& spec = job.spec().parallel;
-  const int64_t replicas = spec.replicate, context = spec.context, tensor = spec.tensor;
-  std::string in_cells;  // that share layers, if they do
+  const int64_t replicas = spec.replicate, context = spec.context, tensor = spec.tensor, stages = spec.pipeline;
+  std::string of_stage, in_cells;  // of a pipeline, or that share layers, if they do
   const auto refuse = [&](const char* key, const std::string& what, const auto& is_good) {
     std::vector<int64_t> others;
     for (int64_t one = 1; one <= ranks; ++one)
       if (is_good(one)) others.push_back(one);
-    throw job.loaded.error(key, counted(ranks, "rank") + in_cells + " cannot be " + what,
+    throw job.loaded.error(key, counted(ranks, "rank") + of_stage + in_cells + " cannot be " + what,
                            degrees_text(others) + ", or another number of ranks");
   };
   const auto divides = [&](int64_t one) { return ranks % one == 0; };
+  if (!divides(stages)) refuse("parallel.pipeline", counted(stages, "stage") + " of as many ranks each", divides);
+  if (stages > 1) {
+    of_stage = " of a stage";
+    ranks /= static_cast<int>(stages);
+  }
   if (!divides(tensor))
     refuse("parallel.tensor", "groups of " + std::to_string(tensor) + " that share layers", divides);
   if (tensor > 1) in_cells = " in cells of " + std::to_string(tensor);
@@ -83,6 +88,8 @@ comm::Mesh mesh_of(const Job& job, int ranks) {
   mesh.replicas = static_cast<int>(replicas);
   mesh.context = static_cast<int>(context);
   mesh.tensor = static_cast<int>(tensor);
+  mesh.pipeline = static_cast<int>(stages);
+  if (stages > 1) mesh.virtual_stages = static_cast<int>(spec.virtual_stages);
   return mesh;
 }
 

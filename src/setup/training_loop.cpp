@@ -10,6 +10,7 @@ namespace gputrain::app {
 std::string obstacle_to_capture(const JobSpec& spec, const TrainingSetup& setup) {
   if (spec.train.cuda_graphs == "off") return "train.cuda_graphs is off";
   if (setup.built.sharded) return "parallel.shard: parameters gives and takes the memory of weights within the step";
+  if (setup.built.pipeline) return "the stages of a pipeline run other passes";
   if (setup.gradient_sync.power_sgd) return "parallel.compress: powersgd runs a QR decomposition within the step";
   if (spec.train.activation_checkpointing == "block") return "recomputed blocks set random generator states";
   return {};
@@ -47,7 +48,8 @@ train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<tr
       {*built.model, *built.arena, *datasets.task, preprocess, data_parallel_, *optimizer_stack.optimizer,
        optimizer_stack.scaler.get(), before_update_,
        obstacle_to_capture(spec_, setup_).empty() ? make_captured_graph_(context.device) : nullptr,
-       [&](bool here) { return context.groups.holds_everywhere(here, "whether the step was recorded"); }, clock_},
+       [&](bool here) { return context.groups.holds_everywhere(here, "whether the step was recorded"); }, clock_,
+       built.pipeline.get()},
       {.max_grad_norm = spec_.train.max_grad_norm,
        .is_collective = built.sync_batch_norm || built.sharded || context.groups.mesh().has_collective_passes() ||
                         setup_.datasets.task->is_collective()});

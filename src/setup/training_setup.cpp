@@ -165,6 +165,57 @@ void keep_sizes_alone(std::vector<device::ArenaTensor>& arena_tensors) {
   }
 }
 
+/// Refuses what a pipeline does not do.
+void check_pipeline(const Job& job, const models::Model& model, const JobDatasets& datasets,
+                    const std::vector<device::ArenaTensor>& arena_tensors) {
+  const JobSpec& spec = job.spec();
+  const auto refuse = [&](const std::string& what, const std::string& hint = "1") {
+    throw job.loaded.error("parallel.pipeline", what, hint);
+  };
+  if (!model.runs_in_parts() || !datasets.task->takes_last_layer_alone())
+    refuse("only a model of type gpt runs in parts, where it learns the next token");
+  if (std::ranges::any_of(arena_tensors, [](const auto& one) { return !one.trainable; }))
+    refuse("frozen weights and adapters are not for stages", "1, or parallel.shard: parameters, which shares them out");
+  if (spec.parallel.shard == "parameters" && model.shared_by_ends().defined()) {
+    refuse("the embedding is the head as well (tie_embeddings), and no rank has all of it",
+           "1, parallel.shard: gradients, or tie_embeddings: false");
+  }
+  if (spec.log.histograms) {
+    throw job.loaded.error(
+        "log.histograms",
+        "no rank has all layers, because parallel.pipeline is " + std::to_string(spec.parallel.pipeline), "null");
+  }
+  if (spec.train.searches_micro_batch()) {
+    throw job.loaded.error("train.micro_batch_size",
+                           "auto measures one pass at a time, and the stages of a pipeline run several",
+                           "a number; each stage holds as many micro-batches as there are stages from it to the end");
+  }
+}
+
+/// Cuts the model into the stages of the ranks. Keeps in `arena_tensors` what this rank has.
+void cut_into_stages(BuiltModel& built, const Job& job, RankContext& context,
+                     std::vector<device::ArenaTensor>& arena_tensors) {
+  const comm::Mesh& mesh = context.groups.mesh();
+  const int parts = mesh.pipeline * mesh.virtual_stages;
+  const std::vector<double> flops = built.model->flops_of_units();
+  if (const auto units = std::ranges::count_if(flops, [](double one) { return one > 0; }); parts > units) {
+    throw job.loaded.error(
+        "parallel.pipeline",
+        counted(units, "unit") + " of the model (its layers and its head) cannot be cut into " + counted(parts, "part"),
+        "fewer stages" + std::string(mesh.virtual_stages > 1 ? " or virtual stages" : ""));
+  }
+  const std::vector<int64_t> begins = parallel::cut_units(flops, parts);
+  std::erase_if(arena_tensors, [&](device::ArenaTensor& one) {
+    const auto after = std::ranges::upper_bound(begins, one.unit);
+    built.units[one.name] = one.unit;
+    if ((after - begins.begin() - 1) % mesh.pipeline == mesh.stage_of(context.rank())) return false;
+    one.value.set_requires_grad(false);
+    if (device::has_memory(one.value)) device::take_memory(one.value);
+    return true;
+  });
+  built.pipeline = std::make_unique<parallel::Pipeline>(context.groups, *built.model, begins);
+}
+
 /// The model in its arena, with the shares of all ranks; nothing is filled yet. `has_memory` false: all of it has
 /// sizes, but parameters, gradients and what is made beside them have no memory.
 BuiltModel lay_out_model(const Job& job, const JobDatasets& datasets, RankContext& context, bool has_memory) {
@@ -214,12 +265,28 @@ BuiltModel lay_out_model(const Job& job, const JobDatasets& datasets, RankContex
   built.sync_batch_norm = spec.parallel.sync_bn && built.has_batch_norm;
   if (spec.parallel.sync_bn && !built.sync_batch_norm) log::warning("parallel.sync_bn: the model has no batch norm");
   auto arena_tensors = arena_tensors_of(job, *built.model);
+  for (const auto& one : arena_tensors) {
+    const auto& split = one.split;
+    const int64_t numel =
+        split ? one.value.numel() / one.value.size(split->dim) * split->whole_size() : one.value.numel();
+    built.parameter_count += numel;
+    if (one.trainable) built.trainable_count += numel;
+  }
+  if (mesh.pipeline > 1) {
+    check_pipeline(job, *built.model, datasets, arena_tensors);
+    cut_into_stages(built, job, context, arena_tensors);
+  }
   if (!has_memory) keep_sizes_alone(arena_tensors);
   const bool in_whole_tensors = optim::takes_whole_tensors(spec.optimizer.type.name);
   if (in_whole_tensors && shares_values) {
     throw job.loaded.error("parallel.shard",
                            spec.optimizer.type.name + " updates whole matrices, but each rank has a part",
                            "gradients, which shares out whole tensors, or another optimizer");
+  }
+  if (in_whole_tensors && shares && mesh.pipeline > 1) {
+    throw job.loaded.error("parallel.pipeline",
+                           spec.optimizer.type.name + " updates whole matrices, and a rank of a stage may have none",
+                           "1, parallel.shard: none, or another optimizer");
   }
   if (in_whole_tensors && mesh.tensor > 1) {
     throw job.loaded.error("parallel.tensor",
@@ -245,13 +312,7 @@ BuiltModel lay_out_model(const Job& job, const JobDatasets& datasets, RankContex
           .parts = bucket_limits(spec.parallel)});
   device::release_unused(context.device);  // what the parameters lay in before, frozen ones in fp32
   for (const auto& arena_tensor : arena_tensors) {
-    const at::Tensor& value = arena_tensor.value;
-    const auto& split = arena_tensor.split;
-    const int64_t numel = split ? value.numel() / value.size(split->dim) * split->whole_size() : value.numel();
-    built.parameter_count += numel;
-    if (!arena_tensor.trainable) continue;
-    built.parameters.push_back(value);
-    built.trainable_count += numel;
+    if (arena_tensor.trainable) built.parameters.push_back(arena_tensor.value);
   }
   if (shares) {
     built.owners = in_whole_tensors ? parallel::shards_of_tensors(*built.arena, mesh.shards())
@@ -359,6 +420,7 @@ train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data:
        .max_samples = most_samples,
        .weights = setup.built.arena->working_copy(),
        .is_collective = setup.built.sharded != nullptr || setup.context.groups.mesh().has_collective_passes(),
+       .pipeline = setup.built.pipeline.get(),
        .input = input,
        .loader = loader});
 }

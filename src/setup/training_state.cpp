@@ -282,7 +282,8 @@ void TrainingState::restore_optimizer(const checkpoint::Checkpoint& from) {
   std::erase_if(state.scalars, [&](const auto& named) { return is_count(named.first); });
   std::map<std::string, double> since;
   std::set<std::string> fresh;  // tensors of the state
-  size_t trained_then = arena.segments().size(), counts = 0;
+  const auto& units = setup_.built.units;
+  size_t trained_then = units.empty() ? arena.segments().size() : units.size(), counts = 0;
   for (const std::string& name : part.names()) {
     if (!is_count(name)) continue;
     ++counts;
@@ -388,14 +389,15 @@ checkpoint::Snapshot TrainingState::gather(const train::Progress& progress, cons
   setup_.gradient_sync.note(state);
   std::vector<checkpoint::Shard> shards;
   const BuiltModel& built = setup_.built;
-  if (groups.rank() < built.ranks_of_state())
-    shards.push_back(optimizer_shard(built, *setup_.optimizer_stack.optimizer, groups.rank()));
+  if (const int writer = built.writer_of_state(groups.mesh(), groups.rank()); writer >= 0)
+    shards.push_back(optimizer_shard(built, *setup_.optimizer_stack.optimizer, writer));
   if (setup_.gradient_sync.power_sgd) shards.push_back(setup_.gradient_sync.shard(groups));
   take_frozen();
   std::map<std::string, checkpoint::NamedTensors> files{
       {"generators", {{setup_.context.device.is_cpu() ? "cpu" : "cuda", generators}}}};
   if (built.has_parts()) {
-    if (groups.rank() < built.ranks_of_weights()) shards.push_back(model_shard(built, groups.rank()));
+    if (const int writer = built.writer_of_weights(groups.mesh(), groups.rank()); writer >= 0)
+      shards.push_back(model_shard(built, writer));
   } else {
     files["model"] = trained_weights(*setup_.built.model);
   }

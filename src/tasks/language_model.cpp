@@ -59,6 +59,13 @@ class LanguageModel final : public Task {
 
   bool takes_parts_of_texts() const override { return of == TextUse::next_token; }
 
+  Batch part_of(const Batch& batch) const override {
+    const bool is_whole = groups() == nullptr || groups()->context().size() == 1 || batch.is_part_of_texts;
+    return is_whole ? batch : part_of_texts(batch, groups()->context());
+  }
+
+  bool takes_last_layer_alone() const override { return true; }
+
   Tally::Parts parts() const override { return {.sums = {"loss"}}; }
 
   void evaluate(models::Model& model, const Batch& batch, Tally& tally) const override {
@@ -66,10 +73,6 @@ class LanguageModel final : public Task {
   }
 
  private:
-  Batch part_of(const Batch& batch) const {
-    return groups() != nullptr && groups()->context().size() > 1 ? part_of_texts(batch, groups()->context()) : batch;
-  }
-
   double label_smoothing_;
 };
 

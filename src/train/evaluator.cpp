@@ -52,6 +52,7 @@ tasks::Totals Evaluator::totals(models::Model& model, comm::ProcessGroups& group
   const EvaluationMode mode(model);
   const device::Reading reading(options_.weights);
   synchronise_buffers(model, groups);
+  if (options_.pipeline != nullptr) options_.pipeline->share_ends();
   auto options = options_.loader;
   const int64_t steps = ceil_divide(dataset_->size(), options.partition.global_batch);
   options.steps = steps;
@@ -64,7 +65,12 @@ tasks::Totals Evaluator::totals(models::Model& model, comm::ProcessGroups& group
     for (const Batch& batch : data.micro_batches) {
       if ((options_.is_collective ? batch.samples_on_all_ranks : batch.weight) == 0) continue;
       if (groups.mesh().counts_samples(groups.rank())) tally.add_weight(batch.weight);
-      task_->evaluate(model, preprocess(batch), tally);
+      const Batch ready = preprocess(batch);
+      if (options_.pipeline == nullptr) {
+        task_->evaluate(model, ready, tally);
+      } else if (const auto last = options_.pipeline->pass(task_->part_of(ready))) {
+        task_->evaluate(model, *last, tally);
+      }
     }
   }
   return tally.merge(groups);

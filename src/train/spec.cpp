@@ -312,6 +312,19 @@ void ParallelSpec::describe(config::Description<ParallelSpec>& d) {
       .at_least(1)
       .change(Change::safe)
       .aliases({"tensor_parallel_degree", "tensor_parallel_size", "tensor_model_parallel_size"});
+  d.key("pipeline", &ParallelSpec::pipeline,
+        "how many stages the model is cut into (pipeline parallelism): each group of ranks has some of the units, and "
+        "the micro-batches of a step pass from stage to stage, so give it several of them; a stage talks only to its "
+        "neighbours, so stages may lie on other hosts; must divide the number of ranks")
+      .at_least(1)
+      .change(Change::safe)
+      .aliases({"pipeline_parallel_degree", "pipeline_parallel_size", "pipeline_model_parallel_size"});
+  d.key("virtual_stages", &ParallelSpec::virtual_stages,
+        "how many parts of the model each stage has, in turn with the others (interleaved pipeline): stages wait less "
+        "and send more; the micro-batches of a step must then be a multiple of the stages")
+      .at_least(1)
+      .change(Change::safe)
+      .aliases({"virtual_pipeline_model_parallel_size"});
   d.key("bucket_cap_mb", &ParallelSpec::bucket_cap_mb,
         "gradient bytes per collective; auto: from the model's size and the measured time of an all-reduce; 25 if "
         "deterministic is true")
@@ -353,6 +366,17 @@ void ParallelSpec::describe(config::Description<ParallelSpec>& d) {
           "compress",
           "powersgd needs whole matrices, and ranks share them, because tensor is " + std::to_string(spec.tensor),
           "compress: bf16 or fp16, or tensor: 1");
+    }
+    if (spec.compress == "powersgd" && spec.pipeline > 1) {
+      issues.add("compress", "powersgd compares what all ranks send, and stages of a pipeline have other matrices",
+                 "compress: bf16 or fp16, or pipeline: 1");
+    }
+    if (spec.virtual_stages > 1 && spec.pipeline == 1)
+      issues.add("virtual_stages", "there are no stages, because pipeline is 1", "pipeline: 2, or 1 virtual stage");
+    if (spec.virtual_stages > 1 && (spec.shard == "gradients" || spec.shard == "parameters")) {
+      issues.add("virtual_stages",
+                 "every pass of a part would send its gradients to their owners, because shard is " + spec.shard,
+                 "shard: optimizer, or 1 virtual stage");
     }
     if (spec.compress != "powersgd" && !spec.powersgd_rank.is_auto()) {
       issues.add("powersgd_rank", "powersgd_rank is for compress: powersgd, but compress is " + spec.compress,

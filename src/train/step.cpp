@@ -106,7 +106,8 @@ at::Tensor Step::accumulate_gradients(const std::vector<Batch>& batches) {
   const at::Tensor weight = parts_.scaler == nullptr ? share_ : share_.mul(parts_.scaler->scale());
   parts_.arena.clear_gradients();
   at::Tensor loss_sum = at::zeros({}, share_.options());
-  for (size_t i = 0; i < batches.size(); ++i) {
+  if (parts_.pipeline != nullptr) run_pipeline(batches, weight, loss_sum);
+  for (size_t i = 0; i < batches.size() && parts_.pipeline == nullptr; ++i) {
     parts_.data_parallel.prepare(i + 1 == batches.size());
     if (counts(batches[i])) {  // if it is skipped, finish() reduces the untouched gradients
       const auto loss = loss_of(batches[i], weight);
@@ -121,6 +122,22 @@ at::Tensor Step::accumulate_gradients(const std::vector<Batch>& batches) {
   }
   if (!std::exchange(views_checked_, true)) parts_.arena.check_views();
   return loss_sum;
+}
+
+void Step::run_pipeline(const std::vector<Batch>& batches, const at::Tensor& weight, const at::Tensor& loss_sum) {
+  const auto batch = [&](int64_t index) {
+    return parts_.task.part_of(parts_.preprocess(batches[static_cast<size_t>(index)]));
+  };
+  const auto loss = [&](const Batch& from_hidden) {
+    const auto [sum, weighted] = parts_.task.loss(parts_.model, from_hidden, weight);
+    loss_sum.add_(sum);
+    return weighted;
+  };
+  parts_.pipeline->run({.micro_batches = std::ssize(batches),
+                        .batch = batch,
+                        .loss = loss,
+                        .enter = [this](device::Phase phase) { enter(phase); }},
+                       parts_.data_parallel);
 }
 
 /// Does not keep the batch that the loss was computed from.

@@ -82,10 +82,20 @@ class ProcessGroups {
   Group& tensors() noexcept { return tensors_; }
   Group& control() noexcept { return control_; }  // CPU tensors only
   // The groups of the mesh that this rank is in.
-  Group& shards() noexcept { return mesh_.replicas > 1 || mesh_.tensor > 1 ? shards_ : tensors_; }  // a replica
+  Group& shards() noexcept { return mesh_.replicas > 1 || mesh_.has_parts_of_model() ? shards_ : tensors_; }
   Group& replicas() noexcept { return replicas_; }  // those with the same shard
   Group& layers() noexcept { return layers_; }      // those that share layers: a cell
   Group& context() noexcept { return context_; }    // those with the same samples
+  Group& stages() noexcept { return stages_; }      // those at the same place of all stages of a pipeline, in order
+  Group& ends() noexcept { return ends_; }          // of these, the first and the last one
+
+  /// The ranks at the same place of this stage and of a neighbour: rank 0 is that of the stage whose activations the
+  /// other one reads, and gradients go back. Groups of their own, for both directions are busy at the same time.
+  struct Links {
+    Group activations, gradients;
+  };
+  Links& to_next() noexcept { return to_next_; }          // as rank 0
+  Links& to_previous() noexcept { return to_previous_; }  // as rank 1
 
   /// Runs `action` on rank 0 only. Every rank must call. If it throws an Error, all ranks throw: the others
   /// ReportedElsewhere with the same exit code.
@@ -108,7 +118,8 @@ class ProcessGroups {
   std::unique_ptr<Session> session_;  // first, so that store and watch outlive the groups
   std::shared_ptr<CollectiveTraffic> simulated_traffic_;
   at::Device simulated_device_ = at::kCPU;
-  Group control_, tensors_, shards_, replicas_, context_, layers_;
+  Group control_, tensors_, shards_, replicas_, context_, layers_, stages_, ends_;
+  Links to_next_, to_previous_;
   Mesh mesh_;
   std::vector<std::string> hosts_;
   std::string description_;

@@ -93,6 +93,18 @@ class Model : public nn::Module {
   /// numbers of ranks that cannot.
   virtual bool splits_layers() const { return false; }
 
+  /// Whether it can run in parts (pipeline parallelism): it then has the four functions below, and last_layer() takes a
+  /// batch with Batch::hidden.
+  virtual bool runs_in_parts() const { return false; }
+  /// Floating-point operations per sample of each unit, in order.
+  virtual std::vector<double> flops_of_units() const { return {}; }
+  /// Runs the units from Batch::first_unit to before `end`, which is not the last one. Returns what unit `end` reads.
+  virtual at::Tensor run_units(const Batch& batch, int64_t end);
+  /// Memory for what run_units() returns, from any unit to any other.
+  virtual at::Tensor empty_hidden(const Batch& batch) const;
+  /// A parameter of the first unit that the last one reads too; undefined: there is none.
+  virtual at::Tensor shared_by_ends() const { return {}; }
+
   /// Whether images in evaluation may have another size than in training.
   virtual bool takes_any_size() const { return true; }
 

@@ -84,6 +84,10 @@ class DataParallel {
   /// summed over the ranks. Every rank must have the same number of micro-batches.
   void prepare(bool is_last);
 
+  /// Between prepare(true) and finish(), where several backward passes go through different units: whether the next
+  /// ones are the last ones for their units.
+  void expect(bool are_last) noexcept { expects_ = are_last; }
+
   /// Call after that backward, or instead of it if the rank has nothing to compute. Starts the buckets that an unused
   /// parameter held back, and waits for all. After the last micro-batch, each rank has the sum over ranks; with
   /// sharding, only its shard of the sum is valid.
@@ -95,8 +99,8 @@ class DataParallel {
 
   /// Whether each rank has only its shard of the gradient after finish().
   bool shares() const noexcept { return !options_.owners.empty(); }
-  /// Whether a rank has only a part of the gradient after finish(): its shard, or that of its part of the layers.
-  bool has_parts() const noexcept { return shares() || layers_.size() > 1; }
+  /// Whether a rank has only a part of the gradient after finish(): its shard, or that of its part of the model.
+  bool has_parts() const noexcept { return shares() || layers_.size() > 1 || stages_.size() > 1; }
   /// Makes the sum of squares of this rank's part that of all parts, in place: a 0-dim double tensor.
   void all_reduce_squares(const at::Tensor& sum);
 
@@ -141,6 +145,7 @@ class DataParallel {
   comm::Group& group_;     // the ranks among which the sums of a bucket are shared out; without shards, all
   comm::Group& replicas_;  // those with the same shard
   comm::Group& layers_;    // those that share layers
+  comm::Group& stages_;    // those with the other stages of a pipeline
   const device::Arena& arena_;
   ReducerOptions options_;
   std::vector<Bucket> buckets_;           // empty on a single rank
@@ -148,7 +153,7 @@ class DataParallel {
   at::Tensor ranks_, replica_count_;      // [1], with a wire type: how many are in each group
   std::vector<std::pair<std::shared_ptr<torch::autograd::Node>, uintptr_t>> hooked_;
   size_t next_ = 0;  // next bucket to start
-  bool synchronising_ = false, is_last_ = false;
+  bool synchronising_ = false, is_last_ = false, expects_ = true;
 };
 
 }  // namespace gputrain::parallel

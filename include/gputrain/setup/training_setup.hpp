@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -21,6 +22,7 @@
 #include "gputrain/optim/grad_scaler.hpp"
 #include "gputrain/optim/optimizer.hpp"
 #include "gputrain/optim/schedule.hpp"
+#include "gputrain/parallel/pipeline.hpp"
 #include "gputrain/parallel/sharded_parameters.hpp"
 #include "gputrain/setup/gradient_sync.hpp"
 #include "gputrain/setup/micro_batch_choice.hpp"
@@ -92,14 +94,28 @@ struct BuiltModel {
   bool sync_batch_norm = false;        // ... and on those of all ranks
   std::vector<device::Shard> owners;   // what each rank updates, where they share that out; otherwise empty
   std::unique_ptr<parallel::ShardedParameters> sharded;  // null unless ranks share out the values too
+  std::unique_ptr<parallel::Pipeline> pipeline;          // null unless ranks have other units of the model
+  std::map<std::string, int64_t> units;                  // in a pipeline: of all parameters, also those of other ranks
 
   /// Ranks that share the layers; 1: each rank has all.
   int tensor_ranks() const;
+  int stages() const { return pipeline != nullptr ? pipeline->stages() : 1; }
   /// Whether no rank has all weights, so that whatever reads them or runs the model is collective.
-  bool has_parts() const { return sharded != nullptr || tensor_ranks() > 1; }
-  /// How many ranks, the first ones, have all of the optimizer's state, or of the weights, among them.
-  int ranks_of_state() const { return std::max(1, static_cast<int>(owners.size())) * tensor_ranks(); }
-  int ranks_of_weights() const { return sharded != nullptr ? ranks_of_state() : tensor_ranks(); }
+  bool has_parts() const { return sharded != nullptr || tensor_ranks() > 1 || stages() > 1; }
+  /// How many ranks have all of the optimizer's state, or of the weights, among them: the first ones of each stage.
+  int ranks_of_state() const { return state_ranks_of_stage() * stages(); }
+  int ranks_of_weights() const { return weight_ranks_of_stage() * stages(); }
+  /// The number of a rank among these; -1: it is none of them.
+  int writer_of_state(const comm::Mesh& mesh, int rank) const { return writer(mesh, rank, state_ranks_of_stage()); }
+  int writer_of_weights(const comm::Mesh& mesh, int rank) const { return writer(mesh, rank, weight_ranks_of_stage()); }
+
+ private:
+  int state_ranks_of_stage() const { return std::max(1, static_cast<int>(owners.size())) * tensor_ranks(); }
+  int weight_ranks_of_stage() const { return sharded != nullptr ? state_ranks_of_stage() : tensor_ranks(); }
+  static int writer(const comm::Mesh& mesh, int rank, int of_stage) {
+    const int place = mesh.place_in_stage_of(rank);
+    return place < of_stage ? mesh.stage_of(rank) * of_stage + place : -1;
+  }
 };
 
 /// Every rank must call.

@@ -107,6 +107,11 @@ class Task {
   /// Whether ranks may share the positions of texts: loss() and evaluate() then take this rank's part of a batch. They
   /// are collective over those ranks.
   virtual bool takes_parts_of_texts() const { return false; }
+  /// The part of a batch that loss() and evaluate() take of it, or the batch itself.
+  virtual Batch part_of(const Batch& batch) const { return batch; }
+
+  /// Whether loss() and evaluate() call the model once, for its last layer, so that it may have begun elsewhere.
+  virtual bool takes_last_layer_alone() const { return false; }
 
   /// In the order in which the console shows them.
   const std::vector<Metric>& metrics() const noexcept { return metrics_; }

@@ -100,6 +100,8 @@ struct ParallelSpec {
   int64_t replicate = 1;
   int64_t context = 1;
   int64_t tensor = 1;
+  int64_t pipeline = 1;
+  int64_t virtual_stages = 1;
   config::Auto<double> bucket_cap_mb;
   bool sync_bn = false;
   std::string compress = "none";

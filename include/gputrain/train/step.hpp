@@ -17,6 +17,7 @@
 #include "gputrain/optim/optimizer.hpp"
 #include "gputrain/optim/schedule.hpp"
 #include "gputrain/parallel/data_parallel.hpp"
+#include "gputrain/parallel/pipeline.hpp"
 #include "gputrain/tasks/task.hpp"
 #include "gputrain/train/hook.hpp"
 #include "gputrain/train/step_prefetcher.hpp"
@@ -42,7 +43,8 @@ class Step {
     std::unique_ptr<device::CapturedGraph> captured_graph = nullptr;  // null: every step is queued without recording
     /// Whether a condition holds on every rank. Every rank must call.
     std::function<bool(bool)> holds_everywhere = [](bool here) { return here; };
-    device::PhaseClock* clock = nullptr;  // null: phases are not measured
+    device::PhaseClock* clock = nullptr;     // null: phases are not measured
+    parallel::Pipeline* pipeline = nullptr;  // null: each rank has all units of the model
   };
   /// Number of steps of the same shapes before one is recorded: in the first ones, libraries choose algorithms and
   /// allocate memory.
@@ -71,6 +73,7 @@ class Step {
   Work queue(const std::vector<Batch>& batches);
   Work work(const std::vector<Batch>& batches);
   at::Tensor accumulate_gradients(const std::vector<Batch>& batches);
+  void run_pipeline(const std::vector<Batch>& batches, const at::Tensor& weight, const at::Tensor& loss_sum);
   ops::Loss loss_of(const Batch& batch, const at::Tensor& weight);
   bool counts(const Batch& batch) const;
   Work replay(const std::vector<Batch>& batches);

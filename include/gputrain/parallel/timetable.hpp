@@ -1,0 +1,58 @@
+// In which order the stages of a pipeline run the passes of a step, and how long they wait.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gputrain::parallel {
+
+/// Part `g` of a model is the part `g / stages` of stage `g % stages`.
+struct PipelineShape {
+  int64_t stages = 1;
+  int64_t parts = 1;  // of the model on each stage; more than one: micro_batches is a multiple of stages
+  int64_t micro_batches = 1;
+};
+
+/// One pass of one micro-batch through one of the stage's parts.
+struct Pass {
+  bool is_forward = true;
+  int64_t micro_batch = 0;
+  int64_t part = 0;  // of the stage
+
+  friend bool operator==(const Pass&, const Pass&) = default;
+};
+
+/// The passes of a stage in order: forward and backward passes in turn, after as few forward passes as keep the stages
+/// after it busy ("1F1B": Narayanan et al., "PipeDream", SOSP 2019, without its stale weights; with several parts its
+/// interleaved form: Narayanan et al., "Efficient large-scale language model training on GPU clusters using
+/// Megatron-LM", SC 2021). Every stage passes on what it computed in the order in which its neighbour reads it.
+std::vector<Pass> passes_of(const PipelineShape& shape, int64_t stage);
+
+/// How many forward passes of a stage are without their backward pass at a time, at most.
+int64_t most_in_flight(const PipelineShape& shape, int64_t stage);
+
+/// Seconds, or any other unit, of the forward pass of each of the model's parts, in order. A backward pass takes twice
+/// that.
+using PassTimes = std::vector<double>;
+
+struct TimedPass {
+  Pass pass;
+  double begin = 0, end = 0;
+};
+/// When each stage runs its passes, if sending takes no time.
+std::vector<std::vector<TimedPass>> timed_passes(const PipelineShape& shape, const PassTimes& times);
+
+/// The share of all stages' time, from the first pass to the last, in which they wait.
+double bubble_of(const std::vector<std::vector<TimedPass>>& stages);
+
+/// One line for each stage, of `columns` characters at most: digits are forward passes, by the last digit of their
+/// micro-batch, letters backward passes (a is 0), dots are waiting.
+std::vector<std::string> picture_of(const std::vector<std::vector<TimedPass>>& stages, int64_t columns);
+
+/// Where to cut units of these costs into `parts` of neighbours, so that the most expensive part is as cheap as can be:
+/// the first unit of each part, and the number of units at the end. Each part has a unit with a cost; so there must be
+/// as many of them.
+std::vector<int64_t> cut_units(const std::vector<double>& costs, int64_t parts);
+
+}  // namespace gputrain::parallel
