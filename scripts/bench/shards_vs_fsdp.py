@@ -1,12 +1,15 @@
 """Compares `parallel.shard: parameters` on ranks of this machine's CPUs with PyTorch's fully_shard, and both with what
 keeps more on a rank: shard: gradients, shard: none, and DistributedDataParallel. All train the same small Llama from the
 same weights on the same batches, in fp32 with AdamW and clipping. Programs run in turns; figures are medians over rounds.
+With --tensor, compares `parallel.tensor` of all ranks with torch.distributed.tensor.parallel in the same way.
 
-usage: shards_vs_fsdp.py --binary build/release/bin/gputrain [--ranks N] [--threads N] [--rounds N] [--steps N]
+usage: shards_vs_fsdp.py --binary build/release/bin/gputrain [--tensor] [--ranks N] [--threads N] [--rounds N] [--steps N]
                          [--batch N] [--length N] [--small] [--only NAME...] [--parity] [--output FILE.json]
 
 PyTorch's side is LlamaForCausalLM of transformers over Gloo: fully_shard on each layer and on the whole, which gathers
-again in the backward pass (reshard_after_forward). Ranks are started alike on both sides, without a launcher.
+again in the backward pass (reshard_after_forward). With --tensor: parallelize_module and loss_parallel, column-wise q, k, v,
+gate, up and head, row-wise o, down and embedding; the inputs of attention and MLP are prepared once, so that a layer has two
+all-reduces in each pass. Ranks are started alike on both sides, without a launcher.
 step: the time between the ends of two steps. memory: the peak of the resident set from the start of the process to its
 end, of the largest rank, libraries, loading of the weights and the last save included; PyTorch saves nothing. How much is
 libraries, --small shows. own: the same as rank 0 of gputrain reports it. start: from the start of the processes to the
@@ -39,10 +42,22 @@ SMALL = {"hidden_size": 64, "intermediate_size": 192, "num_hidden_layers": 3, "n
          "num_key_value_heads": 2, "vocab_size": 256}
 LR, BETAS, DECAY, MAX_NORM, SEED = 1e-3, [0.9, 0.95], 0.1, 1.0, 1337
 WARM_UP, TOLERANCE = 3, 1e-4
-SHARDED, FSDP = "gputrain parameters", "PyTorch fully_shard"
-OURS = {SHARDED: "parameters", "gputrain gradients": "gradients", "gputrain none": "none"}
-THEIRS = {FSDP: "fsdp", "PyTorch DDP": "ddp"}
 WORD = 2**64 - 1
+
+
+@dataclass(frozen=True)
+class Programs:
+    """Names, and how each shares the work. The first ones of both sides are compared."""
+    ours: dict[str, str]
+    theirs: dict[str, str]
+
+    def pair(self) -> tuple[str, str]:
+        return next(iter(self.ours)), next(iter(self.theirs))
+
+
+SHARDS = Programs({"gputrain parameters": "parameters", "gputrain gradients": "gradients", "gputrain none": "none"},
+                  {"PyTorch fully_shard": "fsdp", "PyTorch DDP": "ddp"})
+TENSOR = Programs({"gputrain tensor": "tensor"}, {"PyTorch tensor": "tensor"})
 
 
 def mix(a: int, b: int) -> int:
@@ -102,10 +117,11 @@ def write_base(folder: str, sizes: dict):
     print(sum(parameter.numel() for parameter in model.parameters()))
 
 
-def job(folder: Path, shard: str, options) -> str:
+def job(folder: Path, kind: str, options) -> str:
+    shares_layers = kind == "tensor"  # then each rank has all texts
     data = {"path": str(folder / "tokens.bin"), "format": "tokens", "vocab_size": options.sizes["vocab_size"]}
     train = {"max_steps": options.steps, "global_batch_size": options.batch,
-             "micro_batch_size": options.batch // options.ranks, "max_grad_norm": MAX_NORM}
+             "micro_batch_size": options.batch // (1 if shares_layers else options.ranks), "max_grad_norm": MAX_NORM}
     return "\n".join([
         "schema: 1",
         "name: shards",
@@ -117,10 +133,29 @@ def job(folder: Path, shard: str, options) -> str:
         f"train: {flow(train)}",
         f"optimizer: {flow({'type': 'adamw', 'lr': LR, 'betas': BETAS, 'weight_decay': DECAY})}",
         "lr_scheduler: {type: constant}",
-        f"parallel: {flow({'shard': shard})}",
+        f"parallel: {flow({'tensor': options.ranks} if shares_layers else {'shard': kind})}",
         "checkpoint: {interval: null}",
         "log: {interval: 1}",
     ])
+
+
+def share_layers(model, mesh):
+    from torch.distributed.tensor import Replicate, Shard
+    from torch.distributed.tensor.parallel import ColwiseParallel, PrepareModuleInput, RowwiseParallel, parallelize_module
+
+    whole = {"hidden_states": Replicate()}
+    layer = {
+        "self_attn": PrepareModuleInput(input_kwarg_layouts=whole, desired_input_kwarg_layouts=whole),
+        "mlp": PrepareModuleInput(input_layouts=(Replicate(),), desired_input_layouts=(Replicate(),)),
+    }
+    layer |= {f"self_attn.{name}_proj": ColwiseParallel() for name in "qkv"}
+    layer |= {f"mlp.{name}_proj": ColwiseParallel() for name in ("gate", "up")}
+    layer |= {name: RowwiseParallel() for name in ("self_attn.o_proj", "mlp.down_proj")}
+    plan = {f"model.layers.*.{name}": style for name, style in layer.items()} | {
+        "model.embed_tokens": RowwiseParallel(input_layouts=Replicate()),
+        "lm_head": ColwiseParallel(output_layouts=Shard(-1), use_local_output=False),
+    }
+    return parallelize_module(model, mesh, plan, src_data_rank=None)  # each rank has read the weights: sends none
 
 
 def make_parallel(model, kind: str, ranks: int):
@@ -131,6 +166,8 @@ def make_parallel(model, kind: str, ranks: int):
     if kind == "ddp":
         return DistributedDataParallel(model, gradient_as_bucket_view=True)
     mesh = init_device_mesh("cpu", (ranks,))
+    if kind == "tensor":
+        return share_layers(model, mesh)
     for layer in model.model.layers:
         fully_shard(layer, mesh=mesh, reshard_after_forward=True)
     return fully_shard(model, mesh=mesh, reshard_after_forward=True)
@@ -141,13 +178,16 @@ def train_with_pytorch(kind: str, folder: str, batch: int, length: int):
     import torch
     import torch.distributed as dist
     import torch.nn.functional as F
+    from torch.distributed.tensor.experimental import implicit_replication
+    from torch.distributed.tensor.parallel import loss_parallel
     from transformers import LlamaForCausalLM
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     dist.init_process_group("gloo")
     rank, ranks = dist.get_rank(), dist.get_world_size()
     batches = torch.from_file(f"{folder}/batches.bin", size=os.path.getsize(f"{folder}/batches.bin") // 8, dtype=torch.long)
-    rows = slice(rank * (batch // ranks), (rank + 1) * (batch // ranks))
+    readers, reader = (1, 0) if kind == "tensor" else (ranks, rank)  # ranks with texts of their own
+    rows = slice(reader * (batch // readers), (reader + 1) * (batch // readers))
     model = LlamaForCausalLM.from_pretrained(f"{folder}/base", dtype=torch.float32)
     model = make_parallel(model.train(), kind, ranks)
     optimizer = torch.optim.AdamW([
@@ -155,14 +195,17 @@ def train_with_pytorch(kind: str, folder: str, batch: int, length: int):
         {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0},
     ], lr=LR, betas=tuple(BETAS), fused=True)
     for step, (inputs, targets) in enumerate(batches.view(-1, 2, batch, length)[:, :, rows], 1):
-        logits = model(input_ids=inputs, use_cache=False).logits
-        loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_NORM)
+        with loss_parallel():  # if layers are shared
+            logits = model(input_ids=inputs, use_cache=False).logits
+            loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+            loss.backward()
+        with implicit_replication():  # then norms are on every rank, as plain tensors
+            torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_NORM)
         optimizer.step()
         optimizer.zero_grad()
-        mean = loss.detach() / ranks
-        dist.all_reduce(mean)
+        mean = loss.detach() / readers
+        if readers > 1:
+            dist.all_reduce(mean)
         if rank == 0:
             print(json.dumps({"step": step, "time": time.time(), "loss": mean.item()}), flush=True)
     dist.barrier()  # a rank that leaves early can end another in its last collective
@@ -201,9 +244,9 @@ def result_of(began: float, peaks: list[int], steps: list[tuple[float, float]], 
                [loss for _, loss in steps])
 
 
-def run_gputrain(folder: Path, shard: str, options, place: Path) -> Run:
+def run_gputrain(folder: Path, kind: str, options, place: Path) -> Run:
     place.mkdir()
-    (place / "job.yaml").write_text(job(folder, shard, options))
+    (place / "job.yaml").write_text(job(folder, kind, options))
     began, _, peaks = run_ranks([options.binary, "run", str(place / "job.yaml"), "--output-dir", str(place / "run")],
                                 options, place)
     records = [json.loads(line) for line in (place / "run/metrics.jsonl").read_text().splitlines()]
@@ -228,34 +271,34 @@ def ratio_of_steps(runs: dict[str, list[Run]], name: str, to: str) -> float | No
     return statistics.median(a.step_seconds / b.step_seconds for a, b in zip(runs[name], runs[to]))
 
 
-def table_of(runs: dict[str, list[Run]]) -> dict[str, dict]:
+def table_of(runs: dict[str, list[Run]], theirs: str) -> dict[str, dict]:
     median = lambda name, value: statistics.median(value(run) for run in runs[name])
     return {name: {
         "step_seconds": median(name, lambda run: run.step_seconds),
-        "of_fully_shard": ratio_of_steps(runs, name, FSDP),
+        "of_pytorch": ratio_of_steps(runs, name, theirs),
         "of_none": ratio_of_steps(runs, name, "gputrain none"),
         "peak_bytes": median(name, lambda run: max(run.peak_bytes)),
         "own_peak_bytes": median(name, lambda run: run.own_peak_bytes) or None,
         "first_step_seconds": median(name, lambda run: run.first_step_seconds),
-        "loss_difference": difference(runs[name][0].losses, runs[FSDP][0].losses) if FSDP in runs else None,
+        "loss_difference": difference(runs[name][0].losses, runs[theirs][0].losses) if theirs in runs else None,
     } for name in runs}
 
 
-def print_table(table: dict[str, dict]):
+def print_table(table: dict[str, dict], theirs: str):
     shown = lambda value, form: "-" if value is None else format(value, form)
     mebibytes = lambda value: "-" if value is None else f"{value / 2**20:,.0f} MiB"
-    print(f"\n{'':20}{'step':>9}{'/ fully_shard':>15}{'/ none':>8}{'memory':>11}{'own':>11}{'start':>9}{'loss':>9}")
+    print(f"\n{'':20}{'step':>9}{'/ ' + theirs.split()[1]:>15}{'/ none':>8}{'memory':>11}{'own':>11}{'start':>9}{'loss':>9}")
     for name, row in table.items():
-        print(f"{name:20}{row['step_seconds']:7.3f} s{shown(row['of_fully_shard'], '.2f'):>15}"
+        print(f"{name:20}{row['step_seconds']:7.3f} s{shown(row['of_pytorch'], '.2f'):>15}"
               f"{shown(row['of_none'], '.2f'):>8}{mebibytes(row['peak_bytes']):>11}"
               f"{mebibytes(row['own_peak_bytes']):>11}{row['first_step_seconds']:7.1f} s"
               f"{shown(row['loss_difference'], '.1e'):>9}")
-    print("loss: largest relative difference from fully_shard's in a step")
+    print(f"loss: largest relative difference from that of {theirs} in a step")
 
 
-def check_parity(runs: dict[str, list[Run]]) -> float:
-    ours, theirs = runs[SHARDED][0].losses, runs[FSDP][0].losses
-    print(f"\nstep  {SHARDED}  {FSDP}")
+def check_parity(runs: dict[str, list[Run]], pair: tuple[str, str]) -> float:
+    ours, theirs = (runs[name][0].losses for name in pair)
+    print("\nstep" + "".join(f"  {name:>19}" for name in pair))
     for step, (a, b) in enumerate(zip(ours, theirs), 1):
         print(f"{step:4}  {a:19.7f}  {b:19.7f}")
     worst = difference(ours, theirs)
@@ -266,6 +309,7 @@ def check_parity(runs: dict[str, list[Run]]) -> float:
 def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", required=True)
+    parser.add_argument("--tensor", action="store_true", help="ranks share layers, not texts")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--threads", type=int, default=1, help="of each rank")
     parser.add_argument("--rounds", type=int, default=3)
@@ -273,14 +317,18 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=4, help="texts in a step, over all ranks")
     parser.add_argument("--length", type=int, default=128, help="tokens in a text")
     parser.add_argument("--small", action="store_true", help="a tiny model, to try this script")
-    parser.add_argument("--only", nargs="+", choices=list(OURS | THEIRS), help="contenders to run", metavar="NAME")
+    parser.add_argument("--only", nargs="+", help="contenders to run", metavar="NAME")
     parser.add_argument("--parity", action="store_true", help=f"show the losses; exit code 1 if they differ by {TOLERANCE:.0e}")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     if options.batch % options.ranks or options.steps <= WARM_UP:
         parser.error(f"--batch must be a multiple of --ranks, --steps above {WARM_UP}")
-    if options.parity and options.only and not {SHARDED, FSDP} <= set(options.only):
-        parser.error(f"--parity needs '{SHARDED}' and '{FSDP}'")
+    options.programs = TENSOR if options.tensor else SHARDS
+    names = options.programs.ours | options.programs.theirs
+    if options.only and not set(options.only) <= set(names):
+        parser.error(f"--only takes {', '.join(map(repr, names))}")
+    if options.parity and options.only and not set(options.programs.pair()) <= set(options.only):
+        parser.error(f"--parity needs {' and '.join(map(repr, options.programs.pair()))}")
     options.sizes = (SMALL if options.small else SIZES) | {"max_position_embeddings": options.length}
     return options
 
@@ -292,10 +340,10 @@ def compare(options) -> tuple[int, dict[str, list[Run]]]:
         made = subprocess.run([sys.executable, __file__, "--base", str(folder / "base"), json.dumps(options.sizes)],
                               check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         parameters = int(made.stdout)
-        contenders = {name: lambda turn, shard=shard: run_gputrain(folder, shard, options, folder / f"{shard}-{turn}")
-                      for name, shard in OURS.items()}
-        contenders |= {name: lambda turn, kind=kind: run_pytorch(folder, kind, options, folder / f"{kind}-{turn}")
-                       for name, kind in THEIRS.items()}
+        contenders = {name: lambda turn, kind=kind: run_gputrain(folder, kind, options, folder / f"gputrain-{kind}-{turn}")
+                      for name, kind in options.programs.ours.items()}
+        contenders |= {name: lambda turn, kind=kind: run_pytorch(folder, kind, options, folder / f"pytorch-{kind}-{turn}")
+                       for name, kind in options.programs.theirs.items()}
         chosen = {name: run for name, run in contenders.items() if not options.only or name in options.only}
         return parameters, alternate(chosen, options.rounds, lambda line: print(line, flush=True))
 
@@ -308,15 +356,16 @@ def main():
         return write_base(sys.argv[2], json.loads(sys.argv[3]))
     options = read_options()
     parameters, runs = compare(options)
-    table = table_of(runs)
+    pair = options.programs.pair()
+    table = table_of(runs, pair[1])
     report = {"machine": machine() | {"cores": len(os.sched_getaffinity(0))}, "parameters": parameters,
               "options": {name: getattr(options, name) for name in ("ranks", "threads", "rounds", "steps", "batch", "length")},
               "results": table, "runs": {name: [asdict(run) for run in each] for name, each in runs.items()}}
     print(f"\n{report['machine']['cpu']}, torch {report['machine']['torch']}, {options.ranks} ranks of {options.threads} "
           f"thread{'s' * (options.threads > 1)}, {parameters / 1e6:.1f}M parameters, fp32, {options.batch} texts of "
           f"{options.length} tokens; load averages {', '.join(f'{load:.1f}' for load in os.getloadavg())}", end="")
-    print_table(table)
-    worst = check_parity(runs) if options.parity else 0
+    print_table(table, pair[1])
+    worst = check_parity(runs, pair) if options.parity else 0
     if options.output:
         options.output.write_text(json.dumps(report, indent=2))
     if not worst <= TOLERANCE:  # also if it is not a number
