@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -37,11 +39,13 @@ void check_ranks(const JobDatasets& datasets, int world_size) {
 /// Checked last, after everything else has been printed.
 void refuse_what_does_not_fit(const Job& job, const DryRunEstimate& estimate, const TrainingSetup& setup) {
   const auto& memory = estimate.memory;
-  if (!memory.fits()) {
-    throw Error(ExitCode::environment,
-                {.what = fmt::format("a rank needs about {}, its device has {}", monitor::bytes(memory.total()),
-                                     monitor::bytes(memory.limit)),
-                 .hint = memory_remedies(job, setup, memory)});
+  const auto& last = estimate.memory_of_last_stage;
+  for (const Memory* each : {&memory, last ? &*last : &memory}) {
+    if (each->fits()) continue;
+    const std::string stage = !last ? "" : each == &memory ? " of the first stage" : " of the last stage";
+    throw Error(ExitCode::environment, {.what = fmt::format("a rank{} needs about {}, its device has {}", stage,
+                                                            monitor::bytes(each->total()), monitor::bytes(each->limit)),
+                                        .hint = memory_remedies(job, setup, *each)});
   }
   const auto& checkpoint = estimate.checkpoint;
   if (!checkpoint.fits()) {
@@ -76,8 +80,14 @@ int simulate_dry_run(const DryRunRequest& request, const Job& job) {
   check_sample(job, datasets);
   const auto open = [&] { return datasets; };
   if (world > 1) TrainingSetup(job, simulate(world - 1), open);
+  std::vector<StageEstimate> later_stages;
+  const comm::Mesh mesh = context.groups.mesh();
+  for (int stage = 1; stage < mesh.pipeline; ++stage) {
+    TrainingSetup at(job, simulate(stage * mesh.stage_ranks()), open);
+    later_stages.push_back(make_stage_estimate(job, at, limit));
+  }
   TrainingSetup setup(job, std::move(context), open);
-  const DryRunEstimate estimate = make_dry_run_estimate(job, setup, *traffic, limit);
+  const DryRunEstimate estimate = make_dry_run_estimate(job, setup, *traffic, limit, later_stages);
 
   if (request.json) std::printf("%s\n", to_json(job, setup, hosts, estimate).dump(2).c_str());
   monitor::Console console(monitor::Console::detect(!request.json));

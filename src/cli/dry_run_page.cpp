@@ -132,6 +132,29 @@ nlohmann::json memory_json(const Memory& memory, int64_t host_data) {
   return json;
 }
 
+nlohmann::json stages_json(const parallel::Pipeline& pipeline, int64_t micro_batches) {
+  const parallel::PipelineShape shape = pipeline.shape(micro_batches);
+  nlohmann::json first_units;
+  for (int64_t part = 0; part < shape.stages * shape.parts; ++part) first_units.push_back(pipeline.begin_of(part));
+  return {{"stages", shape.stages},
+          {"first_unit_of_parts", first_units},
+          {"waiting", parallel::bubble_of(parallel::timed_passes(shape, pipeline.costs()))}};
+}
+
+/// When each stage computes what in a step.
+void print_passes(monitor::Console& console, const TrainingSetup& setup) {
+  constexpr size_t kMostStages = 16;
+  constexpr int64_t kColumns = 96;
+  const auto& pipeline = *setup.built.pipeline;
+  const auto stages = parallel::timed_passes(pipeline.shape(setup.plan.batch.accumulation), pipeline.costs());
+  const auto lines = parallel::picture_of(stages, kColumns);
+  for (size_t stage = 0; stage < std::min(lines.size(), kMostStages); ++stage)
+    console.line(stage == 0 ? "passes" : "", fmt::format("stage {:<3} {}", stage, lines[stage]));
+  if (lines.size() > kMostStages) console.line("", fmt::format("and {} more", lines.size() - kMostStages));
+  console.line("",
+               "a digit is the forward pass of a micro-batch, a letter its backward pass (a is 0), a dot is waiting");
+}
+
 }  // namespace
 
 std::string memory_text(const Memory& memory) {
@@ -148,6 +171,8 @@ std::string memory_text(const Memory& memory) {
 
 void print_dry_run_page(monitor::Console& console, const Job& job, const TrainingSetup& setup,
                         const DryRunEstimate& estimate, int ranks_per_host) {
+  if (estimate.memory_of_last_stage) console.line("last", memory_text(*estimate.memory_of_last_stage));
+  if (setup.built.pipeline) print_passes(console, setup);
   console.line("order", order_text(setup, estimate.epoch));
   console.line("events", events_text(setup, estimate));
   if (estimate.communication.buckets > 0) console.line("wires", communication_text(estimate.communication));
@@ -190,6 +215,9 @@ nlohmann::json to_json(const Job& job, const TrainingSetup& setup, const DryRunH
                         {"host_copy_bytes", checkpoint.copy_bytes},
                         {"fits", checkpoint.fits()}};
   json["memory"] = memory_json(estimate.memory, estimate.host_data);
+  if (const auto& last = estimate.memory_of_last_stage)
+    json["memory_of_last_stage"] = memory_json(*last, estimate.host_data);
+  if (const auto& pipeline = setup.built.pipeline) json["stages"] = stages_json(*pipeline, plan.batch.accumulation);
   json["first_loss"] = estimate.first_loss;
   return json;
 }

@@ -291,15 +291,31 @@ void Group::broadcast(const at::Tensor& tensor, int root, std::string name) {
   start_broadcast(tensor, root, std::move(name)).wait();
 }
 
+namespace {
+
+Pending broadcast_as(const std::shared_ptr<Connection>& connection, std::string what, const at::Tensor& tensor,
+                     int root) {
+  check_tensor(*connection, tensor);
+  return start_transfer(connection, std::move(what), tensor, [&] {
+    std::vector<at::Tensor> tensors{tensor};
+    auto options = with_deadline<c10d::BroadcastOptions>(*connection);
+    options.rootRank = root;
+    return one(connection->backend->broadcast(tensors, options));
+  });
+}
+
+}  // namespace
+
 Pending Group::start_broadcast(const at::Tensor& tensor, int root, std::string name) {
   if (!connection_) return {};
-  check_tensor(*connection_, tensor);
-  return start_transfer(connection_, "broadcast of " + std::move(name), tensor, [&] {
-    std::vector<at::Tensor> tensors{tensor};
-    auto options = with_deadline<c10d::BroadcastOptions>(*connection_);
-    options.rootRank = root;
-    return one(connection_->backend->broadcast(tensors, options));
-  });
+  return broadcast_as(connection_, "broadcast of " + std::move(name), tensor, root);
+}
+
+/// To one other rank, a broadcast sends as much as a send. Unlike that, it needs no further communicator in NCCL, and a
+/// wait for it in Gloo can end early without breaking the connection.
+Pending Group::transfer(const at::Tensor& tensor, int from, std::string name) {
+  GPUTRAIN_ASSERT(size() == 2, "a transfer has two ends");
+  return broadcast_as(connection_, "transfer of " + std::move(name), tensor, from);
 }
 
 at::Tensor Group::all_gather(const at::Tensor& tensor, std::string name) {

@@ -40,14 +40,17 @@ struct FilesEstimate {
 ShardEstimate estimate_shards(const Job& job, TrainingSetup& setup) {
   auto& built = setup.built;
   device::Arena& arena = *built.arena;
-  const auto rank_here = static_cast<size_t>(setup.context.groups.mesh().shard_of(setup.context.rank()));
+  const comm::Mesh& mesh = setup.context.groups.mesh();
+  const auto rank_here = static_cast<size_t>(mesh.shard_of(setup.context.rank()));
   ShardEstimate shards{.fewest_owned = INT64_MAX};
   const int ranks = built.owners.empty() ? 1 : static_cast<int>(built.owners.size());
   for (int rank = 0; rank < ranks; ++rank) {
     if (!built.owners.empty()) arena.own(built.owners[static_cast<size_t>(rank)]);
     const OptimizerStack optimizer_stack = build_optimizer_stack(job, setup.context, setup.plan, built);
     const int together = built.tensor_ranks();  // the first of these ranks has a little more than the others
-    const auto shard = optimizer_shard(built, *optimizer_stack.optimizer, rank * together);
+    const int place = rank * together,
+              writer = built.writer_of_state(mesh, mesh.first_like(setup.context.rank()) + place);
+    const auto shard = optimizer_shard(built, *optimizer_stack.optimizer, writer);
     const auto file = static_cast<int64_t>(checkpoint::safetensors_bytes(shard.tensors));
     const int64_t owned = arena.owned_numel() * arena.element_bytes();
     shards.most_owned = std::max(shards.most_owned, owned);
@@ -56,9 +59,10 @@ ShardEstimate estimate_shards(const Job& job, TrainingSetup& setup) {
     shards.most_state = std::max(shards.most_state, fixed_memory(built, optimizer_stack).optimizer_state);
     shards.files_bytes += file * together;
     shards.largest_file = std::max(shards.largest_file, file);
-    if (rank * together >= built.ranks_of_weights() || !built.has_parts()) continue;
+    const int writer_of_weights = built.writer_of_weights(mesh, mesh.first_like(setup.context.rank()) + place);
+    if (writer_of_weights < 0 || !built.has_parts()) continue;
     const auto weights =
-        static_cast<int64_t>(checkpoint::safetensors_bytes(model_shard(built, rank * together).tensors));
+        static_cast<int64_t>(checkpoint::safetensors_bytes(model_shard(built, writer_of_weights).tensors));
     shards.files_bytes += weights * together;
     shards.largest_file = std::max(shards.largest_file, weights);
   }
@@ -137,30 +141,79 @@ comm::CollectiveTraffic traffic_of_all_passes(const Job& job, TrainingSetup& set
   const int64_t more = setup.plan.batch.accumulation - 1;
   if (more == 0 || setup.context.groups.alone()) return first;
   const comm::CollectiveTraffic before = so_far;
+  if (setup.built.pipeline) {
+    take_trial_step(job, setup, 1, setup.plan.batch.accumulation);
+    return so_far - before;
+  }
   take_trial_step(job, setup, 1, 2);
   return first.plus(more, (so_far - before) - first);
+}
+
+/// Micro-batches of a step that has as many of them between their forward and backward passes as any.
+int64_t passes_to_measure(const TrainingSetup& setup) {
+  if (!setup.built.pipeline) return 1;
+  const auto shape = setup.built.pipeline->shape(setup.plan.batch.accumulation);
+  return std::min(shape.micro_batches, shape.stages * (shape.parts > 1 ? 2 : 1));
 }
 
 }  // namespace
 
 Activations measure_activations(const Job& job, TrainingSetup& setup, const TrialStep& one, int64_t most_samples) {
   const int64_t samples = std::min(most_samples, samples_to_try(setup, one.peak_bytes));
+  const int64_t passes = passes_to_measure(setup);
   Activations activations;
   for (const int64_t each : {samples / 2, samples}) {
-    if (each > 0) activations.measure(each, each == 1 ? one.peak_bytes : take_trial_step(job, setup, each).peak_bytes);
+    if (each > 0)
+      activations.measure(each, each == 1 ? one.peak_bytes : take_trial_step(job, setup, each, passes).peak_bytes);
   }
   return activations;
 }
 
+namespace {
+
+/// What is allocated for the whole run, on the rank that has most.
+FixedMemory most_fixed_memory(const TrainingSetup& setup, const ShardEstimate& shards) {
+  FixedMemory fixed = fixed_memory(setup.built, setup.optimizer_stack);
+  fixed.optimizer_state = shards.most_state;
+  if (setup.built.arena->keeps_owned_gradients_only()) fixed.gradients = shards.most_owned;
+  if (setup.built.sharded) fixed.parameters = shards.most_owned;
+  return fixed;
+}
+
+data::EpochShares epoch_of(const Job& job, const TrainingSetup& setup) {
+  const auto& batch = setup.plan.batch;
+  return data::walk_epoch(order_facts(job.spec(), setup), {.global_batch = batch.global_batch,
+                                                           .micro_batch = batch.micro_batch,
+                                                           .micro_batches = batch.micro_batches,
+                                                           .world_size = setup.context.groups.mesh().samples()});
+}
+
+/// Adds what the ranks of another stage write.
+void add_files(ShardEstimate& shards, const ShardEstimate& more) {
+  shards.files_bytes += more.files_bytes;
+  shards.largest_file = std::max(shards.largest_file, more.largest_file);
+}
+
+}  // namespace
+
+StageEstimate make_stage_estimate(const Job& job, TrainingSetup& setup, int64_t device_bytes) {
+  StageEstimate stage{.shards = estimate_shards(job, setup), .memory = {}};
+  const comm::Mesh& mesh = setup.context.groups.mesh();
+  if (mesh.stage_of(setup.context.rank()) + 1 < mesh.pipeline) return stage;
+  Memory& memory = stage.memory.emplace();
+  memory.fixed = most_fixed_memory(setup, stage.shards);
+  memory.micro_batch = epoch_of(job, setup).most_rows;
+  memory.limit = device_bytes;
+  memory.activations =
+      measure_activations(job, setup, take_trial_step(job, setup, 1, passes_to_measure(setup)), memory.micro_batch);
+  return stage;
+}
+
 DryRunEstimate make_dry_run_estimate(const Job& job, TrainingSetup& setup, const comm::CollectiveTraffic& traffic,
-                                     int64_t device_bytes) {
+                                     int64_t device_bytes, const std::vector<StageEstimate>& later_stages) {
   const auto& plan = setup.plan;
   DryRunEstimate estimate;
-  estimate.epoch =
-      data::walk_epoch(order_facts(job.spec(), setup), {.global_batch = plan.batch.global_batch,
-                                                        .micro_batch = plan.batch.micro_batch,
-                                                        .micro_batches = plan.batch.micro_batches,
-                                                        .world_size = setup.context.groups.mesh().samples()});
+  estimate.epoch = epoch_of(job, setup);
   if (setup.datasets.val) estimate.evaluations = times_of(plan.eval, plan);
   if (estimate.evaluations && job.spec().eval.at_start) ++*estimate.evaluations;
   estimate.saves = times_of(plan.save, plan);
@@ -168,18 +221,17 @@ DryRunEstimate make_dry_run_estimate(const Job& job, TrainingSetup& setup, const
   estimate.first_lr = setup.optimizer_stack.schedule->lr(0);
   if (!plan.is_time_limited()) estimate.last_lr = setup.optimizer_stack.schedule->lr(plan.curve_steps() - 1);
   estimate.shards = estimate_shards(job, setup);
+  for (const StageEstimate& stage : later_stages) add_files(estimate.shards, stage.shards);
+  if (!later_stages.empty()) estimate.memory_of_last_stage = later_stages.back().memory;
   estimate.checkpoint = estimate_checkpoint(job, setup, estimate.shards, estimate.saves);
 
   auto& memory = estimate.memory;
-  memory.fixed = fixed_memory(setup.built, setup.optimizer_stack);
-  memory.fixed.optimizer_state = estimate.shards.most_state;
-  if (setup.built.arena->keeps_owned_gradients_only()) memory.fixed.gradients = estimate.shards.most_owned;
-  if (setup.built.sharded) memory.fixed.parameters = estimate.shards.most_owned;
+  memory.fixed = most_fixed_memory(setup, estimate.shards);
   memory.micro_batch = estimate.epoch.most_rows;
   estimate.host_data = batch_bytes(*setup.datasets.train, memory.micro_batch) * batches_ahead(job.spec(), plan.batch);
   memory.limit = device_bytes;
   const comm::CollectiveTraffic before = traffic;
-  const TrialStep one = take_trial_step(job, setup, 1);
+  const TrialStep one = take_trial_step(job, setup, 1, passes_to_measure(setup));
   estimate.first_loss = one.loss;
   const comm::CollectiveTraffic of_one_pass = traffic - before;
   estimate.communication = estimate_communication(setup, traffic_of_all_passes(job, setup, traffic, of_one_pass));

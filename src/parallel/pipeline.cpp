@@ -63,10 +63,14 @@ PassTimes Pipeline::costs() const {
   return costs;
 }
 
+int64_t Pipeline::borrowed_bytes() const {
+  return shared_.defined() && stage_ > 0 ? static_cast<int64_t>(shared_.nbytes() + shared_.grad().nbytes()) : 0;
+}
+
 void Pipeline::share_ends() {
   if (!shared_.defined()) return;
   const at::NoGradGuard no_grad;
-  groups_.ends().broadcast(shared_.detach(), kFirst, "the weights that both ends use");
+  groups_.ends().transfer(shared_.detach(), kFirst, "the weights that both ends use").wait();
   if (stage_ > 0) shared_.mutable_grad().zero_();
 }
 
@@ -117,12 +121,12 @@ struct Pipeline::Run {
     const at::NoGradGuard no_grad;
     if (pass.is_forward) {
       incoming.tensor = all.memory_like(all.model_.empty_hidden(*incoming.batch));
-      incoming.pending = all.groups_.to_previous().activations.start_broadcast(incoming.tensor, kBefore,
-                                                                               "activations of " + name_of(pass));
+      incoming.pending =
+          all.groups_.to_previous().activations.transfer(incoming.tensor, kBefore, "activations of " + name_of(pass));
     } else {
       incoming.tensor = all.memory_like(at::empty_like(held.at(key_of(pass)).out));
       incoming.pending =
-          all.groups_.to_next().gradients.start_broadcast(incoming.tensor, kAfter, "gradients of " + name_of(pass));
+          all.groups_.to_next().gradients.transfer(incoming.tensor, kAfter, "gradients of " + name_of(pass));
     }
     return incoming;
   }
@@ -138,8 +142,7 @@ struct Pipeline::Run {
       return;
     }
     now.out = all.model_.run_units(batch, all.end_of(part)).contiguous();
-    now.sent =
-        all.groups_.to_next().activations.start_broadcast(now.out.detach(), kBefore, "activations of " + name_of(pass));
+    now.sent = all.groups_.to_next().activations.transfer(now.out.detach(), kBefore, "activations of " + name_of(pass));
   }
 
   void backward(const Pass& pass, const Incoming& incoming) {
@@ -150,7 +153,7 @@ struct Pipeline::Run {
     now.out.backward(incoming.tensor);  // undefined for the loss, which begins with 1
     if (part > 0) send_back(pass, now.in.grad().contiguous());
     if (all.is_last(part) && is_last(pass) && all.shared_.defined())
-      end_gradient = all.groups_.ends().start_broadcast(all.shared_.grad(), kLast, "gradients of shared weights");
+      end_gradient = all.groups_.ends().transfer(all.shared_.grad(), kLast, "gradients of shared weights");
   }
 
   /// On the first stage: of the weights that it shares with the last one, which is done with them.
@@ -158,7 +161,7 @@ struct Pipeline::Run {
     if (!all.shared_.defined()) return;
     const at::NoGradGuard no_grad;
     const at::Tensor more = all.memory_like(at::empty_like(all.shared_.detach()));
-    all.groups_.ends().broadcast(more, kLast, "gradients of shared weights");
+    all.groups_.ends().transfer(more, kLast, "gradients of shared weights").wait();
     if (all.shared_.grad().defined()) {
       all.shared_.mutable_grad().add_(more);
     } else {  // it has memory only while it is on its way to its owner
@@ -171,8 +174,8 @@ struct Pipeline::Run {
       gradients.front().pending.wait();
       gradients.pop_front();
     }
-    gradients.push_back({gradient, all.groups_.to_previous().gradients.start_broadcast(
-                                       gradient, kAfter, "gradients of " + name_of(pass))});
+    gradients.push_back(
+        {gradient, all.groups_.to_previous().gradients.transfer(gradient, kAfter, "gradients of " + name_of(pass))});
   }
 
   void operator()() {
@@ -224,12 +227,12 @@ std::optional<Batch> Pipeline::pass(const Batch& batch) {
     at::Tensor hidden;
     if (part > 0) {
       hidden = memory_like(model_.empty_hidden(batch));
-      groups_.to_previous().activations.broadcast(hidden, kBefore, "activations of an evaluation");
+      groups_.to_previous().activations.transfer(hidden, kBefore, "activations of an evaluation").wait();
     }
     Batch from_here = beginning_at(part, batch, hidden);
     if (is_last(part)) return from_here;
     const at::Tensor out = model_.run_units(from_here, end_of(part)).contiguous();
-    groups_.to_next().activations.broadcast(out, kBefore, "activations of an evaluation");
+    groups_.to_next().activations.transfer(out, kBefore, "activations of an evaluation").wait();
   }
   return std::nullopt;
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include <fmt/format.h>
+
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/device/runtime.hpp"
@@ -132,6 +134,33 @@ std::string mesh_text(const comm::ProcessGroups& groups) {
   return text;
 }
 
+/// How the model is cut, and how long the stages wait for each other.
+std::string stages_text(const TrainingSetup& setup) {
+  constexpr int64_t kMostNamed = 4;
+  const auto& pipeline = *setup.built.pipeline;
+  const parallel::PipelineShape shape = pipeline.shape(setup.plan.batch.accumulation);
+  const int64_t parts = shape.stages * shape.parts;
+  const auto units = setup.built.model->units();
+  std::string text;
+  int64_t fewest = std::ssize(units), most = 0;
+  for (int64_t part = 0; part < parts; ++part) {
+    const int64_t begin = pipeline.begin_of(part), end = pipeline.end_of(part);
+    fewest = std::min(fewest, end - begin);
+    most = std::max(most, end - begin);
+    if (parts > kMostNamed) continue;
+    text += part > 0 ? " | " : "";
+    text += units[static_cast<size_t>(begin)].name;
+    if (end - begin > 1) text += ".." + units[static_cast<size_t>(end - 1)].name;
+  }
+  if (parts > kMostNamed) {
+    text = counted(parts, "part") + " of " + (fewest == most ? "" : std::to_string(fewest) + " to ") +
+           counted(most, "unit");
+  }
+  const double waiting = parallel::bubble_of(parallel::timed_passes(shape, pipeline.costs()));
+  return text + fmt::format("  {} a step: a stage waits {:.0f} % of it", counted(shape.micro_batches, "micro-batch"),
+                            100 * waiting);
+}
+
 /// The chosen micro-batch, or the sizes that a run will try.
 std::string micro_batch_text(const JobSpec& spec, const TrainingSetup& setup) {
   if (!spec.train.searches_micro_batch()) return setup.micro_batch.text();
@@ -191,6 +220,7 @@ void print_start_page(monitor::Console& console, const Job& job, const TrainingS
   if (is_chosen) console.line("micro", micro_batch_text(job.spec(), setup));
   if (const comm::Mesh& mesh = setup.context.groups.mesh(); mesh.replicas > 1 || mesh.has_collective_passes())
     console.line("mesh", mesh_text(setup.context.groups));
+  if (setup.built.pipeline) console.line("stages", stages_text(setup));
   if (!setup.context.groups.alone())
     console.line("reduce", describe(setup.gradient_sync, *setup.built.arena, traffic_of_step(setup)));
   if (!setup.context.device.is_cpu()) console.line("graph", graph_text(job.spec(), setup));

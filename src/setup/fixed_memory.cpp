@@ -13,6 +13,7 @@ int64_t nbytes(const at::Tensor& tensor) { return static_cast<int64_t>(tensor.nb
 
 std::string FixedMemory::text() const {
   return "weights " + monitor::bytes(weights()) +
+         (borrowed > 0 ? ", of the first stage's " + monitor::bytes(borrowed) : "") +
          (working_copy > 0 ? " and 16-bit copy " + monitor::bytes(working_copy) : "") + "  grads " +
          monitor::bytes(gradients) + "  optimizer " + monitor::bytes(optimizer_state);
 }
@@ -20,6 +21,7 @@ std::string FixedMemory::text() const {
 FixedMemory fixed_memory(const BuiltModel& built, const OptimizerStack& optimizer_stack) {
   const device::Arena& arena = *built.arena;
   FixedMemory memory{.parameters = nbytes(arena.kept_values()), .gradients = nbytes(arena.kept_gradients())};
+  if (built.pipeline) memory.borrowed = built.pipeline->borrowed_bytes();
   for (const at::Tensor& flat : arena.frozen_values()) memory.frozen += nbytes(flat);
   if (arena.working_copy() && !arena.keeps_owned_values_only())
     memory.working_copy = nbytes(arena.working_copy()->tensor());

@@ -135,6 +135,15 @@ void check_shared_samples(const Job& job, const JobDatasets& datasets, const tra
                          "one number");
 }
 
+/// The stages of an interleaved pipeline take as many micro-batches in turn as there are stages.
+void check_micro_batches(const Job& job, const train::Plan& plan, const comm::Mesh& mesh) {
+  if (mesh.virtual_stages == 1 || plan.batch.accumulation % mesh.pipeline == 0) return;
+  throw job.loaded.error("parallel.virtual_stages",
+                         counted(plan.batch.accumulation, "micro-batch") + " in a step are not a multiple of " +
+                             counted(mesh.pipeline, "stage"),
+                         "another train.micro_batch_size or train.gradient_accumulation_steps, or 1 virtual stage");
+}
+
 bool has_batch_norm(models::Model& model) {
   bool found = false;
   model.each_module([&](const std::string&, nn::Module& module) {
@@ -436,6 +445,7 @@ TrainingSetup::TrainingSetup(const Job& job, RankContext at, const std::function
     datasets.task->join(context.groups);
     plan = plan_run(job.spec(), datasets, context, kept_global_batch);
     check_shared_samples(job, datasets, plan);
+    check_micro_batches(job, plan, context.groups.mesh());
     built = build_model(job, datasets, context);
     optimizer_stack = build_optimizer_stack(job, context, plan, built);
     gradient_sync = plan_gradient_sync(job.spec(), context.groups, *built.arena);

@@ -60,6 +60,10 @@ class Group {
   void broadcast(const at::Tensor& tensor, int root, std::string name);
   [[nodiscard]] Pending start_broadcast(const at::Tensor& tensor, int root, std::string name);
 
+  /// In a group of two: sends `tensor` from one rank to the other, which gives memory of the same shape and type.
+  /// Contiguous.
+  [[nodiscard]] Pending transfer(const at::Tensor& tensor, int from, std::string name);
+
   /// Returns the tensors of all ranks, stacked: [size, ...]. Contiguous, with the same shape and type on every rank.
   at::Tensor all_gather(const at::Tensor& tensor, std::string name);
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "gputrain/comm/simulated_ranks.hpp"
 #include "gputrain/data/epoch_shares.hpp"
@@ -46,6 +47,12 @@ struct CheckpointEstimate {
 /// `most_samples`, and one with half as many.
 Activations measure_activations(const Job& job, TrainingSetup& setup, const TrialStep& one, int64_t most_samples);
 
+/// Of a stage of a pipeline.
+struct StageEstimate {
+  ShardEstimate shards;
+  std::optional<Memory> memory;  // of the first and the last stage: the others have less activations, or no head
+};
+
 struct DryRunEstimate {
   data::EpochShares epoch;
   Times evaluations, saves;
@@ -54,14 +61,18 @@ struct DryRunEstimate {
   ShardEstimate shards;
   CommunicationEstimate communication;
   CheckpointEstimate checkpoint;
-  Memory memory;          // of the rank that has most
+  Memory memory;  // of the rank that has most, in a pipeline on the first stage
+  std::optional<Memory> memory_of_last_stage = {};
   int64_t host_data = 0;  // bytes of batches read ahead, per rank
   double first_loss = 0;  // of the first sample
 };
 
+/// `setup` is the first rank of a stage of a group without peers; takes some small steps with that of the last stage.
+StageEstimate make_stage_estimate(const Job& job, TrainingSetup& setup, int64_t device_bytes);
+
 /// `setup` is rank 0 of a group without peers; takes some small steps with it. `traffic` counts what the assembly
-/// sends.
+/// sends. `later_stages`: of a pipeline, in order.
 DryRunEstimate make_dry_run_estimate(const Job& job, TrainingSetup& setup, const comm::CollectiveTraffic& traffic,
-                                     int64_t device_bytes);
+                                     int64_t device_bytes, const std::vector<StageEstimate>& later_stages = {});
 
 }  // namespace gputrain::app

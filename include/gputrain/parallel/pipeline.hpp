@@ -61,6 +61,8 @@ class Pipeline {
   PipelineShape shape(int64_t micro_batches) const;
   /// Of the model's parts, in the costs of their units.
   PassTimes costs() const;
+  /// On the last stage, of the parameter that it shares with the first one, and of its gradient.
+  int64_t borrowed_bytes() const;
   /// Units of the part of the model, which is one of all stages'.
   int64_t begin_of(int64_t part) const { return begins_[static_cast<size_t>(part)]; }
   int64_t end_of(int64_t part) const { return begins_[static_cast<size_t>(part + 1)]; }

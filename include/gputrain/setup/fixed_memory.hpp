@@ -10,6 +10,7 @@ namespace gputrain::app {
 
 struct FixedMemory {
   int64_t parameters = 0;    // trainable ones
+  int64_t borrowed = 0;      // those of the first stage that the last one uses too, with their gradient
   int64_t frozen = 0;        // parameters that are not trained; where ranks share them out, this rank's share
   int64_t working_copy = 0;  // of them, in 16 bits
   int64_t gradients = 0;
@@ -17,7 +18,7 @@ struct FixedMemory {
   int64_t buffers = 0;  // running statistics
 
   int64_t weights() const noexcept { return parameters + frozen + buffers; }
-  int64_t total() const noexcept { return weights() + working_copy + gradients + optimizer_state; }
+  int64_t total() const noexcept { return weights() + borrowed + working_copy + gradients + optimizer_state; }
   /// "weights 10 MiB and 16-bit copy 5 MiB  grads 10 MiB  optimizer 20 MiB"
   std::string text() const;
 };
