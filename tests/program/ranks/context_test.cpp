@@ -74,6 +74,7 @@ TEST_F(ContextParallel, TrainsPackedTextsLikeOneRank) {
   // One row at a time, whose positions look like those of all rows.
   expect_same(one, run(2, job, "rows", {"parallel.context=2", "train.micro_batch_size=1"}));
   expect_same(one, run(3, job, "three", {"parallel.context=3", "train.activation_checkpointing=block"}));
+  expect_same(one, run(4, job, "stages", {"parallel.context=2", "parallel.pipeline=2", "train.micro_batch_size=1"}));
 }
 
 // Groups of ranks have texts of other lengths, and shards of weights that they gather at the same time. An epoch ends

@@ -3,13 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "support/program.hpp"
-#include "support/rank_runs.hpp"
-#include "support/small_job.hpp"
+#include "like_one_rank.hpp"
 
 namespace gputrain::testing_support {
 namespace {
@@ -23,41 +20,7 @@ const std::string kGrouped =
     "qk_norm: true, tie_embeddings: false}";
 const std::string kTied = "{n_layer: 2, n_head: 4, n_embd: 32, block_size: 16}";
 
-class TensorParallel : public ::testing::Test {
- protected:
-  std::string write_job(const std::string& model, const std::string& more = "") {
-    return folder_.write("job.yaml",
-                         "schema: 1\ndevice: cpu\nprecision: fp64\nmodel: {type: gpt, config: " + model +
-                             "}\ndata: {train: {format: synthetic, samples: 59, vocab_size: 67}, val: {split: 15%}}\n"
-                             "train: {max_steps: 20, global_batch_size: 8, max_grad_norm: 2, label_smoothing: 0.1}\n"
-                             "optimizer: {type: adamw, lr: 3e-3}\neval: {interval: 10}\nlog: {interval: 1}\n"
-                             "checkpoint: {interval: 10}\n" +
-                             more);
-  }
-  Result run(int world, const std::string& job, const std::string& name,
-             const std::vector<std::string>& settings = {}) {
-    std::vector<std::string> more;
-    for (const std::string& setting : settings) more.insert(more.end(), {"--set", setting});
-    return ranks(world, job, folder_ / name, more);
-  }
-  void expect_like_one(int world, const std::string& job, const std::string& name,
-                       const std::vector<std::string>& settings) {
-    const Result result = run(world, job, name, settings);
-    ASSERT_EQ(result.exit_code, 0) << result.err;
-    const std::string one = folder_ / "one", other = folder_ / name;
-    expect_equal_losses(one + "/metrics.jsonl", other + "/metrics.jsonl", 1e-9);
-    const auto metrics_of = [](const std::string& folder) {
-      return nlohmann::json::parse(read_file(folder + "/summary.json")).at("metrics");
-    };
-    const auto expected = metrics_of(one), got = metrics_of(other);
-    for (const char* metric : {"train/grad_norm", "val/loss"}) {
-      const double value = expected.at(metric);
-      EXPECT_NEAR(got.at(metric), value, 1e-9 * value) << name << metric;
-    }
-  }
-
-  TemporaryFolder folder_;
-};
+using TensorParallel = LikeOneRank;
 
 TEST_F(TensorParallel, TrainsLlamaLikeOneRank) {
   const std::string job = write_job(kGrouped);
@@ -98,14 +61,9 @@ TEST_F(TensorParallel, WritesWholeWeights) {
   const std::string job = write_job(kGrouped);
   ASSERT_EQ(run(1, job, "one").exit_code, 0);
   ASSERT_EQ(run(3, job, "three", {"parallel.tensor=3"}).exit_code, 0);
-  const auto loss_of = [&](const std::string& weights) {
-    const Result result = gputrain({"eval", job, "--weights", folder_ / weights});
-    EXPECT_EQ(result.exit_code, 0) << result.err;
-    return result.out.substr(result.out.find("val/loss"));
-  };
-  const std::string loss = loss_of("one/model.safetensors");
-  EXPECT_EQ(loss_of("three/model.safetensors"), loss);
-  EXPECT_EQ(loss_of("three/ckpt/step-00000020"), loss);
+  const std::string loss = loss_of(job, "one/model.safetensors");
+  EXPECT_EQ(loss_of(job, "three/model.safetensors"), loss);
+  EXPECT_EQ(loss_of(job, "three/ckpt/step-00000020"), loss);
   // Weights that are read go to their ranks in parts.
   std::filesystem::remove_all(folder_ / "one");
   const std::string from = "model.pretrained=" + (folder_ / "three/model.safetensors");
@@ -115,9 +73,7 @@ TEST_F(TensorParallel, WritesWholeWeights) {
 
 TEST_F(TensorParallel, SaysWhatCannotBeShared) {
   const auto refused = [&](int world, const std::string& model, const std::vector<std::string>& settings) {
-    const Result result = run(world, write_job(model), "out", settings);
-    EXPECT_EQ(result.exit_code, 2) << result.err;
-    return result.err;
+    return refusal(world, write_job(model), settings);
   };
   EXPECT_THAT(refused(4, kGrouped, {"parallel.tensor=4"}), HasSubstr("its 6 heads cannot be shared equally"));
   EXPECT_THAT(refused(3, kGrouped, {"parallel.tensor=2"}),
