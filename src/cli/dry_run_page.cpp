@@ -116,6 +116,7 @@ nlohmann::json communication_json(const CommunicationEstimate& communication) {
 nlohmann::json memory_json(const Memory& memory, int64_t host_data) {
   const FixedMemory& fixed = memory.fixed;
   nlohmann::json json{{"weights", fixed.parameters},
+                      {"borrowed_weights", fixed.borrowed},
                       {"frozen_weights", fixed.frozen},
                       {"working_copy", fixed.working_copy},
                       {"buffers", fixed.buffers},

@@ -84,6 +84,11 @@ void FailureDetector::enter(const char* phase, int64_t step) {
   ::eventfd_write(wake_event_.get(), 1);
 }
 
+void FailureDetector::set_places(std::vector<std::string> places) {
+  const std::lock_guard lock(mutex_);
+  places_ = std::move(places);
+}
+
 std::optional<Verdict> FailureDetector::verdict() const {
   if (!has_verdict_) return std::nullopt;
   const std::lock_guard lock(mutex_);
@@ -236,6 +241,7 @@ void FailureDetector::take_reports() {
   {
     const std::lock_guard lock(mutex_);
     reports.swap(reports_);
+    if (!places_.empty()) peers_.set_places(std::exchange(places_, {}));
   }
   for (Failure& failure : reports) {
     if (is_coordinator()) {

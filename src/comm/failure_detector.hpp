@@ -48,6 +48,9 @@ class FailureDetector {
   /// CollectiveLog::enter(), and a heartbeat soon if the place changed.
   void enter(const char* phase, int64_t step);
 
+  /// Where the ranks are in a mesh, for messages.
+  void set_places(std::vector<std::string> places);
+
   /// Why this rank has to end; empty: it need not. After a verdict the process has `grace` to end in good order.
   std::optional<Verdict> verdict() const;
   /// Reports a failed collective and waits a moment for the verdict. Empty: none came, or rank 0 is gone.
@@ -123,6 +126,7 @@ class FailureDetector {
   std::optional<Verdict> verdict_;
   Clock::time_point end_at_;
   std::vector<Failure> reports_;
+  std::vector<std::string> places_;  // that the watch thread has not taken yet
   struct Departure {
     std::string words;
     bool failed = false;

@@ -74,6 +74,10 @@ PeerTable::PeerTable(std::vector<std::string> hosts, int own_rank) : own_rank_(o
   for (std::string& host : hosts) ranks_.push_back({.host = std::move(host), .words = {}, .status = {}});
 }
 
+void PeerTable::set_places(const std::vector<std::string>& places) {
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) ranks_[rank].place = places.at(rank);
+}
+
 void PeerTable::hear(int rank, RankStatus status) {
   Rank& one = of(rank);
   for (size_t i = 0; i < kChannels; ++i) {  // keep the calls that it reported before
@@ -102,7 +106,10 @@ PeerTable::Ranks PeerTable::which(const std::function<bool(const Rank&)>& is_one
   return ranks;
 }
 
-std::string PeerTable::name(int rank) const { return "rank " + std::to_string(rank) + " on " + of(rank).host; }
+std::string PeerTable::name(int rank) const {
+  const std::string& place = of(rank).place;
+  return "rank " + std::to_string(rank) + (place.empty() ? "" : " (" + place + ")") + " on " + of(rank).host;
+}
 
 /// What the rank was doing when it was last heard of.
 std::string PeerTable::state(int rank) const {

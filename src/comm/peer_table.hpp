@@ -44,6 +44,8 @@ class PeerTable {
  public:
   PeerTable(std::vector<std::string> hosts, int own_rank);
 
+  /// What is added to the name of each rank: "stage 1, shard 0", or empty.
+  void set_places(const std::vector<std::string>& places);
   void hear(int rank, RankStatus status);
   /// The rank is lost. `how`: "has not been heard from for 15 s"
   void lose(int rank, std::string how);
@@ -68,7 +70,7 @@ class PeerTable {
   using Clock = std::chrono::steady_clock;
   enum class Life { here, left, failed, lost };
   struct Rank {
-    std::string host;
+    std::string host, place = {};
     Life life = Life::here;
     std::string words;  // why it is not here
     RankStatus status;

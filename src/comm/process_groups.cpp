@@ -181,6 +181,11 @@ ProcessGroups::ProcessGroups(const Rendezvous& at, const GroupOptions& options) 
 void ProcessGroups::arrange(const Mesh& mesh) {
   GPUTRAIN_ASSERT(mesh.ranks == world_size(), "a mesh of all ranks");
   mesh_ = mesh;
+  if (session_) {
+    std::vector<std::string> places;
+    for (int one = 0; one < mesh.ranks; ++one) places.push_back(mesh.place_text(one));
+    session_->detector->set_places(std::move(places));
+  }
   const auto connect = [&](const Session::Part& part) {
     if (part.size == 1) return Group();
     return is_simulated() ? simulated_part(part.rank, part.size) : session_->connect(part);

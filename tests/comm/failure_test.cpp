@@ -75,12 +75,17 @@ TEST(CollectiveFailure, GivesUpHungRankAtDeadline) {
 // others are done there and wait for that one.
 const RankBody lonely_in_mesh("lonely_in_mesh", [] {
   ProcessGroups groups = join(std::chrono::seconds(2));
-  groups.arrange({.ranks = 4, .replicas = 2, .context = 2});
   const std::string axis = std::getenv("AXIS");
-  Group& group = axis == "replicas" ? groups.replicas() : axis == "shards" ? groups.shards() : groups.context();
+  const bool has_stages = axis == "stages";
+  groups.arrange(has_stages ? Mesh{.ranks = 4, .pipeline = 2} : Mesh{.ranks = 4, .replicas = 2, .context = 2});
+  Group& link = (groups.rank() < 2 ? groups.to_next() : groups.to_previous()).activations;
+  Group& group = has_stages           ? link
+                 : axis == "replicas" ? groups.replicas()
+                 : axis == "shards"   ? groups.shards()
+                                      : groups.context();
   const at::Tensor ranks = at::full({}, groups.rank(), at::kLong);
   group.all_reduce_sum(ranks, "ranks").wait();  // of 1 and 3, or of 2 and 3
-  if (groups.rank() == 3 && ranks.item<int64_t>() != (axis == "replicas" ? 4 : 5)) return 98;
+  if (groups.rank() == 3 && ranks.item<int64_t>() != (axis == "replicas" || has_stages ? 4 : 5)) return 98;
   groups.control().barrier("start");
   std::printf("ready\n");
   std::fflush(stdout);
@@ -101,7 +106,8 @@ void expect_rank_3_named(const std::string& axis, int waiting, const std::string
   for (size_t rank = 0; rank < 3; ++rank) EXPECT_EQ(results[rank].exit_code, kRestart) << axis << results[rank].output;
   const std::string& told = results[static_cast<size_t>(waiting)].output;
   EXPECT_THAT(told, HasSubstr("all-reduce of gradients 3 " + group + " failed"));
-  EXPECT_THAT(told, HasSubstr("rank 3"));
+  EXPECT_THAT(
+      told, HasSubstr(axis == "stages" ? "rank 3 (stage 1, shard 1) on" : "rank 3 (replica 1, shard 1, context 1) on"));
 }
 
 TEST(CollectiveFailure, NamesTheRankAndTheGroupOfAMesh) {
@@ -109,6 +115,7 @@ TEST(CollectiveFailure, NamesTheRankAndTheGroupOfAMesh) {
   expect_rank_3_named("shards", 2, "among shards", SIGKILL);
   expect_rank_3_named("context", 2, "of shared texts", SIGKILL);
   expect_rank_3_named("shards", 2, "among shards", SIGSTOP);
+  expect_rank_3_named("stages", 1, "from stage 0 to 1", SIGKILL);
 }
 
 const RankBody late_use("late_use", [] {

@@ -5,6 +5,8 @@
 // holds whole replicas. Outermost are the stages of a pipeline, each with other units of the model: they talk least.
 #pragma once
 
+#include <string>
+
 namespace gputrain::comm {
 
 struct Mesh {
@@ -36,6 +38,8 @@ struct Mesh {
   bool counts_samples(int rank) const noexcept { return rank < stage_ranks() && rank % (tensor * context) == 0; }
   /// Of the ranks that compute the same loss, one counts it; only the last stage has it.
   bool counts_loss(int rank) const noexcept { return stage_of(rank) == pipeline - 1 && tensor_place_of(rank) == 0; }
+  /// "stage 1, shard 0, tensor 1": along the axes that there are; empty: ranks differ in their data alone.
+  std::string place_text(int rank) const;
 
  private:
   int cell_of(int rank) const noexcept { return place_in_stage_of(rank) / tensor; }

@@ -70,6 +70,7 @@ const gputrain::testing::RankBody train_two_steps("train two steps", [] {
   app::TrainingLoop(job.spec(), setup, {}, [] {}).run(progress, {}, 2);
   const auto fixed = app::fixed_memory(setup.built, setup.optimizer_stack);
   const json told{{"weights", fixed.parameters},
+                  {"borrowed_weights", fixed.borrowed},
                   {"frozen_weights", fixed.frozen},
                   {"working_copy", fixed.working_copy},
                   {"gradients", fixed.gradients},
@@ -188,6 +189,28 @@ INSTANTIATE_TEST_SUITE_P(OfImagesOnFour, DryRunMemory,
                          ::testing::Combine(::testing::Values(kResnet), ::testing::Values(4),
                                             ::testing::Values("optimizer"), ::testing::Values(14)),
                          name_of);
+
+// The first stage holds most micro-batches, the last one computes the losses; it also has a copy of the embedding.
+TEST(DryRunOfStages, MatchesMemoryOfBothEnds) {
+  const TemporaryFolder folder;
+  const std::string job = folder.write("job.yaml", job_of(kGpt));
+  for (const int parts : {1, 2}) {
+    const Settings settings{"parallel.pipeline=2", "parallel.virtual_stages=" + std::to_string(parts),
+                            "parallel.shard=optimizer", "train.micro_batch_size=4",
+                            "train.gradient_accumulation_steps=4"};
+    const json page = predicted(job, 4, settings);
+    const auto real = trained(job, 4, settings);
+    ASSERT_EQ(real.size(), 4U);
+    for (const auto& [memory, first] : {std::pair(page["memory"], 0U), std::pair(page["memory_of_last_stage"], 2U)}) {
+      const std::vector<json> stage(real.begin() + first, real.begin() + first + 2);
+      for (const char* key : {"weights", "borrowed_weights", "gradients", "optimizer"})
+        EXPECT_EQ(memory[key], most(stage, key)) << key << first;
+      const auto live = static_cast<double>(most(stage, "live"));
+      EXPECT_NEAR(memory["activations"], live, 0.15 * live) << memory;
+    }
+    EXPECT_GT(page["memory_of_last_stage"]["borrowed_weights"], 0);
+  }
+}
 
 // Extrapolates from small micro-batches if a large one would take too long.
 TEST(Forecast, ExtrapolatesActivationsFromSmallBatches) {
