@@ -194,6 +194,11 @@ void check_pipeline(const Job& job, const models::Model& model, const JobDataset
         "log.histograms",
         "no rank has all layers, because parallel.pipeline is " + std::to_string(spec.parallel.pipeline), "null");
   }
+  if (spec.eval.sample) {
+    throw job.loaded.error("eval.sample",
+                           "a text is written token by token, for which the stages of parallel.pipeline would wait",
+                           "null; gputrain generate writes texts with the weights of a checkpoint");
+  }
   if (spec.train.searches_micro_batch()) {
     throw job.loaded.error("train.micro_batch_size",
                            "auto measures one pass at a time, and the stages of a pipeline run several",
