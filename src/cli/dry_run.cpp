@@ -39,14 +39,16 @@ void check_ranks(const JobDatasets& datasets, int world_size) {
 /// Checked last, after everything else has been printed.
 void refuse_what_does_not_fit(const Job& job, const DryRunEstimate& estimate, const TrainingSetup& setup) {
   const auto& memory = estimate.memory;
-  const auto& last = estimate.memory_of_last_stage;
-  for (const Memory* each : {&memory, last ? &*last : &memory}) {
-    if (each->fits()) continue;
-    const std::string stage = !last ? "" : each == &memory ? " of the first stage" : " of the last stage";
-    throw Error(ExitCode::environment, {.what = fmt::format("a rank{} needs about {}, its device has {}", stage,
-                                                            monitor::bytes(each->total()), monitor::bytes(each->limit)),
-                                        .hint = memory_remedies(job, setup, *each)});
-  }
+  const auto refuse = [&](const Memory& of_rank, const std::string& of_stage) {
+    if (of_rank.fits()) return;
+    throw Error(ExitCode::environment,
+                {.what = fmt::format("a rank{} needs about {}, its device has {}", of_stage,
+                                     monitor::bytes(of_rank.total()), monitor::bytes(of_rank.limit)),
+                 .hint = memory_remedies(job, setup, of_rank)});
+  };
+  const auto& later = estimate.memory_of_later_stages;
+  refuse(memory, later.empty() ? "" : " of stage 0");
+  for (size_t i = 0; i < later.size(); ++i) refuse(later[i], fmt::format(" of stage {}", i + 1));
   const auto& checkpoint = estimate.checkpoint;
   if (!checkpoint.fits()) {
     throw Error(ExitCode::environment,

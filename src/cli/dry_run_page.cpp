@@ -1,5 +1,6 @@
 #include "dry_run_page.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include <fmt/format.h>
@@ -139,7 +140,7 @@ nlohmann::json stages_json(const parallel::Pipeline& pipeline, int64_t micro_bat
   for (int64_t part = 0; part < shape.stages * shape.parts; ++part) first_units.push_back(pipeline.begin_of(part));
   return {{"stages", shape.stages},
           {"first_unit_of_parts", first_units},
-          {"waiting", parallel::bubble_of(parallel::timed_passes(shape, pipeline.costs()))}};
+          {"waiting_share", parallel::bubble_of(parallel::timed_passes(shape, pipeline.costs()))}};
 }
 
 /// When each stage computes what in a step.
@@ -172,7 +173,10 @@ std::string memory_text(const Memory& memory) {
 
 void print_dry_run_page(monitor::Console& console, const Job& job, const TrainingSetup& setup,
                         const DryRunEstimate& estimate, int ranks_per_host) {
-  if (estimate.memory_of_last_stage) console.line("last", memory_text(*estimate.memory_of_last_stage));
+  if (const auto& later = estimate.memory_of_later_stages; !later.empty()) {
+    const auto most = std::ranges::max_element(later, {}, [](const Memory& memory) { return memory.total(); });
+    console.line("stage " + std::to_string(most - later.begin() + 1), memory_text(*most));
+  }
   if (setup.built.pipeline) print_passes(console, setup);
   console.line("order", order_text(setup, estimate.epoch));
   console.line("events", events_text(setup, estimate));
@@ -216,10 +220,10 @@ nlohmann::json to_json(const Job& job, const TrainingSetup& setup, const DryRunH
                         {"host_copy_bytes", checkpoint.copy_bytes},
                         {"fits", checkpoint.fits()}};
   json["memory"] = memory_json(estimate.memory, estimate.host_data);
-  if (const auto& last = estimate.memory_of_last_stage)
-    json["memory_of_last_stage"] = memory_json(*last, estimate.host_data);
+  for (const Memory& memory : estimate.memory_of_later_stages)
+    json["memory_of_later_stages"].push_back(memory_json(memory, estimate.host_data));
   if (const auto& pipeline = setup.built.pipeline) json["stages"] = stages_json(*pipeline, plan.batch.accumulation);
-  json["first_loss"] = estimate.first_loss;
+  json["first_loss"] = setup.built.pipeline ? nlohmann::json() : nlohmann::json(estimate.first_loss);
   return json;
 }
 

@@ -206,6 +206,7 @@ std::vector<std::string> notes_on_settings(const Checkpoint& then, const std::ve
   constexpr std::string_view kDecide[] = {"train.micro_batch_size", "train.gradient_accumulation_steps",
                                           "train.channels_last",    "train.cuda_graphs",
                                           "parallel.shard",         "parallel.bucket_cap_mb",
+                                          "parallel.tensor",        "parallel.pipeline",
                                           "deterministic"};
   const nlohmann::json saved = then.state().at("settings");
   std::vector<std::string> notes;

@@ -198,9 +198,7 @@ void add_files(ShardEstimate& shards, const ShardEstimate& more) {
 
 StageEstimate make_stage_estimate(const Job& job, TrainingSetup& setup, int64_t device_bytes) {
   StageEstimate stage{.shards = estimate_shards(job, setup), .memory = {}};
-  const comm::Mesh& mesh = setup.context.groups.mesh();
-  if (mesh.stage_of(setup.context.rank()) + 1 < mesh.pipeline) return stage;
-  Memory& memory = stage.memory.emplace();
+  Memory& memory = stage.memory;
   memory.fixed = most_fixed_memory(setup, stage.shards);
   memory.micro_batch = epoch_of(job, setup).most_rows;
   memory.limit = device_bytes;
@@ -221,8 +219,10 @@ DryRunEstimate make_dry_run_estimate(const Job& job, TrainingSetup& setup, const
   estimate.first_lr = setup.optimizer_stack.schedule->lr(0);
   if (!plan.is_time_limited()) estimate.last_lr = setup.optimizer_stack.schedule->lr(plan.curve_steps() - 1);
   estimate.shards = estimate_shards(job, setup);
-  for (const StageEstimate& stage : later_stages) add_files(estimate.shards, stage.shards);
-  if (!later_stages.empty()) estimate.memory_of_last_stage = later_stages.back().memory;
+  for (const StageEstimate& stage : later_stages) {
+    add_files(estimate.shards, stage.shards);
+    estimate.memory_of_later_stages.push_back(stage.memory);
+  }
   estimate.checkpoint = estimate_checkpoint(job, setup, estimate.shards, estimate.saves);
 
   auto& memory = estimate.memory;

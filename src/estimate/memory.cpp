@@ -56,9 +56,17 @@ void add_micro_batch(std::vector<Remedy>& remedies, const JobSpec& spec, const T
 void add_sharding(std::vector<Remedy>& remedies, const JobSpec& spec, const TrainingSetup& setup,
                   const Memory& memory) {
   const int64_t ranks = setup.context.groups.mesh().shards();
+  const bool has_stages = setup.built.pipeline != nullptr;
   if (ranks == 1 || spec.parallel.shard == "parameters" || spec.parallel.compress == "powersgd") return;
   const int64_t shared = memory.fixed.gradients + (spec.parallel.shard == "none" ? memory.fixed.optimizer_state : 0);
   const auto saved = [ranks](int64_t bytes) { return bytes - bytes / ranks; };
+  if (has_stages && spec.parallel.shard == "none") {
+    remedies.push_back({.set = "parallel.shard=optimizer",
+                        .effect = fmt::format("each of {} ranks keeps its part of the optimizer state", ranks),
+                        .saved = saved(memory.fixed.optimizer_state),
+                        .change = 1});
+  }
+  if (has_stages) return;
   if (spec.parallel.shard != "gradients") {
     remedies.push_back(
         {.set = "parallel.shard=gradients",
@@ -154,6 +162,7 @@ std::string use_text(const JobSpec& spec, const TrainingSetup& setup, const Memo
   const auto reading = device::read_memory(setup.context.device);
   const FixedMemory& fixed = memory.fixed;
   line("parameters", fixed.parameters + fixed.buffers, fixed.frozen > 0 ? "that are trained" : "");
+  if (fixed.borrowed > 0) line("the first stage's", fixed.borrowed, "embedding, which is the head, and its gradient");
   if (fixed.frozen > 0) line("frozen ones", fixed.frozen, "");
   if (fixed.working_copy > 0) line("copy of them", fixed.working_copy, "in " + spec.precision);
   line("gradients", fixed.gradients, "");
@@ -161,7 +170,8 @@ std::string use_text(const JobSpec& spec, const TrainingSetup& setup, const Memo
   if (memory.data > 0)
     line("data", memory.data, grouped(batches_ahead(spec, setup.plan.batch)) + " micro-batches read ahead");
   line("rest", memory.activations.bytes(memory.micro_batch) - requested,
-       "activations of a micro-batch of " + grouped(memory.micro_batch));
+       (setup.built.pipeline ? "activations of micro-batches of " : "activations of a micro-batch of ") +
+           grouped(memory.micro_batch));
   line("sum", memory.total() - requested,
        reading.peak_process_bytes > 0 ? "at the peak; the process held " + monitor::bytes(reading.peak_process_bytes)
                                       : "at the peak");
@@ -179,7 +189,7 @@ Memory measured_memory(const JobSpec& spec, const TrainingSetup& setup, int64_t 
                 .evaluates = true};
   if (on_cpu) memory.data = batch_bytes(*setup.datasets.train, memory.micro_batch) * batches_ahead(spec, batch);
   // On a CPU the arena and the optimizer state are mapped outside the allocator, so its reading excludes them.
-  const int64_t known = on_cpu ? memory.data : memory.fixed.total();
+  const int64_t known = on_cpu ? memory.data + memory.fixed.borrowed : memory.fixed.total();
   const int64_t rest = std::max<int64_t>(0, device::read_memory(setup.context.device).peak_tensor_bytes - known);
   memory.activations.measure(memory.micro_batch, rest + requested);
   memory.limit = memory.fixed.total() + memory.data + rest * 9 / 10;

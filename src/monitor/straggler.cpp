@@ -49,6 +49,18 @@ Phase worst_phase(const std::vector<PhaseTimes>& ranks, size_t rank) {
   return static_cast<Phase>(worst);
 }
 
+/// Of ranks that do the same work; empty: there is nothing to compare.
+std::optional<Straggler> slowest_of(const std::vector<PhaseTimes>& ranks) {
+  if (ranks.size() < 2) return std::nullopt;
+  const auto slow = static_cast<size_t>(
+      std::ranges::max_element(ranks, {}, [](const PhaseTimes& times) { return work_of(times); }) - ranks.begin());
+  const double others = median_of_others(ranks, slow, work_of);
+  if (others <= 0) return std::nullopt;
+  return Straggler{.rank = static_cast<int>(slow),
+                   .phase = worst_phase(ranks, slow),
+                   .excess = (work_of(ranks[slow]) - others) / others};
+}
+
 const char* in_words(Phase phase) {
   switch (phase) {
     case Phase::load:
@@ -75,14 +87,15 @@ std::string describe(const Straggler& straggler, const std::vector<std::string>&
 
 std::optional<Straggler> StragglerFinder::look(const std::vector<PhaseTimes>& ranks) {
   slowest_.reset();
-  if (ranks.size() < 2) return std::nullopt;
-  const auto slow = static_cast<size_t>(
-      std::ranges::max_element(ranks, {}, [](const PhaseTimes& times) { return work_of(times); }) - ranks.begin());
-  const double others = median_of_others(ranks, slow, work_of);
-  if (others <= 0) return std::nullopt;
-  slowest_ = Straggler{.rank = static_cast<int>(slow),
-                       .phase = worst_phase(ranks, slow),
-                       .excess = (work_of(ranks[slow]) - others) / others};
+  const size_t alike = alike_ > 0 ? alike_ : ranks.size();
+  for (size_t begin = 0; begin + alike <= ranks.size(); begin += alike) {
+    const auto first = ranks.begin() + static_cast<std::ptrdiff_t>(begin);
+    const auto found = slowest_of({first, first + static_cast<std::ptrdiff_t>(alike)});
+    if (!found || (slowest_ && found->excess <= slowest_->excess)) continue;
+    slowest_ = found;
+    slowest_->rank += static_cast<int>(begin);
+  }
+  if (!slowest_) return std::nullopt;
   if (slowest_->excess < kLeastExcess) {
     suspect_.reset();
     told_.reset();

@@ -132,7 +132,9 @@ void DataParallel::all_reduce_squares(const at::Tensor& sum) {
   }
   if (shares()) group_.all_reduce_sum(sum, "squares of gradients").wait();
   layers_.all_reduce_sum(sum, "squares of gradients").wait();
-  stages_.all_reduce_sum(sum, "squares of gradients").wait();
+  // In the order of the stages: an all-reduce may add up in another order at each place, and replicas would drift
+  // apart.
+  if (stages_.size() > 1) sum.copy_(stages_.all_gather(sum, "squares of gradients").sum());
 }
 
 void DataParallel::prepare(bool is_last) {

@@ -42,10 +42,7 @@ Pipeline::Pipeline(comm::ProcessGroups& groups, models::Model& model, std::vecto
   shared_.mutable_grad() = at::zeros_like(shared_.detach());
 }
 
-int Pipeline::stage_of(int64_t unit) const {
-  const auto after = std::ranges::upper_bound(begins_, unit);
-  return static_cast<int>((after - begins_.begin() - 1) % shape_.stages);
-}
+int Pipeline::stage_of(int64_t unit) const { return static_cast<int>(stage_of_unit(unit, begins_, shape_.stages)); }
 
 PipelineShape Pipeline::shape(int64_t micro_batches) const {
   PipelineShape shape = shape_;
@@ -70,7 +67,7 @@ int64_t Pipeline::borrowed_bytes() const {
 void Pipeline::share_ends() {
   if (!shared_.defined()) return;
   const at::NoGradGuard no_grad;
-  groups_.ends().transfer(shared_.detach(), kFirst, "the weights that both ends use").wait();
+  sharing_ = groups_.ends().transfer(shared_.detach(), kFirst, "the weights that both ends use");
   if (stage_ > 0) shared_.mutable_grad().zero_();
 }
 
@@ -103,7 +100,7 @@ struct Pipeline::Run {
     comm::Pending pending;
   };
 
-  Pipeline& all;
+  Pipeline& pipeline;
   const Work& work;
   DataParallel& data_parallel;
   std::map<std::pair<int64_t, int64_t>, Held> held = {};  // by part and micro-batch
@@ -114,58 +111,60 @@ struct Pipeline::Run {
   static std::pair<int64_t, int64_t> key_of(const Pass& pass) { return {pass.part, pass.micro_batch}; }
 
   Incoming start_receiving(const Pass& pass) {
-    const int64_t part = all.part_here(pass);
+    const int64_t part = pipeline.part_here(pass);
     Incoming incoming;
     if (pass.is_forward) incoming.batch = work.batch(pass.micro_batch);
-    if (pass.is_forward ? part == 0 : all.is_last(part)) return incoming;
+    if (pass.is_forward ? part == 0 : pipeline.is_last(part)) return incoming;
     const at::NoGradGuard no_grad;
     if (pass.is_forward) {
-      incoming.tensor = all.memory_like(all.model_.empty_hidden(*incoming.batch));
-      incoming.pending =
-          all.groups_.to_previous().activations.transfer(incoming.tensor, kBefore, "activations of " + name_of(pass));
+      incoming.tensor = pipeline.memory_like(pipeline.model_.empty_hidden(*incoming.batch));
+      incoming.pending = pipeline.groups_.to_previous().activations.transfer(incoming.tensor, kBefore,
+                                                                             "activations of " + name_of(pass));
     } else {
-      incoming.tensor = all.memory_like(at::empty_like(held.at(key_of(pass)).out));
+      incoming.tensor = pipeline.memory_like(at::empty_like(held.at(key_of(pass)).out));
       incoming.pending =
-          all.groups_.to_next().gradients.transfer(incoming.tensor, kAfter, "gradients of " + name_of(pass));
+          pipeline.groups_.to_next().gradients.transfer(incoming.tensor, kAfter, "gradients of " + name_of(pass));
     }
     return incoming;
   }
 
   void forward(const Pass& pass, Incoming incoming) {
-    const int64_t part = all.part_here(pass);
+    const int64_t part = pipeline.part_here(pass);
     Held& now = held[key_of(pass)];
     now.in = incoming.tensor;
     if (now.in.defined()) now.in.set_requires_grad(true);
-    const Batch batch = all.beginning_at(part, *incoming.batch, now.in);
-    if (all.is_last(part)) {
+    const Batch batch = pipeline.beginning_at(part, *incoming.batch, now.in);
+    if (pipeline.is_last(part)) {
+      pipeline.sharing_.wait();
       now.out = work.loss(batch);
       return;
     }
-    now.out = all.model_.run_units(batch, all.end_of(part)).contiguous();
-    now.sent = all.groups_.to_next().activations.transfer(now.out.detach(), kBefore, "activations of " + name_of(pass));
+    now.out = pipeline.model_.run_units(batch, pipeline.end_of(part)).contiguous();
+    now.sent =
+        pipeline.groups_.to_next().activations.transfer(now.out.detach(), kBefore, "activations of " + name_of(pass));
   }
 
   void backward(const Pass& pass, const Incoming& incoming) {
-    const int64_t part = all.part_here(pass);
+    const int64_t part = pipeline.part_here(pass);
     Held now = std::move(held.extract(key_of(pass)).mapped());
     now.sent.wait();
     if (part == 0 && is_last(pass)) add_end_gradient();
     now.out.backward(incoming.tensor);  // undefined for the loss, which begins with 1
     if (part > 0) send_back(pass, now.in.grad().contiguous());
-    if (all.is_last(part) && is_last(pass) && all.shared_.defined())
-      end_gradient = all.groups_.ends().transfer(all.shared_.grad(), kLast, "gradients of shared weights");
+    if (pipeline.is_last(part) && is_last(pass) && pipeline.shared_.defined())
+      end_gradient = pipeline.groups_.ends().transfer(pipeline.shared_.grad(), kLast, "gradients of shared weights");
   }
 
   /// On the first stage: of the weights that it shares with the last one, which is done with them.
   void add_end_gradient() {
-    if (!all.shared_.defined()) return;
+    if (!pipeline.shared_.defined()) return;
     const at::NoGradGuard no_grad;
-    const at::Tensor more = all.memory_like(at::empty_like(all.shared_.detach()));
-    all.groups_.ends().transfer(more, kLast, "gradients of shared weights").wait();
-    if (all.shared_.grad().defined()) {
-      all.shared_.mutable_grad().add_(more);
+    const at::Tensor more = pipeline.memory_like(at::empty_like(pipeline.shared_.detach()));
+    pipeline.groups_.ends().transfer(more, kLast, "gradients of shared weights").wait();
+    if (pipeline.shared_.grad().defined()) {
+      pipeline.shared_.mutable_grad().add_(more);
     } else {  // it has memory only while it is on its way to its owner
-      all.shared_.mutable_grad() = more;
+      pipeline.shared_.mutable_grad() = more;
     }
   }
 
@@ -174,15 +173,15 @@ struct Pipeline::Run {
       gradients.front().pending.wait();
       gradients.pop_front();
     }
-    gradients.push_back(
-        {gradient, all.groups_.to_previous().gradients.transfer(gradient, kAfter, "gradients of " + name_of(pass))});
+    gradients.push_back({gradient, pipeline.groups_.to_previous().gradients.transfer(gradient, kAfter,
+                                                                                     "gradients of " + name_of(pass))});
   }
 
   void operator()() {
-    const auto passes = passes_of(all.shape(work.micro_batches), all.stage_);
+    const auto passes = passes_of(pipeline.shape(work.micro_batches), pipeline.stage_);
     // On a GPU, what waits for another rank takes multiprocessors from what computes.
-    const bool receives_ahead = all.model_.context().device.is_cpu();
-    const bool in_parts = all.shape_.parts > 1;
+    const bool receives_ahead = pipeline.model_.context().device.is_cpu();
+    const bool in_parts = pipeline.shape_.parts > 1;
     if (in_parts) data_parallel.prepare(/*is_last=*/true);
     Incoming next = start_receiving(passes.front());
     for (size_t i = 0; i < passes.size(); ++i) {
@@ -194,7 +193,7 @@ struct Pipeline::Run {
       const bool is_ahead = has_next && receives_ahead && knows_sizes(passes[i + 1], pass);
       if (is_ahead) next = start_receiving(passes[i + 1]);
       // The head may leave gradients of its weights in its forward pass.
-      const bool begins = !in_parts && pass.is_forward == all.is_last(all.part_here(pass));
+      const bool begins = !in_parts && pass.is_forward == pipeline.is_last(pipeline.part_here(pass));
       if (begins) data_parallel.prepare(is_last(pass));
       if (in_parts && !pass.is_forward) data_parallel.expect(is_last(pass));
       work.enter(pass.is_forward ? device::Phase::forward : device::Phase::backward);
@@ -209,6 +208,7 @@ struct Pipeline::Run {
     if (in_parts) data_parallel.finish();
     for (Outgoing& one : gradients) one.pending.wait();
     end_gradient.wait();
+    pipeline.sharing_.wait();
   }
 
   /// Whether the sizes of what a pass receives are known before the pass before it has run.
@@ -230,10 +230,14 @@ std::optional<Batch> Pipeline::pass(const Batch& batch) {
       groups_.to_previous().activations.transfer(hidden, kBefore, "activations of an evaluation").wait();
     }
     Batch from_here = beginning_at(part, batch, hidden);
-    if (is_last(part)) return from_here;
+    if (is_last(part)) {
+      sharing_.wait();
+      return from_here;
+    }
     const at::Tensor out = model_.run_units(from_here, end_of(part)).contiguous();
     groups_.to_next().activations.transfer(out, kBefore, "activations of an evaluation").wait();
   }
+  sharing_.wait();
   return std::nullopt;
 }
 

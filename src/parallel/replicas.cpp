@@ -106,11 +106,6 @@ int64_t most_of_any_stage(comm::ProcessGroups& groups, int64_t here) {
   return groups.control().all_gather(at::tensor({here}, at::kLong), "number of hashes").max().item<int64_t>();
 }
 
-/// Ranks of a stage in steps of this have the same in every tensor.
-int most_stride(const comm::Mesh& mesh, const device::Arena& arena) {
-  return arena.keeps_owned_values_only() ? mesh.shards() * mesh.tensor : mesh.tensor;
-}
-
 }  // namespace
 
 void check_same_layout(comm::ProcessGroups& groups, const device::Arena& arena, const NamedTensors& buffers) {
@@ -161,8 +156,8 @@ void check_replicas(comm::ProcessGroups& groups, const device::Arena& arena, con
   const comm::Mesh& mesh = groups.mesh();
   std::vector<std::string> names;
   std::vector<at::Tensor> hashes;
-  std::vector<int> strides;  // of the ranks that have the same
-  const auto add = [&](const std::string& name, const at::Tensor& tensor, int stride) {
+  std::vector<int64_t> strides;  // of the ranks that have the same
+  const auto add = [&](const std::string& name, const at::Tensor& tensor, int64_t stride) {
     names.push_back(name);
     hashes.push_back(hash_of(tensor));
     strides.push_back(stride);
@@ -181,20 +176,20 @@ void check_replicas(comm::ProcessGroups& groups, const device::Arena& arena, con
     for (const at::Tensor& flat : arena.frozen_values()) add_part("frozen weights", flat);
   }
   for (const auto& [name, tensor] : buffers) add(name, tensor, 1);
-  const auto rows = most_of_any_stage(groups, std::ssize(names));
+  const int64_t rows = most_of_any_stage(groups, std::ssize(names));
   if (rows == 0) return;
   hashes.push_back(at::zeros({rows - std::ssize(names)}, arena.options().dtype(at::kLong)));
-  strides.resize(static_cast<size_t>(rows), mesh.tensor);
-  const at::Tensor all = groups.control().all_gather(at::cat(hashes).cpu(), "replica hashes").t().contiguous();
-  const auto* of_tensor = all.const_data_ptr<int64_t>();  // one hash per rank
-  const int stage_here = mesh.stage_of(groups.rank());
-  for (size_t i = 0; i < strides.size(); ++i, of_tensor += groups.world_size()) {
-    for (int stage = 0; stage < mesh.pipeline; ++stage) {
-      // Which ranks of another stage have the same is known of those at the same place.
-      const bool is_here = stage == stage_here;
-      const std::string name =
-          is_here && i < names.size() ? names[i] : "tensor " + std::to_string(i) + " of stage " + std::to_string(stage);
-      const int begin = stage * mesh.stage_ranks(), stride = is_here ? strides[i] : most_stride(mesh, arena);
+  strides.resize(static_cast<size_t>(rows), 1);
+  const at::Tensor mine = at::cat({at::cat(hashes).cpu(), at::tensor(strides, at::kLong)});
+  const at::Tensor all = groups.control().all_gather(mine, "replica hashes").t().contiguous();
+  const auto* of_tensor = all.const_data_ptr<int64_t>();  // one hash per rank, and after all hashes one stride
+  for (int64_t i = 0; i < rows; ++i, of_tensor += groups.world_size()) {
+    for (int begin = 0; begin < mesh.ranks; begin += mesh.stage_ranks()) {
+      const int stage = mesh.stage_of(begin);
+      const bool is_here = stage == mesh.stage_of(groups.rank()) && i < std::ssize(names);
+      const std::string name = is_here ? names[static_cast<size_t>(i)]
+                                       : "tensor " + std::to_string(i) + " of stage " + std::to_string(stage);
+      const auto stride = static_cast<int>(of_tensor[rows * groups.world_size() + begin]);
       for (int first = begin; first < begin + stride; ++first)
         check_equal(groups, name, of_tensor, {.first = first, .stride = stride, .end = begin + mesh.stage_ranks()},
                     when);

@@ -154,4 +154,9 @@ std::vector<int64_t> cut_units(const std::vector<double>& costs, int64_t parts) 
   return begins;
 }
 
+int64_t stage_of_unit(int64_t unit, const std::vector<int64_t>& begins, int64_t stages) {
+  const auto after = std::ranges::upper_bound(begins, unit);
+  return (after - begins.begin() - 1) % stages;
+}
+
 }  // namespace gputrain::parallel

@@ -157,8 +157,8 @@ std::string stages_text(const TrainingSetup& setup) {
            counted(most, "unit");
   }
   const double waiting = parallel::bubble_of(parallel::timed_passes(shape, pipeline.costs()));
-  return text + fmt::format("  {} a step: a stage waits {:.0f} % of it", counted(shape.micro_batches, "micro-batch"),
-                            100 * waiting);
+  return text + fmt::format("  {} a step: stages wait {:.0f} % of it on average",
+                            counted(shape.micro_batches, "micro-batch"), 100 * waiting);
 }
 
 /// The chosen micro-batch, or the sizes that a run will try.

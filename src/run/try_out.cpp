@@ -1,6 +1,9 @@
 // A dry run on this machine: everything except training.
 #include <string>
 
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/data/loader.hpp"
@@ -14,6 +17,19 @@
 namespace gputrain::app {
 namespace {
 
+/// Every rank must call.
+double loss_of(TrainingSetup& setup, const Batch& batch) {
+  const tasks::Task& task = *setup.datasets.task;
+  if (!setup.built.pipeline) return task.loss(*setup.built.model, batch, {}).sum.item<double>();
+  const at::NoGradGuard no_grad;
+  setup.built.pipeline->share_ends();
+  at::Tensor sum = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(setup.context.device));
+  if (const auto last = setup.built.pipeline->pass(task.part_of(batch)))
+    sum = task.loss(*setup.built.model, *last, {}).sum;
+  setup.context.groups.stages().broadcast(sum, setup.built.pipeline->stages() - 1, "the loss");
+  return sum.item<double>();
+}
+
 int compute_one_loss(const Job& job, TrainingSetup& setup, monitor::Console& console, const std::string& resume) {
   print_start_page(console, job, setup, {.saves = "auto", .resume = resume});
   auto options = loader_options(job.spec(), *setup.datasets.train, setup.context, setup.plan.batch);
@@ -23,8 +39,7 @@ int compute_one_loss(const Job& job, TrainingSetup& setup, monitor::Console& con
   const auto& batch = step.micro_batches.front();
   const data::Preprocess preprocess(*setup.datasets.train,
                                     input_format(job.spec(), *setup.datasets.train, setup.context));
-  const auto loss = setup.datasets.task->loss(*setup.built.model, preprocess(batch), {});
-  const double mean = loss.sum.item<double>() / static_cast<double>(batch.weight);
+  const double mean = loss_of(setup, preprocess(batch)) / static_cast<double>(batch.weight);
   for (const auto& shortage : disks_too_small(job, setup)) {
     if (shortage.for_one) throw Error(shortage.error);
     log::warning(shortage.error.what());

@@ -13,7 +13,7 @@ int64_t nbytes(const at::Tensor& tensor) { return static_cast<int64_t>(tensor.nb
 
 std::string FixedMemory::text() const {
   return "weights " + monitor::bytes(weights()) +
-         (borrowed > 0 ? ", of the first stage's " + monitor::bytes(borrowed) : "") +
+         (borrowed > 0 ? " and " + monitor::bytes(borrowed) + " for the first stage's embedding" : "") +
          (working_copy > 0 ? " and 16-bit copy " + monitor::bytes(working_copy) : "") + "  grads " +
          monitor::bytes(gradients) + "  optimizer " + monitor::bytes(optimizer_state);
 }

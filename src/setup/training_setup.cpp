@@ -138,10 +138,10 @@ void check_shared_samples(const Job& job, const JobDatasets& datasets, const tra
 /// The stages of an interleaved pipeline take as many micro-batches in turn as there are stages.
 void check_micro_batches(const Job& job, const train::Plan& plan, const comm::Mesh& mesh) {
   if (mesh.virtual_stages == 1 || plan.batch.accumulation % mesh.pipeline == 0) return;
-  throw job.loaded.error("parallel.virtual_stages",
-                         counted(plan.batch.accumulation, "micro-batch") + " in a step are not a multiple of " +
-                             counted(mesh.pipeline, "stage"),
-                         "another train.micro_batch_size or train.gradient_accumulation_steps, or 1 virtual stage");
+  throw job.loaded.error(
+      "parallel.virtual_stages",
+      counted(plan.batch.accumulation, "micro-batch") + " a step is no multiple of " + counted(mesh.pipeline, "stage"),
+      "another train.micro_batch_size or train.gradient_accumulation_steps, or 1 virtual stage");
 }
 
 bool has_batch_norm(models::Model& model) {
@@ -176,7 +176,7 @@ void keep_sizes_alone(std::vector<device::ArenaTensor>& arena_tensors) {
 
 /// Refuses what a pipeline does not do.
 void check_pipeline(const Job& job, const models::Model& model, const JobDatasets& datasets,
-                    const std::vector<device::ArenaTensor>& arena_tensors) {
+                    const std::vector<device::ArenaTensor>& arena_tensors, bool shares_values) {
   const JobSpec& spec = job.spec();
   const auto refuse = [&](const std::string& what, const std::string& hint = "1") {
     throw job.loaded.error("parallel.pipeline", what, hint);
@@ -185,7 +185,7 @@ void check_pipeline(const Job& job, const models::Model& model, const JobDataset
     refuse("only a model of type gpt runs in parts, where it learns the next token");
   if (std::ranges::any_of(arena_tensors, [](const auto& one) { return !one.trainable; }))
     refuse("frozen weights and adapters are not for stages", "1, or parallel.shard: parameters, which shares them out");
-  if (spec.parallel.shard == "parameters" && model.shared_by_ends().defined()) {
+  if (shares_values && model.shared_by_ends().defined()) {
     refuse("the embedding is the head as well (tie_embeddings), and no rank has all of it",
            "1, parallel.shard: gradients, or tie_embeddings: false");
   }
@@ -220,9 +220,8 @@ void cut_into_stages(BuiltModel& built, const Job& job, RankContext& context,
   }
   const std::vector<int64_t> begins = parallel::cut_units(flops, parts);
   std::erase_if(arena_tensors, [&](device::ArenaTensor& one) {
-    const auto after = std::ranges::upper_bound(begins, one.unit);
     built.units[one.name] = one.unit;
-    if ((after - begins.begin() - 1) % mesh.pipeline == mesh.stage_of(context.rank())) return false;
+    if (parallel::stage_of_unit(one.unit, begins, mesh.pipeline) == mesh.stage_of(context.rank())) return false;
     one.value.set_requires_grad(false);
     if (device::has_memory(one.value)) device::take_memory(one.value);
     return true;
@@ -242,7 +241,7 @@ BuiltModel lay_out_model(const Job& job, const JobDatasets& datasets, RankContex
                                   .device = context.device,
                                   .channels_last = wants_channels_last(spec, *datasets.train),
                                   .recompute = nn::recompute_from_name(spec.train.activation_checkpointing),
-                                  .takes_no_memory = shares_values || !has_memory,
+                                  .takes_no_memory = shares_values || !has_memory || mesh.pipeline > 1,
                                   .batch_group = spec.parallel.sync_bn ? &context.groups.tensors() : nullptr,
                                   .tensor_group = mesh.tensor > 1 ? &context.groups.layers() : nullptr,
                                   .context_group = mesh.context > 1 ? &context.groups.context() : nullptr};
@@ -287,7 +286,7 @@ BuiltModel lay_out_model(const Job& job, const JobDatasets& datasets, RankContex
     if (one.trainable) built.trainable_count += numel;
   }
   if (mesh.pipeline > 1) {
-    check_pipeline(job, *built.model, datasets, arena_tensors);
+    check_pipeline(job, *built.model, datasets, arena_tensors, shares_values);
     cut_into_stages(built, job, context, arena_tensors);
   }
   if (!has_memory) keep_sizes_alone(arena_tensors);

@@ -106,22 +106,28 @@ at::Tensor Step::accumulate_gradients(const std::vector<Batch>& batches) {
   const at::Tensor weight = parts_.scaler == nullptr ? share_ : share_.mul(parts_.scaler->scale());
   parts_.arena.clear_gradients();
   at::Tensor loss_sum = at::zeros({}, share_.options());
-  if (parts_.pipeline != nullptr) run_pipeline(batches, weight, loss_sum);
-  for (size_t i = 0; i < batches.size() && parts_.pipeline == nullptr; ++i) {
-    parts_.data_parallel.prepare(i + 1 == batches.size());
-    if (counts(batches[i])) {  // if it is skipped, finish() reduces the untouched gradients
-      const auto loss = loss_of(batches[i], weight);
-      enter(device::Phase::backward);
-      const ProfileRange range(kBackwardRange);
-      loss.weighted.backward();
-      loss_sum.add_(loss.sum);
-    }
-    enter(device::Phase::communication);
-    const ProfileRange range(kReduceRange);
-    parts_.data_parallel.finish();
+  if (parts_.pipeline != nullptr) {
+    run_pipeline(batches, weight, loss_sum);
+  } else {
+    for (size_t i = 0; i < batches.size(); ++i) run_pass(batches[i], i + 1 == batches.size(), weight, loss_sum);
   }
   if (!std::exchange(views_checked_, true)) parts_.arena.check_views();
   return loss_sum;
+}
+
+/// The forward and the backward pass of a micro-batch.
+void Step::run_pass(const Batch& batch, bool is_last, const at::Tensor& weight, const at::Tensor& loss_sum) {
+  parts_.data_parallel.prepare(is_last);
+  if (counts(batch)) {  // if it is skipped, finish() reduces the untouched gradients
+    const auto loss = loss_of(batch, weight);
+    enter(device::Phase::backward);
+    const ProfileRange range(kBackwardRange);
+    loss.weighted.backward();
+    loss_sum.add_(loss.sum);
+  }
+  enter(device::Phase::communication);
+  const ProfileRange range(kReduceRange);
+  parts_.data_parallel.finish();
 }
 
 void Step::run_pipeline(const std::vector<Batch>& batches, const at::Tensor& weight, const at::Tensor& loss_sum) {
@@ -133,10 +139,15 @@ void Step::run_pipeline(const std::vector<Batch>& batches, const at::Tensor& wei
     loss_sum.add_(sum);
     return weighted;
   };
-  parts_.pipeline->run({.micro_batches = std::ssize(batches),
-                        .batch = batch,
-                        .loss = loss,
-                        .enter = [this](device::Phase phase) { enter(phase); }},
+  std::optional<ProfileRange> range;
+  const auto enter_phase = [&](device::Phase phase) {
+    enter(phase);
+    range.reset();
+    range.emplace(phase == device::Phase::forward    ? kForwardRange
+                  : phase == device::Phase::backward ? kBackwardRange
+                                                     : kReduceRange);
+  };
+  parts_.pipeline->run({.micro_batches = std::ssize(batches), .batch = batch, .loss = loss, .enter = enter_phase},
                        parts_.data_parallel);
 }
 

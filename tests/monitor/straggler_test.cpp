@@ -50,6 +50,23 @@ TEST(StragglerFinder, IgnoresHiccupsAndTimeSpentWaiting) {
   EXPECT_FALSE(finder.slowest());
 }
 
+// The stages of a pipeline have other work.
+TEST(StragglerFinder, ComparesRanksThatDoTheSameWork) {
+  const PhaseTimes heavy = times(0.1, 2, 4, 0);
+  StragglerFinder finder(2), alone(1);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(finder.look({kUsual, kUsual, heavy, heavy}));
+    EXPECT_FALSE(alone.look({kUsual, heavy}));
+  }
+  EXPECT_FALSE(alone.slowest());
+  const std::vector<PhaseTimes> ranks{kUsual, times(0.1, 1.62, 2, 0), heavy, heavy};
+  finder.look(ranks);
+  finder.look(ranks);
+  const auto found = finder.look(ranks);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(describe(*found, {"a:0", "a:1", "b:0", "b:1"}), "rank 1 @ a:1 +20 %, forward");
+}
+
 TEST(StragglerFinder, TellsAgainAfterARecovery) {
   StragglerFinder finder;
   const std::vector<PhaseTimes> even{kUsual, kUsual}, slow{kUsual, times(0.1, 2, 2, 0)};

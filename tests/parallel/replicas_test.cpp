@@ -110,6 +110,33 @@ TEST(Replicas, CompareShardsOfEachOther) {
   expect_told("shard_drifts", 4, "at step 5: part 0 of the weights of its shard on rank 3 is not what rank 1 has");
 }
 
+// Ranks 0 to 3 and 4 to 7 have other tensors; of those that are split, even and odd ranks have other parts.
+const RankBody stage_drifts("stage_drifts", [] {
+  comm::ProcessGroups groups = join();
+  groups.arrange({.ranks = 8, .tensor = 2, .pipeline = 2});
+  const int place = groups.mesh().tensor_place_of(groups.rank());
+  const device::Split split{.dim = 0, .sections = {20}, .rank = place, .ranks = 2};
+  std::vector<device::ArenaTensor> tensors{{.name = "weight", .value = at::full({10}, place + 0.5), .split = split}};
+  if (groups.mesh().stage_of(groups.rank()) == 1) tensors.push_back({.name = "norm", .value = at::full({10}, 1.5)});
+  const device::Arena arena(tensors);
+  check_same_layout(groups, arena, {});
+  check_replicas(groups, arena, {}, "at step 6");
+  if (groups.rank() == 7) at::Tensor(tensors[1].value)[2].fill_(7);
+  check_replicas(groups, arena, {}, "at step 7");
+  return 0;
+});
+
+TEST(Replicas, CompareRanksOfAStage) {
+  RankProcesses ranks("stage_drifts", 8);
+  const auto results = ranks.finish();
+  for (size_t rank = 0; rank < results.size(); ++rank) {
+    EXPECT_EQ(results[rank].exit_code, static_cast<int>(ExitCode::refused)) << results[rank].output;
+    const std::string name = rank < 4 ? "tensor 1 of stage 1" : "norm";
+    EXPECT_THAT(results[rank].output,
+                ::testing::HasSubstr("at step 7: " + name + " on rank 7 is not what the other ranks have"));
+  }
+}
+
 TEST(Replicas, CompareBuffersToo) { expect_told("buffer_drifts", 2, "norm.mean on rank 1"); }
 
 const RankBody other_layout("other_layout", [] {

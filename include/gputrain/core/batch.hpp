@@ -54,8 +54,8 @@ struct Batch {
   int64_t weight = 0;                // targets that count (samples, or unmasked tokens); may be 0
   bool is_part_of_texts = false;     // other ranks have the other positions (ops/context_attention.hpp)
   bool has_one_text_a_row = false;   // of such parts: kPositions then are [1, time], those of all rows
-  int64_t first_unit = 0;            // of a model that begins there, with what the unit before gave:
-  at::Tensor hidden = {};            // undefined: the model begins at its first unit
+  int64_t first_unit = 0;            // where a model begins
+  at::Tensor hidden = {};            // what the unit before gave; undefined: it begins at its first unit
   /// A copy to the device that is in progress; null: the tensors are there.
   std::shared_ptr<const c10::Event> arrival = nullptr;
 

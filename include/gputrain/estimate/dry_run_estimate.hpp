@@ -50,7 +50,7 @@ Activations measure_activations(const Job& job, TrainingSetup& setup, const Tria
 /// Of a stage of a pipeline.
 struct StageEstimate {
   ShardEstimate shards;
-  std::optional<Memory> memory;  // of the first and the last stage: the others have less activations, or no head
+  Memory memory;
 };
 
 struct DryRunEstimate {
@@ -62,12 +62,12 @@ struct DryRunEstimate {
   CommunicationEstimate communication;
   CheckpointEstimate checkpoint;
   Memory memory;  // of the rank that has most, in a pipeline on the first stage
-  std::optional<Memory> memory_of_last_stage = {};
+  std::vector<Memory> memory_of_later_stages = {};
   int64_t host_data = 0;  // bytes of batches read ahead, per rank
   double first_loss = 0;  // of the first sample
 };
 
-/// `setup` is the first rank of a stage of a group without peers; takes some small steps with that of the last stage.
+/// `setup` is the first rank of a stage of a group without peers; takes some small steps with it.
 StageEstimate make_stage_estimate(const Job& job, TrainingSetup& setup, int64_t device_bytes);
 
 /// `setup` is rank 0 of a group without peers; takes some small steps with it. `traffic` counts what the assembly

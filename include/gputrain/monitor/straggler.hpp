@@ -26,15 +26,19 @@ class StragglerFinder {
   static constexpr double kLeastExcess = 0.1;
   static constexpr int kWindows = 3;
 
+  /// `alike`: how many neighbouring ranks do the same work, and are compared; 0: all.
+  explicit StragglerFinder(size_t alike = 0) : alike_(alike) {}
+
   /// Takes the phases of each rank in the same steps. Returns the straggler if it is slow in the same phase for the
   /// third time in a row: hiccups count for nothing. Each one is returned once, until another rank or phase is slow or
   /// all are equal again.
   std::optional<Straggler> look(const std::vector<device::PhaseTimes>& ranks);
 
-  /// Of the last window, however small its excess; null for one rank.
+  /// Of the last window, however small its excess; null where a rank has none to compare with.
   const std::optional<Straggler>& slowest() const noexcept { return slowest_; }
 
  private:
+  size_t alike_;
   std::optional<Straggler> slowest_;
   std::optional<Straggler> suspect_, told_;  // rank and phase alone
   int windows_ = 0;                          // for how many the suspect has been slow

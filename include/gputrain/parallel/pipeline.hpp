@@ -3,8 +3,8 @@
 // comes back, between the ranks at the same place of both stages; these have read the same samples.
 //
 // A parameter that the last unit shares with the first one (tied embeddings) belongs to the first stage. The last stage
-// gets its values at the begin of a step and gives back its gradient at the end, before the first stage's last backward
-// pass; so for everybody else it is a parameter like others.
+// gets its values at the beginning of a step and gives back its gradient at the end, before the first stage's last
+// backward pass. DataParallel, the optimizer and checkpoints see it on the first stage only.
 #pragma once
 
 #include <cstdint>
@@ -80,7 +80,8 @@ class Pipeline {
   std::vector<int64_t> begins_;
   PipelineShape shape_;
   int stage_;
-  at::Tensor shared_;  // by the ends, on the first and the last stage; elsewhere undefined
+  at::Tensor shared_;      // by the ends, on the first and the last stage; elsewhere undefined
+  comm::Pending sharing_;  // its values
 };
 
 }  // namespace gputrain::parallel

@@ -55,4 +55,7 @@ std::vector<std::string> picture_of(const std::vector<std::vector<TimedPass>>& s
 /// as many of them.
 std::vector<int64_t> cut_units(const std::vector<double>& costs, int64_t parts);
 
+/// The stage that has a unit. `begins`: as cut_units() returns them.
+int64_t stage_of_unit(int64_t unit, const std::vector<int64_t>& begins, int64_t stages);
+
 }  // namespace gputrain::parallel

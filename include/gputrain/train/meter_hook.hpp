@@ -26,7 +26,8 @@ class MeterHook final : public Hook {
     /// known.
     std::function<monitor::Metrics()> readings = [] { return monitor::Metrics(); };
   };
-  explicit MeterHook(Parts parts) : parts_(std::move(parts)) {}
+  explicit MeterHook(Parts parts)
+      : parts_(std::move(parts)), finder_(static_cast<size_t>(parts_.groups.mesh().stage_ranks())) {}
 
   Stop after_step(Progress& progress, const StepResult& result, bool requested) override;
   bool will_act(const Progress&, bool) const override { return false; }

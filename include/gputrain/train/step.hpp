@@ -73,6 +73,7 @@ class Step {
   Work queue(const std::vector<Batch>& batches);
   Work work(const std::vector<Batch>& batches);
   at::Tensor accumulate_gradients(const std::vector<Batch>& batches);
+  void run_pass(const Batch& batch, bool is_last, const at::Tensor& weight, const at::Tensor& loss_sum);
   void run_pipeline(const std::vector<Batch>& batches, const at::Tensor& weight, const at::Tensor& loss_sum);
   ops::Loss loss_of(const Batch& batch, const at::Tensor& weight);
   bool counts(const Batch& batch) const;

@@ -81,6 +81,20 @@ TEST_F(PipelineParallel, WritesAndReadsWholeWeights) {
   expect_like_one(2, job, "again", with({from, "parallel.pipeline=2"}, 4));
 }
 
+// Gradients overflow in the first steps; all stages skip these, and the scale falls on all of them.
+TEST_F(PipelineParallel, SkipsOverflowsOnAllStages) {
+  const std::string job = write_job(kStagedGpt2);
+  const std::vector<std::string> half{"precision=fp16", "train.micro_batch_size=2", "log.interval=1",
+                                      "train.gradient_accumulation_steps=4", "optimizer.lr=3"};
+  ASSERT_EQ(run(1, job, "one", half).exit_code, 0);
+  auto staged = half;
+  staged.push_back("parallel.pipeline=2");
+  ASSERT_EQ(run(2, job, "stages", staged).exit_code, 0);
+  const auto scales = values(folder_ / "one/metrics.jsonl", "train/loss_scale");
+  EXPECT_LT(scales.back(), scales.front()) << "no overflow";
+  EXPECT_EQ(values(folder_ / "stages/metrics.jsonl", "train/loss_scale"), scales);
+}
+
 TEST_F(PipelineParallel, SaysWhatItCannotDo) {
   const std::string job = write_job(kStagedGpt2);
   const auto refused = [&](int world, const std::vector<std::string>& settings) {
@@ -92,7 +106,7 @@ TEST_F(PipelineParallel, SaysWhatItCannotDo) {
   EXPECT_THAT(refused(2, with({"parallel.pipeline=2", "parallel.virtual_stages=3"}, 4)),
               HasSubstr("5 units of the model (its layers and its head) cannot be cut into 6 parts"));
   EXPECT_THAT(refused(2, with({"parallel.pipeline=2", "parallel.virtual_stages=2"}, 1)),
-              HasSubstr("1 micro-batch in a step are not a multiple of 2 stages"));
+              HasSubstr("1 micro-batch a step is no multiple of 2 stages"));
   EXPECT_THAT(refused(4, {"parallel.pipeline=2", "parallel.shard=parameters"}), HasSubstr("tie_embeddings: false"));
   EXPECT_THAT(refused(2, {"parallel.pipeline=2", "train.micro_batch_size=auto"}),
               HasSubstr("auto measures one pass at a time"));
