@@ -190,7 +190,11 @@ void CheckpointStore::prepare(const Snapshot& snapshot) {
   check_room(folder_, bytes_needed(snapshot, folder_),
              "free space there, or keep fewer: checkpoint.keep_last, checkpoint.keep_best");
   const fs::path written = partial_folder_of(snapshot.step);
-  on_disk(written, "cannot create the folder", [&] { fs::create_directory(written); });
+  bool is_new = false;
+  on_disk(written, "cannot create the folder", [&] { is_new = fs::create_directory(written); });
+  // Other ranks' notes of a save that did not end would pass for those of this one.
+  if (!is_new && !snapshot.awaited.empty())
+    throw Error(ExitCode::checkpoint, {.what = "a save that did not end cannot be removed", .where = written.string()});
 }
 
 fs::path CheckpointStore::write(const Snapshot& snapshot) {

@@ -413,7 +413,8 @@ checkpoint::Snapshot TrainingState::gather(const train::Progress& progress, cons
                      .versions = versions(setup_.context.device)},
           .rank = setup_.context.rank(),
           .awaited = files_of_others(),
-          .patience_seconds = job_.spec().parallel.timeout.seconds};
+          // Shorter than that of the other ranks, who wait for rank 0 in a collective.
+          .patience_seconds = job_.spec().parallel.timeout.seconds / 2};
 }
 
 std::vector<std::string> TrainingState::files_of_others() const {

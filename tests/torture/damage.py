@@ -45,9 +45,9 @@ def lose_file(folder: Path, chance: random.Random) -> str:
 
 
 def swap_files(folder: Path, chance: random.Random) -> str:
-    """Replaces a file with the same file, often of the same size, from another checkpoint."""
+    """Replaces a file, of any rank, with the same file, often of the same size, from another checkpoint."""
     others = [path for path in verifier.finished(folder.parent) if path != folder]
-    name = chance.choice(["model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"])
+    name = chance.choice([path.name for path in files_of(folder) if not path.name.startswith("generators")])
     shutil.copyfile(chance.choice(others) / name, folder / name)
     return f"{name} taken from another checkpoint"
 

@@ -1,13 +1,16 @@
 // Preloaded into the tested program (LD_PRELOAD): sees every operation that changes a folder, and can make one fail.
 //
 //   FAULTS_FOLDER      sees operations on this path and below
-//   FAULTS_LOG         gets a line per operation, "17 fsync PATH", or "fault 17 fsync PATH"
+//   FAULTS_LOG         gets a line per operation, "RANK 17 fsync PATH", or "fault RANK 17 fsync PATH"; RANK is that of
+//                      the environment, or "-"
+//   FAULTS_RANK        for a job of several processes: only the process with this RANK fails, stops or is cut; the
+//                      others are seen. Processes with the same FAULTS_LOG are of one job
 //   FAULTS_ON          counts only operations that match this pattern (fnmatch on "fsync PATH"); default: all
 //   FAULTS_AT          the number of the operation that fails; `torn`, `short` and `interrupt` take the first operation
 //                      from there on that supports them
 //   FAULTS_DO          kill-before, kill-after  SIGKILL
 //                      torn                     half of a write, then SIGKILL
-//                      cut-before, cut-after    a power cut (power_cut.hpp), then SIGKILL
+//                      cut-before, cut-after    a power cut (power_cut.hpp), then SIGKILL to all processes of the job
 //                      error                    fails once with errno FAULTS_ERROR
 //                      errors                   this one and all later ones fail
 //                      short, interrupt         a short write; EINTR once
@@ -35,6 +38,7 @@
 #include <unistd.h>
 #include <array>
 
+#include "job_processes.hpp"
 #include "power_cut.hpp"
 
 namespace torture {
@@ -69,7 +73,7 @@ class Faults {
       -> decltype(action()) {
     const std::lock_guard lock(mutex_);
     ++seen_;
-    if (stop_after_ > 0 && (done_ || at_ == 0) && --stop_after_ == 0) ::kill(::getpid(), SIGTERM);
+    if (is_chosen_ && stop_after_ > 0 && (done_ || at_ == 0) && --stop_after_ == 0) ::kill(::getpid(), SIGTERM);
     constexpr bool kIsWrite = !std::is_same_v<Partly, std::nullptr_t>;
     const bool is_fault = is_now(operation, path, kIsWrite);
     log(is_fault ? "fault " : "", operation, path);
@@ -109,7 +113,7 @@ class Faults {
   }
 
   bool is_now(const std::string& operation, const std::string& path, bool is_write) {
-    if (at_ == 0) return false;
+    if (at_ == 0 || !is_chosen_) return false;
     if (done_) return do_ == "errors" && operation != "close";
     if (on_.empty() || ::fnmatch(on_.c_str(), (operation + " " + path).c_str(), 0) == 0) ++counted_;
     if (counted_ < at_) return false;
@@ -123,25 +127,34 @@ class Faults {
     while (true) ::pause();
   }
 
+  /// Of several processes, the others stand still while this one's unsynced changes get lost.
   [[noreturn]] void cut() {
+    const std::string job = variable("FAULTS_LOG");
+    if (!chosen_.empty()) {
+      freeze_others(job);
+      unsynced_.learn_of_syncs_by_others(job, rank_);
+    }
     unsynced_.lose(static_cast<uint64_t>(number("FAULTS_SEED")));
+    if (!chosen_.empty()) kill_others(job);
     die();
   }
 
   void log(const char* prefix, const char* operation, const std::string& path) const {
     if (log_ < 0) return;
-    const std::string line = prefix + std::to_string(seen_) + " " + operation + " " + path + "\n";
+    const std::string line = prefix + rank_ + " " + std::to_string(seen_) + " " + operation + " " + path + "\n";
     ::syscall(SYS_write, log_, line.data(), line.size());
   }
 
   std::string folder_ = variable("FAULTS_FOLDER"), on_ = variable("FAULTS_ON"), do_ = variable("FAULTS_DO");
+  std::string chosen_ = variable("FAULTS_RANK"), rank_ = variable("RANK").empty() ? "-" : variable("RANK");
+  bool is_chosen_ = chosen_.empty() || chosen_ == rank_;
   int64_t at_ = number("FAULTS_AT"), stop_after_ = number("FAULTS_STOP_AFTER"), seen_ = 0, counted_ = 0;
   int error_ = static_cast<int>(number("FAULTS_ERROR"));
   int log_ = static_cast<int>(
       ::syscall(SYS_openat, AT_FDCWD, variable("FAULTS_LOG").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   bool done_ = false;
   std::mutex mutex_;
-  Unsynced unsynced_{variable("FAULTS_SPARE")};
+  Unsynced unsynced_{variable("FAULTS_SPARE"), log_};
 };
 
 /// Never destroyed, because files are closed until the end of the process.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <fstream>
+#include <string_view>
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -60,9 +62,26 @@ void Unsynced::synced_file(int fd) {
   files_.erase(found);
 }
 
-void Unsynced::synced_folder(const std::string& folder) {
+void Unsynced::changed(Name name) {
+  struct stat status {};
+  if (log_ >= 0 && ::fstat(log_, &status) == 0) name.logged = status.st_size;
+  names_.push_back(std::move(name));
+}
+
+void Unsynced::synced_folder(const std::string& folder, off_t until) {
   for (size_t i = names_.size(); i-- > 0;) {
-    if (std::filesystem::path(names_[i].path).parent_path() == folder) i -= make_durable(i);
+    const bool is_older = names_[i].logged < until;
+    if (is_older && std::filesystem::path(names_[i].path).parent_path() == folder) i -= make_durable(i);
+  }
+}
+
+void Unsynced::learn_of_syncs_by_others(const std::string& log, const std::string& rank) {
+  constexpr std::string_view kSync = " fsync ";
+  std::ifstream lines(log);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t sync = line.find(kSync);
+    if (sync == std::string::npos || line.starts_with("fault ") || line.starts_with(rank + " ")) continue;
+    synced_folder(line.substr(sync + kSync.size()), lines.tellg());
   }
 }
 

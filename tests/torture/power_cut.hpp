@@ -2,11 +2,13 @@
 //
 // A killed process loses nothing that it wrote, because the kernel has it. A power cut is therefore simulated on the
 // files before the kill, as harsh as POSIX allows: data is safe after an fsync of its file, a name after an fsync of
-// its folder, and nothing else is ordered.
+// its folder, and nothing else is ordered. Of a job of several processes, one loses what it has not synced: any part of
+// what all have not synced may get lost.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <random>
 #include <string>
@@ -21,8 +23,9 @@ bool is_below(const std::string& path, const std::string& folder);
 
 class Unsynced {
  public:
-  /// `spare` is a folder on the same file system; it keeps a second link to files that lose their name.
-  explicit Unsynced(std::string spare) : spare_(std::move(spare)) {}
+  /// `spare` is a folder on the same file system; it keeps a second link to files that lose their name. `log`: the
+  /// descriptor of FAULTS_LOG, or -1.
+  Unsynced(std::string spare, int log) : spare_(std::move(spare)), log_(log) {}
 
   enum class Kind { create, make_folder, rename, exchange, unlink, remove_folder };
   struct Name {
@@ -30,17 +33,22 @@ class Unsynced {
     std::string path;         // that was created, removed or renamed to
     std::string from = {};    // source of a rename
     std::string backup = {};  // link to what the name referred to before
+    off_t logged = 0;         // size of the log when it had changed
   };
 
   /// Bytes [begin, end) of an open file are new; before, its size was `size_before`.
   void wrote(int fd, off_t begin, off_t end, off_t size_before);
 
   /// Call after the change. `backup` comes from keep(), called before the change.
-  void changed(Name name) { names_.push_back(std::move(name)); }
+  void changed(Name name);
   std::string keep(const std::string& path);
 
   void synced_file(int fd);
-  void synced_folder(const std::string& folder);
+  /// Of names that changed before the log had this size.
+  void synced_folder(const std::string& folder, off_t until = std::numeric_limits<off_t>::max());
+
+  /// Other processes sync folders too: the log says which, and when. `rank`: this process in the log.
+  void learn_of_syncs_by_others(const std::string& log, const std::string& rank);
 
   /// Removes unsynced data and names from the files, all or a part, chosen by the seed.
   void lose(uint64_t seed);
@@ -59,6 +67,7 @@ class Unsynced {
   static void undo(const Name& name);
 
   std::string spare_;
+  int log_;
   int64_t backups_ = 0;
   std::map<std::pair<dev_t, ino_t>, Data> files_;
   std::vector<Name> names_;  // in order of the changes

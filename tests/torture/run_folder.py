@@ -11,21 +11,12 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import promises
 import verifier
+from jobs import Job
 
-JOB = """schema: 1
-model: {{type: gpt, config: {{n_layer: 1, n_head: 2, n_embd: 16, block_size: 8, dropout: 0.1}}}}
-data: {{train: {{path: {text}, format: text}}, num_workers: 0}}
-train: {{max_steps: {steps}, global_batch_size: 4}}
-optimizer: {{type: adamw, lr: 3e-3}}
-log: {{interval: 3}}
-checkpoint: {{interval: 3, keep_last: {keep_last}}}
-limits: {{max_attempts_without_progress: null}}
-"""
-STEPS = 150
-TIMEOUT_SECONDS = 60
 DISK_BYTES = 16 << 20
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -107,19 +98,31 @@ class ReadOnly:
         _call("umount2", self._folder, _MNT_DETACH)
 
 
+class Operation(NamedTuple):
+    """What the preloaded library saw."""
+
+    rank: str  # "-" if the process is none of several ranks
+    name: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.path}" + (f" of rank {self.rank}" if self.rank != "-" else "")
+
+
 @dataclasses.dataclass
 class Outcome:
     code: int | None  # None: timed out
     out: str
     err: str
-    operations: list[tuple[str, str]]  # (operation, path) pairs that the preloaded library counted
-    fault: tuple[str, str] | None  # the first operation that failed on purpose
+    operations: list[Operation]
+    fault: Operation | None  # the first one that failed on purpose
+    left: list[int]  # processes that outlived the launcher for too long
 
     @property
     def durable_step(self) -> int:
         """The newest checkpoint in place when the program started the next one."""
         in_place = durable = 0
-        for name, path in self.operations:
+        for _, name, path in self.operations:
             begun, finished = re.search(r"/ckpt/step-\d+\.partial$", path), re.search(r"/ckpt/step-(\d+)(?:-\d+)?$", path)
             if name == "rename" and finished:
                 in_place = int(finished[1])
@@ -136,20 +139,19 @@ class Outcome:
 
 
 class Attempt:
-    """A running `gputrain run`; `faults` are settings of the preloaded library without their prefix."""
+    """A running job; `faults` are settings of the preloaded library without their prefix."""
 
     def __init__(self, folder: "RunFolder", settings: dict, faults: dict):
         outside = folder.disk.path.parent
         self._log, self._out, self._err = outside / "operations", outside / "out", outside / "err"
         self._log.unlink(missing_ok=True)
-        environment = dict(os.environ, OMP_NUM_THREADS="1")
+        self._timeout = folder.job.timeout_seconds
+        environment = dict(os.environ, OMP_NUM_THREADS="1", FAULTS_LOG=str(self._log))
         if faults:
-            environment["LD_PRELOAD"] = str(folder.library)
-            environment.update(FAULTS_LOG=str(self._log), FAULTS_SPARE=str(folder.spare))
+            environment.update(LD_PRELOAD=str(folder.library), FAULTS_SPARE=str(folder.spare))
             environment.update({f"FAULTS_{name}": str(value) for name, value in faults.items()})
         with open(self._out, "w") as out, open(self._err, "w") as err:
-            command = [folder.binary, "run", folder.job, "--output-dir", folder.path]
-            command += [argument for name, value in settings.items() for argument in ("--set", f"{name}={value}")]
+            command = folder.job.command(folder.binary, folder.job_file, folder.path, settings)
             self._process = subprocess.Popen(command, stdout=out, stderr=err, env=environment)
 
     def is_running(self) -> bool:
@@ -163,32 +165,72 @@ class Attempt:
             time.sleep(0.0005)
         return True
 
-    def kill(self) -> None:
-        self._process.send_signal(signal.SIGKILL)
+    def kill(self, victim: str = "all") -> None:
+        """`victim`: one of Job.victims."""
+        if victim in ("all", "launcher"):  # the launcher first, so that it too ends by this signal
+            self._process.send_signal(signal.SIGKILL)
+        for process in [] if victim == "launcher" else self._processes():
+            if victim == "all" or f"RANK={victim}".encode() in _environment_of(process):
+                _kill(process)
+
+    def _processes(self) -> list[int]:
+        """All processes of the job know this log."""
+        mark = b"FAULTS_LOG=" + bytes(self._log)
+        return [int(path.name) for path in Path("/proc").glob("[0-9]*") if mark in _environment_of(int(path.name))]
+
+    def _left(self) -> list[int]:
+        """Waits for the processes of a launcher that has ended, and ends those that stay."""
+        end = time.monotonic() + promises.SECONDS_UNTIL_ALL_ARE_GONE
+        while (left := self._processes()) and time.monotonic() < end:
+            time.sleep(0.01)
+        while self._processes():
+            self.kill()
+        return left
 
     def wait(self) -> Outcome:
         try:
-            code = self._process.wait(TIMEOUT_SECONDS)
+            code = self._process.wait(self._timeout)
         except subprocess.TimeoutExpired:
             self.kill()
             self._process.wait()
             code = None
+        left = self._left()
         lines = self._log.read_text().splitlines() if self._log.exists() else []
-        operations = [tuple(line.split(" ", 2)[1:]) for line in lines if not line.startswith("fault ")]
-        fault = next((tuple(line.split(" ", 3)[2:]) for line in lines if line.startswith("fault ")), None)
-        return Outcome(code, self._out.read_text(), self._err.read_text(), operations, fault)
+        operations = [_operation_of(line) for line in lines if not line.startswith("fault ")]
+        fault = next((_operation_of(line.removeprefix("fault ")) for line in lines if line.startswith("fault ")), None)
+        return Outcome(code, self._out.read_text(), self._err.read_text(), operations, fault, left)
+
+
+def _operation_of(line: str) -> Operation:
+    rank, _, name, path = line.split(" ", 3)
+    return Operation(rank, name, path)
+
+
+def _environment_of(process: int) -> list[bytes]:
+    """Empty if it has ended."""
+    try:
+        return Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def _kill(process: int) -> None:
+    try:
+        os.kill(process, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
 
 
 class RunFolder:
-    def __init__(self, disk: Disk, binary: Path, library: Path):
-        self.disk, self.binary, self.library = disk, binary, library
+    def __init__(self, disk: Disk, binary: Path, library: Path, job: Job):
+        self.disk, self.binary, self.library, self.job = disk, binary, library, job
         self.spare, self.area = disk.path / "spare", disk.path / "area"
-        self.path, self.checkpoints, self.job = self.area / "run", self.area / "run/ckpt", disk.path / "job.yaml"
+        self.path, self.checkpoints, self.job_file = self.area / "run", self.area / "run/ckpt", disk.path / "job.yaml"
         self.spare.mkdir()
         self.area.mkdir()
         text = disk.path / "text.txt"
         text.write_text("".join(f"the {i % 10} cats sat on the mat {i % 7} times;\n" for i in range(200)))
-        self.job.write_text(JOB.format(text=text, steps=STEPS, keep_last=promises.KEEP_LAST))
+        self.job_file.write_text(job.text(text, promises.KEEP_LAST))
 
     def start(self, settings: dict = {}, **faults) -> Attempt:
         return Attempt(self, settings, faults)
@@ -204,7 +246,7 @@ class RunFolder:
         rows = [json.loads(line) for line in (self.path / "metrics.jsonl").read_text().splitlines()]
         return [{key: row[key] for key in row if not promises.depends_on_clock(key)} for row in rows if row["kind"] != "event"]
 
-    def kinds_of(self, operations) -> set[tuple[str, str]]:
-        """(operation, path below `area`) pairs; step numbers become wildcards for fnmatch."""
+    def kinds_of(self, operations: list[Operation]) -> set[Operation]:
+        """Their paths are below `area`; step numbers become wildcards for fnmatch."""
         prefix = str(self.area)
-        return {(name, re.sub(r"\d{8}", "?" * 8, path[len(prefix):])) for name, path in operations}
+        return {Operation(rank, name, re.sub(r"\d{8}", "?" * 8, path[len(prefix):])) for rank, name, path in operations}

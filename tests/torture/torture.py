@@ -5,9 +5,14 @@ are damaged.
 After every attempt, judges the checkpoints from their bytes (verifier.py). The attempt counts as lost unless
   - the newest valid checkpoint from before is still there, or a newer one;
   - the program resumed from exactly the newest valid one, and named every newer one that it skipped;
-  - its exit code and message are the promised ones (promises.py);
+  - its exit code and message are the promised ones (promises.py), and no process of it is left;
   - a finished run's weights, last checkpoint and metrics equal those of an undisturbed run.
 Prints `tried / survived / lost`; exits with 1 if anything was lost.
+
+With --mesh, the job has several ranks, which write each checkpoint together (jobs.py). Then a kill hits a rank, the
+launcher or all processes; an operation fails in one of the ranks, each in turn; damage hits the file of any rank. After
+a power cut all processes are gone, and what one rank has not synced may be lost. That others lose theirs at the same
+moment is left out: a rank does not know what the others have not synced.
 """
 
 import argparse
@@ -24,7 +29,8 @@ from pathlib import Path
 import damage
 import promises
 import verifier
-from run_folder import STEPS, Attempt, Disk, Outcome, ReadOnly, RunFolder, enter_own_mounts
+from jobs import MESHES, ONE_RANK, SAVE_INTERVAL
+from run_folder import Attempt, Disk, Operation, Outcome, ReadOnly, RunFolder, enter_own_mounts
 
 ERRORS = [errno.ENOSPC, errno.EIO, errno.EROFS]
 DAMAGES = {"cut short": damage.cut_short, "bit flip": damage.flip_bit, "zeroed page": damage.zero_page,
@@ -51,14 +57,16 @@ class Reference:
         outcome = folder.start(FOLDER=folder.area).wait()
         require(outcome.code == 0, f"the undisturbed run failed with {outcome.code}: {outcome.err}")
         good, bad = folder.judged()
-        require(good[:1] == [STEPS] and len(good) == promises.KEEP_LAST and not bad, f"it left {good}, bad {bad}")
+        require(good[:1] == [folder.job.steps] and len(good) == promises.KEEP_LAST and not bad, f"it left {good}, bad {bad}")
         self.weights, self.curve = folder.weights(), folder.curve()
         self.tensors = self.last_tensors(folder)
-        kinds = folder.kinds_of(outcome.operations)
-        self.of_checkpoints = sorted(kind for kind in kinds if kind[1].startswith("/run/ckpt/"))
+        operations = [one for one in outcome.operations if one.rank in folder.job.names_of_ranks]
+        kinds = folder.kinds_of(operations)
+        self.of_checkpoints = sorted(kind for kind in kinds if kind.path.startswith("/run/ckpt/"))
         self.of_other_files = sorted(kinds - set(self.of_checkpoints))
-        self.per_save = len(outcome.operations) * 3 // STEPS
-        seen = {name for name, _ in self.of_checkpoints}
+        counts = collections.Counter(one.rank for one in operations)
+        self.per_save = {rank: count * SAVE_INTERVAL // folder.job.steps for rank, count in counts.items()}
+        seen = {kind.name for kind in self.of_checkpoints}
         require({"write", "fsync", "rename"} <= seen, f"of what the program does to checkpoints only {seen} is seen")
 
     @staticmethod
@@ -70,8 +78,9 @@ class Reference:
 class Torture:
     def __init__(self, options, mounts: bool):
         self.options, self.mounts = options, mounts
+        self.job = MESHES[options.mesh] if options.mesh else ONE_RANK
         self.tried, self.lost = collections.Counter(), collections.Counter()
-        self.hit: set[tuple[str, str]] = set()
+        self.hit: set[Operation] = set()
         self.disks = 0
         self.folder = self.fresh_folder()
         self.reference = Reference(self.folder)
@@ -81,7 +90,7 @@ class Torture:
         self.disks += 1
         self.curve_is_whole = True
         disk = Disk(self.options.workdir / f"disk{self.disks}", self.mounts)
-        return RunFolder(disk, self.options.binary, self.options.faults)
+        return RunFolder(disk, self.options.binary, self.options.faults, self.job)
 
     def drop_folder(self) -> None:
         self.folder.disk.remove()
@@ -125,6 +134,7 @@ class Torture:
         kept = self.options.workdir / f"lost{self.lost.total()}"
         shutil.copytree(self.folder.disk.path, kept, symlinks=True)
         again = f"{sys.argv[0]} --binary {self.options.binary} --faults {self.options.faults} --seed {self.options.seed}"
+        again += f" --mesh {self.options.mesh}" if self.options.mesh else ""
         again += f" --round {title.split()[1].rstrip(',')}" + (f" --only '{self.options.only}'" if self.options.only else "")
         print(f"LOST {title}: {failure}\n  done: {'; '.join(self.story)}\n  left: {kept}\n  again: {again}", flush=True)
 
@@ -142,7 +152,7 @@ class Torture:
             self.start_over()
         self.before = self.folder.judged()
         outcome, came, promise = self.disturb(kind, chance)
-        self.check(self.before, outcome, promises.EXIT_CODES[promise] if came else {0})
+        self.check(self.before, outcome, self.codes(promise) if came else {0})
         self.start_over_if_done(outcome)
         return came
 
@@ -160,9 +170,20 @@ class Torture:
         """Undisturbed saves until there are this many valid checkpoints."""
         while len(self.folder.judged()[0]) < checkpoints:
             before = self.folder.judged()
-            outcome = self.folder.start(FOLDER=self.folder.area, STOP_AFTER=2 * self.reference.per_save).wait()
-            self.check(before, outcome, promises.EXIT_CODES["go on"])
+            stop = self.stop_soon(self.job.names_of_ranks[0])
+            outcome = self.folder.start(FOLDER=self.folder.area, **stop).wait()
+            self.check(before, outcome, self.codes("go on"))
             self.start_over_if_done(outcome)
+
+    def stop_soon(self, rank: str) -> dict:
+        """Settings of the library: this rank stops the job after about two saves, or two saves after the fault."""
+        return {**self.only_in(rank), "STOP_AFTER": 2 * self.reference.per_save[rank]}
+
+    def only_in(self, rank: str) -> dict:
+        return {"RANK": rank} if self.job.is_launched else {}
+
+    def codes(self, promise: str) -> set[int]:
+        return promises.exit_codes(promise, self.job.is_launched)
 
     def disturb(self, kind: str, chance: random.Random) -> tuple[Outcome, bool, str]:
         """The outcome, whether the disturbance happened, and the key of EXIT_CODES that then applies."""
@@ -179,35 +200,36 @@ class Torture:
         what, promise = {
             "torn write": ("torn", "kill"),
             "kill after": ("kill-after", "kill"),
-            "power cut": (cut, "kill"),
-            "power cut, other files": (cut, "kill"),
+            "power cut": (cut, "kill all"),
+            "power cut, other files": (cut, "kill all"),
             "error once": ("error", "error once"),
             "errors": ("errors", "errors"),
             "error, other files": ("error", "error in the run folder"),
             "hiccup": (chance.choice(["short", "interrupt"]), "go on"),
         }.get(kind, ("kill-before", "kill"))
         others = kind in BY_OTHER_OPERATION
-        name, path = self.deal(others)
+        rank, name, path = card = self.deal(others)
         if others and (name == "mkdir" or not path):  # only in new run folders
             self.start_over()
         at = 1 if others else chance.randint(1, 30 if name == "write" else 3)
         error, keep_last = chance.choice(ERRORS), chance.choice([1, promises.KEEP_LAST])
         faults = {"FOLDER": self.folder.area, "ON": f"{name} {self.folder.area}{path}", "AT": at, "DO": what, "ERROR": error,
-                  "SEED": chance.getrandbits(63)}
-        if promise != "kill":
-            faults["STOP_AFTER"] = 2 * self.reference.per_save
-        outcome = self.start({"checkpoint.keep_last": keep_last}, **faults).wait()
-        self.story.append(f"{what} at {name} {path} the {at}., keeping {keep_last}")
+                  "SEED": chance.getrandbits(63), **self.only_in(rank)}
+        if not promise.startswith("kill"):
+            faults |= self.stop_soon(rank)
+        settings = {"checkpoint.keep_last": keep_last, **(self.job.for_lasting_errors if what == "errors" else {})}
+        outcome = self.start(settings, **faults).wait()
+        self.story.append(f"{what} at {card} the {at}., keeping {keep_last}")
         if outcome.fault:
             self.hit |= self.folder.kinds_of([outcome.fault])
             if what in ("error", "errors"):
                 self.story.append(os.strerror(error))
-                self.check_message(outcome, error, must_tell=not others and not promises.may_pass_in_silence(*outcome.fault))
-        if others and promise != "kill":
+                self.check_message(outcome, error, must_tell=not others and not promises.may_pass_in_silence(*outcome.fault[1:]))
+        if others and not promise.startswith("kill"):
             self.curve_is_whole = False
         return outcome, outcome.fault is not None, promise
 
-    def deal(self, others: bool) -> tuple[str, str]:
+    def deal(self, others: bool) -> Operation:
         """Deals all operations in turn, shuffled, so that each comes up equally often."""
         cards = self.reference.of_other_files if others else self.reference.of_checkpoints
         self.dealt[others] += 1
@@ -219,14 +241,14 @@ class Torture:
         return self.folder.start(settings, **faults)
 
     def kill_any_time(self, chance: random.Random) -> tuple[Outcome, bool, str]:
-        lines, seconds = chance.randint(0, 8), chance.random()
+        lines, seconds, victim = chance.randint(0, 8), chance.random(), chance.choice(self.job.victims)
         attempt = self.folder.start()
         attempt.wait_for_steps(lines)
         time.sleep(seconds * (0.01 if lines else 0.3))
-        attempt.kill()
+        attempt.kill(victim)
         outcome = attempt.wait()
-        self.story.append(f"killed after {lines} log lines")
-        return outcome, outcome.code == promises.KILLED, "kill"
+        self.story.append(f"killed after {lines} log lines: {victim}")
+        return outcome, outcome.code != promises.DONE, "kill" if victim in self.job.names_of_ranks else "kill all"
 
     def fill_disk(self, chance: random.Random) -> tuple[Outcome, bool, str]:
         save_bytes = sum(map(len, self.reference.tensors.values()))
@@ -265,6 +287,7 @@ class Torture:
         good, _ = self.folder.judged()
         self.story.append(f"exit {outcome.code}, resumed from {outcome.resumed_from}, good {good_before} -> {good}")
         require(outcome.code is not None, "it hung")
+        require(not outcome.left, f"processes outlive the launcher: {outcome.left}")
         require(outcome.code in codes, f"exit {outcome.code} instead of one of {sorted(codes)}: {outcome.err[-500:]}")
         require(max(good, default=0) >= max(good_before, default=0), f"of {good_before} only {good} are good; {self.folder.judged()[1]}")
         require(max(good, default=0) >= outcome.durable_step, f"{outcome.durable_step} was saved, but {good} are good")
@@ -290,7 +313,7 @@ class Torture:
     def check_result(self) -> None:
         require(self.folder.weights() == self.reference.weights, "the weights differ from the undisturbed run's")
         good, _ = self.folder.judged()
-        require(good[:1] == [STEPS], f"the last checkpoint is {good[:1]}")
+        require(good[:1] == [self.job.steps], f"the last checkpoint is {good[:1]}")
         require(Reference.last_tensors(self.folder) == self.reference.tensors, "the last checkpoint differs")
         if self.curve_is_whole:
             require(self.folder.curve() == self.reference.curve, "the curve differs")
@@ -321,7 +344,7 @@ class Torture:
                 print(f"{kind:22} tried {tried:4}  survived {tried - lost:4}  lost {lost}")
         if self.options.only is None:
             for what, kinds in {"checkpoints": self.reference.of_checkpoints, "other files": self.reference.of_other_files}.items():
-                missed = [" ".join(kind) for kind in kinds if kind not in self.hit]
+                missed = [str(kind) for kind in kinds if kind not in self.hit]
                 print(f"of {len(kinds)} operations on {what}, {len(kinds) - len(missed)} were made to fail, not: {', '.join(missed) or '-'}")
         tried = self.disturbed()
         lost = self.lost.total()
@@ -335,6 +358,7 @@ def parse_options():
     parser.add_argument("--faults", type=Path, required=True, help="the library to preload, built from preload.cpp")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kills", type=int, default=300, help="disturbed attempts in all")
+    parser.add_argument("--mesh", choices=MESHES, help="a job of several ranks; default: one rank")
     parser.add_argument("--only", choices=KINDS, help="one kind of disturbance")
     parser.add_argument("--round", type=int, help="this round alone, to look at one that lost something")
     parser.add_argument("--workdir", type=Path, help="default: a temporary folder")

@@ -1,10 +1,13 @@
 """Judges checkpoints from their bytes alone, without code from gputrain."""
 
+import collections
 import ctypes
 import json
+import math
 import re
 from pathlib import Path
 
+SHARD_NAME = re.compile(r"(.+-)(\d{5})(-of-(\d{5})\.safetensors)")
 FINISHED_NAME = re.compile(r"step-(\d{8,})(?:-(\d+))?")  # "-2": the step was saved again
 ITEM_BYTES = {"BOOL": 1, "U8": 1, "I8": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2, "I32": 4, "U32": 4, "F32": 4,
               "I64": 8, "U64": 8, "F64": 8}
@@ -33,8 +36,8 @@ def xxh3_128(content: bytes) -> str:
     return f"{value.high:016x}{value.low:016x}"
 
 
-def check_safetensors(content: bytes) -> None:
-    """Checks that the header is JSON and that its tensors cover the data without holes or overlaps."""
+def check_safetensors(content: bytes) -> dict[str, list[int]]:
+    """Checks that the header is JSON and that its tensors cover the data without holes or overlaps. Returns shapes."""
     header_bytes = int.from_bytes(content[:8], "little")
     if len(content) < 8 or header_bytes > len(content) - 8:
         raise Bad("the header is cut off")
@@ -51,6 +54,45 @@ def check_safetensors(content: bytes) -> None:
         reached = end
     if reached != len(content) - 8 - header_bytes:
         raise Bad("the tensors do not cover the file")
+    return {name: tensor["shape"] for name, tensor in header.items()}
+
+
+def check_listed(files: dict[str, dict]) -> None:
+    """Checks that the manifest names a file of each part, and all ranks' files of a part that several ranks wrote."""
+    shards = [shard for shard in map(SHARD_NAME.fullmatch, files) if shard]
+    wanted = {f"{shard[1]}{number:05}{shard[3]}" for shard in shards for number in range(1, int(shard[4]) + 1)}
+    parts = {file.get("part") for file in files.values()}
+    if not (wanted | {"state.json"} <= set(files) and {"model", "optimizer", "generators"} <= parts):
+        raise Bad("files are missing from the manifest")
+
+
+def places_of(piece: dict, count: int) -> list[int]:
+    """Which elements of the whole tensor a piece with `count` elements holds; in `order`, if it gives one."""
+    places = range(math.prod(piece["shape"]))
+    if "cut" in piece:
+        dim, ranges = piece["cut"]["dim"], piece["cut"]["ranges"]
+        inner, size = math.prod(piece["shape"][dim + 1 :]), piece["shape"][dim]
+        places = [at for at in places if any(begin <= at // inner % size < end for begin, end in ranges)]
+    return list(places[piece["begin"] : piece["begin"] + count])
+
+
+def check_cover(files: dict[str, dict], shapes: dict[str, dict[str, list[int]]]) -> None:
+    """Checks that the files of each part together hold each element of each tensor once."""
+    pieces, wholes = collections.defaultdict(list), collections.defaultdict(set)
+    for name, file in files.items():
+        slices = file.get("slices", {})
+        if not set(slices) <= set(shapes.get(name, {})):
+            raise Bad(f"{name} lacks a slice that the manifest names")
+        for tensor, shape in shapes.get(name, {}).items():
+            piece = slices.get(tensor, {"shape": shape, "begin": 0})
+            pieces[file["part"], tensor] += places_of(piece, math.prod(shape))
+            wholes[file["part"], tensor].add((tuple(piece["shape"]), tuple(piece.get("order", ()))))
+    for key, places in pieces.items():
+        if len(wholes[key]) != 1:
+            raise Bad(f"the files disagree on the shape of {key}")
+        (shape, _), = wholes[key]
+        if sorted(places) != list(range(math.prod(shape))):
+            raise Bad(f"the files do not hold each element of {key} once")
 
 
 def judge(folder: Path) -> int:
@@ -58,12 +100,12 @@ def judge(folder: Path) -> int:
     try:
         sealed = (folder / "manifest.json").read_bytes()
         manifest = json.loads(sealed)
-        if manifest["format"] != "gputrain checkpoint" or manifest["version"] != 3:
+        if manifest["format"] != "gputrain checkpoint" or manifest["version"] not in (3, 4, 5):
             raise Bad("another format")
         if xxh3_128(re.sub(rb'(\n  "seal": ")[0-9a-f]{32}', rb"\g<1>" + b"0" * 32, sealed)) != manifest["seal"]:
             raise Bad("the manifest has another seal")
-        if not {"state.json", "model.safetensors", "optimizer.safetensors"} <= set(manifest["files"]):
-            raise Bad("files are missing from the manifest")
+        check_listed(manifest["files"])
+        shapes = {}
         for name, seal in manifest["files"].items():
             content = (folder / name).read_bytes()
             if len(content) != seal["bytes"]:
@@ -71,7 +113,8 @@ def judge(folder: Path) -> int:
             if xxh3_128(content) != seal["xxh3_128"]:
                 raise Bad(f"{name} has another hash")
             if name.endswith(".safetensors"):
-                check_safetensors(content)
+                shapes[name] = check_safetensors(content)
+        check_cover(manifest["files"], shapes)
         state = json.loads((folder / "state.json").read_bytes())
         if not manifest["step"] == state["progress"]["step"] == int(FINISHED_NAME.fullmatch(folder.name)[1]):
             raise Bad("it is of another step than its name says")
