@@ -63,7 +63,7 @@ def stages(programs: Path, tests: Path, out: Path) -> list[Stage]:
         Stage("fp16-start", 200, script("start", "resnet50-fp16", gputrain, SECONDS)),
         compared("fp16", 200, "1", "--only", "resnet50-fp16"),
         compared("rounds", 400, "2"),
-        Stage("more-tests", 200, [*running, "nccl", "sharded_on_gpu", "on_gpu"]),
+        Stage("more-tests", 200, [*running, "nccl", "sharded_on_gpu", "pipeline_on_gpu", "on_gpu"]),
         Stage("racecheck", 80, script("sanitize", "racecheck", tests, SECONDS)),
         Stage("tight", 120, script("tight", "gpt2", gputrain)),
         Stage("probe", 300, [HERE / "probe.sh", "--continue", "--budget", SECONDS], timed=True, log="probe.log"),
