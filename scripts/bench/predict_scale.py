@@ -46,10 +46,23 @@ def best(options, model, ranks):
     return plans[0] if plans else None
 
 
+def split_of(plan):
+    """How ranks share the layers and texts, as the page of `plan` says it."""
+    parts = [f"{key} {plan[key]}" for key in ("tensor", "pipeline", "context") if plan[key] > 1]
+    if plan["virtual_stages"] > 1:
+        parts = [f"{one} x {plan['virtual_stages']}" if one.startswith("pipeline") else one for one in parts]
+    return ", ".join(parts)
+
+
+def memory_of(plan):
+    """Bytes of the rank that has most."""
+    return max(plan[stage]["total"] for stage in ("memory", "memory_of_last_stage") if stage in plan)
+
+
 def print_table(options, name, model):
     print(f"\n{name}:\n")
-    print("| ranks | `shard` x `replicate` | micro-batch x passes | checkpointing | memory | step | tokens/s | MFU | efficiency | limit |")
-    print("|-|-|-|-|-|-|-|-|-|-|")
+    print("| ranks | `shard` x `replicate` | split | micro-batch x passes | checkpointing | memory | step | tokens/s | MFU | efficiency | limit |")
+    print("|-|-|-|-|-|-|-|-|-|-|-|")
     first = None
     for ranks in RANKS:
         plan = best(options, model, ranks)
@@ -61,9 +74,10 @@ def print_table(options, name, model):
         cells = [
             f"{ranks:,}",
             f"{plan['shard']} x {plan['replicate']}",
+            split_of(plan),
             f"{plan['micro_batch']} x {plan['accumulation']}",
             plan["activation_checkpointing"],
-            f"{plan['memory']['total'] / 2**30:.1f} GiB",
+            f"{memory_of(plan) / 2**30:.1f} GiB",
             f"{plan['seconds']['step']:.2f} s",
             f"{plan['samples_per_second'] * 4096 / 1e3:,.0f}k",
             f"{100 * plan['mfu']:.1f} %",

@@ -22,8 +22,10 @@ void CommandLine::add_plan() {
       ->check(not_empty);
   verb->add_flag("--json", plan.json, "print one JSON document");
   verb->footer(
-      "Varies parallel.shard, train.micro_batch_size with accumulation, and\n"
-      "train.activation_checkpointing; the global batch stays. Starts nothing.\n"
+      "Varies parallel.shard, replicate, tensor, pipeline, virtual_stages and\n"
+      "context, train.micro_batch_size with accumulation, and\n"
+      "train.activation_checkpointing; the global batch stays, and so do tensor,\n"
+      "pipeline, virtual_stages and context where the job sets them. Starts nothing.\n"
       "Exit code: 0 something fits; 6 nothing fits.");
   verb->callback([this] { action = [this] { return app::library().plan(plan); }; });
 }

@@ -20,6 +20,7 @@ namespace {
 [[noreturn]] void refuse_what_does_not_fit(const PlanRequest& request, const Plans& plans) {
   const PlanRow& nearest = plans.smallest();
   const PlanCandidate& candidate = nearest.candidate;
+  const std::string mesh = mesh_text(candidate);
   const double needed = static_cast<double>(nearest.bytes()) / (1 - kKeptMemory);
   const std::string memory = fmt::format("--device-memory {:.0f}GiB", std::ceil(needed / 0x1p30));
   const std::string ranks = plans.ranks_that_would_fit > 0
@@ -27,11 +28,11 @@ namespace {
                                 : std::string("; more ranks do not help, as activations of one sample are too many");
   throw Error(
       ExitCode::environment,
-      {.what = fmt::format("nothing fits into {}: the nearest, shard {} with a micro-batch of {} and activation "
+      {.what = fmt::format("nothing fits into {}: the nearest, shard {}{} with a micro-batch of {} and activation "
                            "checkpointing {}, needs {} ({} of activations), and {:.0f} % for other things",
-                           monitor::bytes(request.device_bytes), candidate.shard, grouped(candidate.micro_batch),
-                           candidate.checkpointing, monitor::bytes(nearest.bytes()),
-                           monitor::bytes(nearest.activations), 100 * kKeptMemory),
+                           monitor::bytes(request.device_bytes), candidate.shard, mesh.empty() ? "" : ", " + mesh + ",",
+                           grouped(candidate.micro_batch), candidate.checkpointing, monitor::bytes(nearest.bytes()),
+                           monitor::bytes(nearest.most_memory().activations), 100 * kKeptMemory),
        .hint = memory + ranks});
 }
 

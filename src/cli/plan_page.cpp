@@ -50,33 +50,38 @@ nlohmann::json to_json(const Constant& constant) {
   return {{"value", constant.value}, {"share", constant.share}, {"origin", constant.origin}};
 }
 
+nlohmann::json to_json(const RankMemory& memory) {
+  const FixedMemory& fixed = memory.fixed;
+  return {{"weights", fixed.parameters},        {"borrowed_weights", fixed.borrowed}, {"frozen_weights", fixed.frozen},
+          {"working_copy", fixed.working_copy}, {"buffers", fixed.buffers},           {"gradients", fixed.gradients},
+          {"optimizer", fixed.optimizer_state}, {"activations", memory.activations},  {"total", memory.bytes()}};
+}
+
 nlohmann::json to_json(const PlanRow& row, bool fits) {
-  const FixedMemory& fixed = row.fixed;
-  return {{"shard", row.candidate.shard},
-          {"replicate", row.candidate.replicate},
-          {"micro_batch", row.candidate.micro_batch},
-          {"accumulation", row.candidate.accumulation},
-          {"activation_checkpointing", row.candidate.checkpointing},
-          {"fits", fits},
-          {"memory",
-           {{"weights", fixed.parameters},
-            {"frozen_weights", fixed.frozen},
-            {"working_copy", fixed.working_copy},
-            {"buffers", fixed.buffers},
-            {"gradients", fixed.gradients},
-            {"optimizer", fixed.optimizer_state},
-            {"activations", row.activations},
-            {"total", row.bytes()}}},
-          {"seconds",
-           {{"step", row.time.total()},
-            {"compute", row.time.compute},
-            {"between_hosts", row.time.between_hosts},
-            {"inside_host", row.time.inside_host},
-            {"memory", row.time.memory}}},
-          {"limit", name_of(row.time.limit())},
-          {"samples_per_second", row.samples_per_second},
-          {"mfu", row.utilization},
-          {"sent_bytes_per_rank", row.wire_bytes}};
+  nlohmann::json json{{"shard", row.candidate.shard},
+                      {"replicate", row.candidate.replicate},
+                      {"context", row.candidate.context},
+                      {"tensor", row.candidate.tensor},
+                      {"pipeline", row.candidate.pipeline},
+                      {"virtual_stages", row.candidate.virtual_stages},
+                      {"micro_batch", row.candidate.micro_batch},
+                      {"accumulation", row.candidate.accumulation},
+                      {"activation_checkpointing", row.candidate.checkpointing},
+                      {"fits", fits},
+                      {"memory", to_json(row.memory)},
+                      {"seconds",
+                       {{"step", row.time.total()},
+                        {"compute", row.time.compute},
+                        {"between_hosts", row.time.between_hosts},
+                        {"inside_host", row.time.inside_host},
+                        {"memory", row.time.memory},
+                        {"waiting", row.time.waiting}}},
+                      {"limit", name_of(row.time.limit())},
+                      {"samples_per_second", row.samples_per_second},
+                      {"mfu", row.utilization},
+                      {"sent_bytes_per_rank", row.wire_bytes}};
+  if (row.memory_of_last_stage) json["memory_of_last_stage"] = to_json(*row.memory_of_last_stage);
+  return json;
 }
 
 }  // namespace
@@ -87,9 +92,8 @@ std::string plan_head(const Job& job, const PlanRequest& request, const Plans& p
                                                                 grouped(plans.tokens_per_sample) + " tokens"
                                                           : counted(plans.global_batch, "sample");
   std::string text =
-      fmt::format("job     {}  {} {} params  {}  a step: {}, {} on each rank\n", job.name,
-                  job.spec().model.architecture.name, monitor::compact(static_cast<double>(plans.parameters)),
-                  job.spec().precision, samples, grouped(plans.global_batch / world));
+      fmt::format("job     {}  {} {} params  {}  a step: {}\n", job.name, job.spec().model.architecture.name,
+                  monitor::compact(static_cast<double>(plans.parameters)), job.spec().precision, samples);
   text += fmt::format("gpus    {} of {}, {}; {:.0f} % of that are left to their context, NCCL and gaps\n",
                       counted(world, "rank") + (world > each ? " on " + counted(ceil_divide(world, each), "host") : ""),
                       request.rates.gpus, monitor::bytes(request.device_bytes), 100 * kKeptMemory);
@@ -105,12 +109,12 @@ std::string plan_head(const Job& job, const PlanRequest& request, const Plans& p
 
 std::string plan_table(const Plans& plans) {
   const char* unit = plans.tokens_per_sample > 0 ? "tokens/s" : "samples/s";
-  TextTable table("rlrrrlrrrrrl");
-  table.add(
-      {"", "shard", "replicas", "micro", "passes", "checkpointing", "memory", "sent", "step", unit, "MFU", "limit"});
+  TextTable table("rllrrrlrrrrrl");
+  table.add({"", "split", "shard", "replicas", "micro", "passes", "checkpointing", "memory", "sent", "step", unit,
+             "MFU", "limit"});
   for (size_t i = 0; i < std::min(kBest, plans.fitting.size()); ++i) {
     const PlanRow& row = plans.fitting[i];
-    table.add({std::to_string(i + 1), row.candidate.shard, grouped(row.candidate.replicate),
+    table.add({std::to_string(i + 1), mesh_text(row.candidate), row.candidate.shard, grouped(row.candidate.replicate),
                grouped(row.candidate.micro_batch), grouped(row.candidate.accumulation), row.candidate.checkpointing,
                monitor::bytes(row.bytes()), row.wire_bytes > 0 ? monitor::bytes(row.wire_bytes) : "",
                seconds_text(row.time.total()), rate_text(plans, row), fmt::format("{:.1f} %", 100 * row.utilization),

@@ -5,26 +5,66 @@
 #include <utility>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/parallel/timetable.hpp"
 #include "gputrain/setup/trial_step.hpp"
 
 namespace gputrain::app {
 namespace {
 
-constexpr int64_t kMostSamples = 8;  // of a measured step
+constexpr int64_t kMostSamples = 8;          // of a measured step
+constexpr int64_t kGradientsOnTheirWay = 2;  // between stages of a pipeline
 /// Of a sample, so that two hundred samples take some seconds; and of the weights, gradients and state that they
 /// need.
 constexpr double kQuickFlops = 1e9;
 constexpr int64_t kQuickBytes = int64_t{256} << 20;
 
-/// The most over the backward pass: units behind the one that computes have given back what they kept.
-int64_t most_of(const RankLayout& layout, int64_t activations, double freed_by_a_unit) {
-  int64_t most = activations;
+/// The last unit with a block, of those that the stage has.
+int64_t last_block_of(const RankLayout& layout, int64_t stages) {
+  int64_t last = 0;
+  for (int64_t part = layout.stage; part < std::ssize(layout.parts); part += stages)
+    last = std::min(layout.parts[static_cast<size_t>(part)].end, layout.units - 1) - 1;
+  return last;
+}
+
+/// The most over a backward pass that sends gradients: blocks behind the unit that computes have given back what they
+/// kept.
+int64_t most_of(const RankLayout& layout, int64_t last_block, int64_t activations, double freed_by_a_block) {
+  const int64_t blocks = layout.parts[static_cast<size_t>(layout.stage)].blocks;
+  int64_t most = 0;
   for (const BackwardMoment& moment : layout.moments) {
-    const auto behind = static_cast<double>(
-        std::clamp<int64_t>(layout.units - 2 - moment.unit, 0, std::max<int64_t>(0, layout.units - 2)));
-    most = std::max(most, activations - static_cast<int64_t>(behind * freed_by_a_unit) + moment.bytes);
+    const auto behind = static_cast<double>(std::clamp<int64_t>(last_block - moment.unit, 0, blocks));
+    most = std::max(most, activations - static_cast<int64_t>(behind * freed_by_a_block) + moment.bytes);
   }
   return most;
+}
+
+/// What a stage of a pipeline holds between forward and backward passes, at most.
+struct Held {
+  int64_t blocks = 0;   // of a micro-batch each
+  int64_t outputs = 0;  // what parts gave to the next stage, of a micro-batch each
+};
+
+Held most_held(const PlanCandidate& candidate, const RankLayout& layout) {
+  const int64_t stages = candidate.pipeline;
+  if (stages == 1) return {.blocks = layout.parts.front().blocks};
+  // Further ones find the same.
+  const int64_t enough = stages * candidate.virtual_stages;
+  const parallel::PipelineShape shape{
+      .stages = stages, .parts = candidate.virtual_stages, .micro_batches = std::min(candidate.accumulation, enough)};
+  Held now, most;
+  for (const parallel::Pass& pass : parallel::passes_of(shape, layout.stage)) {
+    const int64_t part = pass.part * stages + layout.stage, sign = pass.is_forward ? 1 : -1;
+    now.blocks += sign * layout.parts[static_cast<size_t>(part)].blocks;
+    if (part + 1 < std::ssize(layout.parts)) now.outputs += sign;
+    most = {.blocks = std::max(most.blocks, now.blocks), .outputs = std::max(most.outputs, now.outputs)};
+  }
+  return most;
+}
+
+/// Before the last backward pass.
+Held held_at_end(const PlanCandidate& candidate, const RankLayout& layout) {
+  const auto part = static_cast<size_t>(layout.stage);
+  return {.blocks = layout.parts[part].blocks, .outputs = candidate.pipeline > 1 && part + 1 < layout.parts.size()};
 }
 
 /// On the line through the two points beside `samples`, or the last two; a single one stands for one sample.
@@ -39,50 +79,61 @@ int64_t value_at(const std::vector<std::pair<int64_t, int64_t>>& curve, int64_t 
 
 }  // namespace
 
-PredictedActivations::PredictedActivations(const Job& job, const JobDatasets& datasets, const RankContext& context,
-                                           int64_t share)
-    : job_(job), datasets_(datasets), context_(context), share_(share) {
-  RankContext alone = simulate_rank(job, {}, std::make_shared<comm::CollectiveTraffic>());
-  JobSpec spec = job.spec();
-  spec.parallel.shard = "none";
-  Job said = job;
-  said.loaded = job.loaded.with(std::move(spec));
-  const BuiltModel built = model_without_memory(said, datasets, alone);
+PredictedActivations::PredictedActivations(const Job& job, const JobDatasets& datasets, const RankContext& context)
+    : job_(job), datasets_(datasets), context_(context) {
+  const Job whole = job_of(job, {});
+  RankContext alone = simulate_rank(whole, {}, std::make_shared<comm::CollectiveTraffic>());
+  const BuiltModel built = model_without_memory(whole, datasets, alone);
   const auto parameters = static_cast<double>(built.parameter_count);
   const double flops = std::max(built.model->flops_per_sample(), 6 * parameters);
   const bool is_quick = flops <= kQuickFlops && built.arena->numel() * built.arena->element_bytes() <= kQuickBytes;
   way_ = is_quick ? Way::each : can_scale(job) ? Way::scaled : Way::one;
+  if (!can_scale(job)) return;
+  const auto element = static_cast<int64_t>(at::elementSize(context.policy.compute));
+  hidden_ = datasets.tokens_per_sample() * decoder_sizes(job).channels * element;
+}
+
+void PredictedActivations::expect(const SampleRanks& ranks) {
+  const SampleRanks all{.tensor = std::max(expected_.tensor, ranks.tensor),
+                        .context = std::max(expected_.context, ranks.context)};
+  const bool is_new = (all.tensor > 1) != (expected_.tensor > 1) || (all.context > 1) != (expected_.context > 1);
+  if (is_new) scaled_.clear();
+  expected_ = all;
 }
 
 std::string PredictedActivations::text() const {
-  if (way_ == Way::each) return "measured here, as in a dry run";
+  std::string scaled;
+  if (!scaled_.empty()) {
+    scaled = "scaled from decoders of 2 blocks with 1/" + std::to_string(scaled_.begin()->second.divisor) +
+             " of the channels, measured here";
+  }
+  if (way_ == Way::each)
+    return "measured here, as in a dry run" + (scaled.empty() ? "" : "; where ranks share samples: " + scaled);
   if (way_ == Way::one) return "measured here with one rank; what ranks share is added";
   GPUTRAIN_ASSERT(!scaled_.empty(), "bytes() was called");
-  return "scaled from decoders of 2 blocks with 1/" + std::to_string(scaled_.begin()->second.divisor) +
-         " of the channels, measured here; what ranks share is added";
+  return scaled + "; what ranks share is added";
 }
 
-PredictedActivations::Curve PredictedActivations::measured(const Job& variant) const {
+PredictedActivations::Curve PredictedActivations::measured(const PlanCandidate& candidate) const {
   const bool is_each = way_ == Way::each;
+  const Job variant = job_of(job_, candidate);
   const comm::Rendezvous at = is_each ? context_.launch.rendezvous : comm::Rendezvous{};
   TrainingSetup setup(variant, simulate_rank(variant, at, std::make_shared<comm::CollectiveTraffic>()),
                       [&] { return datasets_; });
-  const int64_t most = std::min(share_, is_each ? kMostSamples : 2);
+  const int64_t share = candidate.micro_batch * candidate.accumulation;
+  const int64_t most = std::min(share, is_each ? kMostSamples : 2);
   Curve curve;
   for (int64_t samples = 1; samples <= most; samples *= 2)
     curve.emplace_back(samples, take_trial_step(variant, setup, samples).peak_bytes);
   return curve;
 }
 
-const PredictedActivations::Curve& PredictedActivations::curve_of(const Job& variant) {
-  JobSpec spec = variant.spec();
-  if (way_ != Way::each) spec.parallel.shard = "none";
-  Curve& curve = measured_[spec.train.activation_checkpointing + " " + spec.parallel.shard];
-  if (curve.empty()) {
-    Job said = variant;
-    said.loaded = variant.loaded.with(std::move(spec));
-    curve = measured(said);
-  }
+const PredictedActivations::Curve& PredictedActivations::curve_of(const PlanCandidate& candidate) {
+  PlanCandidate kind = candidate;
+  kind.replicate = 1;
+  if (way_ != Way::each) kind.shard = "none";
+  Curve& curve = measured_[kind.checkpointing + " " + kind.shard];
+  if (curve.empty()) curve = measured(kind);
   return curve;
 }
 
@@ -90,19 +141,33 @@ const BlockActivations& PredictedActivations::scaled(const std::string& checkpoi
   const auto found = scaled_.find(checkpointing);
   if (found != scaled_.end()) return found->second;
   const TextFacts texts{.tokens = datasets_.tokens_per_sample(), .vocabulary = datasets_.facts.vocabulary};
-  return scaled_[checkpointing] = scaled_activations(job_, checkpointing, texts);
+  return scaled_[checkpointing] = scaled_activations(job_, checkpointing, texts, expected_);
 }
 
-int64_t PredictedActivations::bytes(const Job& variant, const RankLayout& layout, int64_t samples) {
-  const std::string& checkpointing = variant.spec().train.activation_checkpointing;
-  if (way_ == Way::scaled) {
-    const BlockActivations& found = scaled(checkpointing);
-    // Gradients of a head that is computed in parts are summed beside those of one part.
-    const int64_t of_parts = layout.shares_gradients && found.has_parts(samples) ? 2 * layout.largest_of_head : 0;
-    return of_parts + most_of(layout, found.bytes(samples), found.per_block * static_cast<double>(samples));
-  }
-  const int64_t activations = value_at(curve_of(variant), samples);
-  return way_ == Way::each ? activations : most_of(layout, activations, 0);
+int64_t PredictedActivations::scaled_bytes(const PlanCandidate& candidate, const RankLayout& layout) {
+  const BlockActivations& found = scaled(candidate.checkpointing);
+  const SampleRanks ranks{.tensor = candidate.tensor, .context = candidate.context};
+  const int64_t samples = candidate.micro_batch, stages = candidate.pipeline;
+  const bool has_head = layout.stage + 1 == stages, is_pipeline = stages > 1;
+  const int64_t hidden = is_pipeline ? hidden_ * samples / candidate.context : 0;
+  // Of a pipeline, a gradient comes from the next stage while another one is on its way to the stage before.
+  const auto bytes_of = [&](const Held& held) {
+    return found.bytes(samples, held.blocks, has_head, ranks) + hidden * (held.outputs + kGradientsOnTheirWay);
+  };
+  const int64_t most = bytes_of(most_held(candidate, layout));
+  // Gradients are sent in every pass, or in the last one alone.
+  const int64_t while_sending = layout.shares_gradients ? most : bytes_of(held_at_end(candidate, layout));
+  // Gradients of a head that is computed in parts are summed beside those of one part.
+  const bool has_parts = has_head && layout.shares_gradients && found.has_parts(samples, ranks);
+  const int64_t of_parts = has_parts ? 2 * layout.largest_of_head : 0;
+  const double freed = found.per_block.on(ranks) * static_cast<double>(samples);
+  return of_parts + std::max(most, most_of(layout, last_block_of(layout, stages), while_sending, freed));
+}
+
+int64_t PredictedActivations::bytes(const PlanCandidate& candidate, const RankLayout& layout) {
+  if (way_ == Way::scaled || candidate.ranks_of_a_sample() > 1) return scaled_bytes(candidate, layout);
+  const int64_t activations = value_at(curve_of(candidate), candidate.micro_batch);
+  return way_ == Way::each ? activations : std::max(activations, most_of(layout, layout.units - 2, activations, 0));
 }
 
 }  // namespace gputrain::app

@@ -92,29 +92,45 @@ void own_most(BuiltModel& built) {
 
 void add_collectives(RankLayout& layout, const device::Arena& arena, const std::vector<SentBucket>& buckets,
                      bool shares, const comm::Mesh& mesh) {
-  const int64_t ranks = mesh.shards();
-  if (mesh.ranks == 1) return;
+  const int64_t ranks = mesh.shards(), cell = mesh.tensor;
+  if (mesh.cells() == 1) return;
   for (const SentBucket& bucket : buckets) {
     const Collective sum{
-        .kind = shares ? Kind::reduce_scatter : Kind::all_reduce, .bytes = bucket.sent, .ranks = ranks};
+        .kind = shares ? Kind::reduce_scatter : Kind::all_reduce, .bytes = bucket.sent, .ranks = ranks, .stride = cell};
     (layout.shares_gradients ? layout.backward : layout.last_backward).push_back(sum);
     if (mesh.replicas > 1) {
       layout.last_backward.push_back(
-          {.kind = Kind::all_reduce, .bytes = bucket.sent / ranks, .ranks = mesh.replicas, .stride = ranks});
+          {.kind = Kind::all_reduce, .bytes = bucket.sent / ranks, .ranks = mesh.replicas, .stride = ranks * cell});
     }
     if (shares && !arena.keeps_owned_values_only())
-      layout.after_update.push_back({.kind = Kind::all_gather, .bytes = bucket.bytes, .ranks = ranks});
+      layout.after_update.push_back({.kind = Kind::all_gather, .bytes = bucket.bytes, .ranks = ranks, .stride = cell});
   }
   if (!arena.keeps_owned_values_only()) return;
   const int64_t last = arena.gathered_parts().front().unit;  // stays from the forward to the backward pass
   std::vector<Collective> again;
   for (const device::GatheredPart& part : arena.gathered_parts()) {
     const Collective gather{
-        .kind = Kind::all_gather, .bytes = static_cast<int64_t>(part.read().nbytes()), .ranks = ranks};
+        .kind = Kind::all_gather, .bytes = static_cast<int64_t>(part.read().nbytes()), .ranks = ranks, .stride = cell};
     layout.forward.insert(layout.forward.begin(), gather);
     if (part.unit != last) again.push_back(gather);
   }
   layout.backward.insert(layout.backward.begin(), again.begin(), again.end());
+}
+
+/// The parts that stages have; without a pipeline, the whole model.
+std::vector<ModelPart> parts_of(const BuiltModel& built) {
+  const auto units = static_cast<int64_t>(built.model->units().size());
+  if (!built.pipeline) return {{.end = units, .blocks = units - 2, .flops = built.model->flops_per_sample()}};
+  const parallel::PassTimes costs = built.pipeline->costs();
+  std::vector<ModelPart> parts;
+  for (int64_t part = 0; part < std::ssize(costs); ++part) {
+    const int64_t begin = built.pipeline->begin_of(part), end = built.pipeline->end_of(part);
+    parts.push_back({.begin = begin,
+                     .end = end,
+                     .blocks = std::max<int64_t>(0, std::min(end, units - 1) - std::max<int64_t>(1, begin)),
+                     .flops = costs[static_cast<size_t>(part)]});
+  }
+  return parts;
 }
 
 }  // namespace
@@ -128,7 +144,10 @@ RankLayout rank_layout(const Job& job, const JobDatasets& datasets, const train:
   const GradientSync sync = plan_gradient_sync(job.spec(), context.groups, arena);
   const bool shares = !built.owners.empty();
   RankLayout layout{.fixed = fixed_memory(built, build_optimizer_stack(job, context, plan, built)),
+                    .moments = {},
                     .units = std::ssize(built.model->units()),
+                    .stage = mesh.stage_of(context.rank()),
+                    .parts = parts_of(built),
                     .shares_gradients = arena.keeps_owned_gradients_only(),
                     .owned_bytes = arena.owned_numel() * arena.element_bytes(),
                     .gradient_bytes = arena.numel() * arena.element_bytes()};

@@ -12,7 +12,7 @@
 namespace gputrain::app {
 namespace {
 
-constexpr int64_t kMostTokens = 256;   // of a sample of the small decoders: with fewer, attention takes another way
+constexpr int64_t kMostTokens = 256;   // of a piece of a small decoder's text: with fewer, attention takes another way
 constexpr int64_t kHeadChannels = 32;  // of each head, at least
 constexpr int64_t kVocabulary = 64;    // too few for logits to matter
 constexpr int64_t kLogits = 4096;      // enough for logits to be most of a decoder of 64 channels
@@ -46,20 +46,18 @@ struct SmallDecoder {
   int64_t layers = 1, heads = 1, key_heads = 1, head_channels = kHeadChannels;
   int64_t channels = 0, inner = 0, expert_inner = 0, vocabulary = 0, tokens = 0;
   bool has_experts = true;
+  SampleRanks ranks = {};  // simulated ones
+
+  int64_t world_size() const noexcept { return ranks.tensor * ranks.context; }
 };
 
-/// The sizes of the job's model as null options stand for them.
-struct Sizes {
-  int64_t layers, heads, key_heads, channels, head_channels, inner;
-};
-
-Sizes sizes_of(const Settings& settings) {
-  Sizes sizes{.layers = number(settings, "n_layer"),
-              .heads = number(settings, "n_head"),
-              .key_heads = number(settings, "n_kv_head"),
-              .channels = number(settings, "n_embd"),
-              .head_channels = number(settings, "head_dim"),
-              .inner = number(settings, "n_inner")};
+DecoderSizes sizes_of(const Settings& settings) {
+  DecoderSizes sizes{.layers = number(settings, "n_layer"),
+                     .heads = number(settings, "n_head"),
+                     .key_heads = number(settings, "n_kv_head"),
+                     .channels = number(settings, "n_embd"),
+                     .head_channels = number(settings, "head_dim"),
+                     .inner = number(settings, "n_inner")};
   if (sizes.key_heads == 0) sizes.key_heads = sizes.heads;
   if (sizes.head_channels == 0) sizes.head_channels = sizes.channels / sizes.heads;
   if (sizes.inner == 0) {  // as GptSpec's help says
@@ -102,37 +100,69 @@ Job job_with(const Settings& settings, const SmallDecoder& small, const std::str
   set.insert(set.end(), {"device=cpu", "data.train.format=synthetic", "train.max_steps=1", "train.global_batch_size=1",
                          "train.activation_checkpointing=" + checkpointing});
   say("data.train.vocab_size", small.vocabulary);
+  say("parallel.tensor", small.ranks.tensor);
+  say("parallel.context", small.ranks.context);
   return load_job({.file = {}, .set = set, .output_dir = {}});
 }
 
-/// Bytes of one more sample.
-double bytes_per_sample(const Job& job) {
+/// Bytes of one more sample on the first of so many ranks.
+double bytes_per_sample(const Job& job, int64_t ranks) {
   constexpr int64_t kFew = 2, kMore = 4;  // with fewer, gradients of weights would be more than activations
-  TrainingSetup setup(job, simulate_rank(job, {}, std::make_shared<comm::CollectiveTraffic>()),
+  const comm::Rendezvous first{.world_size = static_cast<int>(ranks), .local_world_size = static_cast<int>(ranks)};
+  TrainingSetup setup(job, simulate_rank(job, first, std::make_shared<comm::CollectiveTraffic>()),
                       [&] { return open_datasets(job); });
   const int64_t few = take_trial_step(job, setup, kFew).peak_bytes;
   return static_cast<double>(take_trial_step(job, setup, kMore).peak_bytes - few) / (kMore - kFew);
 }
 
+constexpr int64_t kFewRanks = 2;  // that share a small decoder
+
+/// Tells the part of `all` that ranks of layers share by what each of a few ranks has.
+void take_layers(SharedBytes& all, double of_a_rank) {
+  const double shared = (all.of_positions - of_a_rank) * kFewRanks / (kFewRanks - 1);
+  all.of_layers = std::clamp(shared, 0.0, all.of_positions);
+  all.of_positions -= all.of_layers;
+}
+
+/// Tells what ranks of a context gather by what each of a few ranks has.
+void take_keys(SharedBytes& all, double of_a_rank) {
+  all.of_keys = std::max(0.0, of_a_rank - (all.of_positions + all.of_layers) / kFewRanks);
+}
+
 }  // namespace
 
-int64_t BlockActivations::bytes(int64_t samples) const noexcept {
-  const auto count = static_cast<double>(samples);
-  const double head = count * in_head + std::min(count * logits, most_logits);
-  return static_cast<int64_t>(static_cast<double>(blocks) * per_block * count + std::max(count * in_block, head));
+double SharedBytes::on(const SampleRanks& ranks) const noexcept {
+  const auto tensor = static_cast<double>(ranks.tensor), context = static_cast<double>(ranks.context);
+  const double gathered = ranks.context > 1 ? of_keys / tensor : 0;
+  return of_positions / context + of_layers / (tensor * context) + gathered;
 }
+
+int64_t BlockActivations::bytes(int64_t samples, int64_t held_blocks, bool has_head,
+                                const SampleRanks& ranks) const noexcept {
+  const auto count = static_cast<double>(samples), context = static_cast<double>(ranks.context),
+             parts = static_cast<double>(ranks.tensor * ranks.context);
+  const double head = count * in_head / context + std::min(count * logits / parts, most_logits);
+  const double block = count * in_block.on(ranks);
+  return static_cast<int64_t>(static_cast<double>(held_blocks) * per_block.on(ranks) * count +
+                              (has_head ? std::max(block, head) : block));
+}
+
+DecoderSizes decoder_sizes(const Job& job) { return sizes_of(settings_of(job)); }
 
 bool can_scale(const Job& job) {
   const JobSpec& spec = job.spec();
   return spec.model.architecture.name == "gpt" && !spec.model.adapter && spec.model.freeze.empty();
 }
 
-BlockActivations scaled_activations(const Job& job, const std::string& checkpointing, const TextFacts& texts) {
+BlockActivations scaled_activations(const Job& job, const std::string& checkpointing, const TextFacts& texts,
+                                    const SampleRanks& among) {
   const Settings settings = settings_of(job);
   const int64_t tokens = texts.tokens;
-  const Sizes sizes = sizes_of(settings);
+  const DecoderSizes sizes = sizes_of(settings);
   const int64_t period = period_of(settings), expert_inner = number(settings, "expert_inner");
-  const int64_t of_heads = common_power({sizes.heads, sizes.key_heads}, sizes.heads);
+  // Two heads are left for two ranks.
+  const int64_t all_heads = common_power({sizes.heads, sizes.key_heads}, sizes.heads);
+  const int64_t of_heads = among.tensor > 1 ? std::max<int64_t>(1, all_heads / kFewRanks) : all_heads;
   const int64_t of_channels =
       common_power({sizes.head_channels}, std::max<int64_t>(1, sizes.head_channels / kHeadChannels));
   std::vector<int64_t> divided{sizes.channels, sizes.inner};
@@ -150,19 +180,34 @@ BlockActivations scaled_activations(const Job& job, const std::string& checkpoin
                      .vocabulary = kVocabulary,
                      .tokens = std::min(tokens, kMostTokens)};
   const auto measured = [&](const SmallDecoder& decoder) {
-    return bytes_per_sample(job_with(settings, decoder, checkpointing, tokens, period));
+    return bytes_per_sample(job_with(settings, decoder, checkpointing, tokens, period), decoder.world_size());
   };
-  const double times = static_cast<double>(tokens) / static_cast<double>(small.tokens),
-               by = times * static_cast<double>(divisor);
-  const double one = measured(small);
-  small.layers = 2;
-  const double two = measured(small);
-  BlockActivations found{.per_block = by * (two - one) / static_cast<double>(period),
-                         .in_block = by * (2 * one - two),
-                         .blocks = sizes.layers,
-                         .divisor = divisor};
+  /// Of a block, and besides; in bytes of the large decoder.
+  const auto blocks_of = [&](const SampleRanks& ranks) {
+    SmallDecoder one = small, two;
+    one.ranks = ranks;
+    one.tokens = std::min(tokens, kMostTokens * (ranks.context > 1 ? 2 * ranks.context : 1));
+    two = one;
+    two.layers = 2;
+    const double by = static_cast<double>(tokens) / static_cast<double>(one.tokens) * static_cast<double>(divisor);
+    const double of_one = measured(one), of_two = measured(two);
+    return std::pair(by * (of_two - of_one) / static_cast<double>(period), by * (2 * of_one - of_two));
+  };
+  const auto [per_block, in_block] = blocks_of({});
+  BlockActivations found{.per_block = {per_block}, .in_block = {in_block}, .blocks = sizes.layers, .divisor = divisor};
+  if (among.tensor > 1) {
+    const auto [kept, beside] = blocks_of({.tensor = kFewRanks});
+    take_layers(found.per_block, kept);
+    take_layers(found.in_block, beside);
+  }
+  if (among.context > 1) {
+    const auto [kept, beside] = blocks_of({.context = kFewRanks});
+    take_keys(found.per_block, kept);
+    take_keys(found.in_block, beside);
+  }
   if (settings.at("model.config.head") != "tokens") return found;
 
+  const double times = static_cast<double>(tokens) / static_cast<double>(small.tokens);
   SmallDecoder head{.heads = 2,
                     .key_heads = 2,
                     .channels = 64,

@@ -34,7 +34,7 @@ Pipeline::Pipeline(comm::ProcessGroups& groups, models::Model& model, std::vecto
   const bool is_end = stage_ == 0 || stage_ + 1 == shape_.stages;
   if (!is_end || !model.shared_by_ends().defined()) return;
   shared_ = model.shared_by_ends();
-  if (stage_ == 0) return;
+  if (stage_ == 0 || model.context().takes_no_memory) return;
   device::give_memory(shared_);
   const at::NoGradGuard no_grad;
   at::Tensor(shared_.detach()).zero_();
@@ -61,7 +61,7 @@ PassTimes Pipeline::costs() const {
 }
 
 int64_t Pipeline::borrowed_bytes() const {
-  return shared_.defined() && stage_ > 0 ? static_cast<int64_t>(shared_.nbytes() + shared_.grad().nbytes()) : 0;
+  return shared_.defined() && stage_ > 0 ? static_cast<int64_t>(2 * shared_.nbytes()) : 0;
 }
 
 void Pipeline::share_ends() {

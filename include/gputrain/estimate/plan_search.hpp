@@ -3,35 +3,38 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "gputrain/estimate/plan_candidate.hpp"
 #include "gputrain/estimate/rank_layout.hpp"
 #include "gputrain/estimate/step_time.hpp"
 
 namespace gputrain::app {
 
-/// One combination of what the search varies. Another setting of `parallel` is a member here and a line each in
-/// candidates(), job_of(), sharing_of() and yaml_of().
-struct PlanCandidate {
-  std::string shard = "none";          // parallel.shard
-  int64_t replicate = 1;               // parallel.replicate
-  std::string checkpointing = "none";  // train.activation_checkpointing
-  int64_t micro_batch = 1;             // train.micro_batch_size
-  int64_t accumulation = 1;            // train.gradient_accumulation_steps
+/// What a rank's memory holds at the peak of a step.
+struct RankMemory {
+  FixedMemory fixed;
+  int64_t activations = 0;  // bytes, with gathered weights and gradients under way
+
+  int64_t bytes() const noexcept { return fixed.total() + activations; }
 };
 
 /// A candidate with what is predicted of it.
 struct PlanRow {
   PlanCandidate candidate;
-  FixedMemory fixed;
-  int64_t activations = 0;  // bytes, with gathered weights and gradients under way
-  int64_t wire_bytes = 0;   // that each rank sends in a step
+  RankMemory memory;                                    // of a pipeline's first stage
+  std::optional<RankMemory> memory_of_last_stage = {};  // of a pipeline: the stages between have less
+  int64_t wire_bytes = 0;                               // that each rank sends in a step
   StepTime time;
   double samples_per_second = 0;  // of all ranks
   double utilization = 0;         // of the peak rate, by the operations of the model; 0: the model counts none
 
-  int64_t bytes() const noexcept { return fixed.total() + activations; }
+  const RankMemory& most_memory() const noexcept {
+    return memory_of_last_stage && memory_of_last_stage->bytes() > memory.bytes() ? *memory_of_last_stage : memory;
+  }
+  int64_t bytes() const noexcept { return most_memory().bytes(); }
 };
 
 struct PlanRequest {
@@ -46,7 +49,7 @@ constexpr double kKeptMemory = 0.05;
 struct Plans {
   int64_t global_batch = 0, tokens_per_sample = 0, parameters = 0;
   std::vector<PlanRow> fitting;      // the fastest first; of two within 1 %, that with less memory
-  std::vector<PlanRow> all;          // in the order of the search
+  std::vector<PlanRow> all;          // in the order of the search; of those that share samples, those that fit
   std::string how_activations;       // were found
   int64_t ranks_that_would_fit = 0;  // if none fits: the least power of two; 0: no number of ranks
 
@@ -54,11 +57,10 @@ struct Plans {
   const PlanRow& smallest() const;
 };
 
-/// Opens the job's data, and takes small steps on this machine's CPU, with small models where the job's is large.
-/// Throws Error(usage) if ranks do not divide the global batch, if the model cannot be predicted, or as a run would.
+/// A degree of context, tensor, pipeline or virtual_stages that the job sets stays; other settings of a candidate are
+/// searched whatever the job says. Opens the job's data, and takes small steps on this machine's CPU, with small models
+/// where the job's is large. Throws Error(usage) if ranks do not divide the global batch, if the model cannot be
+/// predicted, or as a run would.
 Plans search_plans(const Job& job, const PlanRequest& request);
-
-/// The lines of a job that stand for a candidate.
-std::string yaml_of(const PlanCandidate& candidate);
 
 }  // namespace gputrain::app

@@ -31,12 +31,12 @@ struct ClusterRates {
 };
 
 /// What takes a part of a step.
-enum class Limit { compute, between_hosts, inside_host, memory };
-/// "compute", "wire between hosts", "wire inside a host", "memory traffic".
+enum class Limit { compute, between_hosts, inside_host, memory, waiting };
+/// "compute", "wire between hosts", "wire inside a host", "memory traffic", "waiting for stages".
 const char* name_of(Limit limit);
 
 struct Collective {
-  enum class Kind { all_reduce, all_gather, reduce_scatter } kind = Kind::all_reduce;
+  enum class Kind { all_reduce, all_gather, reduce_scatter, transfer } kind = Kind::all_reduce;
   int64_t bytes = 0;   // of the whole tensor
   int64_t ranks = 1;   // among which it goes
   int64_t stride = 1;  // from one of them to the next
@@ -45,7 +45,8 @@ struct Collective {
 /// Seconds of a collective in a ring, and the link that limits it. Bytes: of n ranks each sends 2 (n - 1) / n of the
 /// tensor in an all-reduce, (n - 1) / n in an all-gather or a reduce-scatter (Patarasuk and Yuan, "Bandwidth optimal
 /// all-reduce algorithms for clusters of workstations", 2009). As many rings as a host has ranks share its adapters, so
-/// a rank's rate is that of NVLink or of all adapters of the host, whichever is lower. Latency: n - 1 hops, twice that
+/// a rank's rate is that of NVLink or of all adapters of the host, whichever is lower. A transfer is of one rank to the
+/// next one, in one hop; every rank of a host has an adapter for it. Latency of the others: n - 1 hops, twice that
 /// for an all-reduce, or the depth of a tree (Sanders, Speck and Traeff, "Two-tree algorithms for full bandwidth
 /// broadcast, reduction and scan", 2009), whichever is less, as in NCCL's own model (src/graph/tuning.cc).
 struct CollectiveTime {
@@ -54,26 +55,52 @@ struct CollectiveTime {
 };
 CollectiveTime collective_time(const Collective& collective, const ClusterRates& rates);
 
-/// One step of one rank.
+/// Bytes that each rank sends.
+double sent_bytes(const Collective& collective);
+
+/// A collective that comes so often in a pass, beside which nothing computes.
+struct Stall {
+  Collective collective;
+  int64_t times = 1;
+};
+
+/// One step of one rank, or its part of a step.
 struct StepWork {
-  int64_t passes = 1;                            // micro-batches
-  double forward_flops = 0, backward_flops = 0;  // of each pass, with what is computed again
-  double pass_bytes = 0;                         // memory traffic of each pass besides: gradients, norms computed again
-  double update_bytes = 0;                       // memory traffic of the optimizer
-  std::vector<Collective> in_forward;            // of each pass, in order
-  std::vector<Collective> in_backward;           // of each pass
+  int64_t passes = 1;                                                  // micro-batches
+  double forward_flops = 0, backward_flops = 0;                        // of each pass, with what is computed again
+  std::vector<Stall> in_forward_stalls = {}, in_backward_stalls = {};  // of each pass
+  double pass_bytes = 0;                // memory traffic of each pass besides: gradients, norms computed again
+  double update_bytes = 0;              // memory traffic of the optimizer
+  std::vector<Collective> in_forward;   // of each pass, in order
+  std::vector<Collective> in_backward;  // of each pass
   std::vector<Collective> in_last_backward = {};  // of the last pass alone
   std::vector<Collective> after_update;
 };
 
+/// Bytes that each rank sends in the step.
+double sent_bytes(const StepWork& work);
+
 /// Where the time of a step goes.
 struct StepTime {
   double compute = 0, between_hosts = 0, inside_host = 0, memory = 0;
+  double waiting = 0;  // of a stage for others
 
-  double total() const noexcept { return compute + between_hosts + inside_host + memory; }
+  double total() const noexcept { return compute + between_hosts + inside_host + memory + waiting; }
+  void add(const StepTime& more, double times = 1) noexcept;
+  void add(Limit limit, double seconds) noexcept;
   /// The largest.
   Limit limit() const noexcept;
 };
+
+/// Of one micro-batch.
+struct PassesTime {
+  StepTime forward, backward;
+  StepTime last_backward;  // of the last micro-batch
+};
+PassesTime passes_time(const StepWork& work, const ClusterRates& rates);
+
+/// Memory traffic of the passes and of the update, and collectives after it.
+StepTime time_besides(const StepWork& work, const ClusterRates& rates);
 
 /// A forward or backward pass takes as long as its computation or its collectives, whichever is longer, and besides the
 /// first or last collective, beside which nothing computes. All of it counts for what takes longer.

@@ -2,10 +2,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "gputrain/estimate/pipeline_time.hpp"
 #include "gputrain/estimate/step_time.hpp"
 #include "support/program.hpp"
 
@@ -60,33 +66,75 @@ class Plan : public ::testing::Test {
 struct Agreement {
   std::string shard, checkpointing;
   int micro_batch;
+  int tensor = 1, pipeline = 1, context = 1, virtual_stages = 1;
+
+  bool shares_samples() const { return tensor * pipeline * context > 1; }
 };
+
+/// Names beside values of a candidate, as the job has them.
+const std::vector<std::pair<std::string, std::string>> kSettings{
+    {"parallel.shard", "shard"},
+    {"parallel.replicate", "replicate"},
+    {"parallel.tensor", "tensor"},
+    {"parallel.pipeline", "pipeline"},
+    {"parallel.virtual_stages", "virtual_stages"},
+    {"parallel.context", "context"},
+    {"train.micro_batch_size", "micro_batch"},
+    {"train.gradient_accumulation_steps", "accumulation"},
+    {"train.activation_checkpointing", "activation_checkpointing"}};
+
+/// A dry run with a candidate's settings.
+Result dry_run(const std::string& job, const json& candidate, int ranks, const Arguments& more = {}) {
+  Arguments arguments = joined({"run", job, "--dry-run", "--json", "--world-size", std::to_string(ranks)}, more);
+  for (const auto& [key, name] : kSettings) {
+    const json& value = candidate[name];
+    arguments.insert(arguments.end(),
+                     {"--set", key + "=" + (value.is_string() ? value.get<std::string>() : value.dump())});
+  }
+  return run(arguments);
+}
 
 const json* find(const json& plans, const Agreement& wanted) {
   for (const json& one : plans["candidates"]) {
     if (one["shard"] == wanted.shard && one["activation_checkpointing"] == wanted.checkpointing &&
-        one["micro_batch"] == wanted.micro_batch)
+        one["micro_batch"] == wanted.micro_batch && one["tensor"] == wanted.tensor &&
+        one["pipeline"] == wanted.pipeline && one["context"] == wanted.context &&
+        one["virtual_stages"] == wanted.virtual_stages)
       return &one;
   }
   return nullptr;
 }
 
+void expect_same_memory(const json& planned, const json& dry, const std::string& name) {
+  for (const char* key : {"weights", "frozen_weights", "working_copy", "buffers", "gradients", "optimizer"})
+    EXPECT_EQ(planned[key], dry[key]) << name << ": " << key;
+  const auto fixed = [](const json& memory) {
+    return memory["total"].get<int64_t>() - memory["activations"].get<int64_t>();
+  };
+  EXPECT_EQ(fixed(planned), fixed(dry)) << name;
+  const double activations = dry["activations"];
+  EXPECT_NEAR(planned["activations"].get<double>(), activations, 0.15 * activations) << name;
+}
+
 /// Memory and bytes on the wire of these candidates, beside those of dry runs with their settings.
-void expect_agreement(const std::string& job, const std::vector<Agreement>& candidates) {
-  const json plans = printed({"plan", job, "--world-size", "4", "--device-memory", "80GiB", "--json"});
+void expect_agreement(const std::string& job, const std::vector<Agreement>& candidates, int ranks = 4,
+                      const Arguments& more = {}) {
+  const json plans =
+      printed(joined({"plan", job, "--world-size", std::to_string(ranks), "--device-memory", "80GiB", "--json"}, more));
   for (const Agreement& wanted : candidates) {
-    const std::string name = wanted.shard + " " + wanted.checkpointing;
+    const std::string name =
+        fmt::format("{} {} tensor {} pipeline {} x {} context {}", wanted.shard, wanted.checkpointing, wanted.tensor,
+                    wanted.pipeline, wanted.virtual_stages, wanted.context);
     const json* const found = find(plans, wanted);
     ASSERT_NE(found, nullptr) << name;
-    const json dry =
-        printed({"run", job, "--dry-run", "--world-size", "4", "--json", "--set", "parallel.shard=" + wanted.shard,
-                 "--set", "train.activation_checkpointing=" + wanted.checkpointing, "--set",
-                 "train.micro_batch_size=" + std::to_string(wanted.micro_batch)});
-    const json& memory = (*found)["memory"];
-    for (const char* key : {"weights", "frozen_weights", "working_copy", "buffers", "gradients", "optimizer"})
-      EXPECT_EQ(memory[key], dry["memory"][key]) << name << ": " << key;
-    const double activations = dry["memory"]["activations"];
-    EXPECT_NEAR(memory["activations"].get<double>(), activations, 0.15 * activations) << name;
+    const Result dried = dry_run(job, *found, ranks);
+    ASSERT_EQ(dried.exit_code, 0) << name << ": " << dried.err;
+    const json dry = json::parse(dried.out);
+    expect_same_memory((*found)["memory"], dry["memory"], name);
+    ASSERT_EQ(found->contains("memory_of_last_stage"), dry.contains("memory_of_last_stage")) << name;
+    if (dry.contains("memory_of_last_stage"))
+      expect_same_memory((*found)["memory_of_last_stage"], dry["memory_of_last_stage"], name + ", last stage");
+    if (wanted.shares_samples()) continue;
     const double sent = dry["wires"]["sent_bytes_per_rank"];
     EXPECT_NEAR((*found)["sent_bytes_per_rank"].get<double>(), sent, 64) << name;
   }
@@ -105,6 +153,104 @@ TEST_F(Plan, ScalesActivationsOfLargerDecoders) {
   expect_agreement(job, {{"none", "none", 2}, {"gradients", "none", 2}, {"parameters", "block", 4}});
   const json plans = printed({"plan", job, "--world-size", "4", "--device-memory", "80GiB", "--json"});
   EXPECT_THAT(plans["activations"].get<std::string>(), StartsWith("scaled from decoders of 2 blocks with 1/2"));
+}
+
+TEST_F(Plan, PredictsMemoryOfSharedLayersAndStages) {
+  const std::string job = write_job(kLarger);
+  expect_agreement(job,
+                   {{.shard = "none", .checkpointing = "none", .micro_batch = 2, .tensor = 2},
+                    {.shard = "parameters", .checkpointing = "block", .micro_batch = 4, .tensor = 4},
+                    {.shard = "none", .checkpointing = "none", .micro_batch = 2, .pipeline = 2},
+                    {.shard = "parameters", .checkpointing = "selective", .micro_batch = 2, .pipeline = 2},
+                    {.shard = "none", .checkpointing = "block", .micro_batch = 2, .tensor = 2, .pipeline = 2}},
+                   8);
+}
+
+TEST_F(Plan, PredictsMemoryOfSharedTexts) {
+  const std::string job = write_job(kLarger);
+  expect_agreement(job,
+                   {{.shard = "none", .checkpointing = "none", .micro_batch = 2, .context = 2},
+                    {.shard = "none", .checkpointing = "block", .micro_batch = 4, .tensor = 2, .context = 2},
+                    {.shard = "optimizer",
+                     .checkpointing = "selective",
+                     .micro_batch = 4,
+                     .tensor = 2,
+                     .pipeline = 2,
+                     .context = 2}},
+                   8, {"--set", "parallel.context=2"});
+}
+
+TEST_F(Plan, PredictsMemoryOfInterleavedStages) {
+  const std::string job = write_job("n_layer: 8, n_head: 8, n_embd: 256, block_size: 256, vocab_size: 512");
+  const Agreement interleaved{
+      .shard = "none", .checkpointing = "none", .micro_batch = 2, .pipeline = 2, .virtual_stages = 2};
+  Agreement selective = interleaved;
+  selective.checkpointing = "selective";
+  expect_agreement(job, {interleaved, selective}, 4);
+}
+
+/// The parameter that both ends of a pipeline use.
+TEST_F(Plan, PredictsMemoryOfTiedEnds) {
+  const std::string job = folder_.write("tied.yaml", "include: job.yaml\nmodel: {config: {tie_embeddings: true}}\n");
+  write_job(kLarger);
+  expect_agreement(job, {{.shard = "none", .checkpointing = "none", .micro_batch = 2, .pipeline = 2}});
+}
+
+/// A step of one sample at a time, as dry runs count them.
+TEST_F(Plan, CountsWhatSharedLayersAndTextsSend) {
+  const std::string job = write_job(kLarger);
+  const auto sent = [&](const Agreement& wanted, const Arguments& more = {}) {
+    const json plans = printed(joined({"plan", job, "--world-size", "2", "--device-memory", "80GiB", "--json"}, more));
+    const json* const found = find(plans, wanted);
+    ASSERT_NE(found, nullptr);
+    const json wires = json::parse(dry_run(job, *found, 2).out)["wires"];
+    const auto bytes = [&](const char* kind) { return wires[kind]["bytes"].get<double>(); };
+    // Of two ranks: a half of what they reduce and scatter, all of what each gathers from, one direction of transfers.
+    const double counted =
+        bytes("all_reduce") + bytes("all_gather") + bytes("reduce_scatter") / 2 + bytes("broadcast") / 2;
+    EXPECT_NEAR((*found)["sent_bytes_per_rank"].get<double>(), counted, 1e-3 * counted);
+  };
+  sent({.shard = "none", .checkpointing = "none", .micro_batch = 1, .tensor = 2});
+  sent({.shard = "none", .checkpointing = "block", .micro_batch = 1, .tensor = 2});
+  sent({.shard = "none", .checkpointing = "none", .micro_batch = 1, .pipeline = 2});
+  sent({.shard = "none", .checkpointing = "block", .micro_batch = 1, .context = 2}, {"--set", "parallel.context=2"});
+}
+
+TEST_F(Plan, PrintsOnlyWhatARunAccepts) {
+  const std::string job = write_job();
+  for (const Arguments& more :
+       {Arguments{"--set", "parallel.tensor=2"},
+        Arguments{"--set", "parallel.pipeline=4", "--set", "parallel.context=2"},
+        Arguments{"--set", "parallel.pipeline=2", "--set", "model.config.tie_embeddings=true"}}) {
+    const json plans = printed(joined({"plan", job, "--world-size", "8", "--device-memory", "80GiB", "--json"}, more));
+    std::vector<json> some = plans["plans"];
+    std::set<std::string> kinds;  // one of each way to share
+    for (const json& one : plans["candidates"]) {
+      const json kind{one["shard"], one["tensor"], one["pipeline"], one["virtual_stages"]};
+      if (kinds.insert(kind.dump()).second) some.push_back(one);
+    }
+    for (const json& one : some) {
+      const Result dried = dry_run(job, one, 8, more);
+      EXPECT_EQ(dried.exit_code, 0) << one.dump() << dried.err;
+    }
+  }
+}
+
+TEST_F(Plan, KeepsHowTheJobSharesSamples) {
+  const json plans = printed({"plan", write_job(), "--world-size", "8", "--device-memory", "80GiB", "--json", "--set",
+                              "parallel.pipeline=2", "--set", "parallel.virtual_stages=2"});
+  for (const json& one : plans["candidates"]) {
+    ASSERT_EQ(one["pipeline"], 2);
+    ASSERT_EQ(one["virtual_stages"], 2);
+  }
+  EXPECT_THAT(plans["yaml"].get<std::string>(), HasSubstr("pipeline: 2, virtual_stages: 2"));
+}
+
+/// More ranks than samples in a step.
+TEST_F(Plan, SharesSamplesWhereThereAreTooFew) {
+  const Result result = plan({"--world-size", "64", "--device-memory", "80GiB"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("split"), HasSubstr("pipeline: 2")));
 }
 
 TEST_F(Plan, PrintsFiveCandidatesAndWhatToPaste) {
@@ -162,8 +308,8 @@ TEST_F(Plan, SaysWhatWouldFitIfNothingDoes) {
   const Result result = run({"plan", job, "--world-size", "2", "--device-memory", "4GiB"});
   EXPECT_EQ(result.exit_code, 6);
   EXPECT_THAT(result.err, AllOf(HasSubstr("nothing fits into 4.00 GiB: the nearest, shard parameters with a"),
-                                HasSubstr("--world-size 8"), HasSubstr("--device-memory 8GiB")));
-  EXPECT_EQ(run({"plan", job, "--world-size", "8", "--device-memory", "4GiB"}).exit_code, 0);
+                                HasSubstr("--world-size 4"), HasSubstr("--device-memory 8GiB")));
+  EXPECT_EQ(run({"plan", job, "--world-size", "4", "--device-memory", "4GiB"}).exit_code, 0);
 }
 
 TEST_F(Plan, RefusesWhatItCannotPredict) {
@@ -179,8 +325,11 @@ TEST_F(Plan, RefusesWhatItCannotPredict) {
   refused({"--world-size", "4", "--device-memory", "80"}, "--device-memory 80 is not a valid memory size", "80GiB");
   refused({"--world-size", "5", "--device-memory", "80GiB"}, "32 samples does not divide among 5 ranks",
           "train.global_batch_size=30 or 35");
-  refused({"--world-size", "64", "--device-memory", "80GiB"}, "a global batch of 32 cannot be shared by 64 ranks",
-          "at least 64");
+  refused({"--world-size", "1024", "--device-memory", "80GiB"}, "a global batch of 32 cannot be shared by 1024 ranks",
+          "at least 1024");
+  refused(joined(whole, {"--set", "parallel.tensor=3"}), "4 ranks cannot be groups of 3", "1, 2 or 4");
+  refused(joined(whole, {"--set", "parallel.context=2", "--set", "model.freeze=['*norm*']"}),
+          "is predicted only for a model of type gpt, all of which is trained", "--set parallel.context=1");
   refused({"--device-memory", "80GiB"}, "--world-size", "");
   refused(joined(whole, {"--bench-comm", write_job()}), "is not what `gputrain bench comm --json` prints", "job.yaml");
   refused(joined(whole, {"--bench-train", folder_ / "none"}), "cannot be read", "bench train --json");
@@ -233,6 +382,71 @@ TEST(StepTimes, CountWhatTakesLonger) {
   EXPECT_EQ(time.limit(), Limit::inside_host);
   work.update_bytes = 1e10;
   EXPECT_EQ(app::step_time(work, rates).limit(), Limit::memory);
+}
+
+TEST(CollectiveTimes, OfTransfersAreOneHop) {
+  const Collective near{.kind = Collective::Kind::transfer, .bytes = 4'000'000, .ranks = 2, .stride = 2};
+  Collective far = near;
+  far.stride = 4;  // on the next host, by one adapter
+  EXPECT_NEAR(app::collective_time(near, round_rates()).seconds, 4e-3 + 1e-6, 1e-9);
+  EXPECT_NEAR(app::collective_time(far, round_rates()).seconds, 4e-2 + 1e-5, 1e-9);
+  EXPECT_EQ(app::collective_time(far, round_rates()).limit, Limit::between_hosts);
+  EXPECT_EQ(app::sent_bytes(near), 4e6);
+}
+
+TEST(StepTimes, CountStallsBesidesComputing) {
+  const Collective sum{.kind = Collective::Kind::all_reduce, .bytes = 4'000'000, .ranks = 4};  // 6 ms
+  app::StepWork work{.passes = 2, .forward_flops = 1e10, .backward_flops = 2e10};
+  work.in_forward_stalls = {{sum, 3}};
+  work.in_backward_stalls = {{sum, 6}};
+  const auto time = app::step_time(work, round_rates());
+  EXPECT_NEAR(time.compute, 2 * 30e-3, 1e-9);
+  EXPECT_NEAR(time.inside_host, 2 * 9 * 6e-3, 1e-3);
+  EXPECT_NEAR(app::sent_bytes(work), 2 * 9 * 6e6, 1);
+}
+
+/// Forward passes of these milliseconds, one part a stage.
+app::PipelineWork pipeline_of(const std::vector<double>& milliseconds, int64_t micro_batches) {
+  app::PipelineWork work{.shape = {.stages = std::ssize(milliseconds), .parts = 1, .micro_batches = micro_batches},
+                         .kinds = {},
+                         .kind_of_parts = {},
+                         .transfer = {.kind = Collective::Kind::transfer, .bytes = 0, .ranks = 1},
+                         .of_ends = {}};
+  for (const double one : milliseconds) {
+    work.kind_of_parts.push_back(work.kinds.size());
+    work.kinds.push_back({.passes = micro_batches, .forward_flops = one * 1e9, .backward_flops = 2 * one * 1e9});
+  }
+  return work;
+}
+
+TEST(PipelineTimes, AreThoseOfTimetables) {
+  app::PipelineTimes times;
+  const auto alike = times.step_time(pipeline_of({10, 10, 10, 10}, 8), round_rates());
+  EXPECT_NEAR(alike.compute, 8 * 30e-3, 1e-9);
+  EXPECT_NEAR(alike.waiting, 3 * 30e-3, 1e-9);
+  for (const int64_t micro_batches : {4, 8, 9, 64}) {
+    const std::vector<double> milliseconds{10, 7, 9, 16};
+    const auto time = times.step_time(pipeline_of(milliseconds, micro_batches), round_rates());
+    const auto timed = parallel::timed_passes({.stages = 4, .parts = 1, .micro_batches = micro_batches}, milliseconds);
+    double end = 0;
+    for (const auto& stage : timed) end = std::max(end, 1e-3 * stage.back().end);
+    EXPECT_NEAR(time.total(), end, 2e-3 * end) << micro_batches;
+    EXPECT_NEAR(time.waiting / time.total(), parallel::bubble_of(timed), 3e-3) << micro_batches;
+  }
+  EXPECT_EQ(times.step_time(pipeline_of({10, 10, 10, 10}, 1), round_rates()).limit(), Limit::waiting);
+}
+
+TEST(PipelineTimes, CountTransfersOfTheFirstAndLastMicroBatch) {
+  app::PipelineTimes times;
+  app::PipelineWork work = pipeline_of({10, 10}, 8);
+  const double alone = times.step_time(work, round_rates()).total();
+  work.transfer = {.kind = Collective::Kind::transfer, .bytes = 4'000'000, .ranks = 2, .stride = 1};  // 4 ms beside 10
+  const auto hidden = times.step_time(work, round_rates());
+  EXPECT_NEAR(hidden.total(), alone + 2 * 4e-3, 1e-5);
+  EXPECT_NEAR(hidden.inside_host, 2 * 4e-3, 1e-5);
+  EXPECT_NEAR(app::sent_bytes(work), 8 * 4e6, 1);  // of the first stage
+  work.transfer.bytes = 100'000'000;               // 100 ms are longer than any pass
+  EXPECT_EQ(times.step_time(work, round_rates()).limit(), Limit::inside_host);
 }
 
 }  // namespace

@@ -1,0 +1,37 @@
+// One combination of the settings that `gputrain plan` varies, and the job that has them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "gputrain/job/job.hpp"
+
+namespace gputrain::app {
+
+/// Another setting of `parallel` is a member here, a line each in job_of() and yaml_of(), and one in the candidates of
+/// plan_search.cpp.
+struct PlanCandidate {
+  std::string shard = "none";          // parallel.shard
+  int64_t replicate = 1;               // parallel.replicate
+  int64_t context = 1;                 // parallel.context
+  int64_t tensor = 1;                  // parallel.tensor
+  int64_t pipeline = 1;                // parallel.pipeline
+  int64_t virtual_stages = 1;          // parallel.virtual_stages
+  std::string checkpointing = "none";  // train.activation_checkpointing
+  int64_t micro_batch = 1;             // train.micro_batch_size
+  int64_t accumulation = 1;            // train.gradient_accumulation_steps
+
+  /// Ranks that share a sample.
+  int64_t ranks_of_a_sample() const noexcept { return context * tensor * pipeline; }
+};
+
+/// The job with a candidate's settings, but for the sizes of its batch.
+Job job_of(const Job& job, const PlanCandidate& candidate);
+
+/// "tensor 8, pipeline 4 x 2, context 2": how ranks share the model and its texts; empty: they do not.
+std::string mesh_text(const PlanCandidate& candidate);
+
+/// The lines of a job that stand for a candidate.
+std::string yaml_of(const PlanCandidate& candidate);
+
+}  // namespace gputrain::app
