@@ -24,7 +24,7 @@ constexpr size_t kMostGradients = 2;  // on their way to the stage before
 
 }  // namespace
 
-Pipeline::Pipeline(comm::ProcessGroups& groups, models::Model& model, std::vector<int64_t> begins)
+Pipeline::Pipeline(comm::ProcessGroups& groups, models::Model& model, std::vector<int64_t> begins, bool has_memory)
     : groups_(groups),
       model_(model),
       begins_(std::move(begins)),
@@ -34,7 +34,7 @@ Pipeline::Pipeline(comm::ProcessGroups& groups, models::Model& model, std::vecto
   const bool is_end = stage_ == 0 || stage_ + 1 == shape_.stages;
   if (!is_end || !model.shared_by_ends().defined()) return;
   shared_ = model.shared_by_ends();
-  if (stage_ == 0 || model.context().takes_no_memory) return;
+  if (stage_ == 0 || !has_memory) return;
   device::give_memory(shared_);
   const at::NoGradGuard no_grad;
   at::Tensor(shared_.detach()).zero_();

@@ -208,7 +208,7 @@ void check_pipeline(const Job& job, const models::Model& model, const JobDataset
 
 /// Cuts the model into the stages of the ranks. Keeps in `arena_tensors` what this rank has.
 void cut_into_stages(BuiltModel& built, const Job& job, RankContext& context,
-                     std::vector<device::ArenaTensor>& arena_tensors) {
+                     std::vector<device::ArenaTensor>& arena_tensors, bool has_memory) {
   const comm::Mesh& mesh = context.groups.mesh();
   const int parts = mesh.pipeline * mesh.virtual_stages;
   const std::vector<double> flops = built.model->flops_of_units();
@@ -226,7 +226,7 @@ void cut_into_stages(BuiltModel& built, const Job& job, RankContext& context,
     if (device::has_memory(one.value)) device::take_memory(one.value);
     return true;
   });
-  built.pipeline = std::make_unique<parallel::Pipeline>(context.groups, *built.model, begins);
+  built.pipeline = std::make_unique<parallel::Pipeline>(context.groups, *built.model, begins, has_memory);
 }
 
 /// The model in its arena, with the shares of all ranks; nothing is filled yet. `has_memory` false: all of it has
@@ -287,7 +287,7 @@ BuiltModel lay_out_model(const Job& job, const JobDatasets& datasets, RankContex
   }
   if (mesh.pipeline > 1) {
     check_pipeline(job, *built.model, datasets, arena_tensors, shares_values);
-    cut_into_stages(built, job, context, arena_tensors);
+    cut_into_stages(built, job, context, arena_tensors, has_memory);
   }
   if (!has_memory) keep_sizes_alone(arena_tensors);
   const bool in_whole_tensors = optim::takes_whole_tensors(spec.optimizer.type.name);
