@@ -8,33 +8,33 @@
 #include "gputrain/core/error.hpp"
 
 namespace gputrain::optim {
-namespace {
-
-template <class Spec>
-void describe_warmup(config::Description<Spec>& d) {
-  d.key(
-       "warmup", &Spec::warmup,
-       "length over which the learning rate rises to its peak; steps are those of the global batch that training began "
-       "with")
-      .at_least(0)
-      .aliases({"warmup_steps", "warmup_iters", "num_warmup_steps"})
-      .aliases("warmup_epochs", config::epochs_of_count)
-      .aliases("warmup_ratio", config::percent_of_ratio);
-}
-
-}  // namespace
 
 void WarmupSpec::describe(config::Description<WarmupSpec>& d) { describe_warmup(d); }
 
-void DecaySpec::describe(config::Description<DecaySpec>& d) {
-  describe_warmup(d);
-  d.key("min_lr", &DecaySpec::min_lr, "learning rate at the end")
-      .at_least(0)
-      .aliases({"final_lr", "alpha_f", "eta_min", "lr_end"});
-}
+void DecaySpec::describe(config::Description<DecaySpec>& d) { describe_decay(d); }
 
 double warmup_share(int64_t step, int64_t warmup) {
   return step < warmup ? static_cast<double>(step + 1) / static_cast<double>(warmup + 1) : 1;
+}
+
+void check_has_end(const ScheduleContext& context, const std::string& name) {
+  if (context.total_steps != INT64_MAX) return;
+  throw Error(ExitCode::usage,
+              {.what = "the learning rate would never decay: a run that only train.max_time ends has no "
+                       "known last step",
+               .where = "lr_scheduler.type: " + name,
+               .hint = "add train.max_steps, max_epochs or max_tokens, or use type: constant"});
+}
+
+void check_floor(double min_lr, double peak_lr) {
+  if (min_lr <= peak_lr) return;
+  throw Error(ExitCode::usage, {.what = fmt::format("min_lr {} is above the peak rate {}", min_lr, peak_lr),
+                                .where = "lr_scheduler.min_lr",
+                                .hint = "lower lr_scheduler.min_lr or raise optimizer.lr"});
+}
+
+std::string after_warmup(int64_t warmup, const std::string& curve) {
+  return warmup > 0 ? fmt::format("warmup {} then {}", warmup, curve) : curve;
 }
 
 DecayingSchedule::DecayingSchedule(const DecaySpec& spec, const ScheduleContext& context, std::string name)
@@ -43,17 +43,8 @@ DecayingSchedule::DecayingSchedule(const DecaySpec& spec, const ScheduleContext&
       warmup_(context.to_steps(spec.warmup, "warmup")),
       total_(context.total_steps),
       name_(std::move(name)) {
-  if (total_ == INT64_MAX) {
-    throw Error(ExitCode::usage, {.what = "the learning rate would never decay: a run that only train.max_time ends "
-                                          "has no known last step",
-                                  .where = "lr_scheduler.type: " + name_,
-                                  .hint = "add train.max_steps, max_epochs or max_tokens, or use type: constant"});
-  }
-  if (min_lr_ > peak_lr_) {
-    throw Error(ExitCode::usage, {.what = fmt::format("min_lr {} is above the peak rate {}", min_lr_, peak_lr_),
-                                  .where = "lr_scheduler.min_lr",
-                                  .hint = "lower lr_scheduler.min_lr or raise optimizer.lr"});
-  }
+  check_has_end(context, name_);
+  check_floor(min_lr_, peak_lr_);
 }
 
 double DecayingSchedule::lr(int64_t step) const {
@@ -64,8 +55,7 @@ double DecayingSchedule::lr(int64_t step) const {
 }
 
 std::string DecayingSchedule::describe() const {
-  const std::string decay = fmt::format("{} to {}", name_, min_lr_);
-  return warmup_ > 0 ? fmt::format("warmup {} then {}", warmup_, decay) : decay;
+  return after_warmup(warmup_, fmt::format("{} to {}", name_, min_lr_));
 }
 
 }  // namespace gputrain::optim

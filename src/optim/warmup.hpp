@@ -8,6 +8,26 @@
 
 namespace gputrain::optim {
 
+template <class Spec>
+void describe_warmup(config::Description<Spec>& d) {
+  d.key(
+       "warmup", &Spec::warmup,
+       "length over which the learning rate rises to its peak; steps are those of the global batch that training began "
+       "with")
+      .at_least(0)
+      .aliases({"warmup_steps", "warmup_iters", "num_warmup_steps"})
+      .aliases("warmup_epochs", config::epochs_of_count)
+      .aliases("warmup_ratio", config::percent_of_ratio);
+}
+
+template <class Spec>
+void describe_decay(config::Description<Spec>& d) {
+  describe_warmup(d);
+  d.key("min_lr", &Spec::min_lr, "learning rate at the end")
+      .at_least(0)
+      .aliases({"final_lr", "alpha_f", "eta_min", "lr_end"});
+}
+
 struct WarmupSpec {
   config::Length warmup;
 
@@ -23,6 +43,14 @@ struct DecaySpec {
 
 /// Share of the peak in the warm-up; 1 from step `warmup` on.
 double warmup_share(int64_t step, int64_t warmup);
+
+/// Throws Error(usage) if the last step is unknown, for a curve `name` that ends there.
+void check_has_end(const ScheduleContext& context, const std::string& name);
+/// Throws Error(usage) if the floor is above the peak.
+void check_floor(double min_lr, double peak_lr);
+
+/// "warmup 700 then <curve>", or "<curve>" without a warm-up.
+std::string after_warmup(int64_t warmup, const std::string& curve);
 
 /// A warm-up, then a decay from the peak to `min_lr` along a curve; constant afterwards.
 class DecayingSchedule : public Schedule {

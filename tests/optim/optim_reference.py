@@ -1,9 +1,9 @@
-"""torch and transformers as references for optim. Numbers are exchanged as raw files of float64.
+"""torch, timm and transformers as references for optim. Numbers are exchanged as raw files of float64.
 
 optimizers OUT IN SHAPES CASES                         weights after 20 steps, case by case in double and in float
 groups OUT IN SHAPES CASES                             the same with parameter groups and a falling rate
-late OUT IN SHAPES ADDED AFTER                         weights after 20 steps, some of them trained later
-schedules OUT CURVES                                   the rates of transformers' schedulers
+late OUT IN SHAPES ADDED AFTER CASES                   weights after 20 steps, some of them trained later, in double
+schedules OUT CURVES                                   the rates of transformers' and torch's schedulers
 scaler OUT INTERVAL INFINITE_STEPS                     scale and growth tracker of torch.amp.GradScaler after each step
 """
 import json
@@ -19,6 +19,30 @@ def write(path, values):
     numpy.asarray(values, dtype=numpy.float64).tofile(path)
 
 
+def make(rule, parts, options):
+    """The optimizers for parameter groups; several for a rule that treats some parameters otherwise."""
+    options = dict(options)
+    if rule in ("lion", "lamb", "lars"):
+        import timm.optim
+
+        kind = {"lion": timm.optim.Lion, "lamb": timm.optim.Lamb, "lars": timm.optim.Lars}[rule]
+        if rule == "lamb":
+            options["max_grad_norm"] = None
+        return [kind(parts, foreach=False, **options)]
+    if rule == "muon":
+        adamw, others = options.pop("adamw", []), options.pop("others", {})
+        rate = {"lr": options["lr"]} if "lr" in options else {}
+        ours, theirs = [], []
+        for part in parts:
+            for weight in part["params"]:
+                is_hidden = weight.ndim == 2 and weight.shape not in [torch.Size(shape) for shape in adamw]
+                (ours if is_hidden else theirs).append({**part, "params": [weight]})
+        return [torch.optim.Muon(ours, **options)] * bool(ours) + [torch.optim.AdamW(theirs, **rate, **others)] * bool(theirs)
+    if rule == "nadamw":
+        return [torch.optim.NAdam(parts, decoupled_weight_decay=True, **options)]
+    return [{"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[rule](parts, **options)]
+
+
 def optimizers(path, given_path, shapes, cases):
     """CASES is a list of [rule, options, max_norm]. IN holds the initial values, then the gradients of each step."""
     given = torch.from_numpy(numpy.fromfile(given_path))
@@ -29,19 +53,21 @@ def optimizers(path, given_path, shapes, cases):
 
 def train(given, shapes, rule, options, max_norm):
     """Every other parameter has weight decay."""
+    torch.set_default_dtype(given.dtype)  # of NAdam's product of momenta
     sizes = [torch.Size(shape).numel() for shape in shapes]
     rows = [[part.reshape(shape).clone() for part, shape in zip(row.split(sizes), shapes)]
             for row in given.view(STEPS + 1, sum(sizes))]
     weights = [torch.nn.Parameter(start) for start in rows[0]]
     decay = options.pop("weight_decay", 0.0)
     groups = [{"params": weights[0::2], "weight_decay": decay}, {"params": weights[1::2], "weight_decay": 0.0}]
-    optimizer = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[rule](groups, **options)
+    parts = make(rule, groups, options)
     for gradients in rows[1:]:
         for weight, gradient in zip(weights, gradients):
             weight.grad = gradient
         if max_norm:
             torch.nn.utils.clip_grad_norm_(weights, max_norm)
-        optimizer.step()
+        for optimizer in parts:
+            optimizer.step()
     return torch.cat([weight.detach().double().view(-1) for weight in weights])
 
 
@@ -54,39 +80,47 @@ def groups(path, given_path, shapes, cases):
 
 
 def train_groups(given, shapes, rule, options, settings):
+    torch.set_default_dtype(given.dtype)
     sizes = [torch.Size(shape).numel() for shape in shapes]
     rows = [[part.reshape(shape).clone() for part, shape in zip(row.split(sizes), shapes)]
             for row in given.view(STEPS + 1, sum(sizes))]
     weights = [torch.nn.Parameter(start) for start in rows[0]]
     parts = [{"params": [weight], "lr": rate, "weight_decay": decay}
              for weight, (rate, decay) in zip(weights, settings)]
-    optimizer = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[rule](parts, **options)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / 40)
+    made = [(optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / 40))
+            for optimizer in make(rule, parts, options)]
     for gradients in rows[1:]:
         for weight, gradient in zip(weights, gradients):
             weight.grad = gradient
-        optimizer.step()
-        schedule.step()
+        for optimizer, schedule in made:
+            optimizer.step()
+            schedule.step()
     return torch.cat([weight.detach().double().view(-1) for weight in weights])
 
 
-def late(path, given_path, shapes, added, after):
-    """AdamW, which is given the parameters ADDED only after so many steps. Every other parameter decays."""
-    given, shapes, added = torch.from_numpy(numpy.fromfile(given_path)), json.loads(shapes), json.loads(added)
+def late(path, given_path, shapes, added, after, cases):
+    """CASES is a list of [rule, options]. Parameters ADDED are trained only after so many steps. Every other one decays."""
+    given = torch.from_numpy(numpy.fromfile(given_path))
+    write(path, torch.cat([train_late(given, json.loads(shapes), json.loads(added), int(after), rule, options)
+                           for rule, options in json.loads(cases)]))
+
+
+def train_late(given, shapes, added, after, rule, options):
+    torch.set_default_dtype(given.dtype)
     sizes = [torch.Size(shape).numel() for shape in shapes]
     rows = [[part.reshape(shape).clone() for part, shape in zip(row.split(sizes), shapes)]
             for row in given.view(STEPS + 1, sum(sizes))]
     weights = [torch.nn.Parameter(start) for start in rows[0]]
     part = lambda i: {"params": [weights[i]], "weight_decay": 0.1 if i % 2 == 0 else 0.0}
-    optimizer = torch.optim.AdamW([part(i) for i in range(len(weights)) if i not in added], lr=0.05)
+    made = make(rule, [part(i) for i in range(len(weights)) if i not in added], options)
     for step, gradients in enumerate(rows[1:]):
-        if step == int(after):
-            for i in added:
-                optimizer.add_param_group(part(i))
+        if step == after:
+            made += make(rule, [part(i) for i in added], options)
         for weight, gradient in zip(weights, gradients):
             weight.grad = gradient
-        optimizer.step()
-    write(path, torch.cat([weight.detach().double().view(-1) for weight in weights]))
+        for optimizer in made:
+            optimizer.step()
+    return torch.cat([weight.detach().double().view(-1) for weight in weights])
 
 
 def rates(make, steps):
@@ -101,15 +135,27 @@ def rates(make, steps):
 
 
 def schedules(path, curves):
-    """CURVES is a list of [name, warmup, total, min_lr]; each yields `total` learning rates with a peak of 0.3."""
+    """CURVES is a list of [name, warmup, total, options]; each yields `total` learning rates with a peak of 0.3."""
     import transformers
 
     result = []
-    for name, warmup, total, min_lr in json.loads(curves):
+    for name, warmup, total, options in json.loads(curves):
         make = {
             "constant": lambda o: transformers.get_constant_schedule_with_warmup(o, warmup),
             "linear": lambda o: transformers.get_linear_schedule_with_warmup(o, warmup, total),
-            "cosine": lambda o: transformers.get_cosine_with_min_lr_schedule_with_warmup(o, warmup, total, min_lr=min_lr),
+            "cosine": lambda o: transformers.get_cosine_with_min_lr_schedule_with_warmup(
+                o, warmup, total, **{"min_lr": 0, **options}),
+            "wsd": lambda o: transformers.get_wsd_schedule(o, warmup, num_training_steps=total, **options),
+            "polynomial": lambda o: transformers.get_polynomial_decay_schedule_with_warmup(o, warmup, total, **options),
+            "inverse_sqrt": lambda o: transformers.get_inverse_sqrt_schedule(o, warmup, **options),
+            "hard_restarts": lambda o: transformers.get_cosine_with_hard_restarts_schedule_with_warmup(
+                o, warmup, total, **options),
+            "warm_restarts": lambda o: torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(o, **options),
+            "onecycle": lambda o: torch.optim.lr_scheduler.OneCycleLR(
+                o, max_lr=0.3, total_steps=total, cycle_momentum=False, **options),
+            "multistep": lambda o: torch.optim.lr_scheduler.MultiStepLR(o, **options),
+            "exponential": lambda o: torch.optim.lr_scheduler.ExponentialLR(o, **options),
+            "step": lambda o: torch.optim.lr_scheduler.StepLR(o, **options),
         }[name]
         result += rates(make, total)
     write(path, result)

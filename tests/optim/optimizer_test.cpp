@@ -1,6 +1,7 @@
 #include "gputrain/optim/optimizer.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -80,6 +81,7 @@ at::Tensor rate(double lr) { return at::full({}, lr, at::kDouble); }
 struct Case {
   std::string yaml, reference;  // our section; torch's rule and options
   double max_norm = 0;
+  double float_tolerance = 5e-6;
 };
 
 const std::vector<Case>& cases() {
@@ -94,7 +96,30 @@ const std::vector<Case>& cases() {
       {"type: adamw", R"("adamw",{"lr":0.05,"weight_decay":0.01})"},
       {"{type: adamw, betas: [0.8, 0.95], eps: 1e-5, weight_decay: 0.2}",
        R"("adamw",{"lr":0.05,"betas":[0.8,0.95],"eps":1e-5,"weight_decay":0.2})"},
-      {"{type: adamw, weight_decay: 0.1}", R"("adamw",{"lr":0.05,"weight_decay":0.1})", 0.7}};
+      {"{type: adamw, weight_decay: 0.1}", R"("adamw",{"lr":0.05,"weight_decay":0.1})", 0.7},
+      {"type: lion", R"("lion",{"lr":0.05})"},
+      {"{type: lion, betas: [0.95, 0.98], weight_decay: 0.3}",
+       R"("lion",{"lr":0.05,"betas":[0.95,0.98],"weight_decay":0.3})", 0.7},
+      {"{type: nadamw, weight_decay: 0}", R"("nadamw",{"lr":0.05})"},
+      {"{type: nadamw, betas: [0.8, 0.95], eps: 1e-5, momentum_decay: 0.1, weight_decay: 0.2}",
+       R"("nadamw",{"lr":0.05,"betas":[0.8,0.95],"eps":1e-5,"momentum_decay":0.1,"weight_decay":0.2})", 0.7},
+      {"type: lamb", R"("lamb",{"lr":0.05,"weight_decay":0.01})"},
+      {"{type: lamb, betas: [0.8, 0.95], eps: 1e-5, weight_decay: 0.2, always_adapt: true, trust_clip: true}",
+       R"("lamb",{"lr":0.05,"betas":[0.8,0.95],"eps":1e-5,"weight_decay":0.2,"always_adapt":true,"trust_clip":true})",
+       0.7},
+      {"{type: lars, momentum: 0, weight_decay: 0.1}", R"("lars",{"lr":0.05,"weight_decay":0.1})"},
+      {"{type: lars, weight_decay: 0.1, trust_coeff: 0.1, always_adapt: true}",
+       R"("lars",{"lr":0.05,"momentum":0.9,"weight_decay":0.1,"trust_coeff":0.1,"always_adapt":true})"},
+      {"{type: lars, momentum: 0.8, nesterov: true, weight_decay: 0.1, trust_coeff: 0.03, trust_clip: true}",
+       R"("lars",{"lr":0.05,"momentum":0.8,"nesterov":true,"weight_decay":0.1,"trust_coeff":0.03,"trust_clip":true})",
+       0.7},
+      // Muon rounds to bf16 within its update, so that what fp32 rounds otherwise may differ by a bit of bf16.
+      {"type: muon", R"("muon",{"lr":0.05,"weight_decay":0.1,"adjust_lr_fn":"match_rms_adamw"})", 0, 2e-3},
+      {"{type: muon, adjust_lr_fn: original, momentum: 0.8, nesterov: false, ns_steps: 3, weight_decay: 0.2, "
+       "adamw: [\"4\"], betas: [0.8, 0.95], eps: 1e-5}",
+       R"("muon",{"lr":0.05,"weight_decay":0.2,"momentum":0.8,"nesterov":false,"ns_steps":3,"adamw":[[64,9]],)"
+       R"("others":{"betas":[0.8,0.95],"eps":1e-5}})",
+       0.7, 2e-3}};
   return cases;
 }
 
@@ -115,8 +140,9 @@ std::vector<double> trained(const Case& tested, at::ScalarType type, const std::
 
 class OptimizerParity : public OptimTest {};
 
-TEST_F(OptimizerParity, MatchesTorchOverTwentySteps) {
+TEST_F(OptimizerParity, MatchesTorchAndTimmOverTwentySteps) {
   GPUTRAIN_NEED_REFERENCE("torch");
+  GPUTRAIN_NEED_REFERENCE("timm");
   const std::vector<double> numbers = start_and_gradients();
   std::string json;
   for (const Case& tested : cases()) {
@@ -126,7 +152,8 @@ TEST_F(OptimizerParity, MatchesTorchOverTwentySteps) {
       ask_reference("optimizers", {write_doubles("given", numbers), kShapesJson, json + "]"});
   size_t next = 0;
   for (const Case& tested : cases()) {
-    for (const auto& [type, tolerance] : {std::pair(at::kDouble, 1e-12), std::pair(at::kFloat, 5e-6)}) {
+    for (const auto& [type, tolerance] :
+         {std::pair(at::kDouble, 1e-12), std::pair(at::kFloat, tested.float_tolerance)}) {
       const std::vector<double> found = trained(tested, type, numbers);
       ASSERT_LE(next + found.size(), expected.size());
       double distance = 0;
@@ -137,12 +164,68 @@ TEST_F(OptimizerParity, MatchesTorchOverTwentySteps) {
   EXPECT_EQ(next, expected.size());
 }
 
+const char* rule_name(size_t index) {
+  constexpr std::array kNames{"Sgd", "SgdWithMomentum", "AdamW", "Lion", "NAdamW", "Lamb", "Lars", "Muon"};
+  return kNames.at(index);
+}
+
 class EveryOptimizer : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Rules, EveryOptimizer,
-                         ::testing::Values("type: sgd", "{type: sgd, momentum: 0.9, weight_decay: 0.1}", "type: adamw"),
-                         [](const auto& entry) {
-                           return entry.index == 0 ? "Sgd" : entry.index == 1 ? "SgdWithMomentum" : "AdamW";
-                         });
+                         ::testing::Values("type: sgd", "{type: sgd, momentum: 0.9, weight_decay: 0.1}", "type: adamw",
+                                           "{type: lion, weight_decay: 0.1}", "type: nadamw", "type: lamb",
+                                           "{type: lars, weight_decay: 0.1, trust_coeff: 0.1}", "type: muon"),
+                         [](const auto& entry) { return rule_name(entry.index); });
+
+TEST(Optimizers, AreAllTested) {
+  for (const auto& entry : catalog().entries()) {
+    EXPECT_TRUE(std::ranges::any_of(cases(), [&](const Case& one) {
+      return one.yaml.find(entry.name) != std::string::npos;
+    })) << entry.name;
+  }
+}
+
+std::vector<at::Tensor> copy_of_state(Optimizer& optimizer) {
+  std::vector<at::Tensor> copies;
+  for (const auto& [name, tensor] : optimizer.state().flat) copies.push_back(tensor.clone());
+  for (const auto& [name, tensor] : optimizer.state().scalars) copies.push_back(tensor.clone());
+  return copies;
+}
+
+TEST_P(EveryOptimizer, MakesNothingOfANonFiniteFirstGradient) {
+  for (const double bad : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+    const Model skipping(at::kFloat), plain(at::kFloat);
+    const auto one = optimizer_of(GetParam(), *skipping.arena), other = optimizer_of(GetParam(), *plain.arena);
+    const at::NoGradGuard no_grad;
+    const std::vector<double> numbers = start_and_gradients();
+    const double* first = skipping.fill(false, numbers.data());
+    plain.fill(false, numbers.data());
+    skipping.arena->gradients().fill_(bad);
+    one->step({.lr = rate(0.1), .found_inf = at::ones({1})});
+    EXPECT_EQ(skipping.values(), plain.values());
+    skipping.fill(true, first);
+    plain.fill(true, first);
+    for (Optimizer* optimizer : {one.get(), other.get()})
+      optimizer->step({.lr = rate(0.1), .found_inf = at::zeros({1})});
+    EXPECT_EQ(skipping.values(), plain.values());
+  }
+}
+
+TEST_P(EveryOptimizer, DividesTheGradientByTheDivisor) {
+  const Model scaled(at::kFloat), plain(at::kFloat);
+  const auto one = optimizer_of(GetParam(), *scaled.arena), other = optimizer_of(GetParam(), *plain.arena);
+  const at::NoGradGuard no_grad;
+  const std::vector<double> numbers = start_and_gradients();
+  const double* next = scaled.fill(false, numbers.data());
+  plain.fill(false, numbers.data());
+  for (int step = 0; step < 3; ++step) {
+    plain.fill(true, next);
+    next = scaled.fill(true, next);
+    scaled.arena->gradients().mul_(1024);
+    one->step({.lr = rate(0.1), .found_inf = at::zeros({1}), .divisor = at::full({1}, 1024.0f)});
+    other->step({.lr = rate(0.1)});
+  }
+  EXPECT_EQ(scaled.values(), plain.values());
+}
 
 TEST_P(EveryOptimizer, ChangesNothingOnNonFiniteGradient) {
   const Model model(at::kFloat);
@@ -153,17 +236,11 @@ TEST_P(EveryOptimizer, ChangesNothingOnNonFiniteGradient) {
   optimizer->step({.lr = rate(0.1), .found_inf = at::zeros({1})});
 
   const std::vector<double> values = model.values();
-  const auto copy_state = [&] {
-    std::vector<at::Tensor> copies;
-    for (const auto& [name, tensor] : optimizer->state().flat) copies.push_back(tensor.clone());
-    for (const auto& [name, tensor] : optimizer->state().scalars) copies.push_back(tensor.clone());
-    return copies;
-  };
-  const std::vector<at::Tensor> before = copy_state();
+  const std::vector<at::Tensor> before = copy_of_state(*optimizer);
   model.arena->gradients().fill_(std::numeric_limits<float>::infinity());
   optimizer->step({.lr = rate(0.1), .found_inf = at::ones({1})});
   EXPECT_EQ(model.values(), values);
-  const std::vector<at::Tensor> after = copy_state();
+  const std::vector<at::Tensor> after = copy_of_state(*optimizer);
   for (size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(before[i].equal(after[i]));
 }
 

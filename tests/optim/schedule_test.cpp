@@ -1,19 +1,32 @@
 #include "gputrain/optim/schedule.hpp"
 
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include <gmock/gmock.h>
+
 #include "optim_fixture.hpp"
 
-namespace gputrain::optim {
+namespace gputrain::optim::of_schedules {
 namespace {
 
+using ::testing::HasSubstr;
+
 constexpr double kPeak = 0.3;
+const std::set<std::string> kLengths{"warmup", "decay", "milestones", "step_size", "timescale", "first_cycle"};
 
 std::unique_ptr<Schedule> schedule_of(const std::string& yaml, int64_t total_steps) {
   const ScheduleContext context{.peak_lr = kPeak,
                                 .total_steps = total_steps,
-                                .to_steps = [](const config::Length& length, const std::string& key) {
-                                  EXPECT_EQ(key, "warmup");
-                                  EXPECT_EQ(length.unit, config::Length::Unit::steps);
-                                  return static_cast<int64_t>(length.value);
+                                .to_steps = [=](const config::Length& length, const std::string& key) {
+                                  using Unit = config::Length::Unit;
+                                  EXPECT_TRUE(kLengths.contains(key)) << key;
+                                  if (length.unit == Unit::percent)
+                                    return std::llround(length.value / 100 * static_cast<double>(total_steps));
+                                  if (length.unit == Unit::epochs) return std::llround(length.value * 100);
+                                  EXPECT_EQ(length.unit, Unit::steps);
+                                  return std::llround(length.value);
                                 }};
   return schedules().make(spec_of<LrSchedulerSpec>(yaml).type, context);
 }
@@ -21,46 +34,123 @@ std::unique_ptr<Schedule> schedule_of(const std::string& yaml, int64_t total_ste
 class ScheduleParity : public OptimTest {};
 
 struct Curve {
-  std::string name;
-  int64_t warmup, total;
-  double min_lr;
-  int64_t idle_steps;  // 1 with a warm-up, which transformers starts at a rate of 0
+  std::string yaml;       // without `warmup`
+  std::string name;       // the reference's
+  std::string options{};  // the reference's, in JSON
+  int64_t warmup = 0, total = 1000;
+  bool has_warmup = true;  // else the reference has none
 };
 
 const std::vector<Curve>& curves() {
   static const std::vector<Curve> curves{
-      {"constant", 0, 50, 0, 0}, {"constant", 7, 50, 0, 1},  {"linear", 0, 50, 0, 0},
-      {"linear", 7, 50, 0, 1},   {"linear", 49, 50, 0, 1},   {"cosine", 0, 50, 0, 0},
-      {"cosine", 7, 50, 0, 1},   {"cosine", 0, 50, 0.03, 0}, {"cosine", 49, 50, 0.03, 1}};
+      {"type: constant", "constant"},
+      {"type: constant", "constant", "", 7},
+      {"type: linear", "linear"},
+      {"type: linear", "linear", "", 7},
+      {"type: linear", "linear", "", 49, 50},
+      {"type: cosine", "cosine"},
+      {"type: cosine", "cosine", "", 7},
+      {"type: cosine, min_lr: 0.03", "cosine", R"("min_lr":0.03)"},
+      {"type: cosine, min_lr: 0.03", "cosine", R"("min_lr":0.03)", 49, 50},
+      {"type: wsd", "wsd", R"("num_decay_steps":100)"},
+      {"type: wsd, decay: 250", "wsd", R"("num_decay_steps":250)", 70},
+      {"type: wsd, decay: 300, decay_type: linear, min_lr: 0.03", "wsd",
+       R"("num_decay_steps":300,"decay_type":"linear","min_lr_ratio":0.1)"},
+      {"type: wsd, decay: 20%, decay_type: 1-sqrt, min_lr: 0.03", "wsd",
+       R"("num_decay_steps":200,"decay_type":"1-sqrt","min_lr_ratio":0.1)"},
+      {"type: wsd, decay: 930, decay_type: 1-sqrt", "wsd", R"("num_decay_steps":930,"decay_type":"1-sqrt")", 70},
+      {"type: polynomial", "polynomial", R"("lr_end":0)", 70},
+      {"type: polynomial, power: 2, min_lr: 1e-7", "polynomial", R"("lr_end":1e-7,"power":2)", 70},
+      {"type: polynomial, power: 0.5, min_lr: 0.1", "polynomial", R"("lr_end":0.1,"power":0.5)"},
+      {"type: inverse_sqrt", "inverse_sqrt"},
+      {"type: inverse_sqrt", "inverse_sqrt", R"("timescale":70)", 70},
+      {"type: inverse_sqrt, timescale: 300", "inverse_sqrt", R"("timescale":300)", 70},
+      {"type: cosine_restarts", "hard_restarts", "", 70},
+      {"type: cosine_restarts, num_cycles: 4", "hard_restarts", R"("num_cycles":4)"},
+      {"type: cosine_restarts, num_cycles: 3", "hard_restarts", R"("num_cycles":3)", 70},
+      {"type: cosine_restarts, first_cycle: 130", "warm_restarts", R"("T_0":130)", 0, 1000, false},
+      {"type: cosine_restarts, first_cycle: 50, t_mult: 2, min_lr: 0.03", "warm_restarts",
+       R"("T_0":50,"T_mult":2,"eta_min":0.03)", 0, 1000, false},
+      {"type: cosine_restarts, first_cycle: 1, t_mult: 3", "warm_restarts", R"("T_0":1,"T_mult":3)", 0, 1000, false},
+      {"type: onecycle", "onecycle", "", 0, 1000, false},
+      {"type: onecycle, warmup: 0", "onecycle", R"("pct_start":0.0)", 0, 1000, false},
+      {"type: onecycle, warmup: 10%, anneal_strategy: linear, div_factor: 10, final_div_factor: 100", "onecycle",
+       R"("pct_start":0.1,"anneal_strategy":"linear","div_factor":10,"final_div_factor":100)", 0, 1000, false},
+      {"type: onecycle, warmup: 400, three_phase: true", "onecycle", R"("pct_start":0.4,"three_phase":true)", 0, 1000,
+       false},
+      {"type: multistep, milestones: [3ep, 600, 60%, 90%]", "multistep", R"("milestones":[300,600,600,900])", 0, 1000,
+       false},
+      {"type: multistep, milestones: [900, 300], gamma: 0.5", "multistep", R"("milestones":[300,900],"gamma":0.5)", 0,
+       1000, false},
+      {"type: exponential, gamma: 0.995, step_size: 1", "exponential", R"("gamma":0.995)", 0, 1000, false},
+      {"type: exponential, gamma: 0.5", "step", R"("gamma":0.5,"step_size":100)", 0, 1000, false},
+      {"type: exponential, gamma: 0.9, step_size: 7", "step", R"("gamma":0.9,"step_size":7)", 0, 1000, false}};
   return curves;
 }
 
-TEST_F(ScheduleParity, MatchesTransformers) {
+TEST_F(ScheduleParity, MatchesTransformersAndTorch) {
   GPUTRAIN_NEED_REFERENCE("transformers");
+  const auto idle_of = [](const Curve& curve) { return curve.warmup > 0 ? 1 : 0; };  // theirs begins at a rate of 0
   std::string json;
   for (const Curve& curve : curves()) {
-    json += (json.empty() ? "[[\"" : ",[\"") + curve.name + "\"," + std::to_string(curve.warmup + curve.idle_steps) +
-            "," + std::to_string(curve.total + curve.idle_steps) + "," + std::to_string(curve.min_lr) + "]";
+    json += (json.empty() ? "[[\"" : ",[\"") + curve.name + "\"," + std::to_string(curve.warmup + idle_of(curve)) +
+            "," + std::to_string(curve.total + idle_of(curve)) + ",{" + curve.options + "}]";
   }
   const std::vector<double> expected = ask_reference("schedules", {json + "]"});
   size_t next = 0;
   for (const Curve& curve : curves()) {
-    std::string yaml = "{type: " + curve.name + ", warmup: " + std::to_string(curve.warmup);
-    if (curve.min_lr > 0) yaml += ", min_lr: " + std::to_string(curve.min_lr);
-    const std::unique_ptr<Schedule> schedule = schedule_of(yaml + "}", curve.total);
-    next += static_cast<size_t>(curve.idle_steps);
+    const std::string warmup = curve.has_warmup ? ", warmup: " + std::to_string(curve.warmup) : "";
+    const std::unique_ptr<Schedule> schedule = schedule_of("{" + curve.yaml + warmup + "}", curve.total);
+    next += static_cast<size_t>(idle_of(curve));
     ASSERT_LE(next + static_cast<size_t>(curve.total), expected.size());
-    for (int64_t step = 0; step < curve.total; ++step, ++next) {
-      EXPECT_NEAR(schedule->lr(step), expected[next], 1e-15) << yaml << " at " << step;
-    }
+    double distance = 0;
+    for (int64_t step = 0; step < curve.total; ++step, ++next)
+      distance = std::max(distance, std::abs(schedule->lr(step) - expected[next]));
+    EXPECT_LE(distance, 1e-14) << curve.yaml << ", warmup " << curve.warmup;
   }
   EXPECT_EQ(next, expected.size());
 }
 
+std::string refusal_of(const std::string& yaml, int64_t total_steps) {
+  try {
+    schedule_of(yaml, total_steps);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Schedule, RefusesPhasesThatDoNotFit) {
+  EXPECT_THAT(refusal_of("{type: wsd, warmup: 60, decay: 50}", 100), HasSubstr("do not fit in 100 steps"));
+  EXPECT_EQ(refusal_of("{type: wsd, warmup: 50, decay: 50}", 100), "accepted");
+  EXPECT_THAT(refusal_of("{type: onecycle, warmup: 60, three_phase: true}", 100), HasSubstr("lr_scheduler.warmup"));
+  EXPECT_THAT(refusal_of("{type: onecycle, warmup: 101}", 100), HasSubstr("lr_scheduler.warmup"));
+  EXPECT_THAT(refusal_of("{type: multistep}", 100), HasSubstr("milestones"));
+  EXPECT_THAT(refusal_of("{type: cosine_restarts, first_cycle: 10, num_cycles: 3}", 100), HasSubstr("num_cycles"));
+  EXPECT_THAT(refusal_of("{type: cosine_restarts, t_mult: 2}", 100), HasSubstr("first_cycle"));
+}
+
+TEST(Schedule, AnswersNamesOfOtherTools) {
+  EXPECT_THAT(refusal_of("{type: onecycle, pct_start: 0.3}", 100), HasSubstr("warmup: 30%"));
+  EXPECT_THAT(refusal_of("{type: wsd, num_decay_steps: 30}", 100), HasSubstr("decay: 30"));
+  EXPECT_THAT(refusal_of("{type: cosine_restarts, T_0: 30}", 100), HasSubstr("first_cycle: 30"));
+}
+
+TEST(Schedule, CountsMilestonesFromTheStartThroughTheWarmup) {
+  const auto schedule = schedule_of("{type: multistep, warmup: 3, milestones: [2, 5]}", 10);
+  EXPECT_DOUBLE_EQ(schedule->lr(1), kPeak / 2);
+  EXPECT_DOUBLE_EQ(schedule->lr(2), kPeak * 3 / 4 * 0.1);
+  EXPECT_DOUBLE_EQ(schedule->lr(4), kPeak * 0.1);
+  EXPECT_DOUBLE_EQ(schedule->lr(5), kPeak * 0.1 * 0.1);
+}
+
 TEST(Schedule, NeedsALastStepToFall) {
-  for (const char* type : {"linear", "cosine"})
-    EXPECT_THROW(schedule_of("{type: " + std::string(type) + "}", INT64_MAX), Error);
+  for (const char* type : {"linear", "cosine", "polynomial", "wsd, decay: 5", "onecycle, warmup: 5", "cosine_restarts"})
+    EXPECT_THROW(schedule_of("{type: " + std::string(type) + "}", INT64_MAX), Error) << type;
   EXPECT_EQ(schedule_of("{type: constant}", INT64_MAX)->lr(1'000'000), kPeak);
+  EXPECT_EQ(schedule_of("{type: cosine_restarts, first_cycle: 8}", INT64_MAX)->lr(800), kPeak);
+  EXPECT_NEAR(schedule_of("{type: inverse_sqrt}", INT64_MAX)->lr(30'000), kPeak / 2, 1e-15);
 }
 
 TEST(Schedule, WarmsUpEvenlyAndNeverFromZero) {
@@ -72,7 +162,7 @@ TEST(Schedule, WarmsUpEvenlyAndNeverFromZero) {
 }
 
 TEST(Schedule, EndsAtTheFloorAndStaysThere) {
-  for (const std::string name : {"linear", "cosine"}) {
+  for (const std::string name : {"linear", "cosine", "polynomial", "wsd, decay: 8", "cosine_restarts"}) {
     const std::unique_ptr<Schedule> schedule = schedule_of("{type: " + name + ", warmup: 2, min_lr: 0.1}", 10);
     EXPECT_DOUBLE_EQ(schedule->lr(6), 0.2) << name;  // halfway
     EXPECT_DOUBLE_EQ(schedule->lr(10), 0.1);
@@ -101,7 +191,9 @@ TEST(Schedule, DescribesItsCurve) {
   EXPECT_EQ(schedule_of("{type: cosine, warmup: 700}", 19560)->describe(), "warmup 700 then cosine to 0");
   EXPECT_EQ(schedule_of("{type: linear, min_lr: 0.01}", 100)->describe(), "linear to 0.01");
   EXPECT_EQ(schedule_of("type: constant", 100)->describe(), "constant");
+  EXPECT_EQ(schedule_of("{type: wsd, warmup: 5}", 100)->describe(), "warmup 5 then constant then cosine to 0 over 10");
+  EXPECT_EQ(schedule_of("{type: multistep, milestones: [30, 60%]}", 100)->describe(), "times 0.1 at 30, 60");
 }
 
 }  // namespace
-}  // namespace gputrain::optim
+}  // namespace gputrain::optim::of_schedules

@@ -142,7 +142,7 @@ TEST(SchemaVerb, PrintsJson) {
 TEST(DescribeVerb, KnowsEveryListedEntry) {
   const Result list = gputrain({"list"});
   EXPECT_EQ(list.exit_code, 0) << list.err;
-  for (const char* name : {"gpt", "resnet50", "imagefolder", "tokens", "adamw", "sgd", "cosine"}) {
+  for (const char* name : {"gpt", "resnet50", "imagefolder", "tokens", "adamw", "sgd", "muon", "cosine", "wsd"}) {
     EXPECT_THAT(list.out, HasSubstr(name));
   }
   const Result describe = gputrain({"describe", "model", "gpt"});

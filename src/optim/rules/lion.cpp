@@ -1,0 +1,76 @@
+// Lion: Chen et al., "Symbolic discovery of optimization algorithms", NeurIPS 2023; the arithmetic of timm's Lion.
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "../guarded_step.hpp"
+
+namespace gputrain::optim {
+namespace {
+
+struct LionSpec {
+  std::vector<double> betas{0.9, 0.99};
+  double weight_decay = 0;
+
+  static void describe(config::Description<LionSpec>& d) {
+    d.summary("the sign of a running average");
+    d.key("betas", &LionSpec::betas, "shares kept: of the average in the update, and of the average from step to step")
+        .elements(2)
+        .at_least(0)
+        .below(1)
+        .change(config::Change::needs_accept);
+    d.key("weight_decay", &LionSpec::weight_decay,
+          "share of a weight, times the learning rate, subtracted at each step")
+        .at_least(0)
+        .change(config::Change::needs_accept)
+        .aliases({"wd"});
+  }
+};
+
+class Lion final : public Optimizer {
+ public:
+  Lion(const LionSpec& spec, const device::Arena& arena) : spec_(spec), arena_(arena), average_(arena.make_state()) {
+    for (const UpdateGroup& group : update_groups(arena, spec.weight_decay))
+      groups_.push_back({.of = group, .pieces = pieces_of(group, arena, {average_})});
+  }
+
+  void step(const StepScalars& scalars) override {
+    const GuardedStep guarded(scalars, arena_.kept_values());
+    const at::Tensor in_update = guarded.share(1 - spec_.betas[0]), in_average = guarded.share(1 - spec_.betas[1]);
+    for (const Group& group : groups_) {
+      const at::Tensor rate = guarded.rate(group.of.lr_factor);
+      const at::Tensor decay = guarded.decay(group.of.lr_factor, group.of.weight_decay);
+      for (const UpdatePiece& piece : group.pieces) {
+        const at::Tensor gradient = guarded.gradient(piece.gradient), &average = piece.states[0];
+        const at::Tensor update = average.lerp(gradient, in_update).sign_().mul_(rate);
+        if (group.of.weight_decay != 0) piece.value.mul_(decay);
+        piece.value.sub_(update);
+        average.lerp_(gradient, in_average);
+      }
+    }
+    note_update(arena_, /*wrote_copy=*/false);
+  }
+
+  State state() override { return {.flat = {{"exp_avg", average_}}, .scalars = {}}; }
+
+  std::string describe() const override {
+    return fmt::format("lion betas {} {} decay {}", spec_.betas[0], spec_.betas[1], spec_.weight_decay);
+  }
+
+ private:
+  struct Group {
+    UpdateGroup of;
+    std::vector<UpdatePiece> pieces;
+  };
+
+  LionSpec spec_;
+  const device::Arena& arena_;
+  at::Tensor average_;
+  std::vector<Group> groups_;
+};
+
+const config::Registered<Lion, LionSpec> registered_lion{catalog(), "lion", "the sign of a running average"};
+
+}  // namespace
+}  // namespace gputrain::optim
