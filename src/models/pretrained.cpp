@@ -80,7 +80,8 @@ void fill(const MatchedWeights& found, const TensorSource& source) {
     if (!device::has_memory(ours)) continue;  // of another unit than the one that is filled
     require_finite(source, name, ours.scalar_type());
     const auto split = found.splits.find(name);
-    const at::Tensor theirs = source.tensor(name);
+    const auto fitted = found.fitted.find(name);
+    const at::Tensor theirs = fitted == found.fitted.end() ? source.tensor(name) : fitted->second;
     ours.detach().copy_(split == found.splits.end() ? theirs : nn::part_of(split->second, theirs));
     if (is_constant_matrix(ours.detach())) constant.push_back(name);
   }

@@ -110,19 +110,29 @@ bool are_equal(const at::Tensor& a, const at::Tensor& b) {
   return a.sizes() == b.sizes() && a.to(at::kFloat).equal(b.to(at::kFloat));
 }
 
-/// The parameter that a name of the source stands for.
-using ParameterOf = std::function<std::string(const std::string& file_name)>;
+/// What the source's names and tensors mean to a model.
+class Reading {
+ public:
+  Reading() = default;
+  Reading(const Model& model, const TensorSource& source) : model_(&model), family_(source.family) {
+    if (!family_) family_ = family_of(model);
+  }
+  std::string parameter_of(const std::string& file_name) const {
+    return family_ ? family_->parameter_of(*model_, file_name) : file_name;
+  }
+  at::Tensor fitted(const std::string& file_name, const at::Tensor& theirs) const {
+    return family_ ? family_->fitted(*model_, file_name, theirs) : theirs;
+  }
 
-ParameterOf naming_of(const Model& model, const TensorSource& source) {
-  std::shared_ptr<const PublishedFamily> family = source.family;
-  if (!family) family = family_of(model);
-  return [&model, family](const std::string& name) { return family ? family->parameter_of(model, name) : name; };
-}
+ private:
+  const Model* model_ = nullptr;
+  std::shared_ptr<const PublishedFamily> family_;  // null: names are the model's
+};
 
 class Matching {
  public:
   Matching(Model& model, const TensorSource& source, OtherClasses other_classes)
-      : source_(source), ours_(tensors_of(model)), splits_(splits_of(model)), parameter_of_(naming_of(model, source)) {
+      : source_(source), ours_(tensors_of(model)), splits_(splits_of(model)), reading_(model, source) {
     if (other_classes == OtherClasses::refused) return;
     last_layer_ = last_layer_of(model);
     may_lack_ = branches_of(model);
@@ -130,13 +140,14 @@ class Matching {
   }
 
   Matching(std::map<std::string, at::Tensor> targets, const TensorSource& source)
-      : source_(source), ours_(std::move(targets)), parameter_of_([](const std::string& name) { return name; }) {}
+      : source_(source), ours_(std::move(targets)) {}
 
   MatchedWeights run() {
     const std::string prefix = best_prefix();
     const bool is_common =
         std::ranges::all_of(source_.names, [&](const std::string& name) { return name.starts_with(prefix); });
-    for (const std::string& name : source_.names) take(name, parameter_of_(name.substr(is_common ? prefix.size() : 0)));
+    for (const std::string& name : source_.names)
+      take(name, reading_.parameter_of(name.substr(is_common ? prefix.size() : 0)));
     note_missing_parts();
     for (const auto& [name, tensor] : ours_) {
       if (is_missing(name)) continue;
@@ -155,7 +166,7 @@ class Matching {
     for (const std::string& name : source_.names) {
       size_t begin = 0;
       do {
-        if (ours_.contains(parameter_of_(name.substr(begin)))) ++known[name.substr(0, begin)];
+        if (ours_.contains(reading_.parameter_of(name.substr(begin)))) ++known[name.substr(0, begin)];
         begin = name.find('.', begin) + 1;
       } while (begin > 0);
     }
@@ -168,7 +179,7 @@ class Matching {
     const auto found = ours_.find(local);
     if (found == ours_.end()) return wrong_.add("unknown to the model", name);
     const at::Tensor& ours = found->second;
-    const at::Tensor theirs = source_.tensor(name);
+    const at::Tensor published = source_.tensor(name), theirs = reading_.fitted(name, published);
     const auto [filled, is_first] = filled_by_.emplace(local, name);
     if (!is_first) {
       if (!are_equal(theirs, source_.tensor(filled->second))) wrong_.add(kUntied, filled->second + " and " + name);
@@ -186,6 +197,7 @@ class Matching {
       wrong_.add(kOtherNumbers, name + " " + at::toString(theirs.scalar_type()));
     }
     matched_.pairs.emplace(name, ours);
+    if (theirs.sizes() != published.sizes()) matched_.fitted.emplace(name, theirs);
     if (split != splits_.end()) matched_.splits.emplace(name, split->second);
   }
 
@@ -217,7 +229,7 @@ class Matching {
   const TensorSource& source_;
   std::map<std::string, at::Tensor> ours_;
   std::map<const void*, device::Split> splits_;
-  ParameterOf parameter_of_;
+  Reading reading_;
   std::set<const void*> last_layer_, may_lack_;
   std::map<std::string, std::set<std::string>> head_parts_;
   std::map<std::string, std::string> filled_by_;  // name of ours -> name in the source

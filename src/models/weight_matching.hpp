@@ -12,6 +12,7 @@ namespace gputrain::models {
 struct MatchedWeights {
   std::map<std::string, at::Tensor> pairs;      // name in the source -> our tensor
   std::map<std::string, device::Split> splits;  // of those of our tensors that ranks share, by name in the source
+  std::map<std::string, at::Tensor> fitted;     // those of the source in other sizes, as PublishedFamily::fitted() says
   NotLoaded not_loaded;
 };
 

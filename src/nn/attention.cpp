@@ -32,6 +32,8 @@ AttentionLayout layout_of(Naming naming) {
       return {.inputs = {"q_lin", "k_lin", "v_lin"}, .output = "out_lin"};
     case Naming::modernbert:
       return {.inputs = {"Wqkv"}, .output = "Wo"};
+    case Naming::timm:
+      return {.inputs = {"qkv"}, .output = "proj"};
     case Naming::llama:
       break;
   }

@@ -31,6 +31,8 @@ FeedForwardLayout layout_of(const FeedForward::Options& options) {
       return {.inputs = {"lin1"}, .output = "lin2"};
     case Naming::modernbert:
       return {.inputs = {"Wi"}, .output = "Wo"};
+    case Naming::timm:
+      return {.inputs = {"fc1"}, .output = "fc2"};
     case Naming::llama:
       break;
   }

@@ -14,9 +14,10 @@
 
 #include "../../src/models/encoder.hpp"
 #include "../../src/models/gpt.hpp"
-#include "gputrain/nn/unit_memory.hpp"
+#include "../../src/models/vit.hpp"
 #include "gputrain/config/schema.hpp"
 #include "gputrain/models/model.hpp"
+#include "gputrain/nn/unit_memory.hpp"
 #include "ops/compare.hpp"
 #include "support/batches.hpp"
 
@@ -36,6 +37,8 @@ config::Choice choice_of(const std::string& name) {
   if (name == "bert") {
     *static_cast<EncoderSpec*>(options.get()) = {.n_layer = 2, .n_head = 2, .n_embd = 32, .dropout = 0};
   }
+  if (name.starts_with("vit"))
+    *static_cast<VitSpec*>(options.get()) = {.patch_size = 8, .n_layer = 2, .n_head = 2, .n_embd = 32};
   return {name, options};
 }
 
@@ -66,8 +69,10 @@ Case case_of(const std::string& name, const nn::Context& context = {}) {
   return made;
 }
 
-/// Slow tests that do not depend on depth use only resnet18 of the residual networks.
-bool is_deep(const std::string& name) { return name.starts_with("resnet") && name != "resnet18"; }
+/// Slow tests that do not depend on depth use only resnet18 of the residual networks, and only vit of those by size.
+bool is_deep(const std::string& name) {
+  return (name.starts_with("resnet") && name != "resnet18") || name.starts_with("vit_");
+}
 
 TEST(Catalog, HasNoWrongRegistrations) { EXPECT_NO_THROW(config::refuse_wrong_registrations()); }
 
@@ -174,6 +179,7 @@ TEST_P(EveryModel, ReadsWeightsOfTheUnitThatItAnnounces) {
 }
 
 TEST_P(EveryModel, OverfitsOneBatch) {
+  if (GetParam().starts_with("vit_")) GTEST_SKIP() << "vit stands for it";
   if (GetParam() == "resnet101" || GetParam() == "resnet152") GTEST_SKIP() << "resnet50 stands for it";
   auto [model, batch] = case_of(GetParam());
   const auto loss_per_target = [&](double rate) {
@@ -194,7 +200,7 @@ TEST_P(EveryModel, OverfitsOneBatch) {
 }
 
 TEST_P(EveryModel, StartsEqualOnAnyThreadCount) {
-  if (is_deep(GetParam())) GTEST_SKIP() << "resnet18 stands for it";
+  if (is_deep(GetParam())) GTEST_SKIP() << "resnet18 or vit stands for it";
   const int threads = at::get_num_threads();
   at::set_num_threads(1);
   auto [one, batch] = case_of(GetParam());
@@ -209,7 +215,7 @@ TEST_P(EveryModel, StartsEqualOnAnyThreadCount) {
 }
 
 TEST_P(EveryModel, ComputesIn16BitsWithFullGradients) {
-  if (is_deep(GetParam())) GTEST_SKIP() << "resnet18 stands for it";
+  if (is_deep(GetParam())) GTEST_SKIP() << "resnet18 or vit stands for it";
   auto [model, batch] = case_of(GetParam(), {.policy = ops::policy_of(ops::Precision::bf16)});
   const at::Tensor loss = loss_of(*model, batch, 0.1).weighted;
   loss.backward();
@@ -223,7 +229,7 @@ TEST_P(EveryModel, ComputesIn16BitsWithFullGradients) {
 
 TEST_P(EveryModel, MatchesLossInEveryPrecision) {
   // Dozens of batch norms over four samples amplify rounding.
-  if (is_deep(GetParam())) GTEST_SKIP() << "resnet18 stands for it";
+  if (is_deep(GetParam())) GTEST_SKIP() << "resnet18 or vit stands for it";
   const auto loss_in = [&](ops::Precision precision, bool channels_last) {
     auto [model, batch] = case_of(GetParam(), {.policy = ops::policy_of(precision), .channels_last = channels_last});
     return loss_of(*model, batch, 0.1).weighted.item<double>();
@@ -262,7 +268,7 @@ TEST(Resnet18, FusesNormAddAndReluInNhwc) {
 // Only models whose last operator keeps its result need a copy.
 TEST(DenseHead, HasLogitsOverwrittenInPlace) {
   for (const auto precision : {ops::Precision::fp32, ops::Precision::bf16}) {
-    for (const std::string name : {"mlp", "convnet", "resnet18", "gpt", "bert"}) {
+    for (const std::string name : {"mlp", "convnet", "resnet18", "vit", "gpt", "bert"}) {
       auto [model, batch] = case_of(name, {.policy = ops::policy_of(precision)});
       EXPECT_EQ(steps_named("Clone", loss_of(*model, batch).weighted), 0) << name;
     }
@@ -270,7 +276,7 @@ TEST(DenseHead, HasLogitsOverwrittenInPlace) {
 }
 
 TEST_P(EveryModel, EvaluatesHitsAndLossWithoutGraph) {
-  if (is_deep(GetParam())) GTEST_SKIP() << "resnet18 stands for it";
+  if (is_deep(GetParam())) GTEST_SKIP() << "resnet18 or vit stands for it";
   auto [model, batch] = case_of(GetParam());
   model->train(false);
   batch.tensor(kTarget).view({-1}).narrow(0, 1, 1).fill_(kIgnoreIndex);

@@ -98,7 +98,7 @@ TEST(Convnet, RefusesEvenFiltersAndTinyImages) {
 }
 
 TEST(ImageModels, RefuseTokens) {
-  for (const std::string name : {"convnet", "resnet18"}) {
+  for (const std::string name : {"convnet", "resnet18", "vit"}) {
     try {
       model_of(name, {.input_shape = {64}, .num_classes = 65});
       FAIL() << name;

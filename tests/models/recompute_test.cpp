@@ -11,6 +11,7 @@
 
 #include "../../src/models/encoder.hpp"
 #include "../../src/models/gpt.hpp"
+#include "../../src/models/vit.hpp"
 #include "gputrain/device/host_allocator.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/models/model.hpp"
@@ -29,6 +30,7 @@ struct Kind {
   std::string name;
   GptSpec gpt;            // for a gpt
   EncoderSpec bert = {};  // for a bert
+  VitSpec vit = {};       // for a vit
 
   bool is_text() const { return name == "gpt" || name == "bert"; }
 
@@ -65,11 +67,22 @@ EncoderSpec small_bert(const std::string& variant) {
   return {.variant = variant, .n_layer = 3, .n_head = 2, .n_embd = 32, .dropout = 0.2};
 }
 
+VitSpec small_vit() {
+  return {.patch_size = 8,
+          .n_layer = 3,
+          .n_head = 2,
+          .n_embd = 32,
+          .dropout = 0.2,
+          .attention_dropout = 0.1,
+          .drop_path = 0.3};
+}
+
 std::unique_ptr<Model> make(const Kind& kind, const nn::Context& context) {
   const bool is_text = kind.is_text();
   auto options = catalog().find(kind.name)->schema->create();
   if (kind.name == "gpt") *static_cast<GptSpec*>(options.get()) = kind.gpt;
   if (kind.name == "bert") *static_cast<EncoderSpec*>(options.get()) = kind.bert;
+  if (kind.name == "vit") *static_cast<VitSpec*>(options.get()) = kind.vit;
   const auto shape = is_text ? std::vector<int64_t>{6} : std::vector<int64_t>{3, 32, 32};
   auto model = catalog().make({kind.name, options}, context, {.input_shape = shape, .num_classes = kSymbols});
   nn::initialize(*model, 7);
@@ -111,7 +124,8 @@ INSTANTIATE_TEST_SUITE_P(Models, Recomputing,
                                          std::pair<const char*, Kind>("ModernBert",
                                                                       {"bert", {}, small_bert("modernbert")}),
                                          std::pair<const char*, Kind>("Resnet18", {"resnet18", {}}),
-                                         std::pair<const char*, Kind>("Convnet", {"convnet", {}})),
+                                         std::pair<const char*, Kind>("Convnet", {"convnet", {}}),
+                                         std::pair<const char*, Kind>("Vit", {"vit", {}, {}, small_vit()})),
                          [](const auto& entry) { return entry.param.first; });
 
 TEST_P(Recomputing, KeepsEveryBitOfAStep) {

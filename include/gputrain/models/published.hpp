@@ -42,6 +42,9 @@ class PublishedFamily {
   virtual std::string parameter_of(const Model& model, const std::string& file_name) const;
   /// The name in a file of a parameter or buffer of the model. parameter_of() turns it back.
   virtual std::string file_name_of(const Model& model, const std::string& parameter) const;
+  /// What a tensor of a file says about a model of another size, as positions of another image size do; else the
+  /// tensor. The name may have a prefix that all names have.
+  virtual at::Tensor fitted(const Model& model, const std::string& file_name, const at::Tensor& theirs) const;
 };
 
 using FamilyCatalog = config::Catalog<PublishedFamily>;

@@ -23,7 +23,8 @@ enum class Naming {
   gpt_neox,    // query_key_value (head after head its query, key and value), dense; dense_h_to_4h, dense_4h_to_h
   bert,        // self.query, self.key, self.value, output.dense; intermediate.dense, output.dense
   distilbert,  // q_lin, k_lin, v_lin, out_lin; lin1, lin2
-  modernbert   // Wqkv (queries, keys and values in one), Wo; Wi (gate and up in one), Wo
+  modernbert,  // Wqkv (queries, keys and values in one), Wo; Wi (gate and up in one), Wo
+  timm         // qkv (queries, keys and values in one), proj; fc1, fc2
 };
 
 /// What the layers of attention know of a batch besides its channels.

@@ -1,0 +1,94 @@
+// Vision Transformer (Dosovitskiy et al., arXiv:2010.11929): an image is cut into patches, which are the tokens of an
+// encoder.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gputrain/models/model.hpp"
+#include "gputrain/nn/layers.hpp"
+#include "gputrain/nn/transformer.hpp"
+
+namespace gputrain::models {
+
+/// Whose names the weights have in files.
+enum class VitLayout { torchvision, timm };
+
+/// The defaults are those of ViT-B/16.
+struct VitSpec {
+  int64_t patch_size = 16, n_layer = 12, n_head = 12, n_embd = 768;
+  std::optional<int64_t> n_inner = {};
+  std::string pooling = "token";
+  bool qkv_bias = true;
+  double dropout = 0, attention_dropout = 0, drop_path = 0;
+  double norm_eps = 1e-6;
+  std::optional<std::string> layout = {};
+  std::optional<int64_t> num_classes = {};
+
+  int64_t inner() const { return n_inner.value_or(4 * n_embd); }
+  /// What torchvision does not have, timm has.
+  bool fits_torchvision() const { return pooling == "token" && qkv_bias; }
+};
+
+/// The patches, a token for the class in front of them, and their positions: [batch, 1 + patches, channels].
+class VitStem final : public nn::Module {
+ public:
+  VitStem(const nn::Context& context, const VitSpec& spec, int64_t image_channels, int64_t patches);
+  at::Tensor forward(const at::Tensor& images) const;
+
+ private:
+  nn::Conv2d* projection_;
+  nn::Dropout* dropout_;
+  at::Tensor class_token_, positions_;
+};
+
+/// x + attention(norm(x)), then x + feed_forward(norm(x)).
+class VitBlock final : public nn::Module {
+ public:
+  VitBlock(const nn::Context& context, const VitSpec& spec, double drop_path);
+  at::Tensor forward(const at::Tensor& x) const;
+
+ private:
+  at::Tensor for_kept_samples(const at::Tensor& added) const;
+
+  nn::Norm *attention_norm_, *feed_forward_norm_;
+  nn::SelfAttention* attention_;
+  nn::FeedForward* feed_forward_;
+  nn::Dropout *dropout_, *path_dropout_;
+};
+
+/// Parameters are named as timm does.
+class Vit : public Model {
+ public:
+  Vit(const VitSpec& spec, const nn::Context& context, const DataFacts& facts);
+
+  at::Tensor forward(const at::Tensor& inputs) override;
+  std::vector<Unit> units() override;
+  bool announces_units() const override { return true; }
+  bool offers(nn::Recompute) const override { return true; }
+  bool takes_any_size() const override { return false; }  // there is a position for each patch
+  double flops_per_sample() const override;
+
+  /// Rows and columns of patches.
+  struct Grid {
+    int64_t rows, columns;
+  };
+  const Grid& grid() const noexcept { return grid_; }
+  VitLayout layout() const noexcept { return layout_; }
+
+ private:
+  at::Tensor pooled(const at::Tensor& x) const;
+
+  VitSpec spec_;
+  VitLayout layout_;
+  Grid grid_;
+  int64_t image_channels_, classes_;
+  VitStem* stem_;
+  std::vector<VitBlock*> blocks_;
+  nn::Norm* norm_;
+  nn::Linear* head_;
+};
+
+}  // namespace gputrain::models

@@ -1,0 +1,148 @@
+#include "../../src/models/vit.hpp"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/ones.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/models/pretrained.hpp"
+#include "models/small_job.hpp"
+#include "models/weights.hpp"
+#include "ops/compare.hpp"
+
+namespace gputrain::models {
+namespace {
+
+using testing::HasSubstr;
+using testing_support::random_leaf;
+
+std::unique_ptr<Model> vit_of(const std::string& options, std::vector<int64_t> image = {3, 16, 16},
+                              int64_t classes = 5) {
+  const std::string small = "patch_size: 8, n_layer: 2, n_head: 2, n_embd: 8";
+  auto model =
+      build(load_job("model: {type: vit, config: {" + small + (options.empty() ? "" : ", ") + options + "}}\n"),
+            {.input_shape = std::move(image), .num_classes = classes});
+  nn::initialize(*model, 3);
+  return model;
+}
+
+std::map<std::string, at::Tensor> file_of(Model& model) {
+  std::map<std::string, at::Tensor> tensors;
+  const auto family = family_of(model);
+  model.each_parameter([&](const std::string& name, nn::Parameter& parameter) {
+    tensors[family->file_name_of(model, name)] = parameter.value.detach();
+  });
+  return tensors;
+}
+
+TEST(Vit, MatchesParameterAndOperationCountsOfPublishedModels) {
+  const DataFacts images{.input_shape = {3, 224, 224}, .num_classes = 1000};
+  struct VitCounts {
+    std::string name;
+    int64_t parameters;
+    double billions;  // multiplications per image
+  };
+  for (const auto& [name, parameters, billions] : {VitCounts{"vit_ti_16", 5717416, 1.26},
+                                                   {"vit_s_16", 22050664, 4.61},
+                                                   {"vit_b_16", 86567656, 17.564},
+                                                   {"vit", 86567656, 17.564}}) {
+    const auto model =
+        catalog().make({name, catalog().find(name)->schema->create()}, {.takes_no_memory = true}, images);
+    int64_t count = 0;
+    model->each_parameter([&](const std::string&, nn::Parameter& one) { count += one.value.numel(); });
+    EXPECT_EQ(count, parameters) << name;
+    EXPECT_NEAR(model->flops_per_sample() / 6e9 / billions, 1, 0.01) << name;
+  }
+}
+
+TEST(Vit, RefusesImagesThatPatchesDoNotFill) {
+  try {
+    vit_of("", {3, 16, 20});
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_THAT(error.what(), HasSubstr("16 x 20 cannot be cut into patches of 8 x 8"));
+    EXPECT_THAT(error.what(), HasSubstr("data.image.size: 24"));
+  }
+  EXPECT_THROW(load_job("model: {type: vit, config: {n_head: 5}}\n"), Error);
+  EXPECT_THROW(load_job("model: {type: vit, config: {layout: torchvision, pooling: mean}}\n"), Error);
+}
+
+TEST(Vit, ReadsBothLayoutsAndWritesItsOwn) {
+  const auto torchvision = vit_of(""), timm = vit_of("layout: timm"), mean = vit_of("pooling: mean");
+  EXPECT_TRUE(file_of(*torchvision).contains("encoder.layers.encoder_layer_1.self_attention.in_proj_weight"));
+  EXPECT_TRUE(file_of(*timm).contains("blocks.1.attn.qkv.weight"));
+  EXPECT_TRUE(file_of(*mean).contains("fc_norm.weight"));
+  auto file = file_of(*torchvision);
+  file.at("class_token").fill_(0.5);
+  load_weights(*timm, source_of(file));
+  const at::NoGradGuard no_grad;
+  const at::Tensor images = random_leaf({2, 3, 16, 16}, 1, at::kFloat);
+  EXPECT_TRUE(timm->forward(images).equal(torchvision->forward(images)));
+  std::map<std::string, at::Tensor> old;  // before torchvision 0.14
+  for (const auto& [name, tensor] : file) {
+    std::string renamed = name;
+    for (const auto& [now, before] : {std::pair{"mlp.0.", "mlp.linear_1."}, std::pair{"mlp.3.", "mlp.linear_2."}}) {
+      const size_t place = renamed.find(now);
+      if (place != std::string::npos) renamed.replace(place, std::string(now).size(), before);
+    }
+    old[renamed] = tensor;
+  }
+  EXPECT_FALSE(old.contains("encoder.layers.encoder_layer_1.mlp.0.weight"));
+  const auto another = vit_of("n_inner: 32");
+  load_weights(*another, source_of(old));
+  EXPECT_TRUE(another->forward(images).equal(torchvision->forward(images)));
+}
+
+TEST(Vit, LeavesOutHeadOfOtherClasses) {
+  const auto theirs = vit_of("", {3, 16, 16}, 9), ours = vit_of("");
+  EXPECT_THROW(load_weights(*ours, source_of(file_of(*theirs))), Error);
+  const NotLoaded left = load_weights(*ours, source_of(file_of(*theirs)), OtherClasses::left_out);
+  EXPECT_EQ(left.classes_left_out, 9);
+}
+
+TEST(Vit, FitsPositionsOfOtherImageSizes) {
+  const auto square = vit_of("", {3, 24, 24}), wide = vit_of("", {3, 16, 32});
+  auto file = file_of(*square);
+  at::Tensor& positions = file.at("encoder.pos_embedding");
+  positions.fill_(2);
+  positions.select(1, 0).fill_(7);
+  std::map<std::string, at::Tensor> prefixed;
+  for (const auto& [name, tensor] : file) prefixed["module." + name] = tensor;
+  load_weights(*wide, source_of(prefixed));
+  wide->each_parameter([](const std::string& name, nn::Parameter& parameter) {
+    if (name != "pos_embed") return;
+    EXPECT_EQ(parameter.value.sizes(), (at::IntArrayRef{1, 9, 8}));
+    EXPECT_TRUE(parameter.value.select(1, 0).eq(7).all().item<bool>()) << "the token for the class keeps its own";
+    EXPECT_TRUE(parameter.value.narrow(1, 1, 8).sub(2).abs().lt(1e-5).all().item<bool>());
+  });
+  file["encoder.pos_embedding"] = at::ones({1, 8, 8});  // seven patches are no square
+  EXPECT_THROW(load_weights(*wide, source_of(file)), Error);
+}
+
+TEST(Vit, DropsPathsOfWholeSamplesInTraining) {
+  const auto model = vit_of("drop_path: 0.5");
+  const at::NoGradGuard no_grad;
+  const at::Tensor images = random_leaf({1, 3, 16, 16}, 1, at::kFloat).expand({64, -1, -1, -1});
+  const auto kinds = [&] {
+    std::map<float, int> found;  // the same sample gives one result for each choice of paths
+    const at::Tensor logits = model->forward(images).select(1, 0).contiguous();
+    for (int64_t i = 0; i < logits.size(0); ++i) ++found[logits[i].item<float>()];
+    return found.size();
+  };
+  EXPECT_EQ(kinds(), 4U) << "with and without each half of the last block, and none of the first is dropped";
+  model->train(false);
+  EXPECT_EQ(kinds(), 1U);
+}
+
+}  // namespace
+}  // namespace gputrain::models
