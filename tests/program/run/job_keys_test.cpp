@@ -59,7 +59,7 @@ TEST(JobSchema, AnswersWordsOfOtherTools) {
       {"enable_checkpointing: true", "leave it out: checkpoint.interval says how often"},
       {"train_file: a.txt", "write `data: {train: {path: ..., format: ...}}`"},
       {"eval_iters: 200", "leave it out: all of data.val is evaluated"},
-      {"lr_step_size: 30", "the keys here are alerts, alloc_conf, checkpoint, "},
+      {"lr_step_size: 30", "is `lr_scheduler.step_size: 30` here"},
       {"report_to: wandb", "is `log.sinks: [jsonl, console, wandb]` here"},
       {"wandb: {project: x}", "belongs under 'log'"},
       {"unheard_of: 1", "the keys here are alerts, alloc_conf, checkpoint, "},

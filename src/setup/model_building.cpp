@@ -1,0 +1,312 @@
+// Builds the model in its arena, as the job's ranks share it.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/ops/empty_strided.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
+#include "gputrain/core/numbers.hpp"
+#include "gputrain/device/runtime.hpp"
+#include "gputrain/nn/layers.hpp"
+#include "gputrain/parallel/replicas.hpp"
+#include "gputrain/setup/training_setup.hpp"
+#include "gputrain/setup/weights.hpp"
+#include "residents.hpp"
+
+namespace gputrain::app {
+namespace {
+
+/// A numeric option of the model; 0: the model has no such option, or it depends on the data.
+int64_t model_option(const Job& job, const std::string& name) {
+  for (const auto& setting : job.loaded.settings()) {
+    if (setting.key == "model.config." + name && setting.value != "null") return std::stoll(setting.value);
+  }
+  return 0;
+}
+
+/// Warns if the pretrained weights use another vocabulary: they would treat the tokens as their own. A published
+/// vocabulary is often padded for speed, so a model may know more tokens than its tokenizer.
+void warn_of_other_tokens(const Job& job, const JobDatasets& datasets) {
+  const JobSpec& spec = job.spec();
+  const int64_t known = model_option(job, "vocab_size"), here = datasets.facts.vocabulary;
+  const std::string& kind = spec.data.text.tokenizer.name;
+  const bool may_be_padded = (kind == "published" || kind == "pretrained") && known > here;
+  if (!datasets.train->tokenizer() || known == 0 || known == here || may_be_padded) return;
+  log::warning("model.pretrained knows " + std::to_string(known) +
+               " tokens, but data.text.tokenizer: " + spec.data.text.tokenizer.name + " has " + std::to_string(here) +
+               ", and the same number means another token. To continue from what the weights have learned, use files "
+               "made by their tokenizer, format: tokens, or data.text.tokenizer: published with their folder");
+}
+
+void check_recompute(const Job& job, const models::Model& model) {
+  const auto how = model.context().recompute;
+  if (how == nn::Recompute::none || model.offers(how)) return;
+  const bool offers_blocks = model.offers(nn::Recompute::block);
+  throw job.loaded.error("train.activation_checkpointing",
+                         job.spec().model.architecture.name + (offers_blocks ? " has nothing that is cheap to recompute"
+                                                                             : " has no blocks to recompute"),
+                         offers_blocks ? "block, or leave it out" : "leave it out");
+}
+
+/// Otherwise the first evaluation would fail.
+void check_sizes(const Job& job, const models::Model& model, const JobDatasets& datasets) {
+  const auto& trained = datasets.train->layout();
+  if (!trained.is_image() || model.takes_any_size()) return;
+  for (const auto& [dataset, name] : {std::pair{datasets.val, "data.val"}, std::pair{datasets.test, "data.test"}}) {
+    if (!dataset || dataset->layout().input().sizes == trained.input().sizes) continue;
+    throw job.loaded.error("data.image.eval.crop",
+                           fmt::format("images of {} are {}, those of data.train {}, and this {} takes one size", name,
+                                       fmt::join(dataset->layout().input().sizes, "x"),
+                                       fmt::join(trained.input().sizes, "x"), job.spec().model.architecture.name),
+                           "set data.image.size, so that all have the same size");
+  }
+}
+
+/// Broadcasts the model of rank 0. Throws if a tensor of a rank still differs.
+void share_model(BuiltModel& built, comm::ProcessGroups& groups) {
+  if (groups.alone()) return;
+  const parallel::NamedTensors buffers = train::buffers_of(*built.model);
+  parallel::check_same_layout(groups, *built.arena, buffers);
+  parallel::broadcast(groups, *built.arena, buffers);
+  parallel::check_replicas(groups, *built.arena, buffers, "at the start");
+}
+
+/// A layer that is neither in the file nor trained would give random classes.
+void check_new_layers_are_trained(const Job& job, const BuiltModel& built) {
+  if (!built.adapter) return;
+  const auto& [classes, missing] = built.not_loaded;
+  if (classes > 0 && !built.model->units().back().modules.back()->is_trained()) {
+    throw job.loaded.error("model.adapter",
+                           "the pretrained model has " + counted(classes, "class") +
+                               ", so that its last layer is left out, and the adapter leaves a new one frozen",
+                           "name that layer in model.adapter.modules_to_save");
+  }
+  built.model->each_module([&, &parts = missing](const std::string& name, const nn::Module& module) {
+    if (std::ranges::find(parts, name) == parts.end() || module.is_trained()) return;
+    throw job.loaded.error("model.adapter",
+                           "the pretrained model has no '" + name + "', and the adapter leaves a new one frozen",
+                           "add " + name + " to model.adapter.modules_to_save");
+  });
+}
+
+/// Initial values, from the seed or from files, of the parameters that have memory.
+void fill_model(BuiltModel& built, const JobSpec& spec) {
+  nn::initialize(*built.model, static_cast<uint64_t>(spec.seed));
+  if (const auto pretrained = spec.model.pretrained_path(); !pretrained.empty())
+    built.not_loaded = load_weights(*built.model, pretrained, models::OtherClasses::left_out);
+  if (built.adapter && !built.adapter->pretrained().empty())
+    load_adapter(*built.model, *built.adapter, built.adapter->pretrained());
+}
+
+/// Whether pretrained weights are good for this job.
+void check_pretrained(const BuiltModel& built, const Job& job, const JobDatasets& datasets) {
+  const auto pretrained = job.spec().model.pretrained_path();
+  if (pretrained.empty()) return;
+  check_new_layers_are_trained(job, built);
+  warn_of_other_tokens(job, datasets);
+  if (const auto difference = other_targets(pretrained, *datasets.train); !difference.empty())
+    log::warning("model.pretrained was trained on other data: " + datasets.target_kind() + " " + difference);
+}
+
+bool has_batch_norm(models::Model& model) {
+  bool found = false;
+  model.each_module([&](const std::string&, nn::Module& module) {
+    found = found || dynamic_cast<nn::BatchNorm2d*>(&module) != nullptr;
+  });
+  return found;
+}
+
+void keep_sizes_alone(std::vector<device::ArenaTensor>& arena_tensors) {
+  for (device::ArenaTensor& one : arena_tensors) {
+    const at::Tensor& value = one.value;
+    one.value = at::empty_strided(value.sizes(), value.strides(), value.options().device(at::kMeta));
+  }
+}
+
+/// Refuses what a pipeline does not do.
+void check_pipeline(const Job& job, const models::Model& model, const JobDatasets& datasets,
+                    const std::vector<device::ArenaTensor>& arena_tensors, bool shares_values) {
+  const JobSpec& spec = job.spec();
+  const auto refuse = [&](const std::string& what, const std::string& hint = "1") {
+    throw job.loaded.error("parallel.pipeline", what, hint);
+  };
+  if (!model.runs_in_parts() || !datasets.task->takes_last_layer_alone())
+    refuse("only a model of type gpt runs in parts, where it learns the next token");
+  if (std::ranges::any_of(arena_tensors, [](const auto& one) { return !one.trainable; }))
+    refuse("frozen weights and adapters are not for stages", "1, or parallel.shard: parameters, which shares them out");
+  if (shares_values && model.shared_by_ends().defined()) {
+    refuse("the embedding is the head as well (tie_embeddings), and no rank has all of it",
+           "1, parallel.shard: gradients, or tie_embeddings: false");
+  }
+  if (spec.log.histograms) {
+    throw job.loaded.error(
+        "log.histograms",
+        "no rank has all layers, because parallel.pipeline is " + std::to_string(spec.parallel.pipeline), "null");
+  }
+  if (spec.eval.sample) {
+    throw job.loaded.error("eval.sample",
+                           "a text is written token by token, for which the stages of parallel.pipeline would wait",
+                           "null; gputrain generate writes texts with the weights of a checkpoint");
+  }
+  if (spec.train.searches_micro_batch()) {
+    throw job.loaded.error("train.micro_batch_size",
+                           "auto measures one pass at a time, and the stages of a pipeline run several",
+                           "a number; each stage holds as many micro-batches as there are stages from it to the end");
+  }
+}
+
+/// Cuts the model into the stages of the ranks. Keeps in `arena_tensors` what this rank has.
+void cut_into_stages(BuiltModel& built, const Job& job, RankContext& context,
+                     std::vector<device::ArenaTensor>& arena_tensors, bool has_memory) {
+  const comm::Mesh& mesh = context.groups.mesh();
+  const int parts = mesh.pipeline * mesh.virtual_stages;
+  const std::vector<double> flops = built.model->flops_of_units();
+  if (const auto units = std::ranges::count_if(flops, [](double one) { return one > 0; }); parts > units) {
+    throw job.loaded.error(
+        "parallel.pipeline",
+        counted(units, "unit") + " of the model (its layers and its head) cannot be cut into " + counted(parts, "part"),
+        "fewer stages" + std::string(mesh.virtual_stages > 1 ? " or virtual stages" : ""));
+  }
+  const std::vector<int64_t> begins = parallel::cut_units(flops, parts);
+  std::erase_if(arena_tensors, [&](device::ArenaTensor& one) {
+    built.units[one.name] = one.unit;
+    if (parallel::stage_of_unit(one.unit, begins, mesh.pipeline) == mesh.stage_of(context.rank())) return false;
+    one.value.set_requires_grad(false);
+    if (device::has_memory(one.value)) device::take_memory(one.value);
+    return true;
+  });
+  built.pipeline = std::make_unique<parallel::Pipeline>(context.groups, *built.model, begins, has_memory);
+}
+
+/// The model in its arena, with the shares of all ranks; nothing is filled yet. `has_memory` false: all of it has
+/// sizes, but parameters, gradients and what is made beside them have no memory.
+BuiltModel lay_out_model(const Job& job, const JobDatasets& datasets, RankContext& context, bool has_memory) {
+  const JobSpec& spec = job.spec();
+  BuiltModel built;
+  const comm::Mesh& mesh = context.groups.mesh();
+  const bool shares = spec.parallel.shard != "none" && mesh.shards() > 1;
+  const bool shares_values = shares && spec.parallel.shard == "parameters";
+  const nn::Context model_context{.policy = context.policy,
+                                  .device = context.device,
+                                  .channels_last = input_format(spec, *datasets.train, context).channels_last,
+                                  .recompute = nn::recompute_from_name(spec.train.activation_checkpointing),
+                                  .takes_no_memory = shares_values || !has_memory || mesh.pipeline > 1,
+                                  .batch_group = spec.parallel.sync_bn ? &context.groups.tensors() : nullptr,
+                                  .tensor_group = mesh.tensor > 1 ? &context.groups.layers() : nullptr,
+                                  .context_group = mesh.context > 1 ? &context.groups.context() : nullptr};
+  built.model = models::catalog().make(spec.model.architecture, model_context, datasets.facts);
+  if (mesh.tensor > 1 &&
+      (!built.model->splits_layers() || !datasets.task->takes_parts_of_texts() || spec.model.adapter)) {
+    throw job.loaded.error(
+        "parallel.tensor",
+        "ranks share layers only where a model of type gpt learns the next token, without an adapter", "1");
+  }
+  if (mesh.tensor > 1 && spec.log.histograms) {
+    throw job.loaded.error("log.histograms",
+                           "no rank has whole layers, because parallel.tensor is " + std::to_string(mesh.tensor),
+                           "null");
+  }
+  if (mesh.context > 1 && !(built.model->takes_parts_of_texts() && datasets.task->takes_parts_of_texts())) {
+    throw job.loaded.error("parallel.context",
+                           "ranks share the positions of texts only where a model of type gpt learns the next token",
+                           "1");
+  }
+  if (shares_values && !built.model->announces_units()) {
+    throw job.loaded.error("parallel.shard",
+                           spec.model.architecture.name +
+                               " does not say when its parts compute (nn::UnitRange), for their weights to be gathered",
+                           "gradients");
+  }
+  if (const auto& adapter = spec.model.adapter) {
+    built.adapter = models::adapters().make(adapter->type);
+    built.adapter->adapt(*built.model);
+  }
+  check_recompute(job, *built.model);
+  check_sizes(job, *built.model, datasets);
+  built.has_batch_norm = has_batch_norm(*built.model);
+  built.sync_batch_norm = spec.parallel.sync_bn && built.has_batch_norm;
+  if (spec.parallel.sync_bn && !built.sync_batch_norm) log::warning("parallel.sync_bn: the model has no batch norm");
+  auto arena_tensors = arena_tensors_of(job, *built.model);
+  for (const auto& one : arena_tensors) {
+    const auto& split = one.split;
+    const int64_t numel =
+        split ? one.value.numel() / one.value.size(split->dim) * split->whole_size() : one.value.numel();
+    built.parameter_count += numel;
+    if (one.trainable) built.trainable_count += numel;
+  }
+  if (mesh.pipeline > 1) {
+    check_pipeline(job, *built.model, datasets, arena_tensors, shares_values);
+    cut_into_stages(built, job, context, arena_tensors, has_memory);
+  }
+  if (!has_memory) keep_sizes_alone(arena_tensors);
+  const bool in_whole_tensors = optim::takes_whole_tensors(spec.optimizer.type.name);
+  if (in_whole_tensors && shares_values) {
+    throw job.loaded.error("parallel.shard",
+                           spec.optimizer.type.name + " updates whole matrices, but each rank has a part",
+                           "gradients, which shares out whole tensors, or another optimizer");
+  }
+  if (in_whole_tensors && shares && mesh.pipeline > 1) {
+    throw job.loaded.error("parallel.pipeline",
+                           spec.optimizer.type.name + " updates whole matrices, and a rank of a stage may have none",
+                           "1, parallel.shard: none, or another optimizer");
+  }
+  if (in_whole_tensors && mesh.tensor > 1) {
+    throw job.loaded.error("parallel.tensor",
+                           spec.optimizer.type.name + " updates whole matrices, but ranks share them",
+                           "1, or another optimizer");
+  }
+  for (const auto& one : arena_tensors) {
+    if (one.trainable || !one.split) continue;
+    throw job.loaded.error("parallel.tensor", "a frozen layer cannot be shared: " + one.name, "1");
+  }
+  if (in_whole_tensors && shares && mesh.replicas > 1) {
+    throw job.loaded.error("parallel.replicate",
+                           spec.optimizer.type.name + " updates whole matrices, and a rank may have none of a bucket",
+                           "1, or another optimizer");
+  }
+  built.arena = std::make_unique<device::Arena>(
+      arena_tensors,
+      device::ArenaOptions{
+          .gradients = shares && spec.parallel.shard != "optimizer" ? device::Kept::owned : device::Kept::whole,
+          .values = shares_values ? device::Kept::owned : device::Kept::whole,
+          .working_type = ops::working_type(context.policy),
+          .shards = shares && !in_whole_tensors ? mesh.shards() : 1,
+          .parts = bucket_limits(spec.parallel)});
+  device::release_unused(context.device);  // what the parameters lay in before, frozen ones in fp32
+  for (const auto& arena_tensor : arena_tensors) {
+    if (arena_tensor.trainable) built.parameters.push_back(arena_tensor.value);
+  }
+  if (shares) {
+    built.owners = in_whole_tensors ? parallel::shards_of_tensors(*built.arena, mesh.shards())
+                                    : parallel::equal_shards(*built.arena, mesh.shards());
+    built.arena->own(built.owners[static_cast<size_t>(mesh.shard_of(context.rank()))]);
+  }
+  return built;
+}
+
+}  // namespace
+
+BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext& context) {
+  BuiltModel built = lay_out_model(job, datasets, context, /*has_memory=*/true);
+  if (built.arena->keeps_owned_values_only()) {
+    built.sharded = std::make_unique<parallel::ShardedParameters>(context.groups, *built.arena, *built.model);
+    built.sharded->fill([&] { fill_model(built, job.spec()); });
+  } else {
+    fill_model(built, job.spec());
+  }
+  check_pretrained(built, job, datasets);
+  share_model(built, context.groups);
+  return built;
+}
+
+BuiltModel model_without_memory(const Job& job, const JobDatasets& datasets, RankContext& context) {
+  return lay_out_model(job, datasets, context, /*has_memory=*/false);
+}
+
+}  // namespace gputrain::app
