@@ -44,7 +44,8 @@ json to_json(const RankStatus& status) {
     all["waiting"] = {{"channel", static_cast<size_t>(waiting->channel)},
                       {"number", waiting->number},
                       {"what", waiting->what},
-                      {"seconds", waiting->seconds}};
+                      {"seconds", waiting->seconds},
+                      {"peers", waiting->peers}};
   }
   return all;
 }
@@ -64,7 +65,8 @@ RankStatus rank_status_from_json(const json& all) {
   status.waiting = AwaitedCollective{.channel = channel_of(waiting.at("channel")),
                                      .number = waiting.at("number"),
                                      .what = waiting.at("what"),
-                                     .seconds = waiting.at("seconds")};
+                                     .seconds = waiting.at("seconds"),
+                                     .peers = waiting.at("peers")};
   return status;
 }
 

@@ -27,6 +27,7 @@ struct AwaitedCollective {
   int64_t number = 0;
   std::string what;  // "all-reduce of gradients 3"
   double seconds = 0;
+  std::vector<int> peers = {};  // of a collective that is not counted: the other ranks that it needs
 };
 
 /// What a rank is doing at one moment. Times are durations, because the clocks of hosts differ.

@@ -25,7 +25,8 @@ struct Connection {
   /// What of its collectives is the same on all ranks, whatever their group, and so is compared over all ranks.
   enum class Alike { calls_and_sizes, calls, nothing };
   Alike alike = Alike::calls_and_sizes;
-  bool failed = false;  // a collective failed: destroy the backend without waiting for the other ranks
+  std::vector<int> peers;  // the other ranks of a group whose collectives are not compared
+  bool failed = false;     // a collective failed: destroy the backend without waiting for the other ranks
 
   bool is_gloo() const noexcept { return detector != nullptr && device.is_cpu(); }
   bool is_lost() const { return failed || (detector && detector->verdict()); }

@@ -36,10 +36,10 @@ struct CollectiveInFlight {
 [[noreturn]] void tell_failure(Connection& connection, const CollectiveInFlight& in_flight, const std::string& cause) {
   connection.failed = true;
   const auto time = Clock::now() - in_flight.start;
-  const auto verdict =
-      connection.detector->explain({.message = cause,
-                                    .in = AwaitedCollective{connection.channel, in_flight.number, in_flight.what,
-                                                            std::chrono::duration<double>(time).count()}});
+  const auto verdict = connection.detector->explain(
+      {.message = cause,
+       .in = AwaitedCollective{connection.channel, in_flight.number, in_flight.what,
+                               std::chrono::duration<double>(time).count(), connection.peers}});
   const int rank = connection.backend->getRank();
   const std::string happening =
       in_flight.what + " failed after " + seconds_text(time) + " (deadline " + seconds_text(connection.deadline) + ")";
@@ -91,7 +91,8 @@ bool wait_in_slices(const Transfer& transfer, const c10::intrusive_ptr<c10d::Wor
   const auto& connection = transfer.connection;
   if (!connection->detector) return work->wait();
   CollectiveLog& collective_log = connection->detector->collective_log();
-  if (!work->isCompleted()) collective_log.wait_for({connection->channel, transfer.number, transfer.what});
+  if (!work->isCompleted())
+    collective_log.wait_for({connection->channel, transfer.number, transfer.what, 0, connection->peers});
   while (!work->isCompleted()) {
     check_group(*connection, in_flight);
     try {
@@ -100,8 +101,9 @@ bool wait_in_slices(const Transfer& transfer, const c10::intrusive_ptr<c10d::Wor
       // The slice is over, or the work has failed; then the wait after the loop throws.
     }
   }
-  collective_log.waited();
-  return work->wait();
+  const bool is_done = work->wait();
+  collective_log.waited();  // not of one that failed: for the others, this rank still waits
+  return is_done;
 }
 
 template <class Options>

@@ -133,17 +133,26 @@ std::optional<AwaitedCollective> PeerTable::longest_wait() const {
   return longest;
 }
 
+bool PeerTable::has_called(int rank, const AwaitedCollective& what) const {
+  const RankStatus& status = of(rank).status;
+  if (what.peers.empty()) return status.lane(what.channel).begun >= what.number;
+  const bool is_needed = std::ranges::find(what.peers, rank) != what.peers.end();
+  return !is_needed || (status.waiting && status.waiting->what == what.what);
+}
+
 /// Which ranks have called a collective and which have not.
 std::string PeerTable::page_about(const std::optional<AwaitedCollective>& what) const {
   if (!what) return {};
-  const auto has_called = [&](const Rank& one) { return one.status.lane(what->channel).begun >= what->number; };
-  const auto is_missing = [&](const Rank& one) {
-    const bool is_known = own_rank_ == 0 || !one.status.phase.empty();
-    return is_known && !has_called(one);
-  };
-  const Ranks arrived = which(has_called), missing = which(is_missing);
-  std::string page = line(
-      "at", what->what + ", " + number_text(what->channel, what->number) + ", since " + whole_seconds(what->seconds));
+  Ranks arrived, missing;
+  for (int rank = 0; rank < std::ssize(ranks_); ++rank) {
+    if (has_called(rank, *what)) {
+      arrived.push_back(rank);
+    } else if (own_rank_ == 0 || !of(rank).status.phase.empty()) {
+      missing.push_back(rank);
+    }
+  }
+  const std::string number = what->peers.empty() ? ", " + number_text(what->channel, what->number) : "";
+  std::string page = line("at", what->what + number + ", since " + whole_seconds(what->seconds));
   if (!arrived.empty()) page += line("arrived", ranks_text(arrived));
   for (size_t i = 0; i < std::min(missing.size(), kMostNamed); ++i) {
     page += line(i == 0 ? "missing" : "", name(missing[i]) + ": " + state(missing[i]));
@@ -274,8 +283,10 @@ Verdict PeerTable::failure(const Failure& failure) const {
     return verdict(ExitCode::restart,
                    name(left.front()) + " has ended before the others" + (words.empty() ? "" : ": " + words), page);
   }
-  const Ranks missing =
-      in ? which([&](const Rank& one) { return one.status.lane(in->channel).begun < in->number; }) : Ranks{};
+  Ranks missing;
+  for (int rank = 0; in && rank < std::ssize(ranks_); ++rank) {
+    if (!has_called(rank, *in)) missing.push_back(rank);
+  }
   if (missing.empty()) {
     return verdict(ExitCode::restart, in ? failure.message : "a connection between ranks broke" + reason, page);
   }

@@ -84,6 +84,8 @@ class PeerTable {
   std::string name(int rank) const;
   std::string state(int rank) const;
   std::optional<AwaitedCollective> longest_wait() const;
+  /// Whether a rank has called the collective, as far as is known.
+  bool has_called(int rank, const AwaitedCollective& what) const;
   std::string page_about(const std::optional<AwaitedCollective>& what) const;
   std::optional<Verdict> different_calls(Channel channel) const;
   std::optional<Verdict> waiting_in_a_circle(double seconds) const;

@@ -120,6 +120,7 @@ struct ProcessGroups::Session {
   std::chrono::milliseconds to_connect{};  // a group
   std::string address, interface;          // of this rank, towards the others
   std::shared_ptr<FailureDetector> detector;
+  int world_size = 1;
 
   Connection properties(Channel channel, at::Device on) const {
     return {.device = on, .deadline = deadline, .detector = detector, .channel = channel};
@@ -130,11 +131,15 @@ struct ProcessGroups::Session {
     std::string among = "";  // as in Connection
     Connection::Alike alike = Connection::Alike::calls_and_sizes;
     int rank = 0, size = 1;
+    std::function<bool(int rank)> has = {};  // which ranks of the world are in it, where nothing is compared
   };
   Group connect(const Part& part) const {
     Connection connection = properties(Channel::tensors, device);
     connection.among = part.among;
     connection.alike = part.alike;
+    for (int one = 0; part.has && one < world_size; ++one) {
+      if (one != detector->rank() && part.has(one)) connection.peers.push_back(one);
+    }
     const auto here = part_of(store, part.name);
     if (!device.is_cpu()) {
       return Group(connected(std::move(connection), [&] {
@@ -164,6 +169,7 @@ ProcessGroups::ProcessGroups(const Rendezvous& at, const GroupOptions& options) 
                                                .to_connect = options.start_deadline,
                                                .address = source_address_towards(master)});
   Session& session = *session_;
+  session.world_size = at.world_size;
   session.interface = interface_of(session.address);
   hosts_ = store_rendezvous(*session.store, at, options);
   session.detector = start_failure_detector(*session.store, at, options, hosts_, session.address);
@@ -198,43 +204,63 @@ void ProcessGroups::arrange(const Mesh& mesh) {
   const bool has_parts = mesh.has_parts_of_model();
   const Alike of_shards = has_parts ? Alike::nothing : Alike::calls_and_sizes;
   const Alike of_texts = has_parts ? Alike::nothing : Alike::calls;
+  // Ranks at the same place of a stage, or of all stages, as this one.
+  const int own = rank();
+  const auto is_in_stage = [mesh, own](int one) { return mesh.stage_of(one) == mesh.stage_of(own); };
+  const auto has_same_layers = [=](int one) {
+    return is_in_stage(one) && mesh.tensor_place_of(one) == mesh.tensor_place_of(own);
+  };
+  const auto is_at_place = [mesh, own](int one) { return mesh.place_in_stage_of(one) == mesh.place_in_stage_of(own); };
+  const auto only_if_apart = [&](std::function<bool(int)> has) { return has_parts ? has : nullptr; };
   const std::string in_stage = mesh.pipeline > 1 ? " in stage " + std::to_string(stage) : "";
   const std::string here = (mesh.tensor > 1 ? " at place " + std::to_string(place) : "") + in_stage;
   if (mesh.replicas > 1 || has_parts) {
-    shards_ = connect({.name = "shards of replica " + std::to_string(replica) + here,
-                       .among = " among shards",
-                       .alike = of_shards,
-                       .rank = shard,
-                       .size = mesh.shards()});
-    replicas_ = connect({.name = "replicas of shard " + std::to_string(shard) + here,
-                         .among = " across replicas",
-                         .alike = of_shards,
-                         .rank = replica,
-                         .size = mesh.replicas});
+    shards_ = connect(
+        {.name = "shards of replica " + std::to_string(replica) + here,
+         .among = " among shards",
+         .alike = of_shards,
+         .rank = shard,
+         .size = mesh.shards(),
+         .has = only_if_apart([=](int one) { return has_same_layers(one) && mesh.replica_of(one) == replica; })});
+    replicas_ =
+        connect({.name = "replicas of shard " + std::to_string(shard) + here,
+                 .among = " across replicas",
+                 .alike = of_shards,
+                 .rank = replica,
+                 .size = mesh.replicas,
+                 .has = only_if_apart([=](int one) { return has_same_layers(one) && mesh.shard_of(one) == shard; })});
   }
   context_ = connect({.name = "texts of group " + std::to_string(mesh.sample_group_of(rank())) + here,
                       .among = " of shared texts",
                       .alike = of_texts,
                       .rank = mesh.context_place_of(rank()),
-                      .size = mesh.context});
+                      .size = mesh.context,
+                      .has = only_if_apart([=](int one) {
+                        return has_same_layers(one) && mesh.sample_group_of(one) == mesh.sample_group_of(own);
+                      })});
   layers_ = connect({.name = "layers of cell " + std::to_string(rank() / mesh.tensor),
                      .among = " of shared layers",
                      .alike = Alike::nothing,
                      .rank = place,
-                     .size = mesh.tensor});
+                     .size = mesh.tensor,
+                     .has = [=](int one) { return one / mesh.tensor == own / mesh.tensor; }});
   if (mesh.pipeline == 1) return;
   const std::string at_place = " at place " + std::to_string(mesh.place_in_stage_of(rank()));
   stages_ = connect({.name = "stages" + at_place,
                      .among = " among stages",
                      .alike = Alike::nothing,
                      .rank = stage,
-                     .size = mesh.pipeline});
+                     .size = mesh.pipeline,
+                     .has = is_at_place});
   if (stage == 0 || stage + 1 == mesh.pipeline) {
     ends_ = connect({.name = "ends" + at_place,
                      .among = " between the first and the last stage",
                      .alike = Alike::nothing,
                      .rank = stage == 0 ? 0 : 1,
-                     .size = 2});
+                     .size = 2,
+                     .has = [=](int one) {
+                       return is_at_place(one) && (mesh.stage_of(one) == 0 || mesh.stage_of(one) + 1 == mesh.pipeline);
+                     }});
   }
   // All ranks connect in the same order of links, so none waits for one that waits for it.
   const int links = mesh.virtual_stages > 1 ? mesh.pipeline : mesh.pipeline - 1;
@@ -248,7 +274,10 @@ void ProcessGroups::arrange(const Mesh& mesh) {
                             .among = between,
                             .alike = Alike::nothing,
                             .rank = stage == from ? 0 : 1,
-                            .size = 2});
+                            .size = 2,
+                            .has = [=](int one) {
+                              return is_at_place(one) && (mesh.stage_of(one) == from || mesh.stage_of(one) == to);
+                            }});
       Links& links_here = stage == from ? to_next_ : to_previous_;
       (is_forward ? links_here.activations : links_here.gradients) = std::move(link);
     }

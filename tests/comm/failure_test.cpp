@@ -76,10 +76,13 @@ TEST(CollectiveFailure, GivesUpHungRankAtDeadline) {
 const RankBody lonely_in_mesh("lonely_in_mesh", [] {
   ProcessGroups groups = join(std::chrono::seconds(2));
   const std::string axis = std::getenv("AXIS");
-  const bool has_stages = axis == "stages";
-  groups.arrange(has_stages ? Mesh{.ranks = 4, .pipeline = 2} : Mesh{.ranks = 4, .replicas = 2, .context = 2});
+  const bool has_stages = axis == "stages", has_layers = axis == "layers";
+  groups.arrange(has_stages   ? Mesh{.ranks = 4, .pipeline = 2}
+                 : has_layers ? Mesh{.ranks = 4, .tensor = 2}
+                              : Mesh{.ranks = 4, .replicas = 2, .context = 2});
   Group& link = (groups.rank() < 2 ? groups.to_next() : groups.to_previous()).activations;
   Group& group = has_stages           ? link
+                 : has_layers         ? groups.layers()
                  : axis == "replicas" ? groups.replicas()
                  : axis == "shards"   ? groups.shards()
                                       : groups.context();
@@ -95,27 +98,36 @@ const RankBody lonely_in_mesh("lonely_in_mesh", [] {
   return 0;
 });
 
-/// Expects that the ranks end, and that the one that waits in the group of the axis names it and rank 3.
-void expect_rank_3_named(const std::string& axis, int waiting, const std::string& group, int signal) {
-  RankProcesses ranks("lonely_in_mesh", 4, {{"AXIS", axis}});
+/// A group that rank 3 is in, besides one other rank.
+struct Axis {
+  const char *name, *group, *place;  // in messages: of the group, and of rank 3
+  int waiting;                       // the other rank
+};
+constexpr Axis kReplicas{"replicas", "across replicas", "replica 1, shard 1, context 1", 1},
+    kShards{"shards", "among shards", "replica 1, shard 1, context 1", 2},
+    kTexts{"context", "of shared texts", "replica 1, shard 1, context 1", 2},
+    kStages{"stages", "from stage 0 to 1", "stage 1, shard 1", 1},
+    kLayers{"layers", "of shared layers", "shard 1, tensor 1", 2};
+
+/// Expects that the ranks end, and that the one that waits in the group of the axis names it and rank 3, which gets the
+/// signal.
+void expect_rank_3_named(const Axis& axis, int signal) {
+  RankProcesses ranks("lonely_in_mesh", 4, {{"AXIS", axis.name}});
   for (int rank = 0; rank < 4; ++rank) ranks.wait_for_output(rank, "ready");
   ranks.kill(3, signal);
   for (int rank = 0; rank < 3; ++rank) ranks.wait_for_end(rank);
   ranks.kill(3, SIGKILL);
   const auto results = ranks.finish();
-  for (size_t rank = 0; rank < 3; ++rank) EXPECT_EQ(results[rank].exit_code, kRestart) << axis << results[rank].output;
-  const std::string& told = results[static_cast<size_t>(waiting)].output;
-  EXPECT_THAT(told, HasSubstr("all-reduce of gradients 3 " + group + " failed"));
-  EXPECT_THAT(
-      told, HasSubstr(axis == "stages" ? "rank 3 (stage 1, shard 1) on" : "rank 3 (replica 1, shard 1, context 1) on"));
+  for (size_t rank = 0; rank < 3; ++rank)
+    EXPECT_EQ(results[rank].exit_code, kRestart) << axis.name << results[rank].output;
+  const std::string& told = results[static_cast<size_t>(axis.waiting)].output;
+  EXPECT_THAT(told, HasSubstr("all-reduce of gradients 3 " + std::string(axis.group) + " failed"));
+  EXPECT_THAT(told, HasSubstr("rank 3 (" + std::string(axis.place) + ") on"));
 }
 
 TEST(CollectiveFailure, NamesTheRankAndTheGroupOfAMesh) {
-  expect_rank_3_named("replicas", 1, "across replicas", SIGKILL);
-  expect_rank_3_named("shards", 2, "among shards", SIGKILL);
-  expect_rank_3_named("context", 2, "of shared texts", SIGKILL);
-  expect_rank_3_named("shards", 2, "among shards", SIGSTOP);
-  expect_rank_3_named("stages", 1, "from stage 0 to 1", SIGKILL);
+  for (const Axis& axis : {kReplicas, kShards, kTexts, kStages, kLayers}) expect_rank_3_named(axis, SIGKILL);
+  for (const Axis& axis : {kShards, kStages}) expect_rank_3_named(axis, SIGSTOP);
 }
 
 const RankBody late_use("late_use", [] {

@@ -27,8 +27,8 @@ namespace gputrain::parallel {
 class Pipeline {
  public:
   /// `begins`: as cut_units() returns them, for the stages of the groups' mesh. The model's parameters of other stages
-  /// have no memory and require no gradient. Both must outlive this. `has_memory` false: nor has what the ends share;
-  /// then nothing runs.
+  /// have no memory and require no gradient. Both must outlive this. With `has_memory` false, the parameter
+  /// that the ends share has no memory either, and no pass can run.
   Pipeline(comm::ProcessGroups& groups, models::Model& model, std::vector<int64_t> begins, bool has_memory = true);
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
