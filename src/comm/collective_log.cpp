@@ -20,53 +20,54 @@ double seconds_since(std::chrono::steady_clock::time_point moment) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - moment).count();
 }
 
-Channel channel_of(const json& number) {
-  return number.get<size_t>() == static_cast<size_t>(Channel::control) ? Channel::control : Channel::tensors;
-}
-
 }  // namespace
 
-std::optional<std::string> RankStatus::call(Channel channel, int64_t number) const {
-  const Lane& of = lane(channel);
+const RankStatus::Lane& RankStatus::lane(const std::string& group) const {
+  static const Lane none;
+  const auto found = lanes.find(group);
+  return found == lanes.end() ? none : found->second;
+}
+
+std::optional<std::string> RankStatus::call(const std::string& group, int64_t number) const {
+  const Lane& of = lane(group);
   const int64_t back = of.last - number;
   if (back < 0 || back >= std::ssize(of.calls)) return std::nullopt;
   return of.calls[of.calls.size() - 1 - static_cast<size_t>(back)];
 }
 
 json to_json(const RankStatus& status) {
-  json lanes = json::array();
-  for (const auto& lane : status.lanes) {
-    lanes.push_back({{"begun", lane.begun}, {"mark", lane.mark}, {"hash", lane.mark_hash}});
-    if (!lane.calls.empty()) lanes.back().update({{"calls", lane.calls}, {"last", lane.last}});
+  json lanes = json::object();
+  for (const auto& [group, lane] : status.lanes) {
+    lanes[group] = {{"begun", lane.begun}, {"mark", lane.mark}, {"hash", lane.mark_hash}};
+    if (!lane.calls.empty()) lanes[group].update({{"calls", lane.calls}, {"last", lane.last}});
   }
   json all{{"place", status.phase}, {"seconds", status.phase_seconds}, {"lanes", std::move(lanes)}};
   if (const auto& waiting = status.waiting) {
-    all["waiting"] = {{"channel", static_cast<size_t>(waiting->channel)},
+    all["waiting"] = {{"group", waiting->group},
                       {"number", waiting->number},
                       {"what", waiting->what},
                       {"seconds", waiting->seconds},
-                      {"peers", waiting->peers}};
+                      {"caller", waiting->caller}};
   }
   return all;
 }
 
 RankStatus rank_status_from_json(const json& all) {
   RankStatus status{.phase = all.at("place"), .phase_seconds = all.at("seconds"), .waiting = {}, .lanes = {}};
-  for (size_t i = 0; i < kChannels; ++i) {
-    const json& lane = all.at("lanes").at(i);
-    RankStatus::Lane& into = status.lanes[i];
+  for (const auto& [group, lane] : all.at("lanes").items()) {
+    RankStatus::Lane& into = status.lanes[group];
     into = {.begun = lane.at("begun"), .mark = lane.at("mark"), .mark_hash = lane.at("hash"), .calls = {}};
     if (!lane.contains("calls")) continue;
-    into.calls = lane["calls"].get<std::vector<std::string>>();
+    into.calls = lane.at("calls").get<std::vector<std::string>>();
     into.last = lane.at("last");
   }
   if (!all.contains("waiting")) return status;
   const json& waiting = all["waiting"];
-  status.waiting = AwaitedCollective{.channel = channel_of(waiting.at("channel")),
+  status.waiting = AwaitedCollective{.group = waiting.at("group"),
                                      .number = waiting.at("number"),
                                      .what = waiting.at("what"),
                                      .seconds = waiting.at("seconds"),
-                                     .peers = waiting.at("peers")};
+                                     .caller = waiting.at("caller")};
   return status;
 }
 
@@ -77,23 +78,18 @@ bool CollectiveLog::enter(const char* phase, int64_t step) {
   return std::exchange(phase_, phase) != phase;
 }
 
-int64_t CollectiveLog::begin(Channel channel, const std::string& what, const at::Tensor& tensor) {
+int64_t CollectiveLog::begin(const std::string& group, const std::string& what, const at::Tensor& tensor) {
   std::string call = what;
   if (tensor.defined()) {
     call += " (" + std::to_string(tensor.numel()) + " x " + c10::toString(tensor.scalar_type()) + ")";
   }
   const std::lock_guard lock(mutex_);
-  Lane& lane = lanes_[static_cast<size_t>(channel)];
+  Lane& lane = lanes_[group];
   lane.hash = mix(lane.hash, stable_hash(call));
   if (++lane.begun % kMarkEvery == 0) lane.mark = lane.begun, lane.mark_hash = lane.hash;
   lane.calls.push_back(std::move(call));
   if (lane.calls.size() > kCallsKept) lane.calls.pop_front();
   return lane.begun;
-}
-
-int64_t CollectiveLog::begun(Channel channel) const {
-  const std::lock_guard lock(mutex_);
-  return lanes_[static_cast<size_t>(channel)].begun;
 }
 
 void CollectiveLog::wait_for(AwaitedCollective waiting) {
@@ -112,12 +108,12 @@ RankStatus CollectiveLog::status(bool with_calls) const {
   RankStatus now{.phase = phase_, .phase_seconds = seconds_since(entered_), .waiting = waiting_, .lanes = {}};
   if (step_ >= 0) now.phase += " " + std::to_string(step_);
   if (now.waiting) now.waiting->seconds = seconds_since(waits_since_);
-  for (size_t i = 0; i < kChannels; ++i) {
-    const Lane& lane = lanes_[i];
-    now.lanes[i] = {.begun = lane.begun, .mark = lane.mark, .mark_hash = lane.mark_hash, .calls = {}};
+  for (const auto& [group, lane] : lanes_) {
+    RankStatus::Lane& into = now.lanes[group];
+    into = {.begun = lane.begun, .mark = lane.mark, .mark_hash = lane.mark_hash, .calls = {}};
     if (!with_calls) continue;
-    now.lanes[i].calls = {lane.calls.begin(), lane.calls.end()};
-    now.lanes[i].last = lane.begun;
+    into.calls = {lane.calls.begin(), lane.calls.end()};
+    into.last = lane.begun;
   }
   return now;
 }

@@ -3,10 +3,10 @@
 // The training thread writes, the watch thread reads.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -17,17 +17,16 @@
 
 namespace gputrain::comm {
 
-/// The groups of a rank; each counts its collectives from 1.
-enum class Channel : size_t { control, tensors };
-inline constexpr size_t kChannels = 2;
+/// Names of the groups of all ranks. Groups of a part of them have other names, one for each set of ranks.
+inline constexpr const char *kControl = "control", *kTensors = "tensor";
 
 /// A collective that a rank waits for.
 struct AwaitedCollective {
-  Channel channel = Channel::control;
-  int64_t number = 0;
-  std::string what;  // "all-reduce of gradients 3"
+  std::string group;   // which counts its collectives from 1; empty: all that `caller` has called in any group
+  int64_t number = 0;  // among those of the group
+  std::string what;    // "all-reduce of gradients 3"
   double seconds = 0;
-  std::vector<int> peers = {};  // of a collective that is not counted: the other ranks that it needs
+  int caller = 0;
 };
 
 /// What a rank is doing at one moment. Times are durations, because the clocks of hosts differ.
@@ -42,11 +41,12 @@ struct RankStatus {
   std::string phase;  // "in step 12"
   double phase_seconds = 0;
   std::optional<AwaitedCollective> waiting;
-  std::array<Lane, kChannels> lanes;
+  std::map<std::string, Lane> lanes;  // by group
 
-  const Lane& lane(Channel channel) const { return lanes[static_cast<size_t>(channel)]; }
+  /// The collectives in a group; none where the rank has not called any.
+  const Lane& lane(const std::string& group) const;
   /// The name of the collective with that number, if known.
-  std::optional<std::string> call(Channel channel, int64_t number) const;
+  std::optional<std::string> call(const std::string& group, int64_t number) const;
 };
 
 nlohmann::json to_json(const RankStatus& status);
@@ -58,9 +58,7 @@ class CollectiveLog {
   /// Sets the rank's place in its work: "in step", 12. Returns whether `phase` has changed.
   bool enter(const char* phase, int64_t step);
   /// Counts a collective, with the size and type of its tensor. Returns its number.
-  int64_t begin(Channel channel, const std::string& what, const at::Tensor& tensor);
-  /// Number of collectives counted.
-  int64_t begun(Channel channel) const;
+  int64_t begin(const std::string& group, const std::string& what, const at::Tensor& tensor);
   /// The rank waits for this collective until waited().
   void wait_for(AwaitedCollective waiting);
   void waited();
@@ -79,7 +77,7 @@ class CollectiveLog {
   int64_t step_ = -1;
   Clock::time_point entered_ = Clock::now(), waits_since_;
   std::optional<AwaitedCollective> waiting_;
-  std::array<Lane, kChannels> lanes_;
+  std::map<std::string, Lane> lanes_;
 };
 
 }  // namespace gputrain::comm

@@ -20,13 +20,9 @@ struct Connection {
   at::Device device = at::kCPU;
   std::chrono::milliseconds deadline{};
   std::shared_ptr<FailureDetector> detector;  // null for groups without peers (simulated_ranks.hpp)
-  Channel channel = Channel::control;
-  std::string among;  // " among shards": which ranks, in names of collectives; empty: all
-  /// What of its collectives is the same on all ranks, whatever their group, and so is compared over all ranks.
-  enum class Alike { calls_and_sizes, calls, nothing };
-  Alike alike = Alike::calls_and_sizes;
-  std::vector<int> peers;  // the other ranks of a group whose collectives are not compared
-  bool failed = false;     // a collective failed: destroy the backend without waiting for the other ranks
+  std::string name;                           // of the group: its ranks compare their collectives under it
+  std::string among;                          // " among shards": which ranks, in names of collectives; empty: all
+  bool failed = false;  // a collective failed: destroy the backend without waiting for the other ranks
 
   bool is_gloo() const noexcept { return detector != nullptr && device.is_cpu(); }
   bool is_lost() const { return failed || (detector && detector->verdict()); }

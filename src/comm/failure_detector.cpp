@@ -84,7 +84,7 @@ void FailureDetector::enter(const char* phase, int64_t step) {
   ::eventfd_write(wake_event_.get(), 1);
 }
 
-void FailureDetector::set_places(std::vector<std::string> places) {
+void FailureDetector::set_places(std::vector<PeerPlace> places) {
   const std::lock_guard lock(mutex_);
   places_ = std::move(places);
 }

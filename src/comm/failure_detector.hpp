@@ -49,7 +49,7 @@ class FailureDetector {
   void enter(const char* phase, int64_t step);
 
   /// Where the ranks are in a mesh, for messages.
-  void set_places(std::vector<std::string> places);
+  void set_places(std::vector<PeerPlace> places);
 
   /// Why this rank has to end; empty: it need not. After a verdict the process has `grace` to end in good order.
   std::optional<Verdict> verdict() const;
@@ -126,7 +126,7 @@ class FailureDetector {
   std::optional<Verdict> verdict_;
   Clock::time_point end_at_;
   std::vector<Failure> reports_;
-  std::vector<std::string> places_;  // that the watch thread has not taken yet
+  std::vector<PeerPlace> places_;  // that the watch thread has not taken yet
   struct Departure {
     std::string words;
     bool failed = false;

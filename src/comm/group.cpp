@@ -38,9 +38,9 @@ struct CollectiveInFlight {
   const auto time = Clock::now() - in_flight.start;
   const auto verdict = connection.detector->explain(
       {.message = cause,
-       .in = AwaitedCollective{connection.channel, in_flight.number, in_flight.what,
-                               std::chrono::duration<double>(time).count(), connection.peers}});
-  const int rank = connection.backend->getRank();
+       .in = AwaitedCollective{in_flight.number == 0 ? "" : connection.name, in_flight.number, in_flight.what,
+                               std::chrono::duration<double>(time).count(), connection.detector->rank()}});
+  const int rank = connection.detector->rank();
   const std::string happening =
       in_flight.what + " failed after " + seconds_text(time) + " (deadline " + seconds_text(connection.deadline) + ")";
   if (verdict) throw verdict->error_of(rank, happening);
@@ -65,13 +65,9 @@ Pending start_transfer(const std::shared_ptr<Connection>& connection, std::strin
   what += connection->among;
   const auto now = Clock::now();
   int64_t number = 0;
-  // A captured collective does not run yet, and its replays cannot be seen here: do not count it. Nor one that other
-  // groups call at other times.
-  using Alike = Connection::Alike;
-  if (connection->detector && connection->alike != Alike::nothing && !is_capturing(*connection)) {
-    const at::Tensor compared = connection->alike == Alike::calls ? at::Tensor() : tensor;
-    number = connection->detector->collective_log().begin(connection->channel, what, compared);
-  }
+  // A captured collective does not run yet, and its replays cannot be seen here: do not count it.
+  if (connection->detector && !is_capturing(*connection))
+    number = connection->detector->collective_log().begin(connection->name, what, tensor);
   const CollectiveInFlight in_flight{what, number, now};
   try {
     check_group(*connection, in_flight);
@@ -91,8 +87,7 @@ bool wait_in_slices(const Transfer& transfer, const c10::intrusive_ptr<c10d::Wor
   const auto& connection = transfer.connection;
   if (!connection->detector) return work->wait();
   CollectiveLog& collective_log = connection->detector->collective_log();
-  if (!work->isCompleted())
-    collective_log.wait_for({connection->channel, transfer.number, transfer.what, 0, connection->peers});
+  if (!work->isCompleted()) collective_log.wait_for({connection->name, transfer.number, transfer.what});
   while (!work->isCompleted()) {
     check_group(*connection, in_flight);
     try {
@@ -345,8 +340,7 @@ void Group::barrier(std::string name) {
 void Group::check(const std::string& what, Clock::time_point begin) {
   if (!connection_ || !connection_->detector) return;
   const bool is_late = Clock::now() - begin > connection_->deadline;
-  const CollectiveInFlight in_flight{
-      what, is_late ? connection_->detector->collective_log().begun(connection_->channel) : 0, begin};
+  const CollectiveInFlight in_flight{what, 0, begin};
   try {
     check_group(*connection_, in_flight);
   } catch (const c10::DistError& error) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include <nlohmann/json.hpp>
 
@@ -34,9 +35,11 @@ std::string ranks_text(const std::vector<int>& ranks) {
   return text;
 }
 
-std::string number_text(Channel channel, int64_t number) {
-  return "number " + std::to_string(number) + " of the " + (channel == Channel::control ? "control" : "tensor") +
-         " collectives";
+bool has_all_ranks(const std::string& group) { return group == kControl || group == kTensors; }
+
+std::string number_text(const std::string& group, int64_t number) {
+  return "number " + std::to_string(number) + " of the " +
+         (has_all_ranks(group) ? group + " collectives" : "collectives of " + group);
 }
 
 std::string hint_of(ExitCode code) {
@@ -74,14 +77,14 @@ PeerTable::PeerTable(std::vector<std::string> hosts, int own_rank) : own_rank_(o
   for (std::string& host : hosts) ranks_.push_back({.host = std::move(host), .words = {}, .status = {}});
 }
 
-void PeerTable::set_places(const std::vector<std::string>& places) {
-  for (size_t rank = 0; rank < ranks_.size(); ++rank) ranks_[rank].place = places.at(rank);
+void PeerTable::set_places(std::vector<PeerPlace> places) {
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) ranks_[rank].place = std::move(places.at(rank));
 }
 
 void PeerTable::hear(int rank, RankStatus status) {
   Rank& one = of(rank);
-  for (size_t i = 0; i < kChannels; ++i) {  // keep the calls that it reported before
-    RankStatus::Lane &now = status.lanes[i], &before = one.status.lanes[i];
+  for (auto& [group, before] : one.status.lanes) {  // keep the calls that it reported before
+    RankStatus::Lane& now = status.lanes[group];
     if (now.calls.empty()) now.calls = std::move(before.calls), now.last = before.last;
   }
   one.status = std::move(status);
@@ -107,8 +110,12 @@ PeerTable::Ranks PeerTable::which(const std::function<bool(const Rank&)>& is_one
 }
 
 std::string PeerTable::name(int rank) const {
-  const std::string& place = of(rank).place;
+  const std::string& place = of(rank).place.text;
   return "rank " + std::to_string(rank) + (place.empty() ? "" : " (" + place + ")") + " on " + of(rank).host;
+}
+
+std::string PeerTable::names(const Ranks& ranks) const {
+  return ranks.size() == 1 ? name(ranks.front()) : ranks_text(ranks);
 }
 
 /// What the rank was doing when it was last heard of.
@@ -133,25 +140,59 @@ std::optional<AwaitedCollective> PeerTable::longest_wait() const {
   return longest;
 }
 
+bool PeerTable::is_in(int rank, const std::string& group) const {
+  return has_all_ranks(group) || of(rank).place.groups.contains(group);
+}
+
 bool PeerTable::has_called(int rank, const AwaitedCollective& what) const {
-  const RankStatus& status = of(rank).status;
-  if (what.peers.empty()) return status.lane(what.channel).begun >= what.number;
-  const bool is_needed = std::ranges::find(what.peers, rank) != what.peers.end();
-  return !is_needed || (status.waiting && status.waiting->what == what.what);
+  if (!what.group.empty()) return of(rank).status.lane(what.group).begun >= what.number;
+  return std::ranges::all_of(of(what.caller).status.lanes, [&](const auto& entry) {
+    const auto& [group, lane] = entry;
+    return !is_in(rank, group) || of(rank).status.lane(group).begun >= lane.begun;
+  });
+}
+
+PeerTable::Ranks PeerTable::ranks_of(const AwaitedCollective& what) const {
+  Ranks ranks;
+  for (int rank = 0; rank < std::ssize(ranks_); ++rank) {
+    if (what.group.empty() || is_in(rank, what.group)) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+PeerTable::Ranks PeerTable::missing_in(const AwaitedCollective& what) const {
+  Ranks missing = ranks_of(what);
+  std::erase_if(missing, [&](int rank) { return has_called(rank, what); });
+  return missing;
+}
+
+AwaitedCollective PeerTable::cause_of(AwaitedCollective wait) const {
+  std::set<std::string> seen{wait.group};
+  const auto next = [&]() -> std::optional<AwaitedCollective> {
+    for (const int rank : missing_in(wait)) {
+      const auto& behind = of(rank).status.waiting;
+      const bool is_cause = behind && !seen.contains(behind->group) &&
+                            ranks_of(*behind).size() <= ranks_of(wait).size() && !missing_in(*behind).empty();
+      if (is_cause) return behind;
+    }
+    return std::nullopt;
+  };
+  while (const auto behind = next()) seen.insert(behind->group), wait = *behind;
+  return wait;
 }
 
 /// Which ranks have called a collective and which have not.
 std::string PeerTable::page_about(const std::optional<AwaitedCollective>& what) const {
   if (!what) return {};
   Ranks arrived, missing;
-  for (int rank = 0; rank < std::ssize(ranks_); ++rank) {
+  for (const int rank : ranks_of(*what)) {
     if (has_called(rank, *what)) {
       arrived.push_back(rank);
     } else if (own_rank_ == 0 || !of(rank).status.phase.empty()) {
       missing.push_back(rank);
     }
   }
-  const std::string number = what->peers.empty() ? ", " + number_text(what->channel, what->number) : "";
+  const std::string number = what->group.empty() ? "" : ", " + number_text(what->group, what->number);
   std::string page = line("at", what->what + number + ", since " + whole_seconds(what->seconds));
   if (!arrived.empty()) page += line("arrived", ranks_text(arrived));
   for (size_t i = 0; i < std::min(missing.size(), kMostNamed); ++i) {
@@ -179,10 +220,11 @@ std::optional<Verdict> PeerTable::loss() const {
     const bool is_lost = life == Life::lost;
     std::string cause = name(rank) + (is_lost ? " " : " has ended by an error") +
                         (is_lost || of(rank).words.empty() ? "" : ": ") + of(rank).words;
-    const auto wait = longest_wait();
+    auto wait = longest_wait();
+    if (wait) wait = cause_of(*wait);
     std::string page = page_about(wait);
     for (const int other : those) {
-      const bool is_reported = wait && of(other).status.lane(wait->channel).begun < wait->number;
+      const bool is_reported = wait && std::ranges::count(missing_in(*wait), other) > 0;
       if (!is_reported) page += line(is_lost ? "lost" : "ended", name(other) + ": " + state(other));
     }
     Verdict found = verdict(ExitCode::restart, std::move(cause), std::move(page));
@@ -193,39 +235,39 @@ std::optional<Verdict> PeerTable::loss() const {
 }
 
 bool PeerTable::is_suspicious(double seconds) {
-  const auto is_new = [&](Channel channel, int64_t number) {
-    return std::exchange(suspected_, std::pair(channel, number)) != std::pair(channel, number);
+  const auto is_new = [&](const std::string& group, int64_t number) {
+    return std::exchange(suspected_, std::pair(group, number)) != std::pair(group, number);
   };
   const auto wait = longest_wait();
-  const bool is_stuck = wait && wait->seconds >= seconds && std::ranges::all_of(ranks_, [&](const Rank& one) {
-                          return one.status.lane(wait->channel).begun >= wait->number;
-                        });
-  if (is_stuck) return is_new(wait->channel, wait->number);
-  for (const Channel channel : {Channel::control, Channel::tensors}) {
-    std::map<int64_t, uint64_t> marks;
-    for (const Rank& one : ranks_) {
-      const auto& lane = one.status.lane(channel);
+  if (wait && wait->seconds >= seconds && missing_in(*wait).empty()) return is_new(wait->group, wait->number);
+  std::map<std::pair<std::string, int64_t>, uint64_t> marks;
+  for (const Rank& one : ranks_) {
+    for (const auto& [group, lane] : one.status.lanes) {
       const bool is_equal =
-          lane.mark == 0 || marks.try_emplace(lane.mark, lane.mark_hash).first->second == lane.mark_hash;
-      if (!is_equal) return is_new(channel, -lane.mark);
+          lane.mark == 0 || marks.try_emplace({group, lane.mark}, lane.mark_hash).first->second == lane.mark_hash;
+      if (!is_equal) return is_new(group, -lane.mark);
     }
   }
   return false;
 }
 
 std::optional<Verdict> PeerTable::disagreement(double seconds) const {
-  for (const Channel channel : {Channel::control, Channel::tensors}) {
-    if (auto found = different_calls(channel)) return found;
+  std::set<std::string> groups;
+  for (const Rank& one : ranks_) {
+    for (const auto& [group, lane] : one.status.lanes) groups.insert(group);
+  }
+  for (const std::string& group : groups) {
+    if (auto found = different_calls(group)) return found;
   }
   return waiting_in_a_circle(seconds);
 }
 
 /// The first difference among the collectives that most ranks still remember: ranks go on meanwhile, so one may
 /// remember calls from a later number on than another.
-std::optional<Verdict> PeerTable::different_calls(Channel channel) const {
+std::optional<Verdict> PeerTable::different_calls(const std::string& group) const {
   int64_t first = INT64_MAX, last = 0;
   for (const Rank& one : ranks_) {
-    const auto& lane = one.status.lane(channel);
+    const auto& lane = one.status.lane(group);
     if (lane.calls.empty()) continue;
     first = std::min(first, lane.last - std::ssize(lane.calls) + 1);
     last = std::max(last, lane.last);
@@ -238,7 +280,7 @@ std::optional<Verdict> PeerTable::different_calls(Channel channel) const {
     Calls calls;
     size_t known = 0;
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
-      const auto call = ranks_[rank].status.call(channel, number);
+      const auto call = ranks_[rank].status.call(group, number);
       if (!call) continue;
       calls[*call].push_back(static_cast<int>(rank));
       ++known;
@@ -253,46 +295,40 @@ std::optional<Verdict> PeerTable::different_calls(Channel channel) const {
   for (const auto& [call, ranks] : differing) page += line("called", call + " on " + ranks_text(ranks));
   for (const auto& [call, ranks] : differing) page += line("", name(ranks.front()) + ": " + state(ranks.front()));
   return verdict(ExitCode::internal,
-                 "the ranks do not call the same collectives: they differ in " + number_text(channel, at),
+                 "the ranks do not call the same collectives: they differ in " + number_text(group, at),
                  std::move(page));
 }
 
 /// Every rank waits, each for a collective that another rank has not called.
 std::optional<Verdict> PeerTable::waiting_in_a_circle(double seconds) const {
-  std::string page;
-  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
-    const auto& waiting = ranks_[rank].status.waiting;
-    if (ranks_[rank].life != Life::here || !waiting || waiting->seconds < seconds) return std::nullopt;
-    const bool all_called = std::ranges::all_of(
-        ranks_, [&](const Rank& one) { return one.status.lane(waiting->channel).begun >= waiting->number; });
-    if (all_called) return std::nullopt;
-    page += line("waiting", name(static_cast<int>(rank)) + ": for " + waiting->what + ", " +
-                                number_text(waiting->channel, waiting->number) + ", " + state(static_cast<int>(rank)));
+  for (const Rank& one : ranks_) {
+    const auto& waiting = one.status.waiting;
+    if (one.life != Life::here || !waiting || waiting->seconds < seconds || missing_in(*waiting).empty())
+      return std::nullopt;
   }
-  return verdict(ExitCode::internal, "the ranks do not call the same collectives: they wait for each other",
-                 std::move(page));
+  const AwaitedCollective wait = cause_of(*longest_wait());
+  return verdict(ExitCode::internal,
+                 "the ranks do not call the same collectives: they wait for each other, and " +
+                     names(missing_in(wait)) + " did not come to " + wait.what,
+                 page_about(wait));
 }
 
 Verdict PeerTable::failure(const Failure& failure) const {
   const std::string reason = " (" + failure.message + ")";
   const Ranks left = which([](const Rank& one) { return one.life == Life::left; });
-  const auto in = failure.in ? failure.in : longest_wait();
+  auto in = failure.in ? failure.in : longest_wait();
+  if (in && !in->group.empty()) in = cause_of(*in);
   std::string page = page_about(in);
   if (!left.empty()) {
     const std::string words = of(left.front()).words;
     return verdict(ExitCode::restart,
                    name(left.front()) + " has ended before the others" + (words.empty() ? "" : ": " + words), page);
   }
-  Ranks missing;
-  for (int rank = 0; in && rank < std::ssize(ranks_); ++rank) {
-    if (!has_called(rank, *in)) missing.push_back(rank);
-  }
+  const Ranks missing = in ? missing_in(*in) : Ranks();
   if (missing.empty()) {
     return verdict(ExitCode::restart, in ? failure.message : "a connection between ranks broke" + reason, page);
   }
-  Verdict found =
-      verdict(ExitCode::restart,
-              (missing.size() == 1 ? name(missing.front()) : ranks_text(missing)) + " did not come" + reason, page);
+  Verdict found = verdict(ExitCode::restart, names(missing) + " did not come" + reason, page);
   found.hint = "find out what that rank was doing; parallel.timeout is how long the others wait; " + found.hint;
   return found;
 }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,12 +41,17 @@ struct Failure {
   std::optional<AwaitedCollective> in;
 };
 
+/// Where a rank is in the mesh.
+struct PeerPlace {
+  std::string text;              // added to its name: "stage 1, shard 0"; may be empty
+  std::set<std::string> groups;  // those of the mesh that it is in
+};
+
 class PeerTable {
  public:
   PeerTable(std::vector<std::string> hosts, int own_rank);
 
-  /// What is added to the name of each rank: "stage 1, shard 0", or empty.
-  void set_places(const std::vector<std::string>& places);
+  void set_places(std::vector<PeerPlace> places);
   void hear(int rank, RankStatus status);
   /// The rank is lost. `how`: "has not been heard from for 15 s"
   void lose(int rank, std::string how);
@@ -70,7 +76,8 @@ class PeerTable {
   using Clock = std::chrono::steady_clock;
   enum class Life { here, left, failed, lost };
   struct Rank {
-    std::string host, place = {};
+    std::string host;
+    PeerPlace place = {};
     Life life = Life::here;
     std::string words;  // why it is not here
     RankStatus status;
@@ -82,18 +89,26 @@ class PeerTable {
   Ranks which(const std::function<bool(const Rank&)>& is_one) const;
 
   std::string name(int rank) const;
+  std::string names(const Ranks& ranks) const;
   std::string state(int rank) const;
   std::optional<AwaitedCollective> longest_wait() const;
-  /// Whether a rank has called the collective, as far as is known.
+  bool is_in(int rank, const std::string& group) const;
+  /// Whether a rank has called the collective, as far as is known. Without a group: whether it has called as many as
+  /// the caller in each group that both are in.
   bool has_called(int rank, const AwaitedCollective& what) const;
+  Ranks ranks_of(const AwaitedCollective& what) const;
+  Ranks missing_in(const AwaitedCollective& what) const;
+  /// The collective that keeps others from being called: a rank that is missing in `wait` may itself wait for a third
+  /// one. Of ranks that wait for each other, it is the collective of the smallest group.
+  AwaitedCollective cause_of(AwaitedCollective wait) const;
   std::string page_about(const std::optional<AwaitedCollective>& what) const;
-  std::optional<Verdict> different_calls(Channel channel) const;
+  std::optional<Verdict> different_calls(const std::string& group) const;
   std::optional<Verdict> waiting_in_a_circle(double seconds) const;
   Verdict verdict(ExitCode code, std::string cause, std::string page) const;
 
   std::vector<Rank> ranks_;
   int own_rank_;
-  std::pair<Channel, int64_t> suspected_{};  // the state that was compared last
+  std::pair<std::string, int64_t> suspected_;  // the state that was compared last
 };
 
 }  // namespace gputrain::comm

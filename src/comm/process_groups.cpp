@@ -24,6 +24,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/device/fault.hpp"
 #include "gputrain/device/out_of_memory.hpp"
+#include "mesh_groups.hpp"
 #include "nccl.hpp"
 #include "probe.hpp"
 #include "store_rendezvous.hpp"
@@ -120,26 +121,14 @@ struct ProcessGroups::Session {
   std::chrono::milliseconds to_connect{};  // a group
   std::string address, interface;          // of this rank, towards the others
   std::shared_ptr<FailureDetector> detector;
-  int world_size = 1;
 
-  Connection properties(Channel channel, at::Device on) const {
-    return {.device = on, .deadline = deadline, .detector = detector, .channel = channel};
+  Connection properties(const std::string& name, at::Device on) const {
+    return {.device = on, .deadline = deadline, .detector = detector, .name = name};
   }
-  /// A group for tensors: which part of a mesh, or all ranks.
-  struct Part {
-    std::string name;        // of its part of the store, which says which ranks are in it
-    std::string among = "";  // as in Connection
-    Connection::Alike alike = Connection::Alike::calls_and_sizes;
-    int rank = 0, size = 1;
-    std::function<bool(int rank)> has = {};  // which ranks of the world are in it, where nothing is compared
-  };
-  Group connect(const Part& part) const {
-    Connection connection = properties(Channel::tensors, device);
+  /// A group for tensors.
+  Group connect(const MeshGroup& part) const {
+    Connection connection = properties(part.name, device);
     connection.among = part.among;
-    connection.alike = part.alike;
-    for (int one = 0; part.has && one < world_size; ++one) {
-      if (one != detector->rank() && part.has(one)) connection.peers.push_back(one);
-    }
     const auto here = part_of(store, part.name);
     if (!device.is_cpu()) {
       return Group(connected(std::move(connection), [&] {
@@ -169,16 +158,15 @@ ProcessGroups::ProcessGroups(const Rendezvous& at, const GroupOptions& options) 
                                                .to_connect = options.start_deadline,
                                                .address = source_address_towards(master)});
   Session& session = *session_;
-  session.world_size = at.world_size;
   session.interface = interface_of(session.address);
   hosts_ = store_rendezvous(*session.store, at, options);
   session.detector = start_failure_detector(*session.store, at, options, hosts_, session.address);
   survive_gloo_failures(session.detector);
-  control_ = Group(connected(session.properties(Channel::control, at::kCPU), [&] {
-    return connect_gloo(part_of(session.store, "control"),
+  control_ = Group(connected(session.properties(kControl, at::kCPU), [&] {
+    return connect_gloo(part_of(session.store, kControl),
                         {at.rank, at.world_size, 1, session.address, session.to_connect});
   }));
-  tensors_ = session.connect({.name = "tensors", .rank = at.rank, .size = at.world_size});
+  tensors_ = session.connect({.name = kTensors, .rank = at.rank, .size = at.world_size});
   mesh_ = {.ranks = at.world_size};
   description_ = (options.device.is_cpu() ? std::string("gloo") : nccl_name() + ", control") + " over " +
                  session.interface + " (" + session.address + ")";
@@ -188,99 +176,27 @@ void ProcessGroups::arrange(const Mesh& mesh) {
   GPUTRAIN_ASSERT(mesh.ranks == world_size(), "a mesh of all ranks");
   mesh_ = mesh;
   if (session_) {
-    std::vector<std::string> places;
-    for (int one = 0; one < mesh.ranks; ++one) places.push_back(mesh.place_text(one));
+    std::vector<PeerPlace> places;
+    for (int one = 0; one < mesh.ranks; ++one) {
+      places.push_back({.text = mesh.place_text(one)});
+      for (MeshGroup& group : groups_of(mesh, one)) places.back().groups.insert(std::move(group.name));
+    }
     session_->detector->set_places(std::move(places));
   }
-  const auto connect = [&](const Session::Part& part) {
-    if (part.size == 1) return Group();
-    return is_simulated() ? simulated_part(part.rank, part.size) : session_->connect(part);
-  };
-  const int shard = mesh.shard_of(rank()), replica = mesh.replica_of(rank()), place = mesh.tensor_place_of(rank());
-  const int stage = mesh.stage_of(rank());
-  // Ranks with other parts of the model have other buckets; texts may have other lengths in other groups, and so loss
-  // functions other parts and experts other rows.
-  using Alike = Connection::Alike;
-  const bool has_parts = mesh.has_parts_of_model();
-  const Alike of_shards = has_parts ? Alike::nothing : Alike::calls_and_sizes;
-  const Alike of_texts = has_parts ? Alike::nothing : Alike::calls;
-  // Ranks at the same place of a stage, or of all stages, as this one.
-  const int own = rank();
-  const auto is_in_stage = [mesh, own](int one) { return mesh.stage_of(one) == mesh.stage_of(own); };
-  const auto has_same_layers = [=](int one) {
-    return is_in_stage(one) && mesh.tensor_place_of(one) == mesh.tensor_place_of(own);
-  };
-  const auto is_at_place = [mesh, own](int one) { return mesh.place_in_stage_of(one) == mesh.place_in_stage_of(own); };
-  const auto only_if_apart = [&](std::function<bool(int)> has) { return has_parts ? has : nullptr; };
-  const std::string in_stage = mesh.pipeline > 1 ? " in stage " + std::to_string(stage) : "";
-  const std::string here = (mesh.tensor > 1 ? " at place " + std::to_string(place) : "") + in_stage;
-  if (mesh.replicas > 1 || has_parts) {
-    shards_ = connect(
-        {.name = "shards of replica " + std::to_string(replica) + here,
-         .among = " among shards",
-         .alike = of_shards,
-         .rank = shard,
-         .size = mesh.shards(),
-         .has = only_if_apart([=](int one) { return has_same_layers(one) && mesh.replica_of(one) == replica; })});
-    replicas_ =
-        connect({.name = "replicas of shard " + std::to_string(shard) + here,
-                 .among = " across replicas",
-                 .alike = of_shards,
-                 .rank = replica,
-                 .size = mesh.replicas,
-                 .has = only_if_apart([=](int one) { return has_same_layers(one) && mesh.shard_of(one) == shard; })});
-  }
-  context_ = connect({.name = "texts of group " + std::to_string(mesh.sample_group_of(rank())) + here,
-                      .among = " of shared texts",
-                      .alike = of_texts,
-                      .rank = mesh.context_place_of(rank()),
-                      .size = mesh.context,
-                      .has = only_if_apart([=](int one) {
-                        return has_same_layers(one) && mesh.sample_group_of(one) == mesh.sample_group_of(own);
-                      })});
-  layers_ = connect({.name = "layers of cell " + std::to_string(rank() / mesh.tensor),
-                     .among = " of shared layers",
-                     .alike = Alike::nothing,
-                     .rank = place,
-                     .size = mesh.tensor,
-                     .has = [=](int one) { return one / mesh.tensor == own / mesh.tensor; }});
-  if (mesh.pipeline == 1) return;
-  const std::string at_place = " at place " + std::to_string(mesh.place_in_stage_of(rank()));
-  stages_ = connect({.name = "stages" + at_place,
-                     .among = " among stages",
-                     .alike = Alike::nothing,
-                     .rank = stage,
-                     .size = mesh.pipeline,
-                     .has = is_at_place});
-  if (stage == 0 || stage + 1 == mesh.pipeline) {
-    ends_ = connect({.name = "ends" + at_place,
-                     .among = " between the first and the last stage",
-                     .alike = Alike::nothing,
-                     .rank = stage == 0 ? 0 : 1,
-                     .size = 2,
-                     .has = [=](int one) {
-                       return is_at_place(one) && (mesh.stage_of(one) == 0 || mesh.stage_of(one) + 1 == mesh.pipeline);
-                     }});
-  }
-  // All ranks connect in the same order of links, so none waits for one that waits for it.
-  const int links = mesh.virtual_stages > 1 ? mesh.pipeline : mesh.pipeline - 1;
-  for (int from = 0; from < links; ++from) {
-    const int to = (from + 1) % mesh.pipeline;
-    if (stage != from && stage != to) continue;
-    for (const bool is_forward : {true, false}) {
-      const std::string between = is_forward ? " from stage " + std::to_string(from) + " to " + std::to_string(to)
-                                             : " from stage " + std::to_string(to) + " to " + std::to_string(from);
-      Group link = connect({.name = (is_forward ? "activations" : "gradients") + between + at_place,
-                            .among = between,
-                            .alike = Alike::nothing,
-                            .rank = stage == from ? 0 : 1,
-                            .size = 2,
-                            .has = [=](int one) {
-                              return is_at_place(one) && (mesh.stage_of(one) == from || mesh.stage_of(one) == to);
-                            }});
-      Links& links_here = stage == from ? to_next_ : to_previous_;
-      (is_forward ? links_here.activations : links_here.gradients) = std::move(link);
-    }
+  // In the order of MeshGroup::Use.
+  Group* const uses[] = {&shards_,
+                         &replicas_,
+                         &context_,
+                         &layers_,
+                         &stages_,
+                         &ends_,
+                         &to_next_.activations,
+                         &to_previous_.activations,
+                         &to_next_.gradients,
+                         &to_previous_.gradients};
+  for (const MeshGroup& group : groups_of(mesh, rank())) {
+    *uses[static_cast<size_t>(group.use)] =
+        is_simulated() ? simulated_part(group.rank, group.size) : session_->connect(group);
   }
 }
 

@@ -4,7 +4,9 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <list>
 #include <string>
+#include <vector>
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -21,9 +23,11 @@ std::string plain_message(const std::exception& error);  // internal to comm
 
 namespace {
 
+using gputrain::testing::Environment;
 using gputrain::testing::join;
 using gputrain::testing::RankBody;
 using gputrain::testing::RankProcesses;
+using gputrain::testing::RankResult;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -92,8 +96,9 @@ const RankBody lonely_in_mesh("lonely_in_mesh", [] {
   groups.control().barrier("start");
   std::printf("ready\n");
   std::fflush(stdout);
-  if (groups.rank() == 3) ::pause();
-  group.all_reduce_sum(at::zeros({1000}), "gradients 3").wait();
+  const bool strays = groups.rank() == 3;
+  if (strays && std::getenv("GOES_ON") == nullptr) ::pause();
+  if (!strays) group.all_reduce_sum(at::zeros({1000}), "gradients 3").wait();
   groups.control().barrier("end of step 1");
   return 0;
 });
@@ -108,6 +113,19 @@ constexpr Axis kReplicas{"replicas", "across replicas", "replica 1, shard 1, con
     kTexts{"context", "of shared texts", "replica 1, shard 1, context 1", 2},
     kStages{"stages", "from stage 0 to 1", "stage 1, shard 1", 1},
     kLayers{"layers", "of shared layers", "shard 1, tensor 1", 2};
+
+/// Expects that all ranks have ended, and that the page names the collective of the axis that rank 3 has not called.
+void expect_stray_rank_3_named(const Axis& axis, const std::vector<RankResult>& results) {
+  std::string told;
+  for (const auto& result : results) {
+    EXPECT_NE(result.exit_code, 0) << axis.name << result.output;
+    told += result.output;
+  }
+  EXPECT_THAT(told, HasSubstr("rank 3 (" + std::string(axis.place) + ") on"));
+  EXPECT_THAT(told, HasSubstr("at       all-reduce of gradients 3 " + std::string(axis.group)));
+  EXPECT_THAT(told, HasSubstr("arrived  rank " + std::to_string(axis.waiting)));
+  EXPECT_THAT(told, HasSubstr("missing  rank 3 (" + std::string(axis.place) + ") on"));
+}
 
 /// Expects that the ranks end, and that the one that waits in the group of the axis names it and rank 3, which gets the
 /// signal.
@@ -128,6 +146,14 @@ void expect_rank_3_named(const Axis& axis, int signal) {
 TEST(CollectiveFailure, NamesTheRankAndTheGroupOfAMesh) {
   for (const Axis& axis : {kReplicas, kShards, kTexts, kStages, kLayers}) expect_rank_3_named(axis, SIGKILL);
   for (const Axis& axis : {kShards, kStages}) expect_rank_3_named(axis, SIGSTOP);
+}
+
+TEST(CollectiveFailure, NamesTheRankThatSkipsACollectiveOfAMesh) {
+  constexpr Axis kAxes[] = {kReplicas, kShards, kTexts, kStages, kLayers};
+  std::list<RankProcesses> runs;
+  for (const Axis& axis : kAxes)
+    runs.emplace_back("lonely_in_mesh", 4, Environment{{"AXIS", axis.name}, {"GOES_ON", "1"}});
+  for (auto run = runs.begin(); const Axis& axis : kAxes) expect_stray_rank_3_named(axis, (run++)->finish());
 }
 
 const RankBody late_use("late_use", [] {
