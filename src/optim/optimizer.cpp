@@ -12,6 +12,7 @@ namespace gputrain::optim {
 Optimizer::~Optimizer() = default;
 
 void Optimizer::count_since(const std::map<std::string, double>&) {}
+void Optimizer::begin_anew(const std::string&) {}
 
 OptimizerCatalog& catalog() {
   static OptimizerCatalog catalog("optimizer");

@@ -214,7 +214,7 @@ monitor::Summary Training::train() {
     eval.emplace(train::EvalHook::Parts{make_evaluator(spec_, datasets.val, setup_, "val"), *built.model,
                                         context.groups, reporting_, own_stop, spec_.eval.at_start,
                                         watched_metric_of(spec_, datasets), spec_.eval.early_stopping,
-                                        [&loop](const auto& work) { loop.run_between_steps(work); }});
+                                        [&loop](const auto& work) { loop.run_with_average(work); }});
   }
   train::ReplicaHook replicas(
       {.cadence = plan.cadence_of(spec_.parallel.check_replicas, "parallel.check_replicas"),
@@ -270,8 +270,7 @@ monitor::Summary Training::train() {
       {reporting_, context.groups, *built.arena, /*shares_gradients=*/!built.owners.empty()});
   if (!plan.histograms.is_never()) hooks.push_back(&histograms);
   train::SampleHook sample({reporting_, context.groups,
-                            [&] { loop.run_between_steps([&] { write_sample(/*is_new=*/true); }); },
-                            built.has_parts()});
+                            [&] { loop.run_with_average([&] { write_sample(/*is_new=*/true); }); }, built.has_parts()});
   if (!plan.sample.is_never()) hooks.push_back(&sample);
   if (eval) hooks.push_back(&*eval);
   hooks.push_back(&save);
@@ -286,6 +285,7 @@ monitor::Summary Training::train() {
     if (failure.code() == ExitCode::refused) context.groups.control().barrier("results refused");
     throw;
   }
+  loop.end_with_average();
   if (datasets.test && !outcome.is_preempted()) outcome.stop = std::max(outcome.stop, test());
   stop_ = outcome.stop;
   const Expectation expectation = check_expectation(spec_, progress_.metrics);

@@ -1,7 +1,10 @@
 #include "gputrain/setup/training_loop.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
+
+#include <ATen/core/grad_mode.h>
 
 #include "gputrain/train/step.hpp"
 
@@ -55,14 +58,40 @@ train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<tr
                         setup_.datasets.task->is_collective()});
   train::StepPrefetcher prefetcher(loader, context.groups, own_stop_,
                                    [&](const data::StepData& data) { return step.can_replay(data); });
-  const auto lr = [&](int64_t at) { return optim::lr_at(*optimizer_stack.schedule, plan.curve_step(at)); };
+  const auto rates = [&](int64_t at) {
+    const double on_curve = plan.curve_step(at);
+    return train::Step::Rates{
+        .lr = optim::lr_at(*optimizer_stack.schedule, on_curve),
+        .average_weight = optimizer_stack.average_rule.weight_at(static_cast<int64_t>(std::llround(on_curve)))};
+  };
   struct DuringRun {
     train::Step*& step;
     ~DuringRun() { step = nullptr; }
   };
   step_ = &step;
   const DuringRun during{step_};
-  return train::Trainer({step, prefetcher, until, lr, context.groups, context.device, clock_}, hooks).run(progress);
+  return train::Trainer({step, prefetcher, until, rates, context.groups, context.device, clock_}, hooks).run(progress);
+}
+
+void TrainingLoop::exchange_average() {
+  const at::NoGradGuard no_grad;
+  before_update_();
+  setup_.optimizer_stack.average->exchange();
+  data_parallel_.all_gather_values();
+  if (setup_.built.sharded) setup_.built.sharded->release_all();
+}
+
+void TrainingLoop::run_with_average(const std::function<void()>& work) {
+  if (setup_.optimizer_stack.average == nullptr) return run_between_steps(work);
+  run_between_steps([&] {
+    exchange_average();
+    work();
+    exchange_average();
+  });
+}
+
+void TrainingLoop::end_with_average() {
+  if (setup_.optimizer_stack.average != nullptr) exchange_average();
 }
 
 }  // namespace gputrain::app

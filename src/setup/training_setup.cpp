@@ -1,5 +1,6 @@
 #include "gputrain/setup/training_setup.hpp"
 
+#include <algorithm>
 #include <memory>
 #include <set>
 #include <utility>
@@ -23,6 +24,14 @@ std::unique_ptr<optim::Schedule> schedule_of(const JobSpec& spec, const train::P
   return optim::schedules().make(spec.lr_scheduler.type, {.peak_lr = spec.optimizer.peak_lr(plan.batch.global_batch),
                                                           .total_steps = plan.curve_steps(),
                                                           .to_steps = to_steps});
+}
+
+optim::AverageRule average_rule_of(const train::TrainSpec& spec, const train::Plan& plan) {
+  if (spec.ema) return {.decay = spec.ema->decay, .warms_up = spec.ema->warmup};
+  const train::SwaSpec& swa = *spec.swa;
+  return {.kind = optim::AverageRule::Kind::equal,
+          .start = std::max<int64_t>(1, plan.steps_of_curve(swa.start, "train.swa.start")) - 1,
+          .interval = std::max<int64_t>(1, plan.steps_of_curve(swa.interval, "train.swa.interval"))};
 }
 
 /// Ranks that compare their samples gather as many from each.
@@ -98,6 +107,8 @@ data::OrderFacts order_facts(const JobSpec& spec, const TrainingSetup& setup) {
 void go_on_from(const train::PlanStart& start, const Job& job, TrainingSetup& setup) {
   setup.plan = plan_run(job.spec(), setup.datasets, setup.context, setup.plan.batch.global_batch, start);
   setup.optimizer_stack.schedule = schedule_of(job.spec(), setup.plan);
+  if (setup.optimizer_stack.average != nullptr)
+    setup.optimizer_stack.average_rule = average_rule_of(job.spec().train, setup.plan);
 }
 
 OptimizerStack build_optimizer_stack(const Job& job, const RankContext& context, const train::Plan& plan,
@@ -105,6 +116,14 @@ OptimizerStack build_optimizer_stack(const Job& job, const RankContext& context,
   const JobSpec& spec = job.spec();
   OptimizerStack optimizer_stack;
   optimizer_stack.optimizer = optim::catalog().make(spec.optimizer.type, *built.arena);
+  if (spec.train.ema || spec.train.swa) {
+    optimizer_stack.average_rule = average_rule_of(spec.train, plan);
+    auto average = std::make_unique<optim::WeightAverage>(std::move(optimizer_stack.optimizer), *built.arena,
+                                                          train::buffers_of(*built.model),
+                                                          optimizer_stack.average_rule.describe());
+    optimizer_stack.average = average.get();
+    optimizer_stack.optimizer = std::move(average);
+  }
   optimizer_stack.schedule = schedule_of(spec, plan);
   if (context.policy.loss_scaling) optimizer_stack.scaler = std::make_unique<optim::GradScaler>(context.device);
   return optimizer_stack;

@@ -306,7 +306,9 @@ void TrainingState::restore_optimizer(const checkpoint::Checkpoint& from) {
   });
   part.read(targets, state.scalars.size() + counts + state.flat.size() * trained_then);
   for (const auto& segment : arena.segments()) {
-    if (frozen_then.contains(segment.name)) since[segment.name] = optimizer.updates();
+    if (!frozen_then.contains(segment.name)) continue;
+    since[segment.name] = optimizer.updates();
+    optimizer.begin_anew(segment.name);
   }
   optimizer.count_since(since);
 }

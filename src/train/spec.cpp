@@ -127,6 +127,14 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
         "code 4")
       .at_least(1)
       .change(Change::safe);
+  d.key("ema", &TrainSpec::ema,
+        "keep an exponential moving average of the weights and of running statistics, and evaluate and write that "
+        "average; null: no average")
+      .change(Change::refused);
+  d.key("swa", &TrainSpec::swa,
+        "keep the mean of the weights at several points near the end of training, and evaluate and write that mean; "
+        "null: no mean")
+      .change(Change::refused);
   d.key("activation_checkpointing", &TrainSpec::activation_checkpointing,
         "save memory: store less in the forward pass and recompute it in the backward pass, with the same "
         "gradients bit for bit; block: stores only the inputs of blocks and takes a third more time; selective: "
@@ -144,7 +152,24 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
   d.check([](const TrainSpec& spec, config::SpecIssues& issues) {
     check_micro_batch_search(spec, issues);
     check_batch_sizes(spec, issues);
+    if (spec.ema && spec.swa)
+      issues.add("swa", "an evaluation can take one average of the weights, and train.ema is another",
+                 "one of the two");
   });
+}
+
+void EmaSpec::describe(config::Description<EmaSpec>& d) {
+  d.summary("an exponential moving average of the weights, which is evaluated and written instead of them");
+  d.key("decay", &EmaSpec::decay, "what is kept of the average at each step").range(0, 1).change(Change::needs_accept);
+  d.key("warmup", &EmaSpec::warmup,
+        "keep at most (1 + step) / (10 + step) of the average, so that the first weights are soon forgotten")
+      .change(Change::needs_accept);
+}
+
+void SwaSpec::describe(config::Description<SwaSpec>& d) {
+  d.summary("the mean of the weights at several points near the end, which is evaluated and written instead of them");
+  d.key("start", &SwaSpec::start, "the first point").at_least(0).change(Change::refused);
+  d.key("interval", &SwaSpec::interval, "time between points").above(0).change(Change::refused);
 }
 
 void SampleSpec::describe(config::Description<SampleSpec>& d) {

@@ -43,15 +43,17 @@ Step::Step(Parts parts, Options options) : parts_(std::move(parts)), options_(op
   const at::Device device = parts_.arena.options().device();
   share_ = at::empty({}, double_on(device));
   lr_ = at::empty({}, share_.options().dtype(device.is_cpu() ? at::kDouble : at::kFloat));
+  average_weight_ = at::empty_like(lr_);
 }
 
 void Step::enter(device::Phase phase) const {
   if (parts_.clock != nullptr) parts_.clock->enter(phase);
 }
 
-StepResult Step::run(const StepPrefetcher::Step& fetched, double lr) {
+StepResult Step::run(const StepPrefetcher::Step& fetched, const Rates& rates) {
   enter(fetched.agreed.replays ? device::Phase::graph : device::Phase::copy);
-  lr_.fill_(lr);
+  lr_.fill_(rates.lr);
+  average_weight_.fill_(rates.average_weight);
   share_.fill_(1.0 / static_cast<double>(std::max<int64_t>(1, fetched.agreed.weight)));
   const auto& batches = fetched.data.micro_batches;
   ++steps_;
@@ -64,7 +66,7 @@ StepResult Step::run(const StepPrefetcher::Step& fetched, double lr) {
           .found_inf = std::move(done.found_inf),
           .weight = fetched.agreed.weight,
           .samples = fetched.agreed.usage.samples,
-          .lr = lr};
+          .lr = rates.lr};
 }
 
 /// Runs a step without replay.
@@ -78,7 +80,7 @@ Step::Work Step::queue(const std::vector<Batch>& batches) {
   return {done.loss_sum.clone(), done.gradient_norm.clone(), done.found_inf.clone()};
 }
 
-/// The device work of a step. Only the batches, `lr_` and `share_` change from step to step.
+/// The device work of a step. Only the batches, `lr_`, `average_weight_` and `share_` change from step to step.
 Step::Work Step::work(const std::vector<Batch>& batches) {
   Work done{.loss_sum = accumulate_gradients(batches), .gradient_norm = {}, .found_inf = {}};
   enter(device::Phase::optimizer);
@@ -91,7 +93,8 @@ Step::Work Step::work(const std::vector<Batch>& batches) {
     options.all_reduce_sum = [this](const at::Tensor& sum) { parts_.data_parallel.all_reduce_squares(sum); };
   const auto report = optim::measure_gradient(parts_.arena.gradients_of_pieces(), options);
   parts_.before_update();
-  parts_.optimizer.step({.lr = lr_, .found_inf = report.found_inf, .divisor = report.divisor});
+  parts_.optimizer.step(
+      {.lr = lr_, .found_inf = report.found_inf, .divisor = report.divisor, .average_weight = average_weight_});
   enter(device::Phase::communication);
   parts_.data_parallel.all_gather_values();
   if (scaler != nullptr) scaler->update(report.found_inf);

@@ -26,7 +26,9 @@ Outcome Trainer::run(Progress& progress) {
     const StepPrefetcher::Step fetched = parts_.prefetcher.next();
     outcome.stop = fetched.agreed.stop;
     if (outcome.stop != Stop::none) break;
-    const StepResult result = parts_.step.run(fetched, parts_.lr(progress.step) * progress.lr_factor);
+    Step::Rates rates = parts_.rates(progress.step);
+    rates.lr *= progress.lr_factor;
+    const StepResult result = parts_.step.run(fetched, rates);
     run_ahead_.mark();
     advance(progress, fetched);
     if (!finished(progress)) prefetch(progress, fetched.agreed.hook_requests);

@@ -22,6 +22,7 @@ struct StepScalars {
   std::optional<at::Tensor> found_inf;  // [1] float; 1: parameters, state and step count do not change
   std::optional<at::Tensor> divisor;    // [1] float; the update uses gradient / divisor, and may write that back into
                                         // the gradient. See GradientReport::divisor.
+  at::Tensor average_weight;            // 0-dim, of lr's type: how much of the new weights WeightAverage takes
 };
 
 class Optimizer {
@@ -46,6 +47,9 @@ class Optimizer {
   static constexpr const char* kSincePrefix = "since.";
   /// Updates made so far, as a restored state has them; 0 where the rule does not count.
   virtual double updates() const { return 0; }
+
+  /// A tensor of this name begins to be trained, after its state was set to zero. For state that begins otherwise.
+  virtual void begin_anew(const std::string& tensor);
 
   virtual std::string describe() const = 0;  // "adamw betas 0.9 0.95 decay 0.1"
 };

@@ -40,7 +40,14 @@ class TrainingLoop {
   /// For hooks: runs work that is no step in the memory of the steps, see train::Step.
   void run_between_steps(const std::function<void()>& work) { step_ ? step_->run_between_steps(work) : work(); }
 
+  /// The same with the average of the weights in the model, if the job has one. Every rank must call.
+  void run_with_average(const std::function<void()>& work);
+  /// After training: the model has the average from here on, if the job has one. Every rank must call.
+  void end_with_average();
+
  private:
+  void exchange_average();
+
   const JobSpec& spec_;
   TrainingSetup& setup_;
   train::StopReason own_stop_;

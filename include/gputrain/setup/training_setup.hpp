@@ -22,6 +22,7 @@
 #include "gputrain/optim/grad_scaler.hpp"
 #include "gputrain/optim/optimizer.hpp"
 #include "gputrain/optim/schedule.hpp"
+#include "gputrain/optim/weight_average.hpp"
 #include "gputrain/parallel/pipeline.hpp"
 #include "gputrain/parallel/sharded_parameters.hpp"
 #include "gputrain/setup/gradient_sync.hpp"
@@ -143,6 +144,8 @@ struct OptimizerStack {
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<optim::Schedule> schedule;
   std::unique_ptr<optim::GradScaler> scaler;  // null unless the precision needs loss scaling
+  optim::WeightAverage* average = nullptr;    // the optimizer, if the job averages the weights
+  optim::AverageRule average_rule = {};
 };
 
 OptimizerStack build_optimizer_stack(const Job& job, const RankContext& context, const train::Plan& plan,

@@ -11,6 +11,22 @@
 
 namespace gputrain::train {
 
+/// An exponential moving average of the weights.
+struct EmaSpec {
+  double decay = 0.999;
+  bool warmup = true;
+
+  static void describe(config::Description<EmaSpec>& d);
+};
+
+/// Stochastic weight averaging: the mean of the weights at several points near the end.
+struct SwaSpec {
+  config::Length start{75, config::Length::Unit::percent};
+  config::Length interval{1, config::Length::Unit::epochs};
+
+  static void describe(config::Description<SwaSpec>& d);
+};
+
 struct TrainSpec {
   std::optional<double> max_epochs;
   std::optional<int64_t> max_steps;
@@ -25,6 +41,8 @@ struct TrainSpec {
   std::string nonfinite = "stop";
   int64_t max_skips_in_a_row = 10;
   int64_t max_rollbacks = 3;
+  std::optional<EmaSpec> ema;
+  std::optional<SwaSpec> swa;
   config::Auto<bool> channels_last;
   std::string activation_checkpointing = "none";
   std::string cuda_graphs = "auto";

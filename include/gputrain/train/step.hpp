@@ -55,9 +55,14 @@ class Step {
   /// Whether this rank can replay or record the next step, with these data.
   bool can_replay(const data::StepData& data) const;
 
-  /// Runs a step with learning rate `lr`. Every rank must call, with the agreed `fetched`: either all ranks replay or
-  /// none does, because the recording contains collectives.
-  StepResult run(const StepPrefetcher::Step& fetched, double lr);
+  /// What an update does, beside the gradients.
+  struct Rates {
+    double lr = 0;
+    double average_weight = 0;  // see optim::AverageRule
+  };
+  /// Runs a step. Every rank must call, with the agreed `fetched`: either all ranks replay or none does, because the
+  /// recording contains collectives.
+  StepResult run(const StepPrefetcher::Step& fetched, const Rates& rates);
 
   /// Runs other work on the device, such as an evaluation. It may use the recording's memory, which lies idle between
   /// steps; nothing that it allocates may live longer than the work.
@@ -84,8 +89,8 @@ class Step {
   Parts parts_;
   Options options_;
   // Per-step inputs from the host, besides the batches.
-  at::Tensor lr_;     // 0-dim: double on the CPU, float on a GPU
-  at::Tensor share_;  // 0-dim double: the weight of one target in the step's loss
+  at::Tensor lr_, average_weight_;  // 0-dim: double on the CPU, float on a GPU
+  at::Tensor share_;                // 0-dim double: the weight of one target in the step's loss
   bool views_checked_ = false;
   int steps_ = 0;                               // steps run by this object
   std::map<std::vector<int64_t>, int> queued_;  // before the recording: number of steps per batch shapes

@@ -1,0 +1,71 @@
+// An average of the weights over the training, for evaluations and for what the run writes at its end.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gputrain/optim/optimizer.hpp"
+
+namespace gputrain::optim {
+
+/// How much of the new weights goes into the average after an update: a pure function of the step.
+struct AverageRule {
+  enum class Kind { exponential, equal };
+  Kind kind = Kind::exponential;
+  /// exponential: what is kept of the average at each step, at most (1 + step) / (10 + step) if it warms up.
+  double decay = 0.999;
+  bool warms_up = true;
+  /// equal: the weights after step `start` and after every `interval` steps from there count alike. Before that the
+  /// average is the weights themselves.
+  int64_t start = 0, interval = 1;
+
+  /// 1: the average becomes the new weights; 0: it stays. `step`: updates before this one.
+  double weight_at(int64_t step) const noexcept;
+  std::string describe() const;  // "ema 0.999"
+};
+
+/// Updates like another optimizer, then takes the new weights into the average. The average is a part of its state, so
+/// checkpoints have it, and ranks that share out the state have a share of it each. Running statistics are averaged
+/// too, on each rank alone.
+class WeightAverage final : public Optimizer {
+ public:
+  using Buffers = std::vector<std::pair<std::string, at::Tensor>>;
+
+  /// The average begins at the arena's values, where they have memory. The arena must outlive it.
+  WeightAverage(std::unique_ptr<Optimizer> inner, const device::Arena& arena, Buffers buffers, std::string description);
+
+  void step(const StepScalars& scalars) override;
+  State state() override;
+  void count_since(const std::map<std::string, double>& since) override { inner_->count_since(since); }
+  double updates() const override { return inner_->updates(); }
+  void begin_anew(const std::string& tensor) override;
+  std::string describe() const override { return inner_->describe() + "  " + description_; }
+
+  /// Exchanges the average and the weights that this rank owns, and the running statistics. Ranks that own a part must
+  /// gather the others afterwards. Call under NoGradGuard.
+  void exchange();
+
+  /// In a checkpoint's state: "average.<parameter>", "average.buffer.<buffer>".
+  static constexpr const char* kName = "average";
+  static std::string buffer_name(const std::string& buffer) { return std::string(kName) + ".buffer." + buffer; }
+
+ private:
+  /// A piece that the rank owns: of the values and of the average.
+  struct Pair {
+    at::Tensor values, average;
+  };
+
+  std::unique_ptr<Optimizer> inner_;
+  const device::Arena& arena_;
+  at::Tensor average_;
+  std::vector<Pair> pieces_;
+  Buffers buffers_, buffer_averages_;
+  std::string description_;
+};
+
+}  // namespace gputrain::optim

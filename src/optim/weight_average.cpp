@@ -1,0 +1,100 @@
+#include "gputrain/optim/weight_average.hpp"
+
+#include <algorithm>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/lerp.h>
+#include <fmt/format.h>
+
+namespace gputrain::optim {
+namespace {
+
+/// Elements that are exchanged at a time: what needs memory meanwhile.
+constexpr int64_t kExchanged = int64_t{1} << 24;
+
+void exchange_tensors(const at::Tensor& one, const at::Tensor& other) {
+  const at::Tensor kept = one.clone();
+  one.copy_(other);
+  other.copy_(kept);
+}
+
+}  // namespace
+
+double AverageRule::weight_at(int64_t step) const noexcept {
+  if (kind == Kind::equal) {
+    if (step < start) return 1;
+    return (step - start) % interval == 0 ? 1.0 / static_cast<double>((step - start) / interval + 1) : 0;
+  }
+  if (step == 0) return 1;
+  const double young = static_cast<double>(1 + step) / static_cast<double>(10 + step);
+  return 1 - (warms_up ? std::min(decay, young) : decay);
+}
+
+std::string AverageRule::describe() const {
+  return kind == Kind::exponential ? fmt::format("ema {}", decay)
+                                   : fmt::format("swa from step {} every {}", start + 1, interval);
+}
+
+WeightAverage::WeightAverage(std::unique_ptr<Optimizer> inner, const device::Arena& arena, Buffers buffers,
+                             std::string description)
+    : inner_(std::move(inner)),
+      arena_(arena),
+      average_(arena.make_state()),
+      buffers_(std::move(buffers)),
+      description_(std::move(description)) {
+  const at::NoGradGuard no_grad;
+  const bool is_cut = arena.keeps_owned_values_only();
+  const bool has_values = device::has_memory(arena.kept_values());
+  for (const device::Piece& piece : arena.owned()) {
+    const int64_t begin = is_cut ? piece.at : piece.range.begin, size = piece.range.size();
+    pieces_.push_back({arena.kept_values().narrow(0, begin, size), average_.narrow(0, piece.at, size)});
+    if (has_values) pieces_.back().average.copy_(pieces_.back().values);
+  }
+  std::erase_if(buffers_, [](const auto& named) { return !at::isFloatingType(named.second.scalar_type()); });
+  for (const auto& [name, buffer] : buffers_) buffer_averages_.emplace_back(name, buffer.clone());
+}
+
+void WeightAverage::step(const StepScalars& scalars) {
+  inner_->step(scalars);
+  const at::Tensor& weight = scalars.average_weight;
+  for (const Pair& piece : pieces_) piece.average.lerp_(piece.values, weight.to(average_.scalar_type()));
+  for (size_t i = 0; i < buffers_.size(); ++i) {
+    const at::Tensor& buffer = buffers_[i].second;
+    buffer_averages_[i].second.lerp_(buffer, weight.to(buffer.scalar_type()));
+  }
+}
+
+Optimizer::State WeightAverage::state() {
+  State state = inner_->state();
+  state.flat.emplace_back(kName, average_);
+  for (const auto& [name, average] : buffer_averages_) state.scalars.emplace_back(buffer_name(name), average);
+  return state;
+}
+
+void WeightAverage::begin_anew(const std::string& tensor) {
+  inner_->begin_anew(tensor);
+  for (const device::Segment& segment : arena_.segments()) {
+    if (segment.name != tensor) continue;
+    const int64_t end = segment.offset + segment.numel;
+    for (size_t i = 0; i < pieces_.size(); ++i) {
+      const device::Range& range = arena_.owned()[i].range;
+      const int64_t from = std::max(range.begin, segment.offset), until = std::min(range.end, end);
+      if (from >= until) continue;
+      const auto part = [&](const at::Tensor& piece) { return piece.narrow(0, from - range.begin, until - from); };
+      part(pieces_[i].average).copy_(part(pieces_[i].values));
+    }
+  }
+}
+
+void WeightAverage::exchange() {
+  for (const Pair& piece : pieces_) {
+    for (int64_t begin = 0; begin < piece.values.numel(); begin += kExchanged) {
+      const int64_t size = std::min(kExchanged, piece.values.numel() - begin);
+      exchange_tensors(piece.values.narrow(0, begin, size), piece.average.narrow(0, begin, size));
+    }
+  }
+  for (size_t i = 0; i < buffers_.size(); ++i) exchange_tensors(buffers_[i].second, buffer_averages_[i].second);
+  note_update(arena_, /*wrote_copy=*/false);
+}
+
+}  // namespace gputrain::optim
