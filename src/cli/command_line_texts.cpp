@@ -1,4 +1,6 @@
-// Verbs of trained encoders of texts.
+// Verbs of trained classifiers of images and encoders of texts.
+#include <string>
+
 #include "command_line.hpp"
 #include "library.hpp"
 #include "options.hpp"
@@ -6,29 +8,30 @@
 namespace gputrain {
 
 void CommandLine::add_texts() {
-  const auto add = [this](const char* verb_name, const char* what) {
+  const auto add = [this](const char* verb_name, const char* what, const char* files) {
     auto* verb = app.add_subcommand(verb_name, what);
     verb->add_option("folder", texts.folder, "a run folder, a published model's, or its name on the Hub")
         ->required()
         ->check(not_empty);
-    verb->add_option("file", texts.file, "texts: csv, tsv, jsonl, parquet or conll by its extension; else one a line")
-        ->required()
-        ->check(not_empty);
+    verb->add_option("files", texts.files, files)->required()->check(not_empty);
     add_set(*verb, texts.set);
     verb->add_option("--tokenizer", texts.tokenizer, "a published one, instead of the folder's own")->check(not_empty);
-    verb->add_option("--batch-size", texts.batch_size, "texts side by side (default: 32)")
+    verb->add_option("--batch-size", texts.batch_size, "texts or images side by side (default: 32)")
         ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
     return verb;
   };
-  auto* predict = add("predict", "say classes, numbers or tags of texts, with a trained encoder");
-  predict->add_flag("--json", texts.json, "print a JSON object for each text");
+  const std::string one_file = "texts: csv, tsv, jsonl, parquet or conll by its extension; else one a line";
+  auto* predict = add("predict", "say classes of images, or classes, numbers or tags of texts, with a trained model",
+                      ("images and folders of images; or " + one_file).c_str());
+  predict->add_flag("--json", texts.json, "print a JSON object for each image or text");
   predict->add_option("--output", texts.output, "the file to write; default: stdout")->check(not_empty);
   predict->footer(
-      "A line for each text, in the order of the file: the class and its probability;\n"
+      "Images: a line for each, with the best classes and their probabilities.\n"
+      "Texts: a line for each, in the order of the file: the class and its probability;\n"
       "of several classes those above one half; a number; or a line for each word with\n"
       "its tag, and an empty one behind each text. Columns are those of the run's job.");
   predict->callback([this] { action = [this] { return app::library().predict(texts); }; });
-  auto* embed = add("embed", "write vectors of texts, with a trained encoder");
+  auto* embed = add("embed", "write vectors of texts, with a trained encoder", one_file.c_str());
   embed->add_option("--output", texts.output, "the file to write: float32 [texts, channels] as NumPy's .npy")
       ->required()
       ->check(not_empty);

@@ -1,4 +1,4 @@
-// `gputrain predict` and `gputrain embed`: what a trained encoder says of texts.
+// `gputrain predict` and `gputrain embed`: what a trained model says of images and texts.
 #include <unistd.h>
 
 #include <cstdio>
@@ -20,12 +20,26 @@ std::unique_ptr<TextEncoder> encoder_for(const TextsRequest& request, bool gives
       {.folder = request.folder, .set = request.set, .tokenizer = request.tokenizer, .gives_vectors = gives_vectors});
 }
 
+TextsToRead texts_of(const TextsRequest& request) {
+  if (request.files.size() > 1)
+    throw Error(ExitCode::usage,
+                {.what = "texts are read from one file, and these are " + std::to_string(request.files.size()),
+                 .where = request.files[1],
+                 .hint = "one file after the other"});
+  return {.file = request.files.front(), .batch_size = request.batch_size};
+}
+
+std::string predictions_for(const TextsRequest& request) {
+  if (!is_image_run(request.folder))
+    return predictions_of(*encoder_for(request, /*gives_vectors=*/false), texts_of(request), request.json);
+  const auto model = open_image_model({.folder = request.folder, .set = request.set, .files = request.files});
+  return predictions_of(*model, request.batch_size, request.json);
+}
+
 }  // namespace
 
 int predict_command(const TextsRequest& request) {
-  const auto encoder = encoder_for(request, /*gives_vectors=*/false);
-  const std::string lines =
-      predictions_of(*encoder, {.file = request.file, .batch_size = request.batch_size}, request.json);
+  const std::string lines = predictions_for(request);
   if (!request.output.empty()) {
     write_file_atomically(request.output, lines, ExitCode::environment);
     return 0;
@@ -38,7 +52,7 @@ int predict_command(const TextsRequest& request) {
 
 int embed_command(const TextsRequest& request) {
   const auto encoder = encoder_for(request, /*gives_vectors=*/true);
-  const at::Tensor vectors = embeddings_of(*encoder, {.file = request.file, .batch_size = request.batch_size});
+  const at::Tensor vectors = embeddings_of(*encoder, texts_of(request));
   write_npy(vectors, request.output);
   monitor::Console console(monitor::Console::detect(true));
   console.show("embed",

@@ -5,6 +5,7 @@
 #include <exception>
 #include <map>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "gputrain/core/error.hpp"
@@ -14,6 +15,7 @@
 #include "gputrain/core/printable.hpp"
 #include "gputrain/core/random.hpp"
 #include "gputrain/data/image.hpp"
+#include "gputrain/data/read_only_file.hpp"
 #include "gputrain/data/read_stages.hpp"
 #include "gputrain/data/subset.hpp"
 #include "summary.hpp"
@@ -84,6 +86,20 @@ data::ImageDecoder::Size common_size(const ImageStore& store) {
 }
 
 }  // namespace
+
+void read_image_file(const std::string& path, std::vector<std::byte>& bytes) {
+  const data::ReadOnlyFile file(path);
+  if (file.size() > kMostImageBytes)
+    throw Error(ExitCode::data,
+                {.what = "an image file of " + std::to_string(file.size()) + " bytes", .where = file.path()});
+  bytes.resize(static_cast<size_t>(file.size()));
+  file.read(0, bytes);
+}
+
+data::Content content_of_file(const std::string& path) {
+  const auto file = std::make_shared<const data::ReadOnlyFile>(path);
+  return {file->size(), [file](int64_t offset, std::span<std::byte> to) { file->read(offset, to); }};
+}
 
 bool is_image_name(std::string_view name) {
   const std::string ending = ending_of(name);

@@ -57,6 +57,10 @@ class ImageStore {
 
 inline constexpr int64_t kMostImageBytes = int64_t{1} << 30;
 
+/// Reads a whole file. Throws Error(data), also for a file of more than kMostImageBytes.
+void read_image_file(const std::string& path, std::vector<std::byte>& bytes);
+data::Content content_of_file(const std::string& path);
+
 bool is_image_name(std::string_view name);
 /// Whether the name is that of an image format without a decoder here.
 bool is_unread_image_name(std::string_view name);

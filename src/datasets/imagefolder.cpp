@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
-#include <span>
 #include <utility>
 
 #include "file_list.hpp"
@@ -44,20 +43,10 @@ class FolderStore final : public ImageStore {
 
   std::string full_name(int64_t index) const override { return root_ + "/" + std::string(name(index)); }
 
-  void read(int64_t index, std::vector<std::byte>& bytes) const override {
-    const data::ReadOnlyFile file(full_name(index));
-    if (file.size() > kMostImageBytes)
-      throw Error(ExitCode::data,
-                  {.what = "an image file of " + std::to_string(file.size()) + " bytes", .where = file.path()});
-    bytes.resize(static_cast<size_t>(file.size()));
-    file.read(0, bytes);
-  }
+  void read(int64_t index, std::vector<std::byte>& bytes) const override { read_image_file(full_name(index), bytes); }
 
  protected:
-  data::Content content(int64_t index) const override {
-    const auto file = std::make_shared<const data::ReadOnlyFile>(full_name(index));
-    return {file->size(), [file](int64_t offset, std::span<std::byte> to) { file->read(offset, to); }};
-  }
+  data::Content content(int64_t index) const override { return content_of_file(full_name(index)); }
 
  private:
   /// Without a warning, ignored images would only show as a lower score.

@@ -1,6 +1,7 @@
 // A job's datasets, and its task.
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gputrain/core/error.hpp"
@@ -18,19 +19,16 @@ int64_t JobDatasets::tokens_per_sample() const {
   return tokens != nullptr && target != nullptr && target->sizes == tokens->sizes ? layout.token_count() : 0;
 }
 
-JobDatasets open_datasets(const Job& job) {
-  JobDatasets datasets;
-  const std::filesystem::path pretrained = job.spec().model.pretrained_path();
-  if (!pretrained.empty()) check_weights(pretrained);
-  const InputSpec model =
-      tasks::catalog().reads(job.spec().task.type, models::catalog().reads(job.spec().model.architecture));
-  std::vector<std::string> own_folders{job.output_dir.string()};
-  if (const auto& mirror = job.spec().checkpoint.mirror) own_folders.push_back(*mirror);
-  static_cast<data::DatasetSplits&>(datasets) =
-      data::open_datasets(job.spec().data, model, own_folders, pretrained.string());
+namespace {
+
+InputSpec input_of(const Job& job) {
+  return tasks::catalog().reads(job.spec().task.type, models::catalog().reads(job.spec().model.architecture));
+}
+
+void add_facts(const Job& job, JobDatasets& datasets) {
   const auto& layout = datasets.train->layout();
   datasets.task = tasks::catalog().make(job.spec().task.type, {.layout = layout,
-                                                               .model = model,
+                                                               .model = input_of(job),
                                                                .label_smoothing = job.spec().train.label_smoothing,
                                                                .class_names = datasets.train->class_names()});
   add_references(datasets);
@@ -39,6 +37,27 @@ JobDatasets open_datasets(const Job& job) {
   datasets.facts.num_classes = layout.num_classes;
   datasets.facts.vocabulary = layout.vocabulary;
   datasets.facts.class_names = datasets.train->class_names();
+}
+
+}  // namespace
+
+JobDatasets datasets_of(const Job& job, std::shared_ptr<const data::Dataset> train) {
+  JobDatasets datasets;
+  datasets.train = std::move(train);
+  add_facts(job, datasets);
+  return datasets;
+}
+
+JobDatasets open_datasets(const Job& job) {
+  JobDatasets datasets;
+  const std::filesystem::path pretrained = job.spec().model.pretrained_path();
+  if (!pretrained.empty()) check_weights(pretrained);
+  std::vector<std::string> own_folders{job.output_dir.string()};
+  if (const auto& mirror = job.spec().checkpoint.mirror) own_folders.push_back(*mirror);
+  static_cast<data::DatasetSplits&>(datasets) =
+      data::open_datasets(job.spec().data, input_of(job), own_folders, pretrained.string());
+  add_facts(job, datasets);
+  const auto& layout = datasets.train->layout();
   const bool has_classes = layout.target() != nullptr && layout.target()->type == at::kLong;
   if (layout.num_classes == 1 && has_classes && datasets.tokens_per_sample() == 0) {
     const auto names = datasets.train->class_names();

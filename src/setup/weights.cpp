@@ -19,6 +19,7 @@
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/models/published.hpp"
+#include "gputrain/setup/image_model.hpp"
 #include "gputrain/setup/training_setup.hpp"
 
 namespace gputrain::app {
@@ -81,7 +82,7 @@ std::string sizes_hint(const fs::path& path, const models::Model& model) {
                                 : "model.pretrained: " + (folder / "").string() + " takes the sizes from config.json";
 }
 
-/// What the numbers of the targets stand for.
+/// What the numbers of the targets stand for, and what images the model has seen.
 checkpoint::Metadata metadata_of(const data::Dataset& learned) {
   checkpoint::Metadata metadata;
   if (const auto tokenizer = learned.tokenizer(); tokenizer && learned.class_names().empty()) {
@@ -89,6 +90,7 @@ checkpoint::Metadata metadata_of(const data::Dataset& learned) {
   } else if (std::string targets = targets_text(learned); !targets.empty()) {
     metadata[tokenizers::kTargets] = std::move(targets);
   }
+  if (const auto input = ImageInput::of(learned)) input->note(metadata);
   return metadata;
 }
 

@@ -82,10 +82,11 @@ struct ExportRequest {
 
 /// `gputrain predict` and `gputrain embed`
 struct TextsRequest {
-  std::string folder, file;      // a run folder or that of a published model; texts
-  std::string output;            // empty: stdout
-  std::vector<std::string> set;  // --set a.b=YAML
-  std::string tokenizer;         // a published one; empty: the folder's own
+  std::string folder;              // a run folder or that of a published model
+  std::vector<std::string> files;  // texts: one; images, for predict: any number
+  std::string output;              // empty: stdout
+  std::vector<std::string> set;    // --set a.b=YAML
+  std::string tokenizer;           // a published one; empty: the folder's own
   bool json = false;
   int64_t batch_size = 32;
 };

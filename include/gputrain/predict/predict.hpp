@@ -1,4 +1,4 @@
-// What a trained encoder says of the texts of a file: their classes, numbers, tags, or vectors.
+// What a trained model says of files: of texts their classes, numbers, tags, or vectors; of images their classes.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "gputrain/setup/image_model.hpp"
 #include "gputrain/setup/text_encoder.hpp"
 
 namespace gputrain::app {
@@ -19,6 +20,11 @@ struct TextsToRead {
 /// each text, of a tagger a line for each word and an empty one behind each text. Throws Error(usage) if the encoder
 /// was not trained for classes, numbers or tags; Error(data) for a file that cannot be read.
 std::string predictions_of(TextEncoder& encoder, const TextsToRead& texts, bool json);
+
+/// The most likely classes of each image, in the order of the files: a line with the file and its best classes, with
+/// `json` an object with the probabilities of all. Throws Error(usage) if the model was not trained for classes;
+/// Error(data) for an image that cannot be read.
+std::string predictions_of(ImageModel& model, int64_t batch_size, bool json);
 
 /// The vectors of the texts, in the order of the file: float32 [texts, channels] on the CPU. Throws Error(usage) if the
 /// encoder gives no vectors; Error(data) for a file that cannot be read.

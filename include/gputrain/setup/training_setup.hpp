@@ -81,6 +81,8 @@ struct JobDatasets : data::DatasetSplits {
 };
 
 JobDatasets open_datasets(const Job& job);
+/// The same for training data that is open already.
+JobDatasets datasets_of(const Job& job, std::shared_ptr<const data::Dataset> train);
 
 /// The model in its arena (flat buffer), initialized from the seed or from pretrained weights.
 struct BuiltModel {

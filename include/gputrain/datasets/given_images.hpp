@@ -1,0 +1,23 @@
+// Images of files for a trained model to look at, without what would be learned from them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gputrain/data/dataset.hpp"
+#include "gputrain/data/options.hpp"
+
+namespace gputrain::datasets {
+
+/// The JPEG and PNG files among these paths and in the folders among them, each folder in order of its paths. Throws
+/// Error(data) for a path that does not exist or is no such file, and if there is none.
+std::vector<std::string> image_files(const std::vector<std::string>& paths);
+
+/// The images of files, fitted as for validation. All have class 0 of `class_names`, which must not be empty.
+/// `options` must have a size.
+std::shared_ptr<const data::Dataset> given_images(const std::vector<std::string>& files,
+                                                  const data::ImageOptions& options,
+                                                  const std::vector<std::string>& class_names);
+
+}  // namespace gputrain::datasets

@@ -1,0 +1,54 @@
+// A trained classifier of images that is ready to look at files.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gputrain/checkpoint/safetensors.hpp"
+#include "gputrain/data/dataset.hpp"
+#include "gputrain/data/preprocess.hpp"
+#include "gputrain/setup/training_setup.hpp"
+
+namespace gputrain::app {
+
+/// What a model of images was trained to see. It lies in the metadata of its weights, so that they are of use without
+/// the training data.
+struct ImageInput {
+  int64_t height = 0, width = 0, channels = 0, classes = 0;
+  data::Normalization normalization;
+
+  /// Of training data; empty: it has no images.
+  static std::optional<ImageInput> of(const data::Dataset& learned);
+  /// Empty: the weights do not say.
+  static std::optional<ImageInput> in(const checkpoint::Metadata& metadata);
+  void note(checkpoint::Metadata& metadata) const;
+};
+
+struct ImageModel {
+  RankContext context;
+  std::vector<std::string> files;  // of the images
+  JobDatasets datasets;            // train is the images to look at
+  BuiltModel built;
+  data::InputFormat format;
+  std::vector<std::string> class_names;  // in order of their numbers; the numbers if they have no names
+};
+
+struct ImageModelRequest {
+  std::filesystem::path folder;    // of a run
+  std::vector<std::string> set;    // --set of the run's job
+  std::vector<std::string> files;  // images
+};
+
+/// Whether this is the folder of a run that trains on images.
+bool is_image_run(const std::filesystem::path& folder);
+
+/// Opens a run's model with its weights, and the images as its validation data would be. The training data is opened
+/// only if the weights do not say what they were trained on, as in a run that has not ended. Throws Error(usage) for a
+/// folder that is no run of images; Error(data) for weights that cannot be read.
+std::unique_ptr<ImageModel> open_image_model(const ImageModelRequest& request);
+
+}  // namespace gputrain::app

@@ -1,0 +1,53 @@
+#include "gputrain/datasets/given_images.hpp"
+
+#include <filesystem>
+#include <utility>
+
+#include "file_list.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/data/read_only_file.hpp"
+#include "image_samples.hpp"
+
+namespace gputrain::datasets {
+namespace {
+
+class GivenFiles final : public ImageStore {
+ public:
+  GivenFiles(const std::vector<std::string>& files, const std::vector<std::string>& class_names) {
+    set_labels(files, std::vector<int32_t>(files.size(), 0), class_names, "");
+  }
+
+  std::string full_name(int64_t index) const override { return std::string(name(index)); }
+  void read(int64_t index, std::vector<std::byte>& bytes) const override { read_image_file(full_name(index), bytes); }
+
+ protected:
+  data::Content content(int64_t index) const override { return content_of_file(full_name(index)); }
+};
+
+}  // namespace
+
+std::vector<std::string> image_files(const std::vector<std::string>& paths) {
+  std::vector<std::string> files;
+  for (const std::string& path : paths) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(path, ignored)) data::throw_missing(path, "an image, or a folder of images");
+    if (!std::filesystem::is_directory(path, ignored)) {
+      if (!is_image_name(path)) throw Error(ExitCode::data, {.what = "named as neither JPEG nor PNG", .where = path});
+      files.push_back(path);
+      continue;
+    }
+    for (const std::string& name : list_folder(path, {}, {}).files)
+      if (is_image_name(name)) files.push_back((std::filesystem::path(path) / name).string());
+  }
+  if (files.empty())
+    throw Error(ExitCode::data, {.what = "there are no images (.jpg, .jpeg, .png)", .where = paths.front()});
+  return files;
+}
+
+std::shared_ptr<const data::Dataset> given_images(const std::vector<std::string>& files,
+                                                  const data::ImageOptions& options,
+                                                  const std::vector<std::string>& class_names) {
+  return std::make_shared<ImageSamples>(std::make_shared<GivenFiles>(files, class_names), options, data::Split::val);
+}
+
+}  // namespace gputrain::datasets
