@@ -308,11 +308,13 @@ void CommandLine::add_readers() {
   tokenizer->add_option("--eos", tokenize.end, "the token after each document, or none; default: the model's own");
   tokenizer->callback([this] { action = [this] { return app::library().tokenize(tokenize); }; });
 
-  auto* show = data->add_subcommand("show", "print texts as the model gets them, with what is learned marked");
+  auto* show = data->add_subcommand(
+      "show", "texts or images as the model gets them: texts with what is learned marked, images augmented");
   add_job(*show, data_show.job);
   show->add_option("--on", data_show.on, "which data: train, val or test")
       ->check(CLI::IsMember({"train", "val", "test"}));
-  show->add_option("--limit", data_show.limit, "number of samples")->check(at_least(1));
+  show->add_option("--limit", data_show.limit, "number of samples (default: 5 texts, 24 images)")->check(at_least(1));
+  show->add_option("--output", data_show.output, "images: the page (HTML) to write")->check(not_empty);
   show->add_flag("--json", data_show.json, "one object a line: tokens, and the target of each (-100: not learned)");
   show->callback([this] { action = [this] { return app::library().data_show(data_show); }; });
 

@@ -1,4 +1,4 @@
-// `gputrain data show`: texts as the model gets them.
+// `gputrain data show`: texts or images as the model gets them.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -12,11 +12,13 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/batch.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/printable.hpp"
 #include "gputrain/data/answer_fields.hpp"
 #include "gputrain/data/open.hpp"
+#include "gputrain/inspect/contact_sheet.hpp"
 #include "gputrain/job/commands.hpp"
 #include "gputrain/job/job.hpp"
 #include "gputrain/models/model.hpp"
@@ -142,8 +144,8 @@ nlohmann::json json_of(const ShownSample& sample) {
   return object;
 }
 
-/// The data of a role, text by text: packing only changes which of them share a row.
-std::shared_ptr<const data::Dataset> texts_of(const DataShowRequest& request, const Job& job) {
+/// The data of a role. Texts come one by one: packing only changes which of them share a row.
+std::shared_ptr<const data::Dataset> data_of(const DataShowRequest& request, const Job& job) {
   data::DataSpec spec = job.spec().data;
   spec.text.packing = false;
   const InputSpec model =
@@ -153,8 +155,8 @@ std::shared_ptr<const data::Dataset> texts_of(const DataShowRequest& request, co
   const auto dataset = request.on == "train" ? splits.train : request.on == "val" ? splits.val : splits.test;
   if (!dataset)
     throw Error(ExitCode::usage, {.what = "the job has no data." + request.on, .hint = "add it, or leave --on out"});
-  if (dataset->layout().token_count() == 0)
-    throw Error(ExitCode::usage, {.what = "the data is no text", .where = "data." + request.on});
+  if (dataset->layout().token_count() == 0 && !dataset->layout().is_image())
+    throw Error(ExitCode::usage, {.what = "the data is neither text nor images", .where = "data." + request.on});
   return dataset;
 }
 
@@ -166,17 +168,55 @@ bool model_learns_tokens(const data::Dataset& dataset) {
 
 }  // namespace
 
+namespace {
+
+/// What the job does to training images.
+std::string augmentations_of(const Job& job) {
+  const std::string group = "data.image.augment.";
+  std::string text;
+  for (const config::Setting& setting : job.loaded.settings()) {
+    const bool is_on = setting.value != "null" && setting.value != "false" && setting.value != "0";
+    if (setting.key.starts_with(group) && is_on)
+      text += (text.empty() ? "" : ", ") + setting.key.substr(group.size()) + ": " + setting.value;
+  }
+  return text;
+}
+
+void write_contact_sheet(const DataShowRequest& request, const Job& job, const data::Dataset& dataset) {
+  constexpr int64_t kImages = 24, kEpochs = 3;
+  if (request.output.empty())
+    throw Error(ExitCode::usage, {.what = "images are shown on a page", .hint = "--output sheet.html"});
+  const std::string changes = request.on == "train" ? augmentations_of(job) : "";
+  const ContactSheet sheet{
+      .title = job.spec().name.value_or("images") + ": data." + request.on,
+      .text = dataset.describe() + (changes.empty() ? "; not augmented"
+                                                    : "; outlined: as evaluated, then epochs 1 to " +
+                                                          std::to_string(kEpochs) + ", augmented by " + changes),
+      .images = request.limit > 0 ? request.limit : kImages,
+      .epochs = changes.empty() ? 0 : kEpochs,
+      .seed = static_cast<uint64_t>(job.spec().seed)};
+  write_file_atomically(request.output, contact_sheet(dataset, sheet), ExitCode::environment);
+}
+
+}  // namespace
+
 int data_show_command(const DataShowRequest& request) {
   const Job job = load_job(request.job);
-  const auto dataset = texts_of(request, job);
+  const auto dataset = data_of(request, job);
   const auto tokenizer = dataset->tokenizer();
   const auto options = monitor::Console::detect(!request.json);
   monitor::Console console(options);
   console.show("data", dataset->describe());
+  if (dataset->layout().is_image()) {
+    write_contact_sheet(request, job, *dataset);
+    console.show("sheet", request.output);
+    return 0;
+  }
   const std::string begin = options.colour ? "\x1b[32m" : "[[", end = options.colour ? "\x1b[0m" : "]]";
   SampleReader reader(*dataset);
   const bool learns_tokens = model_learns_tokens(*dataset);
-  for (int64_t i = 0; i < std::min(request.limit, dataset->size()); ++i) {
+  constexpr int64_t kTextsShown = 5;
+  for (int64_t i = 0; i < std::min(request.limit > 0 ? request.limit : kTextsShown, dataset->size()); ++i) {
     ShownSample sample;
     try {
       sample = reader.read(i);

@@ -82,6 +82,7 @@ class ImageSamples : public data::Dataset {
   std::shared_ptr<const Dataset> part(double begin, double end, data::Split role) const override;
   std::optional<data::Normalization> normalization() const override { return normalization_; }
   std::vector<std::string> class_names() const override { return store_->class_names(); }
+  std::string sample_name(int64_t index) const override { return std::string(store_->name(index)); }
   uint64_t content_hash() const override { return store_->content_hash(); }
   std::string describe() const override;
 

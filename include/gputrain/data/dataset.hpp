@@ -55,6 +55,8 @@ class Dataset {
 
   virtual std::optional<Normalization> normalization() const { return std::nullopt; }
   virtual std::vector<std::string> class_names() const { return {}; }
+  /// What a person calls a sample, such as its file; empty: its number.
+  virtual std::string sample_name(int64_t /*index*/) const { return {}; }
 
   /// The tokenizer that made the samples; null if the samples are not text, or were tokens already.
   virtual std::shared_ptr<const tokenizers::Tokenizer> tokenizer() const { return nullptr; }

@@ -221,8 +221,9 @@ int compare_command(const CompareCommand& command);
 struct DataShowRequest {
   JobRequest job;
   std::string on = "train";  // train, val, test
-  int64_t limit = 5;         // samples
+  int64_t limit = 0;         // samples; 0: 5 texts or 24 images
   bool json = false;
+  std::string output;  // of images: the page to write
 };
 /// `gputrain data show JOB`
 int data_show_command(const DataShowRequest& request);

@@ -1,8 +1,8 @@
 #include "normalizers.hpp"
 
 #include "../utf8.hpp"
-#include "base64.hpp"
 #include "bert_normalizer.hpp"
+#include "gputrain/core/base64.hpp"
 #include "pattern.hpp"
 #include "precompiled.hpp"
 #include "unicode.hpp"

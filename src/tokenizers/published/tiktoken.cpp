@@ -4,7 +4,7 @@
 #include <charconv>
 
 #include "../utf8.hpp"
-#include "base64.hpp"
+#include "gputrain/core/base64.hpp"
 #include "gputrain/core/error.hpp"
 #include "read_bpe.hpp"
 #include "readers.hpp"

@@ -1,0 +1,24 @@
+// A page that shows images as a model gets them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "gputrain/data/dataset.hpp"
+
+namespace gputrain::app {
+
+struct ContactSheet {
+  std::string title;    // of the page
+  std::string text;     // below it
+  int64_t images = 24;  // samples, spread evenly over the data
+  int64_t epochs = 3;   // of each sample: so many augmented versions besides the plain one; 0: none
+  uint64_t seed = 0;    // of the job: the versions are those that training sees
+};
+
+/// The page, HTML that needs no other file: for each sample its name, its class, the image as an evaluation reads it,
+/// and as training does in its first epochs. A sample that cannot be read is shown with the reason. The dataset's
+/// samples must be images.
+std::string contact_sheet(const data::Dataset& dataset, const ContactSheet& sheet);
+
+}  // namespace gputrain::app

@@ -1,0 +1,180 @@
+// What the program shows of images: what a trained model says of them, and what a model gets.
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <span>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/base64.hpp"
+#include "gputrain/core/random.hpp"
+#include "gputrain/data/png.hpp"
+#include "support/program.hpp"
+
+namespace gputrain::testing_support {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+constexpr int64_t kSide = 16;
+const std::vector<std::string> kColours{"blue", "green", "red"};
+
+/// Noise with more of one colour.
+std::vector<uint8_t> coloured_noise(size_t colour, uint64_t number) {
+  RandomStream random(number, colour);
+  std::vector<uint8_t> pixels;
+  for (int64_t i = 0; i < kSide * kSide; ++i) {
+    for (const size_t channel : {size_t{2}, size_t{1}, size_t{0}})
+      pixels.push_back(static_cast<uint8_t>(random.uniform() * (channel == colour ? 255 : 200)));
+  }
+  return pixels;
+}
+
+/// A folder of PNG files for each colour.
+void write_images(const fs::path& folder, uint64_t first, uint64_t count) {
+  for (size_t colour = 0; colour < kColours.size(); ++colour) {
+    fs::create_directories(folder / kColours[colour]);
+    for (uint64_t i = 0; i < count; ++i) {
+      const auto pixels = coloured_noise(colour, first + i);
+      std::ofstream(folder / kColours[colour] / fmt::format("{:02}.png", i), std::ios::binary)
+          << data::png_of({.pixels = pixels.data(), .width = kSide, .height = kSide, .channels = 3});
+    }
+  }
+}
+
+std::string write_colours_job(const TemporaryFolder& folder, const std::string& more = "") {
+  write_images(folder.path() / "train", 0, 12);
+  write_images(folder.path() / "val", 100, 8);
+  return folder.write("job.yaml", fmt::format("schema: 1\ndevice: cpu\nmodel: {{type: mlp}}\n"
+                                              "data: {{train: {{format: imagefolder, path: {0}/train}}, val: {{format: "
+                                              "imagefolder, path: {0}/val}}{1}}}\n"
+                                              "optimizer: {{type: sgd, lr: 0.05}}\n"
+                                              "train: {{max_steps: 10, global_batch_size: 6, ema: {{decay: 0.5}}}}\n",
+                                              folder.path().string(), more));
+}
+
+struct ImagePrediction {
+  std::string file, label;
+  double probability = 0;
+};
+
+/// The first class of each line.
+std::vector<ImagePrediction> predicted(const std::vector<std::string>& arguments) {
+  std::vector<std::string> all{"predict"};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  const Result result = gputrain(all);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  std::vector<ImagePrediction> predictions;
+  std::istringstream lines(result.out);
+  for (ImagePrediction one; std::getline(lines, one.file, '\t') && lines >> one.label >> one.probability;) {
+    predictions.push_back(one);
+    std::string rest;
+    std::getline(lines, rest);
+  }
+  return predictions;
+}
+
+double share_of_right(const std::vector<ImagePrediction>& predictions) {
+  const auto right = std::ranges::count_if(
+      predictions, [](const ImagePrediction& one) { return fs::path(one.file).parent_path().filename() == one.label; });
+  return static_cast<double>(right) / static_cast<double>(predictions.size());
+}
+
+TEST(PredictImages, IsWhatTheEvaluationMeasured) {
+  const TemporaryFolder folder;
+  const std::string job = write_colours_job(folder), run = folder / "run";
+  const Result trained = gputrain({"run", job, "--output-dir", run});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const double top1 = nlohmann::json::parse(read_file(run + "/summary.json"))["metrics"]["val/top1"];
+  fs::rename(folder / "train", folder / "elsewhere");  // the weights say what they were trained to see
+  const auto predictions = predicted({run, folder / "val", "--batch-size", "5"});
+  ASSERT_EQ(predictions.size(), 24U);
+  EXPECT_NEAR(100 * share_of_right(predictions), top1, 1e-9);
+  EXPECT_GT(top1, 50);
+  const Result json = gputrain({"predict", run, predictions[3].file, "--json"});
+  const auto told = nlohmann::json::parse(json.out);
+  EXPECT_EQ(told["file"], predictions[3].file);
+  EXPECT_EQ(told["label"], predictions[3].label);
+  EXPECT_NEAR(told["probability"], predictions[3].probability, 1e-4);
+  double sum = 0;
+  for (const std::string& name : kColours) sum += told["probabilities"][name].get<double>();
+  EXPECT_NEAR(sum, 1, 1e-6);
+}
+
+TEST(PredictImages, ReadsTheNewestCheckpointOfARunThatHasNotEnded) {
+  const TemporaryFolder folder;
+  const std::string job = write_colours_job(folder), run = folder / "run";
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", run}).exit_code, 0);
+  const auto at_end = predicted({run, folder / "val"});
+  fs::remove(run + "/model.safetensors");
+  const auto from_checkpoint = predicted({run, folder / "val"});
+  ASSERT_EQ(from_checkpoint.size(), at_end.size());
+  for (size_t i = 0; i < at_end.size(); ++i) EXPECT_NEAR(from_checkpoint[i].probability, at_end[i].probability, 1e-4);
+}
+
+TEST(PredictImages, SaysWhichFileIsNoImage) {
+  const TemporaryFolder folder;
+  const std::string job = write_colours_job(folder), run = folder / "run";
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", run}).exit_code, 0);
+  const std::string broken = folder.write("broken.png", "no image");
+  const Result result = gputrain({"predict", run, folder / "val", broken});
+  EXPECT_EQ(result.exit_code, 3) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("broken.png"));
+  EXPECT_EQ(gputrain({"predict", run, folder.write("notes.txt", "")}).exit_code, 3);
+}
+
+/// The PNG files in a page, by their titles.
+std::multimap<std::string, std::string> images_in(const std::string& page) {
+  std::multimap<std::string, std::string> images;
+  const std::string title = "title=\"", data = "src=\"data:image/png;base64,";
+  for (size_t at = 0; (at = page.find(title, at)) != std::string::npos;) {
+    at += title.size();
+    const std::string name = page.substr(at, page.find('"', at) - at);
+    at = page.find(data, at) + data.size();
+    images.emplace(name, from_base64(page.substr(at, page.find('"', at) - at)).value_or(""));
+  }
+  return images;
+}
+
+std::vector<uint8_t> pixels_of(const std::string& png) {
+  data::ImageDecoder decoder;
+  decoder.open(std::as_bytes(std::span(png)), "image");
+  const data::ImageView view = decoder.decode(3);
+  return {view.pixels, view.pixels + view.width * view.height * view.channels};
+}
+
+TEST(ContactSheet, ShowsImagesPlainAndAugmentedWithTheirClasses) {
+  const TemporaryFolder folder;
+  const std::string job = write_colours_job(folder, ", image: {augment: {hflip: 1}}");
+  const std::string sheet = folder / "sheet.html";
+  const Result result = gputrain({"data", "show", job, "--output", sheet, "--limit", "3"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::string page = read_file(sheet);
+  for (const std::string& name : kColours)
+    EXPECT_THAT(page, HasSubstr("<figcaption>" + name + " <span>" + name + "/00.png"));
+  EXPECT_THAT(page, HasSubstr("hflip: 1"));
+  const auto images = images_in(page);
+  ASSERT_EQ(images.count("plain"), 3U);
+  ASSERT_EQ(images.count("epoch 3"), 3U);
+  const auto plain = pixels_of(images.find("plain")->second), flipped = pixels_of(images.find("epoch 3")->second);
+  EXPECT_EQ(plain, coloured_noise(0, 0));
+  for (int64_t row = 0; row < kSide; ++row)
+    for (int64_t column = 0; column < kSide; ++column)
+      EXPECT_EQ(flipped[static_cast<size_t>(3 * (row * kSide + column))],
+                plain[static_cast<size_t>(3 * (row * kSide + kSide - 1 - column))]);
+  const Result val = gputrain({"data", "show", job, "--on", "val", "--output", sheet});
+  EXPECT_EQ(images_in(read_file(sheet)).count("epoch 1"), 0U) << val.err;
+  EXPECT_EQ(gputrain({"data", "show", job}).exit_code, 2);
+}
+
+}  // namespace
+}  // namespace gputrain::testing_support
