@@ -1,7 +1,6 @@
 // `gputrain data show`: texts or images as the model gets them.
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,6 +16,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/printable.hpp"
 #include "gputrain/data/answer_fields.hpp"
+#include "gputrain/data/one_sample.hpp"
 #include "gputrain/data/open.hpp"
 #include "gputrain/inspect/contact_sheet.hpp"
 #include "gputrain/job/commands.hpp"
@@ -41,50 +41,26 @@ const ShownField* find(const ShownSample& sample, std::string_view name) {
   return found == sample.end() ? nullptr : &*found;
 }
 
-/// Memory of one row, which reads a sample after the other.
-class SampleReader {
- public:
-  explicit SampleReader(const data::Dataset& dataset) : dataset_(dataset) {
-    const auto& fields = dataset.layout().fields;
-    values_.resize(fields.size());
-    counts_.resize(fields.size());
-    for (size_t i = 0; i < fields.size(); ++i) {
-      values_[i].resize(fields[i].bytes());
-      memory_.push_back({.values = values_[i].data(),
-                         .counts = fields[i].ragged ? &counts_[i] : nullptr,
-                         .bytes = fields[i].bytes(),
-                         .element_bytes = c10::elementSize(fields[i].type)});
-    }
-  }
+template <class Stored, class Shown>
+std::vector<Shown> elements(const data::OneSample& sample, size_t field, int64_t count) {
+  const auto* const stored = sample.values<Stored>(field);
+  return {stored, stored + count};
+}
 
-  /// Throws Error(data) if the sample cannot be read.
-  ShownSample read(int64_t index) {
-    dataset_.read(index, {}, data::SampleRow(memory_, 0));
-    const auto& fields = dataset_.layout().fields;
-    ShownSample sample;
-    for (size_t i = 0; i < fields.size(); ++i) {
-      const auto count = static_cast<size_t>(fields[i].ragged ? counts_[i] : fields[i].numel());
-      ShownField field{.name = fields[i].name};
-      if (fields[i].type == at::kLong) field.numbers = elements<int64_t, int64_t>(i, count);
-      if (fields[i].type == at::kFloat) field.floats = elements<float, double>(i, count);
-      sample.push_back(std::move(field));
-    }
-    return sample;
+/// Throws Error(data) if the sample cannot be read.
+ShownSample shown_sample(const data::Dataset& dataset, int64_t index) {
+  const data::OneSample sample(dataset, index, {});
+  const auto& fields = dataset.layout().fields;
+  ShownSample shown;
+  for (size_t i = 0; i < fields.size(); ++i) {
+    const int64_t count = fields[i].ragged ? sample.count(i) : fields[i].numel();
+    ShownField field{.name = fields[i].name};
+    if (fields[i].type == at::kLong) field.numbers = elements<int64_t, int64_t>(sample, i, count);
+    if (fields[i].type == at::kFloat) field.floats = elements<float, double>(sample, i, count);
+    shown.push_back(std::move(field));
   }
-
- private:
-  template <class Stored, class Shown>
-  std::vector<Shown> elements(size_t field, size_t count) const {
-    std::vector<Stored> stored(count);
-    std::memcpy(stored.data(), values_[field].data(), count * sizeof(Stored));
-    return {stored.begin(), stored.end()};
-  }
-
-  const data::Dataset& dataset_;
-  std::vector<std::vector<std::byte>> values_;
-  std::vector<int64_t> counts_;
-  data::BatchMemory memory_;
-};
+  return shown;
+}
 
 /// The text, with the parts that are learned between `begin` and `end`. The first token has nothing before it to be
 /// learned from. `targets`: null, or as many as there are tokens.
@@ -213,13 +189,12 @@ int data_show_command(const DataShowRequest& request) {
     return 0;
   }
   const std::string begin = options.colour ? "\x1b[32m" : "[[", end = options.colour ? "\x1b[0m" : "]]";
-  SampleReader reader(*dataset);
   const bool learns_tokens = model_learns_tokens(*dataset);
   constexpr int64_t kTextsShown = 5;
   for (int64_t i = 0; i < std::min(request.limit > 0 ? request.limit : kTextsShown, dataset->size()); ++i) {
     ShownSample sample;
     try {
-      sample = reader.read(i);
+      sample = shown_sample(*dataset, i);
     } catch (const Error& bad) {
       if (bad.code() != ExitCode::data) throw;
       console.show("sample", fmt::format("{}  cannot be used: {}", i + 1, bad.what()));

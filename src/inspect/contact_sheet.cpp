@@ -6,6 +6,7 @@
 #include "gputrain/core/base64.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/printable.hpp"
+#include "gputrain/data/one_sample.hpp"
 #include "gputrain/data/png.hpp"
 
 namespace gputrain::app {
@@ -42,43 +43,16 @@ std::string html_text(const std::string& text) {
   return safe;
 }
 
-/// Memory for one sample.
-class OneImage {
- public:
-  explicit OneImage(const data::Dataset& dataset) : dataset_(dataset) {
-    for (const data::Field& field : dataset.layout().fields) bytes_.emplace_back(field.bytes());
-    for (size_t i = 0; i < bytes_.size(); ++i)
-      memory_.push_back({.values = bytes_[i].data(),
-                         .counts = nullptr,
-                         .bytes = bytes_[i].size(),
-                         .element_bytes = c10::elementSize(dataset.layout().fields[i].type)});
-  }
-
-  /// Throws Error(data).
-  std::string png(int64_t index, const data::ReadContext& context) {
-    dataset_.read(index, context, data::SampleRow(memory_, 0));
-    const auto& sizes = dataset_.layout().input().sizes;
-    return data::png_of({.pixels = reinterpret_cast<const uint8_t*>(bytes_[0].data()),
-                         .width = sizes[1],
-                         .height = sizes[0],
-                         .channels = sizes[2]});
-  }
-
-  /// Of the sample that was read last; empty: it has none.
-  std::string class_name() const {
-    const auto& fields = dataset_.layout().fields;
-    const auto target = std::ranges::find_if(fields, &data::Field::target);
-    if (target == fields.end() || target->type != at::kLong || !target->sizes.empty()) return {};
-    const auto number = *reinterpret_cast<const int64_t*>(bytes_[static_cast<size_t>(target - fields.begin())].data());
-    const auto names = dataset_.class_names();
-    return number >= 0 && number < std::ssize(names) ? names[static_cast<size_t>(number)] : std::to_string(number);
-  }
-
- private:
-  const data::Dataset& dataset_;
-  std::vector<std::vector<std::byte>> bytes_;
-  data::BatchMemory memory_;
-};
+/// Empty: the sample has none.
+std::string class_of(const data::Dataset& dataset, int64_t index) {
+  const auto& fields = dataset.layout().fields;
+  const auto target = std::ranges::find_if(fields, &data::Field::target);
+  if (target == fields.end() || target->type != at::kLong || !target->sizes.empty()) return {};
+  const data::OneSample sample(dataset, index, {});
+  const int64_t number = *sample.values<int64_t>(static_cast<size_t>(target - fields.begin()));
+  const auto names = dataset.class_names();
+  return number >= 0 && number < std::ssize(names) ? names[static_cast<size_t>(number)] : std::to_string(number);
+}
 
 std::string image_element(const std::string& png, const std::string& what) {
   const std::string kind = what == "plain" ? " class=\"plain\"" : "";
@@ -92,7 +66,6 @@ std::string contact_sheet(const data::Dataset& dataset, const ContactSheet& shee
   GPUTRAIN_ASSERT(dataset.layout().is_image(), "a contact sheet is of images");
   std::string page = kHead + ("<title>" + html_text(sheet.title) + "</title></head><body>\n<h1>") +
                      html_text(sheet.title) + "</h1><p>" + html_text(sheet.text) + "</p><main>\n";
-  OneImage image(dataset);
   const int64_t count = std::min(sheet.images, dataset.size());
   for (int64_t i = 0; i < count; ++i) {
     const int64_t index = i * dataset.size() / count;
@@ -100,10 +73,10 @@ std::string contact_sheet(const data::Dataset& dataset, const ContactSheet& shee
     const std::string caption =
         " <span>" + html_text(name.empty() ? "sample " + std::to_string(index) : name) + "</span></figcaption>";
     try {
-      std::string images = image_element(image.png(index, {.seed = sheet.seed}), "plain");
-      const std::string label = html_text(image.class_name());
+      std::string images = image_element(data::png_of(dataset, index), "plain");
+      const std::string label = html_text(class_of(dataset, index));
       for (int64_t epoch = 0; epoch < sheet.epochs; ++epoch)
-        images += image_element(image.png(index, {.seed = sheet.seed, .epoch = epoch, .augment = true}),
+        images += image_element(data::png_of(dataset, index, {.seed = sheet.seed, .epoch = epoch, .augment = true}),
                                 "epoch " + std::to_string(epoch + 1));
       page += "<figure><div>" + images + "</div><figcaption>" + label + caption + "</figure>\n";
     } catch (const Error& bad) {

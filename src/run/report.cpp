@@ -1,5 +1,6 @@
 #include "gputrain/run/report.hpp"
 
+#include <fstream>
 #include <string>
 #include <utility>
 
@@ -31,7 +32,23 @@ nlohmann::ordered_json attempts_json(const std::vector<PastAttempt>& attempts) {
   return list;
 }
 
+/// What write_evaluation() has written; null: nothing.
+nlohmann::ordered_json evaluation_in(const RunFolder& folder) {
+  std::ifstream file(folder.evaluation());
+  auto details = nlohmann::ordered_json::parse(file, nullptr, false);
+  return details.is_object() ? std::move(details) : nullptr;
+}
+
 }  // namespace
+
+void write_evaluation(const RunFolder& folder, const nlohmann::ordered_json& details) {
+  const std::string text = details.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  try {
+    write_file_atomically(folder.evaluation(), text, ExitCode::environment);
+  } catch (const Error& failure) {
+    log::warning("evaluation.json: " + failure.parts().what);
+  }
+}
 
 void write_report(const RunFolder& folder, nlohmann::ordered_json state, const monitor::Summary& summary) {
   state["state"] = summary.status;
@@ -57,6 +74,7 @@ void write_report(const RunFolder& folder, nlohmann::ordered_json state, const m
   if (cost > 0) add_tile("cost", monitor::significant(cost));
   add_tile("memory", monitor::bytes(static_cast<double>(summary.peak_memory_bytes)));
   add_tile("exit code", std::to_string(summary.exit_code));
+  state["evaluation"] = evaluation_in(folder);
   state["log"] = monitor::newest_lines(folder.log(0), kShownLog);
   try {
     write_file_atomically(folder.report(), monitor::report_page(state), ExitCode::environment);

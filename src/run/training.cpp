@@ -214,6 +214,7 @@ monitor::Summary Training::train() {
     eval.emplace(train::EvalHook::Parts{make_evaluator(spec_, datasets.val, setup_, "val"), *built.model,
                                         context.groups, reporting_, own_stop, spec_.eval.at_start,
                                         watched_metric_of(spec_, datasets), spec_.eval.early_stopping,
+                                        [this](const auto& details) { write_evaluation(folder_, details); },
                                         [&loop](const auto& work) { loop.run_with_average(work); }});
   }
   train::ReplicaHook replicas(

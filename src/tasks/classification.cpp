@@ -1,8 +1,15 @@
 // One class for each sample.
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
+#include <ATen/ops/arange.h>
+#include <ATen/ops/argmax.h>
+#include <ATen/ops/clamp_min.h>
 #include <ATen/ops/eq.h>
+#include <ATen/ops/gather.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/topk.h>
 #include <ATen/ops/zeros.h>
 
@@ -45,10 +52,17 @@ class Classification final : public Task {
     return cross_entropy_loss(model, batch, label_smoothing_, weight);
   }
 
-  Tally::Parts parts() const override { return {.sums = {"loss", "top1", "top5"}}; }
+  Tally::Parts parts() const override {
+    return {.sums = {"loss", "top1", "top5"}, .rows = {{.name = "samples", .columns = 4}}};
+  }
 
   void evaluate(models::Model& model, const Batch& batch, Tally& tally) const override {
+    int64_t position = batch.first_position;
+    const bool has_all_rows = batch.weight == batch.samples;
     tally.add("loss", evaluate_cross_entropy(model, batch, [&](const at::Tensor& logits, const at::Tensor& targets) {
+                if (has_all_rows)
+                  tally.append("samples",
+                               results_of(logits, targets, std::exchange(position, position + targets.size(0))));
                 const int64_t count = std::min<int64_t>(5, logits.size(-1));
                 // An ignored target equals no class number, so it is never a hit.
                 const at::Tensor hits = at::eq(std::get<1>(logits.topk(count, -1)), targets.unsqueeze(-1));
@@ -57,7 +71,33 @@ class Classification final : public Task {
               }));
   }
 
+  std::vector<SampleResult> sample_results(const Totals& totals) const override {
+    std::vector<SampleResult> all;
+    const at::Tensor rows = totals.rows.at("samples");
+    const auto row = rows.accessor<double, 2>();
+    for (int64_t i = 0; i < rows.size(0); ++i) {
+      const auto target = static_cast<int64_t>(row[i][1]);
+      if (target != kIgnoreIndex)  // padding
+        all.push_back({.position = static_cast<int64_t>(row[i][3]),
+                       .guess = static_cast<int64_t>(row[i][0]),
+                       .target = target,
+                       .loss = row[i][2]});
+    }
+    return all;
+  }
+
  private:
+  /// A row for each sample: the guessed and the true class, the loss, the position.
+  static at::Tensor results_of(const at::Tensor& logits, const at::Tensor& targets, int64_t position) {
+    const auto options = logits.options().dtype(at::kDouble);
+    const at::Tensor known = targets.clamp_min(0);
+    const at::Tensor loss =
+        at::log_softmax(logits.to(at::kFloat), -1).gather(-1, known.unsqueeze(-1)).squeeze(-1).neg();
+    return at::stack({at::argmax(logits, -1).to(at::kDouble), targets.to(at::kDouble), loss.to(at::kDouble),
+                      at::arange(position, position + targets.size(0), options)},
+                     1);
+  }
+
   double label_smoothing_;
 };
 

@@ -18,6 +18,8 @@ const Metric* find_in(const std::vector<Metric>& metrics, std::string_view name)
 
 Task::~Task() = default;
 
+std::vector<SampleResult> Task::sample_results(const Totals&) const { return {}; }
+
 at::Tensor Task::reference(models::Model&, const Batch&) const {
   assertion_failed("reference", __FILE__, __LINE__, "this task takes nothing from the model before training");
 }

@@ -2,6 +2,8 @@
 #include <limits>
 #include <utility>
 
+#include <nlohmann/json.hpp>
+
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/tasks/task.hpp"
@@ -72,9 +74,11 @@ Stop EvalHook::evaluate(Progress& progress) {
   const Stopwatch watch;
   parts_.groups.enter("in the evaluation after step", progress.step);
   StopPoll poll(parts_.groups, parts_.own_stop);
-  monitor::Metrics metrics;
-  parts_.between_steps([&] { metrics = parts_.evaluator.run(parts_.model, parts_.groups, poll); });
+  tasks::Totals totals;
+  parts_.between_steps([&] { totals = parts_.evaluator.totals(parts_.model, parts_.groups, poll); });
   if (const Stop stop = poll.finish(); stop != Stop::none) return stop;
+  const monitor::Metrics metrics = parts_.evaluator.metrics_of(totals);
+  tell_details(progress.step, totals);
   progress.eval_seconds += watch.seconds();
   progress.evaluated_step = progress.step;
   progress.evaluates_anew = false;
@@ -98,6 +102,14 @@ Stop EvalHook::evaluate(Progress& progress) {
   if (const auto found = metrics.find(parts_.best_metric); found != metrics.end())
     count_gain(progress, found->first, found->second, parts_.early_stopping ? parts_.early_stopping->min_delta : 0);
   return is_patience_over(parts_.early_stopping, progress) ? Stop::early_stop : Stop::none;
+}
+
+void EvalHook::tell_details(int64_t step, const tasks::Totals& totals) const {
+  if (parts_.groups.rank() != 0) return;
+  auto details = parts_.evaluator.details_of(totals);
+  if (details.is_null()) return;
+  details["step"] = step;
+  parts_.told(details);
 }
 
 }  // namespace gputrain::train

@@ -2,9 +2,20 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
 #include <utility>
+#include <vector>
 
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/base64.hpp"
+#include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/data/png.hpp"
 #include "gputrain/data/subset.hpp"
 #include "gputrain/parallel/replicas.hpp"
 
@@ -25,6 +36,40 @@ class EvaluationMode {
   models::Model& model_;
   bool was_training_;
 };
+
+/// Of each class and each that its samples were taken for: how many, and how many samples the class has. Of many, those
+/// of most samples.
+nlohmann::ordered_json confused_pairs(const std::vector<tasks::SampleResult>& results) {
+  constexpr size_t kMostPairs = 2000;
+  struct Confused {
+    int64_t target, guess, count;
+  };
+  std::map<std::pair<int64_t, int64_t>, int64_t> counts;
+  std::map<int64_t, int64_t> samples;
+  for (const tasks::SampleResult& one : results) {
+    ++counts[{one.target, one.guess}];
+    ++samples[one.target];
+  }
+  std::vector<Confused> pairs;
+  for (const auto& [pair, count] : counts) pairs.push_back({pair.first, pair.second, count});
+  if (pairs.size() > kMostPairs) {
+    std::ranges::stable_sort(pairs, std::greater<>(), &Confused::count);
+    pairs.resize(kMostPairs);
+  }
+  auto list = nlohmann::ordered_json::array();
+  for (const auto& [target, guess, count] : pairs) list.push_back({target, guess, count, samples[target]});
+  return list;
+}
+
+/// A PNG file in Base64; null: the sample cannot be read any more.
+nlohmann::ordered_json picture_of(const data::Dataset& dataset, int64_t position) {
+  try {
+    return to_base64(data::png_of(dataset, position));
+  } catch (const Error& unreadable) {
+    if (unreadable.code() != ExitCode::data) throw;
+    return nullptr;
+  }
+}
 
 }  // namespace
 
@@ -77,11 +122,42 @@ tasks::Totals Evaluator::totals(models::Model& model, comm::ProcessGroups& group
 }
 
 monitor::Metrics Evaluator::run(models::Model& model, comm::ProcessGroups& groups, StopPoll& poll) const {
-  const tasks::Totals found = totals(model, groups, poll);
+  return metrics_of(totals(model, groups, poll));
+}
+
+monitor::Metrics Evaluator::metrics_of(const tasks::Totals& found) const {
   monitor::Metrics metrics;
   if (found.sums.empty() && found.rows.empty()) return metrics;  // stopped
   for (const auto& metric : task_->metrics()) metrics[options_.prefix + "/" + metric.name] = metric.finish(found);
   return metrics;
+}
+
+nlohmann::ordered_json Evaluator::details_of(const tasks::Totals& found) const {
+  constexpr size_t kWorst = 12;
+  constexpr int64_t kMostPixels = 512 * 512;
+  if (found.rows.empty()) return nullptr;
+  std::vector<tasks::SampleResult> results = task_->sample_results(found);
+  if (results.empty()) return nullptr;
+  auto worst = nlohmann::ordered_json::array();
+  auto pairs = confused_pairs(results);
+  const auto rank_of = [](const tasks::SampleResult& one) {
+    return std::pair(std::isfinite(one.loss) ? -one.loss : -std::numeric_limits<double>::infinity(), one.position);
+  };
+  std::ranges::sort(results, {}, rank_of);
+  results.resize(std::min(results.size(), kWorst));
+  const data::SampleLayout& layout = dataset_->layout();
+  const bool has_pictures = layout.is_image() && layout.input().numel() <= 3 * kMostPixels;
+  for (const tasks::SampleResult& sample : results) {
+    worst.push_back({{"position", sample.position},
+                     {"name", dataset_->sample_name(sample.position)},
+                     {"target", sample.target},
+                     {"guess", sample.guess},
+                     {"loss", sample.loss}});
+    if (has_pictures) worst.back()["png"] = picture_of(*dataset_, sample.position);
+  }
+  return {{"split", options_.prefix},           {"samples", found.weight},
+          {"classes", dataset_->class_names()}, {"number_of_classes", layout.num_classes},
+          {"pairs", std::move(pairs)},          {"worst", std::move(worst)}};
 }
 
 }  // namespace gputrain::train

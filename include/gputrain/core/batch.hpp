@@ -51,6 +51,7 @@ struct Batch {
   std::vector<BatchField> fields;    // in the order of the dataset's layout; the first is the model's main input
   int64_t samples = 0;               // samples that are not padding
   int64_t samples_on_all_ranks = 0;  // of this micro-batch
+  int64_t first_position = 0;        // of the first sample in the order of the epoch; the others follow it
   int64_t weight = 0;                // targets that count (samples, or unmasked tokens); may be 0
   bool is_part_of_texts = false;     // other ranks have the other positions (ops/context_attention.hpp)
   bool has_one_text_a_row = false;   // of such parts: kPositions then are [1, time], those of all rows

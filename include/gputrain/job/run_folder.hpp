@@ -18,6 +18,7 @@ struct RunFolder {
   std::filesystem::path summary() const { return path / "summary.json"; }
   std::filesystem::path metrics() const { return path / "metrics.jsonl"; }
   std::filesystem::path ledger() const { return path / "ledger.jsonl"; }
+  std::filesystem::path evaluation() const { return path / "evaluation.json"; }  // of the newest evaluation
   std::filesystem::path log(int rank) const;
   std::filesystem::path checkpoints() const { return path / "ckpt"; }
   std::filesystem::path kernels(int rank) const;                        // choices of GPU kernels

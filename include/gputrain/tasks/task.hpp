@@ -80,6 +80,13 @@ struct TaskRequest {
   std::vector<std::string> class_names = {};  // of the training data; empty: unknown
 };
 
+/// What an evaluation says of a sample with a class.
+struct SampleResult {
+  int64_t position = 0;  // in the dataset
+  int64_t guess = 0, target = 0;
+  double loss = 0;
+};
+
 class Task {
  public:
   virtual ~Task();
@@ -92,6 +99,9 @@ class Task {
   virtual Tally::Parts parts() const = 0;
   /// Adds the parts of a batch to `tally`, without label smoothing. Call it in evaluation mode, without autograd.
   virtual void evaluate(models::Model& model, const Batch& batch, Tally& tally) const = 0;
+
+  /// What an evaluation tells of single samples; empty: nothing.
+  virtual std::vector<SampleResult> sample_results(const Totals& totals) const;
 
   /// How many numbers of each sample the loss takes from the model as it is before training, such as the probabilities
   /// that it gives answers. They come in the field kReference. 0: none.

@@ -5,6 +5,8 @@
 #include <memory>
 #include <string>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "gputrain/comm/process_groups.hpp"
 #include "gputrain/data/loader.hpp"
 #include "gputrain/data/preprocess.hpp"
@@ -44,6 +46,12 @@ class Evaluator {
 
   /// The sums and rows of which the metrics are made.
   tasks::Totals totals(models::Model& model, comm::ProcessGroups& groups, StopPoll& poll) const;
+
+  monitor::Metrics metrics_of(const tasks::Totals& totals) const;
+
+  /// Of which classes the samples were taken for which, and which samples had the greatest losses, with pictures of
+  /// images; null: the task does not tell. What Task::sample_results() says, as report.html shows it.
+  nlohmann::ordered_json details_of(const tasks::Totals& totals) const;
 
   std::string describe() const { return dataset_->describe(); }
 

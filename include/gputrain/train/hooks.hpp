@@ -149,6 +149,8 @@ class EvalHook final : public Hook {
     bool at_start = false;
     std::string best_metric = "val/loss";  // decides whether an evaluation is the best so far
     std::optional<EarlyStoppingSpec> early_stopping = {};
+    /// Told on rank 0 what an evaluation says of single samples, see Evaluator::details_of().
+    std::function<void(const nlohmann::ordered_json& details)> told = [](const auto&) {};
     /// Runs an evaluation where it may use the memory of the steps.
     std::function<void(const std::function<void()>&)> between_steps = [](const auto& work) { work(); };
   };
@@ -161,6 +163,7 @@ class EvalHook final : public Hook {
 
  private:
   Stop evaluate(Progress& progress);
+  void tell_details(int64_t step, const tasks::Totals& totals) const;
   double seconds_since_evaluation() const { return seconds_before_ + since_evaluation_.seconds(); }
 
   Parts parts_;

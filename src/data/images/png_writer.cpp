@@ -1,6 +1,7 @@
 #include <png.h>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/data/one_sample.hpp"
 #include "gputrain/data/png.hpp"
 
 namespace gputrain::data {
@@ -17,6 +18,12 @@ std::string png_of(const ImageView& image) {
   GPUTRAIN_ASSERT(is_written != 0, "libpng writes what fits");
   file.resize(size);
   return file;
+}
+
+std::string png_of(const Dataset& dataset, int64_t index, const ReadContext& context) {
+  const OneSample sample(dataset, index, context);
+  const auto& sizes = dataset.layout().input().sizes;
+  return png_of({.pixels = sample.values<uint8_t>(0), .width = sizes[1], .height = sizes[0], .channels = sizes[2]});
 }
 
 }  // namespace gputrain::data

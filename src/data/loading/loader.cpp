@@ -98,6 +98,7 @@ Batch Loader::Impl::take(SampleUsage& usage) {
         first_rows(fields[i], filled.buffers.values[i], filled.buffers.counts[i], rows, plan.counted));
   batch.samples = plan.counted;
   batch.samples_on_all_ranks = plan.counted_on_all_ranks;
+  batch.first_position = plan.first_position;
   batch.weight = filled.outcome.weight;
   return uploader ? uploader->start(batch) : batch;
 }

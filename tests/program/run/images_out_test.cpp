@@ -1,5 +1,6 @@
 // What the program shows of images: what a trained model says of them, and what a model gets.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -17,7 +18,7 @@
 #include "gputrain/core/base64.hpp"
 #include "gputrain/core/random.hpp"
 #include "gputrain/data/png.hpp"
-#include "support/program.hpp"
+#include "support/rank_runs.hpp"
 
 namespace gputrain::testing_support {
 namespace {
@@ -174,6 +175,53 @@ TEST(ContactSheet, ShowsImagesPlainAndAugmentedWithTheirClasses) {
   const Result val = gputrain({"data", "show", job, "--on", "val", "--output", sheet});
   EXPECT_EQ(images_in(read_file(sheet)).count("epoch 1"), 0U) << val.err;
   EXPECT_EQ(gputrain({"data", "show", job}).exit_code, 2);
+}
+
+nlohmann::json evaluation_of(const std::string& run) {
+  return nlohmann::json::parse(read_file(run + "/evaluation.json"));
+}
+
+TEST(EvaluationDetails, CountsConfusedClassesAndKeepsTheWorstSamples) {
+  const TemporaryFolder folder;
+  const std::string job = write_colours_job(folder), run = folder / "run";
+  const std::vector<std::string> early{"--set", "train.max_steps=2"};  // while the model is still wrong
+  std::vector<std::string> command{"run", job, "--output-dir", run};
+  command.insert(command.end(), early.begin(), early.end());
+  ASSERT_EQ(gputrain(command).exit_code, 0);
+  const auto details = evaluation_of(run);
+  EXPECT_EQ(details["classes"], kColours);
+  EXPECT_EQ(details["step"], 2);
+  double all = 0, right = 0;
+  for (const auto& pair : details["pairs"]) {
+    all += pair[2].get<double>();
+    right += pair[0] == pair[1] ? pair[2].get<double>() : 0;
+    EXPECT_EQ(pair[3], 8);
+  }
+  const auto metrics = nlohmann::json::parse(read_file(run + "/summary.json"))["metrics"];
+  EXPECT_EQ(all, 24);
+  EXPECT_LT(right, 24);
+  EXPECT_NEAR(100 * right / all, metrics["val/top1"], 1e-9);
+  const auto& worst = details["worst"];
+  ASSERT_EQ(worst.size(), 12U);
+  EXPECT_GT(worst[0]["loss"].get<double>(), metrics["val/loss"].get<double>());
+  std::map<std::string, double> losses;
+  for (const auto& one : worst) {
+    const std::string name = one["name"];
+    losses[name] = one["loss"];
+    EXPECT_EQ(name.substr(0, name.find('/')), kColours[one["target"].get<size_t>()]);
+    EXPECT_EQ(pixels_of(*from_base64(one["png"].get<std::string>())), pixels_of(read_file(folder / ("val/" + name))));
+  }
+  EXPECT_THAT(read_file(run + "/report.html"), HasSubstr(worst[0]["png"].get<std::string>()));
+  // What predict says of the same file with the same weights.
+  const std::string name = worst[0]["name"];
+  const auto told = nlohmann::json::parse(gputrain({"predict", run, folder / ("val/" + name), "--json"}).out);
+  EXPECT_NEAR(-std::log(told["probabilities"][name.substr(0, name.find('/'))].get<double>()), losses[name], 1e-5);
+  const std::string shared = folder / "shared";
+  const Result result = ranks(2, job, shared, early);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto by_two = evaluation_of(shared);
+  EXPECT_EQ(by_two["pairs"], details["pairs"]);
+  for (size_t i = 0; i < worst.size(); ++i) EXPECT_EQ(by_two["worst"][i]["name"], worst[i]["name"]);
 }
 
 }  // namespace
