@@ -1,7 +1,7 @@
 # A room is a folder of src/, listed from low to high. Each is an object library; all together form libgputrain.so. A
 # test links only the rooms up to its own, so a room that uses a higher one does not link.
 set(GPUTRAIN_ROOMS core config hub device comm cloud launch ops nn models tokenizers chat generation data datasets tasks
-                   optim parallel checkpoint monitor train job setup resume estimate run inspect doctor predict export cli)
+                   optim parallel checkpoint monitor train job setup resume estimate run inspect doctor predict export sweep cli)
 
 # gputrain_room(<room> [NO_TORCH] SOURCES <files...> [LIBRARIES <targets...>])
 # NO_TORCH builds a room without LibTorch, so that clang can build it for the fuzzers and its tests start fast.

@@ -14,10 +14,6 @@
 namespace gputrain {
 namespace {
 
-void add_output_dir(CLI::App& verb, app::JobRequest& job) {
-  verb.add_option("--output-dir", job.output_dir, "the run folder, as --set output_dir=DIR");
-}
-
 /// The job that says how ranks start: that of a run folder, or none where the model is a published one.
 app::JobRequest evaluated_job(const app::EvalRequest& eval) {
   app::JobRequest job = eval.job;
@@ -55,6 +51,7 @@ CommandLine::CommandLine() {
   add_run();
   add_launch();
   add_plan();
+  add_sweep();
   add_eval();
   add_generate();
   add_texts();

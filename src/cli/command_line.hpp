@@ -44,6 +44,7 @@ struct CommandLine {
   app::BenchDataRequest bench_data;
   app::DoctorRequest doctor;
   app::PlanCommand plan;
+  app::SweepRequest sweep;
   bool json = false, origin = false;
   std::string kind, name, path, other_path;
   std::function<int()> action;
@@ -64,6 +65,7 @@ struct CommandLine {
   void add_bench_data(CLI::App& verb);
   void add_doctor();
   void add_plan();
+  void add_sweep();
   void add_readers();
   void add_ckpt();
   void add_watching();

@@ -30,4 +30,16 @@ void CommandLine::add_plan() {
   verb->callback([this] { action = [this] { return app::library().plan(plan); }; });
 }
 
+void CommandLine::add_sweep() {
+  auto* verb = app.add_subcommand("sweep", "search for good settings: run trials of a job, each with other values");
+  add_job(*verb, sweep.job);
+  add_output_dir(*verb, sweep.job);
+  verb->add_flag("--json", sweep.json, "print the trials as JSON at the end");
+  verb->footer(
+      "The job's `sweep:` says what is varied and how. Each trial is a run in the folder\n"
+      "trial-NNN of the sweep's; the same command goes on where the sweep was stopped or\n"
+      "killed. At the end: a table, and best.yaml, the job with the best settings.");
+  verb->callback([this] { action = [this] { return app::library().sweep(sweep); }; });
+}
+
 }  // namespace gputrain

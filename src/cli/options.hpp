@@ -24,6 +24,10 @@ inline void add_job(CLI::App& verb, app::JobRequest& job) {
   add_set(verb, job.set);
 }
 
+inline void add_output_dir(CLI::App& verb, app::JobRequest& job) {
+  verb.add_option("--output-dir", job.output_dir, "the run folder, as --set output_dir=DIR");
+}
+
 inline auto at_least(int64_t least) {
   return [least](const std::string& text) {
     return std::atoll(text.c_str()) >= least ? "" : "must be a whole number of at least " + std::to_string(least);

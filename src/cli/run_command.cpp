@@ -38,6 +38,9 @@ int run_command(const RunRequest& request) {
     if (!request.silent_if_wrong) fail_before_rendezvous(mistake);
     return static_cast<int>(ExitCode::usage);
   }
+  if (job->spec().sweep)
+    throw job->loaded.error("sweep", "the job is a search of many runs",
+                            "`gputrain sweep` runs them; --set sweep=null runs the job alone");
   if (request.dry_run_request.world_size > 0) return simulate_dry_run(request.dry_run_request, *job);
   take_environment(job->spec().env);
   train::watch_signals();

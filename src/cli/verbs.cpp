@@ -36,6 +36,7 @@ const gputrain::app::Verbs gputrain_verbs{
     .version = gputrain::app::version_command,
     .profile = gputrain::app::profile_command,
     .plan = gputrain::app::plan_command,
+    .sweep = gputrain::app::sweep_command,
     .ckpt_ls = gputrain::app::ckpt_ls_command,
     .ckpt_verify = gputrain::app::ckpt_verify_command,
     .ckpt_diff = gputrain::app::ckpt_diff_command,

@@ -65,6 +65,8 @@ void describe_keys(config::Description<Spec>& d) {
           "rate that falls, a full disk")
         .change(Change::safe);
     d.key("expect", &Spec::expect, "expected range of the final metrics").change(Change::safe);
+    d.key("sweep", &Spec::sweep, "a search for good settings, for `gputrain sweep`; null: the job is one run")
+        .change(Change::safe);
   }
 }
 

@@ -240,6 +240,12 @@ struct PlanCommand {
   std::vector<std::string> bench_comm;  // what `bench comm --json` printed, inside a host, between hosts
   bool json = false;
 };
+struct SweepRequest {
+  JobRequest job;
+  bool json = false;
+};
+/// `gputrain sweep JOB`. Returns the code of a stop if it was asked to stop.
+int sweep_command(const SweepRequest& request);
 /// `gputrain plan JOB`. Returns 6 if nothing fits.
 int plan_command(const PlanCommand& command);
 int ckpt_ls_command(const std::string& run, bool json);
@@ -282,6 +288,7 @@ struct Verbs {
   decltype(&version_command) version;
   decltype(&profile_command) profile;
   decltype(&plan_command) plan;
+  decltype(&sweep_command) sweep;
   decltype(&ckpt_ls_command) ckpt_ls;
   decltype(&ckpt_verify_command) ckpt_verify;
   decltype(&ckpt_diff_command) ckpt_diff;

@@ -10,6 +10,7 @@
 #include "gputrain/config/describe.hpp"
 #include "gputrain/data/spec.hpp"
 #include "gputrain/job/job_start.hpp"
+#include "gputrain/job/sweep_spec.hpp"
 #include "gputrain/models/adapter.hpp"
 #include "gputrain/models/model.hpp"
 #include "gputrain/monitor/alerts.hpp"
@@ -68,6 +69,7 @@ struct JobSpec : JobStart {
   monitor::LogSpec log;
   std::vector<monitor::AlertSpec> alerts;
   std::optional<ExpectSpec> expect;
+  std::optional<SweepSpec> sweep;
 
   static void describe(config::Description<JobSpec>& d);
 };

@@ -1,0 +1,51 @@
+// The trials of a sweep, and which of them go on.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gputrain/job/sweep_spec.hpp"
+
+namespace gputrain::app {
+
+/// What a trial sets: keys of the job and their values, in the order of the spec.
+using TrialSettings = std::vector<std::pair<std::string, std::string>>;
+
+/// The settings of every trial: a pure function of the spec and the seed. Trial n of random and asha does not depend on
+/// how many there are.
+std::vector<TrialSettings> trial_settings(const SweepSpec& spec, uint64_t seed);
+
+/// Asynchronous successive halving (Li et al., "A system for massively parallel hyperparameter tuning", MLSys 2020), in
+/// the form that ends trials instead of pausing them. A trial reaches rung r after first_rung * reduction^r
+/// evaluations. It goes on if its best value so far is among the best 1 / reduction of those that have reached the
+/// rung.
+class Rungs {
+ public:
+  Rungs(const SweepSpec& spec, bool smaller_is_better);
+
+  /// Tells the values of a trial's evaluations so far, in their order. Returns the number of evaluations after which it
+  /// must end; empty: it goes on. A rung that the trial has reached before is not judged again.
+  std::optional<int64_t> end_of(int64_t trial, const std::vector<double>& values);
+
+  /// The best of the values; empty: there is none that is finite.
+  std::optional<double> best(const std::vector<double>& values) const;
+  bool is_better(double one, double other) const { return smaller_is_better_ ? one < other : one > other; }
+
+  /// By rung: the trials that have reached it, and their values there. To be kept in a file.
+  using Reached = std::vector<std::map<int64_t, double>>;
+  const Reached& reached() const noexcept { return reached_; }
+  void restore(Reached reached) { reached_ = std::move(reached); }
+
+ private:
+  bool goes_on(const std::map<int64_t, double>& rung, double value) const;
+
+  int64_t first_, reduction_;
+  bool smaller_is_better_;
+  Reached reached_;
+};
+
+}  // namespace gputrain::app

@@ -1,0 +1,91 @@
+#include "gputrain/sweep/trials.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "gputrain/core/random.hpp"
+
+namespace gputrain::app {
+namespace {
+
+/// Shorter than a double is exact: people read and copy it.
+std::string number_in(const SweepParameter& parameter, double place) {
+  const double min = *parameter.min, max = *parameter.max;
+  const double number =
+      parameter.scale == "log" ? min * std::exp(place * std::log(max / min)) : min + place * (max - min);
+  return fmt::format("{:.4g}", number);
+}
+
+TrialSettings drawn(const SweepSpec& spec, uint64_t seed, uint64_t trial) {
+  TrialSettings settings;
+  for (const SweepParameter& parameter : spec.parameters) {
+    RandomStream random(mix(seed, trial), stable_hash(parameter.key));
+    settings.emplace_back(parameter.key,
+                          parameter.values.empty()
+                              ? number_in(parameter, random.uniform())
+                              : parameter.values[static_cast<size_t>(random.below(std::ssize(parameter.values)))]);
+  }
+  return settings;
+}
+
+/// The last parameter varies fastest.
+std::vector<TrialSettings> combinations(const std::vector<SweepParameter>& parameters) {
+  std::vector<TrialSettings> all{{}};
+  for (const SweepParameter& parameter : parameters) {
+    std::vector<TrialSettings> longer;
+    for (const TrialSettings& settings : all) {
+      for (const std::string& value : parameter.values) {
+        longer.push_back(settings);
+        longer.back().emplace_back(parameter.key, value);
+      }
+    }
+    all = std::move(longer);
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<TrialSettings> trial_settings(const SweepSpec& spec, uint64_t seed) {
+  if (spec.method == "grid") return combinations(spec.parameters);
+  std::vector<TrialSettings> all;
+  for (int64_t trial = 0; trial < spec.trials.value_or(0); ++trial)
+    all.push_back(drawn(spec, seed, static_cast<uint64_t>(trial)));
+  return all;
+}
+
+Rungs::Rungs(const SweepSpec& spec, bool smaller_is_better)
+    : first_(spec.method == "asha" ? spec.first_rung : std::numeric_limits<int64_t>::max()),
+      reduction_(spec.reduction),
+      smaller_is_better_(smaller_is_better) {}
+
+std::optional<double> Rungs::best(const std::vector<double>& values) const {
+  std::optional<double> best;
+  for (const double value : values)
+    if (std::isfinite(value) && (!best || is_better(value, *best))) best = value;
+  return best;
+}
+
+bool Rungs::goes_on(const std::map<int64_t, double>& rung, double value) const {
+  const auto better = std::ranges::count_if(rung, [&](const auto& one) { return is_better(one.second, value); });
+  return better < std::max<int64_t>(1, std::ssize(rung) / reduction_);
+}
+
+std::optional<int64_t> Rungs::end_of(int64_t trial, const std::vector<double>& values) {
+  int64_t needed = first_;
+  for (size_t rung = 0; needed <= std::ssize(values); ++rung, needed *= reduction_) {
+    if (reached_.size() <= rung) reached_.resize(rung + 1);
+    if (reached_[rung].contains(trial)) continue;
+    const double worst = (smaller_is_better_ ? 1 : -1) * std::numeric_limits<double>::max();
+    const double value = best({values.begin(), values.begin() + needed}).value_or(worst);
+    reached_[rung][trial] = value;
+    if (!goes_on(reached_[rung], value)) return needed;
+    if (needed > std::numeric_limits<int64_t>::max() / reduction_) break;
+  }
+  return std::nullopt;
+}
+
+}  // namespace gputrain::app

@@ -1,0 +1,139 @@
+// `gputrain sweep`: trials that are runs, kills, results.
+#include <signal.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "support/program.hpp"
+
+namespace gputrain::testing_support {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+std::string write_swept_job(const TemporaryFolder& folder, const std::string& sweep) {
+  return folder.write("job.yaml",
+                      "schema: 1\ndevice: cpu\nmodel: {type: mlp}\n"
+                      "data: {train: {format: synthetic, samples: 60}, val: {format: synthetic, samples: 30}, "
+                      "image: {size: 8}}\n"
+                      "train: {max_steps: 18, global_batch_size: 10}\neval: {interval: 2}\n"
+                      "checkpoint: {interval: 4}\noptimizer: {type: sgd, lr: 0.01}\nsweep: " +
+                          sweep + "\n");
+}
+
+constexpr const char* kAsha =
+    "{method: asha, trials: 12, parameters: [{key: optimizer.lr, min: 1e-5, max: 1, scale: log}, "
+    "{key: optimizer.momentum, values: [0, 0.9]}]}";
+
+Json state_in(const std::string& sweep) { return Json::parse(read_file(sweep + "/sweep.json")); }
+
+TEST(SweepVerb, EndsLikeAnUndisturbedOneAfterTwoKills) {
+  const TemporaryFolder folder;
+  const std::string job = write_swept_job(folder, kAsha), whole = folder / "whole", killed = folder / "killed";
+  const Result result = gputrain({"sweep", job, "--output-dir", whole});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  for (const char* moment : {"trial   2/12", "trial   7/12"}) {
+    Program program({gputrain_path(), "sweep", job, "--output-dir", killed});
+    ASSERT_TRUE(program.prints(moment)) << moment;
+    program.signal(SIGKILL);
+    EXPECT_EQ(program.wait().exit_code, 128 + SIGKILL);
+  }
+  const Result last = gputrain({"sweep", job, "--output-dir", killed});
+  ASSERT_EQ(last.exit_code, 0) << last.err;
+  EXPECT_THAT(last.out, ::testing::Not(HasSubstr("trial   1/12")));  // is done
+  EXPECT_EQ(state_in(killed), state_in(whole));
+  int64_t ended = 0, done = 0;
+  const Json trials = state_in(whole)["trials"];
+  for (const Json& trial : trials) {
+    ended += trial["state"] == "ended";
+    done += trial["state"] == "done";
+  }
+  EXPECT_EQ(ended + done, 12);
+  EXPECT_GE(ended, 5);  // asha saved these
+  EXPECT_GE(done, 1);
+}
+
+TEST(SweepVerb, SaysWhichSettingsAreBestAndWritesTheirJob) {
+  const TemporaryFolder folder;
+  const std::string job =
+      write_swept_job(folder,
+                      "{method: grid, metric: val/top1, parallel: 2, parameters: [{key: optimizer.lr, "
+                      "values: [1e-9, 0.05]}, {key: train.label_smoothing, values: [0, 0.1]}]}");
+  const std::string sweep = folder / "sweep";
+  const Result result = gputrain({"sweep", job, "--output-dir", sweep});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("4 trials of grid, 2 at a time, for the highest val/top1"));
+  const Json trials = state_in(sweep)["trials"];
+  size_t best = 0;
+  for (size_t i = 0; i < trials.size(); ++i) {
+    const std::string run = sweep + "/trial-00" + std::to_string(i + 1);
+    const Json measured = Json::parse(read_file(run + "/summary.json"))["best"]["val/top1"]["value"];
+    EXPECT_EQ(trials[i]["value"], measured);
+    if (trials[i]["value"] > trials[best]["value"]) best = i;
+  }
+  EXPECT_EQ(trials[best]["settings"]["optimizer.lr"], "0.05");
+  const Result again = gputrain({"run", sweep + "/best.yaml", "--output-dir", folder / "again"});
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  const Json summary = Json::parse(read_file(folder / "again/summary.json"));
+  EXPECT_EQ(summary["best"]["val/top1"]["value"], trials[best]["value"]);
+}
+
+TEST(SweepVerb, GoesOnAfterTrialsThatFailAndStopsAtAMistake) {
+  const TemporaryFolder folder;
+  const std::string job =
+      write_swept_job(folder, "{method: grid, parameters: [{key: optimizer.lr, values: [0.01, 1e30]}]}");
+  const Result result = gputrain({"sweep", job, "--output-dir", folder / "sweep"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("exit 4"));
+  EXPECT_EQ(state_in(folder / "sweep")["trials"][1]["state"], "failed");
+  const Result mistake = gputrain(
+      {"sweep", job, "--output-dir", folder / "other", "--set", "model.pretrained=/nowhere/model.safetensors"});
+  EXPECT_NE(mistake.exit_code, 0);
+  EXPECT_THAT(mistake.err, AllOf(HasSubstr("the first trial cannot run"), HasSubstr("/nowhere")));
+}
+
+TEST(SweepVerb, StopsWithItsTrialsAndGoesOn) {
+  const TemporaryFolder folder;
+  const std::string job =
+      write_swept_job(folder, "{method: random, trials: 2, parameters: [{key: optimizer.lr, min: 0.01, max: 0.1}]}");
+  const std::string sweep = folder / "sweep";
+  Program program({gputrain_path(), "sweep", job, "--output-dir", sweep, "--set", "train.max_steps=1000000"});
+  ASSERT_TRUE(program.prints("trial   1/2"));
+  while (!std::filesystem::exists(sweep + "/trial-001/metrics.jsonl")) ASSERT_TRUE(program.is_running());
+  program.signal(SIGTERM);
+  const Result result = program.wait();
+  EXPECT_EQ(result.exit_code, 143) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("the same command goes on"));
+  EXPECT_EQ(Json::parse(read_file(sweep + "/trial-001/summary.json"))["status"], "stopped");
+}
+
+TEST(SweepVerb, RefusesWhatMakesNoSense) {
+  const TemporaryFolder folder;
+  const auto refusal = [&](const std::string& sweep) {
+    const Result result = gputrain({"sweep", write_swept_job(folder, sweep), "--output-dir", folder / "sweep"});
+    EXPECT_EQ(result.exit_code, 2) << sweep;
+    return result.err;
+  };
+  EXPECT_THAT(refusal("null"), HasSubstr("the job has no sweep"));
+  EXPECT_THAT(refusal("{method: grid, parameters: [{key: optimizer.lr, min: 1, max: 2}]}"), HasSubstr("not a range"));
+  EXPECT_THAT(refusal("{trials: 2, parameters: [{key: optimizer.lr, min: 2, max: 1}]}"), HasSubstr("not above min"));
+  EXPECT_THAT(refusal("{trials: 2, parameters: [{key: optimizer.rl, min: 1, max: 2}]}"),
+              HasSubstr("did you mean 'lr'"));
+  EXPECT_THAT(refusal("{trials: 2, metric: val/f2, parameters: [{key: optimizer.lr, min: 1, max: 2}]}"),
+              HasSubstr("no evaluation measures 'val/f2'"));
+  const std::string job = write_swept_job(folder, kAsha);
+  const Result run = gputrain({"run", job, "--output-dir", folder / "run"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("gputrain sweep"));
+}
+
+}  // namespace
+}  // namespace gputrain::testing_support
