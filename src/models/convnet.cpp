@@ -64,7 +64,7 @@ class ConvUnit final : public nn::Module {
                                                       .stride = stride,
                                                       .padding = spec.kernel_size / 2,
                                                       .bias = !spec.batch_norm});
-    if (spec.batch_norm) norm_ = add_child<nn::BatchNorm2d>("norm", context, out);
+    if (spec.batch_norm) norm_ = add_child<nn::BatchNorm2d>("norm", context, nn::BatchNorm2d::Options{.channels = out});
   }
 
   at::Tensor forward(const at::Tensor& x) const {

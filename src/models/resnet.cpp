@@ -9,6 +9,7 @@
 #include "gputrain/models/model.hpp"
 #include "gputrain/nn/layers.hpp"
 #include "gputrain/ops/activation.hpp"
+#include "image_extent.hpp"
 #include "spec_checks.hpp"
 
 namespace gputrain::models {
@@ -78,7 +79,8 @@ class ResnetBlock final : public nn::Module {
     }
     if (!options.reshapes()) return;
     shortcut_.conv = add_child<nn::Conv2d>("downsample.0", context, conv_options(in, options.out(), 1, stride));
-    shortcut_.norm = add_child<nn::BatchNorm2d>("downsample.1", context, options.out());
+    shortcut_.norm =
+        add_child<nn::BatchNorm2d>("downsample.1", context, nn::BatchNorm2d::Options{.channels = options.out()});
   }
 
   at::Tensor forward(const at::Tensor& x) const {
@@ -89,8 +91,10 @@ class ResnetBlock final : public nn::Module {
   void add(int number, const nn::Conv2d::Options& options, bool zero_init = false) {
     const std::string digit = std::to_string(number);
     auto* conv = add_child<nn::Conv2d>("conv" + digit, context(), options);
-    auto* norm = add_child<nn::BatchNorm2d>("bn" + digit, context(), options.out,
-                                            zero_init ? nn::Init::zeros() : nn::Init::ones());
+    auto* norm = add_child<nn::BatchNorm2d>(
+        "bn" + digit, context(),
+        nn::BatchNorm2d::Options{.channels = options.out,
+                                 .weight_init = zero_init ? nn::Init::zeros() : nn::Init::ones()});
     layers_.push_back({conv, norm});
   }
 
@@ -105,20 +109,13 @@ double ResnetBlock::Options::multiplications(double pixels_in, double pixels_out
                                 : 9 * (from + to) * mid * pixels_out);
 }
 
-/// Height and width of the activations after the strides so far.
-struct Extent {
-  int64_t height, width;
-  void halve() { *this = {(height + 1) / 2, (width + 1) / 2}; }
-  double pixels() const { return static_cast<double>(height * width); }
-};
-
 class Resnet : public Model {
  public:
   Resnet(const ResnetPlan& plan, const ResnetSpec& spec, const nn::Context& context, const DataFacts& facts)
       : Model(context), pools_stem_(spec.stem == "imagenet") {
     const ImageShape image = image_shape_of(facts);
     add_stem(image.channels, spec.width);
-    Extent extent{image.height, image.width};
+    ImageExtent extent{image.height, image.width};
     if (pools_stem_) extent.halve();
     multiplications_ = static_cast<double>(image.channels * spec.width * (pools_stem_ ? 49 : 9)) * extent.pixels();
     if (pools_stem_) extent.halve();
@@ -173,10 +170,10 @@ class Resnet : public Model {
   void add_stem(int64_t channels, int64_t width) {
     stem_.conv = add_child<nn::Conv2d>(
         "conv1", context(), pools_stem_ ? conv_options(channels, width, 7, 2) : conv_options(channels, width, 3, 1));
-    stem_.norm = add_child<nn::BatchNorm2d>("bn1", context(), width);
+    stem_.norm = add_child<nn::BatchNorm2d>("bn1", context(), nn::BatchNorm2d::Options{.channels = width});
   }
 
-  void add_block(const std::string& name, const ResnetBlock::Options& options, Extent& extent) {
+  void add_block(const std::string& name, const ResnetBlock::Options& options, ImageExtent& extent) {
     const double pixels_in = extent.pixels();
     if (options.stride == 2) extent.halve();
     multiplications_ += options.multiplications(pixels_in, extent.pixels());

@@ -7,8 +7,6 @@
 #include <ATen/ops/add.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/mean.h>
-#include <ATen/ops/mul.h>
-#include <ATen/ops/ones.h>
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/nn/unit_range.hpp"
@@ -92,19 +90,13 @@ VitBlock::VitBlock(const nn::Context& context, const VitSpec& spec, double drop_
   feed_forward_norm_ = add_child<nn::Norm>("norm2", context, norm);
   feed_forward_ = add_child<nn::FeedForward>("mlp", context, vit_feed_forward_options(spec));
   dropout_ = add_child<nn::Dropout>("drop", context, spec.dropout);
-  path_dropout_ = add_child<nn::Dropout>("drop_path", context, drop_path);
-}
-
-/// Stochastic depth (Huang et al., arXiv:1603.09382): some samples go past this half of the block.
-at::Tensor VitBlock::for_kept_samples(const at::Tensor& added) const {
-  if (path_dropout_->active_probability() == 0) return added;
-  return at::mul(added, path_dropout_->forward(at::ones({added.size(0), 1, 1}, added.options())));
+  drop_path_ = add_child<nn::DropPath>("drop_path", context, drop_path);
 }
 
 at::Tensor VitBlock::forward(const at::Tensor& x) const {
-  const at::Tensor attended = for_kept_samples(attention_->forward(attention_norm_->forward(x), {}));
+  const at::Tensor attended = drop_path_->forward(attention_->forward(attention_norm_->forward(x), {}));
   const auto [sum, normed] = feed_forward_norm_->forward_sum(attended, x, dropout_->active_probability());
-  return at::add(sum, for_kept_samples(dropout_->forward(feed_forward_->forward(normed))));
+  return at::add(sum, drop_path_->forward(dropout_->forward(feed_forward_->forward(normed))));
 }
 
 Vit::Vit(const VitSpec& spec, const nn::Context& context, const DataFacts& facts)

@@ -51,12 +51,11 @@ class VitBlock final : public nn::Module {
   at::Tensor forward(const at::Tensor& x) const;
 
  private:
-  at::Tensor for_kept_samples(const at::Tensor& added) const;
-
   nn::Norm *attention_norm_, *feed_forward_norm_;
   nn::SelfAttention* attention_;
   nn::FeedForward* feed_forward_;
-  nn::Dropout *dropout_, *path_dropout_;
+  nn::Dropout* dropout_;
+  nn::DropPath* drop_path_;
 };
 
 /// Parameters are named as timm does.

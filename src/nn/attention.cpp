@@ -34,6 +34,7 @@ AttentionLayout layout_of(Naming naming) {
       return {.inputs = {"Wqkv"}, .output = "Wo"};
     case Naming::timm:
       return {.inputs = {"qkv"}, .output = "proj"};
+    case Naming::convnext:
     case Naming::llama:
       break;
   }
@@ -59,6 +60,7 @@ SelfAttention::SelfAttention(const Context& context, const Options& options)
   GPUTRAIN_ASSERT(!options.norms_heads || options.naming == Naming::llama,
                   "norms of heads have names in Llama's layout");
   const int64_t channels = options.heads * head_channels_, key_channels = options.key_heads * head_channels_;
+  GPUTRAIN_ASSERT(options.naming != Naming::convnext, "ConvNeXt has no attention");
   const AttentionLayout layout = layout_of(options.naming);
   const bool is_fused = layout.inputs.size() == 1;
   const int64_t ranks = context.tensor_group != nullptr ? context.tensor_group->size() : 1;

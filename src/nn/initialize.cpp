@@ -102,6 +102,9 @@ void fill(const at::Tensor& tensor, const Init& init, uint64_t key) {
     case Init::Kind::ones:
       tensor.fill_(1);
       break;
+    case Init::Kind::constant:
+      tensor.fill_(init.scale);
+      break;
     case Init::Kind::normal:
     case Init::Kind::uniform:
       fill_random(tensor, init, key);

@@ -6,6 +6,10 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/hardsigmoid.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/sigmoid.h>
 #include <ATen/ops/sub.h>
 
 #include "gputrain/comm/group.hpp"
@@ -113,17 +117,19 @@ at::Tensor Conv2d::forward(const at::Tensor& x) const {
                      options_.groups);
 }
 
-BatchNorm2d::BatchNorm2d(const Context& context, int64_t channels, Init weight_init) : Module(context) {
-  const auto options = at::TensorOptions().dtype(context.policy.master).device(context.device);
-  weight_ = register_parameter("weight", {channels}, weight_init, ParameterRole::norm);
+BatchNorm2d::BatchNorm2d(const Context& context, const Options& options) : Module(context), options_(options) {
+  const int64_t channels = options.channels;
+  const auto kept = at::TensorOptions().dtype(context.policy.master).device(context.device);
+  weight_ = register_parameter("weight", {channels}, options.weight_init, ParameterRole::norm);
   bias_ = register_parameter("bias", {channels}, Init::zeros(), ParameterRole::norm);
-  running_mean_ = register_buffer("running_mean", at::empty({channels}, options), Init::zeros());
-  running_var_ = register_buffer("running_var", at::empty({channels}, options), Init::ones());
-  num_batches_tracked_ = register_buffer("num_batches_tracked", at::empty({}, options.dtype(at::kLong)), Init::zeros());
+  running_mean_ = register_buffer("running_mean", at::empty({channels}, kept), Init::zeros());
+  running_var_ = register_buffer("running_var", at::empty({channels}, kept), Init::ones());
+  num_batches_tracked_ = register_buffer("num_batches_tracked", at::empty({}, kept.dtype(at::kLong)), Init::zeros());
 }
 
 ops::BatchNormOptions BatchNorm2d::begin_batch() {
-  ops::BatchNormOptions options{.training = is_training(), .group = context().batch_group};
+  ops::BatchNormOptions options{
+      .training = is_training(), .momentum = options_.momentum, .eps = options_.eps, .group = context().batch_group};
   if (is_recomputing()) {
     options.momentum = 0;  // this batch is already counted
   } else if (is_training()) {
@@ -224,6 +230,30 @@ at::Tensor Embedding::first_rows(int64_t count) const {
 at::Tensor Dropout::forward(const at::Tensor& x) const {
   const double probability = active_probability();
   return probability > 0 ? ops::dropout(x, probability) : x;
+}
+
+at::Tensor DropPath::forward(const at::Tensor& added) const {
+  const double probability = active_probability();
+  if (probability == 0) return added;
+  std::vector<int64_t> per_sample(static_cast<size_t>(added.dim()), 1);
+  per_sample[0] = added.size(0);
+  return at::mul(added, ops::dropout(at::ones(per_sample, added.options()), probability));
+}
+
+SqueezeExcitation::SqueezeExcitation(const Context& context, const Options& options)
+    : Module(context), options_(options) {
+  const auto layer = [](int64_t in, int64_t out) {
+    const double fan_out = static_cast<double>(out);
+    return Conv2d::Options{.in = in, .out = out, .kernel = 1, .weight_init = Init::normal(std::sqrt(2 / fan_out))};
+  };
+  squeeze_ = add_child<Conv2d>("fc1", context, layer(options.channels, options.squeezed));
+  excite_ = add_child<Conv2d>("fc2", context, layer(options.squeezed, options.channels));
+}
+
+at::Tensor SqueezeExcitation::forward(const at::Tensor& x) const {
+  const at::Tensor means = ops::global_average_pool(x).unsqueeze(-1).unsqueeze(-1);
+  const at::Tensor told = excite_->forward(ops::activate(squeeze_->forward(means), options_.activation));
+  return at::mul(x, options_.gate == Gate::sigmoid ? at::sigmoid(told) : at::hardsigmoid(told));
 }
 
 }  // namespace gputrain::nn

@@ -33,6 +33,8 @@ FeedForwardLayout layout_of(const FeedForward::Options& options) {
       return {.inputs = {"Wi"}, .output = "Wo"};
     case Naming::timm:
       return {.inputs = {"fc1"}, .output = "fc2"};
+    case Naming::convnext:
+      return {.inputs = {"3"}, .output = "5"};
     case Naming::llama:
       break;
   }

@@ -85,8 +85,14 @@ struct RecomputedBlock : torch::autograd::Function<RecomputedBlock> {
     GPUTRAIN_ASSERT(!at::GradMode::is_enabled(), "a recomputed block has no second derivative");
     const auto run = c10::static_intrusive_pointer_cast<FirstRun>(context->saved_data["run"].toCapsule());
     variable_list inputs = context->get_saved_variables(), outputs, results;
-    for (size_t i = 0; i < inputs.size(); ++i)
+    variable_list in_other_order(inputs.size());  // gradients that do not lie in memory as the inputs do
+    for (size_t i = 0; i < inputs.size(); ++i) {
       inputs[i] = inputs[i].detach().set_requires_grad(context->needs_input_grad(i));
+      if (!inputs[i].requires_grad()) continue;
+      inputs[i].register_hook([&in_other_order, i, strides = inputs[i].strides().vec()](const at::Tensor& gradient) {
+        if (gradient.strides() != at::IntArrayRef(strides)) in_other_order[i] = gradient;
+      });
+    }
     if (run->unit >= 0) unit_memory()->need(run->unit);
     {
       const SecondRun second(run->random, inputs[0].device());
@@ -100,7 +106,9 @@ struct RecomputedBlock : torch::autograd::Function<RecomputedBlock> {
       their_gradients.push_back(gradients[i]);
     }
     torch::autograd::backward(learning, their_gradients);
-    for (const at::Tensor& input : inputs) results.push_back(input.grad());
+    // `.grad` lies as its input. The block before would sum over that in another order than without recomputation.
+    for (size_t i = 0; i < inputs.size(); ++i)
+      results.push_back(in_other_order[i].defined() ? in_other_order[i] : inputs[i].grad());
     results.resize(results.size() + 2);  // no gradients for `anchor` and `block`
     return results;
   }

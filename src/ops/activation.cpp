@@ -5,6 +5,7 @@
 #include <ATen/ops/adaptive_avg_pool2d.h>
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/gelu.h>
+#include <ATen/ops/hardswish.h>
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/relu.h>
@@ -18,7 +19,7 @@
 namespace gputrain::ops {
 namespace {
 
-constexpr std::array<std::string_view, 5> kActivationNames{"relu", "gelu", "gelu_tanh", "silu", "tanh"};
+constexpr std::array<std::string_view, 6> kActivationNames{"relu", "gelu", "gelu_tanh", "silu", "tanh", "hardswish"};
 
 }  // namespace
 
@@ -51,6 +52,8 @@ at::Tensor aten_activate(at::Tensor x, Activation activation) {
       return at::gelu(x, "tanh");
     case Activation::silu:
       return at::silu(x);
+    case Activation::hardswish:
+      return at::hardswish(x);
   }
   GPUTRAIN_ASSERT(false, "an activation without a branch");
 }

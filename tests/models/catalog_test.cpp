@@ -18,6 +18,7 @@
 #include "gputrain/config/schema.hpp"
 #include "gputrain/models/model.hpp"
 #include "gputrain/nn/unit_memory.hpp"
+#include "models/small_job.hpp"
 #include "ops/compare.hpp"
 #include "support/batches.hpp"
 
@@ -39,6 +40,12 @@ config::Choice choice_of(const std::string& name) {
   }
   if (name.starts_with("vit"))
     *static_cast<VitSpec*>(options.get()) = {.patch_size = 8, .n_layer = 2, .n_head = 2, .n_embd = 32};
+  const auto with = [&](const std::string& config) {
+    return load_job("model: {type: " + name + ", config: {" + config + "}}\n").as<SmallJob>().model.architecture;
+  };
+  if (name.starts_with("convnext")) return with("blocks: [1, 1], channels: [24, 32], drop_path: 0");
+  if (name.starts_with("mobilenet")) return with("dropout: 0");
+  if (name.starts_with("efficientnet")) return with("dropout: 0, drop_path: 0");
   return {name, options};
 }
 
@@ -69,9 +76,14 @@ Case case_of(const std::string& name, const nn::Context& context = {}) {
   return made;
 }
 
-/// Slow tests that do not depend on depth use only resnet18 of the residual networks, and only vit of those by size.
+/// Named sizes of a model, all of them reduced to the same.
+bool is_by_size(const std::string& name) { return name.starts_with("vit_") || name.starts_with("convnext_"); }
+
+/// Slow tests that do not depend on depth use only resnet18 of the residual networks, mobilenet_v3_small of those of
+/// inverted residuals, and only vit and convnext of those by size.
 bool is_deep(const std::string& name) {
-  return (name.starts_with("resnet") && name != "resnet18") || name.starts_with("vit_");
+  return (name.starts_with("resnet") && name != "resnet18") || name == "mobilenet_v3_large" ||
+         name.starts_with("efficientnet") || is_by_size(name);
 }
 
 TEST(Catalog, HasNoWrongRegistrations) { EXPECT_NO_THROW(config::refuse_wrong_registrations()); }
@@ -179,8 +191,9 @@ TEST_P(EveryModel, ReadsWeightsOfTheUnitThatItAnnounces) {
 }
 
 TEST_P(EveryModel, OverfitsOneBatch) {
-  if (GetParam().starts_with("vit_")) GTEST_SKIP() << "vit stands for it";
+  if (is_by_size(GetParam())) GTEST_SKIP() << "the model of any size stands for it";
   if (GetParam() == "resnet101" || GetParam() == "resnet152") GTEST_SKIP() << "resnet50 stands for it";
+  if (GetParam() == "efficientnet_v2_m" || GetParam() == "efficientnet_v2_l") GTEST_SKIP() << "efficientnet_v2_s does";
   auto [model, batch] = case_of(GetParam());
   const auto loss_per_target = [&](double rate) {
     const at::Tensor loss = loss_of(*model, batch).weighted / batch.weight;
@@ -200,7 +213,7 @@ TEST_P(EveryModel, OverfitsOneBatch) {
 }
 
 TEST_P(EveryModel, StartsEqualOnAnyThreadCount) {
-  if (is_deep(GetParam())) GTEST_SKIP() << "resnet18 or vit stands for it";
+  if (is_deep(GetParam())) GTEST_SKIP() << "a smaller one stands for it";
   const int threads = at::get_num_threads();
   at::set_num_threads(1);
   auto [one, batch] = case_of(GetParam());
@@ -215,7 +228,7 @@ TEST_P(EveryModel, StartsEqualOnAnyThreadCount) {
 }
 
 TEST_P(EveryModel, ComputesIn16BitsWithFullGradients) {
-  if (is_deep(GetParam())) GTEST_SKIP() << "resnet18 or vit stands for it";
+  if (is_deep(GetParam())) GTEST_SKIP() << "a smaller one stands for it";
   auto [model, batch] = case_of(GetParam(), {.policy = ops::policy_of(ops::Precision::bf16)});
   const at::Tensor loss = loss_of(*model, batch, 0.1).weighted;
   loss.backward();
@@ -229,7 +242,7 @@ TEST_P(EveryModel, ComputesIn16BitsWithFullGradients) {
 
 TEST_P(EveryModel, MatchesLossInEveryPrecision) {
   // Dozens of batch norms over four samples amplify rounding.
-  if (is_deep(GetParam())) GTEST_SKIP() << "resnet18 or vit stands for it";
+  if (is_deep(GetParam())) GTEST_SKIP() << "a smaller one stands for it";
   const auto loss_in = [&](ops::Precision precision, bool channels_last) {
     auto [model, batch] = case_of(GetParam(), {.policy = ops::policy_of(precision), .channels_last = channels_last});
     return loss_of(*model, batch, 0.1).weighted.item<double>();
@@ -268,7 +281,8 @@ TEST(Resnet18, FusesNormAddAndReluInNhwc) {
 // Only models whose last operator keeps its result need a copy.
 TEST(DenseHead, HasLogitsOverwrittenInPlace) {
   for (const auto precision : {ops::Precision::fp32, ops::Precision::bf16}) {
-    for (const std::string name : {"mlp", "convnet", "resnet18", "vit", "gpt", "bert"}) {
+    for (const std::string name :
+         {"mlp", "convnet", "resnet18", "vit", "mobilenet_v3_small", "efficientnet_v2_s", "gpt", "bert"}) {
       auto [model, batch] = case_of(name, {.policy = ops::policy_of(precision)});
       EXPECT_EQ(steps_named("Clone", loss_of(*model, batch).weighted), 0) << name;
     }
@@ -276,7 +290,7 @@ TEST(DenseHead, HasLogitsOverwrittenInPlace) {
 }
 
 TEST_P(EveryModel, EvaluatesHitsAndLossWithoutGraph) {
-  if (is_deep(GetParam())) GTEST_SKIP() << "resnet18 or vit stands for it";
+  if (is_deep(GetParam())) GTEST_SKIP() << "a smaller one stands for it";
   auto [model, batch] = case_of(GetParam());
   model->train(false);
   batch.tensor(kTarget).view({-1}).narrow(0, 1, 1).fill_(kIgnoreIndex);

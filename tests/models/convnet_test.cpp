@@ -97,8 +97,22 @@ TEST(Convnet, RefusesEvenFiltersAndTinyImages) {
   }
 }
 
+TEST(Convnext, RefusesTinyImagesAndUnequalLists) {
+  EXPECT_THROW(load_job("model: {type: convnext, config: {blocks: [1, 2]}}\n"), Error);
+  const auto job = load_job("model: {type: convnext, config: {blocks: [1, 1, 1], channels: [4, 8, 12]}}\n");
+  EXPECT_NO_THROW(build(job, {.input_shape = {1, 16, 20}, .num_classes = 10}));
+  try {
+    build(job, {.input_shape = {1, 15, 20}, .num_classes = 10});
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_THAT(error.what(), HasSubstr("15 x 20 has no pixel left after 3 stages"));
+    EXPECT_THAT(error.what(), HasSubstr("data.image.size: 16"));
+  }
+}
+
 TEST(ImageModels, RefuseTokens) {
-  for (const std::string name : {"convnet", "resnet18", "vit"}) {
+  for (const std::string name : {"convnet", "resnet18", "vit", "convnext", "mobilenet_v3_small", "efficientnet_v2_s"}) {
     try {
       model_of(name, {.input_shape = {64}, .num_classes = 65});
       FAIL() << name;

@@ -15,6 +15,7 @@
 #include "gputrain/device/host_allocator.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/models/model.hpp"
+#include "models/small_job.hpp"
 #include "support/batches.hpp"
 
 namespace gputrain::models {
@@ -31,6 +32,8 @@ struct Kind {
   GptSpec gpt;            // for a gpt
   EncoderSpec bert = {};  // for a bert
   VitSpec vit = {};       // for a vit
+  std::string config{};   // for others, as in a job
+  int64_t side = 32;      // of images
 
   bool is_text() const { return name == "gpt" || name == "bert"; }
 
@@ -83,8 +86,13 @@ std::unique_ptr<Model> make(const Kind& kind, const nn::Context& context) {
   if (kind.name == "gpt") *static_cast<GptSpec*>(options.get()) = kind.gpt;
   if (kind.name == "bert") *static_cast<EncoderSpec*>(options.get()) = kind.bert;
   if (kind.name == "vit") *static_cast<VitSpec*>(options.get()) = kind.vit;
-  const auto shape = is_text ? std::vector<int64_t>{6} : std::vector<int64_t>{3, 32, 32};
-  auto model = catalog().make({kind.name, options}, context, {.input_shape = shape, .num_classes = kSymbols});
+  config::Choice choice{kind.name, options};
+  if (!kind.config.empty()) {
+    choice =
+        load_job("model: {type: " + kind.name + ", config: {" + kind.config + "}}\n").as<SmallJob>().model.architecture;
+  }
+  const auto shape = is_text ? std::vector<int64_t>{6} : std::vector<int64_t>{3, kind.side, kind.side};
+  auto model = catalog().make(choice, context, {.input_shape = shape, .num_classes = kSymbols});
   nn::initialize(*model, 7);
   return model;
 }
@@ -97,10 +105,10 @@ Tensors step(const Kind& kind, const nn::Context& context) {
   const bool is_text = kind.is_text();
   const at::Tensor targets =
       at::randint(kSymbols, is_text ? std::vector<int64_t>{4, 6} : std::vector<int64_t>{4}, labels);
-  const Batch batch =
-      testing_support::batch_of(is_text ? at::randint(kSymbols, {4, 6}, labels)
-                                        : at::randn({4, 3, 32, 32}, at::TensorOptions().dtype(context.policy.master)),
-                                targets);
+  const Batch batch = testing_support::batch_of(
+      is_text ? at::randint(kSymbols, {4, 6}, labels)
+              : at::randn({4, 3, kind.side, kind.side}, at::TensorOptions().dtype(context.policy.master)),
+      targets);
   Tensors left;
   for (int pass = 0; pass < 2; ++pass) {  // the second pass detects lost state
     const at::Tensor loss = testing_support::loss_of(*model, batch, 0.1).weighted;
@@ -115,18 +123,40 @@ Tensors step(const Kind& kind, const nn::Context& context) {
 }
 
 class Recomputing : public testing::TestWithParam<std::pair<const char*, Kind>> {};
-INSTANTIATE_TEST_SUITE_P(Models, Recomputing,
-                         testing::Values(std::pair<const char*, Kind>("Gpt2", {"gpt", small_gpt2()}),
-                                         std::pair<const char*, Kind>("Gpt2WithRelu", {"gpt", with_relu()}),
-                                         std::pair<const char*, Kind>("Llama", {"gpt", small_llama()}),
-                                         std::pair<const char*, Kind>("Experts", {"gpt", with_experts()}),
-                                         std::pair<const char*, Kind>("Bert", {"bert", {}, small_bert("bert")}),
-                                         std::pair<const char*, Kind>("ModernBert",
-                                                                      {"bert", {}, small_bert("modernbert")}),
-                                         std::pair<const char*, Kind>("Resnet18", {"resnet18", {}}),
-                                         std::pair<const char*, Kind>("Convnet", {"convnet", {}}),
-                                         std::pair<const char*, Kind>("Vit", {"vit", {}, {}, small_vit()})),
-                         [](const auto& entry) { return entry.param.first; });
+INSTANTIATE_TEST_SUITE_P(
+    Models, Recomputing,
+    testing::Values(
+        std::pair<const char*, Kind>("Gpt2", {"gpt", small_gpt2()}),
+        std::pair<const char*, Kind>("Gpt2WithRelu", {"gpt", with_relu()}),
+        std::pair<const char*, Kind>("Llama", {"gpt", small_llama()}),
+        std::pair<const char*, Kind>("Experts", {"gpt", with_experts()}),
+        std::pair<const char*, Kind>("Bert", {"bert", {}, small_bert("bert")}),
+        std::pair<const char*, Kind>("ModernBert", {"bert", {}, small_bert("modernbert")}),
+        std::pair<const char*, Kind>("Resnet18", {"resnet18", {}}),
+        std::pair<const char*, Kind>("Convnet", {"convnet", {}}),
+        std::pair<const char*, Kind>("Vit", {"vit", {}, {}, small_vit()}),
+        std::pair<const char*, Kind>("Convnext", {.name = "convnext",
+                                                  .gpt = {},
+                                                  .config = "blocks: [1, 2], channels: [16, 24], "
+                                                            "drop_path: 0.3"}),
+        // An image of one pixel is in both memory orders: gradients of the last blocks would be rounded otherwise.
+        std::pair<const char*, Kind>("MobilenetV3", {.name = "mobilenet_v3_small", .gpt = {}, .side = 64})),
+    [](const auto& entry) { return entry.param.first; });
+
+void expect_equal_steps(const Kind& kind, const nn::Context& plain) {
+  const Tensors expected = step(kind, plain);
+  for (const auto how : {Recompute::selective, Recompute::block}) {
+    nn::Context context = plain;
+    context.recompute = how;
+    if (!make(kind, context)->offers(how)) continue;
+    const Tensors actual = step(kind, context);
+    ASSERT_EQ(actual.size(), expected.size());
+    for (const auto& [name, tensor] : expected) {
+      EXPECT_TRUE(actual.at(name).equal(tensor))
+          << name << ", " << plain.policy.compute << ", " << static_cast<int>(how);
+    }
+  }
+}
 
 TEST_P(Recomputing, KeepsEveryBitOfAStep) {
   const Kind& kind = GetParam().second;
@@ -134,18 +164,10 @@ TEST_P(Recomputing, KeepsEveryBitOfAStep) {
                                                 {ops::Precision::bf16, 1000},
                                                 {ops::Precision::bf16, 100},
                                                 {ops::Precision::fp64, 1000}}) {
-    const nn::Context plain{.policy = ops::policy_of(precision), .logits_bytes = logits_bytes};
-    const Tensors expected = step(kind, plain);
-    for (const auto how : {Recompute::selective, Recompute::block}) {
-      nn::Context context = plain;
-      context.recompute = how;
-      if (!make(kind, context)->offers(how)) continue;
-      const Tensors actual = step(kind, context);
-      ASSERT_EQ(actual.size(), expected.size());
-      for (const auto& [name, tensor] : expected) {
-        EXPECT_TRUE(actual.at(name).equal(tensor)) << name << ", precision " << static_cast<int>(precision);
-      }
-    }
+    nn::Context plain{.policy = ops::policy_of(precision), .logits_bytes = logits_bytes};
+    expect_equal_steps(kind, plain);
+    plain.channels_last = true;
+    if (!kind.is_text()) expect_equal_steps(kind, plain);
   }
 }
 

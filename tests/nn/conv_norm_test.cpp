@@ -34,7 +34,7 @@ struct Block : Module {
                                     .groups = kernel == 1 ? 1 : groups,
                                     .bias = false};
       return ConvNorm{add_child<Conv2d>("conv" + name, context, options),
-                      add_child<BatchNorm2d>("bn" + name, context, out)};
+                      add_child<BatchNorm2d>("bn" + name, context, BatchNorm2d::Options{.channels = out})};
     };
     layers = {add("1", 8, 4, 1, 1), add("2", 4, 4, 3, stride), add("3", 4, 8, 1, 1)};
     if (stride != 1) shortcut = add("s", 8, 8, 1, stride);

@@ -102,7 +102,7 @@ TEST(Conv2dLayer, MatchesGroupsAndDilationByHand) {
 }
 
 TEST(BatchNorm2dLayer, CountsBatchesOnlyInTraining) {
-  BatchNorm2d norm(kDouble, 2);
+  BatchNorm2d norm(kDouble, {.channels = 2});
   initialize(norm, 1);
   at::Tensor tracked;
   norm.each_buffer([&](const std::string& name, Buffer& buffer) {

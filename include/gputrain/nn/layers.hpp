@@ -11,6 +11,7 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/nn/module.hpp"
+#include "gputrain/ops/activation.hpp"
 #include "gputrain/ops/conv_norm.hpp"
 #include "gputrain/ops/normalization.hpp"
 
@@ -99,7 +100,14 @@ class Conv2d final : public Module {
 /// `weight`, `bias` [channels]; buffers `running_mean`, `running_var`, `num_batches_tracked`.
 class BatchNorm2d final : public Module {
  public:
-  BatchNorm2d(const Context& context, int64_t channels, Init weight_init = Init::ones());
+  struct Options {
+    int64_t channels = 0;
+    Init weight_init = Init::ones();
+    double eps = 1e-5;
+    double momentum = 0.1;  // weight of the batch in the running statistics
+  };
+
+  BatchNorm2d(const Context& context, const Options& options);
   at::Tensor forward(const at::Tensor& x);
   at::Tensor forward_relu(const at::Tensor& x, const at::Tensor& residual = {});  // relu(forward(x) + residual)
 
@@ -108,6 +116,7 @@ class BatchNorm2d final : public Module {
 
   ops::BatchNormOptions begin_batch();
 
+  Options options_;
   at::Tensor weight_, bias_, running_mean_, running_var_, num_batches_tracked_;
 };
 
@@ -180,6 +189,37 @@ class Dropout final : public Module {
 
  private:
   double probability_;
+};
+
+/// Stochastic depth (Huang et al., arXiv:1603.09382) of what a block adds to its input [batch, ...]: dropout of whole
+/// samples, in training only.
+class DropPath final : public Module {
+ public:
+  DropPath(const Context& context, double probability) : Module(context), probability_(probability) {}
+  at::Tensor forward(const at::Tensor& added) const;
+  double active_probability() const noexcept { return is_training() ? probability_ : 0; }
+
+ private:
+  double probability_;
+};
+
+/// Squeeze-and-excitation (Hu et al., arXiv:1709.01507): x [batch, channels, height, width] times a factor for each
+/// sample and channel. Two 1x1 convolutions, `fc1` and `fc2`, compute the factors from the channels' means.
+class SqueezeExcitation final : public Module {
+ public:
+  enum class Gate { sigmoid, hardsigmoid };
+  struct Options {
+    int64_t channels = 0, squeezed = 0;  // squeezed: between the convolutions
+    ops::Activation activation = ops::Activation::relu;
+    Gate gate = Gate::sigmoid;  // makes factors from 0 to 1
+  };
+
+  SqueezeExcitation(const Context& context, const Options& options);
+  at::Tensor forward(const at::Tensor& x) const;
+
+ private:
+  Options options_;
+  Conv2d *squeeze_, *excite_;
 };
 
 }  // namespace gputrain::nn

@@ -42,12 +42,13 @@ struct Context {
 
 /// Initial values. Each element depends only on (seed, full parameter name, index).
 struct Init {
-  enum class Kind { zeros, ones, normal, uniform, as_given };
+  enum class Kind { zeros, ones, constant, normal, uniform, as_given };
   Kind kind = Kind::zeros;
-  double scale = 0;  // normal: standard deviation; uniform: values in [-scale, scale)
+  double scale = 0;  // constant: the value; normal: standard deviation; uniform: values in [-scale, scale)
 
   static Init zeros() { return {}; }
   static Init ones() { return {Kind::ones, 0}; }
+  static Init constant(double value) { return {Kind::constant, value}; }
   static Init normal(double standard_deviation) { return {Kind::normal, standard_deviation}; }
   static Init uniform(double bound) { return {Kind::uniform, bound}; }
   static Init as_given() { return {Kind::as_given, 0}; }  // a buffer that is filled before registration

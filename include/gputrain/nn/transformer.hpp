@@ -24,7 +24,8 @@ enum class Naming {
   bert,        // self.query, self.key, self.value, output.dense; intermediate.dense, output.dense
   distilbert,  // q_lin, k_lin, v_lin, out_lin; lin1, lin2
   modernbert,  // Wqkv (queries, keys and values in one), Wo; Wi (gate and up in one), Wo
-  timm         // qkv (queries, keys and values in one), proj; fc1, fc2
+  timm,        // qkv (queries, keys and values in one), proj; fc1, fc2
+  convnext     // 3, 5, of torchvision's list of layers; without attention
 };
 
 /// What the layers of attention know of a batch besides its channels.

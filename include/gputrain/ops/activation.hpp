@@ -10,7 +10,8 @@
 
 namespace gputrain::ops {
 
-enum class Activation { relu, gelu, gelu_tanh, silu, tanh };  // gelu: exact, with erf; gelu_tanh: GPT-2's approximation
+// gelu: exact, with erf; gelu_tanh: GPT-2's approximation; hardswish: x min(max(x + 3, 0), 6) / 6
+enum class Activation { relu, gelu, gelu_tanh, silu, tanh, hardswish };
 
 /// Activation names for a job, in the order of the enumerators.
 std::vector<std::string> activation_names();

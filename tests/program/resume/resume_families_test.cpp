@@ -33,6 +33,9 @@ const std::vector<Family> kFamilies{
     {"vit",
      "model: {type: vit, config: {patch_size: 4, n_layer: 2, n_head: 2, n_embd: 32, dropout: 0.1, drop_path: 0.2}}\n"
      "optimizer: {type: adamw, lr: 3e-3, weight_decay: 0.1}\n"},
+    {"convnext",
+     "model: {type: convnext, config: {blocks: [1, 1], channels: [16, 24], drop_path: 0.2}}\n"
+     "optimizer: {type: adamw, lr: 3e-3, weight_decay: 0.1}\n"},
     {"gpt2",  // wide enough that oneDNN computes its dense layers where it is faster
      "model: {type: gpt, config: {n_layer: 1, n_head: 2, n_embd: 96, block_size: 16, dropout: 0.1}}\n"
      "optimizer: {type: adamw, lr: 3e-3, weight_decay: 0.1}\n",

@@ -216,6 +216,7 @@ OpImpl activation(const at::Tensor& x, Activation activation) {
       break;
     case Activation::relu:
     case Activation::tanh:
+    case Activation::hardswish:
       return {};
   }
   return

@@ -1,0 +1,112 @@
+"""torchvision's ConvNeXt, MobileNetV3 and EfficientNetV2 as reference, with random weights.
+
+make DIR:  for each case a folder DIR/<name> with case.json (our model and its options), the weights as torchvision writes
+           them (model.safetensors) and expected.safetensors: inputs, targets, logits in evaluation and in training, loss,
+           gradients and the buffers after that step, computed in fp64; and DIR/published.json: shapes of all tensors,
+           probabilities of dropout, image size and billions of multiplications of each published model.
+check DIR: strictly loads what gputrain wrote to DIR/<name>/ours, compares the logits with those gputrain computed, and the
+           initial values with those that torchvision draws.
+"""
+import json
+import sys
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+import torchvision.models as models
+from safetensors.torch import load_file, save_file
+from torchvision.models.convnext import CNBlockConfig, ConvNeXt
+from torchvision.ops import StochasticDepth
+
+CLASSES, SIZE = 7, 64
+SMALL_CONVNEXT = [CNBlockConfig(16, 24, 2), CNBlockConfig(24, 40, 1), CNBlockConfig(40, None, 2)]
+# Our model and its options, torchvision's model without dropout.
+CASES = {
+    "convnext": ("convnext", dict(blocks=[2, 1, 2], channels=[16, 24, 40], drop_path=0),
+                 lambda: ConvNeXt(SMALL_CONVNEXT, num_classes=CLASSES)),
+    "mobilenet_v3_large": ("mobilenet_v3_large", dict(dropout=0),
+                           lambda: models.mobilenet_v3_large(num_classes=CLASSES, dropout=0.0)),
+    "mobilenet_v3_small": ("mobilenet_v3_small", dict(dropout=0),
+                           lambda: models.mobilenet_v3_small(num_classes=CLASSES, dropout=0.0)),
+    "efficientnet_v2_s": ("efficientnet_v2_s", dict(dropout=0, drop_path=0),
+                          lambda: models.efficientnet_v2_s(num_classes=CLASSES, dropout=0.0, stochastic_depth_prob=0.0)),
+}
+PUBLISHED = ["convnext_tiny", "convnext_small", "convnext_base", "convnext_large", "mobilenet_v3_large",
+             "mobilenet_v3_small", "efficientnet_v2_s", "efficientnet_v2_m", "efficientnet_v2_l"]
+
+
+def make(name, folder):
+    type_, options, model_of = CASES[name]
+    model = model_of()
+    with torch.no_grad():
+        for tensor in model.parameters():  # zeros, ones and a millionth would hide what depends on them
+            tensor.add_(torch.randn_like(tensor), alpha=0.1)
+        for key, tensor in model.named_buffers():
+            if key.endswith("running_mean"):
+                tensor.normal_(0, 0.1)
+            elif key.endswith("running_var"):
+                tensor.uniform_(0.5, 1.5)
+    save_file({key: value.clone() for key, value in model.state_dict().items()}, folder / "model.safetensors")
+    model.double().eval()
+    inputs, targets = torch.randn(4, 3, SIZE, SIZE, dtype=torch.double), torch.tensor([3, 6, -100, 0])
+    with torch.no_grad():
+        evaluated = model(inputs)
+    logits = model.train()(inputs)
+    loss = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=0.1)
+    loss.backward()
+    tensors = {"inputs": inputs, "targets": targets, "evaluated": evaluated, "logits": logits.detach(), "loss": loss.detach()}
+    tensors |= {f"gradient/{key}": parameter.grad for key, parameter in model.named_parameters()}
+    tensors |= {f"buffer/{key}": buffer for key, buffer in model.named_buffers()}
+    save_file({key: value.contiguous() for key, value in tensors.items()}, folder / "expected.safetensors")
+    (folder / "case.json").write_text(
+        json.dumps({"model": type_, "options": options, "shape": [3, SIZE, SIZE], "classes": CLASSES}))
+
+
+def published(name):
+    with torch.device("meta"):
+        model = models.get_model(name)
+    weights = models.get_model_weights(name).IMAGENET1K_V1
+    dropouts = {key: module.p for key, module in model.named_modules()
+                if isinstance(module, (torch.nn.Dropout, StochasticDepth)) and module.p > 0}
+    return {"shapes": {key: list(value.shape) for key, value in model.state_dict().items()}, "dropouts": dropouts,
+            "size": weights.transforms().crop_size[0], "billions": weights.meta["_ops"]}
+
+
+def same_start(name, ours, theirs):
+    """Whether two tensors of random values, or of one value, look like draws of one distribution."""
+    if theirs.numel() > 1 and theirs.min() == theirs.max() or theirs.numel() == 1:
+        same = torch.equal(ours, theirs)
+    else:
+        # The mean fourth power of a uniform distribution is 1.8 times its variance squared, of a normal one 3 times.
+        fourths = [(tensor**4).mean() / tensor.var() ** 2 for tensor in (ours, theirs)]
+        same = theirs.numel() < 4000 or (abs(ours.std() / theirs.std() - 1) < 0.1 and abs(fourths[0] - fourths[1]) < 0.6)
+    if not same:
+        print(f"{name}: other initial values, deviations {ours.std():.3g} and {theirs.std():.3g}")
+    return same
+
+
+def check(name, folder):
+    model = CASES[name][2]()
+    fresh = {key: value.clone() for key, value in model.state_dict().items()}
+    ours = load_file(folder / "model.safetensors")
+    model.load_state_dict(ours, strict=True)
+    results = load_file(folder / "results.safetensors")
+    with torch.no_grad():
+        logits = model.eval()(results["inputs"])
+    error = ((logits - results["logits"]).norm() / logits.norm()).item()
+    print(f"{name}: relative error of the logits {error:.1e}")
+    return all([same_start(f"{name}: {key}", ours[key], fresh[key]) for key in fresh]) and error <= 1e-5
+
+
+def main():
+    action, root = sys.argv[1], Path(sys.argv[2])
+    torch.manual_seed(11)
+    if action == "check":
+        sys.exit(not all([check(name, root / name / "ours") for name in CASES]))
+    for name in CASES:
+        (root / name).mkdir()
+        make(name, root / name)
+    (root / "published.json").write_text(json.dumps({name: published(name) for name in PUBLISHED}))
+
+
+main()
