@@ -150,6 +150,10 @@ std::vector<Part::Target> per_parameter(const device::Arena& arena, const optim:
   for (const auto& [kind, flat] : state.flat) {
     for (Part::Target& target : per_parameter(arena, flat, kind + ".")) targets.push_back(std::move(target));
   }
+  for (const auto& [kind, tensors] : state.of_weights) {
+    for (const auto& [weight, tensor] : tensors)
+      targets.push_back({.name = kind + "." + weight, .tensor = tensor, .slice = std::nullopt});
+  }
   return targets;
 }
 

@@ -16,12 +16,14 @@
 #include "gputrain/inspect/tensor_difference.hpp"
 #include "gputrain/job/commands.hpp"
 #include "gputrain/monitor/format.hpp"
+#include "gputrain/resume/checkpointing.hpp"
 #include "gputrain/resume/record.hpp"
 #include "gputrain/setup/references.hpp"
 #include "gputrain/setup/training_loop.hpp"
 #include "gputrain/setup/training_setup.hpp"
 #include "gputrain/setup/training_state.hpp"
 #include "gputrain/setup/weights.hpp"
+#include "gputrain/tasks/task.hpp"
 #include "gputrain/train/evaluator.hpp"
 #include "gputrain/train/hooks.hpp"
 
@@ -30,20 +32,21 @@ namespace {
 
 using checkpoint::Checkpoint;
 
-constexpr const char* kCompared[] = {"train/loss", "train/grad_norm", "train/lr"};
+const std::vector<std::string> kCompared{"train/loss", "train/grad_norm", "train/lr"};
 
-/// Training metrics in metrics.jsonl, by step; null if a number was not finite.
+/// Metrics in metrics.jsonl, by step; null if a number was not finite.
 using Curve = std::map<int64_t, std::map<std::string, std::optional<double>>>;
 
-Curve read_curve(const std::filesystem::path& path) {
+/// Lines of one kind with those of the metrics that they have.
+Curve read_curve(const std::filesystem::path& path, const std::string& kind, const std::vector<std::string>& metrics) {
   Curve curve;
   std::ifstream file(path);
   for (std::string text; std::getline(file, text);) {
     const auto line = nlohmann::json::parse(text, nullptr, false);
     const bool is_whole = line.is_object() && line.contains("step") && line["step"].is_number_integer();
-    if (!is_whole || line.value("kind", "") != "train") continue;
+    if (!is_whole || line.value("kind", "") != kind) continue;
     auto& values = curve[line["step"].get<int64_t>()];
-    for (const char* name : kCompared) {
+    for (const std::string& name : metrics) {
       if (!line.contains(name)) continue;
       values[name] = line[name].is_number() ? std::optional(line[name].get<double>()) : std::nullopt;
     }
@@ -107,7 +110,7 @@ ReplayWindow find_window(const ReplayRequest& request, const std::vector<nlohman
     throw Error(ExitCode::usage,
                 {.what = "this is not a run folder: it has no job.resolved.yaml", .where = request.run});
   }
-  Curve curve = read_curve(folder.metrics());
+  Curve curve = read_curve(folder.metrics(), "train", kCompared);
   const auto listed =
       checkpoint::list_checkpoints(checkpoint::branch_folder(folder.checkpoints(), branch_of(folder, {}).number));
   const int64_t reached = std::max(curve.empty() ? 0 : curve.rbegin()->first, listed.empty() ? 0 : listed.front().step);
@@ -157,8 +160,9 @@ struct Comparison {
 /// Logs at the steps at which the run logged, and compares.
 class ReplayHook final : public train::Hook {
  public:
-  ReplayHook(train::LogHook& log, const Curve& curve, TrainingSetup& setup, Comparison& comparison)
-      : log_(log), curve_(curve), setup_(setup), comparison_(comparison) {}
+  /// `evaluations`: those that were recorded, of one metric.
+  ReplayHook(train::LogHook& log, const Curve& curve, Curve evaluations, TrainingSetup& setup, Comparison& comparison)
+      : log_(log), curve_(curve), evaluations_(std::move(evaluations)), setup_(setup), comparison_(comparison) {}
 
   train::Stop after_step(train::Progress& progress, const train::StepResult& result, bool) override {
     const auto recorded = curve_.find(progress.step);
@@ -167,10 +171,22 @@ class ReplayHook final : public train::Hook {
     const auto& plan = setup_.plan;
     const bool was_shared = plan.eval.at_step(progress.step) || plan.save.at_step(progress.step);
     if (was_shared) train::synchronise_buffers(*setup_.built.model, setup_.context.groups);
+    follow(progress);
     return train::Stop::none;
   }
 
  private:
+  /// The schedule may follow evaluations, which a replay does not repeat.
+  void follow(train::Progress& progress) const {
+    const auto evaluated = evaluations_.find(progress.step);
+    if (evaluated == evaluations_.end()) return;
+    for (const auto& [name, value] : evaluated->second) {
+      setup_.optimizer_stack.schedule->follow(
+          {.metric = name, .value = value.value_or(std::nan("")), .smaller_is_better = tasks::smaller_is_better(name)},
+          progress.lr_feedback);
+    }
+  }
+
   void compare(const train::Progress& progress, const std::map<std::string, std::optional<double>>& recorded) {
     comparison_.steps.push_back(progress.step);
     for (const auto& [name, value] : recorded) {
@@ -182,6 +198,7 @@ class ReplayHook final : public train::Hook {
 
   train::LogHook& log_;
   const Curve& curve_;
+  Curve evaluations_;
   TrainingSetup& setup_;
   Comparison& comparison_;
 };
@@ -270,7 +287,10 @@ Comparison replay(const ReplayWindow& window, const Job& job, TrainingSetup& set
                             notes_on(ledger, window.step, attempt_record(job, setup, progress, identity_of(setup)))};
   const Checkpoint& of_then = window.at_step ? *window.at_step : window.from;
   for (auto& note : notes_on_settings(of_then, job.loaded.settings())) comparison.notes.push_back(std::move(note));
-  ReplayHook hook(log, window.curve, setup, comparison);
+  Curve evaluations;
+  if (setup.optimizer_stack.schedule->follows_evaluations())
+    evaluations = read_curve(window.folder.metrics(), "eval", {watched_metric_of(job.spec(), setup.datasets)});
+  ReplayHook hook(log, window.curve, std::move(evaluations), setup, comparison);
   const train::Stopwatch watch;
   TrainingLoop(job.spec(), setup, {}, [] {}).run(progress, {&hook}, window.step);
   comparison.seconds = watch.seconds();

@@ -336,7 +336,11 @@ std::vector<at::Tensor> Arena::gradients_of_pieces() const {
 
 void Arena::clear_gradients() { kept_gradients().zero_(); }
 
-at::Tensor Arena::make_state() const { return flat_zeros(owned_numel(), values_.options()); }
+at::Tensor Arena::make_state() const { return make_state(owned_numel(), type()); }
+
+at::Tensor Arena::make_state(int64_t numel, at::ScalarType type) const {
+  return flat_zeros(numel, values_.options().dtype(type));
+}
 
 at::Tensor Arena::state_view(const at::Tensor& state, const Segment& segment) const {
   for (const Piece& piece : owned_) {

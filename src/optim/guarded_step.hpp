@@ -32,7 +32,7 @@ class GuardedStep {
   at::Tensor guarded(const at::Tensor& number) const;
 
   const at::Tensor& lr() const noexcept { return lr_; }  // 0-dim double, as given
-  /// 0-dim double: `after` an update that is made, else `before`.
+  /// `after` an update that is made, else `before`. Of any sizes and type, which both share.
   at::Tensor either(const at::Tensor& after, const at::Tensor& before) const;
 
  private:

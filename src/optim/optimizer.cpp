@@ -14,6 +14,15 @@ Optimizer::~Optimizer() = default;
 void Optimizer::count_since(const std::map<std::string, double>&) {}
 void Optimizer::begin_anew(const std::string&) {}
 
+std::vector<at::Tensor> Optimizer::State::large() const {
+  std::vector<at::Tensor> tensors;
+  for (const auto& [kind, tensor] : flat) tensors.push_back(tensor);
+  for (const OfWeights& kind : of_weights) {
+    for (const auto& [weight, tensor] : kind.tensors) tensors.push_back(tensor);
+  }
+  return tensors;
+}
+
 OptimizerCatalog& catalog() {
   static OptimizerCatalog catalog("optimizer");
   return catalog;

@@ -99,6 +99,9 @@ std::string batch_text(const JobSpec& spec, const TrainingSetup& setup) {
     text += ", but an epoch has only " + counted(samples, "sample") + ": each step takes the whole epoch";
   const double lr = spec.optimizer.peak_lr(batch.global_batch);
   text += "  " + setup.optimizer_stack.optimizer->describe() + " lr " + significant(lr);
+  if (const auto& base = spec.optimizer.lr_base_batch_size; base && *base != batch.global_batch) {
+    text += " (" + significant(spec.optimizer.lr) + " x " + grouped(batch.global_batch) + " / " + grouped(*base) + ")";
+  }
   if (setup.built.owners.empty()) return text;
   const bool shares_gradients = setup.built.arena->keeps_owned_gradients_only();
   const bool shares_values = setup.built.arena->keeps_owned_values_only();

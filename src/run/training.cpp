@@ -211,10 +211,13 @@ monitor::Summary Training::train() {
 
   std::optional<train::EvalHook> eval;
   if (datasets.val) {
+    const auto follow = [this](const optim::Evaluated& evaluated, optim::Feedback& feedback) {
+      setup_.optimizer_stack.schedule->follow(evaluated, feedback);
+    };
     eval.emplace(train::EvalHook::Parts{make_evaluator(spec_, datasets.val, setup_, "val"), *built.model,
                                         context.groups, reporting_, own_stop, spec_.eval.at_start,
                                         watched_metric_of(spec_, datasets), spec_.eval.early_stopping,
-                                        [this](const auto& details) { write_evaluation(folder_, details); },
+                                        [this](const auto& details) { write_evaluation(folder_, details); }, follow,
                                         [&loop](const auto& work) { loop.run_with_average(work); }});
   }
   train::ReplicaHook replicas(

@@ -25,7 +25,7 @@ FixedMemory fixed_memory(const BuiltModel& built, const OptimizerStack& optimize
   for (const at::Tensor& flat : arena.frozen_values()) memory.frozen += nbytes(flat);
   if (arena.working_copy() && !arena.keeps_owned_values_only())
     memory.working_copy = nbytes(arena.working_copy()->tensor());
-  for (const auto& [name, tensor] : optimizer_stack.optimizer->state().flat) memory.optimizer_state += nbytes(tensor);
+  for (const at::Tensor& tensor : optimizer_stack.optimizer->state().large()) memory.optimizer_state += nbytes(tensor);
   built.model->each_buffer(
       [&](const std::string&, const nn::Buffer& buffer) { memory.buffers += nbytes(buffer.value); });
   return memory;

@@ -125,6 +125,11 @@ OptimizerStack build_optimizer_stack(const Job& job, const RankContext& context,
     optimizer_stack.optimizer = std::move(average);
   }
   optimizer_stack.schedule = schedule_of(spec, plan);
+  if (optimizer_stack.schedule->follows_evaluations() && (!spec.data.val || plan.eval.is_never())) {
+    throw job.loaded.error("lr_scheduler.type",
+                           spec.lr_scheduler.type.name + " follows evaluations, and there are none",
+                           spec.data.val ? "set eval.interval: 1ep" : "set data.val, or take another curve");
+  }
   if (context.policy.loss_scaling) optimizer_stack.scaler = std::make_unique<optim::GradScaler>(context.device);
   return optimizer_stack;
 }

@@ -193,6 +193,7 @@ void TrainingState::restore(const checkpoint::Checkpoint& from, train::Progress&
   reading_state_of(from, [&] {
     const auto& state = from.state();
     progress = train::Progress::from_json(state.at("progress"));
+    if (!setup_.optimizer_stack.schedule->follows_evaluations()) progress.lr_feedback = {};  // of another curve
     if (progress.step != from.step())
       throw checkpoint::Damage("its state is that of step " + std::to_string(progress.step), from.folder());
     note_source(from);
@@ -270,6 +271,19 @@ void TrainingState::restore_weights(const checkpoint::Checkpoint& from) {
   if (setup_.built.sharded) setup_.built.sharded->release_all();
 }
 
+namespace {
+
+/// How many tensors of single weights a checkpoint has, of all ranks: a weight need not have every kind.
+size_t saved_of_weights(const checkpoint::Part& part, const optim::Optimizer::State& state) {
+  size_t count = 0;
+  for (const std::string& name : part.names()) {
+    count += std::ranges::any_of(state.of_weights, [&](const auto& one) { return name.starts_with(one.kind + "."); });
+  }
+  return count;
+}
+
+}  // namespace
+
 /// Each rank reads what it owns, whoever wrote it. What was frozen at the checkpoint starts with fresh state, and the
 /// state of what has been frozen since is left out.
 void TrainingState::restore_optimizer(const checkpoint::Checkpoint& from) {
@@ -293,6 +307,7 @@ void TrainingState::restore_optimizer(const checkpoint::Checkpoint& from) {
     if (!frozen_then.contains(segment.name)) continue;
     --trained_then;
     for (const auto& [kind, flat] : state.flat) fresh.insert(kind + "." + segment.name);
+    for (const auto& [kind, tensors] : state.of_weights) fresh.insert(kind + "." + segment.name);
   }
   for (const auto& [name, tensor] : arena.frozen()) {
     trained_then += !frozen_then.contains(name);
@@ -304,7 +319,7 @@ void TrainingState::restore_optimizer(const checkpoint::Checkpoint& from) {
     target.tensor.zero_();
     return true;
   });
-  part.read(targets, state.scalars.size() + counts + state.flat.size() * trained_then);
+  part.read(targets, state.scalars.size() + counts + state.flat.size() * trained_then + saved_of_weights(part, state));
   for (const auto& segment : arena.segments()) {
     if (!frozen_then.contains(segment.name)) continue;
     since[segment.name] = optimizer.updates();
@@ -433,7 +448,7 @@ std::vector<std::string> TrainingState::files_of_others() const {
 /// Without buffers: a forward pass changes running statistics.
 std::vector<at::Tensor> TrainingState::what_only_updates_change() const {
   std::vector<at::Tensor> tensors{setup_.built.arena->kept_values()};
-  for (const auto& [name, flat] : setup_.optimizer_stack.optimizer->state().flat) tensors.push_back(flat);
+  for (const at::Tensor& tensor : setup_.optimizer_stack.optimizer->state().large()) tensors.push_back(tensor);
   return tensors;
 }
 

@@ -99,8 +99,12 @@ Stop EvalHook::evaluate(Progress& progress) {
                                  .label = "eval",
                                  .text = text + " " + monitor::duration(watch.seconds())});
   since_evaluation_.lap();
-  if (const auto found = metrics.find(parts_.best_metric); found != metrics.end())
-    count_gain(progress, found->first, found->second, parts_.early_stopping ? parts_.early_stopping->min_delta : 0);
+  if (const auto found = metrics.find(parts_.best_metric); found != metrics.end()) {
+    const auto& [name, value] = *found;
+    count_gain(progress, name, value, parts_.early_stopping ? parts_.early_stopping->min_delta : 0);
+    parts_.follow({.metric = name, .value = value, .smaller_is_better = tasks::smaller_is_better(name)},
+                  progress.lr_feedback);
+  }
   return is_patience_over(parts_.early_stopping, progress) ? Stop::early_stop : Stop::none;
 }
 

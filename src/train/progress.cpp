@@ -14,6 +14,8 @@ void Progress::forget_evaluations() {
   evaluations_without_gain = 0;
   gained.reset();
   gained_metric.clear();
+  lr_feedback.best.reset();
+  lr_feedback.bad = 0;
   best.clear();
   std::erase_if(metrics, [](const auto& metric) { return metric.first.starts_with("val/"); });
 }
@@ -41,6 +43,12 @@ nlohmann::json Progress::to_json() const {
           {"evaluations_without_gain", evaluations_without_gain},
           {"seconds_since_evaluation", seconds_since_evaluation},
           {"lr_factor", lr_factor},
+          {"lr_feedback",
+           {{"factor", lr_feedback.factor},
+            {"metric", lr_feedback.metric},
+            {"best", lr_feedback.best ? nlohmann::json(*lr_feedback.best) : nlohmann::json()},
+            {"bad", lr_feedback.bad},
+            {"cooldown", lr_feedback.cooldown}}},
           {"evaluated_step", evaluated_step},
           {"evaluates_anew", evaluates_anew}};
 }
@@ -64,6 +72,13 @@ Progress Progress::from_json(const nlohmann::json& json) {
     progress.evaluates_anew = json.value("evaluates_anew", false);
     progress.gained_metric = json.value("gained_metric", "");
     progress.lr_factor = json.value("lr_factor", 1.0);
+    if (const auto feedback = json.find("lr_feedback"); feedback != json.end()) {
+      feedback->at("factor").get_to(progress.lr_feedback.factor);
+      feedback->at("metric").get_to(progress.lr_feedback.metric);
+      feedback->at("bad").get_to(progress.lr_feedback.bad);
+      feedback->at("cooldown").get_to(progress.lr_feedback.cooldown);
+      if (!feedback->at("best").is_null()) progress.lr_feedback.best = feedback->at("best").get<double>();
+    }
     progress.seconds_since_evaluation = json.value("seconds_since_evaluation", 0.0);
     progress.evaluations_without_gain = json.value("evaluations_without_gain", int64_t{0});
     progress.usage.unreadable = json.value("unreadable", int64_t{0});

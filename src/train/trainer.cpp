@@ -27,7 +27,7 @@ Outcome Trainer::run(Progress& progress) {
     outcome.stop = fetched.agreed.stop;
     if (outcome.stop != Stop::none) break;
     Step::Rates rates = parts_.rates(progress.step);
-    rates.lr *= progress.lr_factor;
+    rates.lr *= progress.lr_factor * progress.lr_feedback.factor;
     const StepResult result = parts_.step.run(fetched, rates);
     run_ahead_.mark();
     advance(progress, fetched);

@@ -146,7 +146,9 @@ TEST_F(GroupsParity, EqualTorchsParameterGroupsOnOneRankAndOnTwo) {
       {"type: nadamw, weight_decay: 0.1", R"("nadamw",{})"},
       {"type: lamb, weight_decay: 0.1", R"("lamb",{})"},
       {"type: lars, weight_decay: 0.1, trust_coeff: 0.1", R"("lars",{"momentum":0.9,"trust_coeff":0.1})"},
-      {"type: muon, weight_decay: 0.1, adamw: []", R"("muon",{"adjust_lr_fn":"match_rms_adamw"})"}};
+      {"type: muon, weight_decay: 0.1, adamw: []", R"("muon",{"adjust_lr_fn":"match_rms_adamw"})"},
+      {"type: adafactor, weight_decay: 0.1", R"("adafactor",{})"},
+      {"type: adamw8bit, min_8bit_size: 0, weight_decay: 0.1", R"("adamw8bit",{"min_8bit_size":0})"}};
   std::string json;
   for (const auto& [yaml, reference] : rules) {
     for (const Case& tested : cases()) json += (json.empty() ? "[[" : ",[") + reference + "," + tested.reference + "]";
@@ -157,7 +159,8 @@ TEST_F(GroupsParity, EqualTorchsParameterGroupsOnOneRankAndOnTwo) {
   for (const auto& [rule, reference] : rules) {
     for (const Case& tested : cases()) {
       const std::string yaml = "{lr: 0.05, " + rule + ", " + tested.yaml + "}";
-      const double of_float = rule.find("muon") == std::string::npos ? 5e-6 : 2e-3;  // Muon rounds to bf16 within
+      const bool rounds = rule.find("muon") != std::string::npos || rule.find("8bit") != std::string::npos;
+      const double of_float = rounds ? 2e-3 : 5e-6;  // to bf16 or 8 bits, within
       for (const auto& [type, tolerance] : {std::pair(at::kDouble, 1e-12), std::pair(at::kFloat, of_float)}) {
         const std::vector<double> one = trained(yaml, type, 1, numbers), two = trained(yaml, type, 2, numbers);
         EXPECT_EQ(one, two) << yaml;
@@ -226,11 +229,13 @@ TEST_F(GroupsParity, CountsTheUpdatesOfWhatIsTrainedLateFromThere) {
   GPUTRAIN_NEED_REFERENCE("torch");
   GPUTRAIN_NEED_REFERENCE("timm");
   const std::vector<double> numbers = start_and_gradients();
-  const std::vector<std::string> rules{"type: adamw", "type: nadamw", "type: lamb", "type: muon, adamw: []"};
+  const std::vector<std::string> rules{"type: adamw",           "type: nadamw",    "type: lamb",
+                                       "type: muon, adamw: []", "type: adafactor", "type: adamw8bit, min_8bit_size: 0"};
   const std::vector<double> expected =
       ask_reference("late", {write_doubles("given", numbers), kShapesJson, "[2, 4]", "8",
                              R"([["adamw",{"lr":0.05}],["nadamw",{"lr":0.05}],["lamb",{"lr":0.05}],)"
-                             R"(["muon",{"lr":0.05,"adjust_lr_fn":"match_rms_adamw"}]])"});
+                             R"(["muon",{"lr":0.05,"adjust_lr_fn":"match_rms_adamw"}],["adafactor",{"lr":0.05}],)"
+                             R"(["adamw8bit",{"lr":0.05,"min_8bit_size":0}]])"});
   size_t at = 0;
   for (const std::string& rule : rules) {
     double distance = 0;

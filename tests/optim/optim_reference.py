@@ -4,6 +4,7 @@ optimizers OUT IN SHAPES CASES                         weights after 20 steps, c
 groups OUT IN SHAPES CASES                             the same with parameter groups and a falling rate
 late OUT IN SHAPES ADDED AFTER CASES                   weights after 20 steps, some of them trained later, in double
 schedules OUT CURVES                                   the rates of transformers' and torch's schedulers
+plateau OUT CASES                                      the rate of torch's ReduceLROnPlateau after each evaluation
 scaler OUT INTERVAL INFINITE_STEPS                     scale and growth tracker of torch.amp.GradScaler after each step
 """
 import json
@@ -17,6 +18,54 @@ STEPS = 20
 
 def write(path, values):
     numpy.asarray(values, dtype=numpy.float64).tofile(path)
+
+
+def table(signed):
+    """Values of dynamic tree quantization (Dettmers et al., ICLR 2022), in ascending order."""
+    values = [0.0, 1.0]
+    for decade in range(7):
+        edges = numpy.linspace(0.1, 1, 2 ** (decade + (0 if signed else 1)) + 1)
+        middles = (edges[:-1] + edges[1:]) / 2 * 10.0 ** (decade - 6)
+        values += [*middles, *(-middles if signed else [])]
+    return torch.tensor(sorted(values), dtype=torch.get_default_dtype())
+
+
+class BlockwiseAdamW(torch.optim.Optimizer):
+    """AdamW that rounds its averages after each step to the nearest value of a table, in blocks of 256."""
+
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01, min_8bit_size=4096):
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
+        self.min_8bit_size = min_8bit_size
+
+    def rounded(self, average, signed):
+        if average.numel() < self.min_8bit_size:
+            return average
+        values, blocks = table(signed), []
+        for block in average.reshape(-1).split(256):
+            scale = block.abs().max()
+            shares = block / scale if scale > 0 else block
+            codes = (shares[:, None] - values[None, :]).abs().argmin(1)
+            if not signed:
+                codes[shares > 0] = codes[shares > 0].clamp(min=1)
+            blocks.append(values[codes] * scale)
+        return torch.cat(blocks).reshape(average.shape)
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            lr, (beta1, beta2) = group["lr"], group["betas"]
+            for weight in group["params"]:
+                if weight.grad is None:
+                    continue
+                state = self.state[weight]
+                count, first, second = state.get("all", (0, torch.zeros_like(weight), torch.zeros_like(weight)))
+                count += 1
+                first = first + (weight.grad - first) * (1 - beta1)
+                second = second * beta2 + weight.grad ** 2 * (1 - beta2)
+                root = (second / (1 - beta2 ** count)).sqrt() + group["eps"]
+                weight.mul_(1 - lr * group["weight_decay"])
+                weight.sub_(lr * first / (1 - beta1 ** count) / root)
+                state["all"] = count, self.rounded(first, True), self.rounded(second, False)
 
 
 def make(rule, parts, options):
@@ -40,7 +89,9 @@ def make(rule, parts, options):
         return [torch.optim.Muon(ours, **options)] * bool(ours) + [torch.optim.AdamW(theirs, **rate, **others)] * bool(theirs)
     if rule == "nadamw":
         return [torch.optim.NAdam(parts, decoupled_weight_decay=True, **options)]
-    return [{"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[rule](parts, **options)]
+    kinds = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW, "adafactor": torch.optim.Adafactor,
+             "adamw8bit": BlockwiseAdamW}
+    return [kinds[rule](parts, **options)]
 
 
 def optimizers(path, given_path, shapes, cases):
@@ -161,6 +212,18 @@ def schedules(path, curves):
     write(path, result)
 
 
+def plateau(path, cases):
+    """CASES is a list of [options, values of evaluations]; the rate begins at 0.3."""
+    result = []
+    for options, values in json.loads(cases):
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.3)
+        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, **options)
+        for value in values:
+            scheduler.step(float(value))
+            result.append(optimizer.param_groups[0]["lr"])
+    write(path, result)
+
+
 def scaler(path, interval, infinite_steps):
     infinite = set(json.loads(infinite_steps))
     weight = torch.nn.Parameter(torch.ones(3))
@@ -176,5 +239,6 @@ def scaler(path, interval, infinite_steps):
     write(path, result)
 
 
-KINDS = {"optimizers": optimizers, "groups": groups, "late": late, "schedules": schedules, "scaler": scaler}
+KINDS = {"optimizers": optimizers, "groups": groups, "late": late, "schedules": schedules, "plateau": plateau,
+         "scaler": scaler}
 KINDS[sys.argv[1]](*sys.argv[2:])

@@ -82,6 +82,7 @@ struct Case {
   std::string yaml, reference;  // our section; torch's rule and options
   double max_norm = 0;
   double float_tolerance = 5e-6;
+  double lr = 0.05;
 };
 
 const std::vector<Case>& cases() {
@@ -119,7 +120,16 @@ const std::vector<Case>& cases() {
        "adamw: [\"4\"], betas: [0.8, 0.95], eps: 1e-5}",
        R"("muon",{"lr":0.05,"weight_decay":0.2,"momentum":0.8,"nesterov":false,"ns_steps":3,"adamw":[[64,9]],)"
        R"("others":{"betas":[0.8,0.95],"eps":1e-5}})",
-       0.7, 2e-3}};
+       0.7, 2e-3},
+      {"type: adafactor", R"("adafactor",{"lr":0.05})"},
+      {"{type: adafactor, beta2_decay: -0.5, eps1: 1e-3, eps2: 0.3, d: 1.2, weight_decay: 0.2}",
+       R"("adafactor",{"lr":0.5,"beta2_decay":-0.5,"eps":[1e-3,0.3],"d":1.2,"weight_decay":0.2})", 0.7, 5e-6, 0.5},
+      {"{type: adamw8bit, weight_decay: 0.1}", R"("adamw",{"lr":0.05,"weight_decay":0.1})", 0.7},
+      // What fp32 rounds otherwise may get the next of 256 values.
+      {"{type: adamw8bit, min_8bit_size: 0}", R"("adamw8bit",{"lr":0.05,"weight_decay":0.01,"min_8bit_size":0})", 0,
+       2e-3},
+      {"{type: adamw8bit, min_8bit_size: 40, betas: [0.8, 0.95], eps: 1e-5, weight_decay: 0.2}",
+       R"("adamw8bit",{"lr":0.05,"min_8bit_size":40,"betas":[0.8,0.95],"eps":1e-5,"weight_decay":0.2})", 0.7, 2e-3}};
   return cases;
 }
 
@@ -133,7 +143,7 @@ std::vector<double> trained(const Case& tested, at::ScalarType type, const std::
     GradientOptions options;
     if (tested.max_norm > 0) options.max_norm = tested.max_norm;
     const GradientReport report = measure_gradient({model.arena->gradients()}, options);
-    optimizer->step({.lr = rate(0.05), .found_inf = report.found_inf, .divisor = report.divisor});
+    optimizer->step({.lr = rate(tested.lr), .found_inf = report.found_inf, .divisor = report.divisor});
   }
   return model.values();
 }
@@ -165,7 +175,8 @@ TEST_F(OptimizerParity, MatchesTorchAndTimmOverTwentySteps) {
 }
 
 const char* rule_name(size_t index) {
-  constexpr std::array kNames{"Sgd", "SgdWithMomentum", "AdamW", "Lion", "NAdamW", "Lamb", "Lars", "Muon"};
+  constexpr std::array kNames{"Sgd",  "SgdWithMomentum", "AdamW",    "Lion", "NAdamW", "Lamb", "Lars",
+                              "Muon", "Adafactor",       "AdamW8bit"};
   return kNames.at(index);
 }
 
@@ -173,7 +184,8 @@ class EveryOptimizer : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Rules, EveryOptimizer,
                          ::testing::Values("type: sgd", "{type: sgd, momentum: 0.9, weight_decay: 0.1}", "type: adamw",
                                            "{type: lion, weight_decay: 0.1}", "type: nadamw", "type: lamb",
-                                           "{type: lars, weight_decay: 0.1, trust_coeff: 0.1}", "type: muon"),
+                                           "{type: lars, weight_decay: 0.1, trust_coeff: 0.1}", "type: muon",
+                                           "type: adafactor", "{type: adamw8bit, min_8bit_size: 0}"),
                          [](const auto& entry) { return rule_name(entry.index); });
 
 TEST(Optimizers, AreAllTested) {
@@ -186,7 +198,7 @@ TEST(Optimizers, AreAllTested) {
 
 std::vector<at::Tensor> copy_of_state(Optimizer& optimizer) {
   std::vector<at::Tensor> copies;
-  for (const auto& [name, tensor] : optimizer.state().flat) copies.push_back(tensor.clone());
+  for (const at::Tensor& tensor : optimizer.state().large()) copies.push_back(tensor.clone());
   for (const auto& [name, tensor] : optimizer.state().scalars) copies.push_back(tensor.clone());
   return copies;
 }
@@ -257,7 +269,7 @@ TEST_P(EveryOptimizer, ContinuesExactlyFromRestoredState) {
   const std::unique_ptr<Optimizer> resumed = optimizer_of(GetParam(), *second.arena);
   second.arena->values().copy_(first.arena->values());
   const Optimizer::State from = straight->state(), to = resumed->state();
-  for (size_t i = 0; i < from.flat.size(); ++i) to.flat[i].second.copy_(from.flat[i].second);
+  for (size_t i = 0; i < from.large().size(); ++i) to.large()[i].copy_(from.large()[i]);
   for (size_t i = 0; i < from.scalars.size(); ++i) to.scalars[i].second.copy_(from.scalars[i].second);
   for (int step = 0; step < 3; ++step) {
     first.fill(true, next);
@@ -299,6 +311,54 @@ TEST_P(EveryOptimizer, LeavesWorkingCopyToBeRemade) {
   }
   arena.own({});
   EXPECT_FALSE(copy_to_write(arena).defined());  // this rank owns nothing: the copy would be incomplete
+}
+
+/// Bytes of state beside scalars for one weight of these sizes.
+size_t state_bytes(const std::string& yaml, const std::vector<int64_t>& sizes, device::Role role) {
+  const at::Tensor weight = at::empty(sizes, at::kFloat).requires_grad_(true);
+  const device::Arena arena({{.name = "weight", .value = weight, .role = role}});
+  size_t bytes = 0;
+  for (const at::Tensor& tensor : optimizer_of(yaml, arena)->state().large()) bytes += tensor.nbytes();
+  return bytes;
+}
+
+TEST(StateBytes, AreThoseOfFactorsAndOfEightBits) {
+  const auto weight = device::Role::weight;
+  EXPECT_EQ(state_bytes("type: adamw", {512, 256}, weight), 2U * 512 * 256 * 4);
+  EXPECT_EQ(state_bytes("type: adafactor", {512, 256}, weight), (512U + 256) * 4);
+  EXPECT_EQ(state_bytes("type: adafactor", {512}, weight), 512U * 4);
+  EXPECT_EQ(state_bytes("type: adamw8bit", {512, 256}, weight), 2U * (512 * 256 + 512 * 4));
+  EXPECT_EQ(state_bytes("type: adamw8bit", {512, 256}, device::Role::embedding), 2U * 512 * 256 * 4);
+  EXPECT_EQ(state_bytes("type: adamw8bit", {4095}, weight), 2U * 4095 * 4);
+}
+
+// The error of averages of 8 bits: of the way that fp32 AdamW goes in twenty steps.
+TEST(AdamW8bit, GoesTheWayOfAdamWWithinTwoPercent) {
+  const std::vector<double> numbers = start_and_gradients();
+  const auto narrow = trained({"{type: adamw8bit, min_8bit_size: 0}", ""}, at::kFloat, numbers),
+             wide = trained({"type: adamw", ""}, at::kFloat, numbers);
+  double error = 0, way = 0;
+  for (size_t i = 0; i < wide.size(); ++i) {
+    error += std::pow(narrow[i] - wide[i], 2);
+    way += std::pow(wide[i] - numbers[i], 2);
+  }
+  EXPECT_GT(error, 0);
+  EXPECT_LT(std::sqrt(error / way), 0.02);
+}
+
+// A gradient that is seen once, beside a much larger one: its square would be 0 in 8 bits while its average is not.
+TEST(AdamW8bit, TakesNoLongStepFromASmallSquare) {
+  const at::Tensor weight = at::empty({2}, at::kFloat).requires_grad_(true);
+  const device::Arena arena({{"weight", weight}});
+  const auto optimizer = optimizer_of("{type: adamw8bit, min_8bit_size: 0, weight_decay: 0}", arena);
+  const at::NoGradGuard no_grad;
+  weight.zero_();
+  for (int step = 0; step < 5; ++step) {
+    weight.grad()[0].fill_(1);
+    weight.grad()[1].fill_(step == 0 ? 1e-4 : 0);
+    optimizer->step({.lr = rate(0.1)});
+  }
+  EXPECT_LT(weight.abs().max().item<float>(), 0.6);
 }
 
 TEST(UpdateGroups, SplitTheArenaOnceByDecayAndNotAtAllWithoutIt) {

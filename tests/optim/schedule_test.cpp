@@ -177,6 +177,53 @@ TEST(Schedule, SurvivesWarmupAsLongAsTraining) {
   EXPECT_DOUBLE_EQ(schedule->lr(11), 0);
 }
 
+struct Plateau {
+  std::string yaml, options;  // ours; the reference's, in JSON
+  bool smaller_is_better = true;
+};
+
+// Values that improve, stall, improve by less than a threshold, worsen, and are not finite.
+TEST_F(ScheduleParity, FollowsEvaluationsAsTorchDoes) {
+  GPUTRAIN_NEED_REFERENCE("torch");
+  const std::vector<Plateau> cases{
+      {"patience: 2", R"("patience":2)"},
+      {"patience: 0, factor: 0.5, min_lr: 0.02", R"("patience":0,"factor":0.5,"min_lr":0.02)"},
+      {"patience: 1, cooldown: 3, threshold: 0.05", R"("patience":1,"cooldown":3,"threshold":0.05)"},
+      {"patience: 1, threshold: 0.3, threshold_mode: abs", R"("patience":1,"threshold":0.3,"threshold_mode":"abs")"},
+      {"patience: 2, threshold: 0.05", R"("patience":2,"threshold":0.05,"mode":"max")", false},
+      {"patience: 1, threshold: 0.3, threshold_mode: abs",
+       R"("patience":1,"threshold":0.3,"threshold_mode":"abs","mode":"max")", false},
+      {"patience: 0, factor: 0.01", R"("patience":0,"factor":0.01)"}};
+  const std::vector<std::string> values{"3",   "2.5", "2.4", "2.39", "2.39", "2.6", "NaN", "2.3", "2.31", "2.32", "2.2",
+                                        "2.5", "2.5", "2.5", "2.5",  "2.5",  "2.5", "2.9", "3.5", "3.5",  "3.6",  "1"};
+  std::string json, joined;
+  for (const std::string& value : values) joined += (joined.empty() ? "\"" : ",\"") + value + "\"";
+  for (const Plateau& one : cases) json += (json.empty() ? "[[{" : ",[{") + one.options + "},[" + joined + "]]";
+  const std::vector<double> expected = ask_reference("plateau", {json + "]"});
+  ASSERT_EQ(expected.size(), cases.size() * values.size());
+  size_t next = 0;
+  for (const Plateau& one : cases) {
+    const auto schedule = schedule_of("{type: plateau, " + one.yaml + "}", 100);
+    EXPECT_TRUE(schedule->follows_evaluations());
+    Feedback feedback;
+    for (const std::string& value : values) {
+      schedule->follow({.metric = "val/loss", .value = std::stod(value), .smaller_is_better = one.smaller_is_better},
+                       feedback);
+      EXPECT_NEAR(schedule->lr(9) * feedback.factor, expected[next++], 1e-12) << one.yaml << " after " << value;
+    }
+  }
+}
+
+TEST(Schedule, JudgesEvaluationsByOneMetric) {
+  const auto schedule = schedule_of("{type: plateau, patience: 0}", 100);
+  Feedback feedback;
+  schedule->follow({.metric = "val/loss", .value = 1}, feedback);
+  schedule->follow({.metric = "val/perplexity", .value = 3}, feedback);
+  EXPECT_EQ(feedback.factor, 1);
+  schedule->follow({.metric = "val/perplexity", .value = 3}, feedback);
+  EXPECT_DOUBLE_EQ(feedback.factor, 0.1);
+}
+
 TEST(Schedule, RefusesFloorAboveThePeak) {
   try {
     schedule_of("{type: cosine, min_lr: 0.5}", 10);

@@ -2,7 +2,7 @@
 
 make DIR:  for each case a folder DIR/<name> with case.json (options of our model and sizes of an image), the weights as the
            library writes them (model.safetensors) and expected.safetensors: inputs, targets, logits, loss and gradients,
-           computed in fp64.
+           computed in fp64. Of timm's models case.json also has the factor of the rate of each parameter at layer_decay 0.5.
 check DIR: strictly loads what gputrain wrote to DIR/<name>/ours, and compares the logits with those gputrain computed.
 """
 import json
@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import timm.models.vision_transformer as timm_vit
+import timm.optim
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
@@ -62,7 +63,13 @@ def make(name, folder):
     tensors = {"inputs": inputs, "targets": targets, "logits": logits.detach(), "loss": loss.detach()}
     tensors |= {f"gradient/{key}": parameter.grad for key, parameter in model.named_parameters()}
     save_file({key: value.contiguous() for key, value in tensors.items()}, folder / "expected.safetensors")
-    (folder / "case.json").write_text(json.dumps({"options": OURS | ours, "shape": [3, *size], "classes": CLASSES}))
+    told = {"options": OURS | ours, "shape": [3, *size], "classes": CLASSES, "factors": {}}
+    if CASES[name][3] is not None:
+        names = {parameter: key for key, parameter in model.named_parameters()}
+        told["factors"] = {names[parameter]: group["lr_scale"]
+                           for group in timm.optim.param_groups_layer_decay(model, layer_decay=0.5)
+                           for parameter in group["params"]}
+    (folder / "case.json").write_text(json.dumps(told))
 
 
 def check(name, folder):

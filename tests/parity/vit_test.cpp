@@ -2,6 +2,7 @@
 // weights and images, and each side reads what the other writes.
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "gputrain/checkpoint/safetensors.hpp"
 #include "gputrain/models/model.hpp"
 #include "gputrain/models/pretrained.hpp"
+#include "gputrain/optim/spec.hpp"
 #include "models/small_job.hpp"
 #include "ops/compare.hpp"
 #include "parity/reference_files.hpp"
@@ -105,6 +107,33 @@ TEST_P(VitParity, MatchesLogitsLossAndGradients) {
 TEST_P(VitParity, KeepsFiveDigitsInFp32) {
   for (const bool channels_last : {false, true})
     expect_parity(folder_ / GetParam(), {.channels_last = channels_last}, {.values = 1e-5, .gradients = 1e-4});
+}
+
+// But for the last norm, which timm gives the rate of the last block; BEiT and MAE give it that of the head.
+TEST_P(VitParity, HasTimmsFactorsOfTheRateByLayer) {
+  std::ifstream file(folder_ / GetParam() / "case.json");
+  const auto factors = nlohmann::json::parse(file).at("factors");
+  const auto model = vit_of(folder_ / GetParam());
+  const auto units = model->units();
+  const optim::OptimizerSpec optimizer{.layer_decay = 0.5};
+  std::map<const void*, double> of_parameters;
+  for (size_t unit = 0; unit < units.size(); ++unit) {
+    for (nn::Module* module : units[unit].modules) {
+      module->each_parameter([&](const std::string& name, const nn::Parameter& parameter) {
+        of_parameters[parameter.value.unsafeGetTensorImpl()] =
+            optimizer.settings_of(name, static_cast<int64_t>(unit), std::ssize(units)).lr_factor;
+      });
+    }
+  }
+  size_t compared = 0;
+  model->each_parameter([&](const std::string& name, const nn::Parameter& parameter) {
+    if (factors.empty()) return;
+    ASSERT_TRUE(factors.contains(name)) << name;
+    const double expected = name.starts_with("norm.") ? 1 : factors.at(name).get<double>();
+    EXPECT_DOUBLE_EQ(of_parameters.at(parameter.value.unsafeGetTensorImpl()), expected) << name;
+    ++compared;
+  });
+  EXPECT_EQ(compared, factors.size());
 }
 
 TEST_F(VitParity, WritesFilesTheReferenceLoads) {

@@ -194,6 +194,8 @@ class Arena {
   /// A new zeroed flat buffer [owned_numel()] for the pieces: an optimizer's state. On the CPU, pages take memory only
   /// when written.
   at::Tensor make_state() const;
+  /// The same with other sizes: [numel] of `type`, for state that is no buffer over the pieces.
+  at::Tensor make_state(int64_t numel, at::ScalarType type) const;
   /// The view of a segment in `flat`, a buffer of the whole arena, with the segment's sizes and strides.
   at::Tensor view(const at::Tensor& flat, const Segment& segment) const;
   /// The same for `state` from make_state(); the segment must lie in one piece.

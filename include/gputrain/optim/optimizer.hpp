@@ -32,11 +32,22 @@ class Optimizer {
   /// Updates the arena's values from its gradients. Call under NoGradGuard.
   virtual void step(const StepScalars& scalars) = 0;
 
+  /// One kind of state, such as row_var, with a tensor of any type and sizes for each weight that has it and that this
+  /// rank owns whole, by the weight's name. For rules of WholeTensors.
+  struct OfWeights {
+    std::string kind;
+    std::vector<std::pair<std::string, at::Tensor>> tensors;
+  };
   /// Everything a checkpoint needs beside the weights, by name: flat buffers over the rank's owned part of the arena
-  /// (stored per segment) and small tensors (step count). These are the live tensors: copy into them to restore.
+  /// (stored per segment), small tensors (step count), and tensors of single weights. These are the live tensors: copy
+  /// into them to restore.
   struct State {
     std::vector<std::pair<std::string, at::Tensor>> flat;  // [arena.owned_numel()]
     std::vector<std::pair<std::string, at::Tensor>> scalars;
+    std::vector<OfWeights> of_weights = {};  // every kind, also where the rank owns no weight
+
+    /// The tensors that grow with the model: all but scalars.
+    std::vector<at::Tensor> large() const;
   };
   virtual State state() = 0;
 

@@ -11,6 +11,7 @@
 
 #include "gputrain/config/catalog.hpp"
 #include "gputrain/config/value_types.hpp"
+#include "gputrain/optim/feedback.hpp"
 
 namespace gputrain::optim {
 
@@ -30,6 +31,10 @@ class Schedule {
 
   /// The rate of the update after `step` updates. Defined for every step >= 0, also past the end.
   virtual double lr(int64_t step) const = 0;
+
+  /// Curves that follow evaluations change feedback.factor, by which the rate is multiplied.
+  virtual bool follows_evaluations() const { return false; }
+  virtual void follow(const Evaluated&, Feedback&) const {}
 
   virtual std::string describe() const = 0;  // "warmup 700 then cosine to 0"
 };

@@ -12,6 +12,7 @@
 #include "gputrain/data/sample_usage.hpp"
 #include "gputrain/monitor/record.hpp"
 #include "gputrain/monitor/summary.hpp"
+#include "gputrain/optim/feedback.hpp"
 
 namespace gputrain::train {
 
@@ -34,6 +35,7 @@ struct Progress {
   bool evaluates_anew = false;                // data.val has changed since that evaluation
   double seconds_since_evaluation = 0;        // wall time while attempts ran
   double lr_factor = 1;                       // of the job's learning rate, since an order has changed it
+  optim::Feedback lr_feedback;                // of evaluations, to a schedule that follows them
   monitor::Metrics metrics;                   // last value of each
   std::map<std::string, monitor::Best> best;  // best value of each validation metric
 

@@ -1,0 +1,251 @@
+// AdamW whose averages have 8 bits: Dettmers et al., "8-bit optimizers via block-wise quantization", ICLR 2022. Each
+// element is a place in a table of 256 values, times the largest magnitude in its block of 256 elements. The arithmetic
+// between is that of torch.optim.AdamW.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/bucketize.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/pow.h>
+#include <ATen/ops/rsqrt.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+
+#include "../guarded_step.hpp"
+
+namespace gputrain::optim {
+namespace {
+
+struct AdamW8bitSpec {
+  std::vector<double> betas{0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = 0.01;
+  int64_t min_8bit_size = 4096;
+
+  static void describe(config::Description<AdamW8bitSpec>& d) {
+    d.summary("AdamW with averages of 8 bits");
+    d.key("betas", &AdamW8bitSpec::betas, "decay rates of the running averages of the gradient and of its square")
+        .elements(2)
+        .at_least(0)
+        .below(1)
+        .change(config::Change::needs_accept)
+        .aliases({"adam_betas"});
+    d.key("eps", &AdamW8bitSpec::eps, "added to the root of the second average")
+        .above(0)
+        .change(config::Change::needs_accept)
+        .aliases({"adam_epsilon"});
+    d.key("weight_decay", &AdamW8bitSpec::weight_decay,
+          "share of a weight, times the learning rate, subtracted at each step")
+        .at_least(0)
+        .change(config::Change::needs_accept)
+        .aliases({"wd"});
+    d.key("min_8bit_size", &AdamW8bitSpec::min_8bit_size,
+          "smaller tensors, and embeddings, keep their averages in the type of the weights")
+        .at_least(0)
+        .unit("elements");
+  }
+};
+
+constexpr int64_t kBlock = 256;
+
+/// The values of dynamic tree quantization in [-1, 1], or in [0, 1], in ascending order: seven decades, each with twice
+/// as many values as the one below it, evenly spread; and 0 and 1.
+std::vector<double> table_values(bool is_signed) {
+  std::vector<double> values{0, 1};
+  for (int decade = 0; decade < 7; ++decade) {
+    const int count = 1 << (decade + (is_signed ? 0 : 1));
+    for (int i = 0; i < count; ++i) {
+      const double value = (0.1 + 0.9 * (i + 0.5) / count) * std::pow(10.0, decade - 6);
+      values.push_back(value);
+      if (is_signed) values.push_back(-value);
+    }
+  }
+  std::ranges::sort(values);
+  return values;
+}
+
+class Table {
+ public:
+  Table(bool is_signed, const at::TensorOptions& options) : is_signed_(is_signed) {
+    const std::vector<double> values = table_values(is_signed);
+    std::vector<double> bounds;
+    for (size_t i = 1; i < values.size(); ++i) bounds.push_back((values[i - 1] + values[i]) / 2);
+    values_ = at::tensor(values, at::kDouble).to(options);
+    bounds_ = at::tensor(bounds, at::kDouble).to(options);
+  }
+
+  /// [n] from codes [n] and the scales of their blocks.
+  at::Tensor read(const at::Tensor& codes, const at::Tensor& scales) const {
+    const at::Tensor of_each =
+        scales.unsqueeze(1).expand({scales.size(0), kBlock}).reshape(-1).narrow(0, 0, codes.size(0));
+    return values_.index_select(0, codes.to(at::kInt)).mul_(of_each);
+  }
+
+  /// The codes [n] nearest to `numbers`, and the scales. A square above 0 stays above 0: as 0, it would let a first
+  /// average that is left make a step of any length.
+  std::pair<at::Tensor, at::Tensor> write(const at::Tensor& numbers) const {
+    const int64_t size = numbers.size(0), rest = (kBlock - size % kBlock) % kBlock;
+    const at::Tensor blocks = (rest == 0 ? numbers : at::constant_pad_nd(numbers, {0, rest})).view({-1, kBlock});
+    const at::Tensor scales = blocks.abs().amax(1);
+    const at::Tensor shares = blocks.div(at::where(scales.gt(0), scales, 1).unsqueeze(1));
+    at::Tensor codes = at::bucketize(shares, bounds_, /*out_int32=*/true);
+    if (!is_signed_) codes = codes.maximum(shares.gt(0).to(at::kInt));
+    return {codes.to(at::kByte).view(-1).narrow(0, 0, size), scales};
+  }
+
+ private:
+  bool is_signed_;
+  at::Tensor values_, bounds_;
+};
+
+class AdamW8bit final : public Optimizer {
+ public:
+  AdamW8bit(const AdamW8bitSpec& spec, const device::Arena& arena)
+      : spec_(spec),
+        arena_(arena),
+        step_(at::zeros({}, arena.options().dtype(at::kFloat))),
+        first_table_(/*is_signed=*/true, arena.options()),
+        second_table_(/*is_signed=*/false, arena.options()) {
+    int64_t narrow = 0, blocks = 0, wide = 0;  // elements of the state, for one of the averages
+    for (const OwnedTensor& tensor : owned_tensors(arena, spec.weight_decay)) {
+      const int64_t numel = tensor.segment.numel;
+      const bool is_narrow = numel >= spec.min_8bit_size && tensor.segment.role != device::Role::embedding;
+      tensors_.push_back({.of = tensor, .is_narrow = is_narrow, .first = {}, .second = {}});
+      (is_narrow ? narrow : wide) += numel;
+      if (is_narrow) blocks += blocks_of(numel);
+    }
+    for (Average Tensor::* average : {&Tensor::first, &Tensor::second}) {
+      const at::Tensor codes = arena.make_state(narrow, at::kByte), scales = arena.make_state(blocks, arena.type()),
+                       values = arena.make_state(wide, arena.type());
+      int64_t code_at = 0, scale_at = 0, value_at = 0;
+      for (Tensor& tensor : tensors_) {
+        const int64_t numel = tensor.of.segment.numel, scale_count = tensor.is_narrow ? blocks_of(numel) : 0;
+        int64_t& at = tensor.is_narrow ? code_at : value_at;
+        (tensor.*average).numbers = (tensor.is_narrow ? codes : values).narrow(0, at, numel);
+        if (tensor.is_narrow) (tensor.*average).scales = scales.narrow(0, scale_at, scale_count);
+        at += numel;
+        scale_at += scale_count;
+      }
+    }
+  }
+
+  void step(const StepScalars& scalars) override {
+    const GuardedStep guarded(scalars, arena_.kept_values());
+    const CountedStep counted(step_, scalars);
+    std::map<double, Corrections> corrections;  // by the number of updates that a tensor has missed
+    for (const Tensor& tensor : tensors_) {
+      const auto late = since_.find(tensor.of.segment.name);
+      const double since = late == since_.end() ? 0 : late->second;
+      auto known = corrections.find(since);
+      if (known == corrections.end()) known = corrections.emplace(since, corrections_at(since)).first;
+      update(tensor, guarded, known->second);
+    }
+    note_update(arena_, /*wrote_copy=*/false);
+  }
+
+  /// Numbers in the order of the weight's elements, row by row, whatever its strides.
+  State state() override {
+    State state{.flat = {}, .scalars = {{"step", step_}}};
+    for (const auto& [kind, average] :
+         {std::pair("exp_avg", &Tensor::first), std::pair("exp_avg_sq", &Tensor::second)}) {
+      OfWeights numbers{.kind = kind, .tensors = {}}, scales{.kind = std::string(kind) + "_scale", .tensors = {}};
+      for (const Tensor& tensor : tensors_) {
+        const device::Segment& segment = tensor.of.segment;
+        numbers.tensors.emplace_back(segment.name, (tensor.*average).numbers.view(segment.sizes));
+        if (tensor.is_narrow) scales.tensors.emplace_back(segment.name, (tensor.*average).scales);
+      }
+      state.of_weights.push_back(std::move(numbers));
+      state.of_weights.push_back(std::move(scales));
+    }
+    add_counts(state, since_, step_);
+    return state;
+  }
+
+  void count_since(const std::map<std::string, double>& since) override { since_ = since; }
+  double updates() const override { return step_.item<double>(); }
+
+  std::string describe() const override {
+    return fmt::format("adamw8bit betas {} {} decay {}", spec_.betas[0], spec_.betas[1], spec_.weight_decay);
+  }
+
+ private:
+  struct Average {
+    at::Tensor numbers;  // [numel]: codes with scales, or values
+    at::Tensor scales;   // [blocks]
+  };
+  struct Tensor {
+    OwnedTensor of;
+    bool is_narrow;
+    Average first, second;
+  };
+  /// Of the averages, which begin at 0. 0-dim.
+  struct Corrections {
+    at::Tensor first, second_root;
+  };
+
+  static int64_t blocks_of(int64_t numel) { return (numel + kBlock - 1) / kBlock; }
+
+  Corrections corrections_at(double since) const {
+    const at::Tensor step = step_.to(at::kDouble) - since;
+    return {.first = (1 - at::pow(spec_.betas[0], step)).reciprocal_().to(arena_.type()),
+            .second_root = at::rsqrt(1 - at::pow(spec_.betas[1], step)).to(arena_.type())};
+  }
+
+  void update(const Tensor& tensor, const GuardedStep& guarded, const Corrections& corrections) const {
+    const at::Tensor& value = tensor.of.value;
+    const at::Tensor values = value.reshape(-1), gradients = tensor.of.gradient.reshape(-1);  // views, or copies
+    if (tensor.of.weight_decay != 0) values.mul_(guarded.decay(tensor.of.lr_factor, tensor.of.weight_decay));
+    const at::Tensor rate = guarded.rate(tensor.of.lr_factor);
+    // What is computed beside the state takes little memory, and on a CPU stays in the cache.
+    const int64_t most = values.is_cpu() ? int64_t{1} << 16 : int64_t{1} << 24;
+    for (int64_t begin = 0; begin < values.size(0); begin += most) {
+      const int64_t size = std::min(most, values.size(0) - begin);
+      const at::Tensor gradient = guarded.gradient(gradients.narrow(0, begin, size));
+      const Average first = part_of(tensor.first, begin, size), second = part_of(tensor.second, begin, size);
+      const at::Tensor mean = tensor.is_narrow ? first_table_.read(first.numbers, first.scales) : first.numbers,
+                       square = tensor.is_narrow ? second_table_.read(second.numbers, second.scales) : second.numbers;
+      mean.lerp_(gradient, guarded.share(1 - spec_.betas[0]));
+      square.mul_(guarded.complement(1 - spec_.betas[1])).addcmul_(gradient, gradient, 1 - spec_.betas[1]);
+      const at::Tensor root = square.sqrt().mul_(corrections.second_root).add_(spec_.eps);
+      values.narrow(0, begin, size).sub_(mean.mul(corrections.first).div_(root).mul_(rate));
+      if (!tensor.is_narrow) continue;
+      keep(first, first_table_.write(mean), guarded);
+      keep(second, second_table_.write(square), guarded);
+    }
+    if (!values.is_alias_of(value)) value.copy_(values.view(value.sizes()));
+  }
+
+  /// Elements from `begin`, a multiple of kBlock.
+  static Average part_of(const Average& average, int64_t begin, int64_t size) {
+    Average part{.numbers = average.numbers.narrow(0, begin, size), .scales = {}};
+    if (average.scales.defined()) part.scales = average.scales.narrow(0, begin / kBlock, blocks_of(size));
+    return part;
+  }
+
+  static void keep(const Average& average, const std::pair<at::Tensor, at::Tensor>& written,
+                   const GuardedStep& guarded) {
+    average.numbers.copy_(guarded.either(written.first, average.numbers));
+    average.scales.copy_(guarded.either(written.second, average.scales));
+  }
+
+  AdamW8bitSpec spec_;
+  const device::Arena& arena_;
+  at::Tensor step_;
+  Table first_table_, second_table_;
+  std::vector<Tensor> tensors_;
+  std::map<std::string, double> since_;
+};
+
+const config::Registered<AdamW8bit, AdamW8bitSpec> registered_adamw8bit{catalog(), "adamw8bit",
+                                                                        "AdamW with averages of 8 bits"};
+const WholeTensors whole_for_adamw8bit{"adamw8bit"};
+
+}  // namespace
+}  // namespace gputrain::optim
