@@ -52,6 +52,7 @@ CommandLine::CommandLine() {
   add_launch();
   add_plan();
   add_sweep();
+  add_init();
   add_eval();
   add_generate();
   add_texts();

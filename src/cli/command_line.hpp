@@ -45,6 +45,7 @@ struct CommandLine {
   app::DoctorRequest doctor;
   app::PlanCommand plan;
   app::SweepRequest sweep;
+  app::InitRequest init;
   bool json = false, origin = false;
   std::string kind, name, path, other_path;
   std::function<int()> action;
@@ -66,6 +67,7 @@ struct CommandLine {
   void add_doctor();
   void add_plan();
   void add_sweep();
+  void add_init();
   void add_readers();
   void add_ckpt();
   void add_watching();

@@ -33,13 +33,23 @@ void CommandLine::add_plan() {
 void CommandLine::add_sweep() {
   auto* verb = app.add_subcommand("sweep", "search for good settings: run trials of a job, each with other values");
   add_job(*verb, sweep.job);
-  add_output_dir(*verb, sweep.job);
+  verb->add_option("--output-dir", sweep.job.output_dir, "the folder of the sweep, as --set output_dir=DIR");
   verb->add_flag("--json", sweep.json, "print the trials as JSON at the end");
   verb->footer(
       "The job's `sweep:` says what is varied and how. Each trial is a run in the folder\n"
       "trial-NNN of the sweep's; the same command goes on where the sweep was stopped or\n"
       "killed. At the end: a table, and best.yaml, the job with the best settings.");
   verb->callback([this] { action = [this] { return app::library().sweep(sweep); }; });
+}
+
+void CommandLine::add_init() {
+  auto* verb = app.add_subcommand("init", "write a job for images or text, to begin with");
+  verb->add_option("data", init.data,
+                   "a folder with a folder of images for each class, a .tar of one, IDX files, or a .txt file")
+      ->required()
+      ->check(not_empty);
+  verb->add_option("--output", init.output, "the job file to write (default: job.yaml)")->check(not_empty);
+  verb->callback([this] { action = [this] { return app::library().init(init); }; });
 }
 
 }  // namespace gputrain

@@ -148,20 +148,16 @@ namespace {
 
 /// What the job does to training images.
 std::string augmentations_of(const Job& job) {
-  const std::string group = "data.image.augment.";
   std::string text;
-  for (const config::Setting& setting : job.loaded.settings()) {
-    const bool is_on = setting.value != "null" && setting.value != "false" && setting.value != "0";
-    if (setting.key.starts_with(group) && is_on)
-      text += (text.empty() ? "" : ", ") + setting.key.substr(group.size()) + ": " + setting.value;
-  }
+  for (const auto& [name, augmentation] : job.spec().data.image.augment.active())
+    text += (text.empty() ? "" : ", ") + name;
   return text;
 }
 
 void write_contact_sheet(const DataShowRequest& request, const Job& job, const data::Dataset& dataset) {
   constexpr int64_t kImages = 24, kEpochs = 3;
-  if (request.output.empty())
-    throw Error(ExitCode::usage, {.what = "images are shown on a page", .hint = "--output sheet.html"});
+  if (request.output.empty() || request.json)
+    throw Error(ExitCode::usage, {.what = "images are shown on a page", .hint = "--output sheet.html, without --json"});
   const std::string changes = request.on == "train" ? augmentations_of(job) : "";
   const ContactSheet sheet{
       .title = job.spec().name.value_or("images") + ": data." + request.on,
@@ -190,6 +186,8 @@ int data_show_command(const DataShowRequest& request) {
   }
   const std::string begin = options.colour ? "\x1b[32m" : "[[", end = options.colour ? "\x1b[0m" : "]]";
   const bool learns_tokens = model_learns_tokens(*dataset);
+  if (!request.output.empty())
+    throw Error(ExitCode::usage, {.what = "--output is for images, and the data is text", .hint = "leave it out"});
   constexpr int64_t kTextsShown = 5;
   for (int64_t i = 0; i < std::min(request.limit > 0 ? request.limit : kTextsShown, dataset->size()); ++i) {
     ShownSample sample;

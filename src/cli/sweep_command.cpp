@@ -1,5 +1,6 @@
 // `gputrain sweep`: runs trials of a job, each a run of its own, and says which settings were best.
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -48,6 +49,7 @@ struct Trial {
   std::optional<double> value;
   int64_t evaluations = 0;
   std::string why = {};  // it failed
+  int exit_code = 0;
 
   bool is_over() const { return state != "waiting"; }
 };
@@ -64,7 +66,7 @@ ordered_json json_of(const Trial& trial, int64_t number) {
   ordered_json all{{"trial", number}, {"settings", std::move(settings)}, {"state", trial.state}};
   all["value"] = trial.value ? ordered_json(*trial.value) : ordered_json();
   all["evaluations"] = trial.evaluations;
-  if (!trial.why.empty()) all["why"] = trial.why;
+  if (trial.state == "failed") all.update({{"exit_code", trial.exit_code}, {"why", trial.why}});
   return all;
 }
 
@@ -74,11 +76,15 @@ class Sweep {
       : request_(request),
         spec_(*job.spec().sweep),
         folder_(job.output_dir),
+        job_(job.spec_hash),
         on_cpu_(job.spec().device == "cpu" || device::gpu_count() == 0),
         console_(monitor::Console::detect(!request.json)),
         rungs_(spec_, tasks::smaller_is_better(spec_.metric)) {
     for (TrialSettings& settings : trial_settings(spec_, static_cast<uint64_t>(job.spec().seed)))
       trials_.push_back({.settings = std::move(settings)});
+    if (!job.spec().data.val)
+      throw job.loaded.error("data.val", "trials are compared by evaluations, and there are none",
+                             "data.val: {split: 10%}");
     check_settings();
     take_folder();
     restore();
@@ -94,7 +100,8 @@ class Sweep {
     train::note_signals();
     while (true) {
       const train::Stop stop = train::noted_stop();
-      if (stop != train::Stop::none) return end_early(stop);
+      if (stop != train::Stop::none) return end_early(static_cast<int>(train::exit_code_of(stop)));
+      if (stopped_with_ != 0) return end_early(stopped_with_);
       for (size_t slot = 0; slot < slots_.size(); ++slot) {
         if (slots_[slot]) look_at(slots_[slot]);
         if (!slots_[slot]) start_next(slot);
@@ -108,7 +115,7 @@ class Sweep {
   struct Running {
     size_t trial;
     launch::Child child;
-    bool is_told_to_end = false;
+    bool was_signalled = false;
   };
 
   std::string name_of(size_t trial) const { return fmt::format("trial-{:03}", trial + 1); }
@@ -145,6 +152,10 @@ class Sweep {
     if (!file) return;
     const auto state = ordered_json::parse(file, nullptr, false);
     try {
+      if (state.at("metric") != spec_.metric || state.at("job") != job_)
+        throw Error(ExitCode::usage, {.what = "the folder has the sweep of another job, or by another metric",
+                                      .where = state_file().string(),
+                                      .hint = "another --output-dir"});
       const auto& known = state.at("trials");
       for (size_t trial = 0; trial < std::min<size_t>(known.size(), trials_.size()); ++trial)
         restore(trials_[trial], known[trial]);
@@ -167,14 +178,18 @@ class Sweep {
       throw Error(ExitCode::usage, {.what = "the folder has a sweep of other trials: " + text_of(settings),
                                     .where = state_file().string(),
                                     .hint = "another --output-dir"});
+    constexpr int kDiverged = static_cast<int>(ExitCode::refused);
+    if (known.at("state") == "failed" && known.at("exit_code") != kDiverged) return;  // tried again
     trial.state = known.at("state");
     if (!known.at("value").is_null()) trial.value = known["value"].get<double>();
     trial.evaluations = known.at("evaluations");
     trial.why = known.value("why", "");
+    trial.exit_code = known.value("exit_code", 0);
   }
 
   ordered_json state() const {
-    ordered_json all{{"metric", spec_.metric}, {"trials", ordered_json::array()}, {"rungs", ordered_json::array()}};
+    ordered_json all{
+        {"metric", spec_.metric}, {"job", job_}, {"trials", ordered_json::array()}, {"rungs", ordered_json::array()}};
     for (size_t trial = 0; trial < trials_.size(); ++trial)
       all["trials"].push_back(json_of(trials_[trial], static_cast<int64_t>(trial) + 1));
     for (const auto& rung : rungs_.reached()) {
@@ -252,10 +267,13 @@ class Sweep {
 
   /// Judges what the trial has reached. A trial that ended before this looked is judged as one that still runs.
   void judge(size_t trial) {
-    if (trials_[trial].is_over()) return;
+    if (trials_[trial].is_over() || spec_.method != "asha") return;
+    std::error_code ignored;
+    const uintmax_t size = fs::file_size(RunFolder{run_of(trial)}.metrics(), ignored);
+    if (ignored || std::exchange(looked_at_[trial], size) == size) return;
     std::vector<double> values = values_of(trial);
     const size_t known = reached_count();
-    const auto end = rungs_.end_of(static_cast<int64_t>(trial), values);
+    const auto end = rungs_.ends_after(static_cast<int64_t>(trial), values);
     if (end) {
       values.resize(static_cast<size_t>(*end));
       conclude(trial, "ended", values);
@@ -292,14 +310,38 @@ class Sweep {
     }
     judge(trial);
     if (!end) {
-      if (trials_[trial].is_over() && !std::exchange(running->is_told_to_end, true)) running->child.signal(SIGTERM);
+      if (trials_[trial].is_over() && !std::exchange(running->was_signalled, true)) running->child.signal(SIGTERM);
       return;
     }
     running.reset();
     if (trials_[trial].is_over()) return;
-    if (end->went_well()) return conclude(trial, "done", values_of(trial));
-    if (is_ending_) return;  // the trial goes on when the sweep does
+    if (end->went_well()) return finish(trial);
+    if (const int code = exit_code_of(*end); is_stop(code)) stopped_with_ = code;
+    if (is_ending_ || stopped_with_ != 0) return;  // the trial goes on when the sweep does
     fail(trial, *end);
+  }
+
+  static int exit_code_of(const launch::ProcessStatus& end) {
+    return end.kind == launch::ProcessStatus::Kind::exited ? end.number : 128 + end.number;
+  }
+
+  /// A run that was asked to stop, or whose machine is taken away, goes on with the same command.
+  static bool is_stop(int exit_code) {
+    using train::Stop;
+    return std::ranges::any_of(std::array{Stop::max_duration, Stop::notice, Stop::restart, Stop::ordered, Stop::spent,
+                                          Stop::interrupted, Stop::terminated},
+                               [&](Stop stop) { return static_cast<int>(train::exit_code_of(stop)) == exit_code; });
+  }
+
+  void finish(size_t trial) {
+    const auto values = values_of(trial);
+    if (values.empty()) {
+      end_children();
+      throw Error(ExitCode::usage, {.what = "the trial has no " + spec_.metric + " in its metrics.jsonl",
+                                    .where = run_of(trial).string(),
+                                    .hint = "sweep.metric: one that the task measures, and log.sinks with jsonl"});
+    }
+    conclude(trial, "done", values);
   }
 
   void fail(size_t trial, const launch::ProcessStatus& end) {
@@ -308,6 +350,7 @@ class Sweep {
     const bool is_exit = end.kind == launch::ProcessStatus::Kind::exited;
     std::string why = is_exit ? "exit " + std::to_string(end.number) : launch::signal_text(end.number);
     if (summary.is_object() && is_exit) why += ": " + summary.value("reason", "");
+    trials_[trial].exit_code = exit_code_of(end);
     conclude(trial, "failed", {}, why + "  " + log_of(trial).string());
     const bool has_success =
         std::ranges::any_of(trials_, [](const Trial& one) { return one.state == "done" || one.state == "ended"; });
@@ -329,7 +372,8 @@ class Sweep {
     return text.empty() ? "see its log" : text;
   }
 
-  int end_early(train::Stop stop) {
+  /// Lets the trials save and end.
+  void end_children() {
     is_ending_ = true;
     for (auto& running : slots_)
       if (running) running->child.signal(SIGTERM);
@@ -338,8 +382,12 @@ class Sweep {
         if (running) look_at(running);
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
+  }
+
+  int end_early(int exit_code) {
+    end_children();
     console_.show("end", "stopped; the same command goes on");
-    return static_cast<int>(train::exit_code_of(stop));
+    return exit_code;
   }
 
   int end() {
@@ -359,7 +407,7 @@ class Sweep {
           ExitCode::refused,
           {.what = "no trial has a value of " + spec_.metric,
            .where = folder_.string(),
-           .hint = "the trials' logs say why; a failed trial runs again if its lines are removed from sweep.json"});
+           .hint = "the trials' logs say why; the same command tries those again that failed, but did not diverge"});
     write_best(order.front());
     return 0;
   }
@@ -381,6 +429,9 @@ class Sweep {
 
   void write_best(size_t trial) {
     std::ifstream resolved(RunFolder{run_of(trial)}.resolved());
+    if (!resolved)
+      throw Error(ExitCode::environment,
+                  {.what = "the folder of the best trial is gone", .where = run_of(trial).string()});
     std::string text = fmt::format("# The best of {}: {}, {} {}\n", counted(std::ssize(trials_), "trial"),
                                    name_of(trial), spec_.metric, monitor::significant(*trials_[trial].value));
     for (std::string line; std::getline(resolved, line);)
@@ -396,13 +447,16 @@ class Sweep {
   SweepRequest request_;
   SweepSpec spec_;
   fs::path folder_;
+  std::string job_;  // hash of the settings that change results
   bool on_cpu_;
   monitor::Console console_;
   Rungs rungs_;
   std::vector<Trial> trials_;
+  std::map<size_t, uintmax_t> looked_at_;  // by trial: the size of its metrics.jsonl
   std::vector<std::optional<Running>> slots_;
   RunLock lock_;
   bool is_ending_ = false;
+  int stopped_with_ = 0;  // the exit code of a trial that was stopped from outside
 };
 
 }  // namespace

@@ -32,6 +32,9 @@ TextsToRead texts_of(const TextsRequest& request) {
 std::string predictions_for(const TextsRequest& request) {
   if (!is_image_run(request.folder))
     return predictions_of(*encoder_for(request, /*gives_vectors=*/false), texts_of(request), request.json);
+  if (!request.tokenizer.empty())
+    throw Error(ExitCode::usage,
+                {.what = "--tokenizer is for texts, and the run trains on images", .where = request.folder});
   const auto model = open_image_model({.folder = request.folder, .set = request.set, .files = request.files});
   return predictions_of(*model, request.batch_size, request.json);
 }

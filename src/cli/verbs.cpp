@@ -37,6 +37,7 @@ const gputrain::app::Verbs gputrain_verbs{
     .profile = gputrain::app::profile_command,
     .plan = gputrain::app::plan_command,
     .sweep = gputrain::app::sweep_command,
+    .init = gputrain::app::init_command,
     .ckpt_ls = gputrain::app::ckpt_ls_command,
     .ckpt_verify = gputrain::app::ckpt_verify_command,
     .ckpt_diff = gputrain::app::ckpt_diff_command,

@@ -49,12 +49,14 @@ void check_sweep(const SweepSpec& spec, config::SpecIssues& issues) {
 void SweepParameter::describe(config::Description<SweepParameter>& d) {
   d.summary("a key that trials vary");
   d.key("key", &SweepParameter::key, "the key of the job, such as optimizer.lr").required().change(Change::safe);
-  d.key("values", &SweepParameter::values, "the values to choose from").change(Change::safe);
+  d.key("values", &SweepParameter::values, "the values to choose from; null and lists are written in quotes")
+      .change(Change::safe);
   d.key("min", &SweepParameter::min, "the lowest number of a range").change(Change::safe);
   d.key("max", &SweepParameter::max, "the highest number of a range").change(Change::safe);
   d.key("scale", &SweepParameter::scale, "log: every power of ten of the range is as likely as another")
       .choices({"linear", "log"})
       .change(Change::safe);
+  d.key("integer", &SweepParameter::integer, "the range has whole numbers only").change(Change::safe);
   d.check(check_parameter);
 }
 

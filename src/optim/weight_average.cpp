@@ -1,6 +1,7 @@
 #include "gputrain/optim/weight_average.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/lerp.h>
@@ -20,19 +21,21 @@ void exchange_tensors(const at::Tensor& one, const at::Tensor& other) {
 
 }  // namespace
 
-double AverageRule::weight_at(int64_t step) const noexcept {
+double AverageRule::weight_at(const At& at, int64_t& points) const noexcept {
   if (kind == Kind::equal) {
-    if (step < start) return 1;
-    return (step - start) % interval == 0 ? 1.0 / static_cast<double>((step - start) / interval + 1) : 0;
+    const auto points_until = [this](double place) { return std::floor((place - start) / interval + 1e-9); };
+    if (at.after < start - 1e-9) return 1;
+    const bool is_point = points == 0 || points_until(at.after) > points_until(at.before);
+    return is_point ? 1.0 / static_cast<double>(++points) : 0;
   }
-  if (step == 0) return 1;
-  const double young = static_cast<double>(1 + step) / static_cast<double>(10 + step);
+  if (at.step == 0) return 1;
+  const double young = static_cast<double>(1 + at.step) / static_cast<double>(10 + at.step);
   return 1 - (warms_up ? std::min(decay, young) : decay);
 }
 
 std::string AverageRule::describe() const {
   return kind == Kind::exponential ? fmt::format("ema {}", decay)
-                                   : fmt::format("swa from step {} every {}", start + 1, interval);
+                                   : fmt::format("swa from step {:.0f} every {:.0f}", start, interval);
 }
 
 WeightAverage::WeightAverage(std::unique_ptr<Optimizer> inner, const device::Arena& arena, Buffers buffers,
@@ -57,7 +60,7 @@ WeightAverage::WeightAverage(std::unique_ptr<Optimizer> inner, const device::Are
 void WeightAverage::step(const StepScalars& scalars) {
   inner_->step(scalars);
   const at::Tensor& weight = scalars.average_weight;
-  for (const Pair& piece : pieces_) piece.average.lerp_(piece.values, weight.to(average_.scalar_type()));
+  for (const Piece& piece : pieces_) piece.average.lerp_(piece.values, weight.to(average_.scalar_type()));
   for (size_t i = 0; i < buffers_.size(); ++i) {
     const at::Tensor& buffer = buffers_[i].second;
     buffer_averages_[i].second.lerp_(buffer, weight.to(buffer.scalar_type()));
@@ -87,7 +90,7 @@ void WeightAverage::begin_anew(const std::string& tensor) {
 }
 
 void WeightAverage::exchange() {
-  for (const Pair& piece : pieces_) {
+  for (const Piece& piece : pieces_) {
     for (int64_t begin = 0; begin < piece.values.numel(); begin += kExchanged) {
       const int64_t size = std::min(kExchanged, piece.values.numel() - begin);
       exchange_tensors(piece.values.narrow(0, begin, size), piece.average.narrow(0, begin, size));

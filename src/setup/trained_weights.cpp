@@ -1,12 +1,16 @@
 #include "gputrain/setup/trained_weights.hpp"
 
-#include <algorithm>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 
 #include "gputrain/checkpoint/checkpoint.hpp"
 #include "gputrain/checkpoint/listing.hpp"
+#include "gputrain/setup/training_state.hpp"
 #include "gputrain/setup/weights.hpp"
 #include "gputrain/train/evaluator.hpp"
 
@@ -23,20 +27,37 @@ std::filesystem::path weights_of_run(const Job& job, const RunFolder& run) {
 
 namespace {
 
+/// The checkpoint that the weights are of: its folder, or a file in it. Empty: they are of none.
+std::filesystem::path checkpoint_of(const std::filesystem::path& weights) {
+  for (const auto& folder : {weights, weights.parent_path()})
+    if (exists(folder / checkpoint::kManifestName)) return folder;
+  return {};
+}
+
 /// A run that averages its weights has evaluated the average that lies beside them in the optimizer's state.
-void load_average(const std::filesystem::path& folder, BuiltModel& built) {
-  if (!exists(folder / checkpoint::kManifestName)) return;
+void load_average(const std::filesystem::path& weights, BuiltModel& built) {
+  const auto folder = checkpoint_of(weights);
+  if (folder.empty()) return;
   const auto saved = checkpoint::Checkpoint::look_into(folder);
-  const auto parts = saved.part_names();
-  if (std::ranges::count(parts, "optimizer") == 0) return;
+  if (saved.state().value("average", "").empty()) return;
   const checkpoint::Part& state = saved.part("optimizer");
-  auto targets = checkpoint::values_per_parameter(*built.arena);
-  for (auto& target : targets) target.name = std::string(optim::WeightAverage::kName) + "." + target.name;
-  for (auto& [name, buffer] : train::buffers_of(*built.model))
-    targets.push_back({.name = optim::WeightAverage::buffer_name(name), .tensor = buffer, .slice = std::nullopt});
+  auto targets = weight_targets(built);
+  std::set<std::string> buffers;
+  for (const auto& [name, buffer] : train::buffers_of(*built.model)) buffers.insert(name);
+  for (auto& target : targets)
+    target.name = buffers.contains(target.name) ? optim::WeightAverage::buffer_name(target.name)
+                                                : std::string(optim::WeightAverage::kName) + "." + target.name;
   std::erase_if(targets, [&](const auto& target) { return !state.contains(target.name); });
+  std::vector<std::pair<at::Tensor, at::Tensor>> to_cast;  // to, from
+  for (auto& target : targets) {
+    if (state.type(target.name) == target.tensor.scalar_type()) continue;
+    const at::Tensor live = target.tensor;
+    target.tensor = at::empty(live.sizes(), at::TensorOptions().dtype(state.type(target.name)));
+    to_cast.emplace_back(live, target.tensor);
+  }
   const at::NoGradGuard no_grad;
   state.read(targets);
+  for (const auto& [to, read] : to_cast) to.copy_(read);
 }
 
 }  // namespace

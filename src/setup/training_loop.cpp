@@ -1,7 +1,6 @@
 #include "gputrain/setup/training_loop.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
@@ -58,11 +57,11 @@ train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<tr
                         setup_.datasets.task->is_collective()});
   train::StepPrefetcher prefetcher(loader, context.groups, own_stop_,
                                    [&](const data::StepData& data) { return step.can_replay(data); });
-  const auto rates = [&](int64_t at) {
-    const double on_curve = plan.curve_step(at);
-    return train::Step::Rates{
-        .lr = optim::lr_at(*optimizer_stack.schedule, on_curve),
-        .average_weight = optimizer_stack.average_rule.weight_at(static_cast<int64_t>(std::llround(on_curve)))};
+  const auto rates = [&](train::Progress& now) {
+    const double place = plan.curve_step(now.step);
+    const optim::AverageRule::At at{.step = now.step, .before = place, .after = plan.curve_step(now.step + 1)};
+    return train::Step::Rates{.lr = optim::lr_at(*optimizer_stack.schedule, place),
+                              .average_weight = optimizer_stack.average_rule.weight_at(at, now.average_points)};
   };
   struct DuringRun {
     train::Step*& step;

@@ -29,9 +29,10 @@ std::unique_ptr<optim::Schedule> schedule_of(const JobSpec& spec, const train::P
 optim::AverageRule average_rule_of(const train::TrainSpec& spec, const train::Plan& plan) {
   if (spec.ema) return {.decay = spec.ema->decay, .warms_up = spec.ema->warmup};
   const train::SwaSpec& swa = *spec.swa;
-  return {.kind = optim::AverageRule::Kind::equal,
-          .start = std::max<int64_t>(1, plan.steps_of_curve(swa.start, "train.swa.start")) - 1,
-          .interval = std::max<int64_t>(1, plan.steps_of_curve(swa.interval, "train.swa.interval"))};
+  return {
+      .kind = optim::AverageRule::Kind::equal,
+      .start = static_cast<double>(std::max<int64_t>(1, plan.steps_of_curve(swa.start, "train.swa.start"))),
+      .interval = static_cast<double>(std::max<int64_t>(1, plan.steps_of_curve(swa.interval, "train.swa.interval")))};
 }
 
 /// Ranks that compare their samples gather as many from each.
@@ -118,6 +119,8 @@ OptimizerStack build_optimizer_stack(const Job& job, const RankContext& context,
   optimizer_stack.optimizer = optim::catalog().make(spec.optimizer.type, *built.arena);
   if (spec.train.ema || spec.train.swa) {
     optimizer_stack.average_rule = average_rule_of(spec.train, plan);
+    if (spec.train.swa && optimizer_stack.average_rule.start > static_cast<double>(plan.curve_steps()))
+      throw job.loaded.error("train.swa.start", "the mean would begin after the last step", "75%");
     auto average = std::make_unique<optim::WeightAverage>(std::move(optimizer_stack.optimizer), *built.arena,
                                                           train::buffers_of(*built.model),
                                                           optimizer_stack.average_rule.describe());

@@ -55,6 +55,20 @@ void reading_state_of(const checkpoint::Checkpoint& from, const std::function<vo
   }
 }
 
+/// The key of the average that the job keeps; empty: none.
+std::string average_of(const JobSpec& spec) { return spec.train.ema ? "train.ema" : spec.train.swa ? "train.swa" : ""; }
+
+/// A run keeps one kind of average from its start, or none: it cannot begin with what is not there.
+void check_average(const checkpoint::Checkpoint& from, const JobSpec& spec) {
+  const std::string then = from.state().value("average", ""), now = average_of(spec);
+  if (then == now) return;
+  const auto text = [](const std::string& key) { return key.empty() ? "no average of the weights" : key; };
+  throw Error(ExitCode::usage, {.what = "the checkpoint was made with " + text(then) + ", and the job has " + text(now),
+                                .where = from.folder().string(),
+                                .hint = "leave that as it was, or begin another run: another --output-dir, with "
+                                        "model.pretrained to start from these weights"});
+}
+
 /// Where the checkpoint stands in the data. Older ones do not say: their steps all had one global batch.
 data::Position position_at(const checkpoint::Checkpoint& from, const data::OrderFacts& now) {
   data::OrderFacts then = now;
@@ -151,6 +165,7 @@ void TrainingState::check_global_batch(const checkpoint::Checkpoint& from, bool 
 void TrainingState::take_up(const checkpoint::Checkpoint& from, train::Progress& progress, bool accept_changes) {
   reading_state_of(from, [&] {
     check_job_changes(from.state().at("settings"), job_, accept_changes, from.folder().string());
+    check_average(from, job_.spec());
     check_global_batch(from, accept_changes);
   });
   restore(from, progress);
@@ -385,6 +400,7 @@ checkpoint::Snapshot TrainingState::gather(const train::Progress& progress, cons
                        {"progress", progress.to_json()},
                        {"log", log_.state()},
                        {"settings", settings_to_json(job_.loaded.settings())}};
+  if (const std::string average = average_of(job_.spec()); !average.empty()) state["average"] = average;
   if (start.step > 0) {
     state["start"] = {{"step", start.step},
                       {"epoch", start.position.epoch},

@@ -14,9 +14,12 @@ namespace {
 /// Shorter than a double is exact: people read and copy it.
 std::string number_in(const SweepParameter& parameter, double place) {
   const double min = *parameter.min, max = *parameter.max;
-  const double number =
-      parameter.scale == "log" ? min * std::exp(place * std::log(max / min)) : min + place * (max - min);
-  return fmt::format("{:.4g}", number);
+  const double number = std::clamp(
+      parameter.scale == "log" ? min * std::exp(place * std::log(max / min)) : min + place * (max - min), min, max);
+  if (parameter.integer) return std::to_string(std::llround(number));
+  std::string text = fmt::format("{:.4g}", number);
+  const double rounded = std::stod(text);
+  return rounded < min || rounded > max ? fmt::format("{}", number) : text;
 }
 
 TrialSettings drawn(const SweepSpec& spec, uint64_t seed, uint64_t trial) {
@@ -74,7 +77,7 @@ bool Rungs::goes_on(const std::map<int64_t, double>& rung, double value) const {
   return better < std::max<int64_t>(1, std::ssize(rung) / reduction_);
 }
 
-std::optional<int64_t> Rungs::end_of(int64_t trial, const std::vector<double>& values) {
+std::optional<int64_t> Rungs::ends_after(int64_t trial, const std::vector<double>& values) {
   int64_t needed = first_;
   for (size_t rung = 0; needed <= std::ssize(values); ++rung, needed *= reduction_) {
     if (reached_.size() <= rung) reached_.resize(rung + 1);

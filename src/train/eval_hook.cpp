@@ -113,7 +113,7 @@ void EvalHook::tell_details(int64_t step, const tasks::Totals& totals) const {
   auto details = parts_.evaluator.details_of(totals);
   if (details.is_null()) return;
   details["step"] = step;
-  parts_.told(details);
+  parts_.on_details(details);
 }
 
 }  // namespace gputrain::train

@@ -43,6 +43,7 @@ nlohmann::json Progress::to_json() const {
           {"evaluations_without_gain", evaluations_without_gain},
           {"seconds_since_evaluation", seconds_since_evaluation},
           {"lr_factor", lr_factor},
+          {"average_points", average_points},
           {"lr_feedback",
            {{"factor", lr_feedback.factor},
             {"metric", lr_feedback.metric},
@@ -72,6 +73,7 @@ Progress Progress::from_json(const nlohmann::json& json) {
     progress.evaluates_anew = json.value("evaluates_anew", false);
     progress.gained_metric = json.value("gained_metric", "");
     progress.lr_factor = json.value("lr_factor", 1.0);
+    progress.average_points = json.value("average_points", int64_t{0});
     if (const auto feedback = json.find("lr_feedback"); feedback != json.end()) {
       feedback->at("factor").get_to(progress.lr_feedback.factor);
       feedback->at("metric").get_to(progress.lr_feedback.metric);

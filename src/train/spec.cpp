@@ -160,7 +160,10 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
 
 void EmaSpec::describe(config::Description<EmaSpec>& d) {
   d.summary("an exponential moving average of the weights, which is evaluated and written instead of them");
-  d.key("decay", &EmaSpec::decay, "what is kept of the average at each step").range(0, 1).change(Change::needs_accept);
+  d.key("decay", &EmaSpec::decay, "what is kept of the average at each step")
+      .at_least(0)
+      .below(1)
+      .change(Change::needs_accept);
   d.key("warmup", &EmaSpec::warmup,
         "keep at most (1 + step) / (10 + step) of the average, so that the first weights are soon forgotten")
       .change(Change::needs_accept);

@@ -26,7 +26,7 @@ Outcome Trainer::run(Progress& progress) {
     const StepPrefetcher::Step fetched = parts_.prefetcher.next();
     outcome.stop = fetched.agreed.stop;
     if (outcome.stop != Stop::none) break;
-    Step::Rates rates = parts_.rates(progress.step);
+    Step::Rates rates = parts_.rates(progress);
     rates.lr *= progress.lr_factor * progress.lr_feedback.factor;
     const StepResult result = parts_.step.run(fetched, rates);
     run_ahead_.mark();

@@ -71,31 +71,31 @@ TEST(SweepRungs, EndTrialsThatAreNotAmongTheBestThird) {
   SweepSpec spec = spec_of("asha", {}, 9);
   spec.first_rung = 2;
   Rungs rungs(spec, /*smaller_is_better=*/true);
-  EXPECT_FALSE(rungs.end_of(0, losses_from(5, 1)));   // no rung yet
-  EXPECT_FALSE(rungs.end_of(0, losses_from(5, 18)));  // the first to reach the rungs at 2, 6 and 18
+  EXPECT_FALSE(rungs.ends_after(0, losses_from(5, 1)));   // no rung yet
+  EXPECT_FALSE(rungs.ends_after(0, losses_from(5, 18)));  // the first to reach the rungs at 2, 6 and 18
   EXPECT_EQ(rungs.reached().size(), 3U);
-  EXPECT_EQ(rungs.end_of(1, losses_from(6, 2)), 2);  // second of two
-  EXPECT_FALSE(rungs.end_of(2, losses_from(4, 2)));  // best of three
-  EXPECT_EQ(rungs.end_of(3, losses_from(4.5, 2)), 2);
-  EXPECT_EQ(rungs.end_of(4, losses_from(4.2, 2)), 2);  // second of five: a third of five is one
-  EXPECT_FALSE(rungs.end_of(5, losses_from(4.1, 2)));  // second of six: two go on
-  EXPECT_EQ(rungs.end_of(5, losses_from(6, 6)), 6);    // rung 2 is not judged again; at 6 the first trial is better
-  EXPECT_FALSE(rungs.end_of(2, losses_from(4, 6)));
+  EXPECT_EQ(rungs.ends_after(1, losses_from(6, 2)), 2);  // second of two
+  EXPECT_FALSE(rungs.ends_after(2, losses_from(4, 2)));  // best of three
+  EXPECT_EQ(rungs.ends_after(3, losses_from(4.5, 2)), 2);
+  EXPECT_EQ(rungs.ends_after(4, losses_from(4.2, 2)), 2);  // second of five: a third of five is one
+  EXPECT_FALSE(rungs.ends_after(5, losses_from(4.1, 2)));  // second of six: two go on
+  EXPECT_EQ(rungs.ends_after(5, losses_from(6, 6)), 6);    // rung 2 is not judged again; at 6 the first trial is better
+  EXPECT_FALSE(rungs.ends_after(2, losses_from(4, 6)));
 }
 
 TEST(SweepRungs, TakeWhatIsNotFiniteForTheWorst) {
   Rungs rungs(spec_of("asha", {}, 3), /*smaller_is_better=*/false);
-  EXPECT_FALSE(rungs.end_of(0, {std::nan("")}));
-  EXPECT_FALSE(rungs.end_of(1, {-100}));
-  EXPECT_EQ(rungs.end_of(2, {std::numeric_limits<double>::infinity()}), 1);
+  EXPECT_FALSE(rungs.ends_after(0, {std::nan("")}));
+  EXPECT_FALSE(rungs.ends_after(1, {-100}));
+  EXPECT_EQ(rungs.ends_after(2, {std::numeric_limits<double>::infinity()}), 1);
   EXPECT_EQ(rungs.best({std::nan(""), 3, 5, 4}), 5);
   EXPECT_FALSE(rungs.best({std::nan("")}));
 }
 
 TEST(SweepRungs, EndNoTrialOfOtherMethods) {
   Rungs rungs(spec_of("random", {}, 3), true);
-  EXPECT_FALSE(rungs.end_of(0, losses_from(1, 30)));
-  EXPECT_FALSE(rungs.end_of(1, losses_from(9, 30)));
+  EXPECT_FALSE(rungs.ends_after(0, losses_from(1, 30)));
+  EXPECT_FALSE(rungs.ends_after(1, losses_from(9, 30)));
 }
 
 }  // namespace

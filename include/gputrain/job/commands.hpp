@@ -240,6 +240,12 @@ struct PlanCommand {
   std::vector<std::string> bench_comm;  // what `bench comm --json` printed, inside a host, between hosts
   bool json = false;
 };
+struct InitRequest {
+  std::string data;  // a folder or a file
+  std::string output = "job.yaml";
+};
+/// `gputrain init DATA`
+int init_command(const InitRequest& request);
 struct SweepRequest {
   JobRequest job;
   bool json = false;
@@ -289,6 +295,7 @@ struct Verbs {
   decltype(&profile_command) profile;
   decltype(&plan_command) plan;
   decltype(&sweep_command) sweep;
+  decltype(&init_command) init;
   decltype(&ckpt_ls_command) ckpt_ls;
   decltype(&ckpt_verify_command) ckpt_verify;
   decltype(&ckpt_diff_command) ckpt_diff;

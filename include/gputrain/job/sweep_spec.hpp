@@ -16,6 +16,7 @@ struct SweepParameter {
   std::vector<std::string> values;
   std::optional<double> min, max;
   std::string scale = "linear";
+  bool integer = false;
 
   static void describe(config::Description<SweepParameter>& d);
 };

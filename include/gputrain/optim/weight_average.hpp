@@ -13,19 +13,24 @@
 
 namespace gputrain::optim {
 
-/// How much of the new weights goes into the average after an update: a pure function of the step.
+/// How much of the new weights goes into the average after an update.
 struct AverageRule {
   enum class Kind { exponential, equal };
   Kind kind = Kind::exponential;
   /// exponential: what is kept of the average at each step, at most (1 + step) / (10 + step) if it warms up.
   double decay = 0.999;
   bool warms_up = true;
-  /// equal: the weights after step `start` and after every `interval` steps from there count alike. Before that the
-  /// average is the weights themselves.
-  int64_t start = 0, interval = 1;
+  /// equal: the weights at place `start` of the training and at every `interval` from there count alike: points. Before
+  /// the first one the average is the weights themselves.
+  double start = 0, interval = 1;
 
-  /// 1: the average becomes the new weights; 0: it stays. `step`: updates before this one.
-  double weight_at(int64_t step) const noexcept;
+  /// Where an update is: the updates before it, and the places in training before and after it, see train::Plan.
+  struct At {
+    int64_t step = 0;
+    double before = 0, after = 0;
+  };
+  /// 1: the average becomes the new weights; 0: it stays. `points`: how many there have been; counts this one.
+  double weight_at(const At& at, int64_t& points) const noexcept;
   std::string describe() const;  // "ema 0.999"
 };
 
@@ -56,14 +61,14 @@ class WeightAverage final : public Optimizer {
 
  private:
   /// A piece that the rank owns: of the values and of the average.
-  struct Pair {
+  struct Piece {
     at::Tensor values, average;
   };
 
   std::unique_ptr<Optimizer> inner_;
   const device::Arena& arena_;
   at::Tensor average_;
-  std::vector<Pair> pieces_;
+  std::vector<Piece> pieces_;
   Buffers buffers_, buffer_averages_;
   std::string description_;
 };

@@ -29,7 +29,7 @@ class Rungs {
 
   /// Tells the values of a trial's evaluations so far, in their order. Returns the number of evaluations after which it
   /// must end; empty: it goes on. A rung that the trial has reached before is not judged again.
-  std::optional<int64_t> end_of(int64_t trial, const std::vector<double>& values);
+  std::optional<int64_t> ends_after(int64_t trial, const std::vector<double>& values);
 
   /// The best of the values; empty: there is none that is finite.
   std::optional<double> best(const std::vector<double>& values) const;

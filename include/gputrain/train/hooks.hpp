@@ -150,7 +150,7 @@ class EvalHook final : public Hook {
     std::string best_metric = "val/loss";  // decides whether an evaluation is the best so far
     std::optional<EarlyStoppingSpec> early_stopping = {};
     /// Told on rank 0 what an evaluation says of single samples, see Evaluator::details_of().
-    std::function<void(const nlohmann::ordered_json& details)> told = [](const auto&) {};
+    std::function<void(const nlohmann::ordered_json& details)> on_details = [](const auto&) {};
     /// Tells the schedule of the learning rate about an evaluation.
     std::function<void(const optim::Evaluated&, optim::Feedback&)> follow = [](const auto&, auto&) {};
     /// Runs an evaluation where it may use the memory of the steps.

@@ -35,6 +35,7 @@ struct Progress {
   bool evaluates_anew = false;                // data.val has changed since that evaluation
   double seconds_since_evaluation = 0;        // wall time while attempts ran
   double lr_factor = 1;                       // of the job's learning rate, since an order has changed it
+  int64_t average_points = 0;                 // of train.swa: how many weights its mean has
   optim::Feedback lr_feedback;                // of evaluations, to a schedule that follows them
   monitor::Metrics metrics;                   // last value of each
   std::map<std::string, monitor::Best> best;  // best value of each validation metric

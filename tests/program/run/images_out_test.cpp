@@ -162,7 +162,7 @@ TEST(ContactSheet, ShowsImagesPlainAndAugmentedWithTheirClasses) {
   const std::string page = read_file(sheet);
   for (const std::string& name : kColours)
     EXPECT_THAT(page, HasSubstr("<figcaption>" + name + " <span>" + name + "/00.png"));
-  EXPECT_THAT(page, HasSubstr("hflip: 1"));
+  EXPECT_THAT(page, HasSubstr("augmented by hflip"));
   const auto images = images_in(page);
   ASSERT_EQ(images.count("plain"), 3U);
   ASSERT_EQ(images.count("epoch 3"), 3U);
@@ -174,6 +174,9 @@ TEST(ContactSheet, ShowsImagesPlainAndAugmentedWithTheirClasses) {
                 plain[static_cast<size_t>(3 * (row * kSide + kSide - 1 - column))]);
   const Result val = gputrain({"data", "show", job, "--on", "val", "--output", sheet});
   EXPECT_EQ(images_in(read_file(sheet)).count("epoch 1"), 0U) << val.err;
+  const Result plainly = gputrain({"data", "show", job, "--output", sheet, "--set", "data.image.augment.hflip=0"});
+  EXPECT_THAT(read_file(sheet), HasSubstr("not augmented")) << plainly.err;
+  EXPECT_EQ(images_in(read_file(sheet)).count("epoch 1"), 0U);
   EXPECT_EQ(gputrain({"data", "show", job}).exit_code, 2);
 }
 

@@ -97,7 +97,7 @@ TEST(SweepVerb, GoesOnAfterTrialsThatFailAndStopsAtAMistake) {
   const Result mistake = gputrain(
       {"sweep", job, "--output-dir", folder / "other", "--set", "model.pretrained=/nowhere/model.safetensors"});
   EXPECT_NE(mistake.exit_code, 0);
-  EXPECT_THAT(mistake.err, AllOf(HasSubstr("the first trial cannot run"), HasSubstr("/nowhere")));
+  EXPECT_THAT(mistake.err, AllOf(HasSubstr("the trial cannot run"), HasSubstr("/nowhere")));
 }
 
 TEST(SweepVerb, StopsWithItsTrialsAndGoesOn) {
@@ -105,14 +105,31 @@ TEST(SweepVerb, StopsWithItsTrialsAndGoesOn) {
   const std::string job =
       write_swept_job(folder, "{method: random, trials: 2, parameters: [{key: optimizer.lr, min: 0.01, max: 0.1}]}");
   const std::string sweep = folder / "sweep";
-  Program program({gputrain_path(), "sweep", job, "--output-dir", sweep, "--set", "train.max_steps=1000000"});
-  ASSERT_TRUE(program.prints("trial   1/2"));
-  while (!std::filesystem::exists(sweep + "/trial-001/metrics.jsonl")) ASSERT_TRUE(program.is_running());
-  program.signal(SIGTERM);
-  const Result result = program.wait();
-  EXPECT_EQ(result.exit_code, 143) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("the same command goes on"));
-  EXPECT_EQ(Json::parse(read_file(sweep + "/trial-001/summary.json"))["status"], "stopped");
+  const std::vector<std::string> command{gputrain_path(),        "sweep", job,
+                                         "--output-dir",         sweep,   "--set",
+                                         "train.max_steps=3000", "--set", "eval.interval=1000"};
+  const auto has_begun = [&] {
+    const std::string summary = sweep + "/trial-001/summary.json";
+    return std::filesystem::exists(summary) && Json::parse(read_file(summary))["status"] == "begun";
+  };
+  for (const bool from_outside : {false, true}) {
+    Program program(command);
+    ASSERT_TRUE(program.prints("trial   1/2"));
+    while (!has_begun()) ASSERT_TRUE(program.is_running());
+    if (from_outside) {  // a trial alone, as a cloud's notice does
+      Program kill({"/bin/sh", "-c", "pkill -TERM -f '[o]utput-dir " + sweep + "/trial-001'"});
+      EXPECT_EQ(kill.wait().exit_code, 0);
+    } else {
+      program.signal(SIGTERM);
+    }
+    const Result result = program.wait();
+    EXPECT_EQ(result.exit_code, 143) << result.err << result.out;
+    EXPECT_THAT(result.out, HasSubstr("the same command goes on"));
+  }
+  Program last(command);
+  const Result result = last.wait();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(state_in(sweep)["trials"][0]["state"], "done");
 }
 
 TEST(SweepVerb, RefusesWhatMakesNoSense) {

@@ -1,0 +1,164 @@
+// `gputrain init`: writes a job for data that it looks at.
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "gputrain/core/atomic_file.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/printable.hpp"
+#include "gputrain/job/commands.hpp"
+#include "gputrain/job/job.hpp"
+#include "gputrain/monitor/console.hpp"
+#include "gputrain/setup/training_setup.hpp"
+
+namespace gputrain::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The lines of `data:`, and whether they are images.
+struct FoundData {
+  std::string train, val;
+  bool is_text = false;
+};
+
+std::string in_quotes(const std::string& text) {
+  std::string yaml = "'";
+  for (const char c : text) yaml += c == '\'' ? "''" : std::string(1, c);
+  return yaml + "'";
+}
+
+bool has_folder(const fs::path& folder, const std::string& name) { return fs::is_directory(folder / name); }
+
+bool has_idx_files(const fs::path& folder) {
+  return std::ranges::any_of(fs::directory_iterator(folder), [](const fs::directory_entry& entry) {
+    return entry.path().filename().string().starts_with("train-images");
+  });
+}
+
+/// By the names of files and folders; what is in them shows when they are opened.
+FoundData look_at(const fs::path& data) {
+  if (!fs::exists(data)) throw Error(ExitCode::data, {.what = "no such file or folder", .where = data.string()});
+  const std::string path = in_quotes(data.string());
+  const std::string extension = data.extension().string();
+  if (fs::is_directory(data)) {
+    if (has_idx_files(data)) return {.train = "{path: " + path + ", format: idx}", .val = "{path: " + path + "}"};
+    std::string train = "{path: " + path + ", format: imagefolder}", val = "{split: 10%}";
+    if (has_folder(data, "train")) {
+      train = "{path: " + in_quotes((data / "train").string()) + ", format: imagefolder}";
+      for (const char* name : {"test", "valid", "validation", "val"})
+        if (has_folder(data, name)) val = "{path: " + in_quotes((data / name).string()) + "}";
+    }
+    return {.train = train, .val = val};
+  }
+  if (extension == ".tar") return {.train = "{path: " + path + ", format: tar}", .val = "{split: 10%}"};
+  if (extension == ".txt")
+    return {.train = "{path: " + path + ", format: text}", .val = "{split: 10%}", .is_text = true};
+  const bool is_table = extension == ".csv" || extension == ".tsv" || extension == ".jsonl" || extension == ".parquet";
+  throw Error(
+      ExitCode::usage,
+      {.what = is_table ? "what is learned of records is not known" : "what this is is not known",
+       .where = data.string(),
+       .hint = is_table ? "begin with one of the jobs of the repository: configs/bert_sst2.yaml for classes, "
+                          "configs/finetune_lora.yaml for conversations, configs/dpo.yaml for preferences"
+                        : "a folder with a folder of images for each class, a .tar of such a folder, IDX files, or "
+                          "a .txt file"});
+}
+
+std::string data_section(const FoundData& found, const std::string& image) {
+  return "data:\n  train: " + found.train + "\n  val: " + found.val + "\n" +
+         (image.empty() ? "" : "  image: " + image + "\n");
+}
+
+/// A name for the run, from that of the data.
+std::string name_of(const fs::path& data) {
+  const fs::path whole = fs::absolute(data).lexically_normal();
+  std::string name = (whole.has_filename() ? whole : whole.parent_path()).stem().string();
+  for (char& c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '-';
+  return name.empty() ? "training" : name;
+}
+
+std::string text_job(const FoundData& found) {
+  return "model: {type: gpt, config: {n_layer: 6, n_head: 6, n_embd: 384, block_size: 256, dropout: 0.2}}\n" +
+         data_section(found, "") +
+         "train: {max_steps: 5000, global_batch_size: 64, max_grad_norm: 1.0}\n"
+         "optimizer: {type: adamw, lr: 1e-3, betas: [0.9, 0.99], weight_decay: 0.1}\n"
+         "lr_scheduler: {type: cosine, warmup: 2%, min_lr: 1e-4}\n"
+         "eval: {interval: 5%, sample: {max_new_tokens: 300}}\n";
+}
+
+/// `side`: of the images, if all have the same; 0: they differ.
+std::string image_job(const FoundData& found, int64_t side, int64_t samples) {
+  constexpr int64_t kSmall = 64, kUsual = 224, kUsualBatch = 128, kFewBatches = 8;
+  const bool is_small = side > 0 && side <= kSmall;
+  const int64_t batch = std::clamp<int64_t>(samples / kFewBatches, 1, kUsualBatch);
+  const bool is_idx = found.train.find("format: idx") != std::string::npos;
+  const std::string small_image =
+      is_idx ? "{augment: {random_crop_padding: 2}}"
+             : "{augment: {random_crop_padding: " + std::to_string(side / 8) + ", hflip: 0.5}}";
+  return std::string("model: {type: ") + (is_small ? "resnet18, config: {stem: cifar}" : "resnet50") + "}\n" +
+         data_section(found,
+                      is_small ? small_image
+                               : fmt::format("{{size: {}, augment: {{random_resized_crop: [0.25, 1.0], hflip: 0.5}}}}",
+                                             kUsual)) +
+         fmt::format("train: {{max_epochs: 30, global_batch_size: {}, label_smoothing: 0.1}}\n", batch) +
+         "optimizer: {type: sgd, lr: 0.1, lr_base_batch_size: 256, momentum: 0.9, weight_decay: 5e-4}\n"
+         "lr_scheduler: {type: cosine, warmup: 5%}\n"
+         "eval: {interval: 1ep}\n";
+}
+
+/// Opens the data of a job, as a run would.
+std::shared_ptr<const data::Dataset> opened(const std::string& job, const std::string& output) {
+  const fs::path file = output + ".part";
+  write_file_atomically(file, job, ExitCode::environment);
+  struct Removed {
+    fs::path file;
+    ~Removed() {
+      std::error_code ignored;
+      fs::remove(file, ignored);
+    }
+  } const removed{file};
+  return open_datasets(load_job({.file = file.string(), .set = {}, .output_dir = {}})).train;
+}
+
+}  // namespace
+
+int init_command(const InitRequest& request) {
+  if (fs::exists(request.output))
+    throw Error(ExitCode::usage, {.what = "exists already", .where = request.output, .hint = "another --output"});
+  const FoundData found = look_at(request.data);
+  const std::string head = "schema: 1\nname: " + name_of(request.data) + "\n";
+  std::string body;
+  if (found.is_text) {
+    body = head + text_job(found);
+  } else {
+    int64_t side = 0, samples = 0;
+    try {
+      const auto images = opened(head + image_job(found, 1, 1), request.output);
+      const auto& sizes = images->layout().input().sizes;
+      side = sizes[0] == sizes[1] ? sizes[0] : 0;
+      samples = images->size();
+    } catch (const Error& failure) {
+      if (failure.code() != ExitCode::usage) throw;  // images of different sizes
+      samples = opened(head + image_job(found, 0, 1), request.output)->size();
+    }
+    body = head + image_job(found, side, samples);
+  }
+  const auto data = opened(body, request.output);
+  write_file_atomically(request.output,
+                        "# Written by `gputrain init " + printable(request.data) + "`: " + printable(data->describe()) +
+                            ".\n#   gputrain run " + printable(request.output) + "\n" + body,
+                        ExitCode::environment);
+  monitor::Console console(monitor::Console::detect(true));
+  console.show("data", data->describe());
+  console.show("job", request.output + "  a beginning; `gputrain run " + request.output + " --dry-run` checks it");
+  return 0;
+}
+
+}  // namespace gputrain::app

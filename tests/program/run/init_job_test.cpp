@@ -1,0 +1,77 @@
+// `gputrain init`: jobs for data that it looks at.
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "gputrain/data/png.hpp"
+#include "support/program.hpp"
+
+namespace gputrain::testing_support {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+/// Images of two classes; `growth`: by how much each is larger than the one before.
+void write_classes(const fs::path& folder, int64_t side, int64_t growth) {
+  for (const char* name : {"cat", "dog"}) {
+    fs::create_directories(folder / name);
+    for (int64_t i = 0; i < 10; ++i) {
+      const int64_t length = side + i * growth;
+      const std::vector<uint8_t> pixels(static_cast<size_t>(3 * length * length), static_cast<uint8_t>(20 * i));
+      std::ofstream(folder / name / (std::to_string(i) + ".png"), std::ios::binary)
+          << data::png_of({.pixels = pixels.data(), .width = length, .height = length, .channels = 3});
+    }
+  }
+}
+
+/// The job that is written, which `run --dry-run` must accept.
+std::string job_for(const TemporaryFolder& folder, const std::string& data) {
+  const std::string job = folder / "job.yaml";
+  fs::remove(job);
+  const Result result = gputrain({"init", data, "--output", job});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const Result dry = gputrain({"run", job, "--dry-run", "--output-dir", folder / "run"});
+  EXPECT_EQ(dry.exit_code, 0) << dry.out << dry.err;
+  return read_file(job);
+}
+
+TEST(InitVerb, WritesJobsThatADryRunAccepts) {
+  const TemporaryFolder folder;
+  write_classes(folder / "small/train", 32, 0);
+  write_classes(folder / "small/val", 32, 0);
+  EXPECT_THAT(job_for(folder, folder / "small"),
+              AllOf(HasSubstr("20 images 32x32x3, 2 classes"), HasSubstr("stem: cifar"),
+                    HasSubstr("random_crop_padding: 4"), HasSubstr("/small/val'}"), HasSubstr("name: small")));
+  write_classes(folder / "it's large", 80, 3);  // a name that YAML would not take as it is
+  EXPECT_THAT(job_for(folder, folder / "it's large"),
+              AllOf(HasSubstr("resnet50"), HasSubstr("size: 224"), HasSubstr("split: 10%")));
+  std::string text;
+  for (int i = 0; i < 4000; ++i) text += "to be or not to be, that is the question\n";
+  EXPECT_THAT(job_for(folder, folder.write("words.txt", text)), AllOf(HasSubstr("gpt"), HasSubstr("format: text")));
+}
+
+TEST(InitVerb, SaysWhatItDoesNotKnowAndOverwritesNothing) {
+  const TemporaryFolder folder;
+  const std::string there = folder.write("job.yaml", "mine");
+  EXPECT_EQ(gputrain({"init", folder / "nowhere", "--output", folder / "a.yaml"}).exit_code, 3);
+  const Result table = gputrain({"init", folder.write("rows.csv", "a,b\n"), "--output", folder / "a.yaml"});
+  EXPECT_EQ(table.exit_code, 2);
+  EXPECT_THAT(table.err, HasSubstr("configs/bert_sst2.yaml"));
+  const Result exists = gputrain({"init", folder.write("t.txt", "text"), "--output", there});
+  EXPECT_EQ(exists.exit_code, 2);
+  EXPECT_EQ(read_file(there), "mine");
+  fs::create_directories(folder / "empty");
+  EXPECT_NE(gputrain({"init", folder / "empty", "--output", folder / "a.yaml"}).exit_code, 0);
+  EXPECT_FALSE(fs::exists(folder / "a.yaml"));
+  EXPECT_FALSE(fs::exists(folder / "a.yaml.part"));
+}
+
+}  // namespace
+}  // namespace gputrain::testing_support
