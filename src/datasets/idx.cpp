@@ -147,7 +147,7 @@ class Idx final : public data::Dataset {
     const data::Fit fit = transform_.fit(index, context, image.width, image.height);
     auto* const pixels = row.values<uint8_t>(0);
     data::fit_image(image, fit, pixels);
-    transform_.recolour(index, context, pixels, 1);
+    transform_.recolour(index, context, {pixels, fit.width, fit.height, 1, &normalization_});
     *row.values<int64_t>(1) = images_->labels.values[static_cast<size_t>(index)];
   }
 

@@ -218,7 +218,7 @@ void ImageSamples::read(int64_t index, const data::ReadContext& context, const d
   auto* const pixels = row.values<uint8_t>(0);
   data::fit_image(image, fit, pixels, image.width == size.width ? 1 : reduction);
   data::ReadStages::end("resize");
-  transform_->recolour(index, context, pixels, channels);
+  transform_->recolour(index, context, {pixels, fit.width, fit.height, channels, &normalization_});
   data::ReadStages::end("augment");
   *row.values<int64_t>(1) = store_->label(index);
 }

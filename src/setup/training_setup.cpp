@@ -68,12 +68,14 @@ data::LoaderOptions loader_options(const JobSpec& spec, const data::Dataset& dat
                                    const train::BatchPlan& batch) {
   const auto& rendezvous = context.launch.rendezvous;
   const comm::Mesh& mesh = context.groups.mesh();
+  const bool is_made_up = spec.data.train.format.name == "synthetic";  // such images are not augmented
   return {.partition = {.global_batch = batch.global_batch,
                         .micro_batch = batch.micro_batch,
                         .micro_batches = batch.micro_batches,
                         .rank = mesh.sample_group_of(context.rank()),
                         .world_size = mesh.samples()},
           .seed = static_cast<uint64_t>(spec.seed),
+          .mix = is_made_up ? data::MixOptions() : spec.data.image.augment.mix,
           .drop_last = spec.data.last == "drop",
           .num_workers = static_cast<int>(spec.data.num_workers.value.value_or(
               data::automatic_workers(dataset, context.device, device::cpus_of_rank(rendezvous.local_world_size)))),

@@ -13,6 +13,7 @@
 #include <ATen/ops/topk.h>
 #include <ATen/ops/zeros.h>
 
+#include "gputrain/data/mixing.hpp"
 #include "gputrain/tasks/cross_entropy.hpp"
 
 namespace gputrain::tasks {
@@ -49,7 +50,8 @@ class Classification final : public Task {
   }
 
   ops::Loss loss(models::Model& model, const Batch& batch, const at::Tensor& weight) const override {
-    return cross_entropy_loss(model, batch, label_smoothing_, weight);
+    const bool is_mixed = batch.find(data::kMixedPart) != nullptr;
+    return (is_mixed ? mixed_cross_entropy_loss : cross_entropy_loss)(model, batch, label_smoothing_, weight);
   }
 
   Tally::Parts parts() const override {

@@ -3,11 +3,15 @@
 #include <algorithm>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/rsub.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/StringUtil.h>
 #include <c10/util/accumulate.h>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/data/mixing.hpp"
 #include "gputrain/nn/recompute.hpp"
 #include "gputrain/ops/chunked_cross_entropy.hpp"
 
@@ -56,6 +60,26 @@ ops::Loss cross_entropy_loss(models::Model& model, const Batch& batch, double la
   return ops::chunked_cross_entropy(last.head, rows.features, rows.targets,
                                     {.classes = last.classes, .label_smoothing = label_smoothing, .weight = weight},
                                     model.context().logits_bytes);
+}
+
+ops::Loss mixed_cross_entropy_loss(models::Model& model, const Batch& batch, double label_smoothing,
+                                   const at::Tensor& weight) {
+  const nn::ForwardPass pass;
+  const auto last = model.last_layer(batch);
+  const at::Tensor& targets = batch.tensor(kTarget);
+  check_logits(model, last.features, last.head, targets);
+  const at::Tensor logits = last.head.logits ? last.head.logits(last.features) : last.features;
+  const at::Tensor part = batch.tensor(data::kMixedPart).select(0, 0), rest = at::rsub(part, 1);
+  const auto loss_of_part = [&](const at::Tensor& rows, const at::Tensor& wanted, const at::Tensor& share) {
+    const at::Tensor factor = weight.defined() ? at::mul(weight, share) : share;
+    const ops::Loss loss = ops::loss_of_logits(
+        last.head, rows, wanted, {.classes = last.classes, .label_smoothing = label_smoothing, .weight = factor});
+    return ops::Loss{.sum = at::mul(loss.sum, share), .weighted = loss.weighted};
+  };
+  // The loss overwrites its logits.
+  const ops::Loss first = loss_of_part(logits.clone(), targets, part);
+  const ops::Loss second = loss_of_part(logits, batch.tensor(data::kMixedTarget), rest);
+  return {.sum = at::add(first.sum, second.sum), .weighted = at::add(first.weighted, second.weighted)};
 }
 
 at::Tensor evaluate_cross_entropy(models::Model& model, const Batch& batch,

@@ -151,9 +151,9 @@ TEST(Augmentations, IncludeOneThatAFileRegistersWithItsKey) {
     ys.insert(fit.y);
     flips.insert(fit.flip);
     std::vector<uint8_t> pixels(16, 5);
-    transform.recolour(i, kTraining, pixels.data(), 1);
+    transform.recolour(i, kTraining, {pixels.data(), 4, 4, 1});
     inverted += pixels == std::vector<uint8_t>(16, 250);
-    transform.recolour(i, {.seed = 9, .epoch = 4, .augment = false}, pixels.data(), 1);
+    transform.recolour(i, {.seed = 9, .epoch = 4, .augment = false}, {pixels.data(), 4, 4, 1});
   }
   EXPECT_EQ(ys, (std::set<int64_t>{-2, -1, 0}));
   EXPECT_EQ(flips.size(), 2U);

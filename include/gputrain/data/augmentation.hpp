@@ -10,13 +10,17 @@
 #include "gputrain/config/catalog.hpp"
 #include "gputrain/core/random.hpp"
 #include "gputrain/data/image.hpp"
+#include "gputrain/data/mixing.hpp"
 
 namespace gputrain::data {
+
+struct Normalization;  // dataset.hpp
 
 /// Image pixels after fitting, row by row without gaps: [height, width, channels].
 struct Pixels {
   uint8_t* values = nullptr;
   int64_t width = 0, height = 0, channels = 0;
+  const Normalization* statistics = nullptr;  // with which they are normalised afterwards; null: mean 0, std 1
 };
 
 /// Thread-safe. All randomness comes from the given stream, so every worker, rank and attempt draws the same values.
@@ -31,7 +35,7 @@ class Augmentation {
 
   /// Geometry: changes which pixels of the image the input shows. `image` is the size of the stored image.
   virtual void place(RandomStream&, const ImageDecoder::Size& /*image*/, Fit&) const {}
-  /// Colour: changes pixels after fitting. Its random stream is independent of the one of place().
+  /// Pixels: changes them after fitting, mostly their colours. Its random stream is independent of the one of place().
   virtual void recolour(RandomStream&, const Pixels&) const {}
 
   /// Whether it chooses a crop. A job can have only one such augmentation.
@@ -49,6 +53,8 @@ AugmentationCatalog& augmentations();
 class AugmentOptions {
  public:
   AugmentOptions();  // everything off
+
+  MixOptions mix = {};  // acts on micro-batches, in the loader
 
   struct Active {
     std::string name;

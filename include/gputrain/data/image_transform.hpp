@@ -21,8 +21,8 @@ class ImageTransform {
 
   /// How to fit sample `index`, an image of the given size.
   Fit fit(int64_t index, const ReadContext& context, int64_t width, int64_t height) const;
-  /// Applies the colour augmentations to the fitted pixels [height(), width(), channels].
-  void recolour(int64_t index, const ReadContext& context, uint8_t* pixels, int64_t channels) const;
+  /// Applies the augmentations of colours to fitted pixels of width() and height().
+  void recolour(int64_t index, const ReadContext& context, const Pixels& pixels) const;
 
   /// By what factor JPEG decoding may reduce the image; 1 in evaluation, whose results must not depend on it.
   static int64_t reduction(const Fit& fit, const ReadContext& context);

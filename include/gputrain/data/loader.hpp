@@ -11,6 +11,7 @@
 
 #include "gputrain/core/batch.hpp"
 #include "gputrain/data/dataset.hpp"
+#include "gputrain/data/mixing.hpp"
 #include "gputrain/data/order.hpp"
 #include "gputrain/data/sample_usage.hpp"
 
@@ -39,6 +40,7 @@ struct LoaderOptions {
   uint64_t seed = 0;
   bool shuffle = true;
   bool augment = true;
+  MixOptions mix = {};          // of images; only with `augment`
   bool drop_last = false;       // drop the last partial step of an epoch; false: pad it with samples that do not count
   bool pads = true;             // false: cut padding rows off (batch norm), so that the shapes of the last step differ
   int num_workers = 0;          // 0: read in the calling thread

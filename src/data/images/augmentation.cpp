@@ -48,6 +48,7 @@ void AugmentOptions::describe(config::Description<AugmentOptions>& d) {
       return static_cast<const AugmentOptions*>(options)->spec_of(name);
     });
   }
+  d.key("mix", &AugmentOptions::mix, "mixup and CutMix: pairs of training images are mixed, and their classes");
   d.check([](const AugmentOptions& options, config::SpecIssues& issues) {
     for (const Entry& entry : options.entries_) {
       const auto& check = augmentations().find(entry.name)->schema->check();

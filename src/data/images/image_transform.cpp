@@ -53,12 +53,11 @@ Fit ImageTransform::fit(int64_t index, const ReadContext& context, int64_t width
   return fit;
 }
 
-void ImageTransform::recolour(int64_t index, const ReadContext& context, uint8_t* pixels, int64_t channels) const {
+void ImageTransform::recolour(int64_t index, const ReadContext& context, const Pixels& pixels) const {
   if (!context.augment) return;
   const uint64_t seed = mix(mix(context.seed, static_cast<uint64_t>(context.epoch)), kColourStream);
   RandomStream random(seed, static_cast<uint64_t>(index));
-  for (const auto& [name, augmentation] : augmentations_)
-    augmentation->recolour(random, {.values = pixels, .width = width_, .height = height_, .channels = channels});
+  for (const auto& [name, augmentation] : augmentations_) augmentation->recolour(random, pixels);
 }
 
 int64_t ImageTransform::reduction(const Fit& fit, const ReadContext& context) {

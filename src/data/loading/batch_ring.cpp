@@ -78,21 +78,29 @@ void BatchRing::work() {
     lock.unlock();
     ReadOutcome outcome = reader_.read(chunk.batch, chunk.begin, chunk.end, to, stop_);
     lock.lock();
-    finish(chunk, std::move(outcome));
+    finish(chunk, std::move(outcome), lock);
   }
 }
 
-void BatchRing::finish(const Chunk& chunk, ReadOutcome outcome) {
+void BatchRing::finish(const Chunk& chunk, ReadOutcome outcome, std::unique_lock<std::mutex>& lock) {
   Slot& slot = slot_of(chunk.batch);
   slot.outcome.add(std::move(outcome));
   slot.rows_left -= chunk.end - chunk.begin;
-  if (slot.rows_left == 0 && chunk.batch == next_batch_) ready_.notify_one();
+  if (slot.rows_left > 0) return;
+  if (reader_.mixes()) {
+    const BatchMemory to = slot.to;
+    lock.unlock();  // nobody else uses the slot until it is ready
+    reader_.complete(chunk.batch, to);
+    lock.lock();
+  }
+  slot.is_ready = true;
+  if (chunk.batch == next_batch_) ready_.notify_one();
 }
 
 void BatchRing::wait_until_ready(std::unique_lock<std::mutex>& lock) {
   const Slot& slot = slot_of(next_batch_);
   const auto patience = std::chrono::duration<double>(options_.timeout_seconds);
-  const auto is_ready = [&slot] { return slot.rows_left == 0; };
+  const auto is_ready = [&slot] { return slot.is_ready; };
   if (!has_given_up_ && ready_.wait_for(lock, patience, is_ready)) return;
   has_given_up_ = stop_ = true;  // workers may still finish a read; nobody uses the result
   for (std::thread& worker : workers_) worker.detach();
@@ -113,6 +121,7 @@ FilledBatch BatchRing::next() {
   slot.to = slot.buffers.memory();
   lock.lock();
   slot.rows_left = rows_of(next_batch_ + std::ssize(slots_));
+  slot.is_ready = false;
   ++next_batch_;
   lock.unlock();
   work_.notify_all();

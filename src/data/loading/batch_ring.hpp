@@ -24,7 +24,8 @@ class BatchRing final : public BatchSource {
     BatchBuffers buffers;
     BatchMemory to;
     ReadOutcome outcome;
-    int64_t rows_left = 0;  // rows not yet read; 0: ready
+    int64_t rows_left = 0;  // rows not yet read
+    bool is_ready = false;
   };
   /// Rows of one micro-batch for one worker: enough of them to make the cost of the lock negligible.
   struct Chunk {
@@ -36,7 +37,7 @@ class BatchRing final : public BatchSource {
   void work();
   bool has_work() const;
   Chunk claim();
-  void finish(const Chunk& chunk, ReadOutcome outcome);
+  void finish(const Chunk& chunk, ReadOutcome outcome, std::unique_lock<std::mutex>& lock);
   void wait_until_ready(std::unique_lock<std::mutex>& lock);
 
   const RowReader& reader_;

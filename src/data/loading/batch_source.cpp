@@ -33,6 +33,7 @@ class InlineSource final : public BatchSource {
       at::parallel_for(0, rows, 1, read);
     }
     if (filled.outcome.error) std::rethrow_exception(filled.outcome.error);
+    reader_.complete(next_batch_, to);
     ++next_batch_;
     return filled;
   }

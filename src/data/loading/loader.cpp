@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/max.h>
 
 #include "batch_source.hpp"
@@ -46,6 +48,7 @@ struct Loader::Impl {
 
   void start();
   Batch take(SampleUsage& usage);
+  void add_mixed_fields(const Mixing& mixing, Batch& batch) const;
   void note_bad(std::vector<ReadOutcome::BadRow> bad);
 
   std::shared_ptr<const Dataset> dataset;
@@ -85,11 +88,25 @@ void Loader::Impl::note_bad(std::vector<ReadOutcome::BadRow> bad) {
   }
 }
 
+/// What the loss of mixed images needs, also in batches that are not mixed: all batches have the same fields.
+void Loader::Impl::add_mixed_fields(const Mixing& mixing, Batch& batch) const {
+  const at::Tensor targets = batch.fields[reader.target_field()].values;
+  const bool is_pinned = options.pin_memory && options.device.is_cuda();
+  const auto uninitialised = [&](at::ScalarType type) {
+    return at::empty(targets.sizes(), at::TensorOptions().dtype(type).pinned_memory(is_pinned));
+  };
+  at::Tensor others = uninitialised(at::kLong).fill_(kIgnoreIndex);
+  others.narrow(0, 0, batch.samples).copy_(targets.narrow(0, 0, batch.samples).flip({0}));
+  batch.fields.push_back({kMixedTarget, std::move(others)});
+  batch.fields.push_back({kMixedPart, uninitialised(at::kDouble).fill_(mixing.part)});
+}
+
 Batch Loader::Impl::take(SampleUsage& usage) {
   FilledBatch filled = source->next();
   usage.add(filled.outcome.usage);
   note_bad(std::move(filled.outcome.bad));
-  const MicroBatchPlan plan = reader.plan().micro_batch(next_batch++);
+  const int64_t index = next_batch++;
+  const MicroBatchPlan plan = reader.plan().micro_batch(index);
   Batch batch;
   const int64_t rows = options.pads ? plan.rows : plan.counted;
   const auto& fields = dataset->layout().fields;
@@ -100,6 +117,7 @@ Batch Loader::Impl::take(SampleUsage& usage) {
   batch.samples_on_all_ranks = plan.counted_on_all_ranks;
   batch.first_position = plan.first_position;
   batch.weight = filled.outcome.weight;
+  if (reader.mixes()) add_mixed_fields(reader.mixing_of(index), batch);
   return uploader ? uploader->start(batch) : batch;
 }
 

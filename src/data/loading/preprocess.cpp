@@ -10,7 +10,7 @@ namespace gputrain::data {
 
 struct Preprocess::Impl {
   at::ScalarType float_type;
-  std::vector<bool> is_target;  // by field
+  std::vector<bool> is_target;  // by field of the layout; those that the loader adds are targets, too
   std::optional<ImageNormalizer> normalizer;
 };
 
@@ -33,7 +33,7 @@ Batch Preprocess::operator()(const Batch& batch) const {
     at::Tensor& values = finished.fields[i].values;
     if (i == 0 && impl_->normalizer) {
       values = (*impl_->normalizer)(values);
-    } else if (at::isFloatingType(values.scalar_type()) && !impl_->is_target[i]) {
+    } else if (i < impl_->is_target.size() && at::isFloatingType(values.scalar_type()) && !impl_->is_target[i]) {
       values = values.to(impl_->float_type);
     }
   }

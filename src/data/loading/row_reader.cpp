@@ -18,7 +18,7 @@
 namespace gputrain::data {
 namespace {
 
-constexpr uint64_t kReadStream = 2;  // stream 1 is used for the order
+constexpr uint64_t kReadStream = 2, kMixStream = 3;  // stream 1 is used for the order
 
 std::string named(const std::string& what, int64_t sample) { return what + " (sample " + std::to_string(sample) + ")"; }
 
@@ -77,6 +77,8 @@ RowReader::RowReader(std::shared_ptr<const Dataset> dataset, const LoaderOptions
                        .ragged = field.ragged,
                        .target = field.target});
   }
+  const bool has_mixable_samples = dataset_->layout().is_image() && weighed_ && fields_[*weighed_].entry == 1;
+  if (options.augment && has_mixable_samples) mix_ = options.mix;
 }
 
 /// Fills the row with the fill value from entry `first` on.
@@ -164,6 +166,22 @@ std::vector<int64_t> RowReader::samples_by_length(int64_t index, const Permutati
   std::vector<int64_t> samples;
   for (const auto& [length, sample] : lengths) samples.push_back(sample);
   return samples;
+}
+
+Mixing RowReader::mixing_of(int64_t index) const noexcept {
+  const MicroBatchPlan batch = plan_.micro_batch(index);
+  const uint64_t seed = mix(mix(seed_, kMixStream), static_cast<uint64_t>(batch.epoch));
+  RandomStream random(seed, static_cast<uint64_t>(batch.first_position));
+  const auto& sizes = dataset_->layout().input().sizes;
+  return draw_mixing(mix_, random, sizes[0], sizes[1]);
+}
+
+void RowReader::complete(int64_t index, const BatchMemory& to) const noexcept {
+  if (!mixes()) return;
+  const Mixing mixing = mixing_of(index);
+  if (mixing.part == 1) return;
+  const auto& sizes = dataset_->layout().input().sizes;
+  mix_rows(mixing, SampleRow(to, 0).values<uint8_t>(0), plan_.micro_batch(index).counted, sizes[0], sizes[1], sizes[2]);
 }
 
 ReadOutcome RowReader::read(int64_t index, int64_t begin, int64_t end, const BatchMemory& to,

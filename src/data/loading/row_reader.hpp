@@ -12,6 +12,7 @@
 #include "gputrain/data/dataset.hpp"
 #include "gputrain/data/loader.hpp"
 #include "gputrain/data/sample_usage.hpp"
+#include "mix_rows.hpp"
 #include "step_plan.hpp"
 
 namespace gputrain::data {
@@ -43,6 +44,14 @@ class RowReader {
   ReadOutcome read(int64_t index, int64_t begin, int64_t end, const BatchMemory& to,
                    const std::atomic<bool>& stop) const noexcept;
 
+  /// Whether images are mixed. If so, complete() follows when all rows of a micro-batch are read, once.
+  bool mixes() const noexcept { return mix_.is_on(); }
+  void complete(int64_t index, const BatchMemory& to) const noexcept;
+  /// How complete() mixes the counted rows of micro-batch `index`: a function of seed, epoch and its first position.
+  Mixing mixing_of(int64_t index) const noexcept;
+  /// The field of the targets that are mixed.
+  size_t target_field() const { return weighed_.value(); }
+
  private:
   std::vector<int64_t> samples_by_length(int64_t index, const Permutation& order) const;
   void read_counted(int64_t sample, const ReadContext& context, const SampleRow& to, int64_t row,
@@ -65,6 +74,7 @@ class RowReader {
   std::vector<FieldFacts> fields_;
   std::optional<size_t> weighed_;  // the field whose targets are counted; empty: a sample counts as 1
   uint64_t seed_;
+  MixOptions mix_;  // off unless the samples are images with a class each
   bool shuffle_, augment_, tolerant_;
   bool by_length_;  // samples of a step are sorted by length
 };

@@ -1,0 +1,70 @@
+// Policies: which operations change an image, and how strongly, drawn anew for each image. A job names one by the word
+// that timm or torchvision has for it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gputrain/core/random.hpp"
+#include "pixel_ops.hpp"
+
+namespace gputrain::data {
+
+enum class Operation {
+  identity,
+  shear_x,      // pixels to the side for each pixel down
+  shear_y,      // pixels down for each pixel to the side
+  translate_x,  // pixels
+  translate_y,
+  rotate,      // degrees
+  brightness,  // this and the next three: a factor, 1 changes nothing
+  saturation,
+  contrast,
+  sharpness,
+  posterize,     // bits that are kept
+  solarize,      // the lowest value that is inverted
+  solarize_add,  // what is added to dark values
+  auto_contrast,
+  equalize,
+  invert,
+};
+
+/// An operation with its argument, in the unit that Operation states.
+struct PixelOperation {
+  Operation operation = Operation::identity;
+  double argument = 0;
+  Filter filter = Filter::nearest;  // of shears, translations and rotations
+};
+
+void apply(const PixelOperation& operation, const Pixels& pixels, const Colour& outside);
+
+/// Thread-safe.
+class AugmentPolicy {
+ public:
+  virtual ~AugmentPolicy();
+
+  /// The operations for an image of this size, in their order.
+  virtual std::vector<PixelOperation> draw(RandomStream& random, int64_t width, int64_t height) const = 0;
+  /// Whether the mean colour appears where an operation moves the image away; otherwise black does.
+  virtual bool shows_mean_outside() const = 0;
+};
+
+/// A mistake of the word: the fact, and what to try.
+struct PolicyMistake {
+  std::string what, hint;
+};
+
+/// The policy of this word. Null: `mistake` says why.
+std::unique_ptr<const AugmentPolicy> policy_of(const std::string& word, PolicyMistake& mistake);
+
+/// timm's: rand-m9-mstd0.5-inc1, original, originalr, v0, v0r. Null: not such a word, or one with the mistake that is
+/// then set.
+std::unique_ptr<const AugmentPolicy> timm_policy(const std::string& word, PolicyMistake& mistake);
+
+/// torchvision's, with its defaults: trivial (TrivialAugmentWide), imagenet, cifar10, svhn (AutoAugment). Null: not
+/// such a word.
+std::unique_ptr<const AugmentPolicy> torchvision_policy(const std::string& word);
+
+}  // namespace gputrain::data

@@ -1,0 +1,298 @@
+// RandAugment (Cubuk et al., arXiv:1909.13719) and AutoAugment's policies for ImageNet as timm has them: levels of 0 to
+// 10, bilinear or bicubic by chance, the mean colour outside.
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <span>
+
+#include "../draw_normal.hpp"
+#include "augment_policy.hpp"
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::data {
+namespace {
+
+constexpr double kMostLevel = 10;
+
+struct Drawing {
+  RandomStream& random;
+  double width, height;
+
+  double with_any_sign(double value) const { return random.below(2) == 0 ? -value : value; }
+};
+
+/// An operation under timm's name, and its argument at level * 10.
+struct TimmOperation {
+  std::string_view name;
+  Operation operation;
+  double (*argument)(double level, const Drawing& drawing);
+};
+
+double no_argument(double, const Drawing&) { return 0; }
+double sheared(double level, const Drawing& drawing) { return drawing.with_any_sign(0.3 * level); }
+double enhanced(double level, const Drawing&) { return 1.8 * level + 0.1; }
+double enhanced_away(double level, const Drawing& drawing) {
+  return std::max(0.1, 1 + drawing.with_any_sign(0.9 * level));
+}
+
+constexpr std::array<TimmOperation, 22> kTimmOperations{{
+    {"AutoContrast", Operation::auto_contrast, no_argument},
+    {"Equalize", Operation::equalize, no_argument},
+    {"Invert", Operation::invert, no_argument},
+    {"Rotate", Operation::rotate, [](double level, const Drawing& d) { return d.with_any_sign(30 * level); }},
+    {"Posterize", Operation::posterize, [](double level, const Drawing&) { return std::trunc(4 * level); }},
+    {"PosterizeIncreasing", Operation::posterize,
+     [](double level, const Drawing&) { return 4 - std::trunc(4 * level); }},
+    {"PosterizeOriginal", Operation::posterize, [](double level, const Drawing&) { return 4 + std::trunc(4 * level); }},
+    {"Solarize", Operation::solarize,
+     [](double level, const Drawing&) { return std::min(256.0, std::trunc(256 * level)); }},
+    {"SolarizeIncreasing", Operation::solarize,
+     [](double level, const Drawing&) { return 256 - std::min(256.0, std::trunc(256 * level)); }},
+    {"SolarizeAdd", Operation::solarize_add,
+     [](double level, const Drawing&) { return std::min(128.0, std::trunc(110 * level)); }},
+    {"Color", Operation::saturation, enhanced},
+    {"ColorIncreasing", Operation::saturation, enhanced_away},
+    {"Contrast", Operation::contrast, enhanced},
+    {"ContrastIncreasing", Operation::contrast, enhanced_away},
+    {"Brightness", Operation::brightness, enhanced},
+    {"BrightnessIncreasing", Operation::brightness, enhanced_away},
+    {"Sharpness", Operation::sharpness, enhanced},
+    {"SharpnessIncreasing", Operation::sharpness, enhanced_away},
+    {"ShearX", Operation::shear_x, sheared},
+    {"ShearY", Operation::shear_y, sheared},
+    {"TranslateXRel", Operation::translate_x,
+     [](double level, const Drawing& d) { return d.with_any_sign(0.45 * level) * d.width; }},
+    {"TranslateYRel", Operation::translate_y,
+     [](double level, const Drawing& d) { return d.with_any_sign(0.45 * level) * d.height; }},
+}};
+
+const TimmOperation& timm_operation(std::string_view name) {
+  const auto* const found = std::ranges::find(kTimmOperations, name, &TimmOperation::name);
+  GPUTRAIN_ASSERT(found != kTimmOperations.end(), "no operation '" + std::string(name) + "'");
+  return *found;
+}
+
+/// How far levels vary, and the highest one.
+struct Levels {
+  double deviation = 0;  // infinite: uniform, from 0 to the level
+  double most = kMostLevel;
+
+  double draw(double level, RandomStream& random) const {
+    if (std::isinf(deviation)) level *= random.uniform();
+    if (deviation > 0 && !std::isinf(deviation)) level += deviation * draw_normal(random);
+    return std::clamp(level, 0.0, most);
+  }
+};
+
+PixelOperation draw_operation(const TimmOperation& operation, double level, const Levels& levels,
+                              const Drawing& drawing) {
+  const double drawn = levels.draw(level, drawing.random) / kMostLevel;
+  return {operation.operation, operation.argument(drawn, drawing),
+          drawing.random.below(2) == 0 ? Filter::bilinear : Filter::bicubic};
+}
+
+struct RandOptions {
+  double level = kMostLevel, probability = 0.5;
+  int64_t count = 2;
+  bool increases = false;
+  Levels levels;
+};
+
+class TimmRandAugment final : public AugmentPolicy {
+ public:
+  explicit TimmRandAugment(const RandOptions& options) : options_(options) {}
+
+  std::vector<PixelOperation> draw(RandomStream& random, int64_t width, int64_t height) const override {
+    constexpr std::array<std::array<std::string_view, 15>, 2> kNames{
+        {{"AutoContrast", "Equalize", "Invert", "Rotate", "Posterize", "Solarize", "SolarizeAdd", "Color", "Contrast",
+          "Brightness", "Sharpness", "ShearX", "ShearY", "TranslateXRel", "TranslateYRel"},
+         {"AutoContrast", "Equalize", "Invert", "Rotate", "PosterizeIncreasing", "SolarizeIncreasing", "SolarizeAdd",
+          "ColorIncreasing", "ContrastIncreasing", "BrightnessIncreasing", "SharpnessIncreasing", "ShearX", "ShearY",
+          "TranslateXRel", "TranslateYRel"}}};
+    const auto& names = kNames[options_.increases ? 1 : 0];
+    const Drawing drawing{random, static_cast<double>(width), static_cast<double>(height)};
+    std::vector<PixelOperation> operations;
+    for (int64_t i = 0; i < options_.count; ++i) {
+      const std::string_view name = names[static_cast<size_t>(random.below(std::ssize(names)))];
+      if (random.uniform() < options_.probability)
+        operations.push_back(draw_operation(timm_operation(name), options_.level, options_.levels, drawing));
+    }
+    return operations;
+  }
+  bool shows_mean_outside() const override { return true; }
+
+ private:
+  RandOptions options_;
+};
+
+struct TimmHalf {
+  std::string_view name;
+  double probability, level;
+};
+using TimmPair = std::array<TimmHalf, 2>;
+
+class TimmAutoAugment final : public AugmentPolicy {
+ public:
+  /// `posterize` replaces the Posterize of the pairs.
+  TimmAutoAugment(std::span<const TimmPair> pairs, std::string_view posterize, const Levels& levels)
+      : pairs_(pairs), posterize_(posterize), levels_(levels) {}
+
+  std::vector<PixelOperation> draw(RandomStream& random, int64_t width, int64_t height) const override {
+    const Drawing drawing{random, static_cast<double>(width), static_cast<double>(height)};
+    std::vector<PixelOperation> operations;
+    for (const TimmHalf& half : pairs_[static_cast<size_t>(random.below(std::ssize(pairs_)))]) {
+      if (random.uniform() >= half.probability) continue;
+      const TimmOperation& operation = timm_operation(half.name == "Posterize" ? posterize_ : half.name);
+      operations.push_back(draw_operation(operation, half.level, levels_, drawing));
+    }
+    return operations;
+  }
+  bool shows_mean_outside() const override { return true; }
+
+ private:
+  std::span<const TimmPair> pairs_;
+  std::string_view posterize_;
+  Levels levels_;
+};
+
+constexpr std::array<TimmPair, 25> kOriginal{{
+    {{{"Posterize", 0.4, 8}, {"Rotate", 0.6, 9}}},  {{{"Solarize", 0.6, 5}, {"AutoContrast", 0.6, 5}}},
+    {{{"Equalize", 0.8, 8}, {"Equalize", 0.6, 3}}}, {{{"Posterize", 0.6, 7}, {"Posterize", 0.6, 6}}},
+    {{{"Equalize", 0.4, 7}, {"Solarize", 0.2, 4}}}, {{{"Equalize", 0.4, 4}, {"Rotate", 0.8, 8}}},
+    {{{"Solarize", 0.6, 3}, {"Equalize", 0.6, 7}}}, {{{"Posterize", 0.8, 5}, {"Equalize", 1.0, 2}}},
+    {{{"Rotate", 0.2, 3}, {"Solarize", 0.6, 8}}},   {{{"Equalize", 0.6, 8}, {"Posterize", 0.4, 6}}},
+    {{{"Rotate", 0.8, 8}, {"Color", 0.4, 0}}},      {{{"Rotate", 0.4, 9}, {"Equalize", 0.6, 2}}},
+    {{{"Equalize", 0.0, 7}, {"Equalize", 0.8, 8}}}, {{{"Invert", 0.6, 4}, {"Equalize", 1.0, 8}}},
+    {{{"Color", 0.6, 4}, {"Contrast", 1.0, 8}}},    {{{"Rotate", 0.8, 8}, {"Color", 1.0, 2}}},
+    {{{"Color", 0.8, 8}, {"Solarize", 0.8, 7}}},    {{{"Sharpness", 0.4, 7}, {"Invert", 0.6, 8}}},
+    {{{"ShearX", 0.6, 5}, {"Equalize", 1.0, 9}}},   {{{"Color", 0.4, 0}, {"Equalize", 0.6, 3}}},
+    {{{"Equalize", 0.4, 7}, {"Solarize", 0.2, 4}}}, {{{"Solarize", 0.6, 5}, {"AutoContrast", 0.6, 5}}},
+    {{{"Invert", 0.6, 4}, {"Equalize", 1.0, 8}}},   {{{"Color", 0.6, 4}, {"Contrast", 1.0, 8}}},
+    {{{"Equalize", 0.8, 8}, {"Equalize", 0.6, 3}}},
+}};
+
+constexpr std::array<TimmPair, 25> kV0{{
+    {{{"Equalize", 0.8, 1}, {"ShearY", 0.8, 4}}},        {{{"Color", 0.4, 9}, {"Equalize", 0.6, 3}}},
+    {{{"Color", 0.4, 1}, {"Rotate", 0.6, 8}}},           {{{"Solarize", 0.8, 3}, {"Equalize", 0.4, 7}}},
+    {{{"Solarize", 0.4, 2}, {"Solarize", 0.6, 2}}},      {{{"Color", 0.2, 0}, {"Equalize", 0.8, 8}}},
+    {{{"Equalize", 0.4, 8}, {"SolarizeAdd", 0.8, 3}}},   {{{"ShearX", 0.2, 9}, {"Rotate", 0.6, 8}}},
+    {{{"Color", 0.6, 1}, {"Equalize", 1.0, 2}}},         {{{"Invert", 0.4, 9}, {"Rotate", 0.6, 0}}},
+    {{{"Equalize", 1.0, 9}, {"ShearY", 0.6, 3}}},        {{{"Color", 0.4, 7}, {"Equalize", 0.6, 0}}},
+    {{{"Posterize", 0.4, 6}, {"AutoContrast", 0.4, 7}}}, {{{"Solarize", 0.6, 8}, {"Color", 0.6, 9}}},
+    {{{"Solarize", 0.2, 4}, {"Rotate", 0.8, 9}}},        {{{"Rotate", 1.0, 7}, {"TranslateYRel", 0.8, 9}}},
+    {{{"ShearX", 0.0, 0}, {"Solarize", 0.8, 4}}},        {{{"ShearY", 0.8, 0}, {"Color", 0.6, 4}}},
+    {{{"Color", 1.0, 0}, {"Rotate", 0.6, 2}}},           {{{"Equalize", 0.8, 4}, {"Equalize", 0.0, 8}}},
+    {{{"Equalize", 1.0, 4}, {"AutoContrast", 0.6, 2}}},  {{{"ShearY", 0.4, 7}, {"SolarizeAdd", 0.6, 7}}},
+    {{{"Posterize", 0.8, 2}, {"Solarize", 0.6, 10}}},    {{{"Solarize", 0.6, 8}, {"Equalize", 0.6, 1}}},
+    {{{"Color", 0.8, 6}, {"Rotate", 0.4, 5}}},
+}};
+
+template <class Number>
+std::optional<Number> number_in(std::string_view text) {
+  Number number{};
+  const auto [end, mistake] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (mistake != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+constexpr double kMostDeviation = 100;  // more means uniform
+
+/// The parts of a word after its first, as key and value.
+class PolicyWord {
+ public:
+  PolicyWord(const std::string& word, PolicyMistake& mistake) : word_(word), mistake_(mistake) {
+    size_t begin = word.find('-');
+    name_ = word.substr(0, begin);
+    while (begin != std::string::npos) {
+      const size_t end = word.find('-', begin + 1);
+      const std::string part = word.substr(begin + 1, end == std::string::npos ? end : end - begin - 1);
+      const size_t digits = std::min(part.find_first_of("0123456789."), part.size());
+      parts_.push_back({part.substr(0, digits), part.substr(digits)});
+      begin = end;
+    }
+  }
+
+  const std::string& name() const { return name_; }
+
+  /// Calls `take(key, value)` for each part; it returns false for what it cannot take.
+  template <class Take>
+  bool each_part(const std::string& possible, const Take& take) {
+    for (const auto& [key, value] : parts_)
+      if (!take(key, value)) {
+        mistake_ = {"'" + key + value + "' in '" + word_ + "' is not understood", "possible are " + possible};
+        return false;
+      }
+    return true;
+  }
+
+ private:
+  struct Part {
+    std::string key, value;
+  };
+  std::string word_, name_;
+  std::vector<Part> parts_;
+  PolicyMistake& mistake_;
+};
+
+template <class Number>
+bool take_number(const std::string& text, double low, double high, Number& to) {
+  const std::optional<Number> number = number_in<Number>(text);
+  if (!number || !(static_cast<double>(*number) >= low && static_cast<double>(*number) <= high)) return false;
+  to = *number;
+  return true;
+}
+
+bool take_deviation(const std::string& text, Levels& levels) {
+  if (!take_number(text, 0, std::numeric_limits<double>::max(), levels.deviation)) return false;
+  if (levels.deviation > kMostDeviation) levels.deviation = std::numeric_limits<double>::infinity();
+  return true;
+}
+
+std::unique_ptr<const AugmentPolicy> rand_policy(PolicyWord& word) {
+  RandOptions options;
+  int64_t level = 10, increases = 0, most = 10;
+  constexpr double kMostOperations = 20, kHighestLevel = 100;
+  const bool is_right = word.each_part(
+      "m9 (level), n2 (operations), p0.5 (probability of each), mstd0.5 (deviation of levels; above 100: uniform), "
+      "mmax10 (highest level), inc1 (all grow with the level)",
+      [&](const std::string& key, const std::string& value) {
+        if (key == "m") return take_number(value, 0, kHighestLevel, level);
+        if (key == "n") return take_number(value, 1, kMostOperations, options.count);
+        if (key == "p") return take_number(value, 0, 1, options.probability);
+        if (key == "mstd") return take_deviation(value, options.levels);
+        if (key == "mmax") return take_number(value, 1, kHighestLevel, most);
+        return key == "inc" && take_number(value, 0, 1, increases);
+      });
+  if (!is_right) return nullptr;
+  options.level = static_cast<double>(level);
+  options.levels.most = static_cast<double>(most);
+  options.increases = increases == 1;
+  return std::make_unique<TimmRandAugment>(options);
+}
+
+std::unique_ptr<const AugmentPolicy> fixed_policy(PolicyWord& word, std::span<const TimmPair> pairs,
+                                                  std::string_view posterize) {
+  Levels levels;
+  const bool is_right = word.each_part("mstd0.5 (deviation of levels)", [&](const std::string& key, const auto& value) {
+    return key == "mstd" && take_deviation(value, levels);
+  });
+  if (!is_right) return nullptr;
+  return std::make_unique<TimmAutoAugment>(pairs, posterize, levels);
+}
+
+}  // namespace
+
+std::unique_ptr<const AugmentPolicy> timm_policy(const std::string& word, PolicyMistake& mistake) {
+  PolicyWord parts(word, mistake);
+  if (parts.name() == "rand") return rand_policy(parts);
+  if (parts.name() == "original") return fixed_policy(parts, kOriginal, "PosterizeOriginal");
+  if (parts.name() == "originalr") return fixed_policy(parts, kOriginal, "PosterizeIncreasing");
+  if (parts.name() == "v0") return fixed_policy(parts, kV0, "Posterize");
+  if (parts.name() == "v0r") return fixed_policy(parts, kV0, "PosterizeIncreasing");
+  return nullptr;
+}
+
+}  // namespace gputrain::data

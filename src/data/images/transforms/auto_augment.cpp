@@ -1,0 +1,51 @@
+// RandAugment, TrivialAugment and AutoAugment, under the words of timm and torchvision.
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "../augment_policy.hpp"
+
+namespace gputrain::data {
+namespace {
+
+struct AutoAugmentSpec {
+  std::optional<std::string> word;
+
+  static void describe(config::Description<AutoAugmentSpec>& d) {
+    d.key("auto_augment", &AutoAugmentSpec::word,
+          "random operations on colours and geometry: of timm rand-m9-mstd0.5-inc1 (RandAugment; also -n2, -p0.5, "
+          "-mmax10), original, originalr, v0 and v0r; of torchvision trivial (TrivialAugmentWide), imagenet, cifar10 "
+          "and svhn")
+        .aliases({"aa"});
+    d.check([](const AutoAugmentSpec& spec, config::SpecIssues& issues) {
+      PolicyMistake mistake;
+      if (spec.word && !policy_of(*spec.word, mistake)) issues.add("auto_augment", mistake.what, mistake.hint);
+    });
+  }
+};
+
+class AutoAugmentation final : public Augmentation {
+ public:
+  explicit AutoAugmentation(const AutoAugmentSpec& spec) {
+    PolicyMistake reported_by_the_check;
+    if (spec.word) policy_ = policy_of(*spec.word, reported_by_the_check);
+  }
+
+  bool is_on() const override { return policy_ != nullptr; }
+  int order() const override { return 40; }
+
+  void recolour(RandomStream& random, const Pixels& pixels) const override {
+    const Colour outside = policy_->shows_mean_outside() ? mean_colour(pixels) : Colour{};
+    for (const PixelOperation& operation : policy_->draw(random, pixels.width, pixels.height))
+      apply(operation, pixels, outside);
+  }
+
+ private:
+  std::unique_ptr<const AugmentPolicy> policy_;
+};
+
+const config::Registered<AutoAugmentation, AutoAugmentSpec> registered_auto_augment{
+    augmentations(), "auto_augment", "RandAugment, TrivialAugment or AutoAugment"};
+
+}  // namespace
+}  // namespace gputrain::data

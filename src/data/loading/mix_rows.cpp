@@ -1,0 +1,74 @@
+#include "mix_rows.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "../draw_normal.hpp"
+
+namespace gputrain::data {
+namespace {
+
+/// The logarithm of a draw of the gamma distribution, by Marsaglia and Tsang, "A simple method for generating gamma
+/// variables" (2000). Small shapes give numbers that are 0 in floating point.
+double log_gamma_draw(RandomStream& random, double shape) {
+  if (shape < 1) return log_gamma_draw(random, shape + 1) + std::log(1 - random.uniform()) / shape;
+  const double d = shape - 1.0 / 3, c = 1 / std::sqrt(9 * d);
+  while (true) {
+    const double x = draw_normal(random), root = 1 + c * x, v = root * root * root;
+    if (root > 0 && std::log(1 - random.uniform()) < 0.5 * x * x + d - d * v + d * std::log(v))
+      return std::log(d) + std::log(v);
+  }
+}
+
+/// Of the beta distribution with both parameters `alpha`.
+double draw_beta(RandomStream& random, double alpha) {
+  const double one = log_gamma_draw(random, alpha), other = log_gamma_draw(random, alpha);
+  return 1 / (1 + std::exp(other - one));
+}
+
+void blend_pair(double part, uint8_t* first, uint8_t* second, int64_t count) {
+  const auto own = static_cast<float>(part), other = static_cast<float>(1 - part);
+  for (int64_t i = 0; i < count; ++i) {
+    const auto a = static_cast<float>(first[i]), b = static_cast<float>(second[i]);
+    first[i] = static_cast<uint8_t>(static_cast<int32_t>(own * a + other * b + 0.5f));
+    second[i] = static_cast<uint8_t>(static_cast<int32_t>(own * b + other * a + 0.5f));
+  }
+}
+
+}  // namespace
+
+Mixing draw_mixing(const MixOptions& options, RandomStream& random, int64_t height, int64_t width) {
+  Mixing mixing;
+  if (random.uniform() >= options.probability) return mixing;
+  mixing.cuts = options.mixup == 0 || (options.cutmix > 0 && random.uniform() < options.switch_probability);
+  mixing.part = draw_beta(random, mixing.cuts ? options.cutmix : options.mixup);
+  if (!mixing.cuts) return mixing;
+  const double side = std::sqrt(1 - mixing.part);
+  const auto down = static_cast<int64_t>(side * static_cast<double>(height));
+  const auto across = static_cast<int64_t>(side * static_cast<double>(width));
+  const int64_t y = random.below(height), x = random.below(width);
+  mixing.top = std::clamp<int64_t>(y - down / 2, 0, height);
+  mixing.bottom = std::clamp<int64_t>(y + (down + 1) / 2, 0, height);
+  mixing.left = std::clamp<int64_t>(x - across / 2, 0, width);
+  mixing.right = std::clamp<int64_t>(x + (across + 1) / 2, 0, width);
+  const int64_t area = (mixing.bottom - mixing.top) * (mixing.right - mixing.left);
+  mixing.part = 1 - static_cast<double>(area) / static_cast<double>(height * width);  // what is left at the border
+  return mixing;
+}
+
+void mix_rows(const Mixing& mixing, uint8_t* values, int64_t rows, int64_t height, int64_t width, int64_t channels) {
+  const int64_t line = width * channels, image = height * line;
+  for (int64_t i = 0; i < rows / 2; ++i) {
+    uint8_t *const first = values + i * image, *const second = values + (rows - 1 - i) * image;
+    if (!mixing.cuts) {
+      blend_pair(mixing.part, first, second, image);
+      continue;
+    }
+    for (int64_t y = mixing.top; y < mixing.bottom; ++y) {
+      const int64_t begin = y * line + mixing.left * channels, end = y * line + mixing.right * channels;
+      std::swap_ranges(first + begin, first + end, second + begin);
+    }
+  }
+}
+
+}  // namespace gputrain::data

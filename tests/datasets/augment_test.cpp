@@ -1,0 +1,447 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "../../src/data/images/augment_policy.hpp"
+#include "../../src/data/loading/mix_rows.hpp"
+#include "datasets/jpegs.hpp"
+#include "datasets/opened.hpp"
+#include "gputrain/data/image_transform.hpp"
+#include "gputrain/data/loader.hpp"
+#include "gputrain/data/preprocess.hpp"
+#include "support/python_reference.hpp"
+
+namespace gputrain::datasets {
+namespace {
+
+using data::Operation;
+using ::testing::HasSubstr;
+
+const std::map<std::string, Operation> kOperationNames{
+    {"identity", Operation::identity},         {"shear_x", Operation::shear_x},
+    {"shear_y", Operation::shear_y},           {"translate_x", Operation::translate_x},
+    {"translate_y", Operation::translate_y},   {"rotate", Operation::rotate},
+    {"brightness", Operation::brightness},     {"saturation", Operation::saturation},
+    {"contrast", Operation::contrast},         {"sharpness", Operation::sharpness},
+    {"posterize", Operation::posterize},       {"solarize", Operation::solarize},
+    {"solarize_add", Operation::solarize_add}, {"auto_contrast", Operation::auto_contrast},
+    {"equalize", Operation::equalize},         {"invert", Operation::invert}};
+
+std::vector<uint8_t> bytes_of_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+class AugmentReferenceTest : public FolderTest {
+ protected:
+  void SetUp() override {
+    FolderTest::SetUp();
+    GPUTRAIN_NEED_REFERENCE("torchvision");
+    GPUTRAIN_NEED_REFERENCE("timm");
+    ASSERT_TRUE(gputrain::testing::run_reference("datasets/augment_reference.py", {folder_.string()}));
+  }
+
+  void check_operation(const std::string& line) const;
+};
+
+void AugmentReferenceTest::check_operation(const std::string& line) const {
+  std::istringstream words(line);
+  std::string name, filter, before, after;
+  double argument = 0;
+  data::Pixels pixels;
+  words >> name >> argument >> filter >> pixels.channels >> pixels.height >> pixels.width >> before >> after;
+  std::vector<uint8_t> ours = bytes_of_file(path(before));
+  const std::vector<uint8_t> theirs = bytes_of_file(path(after));
+  ASSERT_EQ(ours.size(), theirs.size()) << line;
+  pixels.values = ours.data();
+  const bool is_smooth = filter != "nearest";
+  if (name == "hue") {
+    data::hue(pixels, argument);
+  } else if (name == "grey") {
+    data::grey(pixels);
+  } else {
+    const data::Filter how = !is_smooth             ? data::Filter::nearest
+                             : filter == "bilinear" ? data::Filter::bilinear
+                                                    : data::Filter::bicubic;
+    data::apply({kOperationNames.at(name), argument, how}, pixels,
+                is_smooth ? data::Colour{124, 116, 104} : data::Colour{});
+  }
+  int greatest = 0;
+  int64_t differing = 0;
+  for (size_t i = 0; i < ours.size(); ++i) {
+    greatest = std::max(greatest, std::abs(int{ours[i]} - int{theirs[i]}));
+    differing += ours[i] != theirs[i];
+  }
+  EXPECT_LE(greatest, is_smooth ? 1 : 0) << line;
+  EXPECT_LE(static_cast<double>(differing), is_smooth ? 0.004 * static_cast<double>(ours.size()) : 0) << line;
+}
+
+TEST_F(AugmentReferenceTest, OperationsMatchPillow) {
+  std::ifstream cases(path("cases.txt"));
+  int count = 0;
+  for (std::string line; std::getline(cases, line); ++count) check_operation(line);
+  EXPECT_GT(count, 200);
+}
+
+using Drawn = std::map<Operation, std::vector<double>>;
+
+Drawn drawn_by(const std::string& word, int images) {
+  data::PolicyMistake mistake;
+  const auto policy = data::policy_of(word, mistake);
+  EXPECT_TRUE(policy) << mistake.what;
+  Drawn drawn;
+  for (int i = 0; policy && i < images; ++i) {
+    RandomStream random(7, static_cast<uint64_t>(i));
+    for (const data::PixelOperation& each : policy->draw(random, 60, 40))
+      drawn[each.operation].push_back(each.argument);
+  }
+  return drawn;
+}
+
+TEST_F(AugmentReferenceTest, PoliciesDrawWhatTimmAndTorchvisionDraw) {
+  std::map<std::string, std::map<Operation, std::set<double>>> expected;
+  std::ifstream arguments(path("arguments.txt"));
+  std::string word, operation;
+  for (double argument = 0; arguments >> word >> operation >> argument;)
+    expected[word][kOperationNames.at(operation)].insert(argument);
+  std::map<std::string, std::map<Operation, double>> rates;
+  std::ifstream rate_lines(path("rates.txt"));
+  for (double rate = 0; rate_lines >> word >> operation >> rate;)
+    if (kOperationNames.contains(operation)) rates[word][kOperationNames.at(operation)] = rate;
+  EXPECT_EQ(expected.size(), 14U);
+  constexpr int kDrawn = 20000;
+  for (const auto& [policy, operations] : expected) {
+    const Drawn drawn = drawn_by(policy, kDrawn);
+    EXPECT_EQ(drawn.size(), operations.size()) << policy;
+    for (const auto& [which, values] : drawn) {
+      const std::string name = policy + " operation " + std::to_string(static_cast<int>(which));
+      ASSERT_TRUE(operations.contains(which)) << name;
+      const std::set<double>& allowed = operations.at(which);
+      std::set<double> met;
+      for (const double value : values) {
+        const auto near = std::ranges::find_if(allowed, [&](double a) { return std::abs(a - value) < 1e-6; });
+        ASSERT_NE(near, allowed.end()) << name << " got " << value;
+        met.insert(*near);
+      }
+      EXPECT_EQ(met.size(), allowed.size()) << name;
+      const double rate = rates[policy][which];
+      EXPECT_NEAR(static_cast<double>(values.size()) / kDrawn, rate, 5 * std::sqrt(rate / kDrawn) + 1e-4) << name;
+    }
+  }
+}
+
+TEST_F(AugmentReferenceTest, LevelsVaryAsInTimm) {
+  std::map<std::string, std::map<std::string, double>> expected;
+  std::ifstream lines(path("rates.txt"));
+  std::string word, name;
+  for (double value = 0; lines >> word >> name >> value;)
+    if (name == "mean" || name == "deviation") expected[word][name] = value;
+  EXPECT_EQ(expected.size(), 4U);
+  for (const auto& [policy, moments] : expected) {
+    std::vector<double> angles = drawn_by(policy, 30000).at(Operation::rotate);
+    double sum = 0, squares = 0;
+    for (const double angle : angles) {
+      sum += std::abs(angle);
+      squares += angle * angle;
+    }
+    const double mean = sum / static_cast<double>(angles.size());
+    EXPECT_NEAR(mean, moments.at("mean"), 0.35) << policy;
+    EXPECT_NEAR(std::sqrt(squares / static_cast<double>(angles.size()) - mean * mean), moments.at("deviation"), 0.25)
+        << policy;
+  }
+}
+
+TEST_F(AugmentReferenceTest, PartsOfMixedImagesVaryAsInTimm) {
+  std::map<std::string, double> expected;
+  std::ifstream lines(path("rates.txt"));
+  std::string word, name;
+  for (double value = 0; lines >> word >> name >> value;) expected[word + name] = value;
+  for (const auto& [key, options] :
+       std::map<std::string, data::MixOptions>{{"mix-0.8-0.0", {.mixup = 0.8, .probability = 0.9}},
+                                               {"mix-0.0-1.0", {.cutmix = 1, .probability = 0.9}},
+                                               {"mix-0.2-1.0", {.mixup = 0.2, .cutmix = 1, .probability = 0.9}}}) {
+    double sum = 0, squares = 0;
+    constexpr int kMicroBatches = 20000;
+    for (int i = 0; i < kMicroBatches; ++i) {
+      RandomStream random(1, static_cast<uint64_t>(i));
+      const data::Mixing mixing = data::draw_mixing(options, random, 24, 36);
+      ASSERT_TRUE(mixing.part >= 0 && mixing.part <= 1);
+      sum += mixing.part;
+      squares += mixing.part * mixing.part;
+    }
+    const double mean = sum / kMicroBatches;
+    EXPECT_NEAR(mean, expected.at(key + "part"), 0.015) << key;
+    EXPECT_NEAR(std::sqrt(squares / kMicroBatches - mean * mean), expected.at(key + "part_deviation"), 0.01) << key;
+  }
+}
+
+data::ImageOptions augmented(const std::string& augment) {
+  const std::string text = "data: {train: {format: synthetic}, image: {size: 32, augment: {" + augment + "}}}";
+  const auto job = config::load(config::schema_of<JobWithData>(), {.file = "job.yaml", .text = text});
+  return job.as<JobWithData>().data.image;
+}
+
+std::string augment_refusal(const std::string& augment) {
+  return error_of([&] { augmented(augment); }, ExitCode::usage);
+}
+
+TEST(AutoAugment, SaysWhatIsWrongInAWord) {
+  EXPECT_THAT(augment_refusal("auto_augment: rant-m9"), HasSubstr("'rant-m9' is not a known policy"));
+  EXPECT_THAT(augment_refusal("auto_augment: rant-m9"), HasSubstr("rand-m9-mstd0.5-inc1, trivial"));
+  EXPECT_THAT(augment_refusal("auto_augment: rand-m9-x3"), HasSubstr("'x3' in 'rand-m9-x3' is not understood"));
+  EXPECT_THAT(augment_refusal("auto_augment: rand-m9-x3"), HasSubstr("possible are m9 (level), n2"));
+  EXPECT_THAT(augment_refusal("auto_augment: rand-m9-mstd"), HasSubstr("'mstd' in"));
+  EXPECT_THAT(augment_refusal("auto_augment: rand-m9.5"), HasSubstr("'m9.5' in"));
+  EXPECT_THAT(augment_refusal("auto_augment: rand-m9-p2"), HasSubstr("'p2' in"));
+  EXPECT_THAT(augment_refusal("auto_augment: rand-m9-"), HasSubstr("'' in"));
+  EXPECT_THAT(augment_refusal("auto_augment: v0-m9"), HasSubstr("possible are mstd0.5"));
+  EXPECT_THAT(augment_refusal("auto_augment: trivial-m9"), HasSubstr("is not a known policy"));
+}
+
+TEST(Augmentations, RefuseOptionsThatMakeNoSense) {
+  EXPECT_THAT(augment_refusal("random_erasing: {probability: 0.5, area: [0.5, 0.1]}"), HasSubstr("in this order"));
+  EXPECT_THAT(augment_refusal("random_erasing: {probability: 0.5, mode: red}"), HasSubstr("const"));
+  EXPECT_THAT(augment_refusal("color_jitter: [0.1, 0.2]"), HasSubstr("give one number, or three, or four"));
+  EXPECT_THAT(augment_refusal("color_jitter: [0.1, 0.2, 0.3, 0.6]"), HasSubstr("half a turn"));
+  EXPECT_THAT(augment_refusal("vflip: 1.5"), HasSubstr("vflip"));
+}
+
+TEST(Augmentations, AreOffByDefaultAndOnWhenSet) {
+  EXPECT_TRUE(augmented("").augment.active().empty());
+  EXPECT_FALSE(augmented("").augment.mix.is_on());
+  EXPECT_FALSE(augmented("mix: {mixup: 0.8, probability: 0}").augment.mix.is_on());
+  EXPECT_TRUE(augmented("mix: {cutmix: 1.0}").augment.mix.is_on());
+  const auto names = [](const std::string& augment) {
+    std::vector<std::string> found;
+    for (const auto& [name, augmentation] : augmented(augment).augment.active()) found.push_back(name);
+    return found;
+  };
+  EXPECT_EQ(names("random_erasing: {probability: 0}, color_jitter: 0, grayscale: 0, auto_augment: null"),
+            std::vector<std::string>{});
+  EXPECT_EQ(
+      names("random_erasing: {probability: 0.1}, grayscale: 0.1, color_jitter: 0.4, auto_augment: trivial, "
+            "vflip: 0.5, hflip: 0.5"),
+      (std::vector<std::string>{"hflip", "vflip", "auto_augment", "color_jitter", "grayscale", "random_erasing"}));
+}
+
+constexpr data::ReadContext kAugmenting{.seed = 5, .epoch = 1, .augment = true};
+
+/// Images of one value, changed.
+std::vector<std::vector<uint8_t>> changed_images(const std::string& augment, int count, std::vector<uint8_t> image,
+                                                 const data::Normalization& statistics) {
+  const data::ImageTransform transform(augmented(augment), data::Split::train, 0, 0);
+  std::vector<std::vector<uint8_t>> images(static_cast<size_t>(count), image);
+  for (int i = 0; i < count; ++i)
+    transform.recolour(i, kAugmenting, {images[static_cast<size_t>(i)].data(), 32, 32, 3, &statistics});
+  return images;
+}
+
+const data::Normalization kStatistics{{0.4, 0.5, 0.6}, {0.08, 0.1, 0.05}};
+
+TEST(RandomErasing, FillsRectanglesOfTheGivenAreaWithTheMean) {
+  const auto images =
+      changed_images("random_erasing: {probability: 0.6}", 4000, std::vector<uint8_t>(32 * 32 * 3, 1), kStatistics);
+  double area = 0, erased = 0, shape = 0;
+  for (const auto& image : images) {
+    int64_t left = 32, right = -1, top = 32, bottom = -1, count = 0;
+    for (int64_t i = 0; i < 32 * 32; ++i) {
+      const uint8_t* pixel = image.data() + 3 * i;
+      if (pixel[0] == 1) continue;
+      ASSERT_TRUE(pixel[0] == 102 && pixel[1] == 128 && pixel[2] == 153);  // 0 when normalised, but for the rounding
+      left = std::min(left, i % 32), right = std::max(right, i % 32);
+      top = std::min(top, i / 32), bottom = std::max(bottom, i / 32);
+      ++count;
+    }
+    if (count == 0) continue;
+    ASSERT_EQ(count, (right - left + 1) * (bottom - top + 1)) << "a rectangle";
+    ++erased;
+    area += static_cast<double>(count) / (32 * 32);
+    shape += std::log(static_cast<double>(bottom - top + 1) / static_cast<double>(right - left + 1));
+  }
+  // The means of 20,000 draws of timm's RandomErasing(1) for this size.
+  EXPECT_NEAR(erased / 4000, 0.6, 0.03);
+  EXPECT_NEAR(area / erased, 0.1761, 0.008);
+  EXPECT_NEAR(shape / erased, 0, 0.06);
+}
+
+TEST(RandomErasing, FillsWithRandomColoursOfTheGivenStatistics) {
+  for (const std::string mode : {"rand", "pixel"}) {
+    const auto images = changed_images("random_erasing: {probability: 1, mode: " + mode + ", area: [0.2, 0.3]}", 1500,
+                                       std::vector<uint8_t>(32 * 32 * 3, 0), kStatistics);
+    std::array<double, 3> sum{}, squares{}, count{};
+    int with_many_colours = 0;
+    for (const auto& image : images) {
+      std::set<uint8_t> greens;
+      for (size_t i = 0; i < image.size(); ++i) {
+        if (image[i] == 0) continue;
+        const double value = (image[i] / 255.0 - kStatistics.mean[i % 3]) / kStatistics.std[i % 3];
+        sum[i % 3] += value;
+        squares[i % 3] += value * value;
+        ++count[i % 3];
+        if (i % 3 == 1) greens.insert(image[i]);
+      }
+      with_many_colours += greens.size() > 20;
+    }
+    EXPECT_EQ(with_many_colours, mode == "pixel" ? 1500 : 0);
+    const double tolerance = mode == "pixel" ? 0.02 : 0.09;
+    for (size_t c = 0; c < 3; ++c) {
+      EXPECT_NEAR(sum[c] / count[c], 0, tolerance) << mode << c;
+      EXPECT_NEAR(squares[c] / count[c], 1, 3 * tolerance) << mode << c;
+    }
+  }
+}
+
+TEST(RandomErasing, SharesTheAreaAmongSeveralRectangles) {
+  const auto images = changed_images("random_erasing: {probability: 1, count: 4, area: [0.2, 0.2]}", 500,
+                                     std::vector<uint8_t>(32 * 32 * 3, 1), kStatistics);
+  for (const auto& image : images) {
+    const auto erased = std::ranges::count_if(image, [](uint8_t value) { return value != 1; });
+    EXPECT_LE(erased, 0.24 * 32 * 32 * 3);
+    EXPECT_GE(erased, 0.04 * 32 * 32 * 3);
+  }
+}
+
+TEST(ColorJitter, ChangesEachPropertyWithinItsRange) {
+  std::vector<uint8_t> image(32 * 32 * 3, 100);
+  double least = 255, most = 0;
+  for (const auto& changed : changed_images("color_jitter: [0.4, 0, 0]", 800, image, kStatistics)) {
+    ASSERT_EQ(std::ranges::count(changed, changed[0]), std::ssize(changed));
+    least = std::min(least, static_cast<double>(changed[0]));
+    most = std::max(most, static_cast<double>(changed[0]));
+  }
+  EXPECT_NEAR(least, 60, 1);
+  EXPECT_NEAR(most, 139, 1);
+  for (size_t i = 0; i < image.size(); i += 3) image[i] = 180;
+  for (const auto& changed : changed_images("color_jitter: [0, 0, 0, 0.5]", 20, image, kStatistics)) {
+    const auto [low, high] = std::minmax({changed[0], changed[1], changed[2]});
+    EXPECT_NEAR(high, 180, 1) << "hue keeps the largest value";
+    EXPECT_NEAR(low, 100, 2);
+  }
+  const auto grey = changed_images("grayscale: 0.5", 200, image, kStatistics);
+  const auto is_grey = [](const auto& each) { return each[0] == each[1]; };
+  EXPECT_NEAR(static_cast<double>(std::ranges::count_if(grey, is_grey)), 100, 35);
+}
+
+TEST(Vflip, TurnsImagesUpsideDown) {
+  std::vector<uint8_t> image(32 * 32 * 3);
+  for (size_t i = 0; i < image.size(); ++i) image[i] = static_cast<uint8_t>(i / 96);
+  const auto flipped = changed_images("vflip: 0.5", 400, image, kStatistics);
+  std::vector<uint8_t> upside_down(image.rbegin(), image.rend());
+  EXPECT_NEAR(static_cast<double>(std::ranges::count(flipped, upside_down)), 200, 45);
+  EXPECT_EQ(std::ranges::count(flipped, upside_down) + std::ranges::count(flipped, image), 400);
+}
+
+class AugmentedLoadingTest : public FolderTest {
+ protected:
+  void SetUp() override {
+    FolderTest::SetUp();
+    for (int i = 0; i < 12; ++i) {
+      const std::vector<std::byte> jpeg = smooth_jpeg(40 + i, 50);
+      write("class" + std::to_string(i % 2) + "/" + std::to_string(i) + ".jpg",
+            {reinterpret_cast<const char*>(jpeg.data()), jpeg.size()});
+    }
+  }
+
+  /// Steps of 5 samples, the last of an epoch of 2.
+  std::vector<Batch> batches(int workers, const data::MixOptions& mix, int64_t steps) const {
+    const auto datasets = open("{train: {path: " + folder_.string() + ", format: imagefolder}, image: {size: 24}}");
+    data::LoaderOptions options;
+    options.partition = {.global_batch = 5, .micro_batch = 5};
+    options.num_workers = workers;
+    options.mix = mix;
+    data::Loader loader(datasets.train, options);
+    std::vector<Batch> all;
+    for (int64_t step = 0; step < steps; ++step) all.push_back(loader.next_step().micro_batches.at(0));
+    return all;
+  }
+};
+
+/// Checks row `row` of a mixed batch against rows of the batch as it is without mixing; returns the part of values that
+/// are those of the other row.
+double check_mixed_row(const Batch& mixed, const Batch& plain, int64_t row, int64_t partner, bool cuts) {
+  const double part = mixed.tensor(data::kMixedPart)[row].item<double>();
+  const at::Tensor ours = mixed.input()[row].contiguous(), own = plain.input()[row].contiguous();
+  const at::Tensor other = plain.input()[partner].contiguous();
+  const auto *a = own.const_data_ptr<uint8_t>(), *b = other.const_data_ptr<uint8_t>();
+  const auto* got = ours.const_data_ptr<uint8_t>();
+  double from_other = 0;
+  for (int64_t i = 0; i < ours.numel(); ++i) {
+    if (cuts) {
+      EXPECT_TRUE(got[i] == a[i] || got[i] == b[i]);
+      from_other += got[i] != a[i];
+    } else {
+      EXPECT_NEAR(got[i], part * a[i] + (1 - part) * b[i], 0.501);
+    }
+  }
+  return from_other / static_cast<double>(ours.numel());
+}
+
+TEST_F(AugmentedLoadingTest, MixesEachImageWithItsPartnerOfTheMicroBatch) {
+  for (const bool cuts : {false, true}) {
+    const data::MixOptions mix = cuts ? data::MixOptions{.cutmix = 1} : data::MixOptions{.mixup = 1};
+    const std::vector<Batch> mixed = batches(0, mix, 6), plain = batches(0, {}, 6);
+    for (size_t b = 0; b < mixed.size(); ++b) {
+      const int64_t counted = mixed[b].samples, rows = mixed[b].input().size(0);
+      EXPECT_EQ(plain[b].find(data::kMixedPart), nullptr);
+      EXPECT_EQ(mixed[b].weight, plain[b].weight);
+      EXPECT_TRUE(mixed[b].tensor(kTarget).equal(plain[b].tensor(kTarget)));
+      for (int64_t row = 0; row < rows; ++row) {
+        const int64_t partner = row < counted ? counted - 1 - row : row;
+        const double part = mixed[b].tensor(data::kMixedPart)[row].item<double>();
+        const int64_t other = mixed[b].tensor(data::kMixedTarget)[row].item<int64_t>();
+        EXPECT_EQ(other, row < counted ? plain[b].tensor(kTarget)[partner].item<int64_t>() : kIgnoreIndex);
+        if (row >= counted) continue;
+        const double replaced = check_mixed_row(mixed[b], plain[b], row, partner, cuts);
+        EXPECT_LE(replaced, 1 - part + 1e-9) << "a rectangle of this part";
+      }
+    }
+  }
+}
+
+TEST_F(AugmentedLoadingTest, MixesAlikeForAnyNumberOfWorkers) {
+  const data::MixOptions mix{.mixup = 0.8, .cutmix = 1, .probability = 0.8};
+  const std::vector<Batch> expected = batches(0, mix, 9);
+  std::set<double> parts;
+  for (const Batch& batch : expected) parts.insert(batch.tensor(data::kMixedPart)[0].item<double>());
+  EXPECT_GE(parts.size(), 5U) << "each micro-batch draws its own";
+  for (const int workers : {1, 4}) {
+    const std::vector<Batch> found = batches(workers, mix, 9);
+    for (size_t b = 0; b < found.size(); ++b)
+      for (size_t f = 0; f < found[b].fields.size(); ++f)
+        EXPECT_TRUE(found[b].fields[f].values.equal(expected[b].fields[f].values)) << workers << " " << b << " " << f;
+  }
+}
+
+TEST_F(AugmentedLoadingTest, GivesTheSameBatchesForAnyNumberOfWorkersAndRanks) {
+  const auto datasets =
+      open("{train: {path: " + folder_.string() +
+           ", format: imagefolder}, image: {size: 24, augment: {random_resized_crop: [0.3, 1.0], vflip: 0.5, "
+           "auto_augment: rand-m9-mstd0.5-inc1, color_jitter: 0.3, random_erasing: {probability: 0.5, mode: pixel}}}}");
+  const auto images = [&](int workers, int64_t micro_batch) {
+    data::LoaderOptions options;
+    options.partition = {.global_batch = 12, .micro_batch = micro_batch};
+    options.num_workers = workers;
+    options.shuffle = options.augment = true;
+    data::Loader loader(datasets.train, options);
+    std::vector<uint8_t> all;
+    for (int step = 0; step < 3; ++step)
+      for (const Batch& batch : loader.next_step().micro_batches) {
+        const at::Tensor input = batch.input().contiguous();
+        const auto* values = input.const_data_ptr<uint8_t>();
+        all.insert(all.end(), values, values + input.numel());
+      }
+    return all;
+  };
+  const std::vector<uint8_t> expected = images(0, 12);
+  EXPECT_EQ(images(1, 12), expected);
+  EXPECT_EQ(images(4, 12), expected);
+  EXPECT_EQ(images(2, 4), expected);
+}
+
+}  // namespace
+}  // namespace gputrain::datasets
