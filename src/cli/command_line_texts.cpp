@@ -21,7 +21,7 @@ void CommandLine::add_texts() {
     return verb;
   };
   const std::string one_file = "texts: csv, tsv, jsonl, parquet or conll by its extension; else one a line";
-  auto* predict = add("predict", "say classes of images, or classes, numbers or tags of texts, with a trained model",
+  auto* predict = add("predict", "say classes of images, or classes, numbers or tags of texts",
                       ("images and folders of images; or " + one_file).c_str());
   predict->add_flag("--json", texts.json, "print a JSON object for each image or text");
   predict->add_option("--output", texts.output, "the file to write; default: stdout")->check(not_empty);

@@ -7,6 +7,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <nlohmann/json.hpp>
 
 #include "gputrain/checkpoint/checkpoint.hpp"
 #include "gputrain/checkpoint/listing.hpp"
