@@ -147,6 +147,38 @@ TEST(WeightAverage, IsSameAfterResumeAndOnRanksThatShareIt) {
   }
 }
 
+TEST(WeightAverage, OfAnotherKindIsRefusedWhenARunGoesOn) {
+  const TemporaryFolder folder;
+  const std::string job = write_averaged_job(folder, "ema: {decay: 0.7}"), run = folder / "run";
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", run, "--set", "train.max_steps=3"}).exit_code, 0);
+  const auto refused = [&](const std::vector<std::string>& sets) {
+    std::vector<std::string> command{"run", job, "--output-dir", run, "--accept"};
+    for (const std::string& set : sets) command.insert(command.end(), {"--set", set});
+    const Result result = gputrain(command);
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    return result.err;
+  };
+  EXPECT_THAT(refused({"train.ema=null"}), HasSubstr("made with train.ema, and the job has no average"));
+  EXPECT_THAT(refused({"train.ema=null", "train.swa={interval: 1}"}), HasSubstr("and the job has train.swa"));
+}
+
+// Weights are frozen, and the precision is another, than when they were averaged.
+TEST(WeightAverage, IsReadByAnotherJob) {
+  const TemporaryFolder folder;
+  const std::string job = write_averaged_job(folder, "ema: {decay: 0.7}"), run = folder / "run";
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", run}).exit_code, 0);
+  const double logged = summary(run)["metrics"]["val/loss"];
+  const std::string newest = run + fmt::format("/ckpt/step-{:08}", kAveragedSteps);
+  const auto loss_with = [&](const std::string& weights, const std::string& set) {
+    const Result result = gputrain({"eval", job, "--weights", weights, "--json", "--set", set});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return nlohmann::json::parse(result.out).at("val/loss").get<double>();
+  };
+  EXPECT_NEAR(loss_with(newest, "model.freeze=['conv1.*', 'layer1.*']"), logged, 1e-12);
+  EXPECT_NEAR(loss_with(newest, "precision=fp32"), logged, 1e-4);
+  EXPECT_NEAR(loss_with(newest + "/model.safetensors", "seed=1"), logged, 1e-12);
+}
+
 TEST(WeightAverage, IsOneOfTwo) {
   const TemporaryFolder folder;
   const Result result =

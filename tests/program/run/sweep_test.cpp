@@ -132,6 +132,19 @@ TEST(SweepVerb, StopsWithItsTrialsAndGoesOn) {
   EXPECT_EQ(state_in(sweep)["trials"][0]["state"], "done");
 }
 
+TEST(SweepVerb, RefusesTheSweepOfAnotherJob) {
+  const TemporaryFolder folder;
+  const std::string job = write_swept_job(folder, "{method: grid, parameters: [{key: optimizer.lr, values: [0.01]}]}");
+  const std::string sweep = folder / "sweep";
+  ASSERT_EQ(gputrain({"sweep", job, "--output-dir", sweep}).exit_code, 0);
+  for (const char* other : {"sweep.metric=val/top1", "train.max_steps=20"}) {
+    const Result result = gputrain({"sweep", job, "--output-dir", sweep, "--set", other});
+    EXPECT_EQ(result.exit_code, 2) << other;
+    EXPECT_THAT(result.err, HasSubstr("another --output-dir"));
+  }
+  EXPECT_EQ(gputrain({"sweep", job, "--output-dir", sweep}).exit_code, 0);  // nothing is left to do
+}
+
 TEST(SweepVerb, RefusesWhatMakesNoSense) {
   const TemporaryFolder folder;
   const auto refusal = [&](const std::string& sweep) {
