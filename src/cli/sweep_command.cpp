@@ -355,13 +355,11 @@ class Sweep {
     const bool has_success =
         std::ranges::any_of(trials_, [](const Trial& one) { return one.state == "done" || one.state == "ended"; });
     const bool is_mistake =
-        is_exit && (end.number == static_cast<int>(ExitCode::usage) || end.number == static_cast<int>(ExitCode::data) ||
-                    end.number == static_cast<int>(ExitCode::environment));
+        is_exit && (end.number == static_cast<int>(ExitCode::usage) || end.number == static_cast<int>(ExitCode::data));
     if (!is_mistake || has_success) return;
-    trials_[trial] = {.settings = trials_[trial].settings};  // it starts again once that is mended
-    save();
+    end_children();
     throw Error(static_cast<ExitCode>(end.number),
-                {.what = "the first trial cannot run: " + last_lines(log_of(trial)), .where = log_of(trial).string()});
+                {.what = "the trial cannot run: " + last_lines(log_of(trial)), .where = log_of(trial).string()});
   }
 
   static std::string last_lines(const fs::path& log) {

@@ -103,18 +103,18 @@ TEST(SweepVerb, GoesOnAfterTrialsThatFailAndStopsAtAMistake) {
 TEST(SweepVerb, StopsWithItsTrialsAndGoesOn) {
   const TemporaryFolder folder;
   const std::string job =
-      write_swept_job(folder, "{method: random, trials: 2, parameters: [{key: optimizer.lr, min: 0.01, max: 0.1}]}");
+      write_swept_job(folder, "{method: random, trials: 1, parameters: [{key: optimizer.lr, min: 0.01, max: 0.1}]}");
   const std::string sweep = folder / "sweep";
   const std::vector<std::string> command{gputrain_path(),        "sweep", job,
                                          "--output-dir",         sweep,   "--set",
-                                         "train.max_steps=3000", "--set", "eval.interval=1000"};
+                                         "train.max_steps=1500", "--set", "eval.interval=500"};
   const auto has_begun = [&] {
     const std::string summary = sweep + "/trial-001/summary.json";
     return std::filesystem::exists(summary) && Json::parse(read_file(summary))["status"] == "begun";
   };
   for (const bool from_outside : {false, true}) {
     Program program(command);
-    ASSERT_TRUE(program.prints("trial   1/2"));
+    ASSERT_TRUE(program.prints("trial   1/1"));
     while (!has_begun()) ASSERT_TRUE(program.is_running());
     if (from_outside) {  // a trial alone, as a cloud's notice does
       Program kill({"/bin/sh", "-c", "pkill -TERM -f '[o]utput-dir " + sweep + "/trial-001'"});
