@@ -174,18 +174,21 @@ void CommandLine::add_eval() {
 }
 
 void CommandLine::add_export() {
-  auto* verb = app.add_subcommand("export", "write a trained model of texts for other programs");
+  auto* verb = app.add_subcommand("export", "write a trained model for other programs");
   verb->add_option("folder", exported.folder, "a run folder, a published model's, or its name on the Hub")
       ->required()
       ->check(not_empty);
-  verb->add_option("out", exported.out, "the folder to write; with gguf: the file")->required()->check(not_empty);
-  verb->add_option("--format", exported.format,
-                   "hf: for transformers; sentence-transformers; gguf: for llama.cpp; adapter: for PEFT")
+  verb->add_option("out", exported.out, "the folder to write; with gguf and onnx: the file")
       ->required()
-      ->check(CLI::IsMember({"hf", "sentence-transformers", "gguf", "adapter"}));
+      ->check(not_empty);
+  verb->add_option(
+          "--format", exported.format,
+          "hf: for transformers; sentence-transformers; gguf: for llama.cpp; adapter: for PEFT; onnx: for ONNX Runtime")
+      ->required()
+      ->check(CLI::IsMember({"hf", "sentence-transformers", "gguf", "adapter", "onnx"}));
   verb->add_option("--dtype", exported.dtype, "f32, f16, bf16 or, in gguf, q8_0; default: what the run computed in")
       ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0"}));
-  verb->add_flag("--merge", exported.merge, "the model with its adapter merged; in gguf it always is");
+  verb->add_flag("--merge", exported.merge, "the model with its adapter merged; in gguf and onnx it always is");
   add_set(*verb, exported.set);
   verb->add_option("--tokenizer", exported.tokenizer, "a published one, instead of the folder's own")->check(not_empty);
   verb->callback([this] { action = [this] { return app::library().export_model(exported); }; });

@@ -1,4 +1,4 @@
-// `gputrain export`: writes a trained model of texts for other programs.
+// `gputrain export`: writes a trained model for other programs.
 #include <filesystem>
 
 #include "gputrain/core/error.hpp"
@@ -65,6 +65,41 @@ void export_language_model(const ExportRequest& request) {
   request.format == "hf" ? export_transformers(*model, request.out, type) : export_gguf(*model, request.out, type);
 }
 
+/// How a run reads its data, as far as it decides how its model is opened.
+enum class Kind { encoder, language_model, other };
+
+Kind kind_of(const std::string& folder) {
+  if (is_text_encoder(folder)) return Kind::encoder;
+  const RunFolder run{folder};
+  if (!fs::exists(run.resolved())) return Kind::language_model;
+  const Job job = load_job({.file = run.resolved().string(), .set = {}, .output_dir = folder});
+  const InputSpec reads = models::catalog().reads(job.spec().model.architecture);
+  if (!reads.reads_tokens()) return Kind::other;
+  return reads.use == TextUse::next_token ? Kind::language_model : Kind::encoder;
+}
+
+void export_as_onnx(const ExportRequest& request) {
+  if (!request.dtype.empty() && request.dtype != "f32")
+    throw Error(ExitCode::usage,
+                {.what = "ONNX files are written in fp32", .where = "--dtype", .hint = "leave it out, or f32"});
+  std::vector<std::string> set = request.set;
+  set.insert(set.end(), {"precision=fp32", "device=cpu"});
+  const auto write = [&](auto& model) {
+    if (model.built.adapter) models::merge_adapter(*model.built.model);
+    export_onnx(model, request.out);
+  };
+  switch (kind_of(request.folder)) {
+    case Kind::encoder:
+      return write(*open_text_encoder(
+          {.folder = request.folder, .set = set, .tokenizer = request.tokenizer, .needs_tokenizer = false}));
+    case Kind::language_model:
+      return write(*open_language_model(
+          {.folder = request.folder, .set = set, .tokenizer = request.tokenizer, .needs_tokenizer = false}));
+    case Kind::other:
+      return write(*open_trained_model(request.folder, set));
+  }
+}
+
 uint64_t size_of(const fs::path& path) {
   if (!fs::is_directory(path)) return fs::file_size(path);
   uint64_t bytes = 0;
@@ -78,6 +113,8 @@ uint64_t size_of(const fs::path& path) {
 int export_command(const ExportRequest& request) {
   if (request.format == "adapter") {
     export_adapter(request);
+  } else if (request.format == "onnx") {
+    export_as_onnx(request);
   } else {
     is_text_encoder(request.folder) ? export_encoder(request) : export_language_model(request);
   }

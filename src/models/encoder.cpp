@@ -14,6 +14,7 @@
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/nn/unit_range.hpp"
 #include "gputrain/ops/linear.hpp"
+#include "gputrain/ops/recorded.hpp"
 
 namespace gputrain::models {
 namespace {
@@ -106,7 +107,7 @@ at::Tensor Encoder::features(const Texts& texts) const {
                                   .where = "model.config.block_size",
                                   .hint = "block_size: " + std::to_string(time)});
   }
-  if (!has_padding_on_cpu(texts)) {
+  if (!has_padding_on_cpu(texts) || ops::is_recorded()) {
     const at::Tensor x = hidden(texts);
     const nn::UnitRange range(*head_unit().front());
     return head_->features(x, texts.lengths);
@@ -139,8 +140,8 @@ Encoder::Texts Encoder::texts_of(const Batch& batch) {
               .positions = values_of(kPositions),
               .lengths = batch.find(kTokens)->counts};
   // A GPU would have to be waited for.
-  const bool is_full =
-      texts.lengths.defined() && texts.lengths.is_cpu() && texts.lengths.eq(texts.tokens.size(1)).all().item<bool>();
+  const bool is_full = texts.lengths.defined() && texts.lengths.is_cpu() && !ops::is_recorded() &&
+                       texts.lengths.eq(texts.tokens.size(1)).all().item<bool>();
   if (is_full) texts.lengths = at::Tensor();
   return texts;
 }

@@ -3,6 +3,7 @@
 #include <string>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/add.h>
 #include <ATen/ops/argsort.h>
 #include <ATen/ops/bincount.h>
 #include <ATen/ops/cat.h>
@@ -11,10 +12,29 @@
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/sum.h>
 #include <ATen/ops/topk.h>
+#include <ATen/ops/zeros.h>
 
 #include "gputrain/ops/linear.hpp"
+#include "gputrain/ops/recorded.hpp"
 
 namespace gputrain::nn {
+namespace {
+
+/// Every expert reads all rows, so that no size depends on which of them a row has chosen. `experts`, `weights` [rows,
+/// chosen ones].
+at::Tensor sum_of_all(const std::vector<FeedForward*>& all, const at::Tensor& rows, const at::Tensor& experts,
+                      const at::Tensor& weights) {
+  const at::Tensor none = at::zeros({rows.size(0), std::ssize(all)}, weights.options());
+  const at::Tensor shares = none.scatter(1, experts, weights);
+  at::Tensor sum;
+  for (int64_t i = 0; i < std::ssize(all); ++i) {
+    const at::Tensor part = at::mul(all[static_cast<size_t>(i)]->forward(rows), shares.narrow(1, i, 1));
+    sum = sum.defined() ? at::add(sum, part) : part;
+  }
+  return sum;
+}
+
+}  // namespace
 
 Experts::Experts(const Context& context, const Options& options) : Module(context), options_(options) {
   gate_ = add_child<Linear>("gate", context,
@@ -50,6 +70,7 @@ at::Tensor Experts::forward(const at::Tensor& x) const {
   const at::Tensor rows = x.reshape({-1, x.size(-1)});
   const int64_t tokens = rows.size(0), per_token = options_.per_token;
   const auto [experts, weights] = routes_of(rows);
+  if (ops::is_recorded()) return sum_of_all(experts_, rows, experts, weights).view(x.sizes());
   const at::Tensor chosen = experts.flatten();
   const at::Tensor counted = at::bincount(chosen, {}, options_.count).cpu();
   const std::vector<int64_t> counts(counted.const_data_ptr<int64_t>(),

@@ -16,6 +16,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/ops/activation.hpp"
 #include "gputrain/ops/linear.hpp"
+#include "gputrain/ops/recorded.hpp"
 #include "gputrain/ops/split_layers.hpp"
 
 namespace gputrain::nn {
@@ -224,7 +225,8 @@ at::Tensor Embedding::forward(const at::Tensor& tokens) const {
 }
 
 at::Tensor Embedding::first_rows(int64_t count) const {
-  return ops::cast(count == weight_.size(0) ? weight_ : weight_.narrow(0, 0, count), context().policy.master);
+  const bool is_all = count == weight_.size(0) && !ops::is_recorded();
+  return ops::cast(is_all ? weight_ : weight_.narrow(0, 0, count), context().policy.master);
 }
 
 at::Tensor Dropout::forward(const at::Tensor& x) const {

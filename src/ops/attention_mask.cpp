@@ -3,10 +3,12 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 
+#include "gputrain/ops/recorded.hpp"
+
 namespace gputrain::ops {
 
 bool needs_mask(const at::Tensor& q, const at::Tensor& k, const AttentionOptions& options) {
-  const bool window_hides = options.window > 0 && options.window < k.size(2);
+  const bool window_hides = options.window > 0 && (options.window < k.size(2) || is_recorded());
   const bool is_continued = options.causal && q.size(2) > 1 && q.size(2) != k.size(2);
   return options.positions.defined() || options.lengths.defined() || window_hides || is_continued;
 }
@@ -19,7 +21,7 @@ at::Tensor visible_around(const at::Tensor& q, const AttentionOptions& options) 
   const at::Tensor places = at::arange(time, at::TensorOptions().dtype(at::kLong).device(q.device()));
   at::Tensor visible;
   const auto restrict = [&](const at::Tensor& more) { visible = visible.defined() ? visible.logical_and(more) : more; };
-  if (options.window > 0 && options.window < time) {
+  if (options.window > 0 && (options.window < time || is_recorded())) {
     restrict((places.unsqueeze(1) - places).abs().lt(options.window).view({1, 1, time, time}));
   }
   if (options.positions.defined()) {

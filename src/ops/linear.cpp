@@ -18,6 +18,7 @@
 #include "dispatch/gpu.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/device/working_copy.hpp"
+#include "gputrain/ops/recorded.hpp"
 
 namespace gputrain::ops {
 namespace {
@@ -146,7 +147,7 @@ std::vector<at::Tensor> linear_each(const Policy& policy, const at::Tensor& x, c
 }
 
 at::Tensor linear_padded(const Policy& policy, const at::Tensor& x, const at::Tensor& weight, int64_t columns) {
-  return dense(with_copies(policy, {x, weight, at::Tensor()}), /*in_out=*/false, columns);
+  return dense(with_copies(policy, {x, weight, at::Tensor()}), /*in_out=*/false, is_recorded() ? 0 : columns);
 }
 
 at::Tensor feed_forward(const Policy& policy, const at::Tensor& x, const FeedForwardLayers& layers) {

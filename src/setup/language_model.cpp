@@ -135,11 +135,11 @@ models::Model::TextLimits limits_of(const Job& job, const models::Model& model, 
   return {.vocabulary = datasets.facts.num_classes, .length = datasets.tokens_per_sample()};
 }
 
-void open_parts(Plan& plan, LanguageModel& opened) {
+void open_parts(Plan& plan, bool needs_tokenizer, LanguageModel& opened) {
   opened.datasets = open_datasets(plan.job);
   opened.published = tokenizer_of(plan, opened.datasets);
   opened.tokenizer = opened.published ? opened.published : opened.datasets.train->tokenizer();
-  if (!opened.tokenizer) {
+  if (!opened.tokenizer && needs_tokenizer) {
     throw Error(ExitCode::usage,
                 {.what = "the run was trained on numbers of tokens and does not say how they are spelled",
                  .where = plan.folder.string(),
@@ -179,7 +179,7 @@ std::unique_ptr<LanguageModel> open_language_model(const LanguageModelRequest& a
   auto opened = std::make_unique<LanguageModel>();
   opened->context = create_rank_context(plan->job);
   try {
-    open_parts(*plan, *opened);
+    open_parts(*plan, asked.needs_tokenizer, *opened);
   } catch (const std::exception& failure) {
     fail(opened->context, failure);
   }

@@ -13,34 +13,13 @@
 #include "gputrain/setup/trained_weights.hpp"
 #include "gputrain/tokenizers/published.hpp"
 #include "job_without_data.hpp"
+#include "no_samples.hpp"
 
 namespace gputrain::app {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-/// Training data of which all is known but the samples.
-class NoSamples final : public data::Dataset {
- public:
-  NoSamples(data::SampleLayout layout, std::vector<std::string> class_names,
-            std::shared_ptr<const tokenizers::Tokenizer> tokenizer)
-      : layout_(std::move(layout)), class_names_(std::move(class_names)), tokenizer_(std::move(tokenizer)) {}
-
-  int64_t size() const override { return 0; }
-  const data::SampleLayout& layout() const override { return layout_; }
-  void read(int64_t, const data::ReadContext&, const data::SampleRow&) const override {
-    GPUTRAIN_ASSERT(false, "there are no samples");
-  }
-  std::vector<std::string> class_names() const override { return class_names_; }
-  std::shared_ptr<const tokenizers::Tokenizer> tokenizer() const override { return tokenizer_; }
-  std::string describe() const override { return "no samples"; }
-
- private:
-  data::SampleLayout layout_;
-  std::vector<std::string> class_names_;
-  std::shared_ptr<const tokenizers::Tokenizer> tokenizer_;
-};
 
 /// What the config.json of an encoder says that a job may leave to the data.
 struct ConfigFacts {
@@ -203,7 +182,7 @@ std::unique_ptr<TextEncoder> open_text_encoder(const TextEncoderRequest& asked) 
                                           "config.json",
                                   .where = request.folder.string()});
   }
-  if (!encoder->tokenizer)
+  if (!encoder->tokenizer && request.needs_tokenizer)
     throw Error(ExitCode::usage, {.what = "the run does not say how its tokens are spelled",
                                   .where = request.folder.string(),
                                   .hint = "--tokenizer with the folder of the published model they are of"});

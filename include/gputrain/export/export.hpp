@@ -1,4 +1,4 @@
-// Writes trained models of texts for other programs.
+// Writes trained models for other programs.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 
 #include "gputrain/setup/language_model.hpp"
 #include "gputrain/setup/text_encoder.hpp"
+#include "gputrain/setup/trained_model.hpp"
 
 namespace gputrain::app {
 
@@ -34,5 +35,19 @@ void export_sentence_transformers(TextEncoder& encoder, const std::filesystem::p
 /// rows have no multiple of 32 numbers, are stored in 32 and 16 bits. Throws Error(usage) for an architecture or a
 /// tokenizer that GGUF, or this program, does not know.
 void export_gguf(LanguageModel& model, const std::filesystem::path& file, StoredType type);
+
+/// Constants of an ONNX file above which they lie in a file of their own: protocol buffers hold 2 GB.
+inline constexpr int64_t kMostOnnxBytes = int64_t{1} << 30;
+
+/// Write a model as an ONNX file of fp32 operators that takes any number of samples and, of texts, any length up to the
+/// model's. More than `most_bytes` of weights lie in FILE.data beside it. Throw Error(usage) where a model calls an
+/// operator that is not translated (onnx/operators/). Inputs of texts: `tokens` int64 [batch, length], and where the
+/// output depends on them `lengths` int64 [batch], of the texts without their padding, and `token_types` int64 [batch,
+/// length]; output: `logits`, or `vectors` of an embedder.
+void export_onnx(TextEncoder& encoder, const std::filesystem::path& file, int64_t most_bytes = kMostOnnxBytes);
+void export_onnx(LanguageModel& model, const std::filesystem::path& file, int64_t most_bytes = kMostOnnxBytes);
+/// Input: `image` float [batch, channels, height, width], normalised by what the file's metadata says; output:
+/// `logits`. Where samples are no images, the input has the name and the sizes of the data's first field.
+void export_onnx(TrainedModel& model, const std::filesystem::path& file, int64_t most_bytes = kMostOnnxBytes);
 
 }  // namespace gputrain::app

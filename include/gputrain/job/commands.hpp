@@ -72,8 +72,8 @@ struct GenerateRequest {
 };
 
 struct ExportRequest {
-  std::string folder, out;       // a run folder or that of a published model; a folder or a .gguf file
-  std::string format;            // "hf", "gguf", "adapter", "sentence-transformers"
+  std::string folder, out;       // a run folder or that of a published model; a folder or a file
+  std::string format;            // "hf", "gguf", "adapter", "sentence-transformers", "onnx"
   std::string dtype;             // "f32", "f16", "bf16", "q8_0"; empty: the type that the run computed in
   bool merge = false;            // an adapter into its model
   std::vector<std::string> set;  // --set a.b=YAML

@@ -17,6 +17,7 @@ struct LanguageModelRequest {
   std::filesystem::path folder;          // a run folder, or config.json with weights and a tokenizer
   std::vector<std::string> set;          // --set of the run's job, or of one that gives the model its place
   std::filesystem::path tokenizer = {};  // a published one, instead of the folder's own; empty: its own
+  bool needs_tokenizer = true;           // false: tokens need not be spelled
 };
 
 struct LanguageModel {
@@ -38,8 +39,8 @@ std::string chat_template_of(const LanguageModel& model);
 
 /// Opens what is needed and loads the weights: a run's model.safetensors or, before there is one, its newest
 /// checkpoint. Data is opened only where the tokenizer is made from it. Throws Error(usage) for a folder that is
-/// neither, for a model that does not continue texts, and where there is no tokenizer; Error(data) for weights that
-/// cannot be read.
+/// neither, for a model that does not continue texts, and where there is no tokenizer but one is needed; Error(data)
+/// for weights that cannot be read.
 std::unique_ptr<LanguageModel> open_language_model(const LanguageModelRequest& request);
 
 }  // namespace gputrain::app

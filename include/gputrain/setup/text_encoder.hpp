@@ -19,6 +19,7 @@ struct TextEncoderRequest {
   std::vector<std::string> set;          // --set of the run's job, or of one that gives the model its place
   std::filesystem::path tokenizer = {};  // a published one, instead of the folder's own; empty: its own
   bool gives_vectors = false;            // a published model's head is left out for that of vectors
+  bool needs_tokenizer = true;           // false: tokens need not be spelled
 };
 
 struct TextEncoder {

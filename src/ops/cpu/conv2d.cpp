@@ -15,6 +15,7 @@
 #include "float_kernels.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/device/host.hpp"
+#include "gputrain/ops/recorded.hpp"
 
 namespace gputrain::ops::cpu {
 namespace {
@@ -84,7 +85,7 @@ bool conv2d_takes(const at::Tensor& x, const at::Tensor& weight, int64_t dilatio
   return x.is_cpu() && x.scalar_type() == at::kFloat && weight.scalar_type() == at::kFloat && x.dim() == 4 &&
          x.numel() > 0 && x.is_contiguous(at::MemoryFormat::ChannelsLast) && x.size(1) >= kLeastChannels &&
          weight.is_contiguous(at::MemoryFormat::ChannelsLast) && weight.size(2) == weight.size(3) && dilation == 1 &&
-         groups == 1;
+         groups == 1 && !is_recorded();
 }
 
 at::Tensor conv2d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, int64_t stride,

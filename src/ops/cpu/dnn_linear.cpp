@@ -13,6 +13,7 @@
 #include "../dispatch/kernel_autotuner.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/device/host.hpp"
+#include "gputrain/ops/recorded.hpp"
 
 namespace gputrain::ops::cpu {
 namespace {
@@ -86,7 +87,7 @@ bool dnn_is_faster_here() {
 
 bool dnn_takes(const at::Tensor& x, const at::Tensor& matrix) {
   return x.is_cpu() && x.scalar_type() == at::kFloat && matrix.scalar_type() == at::kFloat && x.size(-1) > 0 &&
-         x.numel() / x.size(-1) * matrix.numel() >= kLeastWork;
+         x.numel() / x.size(-1) * matrix.numel() >= kLeastWork && !is_recorded();
 }
 
 at::Tensor dnn_linear(const at::Tensor& x, const at::Tensor& matrix, const at::Tensor& bias, bool in_out) {

@@ -9,6 +9,7 @@
 
 #include "float_kernels.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/ops/recorded.hpp"
 
 namespace gputrain::ops::cpu {
 namespace {
@@ -82,7 +83,7 @@ struct RowNorm : torch::autograd::Function<RowNorm> {
 }  // namespace
 
 bool is_fusible(const at::Tensor& x) {
-  return x.is_cpu() && x.scalar_type() == at::kFloat && x.is_contiguous() && x.numel() > 0;
+  return x.is_cpu() && x.scalar_type() == at::kFloat && x.is_contiguous() && x.numel() > 0 && !is_recorded();
 }
 
 at::Tensor gelu_tanh(const at::Tensor& x) { return GeluTanh::apply(x); }
