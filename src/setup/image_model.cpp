@@ -21,24 +21,7 @@ using nlohmann::json;
 
 constexpr const char* kImageInput = "image_input";
 
-/// What the weights were trained on.
-struct Trained {
-  ImageInput input;
-  std::vector<std::string> class_names;
-};
-
-std::optional<Trained> trained_in(const checkpoint::Metadata& metadata) {
-  const auto input = ImageInput::in(metadata);
-  if (!input) return std::nullopt;
-  Trained trained{.input = *input, .class_names = {}};
-  const auto names = metadata.find(tokenizers::kTargets);
-  const json told = names == metadata.end() ? json() : json::parse(names->second, nullptr, false);
-  if (told.is_array() && std::ranges::all_of(told, [](const json& name) { return name.is_string(); }))
-    trained.class_names = told.get<std::vector<std::string>>();
-  return trained;
-}
-
-Trained trained_on(const data::Dataset& data, const fs::path& folder) {
+TrainedImages trained_on(const data::Dataset& data, const fs::path& folder) {
   const auto input = ImageInput::of(data);
   if (!input)
     throw Error(ExitCode::usage, {.what = "the run does not learn classes of images", .where = folder.string()});
@@ -57,13 +40,6 @@ data::ImageOptions options_of(const Job& job, const ImageInput& input) {
   options.mean = input.normalization.mean;
   options.std = input.normalization.std;
   return options;
-}
-
-Job job_of(const fs::path& folder, const std::vector<std::string>& set) {
-  const RunFolder run{folder};
-  if (!exists(run.resolved()))
-    throw Error(ExitCode::usage, {.what = "not a run folder: it has no job.resolved.yaml", .where = folder.string()});
-  return load_job({.file = run.resolved().string(), .set = set, .output_dir = folder.string()});
 }
 
 bool reads_images(const Job& job) { return !models::catalog().reads(job.spec().model.architecture).reads_tokens(); }
@@ -87,11 +63,13 @@ std::optional<ImageInput> ImageInput::in(const checkpoint::Metadata& metadata) {
   if (found == metadata.end()) return std::nullopt;
   try {
     const json told = json::parse(found->second);
-    return ImageInput{.height = told.at("height"),
-                      .width = told.at("width"),
-                      .channels = told.at("channels"),
-                      .classes = told.at("classes"),
-                      .normalization = {.mean = told.at("mean"), .std = told.at("std")}};
+    const ImageInput input{.height = told.at("height"),
+                           .width = told.at("width"),
+                           .channels = told.at("channels"),
+                           .classes = told.at("classes"),
+                           .normalization = {.mean = told.at("mean"), .std = told.at("std")}};
+    if (std::min({input.height, input.width, input.channels, input.classes}) < 1) return std::nullopt;
+    return input;
   } catch (const json::exception&) {  // written by another program
     return std::nullopt;
   }
@@ -104,21 +82,29 @@ void ImageInput::note(checkpoint::Metadata& metadata) const {
           .dump();
 }
 
+std::optional<TrainedImages> TrainedImages::in(const checkpoint::Metadata& metadata) {
+  const auto input = ImageInput::in(metadata);
+  if (!input) return std::nullopt;
+  TrainedImages trained{.input = *input, .class_names = {}};
+  const auto names = metadata.find(tokenizers::kTargets);
+  const json told = names == metadata.end() ? json() : json::parse(names->second, nullptr, false);
+  const bool has_all = told.is_array() && std::ssize(told) == input->classes &&
+                       std::ranges::all_of(told, [](const json& name) { return name.is_string(); });
+  if (has_all) trained.class_names = told.get<std::vector<std::string>>();
+  return trained;
+}
+
 bool is_image_run(const fs::path& folder) {
-  if (!exists(RunFolder{folder}.resolved())) return false;
-  return reads_images(job_of(folder, {}));
+  const RunFolder run{folder};
+  if (!exists(run.resolved())) return false;
+  return reads_images(load_job({.file = run.resolved().string(), .set = {}, .output_dir = folder.string()}));
 }
 
 std::unique_ptr<ImageModel> open_image_model(const ImageModelRequest& request) {
-  const Job job = job_of(request.folder, request.set);
-  const fs::path weights = weights_of_run(job, RunFolder{request.folder});
-  if (weights.empty())
-    throw Error(ExitCode::data, {.what = "there are no trained weights",
-                                 .where = request.folder.string(),
-                                 .hint = "a run writes them at its end, and in every checkpoint"});
+  const auto [job, weights] = trained_run(request.folder, request.set);
   auto model = std::make_unique<ImageModel>();
   model->context = create_rank_context(job);
-  auto trained = trained_in(checkpoint::WeightFiles(weights).metadata());
+  auto trained = TrainedImages::in(checkpoint::WeightFiles(weights).metadata());
   if (!trained) trained = trained_on(*open_datasets(job).train, request.folder);
   model->class_names = std::move(trained->class_names);
   for (int64_t number = std::ssize(model->class_names); number < trained->input.classes; ++number)

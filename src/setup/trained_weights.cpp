@@ -11,6 +11,7 @@
 
 #include "gputrain/checkpoint/checkpoint.hpp"
 #include "gputrain/checkpoint/listing.hpp"
+#include "gputrain/core/error.hpp"
 #include "gputrain/setup/training_state.hpp"
 #include "gputrain/setup/weights.hpp"
 #include "gputrain/train/evaluator.hpp"
@@ -24,6 +25,20 @@ std::filesystem::path weights_of_run(const Job& job, const RunFolder& run) {
   if (!exists(branch)) return {};
   const auto newest = checkpoint::newest_listed({branch});
   return newest ? newest->folder : std::filesystem::path();
+}
+
+TrainedRun trained_run(const std::filesystem::path& folder, const std::vector<std::string>& set) {
+  const RunFolder run{folder};
+  if (!exists(run.resolved()))
+    throw Error(ExitCode::usage, {.what = "not a run folder: it has no job.resolved.yaml", .where = folder.string()});
+  TrainedRun trained{.job = load_job({.file = run.resolved().string(), .set = set, .output_dir = folder.string()}),
+                     .weights = {}};
+  trained.weights = weights_of_run(trained.job, run);
+  if (trained.weights.empty())
+    throw Error(ExitCode::data, {.what = "there are no trained weights",
+                                 .where = folder.string(),
+                                 .hint = "a run writes them at its end, and in every checkpoint"});
+  return trained;
 }
 
 namespace {

@@ -28,6 +28,14 @@ struct ImageInput {
   void note(checkpoint::Metadata& metadata) const;
 };
 
+struct TrainedImages {
+  ImageInput input;
+  std::vector<std::string> class_names;  // empty: they have none
+
+  /// Empty: the weights do not say.
+  static std::optional<TrainedImages> in(const checkpoint::Metadata& metadata);
+};
+
 struct ImageModel {
   RankContext context;
   std::vector<std::string> files;  // of the images

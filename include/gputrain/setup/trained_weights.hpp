@@ -2,6 +2,8 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "gputrain/job/job.hpp"
 #include "gputrain/job/run_folder.hpp"
@@ -12,6 +14,13 @@ namespace gputrain::app {
 /// Where a run's trained weights lie: its adapter or model.safetensors or, before there is one, its newest checkpoint;
 /// empty: it has saved nothing.
 std::filesystem::path weights_of_run(const Job& job, const RunFolder& run);
+
+struct TrainedRun {
+  Job job;
+  std::filesystem::path weights;
+};
+/// A run that has trained weights. Throws Error(usage) for another folder; Error(data) if the run has saved nothing.
+TrainedRun trained_run(const std::filesystem::path& folder, const std::vector<std::string>& set);
 
 /// Loads trained weights: of a file, a folder, a checkpoint, or an adapter's folder, whose base is loaded already.
 /// Throws Error(data).
