@@ -193,7 +193,7 @@ TEST_P(EveryModel, ReadsWeightsOfTheUnitThatItAnnounces) {
 TEST_P(EveryModel, OverfitsOneBatch) {
   if (is_by_size(GetParam())) GTEST_SKIP() << "the model of any size stands for it";
   if (GetParam() == "resnet101" || GetParam() == "resnet152") GTEST_SKIP() << "resnet50 stands for it";
-  if (GetParam() == "efficientnet_v2_m" || GetParam() == "efficientnet_v2_l") GTEST_SKIP() << "efficientnet_v2_s does";
+  if (GetParam() == "efficientnet_v2_m" || GetParam() == "efficientnet_v2_l") GTEST_SKIP() << "efficientnet_v2_s stands for it";
   auto [model, batch] = case_of(GetParam());
   const auto loss_per_target = [&](double rate) {
     const at::Tensor loss = loss_of(*model, batch).weighted / batch.weight;
