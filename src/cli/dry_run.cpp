@@ -13,6 +13,7 @@
 #include "dry_run_page.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/device/allocation_meter.hpp"
+#include "gputrain/estimate/scaled_activations.hpp"
 #include "gputrain/job/job_environment.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/run/start_page.hpp"
@@ -60,6 +61,19 @@ void refuse_what_does_not_fit(const Job& job, const DryRunEstimate& estimate, co
   }
 }
 
+/// Of a model that is too large to take steps here; null for others, which take them.
+std::unique_ptr<PredictedActivations> predictions_for(const Job& job, const TrainingSetup& sizes,
+                                                      const std::string& obstacle) {
+  if (obstacle.empty()) return nullptr;
+  if (can_scale(job)) return std::make_unique<PredictedActivations>(job, sizes.datasets, sizes.context);
+  throw Error(
+      ExitCode::environment,
+      {.what = "a dry run takes small steps on this machine's CPU, and " + obstacle,
+       .where = "model.architecture: " + job.spec().model.architecture.name,
+       .hint = "a smaller model of the same kind, or a machine with more memory; what a step needs is predicted "
+               "without one only for models of type gpt, all of which is trained, without an adapter"});
+}
+
 }  // namespace
 
 int simulate_dry_run(const DryRunRequest& request, const Job& job) {
@@ -81,15 +95,19 @@ int simulate_dry_run(const DryRunRequest& request, const Job& job) {
   check_ranks(datasets, world);
   check_sample(job, datasets);
   const auto open = [&] { return datasets; };
-  if (world > 1) TrainingSetup(job, simulate(world - 1), open);
+  const TrainingSetup sizes(job, simulate(0), open, 0, Weights::sizes);
+  const std::string obstacle = obstacle_to_steps(sizes);
+  const auto predicted = predictions_for(job, sizes, obstacle);
+  const Weights weights = predicted ? Weights::sizes : Weights::values;
+  if (world > 1) TrainingSetup(job, simulate(world - 1), open, 0, weights);
   std::vector<StageEstimate> later_stages;
   const comm::Mesh mesh = context.groups.mesh();
   for (int stage = 1; stage < mesh.pipeline; ++stage) {
-    TrainingSetup at(job, simulate(stage * mesh.stage_ranks()), open);
-    later_stages.push_back(make_stage_estimate(job, at, limit));
+    TrainingSetup at(job, simulate(stage * mesh.stage_ranks()), open, 0, weights);
+    later_stages.push_back(make_stage_estimate(job, at, limit, predicted.get()));
   }
-  TrainingSetup setup(job, std::move(context), open);
-  const DryRunEstimate estimate = make_dry_run_estimate(job, setup, *traffic, limit, later_stages);
+  TrainingSetup setup(job, std::move(context), open, 0, weights);
+  const DryRunEstimate estimate = make_dry_run_estimate(job, setup, *traffic, limit, later_stages, predicted.get());
 
   if (request.json) std::printf("%s\n", to_json(job, setup, hosts, estimate).dump(2).c_str());
   monitor::Console console(monitor::Console::detect(!request.json));
@@ -103,9 +121,11 @@ int simulate_dry_run(const DryRunRequest& request, const Job& job) {
   // A task that compares with the model before training has asked it nothing here, and of shared-out weights only this
   // rank's are here.
   const bool is_known = setup.datasets.task->reference_numbers() == 0 && !setup.built.has_parts();
-  console.line("dry run", "all checks passed; " +
-                              (is_known ? "first loss " + monitor::significant(estimate.first_loss) + "; " : "") +
-                              "memory besides: the GPU's context, NCCL, cuBLAS; nothing was written");
+  std::string steps;
+  if (predicted) steps = "no step was taken: " + obstacle + "; ";
+  if (estimate.first_loss && is_known) steps = "first loss " + monitor::significant(*estimate.first_loss) + "; ";
+  console.line("dry run",
+               "all checks passed; " + steps + "memory besides: the GPU's context, NCCL, cuBLAS; nothing was written");
   return 0;
 }
 

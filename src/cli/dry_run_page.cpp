@@ -43,20 +43,21 @@ std::string events_text(const TrainingSetup& setup, const DryRunEstimate& estima
 }
 
 std::string communication_text(const CommunicationEstimate& communication) {
-  const auto& traffic = communication.traffic;
   std::string kinds;
   const auto add = [&](const comm::CollectiveTraffic::Kind& kind, const char* name) {
     if (kind.calls == 0) return;
     kinds += fmt::format("{}{} {} of {}", kinds.empty() ? "" : " + ", grouped(kind.calls), name, bytes(kind.bytes));
   };
-  add(traffic.all_reduce, "all-reduce");
-  add(traffic.reduce, "reduce");
-  add(traffic.reduce_scatter, "reduce-scatter");
-  add(traffic.all_gather, "all-gather");
-  add(traffic.broadcast, "broadcast");
-  return fmt::format("{} of at most {}  a step: {}; each rank sends {} (ring)",
-                     counted(communication.buckets, "bucket"), bytes(communication.largest_bucket), kinds,
-                     bytes(communication.bytes_per_rank));
+  if (const auto& traffic = communication.traffic) {
+    add(traffic->all_reduce, "all-reduce");
+    add(traffic->reduce, "reduce");
+    add(traffic->reduce_scatter, "reduce-scatter");
+    add(traffic->all_gather, "all-gather");
+    add(traffic->broadcast, "broadcast");
+    kinds += "; ";
+  }
+  return fmt::format("{} of at most {}  a step: {}each rank sends {} (ring)", counted(communication.buckets, "bucket"),
+                     bytes(communication.largest_bucket), kinds, bytes(communication.bytes_per_rank));
 }
 
 std::string shards_text(const TrainingSetup& setup, const ShardEstimate& shards) {
@@ -103,15 +104,17 @@ nlohmann::json data_json(const TrainingSetup& setup, const data::EpochShares& ep
 }
 
 nlohmann::json communication_json(const CommunicationEstimate& communication) {
-  const auto& traffic = communication.traffic;
-  return {{"buckets", communication.buckets},
-          {"largest_bucket_bytes", communication.largest_bucket},
-          {"all_reduce", to_json(traffic.all_reduce)},
-          {"reduce", to_json(traffic.reduce)},
-          {"broadcast", to_json(traffic.broadcast)},
-          {"all_gather", to_json(traffic.all_gather)},
-          {"reduce_scatter", to_json(traffic.reduce_scatter)},
-          {"sent_bytes_per_rank", communication.bytes_per_rank}};
+  nlohmann::json json{{"buckets", communication.buckets},
+                      {"largest_bucket_bytes", communication.largest_bucket},
+                      {"sent_bytes_per_rank", communication.bytes_per_rank}};
+  if (const auto& traffic = communication.traffic) {
+    json["all_reduce"] = to_json(traffic->all_reduce);
+    json["reduce"] = to_json(traffic->reduce);
+    json["broadcast"] = to_json(traffic->broadcast);
+    json["all_gather"] = to_json(traffic->all_gather);
+    json["reduce_scatter"] = to_json(traffic->reduce_scatter);
+  }
+  return json;
 }
 
 nlohmann::json memory_json(const Memory& memory, int64_t host_data) {
@@ -125,11 +128,12 @@ nlohmann::json memory_json(const Memory& memory, int64_t host_data) {
                       {"optimizer", fixed.optimizer_state},
                       {"activations", memory.activations.bytes(memory.micro_batch)},
                       {"bytes_per_sample", memory.activations.bytes_per_sample},
-                      {"measured_samples", memory.activations.measured_samples},
-                      {"measured_bytes", memory.activations.measured_bytes},
                       {"micro_batch", memory.micro_batch},
                       {"total", memory.total()},
                       {"host_data", host_data}};
+  const char* known = memory.activations.is_predicted ? "predicted" : "measured";
+  json[std::string(known) + "_samples"] = memory.activations.measured_samples;
+  json[std::string(known) + "_bytes"] = memory.activations.measured_bytes;
   if (memory.limit > 0) json["limit"] = memory.limit, json["fits"] = memory.fits();
   return json;
 }
@@ -164,9 +168,12 @@ std::string memory_text(const Memory& memory) {
   if (memory.limit > 0) text += " of " + bytes(memory.limit);
   text += ": " + memory.fixed.text() + "  activations " + bytes(memory.activations.bytes(memory.micro_batch)) +
           " for " + grouped(memory.micro_batch);
-  if (memory.micro_batch > 1)
+  if (memory.activations.is_predicted) {
+    text += " (scaled from smaller models)";
+  } else if (memory.micro_batch > 1) {
     text += fmt::format(" ({} each, measured with {})", bytes(memory.activations.bytes_per_sample),
                         grouped(memory.activations.measured_samples));
+  }
   if (memory.limit == 0) return text;
   return text + (memory.fits() ? "  fits" : "  DOES NOT FIT");
 }
@@ -223,7 +230,8 @@ nlohmann::json to_json(const Job& job, const TrainingSetup& setup, const DryRunH
   for (const Memory& memory : estimate.memory_of_later_stages)
     json["memory_of_later_stages"].push_back(memory_json(memory, estimate.host_data));
   if (const auto& pipeline = setup.built.pipeline) json["stages"] = stages_json(*pipeline, plan.batch.accumulation);
-  json["first_loss"] = setup.built.pipeline ? nlohmann::json() : nlohmann::json(estimate.first_loss);
+  const bool has_loss = estimate.first_loss && !setup.built.pipeline;
+  json["first_loss"] = has_loss ? nlohmann::json(*estimate.first_loss) : nlohmann::json();
   return json;
 }
 

@@ -4,8 +4,13 @@
 #include <numeric>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "gputrain/device/host.hpp"
 #include "gputrain/device/runtime.hpp"
+#include "gputrain/estimate/plan_candidate.hpp"
+#include "gputrain/estimate/rank_layout.hpp"
+#include "gputrain/monitor/format.hpp"
 #include "gputrain/resume/checkpoint_room.hpp"
 #include "gputrain/resume/checkpointing.hpp"
 #include "gputrain/setup/training_loop.hpp"
@@ -70,9 +75,9 @@ ShardEstimate estimate_shards(const Job& job, TrainingSetup& setup) {
   return shards;
 }
 
-CommunicationEstimate estimate_communication(const TrainingSetup& setup, const comm::CollectiveTraffic& of_a_step) {
+CommunicationEstimate estimate_communication(const TrainingSetup& setup) {
   const auto& arena = *setup.built.arena;
-  CommunicationEstimate communication{.traffic = of_a_step};
+  CommunicationEstimate communication;
   if (setup.context.groups.alone()) return communication;
   communication.bytes_per_rank = traffic_of_step(setup).bytes;
   for (const device::Range& bucket : parallel::plan_buckets(arena, setup.gradient_sync.buckets)) {
@@ -116,13 +121,15 @@ CheckpointEstimate estimate_checkpoint(const Job& job, TrainingSetup& setup, con
   return checkpoint;
 }
 
+/// Operations of a step with one sample. If the model gives no number: at least 2 per weight forward and 4 backward.
+double operations_of(const TrainingSetup& setup) {
+  return std::max(setup.built.model->flops_per_sample(), 6.0 * static_cast<double>(setup.built.parameter_count));
+}
+
 /// As many samples as take a few seconds and a quarter of this machine's memory; at least 2.
 int64_t samples_to_try(const TrainingSetup& setup, int64_t bytes_of_one) {
   constexpr double kMostOperations = 5e11;
-  // If the model gives no number: at least 2 operations per weight forward and 4 backward.
-  const double operations =
-      std::max(setup.built.model->flops_per_sample(), 6.0 * static_cast<double>(setup.built.parameter_count));
-  const auto in_time = static_cast<int64_t>(kMostOperations / operations);
+  const auto in_time = static_cast<int64_t>(kMostOperations / operations_of(setup));
   return std::max<int64_t>(2, std::min(in_time, device::host_memory_bytes() / 4 / std::max<int64_t>(1, bytes_of_one)));
 }
 
@@ -176,7 +183,7 @@ FixedMemory most_fixed_memory(const TrainingSetup& setup, const ShardEstimate& s
   FixedMemory fixed = fixed_memory(setup.built, setup.optimizer_stack);
   fixed.optimizer_state = shards.most_state;
   if (setup.built.arena->keeps_owned_gradients_only()) fixed.gradients = shards.most_owned;
-  if (setup.built.sharded) fixed.parameters = shards.most_owned;
+  if (setup.built.arena->keeps_owned_values_only()) fixed.parameters = shards.most_owned;
   return fixed;
 }
 
@@ -188,6 +195,20 @@ data::EpochShares epoch_of(const Job& job, const TrainingSetup& setup) {
                                                            .world_size = setup.context.groups.mesh().samples()});
 }
 
+Activations predict_activations(const Job& job, TrainingSetup& setup, int64_t most_samples,
+                                PredictedActivations& predicted) {
+  PlanCandidate candidate = candidate_of(job.spec(), setup.plan.batch);
+  predicted.expect({.tensor = candidate.tensor, .context = candidate.context});
+  const RankLayout layout = rank_layout(job, setup.datasets, setup.plan, setup.context);
+  Activations activations{.is_predicted = true};
+  for (const int64_t samples : {int64_t{1}, most_samples}) {
+    if (samples <= activations.measured_samples) continue;
+    candidate.micro_batch = samples;
+    activations.measure(samples, predicted.bytes(candidate, layout));
+  }
+  return activations;
+}
+
 /// Adds what the ranks of another stage write.
 void add_files(ShardEstimate& shards, const ShardEstimate& more) {
   shards.files_bytes += more.files_bytes;
@@ -196,19 +217,33 @@ void add_files(ShardEstimate& shards, const ShardEstimate& more) {
 
 }  // namespace
 
-StageEstimate make_stage_estimate(const Job& job, TrainingSetup& setup, int64_t device_bytes) {
+std::string obstacle_to_steps(const TrainingSetup& setup) {
+  constexpr double kMostOperations = 1e13;
+  const double operations = operations_of(setup);
+  if (operations > kMostOperations) return fmt::format("a step with one sample has {:.0e} operations", operations);
+  const int64_t needed = fixed_memory(setup.built, setup.optimizer_stack).total(), here = device::host_memory_bytes();
+  if (needed <= here / 2) return {};
+  return fmt::format("a rank holds {} before its first step, and this machine has {}", monitor::bytes(needed),
+                     monitor::bytes(here));
+}
+
+StageEstimate make_stage_estimate(const Job& job, TrainingSetup& setup, int64_t device_bytes,
+                                  PredictedActivations* predicted) {
   StageEstimate stage{.shards = estimate_shards(job, setup), .memory = {}};
   Memory& memory = stage.memory;
   memory.fixed = most_fixed_memory(setup, stage.shards);
   memory.micro_batch = epoch_of(job, setup).most_rows;
   memory.limit = device_bytes;
-  memory.activations =
-      measure_activations(job, setup, take_trial_step(job, setup, 1, passes_to_measure(setup)), memory.micro_batch);
+  memory.activations = predicted != nullptr
+                           ? predict_activations(job, setup, memory.micro_batch, *predicted)
+                           : measure_activations(job, setup, take_trial_step(job, setup, 1, passes_to_measure(setup)),
+                                                 memory.micro_batch);
   return stage;
 }
 
 DryRunEstimate make_dry_run_estimate(const Job& job, TrainingSetup& setup, const comm::CollectiveTraffic& traffic,
-                                     int64_t device_bytes, const std::vector<StageEstimate>& later_stages) {
+                                     int64_t device_bytes, const std::vector<StageEstimate>& later_stages,
+                                     PredictedActivations* predicted) {
   const auto& plan = setup.plan;
   DryRunEstimate estimate;
   estimate.epoch = epoch_of(job, setup);
@@ -230,12 +265,16 @@ DryRunEstimate make_dry_run_estimate(const Job& job, TrainingSetup& setup, const
   memory.micro_batch = estimate.epoch.most_rows;
   estimate.host_data = batch_bytes(*setup.datasets.train, memory.micro_batch) * batches_ahead(job.spec(), plan.batch);
   memory.limit = device_bytes;
-  const comm::CollectiveTraffic before = traffic;
-  const TrialStep one = take_trial_step(job, setup, 1, passes_to_measure(setup));
-  estimate.first_loss = one.loss;
-  const comm::CollectiveTraffic of_one_pass = traffic - before;
-  estimate.communication = estimate_communication(setup, traffic_of_all_passes(job, setup, traffic, of_one_pass));
-  memory.activations = measure_activations(job, setup, one, memory.micro_batch);
+  estimate.communication = estimate_communication(setup);
+  if (predicted != nullptr) {
+    memory.activations = predict_activations(job, setup, memory.micro_batch, *predicted);
+  } else {
+    const comm::CollectiveTraffic before = traffic;
+    const TrialStep one = take_trial_step(job, setup, 1, passes_to_measure(setup));
+    estimate.first_loss = one.loss;
+    estimate.communication.traffic = traffic_of_all_passes(job, setup, traffic, traffic - before);
+    memory.activations = measure_activations(job, setup, one, memory.micro_batch);
+  }
   if (job.spec().train.searches_micro_batch()) memory.micro_batch = largest_that_fits(memory);
   return estimate;
 }

@@ -6,6 +6,19 @@
 
 namespace gputrain::app {
 
+PlanCandidate candidate_of(const JobSpec& spec, const train::BatchPlan& batch) {
+  const auto& parallel = spec.parallel;
+  return {.shard = parallel.shard,
+          .replicate = parallel.replicate,
+          .context = parallel.context,
+          .tensor = parallel.tensor,
+          .pipeline = parallel.pipeline,
+          .virtual_stages = parallel.virtual_stages,
+          .checkpointing = spec.train.activation_checkpointing,
+          .micro_batch = batch.micro_batch,
+          .accumulation = batch.accumulation};
+}
+
 Job job_of(const Job& job, const PlanCandidate& candidate) {
   JobSpec spec = job.spec();
   spec.parallel.shard = candidate.shard;

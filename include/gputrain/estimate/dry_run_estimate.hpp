@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "gputrain/comm/simulated_ranks.hpp"
 #include "gputrain/data/epoch_shares.hpp"
 #include "gputrain/estimate/memory.hpp"
+#include "gputrain/estimate/predicted_activations.hpp"
 #include "gputrain/setup/training_setup.hpp"
 #include "gputrain/setup/trial_step.hpp"
 
@@ -27,9 +29,9 @@ struct ShardEstimate {
 
 /// Communication of one step.
 struct CommunicationEstimate {
-  int64_t buckets = 0, largest_bucket = 0;  // bytes
-  comm::CollectiveTraffic traffic;          // of one rank in one step
-  int64_t bytes_per_rank = 0;               // bytes that each rank sends in a ring
+  int64_t buckets = 0, largest_bucket = 0;         // bytes
+  std::optional<comm::CollectiveTraffic> traffic;  // of one rank in one step; empty: no step was taken
+  int64_t bytes_per_rank = 0;                      // bytes that each rank sends in a ring
 };
 
 struct CheckpointEstimate {
@@ -63,16 +65,23 @@ struct DryRunEstimate {
   CheckpointEstimate checkpoint;
   Memory memory;  // of the rank that has most, in a pipeline on the first stage
   std::vector<Memory> memory_of_later_stages = {};
-  int64_t host_data = 0;  // bytes of batches read ahead, per rank
-  double first_loss = 0;  // of the first sample
+  int64_t host_data = 0;             // bytes of batches read ahead, per rank
+  std::optional<double> first_loss;  // of the first sample; empty: no step was taken
 };
 
-/// `setup` is the first rank of a stage of a group without peers; takes some small steps with it.
-StageEstimate make_stage_estimate(const Job& job, TrainingSetup& setup, int64_t device_bytes);
+/// Why this machine cannot take small steps with a rank's part of the model in a minute or two; empty: it can.
+/// `setup` may have sizes alone.
+std::string obstacle_to_steps(const TrainingSetup& setup);
 
-/// `setup` is rank 0 of a group without peers; takes some small steps with it. `traffic` counts what the assembly
-/// sends. `later_stages`: of a pipeline, in order.
+/// `setup` is the first rank of a stage of a group without peers. Takes some small steps with it, unless there is
+/// `predicted`: then it may have sizes alone.
+StageEstimate make_stage_estimate(const Job& job, TrainingSetup& setup, int64_t device_bytes,
+                                  PredictedActivations* predicted = nullptr);
+
+/// The same with rank 0 of a group without peers. `traffic` counts what the assembly sends. `later_stages`: of a
+/// pipeline, in order.
 DryRunEstimate make_dry_run_estimate(const Job& job, TrainingSetup& setup, const comm::CollectiveTraffic& traffic,
-                                     int64_t device_bytes, const std::vector<StageEstimate>& later_stages = {});
+                                     int64_t device_bytes, const std::vector<StageEstimate>& later_stages = {},
+                                     PredictedActivations* predicted = nullptr);
 
 }  // namespace gputrain::app

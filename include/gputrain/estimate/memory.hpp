@@ -12,8 +12,10 @@
 
 namespace gputrain::app {
 
-/// Bytes at the peak of a step beyond what is fixed: a line through the last two micro-batches that were measured.
+/// Bytes at the peak of a step beyond what is fixed: a line through the last two micro-batches that were measured, or
+/// predicted.
 struct Activations {
+  bool is_predicted = false;  // no step was taken
   int64_t measured_samples = 0;
   int64_t measured_bytes = 0;
   int64_t bytes_per_sample = 0;  // too high for logits that are computed in parts

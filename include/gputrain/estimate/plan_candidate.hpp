@@ -5,6 +5,7 @@
 #include <string>
 
 #include "gputrain/job/job.hpp"
+#include "gputrain/train/plan.hpp"
 
 namespace gputrain::app {
 
@@ -24,6 +25,9 @@ struct PlanCandidate {
   /// Ranks that share a sample.
   int64_t ranks_of_a_sample() const noexcept { return context * tensor * pipeline; }
 };
+
+/// The job's own settings, and the batch that was planned for them.
+PlanCandidate candidate_of(const JobSpec& spec, const train::BatchPlan& batch);
 
 /// The job with a candidate's settings, but for the sizes of its batch.
 Job job_of(const Job& job, const PlanCandidate& candidate);

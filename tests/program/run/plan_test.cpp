@@ -303,6 +303,30 @@ TEST_F(Plan, TakesMeasuredRatesFromFilesOfBench) {
   EXPECT_THAT(rates["memory"]["origin"].get<std::string>(), StartsWith("published"));
 }
 
+// A step of one sample would take this machine minutes, and the model does not fit into its memory.
+TEST_F(Plan, IsWhatADryRunOfALargeModelSays) {
+  const std::string job = write_job("n_layer: 40, n_head: 64, n_embd: 8192, block_size: 64, vocab_size: 512");
+  const Arguments batch{"--set", "train.global_batch_size=64"};
+  const json plans = printed(joined({"plan", job, "--world-size", "64", "--device-memory", "80GiB", "--json"}, batch));
+  for (const Agreement& wanted : {Agreement{"parameters", "block", 1}, Agreement{"gradients", "none", 1, 8, 2}}) {
+    const json* const found = find(plans, wanted);
+    ASSERT_NE(found, nullptr) << wanted.shard;
+    const Result dried = dry_run(job, *found, 64, batch);
+    ASSERT_THAT(dried.exit_code, ::testing::AnyOf(0, 6)) << dried.err;  // 6: this disk is too small
+    const json dry = json::parse(dried.out);
+    const double total = dry["memory"]["total"];
+    EXPECT_NEAR((*found)["memory"]["total"].get<double>(), total, 1e-5 * total) << wanted.shard;
+    EXPECT_TRUE(dry["memory"].contains("predicted_samples"));
+    EXPECT_FALSE(dry["memory"].contains("measured_samples"));
+    EXPECT_FALSE(dry["wires"].contains("all_gather"));  // nothing was sent that could be counted
+    EXPECT_TRUE(dry["first_loss"].is_null());
+  }
+  const Result other =
+      run(joined({"run", job, "--dry-run", "--world-size", "64", "--set", "model.freeze=[model.layers.0.*]"}, batch));
+  EXPECT_EQ(other.exit_code, 6);
+  EXPECT_THAT(other.err, AllOf(HasSubstr("operations"), HasSubstr("only for models of type gpt")));
+}
+
 TEST_F(Plan, SaysWhatWouldFitIfNothingDoes) {
   const std::string job = write_job("n_layer: 16, n_head: 16, n_embd: 2048, block_size: 64, vocab_size: 512");
   const Result result = run({"plan", job, "--world-size", "2", "--device-memory", "4GiB"});
