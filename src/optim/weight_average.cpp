@@ -89,7 +89,7 @@ void WeightAverage::begin_anew(const std::string& tensor) {
   }
 }
 
-void WeightAverage::exchange() {
+void WeightAverage::exchange_average() {
   for (const Piece& piece : pieces_) {
     for (int64_t begin = 0; begin < piece.values.numel(); begin += kExchanged) {
       const int64_t size = std::min(kExchanged, piece.values.numel() - begin);

@@ -60,20 +60,29 @@ void load_average(const std::filesystem::path& weights, BuiltModel& built) {
   auto targets = weight_targets(built);
   std::set<std::string> buffers;
   for (const auto& [name, buffer] : train::buffers_of(*built.model)) buffers.insert(name);
-  for (auto& target : targets)
+  std::set<std::string> offsets;
+  for (auto& target : targets) {
+    const std::string offset = std::string(optim::Optimizer::kAverageOffset) + "." + target.name;
+    if (state.contains(offset)) {
+      offsets.insert(target.name = offset);
+      continue;
+    }
     target.name = buffers.contains(target.name) ? optim::WeightAverage::buffer_name(target.name)
                                                 : std::string(optim::WeightAverage::kName) + "." + target.name;
+  }
   std::erase_if(targets, [&](const auto& target) { return !state.contains(target.name); });
-  std::vector<std::pair<at::Tensor, at::Tensor>> to_cast;  // to, from
+  std::vector<std::pair<at::Tensor, at::Tensor>> to_cast, to_add;  // to, from
   for (auto& target : targets) {
-    if (state.type(target.name) == target.tensor.scalar_type()) continue;
+    const bool is_offset = offsets.contains(target.name);
+    if (state.type(target.name) == target.tensor.scalar_type() && !is_offset) continue;
     const at::Tensor live = target.tensor;
     target.tensor = at::empty(live.sizes(), at::TensorOptions().dtype(state.type(target.name)));
-    to_cast.emplace_back(live, target.tensor);
+    (is_offset ? to_add : to_cast).emplace_back(live, target.tensor);
   }
   const at::NoGradGuard no_grad;
   state.read(targets);
   for (const auto& [to, read] : to_cast) to.copy_(read);
+  for (const auto& [to, read] : to_add) to.add_(read.to(to.options()));
 }
 
 }  // namespace

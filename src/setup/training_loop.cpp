@@ -43,6 +43,7 @@ train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<tr
   // do not need a count in any kernel; the price is a step per epoch that no CUDA graph replays.
   reading.pads = !built.has_batch_norm;
   if (!until.is_time_limited()) reading.steps = until.total_steps - progress.step;
+  reading.class_weights = datasets.task->class_weights();
   const data::Position from = data::position_after(order_facts(spec_, setup_), progress.step);
   data::Loader loader(datasets.train, reading, {.from = from, .unreadable = progress.unreadable_in_epoch});
   const data::Preprocess preprocess(*datasets.train, input_format(spec_, *datasets.train, context));
@@ -75,7 +76,7 @@ train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<tr
 void TrainingLoop::exchange_average() {
   const at::NoGradGuard no_grad;
   before_update_();
-  setup_.optimizer_stack.average->exchange();
+  setup_.optimizer_stack.average->exchange_average();
   data_parallel_.all_gather_values();
   if (setup_.built.sharded) setup_.built.sharded->release_all();
 }

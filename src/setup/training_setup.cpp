@@ -42,6 +42,11 @@ void check_shared_samples(const Job& job, const JobDatasets& datasets, const tra
                          "one number");
 }
 
+void check_mirroring(const Job& job, const JobDatasets& datasets) {
+  if (!job.spec().eval.hflip || datasets.train->layout().is_image()) return;
+  throw job.loaded.error("eval.hflip", "only images have a mirror image", "leave it out");
+}
+
 /// The stages of an interleaved pipeline take as many micro-batches in turn as there are stages.
 void check_micro_batches(const Job& job, const train::Plan& plan, const comm::Mesh& mesh) {
   if (mesh.virtual_stages == 1 || plan.batch.accumulation % mesh.pipeline == 0) return;
@@ -110,7 +115,7 @@ data::OrderFacts order_facts(const JobSpec& spec, const TrainingSetup& setup) {
 void go_on_from(const train::PlanStart& start, const Job& job, TrainingSetup& setup) {
   setup.plan = plan_run(job.spec(), setup.datasets, setup.context, setup.plan.batch.global_batch, start);
   setup.optimizer_stack.schedule = schedule_of(job.spec(), setup.plan);
-  if (setup.optimizer_stack.average != nullptr)
+  if (job.spec().train.ema || job.spec().train.swa)
     setup.optimizer_stack.average_rule = average_rule_of(job.spec().train, setup.plan);
 }
 
@@ -120,15 +125,19 @@ OptimizerStack build_optimizer_stack(const Job& job, const RankContext& context,
   OptimizerStack optimizer_stack;
   optimizer_stack.optimizer = optim::catalog().make(spec.optimizer.type, *built.arena);
   if (spec.train.ema || spec.train.swa) {
+    if (optimizer_stack.optimizer->has_average()) {
+      throw job.loaded.error(spec.train.ema ? "train.ema" : "train.swa",
+                             spec.optimizer.type.name + " has an average of the weights already", "leave it out");
+    }
     optimizer_stack.average_rule = average_rule_of(spec.train, plan);
     if (spec.train.swa && optimizer_stack.average_rule.start > static_cast<double>(plan.curve_steps()))
       throw job.loaded.error("train.swa.start", "the mean would begin after the last step", "75%");
     auto average = std::make_unique<optim::WeightAverage>(std::move(optimizer_stack.optimizer), *built.arena,
                                                           train::buffers_of(*built.model),
                                                           optimizer_stack.average_rule.describe());
-    optimizer_stack.average = average.get();
     optimizer_stack.optimizer = std::move(average);
   }
+  if (optimizer_stack.optimizer->has_average()) optimizer_stack.average = optimizer_stack.optimizer.get();
   optimizer_stack.schedule = schedule_of(spec, plan);
   if (optimizer_stack.schedule->follows_evaluations() && (!spec.data.val || plan.eval.is_never())) {
     throw job.loaded.error("lr_scheduler.type",
@@ -162,6 +171,7 @@ train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data:
        .max_samples = most_samples,
        .weights = setup.built.arena->working_copy(),
        .is_collective = setup.built.sharded != nullptr || setup.context.groups.mesh().has_collective_passes(),
+       .mirrors = spec.eval.hflip,
        .pipeline = setup.built.pipeline.get(),
        .input = input,
        .loader = loader});
@@ -171,15 +181,17 @@ TrainingSetup::TrainingSetup(const Job& job, int64_t kept_global_batch)
     : TrainingSetup(job, create_rank_context(job), [&] { return open_datasets(job); }, kept_global_batch) {}
 
 TrainingSetup::TrainingSetup(const Job& job, RankContext at, const std::function<JobDatasets()>& open,
-                             int64_t kept_global_batch)
+                             int64_t kept_global_batch, Weights weights)
     : context(std::move(at)) {
   try {
     datasets = open();
     datasets.task->join(context.groups);
     plan = plan_run(job.spec(), datasets, context, kept_global_batch);
     check_shared_samples(job, datasets, plan);
+    check_mirroring(job, datasets);
     check_micro_batches(job, plan, context.groups.mesh());
-    built = build_model(job, datasets, context);
+    built =
+        weights == Weights::values ? build_model(job, datasets, context) : model_without_memory(job, datasets, context);
     optimizer_stack = build_optimizer_stack(job, context, plan, built);
     gradient_sync = plan_gradient_sync(job.spec(), context.groups, *built.arena);
   } catch (const std::exception& failure) {

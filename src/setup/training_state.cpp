@@ -56,11 +56,14 @@ void reading_state_of(const checkpoint::Checkpoint& from, const std::function<vo
 }
 
 /// The key of the average that the job keeps; empty: none.
-std::string average_of(const JobSpec& spec) { return spec.train.ema ? "train.ema" : spec.train.swa ? "train.swa" : ""; }
+std::string average_of(const JobSpec& spec, const OptimizerStack& optimizer_stack) {
+  if (optimizer_stack.average == nullptr) return "";
+  return spec.train.ema ? "train.ema" : spec.train.swa ? "train.swa" : "optimizer.type " + spec.optimizer.type.name;
+}
 
 /// A run keeps one kind of average from its start, or none: it cannot begin with what is not there.
-void check_average(const checkpoint::Checkpoint& from, const JobSpec& spec) {
-  const std::string then = from.state().value("average", ""), now = average_of(spec);
+void check_average(const checkpoint::Checkpoint& from, const std::string& now) {
+  const std::string then = from.state().value("average", "");
   if (then == now) return;
   const auto text = [](const std::string& key) { return key.empty() ? "no average of the weights" : key; };
   throw Error(ExitCode::usage, {.what = "the checkpoint was made with " + text(then) + ", and the job has " + text(now),
@@ -165,7 +168,7 @@ void TrainingState::check_global_batch(const checkpoint::Checkpoint& from, bool 
 void TrainingState::take_up(const checkpoint::Checkpoint& from, train::Progress& progress, bool accept_changes) {
   reading_state_of(from, [&] {
     check_job_changes(from.state().at("settings"), job_, accept_changes, from.folder().string());
-    check_average(from, job_.spec());
+    check_average(from, average_of(job_.spec(), setup_.optimizer_stack));
     check_global_batch(from, accept_changes);
   });
   restore(from, progress);
@@ -306,18 +309,19 @@ void TrainingState::restore_optimizer(const checkpoint::Checkpoint& from) {
   const auto& arena = *setup_.built.arena;
   optim::Optimizer& optimizer = *setup_.optimizer_stack.optimizer;
   const auto frozen_then = frozen_names(from);
-  auto state = optimizer.state();
   const auto is_count = [](const std::string& name) { return name.starts_with(optim::Optimizer::kSincePrefix); };
-  std::erase_if(state.scalars, [&](const auto& named) { return is_count(named.first); });
   std::map<std::string, double> since;
-  std::set<std::string> fresh;  // tensors of the state
-  const auto& units = setup_.built.units;
-  size_t trained_then = units.empty() ? arena.segments().size() : units.size(), counts = 0;
   for (const std::string& name : part.names()) {
     if (!is_count(name)) continue;
-    ++counts;
     since[name.substr(std::string_view(optim::Optimizer::kSincePrefix).size())] = part.tensor(name).item<double>();
   }
+  const size_t counts = since.size();
+  optimizer.count_since(since);  // a rule may have more state for what was trained late
+  auto state = optimizer.state();
+  std::erase_if(state.scalars, [&](const auto& named) { return is_count(named.first); });
+  std::set<std::string> fresh;  // tensors of the state
+  const auto& units = setup_.built.units;
+  size_t trained_then = units.empty() ? arena.segments().size() : units.size();
   for (const auto& segment : arena.segments()) {
     if (!frozen_then.contains(segment.name)) continue;
     --trained_then;
@@ -400,7 +404,8 @@ checkpoint::Snapshot TrainingState::gather(const train::Progress& progress, cons
                        {"progress", progress.to_json()},
                        {"log", log_.state()},
                        {"settings", settings_to_json(job_.loaded.settings())}};
-  if (const std::string average = average_of(job_.spec()); !average.empty()) state["average"] = average;
+  if (const std::string average = average_of(job_.spec(), setup_.optimizer_stack); !average.empty())
+    state["average"] = average;
   if (start.step > 0) {
     state["start"] = {{"step", start.step},
                       {"epoch", start.position.epoch},

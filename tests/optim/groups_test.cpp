@@ -92,6 +92,7 @@ std::vector<double> trained(const std::string& yaml, at::ScalarType type, int ra
       next = rank.fill(true, next);
       rank.optimizer->step({.lr = at::full({}, rate_at(step), at::kDouble)});
     }
+    rank.optimizer->exchange_average();
     if (&rank == &all[0]) continue;
     for (const auto& [range, at] : rank.arena->owned()) {
       const auto part = [&range = range](const Rank& of) {
@@ -148,7 +149,8 @@ TEST_F(GroupsParity, EqualTorchsParameterGroupsOnOneRankAndOnTwo) {
       {"type: lars, weight_decay: 0.1, trust_coeff: 0.1", R"("lars",{"momentum":0.9,"trust_coeff":0.1})"},
       {"type: muon, weight_decay: 0.1, adamw: []", R"("muon",{"adjust_lr_fn":"match_rms_adamw"})"},
       {"type: adafactor, weight_decay: 0.1", R"("adafactor",{})"},
-      {"type: adamw8bit, min_8bit_size: 0, weight_decay: 0.1", R"("adamw8bit",{"min_8bit_size":0})"}};
+      {"type: adamw8bit, min_8bit_size: 0, weight_decay: 0.1", R"("adamw8bit",{"min_8bit_size":0})"},
+      {"type: schedule_free_adamw, weight_decay: 0.1", R"("schedule_free_adamw",{})"}};
   std::string json;
   for (const auto& [yaml, reference] : rules) {
     for (const Case& tested : cases()) json += (json.empty() ? "[[" : ",[") + reference + "," + tested.reference + "]";
@@ -209,10 +211,15 @@ std::vector<double> trained_late(const std::string& yaml, const std::vector<doub
     }
     if (step == 7) {
       EXPECT_EQ(rank.optimizer->updates(), 8);
+      for (const auto& [name, state] : rank.optimizer->state().flat) {
+        for (const auto& segment : rank.arena->segments())
+          if (late.contains(segment.name)) rank.arena->view(state, segment).zero_();
+      }
       rank.optimizer->count_since({{"h.0.w", 8}, {"head.w", 8}});
     }
     if (step == 12) rank.optimizer->count_since({{"h.0.w", 8}, {"head.w", 8}});  // as a resumed run does
   }
+  rank.optimizer->exchange_average();
   std::set<std::string> saved;
   for (const auto& [name, tensor] : rank.optimizer->state().scalars) saved.insert(name);
   EXPECT_TRUE(saved.contains("step") && saved.contains("since.h.0.w") && saved.contains("since.head.w")) << yaml;
@@ -229,13 +236,18 @@ TEST_F(GroupsParity, CountsTheUpdatesOfWhatIsTrainedLateFromThere) {
   GPUTRAIN_NEED_REFERENCE("torch");
   GPUTRAIN_NEED_REFERENCE("timm");
   const std::vector<double> numbers = start_and_gradients();
-  const std::vector<std::string> rules{"type: adamw",           "type: nadamw",    "type: lamb",
-                                       "type: muon, adamw: []", "type: adafactor", "type: adamw8bit, min_8bit_size: 0"};
+  const std::vector<std::string> rules{"type: adamw",
+                                       "type: nadamw",
+                                       "type: lamb",
+                                       "type: muon, adamw: []",
+                                       "type: adafactor",
+                                       "type: adamw8bit, min_8bit_size: 0",
+                                       "type: schedule_free_adamw"};
   const std::vector<double> expected =
       ask_reference("late", {write_doubles("given", numbers), kShapesJson, "[2, 4]", "8",
                              R"([["adamw",{"lr":0.05}],["nadamw",{"lr":0.05}],["lamb",{"lr":0.05}],)"
                              R"(["muon",{"lr":0.05,"adjust_lr_fn":"match_rms_adamw"}],["adafactor",{"lr":0.05}],)"
-                             R"(["adamw8bit",{"lr":0.05,"min_8bit_size":0}]])"});
+                             R"(["adamw8bit",{"lr":0.05,"min_8bit_size":0}],["schedule_free_adamw",{"lr":0.05}]])"});
   size_t at = 0;
   for (const std::string& rule : rules) {
     double distance = 0;

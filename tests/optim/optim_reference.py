@@ -1,4 +1,4 @@
-"""torch, timm and transformers as references for optim. Numbers are exchanged as raw files of float64.
+"""torch, timm, transformers and schedulefree as references for optim. Numbers are exchanged as raw files of float64.
 
 optimizers OUT IN SHAPES CASES                         weights after 20 steps, case by case in double and in float
 groups OUT IN SHAPES CASES                             the same with parameter groups and a falling rate
@@ -89,9 +89,21 @@ def make(rule, parts, options):
         return [torch.optim.Muon(ours, **options)] * bool(ours) + [torch.optim.AdamW(theirs, **rate, **others)] * bool(theirs)
     if rule == "nadamw":
         return [torch.optim.NAdam(parts, decoupled_weight_decay=True, **options)]
+    if rule == "schedule_free_adamw":
+        import schedulefree
+
+        made = schedulefree.AdamWScheduleFree(parts, foreach=False, **options)
+        made.train()
+        return [made]
     kinds = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW, "adafactor": torch.optim.Adafactor,
              "adamw8bit": BlockwiseAdamW}
     return [kinds[rule](parts, **options)]
+
+
+def end_with_average(optimizers):
+    for optimizer in optimizers:
+        if hasattr(optimizer, "eval"):
+            optimizer.eval()
 
 
 def optimizers(path, given_path, shapes, cases):
@@ -119,6 +131,7 @@ def train(given, shapes, rule, options, max_norm):
             torch.nn.utils.clip_grad_norm_(weights, max_norm)
         for optimizer in parts:
             optimizer.step()
+    end_with_average(parts)
     return torch.cat([weight.detach().double().view(-1) for weight in weights])
 
 
@@ -146,6 +159,7 @@ def train_groups(given, shapes, rule, options, settings):
         for optimizer, schedule in made:
             optimizer.step()
             schedule.step()
+    end_with_average(optimizer for optimizer, _ in made)
     return torch.cat([weight.detach().double().view(-1) for weight in weights])
 
 
@@ -171,6 +185,7 @@ def train_late(given, shapes, added, after, rule, options):
             weight.grad = gradient
         for optimizer in made:
             optimizer.step()
+    end_with_average(made)
     return torch.cat([weight.detach().double().view(-1) for weight in weights])
 
 

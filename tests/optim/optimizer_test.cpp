@@ -124,6 +124,10 @@ const std::vector<Case>& cases() {
       {"type: adafactor", R"("adafactor",{"lr":0.05})"},
       {"{type: adafactor, beta2_decay: -0.5, eps1: 1e-3, eps2: 0.3, d: 1.2, weight_decay: 0.2}",
        R"("adafactor",{"lr":0.5,"beta2_decay":-0.5,"eps":[1e-3,0.3],"d":1.2,"weight_decay":0.2})", 0.7, 5e-6, 0.5},
+      {"type: schedule_free_adamw", R"("schedule_free_adamw",{"lr":0.05})"},
+      {"{type: schedule_free_adamw, betas: [0.8, 0.95], eps: 1e-5, weight_decay: 0.2, r: 1, weight_lr_power: 1}",
+       R"("schedule_free_adamw",{"lr":0.05,"betas":[0.8,0.95],"eps":1e-5,"weight_decay":0.2,"r":1,"weight_lr_power":1})",
+       0.7},
       {"{type: adamw8bit, weight_decay: 0.1}", R"("adamw",{"lr":0.05,"weight_decay":0.1})", 0.7},
       // What fp32 rounds otherwise may get the next of 256 values.
       {"{type: adamw8bit, min_8bit_size: 0}", R"("adamw8bit",{"lr":0.05,"weight_decay":0.01,"min_8bit_size":0})", 0,
@@ -145,6 +149,7 @@ std::vector<double> trained(const Case& tested, at::ScalarType type, const std::
     const GradientReport report = measure_gradient({model.arena->gradients()}, options);
     optimizer->step({.lr = rate(tested.lr), .found_inf = report.found_inf, .divisor = report.divisor});
   }
+  optimizer->exchange_average();
   return model.values();
 }
 
@@ -175,8 +180,9 @@ TEST_F(OptimizerParity, MatchesTorchAndTimmOverTwentySteps) {
 }
 
 const char* rule_name(size_t index) {
-  constexpr std::array kNames{"Sgd",  "SgdWithMomentum", "AdamW",    "Lion", "NAdamW", "Lamb", "Lars",
-                              "Muon", "Adafactor",       "AdamW8bit"};
+  constexpr std::array kNames{
+      "Sgd",       "SgdWithMomentum",  "AdamW", "Lion", "NAdamW", "Lamb", "Lars", "Muon", "Adafactor",
+      "AdamW8bit", "ScheduleFreeAdamW"};
   return kNames.at(index);
 }
 
@@ -185,7 +191,8 @@ INSTANTIATE_TEST_SUITE_P(Rules, EveryOptimizer,
                          ::testing::Values("type: sgd", "{type: sgd, momentum: 0.9, weight_decay: 0.1}", "type: adamw",
                                            "{type: lion, weight_decay: 0.1}", "type: nadamw", "type: lamb",
                                            "{type: lars, weight_decay: 0.1, trust_coeff: 0.1}", "type: muon",
-                                           "type: adafactor", "{type: adamw8bit, min_8bit_size: 0}"),
+                                           "type: adafactor", "{type: adamw8bit, min_8bit_size: 0}",
+                                           "{type: schedule_free_adamw, weight_decay: 0.1}"),
                          [](const auto& entry) { return rule_name(entry.index); });
 
 TEST(Optimizers, AreAllTested) {

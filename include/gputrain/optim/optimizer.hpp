@@ -62,6 +62,14 @@ class Optimizer {
   /// A tensor of this name begins to be trained, after its state was set to zero. For state that begins otherwise.
   virtual void begin_anew(const std::string& tensor);
 
+  /// Whether evaluations, and what a run writes at its end, take an average of the weights.
+  virtual bool has_average() const { return false; }
+  /// Gives the arena's values that this rank owns those of the average, or gives back to the bit what trains. Ranks
+  /// that own a part must gather the others afterwards. Call under NoGradGuard.
+  virtual void exchange_average() {}
+  /// State of a rule that keeps average - weights instead of the average.
+  static constexpr const char* kAverageOffset = "average_offset";
+
   virtual std::string describe() const = 0;  // "adamw betas 0.9 0.95 decay 0.1"
 };
 

@@ -51,9 +51,9 @@ class WeightAverage final : public Optimizer {
   void begin_anew(const std::string& tensor) override;
   std::string describe() const override { return inner_->describe() + "  " + description_; }
 
-  /// Exchanges the average and the weights that this rank owns, and the running statistics. Ranks that own a part must
-  /// gather the others afterwards. Call under NoGradGuard.
-  void exchange();
+  bool has_average() const override { return true; }
+  /// Exchanges the running statistics as well.
+  void exchange_average() override;
 
   /// In a checkpoint's state: "average.<parameter>", "average.buffer.<buffer>".
   static constexpr const char* kName = "average";

@@ -104,7 +104,7 @@ struct BuiltModel {
   int tensor_ranks() const;
   int stages() const { return pipeline != nullptr ? pipeline->stages() : 1; }
   /// Whether no rank has all weights, so that whatever reads them or runs the model is collective.
-  bool has_parts() const { return sharded != nullptr || tensor_ranks() > 1 || stages() > 1; }
+  bool has_parts() const { return arena->keeps_owned_values_only() || tensor_ranks() > 1 || stages() > 1; }
   /// How many ranks have all of the optimizer's state, or of the weights, among them: the first ones of each stage.
   int ranks_of_state() const { return state_ranks_of_stage() * stages(); }
   int ranks_of_weights() const { return weight_ranks_of_stage() * stages(); }
@@ -114,7 +114,9 @@ struct BuiltModel {
 
  private:
   int state_ranks_of_stage() const { return std::max(1, static_cast<int>(owners.size())) * tensor_ranks(); }
-  int weight_ranks_of_stage() const { return sharded != nullptr ? state_ranks_of_stage() : tensor_ranks(); }
+  int weight_ranks_of_stage() const {
+    return arena->keeps_owned_values_only() ? state_ranks_of_stage() : tensor_ranks();
+  }
   static int writer(const comm::Mesh& mesh, int rank, int of_stage) {
     const int place = mesh.place_in_stage_of(rank);
     return place < of_stage ? mesh.stage_of(rank) * of_stage + place : -1;
@@ -146,12 +148,15 @@ struct OptimizerStack {
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<optim::Schedule> schedule;
   std::unique_ptr<optim::GradScaler> scaler;  // null unless the precision needs loss scaling
-  optim::WeightAverage* average = nullptr;    // the optimizer, if the job averages the weights
-  optim::AverageRule average_rule = {};
+  optim::Optimizer* average = nullptr;        // the optimizer, if it has an average of the weights
+  optim::AverageRule average_rule = {};       // of train.ema and train.swa
 };
 
 OptimizerStack build_optimizer_stack(const Job& job, const RankContext& context, const train::Plan& plan,
                                      const BuiltModel& built);
+
+/// What the model's tensors have: values, or, as in model_without_memory(), sizes alone.
+enum class Weights { values, sizes };
 
 /// All parts, in the order in which they are built; the first one is destroyed last. Not movable: the model refers to
 /// the group in `context`.
@@ -160,8 +165,8 @@ struct TrainingSetup {
   /// go_on_from(). Every rank must call.
   explicit TrainingSetup(const Job& job, int64_t kept_global_batch = 0);
   /// The same with an existing place; `open` returns the datasets.
-  TrainingSetup(const Job& job, RankContext at, const std::function<JobDatasets()>& open,
-                int64_t kept_global_batch = 0);
+  TrainingSetup(const Job& job, RankContext at, const std::function<JobDatasets()>& open, int64_t kept_global_batch = 0,
+                Weights weights = Weights::values);
   TrainingSetup(const TrainingSetup&) = delete;
   TrainingSetup& operator=(const TrainingSetup&) = delete;
 

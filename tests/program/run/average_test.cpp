@@ -28,16 +28,19 @@ using Tensors = std::map<std::string, at::Tensor>;
 constexpr int kAveragedSteps = 8;
 
 /// A network with running statistics, in fp64, that saves every step.
-std::string write_averaged_job(const TemporaryFolder& folder, const std::string& average) {
+std::string write_averaged_job(const TemporaryFolder& folder, const std::string& average,
+                               const std::string& optimizer = "{type: sgd, lr: 0.05, momentum: 0.9}") {
   return folder.write("job.yaml",
                       "schema: 1\ndevice: cpu\nprecision: fp64\n"
                       "model: {type: resnet18, config: {stem: cifar, width: 4}}\n"
                       "data: {train: {format: synthetic, samples: 24}, val: {format: synthetic, samples: 16}, "
                       "image: {size: 8}}\n"
-                      "optimizer: {type: sgd, lr: 0.05, momentum: 0.9}\n"
-                      "parallel: {sync_bn: true}\n"
-                      "checkpoint: {interval: 1, keep_last: 100}\n"
-                      "eval: {interval: 4}\nlog: {interval: 1}\n" +
+                      "optimizer: " +
+                          optimizer +
+                          "\n"
+                          "parallel: {sync_bn: true}\n"
+                          "checkpoint: {interval: 1, keep_last: 100}\n"
+                          "eval: {interval: 4}\nlog: {interval: 1}\n" +
                           fmt::format("train: {{max_steps: {}, global_batch_size: 8, {}}}\n", kAveragedSteps, average));
 }
 
@@ -120,18 +123,28 @@ double loss_of(const std::string& job, const std::string& weights) {
   return nlohmann::json::parse(result.out).at("val/loss");
 }
 
-TEST(WeightAverage, IsWhatIsEvaluatedHereAndLater) {
+class EachAverage : public ::testing::TestWithParam<const char*> {
+ protected:
+  std::string write_job(const TemporaryFolder& folder) const {
+    if (GetParam() == std::string("ema")) return write_averaged_job(folder, "ema: {decay: 0.7}");
+    return write_averaged_job(folder, "max_grad_norm: 1", "{type: schedule_free_adamw, lr: 0.01}");
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Averages, EachAverage, ::testing::Values("ema", "schedule_free"),
+                         [](const auto& entry) { return std::string(entry.param); });
+
+TEST_P(EachAverage, IsWhatIsEvaluatedHereAndLater) {
   const TemporaryFolder folder;
-  const std::string job = write_averaged_job(folder, "ema: {decay: 0.7}"), run = folder / "run";
+  const std::string job = write_job(folder), run = folder / "run";
   ASSERT_EQ(gputrain({"run", job, "--output-dir", run}).exit_code, 0);
   const double logged = summary(run)["metrics"]["val/loss"];
   EXPECT_NEAR(loss_of(job, run), logged, 1e-12);
   EXPECT_NEAR(loss_of(job, run + fmt::format("/ckpt/step-{:08}", kAveragedSteps)), logged, 1e-12);
 }
 
-TEST(WeightAverage, IsSameAfterResumeAndOnRanksThatShareIt) {
+TEST_P(EachAverage, IsSameAfterResumeAndOnRanksThatShareIt) {
   const TemporaryFolder folder;
-  const std::string job = write_averaged_job(folder, "ema: {decay: 0.7}"), whole = folder / "whole";
+  const std::string job = write_job(folder), whole = folder / "whole";
   ASSERT_EQ(gputrain({"run", job, "--output-dir", whole}).exit_code, 0);
   const std::string resumed = folder / "resumed";
   ASSERT_EQ(gputrain({"run", job, "--output-dir", resumed, "--set", "train.max_steps=5"}).exit_code, 0);
@@ -145,6 +158,22 @@ TEST(WeightAverage, IsSameAfterResumeAndOnRanksThatShareIt) {
     const Tensors expected = tensors_in(whole + "/model.safetensors");
     EXPECT_LT(distance(tensors_in(shared + "/model.safetensors"), expected), 1e-10) << shard;
   }
+}
+
+// The average of a layer that is trained late begins there.
+TEST_P(EachAverage, GoesOnWithLayersThatAreTrainedLate) {
+  const TemporaryFolder folder;
+  const std::string job = write_job(folder), once = folder / "once", twice = folder / "twice";
+  const auto run_until = [&](const std::string& run, int steps, const std::string& frozen) {
+    const Result result =
+        gputrain({"run", job, "--output-dir", run, "--accept", "--set", fmt::format("train.max_steps={}", steps),
+                  "--set", "model.freeze=[" + frozen + "]"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+  };
+  for (const std::string& run : {once, twice}) run_until(run, 3, "conv1.*");
+  run_until(twice, 5, "");
+  for (const std::string& run : {once, twice}) run_until(run, kAveragedSteps, "");
+  EXPECT_EQ(distance(tensors_in(once + "/model.safetensors"), tensors_in(twice + "/model.safetensors")), 0);
 }
 
 TEST(WeightAverage, OfAnotherKindIsRefusedWhenARunGoesOn) {
@@ -177,6 +206,14 @@ TEST(WeightAverage, IsReadByAnotherJob) {
   EXPECT_NEAR(loss_with(newest, "model.freeze=['conv1.*', 'layer1.*']"), logged, 1e-12);
   EXPECT_NEAR(loss_with(newest, "precision=fp32"), logged, 1e-4);
   EXPECT_NEAR(loss_with(newest + "/model.safetensors", "seed=1"), logged, 1e-12);
+}
+
+TEST(WeightAverage, IsNotThatOfAnAverage) {
+  const TemporaryFolder folder;
+  const std::string job = write_averaged_job(folder, "ema: {decay: 0.7}", "{type: schedule_free_adamw}");
+  const Result result = gputrain({"run", job, "--output-dir", folder / "run"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("schedule_free_adamw has an average of the weights already"));
 }
 
 TEST(WeightAverage, IsOneOfTwo) {
