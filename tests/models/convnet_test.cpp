@@ -123,5 +123,44 @@ TEST(ImageModels, RefuseTokens) {
   }
 }
 
+std::string refusal_of_layers(const std::string& layers, const DataFacts& facts = kMnist) {
+  try {
+    build(load_job("model: {type: sequential, config: {layers: [" + layers + "]}}\n"), facts);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Sequential, NamesTheLayerThatDoesNotFit) {
+  const std::string linear = "{type: flatten}, {type: linear}";
+  EXPECT_EQ(refusal_of_layers(linear), "accepted");
+  const auto expect = [&](const std::string& layers, const std::vector<std::string>& parts) {
+    const std::string refusal = refusal_of_layers(layers);
+    for (const std::string& part : parts) EXPECT_THAT(refusal, HasSubstr(part)) << layers;
+  };
+  expect("{type: conv2d, channels: 4}, {type: relu}, {type: linear}",
+         {"model.config.layers[2]", "linear needs a vector", "relu before it gives [4, 28, 28]", "flatten"});
+  expect("{type: flatten}, {type: conv2d, channels: 4}, " + linear,
+         {"model.config.layers[1]", "conv2d needs an image", "flatten before it gives [784]"});
+  expect("{type: conv2d, channels: 4, kernel_size: 31, padding: 0}, " + linear,
+         {"model.config.layers[0]", "at least 31 x 31", "the data gives [1, 28, 28]"});
+  expect("{type: conv2d, channels: 4, groups: 3}, " + linear, {"model.config.layers[0]", "3 groups divide"});
+  expect("{type: flatten}, {type: linear, features: 5}", {"model.config.layers[1]", "10"});
+  expect("{type: flatten}, {type: relu}", {"the last layer must be linear"});
+  expect("{type: flatten}, {type: lineal}", {"lineal", "linear"});
+  expect("{type: flatten}, {type: linear, width: 5}", {"width"});
+  EXPECT_THAT(refusal_of_layers(linear, {.input_shape = {6}, .num_classes = 9, .vocabulary = 9}), HasSubstr("tokens"));
+}
+
+TEST(Sequential, LeavesItsInputsAlone) {
+  const auto model = build(load_job("model: {type: sequential, config: {layers: [{type: relu}, {type: flatten}, "
+                                    "{type: linear}]}}\n"),
+                           kMnist);
+  const at::Tensor images = random_leaf({2, 1, 28, 28}, 1, at::kFloat).detach(), before = images.clone();
+  model->forward(images);
+  EXPECT_TRUE(images.equal(before));
+}
+
 }  // namespace
 }  // namespace gputrain::models

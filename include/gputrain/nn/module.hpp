@@ -114,7 +114,11 @@ class Module {
   /// is no level of its own: its parameters and children are named as if they were this module's.
   template <class Child, class... Arguments>
   Child* add_child(std::string name, Arguments&&... arguments) {
-    auto child = std::make_unique<Child>(std::forward<Arguments>(arguments)...);
+    return adopt(std::move(name), std::make_unique<Child>(std::forward<Arguments>(arguments)...));
+  }
+  /// The same for a child that is built already.
+  template <class Child>
+  Child* adopt(std::string name, std::unique_ptr<Child> child) {
     Child* raw = child.get();
     adopt_child(std::move(name), std::move(child));
     return raw;
