@@ -69,8 +69,8 @@ bool evaluates_otherwise(const nlohmann::json& saved, const std::vector<config::
   return std::ranges::any_of(today, [&](const config::Setting& setting) {
     const auto before = saved.find(setting.key);
     const bool is_of_data = setting.key.starts_with("data.val.") && setting.key != "data.val.path";
-    const bool is_of_evaluation =
-        is_of_data || setting.key == "eval.max_tokens" || setting.key.starts_with("data.image.eval.");
+    const bool is_of_evaluation = is_of_data || setting.key == "eval.max_tokens" || setting.key == "eval.hflip" ||
+                                  setting.key.starts_with("data.image.eval.");
     return is_of_evaluation && before != saved.end() && *before != setting.value;
   });
 }

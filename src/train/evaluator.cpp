@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/data/png.hpp"
 #include "gputrain/data/subset.hpp"
+#include "gputrain/models/mirrored.hpp"
 #include "gputrain/parallel/replicas.hpp"
 
 namespace gputrain::train {
@@ -95,6 +97,9 @@ Evaluator::Evaluator(std::shared_ptr<const data::Dataset> dataset, std::shared_p
 tasks::Totals Evaluator::totals(models::Model& model, comm::ProcessGroups& groups, StopPoll& poll) const {
   const at::NoGradGuard no_grad;
   const EvaluationMode mode(model);
+  std::optional<models::Mirrored> mirrored;
+  if (options_.mirrors) mirrored.emplace(model);
+  models::Model& evaluated = mirrored ? *mirrored : model;
   const device::Reading reading(options_.weights);
   synchronise_buffers(model, groups);
   if (options_.pipeline != nullptr) options_.pipeline->share_ends();
@@ -112,7 +117,7 @@ tasks::Totals Evaluator::totals(models::Model& model, comm::ProcessGroups& group
       if (groups.mesh().counts_samples(groups.rank())) tally.add_weight(batch.weight);
       const Batch ready = preprocess(batch);
       if (options_.pipeline == nullptr) {
-        task_->evaluate(model, ready, tally);
+        task_->evaluate(evaluated, ready, tally);
       } else if (const auto last = options_.pipeline->pass(task_->part_of(ready))) {
         task_->evaluate(model, *last, tally);
       }

@@ -221,6 +221,9 @@ void EvalSpec::describe(config::Description<EvalSpec>& d) {
       .change(Change::safe)
       .aliases({"per_device_eval_batch_size"});
   d.key("at_start", &EvalSpec::at_start, "evaluate once before the first step").change(Change::safe);
+  d.key("hflip", &EvalSpec::hflip,
+        "of images: take the mean of the predictions for each one and for its mirror image (test-time flip)")
+      .change(Change::safe);
   d.key("early_stopping", &EvalSpec::early_stopping,
         "end training when evaluations stop improving; null: train to the end")
       .change(Change::safe);

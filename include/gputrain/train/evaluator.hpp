@@ -32,6 +32,7 @@ class Evaluator {
     int64_t max_samples = 0;                               // 0: all
     c10::intrusive_ptr<device::WorkingCopy> weights = {};  // the model's working copy, or null
     bool is_collective = false;  // forward passes are collective over all ranks, so no rank may skip one alone
+    bool mirrors = false;        // see models::Mirrored
     parallel::Pipeline* pipeline = nullptr;  // null: each rank has all units of the model
     data::InputFormat input = {};
     data::LoaderOptions loader;  // its share is one forward pass on each rank per step; the evaluator sets the order

@@ -77,6 +77,7 @@ struct EvalSpec {
   std::optional<int64_t> max_tokens;
   std::optional<int64_t> batch_size;
   bool at_start = false;
+  bool hflip = false;
   std::optional<EarlyStoppingSpec> early_stopping;
   std::optional<SampleSpec> sample;
 

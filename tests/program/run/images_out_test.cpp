@@ -111,6 +111,41 @@ TEST(PredictImages, IsWhatTheEvaluationMeasured) {
   EXPECT_NEAR(sum, 1, 1e-6);
 }
 
+/// How much more likely the first colour is than the second, as the difference of logits.
+double difference_of_logits(const std::vector<std::string>& arguments) {
+  std::vector<std::string> all{"predict", "--json"};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  const auto probabilities = nlohmann::json::parse(gputrain(all).out)["probabilities"];
+  return std::log(probabilities[kColours[0]].get<double>() / probabilities[kColours[1]].get<double>());
+}
+
+TEST(PredictImages, TakesTheMeanOfAnImageAndItsMirrorImage) {
+  const TemporaryFolder folder;
+  const std::string job = write_colours_job(folder), run = folder / "run";
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", run}).exit_code, 0);
+  const std::vector<uint8_t> pixels = coloured_noise(1, 300);
+  std::vector<uint8_t> mirrored;
+  for (int64_t i = 0; i < kSide * kSide; ++i) {
+    const auto from = pixels.begin() + 3 * (i - i % kSide + kSide - 1 - i % kSide);
+    mirrored.insert(mirrored.end(), from, from + 3);
+  }
+  const std::string one = folder / "one.png", other = folder / "other.png";
+  for (const auto& [path, bytes] : {std::pair(one, pixels), std::pair(other, mirrored)}) {
+    std::ofstream(path, std::ios::binary)
+        << data::png_of({.pixels = bytes.data(), .width = kSide, .height = kSide, .channels = 3});
+  }
+  const double of_one = difference_of_logits({run, one}), of_other = difference_of_logits({run, other});
+  EXPECT_NEAR(difference_of_logits({run, one, "--set", "eval.hflip=true"}), (of_one + of_other) / 2, 1e-5);
+  EXPECT_GT(std::abs(of_one - of_other), 1e-3);
+
+  const Result measured = gputrain({"eval", job, "--weights", run, "--json", "--set", "eval.hflip=true"});
+  ASSERT_EQ(measured.exit_code, 0) << measured.err;
+  EXPECT_NEAR(100 * share_of_right(predicted({run, folder / "val", "--set", "eval.hflip=true"})),
+              nlohmann::json::parse(measured.out)["val/top1"].get<double>(), 1e-9);
+  const Result plain = gputrain({"eval", job, "--weights", run, "--json"});
+  EXPECT_NE(nlohmann::json::parse(plain.out)["val/loss"], nlohmann::json::parse(measured.out)["val/loss"]);
+}
+
 TEST(PredictImages, ReadsTheNewestCheckpointOfARunThatHasNotEnded) {
   const TemporaryFolder folder;
   const std::string job = write_colours_job(folder), run = folder / "run";
