@@ -53,7 +53,7 @@ place_of() {
   esac
 }
 
-cmake --install "$build" --prefix "$target" --strip >/dev/null
+cmake --install "$build" --prefix "$target" --component runtime --strip >/dev/null
 mapfile -t later < <(opened_later)
 closure "$build/lib/libgputrain.so" "${parquet[@]}" "${later[@]}" | while read -r library; do
   is_of_base "$library" || [[ $library == */libgputrain*.so ]] || install -D -m 644 "$library" "$(place_of "$library")"

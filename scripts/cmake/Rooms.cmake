@@ -3,6 +3,10 @@
 set(GPUTRAIN_ROOMS core config hub device comm cloud launch ops nn models tokenizers chat generation data datasets tasks
                    optim parallel checkpoint monitor train job setup resume estimate run inspect doctor predict export sweep cli)
 
+# Rooms whose public headers plug-ins include, none of which includes a header of another room. libgputrain.so exports
+# their symbols.
+set(GPUTRAIN_PLUGIN_ROOMS core config device comm ops nn models tokenizers data tasks optim monitor)
+
 # gputrain_room(<room> [NO_TORCH] SOURCES <files...> [LIBRARIES <targets...>])
 # NO_TORCH builds a room without LibTorch, so that clang can build it for the fuzzers and its tests start fast.
 function(gputrain_room room)
@@ -14,6 +18,12 @@ function(gputrain_room room)
     target_link_libraries(gputrain_${room} PUBLIC gputrain_torch)
   endif()
   set_target_properties(gputrain_${room} PROPERTIES UNITY_BUILD_BATCH_SIZE 8)
+  if(room IN_LIST GPUTRAIN_PLUGIN_ROOMS)
+    set_target_properties(gputrain_${room} PROPERTIES CXX_VISIBILITY_PRESET default)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # else it would not inline functions that another library might replace
+      target_compile_options(gputrain_${room} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fno-semantic-interposition>)
+    endif()
+  endif()
 endfunction()
 
 # gputrain_test(<room> SOURCES <files...> [LABELS <labels...>] [SECONDS <number>]): one executable, one ctest entry. Tests

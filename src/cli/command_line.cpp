@@ -273,18 +273,21 @@ void CommandLine::add_readers() {
   config->callback([this] { action = [this] { return app::library().config(job, origin); }; });
 
   auto* schema = app.add_subcommand("schema", "print the JSON Schema of a job file, for editors");
-  schema->callback([this] { action = [] { return app::library().schema(); }; });
+  add_plugins(*schema, plugins);
+  schema->callback([this] { action = [this] { return app::library().schema(plugins); }; });
 
   auto* list = app.add_subcommand("list", "list models, datasets, optimizers, ...");
   list->add_option("kind", kind, "what to list; nothing: everything");
-  list->callback([this] { action = [this] { return app::library().list(kind); }; });
+  add_plugins(*list, plugins);
+  list->callback([this] { action = [this] { return app::library().list(kind, plugins); }; });
 
   auto* describe = app.add_subcommand("describe", "explain the options of the job or of one entry");
   describe
       ->add_option("kind", kind, "job, a group or key of it (train, optimizer.lr), or model, dataset, optimizer, ...")
       ->required();
   describe->add_option("name", name, "the entry, as `gputrain list` names it");
-  describe->callback([this] { action = [this] { return app::library().describe(kind, name); }; });
+  add_plugins(*describe, plugins);
+  describe->callback([this] { action = [this] { return app::library().describe(kind, name, plugins); }; });
 
   auto* profile = app.add_subcommand("profile", "say what cost most in the steps that run --profile recorded");
   profile->add_option("run", name, "the run folder")->required()->check(not_empty);

@@ -48,6 +48,7 @@ struct CommandLine {
   app::InitRequest init;
   bool json = false, origin = false;
   std::string kind, name, path, other_path;
+  std::vector<std::string> plugins;
   std::function<int()> action;
 
   void add_run();

@@ -21,12 +21,16 @@ void CommandLine::add_texts() {
     return verb;
   };
   const std::string one_file = "texts: csv, tsv, jsonl, parquet or conll by its extension; else one a line";
-  auto* predict = add("predict", "say classes of images, or classes, numbers or tags of texts",
+  auto* predict = add("predict", "say classes of images or pixels, or classes, numbers or tags of texts",
                       ("images and folders of images; or " + one_file).c_str());
   predict->add_flag("--json", texts.json, "print a JSON object for each image or text");
   predict->add_option("--output", texts.output, "the file to write; default: stdout")->check(not_empty);
+  predict->add_option("--masks", texts.masks, "the folder to write masks to, for a model that labels pixels")
+      ->check(not_empty);
   predict->footer(
       "Images: a line for each, with the best classes and their probabilities.\n"
+      "Of a model that labels pixels: a mask for each, a PNG as large as the image,\n"
+      "whose numbers are the classes, and a line with their shares of the pixels.\n"
       "Texts: a line for each, in the order of the file: the class and its probability;\n"
       "of several classes those above one half; a number; or a line for each word with\n"
       "its tag, and an empty one behind each text. Columns are those of the run's job.");

@@ -11,12 +11,14 @@
 
 #include <nlohmann/json.hpp>
 
+#include "gputrain/config/settings_file.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/inspect/text_table.hpp"
 #include "gputrain/job/commands.hpp"
 #include "gputrain/job/job.hpp"
+#include "gputrain/job/plugins.hpp"
 #include "gputrain/job/run_folder.hpp"
 #include "gputrain/monitor/board.hpp"
 #include "gputrain/monitor/format.hpp"
@@ -38,14 +40,23 @@ struct ComparedRun {
   Json points;  // of its curves
 };
 
+/// With the defaults of keys that are newer than the run. Of a run with plug-ins what is written alone: nobody's code
+/// is loaded to compare settings.
+std::map<std::string, std::string> settings_written_in(const fs::path& resolved) {
+  if (!plugins_of({.file = resolved}).empty()) return config::recorded_settings(resolved);
+  std::map<std::string, std::string> settings;
+  for (const auto& setting : load_job({.file = resolved.string()}).loaded.settings())
+    settings[setting.key] = setting.value;
+  return settings;
+}
+
 ComparedRun read_run(const std::string& path) {
   const RunFolder folder{path};
   if (!fs::exists(folder.resolved()))
     throw Error(ExitCode::usage, {.what = "no run has written here", .where = path, .hint = "runs/NAME"});
   ComparedRun run{.name = fs::path(path).lexically_normal().string()};
   while (run.name.ends_with('/')) run.name.pop_back();
-  const Job job = load_job({.file = folder.resolved().string()});
-  for (const config::Setting& setting : job.loaded.settings()) run.settings[setting.key] = setting.value;
+  run.settings = settings_written_in(folder.resolved());
   run.summary = monitor::newest_end(folder.summary());
   monitor::Board board;
   board.read_history(folder.metrics());

@@ -9,6 +9,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/job/commands.hpp"
 #include "gputrain/job/job.hpp"
+#include "gputrain/job/plugins.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/setup/versions.hpp"
 
@@ -86,12 +87,14 @@ int config_command(const JobRequest& request, bool origin) {
   return 0;
 }
 
-int schema_command() {
+int schema_command(const std::vector<std::string>& plugins) {
+  for (const std::string& file : plugins) load_plugin(file);
   print(config::json_schema(job_schema(), "gputrain job").dump(2) + "\n");
   return 0;
 }
 
-int list_command(const std::string& kind) {
+int list_command(const std::string& kind, const std::vector<std::string>& plugins) {
+  for (const std::string& file : plugins) load_plugin(file);
   if (!kind.empty()) {
     print(config::list_text(catalog_of_kind(kind), width()));
     return 0;
@@ -104,7 +107,8 @@ int list_command(const std::string& kind) {
   return 0;
 }
 
-int describe_command(const std::string& kind, const std::string& name) {
+int describe_command(const std::string& kind, const std::string& name, const std::vector<std::string>& plugins) {
+  for (const std::string& file : plugins) load_plugin(file);
   if (kind == "job" && name.empty())
     print(config::describe_text(job_schema(), width()));
   else if (name.empty() || kind == "job")

@@ -24,6 +24,13 @@ inline void add_job(CLI::App& verb, app::JobRequest& job) {
   add_set(verb, job.set);
 }
 
+inline void add_plugins(CLI::App& verb, std::vector<std::string>& plugins) {
+  verb.add_option("--plugin", plugins, "a plug-in whose entries are shown too (repeatable)")
+      ->type_name("FILE")
+      ->allow_extra_args(false)
+      ->check(not_empty);
+}
+
 inline void add_output_dir(CLI::App& verb, app::JobRequest& job) {
   verb.add_option("--output-dir", job.output_dir, "the run folder, as --set output_dir=DIR");
 }

@@ -1,4 +1,4 @@
-// The table of this library's subcommands, the only one of our symbols that is exported.
+// The table of this library's subcommands, by which the program finds them.
 #include "gputrain/config/schema.hpp"
 #include "gputrain/job/commands.hpp"
 

@@ -26,21 +26,33 @@ std::optional<std::string> of_this_process(const std::string& name) {
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
-}  // namespace
-
-Loaded load(const Schema& schema, const Request& given) {
+/// Empty: there is nothing to read.
+std::optional<Loaded> read(const Schema& schema, const Request& given, Problems& problems) {
   Request request = given;
   if (!request.environment) request.environment = of_this_process;
   Budget budget;
-  Problems problems;
   std::optional<Node> job = read_layers(request, budget, problems);
-  if (!job) throw SpecError(subject_of(request), problems.take());
+  if (!job) return std::nullopt;
   job->location = file_location(request);  // the whole job: the place for missing keys
   interpolate(*job, schema, request, budget, problems);
   Checker checker(schema, *job, request.environment, problems);
   std::shared_ptr<const void> spec = checker.run();
-  if (problems.count() > 0) throw SpecError(subject_of(request), problems.take());
   return Loaded(schema, std::move(spec), checker.take_origins());
+}
+
+}  // namespace
+
+Loaded load(const Schema& schema, const Request& request) {
+  Problems problems;
+  std::optional<Loaded> job = read(schema, request, problems);
+  if (problems.count() > 0) throw SpecError(subject_of(request), problems.take());
+  return *std::move(job);
+}
+
+Loaded load_despite_mistakes(const Schema& schema, const Request& request) {
+  Problems ignored;
+  std::optional<Loaded> job = read(schema, request, ignored);
+  return job ? *std::move(job) : Loaded(schema, schema.create(), {});
 }
 
 Loaded::Loaded(const Schema& schema, std::shared_ptr<const void> spec, std::map<std::string, SourceLocation> origins)

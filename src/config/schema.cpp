@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "gputrain/config/registrations.hpp"
 #include "gputrain/core/error.hpp"
 
 namespace gputrain::config {
@@ -169,6 +170,10 @@ void AnyCatalog::add_entry(CatalogEntry entry) {
   if (const CatalogEntry* other = find(entry.name)) {
     throw std::logic_error("it is registered twice, also in " + other->location);
   }
+  if (RegistrationsOf* library = RegistrationsOf::now()) {
+    entry.location += " of " + library->library();
+    library->add(kind_ + " '" + entry.name + "'");
+  }
   entries_.push_back(std::move(entry));
 }
 
@@ -185,9 +190,26 @@ std::string& wrong_registrations() {
   return all;
 }
 
+RegistrationsOf*& library_being_loaded() {
+  static RegistrationsOf* library = nullptr;
+  return library;
+}
+
 }  // namespace
 
+RegistrationsOf::RegistrationsOf(std::string library) : library_(std::move(library)) {
+  GPUTRAIN_ASSERT(now() == nullptr, "two libraries are loaded at once");
+  library_being_loaded() = this;
+}
+
+RegistrationsOf::~RegistrationsOf() { library_being_loaded() = nullptr; }
+
+RegistrationsOf* RegistrationsOf::now() noexcept { return library_being_loaded(); }
+
+void RegistrationsOf::note(const std::string& mistake) { mistakes_ += (mistakes_.empty() ? "" : "; ") + mistake; }
+
 void note_wrong_registration(const std::string& what) {
+  if (RegistrationsOf* library = RegistrationsOf::now()) return library->note(what);
   std::string& all = wrong_registrations();
   all += (all.empty() ? "" : "; ") + what;
 }

@@ -9,7 +9,7 @@
 namespace gputrain::config {
 namespace {
 
-constexpr size_t kMostSiblings = 26;
+constexpr size_t kMostSiblings = 32;
 constexpr size_t kMostLocations = 4;
 constexpr size_t kLongestValue = 60;
 

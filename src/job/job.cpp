@@ -9,6 +9,7 @@
 #include "gputrain/checkpoint/weight_files.hpp"
 #include "gputrain/core/random.hpp"
 #include "gputrain/hub/cache.hpp"
+#include "gputrain/job/plugins.hpp"
 #include "gputrain/models/pretrained.hpp"
 #include "gputrain/models/sentence_modules.hpp"
 
@@ -48,12 +49,22 @@ config::Loaded load_with_published_sizes(config::Request request) {
   return config::load(job_schema(), request);
 }
 
+/// A run folder is read from anywhere.
+config::Loaded with_whole_paths_of_plugins(const config::Loaded& job) {
+  if (job.as<JobSpec>().plugins.empty()) return job;
+  JobSpec spec = job.as<JobSpec>();
+  for (std::string& file : spec.plugins) file = std::filesystem::absolute(file).lexically_normal();
+  return job.with(std::move(spec));
+}
+
 }  // namespace
 
 const config::Schema& job_schema() { return config::schema_of<JobSpec>(); }
 
 Job load_job(const JobRequest& request) {
-  Job job{.loaded = load_with_published_sizes(reading_of(request)),
+  const config::Request reading = reading_of(request);
+  load_plugins_of(reading);
+  Job job{.loaded = with_whole_paths_of_plugins(load_with_published_sizes(reading)),
           .name = {},
           .run_id = {},
           .spec_hash = {},

@@ -36,6 +36,11 @@ void describe_keys(config::Description<Spec>& d) {
       .alias_flag("bf16", "bf16")
       .alias_flag("fp16", "fp16")
       .alias_flag("tf32", "tf32");
+  d.key("plugins", &Spec::plugins,
+        "shared libraries with models, data formats, optimizers and other entries of your own; every rank loads them "
+        "before the other keys are read")
+      .path()
+      .change(Change::safe);
   if constexpr (kIsWhole) {
     d.key("model", &Spec::model, "what is trained").required();
     d.key("task", &Spec::task, "what is learned").change(Change::needs_accept);

@@ -1,4 +1,4 @@
-#include "spec_checks.hpp"
+#include "gputrain/models/spec_checks.hpp"
 
 #include <algorithm>
 #include <string>

@@ -10,6 +10,7 @@
 #include "gputrain/device/host_allocator.hpp"
 #include "gputrain/device/numerics.hpp"
 #include "gputrain/device/runtime.hpp"
+#include "gputrain/job/plugins.hpp"
 #include "gputrain/ops/kernel_choices.hpp"
 #include "gputrain/setup/training_setup.hpp"
 #include "gputrain/setup/versions.hpp"
@@ -93,6 +94,12 @@ comm::Mesh mesh_of(const Job& job, int ranks) {
   return mesh;
 }
 
+/// What the ranks must have in common.
+std::string purpose_of(const Job& job) {
+  const std::string plugins = plugins_text(false);
+  return "run " + job.run_id + (plugins.empty() ? "" : " with the plug-ins " + plugins);
+}
+
 std::string program_text() { return "gputrain " + version() + " with " + torch_version(); }
 
 }  // namespace
@@ -106,7 +113,7 @@ RankContext create_rank_context(const Job& job) {
   } catch (const Error& mistake) {
     fail_before_rendezvous(mistake);
   }
-  RankContext context = create_rank_context(spec, {.deadline = deadline, .purpose = "run " + job.run_id});
+  RankContext context = create_rank_context(spec, {.deadline = deadline, .purpose = purpose_of(job)});
   context.groups.arrange(mesh);
   if (mesh.tensor > 1) ops::choose_kernels_without_clock();
   return context;

@@ -3,6 +3,7 @@
 #include <torch/version.h>
 
 #include "gputrain/device/runtime.hpp"
+#include "gputrain/job/plugins.hpp"
 
 namespace gputrain::app {
 
@@ -12,6 +13,7 @@ std::map<std::string, std::string> versions(at::Device device) {
   std::map<std::string, std::string> versions{{"gputrain", version()}, {"torch", TORCH_VERSION}};
   const std::string software = device::facts_of(device).software;
   if (!software.empty()) versions["device"] = software;
+  for (const Plugin& plugin : plugins()) versions["plugin " + plugin.name] = plugin.build;
   return versions;
 }
 

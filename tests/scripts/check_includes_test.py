@@ -12,7 +12,8 @@ class CheckIncludes(unittest.TestCase):
     def check(self, files: dict[str, str]) -> subprocess.CompletedProcess:
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
-            for name, text in ({"scripts/cmake/Rooms.cmake": "set(GPUTRAIN_ROOMS core data app)\n"} | files).items():
+            rooms = "set(GPUTRAIN_ROOMS core comm data app)\nset(GPUTRAIN_PLUGIN_ROOMS core data)\n"
+            for name, text in ({"scripts/cmake/Rooms.cmake": rooms} | files).items():
                 (root / name).parent.mkdir(parents=True, exist_ok=True)
                 (root / name).write_text(text)
             return subprocess.run([sys.executable, SCRIPT, root], capture_output=True, text=True)
@@ -30,6 +31,13 @@ class CheckIncludes(unittest.TestCase):
         result = self.check({"src/core/cuda/k.cu": '#  include "gputrain/data/y.hpp"\n'})
         self.assertEqual(result.returncode, 1)
         self.assertIn("src/core/cuda/k.cu:1", result.stdout)
+
+    def test_headers_for_plugins_include_no_header_that_is_not_installed(self):
+        includes = '#include "gputrain/core/x.hpp"\n#include "gputrain/comm/y.hpp"\n'
+        result = self.check({"include/gputrain/data/a.hpp": includes, "src/data/a.cpp": includes})
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("include/gputrain/data/a.hpp:2: gputrain/comm/y.hpp is not installed", result.stdout)
+        self.assertEqual(len(result.stdout.splitlines()), 1)
 
     def test_public_headers_stay_cheap(self):
         result = self.check({"include/gputrain/data/x.hpp": "#include <ATen/core/Tensor.h>\n#include <ATen/ATen.h>\n"})

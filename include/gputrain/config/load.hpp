@@ -82,6 +82,9 @@ class Loaded {
 /// Reads and checks a job. Throws SpecError with all mistakes.
 Loaded load(const Schema& schema, const Request& request);
 
+/// What can be read of a job that may be wrong: a key with a mistake may have its default.
+Loaded load_despite_mistakes(const Schema& schema, const Request& request);
+
 /// All settings of any spec struct, in declaration order.
 std::vector<Setting> settings_of(const Schema& schema, const void* spec);
 

@@ -85,6 +85,7 @@ struct TextsRequest {
   std::string folder;              // a run folder or that of a published model
   std::vector<std::string> files;  // texts: one; images, for predict: any number
   std::string output;              // empty: stdout
+  std::string masks;               // for predict: the folder to which masks of images are written; empty: none
   std::vector<std::string> set;    // --set a.b=YAML
   std::string tokenizer;           // a published one; empty: the folder's own
   bool json = false;
@@ -175,9 +176,10 @@ int bench_disk_command(const BenchMachineRequest& request);
 int bench_data_command(const BenchDataRequest& request);
 int validate_command(const JobRequest& request, bool json);
 int config_command(const JobRequest& request, bool origin);
-int schema_command();
-int list_command(const std::string& kind);
-int describe_command(const std::string& kind, const std::string& name);
+/// What these three show has the entries of plug-ins too, which are given by their files.
+int schema_command(const std::vector<std::string>& plugins);
+int list_command(const std::string& kind, const std::vector<std::string>& plugins);
+int describe_command(const std::string& kind, const std::string& name, const std::vector<std::string>& plugins);
 /// `gputrain data audit RUN`
 int audit_command(const std::string& run, bool json);
 struct TokenizeCommand {

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "gputrain/config/describe.hpp"
 #include "gputrain/config/load.hpp"
@@ -26,6 +27,7 @@ struct JobStart {
   std::string device = "auto";
   std::optional<std::string> alloc_conf;
   std::string precision = "fp32";
+  std::vector<std::string> plugins;
   train::CheckpointSpec checkpoint;
   launch::LaunchSpec launch;
   std::map<std::string, std::string> env;

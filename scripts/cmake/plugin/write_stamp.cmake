@@ -1,0 +1,15 @@
+# Writes plugin_stamp.hpp with a hash of the headers that plug-ins include, if it changes.
+# usage: cmake -DROOT=include/ -DROOMS=core,config -DGPUTRAIN_VERSION=0.1.0 -DTEMPLATE=... -DOUTPUT=... -P write_stamp.cmake
+string(REPLACE "," ";" rooms "${ROOMS}")
+set(all "")
+foreach(room IN LISTS rooms)
+  file(GLOB_RECURSE headers RELATIVE ${ROOT} ${ROOT}/gputrain/${room}/*.hpp)
+  list(SORT headers)
+  foreach(header IN LISTS headers)
+    file(SHA256 ${ROOT}/${header} hash)
+    string(APPEND all "${header} ${hash}\n")
+  endforeach()
+endforeach()
+string(SHA256 GPUTRAIN_HEADERS_HASH "${all}")
+string(SUBSTRING ${GPUTRAIN_HEADERS_HASH} 0 12 GPUTRAIN_HEADERS_HASH)
+configure_file(${TEMPLATE} ${OUTPUT} @ONLY)
