@@ -16,6 +16,23 @@ std::vector<std::string> target_names(const Dataset& dataset) {
   return names;
 }
 
+std::vector<int64_t> class_counts(const Dataset& dataset) {
+  std::vector<int64_t> counts(static_cast<size_t>(dataset.layout().num_classes));
+  bool is_any_known = false;
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    const std::optional<int64_t> known = dataset.class_of(i);
+    if (!known) continue;
+    is_any_known = true;
+    ++counts.at(static_cast<size_t>(*known));
+  }
+  if (!is_any_known)
+    throw Error(ExitCode::usage, {.what = "the classes of these samples are not known before they are read, so that "
+                                          "nothing can be counted",
+                                  .where = "data.train",
+                                  .hint = "give the numbers of task.config.class_weights"});
+  return counts;
+}
+
 std::string content_digits(const Dataset& dataset) {
   try {
     const uint64_t hash = dataset.content_hash();

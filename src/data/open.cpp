@@ -10,6 +10,7 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/data/subset.hpp"
 
 namespace gputrain::data {
@@ -48,21 +49,29 @@ std::shared_ptr<const Dataset> part_of(const std::shared_ptr<const Dataset>& who
   return part;
 }
 
-/// Checks now, because otherwise a long training would fail at its first evaluation. Images may differ in size; all
-/// other samples must have the sizes that the model was built for.
-void check_alike(const Dataset& train, const std::shared_ptr<const Dataset>& other, const std::string& key) {
-  if (!other || train.layout().is_image()) return;
-  const SampleLayout &wanted = train.layout(), &found = other->layout();
-  const auto sizes_of = [](const SampleLayout& layout) {
-    std::string text;
+/// What samples are, in words that are equal for those of one kind.
+std::string kind_of(const SampleLayout& layout) {
+  std::string text;
+  if (!layout.is_image()) {
     for (const Field& field : layout.fields)
       text += fmt::format("{}{} [{}]", text.empty() ? "" : ", ", field.name, fmt::join(field.sizes, ", "));
     return text;
-  };
-  if (sizes_of(found) == sizes_of(wanted)) return;
+  }
+  const Field* target = layout.target();
+  if (target == nullptr) return "images";
+  if (target->type != at::kLong) return "images with " + counted(target->numel(), "number") + " each";
+  return std::string("images with a class ") + (target->sizes.empty() ? "each" : "of each pixel") + ", of " +
+         counted(layout.num_classes, "class");
+}
+
+/// Checks now, because otherwise a long training would fail at its first evaluation. Images may differ in size; all
+/// other samples must have the sizes that the model was built for.
+void check_alike(const Dataset& train, const std::shared_ptr<const Dataset>& other, const std::string& key) {
+  if (!other) return;
+  const std::string wanted = kind_of(train.layout()), found = kind_of(other->layout());
+  if (found == wanted) return;
   throw Error(ExitCode::data,
-              {.what = "its samples are " + sizes_of(found) + ", but those of data.train are " + sizes_of(wanted),
-               .where = key});
+              {.what = "its samples are " + found + ", but those of data.train are " + wanted, .where = key});
 }
 
 class Opener {

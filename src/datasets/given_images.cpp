@@ -13,8 +13,11 @@ namespace {
 
 class GivenFiles final : public ImageStore {
  public:
-  GivenFiles(const std::vector<std::string>& files, const std::vector<std::string>& class_names) {
-    set_labels(files, std::vector<int32_t>(files.size(), 0), class_names, "");
+  GivenFiles(const std::vector<std::string>& files, const std::vector<std::string>& class_names, TextUse use) {
+    if (use == TextUse::number || use == TextUse::labels)
+      set_rows(files, std::vector<float>(files.size() * class_names.size(), 0), class_names);
+    else
+      set_labels(files, std::vector<int32_t>(files.size(), 0), class_names, "");
   }
 
   std::string full_name(int64_t index) const override { return std::string(name(index)); }
@@ -46,8 +49,9 @@ std::vector<std::string> image_files(const std::vector<std::string>& paths) {
 
 std::shared_ptr<const data::Dataset> given_images(const std::vector<std::string>& files,
                                                   const data::ImageOptions& options,
-                                                  const std::vector<std::string>& class_names) {
-  return std::make_shared<ImageSamples>(std::make_shared<GivenFiles>(files, class_names), options, data::Split::val);
+                                                  const std::vector<std::string>& class_names, TextUse use) {
+  return std::make_shared<ImageSamples>(std::make_shared<GivenFiles>(files, class_names, use), options,
+                                        data::Split::val);
 }
 
 }  // namespace gputrain::datasets

@@ -133,6 +133,9 @@ class Idx final : public data::Dataset {
   bool is_cheap_to_read() const override { return true; }
   std::optional<data::Normalization> normalization() const override { return normalization_; }
   std::string describe() const override { return describe_images(size(), layout_); }
+  std::optional<int64_t> class_of(int64_t index) const override {
+    return images_->labels.values[static_cast<size_t>(index)];
+  }
 
   uint64_t content_hash() const override {
     return data::content_hash(2, [this](int64_t index) {
@@ -148,7 +151,7 @@ class Idx final : public data::Dataset {
     auto* const pixels = row.values<uint8_t>(0);
     data::fit_image(image, fit, pixels);
     transform_.recolour(index, context, {pixels, fit.width, fit.height, 1, &normalization_});
-    *row.values<int64_t>(1) = images_->labels.values[static_cast<size_t>(index)];
+    *row.values<int64_t>(1) = class_of(index).value();
   }
 
   std::shared_ptr<const Dataset> part(double begin, double end, data::Split role) const override {

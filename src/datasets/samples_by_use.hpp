@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +27,9 @@ class SamplesByUse : public data::Dataset {
     return samples_->part(begin, end, role);
   }
   std::vector<std::string> class_names() const override { return samples_->class_names(); }
+  std::optional<int64_t> class_of(int64_t index) const override { return samples_->class_of(index); }
+  std::optional<data::Normalization> normalization() const override { return samples_->normalization(); }
+  std::string sample_name(int64_t index) const override { return samples_->sample_name(index); }
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer() const override { return samples_->tokenizer(); }
   uint64_t content_hash() const override { return samples_->content_hash(); }
   std::string describe() const override { return samples_->describe(); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <optional>
 
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/job/job_changes.hpp"
@@ -42,16 +43,33 @@ bool is_one_file(const JobSpec& spec) {
   return spec.data.train.format.name == "text" && !std::filesystem::is_directory(spec.data.train.path, ignored);
 }
 
+/// Whether a role of the data is read from lists of images, or from records of texts.
+bool reads_lists(const JobSpec& spec) {
+  const auto has_columns = [](const std::string& format) {
+    return format == "csv" || format == "tsv" || format == "jsonl" || format == "parquet";
+  };
+  const auto is_list = [&](const std::optional<data::HeldOutSource>& source) {
+    return source && has_columns(source->format.name);
+  };
+  return has_columns(spec.data.train.format.name) || is_list(spec.data.val) || is_list(spec.data.test);
+}
+
 std::vector<Rule> rules_of_data(const JobSpec& spec, const JobDatasets& datasets) {
   const std::string& format = spec.data.train.format.name;
   const auto& longest = spec.data.text.max_length.value;
   const std::string one_file = "data.train.path is not a folder";
   const data::SampleLayout& layout = datasets.train->layout();
   const bool is_image = layout.is_image(), is_text = layout.token_count() > 0;
+  const data::Field* target = layout.target();
+  const bool has_classes = target != nullptr && target->type == at::kLong && target->sizes.empty();
   const bool is_limit = format != "text" && format != "tokens";  // of samples that may all be shorter
   const bool has_own_tokens = is_text && !datasets.train->tokenizer();
   return {{"data.image.", !is_image, is_text ? "the data is text" : "the data holds no images"},
           {"data.image.augment.", format == "synthetic", "synthetic images are not augmented"},
+          {"data.image.augment.mix.", !has_classes, "only images with a class each are mixed"},
+          {"data.image.columns.", !reads_lists(spec), "no format of this job has columns"},
+          {"train.label_smoothing", target != nullptr && at::isFloatingType(target->type),
+           "the targets are numbers or sets of classes"},
           {"data.text.", !is_text, is_image ? "the data is images" : "the data holds no text"},
           {"data.text.tokenizer", has_own_tokens, "format " + format + " brings its own tokens"},
           {"data.text.max_length", is_text && !is_limit && longest && *longest > layout.token_count(),
@@ -94,7 +112,7 @@ std::vector<Rule> rules_of_training(const JobSpec& spec, const TrainingSetup& se
           {"train.gradient_accumulation_steps", is_accumulation_cut(spec, plan.batch),
            "that is " + counted(plan.batch.accumulation, "sample"), "is more than a rank's share of the global batch"},
           {"train.channels_last", setup.datasets.tokens_per_sample() > 0, "the data is text"},
-          {"parallel.bucket_cap_mb", setup.built.sharded != nullptr,
+          {"parallel.bucket_cap_mb", setup.built.arena->keeps_owned_values_only(),
            "parallel.shard: parameters sends one unit of the model at a time"},
           {"checkpoint.notice.interval", !spec.checkpoint.notice.watches(), "checkpoint.notice.action is ignore"},
           {"lr_scheduler.warmup", ends_in_warmup(schedule, plan, peak),

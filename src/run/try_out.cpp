@@ -34,12 +34,13 @@ int compute_one_loss(const Job& job, TrainingSetup& setup, monitor::Console& con
   print_start_page(console, job, setup, {.saves = "auto", .resume = resume});
   auto options = loader_options(job.spec(), *setup.datasets.train, setup.context, setup.plan.batch);
   if (job.spec().train.searches_micro_batch()) options.partition.micro_batch = 1;
+  options.class_weights = setup.datasets.task->class_weights();
   data::Loader loader(setup.datasets.train, options);
   const auto step = loader.next_step();
   const auto& batch = step.micro_batches.front();
   const data::Preprocess preprocess(*setup.datasets.train,
                                     input_format(job.spec(), *setup.datasets.train, setup.context));
-  const double mean = loss_of(setup, preprocess(batch)) / static_cast<double>(batch.weight);
+  const double mean = loss_of(setup, preprocess(batch)) / train::divisor_of_loss(step.loss_weights.front());
   for (const auto& shortage : disks_too_small(job, setup)) {
     if (shortage.for_one) throw Error(shortage.error);
     log::warning(shortage.error.what());

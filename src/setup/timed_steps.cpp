@@ -52,7 +52,7 @@ class TimingHook final : public train::Hook {
 
  private:
   static double mean_loss(const train::StepResult& result) {
-    return result.loss_sum.item<double>() / static_cast<double>(std::max<int64_t>(1, result.weight));
+    return result.loss_sum.item<double>() / train::divisor_of_loss(result.weight);
   }
 
   device::StepClock clock_;

@@ -1,7 +1,5 @@
 #include "gputrain/setup/trial_step.hpp"
 
-#include <algorithm>
-
 #include "gputrain/device/allocation_meter.hpp"
 #include "gputrain/setup/training_loop.hpp"
 
@@ -11,7 +9,7 @@ namespace {
 class KeepLoss final : public train::Hook {
  public:
   train::Stop after_step(train::Progress&, const train::StepResult& result, bool) override {
-    loss = result.loss_sum.item<double>() / static_cast<double>(std::max<int64_t>(1, result.weight));
+    loss = result.loss_sum.item<double>() / train::divisor_of_loss(result.weight);
     return train::Stop::none;
   }
   double loss = 0;

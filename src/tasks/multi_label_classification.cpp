@@ -1,4 +1,4 @@
-// Any number of classes for each text, or pair of texts.
+// Any number of classes for each text, pair of texts, or image.
 #include <algorithm>
 
 #include <ATen/ops/binary_cross_entropy_with_logits.h>
@@ -7,6 +7,7 @@
 #include <ATen/ops/isnan.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/nan_to_num.h>
+#include <ATen/ops/sigmoid.h>
 
 #include "logits.hpp"
 #include "scores.hpp"
@@ -15,7 +16,7 @@ namespace gputrain::tasks {
 namespace {
 
 struct MultiLabelSpec {
-  static void describe(config::Description<MultiLabelSpec>& d) { d.summary("a set of classes for each text"); }
+  static void describe(config::Description<MultiLabelSpec>& d) { d.summary("a set of classes for each text or image"); }
 };
 
 /// The mean over the classes, for each row; 0 where the target does not count.
@@ -62,7 +63,8 @@ class MultiLabelClassification final : public Task {
 
   static bool fits(const TaskRequest& request) {
     const data::Field* target = request.layout.target();
-    return target != nullptr && target->type == at::kFloat && target->sizes.size() == 1;
+    if (target == nullptr || target->type != at::kFloat || target->sizes.size() != 1) return false;
+    return request.layout.token_count() > 0 || request.model.use == TextUse::labels;
   }
 
   static std::vector<Metric> measures() {
@@ -77,25 +79,32 @@ class MultiLabelClassification final : public Task {
   }
 
   ops::Loss loss(models::Model& model, const Batch& batch, const at::Tensor& weight) const override {
-    return loss_of_sum(cross_entropies(wide_logits(model, batch), batch.tensor(kTarget)), weight);
+    return loss_of_sum(cross_entropies(logits_of(model, batch), batch.tensor(kTarget)), weight);
   }
+
+  at::Tensor outputs(const at::Tensor& logits) const override { return at::sigmoid(logits.narrow(-1, 0, classes_)); }
 
   Tally::Parts parts() const override {
     return {.sums = {"loss"}, .rows = {{.name = "classes", .columns = 2 * classes_}}};
   }
 
   void evaluate(models::Model& model, const Batch& batch, Tally& tally) const override {
-    const at::Tensor logits = wide_logits(model, batch), &targets = batch.tensor(kTarget);
+    const at::Tensor logits = logits_of(model, batch), &targets = batch.tensor(kTarget);
     tally.add("loss", cross_entropies(logits, targets).sum());
     tally.append("classes", at::cat({at::gt(logits, 0).to(at::kDouble), targets.to(at::kDouble)}, 1));
   }
 
  private:
+  /// A model may have more classes than the data.
+  at::Tensor logits_of(models::Model& model, const Batch& batch) const {
+    return wide_logits(model, batch).narrow(-1, 0, classes_);
+  }
+
   int64_t classes_;
 };
 
 const config::Registered<MultiLabelClassification, MultiLabelSpec> registered_multi_label{
-    catalog(), "multi_label_classification", "a set of classes for each text; loss, f1_micro and f1_macro"};
+    catalog(), "multi_label_classification", "a set of classes for each text or image; loss, f1_micro and f1_macro"};
 
 }  // namespace
 }  // namespace gputrain::tasks

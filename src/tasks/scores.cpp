@@ -4,7 +4,17 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <numeric>
+
+#include <ATen/ops/clamp_min.h>
+#include <ATen/ops/div.h>
+#include <ATen/ops/isnan.h>
+#include <ATen/ops/mean.h>
+#include <ATen/ops/rsub.h>
+#include <ATen/ops/sub.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
 
 #include "gputrain/core/batch.hpp"
 
@@ -38,7 +48,10 @@ double correlation(const std::vector<double>& a, const std::vector<double>& b) {
   return aa > 0 && bb > 0 ? ab / std::sqrt(aa * bb) : 0;
 }
 
-std::vector<double> ranks_of(const std::vector<double>& values) {
+/// NaN counts as less than any number.
+std::vector<double> ranks_of(std::vector<double> values) {
+  for (double& value : values)
+    if (std::isnan(value)) value = -std::numeric_limits<double>::infinity();
   std::vector<size_t> order(values.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::sort(order, {}, [&](size_t i) { return values[i]; });
@@ -53,7 +66,7 @@ std::vector<double> ranks_of(const std::vector<double>& values) {
 
 }  // namespace
 
-Confusion::Confusion(const at::Tensor& rows) {
+Confusion::Confusion(const at::Tensor& rows, int64_t classes) : classes_(static_cast<size_t>(classes)) {
   const auto [predicted, truth] = columns_of(rows);
   for (size_t i = 0; i < truth.size(); ++i) {
     const auto guess = static_cast<size_t>(predicted[i]), is = static_cast<size_t>(truth[i]);
@@ -64,15 +77,16 @@ Confusion::Confusion(const at::Tensor& rows) {
     if (guess == is) ++right_;
     ++samples_;
   }
+  is_binary_ = (classes > 0 ? static_cast<size_t>(classes) : classes_.size()) == 2;
 }
 
-double Confusion::f1() const { return classes_.size() == 2 ? classes_[1].f1() : f1_macro(); }
+double Confusion::of_second_or_mean(Score score) const { return is_binary_ ? (classes_[1].*score)() : mean(score); }
 
-double Confusion::f1_macro() const {
+double Confusion::mean(Score score) const {
   double sum = 0, count = 0;
   for (const Hits& one : classes_) {
     if (one.predicted + one.true_ones == 0) continue;
-    sum += one.f1();
+    sum += (one.*score)();
     ++count;
   }
   return count > 0 ? sum / count : 0;
@@ -88,6 +102,58 @@ double Confusion::mcc() const {
   const double all = samples_ * samples_;
   const double below = std::sqrt((all - predicted) * (all - truth));
   return below > 0 ? (right_ * samples_ - both) / below : 0;
+}
+
+double auc(const std::vector<double>& scores, const std::vector<bool>& truth) {
+  const std::vector<double> ranks = ranks_of(scores);
+  double sum = 0, hits = 0;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (!truth[i]) continue;
+    sum += ranks[i];
+    ++hits;
+  }
+  const double others = static_cast<double>(ranks.size()) - hits;
+  return hits > 0 && others > 0 ? (sum - hits * (hits - 1) / 2) / (hits * others) : 0.5;
+}
+
+double auc(const at::Tensor& scores, const at::Tensor& targets) {
+  const at::Tensor rows = targets.ne(kIgnoreIndex).nonzero().squeeze(1);
+  const at::Tensor classes = targets.index_select(0, rows).contiguous(), used = scores.index_select(0, rows);
+  const std::vector<double> truth(classes.const_data_ptr<double>(), classes.const_data_ptr<double>() + classes.numel());
+  double sum = 0, count = 0;
+  for (int64_t number = scores.size(1) == 2 ? 1 : 0; number < scores.size(1); ++number) {
+    std::vector<bool> is_it;
+    for (const double each : truth) is_it.push_back(each == static_cast<double>(number));
+    const auto hits = std::ranges::count(is_it, true);
+    if (hits == 0 || hits == std::ssize(is_it)) continue;
+    const at::Tensor column = used.select(1, number).contiguous();
+    sum += auc({column.const_data_ptr<double>(), column.const_data_ptr<double>() + column.numel()}, is_it);
+    ++count;
+  }
+  return count > 0 ? sum / count : 0.5;
+}
+
+Errors::Errors(const at::Tensor& rows) {
+  const int64_t columns = rows.size(1) / 2;
+  const at::Tensor counts = at::isnan(rows.narrow(1, columns, columns)).any(1).logical_not().nonzero().squeeze(1);
+  const at::Tensor used = rows.index_select(0, counts);
+  guesses_ = used.narrow(1, 0, columns);
+  truth_ = used.narrow(1, columns, columns);
+}
+
+double Errors::mae() const { return truth_.numel() > 0 ? at::sub(guesses_, truth_).abs().mean().item<double>() : 0; }
+
+double Errors::rmse() const {
+  return truth_.numel() > 0 ? at::sub(guesses_, truth_).square().mean(0).sqrt().mean().item<double>() : 0;
+}
+
+double Errors::r2() const {
+  if (truth_.numel() == 0) return 0;
+  const at::Tensor left = at::sub(guesses_, truth_).square().sum(0);
+  const at::Tensor all = at::sub(truth_, truth_.mean(0)).square().sum(0);
+  return at::where(all.gt(0), at::rsub(at::div(left, at::clamp_min(all, 1e-300)), 1), at::zeros_like(all))
+      .mean()
+      .item<double>();
 }
 
 double pearson(const at::Tensor& rows) {

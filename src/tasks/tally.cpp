@@ -10,17 +10,21 @@
 
 namespace gputrain::tasks {
 
-Tally::Tally(const Parts& parts, at::Device device)
-    : parts_(parts),
-      sums_(
-          at::zeros({static_cast<int64_t>(parts.sums.size())}, at::TensorOptions().dtype(at::kDouble).device(device))) {
+Tally::Tally(const Parts& parts, at::Device device) : parts_(parts) {
+  auto count = static_cast<int64_t>(parts.sums.size());
+  for (const Vector& vector : parts.vectors) count += vector.entries;
+  sums_ = at::zeros({count}, at::TensorOptions().dtype(at::kDouble).device(device));
+  int64_t place = 0;
+  for (const std::string& name : parts.sums) places_[name] = sums_.select(0, place++);
+  for (const Vector& vector : parts.vectors)
+    places_[vector.name] = sums_.narrow(0, std::exchange(place, place + vector.entries), vector.entries);
   for (const Rows& rows : parts.rows) rows_[rows.name];
 }
 
 void Tally::add(const std::string& name, const at::Tensor& sum) {
-  const auto found = std::find(parts_.sums.begin(), parts_.sums.end(), name);
-  GPUTRAIN_ASSERT(found != parts_.sums.end(), "the task does not list the sum '" + name + "'");
-  sums_.select(0, found - parts_.sums.begin()).add_(sum);
+  const auto found = places_.find(name);
+  GPUTRAIN_ASSERT(found != places_.end(), "the task does not list the sum '" + name + "'");
+  found->second.add_(sum);
 }
 
 void Tally::append(const std::string& name, const at::Tensor& rows) {
@@ -30,7 +34,7 @@ void Tally::append(const std::string& name, const at::Tensor& rows) {
 }
 
 Totals Tally::merge(comm::ProcessGroups& groups) const {
-  const int64_t count = std::ssize(parts_.sums);
+  const int64_t count = sums_.numel();
   at::Tensor all = at::zeros({count + 1}, sums_.options());
   if (groups.mesh().counts_loss(groups.rank())) all.narrow(0, 0, count).copy_(sums_);
   all.narrow(0, count, 1).fill_(static_cast<double>(weight_));
@@ -39,6 +43,10 @@ Totals Tally::merge(comm::ProcessGroups& groups) const {
   const double* values = merged.const_data_ptr<double>();
   Totals totals;
   for (const auto& name : parts_.sums) totals.sums[name] = *values++;
+  for (const Vector& vector : parts_.vectors) {
+    totals.vectors[vector.name] = merged.narrow(0, values - merged.const_data_ptr<double>(), vector.entries);
+    values += vector.entries;
+  }
   totals.weight = *values;
   for (const Rows& part : parts_.rows) totals.rows[part.name] = joined(part, groups);
   return totals;

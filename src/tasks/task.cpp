@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include <ATen/ops/softmax.h>
+
 #include "gputrain/core/error.hpp"
 
 namespace gputrain::tasks {
@@ -19,6 +21,8 @@ const Metric* find_in(const std::vector<Metric>& metrics, std::string_view name)
 Task::~Task() = default;
 
 std::vector<SampleResult> Task::sample_results(const Totals&) const { return {}; }
+
+at::Tensor Task::outputs(const at::Tensor& logits) const { return at::softmax(logits, -1); }
 
 at::Tensor Task::reference(models::Model&, const Batch&) const {
   assertion_failed("reference", __FILE__, __LINE__, "this task takes nothing from the model before training");
@@ -55,6 +59,10 @@ std::unique_ptr<Task> TaskCatalog::make(const config::Choice& choice, const Task
     }
     std::string names;
     for (const auto& name : fitting) names += (names.empty() ? "" : ", ") + name;
+    if (fitting.empty() && request.model.labels_pixels)
+      throw Error(ExitCode::usage, {.what = "the model gives each pixel a class, but the data has no masks",
+                                    .where = "model.type",
+                                    .hint = "format: segmentation reads images with masks"});
     if (fitting.size() != 1)
       throw Error(ExitCode::usage, {.what = fitting.empty() ? "no task fits this model and data"
                                                             : "several tasks fit this model and data: " + names,
@@ -68,7 +76,7 @@ std::unique_ptr<Task> TaskCatalog::make(const config::Choice& choice, const Task
   const auto& entry = entries().at(index);
   const auto options = choice.name.empty() ? entry.schema->create() : nullptr;
   auto task = Catalog::make(choice.name.empty() ? config::Choice{entry.name, options} : choice, request);
-  task->metrics_ = entries_[index].metrics;
+  task->metrics_ = task->chosen(entries_[index].metrics);
   return task;
 }
 

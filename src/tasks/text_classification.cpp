@@ -5,20 +5,28 @@
 #include <ATen/ops/eq.h>
 #include <ATen/ops/stack.h>
 
-#include "gputrain/tasks/cross_entropy.hpp"
+#include "class_loss.hpp"
+#include "class_metrics.hpp"
 #include "scores.hpp"
 
 namespace gputrain::tasks {
 namespace {
 
 struct TextClassificationSpec {
-  static void describe(config::Description<TextClassificationSpec>& d) { d.summary("one class for each text"); }
+  ClassWeights class_weights;
+  config::Auto<bool> auc;
+
+  static void describe(config::Description<TextClassificationSpec>& d) {
+    d.summary("one class for each text");
+    ClassLossSpec::describe_weights(d);
+    d.key("auc", &TextClassificationSpec::auc, kAucHelp);
+  }
 };
 
 class TextClassification final : public Task {
  public:
-  TextClassification(const TextClassificationSpec&, const TaskRequest& request)
-      : label_smoothing_(request.label_smoothing) {}
+  TextClassification(const TextClassificationSpec& spec, const TaskRequest& request)
+      : loss_(ClassLossSpec{.class_weights = spec.class_weights}, request), scores_("classes", spec.auc, request) {}
 
   static TextUse use() { return TextUse::label; }
 
@@ -30,41 +38,50 @@ class TextClassification final : public Task {
 
   static std::vector<Metric> measures() {
     const auto confusion = [](const Totals& totals) { return Confusion(totals.rows.at("classes")); };
-    return {{.name = "loss",
-             .smaller_is_better = true,
-             .use = Metric::Use::result,
-             .finish = [](const Totals& t) { return t.sums.at("loss") / std::max(1.0, t.weight); }},
-            {.name = "accuracy",
-             .unit = "%",
-             .use = Metric::Use::best,
-             .finish = [](const Totals& t) { return 100 * t.sums.at("right") / std::max(1.0, t.weight); }},
-            {.name = "f1", .finish = [=](const Totals& t) { return confusion(t).f1(); }},
-            {.name = "f1_macro", .finish = [=](const Totals& t) { return confusion(t).f1_macro(); }},
-            {.name = "mcc", .finish = [=](const Totals& t) { return confusion(t).mcc(); }}};
+    std::vector<Metric> metrics{
+        {.name = "loss", .smaller_is_better = true, .use = Metric::Use::result, .finish = mean_loss},
+        {.name = "accuracy", .unit = "%", .use = Metric::Use::best, .finish = [](const Totals& t) {
+           return 100 * t.sums.at("right") / std::max(1.0, t.weight);
+         }}};
+    for (Metric& more : ClassMetrics::of_rows("classes")) metrics.push_back(std::move(more));
+    metrics.push_back({.name = "f1_macro", .finish = [=](const Totals& t) { return confusion(t).f1_macro(); }});
+    metrics.push_back({.name = "mcc", .finish = [=](const Totals& t) { return confusion(t).mcc(); }});
+    return metrics;
   }
 
   ops::Loss loss(models::Model& model, const Batch& batch, const at::Tensor& weight) const override {
-    return cross_entropy_loss(model, batch, label_smoothing_, weight);
+    return loss_(model, batch, weight);
   }
 
+  std::vector<double> class_weights() const override { return loss_.class_weights(); }
+
   Tally::Parts parts() const override {
-    return {.sums = {"loss", "right"}, .rows = {{.name = "classes", .columns = 2}}};
+    Tally::Parts parts{.sums = {"loss", "right"}, .rows = {{.name = "classes", .columns = 2}}};
+    if (!class_weights().empty()) parts.sums.emplace_back("loss_weight");
+    scores_.add_to(parts);
+    return parts;
   }
 
   void evaluate(models::Model& model, const Batch& batch, Tally& tally) const override {
-    tally.add("loss", evaluate_cross_entropy(model, batch, [&](const at::Tensor& logits, const at::Tensor& targets) {
-                const at::Tensor guesses = at::argmax(logits, -1);
-                tally.add("right", at::eq(guesses, targets).sum());
-                tally.append("classes", at::stack({guesses, targets}, 1));
-              }));
+    tally.add("loss", loss_.evaluate(model, batch, [&](const at::Tensor& logits, const at::Tensor& targets) {
+      const at::Tensor guesses = at::argmax(logits, -1);
+      tally.add("right", at::eq(guesses, targets).sum());
+      tally.append("classes", at::stack({guesses, targets}, 1));
+      if (scores_.measures_auc()) scores_.append(outputs(logits.to(at::kDouble)), targets, tally);
+      if (!class_weights().empty()) tally.add("loss_weight", loss_.weight_of(targets));
+    }));
   }
 
  private:
-  double label_smoothing_;
+  std::vector<Metric> chosen(std::vector<Metric> all) const override { return scores_.chosen(std::move(all)); }
+
+  ClassLoss loss_;
+  ClassMetrics scores_;
 };
 
 const config::Registered<TextClassification, TextClassificationSpec> registered_text_classification{
-    catalog(), "text_classification", "one class for each text; loss, accuracy, f1, f1_macro and mcc"};
+    catalog(), "text_classification",
+    "one class for each text; loss, accuracy, f1, precision, recall, auc, f1_macro and mcc"};
 
 }  // namespace
 }  // namespace gputrain::tasks

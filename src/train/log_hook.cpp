@@ -74,7 +74,7 @@ void LogHook::note_first_step(const Progress& progress, const StepResult& result
 void LogHook::write_line(Progress& progress, const StepResult& result) {
   at::Tensor sum = interval_.loss_sum.clone();
   groups_.tensors().all_reduce_sum(sum, "training loss").wait();
-  const double loss = sum.item<double>() / static_cast<double>(std::max<int64_t>(1, interval_.weight));
+  const double loss = sum.item<double>() / divisor_of_loss(interval_.weight);
   const double seconds = std::max(1e-9, progress.train_seconds - interval_.begin_seconds);
   const bool is_text = reporting_.plan.tokens_per_step > 0;
   const double rate = static_cast<double>(is_text ? progress.tokens - interval_.begin_tokens

@@ -54,7 +54,7 @@ StepResult Step::run(const StepPrefetcher::Step& fetched, const Rates& rates) {
   enter(fetched.agreed.replays ? device::Phase::graph : device::Phase::copy);
   lr_.fill_(rates.lr);
   average_weight_.fill_(rates.average_weight);
-  share_.fill_(1.0 / static_cast<double>(std::max<int64_t>(1, fetched.agreed.weight)));
+  share_.fill_(1.0 / divisor_of_loss(fetched.agreed.loss_weight));
   const auto& batches = fetched.data.micro_batches;
   ++steps_;
   // The host decides in each step how to refresh the working copy, so this is not part of the recording.
@@ -64,7 +64,7 @@ StepResult Step::run(const StepPrefetcher::Step& fetched, const Rates& rates) {
   return {.loss_sum = std::move(done.loss_sum),
           .gradient_norm = std::move(done.gradient_norm),
           .found_inf = std::move(done.found_inf),
-          .weight = fetched.agreed.weight,
+          .weight = fetched.agreed.loss_weight,
           .samples = fetched.agreed.usage.samples,
           .lr = rates.lr};
 }

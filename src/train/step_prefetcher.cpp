@@ -3,6 +3,7 @@
 #include <ATen/ops/tensor.h>
 
 #include <chrono>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -13,15 +14,18 @@ namespace gputrain::train {
 namespace {
 
 // The fingerprint is sent as two halves, whose sums cannot overflow.
-constexpr size_t kWeight = 0, kSamples = 1, kUsageLow = 2, kUsageHigh = 3, kUnreadable = 4, kAnew = 5, kVotes = 6,
-                 kRequests = kVotes + kStopVotes;
+constexpr size_t kWeight = 0, kSamples = 1, kUsageLow = 2, kUsageHigh = 3, kUnreadable = 4, kAnew = 5, kLossWeight = 6,
+                 kVotes = 7, kRequests = kVotes + kStopVotes;
 
 int64_t low_half(uint64_t value) { return static_cast<int64_t>(value & 0xFFFFFFFF); }
 int64_t high_half(uint64_t value) { return static_cast<int64_t>(value >> 32); }
 
-StepConsensus read_sums(std::span<const int64_t> sums) {
+StepConsensus read_sums(std::span<const double> found) {
+  const std::vector<int64_t> all(found.begin(), found.end());
+  const std::span<const int64_t> sums(all);
   StepConsensus agreed{
       .weight = sums[kWeight], .usage = {}, .stop = agreed_stop(sums.subspan(kVotes)), .hook_requests = {}};
+  agreed.loss_weight = found[kLossWeight];
   agreed.replays = sums[kAnew] == 0;
   agreed.usage.samples = sums[kSamples];
   agreed.usage.fingerprint = static_cast<uint64_t>(sums[kUsageLow]) + (static_cast<uint64_t>(sums[kUsageHigh]) << 32);
@@ -42,11 +46,15 @@ void StepPrefetcher::prefetch(const std::vector<bool>& hook_requests) {
   step.wait_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   const bool tells_samples = groups_.mesh().counts_samples(groups_.rank());
   const data::SampleUsage usage = tells_samples ? step.data.usage : data::SampleUsage();
-  std::vector<int64_t> mine{tells_samples ? step.data.weight : 0, usage.samples,    low_half(usage.fingerprint),
-                            high_half(usage.fingerprint),         usage.unreadable, can_replay_(step.data) ? 0 : 1};
-  for (const int64_t vote : stop_votes(own_stop_ ? own_stop_() : Stop::none)) mine.push_back(vote);
+  const std::vector<int64_t> counts{
+      tells_samples ? step.data.weight : 0, usage.samples,    low_half(usage.fingerprint),
+      high_half(usage.fingerprint),         usage.unreadable, can_replay_(step.data) ? 0 : 1};
+  std::vector<double> mine(counts.begin(), counts.end());
+  const std::vector<double>& weights = step.data.loss_weights;
+  mine.push_back(tells_samples ? std::accumulate(weights.begin(), weights.end(), 0.0) : 0);
+  for (const int64_t vote : stop_votes(own_stop_ ? own_stop_() : Stop::none)) mine.push_back(static_cast<double>(vote));
   mine.insert(mine.end(), hook_requests.begin(), hook_requests.end());
-  sums_ = at::tensor(mine, at::kLong);
+  sums_ = at::tensor(mine, at::kDouble);
   pending_ = groups_.control().all_reduce_sum(sums_, "agreement on the next step");
   fetched_ = std::move(step);
 }
@@ -59,7 +67,7 @@ StepPrefetcher::Step StepPrefetcher::next() {
   }
   Step step = std::move(*fetched_);
   fetched_.reset();
-  step.agreed = read_sums({sums_.const_data_ptr<int64_t>(), static_cast<size_t>(sums_.numel())});
+  step.agreed = read_sums({sums_.const_data_ptr<double>(), static_cast<size_t>(sums_.numel())});
   return step;
 }
 

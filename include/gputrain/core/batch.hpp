@@ -25,7 +25,8 @@ inline constexpr int64_t kIgnoreIndex = -100;
 // Fields that several rooms know. A format may have others; a model or a task asks for them by name.
 inline constexpr const char* kImage = "image";    // [batch, channels, height, width] float, after Preprocess
 inline constexpr const char* kTokens = "tokens";  // [batch, time] int64
-inline constexpr const char* kTarget = "target";  // what the loss compares with: [batch] or [batch, time] int64
+/// What the loss compares with: [batch], [batch, time] or, for each pixel, [batch, height, width] int64.
+inline constexpr const char* kTarget = "target";
 /// [batch, time] int64: the place of each token in its text, where several texts share a row; each starts at 0.
 inline constexpr const char* kPositions = "positions";
 // Texts that are compared with those of kTokens: one that is like it, and one that is not.
@@ -97,6 +98,7 @@ struct InputSpec {
   std::string field = {};  // "tokens" or "image"; empty: the first field, whatever it is
   int64_t longest = 0;     // entries of that field in a sample; 0: as many as the data gives
   TextUse use = TextUse::next_token;
+  bool labels_pixels = false;  // it gives each pixel of an image a class, not the image
 
   bool reads_tokens() const noexcept { return field == kTokens; }
 };

@@ -55,6 +55,8 @@ class Dataset {
 
   virtual std::optional<Normalization> normalization() const { return std::nullopt; }
   virtual std::vector<std::string> class_names() const { return {}; }
+  /// The number of a sample's class, known without reading the sample; empty: not known, or it has none.
+  virtual std::optional<int64_t> class_of(int64_t /*index*/) const { return std::nullopt; }
   /// What a person calls a sample, such as its file; empty: its number.
   virtual std::string sample_name(int64_t /*index*/) const { return {}; }
 
@@ -71,6 +73,10 @@ class Dataset {
 
 /// The names of target numbers: classes or characters; empty if unknown.
 std::vector<std::string> target_names(const Dataset& dataset);
+
+/// How many samples each of the layout's classes has. Throws Error(usage) if the classes are not known without reading
+/// the samples.
+std::vector<int64_t> class_counts(const Dataset& dataset);
 
 /// The dataset's content_hash() as digits; empty: there is none, or the data cannot be read, which who reads it will
 /// say.

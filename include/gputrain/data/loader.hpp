@@ -40,7 +40,8 @@ struct LoaderOptions {
   uint64_t seed = 0;
   bool shuffle = true;
   bool augment = true;
-  MixOptions mix = {};          // of images; only with `augment`
+  MixOptions mix = {};                     // of images; only with `augment`
+  std::vector<double> class_weights = {};  // of each class in the loss; empty: 1
   bool drop_last = false;       // drop the last partial step of an epoch; false: pad it with samples that do not count
   bool pads = true;             // false: cut padding rows off (batch norm), so that the shapes of the last step differ
   int num_workers = 0;          // 0: read in the calling thread
@@ -64,6 +65,7 @@ struct LoaderState {
 struct StepData {
   std::vector<Batch> micro_batches;  // on the host, or being copied to a GPU; Preprocess finishes each
   int64_t weight = 0;                // sum of Batch::weight
+  std::vector<double> loss_weights;  // Batch::weight of each, where each target counts as much as its class
   int64_t samples = 0;               // sum of Batch::samples
   SampleUsage usage;                 // of the samples read
   int64_t epoch = 0;

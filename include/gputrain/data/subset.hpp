@@ -35,6 +35,7 @@ class Subset final : public SomeSamples {
  public:
   int64_t length(int64_t index) const override { return whole().length(sample(index)); }
   std::string sample_name(int64_t index) const override { return whole().sample_name(sample(index)); }
+  std::optional<int64_t> class_of(int64_t index) const override { return whole().class_of(sample(index)); }
 
   /// Samples [begin, end), as fractions, of a shuffled order. Disjoint ranges share no sample; ranges that cover [0, 1]
   /// cover all samples.
@@ -57,6 +58,7 @@ class FirstSamples final : public SomeSamples {
   void read(int64_t index, const ReadContext& context, const SampleRow& row) const override;
   int64_t length(int64_t index) const override { return whole().length(index); }
   std::string sample_name(int64_t index) const override { return whole().sample_name(index); }
+  std::optional<int64_t> class_of(int64_t index) const override { return whole().class_of(index); }
   std::string describe() const override;
 };
 

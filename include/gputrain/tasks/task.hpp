@@ -12,7 +12,7 @@
 
 #include "gputrain/comm/process_groups.hpp"
 #include "gputrain/config/catalog.hpp"
-#include "gputrain/data/fields.hpp"
+#include "gputrain/data/dataset.hpp"
 #include "gputrain/models/model.hpp"
 #include "gputrain/ops/cross_entropy.hpp"
 
@@ -21,8 +21,9 @@ namespace gputrain::tasks {
 /// Sums and rows of an evaluation, first of one rank, then of all ranks.
 struct Totals {
   std::map<std::string, double> sums;
-  std::map<std::string, at::Tensor> rows;  // double [n, columns] on the CPU, in order of ranks
-  double weight = 0;                       // targets that count
+  std::map<std::string, at::Tensor> rows;          // double [n, columns] on the CPU, in order of ranks
+  std::map<std::string, at::Tensor> vectors = {};  // double [entries] on the CPU, sums as well
+  double weight = 0;                               // targets that count
 };
 
 struct Metric {
@@ -46,15 +47,21 @@ class Tally {
     std::string name;
     int64_t columns = 1;  // 0: as many as the rows that are appended
   };
+  /// A sum of several numbers, such as one of each class.
+  struct Vector {
+    std::string name;
+    int64_t entries = 0;
+  };
   /// The same on every rank, also on a rank without a batch.
   struct Parts {
     std::vector<std::string> sums;
     std::vector<Rows> rows = {};
+    std::vector<Vector> vectors = {};
   };
 
   Tally(const Parts& parts, at::Device device);
 
-  /// Adds a 0-dim tensor of any type.
+  /// Adds a 0-dim tensor of any type; to a vector, a tensor of its entries.
   void add(const std::string& name, const at::Tensor& sum);
   /// Appends rows [n, columns] of any type.
   void append(const std::string& name, const at::Tensor& rows);
@@ -67,7 +74,8 @@ class Tally {
   at::Tensor joined(const Rows& part, comm::ProcessGroups& groups) const;
 
   Parts parts_;
-  at::Tensor sums_;  // double, one per name
+  at::Tensor sums_;                           // double: the sums, then the entries of the vectors
+  std::map<std::string, at::Tensor> places_;  // by name, parts of sums_
   std::map<std::string, std::vector<at::Tensor>> rows_;
   int64_t weight_ = 0;
 };
@@ -78,6 +86,7 @@ struct TaskRequest {
   const InputSpec& model;
   double label_smoothing = 0;
   std::vector<std::string> class_names = {};  // of the training data; empty: unknown
+  const data::Dataset* train = nullptr;       // the training data; null: there is none
 };
 
 /// What an evaluation says of a sample with a class.
@@ -102,6 +111,13 @@ class Task {
 
   /// What an evaluation tells of single samples; empty: nothing.
   virtual std::vector<SampleResult> sample_results(const Totals& totals) const;
+
+  /// How much each class counts in loss(); empty: all alike. The sum over a step is then divided by the sum of the
+  /// weights of its targets (data::LoaderOptions::class_weights).
+  virtual std::vector<double> class_weights() const { return {}; }
+
+  /// What logits [rows, classes] of the model say of each class, of 1; of a task of numbers, the numbers themselves.
+  virtual at::Tensor outputs(const at::Tensor& logits) const;
 
   /// How many numbers of each sample the loss takes from the model as it is before training, such as the probabilities
   /// that it gives answers. They come in the field kReference. 0: none.
@@ -135,6 +151,9 @@ class Task {
 
  protected:
   comm::ProcessGroups* groups() const noexcept { return groups_; }  // null: this rank is alone
+
+  /// Which of the metrics of its class this task has, and how it uses them.
+  virtual std::vector<Metric> chosen(std::vector<Metric> all) const { return all; }
 
  private:
   friend class TaskCatalog;

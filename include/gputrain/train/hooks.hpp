@@ -107,7 +107,7 @@ class LogHook final : public Hook {
  private:
   struct Interval {       // since the last log line
     at::Tensor loss_sum;  // double scalar on the device, over this rank's targets
-    int64_t weight = 0;   // targets of all ranks
+    double weight = 0;    // of the targets of all ranks
     int64_t steps = 0;
     double begin_seconds = 0;  // Progress::train_seconds
     int64_t begin_samples = 0, begin_tokens = 0;

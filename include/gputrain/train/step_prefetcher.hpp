@@ -16,6 +16,7 @@ namespace gputrain::train {
 /// What all ranks agreed on before a step.
 struct StepConsensus {
   int64_t weight = 0;               // targets of the step over all ranks
+  double loss_weight = 0;           // what the step's loss is divided by: weight, or that of the targets' classes
   data::SampleUsage usage;          // samples of the step over all ranks
   Stop stop = Stop::none;           // end training instead of this step
   std::vector<bool> hook_requests;  // for each wish given to prefetch(): whether any rank had it
@@ -47,7 +48,8 @@ class StepPrefetcher {
   StopReason own_stop_;
   std::function<bool(const data::StepData&)> can_replay_;
   std::optional<Step> fetched_;
-  at::Tensor sums_;        // int64: weight, usage, ranks that cannot replay, votes for a stop, wishes
+  at::Tensor sums_;  // double, which holds such counts exactly: weights, usage, ranks that cannot replay, votes for a
+                     // stop, wishes
   comm::Pending pending_;  // the all-reduce of sums_
 };
 

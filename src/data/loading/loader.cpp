@@ -47,7 +47,8 @@ struct Loader::Impl {
   }
 
   void start();
-  Batch take(SampleUsage& usage);
+  Batch take(StepData& next);
+  double loss_weight_of(const Batch& batch) const;
   void add_mixed_fields(const Mixing& mixing, Batch& batch) const;
   void note_bad(std::vector<ReadOutcome::BadRow> bad);
 
@@ -101,9 +102,20 @@ void Loader::Impl::add_mixed_fields(const Mixing& mixing, Batch& batch) const {
   batch.fields.push_back({kMixedPart, uninitialised(at::kDouble).fill_(mixing.part)});
 }
 
-Batch Loader::Impl::take(SampleUsage& usage) {
+/// Mixing changes nothing: it takes from each target what another row gets.
+double Loader::Impl::loss_weight_of(const Batch& batch) const {
+  if (options.class_weights.empty()) return static_cast<double>(batch.weight);
+  const at::Tensor targets = batch.fields[reader.target_field()].values;
+  const int64_t* target = targets.const_data_ptr<int64_t>();
+  double sum = 0;
+  for (int64_t row = 0; row < batch.samples; ++row)
+    if (target[row] != kIgnoreIndex) sum += options.class_weights.at(static_cast<size_t>(target[row]));
+  return sum;
+}
+
+Batch Loader::Impl::take(StepData& next) {
   FilledBatch filled = source->next();
-  usage.add(filled.outcome.usage);
+  next.usage.add(filled.outcome.usage);
   note_bad(std::move(filled.outcome.bad));
   const int64_t index = next_batch++;
   const MicroBatchPlan plan = reader.plan().micro_batch(index);
@@ -117,6 +129,7 @@ Batch Loader::Impl::take(SampleUsage& usage) {
   batch.samples_on_all_ranks = plan.counted_on_all_ranks;
   batch.first_position = plan.first_position;
   batch.weight = filled.outcome.weight;
+  next.loss_weights.push_back(loss_weight_of(batch));
   if (reader.mixes()) add_mixed_fields(reader.mixing_of(index), batch);
   return uploader ? uploader->start(batch) : batch;
 }
@@ -141,7 +154,7 @@ StepData Loader::next_step() {
   step.epoch = impl_->reader.plan().micro_batch(impl_->next_batch).epoch;
   step.ends_epoch = impl_->reader.plan().ends_epoch(impl_->step);
   for (int64_t i = 0; i < micro_batches_per_step(); ++i) {
-    step.micro_batches.push_back(impl_->take(step.usage));
+    step.micro_batches.push_back(impl_->take(step));
     step.weight += step.micro_batches.back().weight;
     step.samples += step.micro_batches.back().samples;
   }

@@ -49,7 +49,7 @@ class RowReader {
   void complete(int64_t index, const BatchMemory& to) const noexcept;
   /// How complete() mixes the counted rows of micro-batch `index`: a function of seed, epoch and its first position.
   Mixing mixing_of(int64_t index) const noexcept;
-  /// The field of the targets that are mixed.
+  /// The field of the targets that are classes.
   size_t target_field() const { return weighed_.value(); }
 
  private:

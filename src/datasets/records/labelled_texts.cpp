@@ -251,6 +251,11 @@ void LabelledTexts::read(int64_t index, const data::ReadContext&, const data::Sa
   }
 }
 
+std::optional<int64_t> LabelledTexts::class_of(int64_t index) const {
+  if (use_ != TextUse::label || problems_.contains(index)) return std::nullopt;
+  return static_cast<int64_t>(targets_[static_cast<size_t>(index)]);
+}
+
 std::string LabelledTexts::describe() const {
   std::string text = fmt::format("{} of {}, {}, at most {} each", counted(size(), "text"), files_,
                                  counted(std::ssize(texts_.all()), "token"), grouped(layout_.token_count()));

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ class LabelledTexts final : public data::Dataset {
   int64_t length(int64_t index) const override;
   bool is_cheap_to_read() const override { return true; }
   std::vector<std::string> class_names() const override { return classes_; }
+  std::optional<int64_t> class_of(int64_t index) const override;  // empty: also of a text that cannot be read
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer() const override { return tokenizer_; }
   uint64_t content_hash() const override { return content_hash_; }
   std::string describe() const override;

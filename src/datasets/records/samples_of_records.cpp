@@ -3,12 +3,12 @@
 #include <utility>
 
 #include "../masked_texts.hpp"
-#include "../token_windows.hpp"
 #include "answer_texts.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/data/options.hpp"
 #include "labelled_texts.hpp"
 #include "labels.hpp"
+#include "listed_images.hpp"
 #include "read_all.hpp"
 #include "record_dataset.hpp"
 #include "tagged_texts.hpp"
@@ -59,7 +59,7 @@ std::shared_ptr<const data::Dataset> tagged_texts(const data::DatasetRequest& re
 
 std::shared_ptr<const data::Dataset> samples_of_records(const data::DatasetRequest& request, ReadRecords read_records,
                                                         const std::string& extension) {
-  if (!request.model.reads_tokens()) window_length(request);  // says why not
+  if (!request.model.reads_tokens()) return listed_images(request, read_records, extension);
   switch (request.model.use) {
     case TextUse::label:
     case TextUse::labels:

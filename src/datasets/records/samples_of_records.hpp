@@ -1,4 +1,4 @@
-// The samples of a format of records: what they are depends on what the model learns from texts.
+// The samples of a format of records: what they are depends on what the model reads, and learns from it.
 #pragma once
 
 #include <memory>
