@@ -30,12 +30,20 @@ TextsToRead texts_of(const TextsRequest& request) {
 }
 
 std::string predictions_for(const TextsRequest& request) {
-  if (!is_image_run(request.folder))
+  if (!is_image_run(request.folder)) {
+    if (!request.masks.empty())
+      throw Error(ExitCode::usage, {.what = "--masks is for images, and this reads texts", .where = request.folder});
     return predictions_of(*encoder_for(request, /*gives_vectors=*/false), texts_of(request), request.json);
+  }
   if (!request.tokenizer.empty())
     throw Error(ExitCode::usage,
                 {.what = "--tokenizer is for texts, and the run trains on images", .where = request.folder});
   const auto model = open_image_model({.folder = request.folder, .set = request.set, .files = request.files});
+  if (model->labels_pixels)
+    return write_masks(*model, {.folder = request.masks, .batch_size = request.batch_size, .json = request.json});
+  if (!request.masks.empty())
+    throw Error(ExitCode::usage, {.what = "--masks is for models that label pixels, and this one labels images",
+                                  .where = request.folder});
   return predictions_of(*model, request.batch_size, request.json);
 }
 

@@ -1,6 +1,7 @@
 #include "gputrain/data/fields.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <numeric>
 #include <utility>
@@ -14,6 +15,19 @@ size_t Field::bytes() const { return static_cast<size_t>(numel()) * c10::element
 SampleLayout SampleLayout::images(int64_t height, int64_t width, int64_t channels, int64_t classes) {
   SampleLayout layout = values({height, width, channels}, at::kByte, classes);
   layout.fields.front().name = kImage;
+  return layout;
+}
+
+SampleLayout SampleLayout::images_with_numbers(int64_t height, int64_t width, int64_t channels, int64_t numbers) {
+  SampleLayout layout = images(height, width, channels, numbers);
+  layout.fields.back() = {
+      .name = kTarget, .type = at::kFloat, .sizes = {numbers}, .fill = std::nan(""), .target = true};
+  return layout;
+}
+
+SampleLayout SampleLayout::masked_images(int64_t height, int64_t width, int64_t channels, int64_t classes) {
+  SampleLayout layout = images(height, width, channels, classes);
+  layout.fields.back().sizes = {height, width};
   return layout;
 }
 

@@ -18,6 +18,7 @@
 #include "gputrain/data/read_only_file.hpp"
 #include "gputrain/data/read_stages.hpp"
 #include "gputrain/data/subset.hpp"
+#include "gputrain/data/upright.hpp"
 #include "summary.hpp"
 
 namespace gputrain::datasets {
@@ -138,7 +139,14 @@ std::string_view ImageStore::name(int64_t index) const {
 uint64_t ImageStore::content_hash() const {
   const std::string_view labels(reinterpret_cast<const char*>(labels_.data()), labels_.size() * sizeof(labels_[0]));
   const uint64_t images = data::content_hash(size(), [this](int64_t index) { return content(index); });
-  return mix(images, mix(stable_hash(names_), stable_hash(labels)));
+  const uint64_t all = mix(images, mix(stable_hash(names_), stable_hash(labels)));
+  if (has_rows())
+    return mix(all, stable_hash({reinterpret_cast<const char*>(rows_.data()), rows_.size() * sizeof(rows_[0])}));
+  if (masks() == nullptr) return all;
+  const auto& class_of = masks()->class_of();
+  const std::string_view table(reinterpret_cast<const char*>(class_of.data()), sizeof class_of);
+  const uint64_t content = data::content_hash(size(), [this](int64_t index) { return masks()->content(index); });
+  return mix(all, mix(content, stable_hash(table)));
 }
 
 void ImageStore::set_names(const std::vector<std::string>& names, const std::vector<std::string>& known,
@@ -184,6 +192,14 @@ void ImageStore::set_labels(const std::vector<std::string>& names, std::vector<i
   keep(names, std::move(labels));
 }
 
+void ImageStore::set_rows(const std::vector<std::string>& names, std::vector<float> rows,
+                          std::vector<std::string> columns) {
+  class_names_ = std::move(columns);
+  rows_ = std::move(rows);
+  GPUTRAIN_ASSERT(rows_.size() == names.size() * class_names_.size(), "a number for each column of each name");
+  keep(names, {});
+}
+
 void ImageStore::keep(const std::vector<std::string>& names, std::vector<int32_t> labels) {
   labels_ = std::move(labels);
   for (const std::string& name : names) {
@@ -199,8 +215,10 @@ ImageSamples::ImageSamples(std::shared_ptr<const ImageStore> store, const data::
   const auto [width, height] = common_size_.value_or(data::ImageDecoder::Size());
   transform_ = std::make_unique<data::ImageTransform>(options, role, width, height);
   const int64_t channels = options.channels.value.value_or(3);
-  layout_ = data::SampleLayout::images(transform_->height(), transform_->width(), channels,
-                                       std::ssize(store_->class_names()));
+  const auto layout_of = store_->masks() != nullptr ? data::SampleLayout::masked_images
+                         : store_->has_rows()       ? data::SampleLayout::images_with_numbers
+                                                    : data::SampleLayout::images;
+  layout_ = layout_of(transform_->height(), transform_->width(), channels, std::ssize(store_->class_names()));
   normalization_ = statistics_for(options, channels, imagenet_statistics(channels));
 }
 
@@ -217,10 +235,56 @@ void ImageSamples::read(int64_t index, const data::ReadContext& context, const d
   data::ReadStages::end("decode");
   auto* const pixels = row.values<uint8_t>(0);
   data::fit_image(image, fit, pixels, image.width == size.width ? 1 : reduction);
+  const bool has_mask = store_->masks() != nullptr;
+  if (has_mask) {
+    read_mask(index, {size, data::is_turned_upright(bytes)}, fit, row.values<int64_t>(1));
+  } else if (store_->has_rows()) {
+    std::ranges::copy(store_->row(index), row.values<float>(1));
+  } else {
+    *row.values<int64_t>(1) = store_->label(index);
+  }
   data::ReadStages::end("resize");
-  transform_->recolour(index, context, {pixels, fit.width, fit.height, channels, &normalization_});
+  transform_->recolour(index, context,
+                       {.values = pixels,
+                        .width = fit.width,
+                        .height = fit.height,
+                        .channels = channels,
+                        .statistics = &normalization_,
+                        .mask = has_mask ? row.values<int64_t>(1) : nullptr});
   data::ReadStages::end("augment");
-  *row.values<int64_t>(1) = store_->label(index);
+}
+
+std::optional<int64_t> ImageSamples::class_of(int64_t index) const {
+  const bool has_class = !store_->has_rows() && store_->masks() == nullptr && store_->label(index) >= 0;
+  return has_class ? std::optional(store_->label(index)) : std::nullopt;
+}
+
+void ImageSamples::read_mask(int64_t index, const UprightImage& image, const data::Fit& fit, int64_t* to) const {
+  thread_local std::vector<std::byte> bytes;
+  thread_local data::ImageDecoder decoder;
+  const MaskStore& masks = *store_->masks();
+  const std::string name = masks.full_name(index);
+  masks.read(index, bytes);
+  const data::ImageDecoder::Size size = decoder.open(bytes, name);
+  if (size != image.size)
+    throw Error(ExitCode::data, {.what = "a mask of " + text_of(size) + " for an image of " + text_of(image.size) +
+                                         (image.is_turned ? ", which its EXIF orientation turns" : ""),
+                                 .where = name,
+                                 .hint = image.is_turned ? "masks are of upright images: turn the mask" : ""});
+  if (image.is_turned && !has_warned_of_turn_.exchange(true))
+    log::own_warning(printable(store_->full_name(index)) +
+                     " is turned by its EXIF orientation: its mask must be of the upright image, and so must those of "
+                     "all images that are turned");
+  const data::ImageView mask = decoder.decode_numbers();
+  const std::span numbers(mask.pixels, static_cast<size_t>(mask.width * mask.height));
+  const auto wrong =
+      std::ranges::find(numbers, MaskStore::kNoClass, [&](uint8_t number) { return masks.class_of()[number]; });
+  if (wrong != numbers.end())
+    throw Error(ExitCode::data, {.what = "the mask has the number " + std::to_string(*wrong) + ", which is none of " +
+                                         counted(std::ssize(store_->class_names()), "class"),
+                                 .where = name,
+                                 .hint = "see num_classes, values and ignore_index of the format segmentation"});
+  data::fit_mask(mask, fit, masks.class_of(), kIgnoreIndex, to);
 }
 
 void ImageSamples::warn_of_size(int64_t index, const data::ImageDecoder::Size& size) const {
@@ -234,6 +298,8 @@ std::shared_ptr<const data::Dataset> ImageSamples::part(double begin, double end
   return std::make_shared<data::Subset>(std::make_shared<ImageSamples>(store_, options_, role), begin, end);
 }
 
-std::string ImageSamples::describe() const { return describe_images(size(), layout_); }
+std::string ImageSamples::describe() const {
+  return describe_images(size(), layout_) + (store_->masks() != nullptr ? " of pixels" : "");
+}
 
 }  // namespace gputrain::datasets

@@ -23,7 +23,9 @@ std::string describe_images(int64_t count, const data::SampleLayout& layout) {
   std::string text = counted(count, "image") + " ";
   const auto& sizes = layout.input().sizes;
   for (size_t d = 0; d < sizes.size(); ++d) text += (d ? "x" : "") + std::to_string(sizes[d]);
-  return text + ", " + counted(layout.num_classes, "class");
+  const bool has_classes = layout.target() != nullptr && layout.target()->type == at::kLong;
+  return text + ", " +
+         (has_classes ? counted(layout.num_classes, "class") : counted(layout.num_classes, "number") + " each");
 }
 
 }  // namespace gputrain::datasets

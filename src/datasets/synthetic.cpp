@@ -1,5 +1,6 @@
 // Synthetic images and tokens, the same on every machine, for trials and speed measurements.
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <vector>
 
@@ -23,7 +24,9 @@ struct SyntheticSpec {
   bool learnable = true;
 
   static void describe(config::Description<SyntheticSpec>& d) {
-    d.summary("made-up data, the same on every machine: tokens for a language model, else images of data.image.size");
+    d.summary(
+        "made-up data, the same on every machine: tokens for a language model, else images of data.image.size, with a "
+        "class for each pixel if the model gives one");
     d.key("samples", &SyntheticSpec::samples, "samples in an epoch").range(1, int64_t{1} << 40).unit("samples");
     d.key("num_classes", &SyntheticSpec::num_classes, "classes of images").range(1, 1 << 20).unit("classes");
     d.key("vocab_size", &SyntheticSpec::vocab_size, "different tokens").range(2, 1 << 20).unit("tokens");
@@ -45,7 +48,9 @@ class Synthetic final : public data::Dataset {
     int64_t size = options.size.value.value_or(32);
     if (request.role != data::Split::train) size = options.eval.crop.value.value_or(size);
     const int64_t channels = options.channels.value.value_or(3);
-    layout_ = data::SampleLayout::images(size, size, channels, spec.num_classes);
+    has_masks_ = request.model.labels_pixels;
+    layout_ = (has_masks_ ? data::SampleLayout::masked_images : data::SampleLayout::images)(size, size, channels,
+                                                                                            spec.num_classes);
     statistics_ = statistics_for(
         options, channels,
         {std::vector(static_cast<size_t>(channels), 0.5), std::vector(static_cast<size_t>(channels), 0.25)});
@@ -57,6 +62,11 @@ class Synthetic final : public data::Dataset {
   bool is_cheap_to_read() const override { return true; }
   std::optional<data::Normalization> normalization() const override { return statistics_; }
 
+  std::optional<int64_t> class_of(int64_t index) const override {
+    if (!layout_.is_image()) return std::nullopt;
+    return RandomStream(seed_, static_cast<uint64_t>(index)).below(spec_.num_classes);
+  }
+
   std::string describe() const override {
     if (layout_.is_image()) return describe_images(size(), layout_) + ", made up";
     return counted(size(), "window") + " of " + grouped(layout_.token_count()) + " tokens of " +
@@ -65,7 +75,9 @@ class Synthetic final : public data::Dataset {
 
   void read(int64_t index, const data::ReadContext&, const data::SampleRow& row) const override {
     RandomStream random(seed_, static_cast<uint64_t>(index));
-    if (layout_.is_image()) {
+    if (has_masks_) {
+      make_masked_image(random, row.values<uint8_t>(0), row.values<int64_t>(1));
+    } else if (layout_.is_image()) {
       int64_t* const label = row.values<int64_t>(1);
       *label = random.below(spec_.num_classes);
       make_image(random, *label, row.values<uint8_t>(0));
@@ -104,6 +116,21 @@ class Synthetic final : public data::Dataset {
       }
   }
 
+  /// Each of 8 by 8 fields has a class of its own, which determines how bright it is.
+  void make_masked_image(RandomStream& random, uint8_t* pixels, int64_t* mask) const {
+    const uint8_t* noise = noise_.data() + random.below(kNoiseOffsets);
+    std::array<int64_t, 64> classes{};
+    for (int64_t& each : classes) each = random.below(spec_.num_classes);
+    const int64_t side = layout_.input().sizes[0], channels = layout_.input().sizes[2];
+    for (int64_t y = 0; y < side; ++y)
+      for (int64_t x = 0; x < side; ++x) {
+        const int64_t label = classes[static_cast<size_t>(y * 8 / side * 8 + x * 8 / side)];
+        const int64_t shade = spec_.learnable ? 255 * label / spec_.num_classes : *noise;
+        *mask++ = label;
+        for (int64_t c = 0; c < channels; ++c) *pixels++ = static_cast<uint8_t>((shade + *noise++) / 2);
+      }
+  }
+
   /// Nine of ten tokens are a function of the previous token.
   void make_tokens(RandomStream& random, int64_t* input, int64_t* target) const {
     const int64_t vocabulary = spec_.vocab_size;
@@ -121,6 +148,7 @@ class Synthetic final : public data::Dataset {
 
   SyntheticSpec spec_;
   uint64_t seed_;
+  bool has_masks_ = false;
   data::SampleLayout layout_;
   std::optional<data::Normalization> statistics_;
   std::vector<uint8_t> noise_;

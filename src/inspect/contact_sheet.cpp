@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "gputrain/core/base64.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/printable.hpp"
@@ -43,14 +45,23 @@ std::string html_text(const std::string& text) {
   return safe;
 }
 
-/// Empty: the sample has none.
-std::string class_of(const data::Dataset& dataset, int64_t index) {
+/// The class, or the numbers with their names; empty: the sample has neither.
+std::string target_of(const data::Dataset& dataset, int64_t index) {
   const auto& fields = dataset.layout().fields;
   const auto target = std::ranges::find_if(fields, &data::Field::target);
-  if (target == fields.end() || target->type != at::kLong || !target->sizes.empty()) return {};
-  const data::OneSample sample(dataset, index, {});
-  const int64_t number = *sample.values<int64_t>(static_cast<size_t>(target - fields.begin()));
+  if (target == fields.end() || target->sizes.size() > 1) return {};
+  const auto field = static_cast<size_t>(target - fields.begin());
   const auto names = dataset.class_names();
+  if (target->type == at::kFloat && target->numel() == std::ssize(names)) {
+    const data::OneSample sample(dataset, index, {});
+    std::string text;
+    for (size_t i = 0; i < names.size(); ++i)
+      text += (i == 0 ? "" : ", ") + names[i] + " " + fmt::format("{:g}", sample.values<float>(field)[i]);
+    return text;
+  }
+  if (target->type != at::kLong || !target->sizes.empty()) return {};
+  const data::OneSample sample(dataset, index, {});
+  const int64_t number = *sample.values<int64_t>(field);
   return number >= 0 && number < std::ssize(names) ? names[static_cast<size_t>(number)] : std::to_string(number);
 }
 
@@ -58,6 +69,15 @@ std::string image_element(const std::string& png, const std::string& what) {
   const std::string kind = what == "plain" ? " class=\"plain\"" : "";
   return "<img" + kind + " title=\"" + what + "\" alt=\"" + what + "\" src=\"data:image/png;base64," + to_base64(png) +
          "\">";
+}
+
+/// The image and, if it has one, its mask.
+std::string image_elements(const data::Dataset& dataset, int64_t index, const data::ReadContext& context,
+                           const std::string& what) {
+  const std::string image = image_element(data::png_of(dataset, index, context), what);
+  const data::Field* target = dataset.layout().target();
+  const bool has_mask = target != nullptr && target->sizes.size() == 2;
+  return image + (has_mask ? image_element(data::mask_png_of(dataset, index, context), what + ", mask") : "");
 }
 
 }  // namespace
@@ -73,11 +93,11 @@ std::string contact_sheet(const data::Dataset& dataset, const ContactSheet& shee
     const std::string caption =
         " <span>" + html_text(name.empty() ? "sample " + std::to_string(index) : name) + "</span></figcaption>";
     try {
-      std::string images = image_element(data::png_of(dataset, index), "plain");
-      const std::string label = html_text(class_of(dataset, index));
+      std::string images = image_elements(dataset, index, {}, "plain");
+      const std::string label = html_text(target_of(dataset, index));
       for (int64_t epoch = 0; epoch < sheet.epochs; ++epoch)
-        images += image_element(data::png_of(dataset, index, {.seed = sheet.seed, .epoch = epoch, .augment = true}),
-                                "epoch " + std::to_string(epoch + 1));
+        images += image_elements(dataset, index, {.seed = sheet.seed, .epoch = epoch, .augment = true},
+                                 "epoch " + std::to_string(epoch + 1));
       page += "<figure><div>" + images + "</div><figcaption>" + label + caption + "</figure>\n";
     } catch (const Error& bad) {
       if (bad.code() != ExitCode::data) throw;

@@ -9,10 +9,10 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/models/model.hpp"
+#include "gputrain/models/spec_checks.hpp"
 #include "gputrain/nn/layers.hpp"
 #include "gputrain/nn/unit_range.hpp"
 #include "gputrain/ops/activation.hpp"
-#include "spec_checks.hpp"
 
 namespace gputrain::models {
 namespace {

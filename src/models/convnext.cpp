@@ -10,12 +10,12 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/models/model.hpp"
+#include "gputrain/models/spec_checks.hpp"
 #include "gputrain/nn/layers.hpp"
 #include "gputrain/nn/transformer.hpp"
 #include "gputrain/nn/unit_range.hpp"
 #include "gputrain/ops/activation.hpp"
 #include "image_extent.hpp"
-#include "spec_checks.hpp"
 
 namespace gputrain::models {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
-#include "spec_checks.hpp"
+#include "gputrain/models/spec_checks.hpp"
 
 namespace gputrain::models {
 namespace {

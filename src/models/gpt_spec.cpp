@@ -2,7 +2,7 @@
 
 #include "gpt_options.hpp"
 #include "gputrain/core/numbers.hpp"
-#include "spec_checks.hpp"
+#include "gputrain/models/spec_checks.hpp"
 
 namespace gputrain::models {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <ATen/ops/add.h>
 
+#include "gputrain/models/spec_checks.hpp"
 #include "gputrain/nn/unit_range.hpp"
 #include "image_extent.hpp"
-#include "spec_checks.hpp"
 
 namespace gputrain::models {
 namespace {

@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "gputrain/models/model.hpp"
+#include "gputrain/models/spec_checks.hpp"
 #include "gputrain/nn/layers.hpp"
 #include "gputrain/nn/unit_range.hpp"
 #include "gputrain/ops/activation.hpp"
-#include "spec_checks.hpp"
 
 namespace gputrain::models {
 namespace {

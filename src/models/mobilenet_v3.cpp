@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "gputrain/models/spec_checks.hpp"
 #include "inverted_residual.hpp"
-#include "spec_checks.hpp"
 
 namespace gputrain::models {
 namespace {

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "gputrain/models/model.hpp"
+#include "gputrain/models/spec_checks.hpp"
 #include "gputrain/nn/layers.hpp"
 #include "gputrain/ops/activation.hpp"
 #include "image_extent.hpp"
-#include "spec_checks.hpp"
 
 namespace gputrain::models {
 namespace {

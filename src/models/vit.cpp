@@ -9,9 +9,9 @@
 #include <ATen/ops/mean.h>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/models/spec_checks.hpp"
 #include "gputrain/nn/unit_range.hpp"
 #include "gputrain/ops/linear.hpp"
-#include "spec_checks.hpp"
 
 namespace gputrain::models {
 namespace {

@@ -118,6 +118,18 @@ at::Tensor Conv2d::forward(const at::Tensor& x) const {
                      options_.groups);
 }
 
+ConvTranspose2d::ConvTranspose2d(const Context& context, const Options& options) : Module(context), options_(options) {
+  // torch.nn takes the outputs of a filter for its inputs.
+  const Init init = fan_in_uniform(options.out * options.stride * options.stride);
+  weight_ = register_parameter("weight", {options.in, options.out, options.stride, options.stride}, init,
+                               ParameterRole::weight, ReadAs::compute);
+  bias_ = register_parameter("bias", {options.out}, init, ParameterRole::bias, ReadAs::compute);
+}
+
+at::Tensor ConvTranspose2d::forward(const at::Tensor& x) const {
+  return ops::conv_transpose2d(context().policy, x, weight_, bias_, options_.stride);
+}
+
 BatchNorm2d::BatchNorm2d(const Context& context, const Options& options) : Module(context), options_(options) {
   const int64_t channels = options.channels;
   const auto kept = at::TensorOptions().dtype(context.policy.master).device(context.device);

@@ -8,6 +8,7 @@
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/conv2d.h>
+#include <ATen/ops/conv_transpose2d.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
@@ -176,6 +177,16 @@ at::Tensor conv2d(const Policy& policy, const at::Tensor& x, const at::Tensor& w
   };
   if (!goes_through_fp32(images, stride)) return convolve(images, kernel, added);
   return convolve(images.to(at::kFloat), kernel.to(at::kFloat), cast(added, at::kFloat)).to(policy.compute);
+}
+
+at::Tensor conv_transpose2d(const Policy& policy, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                            int64_t stride) {
+  const at::Tensor images = cast(x, policy.compute), kernel = operand(weight, policy.compute),
+                   added = operand(bias, policy.compute);
+  // As in conv2d(), most CPUs have no units of 16 bits that ATen would use here.
+  const bool is_narrow = images.is_cpu() && images.element_size() < 4;
+  const auto read = [&](const at::Tensor& tensor) { return is_narrow ? cast(tensor, at::kFloat) : tensor; };
+  return cast(at::conv_transpose2d(read(images), read(kernel), read(added), {stride, stride}), policy.compute);
 }
 
 at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& weight) {

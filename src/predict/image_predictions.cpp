@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/softmax.h>
 #include <ATen/ops/topk.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -10,8 +9,10 @@
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/data/loader.hpp"
 #include "gputrain/device/working_copy.hpp"
+#include "gputrain/models/mirrored.hpp"
 #include "gputrain/nn/recompute.hpp"
 #include "gputrain/predict/predict.hpp"
+#include "json_line.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -19,20 +20,61 @@ namespace {
 /// Classes on a line.
 constexpr int64_t kBestClasses = 5;
 
-std::string line_of_image(const std::string& file, const std::vector<std::string>& names, const at::Tensor& row,
-                          bool json) {
-  const auto [probabilities, numbers] = row.topk(std::min(kBestClasses, row.numel()));
-  const auto best = [&](int64_t place) { return names.at(static_cast<size_t>(numbers[place].item<int64_t>())); };
-  if (!json) {
-    std::string line = file;
-    for (int64_t place = 0; place < numbers.numel(); ++place)
-      line += fmt::format("\t{} {:.4f}", best(place), probabilities[place].item<float>());
-    return line + "\n";
+using Json = nlohmann::ordered_json;
+
+/// What a model gives for an image, and the names of that.
+struct Seen {
+  const std::string& file;
+  const std::vector<std::string>& names;
+  const at::Tensor& values;  // float [names]
+
+  const std::string& name(int64_t number) const { return names.at(static_cast<size_t>(number)); }
+  float value(int64_t number) const { return values[number].item<float>(); }
+  Json by_name() const {
+    Json all = Json::object();
+    for (int64_t number = 0; number < values.numel(); ++number) all[name(number)] = value(number);
+    return all;
   }
-  nlohmann::ordered_json all{{"file", file}, {"label", best(0)}, {"probability", probabilities[0].item<float>()}};
-  for (int64_t number = 0; number < row.numel(); ++number)
-    all["probabilities"][names.at(static_cast<size_t>(number))] = row[number].item<float>();
-  return all.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+};
+
+std::string best_classes(const Seen& seen, bool json) {
+  const at::Tensor numbers = std::get<1>(seen.values.topk(std::min(kBestClasses, seen.values.numel())));
+  const auto best = [&](int64_t place) { return numbers[place].item<int64_t>(); };
+  if (json)
+    return json_line({{"file", seen.file},
+                      {"label", seen.name(best(0))},
+                      {"probability", seen.value(best(0))},
+                      {"probabilities", seen.by_name()}});
+  std::string line = seen.file;
+  for (int64_t place = 0; place < numbers.numel(); ++place)
+    line += fmt::format("\t{} {:.4f}", seen.name(best(place)), seen.value(best(place)));
+  return line + "\n";
+}
+
+std::string likely_classes(const Seen& seen, bool json) {
+  constexpr float kLikely = 0.5F;
+  std::string line = seen.file;
+  Json likely = Json::array();
+  for (int64_t number = 0; number < seen.values.numel(); ++number) {
+    if (seen.value(number) <= kLikely) continue;
+    line += fmt::format("\t{} {:.4f}", seen.name(number), seen.value(number));
+    likely.push_back(seen.name(number));
+  }
+  if (!json) return line + "\n";
+  return json_line({{"file", seen.file}, {"labels", likely}, {"probabilities", seen.by_name()}});
+}
+
+std::string numbers(const Seen& seen, bool json) {
+  if (json) return json_line({{"file", seen.file}, {"numbers", seen.by_name()}});
+  std::string line = seen.file;
+  for (int64_t number = 0; number < seen.values.numel(); ++number)
+    line += fmt::format("\t{} {}", seen.name(number), seen.value(number));
+  return line + "\n";
+}
+
+std::string line_of_image(TextUse use, const Seen& seen, bool json) {
+  if (use == TextUse::number) return numbers(seen, json);
+  return use == TextUse::labels ? likely_classes(seen, json) : best_classes(seen, json);
 }
 
 }  // namespace
@@ -50,17 +92,22 @@ std::string predictions_of(ImageModel& model, int64_t batch_size, bool json) {
   const data::Preprocess preprocess(*images, model.format);
   const at::NoGradGuard no_grad;
   const device::Reading weights(model.built.arena->working_copy());
+  models::Mirrored mirrored(*model.built.model);
+  models::Model& predicts = model.mirrors ? mirrored : *model.built.model;
   std::string lines;
   size_t file = 0;
   for (int64_t step = 0; step < reading.steps; ++step) {
     const auto data = loader.next_step();
     for (const Batch& batch : data.micro_batches) {
       const nn::ForwardPass pass;
-      const auto last = model.built.model->last_layer(preprocess(batch));
+      const auto last = predicts.last_layer(preprocess(batch));
       const at::Tensor logits = last.head.logits ? last.head.logits(last.features) : last.features;
-      const at::Tensor rows = at::softmax(logits.narrow(-1, 0, last.classes).to(at::kCPU, at::kFloat), -1);
+      // A model may have more classes than its data.
+      const int64_t known = std::min(last.classes, std::ssize(model.class_names));
+      const at::Tensor rows = model.datasets.task->outputs(logits.narrow(-1, 0, known).to(at::kCPU, at::kFloat));
       for (int64_t row = 0; row < batch.samples; ++row)
-        lines += line_of_image(model.files.at(file++), model.class_names, rows[row], json);
+        lines += line_of_image(model.use,
+                               {.file = model.files.at(file++), .names = model.class_names, .values = rows[row]}, json);
     }
   }
   return lines;

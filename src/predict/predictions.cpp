@@ -8,14 +8,13 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/tasks/entities.hpp"
+#include "json_line.hpp"
 #include "outputs.hpp"
 
 namespace gputrain::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string line_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
 
 std::vector<float> values_of(const at::Tensor& row) {
   const at::Tensor values = row.contiguous();
@@ -45,15 +44,15 @@ class Lines {
  private:
   std::string number(const at::Tensor& output) const {
     const float value = output.const_data_ptr<float>()[0];
-    return json_ ? line_of({{"number", value}}) : fmt::format("{}\n", value);
+    return json_ ? json_line({{"number", value}}) : fmt::format("{}\n", value);
   }
 
   std::string best_class(const std::vector<float>& probabilities) const {
     const auto best = static_cast<size_t>(std::ranges::max_element(probabilities) - probabilities.begin());
     if (!json_) return fmt::format("{}\t{:.4f}\n", names_.at(best), probabilities[best]);
-    return line_of({{"label", names_.at(best)},
-                    {"probability", probabilities[best]},
-                    {"probabilities", by_name(names_, probabilities)}});
+    return json_line({{"label", names_.at(best)},
+                      {"probability", probabilities[best]},
+                      {"probabilities", by_name(names_, probabilities)}});
   }
 
   std::string classes(const std::vector<float>& probabilities) const {
@@ -66,7 +65,7 @@ class Lines {
       likely.push_back(names_.at(i));
     }
     if (!json_) return line + "\n";
-    return line_of({{"labels", likely}, {"probabilities", by_name(names_, probabilities)}});
+    return json_line({{"labels", likely}, {"probabilities", by_name(names_, probabilities)}});
   }
 
   /// Words beyond the most that the model reads have no tag: null, or "_" as CoNLL's files write it.
@@ -75,7 +74,7 @@ class Lines {
     std::vector<std::string> tags;
     for (int64_t i = 0; i < numbers.size(0); ++i)
       tags.push_back(names_.at(static_cast<size_t>(numbers.const_data_ptr<int64_t>()[i])));
-    if (json_) return line_of(tagged(text, tags, values_of(probabilities)));
+    if (json_) return json_line(tagged(text, tags, values_of(probabilities)));
     std::string lines;
     for (size_t i = 0; i < text.words.size(); ++i)
       lines += text.words[i] + "\t" + (i < tags.size() ? tags[i] : "_") + "\n";

@@ -164,7 +164,9 @@ void Checkpointing::tell_other_versions(const checkpoint::Checkpoint& from) cons
   auto today = versions(parts_.setup.context.device);
   std::string changed;
   for (const auto& [name, before] : from.manifest().origin.versions) {
-    if (today[name] != before) changed += (changed.empty() ? "" : ", ") + name + " " + before + " -> " + today[name];
+    const std::string& now = today[name];
+    if (now == before) continue;
+    changed += (changed.empty() ? "" : ", ") + name + " " + before + " -> " + (now.empty() ? "none" : now);
   }
   if (changed.empty()) return;
   log::warning("the checkpoint was written with other versions (" + changed +

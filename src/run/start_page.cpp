@@ -8,6 +8,7 @@
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/device/runtime.hpp"
+#include "gputrain/job/plugins.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/run/ineffective_settings.hpp"
 #include "gputrain/setup/fixed_memory.hpp"
@@ -216,6 +217,7 @@ void print_start_page(monitor::Console& console, const Job& job, const TrainingS
   console.block("gputrain " + version() + "  run " + job.run_id + "  resolved " +
                 (job.output_dir / "job.resolved.yaml").string());
   console.line("hosts", texts.hosts.empty() ? hosts_text(setup.context) : texts.hosts);
+  if (!plugins().empty()) console.line("plugins", plugins_text(true));
   console.line("model", model_text(job.spec(), setup));
   console.line("data", data_text(setup.datasets));
   console.line("batch", batch_text(job.spec(), setup));

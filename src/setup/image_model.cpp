@@ -12,6 +12,7 @@
 #include "gputrain/setup/trained_weights.hpp"
 #include "gputrain/setup/weights.hpp"
 #include "gputrain/tokenizers/tokenizer.hpp"
+#include "no_samples.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -23,26 +24,27 @@ constexpr const char* kImageInput = "image_input";
 
 TrainedImages trained_on(const data::Dataset& data, const fs::path& folder) {
   const auto input = ImageInput::of(data);
-  if (!input)
-    throw Error(ExitCode::usage, {.what = "the run does not learn classes of images", .where = folder.string()});
+  if (!input) throw Error(ExitCode::usage, {.what = "the run does not learn from images", .where = folder.string()});
   return {.input = *input, .class_names = data.class_names()};
 }
+
+InputSpec reads(const Job& job) { return models::catalog().reads(job.spec().model.architecture); }
+
+bool labels_pixels(const Job& job) { return reads(job).labels_pixels; }
 
 /// How the run's validation data is read, with what it left to the data.
 data::ImageOptions options_of(const Job& job, const ImageInput& input) {
   data::ImageOptions options = job.spec().data.image;
-  if (options.size.is_auto() && input.height != input.width)
+  if (options.size.is_auto() && input.height != input.width && !labels_pixels(job))
     throw Error(ExitCode::usage, {.what = "the run's images are no squares, and its job sets no common size",
                                   .where = "data.image.size",
                                   .hint = "--set data.image.size=N"});
-  if (options.size.is_auto()) options.size.value = input.height;
+  if (options.size.is_auto() && !labels_pixels(job)) options.size.value = input.height;
   options.channels.value = input.channels;
   options.mean = input.normalization.mean;
   options.std = input.normalization.std;
   return options;
 }
-
-bool reads_images(const Job& job) { return !models::catalog().reads(job.spec().model.architecture).reads_tokens(); }
 
 }  // namespace
 
@@ -75,6 +77,12 @@ std::optional<ImageInput> ImageInput::in(const checkpoint::Metadata& metadata) {
   }
 }
 
+data::SampleLayout ImageInput::layout(TextUse use) const {
+  const bool has_numbers = use == TextUse::number || use == TextUse::labels;
+  return (has_numbers ? data::SampleLayout::images_with_numbers : data::SampleLayout::images)(height, width, channels,
+                                                                                              classes);
+}
+
 void ImageInput::note(checkpoint::Metadata& metadata) const {
   metadata[kImageInput] =
       json{{"height", height},           {"width", width},          {"channels", channels}, {"classes", classes},
@@ -94,10 +102,21 @@ std::optional<TrainedImages> TrainedImages::in(const checkpoint::Metadata& metad
   return trained;
 }
 
+TextUse use_of_images(const Job& job) {
+  return tasks::catalog().reads(job.spec().task.type, {.field = kImage, .use = TextUse::label}).use;
+}
+
+std::shared_ptr<const data::Dataset> TrainedImages::without_samples(const Job& job) const {
+  const auto layout = labels_pixels(job)
+                          ? data::SampleLayout::masked_images(input.height, input.width, input.channels, input.classes)
+                          : input.layout(use_of_images(job));
+  return std::make_shared<NoSamples>(layout, class_names, nullptr, input.normalization);
+}
+
 bool is_image_run(const fs::path& folder) {
   const RunFolder run{folder};
   if (!exists(run.resolved())) return false;
-  return reads_images(load_job({.file = run.resolved().string(), .set = {}, .output_dir = folder.string()}));
+  return !reads(load_job({.file = run.resolved().string(), .set = {}, .output_dir = folder.string()})).reads_tokens();
 }
 
 std::unique_ptr<ImageModel> open_image_model(const ImageModelRequest& request) {
@@ -106,15 +125,20 @@ std::unique_ptr<ImageModel> open_image_model(const ImageModelRequest& request) {
   model->context = create_rank_context(job);
   auto trained = TrainedImages::in(checkpoint::WeightFiles(weights).metadata());
   if (!trained) trained = trained_on(*open_datasets(job).train, request.folder);
-  model->class_names = std::move(trained->class_names);
+  model->class_names = trained->class_names;
   for (int64_t number = std::ssize(model->class_names); number < trained->input.classes; ++number)
     model->class_names.push_back(std::to_string(number));
   model->files = datasets::image_files(request.files);
-  model->datasets =
-      datasets_of(job, datasets::given_images(model->files, options_of(job, trained->input), model->class_names));
+  model->use = use_of_images(job);
+  model->options = options_of(job, trained->input);
+  model->labels_pixels = labels_pixels(job);
+  model->datasets = datasets_of(
+      job, model->labels_pixels ? trained->without_samples(job)
+                                : datasets::given_images(model->files, model->options, model->class_names, model->use));
   model->built = build_model(job, model->datasets, model->context);
   load_trained(weights, model->built);
   model->built.model->train(false);
+  model->mirrors = job.spec().eval.hflip;
   model->format = input_format(job.spec(), *model->datasets.train, model->context);
   return model;
 }

@@ -30,7 +30,8 @@ void add_facts(const Job& job, JobDatasets& datasets) {
   datasets.task = tasks::catalog().make(job.spec().task.type, {.layout = layout,
                                                                .model = input_of(job),
                                                                .label_smoothing = job.spec().train.label_smoothing,
-                                                               .class_names = datasets.train->class_names()});
+                                                               .class_names = datasets.train->class_names(),
+                                                               .train = datasets.train.get()});
   add_references(datasets);
   const auto& sizes = layout.input().sizes;
   datasets.facts.input_shape = layout.is_image() ? std::vector<int64_t>{sizes[2], sizes[0], sizes[1]} : sizes;

@@ -3,7 +3,6 @@
 #include "gputrain/checkpoint/weight_files.hpp"
 #include "gputrain/setup/image_model.hpp"
 #include "gputrain/setup/trained_weights.hpp"
-#include "no_samples.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -12,10 +11,7 @@ namespace {
 JobDatasets data_of_weights(const Job& job, const std::filesystem::path& weights) {
   const auto trained = TrainedImages::in(checkpoint::WeightFiles(weights).metadata());
   if (!trained) return open_datasets(job);
-  const ImageInput& input = trained->input;
-  return datasets_of(job, std::make_shared<NoSamples>(
-                              data::SampleLayout::images(input.height, input.width, input.channels, input.classes),
-                              trained->class_names, nullptr, input.normalization));
+  return datasets_of(job, trained->without_samples(job));
 }
 
 }  // namespace

@@ -23,13 +23,18 @@ struct JobWithData {
   static void describe(config::Description<JobWithData>& d) { d.key("data", &JobWithData::data, "data").required(); }
 };
 
-/// The datasets of a job with this `data` section (one flow map).
-inline data::DatasetSplits open(const std::string& section, int64_t longest_sequence = 0,
-                                const std::vector<std::string>& own_folders = {}) {
+/// The datasets of a job with this `data` section (one flow map), for a model that reads this.
+inline data::DatasetSplits open_for(const InputSpec& model, const std::string& section,
+                                    const std::vector<std::string>& own_folders = {}) {
   const config::Loaded job =
       config::load(config::schema_of<JobWithData>(), {.file = "job.yaml", .text = "data: " + section});
+  return data::open_datasets(job.as<JobWithData>().data, model, own_folders);
+}
+
+inline data::DatasetSplits open(const std::string& section, int64_t longest_sequence = 0,
+                                const std::vector<std::string>& own_folders = {}) {
   const InputSpec tokens{.field = kTokens, .longest = longest_sequence};
-  return data::open_datasets(job.as<JobWithData>().data, longest_sequence > 0 ? tokens : InputSpec(), own_folders);
+  return open_for(longest_sequence > 0 ? tokens : InputSpec(), section, own_folders);
 }
 
 /// A sample as the dataset writes it: input and target classes.

@@ -13,7 +13,9 @@
 #include <ATen/ops/addcmul.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/conv2d.h>
+#include <ATen/ops/conv_transpose2d.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/hardsigmoid.h>
@@ -28,6 +30,7 @@
 #include <ATen/ops/rsub.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/softmax.h>
+#include <ATen/ops/upsample_bilinear2d.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
@@ -206,6 +209,7 @@ TEST_F(OnnxTest, GivesWhatEncodersSayOfTextsWithPadding) {
 std::vector<std::string> small_options(const std::string& name) {
   if (name.starts_with("resnet")) return {"width=8"};
   if (name.starts_with("vit")) return {"n_layer=2", "n_head=2", "n_embd=32", "patch_size=8"};
+  if (name == "unet") return {"channels=[8, 16, 24]"};
   if (name.starts_with("convnext")) return {"blocks=[1, 1, 2, 1]", "channels=[8, 16, 24, 32]"};
   return {};
 }
@@ -220,7 +224,8 @@ bool is_large(models::Model& model) {
 TEST_F(OnnxTest, GivesTheLogitsOfEveryImageModel) {
   std::vector<std::pair<std::string, std::vector<std::string>>> models{
       {"vit", {"n_layer=2", "n_head=2", "n_embd=32", "patch_size=8", "pooling=mean"}},
-      {"resnet50", {"width=8", "stem=cifar"}}};
+      {"resnet50", {"width=8", "stem=cifar"}},
+      {"unet", {"channels=[8, 16]", "upsampling=bilinear"}}};
   for (const auto& entry : models::catalog().entries()) models.emplace_back(entry.name, small_options(entry.name));
   int number = 0;
   for (const auto& [type, options] : models) {
@@ -295,6 +300,13 @@ TEST_F(OnnxTest, TranslatesOperatorsAsAtenComputesThem) {
          const at::Tensor weight = at::ones({6, 1, 3, 5}, x.options()) * 0.1;
          return at::conv2d(x, weight, {}, {2, 1}, {1, 2}, {1, 2}, /*groups=*/3);
        }},
+      {"transposed convolution",
+       [](const at::Tensor& x) {
+         const at::Tensor weight = at::ones({3, 2, 2, 3}, x.options()) * 0.1;
+         return at::conv_transpose2d(x, weight, {}, {2, 3}, {1, 0}, {1, 0});
+       }},
+      {"padding", [](const at::Tensor& x) { return at::constant_pad_nd(x, {1, 2, 0, 3}, 0.5); }},
+      {"interpolation", [](const at::Tensor& x) { return at::upsample_bilinear2d(x, {50, 33}, false); }},
       {"pool",
        [](const at::Tensor& x) { return at::max_pool2d(x, {3, 2}, {2, 2}, {1, 0}, {1, 1}, /*ceil_mode=*/true); }},
       {"written over",

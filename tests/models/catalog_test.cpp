@@ -44,6 +44,7 @@ config::Choice choice_of(const std::string& name) {
     return load_job("model: {type: " + name + ", config: {" + config + "}}\n").as<SmallJob>().model.architecture;
   };
   if (name.starts_with("convnext")) return with("blocks: [1, 1], channels: [24, 32], drop_path: 0");
+  if (name == "unet") return with("channels: [8, 16, 24]");
   if (name.starts_with("mobilenet")) return with("dropout: 0");
   if (name.starts_with("efficientnet")) return with("dropout: 0, drop_path: 0");
   return {name, options};
@@ -62,17 +63,23 @@ std::vector<std::string> model_names() {
 }
 
 Case case_of(const std::string& name, const nn::Context& context = {}) {
-  const bool is_text = catalog().reads(choice_of(name)).reads_tokens();
+  const InputSpec reads = catalog().reads(choice_of(name));
+  const bool is_text = reads.reads_tokens();
   const DataFacts facts{.input_shape = is_text ? std::vector<int64_t>{6} : std::vector<int64_t>{3, 32, 32},
                         .num_classes = kClasses};
   Case made{.model = catalog().make(choice_of(name), context, facts)};
   nn::initialize(*made.model, 7);
+  const at::Tensor images = random_leaf({kBatch, 3, 32, 32}, 5, at::kFloat).detach();
+  if (reads.labels_pixels) {
+    const at::Tensor targets = images.select(1, 0).gt(0).to(at::kLong) + 2 * images.select(1, 1).gt(0).to(at::kLong);
+    made.batch = batch_of(images, targets);
+    return made;
+  }
   std::vector<int64_t> labels;
   for (int64_t i = 0; i < kBatch * (is_text ? 6 : 1); ++i) labels.push_back((3 * i + i / 5) % kClasses);
   const at::Tensor numbers = at::tensor(labels, at::kLong);
   const at::Tensor targets = is_text ? numbers.view({kBatch, 6}) : numbers;
-  made.batch = batch_of(
-      is_text ? targets.roll(1).contiguous() : random_leaf({kBatch, 3, 32, 32}, 5, at::kFloat).detach(), targets);
+  made.batch = batch_of(is_text ? targets.roll(1).contiguous() : images, targets);
   return made;
 }
 
@@ -193,7 +200,8 @@ TEST_P(EveryModel, ReadsWeightsOfTheUnitThatItAnnounces) {
 TEST_P(EveryModel, OverfitsOneBatch) {
   if (is_by_size(GetParam())) GTEST_SKIP() << "the model of any size stands for it";
   if (GetParam() == "resnet101" || GetParam() == "resnet152") GTEST_SKIP() << "resnet50 stands for it";
-  if (GetParam() == "efficientnet_v2_m" || GetParam() == "efficientnet_v2_l") GTEST_SKIP() << "efficientnet_v2_s stands for it";
+  if (GetParam() == "efficientnet_v2_m" || GetParam() == "efficientnet_v2_l")
+    GTEST_SKIP() << "efficientnet_v2_s stands for it";
   auto [model, batch] = case_of(GetParam());
   const auto loss_per_target = [&](double rate) {
     const at::Tensor loss = loss_of(*model, batch).weighted / batch.weight;

@@ -34,6 +34,7 @@ struct Kind {
   VitSpec vit = {};       // for a vit
   std::string config{};   // for others, as in a job
   int64_t side = 32;      // of images
+  bool has_masks = false;
 
   bool is_text() const { return name == "gpt" || name == "bert"; }
 
@@ -103,8 +104,10 @@ Tensors step(const Kind& kind, const nn::Context& context) {
   device::seed_generators(at::kCPU, 11);
   const auto labels = at::TensorOptions().dtype(at::kLong);
   const bool is_text = kind.is_text();
-  const at::Tensor targets =
-      at::randint(kSymbols, is_text ? std::vector<int64_t>{4, 6} : std::vector<int64_t>{4}, labels);
+  const std::vector<int64_t> sizes = is_text          ? std::vector<int64_t>{4, 6}
+                                     : kind.has_masks ? std::vector<int64_t>{4, kind.side, kind.side}
+                                                      : std::vector<int64_t>{4};
+  const at::Tensor targets = at::randint(kSymbols, sizes, labels);
   const Batch batch = testing_support::batch_of(
       is_text ? at::randint(kSymbols, {4, 6}, labels)
               : at::randn({4, 3, kind.side, kind.side}, at::TensorOptions().dtype(context.policy.master)),
@@ -139,6 +142,8 @@ INSTANTIATE_TEST_SUITE_P(
                                                   .gpt = {},
                                                   .config = "blocks: [1, 2], channels: [16, 24], "
                                                             "drop_path: 0.3"}),
+        std::pair<const char*, Kind>(
+            "Unet", {.name = "unet", .gpt = {}, .config = "channels: [8, 12, 16]", .side = 18, .has_masks = true}),
         // An image of one pixel is in both memory orders: gradients of the last blocks would be rounded otherwise.
         std::pair<const char*, Kind>("MobilenetV3", {.name = "mobilenet_v3_small", .gpt = {}, .side = 64})),
     [](const auto& entry) { return entry.param.first; });

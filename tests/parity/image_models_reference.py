@@ -1,4 +1,5 @@
-"""torchvision's ConvNeXt, MobileNetV3 and EfficientNetV2 as reference, with random weights.
+"""torchvision's ConvNeXt, MobileNetV3 and EfficientNetV2, a torch.nn.Sequential, and a U-Net of torch's layers, as
+reference, with random weights.
 
 make DIR:  for each case a folder DIR/<name> with case.json (our model and its options), the weights as torchvision writes
            them (model.safetensors) and expected.safetensors: inputs, targets, logits in evaluation and in training, loss,
@@ -20,6 +21,86 @@ from torchvision.ops import StochasticDepth
 
 CLASSES, SIZE = 7, 64
 SMALL_CONVNEXT = [CNBlockConfig(16, 24, 2), CNBlockConfig(24, 40, 1), CNBlockConfig(40, None, 2)]
+
+
+class GlobalAveragePool(torch.nn.Module):
+    def forward(self, x):
+        return x.mean((2, 3))
+
+
+def layer(type_, **options):
+    return {"type": type_, **options}
+
+
+# Our layer, torch's layer.
+LAYERS = [
+    (layer("conv2d", channels=12, kernel_size=5, stride=2, padding=1), lambda: torch.nn.Conv2d(3, 12, 5, 2, 1)),
+    (layer("batch_norm"), lambda: torch.nn.BatchNorm2d(12)),
+    (layer("relu"), torch.nn.ReLU),
+    (layer("conv2d", channels=8, groups=4, bias=False), lambda: torch.nn.Conv2d(12, 8, 3, padding=1, groups=4, bias=False)),
+    (layer("hardswish"), torch.nn.Hardswish),
+    (layer("max_pool2d", kernel_size=3, stride=2, padding=1), lambda: torch.nn.MaxPool2d(3, 2, 1)),
+    (layer("relu"), torch.nn.ReLU),
+    (layer("conv2d", channels=10, kernel_size=1), lambda: torch.nn.Conv2d(8, 10, 1)),
+    (layer("batch_norm"), lambda: torch.nn.BatchNorm2d(10)),
+    (layer("silu"), torch.nn.SiLU),
+    (layer("global_avg_pool"), GlobalAveragePool),
+    (layer("flatten"), torch.nn.Flatten),
+    (layer("linear", features=20), lambda: torch.nn.Linear(10, 20)),
+    (layer("tanh"), torch.nn.Tanh),
+    (layer("relu"), torch.nn.ReLU),
+    (layer("layer_norm"), lambda: torch.nn.LayerNorm(20)),
+    (layer("gelu"), torch.nn.GELU),
+    (layer("dropout", p=0), lambda: torch.nn.Dropout(0)),
+    (layer("linear"), lambda: torch.nn.Linear(20, CLASSES)),
+]
+
+
+class Convs(torch.nn.Module):
+    def __init__(self, inputs, outputs, up=None):
+        super().__init__()
+        if up is not None:
+            self.up = up
+        self.conv1 = torch.nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
+        self.norm1 = torch.nn.BatchNorm2d(outputs)
+        self.conv2 = torch.nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.norm2 = torch.nn.BatchNorm2d(outputs)
+        for conv in (self.conv1, self.conv2):
+            torch.nn.init.kaiming_normal_(conv.weight)
+
+    def forward(self, x):
+        return self.norm2(self.conv2(self.norm1(self.conv1(x)).relu())).relu()
+
+
+class UNet(torch.nn.Module):
+    """Logits [batch, height, width, classes]."""
+
+    def __init__(self, channels, bilinear):
+        super().__init__()
+        self.bilinear = bilinear
+        self.down = torch.nn.ModuleList(Convs(inputs, outputs) for inputs, outputs in zip([3] + channels, channels))
+        self.up = torch.nn.ModuleList()
+        for outputs, below in zip(channels, channels[1:]):
+            up = (torch.nn.Conv2d(below, outputs, 1, bias=False) if bilinear else
+                  torch.nn.ConvTranspose2d(below, outputs, 2, stride=2))
+            self.up.append(Convs(2 * outputs, outputs, up))
+        self.head = torch.nn.Conv2d(channels[0], CLASSES, 1)
+
+    def forward(self, x):
+        levels = [self.down[0](x)]
+        for convs in self.down[1:]:
+            levels.append(convs(F.max_pool2d(levels[-1], 2, ceil_mode=True)))
+        x = levels.pop()
+        for convs in reversed(self.up):
+            level = levels.pop()
+            if self.bilinear:
+                x = F.conv2d(F.interpolate(x, scale_factor=2, mode="bilinear"), convs.up.weight)
+            else:
+                x = convs.up(x)
+            x = convs(torch.cat([level, x[:, :, :level.shape[2], :level.shape[3]]], dim=1))
+        return self.head(x).permute(0, 2, 3, 1)
+
+
 # Our model and its options, torchvision's model without dropout.
 CASES = {
     "convnext": ("convnext", dict(blocks=[2, 1, 2], channels=[16, 24, 40], drop_path=0),
@@ -30,7 +111,13 @@ CASES = {
                            lambda: models.mobilenet_v3_small(num_classes=CLASSES, dropout=0.0)),
     "efficientnet_v2_s": ("efficientnet_v2_s", dict(dropout=0, drop_path=0),
                           lambda: models.efficientnet_v2_s(num_classes=CLASSES, dropout=0.0, stochastic_depth_prob=0.0)),
+    "sequential": ("sequential", dict(layers=[ours for ours, _ in LAYERS]),
+                   lambda: torch.nn.Sequential(*[theirs() for _, theirs in LAYERS])),
+    "unet": ("unet", dict(channels=[8, 16, 24]), lambda: UNet([8, 16, 24], bilinear=False)),
+    "unet_bilinear": ("unet", dict(channels=[8, 16, 24, 24], upsampling="bilinear"),
+                      lambda: UNet([8, 16, 24, 24], bilinear=True)),
 }
+ODD = (29, 43)  # height and width of the U-Nets' images
 PUBLISHED = ["convnext_tiny", "convnext_small", "convnext_base", "convnext_large", "mobilenet_v3_large",
              "mobilenet_v3_small", "efficientnet_v2_s", "efficientnet_v2_m", "efficientnet_v2_l"]
 
@@ -48,18 +135,23 @@ def make(name, folder):
                 tensor.uniform_(0.5, 1.5)
     save_file({key: value.clone() for key, value in model.state_dict().items()}, folder / "model.safetensors")
     model.double().eval()
-    inputs, targets = torch.randn(4, 3, SIZE, SIZE, dtype=torch.double), torch.tensor([3, 6, -100, 0])
+    labels_pixels = type_ == "unet"
+    height, width = ODD if labels_pixels else (SIZE, SIZE)
+    inputs, targets = torch.randn(4, 3, height, width, dtype=torch.double), torch.tensor([3, 6, -100, 0])
+    if labels_pixels:
+        targets = torch.randint(CLASSES, (4, height, width))
+        targets[:, :7] = -100
     with torch.no_grad():
         evaluated = model(inputs)
     logits = model.train()(inputs)
-    loss = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=0.1)
+    loss = F.cross_entropy(logits.movedim(-1, 1), targets, reduction="sum", label_smoothing=0.1)
     loss.backward()
     tensors = {"inputs": inputs, "targets": targets, "evaluated": evaluated, "logits": logits.detach(), "loss": loss.detach()}
     tensors |= {f"gradient/{key}": parameter.grad for key, parameter in model.named_parameters()}
     tensors |= {f"buffer/{key}": buffer for key, buffer in model.named_buffers()}
     save_file({key: value.contiguous() for key, value in tensors.items()}, folder / "expected.safetensors")
     (folder / "case.json").write_text(
-        json.dumps({"model": type_, "options": options, "shape": [3, SIZE, SIZE], "classes": CLASSES}))
+        json.dumps({"model": type_, "options": options, "shape": [3, height, width], "classes": CLASSES}))
 
 
 def published(name):

@@ -1,5 +1,6 @@
-// Our ConvNeXt, MobileNetV3 and EfficientNetV2 and those of torchvision give the same logits, loss, gradients and
-// running statistics for the same weights and images, and each side reads what the other writes.
+// Our ConvNeXt, MobileNetV3 and EfficientNetV2 and those of torchvision, a list of layers and torch.nn.Sequential, and
+// our U-Net and one of torch's layers give the same logits, loss, gradients and running statistics for the same weights
+// and images, and each side reads what the other writes.
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -30,7 +31,8 @@ namespace fs = std::filesystem;
 using checkpoint::SafetensorsFile;
 using testing_support::relative_error;
 
-const std::vector<std::string> kCases{"convnext", "mobilenet_v3_large", "mobilenet_v3_small", "efficientnet_v2_s"};
+const std::vector<std::string> kCases{
+    "convnext", "mobilenet_v3_large", "mobilenet_v3_small", "efficientnet_v2_s", "sequential", "unet", "unet_bilinear"};
 
 nlohmann::json json_of(const fs::path& path) {
   std::ifstream file(path);

@@ -2,6 +2,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include "comm/rank_processes.hpp"
@@ -11,7 +12,8 @@ namespace gputrain::tasks {
 namespace {
 
 const Tally::Parts kParts{.sums = {"loss", "hits"},
-                          .rows = {{.name = "scores", .columns = 2}, {.name = "boxes", .columns = 1}}};
+                          .rows = {{.name = "scores", .columns = 2}, {.name = "boxes", .columns = 1}},
+                          .vectors = {{.name = "pixels", .entries = 3}, {.name = "more", .entries = 1}}};
 
 /// Rank r of W gets batches r, r + W, ...; batch i has i rows.
 Totals tally_of(comm::ProcessGroups& groups, int64_t batches) {
@@ -19,6 +21,7 @@ Totals tally_of(comm::ProcessGroups& groups, int64_t batches) {
   for (int64_t i = groups.rank(); i < batches; i += groups.world_size()) {
     tally.add("loss", at::full({}, 0.5 * static_cast<double>(i), at::kDouble));
     tally.add("hits", at::full({}, i, at::kLong));
+    tally.add("pixels", at::tensor({i, int64_t{0}, 2 * i}));
     tally.add_weight(i);
     if (i > 0)
       tally.append("scores", at::arange(2 * i, at::TensorOptions().dtype(at::kFloat)).view({i, 2}).add(100 * i));
@@ -29,6 +32,8 @@ Totals tally_of(comm::ProcessGroups& groups, int64_t batches) {
 bool has_all(const Totals& totals, int64_t batches) {
   const double all = static_cast<double>(batches * (batches - 1)) / 2;
   return totals.sums.at("loss") == all / 2 && totals.sums.at("hits") == all && totals.weight == all &&
+         totals.vectors.at("pixels").equal(at::tensor({all, 0., 2 * all}, at::kDouble)) &&
+         totals.vectors.at("more").equal(at::zeros({1}, at::kDouble)) &&
          totals.rows.at("scores").sizes() == at::IntArrayRef{static_cast<int64_t>(all), 2} &&
          totals.rows.at("boxes").sizes() == at::IntArrayRef{0, 1};
 }

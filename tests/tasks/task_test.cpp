@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-const InputSpec kAny, kReadsTokens{.field = kTokens};
+const InputSpec kAny, kReadsTokens{.field = kTokens}, kLabelsPixels{.field = kImage, .labels_pixels = true};
 
 std::vector<std::string> metrics_for(const data::SampleLayout& layout, const InputSpec& model,
                                      const config::Choice& choice = {}) {
@@ -24,16 +24,33 @@ std::vector<std::string> metrics_for(const data::SampleLayout& layout, const Inp
 }
 
 TEST(TaskCatalog, ChoosesByTheTargetOfTheData) {
-  EXPECT_THAT(metrics_for(data::SampleLayout::images(8, 8, 3, 10), kAny), ElementsAre("loss", "top1", "top5"));
+  EXPECT_THAT(metrics_for(data::SampleLayout::images(8, 8, 3, 10), kAny),
+              ElementsAre("loss", "top1", "top5", "f1", "precision", "recall", "auc"));
   EXPECT_THAT(metrics_for(data::SampleLayout::tokens(16, 50), kReadsTokens), ElementsAre("loss", "perplexity"));
+}
+
+TEST(TaskCatalog, ChoosesByWhatTheModelLabels) {
+  const auto images = data::SampleLayout::images(8, 6, 3, 10), masks = data::SampleLayout::masked_images(8, 6, 3, 10);
+  EXPECT_THAT(metrics_for(masks, kLabelsPixels), ElementsAre("loss", "miou", "pixel_accuracy"));
+  const auto refusal = [](const data::SampleLayout& layout, const InputSpec& model) {
+    try {
+      metrics_for(layout, model);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(refusal(images, kLabelsPixels), HasSubstr("the data has no masks"));
+  EXPECT_THAT(refusal(masks, kAny), HasSubstr("no task fits"));
 }
 
 TEST(TaskCatalog, ChoosesByTheLabelsOfTexts) {
   data::SampleLayout sentences = data::SampleLayout::values({16}, at::kLong, 2);
   sentences.fields.front().name = kTokens;
-  EXPECT_THAT(metrics_for(sentences, kReadsTokens), ElementsAre("loss", "accuracy", "f1", "f1_macro", "mcc"));
+  EXPECT_THAT(metrics_for(sentences, kReadsTokens),
+              ElementsAre("loss", "accuracy", "f1", "precision", "recall", "auc", "f1_macro", "mcc"));
   sentences.fields.back().type = at::kFloat;
-  EXPECT_THAT(metrics_for(sentences, kReadsTokens), ElementsAre("loss", "pearson", "spearman"));
+  EXPECT_THAT(metrics_for(sentences, kReadsTokens), ElementsAre("loss", "mae", "rmse", "r2", "pearson", "spearman"));
   sentences.fields.back().sizes = {2};
   EXPECT_THAT(metrics_for(sentences, kReadsTokens), ElementsAre("loss", "f1_micro", "f1_macro"));
 }

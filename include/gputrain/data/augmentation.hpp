@@ -21,6 +21,7 @@ struct Pixels {
   uint8_t* values = nullptr;
   int64_t width = 0, height = 0, channels = 0;
   const Normalization* statistics = nullptr;  // with which they are normalised afterwards; null: mean 0, std 1
+  int64_t* mask = nullptr;  // [height, width], the class of each pixel, moved with it; null: the image has no mask
 };
 
 /// Thread-safe. All randomness comes from the given stream, so every worker, rank and attempt draws the same values.
@@ -37,6 +38,8 @@ class Augmentation {
   virtual void place(RandomStream&, const ImageDecoder::Size& /*image*/, Fit&) const {}
   /// Pixels: changes them after fitting, mostly their colours. Its random stream is independent of the one of place().
   virtual void recolour(RandomStream&, const Pixels&) const {}
+  /// Whether recolour() leaves pixels where they are, or moves Pixels::mask with them.
+  virtual bool keeps_masks() const { return true; }
 
   /// Whether it chooses a crop. A job can have only one such augmentation.
   virtual bool crops() const { return false; }

@@ -32,11 +32,15 @@ struct Field {
 /// The fields of one sample.
 struct SampleLayout {
   std::vector<Field> fields;  // the first is the model's main input
-  int64_t num_classes = 0;    // classes, or vocabulary size; 0: the target is not a class
+  int64_t num_classes = 0;    // classes, vocabulary size, or numbers of a target; 0: the target is none of these
   int64_t vocabulary = 0;     // tokens are numbers below this; 0: the samples are no tokens
 
   /// uint8 [height, width, channels], with one class per sample.
   static SampleLayout images(int64_t height, int64_t width, int64_t channels, int64_t classes);
+  /// The same with a float [numbers] for each sample: numbers, or a set of classes as zeros and ones.
+  static SampleLayout images_with_numbers(int64_t height, int64_t width, int64_t channels, int64_t numbers);
+  /// images() with a class for each pixel.
+  static SampleLayout masked_images(int64_t height, int64_t width, int64_t channels, int64_t classes);
   /// Tokens, and for each the token that follows it.
   static SampleLayout tokens(int64_t length, int64_t vocabulary);
   /// Values of any sizes and type, with one class per sample. Floats get the type that the model computes in.

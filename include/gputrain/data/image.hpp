@@ -1,6 +1,7 @@
 // Decodes JPEG and PNG, and fits images to the size of the model's input.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -29,6 +30,11 @@ struct Fit {
 /// [height, width, channels]. `reduction`: by what factor `from` is smaller than the image that `fit` describes.
 void fit_image(const ImageView& from, const Fit& fit, uint8_t* to, int64_t reduction = 1);
 
+/// The same for a mask of one channel: the nearest pixel, like Pillow. `to` [height, width] gets class_of[value] of it,
+/// and `outside` where no pixel is.
+void fit_mask(const ImageView& from, const Fit& fit, const std::array<int64_t, 256>& class_of, int64_t outside,
+              int64_t* to);
+
 /// Images that declare more pixels than this are rejected before anything is allocated.
 inline constexpr int64_t kMostPixels = 178'956'970;
 
@@ -51,8 +57,13 @@ class ImageDecoder {
   /// to 8 and CMYK to RGB. A JPEG is reduced by `reduction` (1, 2, 4 or 8; sizes are rounded up), a PNG is not: see the
   /// view's size. Throws Error(data) if the file is truncated or damaged.
   ImageView decode(int64_t channels, int64_t reduction = 1);
+  /// Decodes the opened image to the numbers that it stores: the grey values of at most 8 bits, or the places in a
+  /// palette. Throws Error(data) also for images without such numbers.
+  ImageView decode_numbers();
 
  private:
+  ImageView upright(const ImageView& stored);
+
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -19,6 +19,8 @@ class ImageTransform {
   int64_t width() const noexcept { return width_; }
   int64_t height() const noexcept { return height_; }
 
+  /// All of an image, in the scale of evaluation.
+  Fit uncropped(int64_t width, int64_t height) const;
   /// How to fit sample `index`, an image of the given size.
   Fit fit(int64_t index, const ReadContext& context, int64_t width, int64_t height) const;
   /// Applies the augmentations of colours to fitted pixels of width() and height().

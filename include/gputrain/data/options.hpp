@@ -27,12 +27,28 @@ struct EvalImageOptions {
   }
 };
 
+/// Names of the columns of lists of images.
+struct ImageColumns {
+  std::optional<std::string> image;
+  std::optional<config::OneOrMore<std::string>> label;
+
+  static void describe(config::Description<ImageColumns>& d) {
+    d.summary("names of columns in jsonl, csv and parquet that list images, where they are not the usual ones");
+    d.key("image", &ImageColumns::image,
+          "the path of an image, below the folder of the list, or absolute; null: image");
+    d.key("label", &ImageColumns::label,
+          "the class of an image; or, for regression, the columns of its numbers; null: label")
+        .aliases({"labels", "target", "targets"});
+  }
+};
+
 struct ImageOptions {
   config::Auto<int64_t> size;
   config::Auto<int64_t> channels;
   AugmentOptions augment;
   EvalImageOptions eval;
   std::optional<std::vector<double>> mean, std;
+  ImageColumns columns;
 
   static void check(const ImageOptions& options, config::SpecIssues& issues);
   static void describe(config::Description<ImageOptions>& d) {
@@ -51,6 +67,7 @@ struct ImageOptions {
     d.key("std", &ImageOptions::std, "standard deviation of each channel, divided by; null: as for mean")
         .elements(1, 3)
         .above(0);
+    d.key("columns", &ImageOptions::columns, "names of columns of lists of images, where they are not the usual ones");
     d.check([](const ImageOptions& options, config::SpecIssues& issues) { check(options, issues); });
   }
 };

@@ -37,8 +37,9 @@ class Model : public nn::Module {
   using nn::Module::Module;
   ~Model() override;
 
-  /// Logits [batch, classes] or [batch, time, vocabulary] for the first field of a batch. Any ATen operators may be
-  /// used. In 16 bits, ops/ and the layers of nn/ cast by context().policy, and ATen's operators compute in fp32.
+  /// Logits [batch, classes], [batch, time, vocabulary] or, of pixels, [batch, height, width, classes] for the first
+  /// field of a batch. Any ATen operators may be used. In 16 bits, ops/ and the layers of nn/ cast by context().policy,
+  /// and ATen's operators compute in fp32.
   virtual at::Tensor forward(const at::Tensor& inputs) = 0;
 
   /// The units in execution order; each parameter belongs to exactly one. `{{"all", {this}}}` is enough. The last

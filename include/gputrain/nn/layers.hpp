@@ -97,6 +97,22 @@ class Conv2d final : public Module {
   at::Tensor weight_, bias_;
 };
 
+/// A convolution backwards: makes images `stride` times as large. `weight` [in, out, stride, stride], `bias` [out]; the
+/// filters do not overlap.
+class ConvTranspose2d final : public Module {
+ public:
+  struct Options {
+    int64_t in = 0, out = 0, stride = 2;
+  };
+
+  ConvTranspose2d(const Context& context, const Options& options);
+  at::Tensor forward(const at::Tensor& x) const;
+
+ private:
+  Options options_;
+  at::Tensor weight_, bias_;
+};
+
 /// `weight`, `bias` [channels]; buffers `running_mean`, `running_var`, `num_batches_tracked`.
 class BatchNorm2d final : public Module {
  public:

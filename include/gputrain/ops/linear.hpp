@@ -44,6 +44,11 @@ at::Tensor linear_padded(const Policy& policy, const at::Tensor& x, const at::Te
 at::Tensor conv2d(const Policy& policy, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                   int64_t stride, int64_t padding, int64_t dilation = 1, int64_t groups = 1);
 
+/// x [batch, in, height, width], weight [in, out, stride, stride], bias [out] -> [batch, out, stride height, stride
+/// width].
+at::Tensor conv_transpose2d(const Policy& policy, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                            int64_t stride);
+
 /// tokens int64 [...], weight [rows, channels] -> [..., channels] in the weight's type.
 at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& weight);
 

@@ -1,4 +1,4 @@
-// A trained classifier of images that is ready to look at files.
+// A trained model of images or of their pixels that is ready to look at files.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 
 #include "gputrain/checkpoint/safetensors.hpp"
 #include "gputrain/data/dataset.hpp"
+#include "gputrain/data/options.hpp"
 #include "gputrain/data/preprocess.hpp"
 #include "gputrain/setup/training_setup.hpp"
 
@@ -20,6 +21,8 @@ namespace gputrain::app {
 struct ImageInput {
   int64_t height = 0, width = 0, channels = 0, classes = 0;
   data::Normalization normalization;
+
+  data::SampleLayout layout(TextUse use) const;
 
   /// Of training data; empty: it has no images.
   static std::optional<ImageInput> of(const data::Dataset& learned);
@@ -34,15 +37,22 @@ struct TrainedImages {
 
   /// Empty: the weights do not say.
   static std::optional<TrainedImages> in(const checkpoint::Metadata& metadata);
+
+  /// Training data of which all is known but the samples.
+  std::shared_ptr<const data::Dataset> without_samples(const Job& job) const;
 };
 
 struct ImageModel {
   RankContext context;
   std::vector<std::string> files;  // of the images
-  JobDatasets datasets;            // train is the images to look at
+  JobDatasets datasets;            // train is the images to look at; without samples if the model labels pixels
   BuiltModel built;
   data::InputFormat format;
+  bool mirrors = false;                  // see models::Mirrored
+  TextUse use = TextUse::label;          // what it gives: a class, a set of classes, or numbers
   std::vector<std::string> class_names;  // in order of their numbers; the numbers if they have no names
+  data::ImageOptions options;            // with which the run's validation images are read
+  bool labels_pixels = false;
 };
 
 struct ImageModelRequest {
@@ -50,6 +60,9 @@ struct ImageModelRequest {
   std::vector<std::string> set;    // --set of the run's job
   std::vector<std::string> files;  // images
 };
+
+/// What a job of images learns: a class, a set of classes, or numbers.
+TextUse use_of_images(const Job& job);
 
 /// Whether this is the folder of a run that trains on images.
 bool is_image_run(const std::filesystem::path& folder);

@@ -145,14 +145,28 @@ void resample(const ImageView& from, const Fit& fit, int64_t reduction, const Sh
   }
 }
 
-}  // namespace
+/// The source pixel in which the centre of each shown one lies.
+std::vector<int64_t> nearest_pixels(int64_t low, int64_t high, int64_t full, const Shown& shown) {
+  std::vector<int64_t> pixels;
+  for (int64_t i = 0; i < shown.count; ++i) {
+    const double twice = static_cast<double>(2 * (shown.full_first + i) + 1) * static_cast<double>(high - low);
+    pixels.push_back(std::min(low + static_cast<int64_t>(twice / static_cast<double>(2 * full)), high - 1));
+  }
+  return pixels;
+}
 
-void fit_image(const ImageView& from, const Fit& fit, uint8_t* to, int64_t reduction) {
-  GPUTRAIN_ASSERT(from.channels == 1 || from.channels == 3, "images are grey or RGB");
+void check_box(const ImageView& from, const Fit& fit, int64_t reduction) {
   GPUTRAIN_ASSERT(fit.left >= 0 && fit.left < fit.right && fit.top >= 0 && fit.top < fit.bottom, "an empty box");
   GPUTRAIN_ASSERT(
       (fit.right + reduction - 1) / reduction <= from.width && (fit.bottom + reduction - 1) / reduction <= from.height,
       "a box outside the image");
+}
+
+}  // namespace
+
+void fit_image(const ImageView& from, const Fit& fit, uint8_t* to, int64_t reduction) {
+  GPUTRAIN_ASSERT(from.channels == 1 || from.channels == 3, "images are grey or RGB");
+  check_box(from, fit, reduction);
   const Shown across = shown_part(fit.x, fit.width, fit.full_width);
   const Shown down = shown_part(fit.y, fit.height, fit.full_height);
   if (across.count < fit.width || down.count < fit.height)
@@ -162,6 +176,25 @@ void fit_image(const ImageView& from, const Fit& fit, uint8_t* to, int64_t reduc
     copy_pixels(from, fit, across, down, to);
   } else {
     resample(from, fit, reduction, across, down, to);
+  }
+}
+
+void fit_mask(const ImageView& from, const Fit& fit, const std::array<int64_t, 256>& class_of, int64_t outside,
+              int64_t* to) {
+  GPUTRAIN_ASSERT(from.channels == 1, "a mask has one channel");
+  check_box(from, fit, 1);
+  const Shown across = shown_part(fit.x, fit.width, fit.full_width);
+  const Shown down = shown_part(fit.y, fit.height, fit.full_height);
+  std::fill(to, to + fit.width * fit.height, outside);
+  const std::vector<int64_t> columns = nearest_pixels(fit.left, fit.right, fit.full_width, across);
+  const std::vector<int64_t> rows = nearest_pixels(fit.top, fit.bottom, fit.full_height, down);
+  for (int64_t y = 0; y < down.count; ++y) {
+    const uint8_t* const line = from.pixels + rows[static_cast<size_t>(y)] * from.width;
+    int64_t* const target = to + (down.first + y) * fit.width;
+    for (int64_t x = 0; x < across.count; ++x) {
+      const int64_t place = across.first + x;
+      target[fit.flip ? fit.width - 1 - place : place] = class_of[line[columns[static_cast<size_t>(x)]]];
+    }
   }
 }
 

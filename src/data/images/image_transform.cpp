@@ -43,6 +43,13 @@ Fit ImageTransform::whole(int64_t shorter_side, int64_t width, int64_t height) c
   return fit;
 }
 
+Fit ImageTransform::uncropped(int64_t width, int64_t height) const {
+  Fit fit = whole(eval_resize_, width, height);
+  fit.width = fit.full_width;
+  fit.height = fit.full_height;
+  return fit;
+}
+
 Fit ImageTransform::fit(int64_t index, const ReadContext& context, int64_t width, int64_t height) const {
   Fit fit = whole(context.augment ? train_resize_ : eval_resize_, width, height);
   fit.x = centered(fit.full_width, width_);

@@ -62,6 +62,15 @@ class Image {
     check();
   }
 
+  /// libpng keeps the order of a palette, and makes one of grey values in their order.
+  void read_numbers(std::vector<uint8_t>& numbers) {
+    image_.format = PNG_FORMAT_RGB_COLORMAP;
+    numbers.resize(PNG_IMAGE_SIZE(image_));
+    std::vector<uint8_t> palette(PNG_IMAGE_COLORMAP_SIZE(image_));
+    png_image_finish_read(&image_, nullptr, numbers.data(), 0, palette.data());
+    check();
+  }
+
  private:
   void check() const {
     if (PNG_IMAGE_FAILED(image_)) throw_bad_image(name_, "damaged PNG file: " + std::string(image_.message));
@@ -112,6 +121,21 @@ ImageView PngReader::decode(int64_t channels, std::vector<uint8_t>& pixels) {
     }
   }
   return {pixels.data(), image.width(), image.height(), channels};
+}
+
+ImageView PngReader::decode_numbers(std::vector<uint8_t>& pixels) {
+  constexpr size_t kBitDepth = 24, kColourType = 25;
+  const auto bits = std::to_integer<int>(file_[kBitDepth]), type = std::to_integer<int>(file_[kColourType]);
+  if (bits > 8 || (type != PNG_COLOR_TYPE_GRAY && type != PNG_COLOR_TYPE_PALETTE))
+    throw_bad_image(name_,
+                    "no mask: its pixels are " +
+                        std::string(type == PNG_COLOR_TYPE_GRAY ? "of 16 bits" : "colours or have transparency") +
+                        "; a mask is an 8-bit grey or palette PNG of class numbers");
+  const std::vector<std::byte> file = critical_chunks(file_);
+  Image image(file, name_);
+  check_image_size(image.width(), image.height(), name_);
+  image.read_numbers(pixels);
+  return {pixels.data(), image.width(), image.height(), 1};
 }
 
 }  // namespace gputrain::data

@@ -11,6 +11,7 @@ class PngReader {
   static std::span<const std::byte> exif(std::span<const std::byte> file);  // empty if it has none
   ImageDecoder::Size open(std::span<const std::byte> file, const std::string& name);
   ImageView decode(int64_t channels, std::vector<uint8_t>& pixels);
+  ImageView decode_numbers(std::vector<uint8_t>& pixels);
 
  private:
   std::span<const std::byte> file_;

@@ -35,6 +35,11 @@ const std::vector<Network> kNetworks{
      "data: {train: {format: synthetic, samples: 27}, image: {size: 16}}\n"
      "optimizer: {type: sgd, lr: 0.01, momentum: 0.9, weight_decay: 1e-4}\n"
      "parallel: {sync_bn: true, timeout: 30s}\n"},
+    {"unet",
+     "model: {type: unet, config: {channels: [6, 8, 12]}}\n"
+     "data: {train: {format: synthetic, samples: 27}, image: {size: 18}}\n"
+     "optimizer: {type: adamw, lr: 3e-3, weight_decay: 0.1}\n"
+     "parallel: {sync_bn: true, timeout: 30s}\n"},
     {"vit",
      "model: {type: vit, config: {patch_size: 8, n_layer: 2, n_head: 2, n_embd: 32}}\n"
      "data: {train: {format: synthetic, samples: 27}, image: {size: 16}}\n"

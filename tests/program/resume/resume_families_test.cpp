@@ -18,7 +18,7 @@ namespace {
 struct Family {
   std::string name;
   std::string job;  // everything except data
-  bool is_text = false;
+  bool is_text = false, has_masks = false;
 };
 
 const std::vector<Family> kFamilies{
@@ -36,6 +36,7 @@ const std::vector<Family> kFamilies{
     {"convnext",
      "model: {type: convnext, config: {blocks: [1, 1], channels: [16, 24], drop_path: 0.2}}\n"
      "optimizer: {type: adamw, lr: 3e-3, weight_decay: 0.1}\n"},
+    {"unet", "model: {type: unet, config: {channels: [6, 8, 12]}}\noptimizer: {type: adamw, lr: 3e-3}\n", false, true},
     {"gpt2",  // wide enough that oneDNN computes its dense layers where it is faster
      "model: {type: gpt, config: {n_layer: 1, n_head: 2, n_embd: 96, block_size: 16, dropout: 0.1}}\n"
      "optimizer: {type: adamw, lr: 3e-3, weight_decay: 0.1}\n",
@@ -89,10 +90,11 @@ class ResumeOfFamilies : public ::testing::TestWithParam<Case> {
  protected:
   std::string write_job() const {
     const auto& [family, precision, workers] = GetParam();
-    const std::string data = family.is_text
-                                 ? "{train: {path: " + write_text(folder_) + ", format: text}, val: {split: 10%}"
-                                 : "{train: {path: " + write_images(folder_) +
-                                       ", format: idx}, image: {augment: {random_crop_padding: 1, hflip: 0.5}}";
+    const std::string data =
+        family.is_text     ? "{train: {path: " + write_text(folder_) + ", format: text}, val: {split: 10%}"
+        : family.has_masks ? "{train: {format: synthetic, samples: 90}, val: {split: 20%}, image: {size: 10}"
+                           : "{train: {path: " + write_images(folder_) +
+                                 ", format: idx}, image: {augment: {random_crop_padding: 1, hflip: 0.5}}";
     return folder_.write("job.yaml",
                          "schema: 1\nprecision: " + precision + "\n" + family.job + "data: " + data +
                              ", num_workers: " + std::to_string(workers) + "}\n" +

@@ -33,6 +33,7 @@ class AutoAugmentation final : public Augmentation {
 
   bool is_on() const override { return policy_ != nullptr; }
   int order() const override { return 40; }
+  bool keeps_masks() const override { return false; }
 
   void recolour(RandomStream& random, const Pixels& pixels) const override {
     const Colour outside = policy_->shows_mean_outside() ? mean_colour(pixels) : Colour{};

@@ -21,13 +21,17 @@ class Vflip final : public Augmentation {
   int order() const override { return 35; }
   void recolour(RandomStream& random, const Pixels& pixels) const override {
     if (random.uniform() >= probability_) return;
-    const int64_t row = pixels.width * pixels.channels;
-    for (int64_t y = 0; y < pixels.height / 2; ++y)
-      std::swap_ranges(pixels.values + y * row, pixels.values + (y + 1) * row,
-                       pixels.values + (pixels.height - 1 - y) * row);
+    flip(pixels.values, pixels.width * pixels.channels, pixels.height);
+    if (pixels.mask != nullptr) flip(pixels.mask, pixels.width, pixels.height);
   }
 
  private:
+  template <class T>
+  static void flip(T* values, int64_t row, int64_t rows) {
+    for (int64_t y = 0; y < rows / 2; ++y)
+      std::swap_ranges(values + y * row, values + (y + 1) * row, values + (rows - 1 - y) * row);
+  }
+
   double probability_;
 };
 

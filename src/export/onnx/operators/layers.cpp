@@ -47,6 +47,26 @@ void convolution(Translation& t) {
                       {"group", t.integer("groups")}}));
 }
 
+void transposed_convolution(Translation& t) {
+  std::vector<std::string> inputs{t.tensor("input"), t.tensor("weight")};
+  if (t.has("bias")) inputs.push_back(t.tensor("bias"));
+  const size_t dims = t.value("weight").sizes.size() - 2;
+  std::vector<int64_t> pads = t.integers("padding", dims, 0);
+  pads.insert(pads.end(), pads.begin(), pads.end());
+  t.give(t.graph.add("ConvTranspose", std::move(inputs),
+                     {{"strides", t.integers("stride", dims, 1)},
+                      {"pads", pads},
+                      {"output_padding", t.integers("output_padding", dims, 0)},
+                      {"dilations", t.integers("dilation", dims, 1)},
+                      {"group", t.integer("groups")}}));
+}
+
+void bilinear(Translation& t) {
+  if (t.flag("align_corners")) t.refuse("with aligned corners");
+  t.give(t.graph.add("Resize", {t.tensor("self"), "", "", t.graph.shape(t.result().sizes)},
+                     {{"mode", std::string("linear")}, {"coordinate_transformation_mode", std::string("half_pixel")}}));
+}
+
 /// The weight of a norm, or what stands for it where there is none.
 std::string factor(Translation& t, int64_t channels) {
   return t.has("weight") ? t.tensor("weight") : t.graph.constant(at::ones({channels}, t.result().type));
@@ -121,6 +141,7 @@ const Operators layers{
     {"batch_norm", batch_norm},
     {"bmm", matmul<kMat2>},
     {"conv2d", convolution},
+    {"conv_transpose2d", transposed_convolution},
     {"embedding", embedding},
     {"layer_norm", layer_norm},
     {"linear", linear},
@@ -128,6 +149,7 @@ const Operators layers{
     {"max_pool2d", max_pool},
     {"mm", matmul<kMat2>},
     {"rms_norm", rms_norm},
+    {"upsample_bilinear2d", bilinear},
 };
 
 }  // namespace

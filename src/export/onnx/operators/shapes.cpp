@@ -93,6 +93,15 @@ void split(Translation& t) {
   for (size_t i = 0; i < parts.size(); ++i) t.give(parts[i], i);
 }
 
+/// ATen pads the last dimension first; ONNX has the begins of all dimensions, then the ends.
+void pad(Translation& t) {
+  const std::vector<int64_t> given = t.integers("pad");
+  const size_t dims = t.result().sizes.size();
+  std::vector<int64_t> pads(2 * dims, 0);
+  for (size_t i = 0; i < given.size(); ++i) pads[dims - 1 - i / 2 + i % 2 * dims] = given[i];
+  t.give(t.graph.add("Pad", {t.tensor("self"), t.graph.numbers(pads), t.operand("value", t.result().type)}));
+}
+
 void join(Translation& t) {
   int64_t dim = t.integer("dim");
   if (dim < 0) dim += std::ssize(t.result().sizes);
@@ -145,6 +154,7 @@ const Operators shapes{
     {"arange", range},
     {"cat", join},
     {"chunk", split},
+    {"constant_pad_nd", pad},
     {"expand", expand},
     {"flatten", reshape},
     {"full", full},

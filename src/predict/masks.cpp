@@ -1,0 +1,166 @@
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/argmax.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/upsample_bilinear2d.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/atomic_file.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/data/image.hpp"
+#include "gputrain/data/image_transform.hpp"
+#include "gputrain/data/png.hpp"
+#include "gputrain/datasets/given_images.hpp"
+#include "gputrain/device/working_copy.hpp"
+#include "gputrain/models/mirrored.hpp"
+#include "gputrain/nn/recompute.hpp"
+#include "gputrain/predict/predict.hpp"
+#include "json_line.hpp"
+
+namespace gputrain::app {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+struct ImageToLabel {
+  data::ImageDecoder::Size size;  // of the file
+  at::Tensor pixels;              // uint8 [1, height, width, channels], scaled as in evaluation
+};
+
+ImageToLabel read_image(const std::string& name, const data::ImageOptions& options, int64_t channels) {
+  std::vector<std::byte> bytes;
+  datasets::read_image_file(name, bytes);
+  data::ImageDecoder decoder;
+  const data::ImageDecoder::Size size = decoder.open(bytes, name);
+  const data::Fit fit =
+      data::ImageTransform(options, data::Split::val, size.width, size.height).uncropped(size.width, size.height);
+  if (fit.width > data::kMostPixels / fit.height)
+    throw Error(ExitCode::data, {.what = "becomes an image of " + std::to_string(fit.width) + " x " +
+                                         std::to_string(fit.height) + " pixels, which are too many",
+                                 .where = name});
+  at::Tensor pixels = at::empty({1, fit.height, fit.width, channels}, at::kByte);
+  data::fit_image(decoder.decode(channels), fit, pixels.mutable_data_ptr<uint8_t>());
+  return {size, std::move(pixels)};
+}
+
+/// FOLDER/STEM.png of each file.
+std::vector<fs::path> mask_files(const std::vector<std::string>& images, const fs::path& folder) {
+  if (folder.empty())
+    throw Error(ExitCode::usage,
+                {.what = "the model labels pixels, and no folder for masks is given", .hint = "--masks FOLDER"});
+  std::vector<fs::path> masks;
+  std::set<fs::path> known, inputs;
+  for (const std::string& image : images) inputs.insert(fs::weakly_canonical(image));
+  for (const std::string& image : images) {
+    masks.push_back(folder / fs::path(image).filename().replace_extension(".png"));
+    if (!known.insert(masks.back()).second)
+      throw Error(ExitCode::usage, {.what = "two images would have the mask " + masks.back().string(), .where = image});
+  }
+  for (const fs::path& mask : masks)
+    if (inputs.contains(fs::weakly_canonical(mask)))
+      throw Error(ExitCode::usage, {.what = "a mask would replace the image " + mask.string(),
+                                    .where = folder.string(),
+                                    .hint = "--masks another folder"});
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error)
+    throw Error(ExitCode::environment,
+                {.what = "cannot make the folder: " + error.message(), .where = folder.string()});
+  return masks;
+}
+
+class MaskWriter {
+ public:
+  MaskWriter(ImageModel& model, const MasksToWrite& masks)
+      : model_(model),
+        json_(masks.json),
+        files_(mask_files(model.files, masks.folder)),
+        preprocess_(*model.datasets.train, model.format),
+        mirrored_(*model.built.model) {
+    if (model.class_names.size() > 256)
+      throw Error(ExitCode::usage, {.what = "a mask has at most 256 classes, and the model has " +
+                                            std::to_string(model.class_names.size())});
+  }
+
+  /// Images of one size, from file number `first` on.
+  std::string write(const std::vector<ImageToLabel>& images, size_t first) {
+    std::vector<at::Tensor> pixels;
+    for (const ImageToLabel& image : images) pixels.push_back(image.pixels);
+    Batch batch{.fields = {{kImage, at::cat(pixels).to(model_.context.device)}}};
+    batch.samples = batch.samples_on_all_ranks = std::ssize(images);
+    const nn::ForwardPass pass;
+    const auto last = (model_.mirrors ? mirrored_ : *model_.built.model).last_layer(preprocess_(batch));
+    const at::Tensor rows = last.head.logits ? last.head.logits(last.features) : last.features;
+    const at::Tensor logits = rows.narrow(-1, 0, std::ssize(model_.class_names)).permute({0, 3, 1, 2}).to(at::kFloat);
+    std::string lines;
+    for (size_t i = 0; i < images.size(); ++i) {
+      const auto& [width, height] = images[i].size;
+      at::Tensor one = logits.narrow(0, static_cast<int64_t>(i), 1);
+      if (one.size(2) != height || one.size(3) != width)
+        one = at::upsample_bilinear2d(one, {height, width}, /*align_corners=*/false);
+      lines += write_one(first + i, at::argmax(one[0], 0).to(at::kCPU, at::kByte).contiguous());
+    }
+    return lines;
+  }
+
+ private:
+  std::string write_one(size_t index, const at::Tensor& mask) const {
+    const uint8_t* const numbers = mask.const_data_ptr<uint8_t>();
+    write_file_atomically(files_[index].string(), data::mask_png_of(numbers, mask.size(1), mask.size(0)),
+                          ExitCode::environment);
+    std::vector<std::pair<int64_t, size_t>> counts(model_.class_names.size());
+    for (size_t label = 0; label < counts.size(); ++label) counts[label].second = label;
+    for (int64_t i = 0; i < mask.numel(); ++i) --counts[numbers[i]].first;
+    std::ranges::sort(counts);
+    std::string line = model_.files[index] + "\t" + files_[index].string();
+    Json all{{"file", model_.files[index]}, {"mask", files_[index].string()}, {"shares", Json::object()}};
+    for (const auto& [negative, label] : counts) {
+      if (negative == 0) break;
+      const double share = static_cast<double>(-negative) / static_cast<double>(mask.numel());
+      line += fmt::format("\t{} {:.4f}", model_.class_names[label], share);
+      all["shares"][model_.class_names[label]] = share;
+    }
+    return json_ ? json_line(all) : line + "\n";
+  }
+
+  ImageModel& model_;
+  bool json_;
+  std::vector<fs::path> files_;
+  data::Preprocess preprocess_;
+  models::Mirrored mirrored_;
+};
+
+}  // namespace
+
+std::string write_masks(ImageModel& model, const MasksToWrite& masks) {
+  const at::NoGradGuard no_grad;
+  const device::Reading weights(model.built.arena->working_copy());
+  MaskWriter writer(model, masks);
+  const int64_t channels = model.datasets.train->layout().input().sizes.back();
+  std::string lines;
+  std::vector<ImageToLabel> images;
+  size_t first = 0;
+  const auto flush = [&](size_t next) {
+    if (!images.empty()) lines += writer.write(images, first);
+    images.clear();
+    first = next;
+  };
+  for (size_t i = 0; i < model.files.size(); ++i) {
+    ImageToLabel image = read_image(model.files[i], model.options, channels);
+    const bool is_other = !images.empty() && images.front().pixels.sizes() != image.pixels.sizes();
+    if (is_other || std::ssize(images) == masks.batch_size) flush(i);
+    images.push_back(std::move(image));
+  }
+  flush(model.files.size());
+  return lines;
+}
+
+}  // namespace gputrain::app

@@ -1,0 +1,92 @@
+// One class for each pixel of an image.
+#include <algorithm>
+#include <cstdint>
+
+#include <ATen/ops/argmax.h>
+#include <ATen/ops/bincount.h>
+#include <ATen/ops/clamp_max.h>
+#include <ATen/ops/div.h>
+#include <ATen/ops/eq.h>
+#include <ATen/ops/sub.h>
+#include <ATen/ops/where.h>
+
+#include "gputrain/tasks/cross_entropy.hpp"
+
+namespace gputrain::tasks {
+namespace {
+
+// Pixels of each class: those of which this is the predicted and the true class, the predicted, the true.
+constexpr const char *kBoth = "both", *kPredicted = "predicted", *kTrue = "true";
+
+/// The mean over the classes that occur, as predicted or true ones, of intersection over union (Everingham et al.,
+/// "The Pascal Visual Object Classes Challenge: A Retrospective", 2015).
+double mean_iou(const Totals& totals) {
+  const at::Tensor both = totals.vectors.at(kBoth);
+  const at::Tensor either = at::sub(totals.vectors.at(kPredicted).add(totals.vectors.at(kTrue)), both);
+  const at::Tensor occurring = either.gt(0);
+  if (!occurring.any().item<bool>()) return 0;
+  return at::div(both, either).masked_select(occurring).mean().item<double>();
+}
+
+struct SegmentationSpec {
+  static void describe(config::Description<SegmentationSpec>& d) { d.summary("a class for each pixel of an image"); }
+};
+
+class Segmentation final : public Task {
+ public:
+  Segmentation(const SegmentationSpec&, const TaskRequest& request)
+      : label_smoothing_(request.label_smoothing), classes_(request.layout.num_classes) {}
+
+  static bool fits(const TaskRequest& request) {
+    const data::Field* target = request.layout.target();
+    const bool is_mask = target != nullptr && target->type == at::kLong && target->sizes.size() == 2;
+    return is_mask && request.layout.is_image() && request.model.labels_pixels;
+  }
+
+  static std::vector<Metric> measures() {
+    return {{.name = "loss",
+             .smaller_is_better = true,
+             .use = Metric::Use::result,
+             .finish = [](const Totals& t) { return t.sums.at("loss") / std::max(1.0, t.weight); }},
+            {.name = "miou",
+             .label = "mIoU",
+             .unit = "%",
+             .use = Metric::Use::best,
+             .finish = [](const Totals& t) { return 100 * mean_iou(t); }},
+            {.name = "pixel_accuracy", .unit = "%", .use = Metric::Use::result, .finish = [](const Totals& t) {
+               return 100 * t.vectors.at(kBoth).sum().item<double>() / std::max(1.0, t.weight);
+             }}};
+  }
+
+  ops::Loss loss(models::Model& model, const Batch& batch, const at::Tensor& weight) const override {
+    return cross_entropy_loss(model, batch, label_smoothing_, weight);
+  }
+
+  Tally::Parts parts() const override {
+    return {.sums = {"loss"}, .rows = {}, .vectors = {{kBoth, classes_}, {kPredicted, classes_}, {kTrue, classes_}}};
+  }
+
+  void evaluate(models::Model& model, const Batch& batch, Tally& tally) const override {
+    // Pixels that do not count, and guesses that are no class of the data, are counted behind the classes.
+    const auto count = [&](const char* name, const at::Tensor& numbers, const at::Tensor& counts) {
+      const at::Tensor kept = at::where(counts, at::clamp_max(numbers, classes_), classes_);
+      tally.add(name, at::bincount(kept, {}, classes_ + 1).narrow(0, 0, classes_));
+    };
+    tally.add("loss", evaluate_cross_entropy(model, batch, [&](const at::Tensor& logits, const at::Tensor& targets) {
+                const at::Tensor guesses = at::argmax(logits, -1), counts = targets.ne(kIgnoreIndex);
+                count(kBoth, guesses, at::eq(guesses, targets));
+                count(kPredicted, guesses, counts);
+                count(kTrue, targets, counts);
+              }));
+  }
+
+ private:
+  double label_smoothing_;
+  int64_t classes_;
+};
+
+const config::Registered<Segmentation, SegmentationSpec> registered_segmentation{
+    catalog(), "segmentation", "a class for each pixel of an image; loss, miou and pixel_accuracy"};
+
+}  // namespace
+}  // namespace gputrain::tasks
