@@ -41,23 +41,25 @@ json printed(const Arguments& arguments) {
   return json::parse(result.out, nullptr, false);
 }
 
-std::string job_of(const std::string& model, const std::string& more) {
-  return "schema: 1\nname: small\nprecision: bf16\nmodel: {type: gpt, config: {" + model +
+/// Small enough for steps of each candidate.
+const std::string kSmall = "n_layer: 4, n_head: 4, n_kv_head: 2, n_embd: 128, block_size: 64, vocab_size: 512";
+/// Activations are scaled from smaller decoders.
+const std::string kLarger = "n_layer: 6, n_head: 8, n_kv_head: 4, n_embd: 256, block_size: 256, vocab_size: 512";
+
+/// `precision`: bf16 is slow on a CPU that only emulates it.
+std::string job_of(const std::string& model, const std::string& more, const std::string& precision) {
+  return "schema: 1\nname: small\nprecision: " + precision + "\nmodel: {type: gpt, config: {" + model +
          ", position: rotary, norm: rmsnorm, activation: swiglu, tie_embeddings: false}}\n"
          "data: {train: {format: synthetic, vocab_size: 512, samples: 4096}}\n"
          "train: {max_steps: 2, global_batch_size: 32}\noptimizer: {type: adamw, lr: 1e-4}\n" +
          more;
 }
 
-/// Small enough for steps of each candidate.
-const std::string kSmall = "n_layer: 4, n_head: 4, n_kv_head: 2, n_embd: 128, block_size: 64, vocab_size: 512";
-/// Activations are scaled from smaller decoders.
-const std::string kLarger = "n_layer: 6, n_head: 8, n_kv_head: 4, n_embd: 256, block_size: 256, vocab_size: 512";
-
 class Plan : public ::testing::Test {
  protected:
-  std::string write_job(const std::string& model = kSmall, const std::string& more = "") {
-    return folder_.write("job.yaml", job_of(model, more));
+  std::string write_job(const std::string& model = kSmall, const std::string& more = "", std::string precision = "") {
+    if (precision.empty()) precision = model == kSmall ? "bf16" : "fp32";
+    return folder_.write("job.yaml", job_of(model, more, precision));
   }
   Result plan(const Arguments& more) { return run(joined({"plan", write_job()}, more)); }
   TemporaryFolder folder_;
@@ -156,7 +158,7 @@ TEST_F(Plan, ScalesActivationsOfLargerDecoders) {
 }
 
 TEST_F(Plan, PredictsMemoryOfSharedLayersAndStages) {
-  const std::string job = write_job(kLarger);
+  const std::string job = write_job(kLarger, "", "bf16");
   expect_agreement(job,
                    {{.shard = "none", .checkpointing = "none", .micro_batch = 2, .tensor = 2},
                     {.shard = "parameters", .checkpointing = "block", .micro_batch = 4, .tensor = 4},
