@@ -35,6 +35,8 @@ inline std::map<std::string, std::vector<double>> sample_of(const data::Dataset&
         int64_t value = 0;
         std::memcpy(&value, place, sizeof value);
         sample[fields[i].name].push_back(static_cast<double>(value));
+      } else if (fields[i].type == at::kByte) {
+        sample[fields[i].name].push_back(std::to_integer<int>(*place));
       } else {
         float value = 0;
         std::memcpy(&value, place, sizeof value);
