@@ -13,7 +13,6 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
-#include "gputrain/core/printable.hpp"
 #include "gputrain/data/content_hash.hpp"
 #include "gputrain/data/options.hpp"
 #include "read_all.hpp"
@@ -42,14 +41,10 @@ struct LabelColumns {
 };
 
 const Json& value_in(const Json& record, const std::string& column) {
-  const auto found = record.find(column);
-  if (found != record.end() && !found->is_null()) return *found;
-  std::string names;
-  for (const auto& [name, value] : record.items()) names += (names.empty() ? "" : ", ") + name;
-  throw Error(ExitCode::data, {.what = "no '" + column + "'; there are " + printable(names.substr(0, 200)),
-                               .where = {},
-                               .hint = "data.text.columns: {text: NAME, label: NAME}; by number where the first row "
-                                       "does not name them: {text: 0, label: 1}"});
+  return value_of_column(
+      record, column,
+      "data.text.columns: {text: NAME, label: NAME}; by number where the first row does not name them: "
+      "{text: 0, label: 1}");
 }
 
 const std::string& labelled_text_in(const Json& record, const std::string& column) {

@@ -59,6 +59,14 @@ void check_utf8_label(const std::string& text, const Label& label) {
 
 }  // namespace
 
+const Label& value_of_column(const Label& record, const std::string& column, const std::string& hint) {
+  const auto found = record.find(column);
+  if (found != record.end() && !found->is_null()) return *found;
+  std::string names;
+  for (const auto& [name, value] : record.items()) names += (names.empty() ? "" : ", ") + name;
+  refuse_label("no '" + column + "'; there are " + printable(names.substr(0, 200)), hint);
+}
+
 std::string class_named_in(const Label& label) {
   std::string name;
   if (label.is_string()) name = trimmed(label.get_ref<const std::string&>());

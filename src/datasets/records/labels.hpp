@@ -9,6 +9,10 @@
 
 namespace gputrain::datasets {
 
+/// What a record has in this column. Throws Error(data) with the columns that there are, and this hint.
+const nlohmann::ordered_json& value_of_column(const nlohmann::ordered_json& record, const std::string& column,
+                                              const std::string& hint);
+
 /// The names in a label: one for a class; for a set, those of a list, or of a text between bars: "joy|surprise". Throws
 /// Error(data) if it names none.
 std::string class_named_in(const nlohmann::ordered_json& label);

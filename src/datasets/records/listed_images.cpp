@@ -25,13 +25,7 @@ constexpr const char* kUsualImage = "image";
 constexpr const char* kUsualLabel = "label";
 
 const Json& cell_of(const Json& record, const std::string& column) {
-  const auto found = record.find(column);
-  if (found != record.end() && !found->is_null()) return *found;
-  std::string names;
-  for (const auto& [name, value] : record.items()) names += (names.empty() ? "" : ", ") + name;
-  throw Error(ExitCode::data, {.what = "no '" + column + "'; there are " + printable(names.substr(0, 200)),
-                               .where = {},
-                               .hint = "data.image.columns: {image: NAME, label: NAME or [NAME, NAME]}"});
+  return value_of_column(record, column, "data.image.columns: {image: NAME, label: NAME or [NAME, NAME]}");
 }
 
 /// What a record says.
