@@ -1,11 +1,13 @@
 #include "command_line.hpp"
 
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <sstream>
 #include <utility>
 
 #include "command_line_error.hpp"
+#include "completion.hpp"
 #include "gputrain/core/wrap.hpp"
 #include "gputrain/job/version.hpp"
 #include "library.hpp"
@@ -52,6 +54,7 @@ CommandLine::CommandLine() {
   add_launch();
   add_plan();
   add_sweep();
+  add_tune();
   add_init();
   add_eval();
   add_generate();
@@ -92,6 +95,8 @@ void CommandLine::add_run() {
   verb->add_flag("--verify", run.verify, "exit with 4 when the result misses the job's expect: band");
   verb->add_option("--profile", run.profile, "record so many steps: a trace of each rank, and what cost most")
       ->check(CLI::Range(1, 1000))
+      ->excludes(dry);
+  verb->add_flag("--smoke", run.smoke, "evaluate some samples and save after three steps, to see early what fails late")
       ->excludes(dry);
   verb->add_flag("--silent-if-wrong", run.silent_if_wrong, "`launch` reports errors in the job")->group("");
   verb->callback([this] { action = [this] { return app::library().run(run); }; });
@@ -175,7 +180,8 @@ void CommandLine::add_eval() {
 
 void CommandLine::add_export() {
   auto* verb = app.add_subcommand("export", "write a trained model for other programs");
-  verb->add_option("folder", exported.folder, "a run folder, a published model's, or its name on the Hub")
+  verb->add_option("folder", exported.folder,
+                   "a run folder, a checkpoint in it, a published model's folder, or its name on the Hub")
       ->required()
       ->check(not_empty);
   verb->add_option("out", exported.out, "the folder to write; with gguf and onnx: the file")
@@ -210,7 +216,8 @@ void CommandLine::add_fetch() {
 
 void CommandLine::add_generate() {
   auto* verb = app.add_subcommand("generate", "continue prompts with a trained language model");
-  verb->add_option("folder", generate.folder, "a run folder, a published model's, or its name on the Hub")
+  verb->add_option("folder", generate.folder,
+                   "a run folder, a checkpoint in it, a published model's folder, or its name on the Hub")
       ->required()
       ->check(not_empty);
   add_set(*verb, generate.set);
@@ -322,6 +329,17 @@ void CommandLine::add_readers() {
   show->add_flag("--json", data_show.json, "one object a line: tokens, and the target of each (-100: not learned)");
   show->callback([this] { action = [this] { return app::library().data_show(data_show); }; });
 
+  auto* completion = app.add_subcommand("completion", "print what makes a shell complete command lines of gputrain");
+  completion->add_option("shell", name, "bash, zsh or fish; the first line says where it goes")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  completion->callback([this] {
+    action = [this] {
+      std::fputs(app::completion_script(name).c_str(), stdout);
+      return 0;
+    };
+  });
+
   auto* version = app.add_subcommand("version", "print versions of gputrain and what it was built with");
   version->callback([this] { action = [] { return app::library().version(); }; });
 }
@@ -370,6 +388,12 @@ std::optional<int> CommandLine::read(const std::vector<std::string>& words) {
   } catch (const CLI::ParseError& failure) {
     throw app::command_line_error(app, failure, words);
   }
+}
+
+int CommandLine::complete(const std::vector<std::string>& words) const {
+  const auto names = [](const std::string& of_kind) { return app::library().names(of_kind); };
+  for (const std::string& found : app::completions(app, words, names)) std::printf("%s\n", found.c_str());
+  return 0;
 }
 
 int CommandLine::start_ranks() {

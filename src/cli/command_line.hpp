@@ -18,6 +18,8 @@ struct CommandLine {
 
   /// Parses a command line. An exit code means that it is done: it was --help or --version.
   std::optional<int> read(const std::vector<std::string>& words);
+  /// Prints what the last of these words may become, for a shell.
+  int complete(const std::vector<std::string>& words) const;
   /// Does what the subcommand says, and returns the exit code.
   int act() const { return action(); }
   bool got(const char* subcommand) const { return app.got_subcommand(subcommand); }
@@ -46,6 +48,7 @@ struct CommandLine {
   app::PlanCommand plan;
   app::SweepRequest sweep;
   app::InitRequest init;
+  app::TuneLrRequest tune_lr;
   bool json = false, origin = false;
   std::string kind, name, path, other_path;
   std::vector<std::string> plugins;
@@ -69,6 +72,7 @@ struct CommandLine {
   void add_plan();
   void add_sweep();
   void add_init();
+  void add_tune();
   void add_readers();
   void add_ckpt();
   void add_watching();

@@ -118,6 +118,18 @@ int describe_command(const std::string& kind, const std::string& name, const std
   return 0;
 }
 
+std::vector<std::string> names_command(const std::string& kind) {
+  if (kind == "keys") return config::key_names(job_schema());
+  std::vector<std::string> names;
+  for (const auto* catalog : config::catalogs_of(job_schema())) {
+    names.push_back(catalog->kind());
+    if (kind == "kinds") continue;
+    const auto entries = catalog->names();
+    names.insert(names.end(), entries.begin(), entries.end());
+  }
+  return names;
+}
+
 int version_command() {
   print(versions_text());
   return 0;

@@ -68,6 +68,7 @@ int main(int argc, char** argv) {
   raise_open_files_limit();
   try {
     CommandLine line;
+    if (argc > 1 && std::strcmp(argv[1], "complete") == 0) return line.complete({argv + 2, argv + argc});
     if (const auto code = line.read({argv + 1, argv + argc})) return *code;
     require_current_folder();
     return with_output_written(line, line.act());

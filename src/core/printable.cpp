@@ -41,4 +41,21 @@ std::string printable(std::string_view text, std::string_view kept) {
   return safe;
 }
 
+std::string html_text(std::string_view text) {
+  std::string safe;
+  for (const char c : printable(text)) {
+    if (c == '&')
+      safe += "&amp;";
+    else if (c == '<')
+      safe += "&lt;";
+    else if (c == '>')
+      safe += "&gt;";
+    else if (c == '"')
+      safe += "&quot;";
+    else
+      safe += c;
+  }
+  return safe;
+}
+
 }  // namespace gputrain

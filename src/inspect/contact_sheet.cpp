@@ -28,23 +28,6 @@ figcaption span { opacity: 0.6; }
 </style>
 )";
 
-std::string html_text(const std::string& text) {
-  std::string safe;
-  for (const char c : printable(text)) {
-    if (c == '&')
-      safe += "&amp;";
-    else if (c == '<')
-      safe += "&lt;";
-    else if (c == '>')
-      safe += "&gt;";
-    else if (c == '"')
-      safe += "&quot;";
-    else
-      safe += c;
-  }
-  return safe;
-}
-
 /// The class, or the numbers with their names; empty: the sample has neither.
 std::string target_of(const data::Dataset& dataset, int64_t index) {
   const auto& fields = dataset.layout().fields;

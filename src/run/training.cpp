@@ -29,6 +29,7 @@
 #include "gputrain/train/sampler.hpp"
 #include "gputrain/train/trainer.hpp"
 #include "gputrain/train/unused_parameter_hook.hpp"
+#include "smoke_hook.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -225,16 +226,16 @@ monitor::Summary Training::train() {
        .groups = context.groups,
        .arena = *built.arena,
        .buffers = built.sync_batch_norm ? train::buffers_of(*built.model) : parallel::NamedTensors()});
+  const auto save_now = [&](const auto& progress, auto mode) {
+    replicas.check(progress);
+    lock_.check();
+    checkpointing_.save(progress, mode);
+  };
   train::SaveHook save({.cadence = plan.save,
                         .pace = plan.save.is_auto && context.rank() == 0 ? &pace_ : nullptr,
                         .best_metric = plan.save.is_never() ? "" : checkpointing_.best_metric(),
                         .requests = save_requests_,
-                        .save =
-                            [&](const auto& progress, auto mode) {
-                              replicas.check(progress);
-                              lock_.check();
-                              checkpointing_.save(progress, mode);
-                            },
+                        .save = save_now,
                         .look = [this] { look_at_saves(); },
                         .settle = [this] { return checkpointing_.settle(); },
                         .saved_evaluation = progress_.evaluates_anew ? -1 : progress_.evaluated_step});
@@ -278,6 +279,13 @@ monitor::Summary Training::train() {
   if (!plan.sample.is_never()) hooks.push_back(&sample);
   if (eval) hooks.push_back(&*eval);
   hooks.push_back(&save);
+  SmokeHook smoke({.spec = spec_,
+                   .setup = setup_,
+                   .loop = loop,
+                   .console = console_,
+                   .own_stop = own_stop,
+                   .save = [&](const auto& progress) { save_now(progress, train::SaveMode::durable); }});
+  if (request_.smoke) hooks.push_back(&smoke);
 
   if (!checkpointing_.is_in_place()) checkpointing_.save(progress_, train::SaveMode::durable);
   train::Outcome outcome;

@@ -1,4 +1,4 @@
-// Makes untrusted text safe for a terminal.
+// Makes untrusted text safe for a terminal or a page.
 #pragma once
 
 #include <cstddef>
@@ -12,5 +12,8 @@ size_t character_length(std::string_view text, size_t at);
 
 /// Replaces invalid UTF-8 and control characters with '?', except the control characters in `kept`.
 std::string printable(std::string_view text, std::string_view kept = {});
+
+/// The same for text in HTML and SVG, attributes in double quotes included.
+std::string html_text(std::string_view text);
 
 }  // namespace gputrain

@@ -29,6 +29,7 @@ struct RunRequest {
   bool accept = false;           // resume even if settings that affect results changed
   bool verify = false;           // exit with 4 if a metric misses its `expect:` band
   int64_t profile = 0;           // steps to record; 0: none
+  bool smoke = false;            // evaluate some samples and save after the first steps
   bool silent_if_wrong = false;  // the launcher reports errors in the job
 };
 
@@ -230,6 +231,8 @@ struct DataShowRequest {
 /// `gputrain data show JOB`
 int data_show_command(const DataShowRequest& request);
 int version_command();
+/// For shells that complete a word: "keys" of a job, "kinds" of entries, or "entries" with their kinds.
+std::vector<std::string> names_command(const std::string& kind);
 /// `gputrain profile RUN`
 int profile_command(const std::string& run, bool json);
 struct PlanCommand {
@@ -254,6 +257,15 @@ struct SweepRequest {
 };
 /// `gputrain sweep JOB`. Returns the code of a stop if it was asked to stop.
 int sweep_command(const SweepRequest& request);
+struct TuneLrRequest {
+  JobRequest job;
+  double min = 1e-6, max = 1;  // rates
+  int64_t steps = 100;
+  std::string output;  // the picture to write (SVG); empty: none
+  bool json = false;
+};
+/// `gputrain tune lr JOB`. Returns 4 if the loss falls at no rate.
+int tune_lr_command(const TuneLrRequest& request);
 /// `gputrain plan JOB`. Returns 6 if nothing fits.
 int plan_command(const PlanCommand& command);
 int ckpt_ls_command(const std::string& run, bool json);
@@ -287,6 +299,7 @@ struct Verbs {
   decltype(&schema_command) schema;
   decltype(&list_command) list;
   decltype(&describe_command) describe;
+  decltype(&names_command) names;
   decltype(&audit_command) audit;
   decltype(&tokenize_command) tokenize;
   decltype(&ctl_command) ctl;
@@ -298,6 +311,7 @@ struct Verbs {
   decltype(&plan_command) plan;
   decltype(&sweep_command) sweep;
   decltype(&init_command) init;
+  decltype(&tune_lr_command) tune_lr;
   decltype(&ckpt_ls_command) ckpt_ls;
   decltype(&ckpt_verify_command) ckpt_verify;
   decltype(&ckpt_diff_command) ckpt_diff;

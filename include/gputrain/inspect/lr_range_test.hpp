@@ -1,0 +1,53 @@
+// The learning-rate range test: a short training whose rate rises from step to step (Smith, "Cyclical learning rates
+// for training neural networks", WACV 2017).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gputrain::app {
+
+struct LrRange {
+  double min = 1e-6, max = 1;
+  int64_t steps = 100;
+
+  /// The rate of a step: from min to max, each the same factor above the one before.
+  double at(int64_t step) const;
+};
+
+/// The step at which a rate was tried, and the mean loss before its update.
+struct LrPoint {
+  double lr = 0, loss = 0;
+};
+
+/// Sees when the loss has risen so far that higher rates need no trial.
+class Divergence {
+ public:
+  /// Whether the smoothed loss is not finite, or four times the lowest.
+  bool has_come(double loss);
+
+ private:
+  double average_ = 0, weight_ = 0;
+  std::optional<double> lowest_;
+};
+
+struct LrSuggestion {
+  std::vector<double> smoothed;  // losses, without their noise
+  size_t lowest = 0;             // the point of the lowest smoothed loss
+  size_t fastest = 0;            // the point at which it falls fastest on a logarithmic axis
+  size_t suggested = 0;          // the later one of `fastest` and of a tenth of the lowest loss's rate
+  bool falls = false;            // the loss falls more than its noise
+};
+
+/// What the losses of rising rates say. Points whose loss is not finite must not be among them.
+LrSuggestion suggest_lr(const std::vector<LrPoint>& points);
+
+/// A row for each part of the range: the rate, the smoothed loss and a bar; `columns` wide at most.
+std::string lr_table(const std::vector<LrPoint>& points, const LrSuggestion& found, size_t columns);
+
+/// A drawing of the losses over the rates, as an SVG document.
+std::string lr_picture(const std::vector<LrPoint>& points, const LrSuggestion& found, const std::string& title);
+
+}  // namespace gputrain::app
