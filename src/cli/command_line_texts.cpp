@@ -10,7 +10,8 @@ namespace gputrain {
 void CommandLine::add_texts() {
   const auto add = [this](const char* verb_name, const char* what, const char* files) {
     auto* verb = app.add_subcommand(verb_name, what);
-    verb->add_option("folder", texts.folder, "a run folder, a published model's, or its name on the Hub")
+    verb->add_option("folder", texts.folder,
+                     "a run folder, a checkpoint in it, a published model's folder, or its name on the Hub")
         ->required()
         ->check(not_empty);
     verb->add_option("files", texts.files, files)->required()->check(not_empty);

@@ -7,6 +7,7 @@
 #include "gputrain/job/commands.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/monitor/format.hpp"
+#include "gputrain/setup/trained_weights.hpp"
 #include "gputrain/setup/weights.hpp"
 
 namespace gputrain::app {
@@ -70,9 +71,9 @@ enum class Kind { encoder, language_model, other };
 
 Kind kind_of(const std::string& folder) {
   if (is_text_encoder(folder)) return Kind::encoder;
-  const RunFolder run{folder};
+  const RunFolder run = run_at(folder);
   if (!fs::exists(run.resolved())) return Kind::language_model;
-  const Job job = load_job({.file = run.resolved().string(), .set = {}, .output_dir = folder});
+  const Job job = load_job({.file = run.resolved().string(), .set = {}, .output_dir = run.path.string()});
   const InputSpec reads = models::catalog().reads(job.spec().model.architecture);
   if (!reads.reads_tokens()) return Kind::other;
   return reads.use == TextUse::next_token ? Kind::language_model : Kind::encoder;
@@ -116,6 +117,10 @@ int export_command(const ExportRequest& request) {
   } else if (request.format == "onnx") {
     export_as_onnx(request);
   } else {
+    if (kind_of(request.folder) == Kind::other)
+      throw Error(ExitCode::usage, {.what = request.format + " is a format of models of texts, and this one reads none",
+                                    .where = request.folder,
+                                    .hint = "--format onnx; the run's model.safetensors is for torchvision and timm"});
     is_text_encoder(request.folder) ? export_encoder(request) : export_language_model(request);
   }
   monitor::Console console(monitor::Console::detect(true));

@@ -1,7 +1,9 @@
 // `gputrain init`: writes a job for data that it looks at.
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +12,7 @@
 
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/lower_case.hpp"
 #include "gputrain/core/printable.hpp"
 #include "gputrain/job/commands.hpp"
 #include "gputrain/job/job.hpp"
@@ -33,6 +36,10 @@ std::string in_quotes(const std::string& text) {
   return yaml + "'";
 }
 
+bool is_table(const std::string& extension) {
+  return extension == ".csv" || extension == ".tsv" || extension == ".jsonl";
+}
+
 bool has_folder(const fs::path& folder, const std::string& name) { return fs::is_directory(folder / name); }
 
 bool has_idx_files(const fs::path& folder) {
@@ -41,12 +48,37 @@ bool has_idx_files(const fs::path& folder) {
   });
 }
 
+/// How many classes masks have is not known without reading all of them.
+void refuse_masks(const fs::path& data) {
+  for (const auto& [images, masks] : {std::pair("images", "masks"), {"JPEGImages", "SegmentationClass"}}) {
+    for (const fs::path& folder : {data, data / "train"})
+      if (has_folder(folder, images) && has_folder(folder, masks))
+        throw Error(ExitCode::usage,
+                    {.what = "these are images with masks, and how many classes those have is not known",
+                     .where = folder.string(),
+                     .hint = "begin with the repository's configs/segmentation.yaml"});
+  }
+}
+
+/// Whether the first records of a table name images.
+bool lists_images(const fs::path& table) {
+  constexpr size_t kRead = 1 << 14;
+  std::ifstream file(table);
+  std::string text(kRead, '\0');
+  file.read(text.data(), kRead);
+  text.resize(static_cast<size_t>(file.gcount()));
+  const std::string begin = lower_case(text);
+  return std::ranges::any_of(std::array{".jpg", ".jpeg", ".png"},
+                             [&](const char* ending) { return begin.find(ending) != std::string::npos; });
+}
+
 /// By the names of files and folders; what is in them shows when they are opened.
 FoundData look_at(const fs::path& data) {
   if (!fs::exists(data)) throw Error(ExitCode::data, {.what = "no such file or folder", .where = data.string()});
   const std::string path = in_quotes(data.string());
   const std::string extension = data.extension().string();
   if (fs::is_directory(data)) {
+    refuse_masks(data);
     if (has_idx_files(data)) return {.train = "{path: " + path + ", format: idx}", .val = "{path: " + path + "}"};
     std::string train = "{path: " + path + ", format: imagefolder}", val = "{split: 10%}";
     if (has_folder(data, "train")) {
@@ -56,18 +88,19 @@ FoundData look_at(const fs::path& data) {
     }
     return {.train = train, .val = val};
   }
+  if (is_table(extension) && lists_images(data))
+    return {.train = "{path: " + path + ", format: " + extension.substr(1) + "}", .val = "{split: 10%}"};
   if (extension == ".tar") return {.train = "{path: " + path + ", format: tar}", .val = "{split: 10%}"};
   if (extension == ".txt")
     return {.train = "{path: " + path + ", format: text}", .val = "{split: 10%}", .is_text = true};
-  const bool is_table = extension == ".csv" || extension == ".tsv" || extension == ".jsonl" || extension == ".parquet";
-  throw Error(
-      ExitCode::usage,
-      {.what = is_table ? "what is learned of records is not known" : "what this is is not known",
-       .where = data.string(),
-       .hint = is_table ? "begin with one of the jobs of the repository: configs/bert_sst2.yaml for classes, "
-                          "configs/finetune_lora.yaml for conversations, configs/dpo.yaml for preferences"
-                        : "a folder with a folder of images for each class, a .tar of such a folder, IDX files, or "
-                          "a .txt file"});
+  throw Error(ExitCode::usage,
+              {.what = is_table(extension) ? "what is learned of records is not known" : "what this is is not known",
+               .where = data.string(),
+               .hint = is_table(extension)
+                           ? "begin with one of the jobs of the repository: configs/bert_sst2.yaml for classes, "
+                             "configs/finetune_lora.yaml for conversations, configs/dpo.yaml for preferences"
+                           : "a folder with a folder of images for each class, a .tar of such a folder, IDX files, or "
+                             "a .txt file"});
 }
 
 std::string data_section(const FoundData& found, const std::string& image) {
@@ -129,11 +162,37 @@ std::shared_ptr<const data::Dataset> opened(const std::string& job, const std::s
 
 }  // namespace
 
+namespace {
+
+/// A tar is first opened as one folder of classes. If it has train/ and others inside, as those.
+FoundData inside_tar(const FoundData& whole, const fs::path& data, const std::string& head, const std::string& output) {
+  const std::string path = in_quotes(data.string());
+  const auto opens = [&](const FoundData& found) {
+    try {
+      opened(head + image_job(found, 0, 1), output);
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  if (data.extension() != ".tar" || opens(whole)) return whole;
+  FoundData found{.train = "{path: " + path + ", format: tar, prefix: train}", .val = "{split: 10%}"};
+  if (!opens(found)) return whole;
+  for (const char* role : {"val", "valid", "validation", "test"}) {
+    FoundData with_val = found;
+    with_val.val = "{path: " + path + ", prefix: " + role + "}";
+    if (opens(with_val)) return with_val;
+  }
+  return found;
+}
+
+}  // namespace
+
 int init_command(const InitRequest& request) {
   if (fs::exists(request.output))
     throw Error(ExitCode::usage, {.what = "exists already", .where = request.output, .hint = "another --output"});
-  const FoundData found = look_at(request.data);
   const std::string head = "schema: 1\nname: " + name_of(request.data) + "\n";
+  const FoundData found = inside_tar(look_at(request.data), request.data, head, request.output);
   std::string body;
   if (found.is_text) {
     body = head + text_job(found);

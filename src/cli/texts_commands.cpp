@@ -6,6 +6,7 @@
 
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/printable.hpp"
 #include "gputrain/job/commands.hpp"
@@ -29,11 +30,12 @@ TextsToRead texts_of(const TextsRequest& request) {
   return {.file = request.files.front(), .batch_size = request.batch_size};
 }
 
-std::string predictions_for(const TextsRequest& request) {
+ImagePredictions predictions_for(const TextsRequest& request) {
   if (!is_image_run(request.folder)) {
     if (!request.masks.empty())
       throw Error(ExitCode::usage, {.what = "--masks is for images, and this reads texts", .where = request.folder});
-    return predictions_of(*encoder_for(request, /*gives_vectors=*/false), texts_of(request), request.json);
+    return {.lines = predictions_of(*encoder_for(request, /*gives_vectors=*/false), texts_of(request), request.json),
+            .unreadable = {}};
   }
   if (!request.tokenizer.empty())
     throw Error(ExitCode::usage,
@@ -50,14 +52,21 @@ std::string predictions_for(const TextsRequest& request) {
 }  // namespace
 
 int predict_command(const TextsRequest& request) {
-  const std::string lines = predictions_for(request);
+  const auto [lines, unreadable] = predictions_for(request);
   if (!request.output.empty()) {
     write_file_atomically(request.output, lines, ExitCode::environment);
-    return 0;
+  } else {
+    // A terminal obeys control characters, and names of classes may have any.
+    const std::string shown = isatty(STDOUT_FILENO) == 1 ? printable(lines, "\n\t") : lines;
+    std::fwrite(shown.data(), 1, shown.size(), stdout);
+    std::fflush(stdout);
   }
-  // A terminal obeys control characters, and names of classes may have any.
-  const std::string shown = isatty(STDOUT_FILENO) == 1 ? printable(lines, "\n\t") : lines;
-  std::fwrite(shown.data(), 1, shown.size(), stdout);
+  if (unreadable.size() > 1)
+    for (const std::string& why : unreadable) log::warning(why);
+  if (!unreadable.empty())
+    throw Error(ExitCode::data, {.what = counted(std::ssize(unreadable), "image") + " cannot be read" +
+                                         (unreadable.size() == 1 ? ": " + unreadable.front() : ", see above") +
+                                         "; the others are done"});
   return 0;
 }
 

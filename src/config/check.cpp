@@ -184,10 +184,30 @@ void Checker::read_choice(const Schema::ChoiceKey& choice, const Key& key, Group
   auto& picked = *static_cast<Choice*>(key.locate(spec));
   if (!choice.under.empty()) group.known.insert(choice.under);
   const CatalogEntry* entry = pick(choice, key, group, picked.name);
-  if (entry == nullptr) return;
+  if (entry == nullptr) return refuse_options_of_no_entry(choice, key, group);
   const std::shared_ptr<void> options = entry->schema->create();
   read_options(choice, entry, group, options.get());
   picked = {entry->name, options};
+}
+
+/// A job that names no entry cannot set its options: which there are is not known.
+void Checker::refuse_options_of_no_entry(const Schema::ChoiceKey& choice, const Key& key, const Group& group) {
+  const Node* name = group.map == nullptr ? nullptr : group.map->find(key.name());
+  const Node* options = group.map == nullptr || choice.under.empty() ? nullptr : group.map->find(choice.under);
+  if (options == nullptr || options->kind != Node::Kind::map || options->parts.empty() || key.is_required()) return;
+  if (name != nullptr && name->kind != Node::Kind::null) return;  // misspelt, and reported
+  std::vector<std::string> fitting;
+  for (const std::string& entry : choice.catalog->names()) {
+    const auto& keys = choice.catalog->find(entry)->schema->keys();
+    if (std::ranges::all_of(options->parts, [&](const Node& part) {
+          return std::ranges::any_of(keys, [&](const Key& each) { return each.name() == part.key; });
+        }))
+      fitting.push_back(entry);
+  }
+  const std::string dotted = join(group.dotted, key.name());
+  problems_.add(options->key_location,
+                shown(join(group.dotted, choice.under)) + " sets options, but " + shown(dotted) + " is missing",
+                "set " + dotted + ": " + either(fitting.empty() ? choice.catalog->names() : fitting));
 }
 
 /// The entry that the job names, or else `fallback`. For a misspelt name the one nearest entry, so that its options are

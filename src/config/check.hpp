@@ -66,6 +66,7 @@ class Checker {
   void run_check(const PendingCheck& check);
 
   void read_choice(const Schema::ChoiceKey& choice, const Key& key, Group& group, void* spec);
+  void refuse_options_of_no_entry(const Schema::ChoiceKey& choice, const Key& key, const Group& group);
   const CatalogEntry* pick(const Schema::ChoiceKey& choice, const Key& key, Group& group, const std::string& fallback);
   void read_options(const Schema::ChoiceKey& choice, const CatalogEntry* entry, Group& group, void* options);
   std::optional<Node> with_inherited(const Schema& schema, const Node* map) const;

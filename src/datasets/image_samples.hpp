@@ -117,6 +117,9 @@ class ImageSamples : public data::Dataset {
   uint64_t content_hash() const override { return store_->content_hash(); }
   std::string describe() const override;
 
+ protected:
+  const ImageStore& store() const noexcept { return *store_; }
+
  private:
   struct UprightImage {
     data::ImageDecoder::Size size;

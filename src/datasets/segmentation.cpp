@@ -12,7 +12,9 @@
 
 #include "file_list.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/data/image.hpp"
 #include "gputrain/data/read_only_file.hpp"
 #include "image_samples.hpp"
 
@@ -195,6 +197,37 @@ class MaskedImages final : public ImageStore {
   std::optional<MaskFiles> masks_;
 };
 
+/// Masks of black and white are often 0 and 255, and 255 is ignored unless the job says otherwise.
+void warn_of_one_class(const MaskStore& masks, int64_t count) {
+  constexpr int64_t kMasksRead = 16;
+  std::array<int64_t, 256> pixels{};
+  data::ImageDecoder decoder;
+  std::vector<std::byte> bytes;
+  for (int64_t i = 0; i < std::min(kMasksRead, count); ++i) {
+    try {
+      const int64_t index = i * count / std::min(kMasksRead, count);
+      masks.read(index, bytes);
+      decoder.open(bytes, masks.full_name(index));
+      const data::ImageView mask = decoder.decode_numbers();
+      for (int64_t at = 0; at < mask.width * mask.height; ++at) ++pixels[mask.pixels[at]];
+    } catch (const Error& unreadable) {  // reported when it is trained on
+      if (unreadable.code() != ExitCode::data) throw;
+    }
+  }
+  int64_t classes = 0, known = 0, ignored = 0;
+  for (size_t number = 0; number < pixels.size(); ++number) {
+    const int64_t of = masks.class_of()[number];
+    if (pixels[number] == 0 || of == MaskStore::kNoClass) continue;
+    (of == kIgnoreIndex ? ignored : known) += pixels[number];
+    if (of != kIgnoreIndex) ++classes;
+  }
+  if (classes > 1 || ignored == 0) return;
+  log::warning("data.train: the first masks have " + std::string(classes == 0 ? "no class" : "one class") + ", and " +
+               std::to_string(100 * ignored / (known + ignored)) +
+               " % of their pixels are ignored (ignore_index): masks that are black and white need values: [0, 255], "
+               "ignore_index: null");
+}
+
 /// Masks cannot follow these.
 void refuse_augmentations(const data::AugmentOptions& augment) {
   if (augment.mix.is_on())
@@ -216,6 +249,7 @@ class SegmentationImages final : public ImageSamples {
   SegmentationImages(const SegmentationSpec& spec, const data::DatasetRequest& request)
       : ImageSamples(store_of(spec, request), image_options(request), request.role) {
     request.tell_files({request.path, spec.images, spec.masks, spec.list.value_or("")});
+    if (request.role == data::Split::train) warn_of_one_class(*store().masks(), size());
   }
 
  private:

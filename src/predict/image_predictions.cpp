@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/topk.h>
@@ -79,14 +80,22 @@ std::string line_of_image(TextUse use, const Seen& seen, bool json) {
 
 }  // namespace
 
-std::string predictions_of(ImageModel& model, int64_t batch_size, bool json) {
+ImagePredictions predictions_of(ImageModel& model, int64_t batch_size, bool json) {
   const auto& images = model.datasets.train;
+  ImagePredictions predictions;
+  std::set<int64_t> unreadable;
   const data::LoaderOptions reading{.partition = {.global_batch = batch_size, .micro_batch = batch_size},
                                     .shuffle = false,
                                     .augment = false,
                                     .pads = false,
                                     .num_workers = data::automatic_workers(*images, model.context.device, 1),
                                     .steps = ceil_divide(images->size(), batch_size),
+                                    .max_bad_fraction = 1,
+                                    .on_bad_sample =
+                                        [&](const data::BadSample& bad) {
+                                          unreadable.insert(bad.index);
+                                          predictions.unreadable.push_back(bad.message);
+                                        },
                                     .device = model.context.device};
   data::Loader loader(images, reading);
   const data::Preprocess preprocess(*images, model.format);
@@ -94,8 +103,7 @@ std::string predictions_of(ImageModel& model, int64_t batch_size, bool json) {
   const device::Reading weights(model.built.arena->working_copy());
   models::Mirrored mirrored(*model.built.model);
   models::Model& predicts = model.mirrors ? mirrored : *model.built.model;
-  std::string lines;
-  size_t file = 0;
+  int64_t image = 0;
   for (int64_t step = 0; step < reading.steps; ++step) {
     const auto data = loader.next_step();
     for (const Batch& batch : data.micro_batches) {
@@ -105,12 +113,15 @@ std::string predictions_of(ImageModel& model, int64_t batch_size, bool json) {
       // A model may have more classes than its data.
       const int64_t known = std::min(last.classes, std::ssize(model.class_names));
       const at::Tensor rows = model.datasets.task->outputs(logits.narrow(-1, 0, known).to(at::kCPU, at::kFloat));
-      for (int64_t row = 0; row < batch.samples; ++row)
-        lines += line_of_image(model.use,
-                               {.file = model.files.at(file++), .names = model.class_names, .values = rows[row]}, json);
+      for (int64_t row = 0; row < batch.samples; ++row, ++image) {
+        if (unreadable.contains(image)) continue;
+        const std::string& file = model.files.at(static_cast<size_t>(image));
+        predictions.lines +=
+            line_of_image(model.use, {.file = file, .names = model.class_names, .values = rows[row]}, json);
+      }
     }
   }
-  return lines;
+  return predictions;
 }
 
 }  // namespace gputrain::app

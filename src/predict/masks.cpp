@@ -31,11 +31,12 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 struct ImageToLabel {
+  size_t index = 0;               // of its file
   data::ImageDecoder::Size size;  // of the file
   at::Tensor pixels;              // uint8 [1, height, width, channels], scaled as in evaluation
 };
 
-ImageToLabel read_image(const std::string& name, const data::ImageOptions& options, int64_t channels) {
+ImageToLabel read_image(size_t index, const std::string& name, const data::ImageOptions& options, int64_t channels) {
   std::vector<std::byte> bytes;
   datasets::read_image_file(name, bytes);
   data::ImageDecoder decoder;
@@ -48,7 +49,7 @@ ImageToLabel read_image(const std::string& name, const data::ImageOptions& optio
                                  .where = name});
   at::Tensor pixels = at::empty({1, fit.height, fit.width, channels}, at::kByte);
   data::fit_image(decoder.decode(channels), fit, pixels.mutable_data_ptr<uint8_t>());
-  return {size, std::move(pixels)};
+  return {index, size, std::move(pixels)};
 }
 
 /// FOLDER/STEM.png of each file.
@@ -90,8 +91,8 @@ class MaskWriter {
                                             std::to_string(model.class_names.size())});
   }
 
-  /// Images of one size, from file number `first` on.
-  std::string write(const std::vector<ImageToLabel>& images, size_t first) {
+  /// Images of one size.
+  std::string write(const std::vector<ImageToLabel>& images) {
     std::vector<at::Tensor> pixels;
     for (const ImageToLabel& image : images) pixels.push_back(image.pixels);
     Batch batch{.fields = {{kImage, at::cat(pixels).to(model_.context.device)}}};
@@ -106,7 +107,7 @@ class MaskWriter {
       at::Tensor one = logits.narrow(0, static_cast<int64_t>(i), 1);
       if (one.size(2) != height || one.size(3) != width)
         one = at::upsample_bilinear2d(one, {height, width}, /*align_corners=*/false);
-      lines += write_one(first + i, at::argmax(one[0], 0).to(at::kCPU, at::kByte).contiguous());
+      lines += write_one(images[i].index, at::argmax(one[0], 0).to(at::kCPU, at::kByte).contiguous());
     }
     return lines;
   }
@@ -140,27 +141,30 @@ class MaskWriter {
 
 }  // namespace
 
-std::string write_masks(ImageModel& model, const MasksToWrite& masks) {
+ImagePredictions write_masks(ImageModel& model, const MasksToWrite& masks) {
   const at::NoGradGuard no_grad;
   const device::Reading weights(model.built.arena->working_copy());
   MaskWriter writer(model, masks);
   const int64_t channels = model.datasets.train->layout().input().sizes.back();
-  std::string lines;
+  ImagePredictions predictions;
   std::vector<ImageToLabel> images;
-  size_t first = 0;
-  const auto flush = [&](size_t next) {
-    if (!images.empty()) lines += writer.write(images, first);
+  const auto flush = [&] {
+    if (!images.empty()) predictions.lines += writer.write(images);
     images.clear();
-    first = next;
   };
   for (size_t i = 0; i < model.files.size(); ++i) {
-    ImageToLabel image = read_image(model.files[i], model.options, channels);
-    const bool is_other = !images.empty() && images.front().pixels.sizes() != image.pixels.sizes();
-    if (is_other || std::ssize(images) == masks.batch_size) flush(i);
-    images.push_back(std::move(image));
+    try {
+      ImageToLabel image = read_image(i, model.files[i], model.options, channels);
+      const bool is_other = !images.empty() && images.front().pixels.sizes() != image.pixels.sizes();
+      if (is_other || std::ssize(images) == masks.batch_size) flush();
+      images.push_back(std::move(image));
+    } catch (const Error& bad) {
+      if (bad.code() != ExitCode::data) throw;
+      predictions.unreadable.emplace_back(bad.what());
+    }
   }
-  flush(model.files.size());
-  return lines;
+  flush();
+  return predictions;
 }
 
 }  // namespace gputrain::app

@@ -114,9 +114,9 @@ std::shared_ptr<const data::Dataset> TrainedImages::without_samples(const Job& j
 }
 
 bool is_image_run(const fs::path& folder) {
-  const RunFolder run{folder};
+  const RunFolder run = run_at(folder);
   if (!exists(run.resolved())) return false;
-  return !reads(load_job({.file = run.resolved().string(), .set = {}, .output_dir = folder.string()})).reads_tokens();
+  return !reads(load_job({.file = run.resolved().string(), .set = {}, .output_dir = run.path.string()})).reads_tokens();
 }
 
 std::unique_ptr<ImageModel> open_image_model(const ImageModelRequest& request) {

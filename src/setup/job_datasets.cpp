@@ -1,4 +1,6 @@
 // A job's datasets, and its task.
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -6,6 +8,7 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/data/open.hpp"
 #include "gputrain/setup/references.hpp"
 #include "gputrain/setup/training_setup.hpp"
@@ -40,6 +43,23 @@ void add_facts(const Job& job, JobDatasets& datasets) {
   datasets.facts.class_names = datasets.train->class_names();
 }
 
+bool is_fraction(const std::string& text) {
+  char* end = nullptr;
+  std::strtod(text.c_str(), &end);
+  return !text.empty() && *end == '\0' && text.find('.') != std::string::npos;
+}
+
+/// Labels that another task of images would read otherwise.
+void warn_of_labels(const std::vector<std::string>& classes) {
+  const auto told = [&](const std::string& name, const std::string& what) {
+    log::warning("data.train: " + counted(std::ssize(classes), "class") + ", such as '" + name + "': " + what);
+  };
+  const auto fraction = std::ranges::find_if(classes, is_fraction);
+  if (fraction != classes.end()) return told(*fraction, "numbers are learned by task: {type: regression}");
+  const auto set = std::ranges::find_if(classes, [](const auto& name) { return name.find('|') != std::string::npos; });
+  if (set != classes.end()) told(*set, "sets of classes are learned by task: {type: multi_label_classification}");
+}
+
 }  // namespace
 
 JobDatasets datasets_of(const Job& job, std::shared_ptr<const data::Dataset> train) {
@@ -66,6 +86,7 @@ JobDatasets open_datasets(const Job& job) {
                  ": there is nothing to learn; for imagefolder, path must be the folder that contains a "
                  "folder for each class");
   }
+  if (layout.is_image() && job.spec().task.type.name.empty()) warn_of_labels(datasets.train->class_names());
   return datasets;
 }
 

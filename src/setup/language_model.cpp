@@ -71,14 +71,12 @@ Plan plan_for_folder(const LanguageModelRequest& request) {
 }
 
 Plan plan_for_run(const LanguageModelRequest& request) {
-  const RunFolder run{request.folder};
-  Job job = load_job({.file = run.resolved().string(), .set = request.set, .output_dir = request.folder.string()});
-  Plan plan{.job = job, .folder = request.folder, .weights = weights_of_run(job, run), .tokenizer = request.tokenizer};
-  if (plan.weights.empty()) {
-    throw Error(ExitCode::data, {.what = "there are no trained weights",
-                                 .where = run.path.string(),
-                                 .hint = "a run writes them at its end, and in every checkpoint"});
-  }
+  const RunFolder run = run_at(request.folder);
+  Job job = load_job({.file = run.resolved().string(), .set = request.set, .output_dir = run.path.string()});
+  Plan plan{.job = job,
+            .folder = request.folder,
+            .weights = weights_at(request.folder, job, run),
+            .tokenizer = request.tokenizer};
   const fs::path own = tokenizer_of_run(job, run);
   if (own.empty()) return plan;
   if (plan.tokenizer.empty()) plan.tokenizer = own;
@@ -100,10 +98,9 @@ void refuse_classifier(const Job& job, const fs::path& folder) {
 }
 
 Plan plan_for(const LanguageModelRequest& request) {
-  if (exists(RunFolder{request.folder}.resolved())) {
-    const std::string output = request.folder.string();
-    const std::string resolved = RunFolder{request.folder}.resolved().string();
-    refuse_classifier(load_job({.file = resolved, .set = request.set, .output_dir = output}), request.folder);
+  if (const RunFolder run = run_at(request.folder); exists(run.resolved())) {
+    refuse_classifier(load_job({.file = run.resolved().string(), .set = request.set, .output_dir = run.path.string()}),
+                      request.folder);
     return plan_for_run(request);
   }
   if (exists(request.folder / "config.json")) return plan_for_folder(request);

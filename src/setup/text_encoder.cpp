@@ -116,15 +116,10 @@ void open_folder(const TextEncoderRequest& request, TextEncoder& encoder) {
 }
 
 void open_run(const TextEncoderRequest& request, TextEncoder& encoder) {
-  const RunFolder run{request.folder};
-  const Job job =
-      load_job({.file = run.resolved().string(), .set = request.set, .output_dir = request.folder.string()});
+  const RunFolder run = run_at(request.folder);
+  const Job job = load_job({.file = run.resolved().string(), .set = request.set, .output_dir = run.path.string()});
   check_is_encoder(job, request.folder);
-  const fs::path weights = weights_of_run(job, run);
-  if (weights.empty())
-    throw Error(ExitCode::data, {.what = "there are no trained weights",
-                                 .where = run.path.string(),
-                                 .hint = "a run writes them at its end, and in every checkpoint"});
+  const fs::path weights = weights_at(request.folder, job, run);
   encoder.context = create_rank_context(job);
   const fs::path own = tokenizer_of_run(job, run);
   if (!own.empty() && exists(run.model_config()) && !job.spec().model.adapter) {
@@ -158,7 +153,7 @@ std::vector<std::string> names_of_classes(const models::DataFacts& facts) {
 }  // namespace
 
 bool is_text_encoder(const fs::path& folder) {
-  const RunFolder run{hub::pretrained_path(folder.string())};
+  const RunFolder run = run_at(hub::pretrained_path(folder.string()));
   if (exists(run.resolved()))
     return load_job({.file = run.resolved().string(), .set = {}, .output_dir = run.path.string()})
                .spec()
@@ -173,7 +168,7 @@ std::unique_ptr<TextEncoder> open_text_encoder(const TextEncoderRequest& asked) 
   request.folder = hub::pretrained_path(asked.folder.string());
   if (!asked.tokenizer.empty()) request.tokenizer = hub::pretrained_path(asked.tokenizer.string());
   auto encoder = std::make_unique<TextEncoder>();
-  if (exists(RunFolder{request.folder}.resolved())) {
+  if (exists(run_at(request.folder).resolved())) {
     open_run(request, *encoder);
   } else if (exists(request.folder / "config.json")) {
     open_folder(request, *encoder);

@@ -27,17 +27,34 @@ std::filesystem::path weights_of_run(const Job& job, const RunFolder& run) {
   return newest ? newest->folder : std::filesystem::path();
 }
 
-TrainedRun trained_run(const std::filesystem::path& folder, const std::vector<std::string>& set) {
-  const RunFolder run{folder};
-  if (!exists(run.resolved()))
-    throw Error(ExitCode::usage, {.what = "not a run folder: it has no job.resolved.yaml", .where = folder.string()});
-  TrainedRun trained{.job = load_job({.file = run.resolved().string(), .set = set, .output_dir = folder.string()}),
-                     .weights = {}};
-  trained.weights = weights_of_run(trained.job, run);
-  if (trained.weights.empty())
+RunFolder run_at(const std::filesystem::path& folder) {
+  if (!exists(folder / checkpoint::kManifestName)) return {folder};
+  constexpr int kMostLevels = 3;  // ckpt/branch-2/step-00000100
+  std::filesystem::path above = std::filesystem::weakly_canonical(folder);
+  for (int level = 0; level < kMostLevels; ++level) {
+    above = above.parent_path();
+    if (exists(RunFolder{above}.resolved())) return {above};
+  }
+  return {folder};
+}
+
+std::filesystem::path weights_at(const std::filesystem::path& folder, const Job& job, const RunFolder& run) {
+  if (run.path != folder) return folder;
+  const auto weights = weights_of_run(job, run);
+  if (weights.empty())
     throw Error(ExitCode::data, {.what = "there are no trained weights",
                                  .where = folder.string(),
                                  .hint = "a run writes them at its end, and in every checkpoint"});
+  return weights;
+}
+
+TrainedRun trained_run(const std::filesystem::path& folder, const std::vector<std::string>& set) {
+  const RunFolder run = run_at(folder);
+  if (!exists(run.resolved()))
+    throw Error(ExitCode::usage, {.what = "not a run folder: it has no job.resolved.yaml", .where = folder.string()});
+  TrainedRun trained{.job = load_job({.file = run.resolved().string(), .set = set, .output_dir = run.path.string()}),
+                     .weights = {}};
+  trained.weights = weights_at(folder, trained.job, run);
   return trained;
 }
 

@@ -63,10 +63,12 @@ struct ImageOptions {
     d.key("eval", &ImageOptions::eval, "how images are fitted for validation and test");
     d.key("mean", &ImageOptions::mean,
           "mean of each channel (values 0 to 1), subtracted; null: measured (idx), or ImageNet's (photographs)")
-        .elements(1, 3);
+        .elements(1, 3)
+        .range(0, 1);
     d.key("std", &ImageOptions::std, "standard deviation of each channel, divided by; null: as for mean")
         .elements(1, 3)
-        .above(0);
+        .above(0)
+        .range(0, 1);
     d.key("columns", &ImageOptions::columns, "names of columns of lists of images, where they are not the usual ones");
     d.check([](const ImageOptions& options, config::SpecIssues& issues) { check(options, issues); });
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -23,10 +24,14 @@ struct TextsToRead {
 /// was not trained for classes, numbers or tags; Error(data) for a file that cannot be read.
 std::string predictions_of(TextEncoder& encoder, const TextsToRead& texts, bool json);
 
+struct ImagePredictions {
+  std::string lines;
+  std::vector<std::string> unreadable;  // of each image that cannot be read: why; it has no line
+};
+
 /// The most likely classes of each image, in the order of the files: a line with the file and its best classes, with
-/// `json` an object with the probabilities of all; or the numbers of each image with their names. Throws Error(data)
-/// for an image that cannot be read.
-std::string predictions_of(ImageModel& model, int64_t batch_size, bool json);
+/// `json` an object with the probabilities of all; or the numbers of each image with their names.
+ImagePredictions predictions_of(ImageModel& model, int64_t batch_size, bool json);
 
 struct MasksToWrite {
   std::filesystem::path folder;  // is made if it does not exist
@@ -37,9 +42,8 @@ struct MasksToWrite {
 /// Of a model that labels pixels: writes FOLDER/STEM.png for each image, a mask as large as the image, whose numbers
 /// are the classes. Returns a line for each, in the order of the files: file, mask, and the classes with their shares
 /// of the pixels; with `json` an object. Replaces files of these names. Throws Error(usage) without a folder, for
-/// images of one stem, and where a mask would replace an image; Error(data) for an image that cannot be read;
-/// Error(environment) for a mask that cannot be written.
-std::string write_masks(ImageModel& model, const MasksToWrite& masks);
+/// images of one stem, and where a mask would replace an image; Error(environment) for a mask that cannot be written.
+ImagePredictions write_masks(ImageModel& model, const MasksToWrite& masks);
 
 /// The vectors of the texts, in the order of the file: float32 [texts, channels] on the CPU. Throws Error(usage) if the
 /// encoder gives no vectors; Error(data) for a file that cannot be read.

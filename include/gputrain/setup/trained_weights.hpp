@@ -15,11 +15,18 @@ namespace gputrain::app {
 /// empty: it has saved nothing.
 std::filesystem::path weights_of_run(const Job& job, const RunFolder& run);
 
+/// The run folder that a checkpoint lies in (RUN/ckpt/best, RUN/ckpt/step-00000100); of another folder, itself.
+RunFolder run_at(const std::filesystem::path& folder);
+/// The weights of such a folder: the checkpoint itself, or weights_of_run(). Throws Error(data) if the run has saved
+/// nothing.
+std::filesystem::path weights_at(const std::filesystem::path& folder, const Job& job, const RunFolder& run);
+
 struct TrainedRun {
   Job job;
   std::filesystem::path weights;
 };
-/// A run that has trained weights. Throws Error(usage) for another folder; Error(data) if the run has saved nothing.
+/// A run that has trained weights, or a checkpoint of one. Throws Error(usage) for another folder; Error(data) if the
+/// run has saved nothing.
 TrainedRun trained_run(const std::filesystem::path& folder, const std::vector<std::string>& set);
 
 /// Loads trained weights: of a file, a folder, a checkpoint, or an adapter's folder, whose base is loaded already.

@@ -16,6 +16,7 @@
 
 #include "../guarded_step.hpp"
 #include "gputrain/config/name_patterns.hpp"
+#include "gputrain/core/log.hpp"
 
 namespace gputrain::optim {
 namespace {
@@ -50,7 +51,8 @@ struct MuonSpec {
         .change(config::Change::needs_accept)
         .aliases({"wd"});
     d.key("adamw", &MuonSpec::adamw,
-          "patterns of matrices that AdamW updates, such as output layers; it updates embeddings in any case");
+          "patterns of matrices that AdamW updates, such as output layers, which of a sequential are named by their "
+          "number: 5.*; it updates embeddings in any case");
     d.key("betas", &MuonSpec::betas, "of AdamW: decay rates of the averages of the gradient and of its square")
         .elements(2)
         .at_least(0)
@@ -91,6 +93,10 @@ class Muon final : public Optimizer {
         first_(arena.make_state()),
         second_(arena.make_state()),
         step_(at::zeros({}, arena.options().dtype(at::kFloat))) {
+    if (std::ranges::none_of(arena.segments(), [&](const device::Segment& one) { return spec.takes(one); }))
+      log::warning(
+          "optimizer.type: muon updates matrices of hidden layers, and the model has none: all is updated by "
+          "AdamW. Filters of convolutions are no matrices");
     for (const OwnedTensor& tensor : owned_tensors(arena, spec.weight_decay)) {
       if (spec.takes(tensor.segment)) {
         matrices_.push_back({.of = tensor, .velocity = arena.state_view(first_, tensor.segment)});

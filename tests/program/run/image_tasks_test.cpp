@@ -225,6 +225,20 @@ TEST_F(ImageTask, ShowsNumbersBesideTheirImages) {
   EXPECT_THAT(read_file(sheet), ::testing::ContainsRegex("<figcaption>darkness [0-9.]+ <span>train/0.png"));
 }
 
+TEST_F(ImageTask, NeedsANameForItsOptions) {
+  const Result result = gputrain({"validate", write_job("{config: {loss: bce}}")});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("job.yaml:5:8: 'task.config' sets options, but 'task.type' is missing"));
+  EXPECT_THAT(result.err, HasSubstr("set task.type: classification, "));
+}
+
+TEST_F(ImageTask, WarnsOfNumbersThatBecomeClasses) {
+  const Result result =
+      gputrain({"run", write_job("{}", "columns: {label: brightness}"), "--dry-run", "--set", "data.val=null"});
+  EXPECT_THAT(result.err, HasSubstr("data.train: 48 classes, such as '0."));
+  EXPECT_THAT(result.err, HasSubstr("numbers are learned by task: {type: regression}"));
+}
+
 TEST_F(ImageTask, SaysThatNumbersAreNotMixed) {
   const Result result =
       gputrain({"run", write_job("{type: regression}", "columns: {label: brightness}, augment: {mix: {mixup: 1}}"),

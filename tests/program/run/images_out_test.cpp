@@ -157,14 +157,33 @@ TEST(PredictImages, ReadsTheNewestCheckpointOfARunThatHasNotEnded) {
   for (size_t i = 0; i < at_end.size(); ++i) EXPECT_NEAR(from_checkpoint[i].probability, at_end[i].probability, 1e-4);
 }
 
+TEST(PredictImages, TakesACheckpointOfARun) {
+  const TemporaryFolder folder;
+  const std::string job = write_colours_job(folder), run = folder / "run";
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", run, "--set", "checkpoint.interval=5", "--set", "eval.interval=5"})
+                .exit_code,
+            0);
+  const std::string early = run + "/ckpt/step-00000005";
+  const auto from_checkpoint = predicted({early, folder / "val"});
+  const Result evaluated = gputrain({"eval", job, "--weights", early, "--json"});
+  ASSERT_EQ(evaluated.exit_code, 0) << evaluated.err;
+  EXPECT_NEAR(100 * share_of_right(from_checkpoint), nlohmann::json::parse(evaluated.out)["val/top1"], 1e-3);
+  const auto at_end = predicted({run, folder / "val"});
+  ASSERT_EQ(from_checkpoint.size(), at_end.size());
+  EXPECT_NE(from_checkpoint[0].probability, at_end[0].probability);
+  EXPECT_EQ(gputrain({"export", early, folder / "early.onnx", "--format", "onnx"}).exit_code, 0);
+}
+
 TEST(PredictImages, SaysWhichFileIsNoImage) {
   const TemporaryFolder folder;
   const std::string job = write_colours_job(folder), run = folder / "run";
   ASSERT_EQ(gputrain({"run", job, "--output-dir", run}).exit_code, 0);
   const std::string broken = folder.write("broken.png", "no image");
-  const Result result = gputrain({"predict", run, folder / "val", broken});
+  const Result result =
+      gputrain({"predict", run, folder / "val/red", broken, folder / "val/blue", "--batch-size", "3"});
   EXPECT_EQ(result.exit_code, 3) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("broken.png"));
+  EXPECT_THAT(result.err, HasSubstr("1 image cannot be read: " + broken));
+  EXPECT_EQ(result.out, gputrain({"predict", run, folder / "val/red", folder / "val/blue"}).out);
   EXPECT_EQ(gputrain({"predict", run, folder.write("notes.txt", "")}).exit_code, 3);
 }
 

@@ -1,5 +1,6 @@
 // `gputrain init`: jobs for data that it looks at.
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -57,6 +58,21 @@ TEST(InitVerb, WritesJobsThatADryRunAccepts) {
   EXPECT_THAT(job_for(folder, folder.write("words.txt", text)), AllOf(HasSubstr("gpt"), HasSubstr("format: text")));
 }
 
+TEST(InitVerb, FindsTheRolesInATarAndImagesInAList) {
+  const TemporaryFolder folder;
+  write_classes(folder / "all/train", 32, 0);
+  write_classes(folder / "all/test", 32, 0);
+  const std::string tar = folder / "all.tar";
+  ASSERT_EQ(std::system(("tar -cf " + tar + " -C " + (folder / "all") + " train test").c_str()), 0);
+  EXPECT_THAT(job_for(folder, tar),
+              AllOf(HasSubstr("prefix: train"), HasSubstr("prefix: test"), HasSubstr("2 classes")));
+  std::string list = "image,label\n";
+  for (const char* name : {"cat", "dog"})
+    for (int i = 0; i < 10; ++i)
+      list += std::string("all/train/") + name + "/" + std::to_string(i) + ".png," + name + "\n";
+  EXPECT_THAT(job_for(folder, folder.write("list.csv", list)), AllOf(HasSubstr("format: csv"), HasSubstr("2 classes")));
+}
+
 TEST(InitVerb, SaysWhatItDoesNotKnowAndOverwritesNothing) {
   const TemporaryFolder folder;
   const std::string there = folder.write("job.yaml", "mine");
@@ -67,6 +83,11 @@ TEST(InitVerb, SaysWhatItDoesNotKnowAndOverwritesNothing) {
   const Result exists = gputrain({"init", folder.write("t.txt", "text"), "--output", there});
   EXPECT_EQ(exists.exit_code, 2);
   EXPECT_EQ(read_file(there), "mine");
+  fs::create_directories(folder / "pixels/images");
+  fs::create_directories(folder / "pixels/masks");
+  const Result masks = gputrain({"init", folder / "pixels", "--output", folder / "a.yaml"});
+  EXPECT_EQ(masks.exit_code, 2);
+  EXPECT_THAT(masks.err, HasSubstr("configs/segmentation.yaml"));
   fs::create_directories(folder / "empty");
   EXPECT_NE(gputrain({"init", folder / "empty", "--output", folder / "a.yaml"}).exit_code, 0);
   EXPECT_FALSE(fs::exists(folder / "a.yaml"));

@@ -222,6 +222,29 @@ TEST_F(LabelledShapes, AreCheckedByADryRun) {
   EXPECT_THAT(result.out, AllOf(HasSubstr("all checks passed"), HasSubstr("every one of 96 once")));
 }
 
+TEST_F(LabelledShapes, WarnOfMasksThatAreBlackAndWhite) {
+  const std::vector<uint8_t> pixels(3 * 8 * 8, 100);
+  std::vector<uint8_t> mask(8 * 8, 0);
+  std::fill(mask.begin(), mask.begin() + 16, 255);
+  for (int i = 0; i < 4; ++i) {
+    const std::string name = fmt::format("{}.png", i);
+    folder_->write("black/images/" + name,
+                   data::png_of({.pixels = pixels.data(), .width = 8, .height = 8, .channels = 3}));
+    folder_->write("black/masks/" + name, data::mask_png_of(mask.data(), 8, 8));
+  }
+  const std::string job = folder_->write(
+      "black.yaml", fmt::format("schema: 1\ndevice: cpu\nmodel: {{type: unet, config: {{channels: [4, 8]}}}}\n"
+                                "data: {{train: {{format: segmentation, path: {}/black, class_names: [no, yes]}}}}\n"
+                                "train: {{max_steps: 1, global_batch_size: 2}}\n",
+                                folder_->path().string()));
+  const Result ignored = gputrain({"run", job, "--dry-run"});
+  EXPECT_THAT(ignored.err, HasSubstr("the first masks have one class, and 25 % of their pixels are ignored"));
+  const Result known = gputrain(
+      {"run", job, "--dry-run", "--set", "data.train.values=[0, 255]", "--set", "data.train.ignore_index=null"});
+  EXPECT_EQ(known.exit_code, 0) << known.err;
+  EXPECT_THAT(known.err, ::testing::Not(HasSubstr("ignored")));
+}
+
 TEST_F(LabelledShapes, AreShownWithTheirMasks) {
   const std::string sheet = *folder_ / "sheet.html";
   const Result result = gputrain({"data", "show", job_, "--output", sheet, "--limit", "2"});
