@@ -193,9 +193,14 @@ std::optional<UnknownKeys::Advice> UnknownKeys::misplaced(const Question& questi
   if (known.front()->group.empty()) advice.what = shown(question.part.key) + " belongs at the top level";
   if (!question.group.empty()) advice.what += ", not under " + shown(question.group);
   if (groups.size() == 1) {
-    const std::vector<std::string>& allowed = known.front()->key->allowed();
-    const std::string& value = question.part.text;
-    const bool is_allowed = allowed.empty() || std::find(allowed.begin(), allowed.end(), value) != allowed.end();
+    std::vector<std::string> allowed;  // by any of the entries that have the key
+    const bool is_allowed = std::ranges::any_of(known, [&](const KnownKey* key) {
+      const auto& choices = key->key->allowed();
+      allowed.insert(allowed.end(), choices.begin(), choices.end());
+      return choices.empty() || std::ranges::find(choices, question.part.text) != choices.end();
+    });
+    std::ranges::sort(allowed);
+    allowed.erase(std::ranges::unique(allowed).begin(), allowed.end());
     advice.hint = is_allowed
                       ? how_to_write(question.part, known.front()->group, question.part.key, value_text(question.part))
                       : "there it must be " + either(allowed);
