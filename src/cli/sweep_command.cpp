@@ -244,7 +244,7 @@ class Sweep {
     const auto summary = nlohmann::json::parse(file, nullptr, false);
     const bool is_exit = end.kind == launch::ProcessStatus::Kind::exited;
     std::string why = is_exit ? "exit " + std::to_string(end.number) : launch::signal_text(end.number);
-    if (summary.is_object() && is_exit) why += ": " + summary.value("reason", "");
+    if (is_exit) why += ": " + (summary.is_object() ? summary.value("reason", "") : last_error_in(log_of(trial)));
     record_.fail(trial, exit_code_of(end), why + "  " + log_of(trial).string());
     show(trial);
     const bool has_success = std::ranges::any_of(trials(), &Trial::has_worked);
@@ -253,10 +253,10 @@ class Sweep {
     if (!is_mistake || has_success) return;
     end_children();
     throw Error(static_cast<ExitCode>(end.number),
-                {.what = "the trial cannot run: " + last_lines(log_of(trial)), .where = log_of(trial).string()});
+                {.what = "the trial cannot run: " + last_error_in(log_of(trial)), .where = log_of(trial).string()});
   }
 
-  static std::string last_lines(const fs::path& log) {
+  static std::string last_error_in(const fs::path& log) {
     std::ifstream file(log);
     std::string line, text;
     while (std::getline(file, line))

@@ -50,15 +50,15 @@ InputSpec TaskCatalog::reads(const config::Choice& choice, InputSpec model) cons
 
 std::unique_ptr<Task> TaskCatalog::make(const config::Choice& choice, const TaskRequest& request) const {
   size_t index = 0;
+  std::vector<std::string> fitting;
+  std::string names;
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    if (!entries_[i].fits(request)) continue;
+    fitting.push_back(entries().at(i).name);
+    names += (names.empty() ? "" : ", ") + fitting.back();
+    index = i;
+  }
   if (choice.name.empty()) {
-    std::vector<std::string> fitting;
-    for (size_t i = 0; i < entries_.size(); ++i) {
-      if (!entries_[i].fits(request)) continue;
-      fitting.push_back(entries().at(i).name);
-      index = i;
-    }
-    std::string names;
-    for (const auto& name : fitting) names += (names.empty() ? "" : ", ") + name;
     if (fitting.empty() && request.model.labels_pixels)
       throw Error(ExitCode::usage, {.what = "the model gives each pixel a class, but the data has no masks",
                                     .where = "model.type",
@@ -71,7 +71,9 @@ std::unique_ptr<Task> TaskCatalog::make(const config::Choice& choice, const Task
   } else {
     index = index_of(choice.name);
     if (!entries_[index].fits(request))
-      throw Error(ExitCode::usage, {.what = choice.name + " does not fit this model and data", .where = "task.type"});
+      throw Error(ExitCode::usage, {.what = choice.name + " does not fit this model and data",
+                                    .where = "task.type",
+                                    .hint = fitting.empty() ? "" : "what fits: " + names});
   }
   const auto& entry = entries().at(index);
   const auto options = choice.name.empty() ? entry.schema->create() : nullptr;
