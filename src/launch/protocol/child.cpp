@@ -139,7 +139,10 @@ std::optional<ProcessStatus> Child::look() {
   }
   const bool is_end = news.si_code != CLD_STOPPED && news.si_code != CLD_TRAPPED && news.si_code != CLD_CONTINUED;
   if (is_end) signal(SIGKILL);  // before it is reaped: afterwards the id may be reused
-  ::waitid(P_PID, id, &news, WEXITED | WSTOPPED | WCONTINUED | WNOHANG);
+  // Takes news of this kind alone: the child may have been stopped or continued since.
+  const int kind = is_end ? WEXITED : news.si_code == CLD_CONTINUED ? WCONTINUED : WSTOPPED;
+  news = {};
+  if (::waitid(P_PID, id, &news, kind | WNOHANG) != 0 || news.si_pid == 0) return std::nullopt;
   if (is_end) id_ = -1;
   switch (news.si_code) {
     case CLD_EXITED:
