@@ -1,6 +1,7 @@
 #include "unknown_key.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "gputrain/config/names.hpp"
 #include "yaml/odd_characters.hpp"
@@ -196,11 +197,11 @@ std::optional<UnknownKeys::Advice> UnknownKeys::misplaced(const Question& questi
     std::vector<std::string> allowed;  // by any of the entries that have the key
     const bool is_allowed = std::ranges::any_of(known, [&](const KnownKey* key) {
       const auto& choices = key->key->allowed();
-      allowed.insert(allowed.end(), choices.begin(), choices.end());
+      std::ranges::copy_if(choices, std::back_inserter(allowed), [&](const std::string& choice) {
+        return std::ranges::find(allowed, choice) == allowed.end();
+      });
       return choices.empty() || std::ranges::find(choices, question.part.text) != choices.end();
     });
-    std::ranges::sort(allowed);
-    allowed.erase(std::ranges::unique(allowed).begin(), allowed.end());
     advice.hint = is_allowed
                       ? how_to_write(question.part, known.front()->group, question.part.key, value_text(question.part))
                       : "there it must be " + either(allowed);
