@@ -13,7 +13,7 @@ namespace {
 
 /// A process with threads takes a moment to die. Then it has been continued no longer, and has not ended yet.
 TEST(Child, IsToldTheSignalThatEndsItAsItContinues) {
-  constexpr int kRounds = 100;
+  constexpr int kRounds = 60;
   for (int round = 0; round < kRounds; ++round) {
     Child child({.argv = {"python3", "-S", "-E", "-c",
                           "import threading, time\n"
