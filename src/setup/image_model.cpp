@@ -102,6 +102,12 @@ std::optional<TrainedImages> TrainedImages::in(const checkpoint::Metadata& metad
   return trained;
 }
 
+std::optional<TrainedImages> TrainedImages::of(const Job& job, const fs::path& weights) {
+  const auto own = in(checkpoint::WeightFiles(weights).metadata());
+  const fs::path at_end = RunFolder{job.output_dir}.weights();
+  return own || !exists(at_end) ? own : in(checkpoint::WeightFiles(at_end).metadata());
+}
+
 TextUse use_of_images(const Job& job) {
   return tasks::catalog().reads(job.spec().task.type, {.field = kImage, .use = TextUse::label}).use;
 }
@@ -123,7 +129,7 @@ std::unique_ptr<ImageModel> open_image_model(const ImageModelRequest& request) {
   const auto [job, weights] = trained_run(request.folder, request.set);
   auto model = std::make_unique<ImageModel>();
   model->context = create_rank_context(job);
-  auto trained = TrainedImages::in(checkpoint::WeightFiles(weights).metadata());
+  auto trained = TrainedImages::of(job, weights);
   if (!trained) trained = trained_on(*open_datasets(job).train, request.folder);
   model->class_names = trained->class_names;
   for (int64_t number = std::ssize(model->class_names); number < trained->input.classes; ++number)

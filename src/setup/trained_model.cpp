@@ -1,6 +1,5 @@
 #include "gputrain/setup/trained_model.hpp"
 
-#include "gputrain/checkpoint/weight_files.hpp"
 #include "gputrain/setup/image_model.hpp"
 #include "gputrain/setup/trained_weights.hpp"
 
@@ -9,7 +8,7 @@ namespace {
 
 /// What the model must know of its data.
 JobDatasets data_of_weights(const Job& job, const std::filesystem::path& weights) {
-  const auto trained = TrainedImages::in(checkpoint::WeightFiles(weights).metadata());
+  const auto trained = TrainedImages::of(job, weights);
   if (!trained) return open_datasets(job);
   return datasets_of(job, trained->without_samples(job));
 }

@@ -37,6 +37,8 @@ struct TrainedImages {
 
   /// Empty: the weights do not say.
   static std::optional<TrainedImages> in(const checkpoint::Metadata& metadata);
+  /// What the weights of a run say, or, as a checkpoint does not, those that it wrote at its end.
+  static std::optional<TrainedImages> of(const Job& job, const std::filesystem::path& weights);
 
   /// Training data of which all is known but the samples.
   std::shared_ptr<const data::Dataset> without_samples(const Job& job) const;
