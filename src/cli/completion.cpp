@@ -89,6 +89,10 @@ Words completions(const CLI::App& app, const Words& words, const std::function<W
     found = {"run", "eval", "bench"};
   } else {
     found = verbs_of(*verb);
+    for (const CLI::Option* option : verb->get_options([](const CLI::Option* one) { return one->get_positional(); })) {
+      const Words choices = choices_of(*option);
+      found.insert(found.end(), choices.begin(), choices.end());
+    }
   }
   std::erase_if(found, [&](const std::string& one) { return !one.starts_with(word); });
   std::ranges::sort(found);
@@ -119,9 +123,14 @@ compdef _gputrain gputrain
     return R"sh(# gputrain completion fish | source     in ~/.config/fish/config.fish
 function __gputrain_complete
     set -l words (commandline -opc) (commandline -ct)
-    $words[1] complete $words[2..-1] 2>/dev/null
+    set -l found ($words[1] complete $words[2..-1] 2>/dev/null)
+    if test -n "$found"
+        string join \n -- $found
+    else
+        __fish_complete_path (commandline -ct)
+    end
 end
-complete --command gputrain --arguments '(__gputrain_complete)'
+complete --command gputrain --no-files --arguments '(__gputrain_complete)'
 )sh";
   return R"sh(# eval "$(gputrain completion bash)"     in ~/.bashrc
 _gputrain() {
@@ -130,7 +139,7 @@ _gputrain() {
   read -r -a words <<<"$line"
   [[ $line == *[[:space:]] ]] && words+=("")
   while [[ ${words[0]} == *=* ]]; do words=("${words[@]:1}"); done
-  mapfile -t COMPREPLY < <("${words[0]}" complete "${words[@]:1}" 2>/dev/null)
+  mapfile -t COMPREPLY < <("${words[0]/#\~/$HOME}" complete "${words[@]:1}" 2>/dev/null)
   [[ ${COMPREPLY[0]} == *[.=] ]] && compopt -o nospace 2>/dev/null
   return 0
 }

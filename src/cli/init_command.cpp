@@ -1,6 +1,5 @@
 // `gputrain init`: writes a job for data that it looks at.
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <filesystem>
 #include <fstream>
@@ -37,7 +36,7 @@ std::string in_quotes(const std::string& text) {
 }
 
 bool is_table(const std::string& extension) {
-  return extension == ".csv" || extension == ".tsv" || extension == ".jsonl";
+  return extension == ".csv" || extension == ".tsv" || extension == ".jsonl" || extension == ".parquet";
 }
 
 bool has_folder(const fs::path& folder, const std::string& name) { return fs::is_directory(folder / name); }
@@ -60,16 +59,15 @@ void refuse_masks(const fs::path& data) {
   }
 }
 
-/// Whether the first records of a table name images.
+/// Whether the first record has the column that names images.
 bool lists_images(const fs::path& table) {
-  constexpr size_t kRead = 1 << 14;
   std::ifstream file(table);
-  std::string text(kRead, '\0');
-  file.read(text.data(), kRead);
-  text.resize(static_cast<size_t>(file.gcount()));
-  const std::string begin = lower_case(text);
-  return std::ranges::any_of(std::array{".jpg", ".jpeg", ".png"},
-                             [&](const char* ending) { return begin.find(ending) != std::string::npos; });
+  std::string line;
+  std::getline(file, line);
+  const std::string begin = lower_case(line);
+  if (table.extension() == ".jsonl") return begin.find("\"image\"") != std::string::npos;
+  return begin.starts_with("image,") || begin.starts_with("image\t") || begin.find(",image") != std::string::npos ||
+         begin.find("\timage") != std::string::npos;
 }
 
 /// By the names of files and folders; what is in them shows when they are opened.
@@ -159,10 +157,6 @@ std::shared_ptr<const data::Dataset> opened(const std::string& job, const std::s
   } const removed{file};
   return open_datasets(load_job({.file = file.string(), .set = {}, .output_dir = {}})).train;
 }
-
-}  // namespace
-
-namespace {
 
 /// A tar is first opened as one folder of classes. If it has train/ and others inside, as those.
 FoundData inside_tar(const FoundData& whole, const fs::path& data, const std::string& head, const std::string& output) {

@@ -66,7 +66,7 @@ int predict_command(const TextsRequest& request) {
   if (!unreadable.empty())
     throw Error(ExitCode::data, {.what = counted(std::ssize(unreadable), "image") + " cannot be read" +
                                          (unreadable.size() == 1 ? ": " + unreadable.front() : ", see above") +
-                                         "; the others are done"});
+                                         (lines.empty() ? "" : "; the others are done")});
   return 0;
 }
 

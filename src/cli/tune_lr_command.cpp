@@ -79,6 +79,11 @@ void refuse_what_cannot_be_tuned(const TuneLrRequest& request, const Job& job) {
   if (request.min >= request.max)
     throw Error(ExitCode::usage, {.what = fmt::format("--min {:g} is not below --max {:g}", request.min, request.max),
                                   .hint = "--min 1e-6 --max 1"});
+  for (const optim::GroupSpec& group : job.spec().optimizer.groups)
+    if (group.lr && !group.lr->ends_with('x'))
+      throw job.loaded.error("optimizer.groups",
+                             "a group has the rate " + *group.lr + ", which would rise with the others",
+                             "a factor of optimizer.lr, such as lr: 10x");
   if (job.spec().train.searches_micro_batch())
     throw job.loaded.error("train.micro_batch_size", "auto is found by a run, not here",
                            "--set train.micro_batch_size=8");
@@ -106,7 +111,7 @@ int tune_lr(const TuneLrRequest& request, const Job& job) {
   const auto& points = hook.points();
   if (points.size() < 10)
     throw Error(ExitCode::refused, {.what = fmt::format("training diverged after {}", counted(progress.step, "step")),
-                                    .hint = fmt::format("a lower --min than {:g}", range.min)});
+                                    .hint = fmt::format("more --steps, or a lower --max than {:g}", range.max)});
   const LrSuggestion found = suggest_lr(points);
   if (request.json) {
     std::printf("%s\n", json_of(points, found, hook.has_diverged()).dump(2).c_str());
@@ -128,6 +133,8 @@ int tune_lr(const TuneLrRequest& request, const Job& job) {
                                  points[found.suggested].lr, points[found.fastest].lr, points[found.lowest].lr,
                                  hook.has_diverged() ? fmt::format(", diverges at {:.2g}", range.at(progress.step - 1))
                                                      : std::string()));
+  if (!hook.has_diverged() && found.lowest + points.size() / 20 >= points.size())
+    console.show("", fmt::format("the loss still falls at --max {:g}: try a higher one", range.max));
   console.show("", "with a warm-up, rates up to that of the lowest loss and above may be better: `gputrain sweep`");
   return 0;
 }

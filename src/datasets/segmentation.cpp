@@ -222,7 +222,8 @@ void warn_of_one_class(const MaskStore& masks, int64_t count) {
     if (of != kIgnoreIndex) ++classes;
   }
   if (classes > 1 || ignored == 0) return;
-  log::warning("data.train: the first masks have " + std::string(classes == 0 ? "no class" : "one class") + ", and " +
+  log::warning("data.train: " + counted(std::min(kMasksRead, count), "mask") + " looked at have " +
+               (classes == 0 ? "no class" : "one class") + ", and " +
                std::to_string(100 * ignored / (known + ignored)) +
                " % of their pixels are ignored (ignore_index): masks that are black and white need values: [0, 255], "
                "ignore_index: null");

@@ -42,6 +42,17 @@ std::vector<double> smooth(const std::vector<double>& values) {
   return smoothed;
 }
 
+/// The standard deviation of normal noise, by the median of the steps between neighbours: a few large ones, of a
+/// training that diverges, do not count.
+double noise_of(const std::vector<double>& losses) {
+  constexpr double kMedianOfNormalSteps = 0.6745 * 1.41421356;
+  std::vector<double> steps;
+  for (size_t i = 1; i < losses.size(); ++i) steps.push_back(std::abs(losses[i] - losses[i - 1]));
+  const auto middle = steps.begin() + std::ssize(steps) / 2;
+  std::ranges::nth_element(steps, middle);
+  return *middle / kMedianOfNormalSteps;
+}
+
 /// A number of few digits for a job: 0.0023, 3.1e-5.
 std::string rate_text(double lr) { return fmt::format("{:.2g}", lr); }
 
@@ -67,7 +78,7 @@ LrSuggestion suggest_lr(const std::vector<LrPoint>& points) {
   LrSuggestion found{.smoothed = smooth(losses)};
   const auto& smoothed = found.smoothed;
   found.lowest = static_cast<size_t>(std::ranges::min_element(smoothed) - smoothed.begin());
-  double steepest = 0, noise = 0;
+  double steepest = 0;
   for (size_t i = 1; i <= found.lowest && i + 1 < points.size(); ++i) {
     const double fall = smoothed[i - 1] - smoothed[i + 1];
     if (fall > steepest) {
@@ -77,9 +88,8 @@ LrSuggestion suggest_lr(const std::vector<LrPoint>& points) {
   }
   // Bad first weights give losses that fall at any rate.
   while (points[found.suggested].lr < points[found.lowest].lr / 10) ++found.suggested;
-  for (size_t i = 0; i <= found.lowest; ++i) noise += (losses[i] - smoothed[i]) * (losses[i] - smoothed[i]);
-  noise = std::sqrt(noise / static_cast<double>(found.lowest + 1));
-  found.falls = smoothed.front() - smoothed[found.lowest] > noise;
+  constexpr double kFarFromNoise = 2;
+  found.falls = smoothed.front() - smoothed[found.lowest] > kFarFromNoise * noise_of(losses);
   return found;
 }
 

@@ -33,8 +33,10 @@ train::Stop SmokeHook::after_step(train::Progress& progress, const train::StepRe
 train::Stop SmokeHook::evaluate(const std::shared_ptr<const data::Dataset>& dataset, const std::string& role) {
   auto& setup = parts_.setup;
   const int64_t batch = parts_.spec.eval.batch_size.value_or(setup.plan.batch.micro_batch);
-  const int64_t samples = 2 * batch * setup.context.groups.world_size();
-  const auto evaluator = make_evaluator(parts_.spec, dataset, setup, role, std::min<int64_t>(samples, dataset->size()));
+  const int64_t samples = 2 * batch * setup.context.groups.mesh().samples();
+  JobSpec spec = parts_.spec;
+  if (spec.data.max_bad_fraction > 0) spec.data.max_bad_fraction = 1;  // it is a share of all samples
+  const auto evaluator = make_evaluator(spec, dataset, setup, role, std::min<int64_t>(samples, dataset->size()));
   train::StopPoll poll(setup.context.groups, parts_.own_stop);
   tasks::Totals totals;
   parts_.loop.run_with_average([&] { totals = evaluator.totals(*setup.built.model, setup.context.groups, poll); });

@@ -30,10 +30,14 @@ std::filesystem::path weights_of_run(const Job& job, const RunFolder& run) {
 RunFolder run_at(const std::filesystem::path& folder) {
   if (!exists(folder / checkpoint::kManifestName)) return {folder};
   constexpr int kMostLevels = 3;  // ckpt/branch-2/step-00000100
-  std::filesystem::path above = std::filesystem::weakly_canonical(folder);
-  for (int level = 0; level < kMostLevels; ++level) {
-    above = above.parent_path();
-    if (exists(RunFolder{above}.resolved())) return {above};
+  // As it is written first: ckpt/ may be a link to another disk. Then where it lies: `best` is a link, and `.` has no
+  // folder above.
+  for (std::filesystem::path above :
+       {std::filesystem::absolute(folder / "").lexically_normal().parent_path(), std::filesystem::canonical(folder)}) {
+    for (int level = 0; level < kMostLevels; ++level) {
+      above = above.parent_path();
+      if (exists(RunFolder{above}.resolved())) return {above};
+    }
   }
   return {folder};
 }

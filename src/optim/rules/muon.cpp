@@ -95,8 +95,8 @@ class Muon final : public Optimizer {
         step_(at::zeros({}, arena.options().dtype(at::kFloat))) {
     if (std::ranges::none_of(arena.segments(), [&](const device::Segment& one) { return spec.takes(one); }))
       log::warning(
-          "optimizer.type: muon updates matrices of hidden layers, and the model has none: all is updated by "
-          "AdamW. Filters of convolutions are no matrices");
+          "optimizer.type: muon updates matrices of hidden layers, and there are none here beside those of "
+          "optimizer.adamw: AdamW updates all. Filters of convolutions are no matrices");
     for (const OwnedTensor& tensor : owned_tensors(arena, spec.weight_decay)) {
       if (spec.takes(tensor.segment)) {
         matrices_.push_back({.of = tensor, .velocity = arena.state_view(first_, tensor.segment)});

@@ -238,7 +238,7 @@ TEST_F(LabelledShapes, WarnOfMasksThatAreBlackAndWhite) {
                                 "train: {{max_steps: 1, global_batch_size: 2}}\n",
                                 folder_->path().string()));
   const Result ignored = gputrain({"run", job, "--dry-run"});
-  EXPECT_THAT(ignored.err, HasSubstr("the first masks have one class, and 25 % of their pixels are ignored"));
+  EXPECT_THAT(ignored.err, HasSubstr("4 masks looked at have one class, and 25 % of their pixels are ignored"));
   const Result known = gputrain(
       {"run", job, "--dry-run", "--set", "data.train.values=[0, 255]", "--set", "data.train.ignore_index=null"});
   EXPECT_EQ(known.exit_code, 0) << known.err;
