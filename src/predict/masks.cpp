@@ -153,15 +153,17 @@ ImagePredictions write_masks(ImageModel& model, const MasksToWrite& masks) {
     images.clear();
   };
   for (size_t i = 0; i < model.files.size(); ++i) {
+    ImageToLabel image;
     try {
-      ImageToLabel image = read_image(i, model.files[i], model.options, channels);
-      const bool is_other = !images.empty() && images.front().pixels.sizes() != image.pixels.sizes();
-      if (is_other || std::ssize(images) == masks.batch_size) flush();
-      images.push_back(std::move(image));
+      image = read_image(i, model.files[i], model.options, channels);
     } catch (const Error& bad) {
       if (bad.code() != ExitCode::data) throw;
       predictions.unreadable.emplace_back(bad.what());
+      continue;
     }
+    const bool is_other = !images.empty() && images.front().pixels.sizes() != image.pixels.sizes();
+    if (is_other || std::ssize(images) == masks.batch_size) flush();
+    images.push_back(std::move(image));
   }
   flush();
   return predictions;

@@ -199,6 +199,12 @@ TEST_F(LabelledShapes, ArePredictedInTheSizeOfEachImage) {
   };
   EXPECT_EQ(size_with("auto"), (data::ImageDecoder::Size{33, 21}));
   EXPECT_EQ(size_with("40"), (data::ImageDecoder::Size{33, 21}));
+  const std::string broken = folder_->write("broken.png", "no image"), last = *folder_ / "val/images/503.png";
+  const Result others = gputrain({"predict", run(), image, broken, last, "--masks", *folder_ / "others"});
+  EXPECT_EQ(others.exit_code, 3);
+  EXPECT_THAT(others.err, HasSubstr("1 image cannot be read: " + broken));
+  EXPECT_THAT(others.out, AllOf(HasSubstr(image + "\t" + (*folder_ / "others/odd.png")),
+                                HasSubstr(last + "\t" + (*folder_ / "others/503.png"))));
   const Result without = gputrain({"predict", run(), image});
   EXPECT_EQ(without.exit_code, 2);
   EXPECT_THAT(without.err, HasSubstr("--masks FOLDER"));
