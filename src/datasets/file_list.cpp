@@ -1,4 +1,4 @@
-#include "file_list.hpp"
+#include "gputrain/datasets/file_list.hpp"
 
 #include <glob.h>
 #include <sys/stat.h>
@@ -12,7 +12,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/data/read_only_file.hpp"
-#include "left_out.hpp"
+#include "gputrain/datasets/left_out.hpp"
 
 namespace gputrain::datasets {
 namespace {

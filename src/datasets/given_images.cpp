@@ -3,10 +3,10 @@
 #include <filesystem>
 #include <utility>
 
-#include "file_list.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/data/read_only_file.hpp"
-#include "image_samples.hpp"
+#include "gputrain/datasets/file_list.hpp"
+#include "gputrain/datasets/image_samples.hpp"
 
 namespace gputrain::datasets {
 namespace {

@@ -6,13 +6,13 @@
 #include <span>
 #include <utility>
 
-#include "file_list.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/data/content_hash.hpp"
 #include "gputrain/data/image_transform.hpp"
 #include "gputrain/data/read_only_file.hpp"
 #include "gputrain/data/subset.hpp"
+#include "gputrain/datasets/file_list.hpp"
 #include "idx_file.hpp"
 #include "summary.hpp"
 

@@ -1,4 +1,4 @@
-#include "image_samples.hpp"
+#include "gputrain/datasets/image_samples.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "left_out.hpp"
+#include "gputrain/datasets/left_out.hpp"
 
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"

@@ -1,4 +1,4 @@
-#include "parallel_for.hpp"
+#include "gputrain/datasets/parallel_for.hpp"
 
 #include <algorithm>
 #include <atomic>

@@ -10,13 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include "file_list.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/data/image.hpp"
 #include "gputrain/data/read_only_file.hpp"
-#include "image_samples.hpp"
+#include "gputrain/datasets/file_list.hpp"
+#include "gputrain/datasets/image_samples.hpp"
 
 namespace gputrain::datasets {
 namespace {

@@ -8,8 +8,8 @@
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/random.hpp"
 #include "gputrain/data/options.hpp"
+#include "gputrain/datasets/token_windows.hpp"
 #include "summary.hpp"
-#include "token_windows.hpp"
 
 namespace gputrain::datasets {
 namespace {

@@ -7,12 +7,12 @@
 #include <span>
 #include <utility>
 
-#include "file_list.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/lower_case.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/data/read_only_file.hpp"
-#include "image_samples.hpp"
+#include "gputrain/datasets/file_list.hpp"
+#include "gputrain/datasets/image_samples.hpp"
 #include "tar_index.hpp"
 
 namespace gputrain::datasets {

@@ -1,4 +1,4 @@
-#include "text_file.hpp"
+#include "gputrain/datasets/text_file.hpp"
 
 #include <span>
 #include <string_view>

@@ -1,4 +1,4 @@
-#include "token_file.hpp"
+#include "gputrain/datasets/token_file.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,4 @@
-#include "token_windows.hpp"
+#include "gputrain/datasets/token_windows.hpp"
 
 #include <algorithm>
 #include <cmath>

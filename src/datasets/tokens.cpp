@@ -7,15 +7,15 @@
 #include <string_view>
 #include <vector>
 
-#include "file_list.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/data/content_hash.hpp"
 #include "gputrain/data/options.hpp"
-#include "left_out.hpp"
-#include "token_file.hpp"
-#include "token_windows.hpp"
+#include "gputrain/datasets/file_list.hpp"
+#include "gputrain/datasets/left_out.hpp"
+#include "gputrain/datasets/token_file.hpp"
+#include "gputrain/datasets/token_windows.hpp"
 
 namespace gputrain::datasets {
 namespace {

@@ -18,7 +18,7 @@
 namespace gputrain::app {
 namespace {
 
-using datasets::EncoderInput;
+using records::EncoderInput;
 
 /// The numbers of the texts, the longest first: texts side by side then need little padding.
 std::vector<size_t> longest_first(const std::vector<EncoderInput>& inputs) {
@@ -49,7 +49,7 @@ Batch batch_of(const std::vector<EncoderInput>& inputs, std::span<const size_t> 
   return batch;
 }
 
-void check_tokens(const std::vector<datasets::GivenText>& texts, const std::vector<EncoderInput>& inputs,
+void check_tokens(const std::vector<records::GivenText>& texts, const std::vector<EncoderInput>& inputs,
                   int64_t vocabulary) {
   for (size_t i = 0; i < texts.size(); ++i) {
     const int64_t highest = *std::ranges::max_element(inputs[i].tokens);
@@ -81,10 +81,9 @@ at::Tensor output_of(const at::Tensor& output, const EncoderInput& input) {
 
 TextOutputs outputs_of(TextEncoder& encoder, const TextsToRead& wanted, TextUse use) {
   TextOutputs all;
-  all.texts = datasets::read_given_texts(
+  all.texts = records::read_given_texts(
       {.path = wanted.file, .use = use, .columns = encoder.columns, .class_names = encoder.class_names});
-  const std::vector<EncoderInput> inputs =
-      datasets::encoder_inputs(all.texts, *encoder.tokenizer, encoder.longest_text);
+  const std::vector<EncoderInput> inputs = records::encoder_inputs(all.texts, *encoder.tokenizer, encoder.longest_text);
   check_tokens(all.texts, inputs, encoder.vocabulary);
   warn_of_cut(inputs, wanted, encoder.longest_text);
   const at::NoGradGuard no_grad;

@@ -6,15 +6,15 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "gputrain/datasets/given_texts.hpp"
 #include "gputrain/predict/predict.hpp"
+#include "gputrain/records/given_texts.hpp"
 
 namespace gputrain::app {
 
 /// Texts with what the encoder gives for each: logits [classes], of a tagger [words, classes] without those that were
 /// cut off, or a vector [channels]; float32 on the CPU.
 struct TextOutputs {
-  std::vector<datasets::GivenText> texts;
+  std::vector<records::GivenText> texts;
   std::vector<at::Tensor> outputs;
 };
 

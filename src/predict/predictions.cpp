@@ -35,7 +35,7 @@ class Lines {
         names, [](const std::string& name) { return name.starts_with("B-") || name.starts_with("I-"); });
   }
 
-  std::string of(TextUse use, const datasets::GivenText& text, const at::Tensor& output) const {
+  std::string of(TextUse use, const records::GivenText& text, const at::Tensor& output) const {
     if (use == TextUse::number) return number(output);
     if (use == TextUse::labels) return classes(values_of(at::sigmoid(output)));
     return use == TextUse::tags ? tags(text, output) : best_class(values_of(at::softmax(output, -1)));
@@ -69,7 +69,7 @@ class Lines {
   }
 
   /// Words beyond the most that the model reads have no tag: null, or "_" as CoNLL's files write it.
-  std::string tags(const datasets::GivenText& text, const at::Tensor& output) const {
+  std::string tags(const records::GivenText& text, const at::Tensor& output) const {
     const auto [probabilities, numbers] = at::softmax(output, -1).max(-1);
     std::vector<std::string> tags;
     for (int64_t i = 0; i < numbers.size(0); ++i)
@@ -81,7 +81,7 @@ class Lines {
     return lines + "\n";
   }
 
-  Json tagged(const datasets::GivenText& text, const std::vector<std::string>& tags,
+  Json tagged(const records::GivenText& text, const std::vector<std::string>& tags,
               const std::vector<float>& probabilities) const {
     Json all{{"words", text.words}, {"tags", tags}, {"probabilities", probabilities}};
     for (size_t i = tags.size(); i < text.words.size(); ++i) {

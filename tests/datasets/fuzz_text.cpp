@@ -5,8 +5,8 @@
 #include <climits>
 #include <string_view>
 
-#include "../../src/datasets/file_list.hpp"
 #include "../../src/tokenizers/utf8.hpp"
+#include "gputrain/datasets/file_list.hpp"
 #include "gputrain/tokenizers/tokenizer.hpp"
 #include "support/fuzzed_file.hpp"
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "../../src/datasets/token_file.hpp"
+#include "gputrain/datasets/token_file.hpp"
 #include "support/fuzzed_file.hpp"
 
 namespace {

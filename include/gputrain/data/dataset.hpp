@@ -1,4 +1,4 @@
-// A dataset: numbered samples, read in any order from many threads. One format per file in src/datasets.
+// A dataset: numbered samples, read in any order from many threads. One format per file in src/datasets and src/records.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,7 @@
 namespace gputrain::app {
 
 struct TextsToRead {
-  std::string file;         // as datasets::read_given_texts() reads it
+  std::string file;         // as records::read_given_texts() reads it
   int64_t batch_size = 32;  // texts of similar length, side by side
 };
 

@@ -1,0 +1,45 @@
+// Texts of a file for a trained encoder to read, without what would be learned from them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gputrain/core/batch.hpp"
+#include "gputrain/data/options.hpp"
+#include "gputrain/tokenizers/tokenizer.hpp"
+
+namespace gputrain::records {
+
+struct GivenText {
+  std::string text;
+  std::optional<std::string> pair = {};  // a second text, for a model that reads two
+  std::vector<std::string> words = {};   // instead of `text`, for a model that tags them
+  std::string place;                     // "reviews.csv:12"
+};
+
+struct GivenTextFile {
+  std::string path;  // its extension says the format: csv, tsv, jsonl, parquet, conll, else a text per line
+  TextUse use = TextUse::label;
+  data::ColumnNames columns = {};             // those of the training data
+  std::vector<std::string> class_names = {};  // of the model, so that a table's row of names is known
+};
+
+/// The texts of a file, plain or .gz, in its order. A text line is split at blanks where words are wanted. Throws
+/// Error(data) for the first record that cannot be read or has no text, and if there is none.
+std::vector<GivenText> read_given_texts(const GivenTextFile& file);
+
+/// A text as an encoder reads it.
+struct EncoderInput {
+  std::vector<int32_t> tokens;       // within the tokenizer's frame, cut to `most`
+  int64_t second_type = 0;           // where tokens of the second type begin; tokens.size(): there is none
+  std::vector<int64_t> word_places;  // of each word the place of its first token; fewer than words: the rest was cut
+  int64_t full_size = 0;             // tokens before they were cut
+};
+
+/// One for each text. Throws Error(data) for the first text that cannot be encoded or has no token.
+std::vector<EncoderInput> encoder_inputs(const std::vector<GivenText>& texts, const tokenizers::Tokenizer& tokenizer,
+                                         int64_t most);
+
+}  // namespace gputrain::records

@@ -1,0 +1,129 @@
+#include "answers.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/printable.hpp"
+
+namespace gputrain::records {
+namespace {
+
+using AnswerJson = nlohmann::ordered_json;
+
+[[noreturn]] void refuse_answer(const std::string& what, const std::string& hint = {}) {
+  throw Error(ExitCode::data, {.what = what, .where = {}, .hint = hint});
+}
+
+const AnswerJson* column_of(const AnswerJson& record, const std::string& name) {
+  const auto found = record.find(name);
+  return found == record.end() || found->is_null() ? nullptr : &*found;
+}
+
+/// A text, or a list of messages.
+const AnswerJson& answer_in(const AnswerJson& record, const std::string& name) {
+  const AnswerJson* value = column_of(record, name);
+  if (value == nullptr) refuse_answer("no '" + name + "'", kAnswersHint);
+  if (!value->is_string() && !value->is_array())
+    refuse_answer("'" + name + "' is neither a text nor a list of messages");
+  if (value->is_string() ? value->get_ref<const std::string&>().empty() : value->empty())
+    refuse_answer("'" + name + "' is empty");
+  return *value;
+}
+
+/// Whether a list of messages begins with what the assistant says, not with a prompt.
+bool begins_with_answer(const AnswerJson& messages) {
+  const AnswerJson& first = messages.front();
+  return first.is_object() && first.value("role", AnswerJson()) == "assistant";
+}
+
+/// A prompt as the answer is written: before messages of the assistant, a text is what the user says.
+AnswerJson prompt_for(const AnswerJson& prompt, const AnswerJson& answer) {
+  const bool is_said = prompt.is_string() && answer.is_array() && begins_with_answer(answer);
+  return is_said ? AnswerJson::array({{{"role", "user"}, {"content", prompt}}}) : prompt;
+}
+
+/// A text that follows a list of messages is what the assistant says.
+AnswerJson as_in(const AnswerJson& prompt, const AnswerJson& answer) {
+  if (!prompt.is_array() || !answer.is_string()) return answer;
+  return AnswerJson::array({{{"role", "assistant"}, {"content", answer}}});
+}
+
+/// The messages, or the text, that both begin with. Of texts, up to the space before they differ: tokens often begin
+/// with one.
+Preference divided(const AnswerJson& chosen, const AnswerJson& rejected) {
+  if (chosen.is_array() != rejected.is_array()) refuse_answer("one answer is a text, the other a list of messages");
+  if (!chosen.is_array()) {
+    const auto &good = chosen.get_ref<const std::string&>(), &bad = rejected.get_ref<const std::string&>();
+    size_t shared = static_cast<size_t>(std::ranges::mismatch(good, bad).in1 - good.begin());
+    while (shared > 0 && shared < good.size() && (static_cast<unsigned char>(good[shared]) & 0xC0) == 0x80) --shared;
+    if (shared > 0 && good[shared - 1] == ' ') --shared;
+    if (shared == good.size() || shared == bad.size()) refuse_answer("one answer is the begin of the other");
+    const std::string prompt = good.substr(0, shared);
+    return {{prompt, good.substr(shared)}, {prompt, bad.substr(shared)}};
+  }
+  const auto shared = std::ranges::mismatch(chosen, rejected).in1 - chosen.begin();
+  if (shared == std::ssize(chosen) || shared == std::ssize(rejected))
+    refuse_answer("one answer is the begin of the other");
+  const auto part = [](const AnswerJson& messages, std::ptrdiff_t begin, std::ptrdiff_t end) {
+    AnswerJson some = AnswerJson::array();
+    for (auto at = begin; at < end; ++at) some.push_back(messages[static_cast<size_t>(at)]);
+    return some;
+  };
+  const AnswerJson prompt = part(chosen, 0, shared);
+  return {{prompt, part(chosen, shared, std::ssize(chosen))}, {prompt, part(rejected, shared, std::ssize(rejected))}};
+}
+
+/// true and false, 1 and 0, or such words.
+bool is_good_in(const AnswerJson& label) {
+  if (label.is_boolean()) return label.get<bool>();
+  if (label.is_number() && (label == 0 || label == 1)) return label == 1;
+  if (label.is_string()) {
+    const std::string text = label.get<std::string>();
+    if (text == "1" || text == "true" || text == "True") return true;
+    if (text == "0" || text == "false" || text == "False") return false;
+  }
+  refuse_answer("the label " + printable(label.dump().substr(0, 40)) + " is neither true nor false");
+}
+
+}  // namespace
+
+std::vector<std::string> columns_of_answers(const data::ColumnNames& names) {
+  return {names.prompt.value_or("prompt"),
+          names.chosen.value_or("chosen"),
+          names.rejected.value_or("rejected"),
+          names.completion.value_or("completion"),
+          names.label.value_or("label"),
+          "tools",
+          "documents"};
+}
+
+Preference preference_in(const AnswerJson& record, const data::ColumnNames& names) {
+  const AnswerJson &chosen = answer_in(record, names.chosen.value_or("chosen")),
+                   &rejected = answer_in(record, names.rejected.value_or("rejected"));
+  const AnswerJson* prompt = column_of(record, names.prompt.value_or("prompt"));
+  // Some data repeat the prompt, a text, as the first message of both answers.
+  const bool is_repeated = prompt != nullptr && prompt->is_string() && chosen.is_array() && !begins_with_answer(chosen);
+  if (prompt == nullptr || is_repeated) return divided(chosen, rejected);
+  const AnswerJson start = prompt_for(answer_in(record, names.prompt.value_or("prompt")), chosen);
+  Preference preference{{start, as_in(start, chosen)}, {start, as_in(start, rejected)}};
+  for (const Dialogue* each : {&preference.chosen, &preference.rejected})
+    if (each->answer.is_array() != start.is_array()) refuse_answer("the prompt is a text, but an answer is not");
+  return preference;
+}
+
+std::vector<Rating> ratings_in(const AnswerJson& record, const data::ColumnNames& names) {
+  if (column_of(record, names.completion.value_or("completion")) == nullptr) {
+    Preference both = preference_in(record, names);
+    return {{std::move(both.chosen), true}, {std::move(both.rejected), false}};
+  }
+  const AnswerJson& answer = answer_in(record, names.completion.value_or("completion"));
+  const AnswerJson start = prompt_for(answer_in(record, names.prompt.value_or("prompt")), answer);
+  const AnswerJson* label = column_of(record, names.label.value_or("label"));
+  if (label == nullptr) refuse_answer("a completion without a label", kAnswersHint);
+  AnswerJson whole = as_in(start, answer);
+  if (whole.is_array() != start.is_array()) refuse_answer("the prompt is a text, but the completion is not");
+  return {{{start, std::move(whole)}, is_good_in(*label)}};
+}
+
+}  // namespace gputrain::records

@@ -1,0 +1,43 @@
+// CoNLL's files: a word and its tag per line, an empty line after each sentence.
+#include "gputrain/core/error.hpp"
+#include "gputrain/datasets/text_file.hpp"
+#include "gputrain/datasets/token_windows.hpp"
+#include "samples_of_records.hpp"
+
+namespace gputrain::records {
+namespace {
+
+struct ConllSpec {
+  static void describe(config::Description<ConllSpec>& d) {
+    d.summary(
+        "a word per line, with its tag in the last column, separated by spaces or tabs; an empty line ends a sentence");
+  }
+};
+
+}  // namespace
+
+std::vector<Record> records_of_conll(const RecordFile& file, int64_t& bytes_left) {
+  const std::string text = datasets::read_text(file.path, bytes_left);
+  bytes_left -= std::ssize(text);
+  return records_of_conll_lines(text, file);
+}
+
+namespace {
+
+struct Conll final : SamplesByUse {
+  Conll(const ConllSpec&, const data::DatasetRequest& request)
+      : SamplesByUse(samples_of_records(checked(request), records_of_conll, ".conll")) {}
+
+  static const data::DatasetRequest& checked(const data::DatasetRequest& request) {
+    if (request.model.reads_tokens() && request.model.use != TextUse::tags)
+      throw Error(ExitCode::usage, {.what = "CoNLL's files have words with tags, and this model learns no tags",
+                                    .where = "data.train.format",
+                                    .hint = "model: {type: bert, config: {head: tagger}}"});
+    return request;
+  }
+};
+
+const config::Registered<Conll, ConllSpec> registered_conll{data::catalog(), "conll", "words with tags, one per line"};
+
+}  // namespace
+}  // namespace gputrain::records

@@ -1,0 +1,63 @@
+#include <algorithm>
+#include <utility>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/file_kind.hpp"
+#include "record_file.hpp"
+
+namespace gputrain::records {
+namespace {
+
+std::vector<std::string> cells_of(const std::string& line) {
+  std::vector<std::string> cells;
+  for (size_t begin = 0; (begin = line.find_first_not_of(" \t\r", begin)) != std::string::npos;) {
+    const size_t end = std::min(line.find_first_of(" \t\r", begin), line.size());
+    cells.push_back(line.substr(begin, end - begin));
+    begin = end;
+  }
+  return cells;
+}
+
+}  // namespace
+
+std::vector<Record> records_of_conll_lines(const std::string& text, const RecordFile& file) {
+  using Json = nlohmann::ordered_json;
+  const FileKind kind = file_kind(text);
+  if (kind.type != FileType::unknown && kind.type != FileType::text)
+    throw Error(ExitCode::data, {.what = std::string(kind.name) + ", not words with tags",
+                                 .where = file.path,
+                                 .hint = std::string(kind.remedy)});
+  const bool has_tags = file.columns.size() > 1;
+  std::vector<Record> records;
+  Json words = Json::array(), tags = Json::array();
+  std::string place, problem;  // of the sentence; no place: it has no line yet
+  const auto end_sentence = [&] {
+    if (place.empty()) return;
+    Json value = Json::object();
+    value[file.columns.at(0)] = std::exchange(words, Json::array());
+    if (has_tags) value[file.columns.at(1)] = std::exchange(tags, Json::array());
+    records.push_back({std::move(value), std::exchange(place, {}), std::exchange(problem, {})});
+  };
+  int64_t number = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::vector<std::string> cells = cells_of(text.substr(begin, end - begin));
+    begin = end + 1;
+    ++number;
+    if (cells.empty() || cells.front() == "-DOCSTART-") {
+      end_sentence();
+      continue;
+    }
+    if (place.empty()) place = file.path + ":" + std::to_string(number);
+    if (has_tags && cells.size() < 2) {
+      problem = "line " + std::to_string(number) + " has a word without a tag";
+      continue;
+    }
+    words.push_back(cells.front());
+    tags.push_back(cells.back());
+  }
+  end_sentence();
+  return records;
+}
+
+}  // namespace gputrain::records

@@ -1,0 +1,85 @@
+#include "encoded_texts.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "gputrain/data/options.hpp"
+
+namespace gputrain::records {
+namespace {
+
+/// Cuts the longer text, or both, until they have `room` tokens. Of an odd number the longer one keeps one more, and
+/// the second of two that are equally long.
+void cut_longest_first(std::vector<int64_t>& first, std::vector<int64_t>& second, size_t room) {
+  if (first.size() + second.size() <= room) return;
+  const bool is_second_longer = first.size() <= second.size();
+  std::vector<int64_t>&shorter = is_second_longer ? first : second, &longer = is_second_longer ? second : first;
+  shorter.resize(std::min(shorter.size(), room / 2));
+  longer.resize(room - shorter.size());
+}
+
+}  // namespace
+
+FramedTexts framed(const tokenizers::Tokenizer& tokenizer, std::vector<int64_t> first,
+                   std::optional<std::vector<int64_t>> second, int64_t most) {
+  const tokenizers::Frame frame = tokenizer.frame(second.has_value());
+  const size_t around = frame.before.size() + frame.between.size() + frame.behind.size();
+  std::vector<int64_t> behind = second ? std::move(*second) : std::vector<int64_t>();
+  FramedTexts texts;
+  texts.full_size = static_cast<int64_t>(first.size() + behind.size() + around);
+  const auto limit = static_cast<size_t>(most);
+  cut_longest_first(first, behind, limit > around ? limit - around : 0);
+  const auto add = [&texts](const std::vector<int64_t>& tokens) {
+    for (const int64_t token : tokens) texts.tokens.push_back(static_cast<int32_t>(token));
+  };
+  add(frame.before);
+  add(first);
+  add(frame.between);
+  const bool has_second_type = second.has_value() && frame.second_type != 0;
+  const size_t border = texts.tokens.size();
+  add(behind);
+  add(frame.behind);
+  if (texts.tokens.size() > limit) texts.tokens.resize(limit);  // the frame alone is longer
+  texts.second = has_second_type ? std::min(border, texts.tokens.size()) : texts.tokens.size();
+  return texts;
+}
+
+void TextStore::add(const FramedTexts& texts) {
+  tokens_.insert(tokens_.end(), texts.tokens.begin(), texts.tokens.end());
+  ends_.push_back(std::ssize(tokens_));
+  seconds_.push_back(static_cast<int64_t>(texts.second));
+  has_types_ = has_types_ || texts.second < texts.tokens.size();
+}
+
+std::span<const int32_t> TextStore::tokens(int64_t index) const noexcept {
+  const auto at = static_cast<size_t>(index);
+  const int64_t begin = at == 0 ? 0 : ends_[at - 1];
+  return std::span(tokens_).subspan(static_cast<size_t>(begin), static_cast<size_t>(ends_[at] - begin));
+}
+
+void TextStore::read(int64_t index, int64_t* tokens, int64_t* types) const {
+  const auto from = this->tokens(index);
+  std::ranges::copy(from, tokens);
+  if (types == nullptr) return;
+  const auto second = seconds_[static_cast<size_t>(index)];
+  for (int64_t i = 0; i < std::ssize(from); ++i) types[i] = i < second ? 0 : 1;
+}
+
+bool is_tokenizer_built_from_texts(const data::DatasetRequest& request) {
+  const std::string name = request.text != nullptr ? request.text->tokenizer.name : data::TextOptions().tokenizer.name;
+  return name == "characters" || name == "words";
+}
+
+std::shared_ptr<const tokenizers::Tokenizer> tokenizer_for(const data::DatasetRequest& request,
+                                                           std::span<const std::string> texts,
+                                                           std::span<const std::string> names) {
+  if (request.train != nullptr && request.train->tokenizer()) return request.train->tokenizer();
+  config::Choice choice = request.text != nullptr ? request.text->tokenizer : data::TextOptions().tokenizer;
+  const auto& catalog = tokenizers::catalog();
+  if (!choice.options) choice = catalog.with_defaults(choice.name);
+  const std::vector<std::string> same(names.empty() ? texts.size() : 0, request.path);
+  return catalog.make(
+      choice, {.texts = texts, .names = names.empty() ? std::span(same) : names, .pretrained = request.pretrained});
+}
+
+}  // namespace gputrain::records

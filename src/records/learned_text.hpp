@@ -1,0 +1,70 @@
+// What a record says as one text, and which part of it is learned.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gputrain/chat/conversation.hpp"
+#include "gputrain/chat/model_templates.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/data/options.hpp"
+#include "record_file.hpp"
+
+namespace gputrain::records {
+
+struct ByteRange {
+  size_t begin = 0, end = 0;
+};
+
+struct LearnedText {
+  std::string text;
+  std::vector<ByteRange> learned;  // in order, without overlap
+  /// Plain text, to which the tokenizer's tokens for begin and end are added; the end is learned. A chat template
+  /// spells these tokens out.
+  bool is_plain = true;
+  bool is_document = false;  // may be cut into several samples
+};
+
+/// A prompt and an answer to it: texts, or lists of messages.
+struct Dialogue {
+  nlohmann::ordered_json prompt, answer;
+};
+
+/// What to try when a record has no column to learn from.
+inline constexpr const char* kColumnsHint =
+    "text, prompt with completion, messages, or instruction with output; data.text.columns names others";
+
+/// The columns that texts are made of, under the names that the options give them.
+std::vector<std::string> columns_of_texts(const data::TextOptions& options);
+
+/// Turns records into texts. Thread-safe.
+class RecordTexts {
+ public:
+  /// The template is data.text.chat_template, or that of a tokenizer's folder (empty: none). Only conversations need
+  /// it: the first one throws Error(usage) if there is none, or if it is broken.
+  RecordTexts(const data::TextOptions& options, const std::filesystem::path& tokenizer_folder);
+
+  /// By the columns that the record has: a text; a prompt with a completion; messages, conversations as ShareGPT names
+  /// them, or an instruction with an output as Alpaca does. Throws Error(data).
+  LearnedText of(const nlohmann::ordered_json& record) const;
+
+  /// A prompt with an answer, which is what is learned: two texts, or two lists of messages. `record` may have tools
+  /// and documents for the template. Throws Error(data).
+  LearnedText answered(const Dialogue& dialogue, const nlohmann::ordered_json& record) const;
+
+ private:
+  LearnedText completion_of(const nlohmann::ordered_json& record) const;
+  nlohmann::ordered_json messages_of(const nlohmann::ordered_json& record) const;
+  LearnedText conversation_of(const nlohmann::ordered_json& record) const;
+  chat::LearnedText rendered(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& record) const;
+  bool learns_all() const { return options_.loss_on == "all"; }
+
+  data::TextOptions options_;
+  std::optional<chat::ChatTemplate> template_;
+  std::optional<Error> no_template_;  // why
+};
+
+}  // namespace gputrain::records

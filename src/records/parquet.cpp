@@ -1,0 +1,25 @@
+// Parquet files: a record per row.
+#include "gputrain/config/catalog.hpp"
+#include "samples_of_records.hpp"
+
+namespace gputrain::records {
+namespace {
+
+struct ParquetSpec {
+  static void describe(config::Description<ParquetSpec>& d) {
+    d.summary(
+        "Parquet files with a text or a conversation per row, in the columns that jsonl has as keys; needs a build "
+        "after ./scripts/setup.sh --parquet");
+  }
+};
+
+struct Parquet final : SamplesByUse {
+  Parquet(const ParquetSpec&, const data::DatasetRequest& request)
+      : SamplesByUse(samples_of_records(request, records_of_parquet, ".parquet")) {}
+};
+
+const config::Registered<Parquet, ParquetSpec> registered_parquet{data::catalog(), "parquet",
+                                                                  "texts and conversations, one per row"};
+
+}  // namespace
+}  // namespace gputrain::records

@@ -1,0 +1,53 @@
+// All records of the files of a split.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/data/dataset.hpp"
+#include "gputrain/datasets/parallel_for.hpp"
+#include "record_file.hpp"
+
+namespace gputrain::records {
+
+struct AllRecords {
+  std::vector<Record> records;
+  std::string files;  // "2 files"
+};
+
+/// Reads the files that the request names; of a folder, those with this extension. Throws Error(data), also if there is
+/// no record.
+AllRecords read_all(const data::DatasetRequest& request, ReadRecords read_records, const std::string& extension,
+                    RecordFile what);
+
+/// How many records cannot be used, and why the first of them cannot.
+struct BadRecords {
+  int64_t count = 0, of = 0;
+  std::string first_what, first_where;
+};
+
+/// Refuses now what would otherwise end a run in the middle: throws Error(data) if more are bad than
+/// data.max_bad_fraction allows, else warns.
+void check_bad(const BadRecords& bad, const data::DatasetRequest& request);
+
+/// The message of an error of a record, without its place, which is told apart.
+std::string message_of(const Error& error);
+
+/// Does `work(i)` for each of `all` whose `problem` is empty, from several threads. A mistake in the data becomes that
+/// one's problem; other errors end the whole.
+template <class Outcome, class Work>
+void for_each_good(std::vector<Outcome>& all, const Work& work) {
+  datasets::parallel_for(all.size(), [&](size_t i) {
+    if (!all[i].problem.empty()) return;
+    try {
+      work(i);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::data) throw;
+      all[i].problem = message_of(error);
+    }
+  });
+}
+
+}  // namespace gputrain::records

@@ -1,0 +1,16 @@
+// The samples of a format of records: what they are depends on what the model reads, and learns from it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "record_file.hpp"
+#include "samples_by_use.hpp"
+
+namespace gputrain::records {
+
+/// Reads the files that the request names; of a folder, those with this extension.
+std::shared_ptr<const data::Dataset> samples_of_records(const data::DatasetRequest& request, ReadRecords read_records,
+                                                        const std::string& extension);
+
+}  // namespace gputrain::records

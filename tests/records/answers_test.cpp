@@ -1,0 +1,159 @@
+// Answers to prompts: pairs of which one is better, answers that are good or bad.
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "../../src/records/answers.hpp"
+#include "datasets/opened.hpp"
+#include "datasets/sample_of.hpp"
+#include "gputrain/core/batch.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/data/answer_fields.hpp"
+
+namespace gputrain::records {
+using namespace datasets;
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Json = nlohmann::ordered_json;
+
+struct AnswersTest : FolderTest {
+  data::DatasetSplits opened(TextUse use, const std::string& lines, const std::string& more = "") const {
+    write("a.jsonl", lines);
+    const config::Loaded job = config::load(config::schema_of<JobWithData>(),
+                                            {.file = "job.yaml",
+                                             .text = "data: {train: {path: " + path("a.jsonl") +
+                                                     ", format: jsonl}, text: {tokenizer: bytes" + more + "}}"});
+    return data::open_datasets(job.as<JobWithData>().data, {.field = kTokens, .longest = 100, .use = use}, {});
+  }
+  std::string refusal(TextUse use, const std::string& lines, const std::string& more = "") const {
+    try {
+      opened(use, lines, more);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+};
+
+std::vector<double> targets_of(const std::string& text, size_t prompt) {
+  std::vector<double> targets(prompt - 1, kIgnoreIndex);
+  for (size_t i = prompt; i < text.size(); ++i) targets.push_back(text[i]);
+  targets.push_back(kIgnoreIndex);
+  return targets;
+}
+
+TEST_F(AnswersTest, ArePairsOfWhichTheAnswerCounts) {
+  const auto data = opened(TextUse::preference, R"({"prompt": "ab", "chosen": "cd", "rejected": "e"})");
+  const auto sample = sample_of(*data.train, 0);
+  EXPECT_THAT(sample.at(kTokens), ElementsAre('a', 'b', 'c', 'd'));
+  EXPECT_EQ(sample.at(kTarget), targets_of("abcd", 2));
+  EXPECT_THAT(sample.at(kRejectedTokens), ElementsAre('a', 'b', 'e'));
+  EXPECT_EQ(sample.at(kRejectedTarget), targets_of("abe", 2));
+  EXPECT_EQ(data.train->length(0), 4);
+}
+
+TEST_F(AnswersTest, AreRatedBesideTheAnswerToTheSampleBefore) {
+  const auto data = opened(TextUse::rating, R"({"prompt": "ab", "completion": "c", "label": true}
+{"prompt": "x", "completion": "yz", "label": 0}
+)");
+  const auto first = sample_of(*data.train, 0), second = sample_of(*data.train, 1);
+  EXPECT_THAT(first.at(data::kIsGood), ElementsAre(1));
+  EXPECT_THAT(second.at(data::kIsGood), ElementsAre(0));
+  EXPECT_EQ(first.at(kTarget), targets_of("abc", 2));
+  EXPECT_EQ(first.at(data::kUnrelatedTarget), targets_of("abyz", 2));
+  EXPECT_EQ(second.at(data::kUnrelatedTarget), targets_of("xc", 1));
+}
+
+TEST(Answers, BeginWithWhatBothShare) {
+  const data::ColumnNames names;
+  const auto parts = [&](const char* record) {
+    const Preference preference = preference_in(Json::parse(record), names);
+    EXPECT_EQ(preference.chosen.prompt, preference.rejected.prompt);
+    return std::vector<std::string>{preference.chosen.prompt.dump(), preference.chosen.answer.dump(),
+                                    preference.rejected.answer.dump()};
+  };
+  EXPECT_THAT(parts(R"({"chosen": "Who? I do", "rejected": "Who? You"})"),
+              ElementsAre("\"Who?\"", "\" I do\"", "\" You\""));
+  EXPECT_THAT(parts(R"({"chosen": "a é", "rejected": "a è"})"), ElementsAre("\"a\"", "\" é\"", "\" è\""));
+  // A text as prompt beside lists that repeat it.
+  EXPECT_THAT(
+      parts(R"({"prompt": "q", "chosen": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}],
+                        "rejected": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "b"}]})"),
+      ElementsAre(R"([{"role":"user","content":"q"}])", R"([{"role":"assistant","content":"a"}])",
+                  R"([{"role":"assistant","content":"b"}])"));
+  // A text as prompt of messages that do not repeat it is what the user says.
+  EXPECT_THAT(
+      parts(
+          R"({"prompt": "q", "chosen": [{"role": "assistant", "content": "a"}], "rejected": [{"role": "assistant", "content": "b"}]})"),
+      ElementsAre(R"([{"role":"user","content":"q"}])", R"([{"role":"assistant","content":"a"}])",
+                  R"([{"role":"assistant","content":"b"}])"));
+  // Texts after a list are what the assistant says.
+  EXPECT_THAT(parts(R"({"prompt": [{"role": "user", "content": "q"}], "chosen": "a", "rejected": "b"})")[1],
+              R"([{"role":"assistant","content":"a"}])");
+}
+
+TEST_F(AnswersTest, ShareRowsOfTheTrainingDatasShape) {
+  const std::string pair = R"({"prompt": "ab", "chosen": "cd", "rejected": "e"})",
+                    longer = R"({"prompt": "abcdefg", "chosen": "hi", "rejected": "j"})";
+  write("a.jsonl", pair + "\n" + longer + "\n");
+  write("b.jsonl", pair + "\n" + pair + "\n" + pair + "\n");
+  const config::Loaded job = config::load(
+      config::schema_of<JobWithData>(),
+      {.file = "job.yaml",
+       .text = "data: {train: {path: " + path("a.jsonl") + ", format: jsonl}, val: {path: " + path("b.jsonl") +
+               ", format: jsonl}, text: {tokenizer: bytes, packing: true, max_length: 18}}"});
+  const auto data = data::open_datasets(job.as<JobWithData>().data,
+                                        {.field = kTokens, .longest = 100, .use = TextUse::preference}, {});
+  EXPECT_EQ(data.train->size(), 2);  // 17 and 7 tokens
+  EXPECT_EQ(data.val->size(), 3);    // one pair a row, as in data.train
+  const auto sample = sample_of(*data.val, 0);
+  EXPECT_THAT(sample.at(kTokens), ElementsAre('a', 'b', 'c', 'd', 'a', 'b', 'e', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0));
+  EXPECT_THAT(sample.at(data::kTextOfToken),
+              ElementsAre(0, 0, 0, 0, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1));
+  EXPECT_THAT(sample.at(data::kIsSample), ElementsAre(0));
+}
+
+TEST_F(AnswersTest, HaveAnotherHashWhereOneWordIsAnother) {
+  std::string lines;
+  for (int i = 0; i < 3000; ++i)
+    lines += R"({"prompt": "question", "chosen": "some answer", "rejected": "another"})"
+             "\n";
+  const uint64_t before = opened(TextUse::preference, lines).train->content_hash();
+  lines[lines.size() / 2 + lines.substr(lines.size() / 2).find("some")] = 'S';
+  EXPECT_NE(opened(TextUse::preference, lines).train->content_hash(), before);
+}
+
+TEST(Answers, OfPairsAreRatedOneByOne) {
+  const auto ratings =
+      ratings_in(Json::parse(R"({"prompt": "p", "chosen": "a", "rejected": "b"})"), data::ColumnNames());
+  ASSERT_EQ(ratings.size(), 2U);
+  EXPECT_TRUE(ratings[0].is_good);
+  EXPECT_FALSE(ratings[1].is_good);
+  EXPECT_EQ(ratings[1].dialogue.answer, "b");
+}
+
+TEST_F(AnswersTest, SayWhatIsWrong) {
+  const auto pair = [&](const std::string& line) { return refusal(TextUse::preference, line); };
+  EXPECT_THAT(pair(R"({"prompt": "a", "chosen": "b"})"), HasSubstr("no 'rejected'"));
+  EXPECT_THAT(pair(R"({"prompt": "a", "chosen": "b", "rejected": 3})"), HasSubstr("neither a text nor a list"));
+  EXPECT_THAT(pair(R"({"prompt": "a", "chosen": "b", "rejected": ""})"), HasSubstr("'rejected' is empty"));
+  EXPECT_THAT(pair(R"({"chosen": "ab", "rejected": "abc"})"), HasSubstr("one answer is the begin of the other"));
+  EXPECT_THAT(refusal(TextUse::preference,
+                      R"({"prompt": [{"role": "user", "content": "q"}], "chosen": [{"role": "user", "content": "a"}], )"
+                      R"("rejected": "b"})",
+                      ", chat_template: chatml"),
+              HasSubstr("no message of the assistant"));
+  EXPECT_THAT(refusal(TextUse::rating, R"({"prompt": "a", "completion": "b", "label": "good"})"),
+              HasSubstr("neither true nor false"));
+  EXPECT_THAT(refusal(TextUse::rating, R"({"prompt": "a", "completion": "b"})"), HasSubstr("without a label"));
+  const std::string good = R"({"prompt": "abc", "chosen": "d", "rejected": "e"})";
+  EXPECT_THAT(refusal(TextUse::preference, good, ", max_length: 3"), HasSubstr("within the first 3 tokens"));
+  EXPECT_THAT(refusal(TextUse::preference, good, ", loss_on: all"), HasSubstr("all of it"));
+}
+
+}  // namespace
+}  // namespace gputrain::records
