@@ -5,18 +5,21 @@ source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 
 usage() {
   cat <<'END'
-usage: scripts/test.sh [--cpu | --cuda] [--all]
+usage: scripts/test.sh [--cpu | --cuda] [--all] [--only-listed]
   --cpu, --cuda  test the build for CPUs, or the one for NVIDIA GPUs (default: as scripts/build.sh)
   --all          also the slow tests, and everything again under AddressSanitizer and ThreadSanitizer
+  --only-listed  build and test with a PATH of nothing but a bare Debian's programs and those of the packages in
+                 scripts/packages*.txt, so that one which needs another program fails here too
 END
 }
 
-device='' all=false
+device='' all=false only_listed=false
 while (($#)); do
   case $1 in
     --cpu) device=cpu ;;
     --cuda) device=cuda ;;
     --all) all=true ;;
+    --only-listed) only_listed=true ;;
     -h | --help) usage; exit ;;
     *) usage >&2; fail "unknown option '$1'" ;;
   esac
@@ -36,6 +39,12 @@ run_tests() {
 }
 
 "$root/scripts/setup.sh" "--$device" --tests
+if $only_listed; then
+  command -v dpkg-query >/dev/null || fail "--only-listed needs dpkg, which knows what packages bring"
+  step "PATH of listed packages alone, in build/listed/" \
+    "$deps/bin/python" "$root/scripts/listed_programs.py" "$root/build/listed" "$root"/scripts/packages{,-tests}.txt
+  export PATH=$root/build/listed
+fi
 preset=release
 [[ $device == cpu ]] || preset=cuda
 "$root/scripts/build.sh" --preset "$preset"

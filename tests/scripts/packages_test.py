@@ -1,9 +1,18 @@
-"""Packages in scripts/packages*.txt exist in Debian 12 and Ubuntu 24.04, in sufficient versions.
+"""Packages in scripts/packages*.txt exist in Debian 12 and Ubuntu 24.04, in sufficient versions, and
+scripts/listed_programs.py finds what they bring.
 
 The table is for Ubuntu 24.04 (noble); scripts/fresh_machine.sh tests Debian's names.
 """
 import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
 import unittest
+
+SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
+sys.path.insert(0, str(SCRIPTS))
+import listed_programs  # noqa: E402
 
 NOBLE = {
     "g++": "13.2", "cmake": "3.28.3", "ninja-build": "1.11.1", "ccache": "4.9.1", "mold": "2.30.0", "pkg-config": "1.8.1",
@@ -23,8 +32,7 @@ AT_LEAST = {"g++": (12,), "cmake": (3, 25), "python3": (3, 10)}
 
 class Packages(unittest.TestCase):
     def lines(self) -> list[list[str]]:
-        scripts = pathlib.Path(__file__).resolve().parents[2] / "scripts"
-        text = "".join((scripts / name).read_text() for name in ("packages.txt", "packages-tests.txt"))
+        text = "".join((SCRIPTS / name).read_text() for name in ("packages.txt", "packages-tests.txt"))
         return [line.split(None, 1) for line in text.splitlines() if line and not line.startswith("#")]
 
     def test_each_has_a_name_in_ubuntu(self):
@@ -38,6 +46,47 @@ class Packages(unittest.TestCase):
     def test_versions_there_suffice(self):
         for name, least in AT_LEAST.items():
             self.assertGreaterEqual(tuple(map(int, NOBLE[name].split("."))), least)
+
+
+ANSWER = """\
+base-files\tii \trequired\tyes\t\tawk\t
+mawk\tii \toptional\tno\tawk\t\tlibc6 (>= 2.34)
+libc6\tii \toptional\tno\t\t\t
+apt\tii \timportant\tno\t\t\tlibgone (>= 1) | libapt
+libapt\tii \toptional\tno\t\t\t
+cron\tii \timportant\tno\t\t\t
+g++\tii \toptional\tno\tc++-compiler\tgcc-base\tg++-12:any (= 12), cpp [amd64]
+g++-12\tii \toptional\tno\t\t\tg++
+gcc-base\tii \toptional\tno\t\t\t
+cpp\tii \toptional\tno\t\t\t
+make\tii \toptional\tno\t\t\t
+ninja-build\trc \toptional\tno\t\t\t
+"""
+
+
+class ListedPrograms(unittest.TestCase):
+    def closure(self, text: str) -> set[str]:
+        return listed_programs.closure(listed_programs.read_packages(ANSWER), listed_programs.read_list(text))
+
+    def test_are_those_of_a_bare_system(self):
+        self.assertEqual(self.closure("# nothing\n"), {"base-files", "mawk", "libc6", "apt", "libapt"})
+
+    def test_are_those_of_listed_packages_and_what_they_depend_on(self):
+        added = self.closure("g++  the compiler\nninja-build  is not installed\n") - self.closure("")
+        self.assertEqual(added, {"g++", "g++-12", "gcc-base", "cpp"})
+        self.assertEqual(self.closure("gcc-99|make|cpp  one of them\n") - self.closure(""), {"make"})
+
+    def test_are_no_others_on_this_machine(self):
+        if not shutil.which("dpkg-query"):
+            self.skipTest("dpkg-query is missing: this is no Debian")
+        with tempfile.TemporaryDirectory() as folder:
+            words = [sys.executable, SCRIPTS / "listed_programs.py", f"{folder}/bin", SCRIPTS / "packages.txt"]
+            subprocess.run(words, check=True, capture_output=True)
+            of_debian_gcc = ["c++", "g++"] if pathlib.Path("/usr/bin/g++").exists() else []
+            for name in ("bash", "tar", "awk", *of_debian_gcc):
+                self.assertTrue(pathlib.Path(folder, "bin", name).exists(), name)
+            for name in ("make", "git", "mpirun", "sshd"):
+                self.assertFalse(pathlib.Path(folder, "bin", name).is_symlink(), name)
 
 
 if __name__ == "__main__":
