@@ -1,10 +1,11 @@
-"""The plug-in of this folder, as its author uses it: gputrain is installed to a temporary folder, CMake finds it there
-and builds the plug-in, a job names it. Then the plug-ins that must be refused.
+"""The plug-in of this folder, as its author makes it: by the commands of CONTRIBUTING.md, with other folders. Then the
+plug-ins that must be refused.
 
 usage: plugin_test.py BUILD_FOLDER
 """
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,15 +15,26 @@ from pathlib import Path
 
 BUILD = Path(sys.argv.pop(1)).resolve()
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 SHORT = ("--set", "log.interval=1", "--set", "eval.interval=3", "--set", "checkpoint.interval=3")
 
 
-def must_run(*words, **more):
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, **more)
+def must_run(command, cwd):
+    done = subprocess.run(["bash", "-ec", command], capture_output=True, text=True, cwd=cwd)
     if done.returncode != 0:
-        raise AssertionError(f"{words}:\n{done.stdout}\n{done.stderr}")
-    return done.stdout
+        raise AssertionError(f"{command}:\n{done.stdout}\n{done.stderr}")
+
+
+def commands_of_contributing(prefix, project):
+    """Installing gputrain, copying the plug-in, building it; the last command, which runs the job, is left out."""
+    section = (ROOT / "CONTRIBUTING.md").read_text().split("a plug-in\n")[1]
+    text = section.split("```")[1]
+    for word, place in (("build/release", BUILD), ("my_plugin", project), ("PREFIX", prefix)):
+        text = re.sub(rf"\b{word}\b", str(place), text)
+    lines = text.strip().splitlines()
+    assert len(lines) == 4 and lines[3].startswith(f"{prefix}/bin/gputrain run job.yaml"), lines
+    return lines[:3]
 
 
 class Plugins(unittest.TestCase):
@@ -31,13 +43,11 @@ class Plugins(unittest.TestCase):
         cls.holder = tempfile.TemporaryDirectory()
         cls.folder = Path(cls.holder.name)
         cls.prefix = cls.folder / "prefix"
-        must_run("cmake", "--install", BUILD, "--prefix", cls.prefix)
         cls.program = cls.prefix / "bin/gputrain"
         cls.project = cls.folder / "project"
-        shutil.copytree(HERE, cls.project, ignore=shutil.ignore_patterns("build"))
-        for source in (cls.project, cls.project / "more"):
-            must_run("cmake", "-S", source, "-B", source / "build", "-D", f"CMAKE_PREFIX_PATH={cls.prefix}")
-            must_run("cmake", "--build", source / "build", "--parallel", "2")
+        install, copy, build = commands_of_contributing(cls.prefix, cls.project)
+        must_run("\n".join((install, copy, build)), cwd=ROOT)
+        must_run(build, cwd=cls.project / "more")
         cls.mixer = cls.project / "build/libtiny_mixer.so"
         cls.more = cls.project / "more/build"
 
