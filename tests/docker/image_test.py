@@ -93,7 +93,7 @@ class TheRunImage(unittest.TestCase):
         self.assertEqual([line for line in listing if "not found" in line], [])
         elsewhere = {pathlib.Path(line.split()[2]).name for line in listing
                      if "=> /" in line and "=> /opt/gputrain/" not in line}
-        of_base = {"libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0", "libutil.so.1",
+        of_base = {"libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0", "libresolv.so.2", "libutil.so.1",
                    "libgcc_s.so.1", "libstdc++.so.6"}
         self.assertLessEqual(elsewhere, of_base)
 

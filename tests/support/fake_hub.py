@@ -1,6 +1,8 @@
 """A Hugging Face Hub on the loopback, as gputrain and huggingface_hub ask it. Serves folders as models.
 
-usage: fake_hub.py MODELS STATE
+usage: fake_hub.py MODELS STATE [CERTIFICATE]
+
+With CERTIFICATE, a file with a key and its certificate, it speaks https.
 
 MODELS/ORG/NAME/ holds the files of a model. Its file `.behaviour`, which is not served, may hold one word a line:
   breaks    the first connection for each large file ends in the middle
@@ -20,6 +22,7 @@ import http.server
 import json
 import pathlib
 import re
+import ssl
 import sys
 import threading
 import urllib.parse
@@ -126,8 +129,7 @@ class Hub(Handler):
         if not is_large(path):
             return self.answer(200, path.read_bytes(), headers)
         headers |= {"X-Linked-Etag": headers.pop("ETag"), "X-Linked-Size": str(path.stat().st_size)}
-        location = f"http://127.0.0.1:{cdn.server_port}/{path.relative_to(models)}"
-        return self.answer(302, headers=headers | {"Location": location})
+        return self.answer(302, headers=headers | {"Location": f"{address_of(cdn)}/{path.relative_to(models)}"})
 
 
 class Cdn(Handler):
@@ -153,9 +155,21 @@ class Cdn(Handler):
         self.close_connection = True
 
 
-hub = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-cdn = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Cdn)
+def serve(handler):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    if len(sys.argv) > 3:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(sys.argv[3])
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    return server
+
+
+def address_of(server):
+    return f"{'https' if len(sys.argv) > 3 else 'http'}://127.0.0.1:{server.server_port}"
+
+
+hub, cdn = serve(Hub), serve(Cdn)
 threading.Thread(target=cdn.serve_forever, daemon=True).start()
-(state / "address").write_text(f"http://127.0.0.1:{hub.server_port}")
+(state / "address").write_text(address_of(hub))
 print("listening", flush=True)
 hub.serve_forever()
