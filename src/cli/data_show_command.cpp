@@ -202,14 +202,18 @@ int data_show_command(const DataShowRequest& request) {
       std::printf("%s\n", json_of(sample).dump().c_str());
       continue;
     }
-    for (const TextField& text : kTexts) {
-      const ShownField *tokens = find(sample, text.tokens), *targets = find(sample, text.targets);
-      if (tokens == nullptr) continue;
-      const std::string number = *text.title == 0 ? fmt::format("{}", i + 1) : text.title;
-      console.show("sample", fmt::format("{}  {} tokens", number, tokens->numbers.size()));
+    for (const ShownField& tokens : sample) {
+      const auto text = std::ranges::find_if(kTexts, [&](const TextField& one) {
+        return tokens.name == one.tokens ||
+               (tokens.name.starts_with(one.tokens) && std::string_view(one.tokens) == kNegativeTokens);
+      });
+      if (text == std::end(kTexts)) continue;
+      const ShownField* targets = find(sample, text->targets);
+      const std::string number = *text->title == 0 ? fmt::format("{}", i + 1) : text->title;
+      console.show("sample", fmt::format("{}  {} tokens", number, tokens.numbers.size()));
       const auto* learned = targets != nullptr && learns_tokens ? &targets->numbers : nullptr;
-      const std::string shown = tokenizer ? marked(tokens->numbers, learned, *tokenizer, begin, end)
-                                          : fmt::format("{}", fmt::join(tokens->numbers, " "));
+      const std::string shown = tokenizer ? marked(tokens.numbers, learned, *tokenizer, begin, end)
+                                          : fmt::format("{}", fmt::join(tokens.numbers, " "));
       std::printf("%s\n", shown.c_str());
     }
     const ShownField* target = learns_tokens ? nullptr : find(sample, kTarget);

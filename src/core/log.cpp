@@ -3,6 +3,9 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/basic_file_sink.h>
@@ -13,6 +16,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/printable.hpp"
 #include "gputrain/core/secrets.hpp"
+#include "gputrain/core/taken_warnings.hpp"
 
 namespace gputrain::log {
 namespace {
@@ -49,10 +53,29 @@ void write(spdlog::level::level_enum level, std::string_view message) {
   logger().log(level, spdlog::string_view_t(shown.data(), shown.size()));
 }
 
+thread_local std::vector<std::string>* taken_warnings = nullptr;
+
 }  // namespace
 
+TakenWarnings::TakenWarnings() { taken_warnings = &warnings_; }
+
+TakenWarnings::~TakenWarnings() {
+  for (const std::string& left : take()) write(spdlog::level::warn, left);
+}
+
+std::vector<std::string> TakenWarnings::take() {
+  taken_warnings = nullptr;
+  return std::exchange(warnings_, {});
+}
+
 void info(std::string_view message) { write(spdlog::level::info, message); }
-void warning(std::string_view message) { write(spdlog::level::warn, message); }
+void warning(std::string_view message) {
+  if (taken_warnings != nullptr) {
+    taken_warnings->emplace_back(message);
+  } else {
+    write(spdlog::level::warn, message);
+  }
+}
 void error(std::string_view message) { write(spdlog::level::err, message); }
 
 void open_file(const std::filesystem::path& path) {

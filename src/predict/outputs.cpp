@@ -1,6 +1,7 @@
 #include "outputs.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <span>
 
@@ -71,10 +72,11 @@ void warn_of_cut(const std::vector<EncoderInput>& inputs, const TextsToRead& tex
                  counted(most, "token") + "; the longest has " + grouped(longest));
 }
 
-/// Of one text of a batch.
+/// Of one text of a batch. A word without a token has no numbers.
 at::Tensor output_of(const at::Tensor& output, const EncoderInput& input) {
   if (output.dim() == 1) return output;
-  return output.index_select(0, at::tensor(input.word_places, at::kLong));
+  const at::Tensor places = at::tensor(input.word_places, at::kLong);
+  return output.index_select(0, places.clamp_min(0)).masked_fill(places.lt(0).unsqueeze(1), std::nan(""));
 }
 
 }  // namespace

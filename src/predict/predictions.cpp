@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include <ATen/ops/sigmoid.h>
@@ -68,28 +69,29 @@ class Lines {
     return json_line({{"labels", likely}, {"probabilities", by_name(names_, probabilities)}});
   }
 
-  /// Words beyond the most that the model reads have no tag: null, or "_" as CoNLL's files write it.
+  /// Words beyond the most that the model reads, and words without a token, have no tag: null, or "_" as CoNLL's files
+  /// write it.
   std::string tags(const records::GivenText& text, const at::Tensor& output) const {
-    const auto [probabilities, numbers] = at::softmax(output, -1).max(-1);
-    std::vector<std::string> tags;
-    for (int64_t i = 0; i < numbers.size(0); ++i)
-      tags.push_back(names_.at(static_cast<size_t>(numbers.const_data_ptr<int64_t>()[i])));
-    if (json_) return json_line(tagged(text, tags, values_of(probabilities)));
+    const auto [most, numbers] = at::softmax(output, -1).max(-1);
+    std::vector<float> probabilities = values_of(most);
+    probabilities.resize(text.words.size(), NAN);
+    std::vector<std::string> tags(text.words.size());
+    for (size_t i = 0; i < tags.size(); ++i)
+      if (!std::isnan(probabilities[i])) tags[i] = names_.at(static_cast<size_t>(numbers.const_data_ptr<int64_t>()[i]));
+    if (json_) return json_line(tagged(text, tags, probabilities));
     std::string lines;
-    for (size_t i = 0; i < text.words.size(); ++i)
-      lines += text.words[i] + "\t" + (i < tags.size() ? tags[i] : "_") + "\n";
+    for (size_t i = 0; i < tags.size(); ++i) lines += text.words[i] + "\t" + (tags[i].empty() ? "_" : tags[i]) + "\n";
     return lines + "\n";
   }
 
-  Json tagged(const records::GivenText& text, const std::vector<std::string>& tags,
+  Json tagged(const records::GivenText& text, std::vector<std::string> tags,
               const std::vector<float>& probabilities) const {
     Json all{{"words", text.words}, {"tags", tags}, {"probabilities", probabilities}};
-    for (size_t i = tags.size(); i < text.words.size(); ++i) {
-      all["tags"].push_back(nullptr);
-      all["probabilities"].push_back(nullptr);
-    }
+    for (size_t i = 0; i < tags.size(); ++i)
+      if (tags[i].empty()) all["tags"][i] = all["probabilities"][i] = nullptr;
     if (!has_entities_) return all;
     all["entities"] = Json::array();
+    std::ranges::replace(tags, "", "O");
     for (const tasks::Entity& entity : tasks::entities_in(tags)) {
       std::string words;
       for (int64_t i = entity.begin; i < entity.end; ++i)

@@ -44,25 +44,10 @@ FramedTexts framed(const tokenizers::Tokenizer& tokenizer, std::vector<int64_t> 
   return texts;
 }
 
-void TextStore::add(const FramedTexts& texts) {
-  tokens_.insert(tokens_.end(), texts.tokens.begin(), texts.tokens.end());
-  ends_.push_back(std::ssize(tokens_));
-  seconds_.push_back(static_cast<int64_t>(texts.second));
-  has_types_ = has_types_ || texts.second < texts.tokens.size();
-}
-
-std::span<const int32_t> TextStore::tokens(int64_t index) const noexcept {
-  const auto at = static_cast<size_t>(index);
-  const int64_t begin = at == 0 ? 0 : ends_[at - 1];
-  return std::span(tokens_).subspan(static_cast<size_t>(begin), static_cast<size_t>(ends_[at] - begin));
-}
-
-void TextStore::read(int64_t index, int64_t* tokens, int64_t* types) const {
-  const auto from = this->tokens(index);
-  std::ranges::copy(from, tokens);
-  if (types == nullptr) return;
-  const auto second = seconds_[static_cast<size_t>(index)];
-  for (int64_t i = 0; i < std::ssize(from); ++i) types[i] = i < second ? 0 : 1;
+void EncodedWords::add(const std::string& word, const tokenizers::Tokenizer& tokenizer, const std::string& place) {
+  const std::vector<int64_t> more = tokenizer.encode(" " + word, place);
+  begins.push_back(more.empty() ? -1 : std::ssize(tokens));
+  tokens.insert(tokens.end(), more.begin(), more.end());
 }
 
 bool is_tokenizer_built_from_texts(const data::DatasetRequest& request) {

@@ -25,24 +25,10 @@ struct FramedTexts {
 FramedTexts framed(const tokenizers::Tokenizer& tokenizer, std::vector<int64_t> first,
                    std::optional<std::vector<int64_t>> second, int64_t most);
 
-/// Samples of framed texts in memory, one after the other.
-class TextStore {
- public:
-  void add(const FramedTexts& texts);
-  void add_bad() { add({}); }
-
-  int64_t size() const noexcept { return static_cast<int64_t>(ends_.size()); }
-  std::span<const int32_t> tokens(int64_t index) const noexcept;
-  int64_t length(int64_t index) const noexcept { return static_cast<int64_t>(tokens(index).size()); }
-  /// Writes tokens, and types where `types` is not null. Both have room for length(index).
-  void read(int64_t index, int64_t* tokens, int64_t* types) const;
-  bool has_types() const noexcept { return has_types_; }  // any token of the second type
-  std::span<const int32_t> all() const noexcept { return tokens_; }
-
- private:
-  std::vector<int32_t> tokens_;
-  std::vector<int64_t> ends_, seconds_;  // of each sample: its end, and where its second type begins
-  bool has_types_ = false;
+/// Words, each encoded by itself with the space before it that some tokenizers write into its first token.
+struct EncodedWords {
+  std::vector<int64_t> tokens, begins;  // of each word the place of its first token; -1: it has none
+  void add(const std::string& word, const tokenizers::Tokenizer& tokenizer, const std::string& place);
 };
 
 bool is_tokenizer_built_from_texts(const data::DatasetRequest& request);

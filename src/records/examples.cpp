@@ -157,35 +157,15 @@ std::vector<uint32_t> Example::stored() const {
   return stored;
 }
 
-void Examples::add(std::span<const uint32_t> stored) {
-  tokens_.insert(tokens_.end(), stored.begin(), stored.end());
-  ends_.push_back(std::ssize(tokens_));
+int64_t learned_count(std::span<const uint32_t> stored) {
+  return stored.empty() ? 0 : std::ranges::count_if(stored.subspan(1), [](uint32_t t) { return (t & kLearned) != 0; });
 }
 
-void Examples::add_bad(Problem problem) {
-  bad_.emplace(size(), std::move(problem));
-  ends_.push_back(std::ssize(tokens_));
-}
-
-std::span<const uint32_t> Examples::stored(int64_t index) const noexcept {
-  const auto at = static_cast<size_t>(index);
-  const int64_t begin = at == 0 ? 0 : ends_[at - 1];
-  return std::span(tokens_).subspan(static_cast<size_t>(begin), static_cast<size_t>(ends_[at] - begin));
-}
-
-int64_t Examples::length(int64_t index) const noexcept { return std::ssize(stored(index)); }
-
-int64_t Examples::learned_count(int64_t index) const {
-  const auto tokens = stored(index);
-  return tokens.empty() ? 0 : std::ranges::count_if(tokens.subspan(1), [](uint32_t t) { return (t & kLearned) != 0; });
-}
-
-void Examples::read(int64_t index, int64_t* tokens, int64_t* targets) const {
-  const auto from = stored(index);
-  for (size_t i = 0; i < from.size(); ++i) {
-    tokens[i] = from[i] & ~kLearned;
-    const bool is_learned = i + 1 < from.size() && (from[i + 1] & kLearned) != 0;
-    targets[i] = is_learned ? from[i + 1] & ~kLearned : kIgnoreIndex;
+void read_example(std::span<const uint32_t> stored, int64_t* tokens, int64_t* targets) {
+  for (size_t i = 0; i < stored.size(); ++i) {
+    tokens[i] = stored[i] & ~kLearned;
+    const bool is_learned = i + 1 < stored.size() && (stored[i + 1] & kLearned) != 0;
+    targets[i] = is_learned ? stored[i + 1] & ~kLearned : kIgnoreIndex;
   }
 }
 

@@ -26,6 +26,20 @@ const std::string& text_of(const Json& value, const std::string& column) {
   return value.get_ref<const std::string&>();
 }
 
+/// A list of messages, which tables have as JSON text.
+Json list_of(const Json& value, const std::string& column) {
+  if (!value.is_string()) return value;
+  constexpr int kDeepest = 200;  // deeper values would take the stack of whoever walks through them
+  bool is_deep = false;
+  const auto look = [&](int depth, Json::parse_event_t, const Json&) {
+    is_deep = is_deep || depth > kDeepest;
+    return !is_deep;
+  };
+  Json list = Json::parse(value.get_ref<const std::string&>(), look, /*allow_exceptions=*/false);
+  if (is_deep || !list.is_array()) refuse("'" + column + "' is a text, and no list of messages as JSON");
+  return list;
+}
+
 std::string columns_in(const Json& record) {
   std::string all;
   for (const auto& [name, value] : record.items()) all += (all.empty() ? "" : ", ") + name;
@@ -76,7 +90,12 @@ Json RecordTexts::messages_of(const Json& record) const {
   const std::string prompt = options_.columns.prompt.value_or("prompt"),
                     completion = options_.columns.completion.value_or("completion"),
                     messages = options_.columns.messages.value_or("messages");
-  if (const Json* all = find(record, messages)) return chat::messages_of({{"messages", *all}});
+  if (const Json* all = find(record, messages)) return chat::messages_of({{"messages", list_of(*all, messages)}});
+  if (const Json* turns = find(record, "conversations"); turns != nullptr && turns->is_string()) {
+    Json parsed = record;
+    parsed["conversations"] = list_of(*turns, "conversations");
+    return chat::messages_of(parsed);
+  }
   const Json *start = find(record, prompt), *answer = find(record, completion);
   if (start == nullptr) return chat::messages_of(record);
   if (answer == nullptr || !answer->is_array())

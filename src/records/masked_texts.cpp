@@ -1,16 +1,15 @@
-#include "masked_texts.hpp"
+#include "masking.hpp"
 
+// Texts of which a mask hides some tokens, for models that guess them.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
-#include <fmt/format.h>
-
+#include "encoded_texts.hpp"
 #include "gputrain/core/batch.hpp"
 #include "gputrain/core/error.hpp"
-#include "gputrain/core/numbers.hpp"
 #include "gputrain/core/random.hpp"
-#include "gputrain/data/content_hash.hpp"
-#include "read_all.hpp"
+#include "text_samples.hpp"
 
 namespace gputrain::records {
 namespace {
@@ -67,76 +66,67 @@ void Masking::hide(std::span<int64_t> tokens, std::span<int64_t> targets, uint64
   }
 }
 
-MaskedTexts::MaskedTexts(const data::DatasetRequest& request, std::vector<Text> texts, std::string files,
-                         const MaskedTexts* train)
-    : files_(std::move(files)) {
-  if (train == nullptr && is_tokenizer_built_from_texts(request)) {
-    std::vector<std::string> all;
-    for (const Text& text : texts) all.push_back(text.text);
-    tokenizer_ = tokenizer_for(request, all);
-  } else {
-    tokenizer_ = tokenizer_for(request, {});
-  }
-  const data::TextOptions options = request.text != nullptr ? *request.text : data::TextOptions();
-  masking_ = std::make_unique<Masking>(options.masking, *tokenizer_);
-  const tokenizers::Frame frame = tokenizer_->frame(false);
-  const auto around = static_cast<int64_t>(frame.before.size() + frame.behind.size());
-  const int64_t most = train != nullptr              ? train->layout_.token_count()
-                       : request.sequence_length > 0 ? request.sequence_length
-                                                     : kUsualLength;
-  const int64_t room = std::max<int64_t>(1, most - around);
+namespace {
 
-  struct Outcome {
-    std::vector<int64_t> tokens;
-    std::string problem;
-  };
-  std::vector<Outcome> outcomes(texts.size());
-  for (size_t i = 0; i < texts.size(); ++i) outcomes[i].problem = texts[i].problem;
-  for_each_good(outcomes, [&](size_t i) {
-    outcomes[i].tokens = tokenizer_->encode(std::exchange(texts[i].text, {}), texts[i].place);
-    if (outcomes[i].tokens.empty()) outcomes[i].problem = "the text is empty";
-  });
-  int64_t longest = 1;
-  BadRecords bad{.count = 0, .of = std::ssize(outcomes)};
-  for (size_t i = 0; i < outcomes.size(); ++i) {
-    if (!outcomes[i].problem.empty()) {
-      if (bad.count++ == 0) {
-        bad.first_what = outcomes[i].problem;
-        bad.first_where = texts[i].place;
-      }
-      continue;
-    }
-    const auto& tokens = outcomes[i].tokens;
+/// Fields tokens and target, ragged. A text that is longer than a sample becomes several.
+class MaskedTexts final : public SampleBuilder {
+ public:
+  explicit MaskedTexts(const data::DatasetRequest& request)
+      : SampleBuilder(request, 1), column_(options().columns.text.value_or("text")) {}
+
+  std::vector<std::string> columns() const override { return {column_}; }
+
+  void read(nlohmann::ordered_json& record, std::vector<Draft>& drafts) const override {
+    const auto found = record.find(column_);
+    if (found == record.end() || !found->is_string())
+      throw Error(ExitCode::data,
+                  {.what = "no text in '" + column_ + "' (data.text.columns.text names another column)"});
+    drafts.back().texts.push_back({.text = found->get<std::string>()});
+  }
+
+  void ready() override { masking_.emplace(options().masking, tokenizer()); }
+
+  std::vector<EncodedSample> encoded(Draft& draft, int64_t most) const override {
+    const tokenizers::Frame frame = tokenizer().frame(false);
+    const int64_t room = std::max<int64_t>(1, most - std::ssize(frame.before) - std::ssize(frame.behind));
+    const std::vector<int64_t> tokens = tokenizer().encode(draft.texts.at(0).text, draft.place);
+    if (tokens.empty()) throw Error(ExitCode::data, {.what = "the text is empty"});
+    std::vector<EncodedSample> samples;
     for (int64_t begin = 0; begin < std::ssize(tokens); begin += room) {
       const int64_t end = std::min(begin + room, std::ssize(tokens));
-      const FramedTexts sample = framed(*tokenizer_, {tokens.begin() + begin, tokens.begin() + end}, {}, most);
-      longest = std::max(longest, std::ssize(sample.tokens));
-      texts_.add(sample);
+      samples.push_back(encoded_sample(framed(tokenizer(), {tokens.begin() + begin, tokens.begin() + end}, {}, most)));
     }
+    return samples;
   }
-  check_bad(bad, request);
-  content_hash_ = data::content_hash(1, [&](int64_t) { return data::content_of(std::as_bytes(texts_.all())); });
-  layout_ = train != nullptr ? train->layout_ : data::SampleLayout::tokens(longest, tokenizer_->vocabulary_size());
-  for (data::Field& field : layout_.fields) field.ragged = true;
-}
 
-int64_t MaskedTexts::length(int64_t index) const { return texts_.length(index); }
+  bool keeps_bad() const override { return false; }
+  int64_t usual_length() const override { return kUsualLength; }
 
-void MaskedTexts::read(int64_t index, const data::ReadContext& context, const data::SampleRow& row) const {
-  auto *tokens = row.values<int64_t>(0), *targets = row.values<int64_t>(1);
-  const int64_t count = texts_.length(index);
-  texts_.read(index, tokens, nullptr);
-  const auto size = static_cast<size_t>(count);
-  masking_->hide({tokens, size}, {targets, size},
-                 mix(context.seed, static_cast<uint64_t>(context.augment ? context.epoch : 0)),
-                 static_cast<uint64_t>(index));
-  row.set_count(0, count);
-  row.set_count(1, count);
-}
+  data::SampleLayout layout(const MadeSamples& made) const override {
+    data::SampleLayout layout = data::SampleLayout::tokens(made.longest, tokenizer().vocabulary_size());
+    for (data::Field& field : layout.fields) field.ragged = true;
+    return layout;
+  }
 
-std::string MaskedTexts::describe() const {
-  return fmt::format("{} of {}, {}, at most {} each", counted(size(), "text"), files_,
-                     counted(std::ssize(texts_.all()), "token"), grouped(layout_.token_count()));
-}
+  SampleWords words(const MadeSamples&) const override { return {}; }
 
+  void finish_row(int64_t index, const data::ReadContext& context, const data::SampleRow& row) const override {
+    const auto count = static_cast<size_t>(row.count(0));
+    masking_->hide({row.values<int64_t>(0), count}, {row.values<int64_t>(1), count},
+                   mix(context.seed, static_cast<uint64_t>(context.augment ? context.epoch : 0)),
+                   static_cast<uint64_t>(index));
+    row.set_count(1, row.count(0));
+  }
+
+ private:
+  std::string column_;
+  std::optional<Masking> masking_;
+};
+
+const RegisteredBuilder registered_masked{{TextUse::masked},
+                                          [](const data::DatasetRequest& request) -> std::unique_ptr<SampleBuilder> {
+                                            return std::make_unique<MaskedTexts>(request);
+                                          }};
+
+}  // namespace
 }  // namespace gputrain::records

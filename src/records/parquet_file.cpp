@@ -61,7 +61,10 @@ void choose_columns(ParquetReader& reader, const RecordFile& file) {
   std::string all;
   for (const std::string& name : reader.columns()) {
     all += (all.empty() ? "" : ", ") + name;
-    if (std::ranges::find(file.columns, name) == file.columns.end()) continue;
+    if (std::ranges::find(file.columns, name) == file.columns.end()) {
+      if (file.left_out != nullptr) file.left_out->push_back(name);
+      continue;
+    }
     if (std::ranges::find(chosen, name) != chosen.end())
       throw Error(ExitCode::data, {.what = "two columns are named '" + name + "'", .where = file.path});
     chosen.push_back(name);

@@ -10,7 +10,6 @@
 #include "gputrain/datasets/text_file.hpp"
 
 namespace gputrain::records {
-namespace {
 
 std::vector<std::string> record_files(const data::DatasetRequest& request, const std::string& extension) {
   std::error_code ignored;
@@ -23,20 +22,25 @@ std::vector<std::string> record_files(const data::DatasetRequest& request, const
   return files;
 }
 
-}  // namespace
-
-AllRecords read_all(const data::DatasetRequest& request, ReadRecords read_records, const std::string& extension,
-                    RecordFile what) {
-  const std::vector<std::string> paths = record_files(request, extension);
-  request.tell_files(paths);
-  AllRecords all{.records = {}, .files = counted(std::ssize(paths), "file")};
+AllRecords read_files(const data::DatasetRequest& request, const std::vector<std::string>& files,
+                      ReadRecords read_records, RecordFile what) {
+  AllRecords all{.records = {}, .files = counted(std::ssize(files), "file")};
   int64_t bytes_left = datasets::kMostTextBytes;
-  for (const std::string& path : paths) {
+  what.left_out = &all.left_out;
+  for (const std::string& path : files) {
     what.path = path;
+    all.begins.push_back(all.records.size());
     for (Record& record : read_records(what, bytes_left)) all.records.push_back(std::move(record));
   }
   if (all.records.empty()) throw Error(ExitCode::data, {.what = "there is no record", .where = request.path});
   return all;
+}
+
+AllRecords read_all(const data::DatasetRequest& request, ReadRecords read_records, const std::string& extension,
+                    RecordFile what) {
+  const std::vector<std::string> files = record_files(request, extension);
+  request.tell_files(files);
+  return read_files(request, files, read_records, std::move(what));
 }
 
 void check_bad(const BadRecords& bad, const data::DatasetRequest& request) {

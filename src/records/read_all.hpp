@@ -14,11 +14,18 @@ namespace gputrain::records {
 
 struct AllRecords {
   std::vector<Record> records;
-  std::string files;  // "2 files"
+  std::string files;                  // "2 files"
+  std::vector<size_t> begins;         // the first record of each file
+  std::vector<std::string> left_out;  // columns that readers have left out
 };
 
-/// Reads the files that the request names; of a folder, those with this extension. Throws Error(data), also if there is
-/// no record.
+/// The files that the request names; of a folder, those with this extension.
+std::vector<std::string> record_files(const data::DatasetRequest& request, const std::string& extension);
+/// Reads these files. Throws Error(data), also if there is no record.
+AllRecords read_files(const data::DatasetRequest& request, const std::vector<std::string>& files,
+                      ReadRecords read_records, RecordFile what);
+
+/// Reads the files that the request names.
 AllRecords read_all(const data::DatasetRequest& request, ReadRecords read_records, const std::string& extension,
                     RecordFile what);
 
@@ -37,8 +44,8 @@ std::string message_of(const Error& error);
 
 /// Does `work(i)` for each of `all` whose `problem` is empty, from several threads. A mistake in the data becomes that
 /// one's problem; other errors end the whole.
-template <class Outcome, class Work>
-void for_each_good(std::vector<Outcome>& all, const Work& work) {
+template <class Outcomes, class Work>
+void for_each_good(Outcomes&& all, const Work& work) {
   datasets::parallel_for(all.size(), [&](size_t i) {
     if (!all[i].problem.empty()) return;
     try {

@@ -22,6 +22,7 @@ struct RecordFile {
   std::vector<std::string> columns;  // what is made of them; a reader may leave out others
   /// The columns of a table are called "0", "1" and so on, and its first row is a record like the others.
   bool are_numbers = false;
+  std::vector<std::string>* left_out = nullptr;  // gets the columns that the reader leaves out
 };
 
 /// Reads the records of one file. Takes the bytes of its text from `bytes_left`, and throws Error(data) if they do not

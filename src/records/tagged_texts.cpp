@@ -1,138 +1,93 @@
-#include "tagged_texts.hpp"
-
-#include <algorithm>
-#include <limits>
+// Texts as words, each with a tag: names of people and places, parts of speech.
 #include <utility>
 
-#include <fmt/format.h>
-
+#include "encoded_texts.hpp"
 #include "gputrain/core/batch.hpp"
 #include "gputrain/core/error.hpp"
-#include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
-#include "gputrain/core/printable.hpp"
-#include "gputrain/data/content_hash.hpp"
 #include "labels.hpp"
-#include "read_all.hpp"
+#include "text_samples.hpp"
 
 namespace gputrain::records {
 namespace {
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
-}
+/// Fields tokens and target, ragged. The first token of a word has the class of its tag; the others are not learned, as
+/// in transformers' examples.
+class TaggedTexts final : public SampleBuilder {
+ public:
+  explicit TaggedTexts(const data::DatasetRequest& request)
+      : SampleBuilder(request, 2),
+        words_(options().columns.words.value_or("tokens")),
+        tags_(options().columns.tags.value_or("tags")) {}
+
+  std::vector<std::string> columns() const override { return {words_, tags_}; }
+
+  void read_input(const nlohmann::ordered_json& record, Draft& draft) const override {
+    for (std::string& word : texts_of_list(record, words_)) draft.texts.push_back({.text = std::move(word)});
+  }
+
+  void read(nlohmann::ordered_json& record, std::vector<Draft>& drafts) const override {
+    read_input(record, drafts.back());
+    drafts.back().names = texts_of_list(record, tags_);
+  }
+
+  void settle(std::vector<Draft>& drafts, const std::vector<std::string>* known) override {
+    std::vector<std::string> tags = known != nullptr ? *known : std::vector<std::string>();
+    if (known == nullptr)
+      for (const Draft& draft : drafts) tags.insert(tags.end(), draft.names.begin(), draft.names.end());
+    names_ = ClassNames(std::move(tags));
+    classes_ = names_.names();
+  }
+
+  std::vector<std::string> texts_for_tokenizer(const Draft& draft) const override {
+    std::string text;
+    for (const LearnedText& word : draft.texts) text += " " + word.text;
+    return {text.empty() ? " " : text};
+  }
+
+  std::vector<EncodedSample> encoded(Draft& draft, int64_t most) const override {
+    if (draft.texts.empty()) throw Error(ExitCode::data, {.what = "there is no word"});
+    if (draft.texts.size() != draft.names.size())
+      throw Error(ExitCode::data, {.what = counted(std::ssize(draft.texts), "word") + " with " +
+                                           counted(std::ssize(draft.names), "tag")});
+    EncodedWords words;
+    for (const LearnedText& word : draft.texts) words.add(word.text, tokenizer(), draft.place);
+    if (words.tokens.empty()) throw Error(ExitCode::data, {.what = "no word has a token"});
+    std::vector<uint32_t> targets(words.tokens.size(), static_cast<uint32_t>(kIgnoreIndex));
+    for (size_t i = 0; i < draft.names.size(); ++i) {
+      const int64_t number = names_.number_of(draft.names[i]);
+      if (words.begins[i] >= 0) targets[static_cast<size_t>(words.begins[i])] = static_cast<uint32_t>(number);
+    }
+    EncodedSample sample = encoded_sample(framed(tokenizer(), std::move(words.tokens), {}, most));
+    const tokenizers::Frame frame = tokenizer().frame(false);
+    std::vector<uint32_t>& all =
+        sample.streams.emplace_back(sample.streams[0].size(), static_cast<uint32_t>(kIgnoreIndex));
+    for (size_t i = 0; i < targets.size() && i + frame.before.size() + frame.behind.size() < all.size(); ++i)
+      all[frame.before.size() + i] = targets[i];
+    return {std::move(sample)};
+  }
+
+  data::SampleLayout layout(const MadeSamples& made) const override {
+    data::SampleLayout layout = data::SampleLayout::tokens(made.longest, std::ssize(made.classes));
+    for (data::Field& field : layout.fields) field.ragged = true;
+    return layout;
+  }
+
+  SampleWords words(const MadeSamples& made) const override {
+    return {.tail = ", " + counted(std::ssize(made.classes), "class") + " of words",
+            .cut_sample = "text",
+            .loss_of_cut = ", and their last words are not learned"};
+  }
+
+ private:
+  std::string words_, tags_;
+  ClassNames names_{{}};
+};
+
+const RegisteredBuilder registered_tagged{{TextUse::tags},
+                                          [](const data::DatasetRequest& request) -> std::unique_ptr<SampleBuilder> {
+                                            return std::make_unique<TaggedTexts>(request);
+                                          }};
 
 }  // namespace
-
-TaggedTexts::TaggedTexts(const data::DatasetRequest& request, std::vector<Text> texts, std::string files,
-                         const TaggedTexts* train)
-    : files_(std::move(files)) {
-  if (train == nullptr && is_tokenizer_built_from_texts(request)) {
-    std::vector<std::string> all;
-    for (const Text& text : texts) all.push_back(" " + joined(text.words));
-    tokenizer_ = tokenizer_for(request, all);
-  } else {
-    tokenizer_ = tokenizer_for(request, {});
-  }
-  std::vector<std::string> tags;
-  if (train != nullptr) {
-    tags = train->classes_;
-  } else {
-    for (const Text& text : texts) tags.insert(tags.end(), text.tags.begin(), text.tags.end());
-  }
-  const ClassNames classes(std::move(tags));
-  classes_ = classes.names();
-  std::vector<Outcome> outcomes(texts.size());
-  for (size_t i = 0; i < texts.size(); ++i) outcomes[i].problem = texts[i].problem;
-  for_each_good(outcomes, [&](size_t i) { outcomes[i] = encoded(texts[i], classes); });
-  const int64_t most = train != nullptr              ? train->layout_.token_count()
-                       : request.sequence_length > 0 ? request.sequence_length
-                                                     : std::numeric_limits<int32_t>::max();
-  store(outcomes, texts, request, most);
-  if (train != nullptr) layout_ = train->layout_;
-}
-
-/// Each word is encoded by itself, with the space before it that some tokenizers write into its first token.
-TaggedTexts::Outcome TaggedTexts::encoded(const Text& text, const ClassNames& classes) const {
-  if (text.words.empty()) throw Error(ExitCode::data, {.what = "there is no word"});
-  if (text.words.size() != text.tags.size())
-    throw Error(ExitCode::data,
-                {.what = counted(std::ssize(text.words), "word") + " with " + counted(std::ssize(text.tags), "tag")});
-  Outcome outcome;
-  for (size_t i = 0; i < text.words.size(); ++i) {
-    const auto tokens = tokenizer_->encode(" " + text.words[i], text.place);
-    if (tokens.empty())
-      throw Error(ExitCode::data, {.what = "the word '" + printable(text.words[i].substr(0, 60)) + "' has no token"});
-    outcome.tokens.insert(outcome.tokens.end(), tokens.begin(), tokens.end());
-    outcome.targets.push_back(classes.number_of(text.tags[i]));
-    outcome.targets.resize(outcome.tokens.size(), kIgnoreIndex);
-  }
-  return outcome;
-}
-
-void TaggedTexts::store(std::vector<Outcome>& outcomes, const std::vector<Text>& texts,
-                        const data::DatasetRequest& request, int64_t most) {
-  const tokenizers::Frame frame = tokenizer_->frame(false);
-  const auto before = std::ssize(frame.before), behind = std::ssize(frame.behind);
-  int64_t longest = 1, cut = 0, longest_uncut = 0;
-  BadRecords bad{.count = 0, .of = std::ssize(outcomes)};
-  for (size_t i = 0; i < outcomes.size(); ++i) {
-    Outcome& outcome = outcomes[i];
-    begins_.push_back(std::ssize(targets_));
-    if (!outcome.problem.empty()) {
-      if (bad.count++ == 0) {
-        bad.first_what = outcome.problem;
-        bad.first_where = texts[i].place;
-      }
-      problems_[static_cast<int64_t>(i)] = {outcome.problem, texts[i].place};
-      texts_.add_bad();
-      continue;
-    }
-    const FramedTexts sample = framed(*tokenizer_, std::move(outcome.tokens), {}, most);
-    const auto size = std::ssize(sample.tokens);
-    texts_.add(sample);
-    longest = std::max(longest, size);
-    longest_uncut = std::max(longest_uncut, sample.full_size);
-    if (sample.full_size > size) ++cut;
-    for (int64_t at = 0; at < size; ++at) {
-      const bool is_text = at >= before && at < size - behind;
-      targets_.push_back(is_text ? static_cast<int32_t>(outcome.targets[static_cast<size_t>(at - before)])
-                                 : kIgnoreIndex);
-    }
-  }
-  check_bad(bad, request);
-  if (cut > 0)
-    log::warning(
-        fmt::format("{}: cut {} of {} after {} tokens, and their last words are not learned; the longest has "
-                    "{}; data.text.max_length sets the limit",
-                    request.path, grouped(cut), counted(size(), "text"), grouped(most), grouped(longest_uncut)));
-  content_hash_ = data::content_hash(2, [&](int64_t part) {
-    return data::content_of(part == 0 ? std::as_bytes(texts_.all())
-                                      : std::as_bytes(std::span<const int32_t>(targets_)));
-  });
-  layout_ = data::SampleLayout::tokens(longest, std::ssize(classes_));
-  layout_.vocabulary = tokenizer_->vocabulary_size();
-  for (data::Field& field : layout_.fields) field.ragged = true;
-}
-
-int64_t TaggedTexts::length(int64_t index) const { return std::max<int64_t>(1, texts_.length(index)); }
-
-void TaggedTexts::read(int64_t index, const data::ReadContext&, const data::SampleRow& row) const {
-  if (const auto problem = problems_.find(index); problem != problems_.end())
-    throw Error(ExitCode::data, {.what = problem->second.first, .where = problem->second.second});
-  const int64_t count = texts_.length(index);
-  texts_.read(index, row.values<int64_t>(0), nullptr);
-  std::copy_n(targets_.begin() + begins_[static_cast<size_t>(index)], count, row.values<int64_t>(1));
-  row.set_count(0, count);
-  row.set_count(1, count);
-}
-
-std::string TaggedTexts::describe() const {
-  return fmt::format("{} of {}, {}, at most {} each, {} of words", counted(size(), "text"), files_,
-                     counted(std::ssize(texts_.all()), "token"), grouped(layout_.token_count()),
-                     counted(std::ssize(classes_), "class"));
-}
-
 }  // namespace gputrain::records

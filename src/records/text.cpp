@@ -18,8 +18,8 @@
 #include "gputrain/datasets/file_list.hpp"
 #include "gputrain/datasets/text_file.hpp"
 #include "gputrain/datasets/token_windows.hpp"
-#include "masked_texts.hpp"
 #include "samples_by_use.hpp"
+#include "text_samples.hpp"
 
 namespace gputrain::records {
 namespace {
@@ -159,10 +159,12 @@ std::shared_ptr<const data::Dataset> masked_files(const TextSpec& spec, const da
   request.tell_files(paths);
   std::vector<std::string> contents = read_texts(paths);
   warn_of_binary(paths, contents);
-  std::vector<MaskedTexts::Text> texts;
-  for (size_t i = 0; i < paths.size(); ++i) texts.push_back({.text = std::move(contents[i]), .place = paths[i]});
-  return std::make_shared<MaskedTexts>(request, std::move(texts), counted(std::ssize(paths), "file"),
-                                       samples_of<MaskedTexts>(request.train));
+  std::vector<Draft> texts(paths.size());
+  for (size_t i = 0; i < paths.size(); ++i) {
+    texts[i].texts.push_back({.text = std::move(contents[i])});
+    texts[i].place = paths[i];
+  }
+  return std::make_shared<TextSamples>(request, std::move(texts), counted(std::ssize(paths), "file"));
 }
 
 std::shared_ptr<const data::Dataset> samples_of_files(const TextSpec& spec, const data::DatasetRequest& request) {

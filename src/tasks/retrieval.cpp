@@ -17,6 +17,7 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/data/negative_fields.hpp"
 #include "gputrain/nn/recompute.hpp"
 #include "logits.hpp"
 #include "text_embeddings.hpp"
@@ -53,9 +54,9 @@ at::Tensor counted_of_ranks(int64_t own, int64_t rows, const at::TensorOptions& 
 
 class Retrieval final : public Task {
  public:
-  Retrieval(const RetrievalSpec& spec, const TaskRequest& request)
-      : spec_(spec), has_negatives_(request.layout.find(kNegativeTokens) != nullptr) {
-    if (spec_.loss == "triplet" && !has_negatives_)
+  Retrieval(const RetrievalSpec& spec, const TaskRequest& request) : spec_(spec) {
+    while (request.layout.find(data::negative_tokens(negatives_)) != nullptr) ++negatives_;
+    if (spec_.loss == "triplet" && negatives_ == 0)
       throw Error(ExitCode::usage, {.what = "a triplet needs a third text, and the data has none",
                                     .where = "task.config.loss",
                                     .hint = "loss: ranking, or data.text.columns.negative"});
@@ -102,7 +103,7 @@ class Retrieval final : public Task {
 
   Texts embedded(models::Model& model, const Batch& batch) const {
     Texts texts{embeddings_of(model, batch, kTokens), embeddings_of(model, batch, kPairTokens)};
-    if (has_negatives_) texts.push_back(embeddings_of(model, batch, kNegativeTokens));
+    for (int64_t i = 0; i < negatives_; ++i) texts.push_back(embeddings_of(model, batch, data::negative_tokens(i)));
     return texts;
   }
 
@@ -122,7 +123,12 @@ class Retrieval final : public Task {
       constexpr double kNoZero = 1e-6;  // as torch's pairwise_distance: the root has no slope at zero
       return at::linalg_vector_norm(at::sub(texts[0], to) + kNoZero, 2, at::IntArrayRef{-1});
     };
-    return at::relu(distance(texts[1]) - distance(texts[2]) + spec_.margin).narrow(0, 0, samples);
+    at::Tensor sum;
+    for (size_t i = 2; i < texts.size(); ++i) {
+      const at::Tensor one = at::relu(distance(texts[1]) - distance(texts[i]) + spec_.margin).narrow(0, 0, samples);
+      sum = sum.defined() ? sum + one : one;
+    }
+    return sum / static_cast<double>(negatives_);
   }
 
   /// The ranks' rows are as many: they share a micro-batch evenly, and its padding stands last.
@@ -164,7 +170,7 @@ class Retrieval final : public Task {
   }
 
   RetrievalSpec spec_;
-  bool has_negatives_;
+  int64_t negatives_ = 0;  // texts of each sample
 };
 
 const config::Registered<Retrieval, RetrievalSpec> registered_retrieval{

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "../../src/records/encoded_texts.hpp"
-#include "../../src/records/masked_texts.hpp"
+#include "../../src/records/masking.hpp"
 #include "datasets/opened.hpp"
 #include "datasets/sample_of.hpp"
 #include "gputrain/core/batch.hpp"

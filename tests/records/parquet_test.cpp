@@ -40,7 +40,7 @@ class ParquetTest : public FolderTest {
   static std::string written_by_reference() {
     fs::create_directories(reference_folder());
     const std::string folder = reference_folder().string();
-    return gputrain::testing::run_reference("datasets/parquet_reference.py", {folder}) ? folder : "";
+    return gputrain::testing::run_reference("records/parquet_reference.py", {folder}) ? folder : "";
   }
   static std::vector<Record> records_of(const std::string& path) {
     int64_t bytes_left = 1 << 20;

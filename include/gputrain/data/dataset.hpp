@@ -1,4 +1,5 @@
-// A dataset: numbered samples, read in any order from many threads. One format per file in src/datasets and src/records.
+// A dataset: numbered samples, read in any order from many threads. One format per file in src/datasets and
+// src/records.
 #pragma once
 
 #include <cstdint>

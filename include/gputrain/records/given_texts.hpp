@@ -32,10 +32,11 @@ std::vector<GivenText> read_given_texts(const GivenTextFile& file);
 
 /// A text as an encoder reads it.
 struct EncoderInput {
-  std::vector<int32_t> tokens;       // within the tokenizer's frame, cut to `most`
-  int64_t second_type = 0;           // where tokens of the second type begin; tokens.size(): there is none
-  std::vector<int64_t> word_places;  // of each word the place of its first token; fewer than words: the rest was cut
-  int64_t full_size = 0;             // tokens before they were cut
+  std::vector<int32_t> tokens;  // within the tokenizer's frame, cut to `most`
+  int64_t second_type = 0;      // where tokens of the second type begin; tokens.size(): there is none
+  std::vector<int64_t>
+      word_places;  // of each word the place of its first token; -1: it has none; fewer than words: the rest was cut
+  int64_t full_size = 0;  // tokens before they were cut
 };
 
 /// One for each text. Throws Error(data) for the first text that cannot be encoded or has no token.

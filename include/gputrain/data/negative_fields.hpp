@@ -1,0 +1,16 @@
+// Fields of the texts of a sample that are not like its first.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "gputrain/core/batch.hpp"
+
+namespace gputrain::data {
+
+/// The field of one of several, numbered from 0: "negative_tokens", "negative_tokens_2".
+inline std::string negative_tokens(int64_t number) {
+  return kNegativeTokens + (number == 0 ? std::string() : "_" + std::to_string(number + 1));
+}
+
+}  // namespace gputrain::data

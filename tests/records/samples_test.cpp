@@ -1,0 +1,250 @@
+// What all samples of texts have in common: columns that nothing reads are told, the first record does not decide for
+// all, a row of names is known, and a host makes its samples once.
+#include <sys/stat.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "../../src/records/sample_file.hpp"
+#include "../../src/records/text_samples.hpp"
+#include "datasets/opened.hpp"
+#include "datasets/sample_of.hpp"
+#include "gputrain/core/batch.hpp"
+#include "gputrain/data/negative_fields.hpp"
+
+namespace gputrain::records {
+using namespace datasets;
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct SamplesTest : FolderTest {
+  data::DatasetSplits opened(TextUse use, const std::string& name, const std::string& more = "",
+                             const std::string& text = "tokenizer: bytes") const {
+    return open_for({.field = kTokens, .longest = 100, .use = use},
+                    "{train: {path: " + path(name) + ", format: " + name.substr(name.rfind('.') + 1) + "}, text: {" +
+                        text + "}" + more + "}");
+  }
+  std::string described(TextUse use, const std::string& name, const std::string& text = "tokenizer: bytes") const {
+    std::string description;
+    const std::string warnings = warning_of([&] { description = opened(use, name, "", text).train->describe(); });
+    return warnings + description;
+  }
+};
+
+/// A good record for what a task learns.
+std::string record_for(TextUse use) {
+  switch (use) {
+    case TextUse::next_token:
+    case TextUse::masked:
+      return R"("text": "a b c")";
+    case TextUse::label:
+    case TextUse::labels:
+      return R"("text": "a b c", "label": "x")";
+    case TextUse::number:
+      return R"("text": "a b c", "label": 0.5)";
+    case TextUse::tags:
+      return R"("tokens": ["a", "b"], "tags": ["X", "O"])";
+    case TextUse::pairs:
+      return R"("anchor": "a", "positive": "b")";
+    case TextUse::preference:
+      return R"("prompt": "a", "chosen": " b", "rejected": " c")";
+    case TextUse::rating:
+      return R"("prompt": "a", "completion": " b", "label": true)";
+  }
+  return "";
+}
+
+TEST_F(SamplesTest, TellAColumnThatNothingReads) {
+  for (const TextUse use : uses_with_builder()) {
+    if (use == TextUse::masked) continue;  // needs a tokenizer with a mask, below
+    write("a.jsonl",
+          "{" + record_for(use) + "}\n{" + record_for(use) + R"(, "source": "web", "history": [["q", "a"]]})" + "\n");
+    EXPECT_THAT(described(use, "a.jsonl"),
+                AllOf(HasSubstr("not read: history (1 of 2), source (1 of 2)"),
+                      HasSubstr("the column 'history' of 1 record is not read"), Not(HasSubstr("'source'"))))
+        << static_cast<int>(use);
+    write("b.jsonl", "{" + record_for(use) + R"(, "source": "", "history": []})" + "\n");
+    EXPECT_THAT(described(use, "b.jsonl"), Not(HasSubstr("not read"))) << static_cast<int>(use);
+  }
+  write("a.jsonl", R"({"text": "a b c", "title": "d"})"
+                   "\n");
+  EXPECT_THAT(described(TextUse::masked, "a.jsonl", "tokenizer: words, min_count: 1"), HasSubstr("not read: title"));
+}
+
+TEST_F(SamplesTest, TellColumnsOfTables) {
+  write("a.csv", "text,label,weight\na,x,2\nb,y,1\n");
+  EXPECT_THAT(described(TextUse::label, "a.csv"),
+              AllOf(HasSubstr("not read: weight"), HasSubstr("the column 'weight' of 2 records is not read")));
+}
+
+TEST_F(SamplesTest, TakeNegativesThatTheFirstRecordLacks) {
+  write("a.jsonl", R"({"anchor": "a", "positive": "b"})"
+                   "\n"
+                   R"({"anchor": "c", "positive": "d", "negative": "e"})"
+                   "\n");
+  EXPECT_THAT(error_of([&] { opened(TextUse::pairs, "a.jsonl"); }),
+              AllOf(HasSubstr("no text in 'negative', which others have"), HasSubstr("a.jsonl:1")));
+  write("b.jsonl", R"({"anchor": "a", "positive": "b"})"
+                   "\n"
+                   R"({"anchor": "c", "positive": "d", "score": 1})"
+                   "\n");
+  EXPECT_THAT(error_of([&] { opened(TextUse::pairs, "b.jsonl"); }),
+              HasSubstr("no number in 'score', which others have"));
+}
+
+TEST_F(SamplesTest, HaveSeveralNegatives) {
+  write("a.jsonl", R"({"anchor": "a", "positive": "b", "negative_1": "c", "negative_2": "d"})"
+                   "\n");
+  const auto samples = opened(TextUse::pairs, "a.jsonl");
+  EXPECT_THAT(samples.train->describe(), HasSubstr("1 pair with 2 negatives each"));
+  auto sample = sample_of(*samples.train, 0);
+  EXPECT_EQ(sample[data::negative_tokens(0)], std::vector<double>{'c'});
+  EXPECT_EQ(sample[data::negative_tokens(1)], std::vector<double>{'d'});
+}
+
+TEST_F(SamplesTest, TellNegativesThatValidationHasAlone) {
+  write("a.jsonl", R"({"anchor": "a", "positive": "b"})"
+                   "\n");
+  write("v.jsonl", R"({"anchor": "a", "positive": "b", "negative": "c"})"
+                   "\n");
+  const std::string val = ", val: {path: " + path("v.jsonl") + "}";
+  EXPECT_THAT(warning_of([&] { opened(TextUse::pairs, "a.jsonl", val); }),
+              HasSubstr("the column 'negative' of 1 record is not read"));
+}
+
+TEST_F(SamplesTest, WarnOfNumbersThatNoCosineReaches) {
+  write("a.jsonl", R"({"sentence1": "a", "sentence2": "b", "score": 4.5})"
+                   "\n");
+  EXPECT_THAT(warning_of([&] { opened(TextUse::pairs, "a.jsonl"); }), HasSubstr("divide them by 4.5"));
+  write("b.jsonl", R"({"sentence1": "a", "sentence2": "b", "score": -1})"
+                   "\n");
+  EXPECT_EQ(warning_of([&] { opened(TextUse::pairs, "b.jsonl"); }), "");
+}
+
+constexpr const char* kByNumber = "tokenizer: bytes, columns: {text: 0, label: 1}";
+
+TEST_F(SamplesTest, KeepTheOnlySampleOfAClassInTheFirstRow) {
+  write("a.tsv", "I have never seen such a film.\tbest\nnot good at all\tbad\nwhat a waste\tbad\n");
+  data::DatasetSplits samples;
+  EXPECT_THAT(warning_of([&] { samples = opened(TextUse::label, "a.tsv", "", kByNumber); }),
+              HasSubstr("the first row is read as a record, though no other has its label"));
+  EXPECT_EQ(samples.train->size(), 3);
+  EXPECT_EQ(samples.train->class_names(), (std::vector<std::string>{"bad", "best"}));
+}
+
+TEST_F(SamplesTest, LeaveOutTheNamesOfEachFile) {
+  write("x/a.tsv", "sentence\tlabel\nnot good at all\tbad\nwhat a waste\tbad\n");
+  write("x/b.tsv", "sentence\tlabel\ngood\tgood\n");
+  data::DatasetSplits samples;
+  EXPECT_THAT(warning_of([&] {
+                samples = open_for({.field = kTokens, .longest = 100, .use = TextUse::label},
+                                   "{train: {path: " + path("x") + ", format: tsv}, text: {" + kByNumber + "}}");
+              }),
+              AllOf(HasSubstr("a.tsv:1: the first row names the columns"), HasSubstr("b.tsv:1: the first row names")));
+  EXPECT_EQ(samples.train->class_names(), (std::vector<std::string>{"bad", "good"}));
+}
+
+MadeSamples made_samples() {
+  MadeSamples made{.streams = std::vector<MadeSamples::Stream>(2), .columns = 1, .classes = {"a", "b"}};
+  made.add({.streams = {{1, 2, 3}, {4}}, .second = 2}, {1});
+  made.add_bad({.place = "f:2", .problem = "it is bad"}, {0});
+  made.files = "1 file";
+  made.unread = "id";
+  made.warnings = {"one"};
+  return made;
+}
+
+TEST_F(SamplesTest, AreTheSameInAFile) {
+  const MadeSamples made = made_samples();
+  write_samples(path("a.samples"), "key", made);
+  const auto mapped = mapped_samples(path("a.samples"), "key");
+  ASSERT_NE(mapped, nullptr);
+  EXPECT_EQ(mapped->size(), 2);
+  EXPECT_THAT(mapped->streams[0].of(0), ::testing::ElementsAre(1, 2, 3));
+  EXPECT_THAT(mapped->streams[1].of(0), ::testing::ElementsAre(4));
+  EXPECT_EQ(mapped->numbers[0], 1);
+  EXPECT_EQ(mapped->seconds[0], 2);
+  EXPECT_EQ(mapped->problems.at(1).what, "it is bad");
+  EXPECT_EQ(mapped->warnings, made.warnings);
+  EXPECT_EQ(mapped_samples(path("a.samples"), "another"), nullptr);
+}
+
+TEST_F(SamplesTest, AreNotTakenFromAFileThatIsCutOrLonger) {
+  write_samples(path("a.samples"), "key", made_samples());
+  std::string content(std::filesystem::file_size(path("a.samples")), '\0');
+  std::ifstream(path("a.samples"), std::ios::binary).read(content.data(), std::ssize(content));
+  for (size_t size = 0; size < content.size(); ++size) {
+    write("b.samples", content.substr(0, size));
+    EXPECT_EQ(mapped_samples(path("b.samples"), "key"), nullptr) << size;
+  }
+  write("b.samples", content + "x");
+  EXPECT_EQ(mapped_samples(path("b.samples"), "key"), nullptr);
+}
+
+TEST_F(SamplesTest, AreMadeOnceByAllWhoWantThem) {
+  std::atomic<int> makers = 0;
+  std::vector<std::shared_ptr<const MadeSamples>> found(8);
+  {
+    std::vector<std::jthread> threads;
+    for (auto& one : found)
+      threads.emplace_back([&] {
+        one = shared_samples(folder_ / "cache", "key", [&] {
+          ++makers;
+          return made_samples();
+        });
+      });
+  }
+  EXPECT_EQ(makers, 1);
+  for (const auto& one : found) EXPECT_EQ(one->size(), 2);
+}
+
+TEST_F(SamplesTest, StayInMemoryWhereTheFolderCannotBeWritten) {
+  write("no_folder", "");
+  EXPECT_EQ(shared_samples(folder_ / "no_folder" / "x", "key", made_samples)->size(), 2);
+}
+
+/// The next start of a job maps what the first one made, and warns as that did.
+TEST_F(SamplesTest, OfMuchTextAreKeptForTheNextStart) {
+  ::setenv("GPUTRAIN_SAMPLES", path("cache").c_str(), 1);
+  std::string lines;
+  for (int i = 0; lines.size() < (size_t{17} << 20); ++i)
+    lines += R"({"text": ")" + std::string(static_cast<size_t>(50 + i % 100), static_cast<char>('a' + i % 26)) +
+             R"(", "label": )" + std::to_string(i % 3) +
+             R"(, "history": "x"})"
+             "\n";
+  write("a.jsonl", lines);
+  data::DatasetSplits first, second;
+  const std::string told = warning_of([&] { first = opened(TextUse::label, "a.jsonl"); });
+  EXPECT_THAT(told, HasSubstr("history"));
+  ASSERT_EQ(std::distance(std::filesystem::directory_iterator(path("cache")), {}), 1);
+  const auto file = std::filesystem::directory_iterator(path("cache"))->path();
+  const auto inode = [&] {
+    struct stat status {};
+    ::stat(file.c_str(), &status);
+    return status.st_ino;
+  };
+  const auto before = inode();
+  EXPECT_EQ(warning_of([&] { second = opened(TextUse::label, "a.jsonl"); }), told);
+  EXPECT_EQ(inode(), before);
+  ASSERT_EQ(first.train->size(), second.train->size());
+  for (const int64_t i : {int64_t{0}, int64_t{77}, first.train->size() - 1})
+    EXPECT_EQ(sample_of(*first.train, i), sample_of(*second.train, i));
+  EXPECT_EQ(first.train->content_hash(), second.train->content_hash());
+  EXPECT_EQ(first.train->describe(), second.train->describe());
+  opened(TextUse::label, "a.jsonl", "", "tokenizer: bytes, max_length: 60");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path("cache")), {}), 2);
+  lines[10] = 'Z';  // the first letter of the first text
+  write("a.jsonl", lines);
+  EXPECT_EQ(sample_of(*opened(TextUse::label, "a.jsonl").train, 0)["tokens"][0], 90);
+  ::unsetenv("GPUTRAIN_SAMPLES");
+}
+
+}  // namespace
+}  // namespace gputrain::records
