@@ -31,10 +31,8 @@ Json by_name(const std::vector<std::string>& names, const std::vector<float>& pr
 /// Writes what the encoder gives for one text.
 class Lines {
  public:
-  Lines(const std::vector<std::string>& names, bool json) : names_(names), json_(json) {
-    has_entities_ = std::ranges::any_of(
-        names, [](const std::string& name) { return name.starts_with("B-") || name.starts_with("I-"); });
-  }
+  Lines(const std::vector<std::string>& names, bool json)
+      : names_(names), json_(json), has_entities_(tasks::mark_entities(names)) {}
 
   std::string of(TextUse use, const records::GivenText& text, const at::Tensor& output) const {
     if (use == TextUse::number) return number(output);
@@ -102,7 +100,7 @@ class Lines {
   }
 
   const std::vector<std::string>& names_;
-  bool json_, has_entities_ = false;
+  bool json_, has_entities_;
 };
 
 }  // namespace

@@ -1,16 +1,33 @@
 #include "entities.hpp"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
+#include <string_view>
 #include <tuple>
+#include <utility>
 
 #include <ATen/ops/tensor.h>
 
 namespace gputrain::tasks {
 namespace {
 
-enum Part : int64_t { kOutside, kBegin, kInside, kParts };
+enum Part : int64_t { kOutside, kBegin, kInside, kEnd, kSingle, kParts };
+
+struct Tag {
+  Part part;
+  std::string kind;
+};
+
+/// A tag of IOB, or of BIOES, whose E and S the scheme BILOU calls L and U.
+Tag tag_of(const std::string& tag) {
+  constexpr std::array<std::pair<std::string_view, Part>, 6> kPrefixes{
+      {{"B-", kBegin}, {"I-", kInside}, {"E-", kEnd}, {"S-", kSingle}, {"L-", kEnd}, {"U-", kSingle}}};
+  for (const auto& [prefix, part] : kPrefixes)
+    if (tag.starts_with(prefix)) return {part, tag.substr(prefix.size())};
+  return {tag == "O" ? kOutside : kBegin, tag};
+}
 
 /// Finds the entities of one text: kind, number of the first word, number behind the last one.
 class EntityFinder {
@@ -19,13 +36,14 @@ class EntityFinder {
 
   void add(int64_t code, int64_t word) {
     const int64_t kind = code / kParts, part = code % kParts;
-    const bool goes_on = part == kInside && open_ && kind == kind_;
+    const bool goes_on = (part == kInside || part == kEnd) && open_ && kind == kind_;
     if (!goes_on) end(word);
     if (part != kOutside && !goes_on) {
       open_ = true;
       kind_ = kind;
       first_ = word;
     }
+    if (part == kEnd || part == kSingle) end(word + 1);
   }
   void end(int64_t word) {
     if (open_) found.insert({kind_, first_, word});
@@ -44,12 +62,9 @@ class EntityFinder {
 at::Tensor tag_codes(const std::vector<std::string>& tags, int64_t classes) {
   std::map<std::string, int64_t> kinds;
   std::vector<int64_t> codes;
-  for (const std::string& tag : tags) {
-    const bool has_part = tag.starts_with("B-") || tag.starts_with("I-");
-    const std::string kind = has_part ? tag.substr(2) : tag;
-    const int64_t number = kinds.emplace(kind, std::ssize(kinds)).first->second;
-    const Part part = tag == "O" ? kOutside : tag.starts_with("I-") ? kInside : kBegin;
-    codes.push_back(kParts * number + part);
+  for (const std::string& name : tags) {
+    const Tag tag = tag_of(name);
+    codes.push_back(kParts * kinds.emplace(tag.kind, std::ssize(kinds)).first->second + tag.part);
   }
   while (std::ssize(codes) < classes) codes.push_back(kParts * std::ssize(codes) + kBegin);  // names are not known
   return at::tensor(codes, at::kLong);
@@ -61,13 +76,14 @@ std::vector<Entity> entities_in(const std::vector<std::string>& tags) {
   for (int64_t word = 0; word < codes.size(0); ++word) finder.add(codes.const_data_ptr<int64_t>()[word], word);
   finder.end(codes.size(0));
   std::vector<Entity> entities;
-  for (const auto& [kind, begin, end] : finder.found) {
-    const std::string& tag = tags[static_cast<size_t>(begin)];
-    const bool has_part = tag.starts_with("B-") || tag.starts_with("I-");
-    entities.push_back({.kind = has_part ? tag.substr(2) : tag, .begin = begin, .end = end});
-  }
+  for (const auto& [kind, begin, end] : finder.found)
+    entities.push_back({.kind = tag_of(tags[static_cast<size_t>(begin)]).kind, .begin = begin, .end = end});
   std::ranges::sort(entities, {}, &Entity::begin);
   return entities;
+}
+
+bool mark_entities(const std::vector<std::string>& tags) {
+  return std::ranges::any_of(tags, [](const std::string& tag) { return tag_of(tag).kind != tag; });
 }
 
 Hits entity_hits(const at::Tensor& rows) {

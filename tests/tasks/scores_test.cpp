@@ -75,6 +75,36 @@ TEST(Entities, HaveKindsAndPlaces) {
   EXPECT_TRUE(entities_in({}).empty());
 }
 
+std::string found_in(const std::vector<std::string>& tags) {
+  std::string found;
+  for (const Entity& one : entities_in(tags))
+    found += one.kind + " " + std::to_string(one.begin) + "-" + std::to_string(one.end) + ", ";
+  return found;
+}
+
+// The entities are those that seqeval finds in these tags.
+TEST(Entities, AreReadByBioesAndBilou) {
+  EXPECT_EQ(found_in({"S-A", "O", "B-P", "I-P", "E-P", "O"}), "A 0-1, P 2-5, ");
+  EXPECT_EQ(found_in({"S-A", "S-A", "E-A", "I-A"}), "A 0-1, A 1-2, A 2-3, A 3-4, ");
+  EXPECT_EQ(found_in({"B-A", "E-A", "E-A", "B-A", "S-A"}), "A 0-2, A 2-3, A 3-4, A 4-5, ");
+  EXPECT_EQ(found_in({"B-A", "E-P", "O"}), "A 0-1, P 1-2, ");
+  EXPECT_EQ(found_in({"U-A", "O", "B-P", "I-P", "L-P", "U-A"}), "A 0-1, P 2-5, A 5-6, ");
+  EXPECT_TRUE(mark_entities({"O", "S-A"}));
+  EXPECT_TRUE(mark_entities({"U-A"}));
+  EXPECT_FALSE(mark_entities({"O", "NOUN"}));
+  const at::Tensor codes = tag_codes({"B-P", "E-P", "S-P", "O"}, 4);
+  const auto row = [&](int64_t guess, int64_t truth, int64_t place) {
+    return std::vector<double>{codes[guess].item<double>(), codes[truth].item<double>(), static_cast<double>(place)};
+  };
+  std::vector<double> rows;
+  for (const auto& one : {row(0, 0, 0), row(1, 1, 1), row(2, 2, 2), row(2, 0, 3), row(2, 1, 4)})
+    rows.insert(rows.end(), one.begin(), one.end());
+  const Hits hits = entity_hits(at::tensor(rows, at::kDouble).view({-1, kTagColumns}));
+  EXPECT_EQ(hits.both, 2);  // two single words are not one entity of two words
+  EXPECT_EQ(hits.predicted, 4);
+  EXPECT_EQ(hits.true_ones, 3);
+}
+
 TEST(Entities, EndWithTheirTextAndAreOfOneWordWithoutParts) {
   const at::Tensor codes = tag_codes({"NOUN", "O"}, 2);
   const double noun = codes[0].item<double>(), none = codes[1].item<double>();

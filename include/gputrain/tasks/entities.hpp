@@ -1,4 +1,5 @@
-// Entities in tagged texts: runs of words with tags B-X, I-X of one kind (Ramshaw and Marcus, cmp-lg/9505040).
+// Entities in tagged texts: runs of words with tags B-X, I-X of one kind (Ramshaw and Marcus, cmp-lg/9505040), where
+// E-X or L-X may be the last word and S-X or U-X the only one (BIOES and BILOU).
 #pragma once
 
 #include <cstdint>
@@ -12,8 +13,11 @@ struct Entity {
   int64_t begin = 0, end = 0;  // its words: from the first up to the one behind the last
 };
 
-/// The entities of one text by the tags of its words, as the metric entity_f1 finds them. A tag without B- or I- is an
-/// entity of one word, but O is none.
+/// The entities of one text by the tags of its words, as the metric entity_f1 finds them. A tag without such a prefix
+/// is an entity of one word, but O is none.
 std::vector<Entity> entities_in(const std::vector<std::string>& tags);
+
+/// Whether some of these tags are parts of entities, as B-X is.
+bool mark_entities(const std::vector<std::string>& tags);
 
 }  // namespace gputrain::tasks
