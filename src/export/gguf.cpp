@@ -35,18 +35,18 @@ GgmlType ggml_type_of(const std::string& name, const at::Tensor& tensor, StoredT
   return type == StoredType::q8_0 && tensor.size(-1) % 32 == 0 ? GgmlType::q8_0 : GgmlType::f16;
 }
 
-std::string bytes_as(const at::Tensor& tensor, GgmlType type) {
+std::string bytes_as(const std::string& name, const at::Tensor& tensor, GgmlType type) {
   switch (type) {
     case GgmlType::f32:
-      return bytes_of(converted(tensor, StoredType::f32));
+      return bytes_of(converted(name, tensor, StoredType::f32));
     case GgmlType::f16:
-      return bytes_of(converted(tensor, StoredType::f16));
+      return bytes_of(converted(name, tensor, StoredType::f16));
     case GgmlType::q8_0:
-      return q8_0_bytes(tensor);
+      return q8_0_bytes(name, tensor);
     case GgmlType::bf16:
       break;
   }
-  return bytes_of(converted(tensor, StoredType::bf16));
+  return bytes_of(converted(name, tensor, StoredType::bf16));
 }
 
 /// Readers of GGUF do not know `{% generation %}`; a comment keeps the white space around it as it is.
@@ -78,9 +78,10 @@ void export_gguf(LanguageModel& model, const std::filesystem::path& file, Stored
     gguf.values.emplace_back("tokenizer.chat_template", source);
   for (const auto& [name, tensor] : architecture.tensors(published_weights(*model.built.model))) {
     const GgmlType stored = ggml_type_of(name, tensor, type);
-    gguf.tensors.push_back({.name = name, .sizes = tensor.sizes().vec(), .type = stored, .bytes = [tensor, stored] {
-                              return bytes_as(tensor, stored);
-                            }});
+    gguf.tensors.push_back(
+        {.name = name, .sizes = tensor.sizes().vec(), .type = stored, .bytes = [name, tensor, stored] {
+           return bytes_as(name, tensor, stored);
+         }});
   }
   gguf.write(file);
 }

@@ -63,9 +63,9 @@ json write_published_weights(models::Model& model, const fs::path& folder, Store
     throw Error(ExitCode::usage, {.what = "no published family has this architecture", .where = "--format"});
   if (type == StoredType::q8_0)
     throw Error(ExitCode::usage, {.what = "q8_0 is a type of GGUF", .where = "--dtype", .hint = "f32, f16 or bf16"});
-  fs::create_directories(folder);
   checkpoint::NamedTensors tensors = published_weights(model);
-  for (auto& [name, tensor] : tensors) tensor = converted(tensor, type);
+  for (auto& [name, tensor] : tensors) tensor = converted(name, tensor, type);
+  fs::create_directories(folder);
   write_weights_in_files(tensors, folder, file_bytes);
   config["dtype"] = config["torch_dtype"] = dtype_of(type);
   return config;
