@@ -11,6 +11,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/generation/end_tokens.hpp"
+#include "gputrain/tokenizers/published.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -170,13 +171,12 @@ void add_special(Values& values, const fs::path& folder, const Tokens& tokens) {
 }
 
 Values values_of(const json& tokenizer, const fs::path& folder, int64_t vocabulary) {
-  const fs::path file = folder / "tokenizer.json";
   const json& model = tokenizer.at("model");
   const std::string type = text_at(model, "type");
   if ((!type.empty() && type != "BPE") || !model.contains("merges"))
-    refuse("the tokenizer is " + (type.empty() ? "of another kind" : type) + ", not BPE", file);
+    refuse("the tokenizer is " + (type.empty() ? "of another kind" : type) + ", not BPE", folder);
   const bool has_bytes = flag_at(model, "byte_fallback", false);
-  const Tokens tokens = tokens_of(tokenizer, vocabulary, has_bytes, file);
+  const Tokens tokens = tokens_of(tokenizer, vocabulary, has_bytes, folder);
   Values values{{"tokenizer.ggml.model", std::string(has_bytes ? "llama" : "gpt2")}};
   values.emplace_back("tokenizer.ggml.pre", has_bytes ? std::string("default") : cutting_of(tokenizer));
   values.emplace_back("tokenizer.ggml.tokens", tokens.texts);
@@ -194,16 +194,35 @@ Values values_of(const json& tokenizer, const fs::path& folder, int64_t vocabula
   return values;
 }
 
+/// SentencePiece's own numbers of kinds and scores are those of GGUF.
+Values values_of(const tokenizers::SentencePieces& pieces, const fs::path& folder, int64_t vocabulary) {
+  Tokens tokens(vocabulary);
+  std::vector<float> scores = pieces.scores;
+  scores.resize(static_cast<size_t>(vocabulary));
+  for (size_t i = 0; i < pieces.texts.size(); ++i)
+    tokens.set(static_cast<int64_t>(i), pieces.texts[i], static_cast<TokenKind>(pieces.kinds[i]), folder);
+  Values values{
+      {"tokenizer.ggml.model", std::string("llama")}, {"tokenizer.ggml.pre", std::string("default")},
+      {"tokenizer.ggml.tokens", tokens.texts},        {"tokenizer.ggml.token_type", tokens.kinds},
+      {"tokenizer.ggml.scores", std::move(scores)},   {"tokenizer.ggml.add_space_prefix", pieces.prepends_space}};
+  add_special(values, folder, tokens);
+  return values;
+}
+
 }  // namespace
 
 Values gguf_tokenizer(const fs::path& folder, int64_t vocabulary) {
-  const json tokenizer = read_json(folder / "tokenizer.json");
-  if (!tokenizer.is_object() || !tokenizer.contains("model")) refuse("there is no tokenizer.json", folder);
+  const json tokenizer = tokenizers::tokenizer_json_of(folder);
+  if (tokenizer.is_null()) {
+    const auto pieces = tokenizers::sentence_pieces_of(folder);
+    if (!pieces || !pieces->are_of_bpe) refuse("the tokenizer is no BPE model", folder);
+    return values_of(*pieces, folder, vocabulary);
+  }
   try {
     return values_of(tokenizer, folder, vocabulary);
   } catch (const json::exception& error) {
-    throw Error(ExitCode::data, {.what = "not as a tokenizer should be: " + std::string(error.what()),
-                                 .where = (folder / "tokenizer.json").string()});
+    throw Error(ExitCode::data,
+                {.what = "not as a tokenizer should be: " + std::string(error.what()), .where = folder.string()});
   }
 }
 

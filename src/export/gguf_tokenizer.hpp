@@ -12,8 +12,8 @@
 namespace gputrain::app {
 
 /// Tokens, merges, special tokens and the chat template, from the folder of a published model; `vocabulary` is the
-/// model's, which may be padded. Reads tokenizer.json with BPE, byte-level or with byte fallback. Throws Error(usage)
-/// for other tokenizers.
+/// model's, which may be padded. Reads a BPE model, byte-level or with byte fallback, from tokenizer.json, from
+/// vocab.json with merges.txt, or from SentencePiece's model. Throws Error(usage) for other tokenizers.
 std::vector<std::pair<std::string, GgufValue>> gguf_tokenizer(const std::filesystem::path& folder, int64_t vocabulary);
 
 }  // namespace gputrain::app

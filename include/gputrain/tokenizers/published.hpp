@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "gputrain/tokenizers/tokenizer.hpp"
 
 namespace gputrain::tokenizers {
@@ -54,5 +56,18 @@ bool is_published(const std::filesystem::path& folder);
 /// vocab.txt, a SentencePiece model, or ranks in tiktoken's format. Throws Error(data) that names what is wrong or not
 /// supported.
 std::shared_ptr<const PublishedTokenizer> read_published(const std::filesystem::path& folder_or_file);
+
+/// The tokenizer.json of a folder, or the one that its vocab.json with merges.txt comes to. Null: it has neither.
+nlohmann::json tokenizer_json_of(const std::filesystem::path& folder);
+
+/// The pieces of a SentencePiece model, by their numbers.
+struct SentencePieces {
+  bool are_of_bpe = false, prepends_space = false;
+  std::vector<std::string> texts;
+  std::vector<float> scores;
+  std::vector<int32_t> kinds;  // 1: normal, 2: unknown, 3: control, 4: user-defined, 5: unused, 6: a byte
+};
+/// Empty: what says most in the folder is no SentencePiece model.
+std::optional<SentencePieces> sentence_pieces_of(const std::filesystem::path& folder);
 
 }  // namespace gputrain::tokenizers

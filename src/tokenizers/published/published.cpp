@@ -34,6 +34,9 @@ fs::path source_in(const fs::path& folder) {
                        "tokenizer.model, and *.tiktoken; name the file"});
 }
 
+/// A SentencePiece model begins with a field of bytes, a table of ranks with a digit of Base64.
+bool is_sentence_piece(const std::string& content) { return content.starts_with('\n'); }
+
 PublishedTokenizer::Parts read_json_file(const std::string& file) {
   const nlohmann::json document = read_json(file);
   const JsonPart root(document, file);
@@ -47,13 +50,26 @@ PublishedTokenizer::Parts read_source(const fs::path& source) {
   if (source.extension() == ".json") return read_json_file(file);
   if (source.extension() == ".txt") return read_bert_vocabulary(file);
   const std::string content = read_file(file);
-  // A SentencePiece model begins with a field of bytes, a table of ranks with a digit of Base64.
-  return content.starts_with('\n') ? read_sentence_piece(content, file) : read_tiktoken(content, file);
+  return is_sentence_piece(content) ? read_sentence_piece(content, file) : read_tiktoken(content, file);
 }
 
 }  // namespace
 
 bool is_published(const fs::path& folder) { return !find_source(folder).empty(); }
+
+nlohmann::json tokenizer_json_of(const fs::path& folder) {
+  const fs::path source = find_source(folder);
+  if (source.filename() == "tokenizer.json") return read_json(source.string());
+  return source.filename() == "vocab.json" ? json_of_vocabulary_and_merges(folder.string()) : nlohmann::json();
+}
+
+std::optional<SentencePieces> sentence_pieces_of(const fs::path& folder) {
+  const fs::path source = find_source(folder);
+  if (source.extension() != ".model") return std::nullopt;
+  const std::string content = read_file(source.string());
+  if (!is_sentence_piece(content)) return std::nullopt;
+  return read_sentence_pieces(content, source.string());
+}
 
 std::shared_ptr<const PublishedTokenizer> read_published(const fs::path& folder_or_file) {
   return std::make_shared<PublishedTokenizer>(

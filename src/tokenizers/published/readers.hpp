@@ -10,6 +10,8 @@ namespace gputrain::tokenizers {
 
 /// vocab.json and merges.txt of GPT-2 and RoBERTa, from their folder.
 PublishedTokenizer::Parts read_vocabulary_and_merges(const std::string& folder);
+/// The tokenizer.json that they come to.
+nlohmann::json json_of_vocabulary_and_merges(const std::string& folder);
 /// vocab.txt of BERT, with a tokenizer_config.json beside it if there is one.
 PublishedTokenizer::Parts read_bert_vocabulary(const std::string& file);
 
@@ -20,5 +22,6 @@ PublishedTokenizer::Parts read_tekken(const JsonPart& root);
 
 /// A SentencePiece model, a message of protocol buffers.
 PublishedTokenizer::Parts read_sentence_piece(std::string_view message, const std::string& file);
+SentencePieces read_sentence_pieces(std::string_view message, const std::string& file);
 
 }  // namespace gputrain::tokenizers

@@ -146,6 +146,20 @@ Decoder decoder_of(size_t dropped_spaces) {
 
 }  // namespace
 
+SentencePieces read_sentence_pieces(std::string_view message, const std::string& file) {
+  SentencePieceModel model;
+  if (!read_message(message, model))
+    throw Error(ExitCode::data, {.what = "not a SentencePiece model, or cut off", .where = file});
+  SentencePieces pieces{.are_of_bpe = model.kind == SentencePieceModel::Kind::bpe,
+                        .prepends_space = model.prepends_space};
+  for (const SentencePiece& piece : model.pieces) {
+    pieces.texts.emplace_back(piece.text);
+    pieces.scores.push_back(piece.score);
+    pieces.kinds.push_back(static_cast<int32_t>(piece.type));
+  }
+  return pieces;
+}
+
 PublishedTokenizer::Parts read_sentence_piece(std::string_view message, const std::string& file) {
   const auto refuse = [&](const std::string& what) { throw Error(ExitCode::data, {.what = what, .where = file}); };
   SentencePieceModel model;

@@ -40,7 +40,7 @@ json special_tokens(const json& vocabulary, std::initializer_list<const char*> t
 
 }  // namespace
 
-PublishedTokenizer::Parts read_vocabulary_and_merges(const std::string& folder) {
+json json_of_vocabulary_and_merges(const std::string& folder) {
   const json config = config_of(folder);
   const std::string type = JsonPart(config, folder + "/tokenizer_config.json").text("tokenizer_class", "GPT2Tokenizer");
   const bool is_roberta = type.starts_with("Roberta");
@@ -62,6 +62,11 @@ PublishedTokenizer::Parts read_vocabulary_and_merges(const std::string& folder) 
   if (is_roberta && vocabulary.contains("<s>") && vocabulary.contains("</s>"))
     document["post_processor"] = {
         {"type", "RobertaProcessing"}, {"cls", {"<s>", vocabulary["<s>"]}}, {"sep", {"</s>", vocabulary["</s>"]}}};
+  return document;
+}
+
+PublishedTokenizer::Parts read_vocabulary_and_merges(const std::string& folder) {
+  const json document = json_of_vocabulary_and_merges(folder);
   return read_tokenizer_json({document, folder + "/vocab.json"});
 }
 
