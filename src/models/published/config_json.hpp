@@ -32,12 +32,10 @@ class ConfigReader {
 
   bool has(const char* key) const { return config_.contains(key); }
 
-  std::optional<int64_t> size(const char* key) const {
-    const nlohmann::json* value = find(key);
-    if (value == nullptr) return std::nullopt;
-    if (!value->is_number_integer() || value->get<int64_t>() < 1) refuse_value(key, *value, "a whole number above 0");
-    return value->get<int64_t>();
-  }
+  std::optional<int64_t> size(const char* key) const { return whole(key, 1, "a whole number above 0"); }
+
+  /// The same for what may be 0.
+  std::optional<int64_t> count(const char* key) const { return whole(key, 0, "a whole number from 0 on"); }
 
   int64_t required_size(const char* key) const {
     const auto value = size(key);
@@ -85,6 +83,13 @@ class ConfigReader {
   }
 
  private:
+  std::optional<int64_t> whole(const char* key, int64_t least, const char* expected) const {
+    const nlohmann::json* value = find(key);
+    if (value == nullptr) return std::nullopt;
+    if (!value->is_number_integer() || value->get<int64_t>() < least) refuse_value(key, *value, expected);
+    return value->get<int64_t>();
+  }
+
   [[noreturn]] void refuse_value(const char* key, const nlohmann::json& value, const char* expected) const {
     refuse(std::string("'") + key + "' is " + value.dump().substr(0, 40) + ", expected " + expected);
   }
@@ -112,6 +117,11 @@ inline bool is_model_type(const nlohmann::json& config, const char* type) {
   const auto found = config.find("model_type");
   return found != config.end() && *found == type;
 }
+
+/// Adds the names of the classes, unless they are only numbered.
+void add_labels(SpecOptions& defaults, const nlohmann::json& config);
+/// Writes the names of the classes, numbered as in transformers where there are none.
+void note_labels(nlohmann::json& config, int64_t classes, const std::vector<std::string>& names);
 
 /// Adds the keys that the config.json of every language model has.
 nlohmann::json completed(nlohmann::json config, const Gpt& model);

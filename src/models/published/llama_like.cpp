@@ -29,7 +29,7 @@ void add_biases(SpecOptions& options, const ConfigReader& reader, const LlamaKin
 /// The sliding window; none if it is null or not in use.
 std::optional<int64_t> window_of(const ConfigReader& reader, const LlamaKind& kind) {
   if (kind.windowed == WindowedLayers::some && !reader.flag("use_sliding_window", false)) return std::nullopt;
-  return reader.has("sliding_window") ? reader.size("sliding_window") : kind.default_window;
+  return reader.size("sliding_window");
 }
 
 void add_window(SpecOptions& options, const ConfigReader& reader, const LlamaKind& kind) {
@@ -37,7 +37,7 @@ void add_window(SpecOptions& options, const ConfigReader& reader, const LlamaKin
   const auto window = window_of(reader, kind);
   const int64_t layers = reader.required_size("num_hidden_layers");
   const bool has_all = kind.windowed == WindowedLayers::all;
-  const int64_t full = has_all || !window ? 0 : reader.size("max_window_layers").value_or(28);
+  const int64_t full = has_all || !window ? 0 : reader.count("max_window_layers").value_or(layers);
   const auto types = layer_types_of(reader, layers, [&](int64_t layer) { return window && layer >= full; });
   const auto expected = window ? kSlidingLayer : kFullLayer;
   if ((has_all || !window) && std::ranges::count(types, expected) != layers) {
@@ -115,7 +115,9 @@ bool has_blocks_of(const LlamaKind& kind, const GptSpec& spec, const GptSizes& s
 }  // namespace
 
 PublishedModel LlamaLikeFamily::model_of(const nlohmann::json& config, const std::string& where) const {
-  return {"gpt", llama_options(ConfigReader(config, where), kind_, where).list};
+  nlohmann::json whole = kind_.defaults;
+  whole.update(config);
+  return {"gpt", llama_options(ConfigReader(whole, where), kind_, where).list};
 }
 
 bool LlamaLikeFamily::names(const Model& model) const {

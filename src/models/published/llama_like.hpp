@@ -20,11 +20,11 @@ struct LlamaKind {
   bool qk_norm_across = false;  // over all heads together
   NormPlaces norms = NormPlaces::before;
   WindowedLayers windowed = WindowedLayers::none;
-  std::optional<int64_t> default_window = 4096;  // for a config.json without the key
   nn::Naming naming = nn::Naming::llama;
   bool rotates_part = false;  // `partial_rotary_factor`
   bool scales_rope = true;    // `rope_scaling`
   const ExpertKeys* experts = nullptr;
+  nlohmann::json defaults = nlohmann::json::object();  // of keys that a config.json may lack, as in transformers
 };
 
 class LlamaLikeFamily : public PublishedFamily {

@@ -7,7 +7,11 @@ namespace {
 struct MistralFamily final : LlamaLikeFamily {
   explicit MistralFamily(const config::NoOptions&)
       : LlamaLikeFamily(
-            {.model_type = "mistral", .architecture = "MistralForCausalLM", .windowed = WindowedLayers::all}) {}
+            {.model_type = "mistral",
+             .architecture = "MistralForCausalLM",
+             .windowed = WindowedLayers::all,
+             .defaults = {{"num_key_value_heads", 8}, {"max_position_embeddings", 131072}, {"sliding_window", 4096}}}) {
+  }
 };
 
 const config::Registered<MistralFamily, config::NoOptions> registered_mistral{families(), "mistral", "Mistral"};

@@ -29,8 +29,11 @@ class MixtralFamily final : public LlamaLikeFamily {
       : LlamaLikeFamily({.model_type = "mixtral",
                          .architecture = "MixtralForCausalLM",
                          .windowed = WindowedLayers::all,
-                         .default_window = std::nullopt,
-                         .experts = &kMixtralExperts}) {}
+                         .experts = &kMixtralExperts,
+                         .defaults = {{"num_key_value_heads", 8},
+                                      {"max_position_embeddings", 131072},
+                                      {"rms_norm_eps", 1e-5},
+                                      {"rope_theta", 1e6}}}) {}
 
   std::string parameter_of(const Model& model, const std::string& file_name) const override {
     return renamed(LlamaLikeFamily::parameter_of(model, file_name), 1, 0);

@@ -8,6 +8,7 @@
 namespace gputrain::models {
 namespace {
 
+constexpr int64_t kModernbertWindow = 128;   // `local_attention`: to both sides together
 constexpr int64_t kModernbertFullEvery = 3;  // of how many layers one has no window, where config.json does not say
 
 /// Its biases, and dropouts that we do not have apart.
@@ -45,7 +46,7 @@ void read_modernbert(EncoderOptions& options, const ConfigReader& reader) {
   fixed.add("norm_eps", reader.number("norm_eps", 1e-5));
   const int64_t every = reader.size("global_attn_every_n_layers").value_or(kModernbertFullEvery);
   const auto types = layer_types_of(reader, layers, [every](int64_t layer) { return layer % every != 0; });
-  add_windows(fixed, reader.size("local_attention").value_or(128) / 2 + 1, types);
+  add_windows(fixed, reader.count("local_attention").value_or(kModernbertWindow) / 2 + 1, types);
   fixed.add("rope_theta", theta_of(reader, kFullLayer, "global_rope_theta", 160000));
   const bool has_windows = std::ranges::find(types, kSlidingLayer) != types.end();
   if (has_windows) fixed.add("rope_local_theta", theta_of(reader, kSlidingLayer, "local_rope_theta", 10000));
@@ -74,7 +75,7 @@ nlohmann::json modernbert_config(const EncoderSizes& sizes) {
           {"classifier_activation", "gelu"},
           {"classifier_pooling", sizes.pooling == Pooling::mean ? "mean" : "cls"},
           {"layer_types", layer_types_in(sizes.windows)},
-          {"local_attention", 2 * (std::max<int64_t>(window, 1) - 1)},
+          {"local_attention", window > 0 ? 2 * (window - 1) : kModernbertWindow},
           {"global_rope_theta", sizes.rope_theta},
           {"local_rope_theta", sizes.rope_local_theta},
           {"embedding_dropout", sizes.dropout},

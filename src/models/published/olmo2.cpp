@@ -10,7 +10,8 @@ struct Olmo2Family final : LlamaLikeFamily {
                          .architecture = "Olmo2ForCausalLM",
                          .qk_norm = true,
                          .qk_norm_across = true,
-                         .norms = NormPlaces::after}) {}
+                         .norms = NormPlaces::after,
+                         .defaults = {{"rms_norm_eps", 1e-5}}}) {}
 };
 
 const config::Registered<Olmo2Family, config::NoOptions> registered_olmo2{families(), "olmo2", "OLMo 2"};

@@ -9,10 +9,10 @@ struct Phi3Family final : LlamaLikeFamily {
       : LlamaLikeFamily({.model_type = "phi3",
                          .architecture = "Phi3ForCausalLM",
                          .windowed = WindowedLayers::all,
-                         .default_window = std::nullopt,
                          .naming = nn::Naming::phi3,
                          .rotates_part = true,
-                         .scales_rope = false}) {}
+                         .scales_rope = false,
+                         .defaults = {{"max_position_embeddings", 4096}, {"rms_norm_eps", 1e-5}}}) {}
 };
 
 const config::Registered<Phi3Family, config::NoOptions> registered_phi3{families(), "phi3", "Phi-3 and Phi-4"};

@@ -9,7 +9,11 @@ struct Qwen2Family final : LlamaLikeFamily {
       : LlamaLikeFamily({.model_type = "qwen2",
                          .architecture = "Qwen2ForCausalLM",
                          .qkv_bias = true,
-                         .windowed = WindowedLayers::some}) {}
+                         .windowed = WindowedLayers::some,
+                         .defaults = {{"num_key_value_heads", 32},
+                                      {"max_position_embeddings", 32768},
+                                      {"sliding_window", 4096},
+                                      {"max_window_layers", 28}}}) {}
 };
 
 const config::Registered<Qwen2Family, config::NoOptions> registered_qwen2{families(), "qwen2", "Qwen2 and 2.5"};

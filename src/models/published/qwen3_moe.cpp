@@ -14,7 +14,8 @@ struct Qwen3MoeFamily final : LlamaLikeFamily {
       : LlamaLikeFamily({.model_type = "qwen3_moe",
                          .architecture = "Qwen3MoeForCausalLM",
                          .qk_norm = true,
-                         .experts = &kQwenExperts}) {}
+                         .experts = &kQwenExperts,
+                         .defaults = {{"num_key_value_heads", 4}, {"max_position_embeddings", 32768}}}) {}
 };
 
 const config::Registered<Qwen3MoeFamily, config::NoOptions> registered_qwen3_moe{families(), "qwen3_moe",
