@@ -124,20 +124,23 @@ std::string text_job(const FoundData& found) {
          "eval: {interval: 5%, sample: {max_new_tokens: 300}}\n";
 }
 
-/// `side`: of the images, if all have the same; 0: they differ.
-std::string image_job(const FoundData& found, int64_t side, int64_t samples) {
-  constexpr int64_t kSmall = 64, kUsual = 224, kUsualBatch = 128, kFewBatches = 8;
-  const bool is_small = side > 0 && side <= kSmall;
+/// `size`: of the images, if all have the same; 0: they differ.
+std::string image_job(const FoundData& found, const data::ImageExtent& size, int64_t samples) {
+  constexpr int64_t kSmall = 64, kUsual = 224, kMostKept = 512, kUsualBatch = 128, kFewBatches = 8;
+  const int64_t shorter = std::min(size.height, size.width), longer = std::max(size.height, size.width);
+  const bool is_small = shorter > 0 && longer <= kSmall;
+  const bool keeps_shape = shorter < longer && longer <= kMostKept;
+  const std::string used = keeps_shape ? fmt::format("[{}, {}]", size.height, size.width) : std::to_string(kUsual);
   const int64_t batch = std::clamp<int64_t>(samples / kFewBatches, 1, kUsualBatch);
   const bool is_idx = found.train.find("format: idx") != std::string::npos;
   const std::string small_image =
       is_idx ? "{augment: {random_crop_padding: 2}}"
-             : "{augment: {random_crop_padding: " + std::to_string(side / 8) + ", hflip: 0.5}}";
+             : "{augment: {random_crop_padding: " + std::to_string(shorter / 8) + ", hflip: 0.5}}";
   return std::string("model: {type: ") + (is_small ? "resnet18, config: {stem: cifar}" : "resnet50") + "}\n" +
-         data_section(found,
-                      is_small ? small_image
-                               : fmt::format("{{size: {}, augment: {{random_resized_crop: [0.25, 1.0], hflip: 0.5}}}}",
-                                             kUsual)) +
+         data_section(
+             found,
+             is_small ? small_image
+                      : fmt::format("{{size: {}, augment: {{random_resized_crop: [0.25, 1.0], hflip: 0.5}}}}", used)) +
          fmt::format("train: {{max_epochs: 30, global_batch_size: {}, label_smoothing: 0.1}}\n", batch) +
          "optimizer: {type: sgd, lr: 0.1, lr_base_batch_size: 256, momentum: 0.9, weight_decay: 5e-4}\n"
          "lr_scheduler: {type: cosine, warmup: 5%}\n"
@@ -163,7 +166,7 @@ FoundData inside_tar(const FoundData& whole, const fs::path& data, const std::st
   const std::string path = in_quotes(data.string());
   const auto opens = [&](const FoundData& found) {
     try {
-      opened(head + image_job(found, 0, 1), output);
+      opened(head + image_job(found, {}, 1), output);
       return true;
     } catch (const Error&) {
       return false;
@@ -191,17 +194,18 @@ int init_command(const InitRequest& request) {
   if (found.is_text) {
     body = head + text_job(found);
   } else {
-    int64_t side = 0, samples = 0;
+    data::ImageExtent size;
+    int64_t samples = 0;
     try {
-      const auto images = opened(head + image_job(found, 1, 1), request.output);
+      const auto images = opened(head + image_job(found, {.height = 1, .width = 1}, 1), request.output);
       const auto& sizes = images->layout().input().sizes;
-      side = sizes[0] == sizes[1] ? sizes[0] : 0;
+      size = {.height = sizes[0], .width = sizes[1]};
       samples = images->size();
     } catch (const Error& failure) {
       if (failure.code() != ExitCode::usage) throw;  // images of different sizes
-      samples = opened(head + image_job(found, 0, 1), request.output)->size();
+      samples = opened(head + image_job(found, {}, 1), request.output)->size();
     }
-    body = head + image_job(found, side, samples);
+    body = head + image_job(found, size, samples);
   }
   const auto data = opened(body, request.output);
   write_file_atomically(request.output,

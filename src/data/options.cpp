@@ -2,6 +2,11 @@
 
 namespace gputrain::data {
 
+ImageExtent extent_of(const ImageSides& sides, const ImageExtent& otherwise) {
+  if (sides.is_auto()) return otherwise;
+  return {.height = sides.value->values.front(), .width = sides.value->values.back()};
+}
+
 void ImageOptions::check(const ImageOptions& options, config::SpecIssues& issues) {
   std::string crop;
   for (const auto& [name, augmentation] : options.augment.active()) {

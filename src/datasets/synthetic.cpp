@@ -45,12 +45,12 @@ class Synthetic final : public data::Dataset {
       return;
     }
     const data::ImageOptions options = request.image ? *request.image : data::ImageOptions{};
-    int64_t size = options.size.value.value_or(32);
-    if (request.role != data::Split::train) size = options.eval.crop.value.value_or(size);
+    data::ImageExtent size = data::extent_of(options.size, {.height = 32, .width = 32});
+    if (request.role != data::Split::train) size = data::extent_of(options.eval.crop, size);
     const int64_t channels = options.channels.value.value_or(3);
     has_masks_ = request.model.labels_pixels;
-    layout_ = (has_masks_ ? data::SampleLayout::masked_images : data::SampleLayout::images)(size, size, channels,
-                                                                                            spec.num_classes);
+    layout_ = (has_masks_ ? data::SampleLayout::masked_images : data::SampleLayout::images)(size.height, size.width,
+                                                                                            channels, spec.num_classes);
     statistics_ = statistics_for(
         options, channels,
         {std::vector(static_cast<size_t>(channels), 0.5), std::vector(static_cast<size_t>(channels), 0.25)});
@@ -108,10 +108,11 @@ class Synthetic final : public data::Dataset {
       return;
     }
     const std::vector<uint8_t> pattern = random_bytes(mix(kPatternSeed, static_cast<uint64_t>(label)), kPatternBytes);
-    const int64_t side = layout_.input().sizes[0], channels = layout_.input().sizes[2];
-    for (int64_t y = 0; y < side; ++y)
-      for (int64_t x = 0; x < side; ++x) {
-        const int field = pattern[static_cast<size_t>(y * 8 / side * 8 + x * 8 / side)];
+    const auto& sizes = layout_.input().sizes;
+    const int64_t height = sizes[0], width = sizes[1], channels = sizes[2];
+    for (int64_t y = 0; y < height; ++y)
+      for (int64_t x = 0; x < width; ++x) {
+        const int field = pattern[static_cast<size_t>(y * 8 / height * 8 + x * 8 / width)];
         for (int64_t c = 0; c < channels; ++c) *pixels++ = static_cast<uint8_t>((field + *noise++) / 2);
       }
   }
@@ -121,10 +122,11 @@ class Synthetic final : public data::Dataset {
     const uint8_t* noise = noise_.data() + random.below(kNoiseOffsets);
     std::array<int64_t, 64> classes{};
     for (int64_t& each : classes) each = random.below(spec_.num_classes);
-    const int64_t side = layout_.input().sizes[0], channels = layout_.input().sizes[2];
-    for (int64_t y = 0; y < side; ++y)
-      for (int64_t x = 0; x < side; ++x) {
-        const int64_t label = classes[static_cast<size_t>(y * 8 / side * 8 + x * 8 / side)];
+    const auto& sizes = layout_.input().sizes;
+    const int64_t height = sizes[0], width = sizes[1], channels = sizes[2];
+    for (int64_t y = 0; y < height; ++y)
+      for (int64_t x = 0; x < width; ++x) {
+        const int64_t label = classes[static_cast<size_t>(y * 8 / height * 8 + x * 8 / width)];
         const int64_t shade = spec_.learnable ? 255 * label / spec_.num_classes : *noise;
         *mask++ = label;
         for (int64_t c = 0; c < channels; ++c) *pixels++ = static_cast<uint8_t>((shade + *noise++) / 2);

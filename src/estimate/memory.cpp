@@ -121,9 +121,10 @@ void add_shorter_inputs(std::vector<Remedy>& remedies, const TrainingSetup& setu
                         .effect = fmt::format("sequences of {} tokens instead of {}", tokens / 2, tokens),
                         .saved = activations / 2,
                         .change = 2});
-  } else if (layout.is_image() && layout.input().sizes[0] >= 64) {
-    const int64_t size = layout.input().sizes[0] / 2;
-    remedies.push_back({.set = fmt::format("data.image.size={}", size),
+  } else if (layout.is_image() && std::min(layout.input().sizes[0], layout.input().sizes[1]) >= 64) {
+    const int64_t height = layout.input().sizes[0] / 2, width = layout.input().sizes[1] / 2;
+    remedies.push_back({.set = height == width ? fmt::format("data.image.size={}", height)
+                                               : fmt::format("data.image.size=[{},{}]", height, width),
                         .effect = "a quarter of the pixels",
                         .saved = activations * 3 / 4,
                         .change = 2});

@@ -26,12 +26,14 @@ VitLayout vit_layout_of(const VitSpec& spec) {
 Vit::Grid vit_grid_of(const VitSpec& spec, const ImageShape& image) {
   const int64_t patch = spec.patch_size;
   if (image.height % patch == 0 && image.width % patch == 0) return {image.height / patch, image.width / patch};
+  const auto filled = [patch](int64_t side) { return std::to_string((side + patch - 1) / patch * patch); };
+  const std::string height = filled(image.height), width = filled(image.width);
   throw Error(ExitCode::usage,
               {.what = "an image of " + std::to_string(image.height) + " x " + std::to_string(image.width) +
                        " cannot be cut into patches of " + std::to_string(patch) + " x " + std::to_string(patch),
                .where = "model.config.patch_size",
                .hint = "give another patch_size, or data.image.size: " +
-                       std::to_string((std::max(image.height, image.width) + patch - 1) / patch * patch)});
+                       (height == width ? height : "[" + height + ", " + width + "]")});
 }
 
 nn::SelfAttention::Options vit_attention_options(const VitSpec& spec) {

@@ -35,11 +35,8 @@ bool labels_pixels(const Job& job) { return reads(job).labels_pixels; }
 /// How the run's validation data is read, with what it left to the data.
 data::ImageOptions options_of(const Job& job, const ImageInput& input) {
   data::ImageOptions options = job.spec().data.image;
-  if (options.size.is_auto() && input.height != input.width && !labels_pixels(job))
-    throw Error(ExitCode::usage, {.what = "the run's images are no squares, and its job sets no common size",
-                                  .where = "data.image.size",
-                                  .hint = "--set data.image.size=N"});
-  if (options.size.is_auto() && !labels_pixels(job)) options.size.value = input.height;
+  if (options.size.is_auto() && !labels_pixels(job))
+    options.size.value = config::OneOrMore<int64_t>{input.height, input.width};
   options.channels.value = input.channels;
   options.mean = input.normalization.mean;
   options.std = input.normalization.std;

@@ -86,6 +86,29 @@ TEST(ImageTransform, DrawsCropsOfGivenAreaAndShape) {
   EXPECT_TRUE(narrow.right - narrow.left == 13 && narrow.bottom - narrow.top == 10) << "falls back to the middle";
 }
 
+/// Size of the whole resized image, and what of it is seen: width x height from x, y.
+std::string fit_text(const data::ImageTransform& transform, bool augment, int64_t width, int64_t height) {
+  const data::Fit fit = transform.fit(0, {.augment = augment}, width, height);
+  return std::to_string(fit.full_width) + "x" + std::to_string(fit.full_height) + " " + std::to_string(fit.width) +
+         "x" + std::to_string(fit.height) + " at " + std::to_string(fit.x) + "," + std::to_string(fit.y);
+}
+
+TEST(ImageTransform, CoversHeightAndWidthThatDiffer) {
+  const data::ImageTransform wide(image_options("size: [32, 64]"), data::Split::train, 0, 0);
+  EXPECT_EQ(fit_text(wide, true, 100, 100), "64x64 64x32 at 0,16");
+  EXPECT_EQ(fit_text(wide, true, 400, 100), "128x32 64x32 at 32,0");
+  EXPECT_EQ(fit_text(wide, false, 64, 32), "64x32 64x32 at 0,0");
+  const data::ImageTransform zoomed(image_options("size: [112, 224], augment: {random_resized_crop: [0.1, 1]}"),
+                                    data::Split::val, 0, 0);
+  EXPECT_EQ(fit_text(zoomed, false, 256, 128), "256x128 224x112 at 16,8");
+  const data::ImageTransform cropped(image_options("size: 32, eval: {resize: 40, crop: [20, 30]}"), data::Split::val, 0,
+                                     0);
+  EXPECT_EQ(fit_text(cropped, false, 80, 160), "40x80 30x20 at 5,30");
+  const data::ImageTransform square(image_options("size: 32"), data::Split::train, 0, 0);
+  EXPECT_EQ(fit_text(square, true, 100, 50), "64x32 32x32 at 16,0");
+  EXPECT_EQ(fit_text(square, true, 33, 100), "32x96 32x32 at 0,32") << "rounded down, as in torchvision";
+}
+
 TEST(ImageTransform, CropsPaddedImageEverywhereAndFlips) {
   const data::ImageTransform transform(options_with(32, {}, 4, 0.25), data::Split::train, 0, 0);
   std::vector<int> xs(9), ys(9);

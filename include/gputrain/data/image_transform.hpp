@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "gputrain/data/augmentation.hpp"
@@ -16,8 +17,8 @@ class ImageTransform {
   /// `width` and `height` are the input size unless the options set another.
   ImageTransform(const ImageOptions& options, Split role, int64_t width, int64_t height);
 
-  int64_t width() const noexcept { return width_; }
-  int64_t height() const noexcept { return height_; }
+  int64_t width() const noexcept { return size_.width; }
+  int64_t height() const noexcept { return size_.height; }
 
   /// All of an image, in the scale of evaluation.
   Fit uncropped(int64_t width, int64_t height) const;
@@ -30,11 +31,13 @@ class ImageTransform {
   static int64_t reduction(const Fit& fit, const ReadContext& context);
 
  private:
-  Fit whole(int64_t shorter_side, int64_t width, int64_t height) const;
+  /// All of an image, so large that it covers what the context asks for.
+  Fit whole(const ReadContext& context, int64_t width, int64_t height) const;
 
   std::vector<AugmentOptions::Active> augmentations_;
-  int64_t width_, height_;
-  int64_t train_resize_, eval_resize_;  // length of the shorter side
+  ImageExtent size_;                      // of the input
+  ImageExtent train_cover_, eval_cover_;  // what resized images cover
+  std::optional<int64_t> eval_shorter_side_;
 };
 
 }  // namespace gputrain::data

@@ -12,16 +12,22 @@
 
 namespace gputrain::data {
 
+/// One number for height and width, or both.
+using ImageSides = config::Auto<config::OneOrMore<int64_t>>;
+
 struct EvalImageOptions {
-  config::Auto<int64_t> resize, crop;
+  config::Auto<int64_t> resize;
+  ImageSides crop;
 
   static void describe(config::Description<EvalImageOptions>& d) {
     d.summary("how images are fitted for validation and test");
     d.key("resize", &EvalImageOptions::resize,
-          "first resize the shorter side to this; auto: `size`, or 256/224 of it with random_resized_crop")
+          "first resize the shorter side to this; auto: so that the image covers `size`, or 256/224 of it with "
+          "random_resized_crop")
         .range(1, 8192)
         .unit("pixels");
-    d.key("crop", &EvalImageOptions::crop, "then crop this much from the middle; auto: `size`")
+    d.key("crop", &EvalImageOptions::crop, "then crop this much from the middle, as `size`; auto: `size`")
+        .elements(1, 2)
         .range(1, 8192)
         .unit("pixels");
   }
@@ -42,8 +48,14 @@ struct ImageColumns {
   }
 };
 
+/// Height and width of images; `otherwise` where it is auto.
+struct ImageExtent {
+  int64_t height = 0, width = 0;
+};
+ImageExtent extent_of(const ImageSides& sides, const ImageExtent& otherwise);
+
 struct ImageOptions {
-  config::Auto<int64_t> size;
+  ImageSides size;
   config::Auto<int64_t> channels;
   AugmentOptions augment;
   EvalImageOptions eval;
@@ -54,7 +66,8 @@ struct ImageOptions {
   static void describe(config::Description<ImageOptions>& d) {
     d.summary("how images become the model's input");
     d.key("size", &ImageOptions::size,
-          "height and width of the input; auto: the size of the images, if all have the same")
+          "height and width of the input, or both: [height, width]; auto: the size of the images, if all have the same")
+        .elements(1, 2)
         .range(1, 8192)
         .unit("pixels")
         .aliases({"image_size", "img_size", "input_size", "data.train.resize", "data.image.resize"});

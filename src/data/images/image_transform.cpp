@@ -20,40 +20,47 @@ int64_t centered(int64_t full, int64_t length) {
 
 ImageTransform::ImageTransform(const ImageOptions& options, Split role, int64_t width, int64_t height)
     : augmentations_(options.augment.active()),
-      width_(options.size.value.value_or(width)),
-      height_(options.size.value.value_or(height)) {
-  train_resize_ = std::min(width_, height_);
+      size_(extent_of(options.size, {.height = height, .width = width})),
+      eval_shorter_side_(options.eval.resize.value) {
   double zoom = 1;
   for (const auto& [name, augmentation] : augmentations_) zoom = std::max(zoom, augmentation->eval_zoom());
-  const auto usual = static_cast<int64_t>(std::lround(static_cast<double>(train_resize_) * zoom));
-  eval_resize_ = options.eval.resize.value.value_or(usual);
-  if (role != Split::train && options.eval.crop.value) width_ = height_ = *options.eval.crop.value;
+  const auto zoomed = [zoom](int64_t length) {
+    return static_cast<int64_t>(std::lround(static_cast<double>(length) * zoom));
+  };
+  train_cover_ = size_;
+  eval_cover_ = {.height = zoomed(size_.height), .width = zoomed(size_.width)};
+  if (role != Split::train) size_ = extent_of(options.eval.crop, size_);
 }
 
-Fit ImageTransform::whole(int64_t shorter_side, int64_t width, int64_t height) const {
-  Fit fit{
-      .right = width, .bottom = height, .full_width = width, .full_height = height, .width = width_, .height = height_};
-  const int64_t shorter = std::min(width, height);
-  if (shorter == shorter_side) return fit;
-  const auto scaled = [&](int64_t length) {
-    return length == shorter ? shorter_side : std::max<int64_t>(1, shorter_side * length / shorter);
-  };
-  fit.full_width = scaled(width);
-  fit.full_height = scaled(height);
+Fit ImageTransform::whole(const ReadContext& context, int64_t width, int64_t height) const {
+  ImageExtent cover = context.augment ? train_cover_ : eval_cover_;
+  if (!context.augment && eval_shorter_side_) cover = {.height = *eval_shorter_side_, .width = *eval_shorter_side_};
+  Fit fit{.right = width,
+          .bottom = height,
+          .full_width = cover.width,
+          .full_height = cover.height,
+          .width = size_.width,
+          .height = size_.height};
+  // One side becomes that of what is covered; the other one is rounded down, as in torchvision.
+  if (width * cover.height <= height * cover.width) {
+    fit.full_height = cover.width * height / width;
+  } else {
+    fit.full_width = cover.height * width / height;
+  }
   return fit;
 }
 
 Fit ImageTransform::uncropped(int64_t width, int64_t height) const {
-  Fit fit = whole(eval_resize_, width, height);
+  Fit fit = whole({.augment = false}, width, height);
   fit.width = fit.full_width;
   fit.height = fit.full_height;
   return fit;
 }
 
 Fit ImageTransform::fit(int64_t index, const ReadContext& context, int64_t width, int64_t height) const {
-  Fit fit = whole(context.augment ? train_resize_ : eval_resize_, width, height);
-  fit.x = centered(fit.full_width, width_);
-  fit.y = centered(fit.full_height, height_);
+  Fit fit = whole(context, width, height);
+  fit.x = centered(fit.full_width, size_.width);
+  fit.y = centered(fit.full_height, size_.height);
   if (!context.augment) return fit;
   RandomStream random(mix(context.seed, static_cast<uint64_t>(context.epoch)), static_cast<uint64_t>(index));
   for (const auto& [name, augmentation] : augmentations_) augmentation->place(random, {width, height}, fit);

@@ -175,6 +175,53 @@ TEST(PredictImages, TakesACheckpointOfARun) {
   EXPECT_EQ(gputrain({"export", early, folder / "early.onnx", "--format", "onnx"}).exit_code, 0);
 }
 
+/// Images of 32 x 16 pixels, two classes.
+void write_oblong_images(const fs::path& folder) {
+  for (size_t colour = 0; colour < 2; ++colour) {
+    fs::create_directories(folder / kColours[colour]);
+    for (uint64_t i = 0; i < 6; ++i) {
+      auto pixels = coloured_noise(colour, i);
+      const auto more = coloured_noise(colour, 100 + i);
+      pixels.insert(pixels.end(), more.begin(), more.end());
+      std::ofstream(folder / kColours[colour] / fmt::format("{}.png", i), std::ios::binary)
+          << data::png_of({.pixels = pixels.data(), .width = 2 * kSide, .height = kSide, .channels = 3});
+    }
+  }
+}
+
+class OblongImages : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Models, OblongImages,
+                         ::testing::Values("{type: mlp}", "{type: convnet, config: {channels: [4], global_pool: none}}",
+                                           "{type: resnet18, config: {width: 8}}", "{type: mobilenet_v3_small}",
+                                           "{type: vit, config: {patch_size: 8, n_layer: 1, n_head: 2, n_embd: 16}}",
+                                           "{type: convnext, config: {blocks: [1, 1], channels: [8, 16]}}",
+                                           "{type: sequential, config: {layers: [{type: flatten}, {type: linear}]}}"));
+
+TEST_P(OblongImages, AreTrainedOnEvaluatedPredictedShownAndExported) {
+  const TemporaryFolder folder;
+  write_oblong_images(folder.path() / "images");
+  const std::string job = folder.write(
+      "job.yaml", fmt::format("schema: 1\ndevice: cpu\nmodel: {0}\ndata: {{train: {{format: imagefolder, path: "
+                              "{1}/images}}, val: {{path: {1}/images}}}}\noptimizer: {{type: sgd, lr: 0.05}}\ntrain: "
+                              "{{max_steps: 3, global_batch_size: 6}}\n",
+                              GetParam(), folder.path().string()));
+  for (const char* size : {"auto", "[8,24]"}) {
+    const std::string set = std::string("data.image.size=") + size, run = folder / size;
+    const Result trained = gputrain({"run", job, "--output-dir", run, "--set", set});
+    ASSERT_EQ(trained.exit_code, 0) << trained.err;
+    const Result measured = gputrain({"eval", job, "--weights", run, "--json", "--set", set});
+    ASSERT_EQ(measured.exit_code, 0) << measured.err;
+    EXPECT_NEAR(100 * share_of_right(predicted({run, folder / "images"})),
+                nlohmann::json::parse(measured.out)["val/top1"].get<double>(), 1e-9)
+        << size;
+    const Result exported = gputrain({"export", run, folder / "model.onnx", "--format", "onnx"});
+    EXPECT_EQ(exported.exit_code, 0) << exported.err;
+  }
+  EXPECT_EQ(
+      gputrain({"data", "show", job, "--output", folder / "sheet.html", "--set", "data.image.size=[8,24]"}).exit_code,
+      0);
+}
+
 TEST(PredictImages, SaysWhichFileIsNoImage) {
   const TemporaryFolder folder;
   const std::string job = write_colours_job(folder), run = folder / "run";

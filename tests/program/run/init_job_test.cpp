@@ -19,15 +19,16 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// Images of two classes; `growth`: by how much each is larger than the one before.
-void write_classes(const fs::path& folder, int64_t side, int64_t growth) {
+/// Images of two classes; `growth`: by how much each is larger than the one before; `widths`: width in heights.
+void write_classes(const fs::path& folder, int64_t side, int64_t growth, int64_t widths = 1) {
   for (const char* name : {"cat", "dog"}) {
     fs::create_directories(folder / name);
     for (int64_t i = 0; i < 10; ++i) {
       const int64_t length = side + i * growth;
-      const std::vector<uint8_t> pixels(static_cast<size_t>(3 * length * length), static_cast<uint8_t>(20 * i));
+      const std::vector<uint8_t> pixels(static_cast<size_t>(3 * length * length * widths),
+                                        static_cast<uint8_t>(20 * i));
       std::ofstream(folder / name / (std::to_string(i) + ".png"), std::ios::binary)
-          << data::png_of({.pixels = pixels.data(), .width = length, .height = length, .channels = 3});
+          << data::png_of({.pixels = pixels.data(), .width = widths * length, .height = length, .channels = 3});
     }
   }
 }
@@ -53,6 +54,10 @@ TEST(InitVerb, WritesJobsThatADryRunAccepts) {
   write_classes(folder / "it's large", 80, 3);  // a name that YAML would not take as it is
   EXPECT_THAT(job_for(folder, folder / "it's large"),
               AllOf(HasSubstr("resnet50"), HasSubstr("size: 224"), HasSubstr("split: 10%")));
+  write_classes(folder / "wide", 80, 0, 3);
+  EXPECT_THAT(job_for(folder, folder / "wide"), AllOf(HasSubstr("20 images 80x240x3"), HasSubstr("size: [80, 240]")));
+  write_classes(folder / "strips", 16, 0, 2);
+  EXPECT_THAT(job_for(folder, folder / "strips"), AllOf(HasSubstr("20 images 16x32x3"), HasSubstr("stem: cifar")));
   std::string text;
   for (int i = 0; i < 4000; ++i) text += "to be or not to be, that is the question\n";
   EXPECT_THAT(job_for(folder, folder.write("words.txt", text)), AllOf(HasSubstr("gpt"), HasSubstr("format: text")));
