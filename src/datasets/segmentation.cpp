@@ -1,6 +1,7 @@
 // A folder of images and one of their masks, which have the same names.
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -25,6 +26,7 @@ constexpr int64_t kMostNumbers = 256;
 
 struct SegmentationSpec {
   std::string images = "images", masks = "masks";
+  std::string image_suffix, mask_suffix;
   std::optional<std::string> list;
   std::optional<int64_t> num_classes;
   std::vector<std::string> class_names;
@@ -65,6 +67,10 @@ struct SegmentationSpec {
         "files whose numbers (8-bit grey, or places in a palette) are the classes");
     d.key("images", &SegmentationSpec::images, "the folder of images inside `path`");
     d.key("masks", &SegmentationSpec::masks, "the folder of masks inside `path`");
+    d.key("image_suffix", &SegmentationSpec::image_suffix,
+          "what names of images have at their end, before .png, and those of masks have not: _leftImg8bit");
+    d.key("mask_suffix", &SegmentationSpec::mask_suffix,
+          "what names of masks have at their end, before .png, and those of images have not: _mask");
     d.key(
         "list", &SegmentationSpec::list,
         "a text file inside `path` with the names of the images to use, without endings, one a line, as PASCAL VOC has "
@@ -93,22 +99,42 @@ std::array<int64_t, 256> classes_of_numbers(const SegmentationSpec& spec) {
 
 std::string stem_of(const std::string& name) { return std::filesystem::path(name).replace_extension().string(); }
 
-/// Files of images below `root`, by their paths without endings.
-std::map<std::string, std::string> images_by_stem(const std::string& root, const char* what,
+/// Files of images below `root` whose names have the suffix before their endings, by their paths without both.
+std::map<std::string, std::string> images_by_stem(const std::string& root, const std::string& suffix, const char* what,
                                                   const data::DatasetRequest& request) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(root, ignored)) data::throw_missing(root, what);
   std::map<std::string, std::string> images;
-  LeftOut others;
+  LeftOut others, without_suffix;
   for (const std::string& name : list_folder(root, {}, request.own_folders).files) {
     if (is_unread_image_name(name)) others.add(name);
     if (!is_image_name(name)) continue;
-    const auto [known, is_new] = images.emplace(stem_of(name), name);
+    std::string stem = stem_of(name);
+    if (!stem.ends_with(suffix)) {
+      without_suffix.add(name);
+      continue;
+    }
+    stem.resize(stem.size() - suffix.size());
+    const auto [known, is_new] = images.emplace(stem, name);
     if (!is_new)
       throw Error(ExitCode::data, {.what = known->second + " and " + name + " have one name", .where = root});
   }
   warn_of_unread_images(root, others);
+  without_suffix.warn(root, "image", "whose name does not end in " + suffix);
   return images;
+}
+
+/// What is wrong where no image has a mask, by the first names of both.
+[[noreturn]] void throw_unmatched(const std::string& root, const std::map<std::string, std::string>& images,
+                                  const std::map<std::string, std::string>& masks) {
+  std::string what = "no image has a mask of the same name", hint = "images/1.jpg has the mask masks/1.png";
+  if (!images.empty() && !masks.empty()) {
+    const auto& [image, image_file] = *images.begin();
+    const auto& [mask, mask_file] = *masks.begin();
+    what += ": the first image is " + image_file + ", the first mask " + mask_file;
+    if (mask.starts_with(image)) hint = "mask_suffix: " + mask.substr(image.size());
+  }
+  throw Error(ExitCode::data, {.what = what, .where = root, .hint = hint});
 }
 
 std::set<std::string> names_in(const std::string& path) {
@@ -144,11 +170,13 @@ class MaskedImages final : public ImageStore {
   MaskedImages(const SegmentationSpec& spec, const data::DatasetRequest& request)
       : root_(request.path + "/" + spec.images) {
     const std::string mask_root = request.path + "/" + spec.masks;
-    auto images = images_by_stem(root_, "a folder of images", request);
-    auto masks = images_by_stem(mask_root, "a folder of masks", request);
+    auto images = images_by_stem(root_, spec.image_suffix, "a folder of images", request);
+    auto masks = images_by_stem(mask_root, spec.mask_suffix, "a folder of masks", request);
     if (spec.list) keep_listed(request.path + "/" + *spec.list, images, masks);
     std::vector<std::string> names, mask_files;
     LeftOut without_mask, without_image;
+    if (std::ranges::none_of(images, [&](const auto& image) { return masks.contains(image.first); }))
+      throw_unmatched(root_, images, masks);
     for (const auto& [stem, name] : images) {
       const auto mask = masks.extract(stem);
       if (mask.empty()) {
@@ -159,10 +187,6 @@ class MaskedImages final : public ImageStore {
       mask_files.push_back(mask_root + "/" + mask.mapped());
     }
     for (const auto& [stem, name] : masks) without_image.add(name);
-    if (names.empty())
-      throw Error(ExitCode::data, {.what = "no image has a mask of the same name",
-                                   .where = root_,
-                                   .hint = "images/1.jpg has the mask masks/1.png"});
     without_mask.warn(root_, "image", "without a mask");
     without_image.warn(mask_root, "mask", "without an image");
     masks_.emplace(std::move(mask_files), classes_of_numbers(spec));
@@ -197,9 +221,12 @@ class MaskedImages final : public ImageStore {
   std::optional<MaskFiles> masks_;
 };
 
-/// Masks of black and white are often 0 and 255, and 255 is ignored unless the job says otherwise.
-void warn_of_one_class(const MaskStore& masks, int64_t count) {
+/// Looks at some masks. Those of black and white are often 0 and 255, and 255 is ignored unless the job says otherwise.
+/// Throws Error(data) if none can be read.
+void look_at_masks(const MaskStore& masks, int64_t count) {
   constexpr int64_t kMasksRead = 16;
+  std::exception_ptr unreadable;
+  int64_t read = 0;
   std::array<int64_t, 256> pixels{};
   data::ImageDecoder decoder;
   std::vector<std::byte> bytes;
@@ -210,10 +237,13 @@ void warn_of_one_class(const MaskStore& masks, int64_t count) {
       decoder.open(bytes, masks.full_name(index));
       const data::ImageView mask = decoder.decode_numbers();
       for (int64_t at = 0; at < mask.width * mask.height; ++at) ++pixels[mask.pixels[at]];
-    } catch (const Error& unreadable) {  // reported when it is trained on
-      if (unreadable.code() != ExitCode::data) throw;
+      ++read;
+    } catch (const Error& error) {  // a few are reported when they are trained on
+      if (error.code() != ExitCode::data) throw;
+      if (!unreadable) unreadable = std::current_exception();
     }
   }
+  if (read == 0 && unreadable) std::rethrow_exception(unreadable);
   int64_t classes = 0, known = 0, ignored = 0;
   for (size_t number = 0; number < pixels.size(); ++number) {
     const int64_t of = masks.class_of()[number];
@@ -250,7 +280,7 @@ class SegmentationImages final : public ImageSamples {
   SegmentationImages(const SegmentationSpec& spec, const data::DatasetRequest& request)
       : ImageSamples(store_of(spec, request), image_options(request), request.role) {
     request.tell_files({request.path, spec.images, spec.masks, spec.list.value_or("")});
-    if (request.role == data::Split::train) warn_of_one_class(*store().masks(), size());
+    if (request.role == data::Split::train) look_at_masks(*store().masks(), size());
   }
 
  private:

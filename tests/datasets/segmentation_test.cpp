@@ -137,6 +137,37 @@ TEST_F(SegmentationTest, RefusesClassesThatContradict) {
               HasSubstr("its classes are not those of the training data"));
 }
 
+TEST_F(SegmentationTest, ReadsGreyMasksThatAreStoredAsColours) {
+  write("images/1.png", png_of({1, 2, 3}, 2, 2));
+  const std::vector<uint8_t> pixels{0, 0, 0, 255, 255, 255, 255, 255, 255, 0, 0, 0};
+  write("masks/1.png", data::png_of({.pixels = pixels.data(), .width = 2, .height = 2, .channels = 3}));
+  const auto datasets = open_masked("values: [0, 255], ignore_index: null");
+  EXPECT_THAT(read(*datasets.train, 0).target, ElementsAre(0, 1, 1, 0));
+}
+
+TEST_F(SegmentationTest, PairsNamesWithSuffixes) {
+  for (const char* name : {"1", "2"}) {
+    write("images/" + std::string(name) + "_rgb.png", png_of({1, 2, 3}, 2, 2));
+    write("masks/" + std::string(name) + "_mask.png", png_of_pixels(std::vector<uint8_t>(4, 1), 2, 2));
+  }
+  write("masks/1_instances.png", png_of_pixels(std::vector<uint8_t>(4, 2), 2, 2));
+  write("sets/train.txt", "2\n");
+  data::DatasetSplits datasets;
+  const std::string suffixes = "num_classes: 4, image_suffix: _rgb, mask_suffix: _mask";
+  EXPECT_THAT(warning_of([&] { datasets = open_masked(suffixes); }), HasSubstr("1_instances.png"));
+  ASSERT_EQ(datasets.train->size(), 2);
+  EXPECT_EQ(datasets.train->sample_name(0), "1_rgb.png");
+  EXPECT_THAT(read(*datasets.train, 0).target, ElementsAre(1, 1, 1, 1));
+  EXPECT_EQ(open_masked(suffixes + ", list: sets/train.txt").train->sample_name(0), "2_rgb.png");
+}
+
+TEST_F(SegmentationTest, ShowsTheNamesThatDoNotFit) {
+  write("images/1.png", png_of({1, 2, 3}, 2, 2));
+  write("masks/1_mask.png", png_of_pixels(std::vector<uint8_t>(4, 1), 2, 2));
+  EXPECT_THAT(error_of([&] { open_masked(); }),
+              AllOf(HasSubstr("the first image is 1.png, the first mask 1_mask.png"), HasSubstr("mask_suffix: _mask")));
+}
+
 TEST_F(SegmentationTest, RefusesWhatIsNoMask) {
   write("images/1.png", png_of({1, 2, 3}, 8, 8));
   const auto refusal = [this](const std::string& mask) {

@@ -57,8 +57,8 @@ class ImageDecoder {
   /// to 8 and CMYK to RGB. A JPEG is reduced by `reduction` (1, 2, 4 or 8; sizes are rounded up), a PNG is not: see the
   /// view's size. Throws Error(data) if the file is truncated or damaged.
   ImageView decode(int64_t channels, int64_t reduction = 1);
-  /// Decodes the opened image to the numbers that it stores: the grey values of at most 8 bits, or the places in a
-  /// palette. Throws Error(data) also for images without such numbers.
+  /// Decodes the opened image to the numbers that it stores: the grey values of at most 8 bits, also where they are
+  /// stored as colours, or the places in a palette. Throws Error(data) also for images without such numbers.
   ImageView decode_numbers();
 
  private:

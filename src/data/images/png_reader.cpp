@@ -6,6 +6,8 @@
 
 #include <png.h>
 
+#include "gputrain/core/error.hpp"
+
 namespace gputrain::data {
 namespace {
 
@@ -126,15 +128,33 @@ ImageView PngReader::decode(int64_t channels, std::vector<uint8_t>& pixels) {
 ImageView PngReader::decode_numbers(std::vector<uint8_t>& pixels) {
   constexpr size_t kBitDepth = 24, kColourType = 25;
   const auto bits = std::to_integer<int>(file_[kBitDepth]), type = std::to_integer<int>(file_[kColourType]);
-  if (bits > 8 || (type != PNG_COLOR_TYPE_GRAY && type != PNG_COLOR_TYPE_PALETTE))
-    throw_bad_image(name_,
-                    "no mask: its pixels are " +
-                        std::string(type == PNG_COLOR_TYPE_GRAY ? "of 16 bits" : "colours or have transparency") +
-                        "; a mask is an 8-bit grey or palette PNG of class numbers");
+  const bool are_numbers = type == PNG_COLOR_TYPE_GRAY || type == PNG_COLOR_TYPE_PALETTE;
+  if (bits > 8) throw_bad_image(name_, "no mask: its pixels are of 16 bits; a mask has class numbers of 8 bits");
+  if (!are_numbers) return decode_grey_colours(pixels);
   const std::vector<std::byte> file = critical_chunks(file_);
   Image image(file, name_);
   check_image_size(image.width(), image.height(), name_);
   image.read_numbers(pixels);
+  return {pixels.data(), image.width(), image.height(), 1};
+}
+
+ImageView PngReader::decode_grey_colours(std::vector<uint8_t>& pixels) {
+  const std::vector<std::byte> file = critical_chunks(file_);
+  Image image(file, name_);
+  check_image_size(image.width(), image.height(), name_);
+  thread_local std::vector<uint8_t> rgba;
+  image.read_rgba(rgba);
+  constexpr uint8_t kOpaque = 255;
+  pixels.resize(rgba.size() / 4);
+  for (size_t i = 0; i < pixels.size(); ++i) {
+    const uint8_t* const pixel = &rgba[4 * i];
+    if (pixel[0] != pixel[1] || pixel[0] != pixel[2] || pixel[3] != kOpaque)
+      throw Error(ExitCode::data, {.what = "no mask: its pixels are colours or have transparency",
+                                   .where = name_,
+                                   .hint = "convert all masks to PNG files of 8-bit grey, or with a palette, whose "
+                                           "numbers are the classes"});
+    pixels[i] = pixel[0];
+  }
   return {pixels.data(), image.width(), image.height(), 1};
 }
 

@@ -14,6 +14,9 @@ class PngReader {
   ImageView decode_numbers(std::vector<uint8_t>& pixels);
 
  private:
+  /// The grey values of colours that are all grey.
+  ImageView decode_grey_colours(std::vector<uint8_t>& pixels);
+
   std::span<const std::byte> file_;
   std::string name_;
 };
