@@ -111,6 +111,8 @@ std::vector<Rule> rules_of_training(const JobSpec& spec, const TrainingSetup& se
            "that is " + counted(plan.batch.micro_batch, "sample"), "is more than a rank's share of the global batch"},
           {"train.gradient_accumulation_steps", is_accumulation_cut(spec, plan.batch),
            "that is " + counted(plan.batch.accumulation, "sample"), "is more than a rank's share of the global batch"},
+          {"data.image.augment.mix.", plan.batch.micro_batch == 1,
+           "images are mixed within a micro-batch, and each has one image"},
           {"train.channels_last", setup.datasets.tokens_per_sample() > 0, "the data is text"},
           {"parallel.bucket_cap_mb", setup.built.arena->keeps_owned_values_only(),
            "parallel.shard: parameters sends one unit of the model at a time"},

@@ -9,6 +9,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/core/printable.hpp"
 #include "gputrain/data/open.hpp"
 #include "gputrain/setup/references.hpp"
 #include "gputrain/setup/training_setup.hpp"
@@ -60,6 +61,28 @@ void warn_of_labels(const std::vector<std::string>& classes) {
   if (set != classes.end()) told(*set, "sets of classes are learned by task: {type: multi_label_classification}");
 }
 
+/// Warns of classes all of whose samples a split has taken from the training data.
+void warn_of_classes_split_off(const data::Dataset& train) {
+  constexpr size_t kShown = 8;
+  const auto names = train.class_names();
+  std::vector<bool> has_samples(names.size());
+  for (int64_t i = 0; i < train.size(); ++i) {
+    const auto number = train.class_of(i);
+    if (!number) return;  // classes are not known before samples are read
+    if (*number < std::ssize(has_samples)) has_samples[static_cast<size_t>(*number)] = true;
+  }
+  std::string shown;
+  size_t missing = 0;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (has_samples[i] || ++missing > kShown) continue;
+    shown += (shown.empty() ? "" : ", ") + names[i];
+  }
+  if (missing == 0) return;
+  log::warning("data: a split leaves " + counted(static_cast<int64_t>(missing), "class") +
+               " without any sample to learn from: " + printable(shown) + (missing > kShown ? ", ..." : "") +
+               ". Split off less, or give data.val and data.test a path of their own");
+}
+
 }  // namespace
 
 JobDatasets datasets_of(const Job& job, std::shared_ptr<const data::Dataset> train) {
@@ -86,6 +109,9 @@ JobDatasets open_datasets(const Job& job) {
                  ": there is nothing to learn; for imagefolder, path must be the folder that contains a "
                  "folder for each class");
   }
+  const auto is_split = [](const auto& source) { return source && source->split; };
+  if (has_classes && (is_split(job.spec().data.val) || is_split(job.spec().data.test)))
+    warn_of_classes_split_off(*datasets.train);
   if (layout.is_image() && job.spec().task.type.name.empty()) warn_of_labels(datasets.train->class_names());
   return datasets;
 }

@@ -254,5 +254,33 @@ TEST_F(ImageTask, SaysThatNumbersAreNotMixed) {
   EXPECT_THAT(result.err + result.out, HasSubstr("train.label_smoothing has no effect"));
 }
 
+TEST_F(ImageTask, SaysThatSingleImagesAreNotMixed) {
+  const std::string job = write_job("{}", "augment: {mix: {mixup: 1, cutmix: 1}}");
+  const auto told = [&](const std::string& setting) {
+    const Result result = gputrain({"run", job, "--dry-run", "--set", setting});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.err;
+  };
+  const std::string no_effect = "images are mixed within a micro-batch, and each has one image";
+  EXPECT_THAT(told("train.micro_batch_size=1"), HasSubstr(no_effect));
+  EXPECT_THAT(told("train.micro_batch_size=2"), ::testing::Not(HasSubstr(no_effect)));
+}
+
+TEST_F(ImageTask, WarnsOfClassesThatASplitTakesAway) {
+  std::string list = "image,label\n";
+  for (int i = 0; i < 12; ++i) list += fmt::format("train/{}.png,class {}\n", i, i / 2);
+  folder_.write("train.csv", list);
+  const std::string job = folder_.write(
+      "split.yaml", fmt::format("schema: 1\ndevice: cpu\nmodel: {{type: mlp}}\ndata: {{train: {{format: csv, path: "
+                                "{}/train.csv}}}}\ntrain: {{max_steps: 2, global_batch_size: 4}}\n",
+                                folder_.path().string()));
+  const Result half = gputrain({"run", job, "--dry-run", "--set", "data.val.split=50%"});
+  EXPECT_EQ(half.exit_code, 0) << half.err;
+  EXPECT_THAT(half.err,
+              ::testing::ContainsRegex("warning: data: a split leaves [0-9]+ class(es)? without any sample to "
+                                       "learn from: class "));
+  EXPECT_THAT(gputrain({"run", job, "--dry-run"}).err, ::testing::Not(HasSubstr("a split leaves")));
+}
+
 }  // namespace
 }  // namespace gputrain::testing_support
