@@ -4,6 +4,7 @@
 
 #include "eval_suite.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
 #include "gputrain/estimate/micro_batch.hpp"
 #include "gputrain/job/commands.hpp"
 #include "gputrain/job/run_folder.hpp"
@@ -25,14 +26,17 @@ std::shared_ptr<const data::Dataset> dataset_for(const std::string& role, const 
   return dataset;
 }
 
-/// Refuses weights whose target numbers have another meaning than those of the data.
-void refuse_other_targets(const std::filesystem::path& weights, const JobDatasets& datasets) {
-  const std::string difference = other_targets(weights, *datasets.train);
-  if (difference.empty()) return;
-  const std::string kind = datasets.target_kind() + " ";
+/// Refuses weights whose target numbers have another meaning than those of the data. What a published config.json calls
+/// its classes may be other words for the same; of the weights that the model began with, that has been said.
+void check_targets(const std::filesystem::path& weights, const TrainingSetup& setup) {
+  const Targets theirs = targets_of(weights);
+  const std::string difference = other_targets(theirs, *setup.datasets.train);
+  if (difference.empty() || (theirs.are_published && weights == setup.built.pretrained)) return;
+  const std::string what = "the weights were trained on other data: " + setup.datasets.target_kind() + " " + difference;
+  if (theirs.are_published) return log::warning(what);
   throw Error(
       ExitCode::data,
-      {.what = "the weights were trained on other data: " + kind + difference,
+      {.what = what,
        .where = weights.string(),
        .hint = "numbers follow the order of names in data.train: use the data.train that the weights were trained on"});
 }
@@ -69,9 +73,9 @@ int eval_command(const EvalRequest& request) {
                   {.file = RunFolder{job.output_dir}.references(),
                    .split = request.on,
                    .keeps = false});  // while the model is as before training
-  const bool is_base = setup.built.adapter && weights == job.spec().model.pretrained_path();  // which is loaded already
+  const bool is_base = setup.built.adapter && weights == setup.built.pretrained;  // which is loaded already
   if (!is_base) load_trained(weights, setup.built);
-  refuse_other_targets(weights, setup.datasets);
+  check_targets(weights, setup);
   train::StopPoll never(context.groups, {});
   const train::Evaluator evaluator = make_evaluator(job.spec(), dataset, setup, request.on);
   const auto metrics = evaluator.run(*setup.built.model, context.groups, never);

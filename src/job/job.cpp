@@ -42,7 +42,9 @@ config::Loaded load_with_published_sizes(config::Request request) {
   if (!pretrained) return loaded;
   const auto path = hub::pretrained_path_or_name(*pretrained) / "config.json";
   if (!std::filesystem::exists(path)) return loaded;
-  const auto published = models::published_model(checkpoint::read_json_object(path), path.string());
+  const auto config = checkpoint::read_json_object(path);
+  if (models::is_timm_config(config)) return loaded;
+  const auto published = models::published_model(config, path.string());
   request.found = {.file = path, .set = models::settings_of(published, loaded, "model")};
   for (std::string& line : sentence_settings(path.parent_path(), published, loaded))
     request.found.set.push_back(std::move(line));

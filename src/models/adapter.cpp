@@ -2,11 +2,13 @@
 
 #include <functional>
 #include <map>
+#include <set>
 
 #include "adapters/targets.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/device/arena.hpp"
 #include "gputrain/nn/layers.hpp"
+#include "weight_matching.hpp"
 
 namespace gputrain::models {
 namespace {
@@ -97,10 +99,33 @@ void pass_over_weights_of_the_base(Model& model, TensorSource& source) {
   });
 }
 
+/// Names in files of what has a row for each class.
+std::set<std::string> names_of_class_rows(Model& model) {
+  std::set<const nn::Parameter*> of_classes;
+  nn::Module* const last = model.units().back().modules.back();
+  last->each_parameter([&](const std::string& name, nn::Parameter& parameter) {
+    if (!name.ends_with("lora_A.weight")) of_classes.insert(&parameter);
+  });
+  const auto file_names = names_in_files(model);
+  std::set<std::string> names;
+  model.each_parameter([&](const std::string& name, nn::Parameter& parameter) {
+    if (const auto found = file_names.find(name); found != file_names.end() && of_classes.contains(&parameter))
+      names.insert(found->second);
+  });
+  each_adapted_layer(model, [&](const std::string& layer, nn::Linear& linear) {
+    if (&linear == last) names.insert(kPrefix + Published(model).module(layer) + ".base_layer.weight");
+  });
+  return names;
+}
+
 }  // namespace
 
 void load_adapter(Model& model, const TensorSource& source) {
   TensorSource trained = source;
+  trained.tensor = [&source, of_classes = names_of_class_rows(model)](const std::string& name) {
+    const at::Tensor theirs = source.tensor(name);
+    return of_classes.contains(name) ? in_order_of_classes(theirs, source.class_rows) : theirs;
+  };
   pass_over_weights_of_the_base(model, trained);
   std::map<std::string, at::Tensor> targets;
   for (auto& [name, tensor] : adapter_weights(model)) targets.emplace(name, tensor);

@@ -1,3 +1,5 @@
+#include "convnext.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -270,4 +272,7 @@ const config::Registered<Convnext, ConvnextSpecOf<kConvnextLarge>> registered_co
     catalog(), "convnext_large", "ConvNeXt-Large"};
 
 }  // namespace
+
+bool is_convnext(const Model& model) { return dynamic_cast<const Convnext*>(&model) != nullptr; }
+
 }  // namespace gputrain::models

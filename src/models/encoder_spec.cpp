@@ -6,6 +6,7 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/models/class_names.hpp"
 #include "gputrain/models/spec_checks.hpp"
 
 namespace gputrain::models {
@@ -153,9 +154,7 @@ EncoderSizes encoder_sizes_of(const EncoderSpec& spec, const DataFacts& facts) {
   sizes.vocabulary = classes_of(
       spec.vocab_size, {.num_classes = classes_are_tokens ? facts.num_classes : facts.vocabulary}, "vocab_size");
   sizes.classes = encoder_classes_of(spec, sizes, facts);
-  for (const auto& names : {facts.class_names, spec.labels}) {
-    if (sizes.labels.empty() && std::ssize(names) == sizes.classes) sizes.labels = names;
-  }
+  sizes.labels = names_of_rows(sizes.classes, facts.class_names, spec.labels);
   if (facts.input_shape[0] > sizes.positions) {
     throw Error(ExitCode::usage, {.what = "samples have " + std::to_string(facts.input_shape[0]) +
                                           " tokens, block_size is " + std::to_string(sizes.positions),
@@ -231,9 +230,7 @@ void EncoderSpec::describe(config::Description<EncoderSpec>& d) {
       .choices({"mean", "first", "last"})
       .aliases({"classifier_pooling"});
   d.key("normalize", &EncoderSpec::normalize, "an embedder's vectors are divided by their length");
-  d.key("labels", &EncoderSpec::labels,
-        "names of the classes, for the config.json beside the weights, where the data has none; not used if there are "
-        "more or fewer classes");
+  d.key("labels", &EncoderSpec::labels, kLabelsHelp);
   d.check([](const EncoderSpec& spec, config::SpecIssues& issues) {
     check_division(issues, "n_embd", "n_embd", spec.n_embd, "n_head", spec.n_head);
     check_layer_types(spec.n_layer, spec.window, spec.layer_types, issues);

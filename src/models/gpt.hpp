@@ -55,6 +55,7 @@ struct GptSpec {
   std::optional<std::string> layout;
   std::string head = "tokens";
   std::optional<int64_t> num_classes;
+  std::vector<std::string> labels = {};
   std::string position = "learned";
   std::string norm = "layernorm";
   std::string activation = "gelu_tanh";
@@ -87,10 +88,11 @@ struct GptSizes {
   ops::Activation activation;
   nn::Naming naming;
   ops::RotaryScaling rotary_scaling;
-  std::vector<int64_t> windows;  // of each layer, as in ops::AttentionOptions
-  int64_t expert_inner;          // as `inner`, of each expert
-  std::vector<bool> sparse;      // of each layer: whether it has experts
-  int64_t classes;               // that it gives each text; 0: it gives tokens
+  std::vector<int64_t> windows;     // of each layer, as in ops::AttentionOptions
+  int64_t expert_inner;             // as `inner`, of each expert
+  std::vector<bool> sparse;         // of each layer: whether it has experts
+  int64_t classes;                  // that it gives each text; 0: it gives tokens
+  std::vector<std::string> labels;  // names of the classes; empty: they have none
 };
 GptSizes sizes_of(const GptSpec& spec, const DataFacts& facts);
 nn::Norm::Options norm_options(const GptSpec& spec, const GptSizes& sizes);

@@ -2,6 +2,7 @@
 
 #include "gpt_options.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/models/class_names.hpp"
 #include "gputrain/models/spec_checks.hpp"
 
 namespace gputrain::models {
@@ -88,6 +89,7 @@ GptSizes sizes_of(const GptSpec& spec, const DataFacts& facts) {
   // Where the data has no classes, the model gives one number: a reward.
   if (spec.head == "classifier")
     sizes.classes = facts.num_classes > 0 ? classes_of(spec.num_classes, facts) : spec.num_classes.value_or(1);
+  sizes.labels = names_of_rows(sizes.classes, facts.class_names, spec.labels);
   sizes.rotary = spec.position == "rotary";
   sizes.rmsnorm = spec.norm.starts_with("rmsnorm");
   sizes.norms_from_one = spec.norm == "rmsnorm_1p";

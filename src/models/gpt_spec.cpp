@@ -2,6 +2,7 @@
 
 #include "gpt_options.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/models/class_names.hpp"
 #include "gputrain/models/spec_checks.hpp"
 
 namespace gputrain::models {
@@ -202,6 +203,7 @@ void GptSpec::describe(config::Description<GptSpec>& d) {
   d.key("num_classes", &GptSpec::num_classes, "classes of a classifier; null: the data's, or 1")
       .range(1, 1 << 20)
       .aliases({"num_labels"});
+  d.key("labels", &GptSpec::labels, kLabelsHelp);
   d.key("position", &GptSpec::position, "encoding of positions").choices({"learned", "rotary"});
   d.key("norm", &GptSpec::norm, "normalisation; rmsnorm_1p, Gemma's, multiplies by 1 + weight")
       .choices({"layernorm", "rmsnorm", "rmsnorm_1p"});

@@ -1,8 +1,10 @@
 #include "gputrain/models/published.hpp"
 
+#include <algorithm>
 #include <functional>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/models/class_names.hpp"
 #include "published/config_json.hpp"
 
 namespace gputrain::models {
@@ -46,7 +48,29 @@ std::string PublishedFamily::parameter_of(const Model&, const std::string& file_
 
 std::string PublishedFamily::file_name_of(const Model&, const std::string& parameter) const { return parameter; }
 
-at::Tensor PublishedFamily::fitted(const Model&, const std::string&, const at::Tensor& theirs) const { return theirs; }
+at::Tensor PublishedFamily::fitted(const Model&, const FileTensor& theirs) const { return theirs.values; }
+
+namespace {
+
+/// A side of square images, or the last two of a list: height and width.
+std::optional<ImageSize> image_size_of(const nlohmann::json& value) {
+  const auto is_size = [](const nlohmann::json& one) { return one.is_number_integer() && one.get<int64_t>() > 0; };
+  if (is_size(value)) return ImageSize{value, value};
+  if (!value.is_array() || value.size() < 2 || !std::ranges::all_of(value, is_size)) return std::nullopt;
+  return ImageSize{value[value.size() - 2], value[value.size() - 1]};
+}
+
+}  // namespace
+
+std::optional<ImageSize> image_size_in(const nlohmann::json& config) {
+  // What a model of timm was built with comes before what its weights were trained on at first.
+  for (const char* path : {"/image_size", "/model_args/img_size", "/pretrained_cfg/input_size"}) {
+    const nlohmann::json::json_pointer pointer(path);
+    if (!config.is_object() || !config.contains(pointer)) continue;
+    if (const auto size = image_size_of(config.at(pointer))) return size;
+  }
+  return std::nullopt;
+}
 
 std::unique_ptr<const PublishedFamily> family_meant_by(const nlohmann::json& config) {
   return first_family([&](const PublishedFamily& family) { return family.means(config); });
@@ -65,16 +89,42 @@ PublishedModel published_model(const nlohmann::json& config, const std::string& 
   }
   if (const auto family = family_meant_by(config)) {
     PublishedModel model = family->model_of(config, where);
-    if (model.type == "gpt" && classifies(config)) model.defaults.emplace_back("head", "classifier");
+    if (model.type != "gpt" || !classifies(config)) return model;
+    SpecOptions head;
+    head.add("head", "classifier");
+    add_labels(head, config);
+    model.defaults.insert(model.defaults.end(), head.list.begin(), head.list.end());
     return model;
   }
   reader.refuse(type.empty() ? "'model_type' is missing" : "model_type '" + type + "' is not supported",
                 known_families() + " are supported; for other models, give a safetensors file");
 }
 
+bool is_timm_config(const nlohmann::json& config) {
+  return config.is_object() && !config.contains("model_type") && config.contains("architecture") &&
+         config["architecture"].is_string();
+}
+
 nlohmann::json published_config(const Model& model) {
   const auto family = family_of(model);
   return family ? family->config_of(model) : nlohmann::json();
+}
+
+void add_labels(SpecOptions& defaults, const nlohmann::json& config) {
+  if (const auto names = class_names_in(config); !names.empty())
+    defaults.list.emplace_back("labels", nlohmann::json(names).dump());
+}
+
+void note_labels(nlohmann::json& config, int64_t classes, const std::vector<std::string>& names) {
+  nlohmann::json names_by_number = nlohmann::json::object(), numbers_by_name = nlohmann::json::object();
+  for (int64_t i = 0; i < classes; ++i) {
+    const std::string number = std::to_string(i);
+    const std::string name = names.empty() ? "LABEL_" + number : names[static_cast<size_t>(i)];
+    names_by_number[number] = name;
+    numbers_by_name[name] = i;
+  }
+  config["id2label"] = names_by_number;
+  config["label2id"] = numbers_by_name;
 }
 
 nlohmann::json completed(nlohmann::json config, const Gpt& model) {
@@ -91,11 +141,7 @@ nlohmann::json completed(nlohmann::json config, const Gpt& model) {
       if (name.ends_with(end)) name.resize(name.size() - std::string_view(end).size());
     architecture = name + kClassifies;
   }
-  for (int64_t i = 0; i < model.sizes().classes; ++i) {
-    const std::string label = "LABEL_" + std::to_string(i);
-    config["id2label"][std::to_string(i)] = label;
-    config["label2id"][label] = i;
-  }
+  note_labels(config, model.sizes().classes, model.sizes().labels);
   return config;
 }
 

@@ -73,8 +73,10 @@ class Vit : public Model {
   /// Rows and columns of patches.
   struct Grid {
     int64_t rows, columns;
+    bool operator==(const Grid&) const = default;
   };
   const Grid& grid() const noexcept { return grid_; }
+  int64_t patch_size() const noexcept { return spec_.patch_size; }
   VitLayout layout() const noexcept { return layout_; }
 
  private:

@@ -1,12 +1,18 @@
 #include "weight_matching.hpp"
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <sstream>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/tensor.h>
+
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/nn/layers.hpp"
 
 namespace gputrain::models {
@@ -97,6 +103,28 @@ bool differ_in_rows(at::IntArrayRef a, at::IntArrayRef b) {
   return !a.empty() && !b.empty() && a[0] != b[0] && a.slice(1) == b.slice(1);
 }
 
+/// Whether two shapes of convolutions differ only in the channels that they read.
+bool differ_in_channels(at::IntArrayRef a, at::IntArrayRef b) {
+  return a.size() == 4 && b.size() == 4 && a[0] == b[0] && a[1] != b[1] && a.slice(2) == b.slice(2);
+}
+
+/// Whether `theirs` is of a convolution of RGB images, and ours reads grey ones.
+bool are_colours_for_grey(at::IntArrayRef theirs, at::IntArrayRef ours) {
+  return differ_in_channels(theirs, ours) && theirs[1] == 3 && ours[1] == 1;
+}
+
+std::string channels_hint(int64_t theirs) {
+  if (theirs == 1 || theirs == 3)
+    return "the weights are of images of " + counted(theirs, "channel") +
+           ": data.image.channels: " + std::to_string(theirs);
+  return "the weights are of images of " + std::to_string(theirs) +
+         " channels, and images are read with 1 or 3: keep those of the first layer that belong to red, green and "
+         "blue, and save the file again";
+}
+
+constexpr const char* kTimm =
+    "these names are timm's: of timm, ResNets, ViTs and ConvNeXts are read; of other models take torchvision's weights";
+
 /// A batch norm's count of batches: no computation uses it, and older files do not have it.
 bool is_counter(const at::Tensor& tensor) { return !tensor.is_floating_point() && tensor.dim() == 0; }
 
@@ -114,27 +142,33 @@ bool are_equal(const at::Tensor& a, const at::Tensor& b) {
 class Reading {
  public:
   Reading() = default;
-  Reading(const Model& model, const TensorSource& source) : model_(&model), family_(source.family) {
+  Reading(const Model& model, const TensorSource& source)
+      : model_(&model), family_(source.family), images_(source.images) {
     if (!family_) family_ = family_of(model);
   }
   std::string parameter_of(const std::string& file_name) const {
     return family_ ? family_->parameter_of(*model_, file_name) : file_name;
   }
   at::Tensor fitted(const std::string& file_name, const at::Tensor& theirs) const {
-    return family_ ? family_->fitted(*model_, file_name, theirs) : theirs;
+    return family_ ? family_->fitted(*model_, {.name = file_name, .values = theirs, .images = images_}) : theirs;
   }
 
  private:
   const Model* model_ = nullptr;
   std::shared_ptr<const PublishedFamily> family_;  // null: names are the model's
+  std::optional<ImageSize> images_;
 };
 
 class Matching {
  public:
   Matching(Model& model, const TensorSource& source, OtherClasses other_classes)
-      : source_(source), ours_(tensors_of(model)), splits_(splits_of(model)), reading_(model, source) {
+      : source_(source),
+        ours_(tensors_of(model)),
+        splits_(splits_of(model)),
+        reading_(model, source),
+        last_layer_(last_layer_of(model)),
+        other_classes_(other_classes) {
     if (other_classes == OtherClasses::refused) return;
-    last_layer_ = last_layer_of(model);
     may_lack_ = branches_of(model);
     head_parts_ = head_parts_of(model);
   }
@@ -179,7 +213,9 @@ class Matching {
     const auto found = ours_.find(local);
     if (found == ours_.end()) return wrong_.add("unknown to the model", name);
     const at::Tensor& ours = found->second;
-    const at::Tensor published = source_.tensor(name), theirs = reading_.fitted(name, published);
+    const bool is_of_classes = last_layer_.contains(ours.unsafeGetTensorImpl());
+    const at::Tensor published = source_.tensor(name), fitted = reading_.fitted(name, published);
+    at::Tensor theirs = is_of_classes ? in_order_of_classes(fitted, source_.class_rows) : fitted;
     const auto [filled, is_first] = filled_by_.emplace(local, name);
     if (!is_first) {
       if (!are_equal(theirs, source_.tensor(filled->second))) wrong_.add(kUntied, filled->second + " and " + name);
@@ -187,18 +223,28 @@ class Matching {
     }
     const auto split = splits_.find(ours.unsafeGetTensorImpl());
     const auto sizes = split == splits_.end() ? ours.sizes().vec() : split->second.whole_sizes(ours.sizes().vec());
-    if (last_layer_.contains(ours.unsafeGetTensorImpl()) && differ_in_rows(theirs.sizes(), sizes)) {
+    if (is_of_classes && other_classes_ == OtherClasses::left_out && differ_in_rows(theirs.sizes(), sizes)) {
       matched_.not_loaded.classes_left_out = theirs.size(0);
       return;
     }
+    if (other_classes_ == OtherClasses::left_out && are_colours_for_grey(theirs.sizes(), sizes)) {
+      theirs = theirs.to(at::kFloat).sum(at::IntArrayRef{1}, /*keepdim=*/true);
+      matched_.not_loaded.sums_colours = true;
+    }
     if (theirs.sizes() != sizes) {
+      note_channels(theirs.sizes(), sizes);
       wrong_.add("of another shape", name + " " + text_of(theirs.sizes()) + ", the model has " + text_of(sizes));
     } else if (!is_cast(theirs.scalar_type(), ours.scalar_type())) {
       wrong_.add(kOtherNumbers, name + " " + at::toString(theirs.scalar_type()));
     }
     matched_.pairs.emplace(name, ours);
-    if (theirs.sizes() != published.sizes()) matched_.fitted.emplace(name, theirs);
+    if (!theirs.is_same(published)) matched_.fitted.emplace(name, theirs);
     if (split != splits_.end()) matched_.splits.emplace(name, split->second);
+  }
+
+  /// Notes whether the shapes are of layers that read images of other channels.
+  void note_channels(at::IntArrayRef theirs, at::IntArrayRef ours) {
+    if (differ_in_channels(theirs, ours) && (ours[1] == 1 || ours[1] == 3)) channels_ = theirs[1];
   }
 
   /// A part of the head is missing if the source has none of its parameters.
@@ -217,6 +263,8 @@ class Matching {
   [[noreturn]] void refuse(const std::string& prefix) const {
     std::string hint = "use the model.type and model.config that the weights were trained with";
     if (!source_.sizes_hint.empty()) hint = source_.sizes_hint;
+    if (channels_ > 0) hint = channels_hint(channels_);
+    if (has_names_of_timm()) hint = kTimm;
     if (!prefix.empty()) hint = "take '" + prefix + "' off the names that have it, and leave out the others";
     if (wrong_.has(kOtherNumbers))
       hint = "integers and 8-bit floats are not read: take weights in BF16, F16, F32 or F64";
@@ -226,18 +274,37 @@ class Matching {
                                  .hint = std::move(hint)});
   }
 
+  /// Whether most of the file is unknown, and named as models of timm are.
+  bool has_names_of_timm() const {
+    constexpr std::array<std::string_view, 6> kStarts{"conv_stem.",   "stem.",    "stages.",
+                                                      "patch_embed.", "head.fc.", "blocks.0."};
+    const auto is_of_timm = [&](const std::string& name) {
+      return std::ranges::any_of(kStarts, [&](std::string_view start) { return name.starts_with(start); }) &&
+             !ours_.contains(reading_.parameter_of(name));
+    };
+    return std::ranges::any_of(source_.names, is_of_timm);
+  }
+
   const TensorSource& source_;
   std::map<std::string, at::Tensor> ours_;
   std::map<const void*, device::Split> splits_;
   Reading reading_;
   std::set<const void*> last_layer_, may_lack_;
+  OtherClasses other_classes_ = OtherClasses::refused;
   std::map<std::string, std::set<std::string>> head_parts_;
   std::map<std::string, std::string> filled_by_;  // name of ours -> name in the source
+  int64_t channels_ = 0;  // of the images that the file's first layer reads, where ours has others
   MatchedWeights matched_;
   Mismatches wrong_;
 };
 
 }  // namespace
+
+at::Tensor in_order_of_classes(const at::Tensor& tensor, const std::vector<int64_t>& rows) {
+  if (rows.empty() || tensor.dim() == 0 || tensor.size(0) != std::ssize(rows) || std::ranges::is_sorted(rows))
+    return tensor;
+  return at::index_select(tensor, 0, at::tensor(rows, at::kLong));
+}
 
 MatchedWeights match_weights(Model& model, const TensorSource& source, OtherClasses other_classes) {
   return Matching(model, source, other_classes).run();

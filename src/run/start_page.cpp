@@ -57,9 +57,10 @@ std::string hosts_text(const RankContext& context) {
 
 std::string model_text(const JobSpec& spec, const TrainingSetup& setup) {
   std::string from = spec.model.pretrained ? "from " + *spec.model.pretrained : "from scratch";
-  const auto& [classes, missing_parts] = setup.built.not_loaded;
+  const auto& [classes, missing_parts, sums_colours] = setup.built.not_loaded;
   if (classes > 0) from += " without its last layer, which has " + counted(classes, "class");
   for (const std::string& part : missing_parts) from += (&part == missing_parts.data() ? ", new: " : ", ") + part;
+  if (sums_colours) from += ", its first layer summed over colours for grey images";
   const auto& built = setup.built;
   std::string count = compact(static_cast<double>(built.parameter_count)) + " params  ";
   if (built.trainable_count < built.parameter_count)

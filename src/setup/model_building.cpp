@@ -1,5 +1,6 @@
 // Builds the model in its arena, as the job's ranks share it.
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/device/runtime.hpp"
+#include "gputrain/models/published.hpp"
 #include "gputrain/nn/layers.hpp"
 #include "gputrain/parallel/replicas.hpp"
 #include "gputrain/setup/training_setup.hpp"
@@ -80,37 +82,66 @@ void share_model(BuiltModel& built, comm::ProcessGroups& groups) {
 /// A layer that is neither in the file nor trained would give random classes.
 void check_new_layers_are_trained(const Job& job, const BuiltModel& built) {
   if (!built.adapter) return;
-  const auto& [classes, missing] = built.not_loaded;
+  const int64_t classes = built.not_loaded.classes_left_out;
   if (classes > 0 && !built.model->units().back().modules.back()->is_trained()) {
     throw job.loaded.error("model.adapter",
                            "the pretrained model has " + counted(classes, "class") +
                                ", so that its last layer is left out, and the adapter leaves a new one frozen",
                            "name that layer in model.adapter.modules_to_save");
   }
-  built.model->each_module([&, &parts = missing](const std::string& name, const nn::Module& module) {
-    if (std::ranges::find(parts, name) == parts.end() || module.is_trained()) return;
-    throw job.loaded.error("model.adapter",
-                           "the pretrained model has no '" + name + "', and the adapter leaves a new one frozen",
-                           "add " + name + " to model.adapter.modules_to_save");
-  });
+  built.model->each_module(
+      [&, &parts = built.not_loaded.missing_parts](const std::string& name, const nn::Module& module) {
+        if (std::ranges::find(parts, name) == parts.end() || module.is_trained()) return;
+        throw job.loaded.error("model.adapter",
+                               "the pretrained model has no '" + name + "', and the adapter leaves a new one frozen",
+                               "add " + name + " to model.adapter.modules_to_save");
+      });
 }
 
 /// Initial values, from the seed or from files, of the parameters that have memory.
 void fill_model(BuiltModel& built, const JobSpec& spec) {
   nn::initialize(*built.model, static_cast<uint64_t>(spec.seed));
-  if (const auto pretrained = spec.model.pretrained_path(); !pretrained.empty())
-    built.not_loaded = load_weights(*built.model, pretrained, models::OtherClasses::left_out);
-  if (built.adapter && !built.adapter->pretrained().empty())
-    load_adapter(*built.model, *built.adapter, built.adapter->pretrained());
+  if (!built.pretrained.empty())
+    built.not_loaded = load_weights(built, built.pretrained, models::OtherClasses::left_out);
+  if (built.adapter && !built.adapter->pretrained().empty()) load_adapter(built, built.adapter->pretrained());
+}
+
+/// Warns where weights of single pixels were trained on images of another shape with as many pixels. A published family
+/// fits its weights to the images itself.
+void warn_of_other_images(const BuiltModel& built) {
+  if (!built.images || built.model->takes_any_size() || models::family_of(*built.model)) return;
+  const auto theirs = images_of(built.pretrained);
+  if (!theirs || *theirs == *built.images) return;
+  log::warning(
+      fmt::format("model.pretrained was trained on images of {} x {} pixels, these are of {} x {}, and this "
+                  "model has weights for each pixel",
+                  theirs->height, theirs->width, built.images->height, built.images->width));
+}
+
+/// Warns where a folder of timm says that its images were normalised otherwise than those of this job.
+void warn_of_other_normalization(const BuiltModel& built, const data::Dataset& train) {
+  const auto theirs = normalization_beside(built.pretrained);
+  const auto ours = train.normalization();
+  if (!theirs || !ours || theirs->mean.size() != ours->mean.size()) return;
+  const auto differ = [](const std::vector<double>& a, const std::vector<double>& b) {
+    constexpr double kTolerance = 1e-3;
+    return !std::ranges::equal(a, b, [](double one, double other) { return std::abs(one - other) < kTolerance; });
+  };
+  if (!differ(theirs->mean, ours->mean) && !differ(theirs->std, ours->std)) return;
+  log::warning(
+      fmt::format("model.pretrained was trained on images that were normalised otherwise: data.image: {{mean: "
+                  "[{}], std: [{}]}} does as its config.json says",
+                  fmt::join(theirs->mean, ", "), fmt::join(theirs->std, ", ")));
 }
 
 /// Whether pretrained weights are good for this job.
 void check_pretrained(const BuiltModel& built, const Job& job, const JobDatasets& datasets) {
-  const auto pretrained = job.spec().model.pretrained_path();
-  if (pretrained.empty()) return;
+  if (built.pretrained.empty()) return;
   check_new_layers_are_trained(job, built);
   warn_of_other_tokens(job, datasets);
-  if (const auto difference = other_targets(pretrained, *datasets.train); !difference.empty())
+  warn_of_other_images(built);
+  warn_of_other_normalization(built, *datasets.train);
+  if (const auto difference = other_targets(targets_of(built.pretrained), *datasets.train); !difference.empty())
     log::warning("model.pretrained was trained on other data: " + datasets.target_kind() + " " + difference);
 }
 
@@ -200,6 +231,10 @@ BuiltModel lay_out_model(const Job& job, const JobDatasets& datasets, RankContex
                                   .batch_group = spec.parallel.sync_bn ? &context.groups.tensors() : nullptr,
                                   .tensor_group = mesh.tensor > 1 ? &context.groups.layers() : nullptr,
                                   .context_group = mesh.context > 1 ? &context.groups.context() : nullptr};
+  built.class_names = datasets.train->class_names();
+  if (const auto& layout = datasets.train->layout(); layout.is_image())
+    built.images = models::ImageSize{layout.input().sizes[0], layout.input().sizes[1]};
+  built.pretrained = spec.model.pretrained_path();
   built.model = models::catalog().make(spec.model.architecture, model_context, datasets.facts);
   if (mesh.tensor > 1 &&
       (!built.model->splits_layers() || !datasets.task->takes_parts_of_texts() || spec.model.adapter)) {

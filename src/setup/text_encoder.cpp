@@ -104,8 +104,8 @@ void open_folder(const TextEncoderRequest& request, TextEncoder& encoder) {
   encoder.tokenizer = published_tokenizer(encoder, request.tokenizer.empty() ? request.folder : request.tokenizer);
   encoder.datasets = datasets_of(facts, encoder.tokenizer);
   encoder.built = build_model(job, encoder.datasets, encoder.context);
-  const auto& [left_out, missing] = encoder.built.not_loaded;
-  if (left_out > 0 || !missing.empty())
+  const auto& missing = encoder.built.not_loaded.missing_parts;
+  if (encoder.built.not_loaded.classes_left_out > 0 || !missing.empty())
     throw Error(ExitCode::data, {.what = "the weights have no head of this kind" +
                                          (missing.empty() ? "" : ": '" + missing.front() + "' is missing"),
                                  .where = request.folder.string()});

@@ -112,9 +112,9 @@ void load_trained(const std::filesystem::path& weights, BuiltModel& built) {
   const auto adapter = built.adapter ? adapter_folder_at(weights) : std::filesystem::path();
   const auto load = [&] {
     if (adapter.empty()) {
-      load_weights(*built.model, weights);
+      load_weights(built, weights);
     } else {
-      load_adapter(*built.model, *built.adapter, adapter);
+      load_adapter(built, adapter);
     }
   };
   if (built.sharded) {

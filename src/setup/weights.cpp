@@ -18,8 +18,10 @@
 #include "gputrain/checkpoint/weight_files.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/models/class_names.hpp"
 #include "gputrain/models/published.hpp"
 #include "gputrain/setup/image_model.hpp"
+#include "gputrain/setup/trained_weights.hpp"
 #include "gputrain/setup/training_setup.hpp"
 
 namespace gputrain::app {
@@ -61,10 +63,15 @@ std::string targets_text(const data::Dataset& dataset) {
   return nlohmann::json(names).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);  // may not be UTF-8
 }
 
+/// The config.json beside weights; null: there is none that can be read.
+nlohmann::json config_beside(const fs::path& path) {
+  std::ifstream file((fs::is_directory(path) ? path : path.parent_path()) / "config.json");
+  return nlohmann::json::parse(file, nullptr, false);
+}
+
 /// The published family of the folder's config.json, if it names the model's weights; null: the model's own names.
 std::shared_ptr<const models::PublishedFamily> family_beside(const fs::path& path, const models::Model& model) {
-  std::ifstream file(path / "config.json");
-  const auto config = nlohmann::json::parse(file, nullptr, false);
+  const nlohmann::json config = fs::is_directory(path) ? config_beside(path) : nlohmann::json();
   if (!config.is_object()) return nullptr;
   auto family = models::family_meant_by(config);
   return family && family->names(model) ? std::move(family) : nullptr;
@@ -98,27 +105,92 @@ checkpoint::Metadata metadata_of(const data::Dataset& learned) {
 
 void check_weights(const fs::path& path) { checkpoint::WeightFiles{path}; }
 
-models::NotLoaded load_weights(models::Model& model, const fs::path& path, models::OtherClasses other_classes) {
+namespace {
+
+/// The metadata of weights or, as a checkpoint has none, of those that its run has written at its end.
+checkpoint::Metadata metadata_at(const fs::path& path) {
+  const fs::path adapter = adapter_folder_at(path);
+  const fs::path weights = adapter.empty() ? path : adapter / models::kAdapterWeights;
+  auto metadata = checkpoint::WeightFiles(weights).metadata();
+  const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
+  const RunFolder run = run_at(folder);
+  const bool is_of_run = run.path != folder && exists(run.weights());
+  return metadata.empty() && is_of_run ? checkpoint::WeightFiles(run.weights()).metadata() : metadata;
+}
+
+/// By class the row that it has in the weights; empty: the same, or not known.
+std::vector<int64_t> rows_of_classes(const fs::path& path, const std::vector<std::string>& class_names) {
+  return class_names.empty() ? std::vector<int64_t>() : models::rows_by_name(targets_of(path).names, class_names);
+}
+
+}  // namespace
+
+std::optional<models::ImageSize> images_of(const fs::path& path) {
+  if (const auto input = ImageInput::in(metadata_at(path))) return models::ImageSize{input->height, input->width};
+  return models::image_size_in(config_beside(path));
+}
+
+std::optional<data::Normalization> normalization_beside(const fs::path& path) {
+  const nlohmann::json config = config_beside(path);
+  if (!models::is_timm_config(config)) return std::nullopt;
+  const nlohmann::json told = config.value("pretrained_cfg", nlohmann::json::object());
+  try {
+    return data::Normalization{.mean = told.at("mean"), .std = told.at("std")};
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+}
+
+Targets targets_of(const fs::path& path) {
+  const auto metadata = metadata_at(path);
+  const auto told = metadata.find(tokenizers::kTargets);
+  if (told == metadata.end()) {
+    const nlohmann::json config = config_beside(path);
+    return {.names = config.is_object() ? models::class_names_in(config) : std::vector<std::string>(),
+            .are_published = true};
+  }
+  const auto names = nlohmann::json::parse(told->second, nullptr, false);
+  const bool are_names =
+      names.is_array() && std::ranges::all_of(names, [](const nlohmann::json& name) { return name.is_string(); });
+  return {.names = are_names ? names.get<std::vector<std::string>>() : std::vector<std::string>()};
+}
+
+models::NotLoaded load_weights(BuiltModel& built, const fs::path& path, models::OtherClasses other_classes) {
+  models::Model& model = *built.model;
   const checkpoint::WeightFiles files(path);
+  auto images = built.images ? images_of(path) : std::nullopt;
+  if (!images && other_classes == models::OtherClasses::refused) images = built.images;  // trained as this model
   return models::load_weights(model,
                               {.where = files.path().string(),
                                .names = files.names(),
                                .tensor = [&](const std::string& name) { return files.tensor(name); },
                                .file_of = [&](const std::string& name) { return files.file_of(name).string(); },
                                .family = family_beside(path, model),
-                               .sizes_hint = sizes_hint(path, model)},
+                               .sizes_hint = built.images ? "" : sizes_hint(path, model),
+                               .class_rows = rows_of_classes(path, built.class_names),
+                               .images = images},
                               other_classes);
 }
 
-std::string other_targets(const fs::path& path, const data::Dataset& dataset) {
-  const fs::path adapter = adapter_folder_at(path);
-  const auto metadata = checkpoint::WeightFiles(adapter.empty() ? path : adapter / models::kAdapterWeights).metadata();
-  const auto told = metadata.find(tokenizers::kTargets);
-  if (told == metadata.end()) return {};
-  const auto theirs = nlohmann::json::parse(told->second, nullptr, false);
-  const auto ours = nlohmann::json::parse(targets_text(dataset), nullptr, false);
-  if (!theirs.is_array() || !ours.is_array() || theirs.size() != ours.size()) return {};
-  const auto shown = [](const nlohmann::json& name) { return name.dump(-1, ' ', /*ensure_ascii=*/true); };
+namespace {
+
+std::string shown(const std::string& name) { return nlohmann::json(name).dump(-1, ' ', /*ensure_ascii=*/true); }
+
+bool are_numbers_in_order(const std::vector<std::string>& names) {
+  for (size_t i = 0; i < names.size(); ++i)
+    if (names[i] != std::to_string(i)) return false;
+  return true;
+}
+
+}  // namespace
+
+std::string other_targets(const Targets& targets, const data::Dataset& dataset) {
+  const auto& theirs = targets.names;
+  const std::string text = targets_text(dataset);
+  if (theirs.empty() || text.empty()) return {};
+  const auto ours = nlohmann::json::parse(text).get<std::vector<std::string>>();
+  const bool follow_names = !models::rows_by_name(theirs, dataset.class_names()).empty();
+  if (theirs.size() != ours.size() || follow_names || (targets.are_published && are_numbers_in_order(ours))) return {};
   for (size_t i = 0; i < ours.size(); ++i) {
     if (theirs[i] == ours[i]) continue;
     return std::to_string(i) + " is " + shown(theirs[i]) + " to these weights and " + shown(ours[i]) + " in this data";
@@ -230,14 +302,17 @@ fs::path adapter_folder_at(const fs::path& path) {
   return {};
 }
 
-void load_adapter(models::Model& model, const models::Adapter& adapter, const fs::path& folder) {
+void load_adapter(BuiltModel& built, const fs::path& folder) {
   const fs::path config = folder / models::kAdapterConfig;
-  adapter.check_config(checkpoint::read_json_object(config), config.string());
+  built.adapter->check_config(checkpoint::read_json_object(config), config.string());
   const checkpoint::WeightFiles files(folder / models::kAdapterWeights);
-  models::load_adapter(model, {.where = files.path().string(),
-                               .names = files.names(),
-                               .tensor = [&](const std::string& name) { return files.tensor(name); },
-                               .sizes_hint = "the adapter is of another base model, or of other target_modules"});
+  std::vector<std::string> names = targets_of(folder).names;
+  if (names.empty() && !built.pretrained.empty()) names = targets_of(built.pretrained).names;
+  models::load_adapter(*built.model, {.where = files.path().string(),
+                                      .names = files.names(),
+                                      .tensor = [&](const std::string& name) { return files.tensor(name); },
+                                      .sizes_hint = "the adapter is of another base model, or of other target_modules",
+                                      .class_rows = models::rows_by_name(names, built.class_names)});
 }
 
 void write_adapter(models::Model& model, const TrainedAdapter& trained, const RunFolder& folder) {

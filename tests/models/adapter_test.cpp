@@ -282,6 +282,26 @@ TEST(LoraFiles, MayHoldTheWeightOfAnAdaptedHead) {
   EXPECT_THROW(load_adapter(*model, source_of(tensors)), Error);
 }
 
+// Of a last layer that is trained whole, and of one that is adapted: the weights of another order of classes.
+TEST(LoraFiles, HaveTheRowsOfTheLastLayerByTheOrderOfClasses) {
+  for (const char* options :
+       {"target_modules: [q_proj], modules_to_save: [lm_head]", "rank: 2, target_modules: [lm_head]"}) {
+    const auto from = adapted(small_llama_spec(), options), to = adapted(small_llama_spec(), options);
+    auto tensors = copies(*from);
+    const std::string base = "base_model.model.lm_head.base_layer.weight";
+    to->each_parameter([&](const std::string& name, nn::Parameter& parameter) {
+      if (name == "lm_head.weight" && !parameter.trainable) tensors[base] = parameter.value.detach().flip({0});
+    });
+    TensorSource source = source_of(tensors);
+    for (int64_t row = 0; row < 11; ++row) source.class_rows.push_back(10 - row);
+    load_adapter(*to, source);
+    for (const auto& [name, tensor] : copies(*to)) {
+      const bool is_of_classes = name.find("lm_head") != std::string::npos && !name.ends_with("lora_A.weight");
+      EXPECT_TRUE(tensor.equal(is_of_classes ? tensors[name].flip({0}) : tensors[name])) << name;
+    }
+  }
+}
+
 TEST(LoraFiles, OfOtherAdaptersAreRefused) {
   const auto model = adapted(small_llama_spec(), "rank: 2");
   auto tensors = copies(*model);

@@ -191,6 +191,26 @@ TEST(EncoderConfig, KeepsNamesOfClasses) {
   EXPECT_EQ(others["id2label"], (json{{"0", "LABEL_0"}, {"1", "LABEL_1"}}));
 }
 
+TEST(EncoderConfig, IsReadAgain) {
+  const std::vector<std::string> variants{
+      "variant: bert",       "variant: roberta",    "variant: xlm_roberta",           "variant: camembert",
+      "variant: distilbert", "variant: modernbert", "variant: modernbert, window: 1", "variant: modernbert, window: 3"};
+  for (const std::string& variant : variants) {
+    for (const char* head : {"mlm", "classifier", "tagger", "embedder"}) {
+      const std::string job =
+          "model: {type: bert, config: {n_layer: 2, n_head: 2, n_embd: 16, " + variant + ", head: " + head + "}}\n";
+      const auto model = build(load_job(job), {.input_shape = {8}, .num_classes = 3, .vocabulary = 11});
+      const json config = published_config(*model);
+      ASSERT_FALSE(config.is_null()) << job;
+      const auto again =
+          build(load_job("model: {type: bert}\n",
+                         settings_of(published_model(config, ""), load_job("model: {type: bert}\n"), "model")),
+                {.input_shape = {8}, .num_classes = 3, .vocabulary = 11});
+      EXPECT_EQ(published_config(*again), config) << job;
+    }
+  }
+}
+
 std::string objection(const json& changes) {
   json config = kBert;
   config.update(changes);

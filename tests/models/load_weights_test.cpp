@@ -230,6 +230,50 @@ TEST(LoadWeights, LeavesOutOtherLastLayerWhenAsked) {
   EXPECT_THROW(load_weights(*other.model, source_of(other.tensors)), Error);
 }
 
+std::string channels_refusal(int64_t theirs, int64_t ours, OtherClasses other_classes) {
+  const auto job = load_job("model: {type: resnet18, config: {width: 8}}");
+  const auto model = build(job, {.input_shape = {ours, 8, 8}, .num_classes = 3});
+  const auto file = build(job, {.input_shape = {theirs, 8, 8}, .num_classes = 3});
+  nn::initialize(*file, 1);
+  std::map<std::string, at::Tensor> tensors;
+  file->each_parameter([&](const std::string& name, nn::Parameter& p) { tensors[name] = p.value.detach(); });
+  file->each_buffer([&](const std::string& name, nn::Buffer& buffer) { tensors[name] = buffer.value; });
+  try {
+    const NotLoaded found = load_weights(*model, source_of(tensors), other_classes);
+    EXPECT_EQ(found.sums_colours, theirs != ours);
+    model->each_parameter([&](const std::string& name, nn::Parameter& p) {
+      const at::Tensor expected = p.value.dim() == 4 ? tensors[name].sum(at::IntArrayRef{1}, true) : tensors[name];
+      if (name == "conv1.weight") {
+        EXPECT_TRUE(p.value.allclose(expected));
+      } else {
+        EXPECT_TRUE(p.value.equal(tensors[name])) << name;
+      }
+    });
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(LoadWeights, SumsTheColoursOfTheFirstLayerForGreyImages) {
+  EXPECT_EQ(channels_refusal(3, 1, OtherClasses::left_out), "accepted");
+  EXPECT_THAT(channels_refusal(3, 1, OtherClasses::refused), HasSubstr("data.image.channels: 3"));
+  EXPECT_THAT(channels_refusal(1, 3, OtherClasses::left_out), HasSubstr("data.image.channels: 1"));
+  EXPECT_THAT(channels_refusal(4, 3, OtherClasses::left_out),
+              AllOf(HasSubstr("images of 4 channels"), HasSubstr("read with 1 or 3")));
+}
+
+TEST(LoadWeights, NamesTimmWhereItsNamesAreUnknown) {
+  const auto model =
+      build(load_job("model: {type: mobilenet_v3_small}"), {.input_shape = {3, 32, 32}, .num_classes = 3});
+  try {
+    load_weights(*model, source_of({{"conv_stem.weight", at::ones({16, 3, 3, 3})}}));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("timm"), HasSubstr("ConvNeXts are read")));
+  }
+}
+
 TEST(LoadWeights, LeavesOutNothingElse) {
   OtherHead other(7, 5);
   EXPECT_THROW(load_weights(*other.model, source_of(other.tensors), OtherClasses::left_out), Error);

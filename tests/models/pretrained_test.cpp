@@ -86,8 +86,27 @@ TEST(PublishedModel, ReadsKinOfLlama) {
   EXPECT_THAT(
       options_of("mistral", {{"sliding_window", 16}}),
       AllOf(Contains(Pair("window", "16")), Contains(Pair("block_size", "32")), Not(Contains(Key("layer_types")))));
+  EXPECT_THAT(options_of("qwen2", {{"sliding_window", 16}, {"use_sliding_window", true}, {"max_window_layers", 0}}),
+              AllOf(Contains(Pair("window", "16")), Not(Contains(Key("layer_types")))));
   EXPECT_THAT(options_of("mistral", json::object()), Contains(Pair("window", "4096")));  // as in transformers
   EXPECT_THAT(options_of("mistral", {{"sliding_window", nullptr}}), Not(Contains(Key("window"))));
+}
+
+TEST(PublishedModel, ReadsWhatItWritesOfWindows) {
+  for (const std::string& windows :
+       {std::string("window: 3"), std::string("window: 3, layer_types: [sliding_attention, full_attention]")}) {
+    const std::string job =
+        "model: {type: gpt, config: {n_layer: 2, n_head: 2, n_embd: 16, position: rotary, norm: rmsnorm, activation: "
+        "swiglu, bias: false, qk_norm: true, " +
+        windows + "}}\n";
+    const auto model = build(load_job(job), {.input_shape = {8}, .num_classes = 11});
+    const json config = published_config(*model);
+    EXPECT_EQ(config["model_type"], "qwen3");
+    const auto again = build(load_job("model: {type: gpt}\n", settings_of(published_model(config, ""),
+                                                                          load_job("model: {type: gpt}\n"), "model")),
+                             {.input_shape = {8}, .num_classes = 11});
+    EXPECT_EQ(published_config(*again), config);
+  }
 }
 
 TEST(PublishedModel, ReadsPythia) {

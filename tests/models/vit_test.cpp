@@ -1,5 +1,6 @@
 #include "../../src/models/vit.hpp"
 
+#include <cmath>
 #include <map>
 #include <memory>
 #include <string>
@@ -71,7 +72,7 @@ TEST(Vit, RefusesImagesThatPatchesDoNotFill) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::usage);
     EXPECT_THAT(error.what(), HasSubstr("16 x 20 cannot be cut into patches of 8 x 8"));
-    EXPECT_THAT(error.what(), HasSubstr("data.image.size: 24"));
+    EXPECT_THAT(error.what(), HasSubstr("data.image.size: [16, 24]"));
   }
   EXPECT_THROW(load_job("model: {type: vit, config: {n_head: 5}}\n"), Error);
   EXPECT_THROW(load_job("model: {type: vit, config: {layout: torchvision, pooling: mean}}\n"), Error);
@@ -127,6 +128,60 @@ TEST(Vit, FitsPositionsOfOtherImageSizes) {
   });
   file["encoder.pos_embedding"] = at::ones({1, 8, 8});  // seven patches are no square
   EXPECT_THROW(load_weights(*wide, source_of(file)), Error);
+}
+
+/// Weights whose positions are the numbers of their columns, taken to images of another size; the column of each
+/// position then, or what was refused.
+std::string columns_after(const std::vector<int64_t>& from, const std::vector<int64_t>& to, bool is_known,
+                          const std::string& layout = "") {
+  const auto theirs = vit_of(layout, from), ours = vit_of(layout, to);
+  auto file = file_of(*theirs);
+  at::Tensor& positions = file.at(layout.empty() ? "encoder.pos_embedding" : "pos_embed");
+  const int64_t columns = from[2] / 8;
+  for (int64_t i = 0; i < positions.size(1) - 1; ++i)
+    positions.select(1, i + 1).fill_(static_cast<double>(i % columns));
+  TensorSource source = source_of(file);
+  if (is_known) source.images = ImageSize{from[1], from[2]};
+  try {
+    load_weights(*ours, source);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  std::string seen;
+  ours->each_parameter([&](const std::string& name, nn::Parameter& parameter) {
+    if (name != "pos_embed") return;
+    for (int64_t i = 1; i < parameter.value.size(1); ++i)
+      seen += std::to_string(std::lround(parameter.value[0][i][0].item<double>()));
+  });
+  return seen;
+}
+
+TEST(Vit, TakesPositionsFromTheGridOfTheFile) {
+  const std::string rows = "0123456701234567";
+  EXPECT_EQ(columns_after({3, 16, 64}, {3, 24, 64}, true), rows + "01234567");
+  EXPECT_EQ(columns_after({3, 16, 64}, {3, 24, 64}, true, "layout: timm"), rows + "01234567");
+  EXPECT_EQ(columns_after({3, 16, 64}, {3, 16, 64}, true), rows);
+  EXPECT_EQ(columns_after({3, 16, 64}, {3, 64, 16}, true),
+            "07070707"
+            "07070707")
+      << "as many patches, another grid";
+  EXPECT_EQ(columns_after({3, 32, 32}, {3, 16, 64}, true).size(), 16U);
+  EXPECT_NE(columns_after({3, 32, 32}, {3, 16, 64}, true), columns_after({3, 16, 64}, {3, 16, 64}, true));
+  EXPECT_EQ(columns_after({3, 24, 64}, {3, 24, 64}, false), rows + "01234567") << "24 patches are no square";
+  EXPECT_EQ(columns_after({3, 32, 32}, {3, 32, 32}, false), "0123012301230123");
+  EXPECT_THAT(columns_after({3, 16, 64}, {3, 16, 64}, false), HasSubstr("image_size")) << "or a square of 4 x 4";
+  EXPECT_THAT(columns_after({3, 24, 64}, {3, 16, 64}, false), HasSubstr("which height and width these have"));
+}
+
+TEST(Vit, ReadsSizesOfImagesFromConfigJson) {
+  using nlohmann::json;
+  EXPECT_EQ(image_size_in({{"image_size", 224}}), (ImageSize{224, 224}));
+  EXPECT_EQ(image_size_in({{"image_size", {16, 64}}}), (ImageSize{16, 64}));
+  EXPECT_EQ(image_size_in({{"pretrained_cfg", {{"input_size", {3, 24, 48}}}}}), (ImageSize{24, 48}));
+  EXPECT_EQ(image_size_in({{"pretrained_cfg", {{"input_size", {3, 24, 48}}}}, {"model_args", {{"img_size", 32}}}}),
+            (ImageSize{32, 32}));
+  EXPECT_EQ(image_size_in({{"image_size", "large"}}), std::nullopt);
+  EXPECT_EQ(image_size_in(json::object()), std::nullopt);
 }
 
 TEST(Vit, DropsPathsOfWholeSamplesInTraining) {

@@ -5,6 +5,7 @@ make DIR:  for each case a folder DIR/<name> with case.json (our model and its o
            them (model.safetensors) and expected.safetensors: inputs, targets, logits in evaluation and in training, loss,
            gradients and the buffers after that step, computed in fp64; and DIR/published.json: shapes of all tensors,
            probabilities of dropout, image size and billions of multiplications of each published model.
+           DIR/timm has the weights of a ConvNeXt of timm, images and its logits.
 check DIR: strictly loads what gputrain wrote to DIR/<name>/ours, compares the logits with those gputrain computed, and the
            initial values with those that torchvision draws.
 """
@@ -12,6 +13,7 @@ import json
 import sys
 from pathlib import Path
 
+import timm.models.convnext as timm_convnext
 import torch
 import torch.nn.functional as F
 import torchvision.models as models
@@ -154,6 +156,17 @@ def make(name, folder):
         json.dumps({"model": type_, "options": options, "shape": [3, height, width], "classes": CLASSES}))
 
 
+def make_timm(folder):
+    _, options, _ = CASES["convnext"]
+    model = timm_convnext.ConvNeXt(depths=options["blocks"], dims=options["channels"], num_classes=CLASSES).eval()
+    with torch.no_grad():
+        for tensor in model.parameters():
+            tensor.add_(torch.randn_like(tensor), alpha=0.1)
+        inputs = torch.randn(2, 3, SIZE, SIZE)
+        save_file({"inputs": inputs, "logits": model(inputs)}, folder / "expected.safetensors")
+    save_file(model.state_dict(), folder / "model.safetensors")
+
+
 def published(name):
     with torch.device("meta"):
         model = models.get_model(name)
@@ -198,6 +211,8 @@ def main():
     for name in CASES:
         (root / name).mkdir()
         make(name, root / name)
+    (root / "timm").mkdir()
+    make_timm(root / "timm")
     (root / "published.json").write_text(json.dumps({name: published(name) for name in PUBLISHED}))
 
 

@@ -51,7 +51,7 @@ std::unique_ptr<Model> model_of(const fs::path& folder, const nn::Context& conte
 class ImageModelReferences final : public ::testing::Environment {
  public:
   void SetUp() override {
-    for (const char* module : {"torchvision", "safetensors"}) {
+    for (const char* module : {"torchvision", "timm", "safetensors"}) {
       if (!gputrain::testing::has_reference(module)) return;
     }
     folder = fs::temp_directory_path() / ("gputrain-image-models-" + std::to_string(getpid()));
@@ -73,6 +73,7 @@ class ImageModelParity : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     GPUTRAIN_NEED_REFERENCE("torchvision");
+    GPUTRAIN_NEED_REFERENCE("timm");
     GPUTRAIN_NEED_REFERENCE("safetensors");
     folder_ = references->folder;
   }
@@ -149,6 +150,16 @@ TEST_F(ImageModelParity, WritesFilesTorchvisionLoadsAndStartsAsItDoes) {
                                   {{"inputs", inputs}, {"logits", model->forward(inputs)}});
   }
   EXPECT_TRUE(gputrain::testing::run_reference("parity/image_models_reference.py", {"check", folder_}));
+}
+
+TEST_F(ImageModelParity, ReadsTimmsNamesOfConvNext) {
+  const auto model = model_of(folder_ / "convnext");
+  const SafetensorsFile weights(folder_ / "timm" / "model.safetensors"),
+      expected(folder_ / "timm" / "expected.safetensors");
+  load_weights(*model, source_of(weights));
+  model->train(false);
+  const at::NoGradGuard no_grad;
+  EXPECT_LT(relative_error(model->forward(expected.tensor("inputs")), expected.tensor("logits")), 1e-5);
 }
 
 TEST_F(ImageModelParity, HasTensorsDropoutAndOperationsOfPublishedModels) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,15 +30,19 @@ struct TensorSource {
   std::function<std::string(const std::string& name)> file_of = {};  // path of the file with a tensor; null: `where`
   std::shared_ptr<const PublishedFamily> family = {};  // whose names they are; null: those of the model's family
   std::string sizes_hint = {};                         // what to try where sizes differ
+  std::vector<int64_t> class_rows = {};                // by our class the row of a last layer; empty: the same
+  std::optional<ImageSize> images = {};                // empty: unknown
 };
 
 /// What to do with a last layer that has another number of classes in the file than in the model. Where it is left out,
-/// the file may lack the parameters of branches and of Model::head_parts() as well: it is of another model.
+/// the file may lack the parameters of branches and of Model::head_parts() as well: it is of another model. It may then
+/// also be of RGB images where the model reads grey ones: the first layer gets the sum over the colours, as in timm.
 enum class OtherClasses { refused, left_out };
-/// What the model did not get from weights that are of another model.
+/// What the model did not get as it is from weights that are of another model.
 struct NotLoaded {
   int64_t classes_left_out = 0;                 // in the file, of a last layer that was left out
   std::vector<std::string> missing_parts = {};  // names of Model::head_parts() that the file lacks
+  bool sums_colours = false;                    // the first layer's, for grey images
 };
 
 /// Copies the source's tensors into the model's parameters that have memory and its buffers, mapped by the family's

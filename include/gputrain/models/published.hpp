@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,21 @@ struct PublishedModel {
   std::string type;                                                  // entry of the model catalog: "gpt"
   Options options;
   Options defaults = {};  // options that the job may set otherwise: the weights fit all the same
+};
+
+/// Height and width of images.
+struct ImageSize {
+  int64_t height = 0, width = 0;
+  bool operator==(const ImageSize&) const = default;
+};
+/// Of the images that a model was trained on, by the config.json of timm or transformers. Empty: it does not say.
+std::optional<ImageSize> image_size_in(const nlohmann::json& config);
+
+/// A tensor of a file whose weights were trained on images of this size; empty: not known.
+struct FileTensor {
+  std::string name;  // may have a prefix that all names have
+  at::Tensor values;
+  std::optional<ImageSize> images = {};
 };
 
 class PublishedFamily {
@@ -43,8 +59,8 @@ class PublishedFamily {
   /// The name in a file of a parameter or buffer of the model. parameter_of() turns it back.
   virtual std::string file_name_of(const Model& model, const std::string& parameter) const;
   /// What a tensor of a file says about a model of another size, as positions of another image size do; else the
-  /// tensor. The name may have a prefix that all names have.
-  virtual at::Tensor fitted(const Model& model, const std::string& file_name, const at::Tensor& theirs) const;
+  /// tensor. Throws Error(data) where the file leaves open what it says.
+  virtual at::Tensor fitted(const Model& model, const FileTensor& theirs) const;
 };
 
 using FamilyCatalog = config::Catalog<PublishedFamily>;
@@ -56,6 +72,9 @@ std::unique_ptr<const PublishedFamily> family_of(const Model& model);
 
 /// Reads the config.json of any family. Throws Error(data) as model_of() does, and where no family describes it.
 PublishedModel published_model(const nlohmann::json& config, const std::string& where);
+
+/// Whether a config.json is of a folder of timm, which says nothing of a model's sizes: the job gives them.
+bool is_timm_config(const nlohmann::json& config);
 
 /// PublishedFamily::config_of of the model's family; null where it has none.
 nlohmann::json published_config(const Model& model);

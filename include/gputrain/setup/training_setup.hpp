@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -89,13 +90,16 @@ struct BuiltModel {
   std::unique_ptr<models::Model> model;
   std::unique_ptr<models::Adapter> adapter;  // null: the job has none
   std::unique_ptr<device::Arena> arena;
-  std::vector<at::Tensor> parameters;  // trainable ones
-  int64_t parameter_count = 0;         // elements of all
-  int64_t trainable_count = 0;         // of these, elements that are trained
-  models::NotLoaded not_loaded;        // of pretrained weights
-  bool has_batch_norm = false;         // its passes in training depend on all rows of a batch
-  bool sync_batch_norm = false;        // ... and on those of all ranks
-  std::vector<device::Shard> owners;   // what each rank updates, where they share that out; otherwise empty
+  std::vector<at::Tensor> parameters;       // trainable ones
+  int64_t parameter_count = 0;              // elements of all
+  int64_t trainable_count = 0;              // of these, elements that are trained
+  models::NotLoaded not_loaded;             // of pretrained weights
+  std::vector<std::string> class_names;     // of the data, in the order of the last layer's rows; empty: it has none
+  std::optional<models::ImageSize> images;  // of the data; empty: it has none
+  std::filesystem::path pretrained;         // the weights that it began with; empty: none
+  bool has_batch_norm = false;              // its passes in training depend on all rows of a batch
+  bool sync_batch_norm = false;             // ... and on those of all ranks
+  std::vector<device::Shard> owners;        // what each rank updates, where they share that out; otherwise empty
   std::unique_ptr<parallel::ShardedParameters> sharded;  // null unless ranks share out the values too
   std::unique_ptr<parallel::Pipeline> pipeline;          // null unless ranks have other units of the model
   std::map<std::string, int64_t> units;                  // in a pipeline: of all parameters, also those of other ranks

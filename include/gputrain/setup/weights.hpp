@@ -2,7 +2,9 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "gputrain/checkpoint/safetensors.hpp"
 #include "gputrain/data/dataset.hpp"
@@ -27,13 +29,30 @@ checkpoint::NamedTensors frozen_weights(models::Model& model);
 void check_weights(const std::filesystem::path& path);
 
 /// Loads the model from checkpoint::WeightFiles. Throws Error(data) that lists all tensors that are missing, unexpected
-/// or of another shape. Returns what keeps the model's values.
-models::NotLoaded load_weights(models::Model& model, const std::filesystem::path& path,
+/// or of another shape. The rows of the last layer follow the names of the classes, where the weights have the same
+/// names. Returns what keeps the model's values.
+models::NotLoaded load_weights(BuiltModel& built, const std::filesystem::path& path,
                                models::OtherClasses other_classes = models::OtherClasses::refused);
 
-/// The first difference, if the weights' metadata names other classes or characters than the dataset, though equally
-/// many: `3 is "cat" to these weights and "dog" in this data`. Empty if they are the same or the file names none.
-std::string other_targets(const std::filesystem::path& path, const data::Dataset& dataset);
+/// The images that the weights were trained on, as targets_of() finds it; empty: not known.
+std::optional<models::ImageSize> images_of(const std::filesystem::path& path);
+
+/// How timm's config.json beside weights says that images were normalised; empty: there is none.
+std::optional<data::Normalization> normalization_beside(const std::filesystem::path& path);
+
+/// What the numbers of classes or characters stand for.
+struct Targets {
+  std::vector<std::string> names;  // empty: not known
+  bool are_published = false;      // named by a published config.json
+};
+/// Of weights: by their metadata or, of a checkpoint, by that of what its run has written; else by a config.json
+/// beside.
+Targets targets_of(const std::filesystem::path& path);
+
+/// The first difference, if the weights name other classes or characters than the dataset, though equally many: `3 is
+/// "cat" to these weights and "dog" in this data`. Empty if load_weights() brings them into the order of the data, if
+/// the data numbers its classes from 0 on and the names are published, or if the weights name none.
+std::string other_targets(const Targets& theirs, const data::Dataset& dataset);
 
 /// Copies the files that say how a published model's tokens are spelled and how it writes. `source`: of several forms
 /// of its tokenizer the one that counts; empty: all.
@@ -55,8 +74,10 @@ void write_weights(models::Model& model, const checkpoint::NamedTensors& weights
 /// The folder of an adapter: the path itself, a run's `adapter` in it, or that of a file; empty: there is none.
 std::filesystem::path adapter_folder_at(const std::filesystem::path& path);
 
-/// Fills what an adapted model trains from an adapter's folder, PEFT's or ours. Throws Error(data) for another adapter.
-void load_adapter(models::Model& model, const models::Adapter& adapter, const std::filesystem::path& folder);
+/// Fills what an adapted model trains from an adapter's folder, PEFT's or ours. Rows of the last layer follow the names
+/// of the classes; where the folder has none, they are those of the pretrained weights. Throws Error(data) for another
+/// adapter.
+void load_adapter(BuiltModel& built, const std::filesystem::path& folder);
 
 struct TrainedAdapter {
   const models::Adapter& adapter;

@@ -41,33 +41,6 @@ void add_head(SpecOptions& defaults, const ConfigReader& reader, const std::stri
   }
 }
 
-/// The names of the classes, unless they are only numbered.
-void add_labels(SpecOptions& defaults, const ConfigReader& reader) {
-  const nlohmann::json* names = reader.find("id2label");
-  if (names == nullptr || !names->is_object()) return;
-  std::vector<std::string> labels;
-  bool is_numbered = true;
-  for (size_t i = 0; i < names->size(); ++i) {
-    const auto found = names->find(std::to_string(i));
-    if (found == names->end() || !found->is_string()) return;
-    labels.push_back(*found);
-    is_numbered = is_numbered && labels.back() == "LABEL_" + std::to_string(i);
-  }
-  if (!is_numbered) defaults.list.emplace_back("labels", nlohmann::json(labels).dump());
-}
-
-void add_labels(nlohmann::json& config, const EncoderSizes& sizes) {
-  nlohmann::json names = nlohmann::json::object(), numbers = nlohmann::json::object();
-  for (int64_t i = 0; i < sizes.classes; ++i) {
-    const std::string number = std::to_string(i);
-    const std::string name = sizes.labels.empty() ? "LABEL_" + number : sizes.labels[static_cast<size_t>(i)];
-    names[number] = name;
-    numbers[name] = i;
-  }
-  config["id2label"] = names;
-  config["label2id"] = numbers;
-}
-
 bool has_prefix(const std::string& name, const char* module) {
   return module != nullptr && name.starts_with(std::string(module) + ".");
 }
@@ -125,7 +98,7 @@ PublishedModel EncoderFamily::model_of(const nlohmann::json& config, const std::
   options.fixed.add("vocab_size", reader.required_size("vocab_size"));
   kind_.read(options, reader);
   add_head(options.defaults, reader, kind_.architecture);
-  add_labels(options.defaults, reader);
+  add_labels(options.defaults, config);
   return {.type = "bert", .options = options.fixed.list, .defaults = options.defaults.list};
 }
 
@@ -142,7 +115,8 @@ nlohmann::json EncoderFamily::config_of(const Model& model) const {
   config["model_type"] = kind_.model_type;
   config["vocab_size"] = sizes.vocabulary;
   config["tie_word_embeddings"] = true;
-  if (sizes.head == HeadKind::classifier || sizes.head == HeadKind::tagger) add_labels(config, sizes);
+  if (sizes.head == HeadKind::classifier || sizes.head == HeadKind::tagger)
+    note_labels(config, sizes.classes, sizes.labels);
   // Only the tokenizer knows which tokens begin, end and pad a text; a reader's defaults would be wrong.
   for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
     if (!config.contains(key)) config[key] = nullptr;

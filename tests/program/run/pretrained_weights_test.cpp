@@ -111,6 +111,124 @@ TEST(PretrainedWeights, LoseLastLayerOfOtherClasses) {
   EXPECT_THAT(result.err, HasSubstr("all samples are of one class"));
 }
 
+/// Trains a classifier of texts and offers its weights as a published folder, whose config.json may name its classes.
+class PublishedClassifier : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    std::string lines;
+    for (int i = 0; i < 16; ++i)
+      lines += nlohmann::json{{"text", i % 2 == 0 ? "good book" : "bad film"}, {"label", i % 2 == 0 ? "pos" : "neg"}}
+                   .dump() +
+               "\n";
+    const std::string data = folder_.write("data.jsonl", lines);
+    job_ =
+        folder_.write("job.yaml", "schema: 1\nseed: 2\ndevice: cpu\nmodel: {type: " + GetParam() +
+                                      ", config: {head: classifier, n_layer: 1, n_head: 2, n_embd: 16, dropout: 0}}\n"
+                                      "data: {train: {format: jsonl, path: " +
+                                      data + "}, val: {path: " + data +
+                                      "}, text: {tokenizer: words, max_length: 8}}\n"
+                                      "task: {type: text_classification}\n"
+                                      "train: {max_steps: 30, global_batch_size: 8}\n"
+                                      "optimizer: {type: adamw, lr: 0.02}\n");
+    const Result trained = gputrain({"run", job_, "--output-dir", folder_ / "run"});
+    ASSERT_EQ(trained.exit_code, 0) << trained.err;
+    const checkpoint::SafetensorsFile whole(folder_ / "run/model.safetensors");
+    checkpoint::NamedTensors tensors;
+    for (const std::string& name : whole.names()) tensors.emplace_back(name, whole.tensor(name));
+    fs::create_directories(folder_ / "published");
+    checkpoint::write_safetensors(folder_ / "published/model.safetensors", tensors, {{"format", "pt"}});
+    config_ = nlohmann::json::parse(read_file(folder_ / "run/config.json"));
+    ASSERT_EQ(config_["id2label"], (nlohmann::json{{"0", "neg"}, {"1", "pos"}}));
+  }
+
+  /// Of the folder's weights, taken for the job's data, before training.
+  double accuracy_as(const std::string& first, const std::string& second, std::string* told = nullptr) {
+    config_["id2label"] = {{"0", first}, {"1", second}};
+    folder_.write("published/config.json", config_.dump());
+    const Result result = gputrain({"eval", job_, "--json", "--output-dir", folder_ / "none", "--set",
+                                    "model.pretrained=" + folder_ / "published"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    if (told != nullptr) *told = result.err;
+    return nlohmann::json::parse(result.out)["val/accuracy"];
+  }
+
+  const TemporaryFolder folder_;
+  std::string job_;
+  nlohmann::json config_;
+};
+INSTANTIATE_TEST_SUITE_P(Models, PublishedClassifier, ::testing::Values("bert", "gpt"),
+                         [](const auto& entry) { return entry.param; });
+
+TEST_P(PublishedClassifier, HasItsRowsByTheNamesOfTheClasses) {
+  EXPECT_EQ(accuracy_as("neg", "pos"), 100);
+  EXPECT_EQ(accuracy_as("NEG", "Pos"), 100);
+  EXPECT_EQ(accuracy_as("pos", "neg"), 0) << "the weights now say so";
+  EXPECT_EQ(accuracy_as("LABEL_0", "LABEL_1"), 100);
+  std::string told;
+  EXPECT_EQ(accuracy_as("bad", "good", &told), 100);
+  EXPECT_THAT(told, HasSubstr("class 0 is \"bad\" to these weights and \"neg\" in this data"));
+}
+
+TEST_P(PublishedClassifier, GivesTheNamesToWhatIsTrainedFromIt) {
+  accuracy_as("pos", "neg");
+  const Result result =
+      gputrain({"run", job_, "--output-dir", folder_ / "next", "--set", "model.pretrained=" + folder_ / "published",
+                "--set", "train.max_steps=1", "--set", "optimizer.lr=1e-30"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto config = nlohmann::json::parse(read_file(folder_ / "next/config.json"));
+  EXPECT_EQ(config["id2label"], (nlohmann::json{{"0", "neg"}, {"1", "pos"}}));
+  const Result measured = gputrain({"eval", job_, "--json", "--weights", folder_ / "next"});
+  EXPECT_EQ(nlohmann::json::parse(measured.out)["val/accuracy"], 0) << measured.err;
+}
+
+TEST(PretrainedWeights, OfTimmsFoldersAreRead) {
+  const TemporaryFolder folder;
+  const auto job_of = [&](const std::string& name, const std::string& model) {
+    return folder.write(name + ".yaml",
+                        "schema: 1\ndevice: cpu\nmodel: {type: vit, config: {patch_size: 8, n_layer: 1, "
+                        "n_head: 2, n_embd: 16, layout: timm}" +
+                            model +
+                            "}\ndata: {train: {format: synthetic, samples: 8, num_classes: 2}, image: "
+                            "{size: [16, 32], mean: [0.5, 0.5, 0.5], std: [0.5, 0.5, 0.5]}}\n"
+                            "train: {max_steps: 1, global_batch_size: 4}\noutput_dir: " +
+                            folder / name + "\n");
+  };
+  ASSERT_EQ(gputrain({"run", job_of("base", "")}).exit_code, 0);
+  fs::create_directories(folder / "hub");
+  fs::copy(folder / "base/model.safetensors", folder / "hub/model.safetensors");
+  folder.write("hub/config.json", R"({"architecture": "vit_tiny", "num_classes": 2, "pretrained_cfg":
+                                      {"input_size": [3, 16, 32], "mean": [0.1, 0.2, 0.3], "std": [0.4, 0.4, 0.4]}})");
+  const Result result = gputrain({"run", job_of("next", ", pretrained: " + folder / "hub")});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("mean: [0.1, 0.2, 0.3], std: [0.4, 0.4, 0.4]"));
+}
+
+TEST(PretrainedWeights, OfImagesOfAnotherShapeAreToldOf) {
+  const TemporaryFolder folder;
+  const std::string job =
+      folder.write("job.yaml",
+                   "schema: 1\ndevice: cpu\nmodel: {type: mlp}\ndata: {train: {format: synthetic, samples: 8}, image: "
+                   "{size: [8, 16]}}\ntrain: {max_steps: 1, global_batch_size: 4}\n");
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "base"}).exit_code, 0);
+  const Result result = gputrain({"run", job, "--output-dir", folder / "next", "--set", "data.image.size=[16,8]",
+                                  "--set", "model.pretrained=" + folder / "base"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("trained on images of 8 x 16 pixels, these are of 16 x 8"));
+}
+
+TEST(PretrainedWeights, OfColoursAreSummedForGreyImages) {
+  const TemporaryFolder folder;
+  const std::string job =
+      folder.write("job.yaml",
+                   "schema: 1\ndevice: cpu\nmodel: {type: resnet18, config: {width: 8}}\ndata: {train: {format: "
+                   "synthetic, samples: 8}, image: {size: 16}}\ntrain: {max_steps: 1, global_batch_size: 4}\n");
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "base"}).exit_code, 0);
+  const Result result = gputrain({"run", job, "--output-dir", folder / "next", "--set", "data.image.channels=1",
+                                  "--set", "model.pretrained=" + folder / "base"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("its first layer summed over colours for grey images"));
+}
+
 TEST(PretrainedWeights, WarnOfOtherTokens) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);

@@ -1,6 +1,7 @@
 // Encoders on made-up texts: every task learns, on one rank or two, and goes on where it stopped.
 #include <cmath>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -109,6 +110,69 @@ TEST_F(TextTask, IsTheSameOnTwoRanksAndAfterAStop) {
     copy_without_the_end(folder_ / (name + "1"), folder_ / (name + "3"));
     ASSERT_EQ(run(job, name + "3", {"--set", "train.max_steps=20"}).exit_code, 0);
     EXPECT_EQ(losses_of(folder_ / (name + "1")), losses_of(folder_ / (name + "3")));
+  }
+}
+
+/// Encoders of each family, whose tokens are those of a folder.
+class EncoderFolders : public JobRuns, public ::testing::WithParamInterface<std::string> {
+ protected:
+  void SetUp() override {
+    std::string words;
+    for (const char* special : {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "house"})
+      words += std::string(special) + "\n";
+    for (int i = 0; i < 8; ++i) words += std::string(word_of(i)) + "\n";
+    folder_.write("tokens/vocab.txt", words);
+    folder_.write(
+        "tokens/tokenizer_config.json",
+        R"({"tokenizer_class": "BertTokenizer", "unk_token": "[UNK]", "sep_token": "[SEP]", "pad_token": "[PAD]",
+                      "cls_token": "[CLS]", "mask_token": "[MASK]"})");
+    texts_ = folder_.write("texts.txt", "red house blue\nold house new\n");
+  }
+
+  /// A run of two steps.
+  std::string trained(const std::string& task, const std::string& head) const {
+    std::string lines;
+    for (int i = 0; i < 16; ++i) lines += record_of(task, i).dump() + "\n";
+    const std::string data = folder_.write(head + ".jsonl", lines);
+    const std::string job = folder_.write(
+        head + ".yaml",
+        "schema: 1\ndevice: cpu\nmodel: {type: bert, config: {head: " + head + ", " + GetParam() +
+            ", n_layer: 2, n_head: 2, n_embd: 16, n_inner: 32, block_size: 16}}\ndata: {train: {format: "
+            "jsonl, path: " +
+            data + "}, val: {path: " + data + "}, text: {tokenizer: published, tokenizer_path: " + folder_ / "tokens" +
+            ", max_length: 8}}\ntrain: {max_steps: 2, global_batch_size: 8}\n");
+    const Result result = run(job, head);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const Result measured = gputrain({"eval", job, "--weights", folder_ / head, "--json"}, kOneThread);
+    EXPECT_EQ(measured.exit_code, 0) << measured.err;
+    return folder_ / head;
+  }
+
+  /// What a verb prints of the texts, or of their vectors.
+  std::string output_of(const std::string& verb, const std::string& model) const {
+    const std::string vectors = folder_ / "vectors.npy";
+    std::vector<std::string> words{verb, model, texts_};
+    if (verb == "embed") words.insert(words.end(), {"--output", vectors});
+    const Result result = gputrain(words, kOneThread);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return verb == "embed" ? read_file(vectors) : result.out;
+  }
+
+  std::string texts_;
+};
+INSTANTIATE_TEST_SUITE_P(Families, EncoderFolders,
+                         ::testing::Values("variant: bert", "variant: roberta", "variant: xlm_roberta",
+                                           "variant: camembert", "variant: distilbert", "variant: modernbert",
+                                           "variant: modernbert, window: 4"));
+
+TEST_P(EncoderFolders, AreReadAgain) {
+  for (const auto& [task, head, verb] :
+       {std::tuple("text_classification", "classifier", "predict"), std::tuple("retrieval", "embedder", "embed")}) {
+    const std::string model = trained(task, head), exported = folder_ / "exported-" + head;
+    const std::string told = output_of(verb, model);
+    const Result result = gputrain({"export", model, exported, "--format", "hf"}, kOneThread);
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(output_of(verb, exported), told) << GetParam();
   }
 }
 
