@@ -16,6 +16,7 @@
 #include "gputrain/inspect/tensor_difference.hpp"
 #include "gputrain/job/commands.hpp"
 #include "gputrain/monitor/format.hpp"
+#include "gputrain/resume/attempt_history.hpp"
 #include "gputrain/resume/checkpointing.hpp"
 #include "gputrain/resume/record.hpp"
 #include "gputrain/setup/references.hpp"
@@ -61,6 +62,7 @@ struct ReplayWindow {
   Checkpoint from;
   std::optional<Checkpoint> at_step;  // to compare weights with
   Curve curve;                        // of the repeated steps
+  std::vector<RateChange> rates;      // by orders to the run
 };
 
 std::optional<Checkpoint> open_if_good(const std::filesystem::path& folder) {
@@ -98,6 +100,17 @@ void refuse_rollbacks(const std::vector<nlohmann::json>& ledger, int64_t begin, 
   }
 }
 
+/// Throws if an order of an older version, whose rate the ledger does not have, lies between `begin` and `step`.
+void refuse_unknown_rates(const std::vector<RateChange>& changes, int64_t begin, int64_t step) {
+  for (const RateChange& change : changes) {
+    if (change.is_known || change.step < begin || change.step >= step) continue;
+    throw Error(ExitCode::usage,
+                {.what = "an order changed the learning rate after step " + grouped(change.step) +
+                         ", and this ledger of an older version does not have the rate",
+                 .hint = "a step up to " + grouped(change.step) + ", or one after a later checkpoint"});
+  }
+}
+
 bool is_rolled_back_at(const std::vector<nlohmann::json>& ledger, int64_t step) {
   return std::any_of(ledger.begin(), ledger.end(), [&](const auto& line) {
     return line.value("kind", "") == "rollback" && line.value("step", int64_t{-1}) == step;
@@ -111,8 +124,8 @@ ReplayWindow find_window(const ReplayRequest& request, const std::vector<nlohman
                 {.what = "this is not a run folder: it has no job.resolved.yaml", .where = request.run});
   }
   Curve curve = read_curve(folder.metrics(), "train", kCompared);
-  const auto listed =
-      checkpoint::list_checkpoints(checkpoint::branch_folder(folder.checkpoints(), branch_of(folder, {}).number));
+  const int64_t branch = branch_of(folder, {}).number;
+  const auto listed = checkpoint::list_checkpoints(checkpoint::branch_folder(folder.checkpoints(), branch));
   const int64_t reached = std::max(curve.empty() ? 0 : curve.rbegin()->first, listed.empty() ? 0 : listed.front().step);
   if (request.step > reached) {
     throw Error(ExitCode::usage, {.what = "step " + grouped(request.step) +
@@ -125,6 +138,8 @@ ReplayWindow find_window(const ReplayRequest& request, const std::vector<nlohman
       std::find_if(listed.begin(), listed.end(), [&](const auto& each) { return each.step == request.step; });
   if (same != listed.end() && !is_rolled_back_at(ledger, request.step)) window.at_step = open_if_good(same->folder);
   refuse_rollbacks(ledger, window.from.step(), request.step);
+  window.rates = rate_changes_in(ledger, branch);
+  refuse_unknown_rates(window.rates, window.from.step(), request.step);
   const auto next = curve.upper_bound(request.step);
   window.curve.insert(curve.upper_bound(window.from.step()), next);
   if (!window.curve.empty() || window.at_step) return window;
@@ -161,8 +176,16 @@ struct Comparison {
 class ReplayHook final : public train::Hook {
  public:
   /// `evaluations`: those that were recorded, of one metric.
-  ReplayHook(train::LogHook& log, const Curve& curve, Curve evaluations, TrainingSetup& setup, Comparison& comparison)
-      : log_(log), curve_(curve), evaluations_(std::move(evaluations)), setup_(setup), comparison_(comparison) {}
+  ReplayHook(train::LogHook& log, const ReplayWindow& window, Curve evaluations, TrainingSetup& setup,
+             Comparison& comparison)
+      : log_(log),
+        curve_(window.curve),
+        rates_(window.rates),
+        evaluations_(std::move(evaluations)),
+        setup_(setup),
+        comparison_(comparison) {}
+
+  void before_training(train::Progress& progress) override { follow_orders(progress); }
 
   train::Stop after_step(train::Progress& progress, const train::StepResult& result, bool) override {
     const auto recorded = curve_.find(progress.step);
@@ -172,10 +195,16 @@ class ReplayHook final : public train::Hook {
     const bool was_shared = plan.eval.at_step(progress.step) || plan.save.at_step(progress.step);
     if (was_shared) train::synchronise_buffers(*setup_.built.model, setup_.context.groups);
     follow(progress);
+    follow_orders(progress);
     return train::Stop::none;
   }
 
  private:
+  void follow_orders(train::Progress& progress) const {
+    for (const RateChange& change : rates_)
+      if (change.step <= progress.step) progress.ordered_rate = change.rate;
+  }
+
   /// The schedule may follow evaluations, which a replay does not repeat.
   void follow(train::Progress& progress) const {
     const auto evaluated = evaluations_.find(progress.step);
@@ -198,6 +227,7 @@ class ReplayHook final : public train::Hook {
 
   train::LogHook& log_;
   const Curve& curve_;
+  const std::vector<RateChange>& rates_;
   Curve evaluations_;
   TrainingSetup& setup_;
   Comparison& comparison_;
@@ -246,7 +276,8 @@ std::vector<std::string> notes_on(const std::vector<nlohmann::json>& ledger, int
     if (!then.is_object() || !then.contains(key) || then[key] == now.at(key)) continue;
     std::string note = up_to_rounding(key, then[key].dump(), now.at(key).dump());
     if (std::string_view(key) == "world_size" && then[key].is_number_integer())
-      note += fmt::format("; mpirun -np {} gputrain replay ... starts as many ranks", then[key].get<int>());
+      note +=
+          fmt::format("; gputrain launch --nproc-per-node {} replay ... starts as many ranks", then[key].get<int>());
     notes.push_back(std::move(note));
   }
   const nlohmann::json::json_pointer samples("/order/samples");
@@ -290,7 +321,7 @@ Comparison replay(const ReplayWindow& window, const Job& job, TrainingSetup& set
   Curve evaluations;
   if (setup.optimizer_stack.schedule->follows_evaluations())
     evaluations = read_curve(window.folder.metrics(), "eval", {watched_metric_of(job.spec(), setup.datasets)});
-  ReplayHook hook(log, window.curve, std::move(evaluations), setup, comparison);
+  ReplayHook hook(log, window, std::move(evaluations), setup, comparison);
   const train::Stopwatch watch;
   TrainingLoop(job.spec(), setup, {}, [] {}).run(progress, {&hook}, window.step);
   comparison.seconds = watch.seconds();

@@ -10,6 +10,7 @@
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
+#include "gputrain/core/process.hpp"
 #include "read_whole.hpp"
 
 namespace gputrain::monitor {
@@ -52,6 +53,7 @@ bool Ledger::append(const std::string& kind, const nlohmann::json& fields) {
   nlohmann::json line = fields;
   line["kind"] = kind;
   line["time"] = seconds_since_epoch();
+  line["process_seconds"] = seconds_since_process_start();
   const std::string chain = chain_of(chain_, line);
   line["chain"] = chain;
   if (append_line(path_, text_of(line) + "\n", /*sync=*/true)) {

@@ -1,27 +1,79 @@
 #include "gputrain/resume/attempt_history.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
+#include "gputrain/train/control_hook.hpp"
+
 namespace gputrain::app {
+namespace {
+
+constexpr const char* kProcessSeconds = "process_seconds";
+constexpr double kLongestGap = 30 * 86400.0;  // seconds between two lines of an attempt
+
+/// Whether a process that did not come to an attempt has written the line.
+bool is_of_no_attempt(const std::string& kind) { return kind == "start_failed" || kind == "started_over"; }
+
+/// The rate in an order's or attempt's line; of a field that cannot be read, nothing.
+RateChange change_in(const nlohmann::json& line) {
+  RateChange change{.step = line.value("step", int64_t{0})};
+  try {
+    change.rate = train::ordered_rate_from_json(line.at(train::kOrderedRate));
+  } catch (const nlohmann::json::exception&) {
+    change.is_known = false;
+  }
+  return change;
+}
+
+}  // namespace
+
+double seconds_between(const nlohmann::json& line, const nlohmann::json& later) {
+  const char* const clock =
+      line.contains(kProcessSeconds) && later.contains(kProcessSeconds) ? kProcessSeconds : "time";
+  const double seconds = later.value(clock, 0.0) - line.value(clock, 0.0);
+  return seconds > 0 && seconds < kLongestGap ? seconds : 0;
+}
 
 std::vector<PastAttempt> attempts_of(const std::vector<nlohmann::json>& ledger) {
   std::vector<PastAttempt> attempts;
+  const nlohmann::json* before = nullptr;  // the line before, of the same attempt
   for (const auto& line : ledger) {
-    const double time = line.value("time", 0.0);
     const std::string kind = line.value("kind", "");
     const auto step = line.value("step", int64_t{0});
-    if (kind == "attempt") attempts.push_back({.begin = time, .first_step = step});
-    if (attempts.empty()) continue;
+    if (kind == "attempt") {
+      attempts.push_back(
+          {.begin = line.value("time", 0.0), .seconds = line.value(kProcessSeconds, 0.0), .first_step = step});
+      before = &line;
+    }
+    if (attempts.empty() || is_of_no_attempt(kind)) continue;
     PastAttempt& attempt = attempts.back();
-    attempt.last = time;
+    attempt.seconds += seconds_between(*std::exchange(before, &line), line);
     attempt.last_step = std::max(attempt.last_step, step);
     if (kind != "end") continue;
     attempt.exit_code = line.value("exit_code", 0);
     attempt.reason = line.value("reason", "");
   }
   return attempts;
+}
+
+std::vector<RateChange> rate_changes_in(const std::vector<nlohmann::json>& ledger, int64_t branch) {
+  std::vector<RateChange> changes;
+  bool is_in_branch = false;
+  for (const auto& line : ledger) {
+    const std::string kind = line.value("kind", "");
+    const bool is_attempt = kind == "attempt";
+    if (is_attempt) is_in_branch = line.value("branch", int64_t{1}) == branch;
+    if (!is_in_branch) continue;
+    if (is_attempt) {  // the attempt takes these steps again
+      const auto step = line.value("step", int64_t{0});
+      std::erase_if(changes, [&](const RateChange& change) { return change.step >= step; });
+    }
+    const bool is_change = is_attempt ? line.contains(train::kOrderedRate) : line.value("verb", "") == "set";
+    if (is_change) changes.push_back(change_in(line));
+  }
+  return changes;
 }
 
 }  // namespace gputrain::app

@@ -150,6 +150,7 @@ int64_t Checkpointing::roll_back(train::Progress& progress, const std::string& r
   const int64_t back_to = progress.step;
   progress.step = now.step;
   if (now.evaluated_step < now.step) progress.evaluated_step = now.evaluated_step;  // its lines stay
+  progress.ordered_rate = now.ordered_rate;
   progress.unreadable_in_epoch = now.unreadable_in_epoch;
   progress.train_seconds = now.train_seconds;
   progress.attempts = now.attempts;

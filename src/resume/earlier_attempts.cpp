@@ -8,7 +8,9 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/monitor/format.hpp"
 #include "gputrain/monitor/ledger.hpp"
+#include "gputrain/resume/attempt_history.hpp"
 
 namespace gputrain::app {
 
@@ -74,6 +76,25 @@ void EarlierAttempts::refuse_if_stuck(const train::Progress& progress) const {
                        std::to_string(progress.step) + (stuck.reason.empty() ? "" : "; the last one: " + stuck.reason),
                .where = folder_.string(),
                .hint = "mend the cause, then start once with --accept"});
+}
+
+std::optional<train::OrderedRate> EarlierAttempts::ordered_rate(const train::Progress& progress, int64_t branch) const {
+  const std::string& resume = job_.spec().checkpoint.resume;
+  auto rate = progress.ordered_rate;
+  if (resume == "auto" || resume == "must") {
+    const auto changes = rate_changes_in(ledger_, branch);
+    const auto newest = std::ranges::find_if(changes.rbegin(), changes.rend(), &RateChange::is_known);
+    if (newest != changes.rend()) rate = newest->rate;
+  }
+  rate = train::ordered_rate_from_json(nlohmann::json::parse(
+      setup_.context.groups.from_rank_zero(train::to_json(rate).dump(), "rate that an order has set")));
+  const double job_lr = job_.spec().optimizer.lr;
+  if (!rate || rate->job_lr == job_lr) return rate;
+  if (setup_.context.rank() == 0)
+    log::warning("optimizer.lr is " + monitor::significant(job_lr) + " now, it was " +
+                 monitor::significant(rate->job_lr) + " when an order set the rate to " +
+                 monitor::significant(rate->lr) + ": the job's rate counts again");
+  return std::nullopt;
 }
 
 train::InterruptionStats EarlierAttempts::interruptions() const { return interruptions_in(ledger_); }

@@ -14,7 +14,9 @@
 #include "gputrain/device/fault.hpp"
 #include "gputrain/device/out_of_memory.hpp"
 #include "gputrain/device/runtime.hpp"
+#include "gputrain/resume/attempt_history.hpp"
 #include "gputrain/setup/versions.hpp"
+#include "gputrain/train/control_hook.hpp"
 
 namespace gputrain::app {
 
@@ -101,6 +103,7 @@ nlohmann::json attempt_record(const Job& job, const TrainingSetup& setup, const 
                         {"device", setup.context.device.is_cpu() ? "cpu" : device::facts_of(setup.context.device).name},
                         {"threads", setup.context.threads.count},
                         {"step", progress.step},
+                        {train::kOrderedRate, train::to_json(progress.ordered_rate)},
                         {"data", to_json(progress.usage)},
                         {"order", to_json(order_facts(job.spec(), setup))}};
   if (identity.target_names != 0) record["target_names"] = fmt::format("{:016x}", identity.target_names);
@@ -153,18 +156,16 @@ Stuck stuck_at(const std::vector<nlohmann::json>& ledger, int64_t step) {
 train::InterruptionStats interruptions_in(const std::vector<nlohmann::json>& ledger) {
   train::InterruptionStats record;
   bool is_open = false;
-  double last = 0;
+  const nlohmann::json* before = nullptr;
   for (const auto& line : ledger) {
     const std::string kind = line.value("kind", "");
-    const auto time = line.find("time");
-    const double now = time != line.end() && time->is_number() ? time->get<double>() : last;
     if (kind == "attempt") {
       if (is_open) ++record.interruptions;
       is_open = true;
     } else if (is_open) {
-      record.seconds += std::max(0.0, now - last);  // up to its last sign of life
+      record.seconds += seconds_between(*before, line);  // up to its last sign of life
     }
-    last = now;
+    before = &line;
     if (kind != "end") continue;
     const auto status = line.find("status");
     if (is_open && status != line.end() && *status == "failed") ++record.interruptions;

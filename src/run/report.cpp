@@ -23,7 +23,7 @@ nlohmann::ordered_json attempts_json(const std::vector<PastAttempt>& attempts) {
   for (const PastAttempt& attempt : attempts) {
     list.push_back(
         {{"begin", attempt.begin},
-         {"seconds", attempt.last - attempt.begin},
+         {"seconds", attempt.seconds},
          {"first_step", attempt.first_step},
          {"last_step", attempt.last_step},
          {"end",
@@ -58,7 +58,7 @@ void write_report(const RunFolder& folder, nlohmann::ordered_json state, const m
     attempts.back().exit_code = summary.exit_code;
     attempts.back().reason = summary.reason;
   }
-  for (const PastAttempt& attempt : attempts) all_seconds += attempt.last - attempt.begin;
+  for (const PastAttempt& attempt : attempts) all_seconds += attempt.seconds;
   state["attempts"] = attempts_json(attempts);
   const auto add_tile = [&](const char* name, const std::string& text) {
     state["tiles"].push_back(nlohmann::ordered_json::array({name, text}));

@@ -222,6 +222,7 @@ void print_start_page(monitor::Console& console, const Job& job, const TrainingS
   console.line("model", model_text(job.spec(), setup));
   console.line("data", data_text(setup.datasets));
   console.line("batch", batch_text(job.spec(), setup));
+  if (!texts.rate.empty()) console.line("rate", texts.rate);
   const bool is_chosen = job.spec().train.searches_micro_batch() || setup.micro_batch.micro_batch > 0;
   if (is_chosen) console.line("micro", micro_batch_text(job.spec(), setup));
   if (const comm::Mesh& mesh = setup.context.groups.mesh(); mesh.replicas > 1 || mesh.has_collective_passes())

@@ -88,6 +88,7 @@ void Training::resume_run() {
   const DataIdentity identity = identity_of(setup_);
   earlier.check_data(progress_, identity, request_.accept);
   if (!request_.accept) earlier.refuse_if_stuck(progress_);
+  progress_.ordered_rate = earlier.ordered_rate(progress_, checkpointing_.branch());
   truncate_later_history();
   tell_of_kept_batch(setup_.plan.batch);
   pace_ = train::SavePace(earlier.interruptions());
@@ -96,8 +97,20 @@ void Training::resume_run() {
   live_.begin(progress_);
   print_start_page(console_, job_, setup_,
                    {.saves = pace_.text(),
+                    .rate = rate_text(),
                     .resume = resume + (mirror ? "  mirror " + *mirror : "") + notice_text(),
                     .watch = live_.text()});
+}
+
+/// The rate after the schedule's rise, where it is not the job's.
+std::string Training::rate_text() const {
+  std::string text;
+  if (progress_.ordered_rate)
+    text += monitor::significant(progress_.ordered_rate->lr) + ", set by an order (`gputrain ctl`)";
+  if (const double factor = progress_.lr_feedback.factor; factor != 1)
+    text +=
+        (text.empty() ? "" : ", ") + ("times " + monitor::significant(factor) + " since evaluations brought no gain");
+  return text;
 }
 
 void Training::record_attempt(const DataIdentity& identity) {
@@ -262,6 +275,7 @@ monitor::Summary Training::train() {
                               .board = live_.board(),
                               .ledger = ledger_,
                               .peak_lr = spec_.optimizer.peak_lr(plan.batch.global_batch),
+                              .job_lr = spec_.optimizer.lr,
                               .request_save = [this] { std::ofstream(folder_.save_request()).flush(); },
                               .profile = profile});
   log_.set_more_metrics([&] {

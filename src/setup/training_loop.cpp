@@ -58,10 +58,11 @@ train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<tr
                         setup_.datasets.task->is_collective()});
   train::StepPrefetcher prefetcher(loader, context.groups, own_stop_,
                                    [&](const data::StepData& data) { return step.can_replay(data); });
+  const double peak = spec_.optimizer.peak_lr(plan.batch.global_batch);
   const auto rates = [&](train::Progress& now) {
     const double place = plan.curve_step(now.step);
     const optim::AverageRule::At at{.step = now.step, .before = place, .after = plan.curve_step(now.step + 1)};
-    return train::Step::Rates{.lr = optim::lr_at(*optimizer_stack.schedule, place),
+    return train::Step::Rates{.lr = optim::lr_at(*optimizer_stack.schedule, place) * now.lr_factor(peak),
                               .average_weight = optimizer_stack.average_rule.weight_at(at, now.average_points)};
   };
   struct DuringRun {

@@ -211,6 +211,10 @@ void TrainingState::restore(const checkpoint::Checkpoint& from, train::Progress&
   reading_state_of(from, [&] {
     const auto& state = from.state();
     progress = train::Progress::from_json(state.at("progress"));
+    const double factor = state.at("progress").value("lr_factor", 1.0);  // older checkpoints keep an order's rate so
+    if (factor != 1)
+      progress.ordered_rate = {.lr = factor * job_.spec().optimizer.peak_lr(setup_.plan.batch.global_batch),
+                               .job_lr = job_.spec().optimizer.lr};
     if (!setup_.optimizer_stack.schedule->follows_evaluations()) progress.lr_feedback = {};  // of another curve
     if (progress.step != from.step())
       throw checkpoint::Damage("its state is that of step " + std::to_string(progress.step), from.folder());

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <chrono>
 #include <cmath>
-#include <thread>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -16,7 +14,6 @@
 namespace gputrain::train {
 namespace {
 
-constexpr std::chrono::milliseconds kBetweenLooks{100};  // while the run is paused
 constexpr const char* kRate = "optimizer.lr";
 constexpr int64_t kMostProfiledSteps = 1000;  // a trace of each is megabytes
 
@@ -89,9 +86,7 @@ std::vector<Order> Control::take() {
 }
 
 Stop ControlHook::after_step(Progress& progress, const StepResult&, bool requested) {
-  if (!requested) return Stop::none;
-  const Stop stop = follow(progress);
-  return stop == Stop::none && is_paused_ ? pause(progress) : stop;
+  return requested ? follow(progress) : Stop::none;
 }
 
 /// Carries out rank 0's orders. Every rank must call.
@@ -109,17 +104,17 @@ Stop ControlHook::follow(const Order& order, Progress& progress) {
     if (parts_.groups.rank() == 0) parts_.request_save();
     tell(order, "saves", progress);
   } else if (order.verb == "pause" && !is_paused_) {
-    is_paused_ = true;
+    set_paused(true);
     tell(order, "pauses after step " + grouped(progress.step), progress);
   } else if (order.verb == "resume" && is_paused_) {
-    is_paused_ = false;
+    set_paused(false);
     tell(order, "goes on", progress);
   } else if (order.verb == "stop") {
-    is_paused_ = false;
+    set_paused(false);
     tell(order, "stops after step " + grouped(progress.step), progress);
     return Stop::ordered;
   } else if (order.verb == kEnd) {
-    is_paused_ = false;
+    set_paused(false);
     tell(order, "ends after step " + grouped(progress.step), progress);
     return Stop::spent;
   } else if (order.verb == "profile" && parts_.profile.is_recording()) {
@@ -129,32 +124,28 @@ Stop ControlHook::follow(const Order& order, Progress& progress) {
     parts_.profile.record(steps, progress);
     tell(order, "records " + counted(steps, "step") + " after step " + grouped(progress.step), progress);
   } else if (order.verb == "set") {
-    const double before = parts_.peak_lr * progress.lr_factor;
-    progress.lr_factor = order.value / parts_.peak_lr;
-    tell(order, std::string(kRate) + " " + monitor::significant(before) + " -> " + monitor::significant(order.value),
-         progress);
+    set_rate(order, progress);
   }
   return Stop::none;
 }
 
-/// Waits for the order to go on. Every rank must call.
-Stop ControlHook::pause(Progress& progress) {
-  parts_.board.set_state("paused");
-  Stop stop = Stop::none;
-  while (is_paused_ && stop == Stop::none) {
-    parts_.groups.enter("paused after step", progress.step);
-    std::this_thread::sleep_for(kBetweenLooks);
-    stop = follow(progress);
-    // A signal to any rank ends the pause; the ranks agree on the stop before the next step, as always.
-    if (!parts_.groups.holds_everywhere(noted_stop() == Stop::none, "whether the pause goes on")) is_paused_ = false;
-  }
-  parts_.board.set_state("training");
-  return stop;
+void ControlHook::set_rate(const Order& order, Progress& progress) {
+  const double before = progress.ordered_rate ? progress.ordered_rate->lr : parts_.peak_lr;
+  progress.ordered_rate = {.lr = order.value, .job_lr = parts_.job_lr};
+  tell(order, std::string(kRate) + " " + monitor::significant(before) + " -> " + monitor::significant(order.value),
+       progress, {{kOrderedRate, to_json(progress.ordered_rate)}});
 }
 
-void ControlHook::tell(const Order& order, const std::string& text, const Progress& progress) {
+void ControlHook::set_paused(bool is_paused) {
+  is_paused_ = is_paused;
+  parts_.board.set_state(is_paused ? "paused" : "training");
+}
+
+/// `fields`: those that the line in the ledger has besides.
+void ControlHook::tell(const Order& order, const std::string& text, const Progress& progress, nlohmann::json fields) {
   if (parts_.groups.rank() != 0) return;
-  parts_.ledger.append("order", {{"verb", order.verb}, {"from", order.from}, {"step", progress.step}, {"text", text}});
+  fields.update({{"verb", order.verb}, {"from", order.from}, {"step", progress.step}, {"text", text}});
+  parts_.ledger.append("order", fields);
   parts_.reporting.recorder.log({.step = progress.step,
                                  .epoch = parts_.reporting.plan.epochs_in(progress.step),
                                  .kind = "event",

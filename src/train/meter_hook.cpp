@@ -19,11 +19,13 @@ std::string name_of(size_t phase) { return device::name_of(static_cast<device::P
 }  // namespace
 
 bool MeterHook::is_due() const {
-  return parts_.groups.rank() == 0 && steps_ >= kLeastSteps && since_comparison_.seconds() >= kLeastSeconds;
+  return parts_.groups.rank() == 0 && (is_held_ || steps_ >= kLeastSteps) &&
+         since_comparison_.seconds() >= kLeastSeconds;
 }
 
 Stop MeterHook::after_step(Progress& progress, const StepResult&, bool requested) {
   ++steps_;
+  is_held_ = false;
   const Plan& plan = parts_.reporting.plan;
   if (parts_.groups.rank() == 0)
     parts_.board.note_step(progress.step, plan.epochs_in(progress.step), progress.usage.samples, progress.tokens);
@@ -31,29 +33,39 @@ Stop MeterHook::after_step(Progress& progress, const StepResult&, bool requested
   return Stop::none;
 }
 
-/// Every rank must call.
-void MeterHook::compare(const Progress& progress) {
-  const PhaseTimes times = parts_.clock.take();
+Stop MeterHook::while_held(Progress&, bool requested) {
+  is_held_ = true;
+  if (requested) gather({});
+  return Stop::none;
+}
+
+/// Shows all ranks' readings on the board, and returns all ranks' times on rank 0. Every rank must call.
+std::vector<PhaseTimes> MeterHook::gather(const PhaseTimes& times) {
   const monitor::Metrics readings = parts_.readings();
   std::vector<double> mine(times.begin(), times.end());
   for (const auto& [name, value] : readings) mine.push_back(value);
   const at::Tensor all = parts_.groups.control().all_gather(at::tensor(mine, at::kDouble), "the ranks' times");
-  if (parts_.groups.rank() == 0) {
-    std::vector<PhaseTimes> ranks(parts_.places.size());
-    for (size_t rank = 0; rank < ranks.size(); ++rank) {
-      const double* values = all.const_data_ptr<double>() + rank * mine.size();
-      std::copy_n(values, kPhases, ranks[rank].begin());
-      monitor::Metrics metrics;
-      size_t next = kPhases;
-      for (const auto& [name, value] : readings) {
-        if (const double read = values[next++]; !std::isnan(read)) metrics[name] = read;
-      }
-      parts_.board.set_rank(static_cast<int>(rank), metrics);
-    }
-    show(ranks, progress);
-  }
-  steps_ = 0;
   since_comparison_.lap();
+  if (parts_.groups.rank() != 0) return {};
+  std::vector<PhaseTimes> ranks(parts_.places.size());
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const double* values = all.const_data_ptr<double>() + rank * mine.size();
+    std::copy_n(values, kPhases, ranks[rank].begin());
+    monitor::Metrics metrics;
+    size_t next = kPhases;
+    for (const auto& [name, value] : readings) {
+      if (const double read = values[next++]; !std::isnan(read)) metrics[name] = read;
+    }
+    parts_.board.set_rank(static_cast<int>(rank), metrics);
+  }
+  return ranks;
+}
+
+/// Every rank must call.
+void MeterHook::compare(const Progress& progress) {
+  const auto ranks = gather(parts_.clock.take());
+  if (!ranks.empty()) show(ranks, progress);
+  steps_ = 0;
 }
 
 void MeterHook::show(const std::vector<PhaseTimes>& ranks, const Progress& progress) {

@@ -9,6 +9,16 @@
 
 namespace gputrain::train {
 
+nlohmann::json to_json(const std::optional<OrderedRate>& rate) {
+  if (!rate) return nullptr;
+  return {{"lr", rate->lr}, {"job_lr", rate->job_lr}};
+}
+
+std::optional<OrderedRate> ordered_rate_from_json(const nlohmann::json& json) {
+  if (json.is_null()) return std::nullopt;
+  return OrderedRate{.lr = json.at("lr").get<double>(), .job_lr = json.at("job_lr").get<double>()};
+}
+
 void Progress::forget_evaluations() {
   evaluates_anew = true;
   evaluations_without_gain = 0;
@@ -42,7 +52,7 @@ nlohmann::json Progress::to_json() const {
           {"gained_metric", gained_metric},
           {"evaluations_without_gain", evaluations_without_gain},
           {"seconds_since_evaluation", seconds_since_evaluation},
-          {"lr_factor", lr_factor},
+          {"ordered_rate", train::to_json(ordered_rate)},
           {"average_points", average_points},
           {"lr_feedback",
            {{"factor", lr_feedback.factor},
@@ -72,7 +82,7 @@ Progress Progress::from_json(const nlohmann::json& json) {
       progress.gained = gained->get<double>();
     progress.evaluates_anew = json.value("evaluates_anew", false);
     progress.gained_metric = json.value("gained_metric", "");
-    progress.lr_factor = json.value("lr_factor", 1.0);
+    progress.ordered_rate = ordered_rate_from_json(json.value("ordered_rate", nlohmann::json()));
     progress.average_points = json.value("average_points", int64_t{0});
     if (const auto feedback = json.find("lr_feedback"); feedback != json.end()) {
       feedback->at("factor").get_to(progress.lr_feedback.factor);

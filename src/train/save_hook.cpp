@@ -17,13 +17,23 @@ Stop SaveHook::after_step(Progress& progress, const StepResult&, bool requested)
   if (parts_.pace != nullptr) parts_.pace->note_step(progress.train_seconds - train_seconds_);
   train_seconds_ = progress.train_seconds;
   parts_.look();
-  if (!is_best(progress) && !will_act(progress, requested)) return Stop::none;
+  if (is_best(progress) || will_act(progress, requested)) save_now(progress);
+  return Stop::none;
+}
+
+/// Saves on request, and what no save has yet when the interval is over.
+Stop SaveHook::while_held(Progress& progress, bool requested) {
+  parts_.look();
+  if (requested) save_now(progress);
+  return Stop::none;
+}
+
+void SaveHook::save_now(Progress& progress) {
   const bool is_requested = parts_.requests.pending();
   if (is_requested) parts_.requests.served();
   save(progress, is_requested ? SaveMode::announced : SaveMode::background);
   note_saved(progress);
   since_save_.lap();
-  return Stop::none;
 }
 
 Stop SaveHook::after_training(Progress& progress, bool) {
@@ -41,7 +51,7 @@ bool SaveHook::will_act(const Progress& progress, bool requested) const {
 
 bool SaveHook::is_due() const {
   const double seconds = parts_.pace != nullptr ? parts_.pace->interval_seconds() : parts_.cadence.seconds;
-  return parts_.requests.pending() || (seconds > 0 && since_save_.seconds() >= seconds);
+  return parts_.requests.pending() || (!is_saved_ && seconds > 0 && since_save_.seconds() >= seconds);
 }
 
 /// For the time in which training stands still; the rest of a save in the background is not in it.
@@ -57,6 +67,7 @@ bool SaveHook::is_best(const Progress& progress) const {
 }
 
 void SaveHook::note_saved(const Progress& progress) {
+  is_saved_ = true;
   saved_step_ = progress.step;
   saved_evaluation_ = progress.evaluated_step;
 }

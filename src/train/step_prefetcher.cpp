@@ -52,11 +52,24 @@ void StepPrefetcher::prefetch(const std::vector<bool>& hook_requests) {
   std::vector<double> mine(counts.begin(), counts.end());
   const std::vector<double>& weights = step.data.loss_weights;
   mine.push_back(tells_samples ? std::accumulate(weights.begin(), weights.end(), 0.0) : 0);
-  for (const int64_t vote : stop_votes(own_stop_ ? own_stop_() : Stop::none)) mine.push_back(static_cast<double>(vote));
-  mine.insert(mine.end(), hook_requests.begin(), hook_requests.end());
-  sums_ = at::tensor(mine, at::kDouble);
+  sums_ = at::tensor(with_wishes(std::move(mine), hook_requests), at::kDouble);
   pending_ = groups_.control().all_reduce_sum(sums_, "agreement on the next step");
   fetched_ = std::move(step);
+}
+
+/// Adds this rank's votes for a stop and its hooks' requests.
+std::vector<double> StepPrefetcher::with_wishes(std::vector<double> counts,
+                                                const std::vector<bool>& hook_requests) const {
+  for (const int64_t vote : stop_votes(own_stop_ ? own_stop_() : Stop::none))
+    counts.push_back(static_cast<double>(vote));
+  counts.insert(counts.end(), hook_requests.begin(), hook_requests.end());
+  return counts;
+}
+
+StepConsensus StepPrefetcher::agree(const std::vector<bool>& hook_requests) {
+  const at::Tensor sums = at::tensor(with_wishes(std::vector<double>(kVotes), hook_requests), at::kDouble);
+  groups_.control().all_reduce_sum(sums, "agreement during a pause").wait();
+  return read_sums({sums.const_data_ptr<double>(), static_cast<size_t>(sums.numel())});
 }
 
 StepPrefetcher::Step StepPrefetcher::next() {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
+#include <thread>
 
 #include <nlohmann/json.hpp>
 
@@ -26,9 +27,7 @@ Outcome Trainer::run(Progress& progress) {
     const StepPrefetcher::Step fetched = parts_.prefetcher.next();
     outcome.stop = fetched.agreed.stop;
     if (outcome.stop != Stop::none) break;
-    Step::Rates rates = parts_.rates(progress);
-    rates.lr *= progress.lr_factor * progress.lr_feedback.factor;
-    const StepResult result = parts_.step.run(fetched, rates);
+    const StepResult result = parts_.step.run(fetched, parts_.rates(progress));
     run_ahead_.mark();
     advance(progress, fetched);
     if (!finished(progress)) prefetch(progress, fetched.agreed.hook_requests);
@@ -38,6 +37,7 @@ Outcome Trainer::run(Progress& progress) {
       outcome.stop = std::max(outcome.stop, hooks_[i]->after_step(progress, result, fetched.agreed.hook_requests[i]));
       if (outcome.stop == Stop::diverged) break;  // skip evaluation and save: the rollback discards this state
     }
+    if (outcome.stop == Stop::none) outcome.stop = hold(progress);
     if (outcome.stop == Stop::none) continue;
     if (!finished(progress)) parts_.prefetcher.next();
     break;
@@ -47,6 +47,21 @@ Outcome Trainer::run(Progress& progress) {
     outcome.stop = std::max(outcome.stop, hook->after_training(progress, outcome.is_preempted()));
   }
   return outcome;
+}
+
+/// Serves the hooks for as long as one of them holds training. Every rank must call.
+Stop Trainer::hold(Progress& progress) {
+  constexpr std::chrono::milliseconds kBetweenLooks{100};
+  Stop stop = Stop::none;
+  while (stop == Stop::none && std::ranges::any_of(hooks_, &Hook::is_holding)) {
+    parts_.groups.enter("paused after step", progress.step);
+    std::this_thread::sleep_for(kBetweenLooks);
+    const StepConsensus agreed = parts_.prefetcher.agree(hook_requests({}));
+    stop = agreed.stop;
+    for (size_t i = 0; i < hooks_.size(); ++i)
+      stop = std::max(stop, hooks_[i]->while_held(progress, agreed.hook_requests[i]));
+  }
+  return stop;
 }
 
 void Trainer::prefetch(const Progress& progress, const std::vector<bool>& granted) {

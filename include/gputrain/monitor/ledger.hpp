@@ -9,7 +9,8 @@
 
 namespace gputrain::monitor {
 
-/// Appends to a run's ledger. Every line has its time and "chain", a hash of the previous line's chain and of itself,
+/// Appends to a run's ledger. Every line has its time, "process_seconds" since the start of its process by a clock that
+/// nobody sets, and "chain", a hash of the previous line's chain and of itself,
 /// so that a changed, lost or moved line is detected. This finds accidents and careless edits; it does not stop a
 /// forger.
 class Ledger {

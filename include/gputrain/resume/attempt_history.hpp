@@ -8,17 +8,34 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "gputrain/train/progress.hpp"
+
 namespace gputrain::app {
 
 struct PastAttempt {
-  double begin = 0, last = 0;  // times of its first and its newest line
-  int64_t first_step = 0;      // where it went on
-  int64_t last_step = 0;       // of its end, or of its newest line that names a step
+  double begin = 0;        // time of its first line, in Unix time
+  double seconds = 0;      // from the start of its process to its newest line
+  int64_t first_step = 0;  // where it went on
+  int64_t last_step = 0;   // of its end, or of its newest line that names a step
   std::optional<int> exit_code;
   std::string reason;  // empty: it was killed, or still runs
 };
 
 /// In order.
 std::vector<PastAttempt> attempts_of(const std::vector<nlohmann::json>& ledger);
+
+/// Seconds from one line of an attempt to a later one. Ledgers of older versions have the time of day alone: a gap that
+/// cannot be true counts as none.
+double seconds_between(const nlohmann::json& line, const nlohmann::json& later);
+
+/// A learning rate that counts from a step on.
+struct RateChange {
+  int64_t step = 0;                        // the rate counts after it
+  std::optional<train::OrderedRate> rate;  // empty: the job's
+  bool is_known = true;                    // false: an older version has written the order, without its rate
+};
+
+/// The changes by orders, and by attempts, that count for the steps of this branch as they were taken last. In order.
+std::vector<RateChange> rate_changes_in(const std::vector<nlohmann::json>& ledger, int64_t branch);
 
 }  // namespace gputrain::app

@@ -31,6 +31,11 @@ class EarlierAttempts {
   /// Throws Error(no_restart) where limits.max_attempts_without_progress of them came to nothing. Every rank must call.
   void refuse_if_stuck(const train::Progress& progress) const;
 
+  /// The rate that an order has set: that of the ledger, which has orders that no checkpoint has any more, or else of
+  /// the checkpoint. The job's own rate counts where the job now has another optimizer.lr, which is told. Every rank
+  /// must call.
+  std::optional<train::OrderedRate> ordered_rate(const train::Progress& progress, int64_t branch) const;
+
   /// How often they were lost; on rank 0.
   train::InterruptionStats interruptions() const;
 

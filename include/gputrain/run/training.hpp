@@ -49,6 +49,7 @@ class Training {
   train::Stop own_stop();
   bool is_leaving();
   std::string notice_text() const;
+  std::string rate_text() const;
   void roll_back(const std::string& finding);
   train::Stop test();
   void write_sample(bool is_new);

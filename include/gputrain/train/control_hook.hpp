@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "gputrain/monitor/board.hpp"
 #include "gputrain/train/hooks.hpp"
 #include "gputrain/train/profile_hook.hpp"
@@ -15,6 +17,9 @@ namespace gputrain::train {
 
 /// The order of a limit: save and end, and do not start again.
 constexpr const char* kEnd = "end";
+
+/// The key in the ledger of a rate that an order has set: in the order's line, and in that of each attempt.
+constexpr const char* kOrderedRate = "ordered_rate";
 
 /// One order: "save", "pause", "resume", "stop", kEnd, "profile" with a number of steps, or "set" with a learning rate.
 struct Order {
@@ -48,7 +53,7 @@ class ControlHook final : public Hook {
     Reporting reporting;
     monitor::Board& board;
     monitor::Ledger& ledger;
-    double peak_lr = 0;                  // that of the job
+    double peak_lr = 0, job_lr = 0;      // the peak of the job's schedule, and its optimizer.lr
     std::function<void()> request_save;  // on rank 0
     ProfileHook& profile;
   };
@@ -57,12 +62,16 @@ class ControlHook final : public Hook {
   Stop after_step(Progress& progress, const StepResult& result, bool requested) override;
   bool will_act(const Progress&, bool requested) const override { return requested; }
   bool is_due() const override { return parts_.control.has_orders(); }
+  bool is_holding() const override { return is_paused_; }
+  Stop while_held(Progress& progress, bool requested) override { return requested ? follow(progress) : Stop::none; }
 
  private:
   Stop follow(Progress& progress);
   Stop follow(const Order& order, Progress& progress);
-  Stop pause(Progress& progress);
-  void tell(const Order& order, const std::string& text, const Progress& progress);
+  void set_rate(const Order& order, Progress& progress);
+  void set_paused(bool is_paused);
+  void tell(const Order& order, const std::string& text, const Progress& progress,
+            nlohmann::json fields = nlohmann::json::object());
 
   Parts parts_;
   bool is_paused_ = false;

@@ -44,6 +44,12 @@ class Hook {
   /// Whether a clock or a request makes this hook due. If it is due on any rank, it acts on all ranks.
   virtual bool is_due() const { return false; }
 
+  /// Whether training stands still after this step, until while_held() changes that; equal on all ranks.
+  virtual bool is_holding() const { return false; }
+  /// Runs about ten times a second while a hook holds training, on every rank, in the same order. `requested` and the
+  /// result are those of after_step().
+  virtual Stop while_held(Progress&, bool /*requested*/) { return Stop::none; }
+
   /// State for the checkpoint, so that a resumed run continues this hook exactly; null: none. Every rank must call;
   /// restore() gives rank 0's state to every rank.
   virtual nlohmann::json state();

@@ -196,12 +196,15 @@ class SaveHook final : public Hook {
   };
   explicit SaveHook(Parts parts) : parts_(std::move(parts)), saved_evaluation_(parts_.saved_evaluation) {}
   void before_training(Progress& progress) override;
+  void before_step(const Progress&) override { is_saved_ = false; }
   Stop after_step(Progress& progress, const StepResult& result, bool requested) override;
   Stop after_training(Progress& progress, bool stopped) override;
   bool will_act(const Progress& progress, bool requested) const override;
   bool is_due() const override;
+  Stop while_held(Progress& progress, bool requested) override;
 
  private:
+  void save_now(Progress& progress);
   void save(Progress& progress, SaveMode mode);
   bool is_best(const Progress& progress) const;
   void note_saved(const Progress& progress);
@@ -209,6 +212,7 @@ class SaveHook final : public Hook {
   Parts parts_;
   int64_t saved_step_ = 0, saved_evaluation_ = -1;  // Progress::step and evaluated_step of the newest checkpoint
   bool has_trained_ = false;                        // in this attempt
+  bool is_saved_ = true;                            // since the last step began
   double train_seconds_ = 0;                        // Progress::train_seconds after the last step
   Stopwatch since_save_;
 };

@@ -32,18 +32,22 @@ class MeterHook final : public Hook {
   Stop after_step(Progress& progress, const StepResult& result, bool requested) override;
   bool will_act(const Progress&, bool) const override { return false; }
   bool is_due() const override;
+  /// Keeps the readings of GPUs and memory new.
+  Stop while_held(Progress& progress, bool requested) override;
 
   /// Seconds of a step in each phase, averaged over the ranks and the steps since the last call, as
   /// "time/forward_seconds"; empty until the ranks have compared.
   monitor::Metrics take_times();
 
  private:
+  std::vector<device::PhaseTimes> gather(const device::PhaseTimes& times);
   void compare(const Progress& progress);
   void show(const std::vector<device::PhaseTimes>& ranks, const Progress& progress);
 
   Parts parts_;
   Stopwatch since_comparison_;
-  int64_t steps_ = 0;                       // since then
+  int64_t steps_ = 0;  // since then
+  bool is_held_ = false;
   std::vector<device::PhaseTimes> totals_;  // of each rank, over this attempt
   device::PhaseTimes since_line_{};         // sum over the ranks
   int64_t steps_since_line_ = 0;

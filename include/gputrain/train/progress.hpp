@@ -16,6 +16,17 @@
 
 namespace gputrain::train {
 
+/// A learning rate that an order has set.
+struct OrderedRate {
+  double lr = 0;      // the peak of the schedule, whatever the global batch is
+  double job_lr = 0;  // optimizer.lr of the job that the order was given to; a job with another one ends the order
+
+  bool operator==(const OrderedRate&) const = default;
+};
+nlohmann::json to_json(const std::optional<OrderedRate>& rate);
+/// Throws nlohmann::json::exception.
+std::optional<OrderedRate> ordered_rate_from_json(const nlohmann::json& json);
+
 struct Progress {
   int64_t step = 0;                 // optimizer steps done
   data::SampleUsage usage;          // counted samples over all ranks
@@ -34,12 +45,16 @@ struct Progress {
   int64_t evaluated_step = -1;                // the last step after which data.val was evaluated
   bool evaluates_anew = false;                // data.val has changed since that evaluation
   double seconds_since_evaluation = 0;        // wall time while attempts ran
-  double lr_factor = 1;                       // of the job's learning rate, since an order has changed it
+  std::optional<OrderedRate> ordered_rate;    // empty: the job's rate counts
   int64_t average_points = 0;                 // of train.swa: how many weights its mean has
   optim::Feedback lr_feedback;                // of evaluations, to a schedule that follows them
   monitor::Metrics metrics;                   // last value of each
   std::map<std::string, monitor::Best> best;  // best value of each validation metric
 
+  /// What the schedule's rate, which rises to `peak_lr`, is multiplied by.
+  double lr_factor(double peak_lr) const noexcept {
+    return (ordered_rate ? ordered_rate->lr / peak_lr : 1) * lr_feedback.factor;
+  }
   /// Forgets the results of data.val after it has changed. Logged metrics stay.
   void forget_evaluations();
   /// Whether the current data.val was evaluated after the current step.

@@ -42,7 +42,12 @@ class StepPrefetcher {
   /// Returns the step fetched last. Call it even if its data is no longer needed, to complete the all-reduce.
   Step next();
 
+  /// Agrees on a stop and on hook requests, without a step. Every rank must call.
+  StepConsensus agree(const std::vector<bool>& hook_requests);
+
  private:
+  std::vector<double> with_wishes(std::vector<double> counts, const std::vector<bool>& hook_requests) const;
+
   data::Loader& loader_;
   comm::ProcessGroups& groups_;
   StopReason own_stop_;

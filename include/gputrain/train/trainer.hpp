@@ -45,6 +45,7 @@ class Trainer {
 
  private:
   bool finished(const Progress& progress) const noexcept { return progress.step >= parts_.plan.total_steps; }
+  Stop hold(Progress& progress);
   std::vector<bool> hook_requests(const std::vector<bool>& granted) const;
   void prefetch(const Progress& progress, const std::vector<bool>& granted);
   void advance(Progress& progress, const StepPrefetcher::Step& fetched);
