@@ -1,5 +1,6 @@
 // `gputrain ctl`: gives an order to a run that is going on.
 #include <cstdio>
+#include <filesystem>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -10,16 +11,18 @@
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/monitor/http_server.hpp"
+#include "run_state.hpp"
 
 namespace gputrain::app {
 namespace {
 
-/// The answer of the run in that folder. Throws Error(environment) if none runs there.
-monitor::HttpAnswer answer_of(const std::string& run, const monitor::HttpRequest& request) {
+/// Calls `ask`. Throws Error(environment) if no run answers in that folder.
+template <class Ask>
+auto asked(const std::string& run, const Ask& ask) {
   if (!std::filesystem::is_directory(run))
     throw Error(ExitCode::usage, {.what = "there is no run folder", .where = run, .hint = "runs/NAME"});
   try {
-    return monitor::ask(std::filesystem::path(run), request);
+    return ask();
   } catch (const Error&) {
     throw Error(ExitCode::environment, {.what = "no run answers in this folder",
                                         .where = run,
@@ -28,8 +31,7 @@ monitor::HttpAnswer answer_of(const std::string& run, const monitor::HttpRequest
 }
 
 int show_status(const CtlCommand& command) {
-  const auto answer = answer_of(command.run, {.method = "GET", .path = "/state", .query = {}, .body = {}});
-  nlohmann::json state = nlohmann::json::parse(answer.body);
+  nlohmann::json state = asked(command.run, [&] { return state_of(command.run); });
   if (command.json) {
     state.erase("points");
     std::printf("%s\n", state.dump(2).c_str());
@@ -37,14 +39,16 @@ int show_status(const CtlCommand& command) {
   }
   const nlohmann::json& values = state["values"];
   const auto number = [&](const char* name) { return values.value(name, 0.0); };
+  const auto measured = [&](const char* name) {
+    const auto found = values.find(name);
+    return found != values.end() && found->is_number() ? monitor::significant(found->get<double>()) : "-";
+  };
   const auto planned = static_cast<int64_t>(number("planned_steps"));
   monitor::Console console(monitor::Console::detect(true));
   console.show("run", state.value("run_id", "") + "  " + state.value("state", ""));
   console.show("step", grouped(static_cast<int64_t>(number("steps_total"))) +
-                           (planned > 0 ? "/" + grouped(planned) : "") + "  loss " +
-                           monitor::significant(number("train/loss")) + "  lr " +
-                           monitor::significant(number("train/lr")) + "  attempt " +
-                           grouped(static_cast<int64_t>(number("attempt"))));
+                           (planned > 0 ? "/" + grouped(planned) : "") + "  loss " + measured("train/loss") + "  lr " +
+                           measured("train/lr") + "  attempt " + grouped(static_cast<int64_t>(number("attempt"))));
   for (const auto& alert : state["alerts"]) console.show("alert", alert.get<std::string>());
   return 0;
 }
@@ -53,8 +57,10 @@ int show_status(const CtlCommand& command) {
 
 int ctl_command(const CtlCommand& command) {
   if (command.verb == "status") return show_status(command);
-  const auto answer =
-      answer_of(command.run, {.method = "POST", .path = "/" + command.verb, .query = {}, .body = command.argument});
+  const auto answer = asked(command.run, [&] {
+    return monitor::ask(std::filesystem::path(command.run),
+                        {.method = "POST", .path = "/" + command.verb, .query = {}, .body = command.argument});
+  });
   if (answer.status != 200) {
     std::string what = answer.body;
     if (what.ends_with('\n')) what.pop_back();

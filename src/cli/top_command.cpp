@@ -2,7 +2,6 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
 #include <string>
 
 #include <sys/ioctl.h>
@@ -14,23 +13,11 @@
 #include "gputrain/core/poll.hpp"
 #include "gputrain/job/commands.hpp"
 #include "gputrain/monitor/console.hpp"
-#include "gputrain/monitor/http_server.hpp"
+#include "run_state.hpp"
 #include "top_page.hpp"
 
 namespace gputrain::app {
 namespace {
-
-const monitor::HttpRequest kState{.method = "GET", .path = "/state", .query = {}, .body = {}};
-
-nlohmann::json state_of(const std::string& run) {
-  if (std::filesystem::is_directory(run))
-    return nlohmann::json::parse(monitor::ask(std::filesystem::path(run), kState).body);
-  const size_t colon = run.rfind(':');
-  const int port = colon == std::string::npos ? 0 : std::atoi(run.c_str() + colon + 1);
-  if (port < 1 || port > 65535)
-    throw Error(ExitCode::usage, {.what = "there is no run folder, and this is no HOST:PORT", .where = run});
-  return nlohmann::json::parse(monitor::ask(run.substr(0, colon), port, kState).body);
-}
 
 TopSize terminal_size() {
   TopSize size;
@@ -60,7 +47,7 @@ bool is_ended(const SignalReader& signals) {
 
 }  // namespace
 
-int top_command(const TopCommand& command) {
+int top_command(const TopCommand& command) try {
   nlohmann::json state = state_of(command.run);
   if (command.once || ::isatty(STDOUT_FILENO) == 0) {
     print(state, terminal_size(), "", "");
@@ -83,6 +70,8 @@ int top_command(const TopCommand& command) {
   std::fputs("\x1b[?25h\x1b[?1049l", stdout);
   if (!end.empty()) std::printf("the run does not answer any more: %s\n", end.c_str());
   return 0;
+} catch (const nlohmann::json::exception&) {  // a field of another kind
+  refuse_other_server(command.run);
 }
 
 }  // namespace gputrain::app

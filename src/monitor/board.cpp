@@ -63,6 +63,7 @@ void Board::note_step(int64_t step, double epoch, int64_t samples, int64_t token
   if (tokens > 0) values_["tokens_total"] = static_cast<double>(tokens);
   values_["epoch"] = epoch;
   values_["last_step_timestamp_seconds"] = seconds_since_epoch();
+  last_step_ = std::chrono::steady_clock::now();
 }
 
 void Board::add(const Record& record) {
@@ -110,9 +111,9 @@ void Board::read_history(const std::filesystem::path& metrics) {
     Metrics values;
     for (const auto& [name, value] : object.items())
       if (name.find('/') != std::string::npos && value.is_number()) values[name] = value.get<double>();
-    for (const auto& [name, value] : values) values_[name] = value;
     add_point(step, time, kind, values);
   }
+  last_of_history_ = points_.empty() ? 0 : points_.back().number;
 }
 
 void Board::set(const std::string& name, double value) {
@@ -127,6 +128,7 @@ void Board::set_rank(int rank, const Metrics& metrics) {
 
 void Board::set_state(const std::string& state) {
   const std::lock_guard lock(mutex_);
+  if (state_ == "paused" && last_step_) last_step_ = std::chrono::steady_clock::now();  // a pause is no long step
   state_ = state;
   values_["paused"] = state == "paused" ? 1 : 0;
 }
@@ -181,16 +183,19 @@ nlohmann::ordered_json Board::json(int64_t after_point) const {
 /// with the median of those before.
 Metrics Board::derived() const {
   Metrics metrics;
-  const auto last = values_.find("last_step_timestamp_seconds");
-  if (state_ == "training" && last != values_.end())
-    metrics["since_step_seconds"] = seconds_since_epoch() - last->second;
+  if (state_ == "training" && last_step_)
+    metrics["since_step_seconds"] =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - *last_step_).count();
   const auto compare = [&](const char* name, const char* as) {
     std::vector<double> before;
+    int64_t newest_number = 0;
     for (auto point = points_.rbegin(); point != points_.rend() && before.size() <= kCompared; ++point) {
       const auto found = point->metrics.find(name);
-      if (found != point->metrics.end() && std::isfinite(found->second)) before.push_back(found->second);
+      if (found == point->metrics.end() || !std::isfinite(found->second)) continue;
+      newest_number = std::max(newest_number, point->number);
+      before.push_back(found->second);
     }
-    if (before.size() <= kCompared / 2) return;
+    if (before.size() <= kCompared / 2 || newest_number <= last_of_history_) return;
     const double newest = before.front();
     const auto middle = before.begin() + 1 + std::ssize(before) / 2;
     std::nth_element(before.begin() + 1, middle, before.end());

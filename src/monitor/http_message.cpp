@@ -3,7 +3,8 @@
 #include <charconv>
 #include <optional>
 #include <sstream>
-#include <string_view>
+
+#include <arpa/inet.h>
 
 #include "gputrain/core/lower_case.hpp"
 
@@ -12,17 +13,26 @@ namespace {
 
 constexpr size_t kMostBytes = 64 << 10;
 
+/// The value of a header in lower case, without spaces around it; none if there is no such header. `name`: in lower
+/// case.
+std::optional<std::string> header_in(const std::string& head, const std::string& name) {
+  const std::string lower = lower_case(head) + "\r\n", begin = "\r\n" + name + ":";
+  const size_t at = lower.find(begin);
+  if (at == std::string::npos) return std::nullopt;
+  std::string value = lower.substr(at + begin.size(), lower.find("\r\n", at + begin.size()) - at - begin.size());
+  value.erase(0, std::min(value.find_first_not_of(" \t"), value.size()));
+  value.resize(value.find_last_not_of(" \t") + 1);
+  return value;
+}
+
 /// The value of Content-Length; 0 if there is none; none if it is no number.
 std::optional<size_t> length_in(const std::string& head) {
-  constexpr std::string_view kName = "\r\ncontent-length:";
-  const std::string lower = lower_case(head);
-  const size_t at = lower.find(kName);
-  if (at == std::string::npos) return 0;
-  const size_t begin = lower.find_first_not_of(' ', at + kName.size());
+  const auto value = header_in(head, "content-length");
+  if (!value) return 0;
   size_t length = 0;
-  const char* first = lower.data() + std::min(begin, lower.size());
-  const auto [end, error] = std::from_chars(first, lower.data() + lower.size(), length);
-  return error == std::errc() && end > first ? std::optional(length) : std::nullopt;
+  const char* const last = value->data() + value->size();
+  const auto [end, error] = std::from_chars(value->data(), last, length);
+  return error == std::errc() && end == last ? std::optional(length) : std::nullopt;
 }
 
 const char* reason_of(int status) {
@@ -31,6 +41,8 @@ const char* reason_of(int status) {
       return "OK";
     case 400:
       return "Bad Request";
+    case 403:
+      return "Forbidden";
     case 404:
       return "Not Found";
     case 405:
@@ -56,7 +68,16 @@ Parsed parse(const std::string& text, HttpRequest& request) {
   request.path = target.substr(0, question);
   request.query = question == std::string::npos ? "" : target.substr(question + 1);
   request.body = text.substr(end + 4, *length);
+  request.host = header_in(text.substr(0, end), "host").value_or("");
   return Parsed::whole;
+}
+
+bool is_local_host(const std::string& host) {
+  std::string name = host.ends_with(']') ? host : host.substr(0, host.rfind(':'));  // without the port
+  if (name.starts_with('[') && name.ends_with(']')) name = name.substr(1, name.size() - 2);
+  in6_addr address{};
+  return name == "localhost" || name.ends_with(".localhost") || ::inet_pton(AF_INET, name.c_str(), &address) == 1 ||
+         ::inet_pton(AF_INET6, name.c_str(), &address) == 1;
 }
 
 Parsed parse(const std::string& text, bool is_ended, HttpAnswer& answer) {
@@ -72,10 +93,11 @@ Parsed parse(const std::string& text, bool is_ended, HttpAnswer& answer) {
   return Parsed::whole;
 }
 
-std::string text_of(const HttpAnswer& answer) {
+std::string text_of(const HttpAnswer& answer, bool has_body) {
   return "HTTP/1.1 " + std::to_string(answer.status) + " " + reason_of(answer.status) +
          "\r\nContent-Type: " + answer.type + "\r\nContent-Length: " + std::to_string(answer.body.size()) +
-         "\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n" + answer.body;
+         "\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n" +
+         (has_body ? answer.body : "");
 }
 
 std::string text_of(const HttpRequest& request, const std::string& host) {

@@ -14,8 +14,8 @@ Parsed parse(const std::string& text, HttpRequest& request);
 /// Reads an answer; `is_ended`: the server has sent everything.
 Parsed parse(const std::string& text, bool is_ended, HttpAnswer& answer);
 
-/// The connection ends after the answer.
-std::string text_of(const HttpAnswer& answer);
+/// The connection ends after the answer. To HEAD, it has no body.
+std::string text_of(const HttpAnswer& answer, bool has_body);
 std::string text_of(const HttpRequest& request, const std::string& host);
 
 }  // namespace gputrain::monitor

@@ -22,17 +22,23 @@ namespace gputrain::monitor {
 namespace {
 
 constexpr size_t kMostConnections = 64;
-constexpr std::chrono::seconds kPatience{10};  // for a whole request and its answer
+constexpr std::chrono::seconds kPatience{10};                // for a whole request and its answer
+constexpr std::chrono::milliseconds kPatienceWhenFull{500};  // for a whole request while other clients cannot come in
 
 /// A client whose request is being read or whose answer is being sent.
 struct Connection {
   explicit Connection(int descriptor) : socket(descriptor) {}
 
   Descriptor socket;
-  Clock::time_point until = Clock::now() + kPatience;
+  Clock::time_point begin = Clock::now();
   std::string in, out;
   size_t sent = 0;
   bool is_answered = false;
+
+  Clock::time_point until(bool is_full) const {
+    if (is_full && !is_answered) return begin + kPatienceWhenFull;
+    return begin + kPatience;
+  }
 };
 
 /// Reads what has come. False: the client has gone.
@@ -68,8 +74,9 @@ bool serve(Connection& client, const HttpServer::Handler& handler) {
   const Parsed parsed = parse(client.in, request);
   if (parsed == Parsed::incomplete) return true;
   client.is_answered = true;
-  client.out = text_of(parsed == Parsed::wrong ? HttpAnswer{.status = 400, .body = "not understood\n"}
-                                               : answer_of(handler, request));
+  client.out = text_of(
+      parsed == Parsed::wrong ? HttpAnswer{.status = 400, .body = "not understood\n"} : answer_of(handler, request),
+      /*has_body=*/request.method != "HEAD");
   return send_more(client);
 }
 
@@ -96,16 +103,17 @@ void HttpServer::run(int listener) {
   while (true) {
     Poll poll;
     poll.add(wake_.get());
-    if (clients.size() < kMostConnections) acceptor.add_to(poll);
+    const bool is_full = clients.size() >= kMostConnections;
+    if (!is_full) acceptor.add_to(poll);
     for (const Connection& client : clients) {
       poll.add(client.socket.get(), client.is_answered ? POLLOUT : POLLIN);
-      poll.wake_at(client.until);
+      poll.wake_at(client.until(is_full));
     }
     poll.wait();
     if (poll.is_ready(wake_.get())) return;
     const auto now = Clock::now();
     std::erase_if(clients, [&](Connection& client) {
-      return client.until < now || (poll.is_ready(client.socket.get()) && !serve(client, handler_));
+      return client.until(is_full) < now || (poll.is_ready(client.socket.get()) && !serve(client, handler_));
     });
     while (clients.size() < kMostConnections) {
       const int next = acceptor.next();

@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "gputrain/comm/sockets.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/device/host.hpp"
@@ -58,12 +59,12 @@ std::vector<monitor::AlertSpec> rules_of(const train::LimitsSpec& limits) {
 double seconds_of_earlier_attempts(const std::filesystem::path& ledger) {
   const auto attempts = attempts_of(monitor::read_ledger(ledger).lines);
   double all = 0;
-  for (size_t i = 0; i + 1 < attempts.size(); ++i) all += attempts[i].last - attempts[i].begin;
+  for (size_t i = 0; i + 1 < attempts.size(); ++i) all += attempts[i].seconds;
   return all;
 }
 
 HttpAnswer answer(const monitor::Board& board, const RunFolder& folder, const HttpRequest& request) {
-  if (request.method != "GET") return {.status = 405, .body = "only GET\n"};
+  if (request.method != "GET" && request.method != "HEAD") return {.status = 405, .body = "only GET and HEAD\n"};
   if (request.path == "/") return {.type = "text/html; charset=utf-8", .body = std::string(monitor::page_template())};
   if (request.path == "/metrics")
     return {.type = "text/plain; version=0.0.4; charset=utf-8", .body = board.prometheus()};
@@ -162,8 +163,14 @@ void Live::serve_port() {
   const auto& log = job_.spec().log;
   try {
     auto listener = monitor::listen_on(log.metrics_host, static_cast<int>(*log.metrics_port));
-    port_ = std::make_unique<monitor::HttpServer>(
-        std::move(listener), [this](const HttpRequest& request) { return answer(board_, folder_, request); });
+    const bool is_local = comm::is_loopback(log.metrics_host);
+    port_ = std::make_unique<monitor::HttpServer>(std::move(listener), [this, is_local](const HttpRequest& request) {
+      if (is_local && !monitor::is_local_host(request.host))
+        return HttpAnswer{.status = 403,
+                          .body = "this page answers under localhost and numeric addresses, not under '" +
+                                  request.host + "'; log.metrics_host: 0.0.0.0 opens it\n"};
+      return answer(board_, folder_, request);
+    });
   } catch (const Error& failure) {
     log::warning("log.metrics_port: " + failure.parts().what + "; the run goes on without it");
   }

@@ -1,6 +1,9 @@
 #include "gputrain/monitor/board.hpp"
 
+#include <chrono>
 #include <cmath>
+#include <fstream>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -42,6 +45,53 @@ TEST(Board, GivesPointsThatAClientDoesNotHave) {
   EXPECT_THAT(state["points"], SizeIs(1));
   EXPECT_EQ(state["points"][0]["step"], 3);
   EXPECT_EQ(state["events"][0]["text"], "order saves");
+}
+
+/// A board with the curve of an earlier attempt, whose loss was 1 until its last line.
+void read_history(Board& board, const std::string& name) {
+  const std::string path = testing::TempDir() + name;
+  std::ofstream file(path, std::ios::trunc);
+  for (int step = 1; step <= 30; ++step)
+    file << R"({"time":1,"step":)" << step << R"(,"kind":"train","train/lr":0.01,"train/loss":)" << (step < 30 ? 1 : 9)
+         << "}\n";
+  file << R"({"time":1,"step":30,"kind":"eval","val/loss":7})"
+       << "\n";
+  file.close();
+  board.begin({.places = {"n0:0"}});
+  board.read_history(path);
+}
+
+TEST(Board, KeepsHistoryApartFromPresentValues) {
+  Board board;
+  read_history(board, "board_history");
+  EXPECT_THAT(board.json()["points"], SizeIs(31));
+  for (const char* name : {"train/lr", "train/loss", "val/loss", "train/loss_spike"})
+    EXPECT_FALSE(board.values().contains(name)) << name;
+  EXPECT_THAT(board.prometheus(), Not(HasSubstr("train_lr")));
+  EXPECT_FALSE(board.json()["values"].contains("val/loss"));
+}
+
+TEST(Board, ComparesNewValuesWithHistory) {
+  Board board;
+  read_history(board, "board_history_2");
+  board.add({.step = 31, .kind = "train", .metrics = {{"train/loss", 4.0}}});
+  EXPECT_EQ(board.values().at("train/loss_spike").most, 4);
+  EXPECT_FALSE(board.values().contains("train/lr"));
+}
+
+TEST(Board, CountsTheTimeSinceAStepWithoutPauses) {
+  Board board;
+  board.begin({.places = {"n0:0"}});
+  board.set_state("training");
+  EXPECT_FALSE(board.values().contains("since_step_seconds")) << "no step in this attempt";
+  board.note_step(1, 0, 1, 0);
+  board.set_state("paused");
+  EXPECT_FALSE(board.values().contains("since_step_seconds"));
+  const auto paused = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - paused < std::chrono::milliseconds(300)) {
+  }
+  board.set_state("training");
+  EXPECT_LT(board.values().at("since_step_seconds").most, 0.25);
 }
 
 TEST(Board, KeepsLongCurvesWithFewerPoints) {

@@ -76,6 +76,47 @@ TEST(HttpServer, IsNotHeldUpByClientsThatSayNothing) {
   EXPECT_EQ(ask("127.0.0.1", server.port(), {.method = "GET", .path = "/a", .query = "", .body = ""}).status, 200);
 }
 
+/// Connections that send `bytes`, and then nothing more.
+std::vector<std::unique_ptr<Descriptor>> connections(int port, int count, const std::string& bytes) {
+  std::vector<std::unique_ptr<Descriptor>> all;
+  for (int i = 0; i < count; ++i) {
+    all.push_back(std::make_unique<Descriptor>(::socket(AF_INET, SOCK_STREAM, 0)));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::connect(all.back()->get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    EXPECT_EQ(::send(all.back()->get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), std::ssize(bytes));
+  }
+  return all;
+}
+
+TEST(HttpServer, IsNotHeldUpByMoreClientsThanItHasRoomFor) {
+  for (const char* bytes : {"", "G", "GET /a HTTP/1.1\r\n"}) {
+    const HttpServer server(listen_on("127.0.0.1", 0), echo);
+    const auto silent = connections(server.port(), 200, bytes);
+    const HttpRequest request{.method = "GET", .path = "/a", .query = "", .body = ""};
+    EXPECT_EQ(ask("127.0.0.1", server.port(), request, /*seconds=*/9).status, 200) << bytes;
+  }
+}
+
+TEST(HttpServer, AnswersHeadWithoutABody) {
+  const HttpServer server(listen_on("127.0.0.1", 0), echo);
+  const std::string answer = raw(server.port(), "HEAD /abc HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(answer, HasSubstr("200 OK"));
+  EXPECT_THAT(answer, HasSubstr("Content-Length: 11\r\n"));
+  EXPECT_TRUE(answer.ends_with("\r\n\r\n")) << answer;
+}
+
+TEST(LocalHost, IsLocalhostOrAnAddress) {
+  for (const char* host :
+       {"localhost", "localhost:80", "a.localhost:80", "127.0.0.1", "10.0.0.4:9400", "[::1]", "[::1]:80"})
+    EXPECT_TRUE(is_local_host(host)) << host;
+  for (const char* host : {"", "attacker.example", "attacker.example:80", "127.0.0.1.attacker.example",
+                           "localhost.example", "notlocalhost", "[attacker.example]", "127.0.0.1:80:attacker"})
+    EXPECT_FALSE(is_local_host(host)) << host;
+}
+
 TEST(HttpServer, IsFoundByItsFolder) {
   const fs::path folder = fs::path(testing::TempDir()) / ("s" + std::to_string(::getpid())) / std::string(120, 'x');
   fs::create_directories(folder);

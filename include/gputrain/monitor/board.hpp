@@ -2,12 +2,14 @@
 // servers read it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,7 +32,8 @@ class Board {
   void note_step(int64_t step, double epoch, int64_t samples, int64_t tokens);
   /// A record joins the curves or the events, and its metrics replace older ones.
   void add(const Record& record);
-  /// Points that earlier attempts left in metrics.jsonl; a file that is not there leaves none.
+  /// Points that earlier attempts left in metrics.jsonl, for the curves alone: the newest values are those of this
+  /// attempt. A file that is not there leaves none.
   void read_history(const std::filesystem::path& metrics);
   /// The newest value of a measurement.
   void set(const std::string& name, double value);
@@ -71,7 +74,9 @@ class Board {
   std::string state_ = "starting";
   Metrics values_;
   std::vector<Metrics> ranks_;
-  std::vector<Point> points_;  // fewer of the older ones
+  std::vector<Point> points_;    // fewer of the older ones
+  int64_t last_of_history_ = 0;  // number of the last point of earlier attempts
+  std::optional<std::chrono::steady_clock::time_point> last_step_;
   std::deque<Event> events_;
   std::vector<std::string> alerts_;
 };

@@ -13,6 +13,7 @@ namespace gputrain::monitor {
 
 struct HttpRequest {
   std::string method, path, query, body;  // "GET", "/state", "after=3"
+  std::string host = {};                  // under which the client asks: "localhost:9400"
 };
 
 struct HttpAnswer {
@@ -20,6 +21,10 @@ struct HttpAnswer {
   std::string type = "text/plain; charset=utf-8";
   std::string body = {};
 };
+
+/// Whether a client that asks under this host means this machine by a numeric address or as localhost. Any web site may
+/// have its own name resolve to this machine, and then read what the site's visitor is answered.
+bool is_local_host(const std::string& host);
 
 /// A listening socket.
 struct Listener {
@@ -36,7 +41,7 @@ Listener listen_for(const std::filesystem::path& folder);
 bool is_own_process(int socket);
 
 /// Answers requests one after the other in a thread of its own, until it is destroyed. A client that is slow, that
-/// sends too much or that leaves does not hold up the others.
+/// sends too much or that leaves does not hold up the others; if there are many, those without a whole request go.
 class HttpServer {
  public:
   using Handler = std::function<HttpAnswer(const HttpRequest&)>;

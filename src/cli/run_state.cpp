@@ -1,0 +1,43 @@
+#include "run_state.hpp"
+
+#include <filesystem>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/monitor/http_server.hpp"
+
+namespace gputrain::app {
+namespace {
+
+const monitor::HttpRequest kState{.method = "GET", .path = "/state", .query = {}, .body = {}};
+
+monitor::HttpAnswer answer_of(const std::string& run) {
+  if (std::filesystem::is_directory(run)) return monitor::ask(std::filesystem::path(run), kState);
+  const size_t colon = run.rfind(':');
+  const int port = colon == std::string::npos ? 0 : std::atoi(run.c_str() + colon + 1);
+  if (port < 1 || port > 65535)
+    throw Error(ExitCode::usage, {.what = "there is no run folder, and this is no HOST:PORT", .where = run});
+  return monitor::ask(run.substr(0, colon), port, kState);
+}
+
+}  // namespace
+
+void refuse_other_server(const std::string& run) {
+  throw Error(ExitCode::environment,
+              {.what = "what answers there is no run of gputrain",
+               .where = run,
+               .hint = "the address is on the run's start page, after `watch`; or give its run folder"});
+}
+
+nlohmann::json state_of(const std::string& run) {
+  const monitor::HttpAnswer answer = answer_of(run);
+  if (answer.status == 403) throw Error(ExitCode::environment, {.what = answer.body, .where = run});
+  auto state = nlohmann::json::parse(answer.body, nullptr, /*allow_exceptions=*/false);
+  const auto has = [&](const char* key, auto is_type) { return state.contains(key) && (state[key].*is_type)(); };
+  using Json = nlohmann::json;
+  const bool is_run = state.is_object() && has("run_id", &Json::is_string) && has("values", &Json::is_object) &&
+                      has("alerts", &Json::is_array) && has("events", &Json::is_array);
+  if (!is_run) refuse_other_server(run);
+  return state;
+}
+
+}  // namespace gputrain::app

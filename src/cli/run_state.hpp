@@ -1,0 +1,16 @@
+// The state that a run tells of itself, for the verbs that show it.
+#pragma once
+
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+namespace gputrain::app {
+
+/// Asks the run in a folder, or at HOST:PORT. Throws Error(environment) if no run of gputrain answers there.
+nlohmann::json state_of(const std::string& run);
+
+/// Throws the Error of an answer that is no state of a run.
+[[noreturn]] void refuse_other_server(const std::string& run);
+
+}  // namespace gputrain::app
