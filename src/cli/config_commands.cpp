@@ -69,11 +69,13 @@ nlohmann::ordered_json as_json(const config::SpecError& error) {
 int validate_command(const JobRequest& request, bool json) {
   if (!json) {
     const Job job = load_job(request);
+    job.loaded.require_secrets();
     print(request.file + ": valid, run id " + job.run_id + "\n");
     return 0;
   }
   try {
     const Job job = load_job(request);
+    job.loaded.require_secrets();
     print(nlohmann::ordered_json{{"valid", true}, {"run_id", job.run_id}}.dump(2) + "\n");
     return 0;
   } catch (const config::SpecError& error) {

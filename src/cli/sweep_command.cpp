@@ -10,6 +10,7 @@
 #include <fstream>
 #include <map>
 #include <optional>
+#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -40,11 +41,30 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// A text as a value of --set.
+std::string as_value(const std::string& text) {
+  std::string value = nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  for (size_t at = 0; (at = value.find("${", at)) != std::string::npos; at += 3) value.insert(at, "$");
+  return value;
+}
+
+/// The keys of a job that name something outside the run folder, which only one run may use, with their values.
+std::map<std::string, std::string> keys_of_one_run(const Job& job) {
+  const JobSpec& spec = job.spec();
+  std::map<std::string, std::string> keys{{"name", job.name}};
+  if (spec.checkpoint.mirror) keys["checkpoint.mirror"] = *spec.checkpoint.mirror;
+  if (spec.log.mlflow && spec.log.mlflow->run_name) keys["log.mlflow.run_name"] = *spec.log.mlflow->run_name;
+  if (spec.log.wandb && spec.log.wandb->name) keys["log.wandb.name"] = *spec.log.wandb->name;
+  return keys;
+}
+
 class Sweep {
  public:
   Sweep(const SweepRequest& request, const Job& job)
       : request_(request),
         spec_(*job.spec().sweep),
+        shared_(keys_of_one_run(job)),
+        port_(job.spec().log.metrics_port.value_or(0)),
         folder_(job.output_dir),
         on_cpu_(job.spec().device == "cpu" || device::gpu_count() == 0),
         console_(monitor::Console::detect(!request.json)),
@@ -57,6 +77,9 @@ class Sweep {
     record_.restore();
     const int64_t gpus = on_cpu_ ? 1 : std::max(1, device::gpu_count());
     slots_.resize(static_cast<size_t>(std::min(spec_.parallel.value.value_or(gpus), std::ssize(trials()))));
+    if (port_ > 0 && port_ + std::ssize(slots_) - 1 > 65535)
+      throw job.loaded.error("log.metrics_port", "trials beside each other need a port each, from this one on",
+                             "a lower one, or 0 for free ones");
     console_.show(
         "sweep", fmt::format("{} of {}, {} at a time, for the {} {}  {}", counted(std::ssize(trials()), "trial"),
                              spec_.method, slots_.size(), tasks::smaller_is_better(spec_.metric) ? "lowest" : "highest",
@@ -94,6 +117,8 @@ class Sweep {
   std::vector<std::string> settings_of_run(size_t trial) const {
     std::vector<std::string> set = request_.job.set;
     set.emplace_back("sweep=null");
+    for (const auto& [key, value] : shared_)
+      set.push_back(key + "=" + as_value(value + (key == "checkpoint.mirror" ? "/" : "-") + name_of(trial)));
     for (const auto& [key, value] : trials()[trial].settings) set.push_back(key + "=" + value);
     return set;
   }
@@ -127,6 +152,8 @@ class Sweep {
         "/bin/sh",         "-c",           "exec \"$@\" >>\"$0\" 2>&1", log_of(trial).string(), own_program(), "run",
         request_.job.file, "--output-dir", run_of(trial).string()};
     for (const std::string& set : settings_of_run(trial)) argv.insert(argv.end(), {"--set", set});
+    if (port_ > 0)
+      argv.insert(argv.end(), {"--set", fmt::format("log.metrics_port={}", port_ + static_cast<int64_t>(slot))});
     slots_[slot].emplace(Running{
         .trial = trial, .child = launch::Child({.argv = std::move(argv), .environment = environment_of(slot)})});
     ::close(slots_[slot]->child.take_output());
@@ -296,14 +323,34 @@ class Sweep {
            .where = folder_.string(),
            .hint = "the trials' logs say why; the same command tries those again that failed, but did not diverge"});
     write_best(best);
+    require_success();
     return 0;
   }
 
+  /// Throws if most trials failed for another reason than their settings, with which training diverges.
+  void require_success() const {
+    const auto has_failed = [](const Trial& trial) {
+      return trial.state == "failed" && trial.exit_code != static_cast<int>(ExitCode::refused);
+    };
+    const auto failed = std::ranges::count_if(trials(), has_failed);
+    if (2 * failed <= std::ssize(trials())) return;
+    const Trial& first = *std::ranges::find_if(trials(), has_failed);
+    const bool is_known = first.exit_code > 0 && first.exit_code <= static_cast<int>(ExitCode::environment);
+    throw Error(is_known ? static_cast<ExitCode>(first.exit_code) : ExitCode::environment,
+                {.what = fmt::format("{} of {} trials failed; the first one: {}", failed, trials().size(), first.why),
+                 .where = folder_.string(),
+                 .hint = "mend the cause; the same command tries them again"});
+  }
+
   void write_best(size_t trial) {
-    std::ifstream resolved(RunFolder{run_of(trial)}.resolved());
-    if (!resolved)
+    const fs::path run = RunFolder{run_of(trial)}.resolved();
+    if (!fs::exists(run))
       throw Error(ExitCode::environment,
                   {.what = "the folder of the best trial is gone", .where = run_of(trial).string()});
+    JobRequest as_job{.file = run.string()};
+    for (const auto& [key, value] : shared_) as_job.set.push_back(key + "=" + as_value(value));
+    if (port_ > 0) as_job.set.push_back(fmt::format("log.metrics_port={}", port_));
+    std::istringstream resolved(load_job(as_job).loaded.resolved_yaml());
     std::string text = fmt::format("# The best of {}: {}, {} {}\n", counted(std::ssize(trials()), "trial"),
                                    name_of(trial), spec_.metric, monitor::significant(*trials()[trial].value));
     for (std::string line; std::getline(resolved, line);)
@@ -318,6 +365,8 @@ class Sweep {
 
   SweepRequest request_;
   SweepSpec spec_;
+  std::map<std::string, std::string> shared_;  // keys that each trial has a value of its own for, with the job's values
+  int64_t port_;                               // log.metrics_port; 0: none, or a free one
   fs::path folder_;
   bool on_cpu_;
   monitor::Console console_;
@@ -333,6 +382,7 @@ class Sweep {
 
 int sweep_command(const SweepRequest& request) {
   const Job job = load_job(request.job);
+  job.loaded.require_secrets();
   if (!job.spec().sweep)
     throw Error(ExitCode::usage, {.what = "the job has no sweep",
                                   .where = request.job.file,

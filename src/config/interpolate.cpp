@@ -45,6 +45,7 @@ class Interpolation {
       return;
     }
     Node resolved = node;  // the node keeps its ${...} meanwhile, and `states_` shows a circle
+    resolved.written = node.text;
     resolved.text.clear();
     for (std::string_view rest = node.text; !rest.empty();) rest.remove_prefix(take_piece(rest, node.text, resolved));
     node = std::move(resolved);

@@ -5,11 +5,14 @@
 
 #include "check.hpp"
 #include "interpolate.hpp"
+#include "key_index.hpp"
 #include "layers.hpp"
 #include "yaml/write.hpp"
 
 namespace gputrain::config {
 namespace {
+
+constexpr const char* kHidden = "***";
 
 std::string subject_of(const Request& request) {
   return request.file.empty() ? (request.text ? "the job" : "--set") : request.file.string();
@@ -26,6 +29,37 @@ std::optional<std::string> of_this_process(const std::string& name) {
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
+/// Whether a text has stars in the place of a secret, as without_url_secrets() and masked keys are written.
+bool hides_secret(const std::string& text) {
+  return text == kHidden || (text.find(kHidden) != std::string::npos && text.find("://") != std::string::npos);
+}
+
+/// Notes the texts with ${...} or hidden secrets below a node.
+void note_texts(const Node& node, const std::string& dotted, Loaded::Written& written) {
+  if (!node.written.empty()) written.references[dotted] = node.written;
+  if (node.kind == Node::Kind::scalar && hides_secret(node.text)) written.hidden.push_back(dotted);
+  if (node.kind != Node::Kind::map) return;
+  for (const Node& part : node.parts) note_texts(part, join(dotted, part.key), written);
+}
+
+/// "${env:A}" becomes "${env:A:-***}", so that the job can be read where A is not set.
+std::string with_fallbacks(std::string text) {
+  for (size_t at = text.find("${env:"); at != std::string::npos; at = text.find("${env:", at + 1)) {
+    const size_t end = text.find('}', at);
+    const bool is_escaped = at > 0 && text[at - 1] == '$';
+    if (end == std::string::npos || is_escaped || text.substr(at, end - at).find(":-") != std::string::npos) continue;
+    text.insert(end, std::string(":-") + kHidden);
+  }
+  return text;
+}
+
+/// Puts references in the place of the secrets that came from them.
+void restore_references(Node& node, const std::string& dotted, const std::map<std::string, std::string>& references) {
+  if (const auto found = references.find(dotted); found != references.end() && hides_secret(node.text))
+    node.text = with_fallbacks(found->second);
+  for (Node& part : node.parts) restore_references(part, join(dotted, part.key), references);
+}
+
 /// Empty: there is nothing to read.
 std::optional<Loaded> read(const Schema& schema, const Request& given, Problems& problems) {
   Request request = given;
@@ -37,7 +71,9 @@ std::optional<Loaded> read(const Schema& schema, const Request& given, Problems&
   interpolate(*job, schema, request, budget, problems);
   Checker checker(schema, *job, request.environment, problems);
   std::shared_ptr<const void> spec = checker.run();
-  return Loaded(schema, std::move(spec), checker.take_origins());
+  Loaded::Written written{.origins = checker.take_origins()};
+  note_texts(*job, "", written);
+  return Loaded(schema, std::move(spec), std::move(written));
 }
 
 }  // namespace
@@ -55,12 +91,13 @@ Loaded load_despite_mistakes(const Schema& schema, const Request& request) {
   return job ? *std::move(job) : Loaded(schema, schema.create(), {});
 }
 
-Loaded::Loaded(const Schema& schema, std::shared_ptr<const void> spec, std::map<std::string, SourceLocation> origins)
-    : schema_(&schema), spec_(std::move(spec)), origins_(std::move(origins)) {}
+Loaded::Loaded(const Schema& schema, std::shared_ptr<const void> spec, Written written)
+    : schema_(&schema), spec_(std::move(spec)), written_(std::move(written)) {}
 
 std::string Loaded::resolved_yaml(bool origins) const {
   Node root = node_of(*schema_, spec_.get());
   escape_interpolation(root);
+  restore_references(root, "", written_.references);
   if (!origins) return to_yaml(root);
   return to_yaml(root, [this](const std::string& dotted) { return origin(dotted); });
 }
@@ -68,13 +105,20 @@ std::string Loaded::resolved_yaml(bool origins) const {
 std::vector<Setting> Loaded::settings() const { return settings_of(*schema_, spec_.get()); }
 
 std::string Loaded::origin(const std::string& dotted) const {
-  const auto found = origins_.find(dotted);
-  return found == origins_.end() ? "default" : found->second.to_string();
+  const auto found = written_.origins.find(dotted);
+  return found == written_.origins.end() ? "default" : found->second.to_string();
+}
+
+void Loaded::require_secrets() const {
+  if (written_.hidden.empty()) return;
+  const std::string& key = written_.hidden.front();
+  throw error(key, "*** stands for a secret, which was not written down",
+              "give it again: --set " + key + "=VALUE, or ${env:NAME} in the job, or null");
 }
 
 SpecError Loaded::error(const std::string& dotted, std::string what, std::string hint) const {
-  const auto found = origins_.find(dotted);
-  const SourceLocation location = found == origins_.end() ? SourceLocation{} : found->second;
+  const auto found = written_.origins.find(dotted);
+  const SourceLocation location = found == written_.origins.end() ? SourceLocation{} : found->second;
   const std::string subject = location.is_default() ? "the job" : location.source->name;
   return SpecError(subject, {{location, dotted + ": " + std::move(what), std::move(hint)}});
 }

@@ -27,8 +27,19 @@ bool is_secret_word(std::string_view word) {
   constexpr std::array<std::string_view, 11> kWords{"auth",  "oauth",     "authorization", "pat", "dsn",   "cred",
                                                     "creds", "signature", "sig",           "jwt", "cookie"};
   constexpr std::array<std::string_view, 5> kParts{"secret", "passw", "passphrase", "credential", "key"};
+  constexpr std::array<std::string_view, 7> kOtherKeys{"keyb",   "keyword", "keypoint", "keyframe",
+                                                       "monkey", "turkey",  "hotkey"};
+  if (std::ranges::any_of(kOtherKeys, contains)) return false;
   return std::ranges::any_of(kWords, is_word) || std::ranges::any_of(kParts, contains) || word.ends_with("pass") ||
          word.ends_with("pwd") || (contains("token") && !contains("tokeniz"));
+}
+
+/// Whether a word says that tokens are those of texts, which are counted or special: MAX_TOKENS, EOS_TOKEN.
+bool is_of_texts(std::string_view word) {
+  constexpr std::array<std::string_view, 25> kWords{
+      "max",   "min",   "num", "n",      "number", "count", "total", "per", "mean", "avg", "limit", "budget", "batch",
+      "block", "train", "val", "prompt", "bos",    "eos",   "pad",   "unk", "mask", "sep", "cls",   "stop"};
+  return std::ranges::find(kWords, word) != kWords.end();
 }
 
 size_t find_any(std::string_view text, std::string_view characters, size_t from, size_t end) {
@@ -122,13 +133,17 @@ std::string stars(std::string_view secret) {
 bool is_secret_name(std::string_view name) {
   const std::string lower = lower_case(name);
   if (lower == "pwd" || lower == "oldpwd") return false;  // the current folder
+  std::vector<std::string_view> words;
   for (size_t begin = 0; begin < lower.size();) {
     size_t end = begin;
     while (end < lower.size() && is_letter_or_digit(lower[end])) ++end;
-    if (is_secret_word(std::string_view(lower).substr(begin, end - begin))) return true;
+    words.push_back(std::string_view(lower).substr(begin, end - begin));
     begin = end + 1;
   }
-  return false;
+  const bool counts_tokens = std::ranges::any_of(words, is_of_texts);
+  return std::ranges::any_of(words, [&](std::string_view word) {
+    return is_secret_word(word) && !(counts_tokens && (word == "token" || word == "tokens"));
+  });
 }
 
 std::string without_url_secrets(std::string_view text) {

@@ -8,12 +8,30 @@ namespace gputrain {
 namespace {
 
 TEST(SecretName, IsKnownByAWord) {
-  for (const char* name :
-       {"HF_TOKEN", "GH_PAT", "PGPASS", "PGPASSWORD", "DB_PASSWD", "MYSQL_PWD", "SENTRY_DSN", "REGISTRY_AUTH", "CREDS",
-        "AWS_SECRET_ACCESS_KEY", "APIKEY", "GOOGLE_APPLICATION_CREDENTIALS", "db_password", "X-Amz-Signature"})
+  for (const char* name : {"HF_TOKEN", "GH_PAT", "PGPASS", "PGPASSWORD", "DB_PASSWD", "MYSQL_PWD", "SENTRY_DSN",
+                           "REGISTRY_AUTH", "CREDS", "AWS_SECRET_ACCESS_KEY", "APIKEY", "API_TOKENS", "SSH_KEYFILE",
+                           "MAX_API_KEY", "GOOGLE_APPLICATION_CREDENTIALS", "db_password", "X-Amz-Signature"})
     EXPECT_TRUE(is_secret_name(name)) << name;
-  for (const char* name : {"PATH", "LD_LIBRARY_PATH", "AUTHOR", "PWD", "OLDPWD", "TOKENIZERS_PARALLELISM", "PATIENCE",
-                           "COMPATIBLE", "DSNAME", "NCCL_DEBUG", "CUDA_VISIBLE_DEVICES", "HOME", "PASSES", ""})
+  for (const char* name : {"PATH",
+                           "LD_LIBRARY_PATH",
+                           "AUTHOR",
+                           "PWD",
+                           "OLDPWD",
+                           "TOKENIZERS_PARALLELISM",
+                           "PATIENCE",
+                           "COMPATIBLE",
+                           "DSNAME",
+                           "MAX_TOKENS",
+                           "NUM_TOKENS_PER_STEP",
+                           "EOS_TOKEN",
+                           "KEYBOARD",
+                           "KEYPOINTS",
+                           "MONKEY",
+                           "NCCL_DEBUG",
+                           "CUDA_VISIBLE_DEVICES",
+                           "HOME",
+                           "PASSES",
+                           ""})
     EXPECT_FALSE(is_secret_name(name)) << name;
 }
 

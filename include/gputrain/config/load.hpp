@@ -45,7 +45,13 @@ struct Setting {
 /// A checked job.
 class Loaded {
  public:
-  Loaded(const Schema& schema, std::shared_ptr<const void> spec, std::map<std::string, SourceLocation> origins);
+  /// What of the job as it was written is kept beside its values, by dotted keys.
+  struct Written {
+    std::map<std::string, SourceLocation> origins = {};
+    std::map<std::string, std::string> references = {};  // texts that had ${...} in them
+    std::vector<std::string> hidden = {};                // texts with *** in the place of a secret
+  };
+  Loaded(const Schema& schema, std::shared_ptr<const void> spec, Written written);
 
   template <class Spec>
   const Spec& as() const {
@@ -57,11 +63,12 @@ class Loaded {
   template <class Spec>
   Loaded with(Spec spec) const {
     GPUTRAIN_ASSERT(schema_ == &schema_of<Spec>(), "the job was loaded with another schema");
-    return Loaded(*schema_, std::make_shared<const Spec>(std::move(spec)), origins_);
+    return Loaded(*schema_, std::make_shared<const Spec>(std::move(spec)), written_);
   }
 
-  /// Canonical YAML of every key in declaration order; reads back to the same values. With `origins`, each line ends in
-  /// a comment with the origin of its value.
+  /// Canonical YAML of every key in declaration order; reads back to the same values. In the place of a secret it has
+  /// the ${...} that the secret came from, or else ***. With `origins`, each line ends in a comment with the origin of
+  /// its value.
   std::string resolved_yaml(bool origins = false) const;
 
   /// All settings in declaration order.
@@ -70,13 +77,16 @@ class Loaded {
   /// Where the value of a dotted key was set: "job.yaml:3:5", "--set train.max_steps" or "default".
   std::string origin(const std::string& dotted) const;
 
+  /// Throws SpecError if a value has *** in the place of a secret, as in a job that this program has written.
+  void require_secrets() const;
+
   /// Creates the error for a problem that only later code can see, at the place where the key was set.
   SpecError error(const std::string& dotted, std::string what, std::string hint = {}) const;
 
  private:
   const Schema* schema_;
   std::shared_ptr<const void> spec_;
-  std::map<std::string, SourceLocation> origins_;
+  Written written_;
 };
 
 /// Reads and checks a job. Throws SpecError with all mistakes.

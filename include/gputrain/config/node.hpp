@@ -32,10 +32,11 @@ struct Node {
   enum class Kind { null, scalar, list, map };
 
   Kind kind = Kind::null;
-  bool quoted = false;     // scalar: always text
-  bool removes = false;    // null: removes the value of a lower layer
-  bool is_broken = false;  // its ${...} could not be resolved; already reported
-  std::string text = {};   // scalar
+  bool quoted = false;       // scalar: always text
+  bool removes = false;      // null: removes the value of a lower layer
+  bool is_broken = false;    // its ${...} could not be resolved; already reported
+  std::string text = {};     // scalar
+  std::string written = {};  // as it was before its ${...} were resolved; empty: it had none
   SourceLocation location = {};
   std::string key = {};  // if it is part of a map
   SourceLocation key_location = {};

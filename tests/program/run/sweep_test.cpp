@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "support/ports.hpp"
 #include "support/program.hpp"
 
 namespace gputrain::testing_support {
@@ -17,6 +19,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Json = nlohmann::json;
 
 std::string write_swept_job(const TemporaryFolder& folder, const std::string& sweep) {
@@ -48,7 +51,7 @@ TEST(SweepVerb, EndsLikeAnUndisturbedOneAfterTwoKills) {
   }
   const Result last = gputrain({"sweep", job, "--output-dir", killed});
   ASSERT_EQ(last.exit_code, 0) << last.err;
-  EXPECT_THAT(last.out, ::testing::Not(HasSubstr("trial   1/12")));  // is done
+  EXPECT_THAT(last.out, Not(HasSubstr("trial   1/12")));  // is done
   EXPECT_EQ(state_in(killed), state_in(whole));
   int64_t ended = 0, done = 0;
   const Json trials = state_in(whole)["trials"];
@@ -98,6 +101,79 @@ TEST(SweepVerb, GoesOnAfterTrialsThatFailAndStopsAtAMistake) {
       {"sweep", job, "--output-dir", folder / "other", "--set", "model.pretrained=/nowhere/model.safetensors"});
   EXPECT_NE(mistake.exit_code, 0);
   EXPECT_THAT(mistake.err, AllOf(HasSubstr("the trial cannot run"), HasSubstr("/nowhere")));
+}
+
+TEST(SweepVerb, GivesEachTrialWhatOnlyOneRunMayUse) {
+  const TemporaryFolder folder;
+  const std::string job = write_swept_job(
+      folder, "{method: grid, parallel: 2, parameters: [{key: optimizer.lr, values: [0.001, 0.01, 0.05]}]}");
+  const std::string sweep = folder / "sweep", copies = folder / "copies";
+  const int port = gputrain::testing::free_port();
+  const std::vector<std::string> words{"sweep",        job,
+                                       "--output-dir", sweep,
+                                       "--set",        "checkpoint.mirror=" + copies,
+                                       "--set",        "name=ours",
+                                       "--set",        "log.metrics_port=" + std::to_string(port),
+                                       "--set",        "log.wandb.name=tried"};
+  const Result result = gputrain(words);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  for (const char* trial : {"trial-001", "trial-002", "trial-003"}) {
+    EXPECT_TRUE(std::filesystem::exists(copies + "/" + trial + "/latest")) << trial;
+    const std::string resolved = read_file(sweep + "/" + trial + "/job.resolved.yaml");
+    EXPECT_THAT(resolved,
+                AllOf(HasSubstr("name: ours-" + std::string(trial)), HasSubstr("name: tried-" + std::string(trial))));
+  }
+  EXPECT_THAT(read_file(sweep + "/trial-002/job.resolved.yaml"),
+              HasSubstr("metrics_port: " + std::to_string(port + 1)));
+  EXPECT_THAT(read_file(sweep + "/trial-002.log"), Not(HasSubstr("the run goes on without it")));
+  const std::string best = read_file(sweep + "/best.yaml");
+  EXPECT_THAT(best, AllOf(HasSubstr("name: ours\n"), HasSubstr("mirror: " + copies + "\n"), HasSubstr("name: tried\n"),
+                          HasSubstr("metrics_port: " + std::to_string(port) + "\n")));
+}
+
+TEST(SweepVerb, EndsWithAnErrorWhereMostTrialsFailed) {
+  const TemporaryFolder folder;
+  const std::string job =
+      write_swept_job(folder, "{method: grid, parameters: [{key: data.train.samples, values: [60, 1, 2]}]}");
+  const Result result = gputrain({"sweep", job, "--output-dir", folder / "sweep", "--set", "train.drop_last=true"});
+  EXPECT_GT(result.exit_code, 0) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("2 of 3 trials failed; the first one: exit "));
+  EXPECT_TRUE(std::filesystem::exists(folder / "sweep/best.yaml"));
+}
+
+TEST(SweepVerb, WritesABestJobWithTheReferencesOfItsSecrets) {
+  const TemporaryFolder folder;
+  const std::string job =
+      write_swept_job(folder, "{method: grid, parameters: [{key: optimizer.lr, values: [0.01, 0.02]}]}");
+  const std::map<std::string, std::string> hook{{"HOOK", "http://127.0.0.1:1/T0/hush"}};
+  const Result result = gputrain({"sweep", job, "--output-dir", folder / "sweep", "--set", "log.webhook=${env:HOOK}",
+                                  "--set", "env.MAX_TOKENS=2048", "--set", "env.API_TOKEN=${env:HOOK}"},
+                                 hook);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::string best = folder / "sweep/best.yaml", text = read_file(best);
+  EXPECT_THAT(text, AllOf(HasSubstr("webhook: ${env:HOOK:-***}"), HasSubstr("API_TOKEN: ${env:HOOK:-***}"),
+                          HasSubstr("MAX_TOKENS: \"2048\""), Not(HasSubstr("hush"))));
+  const Result again = gputrain({"run", best, "--output-dir", folder / "again"}, hook);
+  EXPECT_EQ(again.exit_code, 0);
+  EXPECT_THAT(again.err, HasSubstr("log.webhook: a message was not taken")) << "it was sent";
+  const Result without = gputrain({"run", best, "--output-dir", folder / "without"});
+  EXPECT_EQ(without.exit_code, 2);
+  EXPECT_THAT(without.err, HasSubstr("*** stands for a secret"));
+}
+
+TEST(SweepVerb, NamesASecretThatABestJobLacks) {
+  const TemporaryFolder folder;
+  const std::string job = write_swept_job(folder, "{method: grid, parameters: [{key: optimizer.lr, values: [0.01]}]}");
+  const Result result = gputrain({"sweep", job, "--output-dir", folder / "sweep", "--set", "env.DB_PASSWD=hush"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::string best = folder / "sweep/best.yaml";
+  for (const char* verb : {"run", "validate", "sweep"}) {
+    const Result refused = gputrain({verb, best});
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_THAT(refused.err,
+                AllOf(HasSubstr("env.DB_PASSWD: *** stands for a secret"), HasSubstr("--set env.DB_PASSWD=")));
+  }
+  EXPECT_EQ(gputrain({"validate", best, "--set", "env.DB_PASSWD=hush"}).exit_code, 0);
 }
 
 TEST(SweepVerb, StopsWithItsTrialsAndGoesOn) {
