@@ -1,6 +1,7 @@
 // `gputrain run`: the stages of a job, from the file to the trained model.
 #include <csignal>
 #include <optional>
+#include <utility>
 
 #include "dry_run.hpp"
 #include "gputrain/core/error.hpp"
@@ -21,6 +22,7 @@ int run_job(const RunRequest& request, const Job& given) {
   KernelStatus kernels(console, context.device);
   const Preparation found = prepare_run(request, given, context);  // data, checks, micro-batch
   const auto data = [&] { return found.datasets; };
+  if (request.dry_run && context.device.is_cpu()) context = with_enough_memory(found.job, std::move(context), data);
   TrainingSetup setup(found.job, std::move(context), data,
                       found.kept_global_batch);  // plan, model, optimizer, reduction
   setup.micro_batch = found.micro_batch;
@@ -34,6 +36,7 @@ int run_command(const RunRequest& request) {
   std::optional<Job> job;
   try {
     job = load_job(request.job);
+    job->loaded.require_secrets();
   } catch (const Error& mistake) {
     if (!request.silent_if_wrong) fail_before_rendezvous(mistake);
     return static_cast<int>(ExitCode::usage);

@@ -9,10 +9,11 @@
 #include <fstream>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <string>
 
 #include <ATen/Parallel.h>
+
+#include "gputrain/device/control_groups.hpp"
 
 namespace gputrain::device {
 namespace {
@@ -43,25 +44,8 @@ int cores_in(const cpu_set_t& set) {
   return std::max(1, static_cast<int>(cores.size()));
 }
 
-// The container's CPU quota in cores (cgroup v2, then v1); empty if there is none.
-std::optional<double> quota_cores() {
-  if (const auto line = first_line("/sys/fs/cgroup/cpu.max")) {
-    std::istringstream text(*line);
-    std::string quota;
-    double period = 0;
-    if (text >> quota >> period && quota != "max" && period > 0) return std::strtod(quota.c_str(), nullptr) / period;
-    return std::nullopt;
-  }
-  const auto quota = first_line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
-  const auto period = first_line("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
-  if (!quota || !period) return std::nullopt;
-  const double time = std::strtod(quota->c_str(), nullptr), whole = std::strtod(period->c_str(), nullptr);
-  if (time <= 0 || whole <= 0) return std::nullopt;
-  return time / whole;
-}
-
 int within_quota(int cores) {
-  const auto quota = quota_cores();
+  const auto quota = group_limits().cores;
   return quota ? std::min(cores, std::max(1, static_cast<int>(*quota + 0.5))) : cores;
 }
 
@@ -149,7 +133,7 @@ CpuThreads plan_cpu_threads(int local_world_size, int allotted_cpus) {
   const Binding binding = binding_of(allotted_cpus);
   const int sharing = ranks_on_same_cores(binding.own, binding.host, ranks);
   int cores = binding.own, sharers = sharing;
-  if (const auto quota = quota_cores()) {  // shared by all ranks in the container
+  if (const auto quota = group_limits().cores) {  // shared by all ranks in the container
     const int limit = std::max(1, static_cast<int>(*quota + 0.5));
     if (limit / ranks < cores / sharing) cores = limit, sharers = ranks;
   }
@@ -181,14 +165,7 @@ int64_t resident_bytes() {
 }
 
 int64_t host_memory_bytes() {
-  int64_t bytes = int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
-  for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
-    const auto line = first_line(path);
-    if (!line) continue;
-    const long long limit = std::strtoll(line->c_str(), nullptr, 10);  // 0 for "max"
-    if (limit > 0) bytes = std::min<int64_t>(bytes, limit);
-  }
-  return bytes;
+  return std::min(int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE), group_limits().memory_bytes);
 }
 
 }  // namespace gputrain::device

@@ -1,13 +1,16 @@
 // A dry run on this machine: everything except training.
 #include <string>
+#include <utility>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/data/loader.hpp"
 #include "gputrain/data/preprocess.hpp"
+#include "gputrain/device/host.hpp"
 #include "gputrain/estimate/memory.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/resume/checkpoint_room.hpp"
@@ -53,6 +56,21 @@ int compute_one_loss(const Job& job, TrainingSetup& setup, monitor::Console& con
 }
 
 }  // namespace
+
+RankContext with_enough_memory(const Job& job, RankContext context, const std::function<JobDatasets()>& open) {
+  const int ranks = context.launch.rendezvous.local_world_size;
+  TrainingSetup sizes(job, std::move(context), open, /*kept_global_batch=*/0, Weights::sizes);
+  const Memory memory{.fixed = fixed_memory(sizes.built, sizes.optimizer_stack),
+                      .activations = {},
+                      .limit = device::host_memory_bytes() / ranks};
+  if (!memory.fits())
+    throw Error(ExitCode::environment,
+                {.what = "a rank holds " + monitor::bytes(memory.total()) +
+                         " before its first step, and this machine " + "or its container has " +
+                         monitor::bytes(device::host_memory_bytes()) + " for " + counted(ranks, "rank"),
+                 .hint = memory_remedies(job, sizes, memory)});
+  return std::move(sizes.context);
+}
 
 int try_out(const Job& job, TrainingSetup& setup, monitor::Console& console, const std::string& resume) {
   try {

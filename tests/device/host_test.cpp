@@ -15,6 +15,8 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include "gputrain/device/control_groups.hpp"
+
 namespace gputrain::device {
 namespace {
 
@@ -79,6 +81,54 @@ TEST(AvailableHostBytes, IsLeastOfMachineAndControlGroups) {
   write("cgroup/memory.current", "600000\n");
   EXPECT_EQ(available(), 0);
   std::filesystem::remove_all(root);
+}
+
+/// Files of a machine's control groups.
+class ControlGroups : public ::testing::Test {
+ protected:
+  ~ControlGroups() override { std::filesystem::remove_all(root_); }
+  void write(const std::string& name, const std::string& text) const {
+    create_directories((root_ / name).parent_path());
+    std::ofstream(root_ / name) << text;
+  }
+  GroupLimits limits() const { return group_limits(root_ / "proc", root_ / "cgroup"); }
+
+  const std::filesystem::path root_ =
+      std::filesystem::path(::testing::TempDir()) / ("control_groups_" + std::to_string(::getpid()));
+};
+
+TEST_F(ControlGroups, OfVersion2LimitAtEachLevel) {
+  write("proc/self/cgroup", "0::/job/step\n");
+  write("cgroup/cpu.max", "max 100000\n");
+  write("cgroup/job/cpu.max", "150000 100000\n");
+  write("cgroup/job/step/cpu.max", "800000 100000\n");
+  write("cgroup/job/step/memory.max", "700000\n");
+  write("cgroup/job/memory.max", "900000\n");
+  write("cgroup/job/memory.current", "850000\n");
+  EXPECT_EQ(limits().cores, 1.5);
+  EXPECT_EQ(limits().memory_bytes, 700000);
+  EXPECT_EQ(limits().room_bytes, 50000);
+}
+
+TEST_F(ControlGroups, OfVersion1LimitAtEachLevel) {
+  write("proc/self/cgroup", "4:cpu,cpuacct:/slurm/job_7\n3:memory:/slurm/job_7/step_0\n");
+  write("cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  write("cgroup/memory/slurm/job_7/memory.limit_in_bytes", "600000\n");
+  write("cgroup/memory/slurm/job_7/memory.usage_in_bytes", "500000\n");
+  write("cgroup/cpu,cpuacct/slurm/job_7/cpu.cfs_quota_us", "250000\n");
+  write("cgroup/cpu,cpuacct/slurm/job_7/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(limits().cores, 2.5);
+  EXPECT_EQ(limits().memory_bytes, 600000);
+  EXPECT_EQ(limits().room_bytes, 100000);
+}
+
+TEST_F(ControlGroups, OfAContainerAreAtItsRoot) {
+  write("proc/self/cgroup", "0::/../../docker/a\n");
+  write("cgroup/cpu.max", "50000 100000\n");
+  EXPECT_EQ(limits().cores, 0.5);
+  write("proc/self/cgroup", "0::/is/not/here\nnonsense\n");
+  EXPECT_EQ(limits().cores, 0.5);
+  EXPECT_EQ(limits().memory_bytes, INT64_MAX);
 }
 
 TEST(RanksOnSameCores, CountsAllUnlessBound) {

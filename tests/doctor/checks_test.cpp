@@ -54,6 +54,10 @@ TEST_F(HostChecks, FindMemoryThatIsTaken) {
   EXPECT_EQ(only(check_memory).verdict, Verdict::warn);
   write("/proc/meminfo", "MemTotal: 104857600 kB\nMemAvailable: 94371840 kB\nSwapTotal: 8388608 kB\nSwapFree: 0 kB");
   EXPECT_THAT(only(check_memory).text, HasSubstr("8.00 GiB are swapped out"));
+  write("/proc/self/cgroup", "0::/job");
+  write("/sys/fs/cgroup/job/memory.max", "400000000");
+  write("/sys/fs/cgroup/job/memory.current", "300000000");
+  EXPECT_THAT(only(check_memory).text, HasSubstr("381 MiB allowed here (container, batch system) of 100 GiB, 95.4 MiB"));
 }
 
 TEST_F(HostChecks, FindSmallSharedMemory) {
