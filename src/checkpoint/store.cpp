@@ -113,6 +113,15 @@ std::vector<const Listed*> best_of(const std::vector<Listed>& newest_first, cons
   return scored;
 }
 
+/// By their manifests, which have the hashes of all files.
+bool is_same_checkpoint(const fs::path& a, const fs::path& b) {
+  try {
+    return read_text(a / kManifestName) == read_text(b / kManifestName);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 /// Gives a step's only checkpoint the step's own name, once its first save is gone. Where that fails, or a kill comes
 /// between, the name that it has is as good.
 fs::path with_own_name(const fs::path& folder, int64_t step) {
@@ -127,13 +136,44 @@ fs::path with_own_name(const fs::path& folder, int64_t step) {
   }
 }
 
-/// A relative link for people, replaced atomically. Ignores file systems without links.
-void set_hint(const fs::path& link, const std::string& target) {
-  std::error_code ignored;
+/// Removes a link for people, or what a copy of the run that followed links has in its place: a folder that is equal to
+/// a checkpoint. Returns what is wrong with anything else there.
+std::string clear_hint(const fs::path& link, const fs::path& checkpoints) {
+  std::error_code unknown;
+  const auto status = fs::symlink_status(link, unknown);
+  if (!fs::exists(status)) return {};
+  if (fs::is_symlink(status)) {
+    fs::remove(link, unknown);
+    return unknown ? link.string() + " cannot be removed: " + unknown.message() : "";
+  }
+  std::vector<fs::path> folders;
+  for (const auto& [number, branch] : branches_in(checkpoints)) folders.push_back(branch);
+  for (const auto& [step, folder] : finished_in(folders, nullptr)) {
+    if (!is_same_checkpoint(link, folder)) continue;
+    const fs::path leaving = partial_name_of(link);
+    fs::rename(link, leaving, unknown);
+    if (!unknown) fs::remove_all(leaving, unknown);
+    if (!unknown) return {};
+  }
+  return link.string() + " is no link and no copy of a checkpoint here: it stays as it is, and does not show the " +
+         link.filename().string() + " checkpoint";
+}
+
+/// A relative link for people, replaced atomically. Returns what is in its way; a file system may have no links.
+std::string set_hint(const fs::path& link, const std::string& target, const fs::path& checkpoints) {
+  std::error_code failure;
+  if (fs::exists(fs::symlink_status(link, failure)) && !fs::is_symlink(fs::symlink_status(link, failure))) {
+    if (std::string obstacle = clear_hint(link, checkpoints); !obstacle.empty()) return obstacle;
+  }
   const fs::path fresh = partial_name_of(link);
+  fs::remove(fresh, failure);
+  fs::create_symlink(target, fresh, failure);
+  if (failure) return {};
+  fs::rename(fresh, link, failure);
+  if (!failure) return {};
+  std::error_code ignored;
   fs::remove(fresh, ignored);
-  fs::create_symlink(target, fresh, ignored);
-  fs::rename(fresh, link, ignored);
+  return link.string() + " shows an older checkpoint: " + failure.message();
 }
 
 }  // namespace
@@ -187,6 +227,9 @@ fs::path CheckpointStore::partial_folder_of(int64_t step) const { return partial
 void CheckpointStore::prepare(const Snapshot& snapshot) {
   create_folder(folder_);
   tell_once(remove_partial_folders(folder_));
+  // While the checkpoints that they are copies of are there.
+  for (const char* name : {"latest", "best"})
+    if (fs::is_directory(fs::symlink_status(root_ / name))) clear_hint(root_ / name, root_);
   check_room(folder_, bytes_needed(snapshot, folder_),
              "free space there, or keep fewer: checkpoint.keep_last, checkpoint.keep_best");
   const fs::path written = partial_folder_of(snapshot.step);
@@ -291,12 +334,14 @@ std::vector<fs::path> CheckpointStore::prune_up_to(const fs::path& newest, bool 
 }
 
 void CheckpointStore::point_hints_at(const fs::path& newest) const {
-  set_hint(root_ / "latest", newest.lexically_relative(root_));
+  std::string obstacles = set_hint(root_ / "latest", newest.lexically_relative(root_), root_);
   const std::vector<Listed> listed = list();
   const std::vector<const Listed*> best = best_of(listed, retention_);
-  std::error_code ignored;
-  if (best.empty()) fs::remove(root_ / "best", ignored);
-  if (!best.empty()) set_hint(root_ / "best", best.front()->folder.lexically_relative(root_));
+  const std::string more = best.empty()
+                               ? clear_hint(root_ / "best", root_)
+                               : set_hint(root_ / "best", best.front()->folder.lexically_relative(root_), root_);
+  obstacles += (obstacles.empty() || more.empty() ? "" : "; ") + more;
+  if (std::exchange(told_of_hints_, obstacles) != obstacles && !obstacles.empty()) log::warning(obstacles);
 }
 
 }  // namespace gputrain::checkpoint

@@ -17,24 +17,27 @@
 #include <system_error>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/start_ticks.hpp"
 
 namespace gputrain {
 namespace {
 
-/// Start time of this process in clock ticks since boot: field 22 of /proc/self/stat, counted after the ")" of the
-/// name.
-double start_ticks() {
-  std::ifstream file("/proc/self/stat");
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  std::istringstream fields(text.substr(text.rfind(')') + 1));
-  std::string field;
-  for (int number = 3; number <= 22; ++number) fields >> field;
-  return std::stod(field);
-}
-
 extern "C" void end_by_signal(int signal) { std::_Exit(128 + signal); }
 
 }  // namespace
+
+/// Field 22 of /proc/PID/stat, counted after the ")" of the name. A process that nobody has waited for yet has ended.
+std::optional<int64_t> start_ticks_of(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::istringstream fields(text.substr(std::min(text.rfind(')') + 1, text.size())));
+  std::string state, field;
+  fields >> state;
+  for (int number = 4; number < 22; ++number) fields >> field;
+  int64_t ticks = 0;
+  if (!(fields >> ticks) || state == "Z" || state == "X") return std::nullopt;
+  return ticks;
+}
 
 std::string own_program() {
   constexpr std::string_view kReplaced = " (deleted)";  // the kernel appends this
@@ -83,7 +86,8 @@ double seconds_since_process_start() {
   timespec now{};
   clock_gettime(CLOCK_BOOTTIME, &now);
   const double uptime = static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-  static const double started = start_ticks() / static_cast<double>(sysconf(_SC_CLK_TCK));
+  static const double started =
+      static_cast<double>(start_ticks_of(::getpid()).value_or(0)) / static_cast<double>(sysconf(_SC_CLK_TCK));
   return uptime - started;
 }
 

@@ -3,8 +3,10 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <fstream>
 #include <string>
 
 #include <fcntl.h>
@@ -14,6 +16,7 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
+#include "gputrain/core/start_ticks.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -29,10 +32,36 @@ std::string this_process() {
   return "process " + std::to_string(::getpid()) + " on host " + host.data() + " since " + time.data();
 }
 
+std::string boot() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  file >> id;
+  return id;
+}
+
+/// The second line of the file: what tells a process from all others.
+std::string mark_of(pid_t process, int64_t start_ticks) {
+  return std::to_string(process) + " " + std::to_string(start_ticks) + " " + boot();
+}
+
 std::string content_of(int descriptor) {
   std::array<char, 512> text{};
   const ssize_t bytes = ::pread(descriptor, text.data(), text.size() - 1, 0);
   return bytes > 0 ? text.data() : "another process";
+}
+
+/// The first line: the process in words.
+std::string holder_in(const std::string& content) { return content.substr(0, content.find('\n')); }
+
+/// Whether a lock file names a process that lives and that this one can see, other than this one.
+bool names_other_that_lives(const std::string& content) {
+  const size_t line = content.find('\n');
+  if (line == std::string::npos) return false;
+  const std::string mark = content.substr(line + 1, content.find('\n', line + 1) - line - 1);
+  const auto process = static_cast<pid_t>(std::strtol(mark.c_str(), nullptr, 10));
+  if (process <= 0 || process == ::getpid()) return false;
+  const auto ticks = start_ticks_of(process);
+  return ticks && mark == mark_of(process, *ticks);
 }
 
 /// Device and inode of a file.
@@ -40,7 +69,9 @@ std::pair<uint64_t, uint64_t> identity_of(const struct stat& file) { return {fil
 
 }  // namespace
 
-RunLock::RunLock(const std::filesystem::path& folder) : folder_(folder), owner_(this_process()) {
+RunLock::RunLock(const std::filesystem::path& folder)
+    : folder_(folder),
+      owner_(this_process() + "\n" + mark_of(::getpid(), start_ticks_of(::getpid()).value_or(0)) + "\n") {
   const auto path = folder / "lock";
   descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (descriptor_ < 0) {
@@ -49,15 +80,17 @@ RunLock::RunLock(const std::filesystem::path& folder) : folder_(folder), owner_(
                                         .hint = "choose another with --output-dir"});
   }
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EWOULDBLOCK) {
-      const std::string holder = content_of(descriptor_);
+    const int error = errno;
+    const std::string content = content_of(descriptor_);
+    if (error == EWOULDBLOCK || names_other_that_lives(content)) {
       ::close(std::exchange(descriptor_, -1));
-      throw Error(ExitCode::usage, {.what = "the run folder is in use by " + holder,
+      throw Error(ExitCode::usage, {.what = "the run folder is in use by " + holder_in(content),
                                     .where = folder.string(),
                                     .hint = "wait for it or stop it, or choose another --output-dir"});
     }
-    log::warning(path.string() + ": this file system does not support locks (" + std::strerror(errno) +
-                 "): a second process could use this run folder at the same time");
+    has_kernel_lock_ = false;
+    log::warning(path.string() + ": this file system does not support locks (" + std::strerror(error) +
+                 "): a process of another host could use this run folder at the same time");
   }
   if (::ftruncate(descriptor_, 0) != 0 || ::pwrite(descriptor_, owner_.data(), owner_.size(), 0) < 0) {
     log::warning(path.string() + ": cannot write who uses the run folder: " + std::strerror(errno));
@@ -77,7 +110,7 @@ bool RunLock::is_held() const {
     if (errno != ENOENT && errno != ENOTDIR) return true;
     return ::stat(folder_.c_str(), &named) == 0 ? identity_of(named) == folder_identity_ : errno != ENOENT;
   }
-  if (::fstat(descriptor_, &held) == 0 && identity_of(held) == identity_of(named)) return true;
+  if (has_kernel_lock_ && ::fstat(descriptor_, &held) == 0 && identity_of(held) == identity_of(named)) return true;
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) return errno != ENOENT;
   const bool is_ours = content_of(descriptor) == owner_;
@@ -90,8 +123,13 @@ void RunLock::check() const {
   const auto path = folder_ / "lock";
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   const bool is_taken = descriptor >= 0;
-  const std::string holder = is_taken ? content_of(descriptor) : "";
+  const std::string holder = is_taken ? holder_in(content_of(descriptor)) : "";
   if (is_taken) ::close(descriptor);
+  if (is_taken && !has_kernel_lock_)
+    throw Error(ExitCode::usage,
+                {.what = "another run uses this run folder now, on a file system without locks: " + holder,
+                 .where = folder_.string(),
+                 .hint = "end one of them; the same command goes on from the newest checkpoint"});
   throw Error(is_taken ? ExitCode::usage : ExitCode::environment,
               {.what = "the run folder was moved or removed while the run used it" +
                        (is_taken ? ", and another run uses this path now: " + holder : ""),

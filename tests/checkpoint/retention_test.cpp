@@ -1,5 +1,6 @@
 // Which checkpoints the retention keeps.
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <string>
 
@@ -40,6 +41,40 @@ TEST_F(RetentionTest, KeepsBestAndMultiplesBesideTheLast) {
   EXPECT_THAT(names(), ElementsAre("step-00000002", "step-00000004", "step-00000005", "step-00000007"));
   EXPECT_EQ(fs::read_symlink(folder_ / "best"), "step-00000002");
   EXPECT_EQ(fs::read_symlink(folder_ / "latest"), "step-00000007");
+}
+
+/// As `cp -rL` leaves a folder of checkpoints.
+void follow_links(const fs::path& folder) {
+  for (const char* name : {"latest", "best"}) {
+    const fs::path target = folder / fs::read_symlink(folder / name);
+    fs::remove(folder / name);
+    fs::copy(target, folder / name, fs::copy_options::recursive);
+  }
+}
+
+TEST_F(RetentionTest, MakesLinksOfCopiesOfCheckpoints) {
+  CheckpointStore(folder_, {.keep_last = 1, .keep_best = 1})
+      .save({.step = 1, .state = "{}", .score = Score{"val/loss", 2}});
+  follow_links(folder_);
+  CheckpointStore store(folder_, {.keep_last = 1, .keep_best = 1});
+  save_scored(store, 2, 1);
+  EXPECT_EQ(fs::read_symlink(folder_ / "latest"), "step-00000002");
+  EXPECT_EQ(fs::read_symlink(folder_ / "best"), "step-00000002");
+  EXPECT_THAT(names(), ElementsAre("step-00000002"));
+}
+
+TEST_F(RetentionTest, LeavesAnotherFolderInThePlaceOfALink) {
+  fs::create_directories(folder_ / "latest");
+  std::ofstream(folder_ / "latest" / "mine") << "x";
+  ::testing::internal::CaptureStderr();
+  CheckpointStore store(folder_, {.keep_last = 1});
+  save(store, 1);
+  save(store, 2);
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(fs::exists(folder_ / "latest" / "mine"));
+  EXPECT_FALSE(fs::exists(fs::symlink_status(folder_ / "latest.partial")));
+  EXPECT_NE(told.find("latest is no link and no copy of a checkpoint"), std::string::npos) << told;
+  EXPECT_EQ(told.find("no copy"), told.rfind("no copy")) << "is told once";
 }
 
 TEST_F(RetentionTest, KeepsWhatWasSavedForGood) {

@@ -131,7 +131,8 @@ class CheckpointStore {
 
   std::filesystem::path root_, folder_;  // of all branches, of this one
   Retention retention_;
-  std::string told_;  // of what could not be removed
+  std::string told_;                   // of what could not be removed
+  mutable std::string told_of_hints_;  // of what is in the way of the links
 };
 
 }  // namespace gputrain::checkpoint

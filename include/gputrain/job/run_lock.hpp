@@ -9,7 +9,8 @@
 namespace gputrain::app {
 
 /// A kernel lock (flock) on `<folder>/lock`. The kernel releases it when the process ends in any way, so it is never
-/// stale. On a file system without locks, warns and continues without one.
+/// stale. On a file system without locks, the content of the file counts: a process that it names, and that lives on
+/// this host, holds the lock; for others there is a warning.
 class RunLock {
  public:
   RunLock() = default;  // holds nothing
@@ -20,11 +21,13 @@ class RunLock {
       : folder_(std::move(other.folder_)),
         owner_(std::move(other.owner_)),
         folder_identity_(other.folder_identity_),
+        has_kernel_lock_(other.has_kernel_lock_),
         descriptor_(std::exchange(other.descriptor_, -1)) {}
   RunLock& operator=(RunLock&& other) noexcept {
     std::swap(folder_, other.folder_);
     std::swap(owner_, other.owner_);
     std::swap(folder_identity_, other.folder_identity_);
+    std::swap(has_kernel_lock_, other.has_kernel_lock_);
     std::swap(descriptor_, other.descriptor_);
     return *this;
   }
@@ -38,8 +41,9 @@ class RunLock {
 
  private:
   std::filesystem::path folder_;
-  std::string owner_;                                // content of the lock file: names this process
+  std::string owner_;                                // content of the lock file: this process, in words and as numbers
   std::pair<uint64_t, uint64_t> folder_identity_{};  // device and inode
+  bool has_kernel_lock_ = true;
   int descriptor_ = -1;
 };
 
