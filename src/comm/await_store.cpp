@@ -24,7 +24,7 @@ namespace gputrain::comm {
 namespace {
 
 constexpr std::chrono::seconds kOneTry{1}, kOneLateTry{5};
-constexpr std::chrono::milliseconds kBeforeNextTry{250};
+constexpr std::chrono::milliseconds kBeforeNextTry{250}, kBeforeNextLookUp{1000};
 
 /// What one try has found: a store, or why there is none, or what another service said.
 struct Finding {
@@ -119,14 +119,25 @@ std::string in_seconds(std::chrono::milliseconds time) {
 }  // namespace
 
 std::string await_address(const Rendezvous& at, const GroupOptions& options) {
-  auto address = std::async(std::launch::async, [&at] { return rendezvous_address(at); });
+  const auto end = Clock::now() + options.start_deadline;
   Reminder reminder(options.patience);
-  while (address.wait_until(reminder.next()) != std::future_status::ready) {
+  std::string obstacle = "the name servers have not answered";
+  const auto tell = [&] {
     if (reminder.is_due() && options.on_waiting)
-      options.on_waiting(self(at) + " waits for the address of MASTER_ADDR=" + at.master_address +
-                         ": the name servers have not answered");
+      options.on_waiting(self(at) + " waits for the address of MASTER_ADDR=" + at.master_address + ": " + obstacle);
+  };
+  while (true) {
+    auto address = std::async(std::launch::async, [&at] { return rendezvous_address(at); });
+    while (address.wait_until(reminder.next()) != std::future_status::ready) tell();
+    try {
+      return address.get();
+    } catch (const UnknownName& unknown) {
+      if (Clock::now() + kBeforeNextLookUp > end) throw;
+      obstacle = unknown.parts().what;
+    }
+    tell();
+    becomes_ready(-1, 0, Clock::now() + kBeforeNextLookUp);
   }
-  return address.get();
 }
 
 void await_store(const Rendezvous& at, const std::string& address, const GroupOptions& options) {

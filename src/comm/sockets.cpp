@@ -29,8 +29,8 @@ AddressList look_up(const std::string& host, uint16_t port, int flags) {
   addrinfo* found = nullptr;
   const int status = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
   if (status != 0) {
-    throw Error(ExitCode::environment, {.what = "the name '" + host + "' cannot be resolved: " + ::gai_strerror(status),
-                                        .hint = "check MASTER_ADDR, or give the host's numeric address"});
+    throw UnknownName({.what = "the name '" + host + "' cannot be resolved: " + ::gai_strerror(status),
+                       .hint = "check MASTER_ADDR, or give the host's numeric address"});
   }
   return {found, &::freeaddrinfo};
 }
@@ -118,10 +118,14 @@ std::string connecting_failure(int descriptor) {
 std::string rendezvous_address(const Rendezvous& at) {
   std::string address = resolve(at.master_address);
   const bool spans_hosts = at.world_size > at.local_world_size;
+  // Ranks of one host may know differently whether there are others. So the name alone decides which address they take.
+  const bool is_name = !is_loopback(at.master_address) && at.master_address != "localhost" && !at.store_is_running;
   // A host's own name often resolves to its loopback, and a service name to an address that no host has: rank 0 then
   // serves the address by which the outside reaches it.
-  if ((spans_hosts && is_loopback(address)) || (at.rank == 0 && !at.store_is_running && !is_own_address(address))) {
+  if (((spans_hosts || is_name) && is_loopback(address)) ||
+      (at.rank == 0 && !at.store_is_running && !is_own_address(address))) {
     std::string outward = outward_address();
+    if (outward.empty() && !spans_hosts && is_loopback(address)) return address;
     if (outward.empty()) {
       throw Error(ExitCode::environment,
                   {.what = "MASTER_ADDR=" + at.master_address + " is " + address +

@@ -23,7 +23,10 @@
 
 namespace {
 constexpr const char* kSlowName = "slow.invalid";
+constexpr const char* kLateName = "late.invalid";  // known from the second question on
+constexpr const char* kOwnName = "own.invalid";    // as Debian writes it into /etc/hosts
 std::promise<void> name_servers_answer;
+int questions = 0;
 }  // namespace
 
 /// Stands in for the system's: one name takes until the test lets it go.
@@ -32,6 +35,8 @@ extern "C" int getaddrinfo(const char* name, const char* service, const addrinfo
     name_servers_answer.get_future().wait();
     return EAI_NONAME;
   }
+  if (name != nullptr && std::string(name) == kLateName && ++questions == 1) return EAI_NONAME;
+  if (name != nullptr && (std::string(name) == kLateName || std::string(name) == kOwnName)) name = "127.0.1.1";
   static const auto of_system = reinterpret_cast<decltype(&getaddrinfo)>(::dlsym(RTLD_NEXT, "getaddrinfo"));
   return of_system(name, service, hints, found);
 }
@@ -133,8 +138,27 @@ TEST(AwaitAddress, TellsThatNameServersAreSlow) {
     told = text;
     name_servers_answer.set_value();
   };
-  EXPECT_THROW(await_address(second_of_two(kSlowName, 1), {.patience = milliseconds(1), .on_waiting = let_go}), Error);
+  const GroupOptions options{.start_deadline = milliseconds(500), .patience = milliseconds(1), .on_waiting = let_go};
+  EXPECT_THROW(await_address(second_of_two(kSlowName, 1), options), Error);
   EXPECT_THAT(told, HasSubstr("rank 1 waits for the address of MASTER_ADDR=slow.invalid"));
+}
+
+TEST(AwaitAddress, WaitsForANameThatIsNotKnownYet) {
+  std::vector<std::string> told;
+  const GroupOptions options{.patience = milliseconds(1),
+                             .on_waiting = [&](const std::string& text) { told.push_back(text); }};
+  EXPECT_NE(await_address(second_of_two(kLateName, 1), options), "");
+  EXPECT_THAT(told, Contains(HasSubstr("the name 'late.invalid' cannot be resolved")));
+}
+
+TEST(RendezvousAddress, OfAnOwnNameIsTheSameHoweverManyRanksAreHere) {
+  Rendezvous first = second_of_two(kOwnName, 1), second = first;
+  first.rank = first.local_rank = 0;
+  first.local_world_size = 1;  // all that it knows without LOCAL_WORLD_SIZE
+  if (outward_address().empty()) GTEST_SKIP() << "this host has its loopback alone";
+  EXPECT_EQ(rendezvous_address(first), rendezvous_address(second));
+  EXPECT_FALSE(is_loopback(rendezvous_address(second)));
+  EXPECT_EQ(rendezvous_address(second_of_two("127.0.1.1", 1)), "127.0.1.1") << "an address is meant as it is";
 }
 
 }  // namespace

@@ -3,10 +3,18 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "gputrain/comm/rendezvous.hpp"
+#include "gputrain/core/error.hpp"
 
 namespace gputrain::comm {
+
+/// The name servers do not know a name, perhaps not yet: that of a host that has just been started, for instance.
+class UnknownName : public Error {
+ public:
+  explicit UnknownName(Parts parts) : Error(ExitCode::environment, std::move(parts)) {}
+};
 
 /// A numeric address of `host`, IPv4 first. Throws Error(environment) when the name cannot be resolved.
 std::string resolve(const std::string& host);
