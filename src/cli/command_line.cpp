@@ -16,12 +16,17 @@
 namespace gputrain {
 namespace {
 
+/// The file with the job of a run; empty: the folder has none.
+std::string job_of_run(const std::string& folder) {
+  const auto resolved = std::filesystem::path(folder) / "job.resolved.yaml";
+  return std::filesystem::exists(resolved) ? resolved.string() : "";
+}
+
 /// The job that says how ranks start: that of a run folder, or none where the model is a published one.
 app::JobRequest evaluated_job(const app::EvalRequest& eval) {
   app::JobRequest job = eval.job;
   if (eval.suite.file.empty() || std::filesystem::is_regular_file(job.file)) return job;
-  const auto of_run = std::filesystem::path(job.file) / "job.resolved.yaml";
-  job.file = std::filesystem::exists(of_run) ? of_run.string() : "";
+  job.file = job_of_run(job.file);
   return job;
 }
 
@@ -118,6 +123,7 @@ void CommandLine::add_launch() {
       "Then the command of every rank:\n"
       "  gputrain launch --nproc-per-node 4 run job.yaml [options of run]\n"
       "  gputrain launch --nproc-per-node 4 eval job.yaml [options of eval]\n"
+      "  gputrain launch --nproc-per-node 4 replay runs/x [options of replay]\n"
       "  gputrain launch --hosts h1:8,h2:8 bench comm [options of bench comm]\n"
       "The same options are keys of the job: `gputrain describe job`, group launch.");
   verb->callback([this, verb] {
@@ -350,14 +356,15 @@ int CommandLine::complete(const std::vector<std::string>& words) const {
 int CommandLine::start_ranks() {
   const auto& words = launch.arguments;
   const bool measures = words.size() > 1 && words[0] == "bench" && words[1] == "comm";
-  const bool evaluates = !words.empty() && words[0] == "eval";
-  if (words.empty() || (words[0] != "run" && !measures && !evaluates))
+  const bool evaluates = !words.empty() && words[0] == "eval", replays = !words.empty() && words[0] == "replay";
+  if (words.empty() || (words[0] != "run" && !measures && !evaluates && !replays))
     throw app::launched_command_error(*app.get_subcommand("launch"), words);
   CommandLine ranks;
   if (const auto code = ranks.read(words)) return *code;
   launch.run = ranks.run;
   if (measures) launch.measures = ranks.bench_comm.job;
   if (evaluates) launch.measures = evaluated_job(ranks.eval);
+  if (replays) launch.measures = app::JobRequest{.file = job_of_run(ranks.replay.run), .set = {}, .output_dir = {}};
   return app::launch_command(launch);
 }
 

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <string>
 
 #include "command_line.hpp"
@@ -39,6 +40,10 @@ int report(std::exception_ptr failure) {
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "error: out of memory\n  try: a smaller train.micro_batch_size\n");
     return static_cast<int>(ExitCode::environment);
+  } catch (const std::filesystem::filesystem_error& error) {  // a folder that may not be read, for instance
+    const Error told(ExitCode::environment, {.what = error.code().message(), .where = error.path1().string()});
+    std::fprintf(stderr, "error: %s\n", told.what());
+    return static_cast<int>(told.code());
   } catch (const std::exception& error) {
     const std::string text = without_url_secrets(error.what());
     std::fprintf(

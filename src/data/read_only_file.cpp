@@ -40,6 +40,8 @@ std::string nearest_entry(const fs::path& folder, const std::string& name) {
 
 void throw_missing(const std::string& path, const std::string& wanted) {
   std::error_code ignored;
+  if (fs::status(path, ignored).type() != fs::file_type::not_found && ignored)
+    throw Error(ExitCode::environment, {.what = "cannot be looked for: " + ignored.message(), .where = path});
   fs::path existing = fs::absolute(path, ignored).lexically_normal(), missing;
   while (!existing.empty() && !fs::exists(existing, ignored) && existing != existing.root_path()) {
     missing = existing.filename();

@@ -74,8 +74,10 @@ Found find_in_cache(const ModelName& model) {
 }
 
 std::optional<ModelName> name_of_model_not_here(const std::string& text) {
-  std::error_code ignored;
-  return fs::exists(text, ignored) ? std::nullopt : model_name(text);
+  std::error_code unknown;
+  const bool is_here = fs::exists(text, unknown);
+  if (unknown == std::errc::permission_denied) throw fs::filesystem_error("cannot look", text, unknown);
+  return is_here ? std::nullopt : model_name(text);
 }
 
 }  // namespace

@@ -104,23 +104,22 @@ std::vector<CkptEntry> entries_of(const fs::path& folder) {
 }
 
 bool is_one_checkpoint(const fs::path& named) {
+  if (!fs::is_directory(named) || fs::is_directory(named / "ckpt")) return false;
+  if (fs::exists(named / kManifest)) return true;
   std::error_code error;
-  if (!fs::is_directory(named, error) || fs::is_directory(named / "ckpt", error)) return false;
-  if (fs::exists(named / kManifest, error)) return true;
   const auto path = fs::canonical(named, error);
   return !error && checkpoint::parse_step_name(path.filename().string()).has_value();
 }
 
 fs::path checkpoints_folder(const fs::path& named) {
-  std::error_code error;
   const auto refuse = [&](const std::string& what) {
     throw Error(
         ExitCode::usage,
         {.what = what, .where = named.string(), .hint = "give the folder of a run (it has ckpt/ in it), or its ckpt/"});
   };
-  if (!fs::exists(named, error)) refuse("there is no such folder");
-  if (!fs::is_directory(named, error)) refuse("not a folder");
-  if (fs::is_directory(named / "ckpt", error)) return (named / "ckpt").lexically_normal();
+  if (!fs::exists(named)) refuse("there is no such folder");
+  if (!fs::is_directory(named)) refuse("not a folder");
+  if (fs::is_directory(named / "ckpt")) return (named / "ckpt").lexically_normal();
   if (is_one_checkpoint(named)) refuse("this is one checkpoint, but the folder of all checkpoints is needed");
   auto folder = named.lexically_normal();
   if (folder.filename().empty()) folder = folder.parent_path();  // "ckpt/"

@@ -83,6 +83,19 @@ void warn_of_classes_split_off(const data::Dataset& train) {
                ". Split off less, or give data.val and data.test a path of their own");
 }
 
+/// A model of the training data has no rows for what only the other data has.
+void check_range(const Job& job, const data::Dataset& train, const data::Dataset* other, const std::string& key) {
+  if (other == nullptr) return;
+  const auto check = [&](int64_t learned, int64_t there, const std::string& what, const std::string& option) {
+    if (learned == 0 || there <= learned) return;
+    throw job.loaded.error(key, "has " + grouped(there) + " " + what + ", and data.train " + grouped(learned),
+                           "the same " + option + " in both");
+  };
+  const data::SampleLayout &own = train.layout(), &its = other->layout();
+  check(own.vocabulary, its.vocabulary, "different tokens", "vocab_size");
+  if (own.vocabulary == 0) check(own.num_classes, its.num_classes, "classes", "classes");
+}
+
 }  // namespace
 
 JobDatasets datasets_of(const Job& job, std::shared_ptr<const data::Dataset> train) {
@@ -100,6 +113,8 @@ JobDatasets open_datasets(const Job& job) {
   if (const auto& mirror = job.spec().checkpoint.mirror) own_folders.push_back(*mirror);
   static_cast<data::DatasetSplits&>(datasets) =
       data::open_datasets(job.spec().data, input_of(job), own_folders, pretrained.string());
+  check_range(job, *datasets.train, datasets.val.get(), "data.val");
+  check_range(job, *datasets.train, datasets.test.get(), "data.test");
   add_facts(job, datasets);
   const auto& layout = datasets.train->layout();
   const bool has_classes = layout.target() != nullptr && layout.target()->type == at::kLong;

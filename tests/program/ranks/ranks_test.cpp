@@ -122,8 +122,11 @@ TEST_F(MultiRankRun, KeepsGlobalBatchOfOneRank) {
   EXPECT_THAT(on_two.err, HasSubstr("the global batch stays at 8 samples"));
   expect_equal_losses(folder_ / "one/metrics.jsonl", folder_ / "two/metrics.jsonl", 1e-9);
   const Result alone = gputrain({"replay", folder_ / "two", "--step", "20"});
-  EXPECT_THAT(alone.out, HasSubstr("mpirun -np 2 gputrain replay ... starts as many ranks"));
+  EXPECT_THAT(alone.out, HasSubstr("gputrain launch --nproc-per-node 2 replay ... starts as many ranks"));
   EXPECT_EQ(two_ranks(folder_ / "two", "", {"--step", "20"}, "replay").exit_code, 0);
+  const Result launched = gputrain({"launch", "--nproc-per-node", "2", "replay", folder_ / "two", "--step", "20"});
+  EXPECT_EQ(launched.exit_code, 0) << launched.err;
+  EXPECT_THAT(launched.out, HasSubstr("weights  equal"));
 
   std::filesystem::remove_all(folder_ / "two/ckpt/step-00000020");
   const Result smaller = gputrain({"run", job, "--output-dir", folder_ / "two", "--set", "train.global_batch_size=null",
