@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 
 namespace gputrain::chat {
 namespace {
@@ -28,7 +29,10 @@ std::string read_text(const fs::path& path) {
 ordered_json read_object(const fs::path& path) {
   if (!fs::exists(path)) return ordered_json::object();
   try {
-    ordered_json document = ordered_json::parse(read_text(path));
+    const std::string text = read_text(path);
+    if (is_nested_too_deep(text))
+      throw Error(ExitCode::data, {.what = "lists or objects within each other are too deep", .where = path.string()});
+    ordered_json document = ordered_json::parse(text);
     if (document.is_object()) return document;
   } catch (const ordered_json::exception& error) {
     throw Error(ExitCode::data, {.what = "not JSON: " + std::string(error.what()),

@@ -9,6 +9,7 @@
 
 #include "block_file.hpp"
 #include "gputrain/checkpoint/frozen.hpp"
+#include "gputrain/core/json.hpp"
 
 namespace gputrain::checkpoint {
 namespace {
@@ -20,11 +21,9 @@ nlohmann::json read_state(const fs::path& path, const FileSeal& seal) {
   Sealer sealer;
   sealer.add(text.data(), text.size());
   if (sealer.seal() != seal) throw Damage("damaged: its hash differs", path);
-  try {
-    return nlohmann::json::parse(text);
-  } catch (const nlohmann::json::exception&) {
-    throw Damage("not JSON", path);
-  }
+  nlohmann::json state = parse_json(text);
+  if (state.is_discarded()) throw Damage("not JSON", path);
+  return state;
 }
 
 }  // namespace

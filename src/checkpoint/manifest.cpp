@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "gputrain/core/json.hpp"
+
 namespace gputrain::checkpoint {
 namespace {
 
@@ -216,7 +218,7 @@ std::string to_json(const Manifest::File& file) { return json_of(file).dump(2) +
 
 Manifest::File parse_file(std::string_view text, const fs::path& path) {
   try {
-    return file_in(json::parse(text));
+    return file_in(parse_json(text));
   } catch (const json::exception&) {
     throw Damage("damaged: not the JSON that was written", path);
   } catch (const std::domain_error& problem) {
@@ -226,7 +228,7 @@ Manifest::File parse_file(std::string_view text, const fs::path& path) {
 
 Manifest parse_manifest(std::string_view text, const fs::path& path) {
   try {
-    const json value = json::parse(text);
+    const json value = parse_json(text);
     if (value.at("format") != kFormat) throw Damage("not a manifest of a checkpoint", path);
     if (value.at("version") != kVersion && value["version"] != kVersionWithOrders &&
         value["version"] != kVersionWithCuts) {

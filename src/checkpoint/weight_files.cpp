@@ -1,7 +1,6 @@
 #include "gputrain/checkpoint/weight_files.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <iterator>
 #include <set>
 #include <utility>
@@ -11,6 +10,7 @@
 #include "gputrain/checkpoint/checkpoint.hpp"
 #include "gputrain/checkpoint/frozen.hpp"
 #include "gputrain/checkpoint/listing.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/printable.hpp"
 #include "not_weights.hpp"
@@ -153,10 +153,10 @@ std::vector<std::string> WeightFiles::names() const {
 }
 
 nlohmann::json read_json_object(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const std::string text = read_json_text(path);
+  auto json = parse_json(text);
   if (json.is_object()) return json;
+  if (is_nested_too_deep(text)) refuse(path, "lists or objects within each other are too deep for such a file");
   const NotWeights other = not_weights(text);
   refuse(path, "not a JSON object" + (other.what.empty() ? "" : " but " + other.what), other.hint);
 }

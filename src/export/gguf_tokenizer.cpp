@@ -1,7 +1,6 @@
 #include "gguf_tokenizer.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <optional>
 
@@ -9,6 +8,7 @@
 
 #include "gputrain/chat/model_templates.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/generation/end_tokens.hpp"
 #include "gputrain/tokenizers/published.hpp"
@@ -40,10 +40,7 @@ bool flag_at(const json& object, const char* key, bool otherwise) {
   return found != object.end() && found->is_boolean() ? found->get<bool>() : otherwise;
 }
 
-json read_json(const fs::path& path) {
-  std::ifstream file(path);
-  return json::parse(file, nullptr, /*allow_exceptions=*/false);
-}
+json read_json(const fs::path& path) { return parse_json_file(path); }
 
 /// The parts of a pre-tokenizer, each as its type with its pattern.
 std::vector<std::string> parts_of(const json& part) {

@@ -1,11 +1,11 @@
 #include "gputrain/generation/end_tokens.hpp"
 
 #include <algorithm>
-#include <fstream>
 
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 
 namespace gputrain::generation {
 namespace {
@@ -15,8 +15,7 @@ using nlohmann::json;
 
 /// What a file has under a key such as `eos_token_id`; empty: there is no file, or it names none.
 std::vector<int64_t> numbers_in(const fs::path& path, const std::string& key) {
-  std::ifstream file(path);
-  const json content = json::parse(file, nullptr, /*allow_exceptions=*/false);
+  const json content = parse_json_file(path);
   if (!content.is_object()) return {};
   const auto found = content.find(key);
   if (found == content.end() || found->is_null()) return {};

@@ -1,13 +1,13 @@
 #include "chosen_files.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <iterator>
 #include <set>
 
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 
 namespace gputrain::hub {
 namespace {
@@ -27,8 +27,7 @@ bool describes(const std::string& name) {
 }
 
 std::vector<std::string> files_in_index(const fs::path& index, const std::vector<std::string>& names) {
-  std::ifstream file(index, std::ios::binary);
-  const auto content = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  const auto content = parse_json_file(index);
   const auto map = content.is_object() ? content.find("weight_map") : content.end();
   if (map == content.end() || !map->is_object())
     throw Error(ExitCode::data, {.what = "'weight_map' is missing", .where = index.string()});

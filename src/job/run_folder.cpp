@@ -15,6 +15,7 @@
 #include "gputrain/checkpoint/listing.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/monitor/ledger.hpp"
 
@@ -73,7 +74,7 @@ int64_t branch_to_start_over(const RunFolder& folder, const std::optional<std::s
   const auto ledger = monitor::read_ledger(folder.ledger()).lines;
   const bool has_copies =
       (mirror && holds_checkpoints(*mirror)) || std::ranges::any_of(ledger, [](const nlohmann::json& line) {
-        return line.value("kind", "").starts_with("mirror");
+        return json_value(line, "kind", "").starts_with("mirror");
       });
   return earlier > 1 || has_copies ? earlier + 1 : 1;
 }

@@ -1,13 +1,13 @@
 #include "gputrain/models/sentence_modules.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "encoder.hpp"
+#include "gputrain/core/json.hpp"
 #include "published/config_json.hpp"
 
 namespace gputrain::models {
@@ -23,8 +23,7 @@ constexpr const char* kAlone = "to start from the encoder alone, copy its folder
 }
 
 json read_json(const fs::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  json read = json::parse(stream, nullptr, /*allow_exceptions=*/false);
+  json read = parse_json_file(file);
   if (read.is_discarded()) throw Error(ExitCode::data, {.what = "not JSON", .where = file.string()});
   return read;
 }

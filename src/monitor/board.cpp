@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "append_line.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/device/phase_clock.hpp"
 #include "prometheus_text.hpp"
 
@@ -98,13 +99,13 @@ void Board::read_history(const std::filesystem::path& metrics) {
   const std::lock_guard lock(mutex_);
   std::ifstream file(metrics);
   for (std::string line; std::getline(file, line);) {
-    const auto object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const auto object = parse_json(line);
     if (!object.is_object()) continue;
-    const auto step = object.value("step", int64_t{0});
-    const double time = object.value("time", 0.0);
-    const std::string kind = object.value("kind", "");
+    const auto step = json_value(object, "step", int64_t{0});
+    const double time = json_value(object, "time", 0.0);
+    const std::string kind = json_value(object, "kind", "");
     if (kind == "event") {
-      events_.push_back({time, step, object.value("message", "")});
+      events_.push_back({time, step, json_value(object, "message", "")});
       if (events_.size() > kMostEvents) events_.pop_front();
       continue;
     }

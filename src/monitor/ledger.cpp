@@ -9,6 +9,7 @@
 #include "gputrain/checkpoint/file_seal.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/process.hpp"
 #include "read_whole.hpp"
@@ -44,7 +45,7 @@ Ledger::Ledger(std::filesystem::path path) : path_(std::move(path)) {
   if (whole != text.size()) write_file_atomically(path_, text.substr(0, whole), ExitCode::environment);
   if (whole == 0) return;
   const size_t begin = text.rfind('\n', whole - 2) + 1;  // npos + 1 is 0
-  const auto last = nlohmann::json::parse(text.substr(begin, whole - 1 - begin), nullptr, false);
+  const auto last = parse_json(std::string_view(text).substr(begin, whole - 1 - begin));
   if (last.is_object() && last.contains("chain") && last["chain"].is_string()) chain_ = last["chain"];
 }
 
@@ -74,7 +75,7 @@ LedgerContent read_ledger(const std::filesystem::path& path) {
   for (std::string line; std::getline(text, line);) {
     ++number;
     const std::string where = "line " + std::to_string(number) + ": ";
-    auto object = nlohmann::json::parse(line, nullptr, false);
+    auto object = parse_json(line);
     if (!object.is_object() || !object.contains("kind") || !object["kind"].is_string()) {
       content.problems.push_back(where + "is not a line of a ledger");
       continue;

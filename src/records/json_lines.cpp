@@ -3,6 +3,7 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/file_kind.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/datasets/parallel_for.hpp"
 #include "record_file.hpp"
 
@@ -10,27 +11,6 @@ namespace gputrain::records {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr int kMostDepth = 200;
-
-/// Deeper values would take the stack of whoever walks through them.
-Json parse(std::string_view line) {
-  int depth = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < line.size(); ++i) {
-    const char c = line[i];
-    if (in_string && c == '\\') {
-      ++i;
-    } else if (c == '"') {
-      in_string = !in_string;
-    } else if (!in_string && (c == '[' || c == '{') && ++depth > kMostDepth) {
-      return Json(Json::value_t::discarded);
-    } else if (!in_string && (c == ']' || c == '}')) {
-      --depth;
-    }
-  }
-  return Json::parse(line, nullptr, /*allow_exceptions=*/false);
-}
 
 /// A file that is no JSON lines would else be a thousand bad samples.
 void check_kind(const std::string& text, const std::string& path) {
@@ -64,7 +44,7 @@ std::vector<Record> records_of_json_lines(const std::string& text, const std::st
     records.push_back({.value = {}, .place = path + ":" + std::to_string(number), .problem = {}});
   }
   datasets::parallel_for(lines.size(), [&](size_t i) {
-    records[i].value = parse(lines[i]);
+    records[i].value = parse_json<Json>(lines[i]);
     if (!records[i].value.is_object()) records[i].problem = "the line is no JSON object";
   });
   if (std::ranges::all_of(records, [](const Record& record) { return !record.problem.empty(); }))

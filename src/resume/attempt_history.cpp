@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "gputrain/core/json.hpp"
 #include "gputrain/train/control_hook.hpp"
 
 namespace gputrain::app {
@@ -18,7 +19,7 @@ bool is_of_no_attempt(const std::string& kind) { return kind == "start_failed" |
 
 /// The rate in an order's or attempt's line; of a field that cannot be read, nothing.
 RateChange change_in(const nlohmann::json& line) {
-  RateChange change{.step = line.value("step", int64_t{0})};
+  RateChange change{.step = json_value(line, "step", int64_t{0})};
   try {
     change.rate = train::ordered_rate_from_json(line.at(train::kOrderedRate));
   } catch (const nlohmann::json::exception&) {
@@ -32,7 +33,7 @@ RateChange change_in(const nlohmann::json& line) {
 double seconds_between(const nlohmann::json& line, const nlohmann::json& later) {
   const char* const clock =
       line.contains(kProcessSeconds) && later.contains(kProcessSeconds) ? kProcessSeconds : "time";
-  const double seconds = later.value(clock, 0.0) - line.value(clock, 0.0);
+  const double seconds = json_value(later, clock, 0.0) - json_value(line, clock, 0.0);
   return seconds > 0 && seconds < kLongestGap ? seconds : 0;
 }
 
@@ -40,11 +41,11 @@ std::vector<PastAttempt> attempts_of(const std::vector<nlohmann::json>& ledger) 
   std::vector<PastAttempt> attempts;
   const nlohmann::json* before = nullptr;  // the line before, of the same attempt
   for (const auto& line : ledger) {
-    const std::string kind = line.value("kind", "");
-    const auto step = line.value("step", int64_t{0});
+    const std::string kind = json_value(line, "kind", "");
+    const auto step = json_value(line, "step", int64_t{0});
     if (kind == "attempt") {
       attempts.push_back(
-          {.begin = line.value("time", 0.0), .seconds = line.value(kProcessSeconds, 0.0), .first_step = step});
+          {.begin = json_value(line, "time", 0.0), .seconds = json_value(line, kProcessSeconds, 0.0), .first_step = step});
       before = &line;
     }
     if (attempts.empty() || is_of_no_attempt(kind)) continue;
@@ -52,8 +53,8 @@ std::vector<PastAttempt> attempts_of(const std::vector<nlohmann::json>& ledger) 
     attempt.seconds += seconds_between(*std::exchange(before, &line), line);
     attempt.last_step = std::max(attempt.last_step, step);
     if (kind != "end") continue;
-    attempt.exit_code = line.value("exit_code", 0);
-    attempt.reason = line.value("reason", "");
+    attempt.exit_code = json_value(line, "exit_code", 0);
+    attempt.reason = json_value(line, "reason", "");
   }
   return attempts;
 }

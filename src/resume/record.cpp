@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/core/random.hpp"
 #include "gputrain/device/fault.hpp"
 #include "gputrain/device/out_of_memory.hpp"
@@ -77,7 +78,7 @@ DataIdentity identity_of(const TrainingSetup& setup) {
 DataIdentity identity_before(const std::vector<nlohmann::json>& ledger) {
   const nlohmann::json::json_pointer samples("/order/samples");
   for (auto line = ledger.rbegin(); line != ledger.rend(); ++line) {
-    if (line->value("kind", "") != "attempt") continue;
+    if (json_value(*line, "kind", "") != "attempt") continue;
     const auto digits = [&](const char* key) {
       const auto found = line->find(key);
       return found != line->end() && found->is_string() ? found->get<std::string>() : std::string();
@@ -120,7 +121,7 @@ nlohmann::json end_record(const monitor::Summary& summary, const train::Progress
 int64_t attempts_in(const std::vector<nlohmann::json>& ledger) {
   int64_t lines = 0, highest = 0;
   for (const auto& line : ledger) {
-    if (line.value("kind", "") != "attempt") continue;
+    if (json_value(line, "kind", "") != "attempt") continue;
     ++lines;
     const auto number = line.find("attempt");
     if (number != line.end() && number->is_number_integer()) highest = std::max(highest, number->get<int64_t>());
@@ -132,21 +133,21 @@ Stuck stuck_at(const std::vector<nlohmann::json>& ledger, int64_t step) {
   Stuck stuck;
   bool is_open = false;  // the newest attempt has no end so far: it was killed
   for (const auto& line : ledger) {
-    const std::string kind = line.value("kind", "");
+    const std::string kind = json_value(line, "kind", "");
     if (kind == "attempt") {
-      if (line.value("step", int64_t{-1}) != step) stuck = {};
+      if (json_value(line, "step", int64_t{-1}) != step) stuck = {};
       ++stuck.attempts;
       stuck.reason = "killed";
       is_open = true;
     } else if (kind == "end" && is_open) {
-      const int code = line.value("exit_code", 0);
-      stuck.reason = line.value("reason", "");
+      const int code = json_value(line, "exit_code", 0);
+      stuck.reason = json_value(line, "reason", "");
       const bool is_wanted = code == static_cast<int>(ExitCode::done) ||
                              code == static_cast<int>(ExitCode::interrupted) ||
                              code == static_cast<int>(ExitCode::terminated);
       if (is_wanted) stuck = {};
       is_open = false;
-    } else if (kind == "checkpoint" && line.value("step", int64_t{0}) > step) {
+    } else if (kind == "checkpoint" && json_value(line, "step", int64_t{0}) > step) {
       stuck = {};
     }
   }
@@ -158,7 +159,7 @@ train::InterruptionStats interruptions_in(const std::vector<nlohmann::json>& led
   bool is_open = false;
   const nlohmann::json* before = nullptr;
   for (const auto& line : ledger) {
-    const std::string kind = line.value("kind", "");
+    const std::string kind = json_value(line, "kind", "");
     if (kind == "attempt") {
       if (is_open) ++record.interruptions;
       is_open = true;

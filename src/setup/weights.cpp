@@ -18,6 +18,7 @@
 #include "gputrain/checkpoint/weight_files.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/models/class_names.hpp"
 #include "gputrain/models/published.hpp"
 #include "gputrain/setup/image_model.hpp"
@@ -65,8 +66,7 @@ std::string targets_text(const data::Dataset& dataset) {
 
 /// The config.json beside weights; null: there is none that can be read.
 nlohmann::json config_beside(const fs::path& path) {
-  std::ifstream file((fs::is_directory(path) ? path : path.parent_path()) / "config.json");
-  return nlohmann::json::parse(file, nullptr, false);
+  return parse_json_file((fs::is_directory(path) ? path : path.parent_path()) / "config.json");
 }
 
 /// The published family of the folder's config.json, if it names the model's weights; null: the model's own names.

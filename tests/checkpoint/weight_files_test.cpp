@@ -96,6 +96,14 @@ TEST_F(WeightFilesTest, RefusesIndexThatNamesNoFileBesideIt) {
   EXPECT_THAT(refusal(folder_), HasSubstr("'weight_map' is missing"));
 }
 
+TEST_F(WeightFilesTest, RefusesAnIndexWithoutLimits) {
+  write("model.safetensors.index.json",
+        R"({"weight_map":{"a":)" + std::string(200'000, '[') + std::string(200'000, ']') + "}}");
+  EXPECT_THAT(refusal(folder_), HasSubstr("too deep"));
+  fs::resize_file(folder_ / "model.safetensors.index.json", (uintmax_t{64} << 20) + 1);
+  EXPECT_THAT(refusal(folder_), HasSubstr("more than 64 MiB"));
+}
+
 TEST_F(WeightFilesTest, SaysWhatAnIndexIsInstead) {
   write("model.safetensors.index.json", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n");
   EXPECT_THAT(refusal(folder_), HasSubstr("not a JSON object but a Git LFS pointer"));

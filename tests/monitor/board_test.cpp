@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -33,6 +34,20 @@ TEST(Board, IsAPageForPrometheus) {
   EXPECT_THAT(page, HasSubstr(R"(,rank="1",host="n1",phase="load"} 1.5)"));
   EXPECT_THAT(page, HasSubstr(R"(gputrain_gpu_temperature_celsius{run="a \"b\\",rank="1",host="n1"} 71)"));
   EXPECT_THAT(page, Not(HasSubstr("tokens")));
+}
+
+TEST(Board, PassesOverValuesOfOtherTypes) {
+  const auto path = std::filesystem::path(::testing::TempDir()) / "board_metrics.jsonl";
+  std::ofstream(path) << R"({"step":1,"time":"x","kind":"train","train/loss":1})"
+                      << "\n"
+                      << R"({"step":"2","time":null,"kind":7,"train/loss":"1"})"
+                      << "\n"
+                      << R"({"step":3,"kind":"event","message":[1]})"
+                      << "\n[]\n";
+  Board board;
+  board.begin({.places = {"n0:0"}});
+  board.read_history(path);
+  EXPECT_EQ(board.json(0)["points"][0]["step"], 1);
 }
 
 TEST(Board, GivesPointsThatAClientDoesNotHave) {

@@ -114,6 +114,14 @@ TEST_F(LedgerTest, ReadsAnyBytesSafely) {
   EXPECT_TRUE(read_ledger(folder_ / "absent").lines.empty());
 }
 
+TEST_F(LedgerTest, RefusesDeepLines) {
+  const std::string deep = R"({"kind":"x","a":)" + std::string(200'000, '[') + std::string(200'000, ']') + "}\n";
+  std::ofstream(path_) << deep << deep;
+  EXPECT_EQ(read_ledger(path_).problems.size(), 2U);
+  write(1);
+  EXPECT_EQ(read_ledger(path_).lines.size(), 1U);
+}
+
 TEST_F(LedgerTest, TakesBackLineWhenSyncFails) {
   Ledger ledger(path_);
   for (const bool fails : {false, true, false}) {

@@ -1,13 +1,13 @@
 // adapter_config.json, PEFT's description of an adapter.
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <set>
 
 #include <nlohmann/json.hpp>
 
 #include "../encoder.hpp"
 #include "../published/config_json.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/models/adapter.hpp"
 #include "lora.hpp"
 
@@ -126,13 +126,12 @@ nlohmann::json peft_config(const Model& model, const LoraSettings& settings, con
 
 nlohmann::json read_peft_config(const std::string& folder) {
   const auto path = std::filesystem::path(folder) / kAdapterConfig;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
+  if (!std::filesystem::exists(path)) {
     throw Error(ExitCode::data, {.what = "there is no " + std::string(kAdapterConfig),
                                  .where = folder,
                                  .hint = "give the folder that PEFT's save_pretrained or a run wrote"});
   }
-  auto config = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  auto config = parse_json_file(path);
   if (!config.is_object()) throw Error(ExitCode::data, {.what = "not a JSON object", .where = path.string()});
   return config;
 }

@@ -7,6 +7,7 @@
 #include "../append_line.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/monitor/archive_lines.hpp"
 #include "gputrain/monitor/sink.hpp"
@@ -16,7 +17,7 @@ namespace {
 
 /// Whether a line of an earlier attempt is still valid. A line that is no JSON object with a step is incomplete: false.
 bool is_history(const std::string& line, int64_t last_step, int64_t last_evaluation) {
-  const auto object = nlohmann::json::parse(line, nullptr, false);
+  const auto object = parse_json(line);
   if (!object.is_object() || !object.contains("step") || !object["step"].is_number_integer()) return false;
   const auto keys = object.items();
   const bool is_of_val =
