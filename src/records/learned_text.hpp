@@ -11,13 +11,12 @@
 #include "gputrain/chat/model_templates.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/data/options.hpp"
+#include "gputrain/tokenizers/tokenizer.hpp"
 #include "record_file.hpp"
 
 namespace gputrain::records {
 
-struct ByteRange {
-  size_t begin = 0, end = 0;
-};
+using tokenizers::ByteRange;
 
 struct LearnedText {
   std::string text;

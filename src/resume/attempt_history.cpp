@@ -63,15 +63,15 @@ std::vector<RateChange> rate_changes_in(const std::vector<nlohmann::json>& ledge
   std::vector<RateChange> changes;
   bool is_in_branch = false;
   for (const auto& line : ledger) {
-    const std::string kind = line.value("kind", "");
+    const std::string kind = json_value(line, "kind", "");
     const bool is_attempt = kind == "attempt";
-    if (is_attempt) is_in_branch = line.value("branch", int64_t{1}) == branch;
+    if (is_attempt) is_in_branch = json_value(line, "branch", int64_t{1}) == branch;
     if (!is_in_branch) continue;
     if (is_attempt) {  // the attempt takes these steps again
-      const auto step = line.value("step", int64_t{0});
+      const auto step = json_value(line, "step", int64_t{0});
       std::erase_if(changes, [&](const RateChange& change) { return change.step >= step; });
     }
-    const bool is_change = is_attempt ? line.contains(train::kOrderedRate) : line.value("verb", "") == "set";
+    const bool is_change = is_attempt ? line.contains(train::kOrderedRate) : json_value(line, "verb", "") == "set";
     if (is_change) changes.push_back(change_in(line));
   }
   return changes;

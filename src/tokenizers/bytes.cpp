@@ -10,9 +10,10 @@ class Bytes final : public Tokenizer {
 
   int64_t vocabulary_size() const override { return 256; }
 
-  void encode(std::string_view text, const std::string&, const Take& take) const override {
-    TokenBuffer buffer(take);
-    for (const char c : text) buffer.push(static_cast<unsigned char>(c));
+  void tokenize(std::string_view text, const std::string&, const Take& take,
+                std::vector<ByteRange>* ranges) const override {
+    TokenBuffer buffer(take, ranges);
+    for (size_t i = 0; i < text.size(); ++i) buffer.push(static_cast<unsigned char>(text[i]), {i, i + 1});
     buffer.flush();
   }
 

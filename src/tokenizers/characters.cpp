@@ -21,8 +21,9 @@ class Characters final : public Tokenizer {
 
   int64_t vocabulary_size() const override { return std::ssize(characters_); }
 
-  void encode(std::string_view text, const std::string& name, const Take& take) const override {
-    TokenBuffer buffer(take);
+  void tokenize(std::string_view text, const std::string& name, const Take& take,
+                std::vector<ByteRange>* ranges) const override {
+    TokenBuffer buffer(take, ranges);
     for (size_t at = 0; at < text.size();) {
       const size_t begin = at;
       const int64_t point = next_code_point(text, at);
@@ -32,7 +33,7 @@ class Characters final : public Tokenizer {
         throw Error(ExitCode::data, {.what = "the character " + name_of(point) + " is not in the training data",
                                      .where = place(name, text, begin),
                                      .hint = "data.text.tokenizer: bytes accepts every text"});
-      buffer.push(token);
+      buffer.push(token, {begin, at});
     }
     buffer.flush();
   }

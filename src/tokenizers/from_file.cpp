@@ -1,8 +1,7 @@
-#include <fstream>
-
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/hub/cache.hpp"
 #include "gputrain/tokenizers/published.hpp"
 
@@ -21,9 +20,9 @@ class FromFile : public Tokenizer {
   }
 
   int64_t vocabulary_size() const override { return published_->vocabulary_size(); }
-  using Tokenizer::encode;
-  void encode(std::string_view text, const std::string& name, const Take& take) const override {
-    published_->encode(text, name, take);
+  void tokenize(std::string_view text, const std::string& name, const Take& take,
+                std::vector<ByteRange>* ranges) const override {
+    published_->tokenize(text, name, take, ranges);
   }
   Frame frame(bool has_two_texts) const override { return published_->frame(has_two_texts); }
   std::optional<int64_t> end_token() const override { return end_; }
@@ -81,8 +80,7 @@ const config::Registered<Pretrained, PretrainedOptions> registered_pretrained{ca
 
 /// A token in these files is a string, or an object with `content`.
 std::string spelling_in(const fs::path& path, const char* key) {
-  std::ifstream file(path);
-  const auto config = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  const auto config = parse_json_file(path);
   if (!config.is_object() || !config.contains(key)) return {};
   const auto& token = config[key];
   if (token.is_string()) return token.get<std::string>();

@@ -11,8 +11,16 @@ namespace gputrain::tokenizers {
 
 class TokenBuffer {
  public:
-  explicit TokenBuffer(const Tokenizer::Take& take) : take_(take) {}
+  /// `ranges`: gets those of the tokens, unless it is null.
+  TokenBuffer(const Tokenizer::Take& take, std::vector<ByteRange>* ranges) : take_(take), ranges_(ranges) {}
 
+  bool is_traced() const { return ranges_ != nullptr; }
+  void push(int64_t token, ByteRange range) {
+    if (is_traced()) ranges_->push_back(range);
+    push(token);
+  }
+
+  /// For a text that is not traced.
   void push(int64_t token) {
     tokens_[count_++] = token;
     if (count_ == tokens_.size()) flush();
@@ -25,6 +33,7 @@ class TokenBuffer {
 
  private:
   const Tokenizer::Take& take_;
+  std::vector<ByteRange>* ranges_;
   std::array<int64_t, 4096> tokens_;
   size_t count_ = 0;
 };

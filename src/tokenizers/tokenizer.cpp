@@ -17,6 +17,15 @@ std::vector<int64_t> Tokenizer::encode(std::string_view text, const std::string&
   return all;
 }
 
+TracedTokens Tokenizer::encode_traced(std::string_view text, const std::string& name) const {
+  TracedTokens all;
+  const Take take = [&](std::span<const int64_t> tokens) {
+    all.tokens.insert(all.tokens.end(), tokens.begin(), tokens.end());
+  };
+  tokenize(text, name, take, &all.ranges);
+  return all;
+}
+
 Frame Tokenizer::frame(bool) const { return {}; }
 
 std::vector<int64_t> Tokenizer::encode_whole(std::string_view text, const std::string& name) const {

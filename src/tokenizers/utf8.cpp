@@ -64,9 +64,22 @@ int64_t next_code_point(std::string_view text, size_t& at) noexcept {
   return point;
 }
 
+namespace {
+
+/// Where the text stops being UTF-8; its size if it does not.
+size_t valid_end(std::string_view text) noexcept {
+  size_t at = 0;
+  while (at < text.size() && next_code_point(text, at) >= 0) {
+  }
+  return at;
+}
+
+}  // namespace
+
+bool is_utf8(std::string_view text) noexcept { return valid_end(text) == text.size(); }
+
 void check_utf8(std::string_view text, const std::string& name) {
-  for (size_t at = 0; at < text.size();) {
-    if (next_code_point(text, at) >= 0) continue;
+  if (const size_t at = valid_end(text); at < text.size()) {
     char byte[8];
     std::snprintf(byte, sizeof(byte), "0x%02X", static_cast<unsigned>(static_cast<unsigned char>(text[at])));
     const FileKind kind = file_kind(text);

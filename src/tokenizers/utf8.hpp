@@ -16,6 +16,8 @@ void append_utf8(int64_t point, std::string& text);
 /// UTF-8 (overlong, surrogate, beyond U+10FFFF, cut off).
 int64_t next_code_point(std::string_view text, size_t& at) noexcept;
 
+bool is_utf8(std::string_view text) noexcept;
+
 /// Throws Error(data), which names `name`, line and column, if `text` is not UTF-8.
 void check_utf8(std::string_view text, const std::string& name);
 

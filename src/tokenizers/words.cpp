@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "gputrain/core/error.hpp"
+#include "published/traced_text.hpp"
 #include "published/unicode.hpp"
 #include "token_buffer.hpp"
 #include "utf8.hpp"
@@ -32,7 +33,8 @@ class Words final : public Tokenizer {
   Words(const WordsSpec& spec, const TokenizerRequest& request) {
     std::unordered_map<std::string, int64_t> counts;
     for (size_t i = 0; i < request.texts.size(); ++i)
-      each_word(request.texts[i], request.names[i], [&](std::string_view word) { ++counts[std::string(word)]; });
+      each_word(TracedText(request.texts[i], 0, false), request.names[i],
+                [&](const std::string& word, ByteRange) { ++counts[word]; });
     std::vector<std::pair<int64_t, std::string>> order;  // by count, then by text
     for (const auto& [word, count] : counts)
       if (count >= spec.min_count) order.emplace_back(-count, word);
@@ -53,12 +55,12 @@ class Words final : public Tokenizer {
   bool is_special(int64_t token) const override { return token < kFirstWord && token != kUnknown; }
   std::vector<std::string> token_texts() const override { return texts_; }
 
-  using Tokenizer::encode;
-  void encode(std::string_view text, const std::string& name, const Take& take) const override {
-    TokenBuffer buffer(take);
-    each_word(text, name, [&](const std::string& word) {
+  void tokenize(std::string_view text, const std::string& name, const Take& take,
+                std::vector<ByteRange>* ranges) const override {
+    TokenBuffer buffer(take, ranges);
+    each_word(TracedText(text, 0, buffer.is_traced()), name, [&](const std::string& word, ByteRange range) {
       const auto found = numbers_.find(word);
-      buffer.push(found == numbers_.end() ? kUnknown : found->second);
+      buffer.push(found == numbers_.end() ? kUnknown : found->second, range);
     });
     buffer.flush();
   }
@@ -75,28 +77,26 @@ class Words final : public Tokenizer {
  private:
   /// Words, and characters of punctuation one by one, in lower case.
   template <class Take>
-  static void each_word(std::string_view text, const std::string& name, const Take& take) {
-    check_utf8(text, name);
-    const std::string lower = lower_case(text);
-    std::string word;
-    const auto end_word = [&] {
-      if (!word.empty()) take(word);
-      word.clear();
+  static void each_word(TracedText text, const std::string& name, const Take& take) {
+    check_utf8(text.text, name);
+    lower_case(text);
+    size_t word_begin = 0;
+    const auto take_part = [&](size_t begin, size_t end) {
+      if (begin < end) take(text.text.substr(begin, end - begin), text.origin(begin, end));
+      word_begin = end;
     };
-    for (size_t at = 0; at < lower.size();) {
+    for (size_t at = 0; at < text.text.size();) {
       const size_t begin = at;
-      const int64_t point = code_point(lower, at);
-      const std::string character = lower.substr(begin, at - begin);
+      const int64_t point = code_point(text.text, at);
+      if (!is_white_space(point) && !is_punctuation(point)) continue;
+      take_part(word_begin, begin);
       if (is_white_space(point)) {
-        end_word();
-      } else if (is_punctuation(point)) {
-        end_word();
-        take(character);
+        word_begin = at;
       } else {
-        word += character;
+        take_part(begin, at);
       }
     }
-    end_word();
+    take_part(word_begin, text.text.size());
   }
 
   std::vector<std::string> texts_;

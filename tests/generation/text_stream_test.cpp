@@ -17,7 +17,8 @@ class Words final : public tokenizers::Tokenizer {
  public:
   explicit Words(std::vector<std::string> words) : words_(std::move(words)) {}
   int64_t vocabulary_size() const override { return std::ssize(words_); }
-  void encode(std::string_view, const std::string&, const Take&) const override {}
+  void tokenize(std::string_view, const std::string&, const Take&, std::vector<tokenizers::ByteRange>*) const override {
+  }
   std::string decode(std::span<const int64_t> tokens) const override {
     std::string text;
     for (const int64_t token : tokens) text += words_.at(static_cast<size_t>(token));

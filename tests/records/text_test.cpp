@@ -49,7 +49,8 @@ class Vowels final : public tokenizers::Tokenizer {
  public:
   Vowels(const config::NoOptions&, const tokenizers::TokenizerRequest&) {}
   int64_t vocabulary_size() const override { return 2; }
-  void encode(std::string_view text, const std::string&, const Take& take) const override {
+  void tokenize(std::string_view text, const std::string&, const Take& take,
+                std::vector<tokenizers::ByteRange>*) const override {
     for (const char c : text) {
       const int64_t token = std::string_view("aeiou").find(c) != std::string_view::npos ? 1 : 0;
       take({&token, 1});

@@ -1,5 +1,5 @@
-// Arbitrary bytes as the file of a published tokenizer, and text for it: an error, or tokens of its vocabulary. What
-// comes before the first NUL byte is the file, the rest is the text.
+// Arbitrary bytes as the file of a published tokenizer, and text for it: an error, or tokens of its vocabulary. The
+// last byte says how many bytes before it are the text; the rest is the file, which may hold any bytes.
 //
 //   build/fuzz/tests/tokenizers/published_fuzzer -max_total_time=300 CORPUS tests/tokenizers/seeds
 #include <cstdlib>
@@ -31,8 +31,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   namespace tokenizers = gputrain::tokenizers;
   static const Folder folder;
   const std::string input(reinterpret_cast<const char*>(data), size);
-  const size_t end = std::min(input.find('\0'), input.size());
-  const std::string content = input.substr(0, end), text = end < size ? input.substr(end + 1) : "a b\xc3\xa9";
+  if (size == 0) return 0;
+  const size_t text_size = std::min<size_t>(data[size - 1], size - 1), file_size = size - 1 - text_size;
+  const std::string content = input.substr(0, file_size), text = input.substr(file_size, text_size);
   const auto path = folder.path / (content.starts_with('{') ? "tokenizer.json" : "tokenizer.model");
   std::ofstream(path, std::ios::binary) << content;
   std::shared_ptr<const tokenizers::PublishedTokenizer> tokenizer;
@@ -41,6 +42,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto tokens = tokenizer->encode(text, "text");
     for (const int64_t token : tokens) require(token >= 0 && token < tokenizer->vocabulary_size());
     tokenizer->decode(tokens);
+    const auto traced = tokenizer->encode_traced(text, "text");
+    require(traced.tokens == tokens && traced.ranges.size() == tokens.size());
+    for (const auto& [begin, last] : traced.ranges) require(begin <= last && last <= text.size());
     tokenizer->encode_whole(text, "text");
   });
   return 0;

@@ -6,6 +6,7 @@ Writes FOLDER/texts.json, and for each tokenizer FOLDER/NAME/ with its files and
 each text without and with special tokens, and the text they are decoded to, or null.
 """
 import base64
+import itertools
 import json
 import pathlib
 import random
@@ -68,17 +69,23 @@ def folder_of(name: str) -> pathlib.Path:
 
 def expect(name: str, rows) -> None:
     """Rows: tokens without and with special tokens, text, and where there are some, tokens and types of the text with the
-    one before."""
-    keys = ("tokens", "framed", "text", "pair", "types")
+    one before, and the bytes that tokens stand for."""
+    keys = ("tokens", "framed", "text", "pair", "types", "ranges")
     (folder / f"{name}.expected").write_text(json.dumps([dict(zip(keys, row)) for row in rows]))
+
+
+def ranges_of(text: str, offsets: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Characters as bytes."""
+    begins = list(itertools.accumulate((len(character.encode()) for character in text), initial=0))
+    return [(begins[begin], begins[end]) for begin, end in offsets]
 
 
 def expect_of(name: str, tokenizer: Tokenizer) -> None:
     plain = tokenizer.encode_batch(TEXTS, add_special_tokens=False)
     framed = tokenizer.encode_batch(TEXTS)
     pairs = tokenizer.encode_batch([(TEXTS[i - 1], text) for i, text in enumerate(TEXTS)])
-    expect(name, [(one.ids, other.ids, tokenizer.decode(one.ids, skip_special_tokens=False), pair.ids, pair.type_ids)
-                  for one, other, pair in zip(plain, framed, pairs)])
+    expect(name, [(one.ids, other.ids, tokenizer.decode(one.ids, skip_special_tokens=False), pair.ids, pair.type_ids,
+                   ranges_of(text, one.offsets)) for text, one, other, pair in zip(TEXTS, plain, framed, pairs)])
 
 
 def write(name: str, tokenizer: Tokenizer, merges_as_text: bool = False) -> None:

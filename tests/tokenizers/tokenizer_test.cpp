@@ -39,7 +39,7 @@ class Words final : public Tokenizer {
       });
   }
   int64_t vocabulary_size() const override { return std::ssize(words_); }
-  void encode(std::string_view text, const std::string&, const Take& take) const override {
+  void tokenize(std::string_view text, const std::string&, const Take& take, std::vector<ByteRange>*) const override {
     each_word(text, [&](const std::string& word) {
       const int64_t token = std::ranges::find(words_, word) - words_.begin();
       take({&token, 1});

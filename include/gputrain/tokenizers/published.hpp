@@ -24,9 +24,6 @@ class PublishedTokenizer final : public Tokenizer {
   /// The highest number of a token plus 1; numbers between may be unused.
   int64_t vocabulary_size() const override;
 
-  using Tokenizer::encode;
-  /// Adds no special tokens, but finds those that the text spells out. Throws Error(data) if the text is not UTF-8.
-  void encode(std::string_view text, const std::string& name, const Take& take) const override;
   Frame frame(bool has_two_texts) const override;
   /// "[MASK]" or "<mask>", if the file has it as a special token.
   std::optional<int64_t> mask_token() const override;
@@ -37,6 +34,10 @@ class PublishedTokenizer final : public Tokenizer {
   /// The token that the file spells like this, such as "<|im_end|>".
   std::optional<int64_t> find(std::string_view spelling) const;
   bool is_special(int64_t token) const override;
+
+  /// Adds no special tokens, but finds those that the text spells out. Throws Error(data) if the text is not UTF-8.
+  void tokenize(std::string_view text, const std::string& name, const Take& take,
+                std::vector<ByteRange>* ranges) const override;
 
  private:
   class Encoder;

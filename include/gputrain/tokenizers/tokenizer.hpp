@@ -25,6 +25,19 @@ struct Frame {
   int64_t second_type = 0;  // of the second text's tokens and of `behind`, to models that tell texts apart; else 0
 };
 
+/// Bytes [begin, end) of a text.
+struct ByteRange {
+  size_t begin = 0, end = 0;
+
+  bool operator==(const ByteRange&) const = default;
+};
+
+/// A text's tokens, and for each the bytes of the text that it stands for.
+struct TracedTokens {
+  std::vector<int64_t> tokens;
+  std::vector<ByteRange> ranges;
+};
+
 /// Immutable after construction, so thread-safe.
 class Tokenizer {
  public:
@@ -36,9 +49,15 @@ class Tokenizer {
   /// Passes the tokens of `text` to `take`, in order and in several calls, because all tokens of a large text may not
   /// fit in memory. Throws Error(data) if a part of the text has no token; it names `name`, line and column.
   using Take = std::function<void(std::span<const int64_t>)>;
-  virtual void encode(std::string_view text, const std::string& name, const Take& take) const = 0;
+  void encode(std::string_view text, const std::string& name, const Take& take) const {
+    tokenize(text, name, take, nullptr);
+  }
   /// All tokens of a short text.
   std::vector<int64_t> encode(std::string_view text, const std::string& name) const;
+  /// The same tokens with their ranges, in order of their begins. Several tokens may stand for the same bytes, as those
+  /// of a character that is replaced by others do. A token of what the tokenizer inserts, such as a space before the
+  /// text, has an empty range. Bytes that the tokenizer drops, such as spaces beside a special token, are in no range.
+  TracedTokens encode_traced(std::string_view text, const std::string& name) const;
 
   /// What the tokenizer wants around one text, or around and between two.
   virtual Frame frame(bool has_two_texts) const;
@@ -67,6 +86,11 @@ class Tokenizer {
 
   /// Writes the texts of the tokens into the metadata of weights, under kTargets.
   virtual void save(std::map<std::string, std::string>& metadata) const;
+
+ protected:
+  /// Does the work of encode(). Appends the range of each token to `ranges`, unless that is null.
+  virtual void tokenize(std::string_view text, const std::string& name, const Take& take,
+                        std::vector<ByteRange>* ranges) const = 0;
 };
 
 /// The input for building a tokenizer.

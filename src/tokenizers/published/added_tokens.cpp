@@ -86,17 +86,18 @@ void AddedTokens::cut(std::string_view text, TakeText take_text, TakeToken take_
       ++at;
       continue;
     }
+    const size_t spelled_begin = at, spelled_end = end;
     size_t begin = at;
     at = end;
     const AddedToken& token = tokens_[static_cast<size_t>(index)];
     if (token.is_single_word && (ends_with_word(text.substr(0, begin)) || begins_with_word(text.substr(end)))) continue;
     if (token.takes_space_before) begin = std::max(space_begin(text, begin), taken);
     if (token.takes_space_behind) end = space_end(text, end);
-    if (taken < begin) take_text(text.substr(taken, begin - taken));
-    take_token(token.token);
+    if (taken < begin) take_text(text.substr(taken, begin - taken), taken);
+    take_token(token.token, spelled_begin, spelled_end);
     taken = end;
   }
-  if (taken < text.size()) take_text(text.substr(taken));
+  if (taken < text.size()) take_text(text.substr(taken), taken);
 }
 
 }  // namespace gputrain::tokenizers

@@ -30,9 +30,10 @@ class AddedTokens {
   /// Looks for `shown` of each token.
   explicit AddedTokens(std::vector<AddedToken> tokens);
 
-  using TakeText = FunctionRef<void(std::string_view text)>;
-  using TakeToken = FunctionRef<void(int32_t token)>;
-  /// Passes on the stretches between tokens, and the tokens, in order.
+  using TakeText = FunctionRef<void(std::string_view text, size_t begin)>;
+  using TakeToken = FunctionRef<void(int32_t token, size_t begin, size_t end)>;
+  /// Passes on the stretches between tokens, and the tokens, in order, with their places. The spaces that a token takes
+  /// are in neither.
   void cut(std::string_view text, TakeText take_text, TakeToken take_token) const;
 
  private:

@@ -1,6 +1,5 @@
 #include "bert_normalizer.hpp"
 
-#include "../utf8.hpp"
 #include "unicode.hpp"
 
 namespace gputrain::tokenizers {
@@ -13,47 +12,37 @@ bool is_chinese(int64_t point) {
          (point >= 0xF900 && point <= 0xFAFF) || (point >= 0x2F800 && point <= 0x2FA1F);
 }
 
-std::string cleaned(std::string_view text) {
-  std::string result;
-  for (size_t at = 0; at < text.size();) {
-    const int64_t point = code_point(text, at);
-    const bool is_space = point == '\t' || point == '\n' || point == '\r' || is_white_space(point);
-    if (point == 0 || point == kReplacement || (!(point == '\t' || point == '\n' || point == '\r') && is_other(point)))
-      continue;
-    append_utf8(is_space ? ' ' : point, result);
-  }
-  return result;
+void clean(TracedText& text) {
+  rewrite_points(text, [](Rewriter& result, int64_t point, size_t begin, size_t end) {
+    const bool is_break = point == '\t' || point == '\n' || point == '\r';
+    if (point == 0 || point == kReplacement || (!is_break && is_other(point))) return;
+    result.put(is_break || is_white_space(point) ? ' ' : point, begin, end);
+  });
 }
 
-std::string with_chinese_apart(std::string_view text) {
-  std::string result;
-  for (size_t at = 0; at < text.size();) {
-    const int64_t point = code_point(text, at);
-    if (is_chinese(point)) result += ' ';
-    append_utf8(point, result);
-    if (is_chinese(point)) result += ' ';
-  }
-  return result;
+void set_chinese_apart(TracedText& text) {
+  rewrite_points(text, [](Rewriter& result, int64_t point, size_t begin, size_t end) {
+    if (is_chinese(point)) result.put(' ', begin, begin);
+    result.keep(begin, end);
+    if (is_chinese(point)) result.put(' ', end, end);
+  });
 }
 
-std::string without_accents(std::string_view text) {
-  const std::string decomposed = normalized(text, NormalForm::nfd);
-  std::string result;
-  for (size_t at = 0; at < decomposed.size();) {
-    const int64_t point = code_point(decomposed, at);
-    if (!is_nonspacing(point)) append_utf8(point, result);
-  }
-  return result;
+void drop_accents(TracedText& text) {
+  normalize(text, NormalForm::nfd);
+  rewrite_points(text, [](Rewriter& result, int64_t point, size_t begin, size_t end) {
+    if (!is_nonspacing(point)) result.keep(begin, end);
+  });
 }
 
 }  // namespace
 
 Normalizer bert_normalizer(BertNormalizerOptions options) {
-  return [options](std::string& text, Workspace&) {
-    if (options.cleans) text = cleaned(text);
-    if (options.splits_chinese) text = with_chinese_apart(text);
-    if (options.strips_accents) text = without_accents(text);
-    if (options.lowers_case) text = lower_case(text);
+  return [options](TracedText& text, Workspace&) {
+    if (options.cleans) clean(text);
+    if (options.splits_chinese) set_chinese_apart(text);
+    if (options.strips_accents) drop_accents(text);
+    if (options.lowers_case) lower_case(text);
   };
 }
 

@@ -70,18 +70,17 @@ int32_t Bpe::whole_word(std::string_view word) const {
 }
 
 bool Bpe::encode(std::string_view word, Workspace& workspace) const {
-  std::vector<int32_t>& tokens = workspace.tokens;
   if (options_.prefers_whole_words) {
     const int32_t token = whole_word(word);
     if (token >= 0) {
-      tokens.push_back(token);
+      workspace.push(token, 0, word.size());
       return true;
     }
   }
-  const size_t begin = tokens.size();
-  if (!(options_.is_byte_level ? append_bytes(word, tokens) : append_characters(word, tokens))) return false;
+  const size_t begin = workspace.tokens.size();
+  if (!(options_.is_byte_level ? append_bytes(word, workspace) : append_characters(word, workspace))) return false;
   constexpr size_t kFew = 48;  // above, a heap is faster
-  if (tokens.size() - begin <= kFew) {
+  if (workspace.tokens.size() - begin <= kFew) {
     join_few(begin, workspace);
   } else {
     join_many(begin, workspace);
@@ -89,27 +88,32 @@ bool Bpe::encode(std::string_view word, Workspace& workspace) const {
   return true;
 }
 
-bool Bpe::append_bytes(std::string_view word, std::vector<int32_t>& tokens) const {
+bool Bpe::append_bytes(std::string_view word, Workspace& workspace) const {
   bool is_unknown = false;
-  for (const char byte : word) {
-    const int32_t token = byte_tokens_[static_cast<unsigned char>(byte)];
+  for (size_t at = 0; at < word.size(); ++at) {
+    const int32_t token = byte_tokens_[static_cast<unsigned char>(word[at])];
     if (token < 0 && unknown_ < 0) return false;
-    if (token >= 0 || !is_unknown || !options_.fuses_unknown) tokens.push_back(token >= 0 ? token : unknown_);
+    if (token >= 0 || !is_unknown || !options_.fuses_unknown) {
+      workspace.push(token >= 0 ? token : unknown_, at, at + 1);
+    } else if (workspace.is_traced) {
+      workspace.ranges.back().end = at + 1;
+    }
     is_unknown = token < 0;
   }
   return true;
 }
 
-bool Bpe::append_characters(std::string_view word, std::vector<int32_t>& tokens) const {
+bool Bpe::append_characters(std::string_view word, Workspace& workspace) const {
   bool is_waiting = false;  // an unknown token that more characters may join; bytes of a fallback go before it
+  ByteRange waiting;
   std::string character;
   for (size_t at = 0; at < word.size();) {
     const size_t begin = at;
     at += code_point_bytes(word[at]);
     std::string_view text = word.substr(begin, at - begin);
     int32_t token;
-    if (text.size() == 1 && !ascii_tokens_.empty()) {
-      token = ascii_tokens_[static_cast<size_t>(text[0])];
+    if (const auto byte = static_cast<unsigned char>(text[0]); text.size() == 1 && byte < ascii_tokens_.size()) {
+      token = ascii_tokens_[byte];
     } else {
       if (!options_.inner_prefix.empty() || !options_.word_suffix.empty()) {
         character = (begin > 0 ? options_.inner_prefix : "") + std::string(text);
@@ -119,17 +123,18 @@ bool Bpe::append_characters(std::string_view word, std::vector<int32_t>& tokens)
       token = vocabulary().find(text);
     }
     if (token >= 0) {
-      if (is_waiting) tokens.push_back(unknown_);
+      if (is_waiting) workspace.push(unknown_, waiting.begin, waiting.end);
       is_waiting = false;
-      tokens.push_back(token);
+      workspace.push(token, begin, at);
       continue;
     }
-    if (options_.falls_back_to_bytes && append_byte_tokens(vocabulary(), text, tokens)) continue;
+    if (options_.falls_back_to_bytes && append_byte_tokens(vocabulary(), text, begin, workspace)) continue;
     if (unknown_ < 0) return false;
-    if (is_waiting && !options_.fuses_unknown) tokens.push_back(unknown_);
+    if (is_waiting && !options_.fuses_unknown) workspace.push(unknown_, waiting.begin, waiting.end);
+    waiting = {is_waiting && options_.fuses_unknown ? waiting.begin : begin, at};
     is_waiting = true;
   }
-  if (is_waiting) tokens.push_back(unknown_);
+  if (is_waiting) workspace.push(unknown_, waiting.begin, waiting.end);
   return true;
 }
 
@@ -147,6 +152,10 @@ void Bpe::join_few(size_t begin, Workspace& workspace) const {
     const size_t left = begin + best;
     tokens[left] = pairs[best].token;
     tokens.erase(tokens.begin() + static_cast<std::ptrdiff_t>(left) + 1);
+    if (workspace.is_traced) {
+      workspace.ranges[left].end = workspace.ranges[left + 1].end;
+      workspace.ranges.erase(workspace.ranges.begin() + static_cast<std::ptrdiff_t>(left) + 1);
+    }
     pairs.erase(pairs.begin() + static_cast<std::ptrdiff_t>(best));
     if (best < pairs.size()) pairs[best] = pairs_.find(tokens[left], tokens[left + 1]);
     if (best > 0) pairs[best - 1] = pairs_.find(tokens[left - 1], tokens[left]);
@@ -191,6 +200,7 @@ void Bpe::join_many(size_t begin, Workspace& workspace) const {
     const size_t right = after[left];
     token(left) = best.pair.token;
     token(right) = -1;
+    if (workspace.is_traced) workspace.ranges[begin + left].end = workspace.ranges[begin + right].end;
     pairs[left] = pairs[right] = {};
     after[left] = after[right];
     if (after[left] < count) {
@@ -199,7 +209,13 @@ void Bpe::join_many(size_t begin, Workspace& workspace) const {
     }
     if (left > 0) renew(before[left]);
   }
-  tokens.erase(std::remove(tokens.begin() + static_cast<std::ptrdiff_t>(begin), tokens.end(), -1), tokens.end());
+  size_t kept = begin;
+  for (size_t i = begin; i < tokens.size(); ++i) {
+    if (tokens[i] < 0) continue;
+    if (workspace.is_traced) workspace.ranges[kept] = workspace.ranges[i];
+    tokens[kept++] = tokens[i];
+  }
+  workspace.shrink(kept);
 }
 
 }  // namespace gputrain::tokenizers

@@ -30,8 +30,8 @@ class Bpe final : public Model {
   bool can_cut_before_spaces() const override { return can_cut_before_spaces_; }
 
  private:
-  bool append_bytes(std::string_view word, std::vector<int32_t>& tokens) const;
-  bool append_characters(std::string_view word, std::vector<int32_t>& tokens) const;
+  bool append_bytes(std::string_view word, Workspace& workspace) const;
+  bool append_characters(std::string_view word, Workspace& workspace) const;
   void join_few(size_t begin, Workspace& workspace) const;
   void join_many(size_t begin, Workspace& workspace) const;
   int32_t whole_word(std::string_view word) const;

@@ -33,8 +33,15 @@ void fuse(std::vector<std::string>& texts) {
   texts.assign(1, std::move(all));
 }
 
+/// A text that is looked for. An empty one is everywhere, without end.
+std::string text_to_find(const JsonPart& part, const char* key, const std::string& fallback) {
+  std::string text = part.text(key, fallback);
+  if (text.empty()) part.refuse("'" + std::string(key) + "' is empty");
+  return text;
+}
+
 Decoder strip(const JsonPart& part) {
-  const std::string content = part.text("content", " ");
+  const std::string content = text_to_find(part, "content", " ");
   return each([content, most_before = part.at("start").whole_number(),
                most_behind = part.at("stop").whole_number()](std::string& text) {
     size_t begin = 0, end = text.size();
@@ -193,7 +200,7 @@ Decoder read_decoder(const JsonPart& part) {
   if (type == "BPEDecoder") return bpe_decoder(part.text("suffix", "</w>"));
   if (type == "Metaspace") {
     const std::string scheme = part.text("prepend_scheme", part.flag("add_prefix_space", true) ? "always" : "never");
-    return metaspace_decoder(part.text("replacement", std::string(kSpaceMark)), scheme != "never");
+    return metaspace_decoder(text_to_find(part, "replacement", std::string(kSpaceMark)), scheme != "never");
   }
   part.refuse("the decoder '" + type + "' is not supported");
 }

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "unicode.hpp"
 
@@ -14,32 +15,11 @@ using nlohmann::json;
 
 namespace {
 
-constexpr int kMostDepth = 200;
-
 [[noreturn]] void refuse_size(const std::string& file, const std::string& bytes) {
   throw Error(ExitCode::data, {.what = "the file has " + bytes + "; the files of tokenizers have at most " +
                                        std::to_string(kMostFileBytes >> 20) + " MiB",
                                .where = file,
                                .hint = "name the tokenizer's own file, not the weights"});
-}
-
-/// Deeper values would take a hundred times their size in memory.
-bool is_too_deep(std::string_view text) {
-  int depth = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string && c == '\\') {
-      ++i;
-    } else if (c == '"') {
-      in_string = !in_string;
-    } else if (!in_string && (c == '[' || c == '{')) {
-      if (++depth > kMostDepth) return true;
-    } else if (!in_string && (c == ']' || c == '}')) {
-      --depth;
-    }
-  }
-  return false;
 }
 
 }  // namespace
@@ -117,8 +97,8 @@ std::string read_file(const std::string& file) {
 
 json read_json(const std::string& file) {
   const std::string text = read_file(file);
-  if (is_too_deep(text))
-    throw Error(ExitCode::data, {.what = "the JSON is nested more than " + std::to_string(kMostDepth) + " deep",
+  if (is_nested_too_deep(text))
+    throw Error(ExitCode::data, {.what = "the JSON is nested more than " + std::to_string(kMostJsonDepth) + " deep",
                                  .where = file,
                                  .hint = "download the file again"});
   try {

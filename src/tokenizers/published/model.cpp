@@ -6,17 +6,18 @@
 
 namespace gputrain::tokenizers {
 
-bool append_byte_tokens(const Vocabulary& vocabulary, std::string_view text, std::vector<int32_t>& tokens) {
-  const size_t before = tokens.size();
+bool append_byte_tokens(const Vocabulary& vocabulary, std::string_view text, size_t begin, Workspace& workspace) {
+  const size_t before = workspace.tokens.size();
   for (const char byte : text) {
     char name[8];
     std::snprintf(name, sizeof(name), "<0x%02X>", static_cast<unsigned>(static_cast<unsigned char>(byte)));
     const int32_t token = vocabulary.find(name);
     if (token < 0) {
-      tokens.resize(before);
+      workspace.shrink(before);
       return false;
     }
-    tokens.push_back(token);
+    workspace.push(token, begin, begin + 1);
+    ++begin;
   }
   return true;
 }

@@ -19,8 +19,8 @@ class Model {
   virtual ~Model() = default;
 
   const Vocabulary& vocabulary() const { return vocabulary_; }
-  /// Appends the tokens of a word of well-formed UTF-8, not empty, to workspace.tokens. False if a part of the word has
-  /// no token.
+  /// Appends the tokens of a word of well-formed UTF-8, not empty, to the workspace. False if a part of the word has no
+  /// token.
   virtual bool encode(std::string_view word, Workspace& workspace) const = 0;
   /// Whether it takes bytes themselves, not the characters that stand for bytes in GPT-2's alphabet.
   virtual bool takes_bytes() const { return false; }
@@ -33,8 +33,9 @@ class Model {
 
 inline constexpr std::string_view kSpaceMark = "\u2581";  // "▁", which stands for a space
 
-/// The numbers of "<0x00>" to "<0xFF>" for the bytes of a text, or nothing if one is missing.
-bool append_byte_tokens(const Vocabulary& vocabulary, std::string_view text, std::vector<int32_t>& tokens);
+/// Appends the numbers of "<0x00>" to "<0xFF>" for the bytes of a text, which begins at `begin` of the word, or nothing
+/// if one is missing.
+bool append_byte_tokens(const Vocabulary& vocabulary, std::string_view text, size_t begin, Workspace& workspace);
 
 /// Reads "model" of a tokenizer.json. `is_byte_level`: its words are texts in GPT-2's alphabet.
 std::unique_ptr<const Model> read_model(const JsonPart& part, bool is_byte_level);

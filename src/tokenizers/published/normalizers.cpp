@@ -1,9 +1,9 @@
 #include "normalizers.hpp"
 
-#include "../utf8.hpp"
 #include "bert_normalizer.hpp"
 #include "gputrain/core/base64.hpp"
 #include "pattern.hpp"
+#include "pre_tokenizers.hpp"
 #include "precompiled.hpp"
 #include "unicode.hpp"
 #include "workspace.hpp"
@@ -12,7 +12,8 @@ namespace gputrain::tokenizers {
 namespace {
 
 Normalizer strip(bool left, bool right) {
-  return [left, right](std::string& text, Workspace&) {
+  return [left, right](TracedText& traced, Workspace&) {
+    const std::string& text = traced.text;
     size_t begin = 0, end = text.size();
     for (size_t at = 0; left && at < end && is_white_space(code_point(text, at));) begin = at;
     while (right && end > begin) {
@@ -21,70 +22,62 @@ Normalizer strip(bool left, bool right) {
       if (!is_white_space(code_point(text, at))) break;
       end = before;
     }
-    text = text.substr(begin, end - begin);
+    Rewriter result(traced);
+    result.keep(begin, end);
+    traced = result.finish();
   };
 }
 
-void strip_accents(std::string& text, Workspace&) {
-  std::string result;
-  for (size_t at = 0; at < text.size();) {
-    const int64_t point = code_point(text, at);
-    if (!is_mark(point)) append_utf8(point, result);
-  }
-  text = std::move(result);
+void strip_accents(TracedText& text, Workspace&) {
+  rewrite_points(text, [](Rewriter& result, int64_t point, size_t begin, size_t end) {
+    if (!is_mark(point)) result.keep(begin, end);
+  });
 }
 
 Normalizer replace(const JsonPart& part) {
   return [pattern = std::make_shared<Regex>(read_pattern(part.at("pattern"))), content = part.at("content").text()](
-             std::string& text, Workspace& workspace) {
-    std::string result;
+             TracedText& text, Workspace& workspace) {
+    Rewriter result(text);
     size_t taken = 0;
-    pattern->each_match(text, workspace.matches, [&](size_t begin, size_t end) {
-      result.append(text, taken, begin - taken).append(content);
+    pattern->each_match(text.text, workspace.matches, [&](size_t begin, size_t end) {
+      result.keep(taken, begin);
+      result.put(content, begin, end);
       taken = end;
     });
-    text = result.append(text, taken);
+    result.keep(taken, text.text.size());
+    text = result.finish();
   };
 }
 
 Normalizer precompiled(const JsonPart& part) {
   const auto blob = from_base64(part.at("precompiled_charsmap").text());
   if (!blob) part.refuse("'precompiled_charsmap' is not Base64");
-  return [rules = std::make_shared<PrecompiledRules>(*blob, part.file())](std::string& text, Workspace&) {
-    text = rules->apply_to_graphemes(text);
+  return [rules = std::make_shared<PrecompiledRules>(*blob, part.file())](TracedText& text, Workspace&) {
+    rules->apply_to_graphemes(text);
   };
 }
 
 /// Control characters go, other kinds of white space become spaces.
-void nmt(std::string& text, Workspace&) {
-  std::string result;
-  for (size_t at = 0; at < text.size();) {
-    const int64_t point = code_point(text, at);
+void nmt(TracedText& text, Workspace&) {
+  rewrite_points(text, [](Rewriter& result, int64_t point, size_t begin, size_t end) {
     const bool is_control = (point >= 1 && point <= 8) || point == 0xB || (point >= 0xE && point <= 0x1F) ||
                             point == 0x7F || point == 0x8F || point == 0x9F;
     const bool is_space = point == 9 || point == 0xA || point == 0xC || point == 0xD || point == 0x1680 ||
                           (point >= 0x200B && point <= 0x200F) || point == 0x2028 || point == 0x2029 ||
                           point == 0x2581 || point == 0xFEFF || point == 0xFFFD;
-    if (!is_control) append_utf8(is_space ? ' ' : point, result);
-  }
-  text = std::move(result);
-}
-
-void byte_level(std::string& text, Workspace&) {
-  std::string result;
-  for (const char byte : text) append_utf8(byte_character(static_cast<unsigned char>(byte)), result);
-  text = std::move(result);
+    if (!is_control) result.put(is_space ? ' ' : point, begin, end);
+  });
 }
 
 }  // namespace
 
 Normalizer normal_form(NormalForm form) {
-  return [form](std::string& text, Workspace&) { text = normalized(text, form); };
+  return [form](TracedText& text, Workspace&) { normalize(text, form); };
 }
 
 Normalizer in_sequence(std::vector<Normalizer> steps) {
   if (steps.empty()) return nullptr;
-  return [steps = std::move(steps)](std::string& text, Workspace& workspace) {
+  return [steps = std::move(steps)](TracedText& text, Workspace& workspace) {
     for (const Normalizer& step : steps) step(text, workspace);
   };
 }
@@ -101,16 +94,16 @@ Normalizer read_normalizer(const JsonPart& part) {
   if (type == "NFD") return normal_form(NormalForm::nfd);
   if (type == "NFKC") return normal_form(NormalForm::nfkc);
   if (type == "NFKD") return normal_form(NormalForm::nfkd);
-  if (type == "Lowercase") return [](std::string& text, Workspace&) { text = lower_case(text); };
+  if (type == "Lowercase") return [](TracedText& text, Workspace&) { lower_case(text); };
   if (type == "Strip") return strip(part.flag("strip_left", true), part.flag("strip_right", true));
   if (type == "StripAccents") return strip_accents;
   if (type == "Replace") return replace(part);
-  if (type == "ByteLevel") return byte_level;
+  if (type == "ByteLevel") return [](TracedText& text, Workspace&) { text = in_alphabet(text.text, text.trace()); };
   if (type == "Precompiled") return precompiled(part);
   if (type == "Nmt") return nmt;
   if (type == "Prepend")
-    return [prefix = part.at("prepend").text()](std::string& text, Workspace&) {
-      if (!text.empty()) text.insert(0, prefix);
+    return [prefix = part.at("prepend").text()](TracedText& text, Workspace&) {
+      if (!text.text.empty()) text = with_prefix(prefix, text.text, text.trace());
     };
   if (type == "BertNormalizer") {
     const bool lowers_case = part.flag("lowercase", true);

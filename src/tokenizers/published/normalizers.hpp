@@ -2,9 +2,9 @@
 #pragma once
 
 #include <functional>
-#include <string>
 
 #include "json_part.hpp"
+#include "traced_text.hpp"
 #include "unicode.hpp"
 
 namespace gputrain::tokenizers {
@@ -12,7 +12,7 @@ namespace gputrain::tokenizers {
 struct Workspace;
 
 /// Thread-safe. Null: none.
-using Normalizer = std::function<void(std::string& text, Workspace& workspace)>;
+using Normalizer = std::function<void(TracedText& text, Workspace& workspace)>;
 
 /// "normalizer" of a tokenizer.json.
 Normalizer read_normalizer(const JsonPart& part);

@@ -2,7 +2,6 @@
 
 #include <memory>
 
-#include "../utf8.hpp"
 #include "model.hpp"
 #include "pattern.hpp"
 #include "splitting.hpp"
@@ -32,7 +31,7 @@ DelimiterBehavior behavior_of(const JsonPart& part, const char* fallback) {
 PreTokenizer prefix(std::string_view text) {
   return [text = std::string(text)](Piece piece, Workspace&, TakePiece take) {
     if (piece.text.starts_with(text)) return take(piece);
-    const std::string longer = text + std::string(piece.text);
+    const TracedText longer = with_prefix(text, piece.text, piece.origins);
     take({longer, piece.is_first});
   };
 }
@@ -43,26 +42,15 @@ void add_byte_level(const JsonPart& part, PreTokenizers& pre_tokenizers) {
   pre_tokenizers.ends_with_alphabet = true;
 }
 
-std::string replaced(std::string_view text, char from, std::string_view to) {
-  std::string result;
-  result.reserve(text.size() + text.size() / 2);
-  for (const char c : text)
-    if (c == from) {
-      result += to;
-    } else {
-      result += c;
-    }
-  return result;
-}
-
 void add_metaspace(const JsonPart& part, PreTokenizers& pre_tokenizers) {
   const std::string mark = part.text("replacement", std::string(kSpaceMark));
   const std::string scheme = part.text("prepend_scheme", part.flag("add_prefix_space", true) ? "always" : "never");
   if (scheme != "always" && scheme != "first" && scheme != "never")
     part.refuse("the prepend_scheme '" + scheme + "' is not supported");
   pre_tokenizers.steps.push_back([mark, scheme](Piece piece, Workspace&, TakePiece take) {
-    std::string text = replaced(piece.text, ' ', mark);
-    if ((scheme == "always" || (scheme == "first" && piece.is_first)) && !text.starts_with(mark)) text.insert(0, mark);
+    TracedText text = with_spaces_as(mark, piece.text, piece.origins);
+    if ((scheme == "always" || (scheme == "first" && piece.is_first)) && !text.text.starts_with(mark))
+      text = with_prefix(mark, text.text, text.trace());
     take({text, piece.is_first});
   });
   if (part.flag("split", true)) pre_tokenizers.steps.push_back(split_by(escaped(mark), merged_with_next));
@@ -116,9 +104,32 @@ PreTokenizers read_pre_tokenizer(const JsonPart& part) {
   return pre_tokenizers;
 }
 
+TracedText with_prefix(std::string_view prefix, std::string_view text, const ByteRange* origins) {
+  Rewriter result(text, origins);
+  result.put(prefix, 0, 0);
+  result.keep(0, text.size());
+  return result.finish();
+}
+
+TracedText with_spaces_as(std::string_view mark, std::string_view text, const ByteRange* origins) {
+  Rewriter result(text, origins);
+  for (size_t at = 0; at < text.size();) {
+    const size_t space = std::min(text.find(' ', at), text.size());
+    result.keep(at, space);
+    if (space < text.size()) result.put(mark, space, space + 1);
+    at = space + 1;
+  }
+  return result.finish();
+}
+
+TracedText in_alphabet(std::string_view text, const ByteRange* origins) {
+  Rewriter result(text, origins);
+  for (size_t i = 0; i < text.size(); ++i) result.put(byte_character(static_cast<unsigned char>(text[i])), i, i + 1);
+  return result.finish();
+}
+
 void write_in_alphabet(Piece piece, Workspace&, TakePiece take) {
-  std::string text;
-  for (const char byte : piece.text) append_utf8(byte_character(static_cast<unsigned char>(byte)), text);
+  const TracedText text = in_alphabet(piece.text, piece.origins);
   take({text, piece.is_first});
 }
 
@@ -127,10 +138,10 @@ void cut_before_spaces(Piece piece, Workspace&, TakePiece take) {
   for (size_t mark = 0; (mark = piece.text.find(kSpaceMark, mark)) != std::string_view::npos;
        mark += kSpaceMark.size()) {
     if (mark == begin || piece.text.substr(0, mark).ends_with(kSpaceMark)) continue;
-    take({piece.text.substr(begin, mark - begin), piece.is_first && begin == 0});
+    take(piece.part(begin, mark));
     begin = mark;
   }
-  take({piece.text.substr(begin), piece.is_first && begin == 0});
+  take(piece.part(begin, piece.text.size()));
 }
 
 }  // namespace gputrain::tokenizers

@@ -7,6 +7,7 @@
 
 #include "../function_ref.hpp"
 #include "json_part.hpp"
+#include "traced_text.hpp"
 
 namespace gputrain::tokenizers {
 
@@ -14,8 +15,16 @@ struct Workspace;
 
 /// A part of a text, never empty.
 struct Piece {
+  Piece(std::string_view words, bool begins, const ByteRange* from) : text(words), is_first(begins), origins(from) {}
+  Piece(const TracedText& words, bool begins) : Piece(words.text, begins, words.trace()) {}
+
+  Piece part(size_t begin, size_t end) const {
+    return {text.substr(begin, end - begin), is_first && begin == 0, origins == nullptr ? nullptr : origins + begin};
+  }
+
   std::string_view text;
-  bool is_first;  // the text begins with it
+  bool is_first;             // the text begins with it
+  const ByteRange* origins;  // of its bytes and its end; null: nobody asks
 };
 
 using TakePiece = FunctionRef<void(Piece)>;
@@ -36,7 +45,10 @@ struct PreTokenizers {
 /// "pre_tokenizer" of a tokenizer.json.
 PreTokenizers read_pre_tokenizer(const JsonPart& part);
 
-/// Writes each byte as its character of GPT-2's alphabet.
+TracedText with_prefix(std::string_view prefix, std::string_view text, const ByteRange* origins);
+TracedText with_spaces_as(std::string_view mark, std::string_view text, const ByteRange* origins);
+/// Each byte as its character of GPT-2's alphabet.
+TracedText in_alphabet(std::string_view text, const ByteRange* origins);
 void write_in_alphabet(Piece piece, Workspace& workspace, TakePiece take);
 /// Cuts before each "▁" that follows another character.
 void cut_before_spaces(Piece piece, Workspace& workspace, TakePiece take);

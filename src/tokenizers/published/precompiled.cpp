@@ -16,7 +16,7 @@ constexpr uint32_t offset(uint32_t unit) { return (unit >> 10) << ((unit & 0x200
 
 }  // namespace
 
-PrecompiledRules::PrecompiledRules(std::string_view blob, const std::string& where) {
+PrecompiledRules::PrecompiledRules(std::string_view blob, const std::string& where) : where_(where) {
   uint32_t bytes = 0;
   if (blob.size() >= sizeof(bytes)) std::memcpy(&bytes, blob.data(), sizeof(bytes));
   if (bytes == 0 || bytes % 4 != 0 || bytes > blob.size() - sizeof(bytes))
@@ -42,40 +42,53 @@ size_t PrecompiledRules::rule(std::string_view text, Choice choice, std::string_
   return length;
 }
 
-std::string PrecompiledRules::apply(std::string_view text) const {
-  std::string result;
-  result.reserve(text.size());
-  for (size_t at = 0; at < text.size();) {
-    std::string_view replacement;
-    size_t bytes = rule(text.substr(at), Choice::longest, replacement);
-    if (bytes == 0) {
-      bytes = code_point_bytes(text[at]);
-      replacement = text.substr(at, bytes);
-    }
-    result += replacement;
-    at += bytes;
-  }
-  return result;
+void PrecompiledRules::finish(Rewriter& result, TracedText& text) const {
+  text = result.finish();
+  if (!is_utf8(text.text))
+    throw Error(ExitCode::data, {.what = "the tokenizer's rules of normalisation make text that is not UTF-8",
+                                 .where = where_,
+                                 .hint = "take the tokenizer from its publisher again"});
 }
 
-std::string PrecompiledRules::apply_to_graphemes(std::string_view text) const {
-  std::string result;
-  result.reserve(text.size());
+void PrecompiledRules::apply(TracedText& traced) const {
+  const std::string_view text = traced.text;
+  Rewriter result(traced);
+  for (size_t at = 0; at < text.size();) {
+    std::string_view replacement;
+    const size_t bytes = rule(text.substr(at), Choice::longest, replacement);
+    const size_t end = at + (bytes == 0 ? code_point_bytes(text[at]) : bytes);
+    if (bytes == 0) {
+      result.keep(at, end);
+    } else {
+      result.put(replacement, at, end);
+    }
+    at = end;
+  }
+  finish(result, traced);
+}
+
+void PrecompiledRules::apply_to_graphemes(TracedText& traced) const {
+  const std::string_view text = traced.text;
+  Rewriter result(traced);
   std::string_view replacement;
   for (size_t at = 0; at < text.size();) {
-    const std::string_view grapheme = text.substr(at, grapheme_end(text, at) - at);
-    at += grapheme.size();
-    if (grapheme.size() < 6 && rule(grapheme, Choice::shortest, replacement) > 0) {
-      result += replacement;
+    const size_t grapheme = grapheme_end(text, at);
+    if (grapheme - at < 6 && rule(text.substr(at, grapheme - at), Choice::shortest, replacement) > 0) {
+      result.put(replacement, at, grapheme);
+      at = grapheme;
       continue;
     }
-    for (size_t i = 0; i < grapheme.size();) {
-      const std::string_view character = grapheme.substr(i, code_point_bytes(grapheme[i]));
-      result += rule(character, Choice::shortest, replacement) > 0 ? replacement : character;
-      i += character.size();
+    while (at < grapheme) {
+      const size_t end = at + code_point_bytes(text[at]);
+      if (rule(text.substr(at, end - at), Choice::shortest, replacement) > 0) {
+        result.put(replacement, at, end);
+      } else {
+        result.keep(at, end);
+      }
+      at = end;
     }
   }
-  return result;
+  finish(result, traced);
 }
 
 }  // namespace gputrain::tokenizers

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "traced_text.hpp"
+
 namespace gputrain::tokenizers {
 
 /// Immutable, so thread-safe.
@@ -16,16 +18,20 @@ class PrecompiledRules {
   PrecompiledRules(std::string_view blob, const std::string& where);
 
   /// Replaces, from left to right, the longest text that has a rule.
-  std::string apply(std::string_view text) const;
+  void apply(TracedText& text) const;
   /// What the tokenizers package makes of the same rules: a character as a reader sees it, of at most 5 bytes, becomes
   /// what the rule for its shortest begin says.
-  std::string apply_to_graphemes(std::string_view text) const;
+  void apply_to_graphemes(TracedText& text) const;
 
  private:
   enum class Choice { shortest, longest };
   /// The rule for a begin of the text; its length, or 0 if there is none.
   size_t rule(std::string_view text, Choice choice, std::string_view& replacement) const;
 
+  /// Makes the result the text, if it is UTF-8: the rules may hold any bytes. Throws Error(data) if it is not.
+  void finish(Rewriter& result, TracedText& text) const;
+
+  std::string where_;
   std::vector<uint32_t> trie_;
   std::string texts_;
 };

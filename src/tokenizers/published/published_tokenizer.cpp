@@ -28,8 +28,9 @@ PublishedTokenizer::Parts with_shown_texts(PublishedTokenizer::Parts parts) {
   size_t bytes = 0;
   for (AddedToken& token : parts.added) {
     if (token.shown.empty()) {
-      token.shown = token.text;
-      if (token.is_normalized && parts.normalizer) parts.normalizer(token.shown, workspace);
+      TracedText shown(token.text, 0, false);
+      if (token.is_normalized && parts.normalizer) parts.normalizer(shown, workspace);
+      token.shown = std::move(shown.text);
     }
     bytes += token.shown.size();
     if (bytes > kMostAddedBytes)
@@ -64,33 +65,35 @@ class PublishedTokenizer::Encoder {
   const Parts& parts() const { return parts_; }
   int64_t vocabulary_size() const { return size_; }
 
-  void encode(std::string_view text, const std::string& name, const Take& take) const {
+  void encode(std::string_view text, const std::string& name, const Take& take, std::vector<ByteRange>* ranges) const {
     const Loan workspace(*this);
-    TokenBuffer buffer(take);
+    TokenBuffer buffer(take, ranges);
+    workspace->is_traced = buffer.is_traced();
     bool is_first = true;
-    const auto push = [&](int32_t token) {
-      buffer.push(token);
-      is_first = false;
-    };
     raw_tokens_.cut(
         text,
-        [&](std::string_view section) {
-          std::string changed;
-          if (parts_.normalizer) {
-            changed = section;
-            parts_.normalizer(changed, *workspace);
-            section = changed;
-          }
+        [&](std::string_view section, size_t offset) {
+          TracedText changed;
+          if (parts_.normalizer || buffer.is_traced()) changed = TracedText(section, offset, buffer.is_traced());
+          if (parts_.normalizer) parts_.normalizer(changed, *workspace);
+          if (parts_.normalizer) section = changed.text;
           normalized_tokens_.cut(
               section,
-              [&](std::string_view words) {
-                encode_words({words, is_first}, *workspace, buffer, name);
+              [&](std::string_view words, size_t begin) {
+                const ByteRange* origins = buffer.is_traced() ? changed.trace() + begin : nullptr;
+                encode_words({words, is_first, origins}, *workspace, buffer, name);
                 is_first = false;
               },
-              push);
+              [&](int32_t token, size_t begin, size_t end) {
+                buffer.push(token, changed.origin(begin, end));
+                is_first = false;
+              });
           is_first = false;
         },
-        push);
+        [&](int32_t token, size_t begin, size_t end) {
+          buffer.push(token, {begin, end});
+          is_first = false;
+        });
     buffer.flush();
   }
 
@@ -143,6 +146,7 @@ class PublishedTokenizer::Encoder {
     Loan(const Loan&) = delete;
     Loan& operator=(const Loan&) = delete;
     Workspace& operator*() const { return *workspace_; }
+    Workspace* operator->() const { return workspace_.get(); }
 
    private:
     const Encoder& encoder_;
@@ -155,26 +159,30 @@ class PublishedTokenizer::Encoder {
   }
 
   void encode_words(Piece piece, Workspace& workspace, TokenBuffer& buffer, const std::string& name) const {
-    parts_.pre_tokenizers.cut(piece, workspace, [&](Piece word) { encode_word(word.text, workspace, buffer, name); });
+    parts_.pre_tokenizers.cut(piece, workspace, [&](Piece word) { encode_word(word, workspace, buffer, name); });
   }
 
-  void encode_word(std::string_view word, Workspace& workspace, TokenBuffer& buffer, const std::string& name) const {
+  void encode_word(Piece piece, Workspace& workspace, TokenBuffer& buffer, const std::string& name) const {
+    const std::string_view word = piece.text;
     WordCache::Place* place = nullptr;
-    if (word.size() <= WordCache::kLongestWord) {
+    if (word.size() <= WordCache::kLongestWord && !workspace.is_traced) {
       place = &workspace.cache.place(word);
       if (WordCache::holds(*place, word)) {
         for (const int32_t token : place->view()) buffer.push(token);
         return;
       }
     }
-    workspace.tokens.clear();
+    workspace.shrink(0);
     if (!parts_.model->encode(word, workspace))
       throw Error(ExitCode::data, {.what = "the tokenizer has no token for a part of '" + shortened(word, 40) +
                                            "', and none for the unknown",
                                    .where = name,
                                    .hint = "its file is " + parts_.model->vocabulary().where()});
     if (place != nullptr) WordCache::put(*place, word, workspace.tokens);
-    for (const int32_t token : workspace.tokens) buffer.push(token);
+    for (size_t i = 0; i < workspace.tokens.size(); ++i) {
+      const ByteRange part = workspace.is_traced ? workspace.ranges[i] : ByteRange();
+      buffer.push(workspace.tokens[i], origin_of(piece.origins, part.begin, part.end));
+    }
   }
 
   Parts parts_;
@@ -192,9 +200,10 @@ PublishedTokenizer::~PublishedTokenizer() = default;
 
 int64_t PublishedTokenizer::vocabulary_size() const { return encoder_->vocabulary_size(); }
 
-void PublishedTokenizer::encode(std::string_view text, const std::string& name, const Take& take) const {
+void PublishedTokenizer::tokenize(std::string_view text, const std::string& name, const Take& take,
+                                  std::vector<ByteRange>* ranges) const {
   check_utf8(text, name);
-  encoder_->encode(text, name, take);
+  encoder_->encode(text, name, take, ranges);
 }
 
 Frame PublishedTokenizer::frame(bool has_two_texts) const {

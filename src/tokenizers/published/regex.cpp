@@ -98,9 +98,11 @@ class Translation {
         result_ += "\\x{" + std::string(pattern_.substr(at_ + 2, 4)) + "}";
         at_ = std::min(at_ + 6, pattern_.size());
         return;
+      case 'C':  // a byte, and bytes of a character must not be cut apart
+      case 'K':  // a match that ends before it begins
       case 'h':
       case 'H':
-        refuse("\\h");
+        refuse(std::string("\\") + c);
       default:
         break;
     }
@@ -169,8 +171,8 @@ MatchMemory::MatchMemory()
 Regex::Regex(std::string_view pattern, RegexDialect dialect, const std::string& where)
     : where_(where), code_(nullptr, &pcre2_code_free) {
   const std::string translated = Translation(pattern, dialect, where).run();
-  const uint32_t options =
-      PCRE2_UTF | PCRE2_UCP | (dialect == RegexDialect::oniguruma ? PCRE2_MULTILINE : PCRE2_DOLLAR_ENDONLY);
+  const uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C |
+                           (dialect == RegexDialect::oniguruma ? PCRE2_MULTILINE : PCRE2_DOLLAR_ENDONLY);
   const std::unique_ptr<pcre2_compile_context, decltype(&pcre2_compile_context_free)> context(
       pcre2_compile_context_create(nullptr), &pcre2_compile_context_free);
   if (!context) throw std::bad_alloc();

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "gputrain/core/error.hpp"
+#include "pre_tokenizers.hpp"
 #include "precompiled.hpp"
 #include "protobuf.hpp"
 #include "read_bpe.hpp"
@@ -71,31 +72,35 @@ bool read_message(std::string_view message, SentencePieceModel& model) {
   return is_whole && !model.pieces.empty();
 }
 
-void remove_extra_spaces(std::string& text) {
-  std::string result;
-  for (const char c : text)
-    if (c != ' ' || (!result.empty() && result.back() != ' ')) result += c;
-  if (result.ends_with(' ')) result.pop_back();
-  text = std::move(result);
+void remove_extra_spaces(TracedText& traced) {
+  const std::string_view text = traced.text;
+  Rewriter result(traced);
+  for (size_t begin = text.find_first_not_of(' '); begin != std::string_view::npos;) {
+    const size_t end = std::min(text.find(' ', begin), text.size()), next = text.find_first_not_of(' ', end);
+    result.keep(begin, next == std::string_view::npos ? end : end + 1);  // with one space between two words
+    begin = next;
+  }
+  traced = result.finish();
+}
+
+/// Takes marks of spaces off the end.
+void strip_marks(TracedText& traced) {
+  std::string_view text = traced.text;
+  while (text.ends_with(kSpaceMark)) text.remove_suffix(kSpaceMark.size());
+  Rewriter result(traced);
+  result.keep(0, text.size());
+  traced = result.finish();
 }
 
 Normalizer normalizer_of(const SentencePieceModel& model, const std::string& file) {
   const auto rules = model.rules.empty() ? nullptr : std::make_shared<PrecompiledRules>(model.rules, file);
-  return [rules, prepends = model.prepends_space, removes = model.removes_extra_spaces](std::string& text, Workspace&) {
-    const bool was_empty = text.empty();
-    if (rules) text = rules->apply(text);
+  return [rules, prepends = model.prepends_space, removes = model.removes_extra_spaces](TracedText& text, Workspace&) {
+    const bool was_empty = text.text.empty();
+    if (rules) rules->apply(text);
     if (removes) remove_extra_spaces(text);
-    if (prepends && !was_empty) text.insert(text.begin(), ' ');
-    std::string marked;
-    marked.reserve(text.size() + text.size() / 2);
-    for (const char c : text)
-      if (c == ' ') {
-        marked += kSpaceMark;
-      } else {
-        marked += c;
-      }
-    while (removes && marked.ends_with(kSpaceMark)) marked.resize(marked.size() - kSpaceMark.size());
-    text = std::move(marked);
+    if (prepends && !was_empty) text = with_prefix(" ", text.text, text.trace());
+    text = with_spaces_as(kSpaceMark, text.text, text.trace());
+    if (removes) strip_marks(text);
   };
 }
 

@@ -34,7 +34,7 @@ class Stretches {
   }
 
   void flush() {
-    if (is_open_ && begin_ < end_) take_({piece_.text.substr(begin_, end_ - begin_), piece_.is_first && begin_ == 0});
+    if (is_open_ && begin_ < end_) take_(piece_.part(begin_, end_));
     is_open_ = false;
   }
 

@@ -65,12 +65,6 @@ constexpr std::array<Family, 5> kFamilies{{
     {199998, kO200k, {{{199999, "<|endoftext|>"}, {200018, "<|endofprompt|>"}}}},
 }};
 
-std::string in_alphabet(std::string_view bytes) {
-  std::string text;
-  for (const char byte : bytes) append_utf8(byte_character(static_cast<unsigned char>(byte)), text);
-  return text;
-}
-
 /// `first`: the number of rank 0.
 PublishedTokenizer::Parts parts_of(const Vocabulary& ranks, int64_t first, std::string_view pattern) {
   Vocabulary vocabulary(ranks.where());
@@ -123,7 +117,7 @@ PublishedTokenizer::Parts read_tiktoken(std::string_view text, const std::string
     if (!bytes || rank < 0)
       throw Error(ExitCode::data,
                   {.what = "expected a token in Base64 and its rank", .where = file + ":" + std::to_string(line)});
-    ranks.add(in_alphabet(*bytes), rank);
+    ranks.add(in_alphabet(*bytes, nullptr).text, rank);
   }
   for (const Family& family : kFamilies) {
     if (family.ranks != ranks.count()) continue;
@@ -143,14 +137,15 @@ PublishedTokenizer::Parts read_tiktoken(std::string_view text, const std::string
 PublishedTokenizer::Parts read_tekken(const JsonPart& root) {
   const JsonPart config = root.at("config");
   const int64_t first = config.at("default_num_special_tokens").whole_number();
-  const int64_t most = config.at("default_vocab_size").whole_number() - first;
-  if (first < 0 || first >= kMostTokens || most < 0) config.refuse("not the numbers of tokens");
+  const int64_t size = config.at("default_vocab_size").whole_number();
+  if (first < 0 || first >= kMostTokens || size < first) config.refuse("not the numbers of tokens");
+  const int64_t most = size - first;
   Vocabulary ranks(root.file());
   for (const JsonPart& entry : root.at("vocab").list()) {
     const int64_t rank = entry.at("rank").whole_number();
     const auto bytes = from_base64(entry.at("token_bytes").text());
     if (!bytes) entry.refuse("'token_bytes' is not Base64");
-    if (rank < most) ranks.add(in_alphabet(*bytes), rank);
+    if (rank < most) ranks.add(in_alphabet(*bytes, nullptr).text, rank);
   }
   PublishedTokenizer::Parts parts = parts_of(ranks, first, config.at("pattern").text());
   if (!root.has("special_tokens")) return parts;

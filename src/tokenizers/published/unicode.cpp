@@ -22,13 +22,32 @@ bool is_plain(int64_t point, NormalForm form) noexcept {
                                      (point >= 0xFF01 && point <= 0xFF5E));                    // full width
 }
 
-void append_normalized(std::string_view text, utf8proc_option_t options, std::string& result) {
-  utf8proc_uint8_t* mapped = nullptr;
+std::string mapped(std::string_view text, utf8proc_option_t options) {
+  utf8proc_uint8_t* bytes = nullptr;
   const utf8proc_ssize_t size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                                             static_cast<utf8proc_ssize_t>(text.size()), &mapped, options);
+                                             static_cast<utf8proc_ssize_t>(text.size()), &bytes, options);
   if (size < 0) throw std::bad_alloc();  // the text is well-formed, so nothing else fails
-  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(mapped, std::free);
-  result.append(reinterpret_cast<const char*>(mapped), static_cast<size_t>(size));
+  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(bytes, std::free);
+  return {reinterpret_cast<const char*>(bytes), static_cast<size_t>(size)};
+}
+
+/// Writes the normal form of bytes [begin, end). What each character, as a reader sees it, becomes is known if none
+/// combines with a neighbour; few do, such as jamos that become one syllable.
+void put_mapped(std::string_view text, size_t begin, size_t end, utf8proc_option_t options, Rewriter& result) {
+  const std::string whole = mapped(text.substr(begin, end - begin), options);
+  if (!result.is_traced()) return result.put(whole, begin, end);
+  std::string joined;
+  std::vector<std::pair<std::string, size_t>> parts;  // what characters become, and their ends
+  for (size_t at = begin; at < end;) {
+    const size_t next = std::min(grapheme_end(text, at), end);
+    joined += parts.emplace_back(mapped(text.substr(at, next - at), options), next).first;
+    at = next;
+  }
+  if (joined != whole) parts = {{whole, end}};
+  for (size_t at = begin; const auto& [bytes, next] : parts) {
+    result.put(bytes, at, next);
+    at = next;
+  }
 }
 
 utf8proc_option_t options_of(NormalForm form) {
@@ -107,7 +126,8 @@ size_t code_point_bytes(char first) noexcept {
 
 int64_t code_point(std::string_view text, size_t& at) noexcept {
   const auto byte = [&](size_t i) { return static_cast<int64_t>(static_cast<unsigned char>(text[at + i])); };
-  const size_t bytes = code_point_bytes(text[at]);
+  size_t bytes = code_point_bytes(text[at]);
+  if (bytes > text.size() - at) bytes = 1;
   int64_t point = byte(0);
   if (bytes == 2) point = (point & 0x1F) << 6 | (byte(1) & 0x3F);
   if (bytes == 3) point = (point & 0x0F) << 12 | (byte(1) & 0x3F) << 6 | (byte(2) & 0x3F);
@@ -134,9 +154,9 @@ size_t grapheme_end(std::string_view text, size_t at) noexcept {
   return at;
 }
 
-std::string normalized(std::string_view text, NormalForm form) {
-  std::string result;
-  result.reserve(text.size());
+void normalize(TracedText& traced, NormalForm form) {
+  const std::string_view text = traced.text;
+  Rewriter result(traced);
   const utf8proc_option_t options = options_of(form);
   for (size_t at = 0; at < text.size();) {
     size_t last = at, next = at;  // a stretch of plain characters; the last may combine with what follows
@@ -147,31 +167,27 @@ std::string normalized(std::string_view text, NormalForm form) {
       next = end;
     }
     if (next == text.size()) last = next;
-    result.append(text, at, last - at);
+    result.keep(at, last);
     at = last;
     while (next < text.size()) {
       size_t end = next;
       if (is_plain(code_point(text, end), form)) break;
       next = end;
     }
-    if (next > at) append_normalized(text.substr(at, next - at), options, result);
+    if (next > at) put_mapped(text, at, next, options, result);
     at = next;
   }
-  return result;
+  traced = result.finish();
 }
 
-std::string lower_case(std::string_view text) {
-  std::string result;
-  result.reserve(text.size());
-  for (size_t at = 0; at < text.size();) {
-    const int64_t point = code_point(text, at);
+void lower_case(TracedText& text) {
+  rewrite_points(text, [](Rewriter& result, int64_t point, size_t begin, size_t end) {
     if (point == 0x130) {  // the only one whose lower case is two characters
-      result += "i\u0307";
+      result.put("i\u0307", begin, end);
     } else {
-      append_utf8(utf8proc_tolower(static_cast<utf8proc_int32_t>(point)), result);
+      result.put(int64_t{utf8proc_tolower(static_cast<utf8proc_int32_t>(point))}, begin, end);
     }
-  }
-  return result;
+  });
 }
 
 int64_t byte_character(unsigned char byte) noexcept { return kAlphabet.characters[byte]; }

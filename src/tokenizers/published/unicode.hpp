@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "traced_text.hpp"
+
 namespace gputrain::tokenizers {
 
 bool is_white_space(int64_t point) noexcept;  // property White_Space
@@ -16,20 +18,32 @@ bool is_other(int64_t point) noexcept;        // C, but for what is not assigned
 bool is_nonspacing(int64_t point) noexcept;   // Mn
 bool is_word(int64_t point) noexcept;         // \w of Unicode's regular expressions
 
-/// The code point at `at` of well-formed UTF-8; moves `at` past it.
+/// The code point at `at` of well-formed UTF-8; moves `at` past it. A character that is cut off is its first byte.
 int64_t code_point(std::string_view text, size_t& at) noexcept;
 /// Number of bytes of the code point that begins with this byte.
 size_t code_point_bytes(char first) noexcept;
 /// Where the code point before `at` begins; `at` is not 0.
 size_t code_point_before(std::string_view text, size_t at) noexcept;
 
+/// Rewrites a text character by character: calls change(rewriter, point, begin, end) for each.
+template <typename Change>
+void rewrite_points(TracedText& text, Change change) {
+  Rewriter result(text);
+  for (size_t at = 0; at < text.text.size();) {
+    const size_t begin = at;
+    const int64_t point = code_point(text.text, at);
+    change(result, point, begin, at);
+  }
+  text = result.finish();
+}
+
 /// Where the character, as a reader sees it, that begins at `at` ends.
 size_t grapheme_end(std::string_view text, size_t at) noexcept;
 
 enum class NormalForm { nfc, nfd, nfkc, nfkd };
-std::string normalized(std::string_view text, NormalForm form);
-/// Full lower case of each character by itself.
-std::string lower_case(std::string_view text);
+void normalize(TracedText& text, NormalForm form);
+/// Makes each character full lower case, by itself.
+void lower_case(TracedText& text);
 
 /// GPT-2's alphabet: a visible character for each byte.
 int64_t byte_character(unsigned char byte) noexcept;

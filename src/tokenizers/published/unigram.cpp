@@ -64,7 +64,7 @@ bool Unigram::find_ways(std::string_view word, std::vector<Step>& ways) const {
       Step& way = ways[end];
       if (way.begin == kNone || score > way.score) way = {score, begin, token};
     };
-    const size_t character_end = begin + code_point_bytes(word[begin]);
+    const size_t character_end = std::min(begin + code_point_bytes(word[begin]), word.size());
     bool has_character = false;
     int32_t node = 0;
     for (size_t at = begin; at < word.size(); ++at) {
@@ -84,14 +84,14 @@ bool Unigram::find_ways(std::string_view word, std::vector<Step>& ways) const {
   return true;
 }
 
-bool Unigram::append(std::string_view text, std::vector<int32_t>& tokens) const {
+bool Unigram::append(std::string_view text, size_t begin, Workspace& workspace) const {
   const int32_t token = vocabulary().find(text);
   if (token >= 0) {
-    tokens.push_back(token);
+    workspace.push(token, begin, begin + text.size());
     return true;
   }
-  if (options_.falls_back_to_bytes && append_byte_tokens(vocabulary(), text, tokens)) return true;
-  tokens.push_back(options_.unknown);
+  if (options_.falls_back_to_bytes && append_byte_tokens(vocabulary(), text, begin, workspace)) return true;
+  workspace.push(options_.unknown, begin, begin + text.size());
   return options_.unknown >= 0;
 }
 
@@ -112,8 +112,9 @@ bool Unigram::encode(std::string_view word, Workspace& workspace) const {
     end = way.begin;
   }
   if (unknown_end != 0) pieces.push_back(word.substr(0, unknown_end));
-  return std::all_of(pieces.rbegin(), pieces.rend(),
-                     [&](std::string_view piece) { return append(piece, workspace.tokens); });
+  return std::all_of(pieces.rbegin(), pieces.rend(), [&](std::string_view piece) {
+    return append(piece, static_cast<size_t>(piece.data() - word.data()), workspace);
+  });
 }
 
 std::unique_ptr<const Model> read_unigram(const JsonPart& part) {

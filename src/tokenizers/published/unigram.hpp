@@ -29,7 +29,7 @@ class Unigram final : public Model {
   };
   bool find_ways(std::string_view word, std::vector<Step>& ways) const;
   static void keep_small(std::vector<Step>& ways, size_t begin);
-  bool append(std::string_view text, std::vector<int32_t>& tokens) const;
+  bool append(std::string_view text, size_t begin, Workspace& workspace) const;
 
   std::vector<double> scores_;
   Options options_;

@@ -12,7 +12,7 @@ class WordLevel final : public Model {
 
   bool encode(std::string_view word, Workspace& workspace) const override {
     const int32_t known = vocabulary().find(word), token = known < 0 ? unknown_ : known;
-    if (token >= 0) workspace.tokens.push_back(token);
+    if (token >= 0) workspace.push(token, 0, word.size());
     return token >= 0;
   }
 

@@ -6,29 +6,32 @@
 namespace gputrain::tokenizers {
 namespace {
 
+constexpr int64_t kLongestWord = 10'000;  // characters; the work for a word grows with their square
+
 class WordPiece final : public Model {
  public:
   WordPiece(Vocabulary vocabulary, const JsonPart& part)
       : Model(std::move(vocabulary)),
         inner_prefix_(part.text("continuing_subword_prefix", "##")),
         longest_word_(part.has("max_input_chars_per_word") ? part.at("max_input_chars_per_word").whole_number() : 100) {
+    if (longest_word_ > kLongestWord)
+      part.refuse("'max_input_chars_per_word' is above " + std::to_string(kLongestWord));
     const std::string unknown = part.text("unk_token", "[UNK]");
     unknown_ = this->vocabulary().find(unknown);
     if (unknown_ < 0) part.refuse("the unknown token '" + unknown + "' is not in the vocabulary");
   }
 
   bool encode(std::string_view word, Workspace& workspace) const override {
-    std::vector<int32_t>& tokens = workspace.tokens;
-    const size_t before = tokens.size();
-    if (!append_pieces(word, tokens)) {
-      tokens.resize(before);
-      tokens.push_back(unknown_);
+    const size_t before = workspace.tokens.size();
+    if (!append_pieces(word, workspace)) {
+      workspace.shrink(before);
+      workspace.push(unknown_, 0, word.size());
     }
     return true;
   }
 
  private:
-  bool append_pieces(std::string_view word, std::vector<int32_t>& tokens) const {
+  bool append_pieces(std::string_view word, Workspace& workspace) const {
     int64_t characters = 0;
     for (size_t at = 0; at < word.size(); at += code_point_bytes(word[at])) ++characters;
     if (characters > longest_word_) return false;
@@ -45,7 +48,7 @@ class WordPiece final : public Model {
         left = end - begin;
         token = vocabulary().find(text);
       }
-      tokens.push_back(token);
+      workspace.push(token, begin, begin + left);
       begin += left;
     }
     return true;

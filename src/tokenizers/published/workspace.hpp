@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "gputrain/tokenizers/tokenizer.hpp"
 #include "pair_table.hpp"
 #include "regex.hpp"
 #include "word_cache.hpp"
@@ -14,9 +15,20 @@ namespace gputrain::tokenizers {
 struct Workspace {
   MatchMemory matches;
   WordCache cache;
-  std::vector<int32_t> tokens;          // of one word
+  std::vector<int32_t> tokens;    // of one word
+  std::vector<ByteRange> ranges;  // of the word, for each of them, if is_traced
+  bool is_traced = false;
   std::vector<PairTable::Value> pairs;  // a model's own, while it works on one word
   std::vector<size_t> before, after;    // the same
+
+  void push(int32_t token, size_t begin, size_t end) {
+    tokens.push_back(token);
+    if (is_traced) ranges.push_back({begin, end});
+  }
+  void shrink(size_t count) {
+    tokens.resize(count);
+    if (is_traced) ranges.resize(count);
+  }
 };
 
 }  // namespace gputrain::tokenizers
