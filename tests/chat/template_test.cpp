@@ -109,6 +109,23 @@ TEST(ChatTemplate, StopsWhatGoesOnWithoutEnd) {
               HasSubstr("nested more than 100 deep"));
 }
 
+TEST(ChatTemplate, PaysForTheWorkOnLongTexts) {
+  const std::string letters = "(('a' * 1000) * 30000)", others = "(('b' * 1000) * 20000 ~ 'a')";
+  for (const std::string& source :
+       {letters + ".strip(" + others + ")", letters + ".rstrip(" + others + ")", letters + " | trim(" + others + ")",
+        letters + ".find(" + letters + " ~ 'b')", letters + ".rfind('b' ~ " + letters + ")",
+        letters + ".count(('a' * 20000) * 1000 ~ 'b')", "(('a' * 20000) * 1000 ~ 'b') in " + letters,
+        letters + ".split(('a' * 20000) * 1000 ~ 'b')", letters + ".replace(('a' * 20000) * 1000 ~ 'b', '')"})
+    EXPECT_THAT(refusal("{{ " + source + " }}"), HasSubstr("steps")) << source;
+  for (const char* work : {"t.isalpha()", "t == u", "t < u", "t.startswith(u)", "t | upper | length", "t.find('x')"})
+    EXPECT_THAT(refusal("{% set t = " + letters + " %}{% set u = " + letters + " %}{% for i in range(90000) %}{% if " +
+                        work + " %}{% endif %}{% endfor %}"),
+                HasSubstr("steps"))
+        << work;
+  EXPECT_EQ(rendered("{{ (('1_' * 1000) * 4000) | int }} {{ '1_2__3' | int }} {{ ' +1_000_000 ' | int }}"),
+            "0 0 1000000");
+}
+
 TEST(ChatTemplate, RefusesDeepNesting) {
   const auto repeated = [](const std::string& text, int times) {
     std::string all;

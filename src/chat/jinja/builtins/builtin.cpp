@@ -55,6 +55,7 @@ std::string Call::self_text() const { return text_of(self, budget); }
 
 Value run_builtin(const Builtin& builtin, Render& render, Value self, Arguments arguments) {
   Call call(builtin, render, std::move(self), std::move(arguments));
+  if (const std::string* text = call.self.string()) render.budget.spend(text->size() / 64);  // most read all of it
   Value result = builtin.run(call);
   if (const std::string* text = result.string()) render.budget.spend(text->size() / 64);
   if (const Sequence* sequence = result.sequence()) render.budget.spend(sequence->items.size());

@@ -20,6 +20,7 @@ Value filter_default(Call& call) {
 
 Value filter_trim(Call& call) {
   const std::string text = call.self_text();
+  if (call.says(0)) call.budget.spend_search(text, call.string(0));
   return Value(
       stripped(text, Side::both, call.says(0) ? std::optional<std::string_view>(call.string(0)) : std::nullopt));
 }
@@ -76,10 +77,13 @@ Value filter_indent(Call& call) {
 
 /// Without white space around and underscores between digits.
 std::string number_digits(std::string_view text) {
-  std::string digits(stripped(text, Side::both));
-  if (digits.starts_with('+')) digits.erase(0, 1);
-  for (size_t at = 1; at + 1 < digits.size(); ++at)
-    if (digits[at] == '_' && digits[at - 1] != '_' && digits[at + 1] != '_') digits.erase(at--, 1);
+  text = stripped(text, Side::both);
+  if (text.starts_with('+')) text.remove_prefix(1);
+  std::string digits;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const bool is_between = at > 0 && at + 1 < text.size() && text[at - 1] != '_' && text[at + 1] != '_';
+    if (text[at] != '_' || !is_between) digits += text[at];
+  }
   return digits;
 }
 

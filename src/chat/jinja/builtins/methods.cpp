@@ -13,6 +13,7 @@ const std::string& object_string(const Call& call) { return *call.self.string();
 
 Value method_strip(Call& call, Side side) {
   const auto points = call.says(0) ? std::optional<std::string_view>(call.string(0)) : std::nullopt;
+  if (points) call.budget.spend_search(object_string(call), *points);
   return Value(stripped(object_string(call), side, points));
 }
 
@@ -32,22 +33,26 @@ Value any_affix(Call& call, bool (*matches)(std::string_view text, std::string_v
   return Value(false);
 }
 
-int64_t place_in_points(const std::string& text, size_t at) {
+/// The place of the argument, in characters; -1 if it is not there.
+int64_t place_of(Call& call, bool is_last = false) {
+  const std::string &text = object_string(call), &part = call.string(0);
+  call.budget.spend_search(text, part);
+  const size_t at = is_last ? text.rfind(part) : text.find(part);
   return at == std::string::npos ? -1 : static_cast<int64_t>(count_points(std::string_view(text).substr(0, at)));
 }
 
 Value method_index(Call& call) {
-  const size_t at = object_string(call).find(call.string(0));
-  if (at == std::string::npos) throw Problem("'index' does not find the string");
-  return Value(place_in_points(object_string(call), at));
+  const int64_t place = place_of(call);
+  if (place < 0) throw Problem("'index' does not find the string");
+  return Value(place);
 }
 
 Value method_count(Call& call) {
   const std::string &text = object_string(call), &part = call.string(0);
+  call.budget.spend_search(text, part);
   if (part.empty()) return Value(static_cast<int64_t>(count_points(text)) + 1);
   int64_t count = 0;
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++count;
-  call.budget.spend(text.size() / 64);
   return Value(count);
 }
 
@@ -110,18 +115,8 @@ const std::vector<Builtin>& string_methods() {
        [](Call& call) {
          return any_affix(call, [](std::string_view text, std::string_view affix) { return text.ends_with(affix); });
        }},
-      {"find",
-       1,
-       {"sub"},
-       [](Call& call) {
-         return Value(place_in_points(object_string(call), object_string(call).find(call.string(0))));
-       }},
-      {"rfind",
-       1,
-       {"sub"},
-       [](Call& call) {
-         return Value(place_in_points(object_string(call), object_string(call).rfind(call.string(0))));
-       }},
+      {"find", 1, {"sub"}, [](Call& call) { return Value(place_of(call)); }},
+      {"rfind", 1, {"sub"}, [](Call& call) { return Value(place_of(call, true)); }},
       {"index", 1, {"sub"}, method_index},
       {"count", 1, {"sub"}, method_count},
       {"replace",

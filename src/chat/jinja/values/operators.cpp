@@ -239,7 +239,10 @@ Value escaped(const Value& value, Budget& budget) {
 
 bool equal(const Value& left, const Value& right, Budget& budget) {
   budget.spend(1);
-  if (left.string() != nullptr && right.string() != nullptr) return *left.string() == *right.string();
+  if (left.string() != nullptr && right.string() != nullptr) {
+    budget.spend(std::min(left.string()->size(), right.string()->size()) / 64);
+    return *left.string() == *right.string();
+  }
   const auto a = number_in(left), b = number_in(right);
   if (a && b) return a->is_real || b->is_real ? a->real == b->real : a->whole == b->whole;
   if (left.sequence() != nullptr && right.sequence() != nullptr) return equal_sequences(left, right, budget);
@@ -258,7 +261,10 @@ int order(const Value& left, const Value& right, const char* symbol, Budget& bud
   budget.spend(1);
   const auto a = number_in(left), b = number_in(right);
   if (a && b) return a->is_real || b->is_real ? sign(a->real, b->real) : sign(a->whole, b->whole);
-  if (left.string() != nullptr && right.string() != nullptr) return sign(left.string()->compare(*right.string()), 0);
+  if (left.string() != nullptr && right.string() != nullptr) {
+    budget.spend(std::min(left.string()->size(), right.string()->size()) / 64);
+    return sign(left.string()->compare(*right.string()), 0);
+  }
   if (!are_both(left, right, Sequence::Kind::list) && !are_both(left, right, Sequence::Kind::tuple))
     refuse(symbol, left, right);
   const Sequence &x = *left.sequence(), &y = *right.sequence();
@@ -270,7 +276,7 @@ int order(const Value& left, const Value& right, const char* symbol, Budget& bud
 bool contains(const Value& container, const Value& item, Budget& budget) {
   if (const std::string* text = container.string()) {
     if (item.string() == nullptr) refuse("in", item, container);
-    budget.spend(1 + text->size() / 64);
+    budget.spend_search(*text, *item.string());
     return text->find(*item.string()) != std::string::npos;
   }
   if (const Dict* dict = container.dict()) {

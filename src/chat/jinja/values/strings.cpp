@@ -63,6 +63,7 @@ void check_separator(std::string_view separator) {
 std::string replaced(std::string_view text, std::string_view old, std::string_view by, int64_t count, Budget& budget) {
   std::string result;
   size_t at = 0;
+  budget.spend_search(text, old);
   if (old.empty()) {
     for (; count != 0 && at <= text.size(); --count) {
       budget.spend(1);
@@ -87,6 +88,7 @@ std::string replaced(std::string_view text, std::string_view old, std::string_vi
 Values split(std::string_view text, std::optional<std::string_view> separator, int64_t most, Budget& budget) {
   if (!separator) return split_at_space(text, most, budget);
   check_separator(*separator);
+  budget.spend_search(text, *separator);
   Values pieces;
   while (most < 0 || std::ssize(pieces) < most) {
     const size_t found = text.find(*separator);
@@ -102,6 +104,7 @@ Values split(std::string_view text, std::optional<std::string_view> separator, i
 Values split_from_end(std::string_view text, std::optional<std::string_view> separator, int64_t most, Budget& budget) {
   if (!separator) return split_at_space_from_end(text, most, budget);
   check_separator(*separator);
+  budget.spend_search(text, *separator);
   Values pieces;
   while (most < 0 || std::ssize(pieces) < most) {
     const size_t found = text.rfind(*separator);

@@ -31,6 +31,11 @@ class Budget {
   /// `text += piece`, and pays for it. Throws Problem if the text gets too long.
   void append(std::string& text, std::string_view piece);
 
+  /// Pays for a search for `part`, or for one of its characters, at each place of a text.
+  void spend_search(std::string_view text, std::string_view part) {
+    spend(1 + text.size() / 64 * (1 + part.size() / 64) + part.size() / 64);
+  }
+
   static constexpr size_t kSteps = 10'000'000;
   static constexpr size_t kLongestText = size_t{64} << 20;
 
