@@ -15,7 +15,7 @@ constexpr size_t kMostStrangers = 64;   // besides one per rank
 }  // namespace
 
 HeartbeatLink::HeartbeatLink(int descriptor)
-    : in(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0)), out(descriptor, kMostBytes) {}
+    : in(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0), LineReader::kLongestOfStrangers), out(descriptor, kMostBytes) {}
 
 void HeartbeatLink::add_to(Poll& poll) const {
   poll.add(in.descriptor());
@@ -57,6 +57,7 @@ std::vector<HeartbeatListener::Arrival> HeartbeatListener::attend() {
     int rank = 0;
     if (!lines.empty() && is_awaited(lines.front(), rank)) {
       awaited_.erase(rank);
+      stranger->in.set_longest_line(LineReader::kLongestLine);
       lines.erase(lines.begin());
       arrivals.push_back({.rank = rank, .link = std::move(stranger), .lines = std::move(lines)});
     } else if (!lines.empty() || is_old || stranger->in.is_at_end()) {

@@ -13,9 +13,6 @@
 namespace gputrain {
 namespace {
 
-// Limits the memory that a line without an end takes. A launcher's order holds all arguments and environment variables
-// of a process: up to 2 MiB, and more as JSON.
-constexpr size_t kLongestLine = size_t{16} << 20;
 // Limits one read(), so that a program that writes without a pause does not block the reader's other work. More than a
 // pipe holds, so that one call gets all that an ended process has left.
 constexpr size_t kMostAtOnce = size_t{1} << 20;
@@ -32,22 +29,28 @@ bool has_room(int descriptor) {
 
 }  // namespace
 
-LineReader::LineReader(int descriptor) : descriptor_(without_waiting(descriptor)) {}
+LineReader::LineReader(int descriptor, size_t longest_line)
+    : descriptor_(without_waiting(descriptor)), longest_line_(longest_line) {}
 
 LineReader::LineReader(LineReader&& other) noexcept
-    : descriptor_(other.descriptor_.release()), rest_(std::move(other.rest_)) {}
+    : descriptor_(other.descriptor_.release()),
+      longest_line_(other.longest_line_),
+      rest_(std::move(other.rest_)),
+      searched_(std::exchange(other.searched_, 0)) {}
 
 void LineReader::hand_on(const Each& each) {
   size_t begin = 0;
-  for (size_t end; (end = rest_.find('\n', begin)) != std::string::npos; begin = end + 1) {
+  for (size_t end; (end = rest_.find('\n', std::max(begin, searched_))) != std::string::npos; begin = end + 1) {
     std::string_view line(rest_.data() + begin, end - begin);
     if (line.ends_with('\r')) line.remove_suffix(1);
     each(line);
   }
   rest_.erase(0, begin);
-  if (rest_.size() < kLongestLine) return;
+  searched_ = rest_.size();
+  if (rest_.size() < longest_line_) return;
   each(rest_);
   rest_.clear();
+  searched_ = 0;
 }
 
 void LineReader::read(const Each& each) {
@@ -63,6 +66,7 @@ void LineReader::read(const Each& each) {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) return;
     ::close(descriptor_.release());
+    searched_ = 0;
     if (!rest_.empty()) each(std::exchange(rest_, {}));
   }
 }

@@ -37,6 +37,27 @@ TEST(LineReader, ReturnsWholeLinesAndTheRestAtEnd) {
   EXPECT_TRUE(reader.is_at_end());
 }
 
+TEST(LineReader, LimitsWhatALineWithoutAnEndTakes) {
+  const Pipe pipe;
+  LineReader reader(pipe.ends[0], 1000);
+  std::vector<size_t> sizes;
+  const auto read = [&] { reader.read([&](std::string_view line) { sizes.push_back(line.size()); }); };
+  pipe.write(std::string(600, 'x'));
+  read();
+  EXPECT_THAT(sizes, ElementsAre());
+  pipe.write(std::string(600, 'x'));
+  read();
+  EXPECT_THAT(sizes, ElementsAre(1200));
+  reader.set_longest_line(LineReader::kLongestLine);
+  for (int i = 0; i < 3; ++i) {
+    pipe.write(std::string(5000, 'y'));
+    read();
+  }
+  pipe.write("\nz\n");
+  read();
+  EXPECT_THAT(sizes, ElementsAre(1200, 15'000, 1));
+}
+
 TEST(LineWriter, SurvivesFullDisk) {
   LineWriter writer(::open("/dev/full", O_WRONLY | O_CLOEXEC), 100);
   for (const char* line : {"lost", "lost as well"}) {

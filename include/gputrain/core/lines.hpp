@@ -14,12 +14,19 @@ class LineReader {
  public:
   using Each = std::function<void(std::string_view line)>;
 
-  explicit LineReader(int descriptor);  // takes ownership; negative: at the end
+  /// Bytes of a line; longer ones are handed on in parts, so that a line without an end does not take all memory. A
+  /// launcher's order holds all arguments and environment variables of a process: up to 2 MiB, and more as JSON.
+  static constexpr size_t kLongestLine = size_t{16} << 20;
+  /// The same for a connection that has not said yet whose it is.
+  static constexpr size_t kLongestOfStrangers = size_t{64} << 10;
+
+  explicit LineReader(int descriptor, size_t longest_line = kLongestLine);  // takes ownership; negative: at the end
   LineReader(LineReader&& other) noexcept;
   LineReader& operator=(LineReader&&) = delete;
 
   int descriptor() const noexcept { return descriptor_.get(); }  // negative at the end
   bool is_at_end() const noexcept { return descriptor() < 0; }
+  void set_longest_line(size_t bytes) noexcept { longest_line_ = bytes; }
   /// Passes each complete line to `each`, without its line end; at the end of the stream also an unfinished line.
   void read(const Each& each);
 
@@ -27,7 +34,9 @@ class LineReader {
   void hand_on(const Each& each);
 
   Descriptor descriptor_;
+  size_t longest_line_;
   std::string rest_;
+  size_t searched_ = 0;  // bytes of the rest that have no line end
 };
 
 class LineWriter {

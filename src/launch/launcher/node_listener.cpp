@@ -13,9 +13,9 @@
 namespace gputrain::launch {
 namespace {
 
-// A connection without a first line in time is no launcher. kMostPendingNodes limits how many may wait.
+// A connection without a first line in time is no launcher.
 constexpr std::chrono::seconds kFirstWord{10};
-constexpr size_t kMostPendingNodes = 4096;
+constexpr size_t kMostStrangers = 64;  // may wait besides one per node
 
 /// Keeps a numeric loopback address (several launchers on one machine), but not "localhost": some schedulers say that
 /// to node 0 only.
@@ -39,13 +39,17 @@ void answer(int socket, const nlohmann::json& message) {
 }  // namespace
 
 NodeListener::PendingNode::PendingNode(int accepted)
-    : socket(accepted), words(::fcntl(accepted, F_DUPFD_CLOEXEC, 0)), latest(Clock::now() + kFirstWord) {}
+    : socket(accepted),
+      words(::fcntl(accepted, F_DUPFD_CLOEXEC, 0), LineReader::kLongestOfStrangers),
+      latest(Clock::now() + kFirstWord) {}
 
 NodeListener::NodeListener(const NodeContext& context, NodeHello own)
-    : own_(std::move(own)), acceptor_(comm::ListeningSocket(address_at(context), context.port).release()) {}
+    : own_(std::move(own)),
+      most_pending_(kMostStrangers + static_cast<size_t>(context.nodes)),
+      acceptor_(comm::ListeningSocket(address_at(context), context.port).release()) {}
 
 void NodeListener::add_to(Poll& poll) const {
-  if (pending_nodes_.size() < kMostPendingNodes) acceptor_.add_to(poll);
+  if (pending_nodes_.size() < most_pending_) acceptor_.add_to(poll);
   for (const auto& pending : pending_nodes_) {
     poll.add(pending.words.descriptor());
     poll.wake_at(pending.latest);
@@ -53,7 +57,7 @@ void NodeListener::add_to(Poll& poll) const {
 }
 
 void NodeListener::attend(const Arrive& arrive) {
-  while (pending_nodes_.size() < kMostPendingNodes) {
+  while (pending_nodes_.size() < most_pending_) {
     const int accepted = acceptor_.next();
     if (accepted < 0) break;
     pending_nodes_.emplace_back(accepted);

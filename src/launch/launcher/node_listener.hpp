@@ -46,6 +46,7 @@ class NodeListener {
   std::string objection_to(const NodeHello& other) const;
 
   NodeHello own_;
+  size_t most_pending_;
   Acceptor acceptor_;
   std::list<PendingNode> pending_nodes_;
 };
