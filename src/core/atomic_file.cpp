@@ -52,7 +52,9 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
 AtomicFile::AtomicFile(std::filesystem::path path, ExitCode code)
     : path_(std::move(path)), partial_(path_.string() + ".partial"), code_(code) {
   // The name is fixed, so that the next write replaces what a killed process left behind.
-  descriptor_ = open_retrying(partial_, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+  // It is made anew: a link of that name, in a folder that others may write to, would lead to another file.
+  ::unlink(partial_.c_str());
+  descriptor_ = open_retrying(partial_, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
   if (descriptor_ < 0) fail("create");
 }
 

@@ -14,7 +14,7 @@
 namespace gputrain::hub {
 
 IncompleteFile::IncompleteFile(std::filesystem::path path)
-    : path_(std::move(path)), file_(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+    : path_(std::move(path)), file_(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666)) {
   if (file_.get() < 0) fail("cannot create the file");
   read_own();
 }

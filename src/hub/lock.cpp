@@ -16,7 +16,7 @@ constexpr mode_t kMode = 0664;
 }  // namespace
 
 FileLock::FileLock(const std::filesystem::path& path, const std::function<void()>& on_wait)
-    : file_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode)) {
+    : file_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kMode)) {
   if (file_.get() < 0) return;
   while (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR)) {
     on_wait();

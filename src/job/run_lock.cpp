@@ -73,7 +73,7 @@ RunLock::RunLock(const std::filesystem::path& folder)
     : folder_(folder),
       owner_(this_process() + "\n" + mark_of(::getpid(), start_ticks_of(::getpid()).value_or(0)) + "\n") {
   const auto path = folder / "lock";
-  descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (descriptor_ < 0) {
     throw Error(ExitCode::environment, {.what = std::string("cannot use the run folder: ") + std::strerror(errno),
                                         .where = path.string(),

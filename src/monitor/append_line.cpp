@@ -16,7 +16,7 @@ double seconds_since_epoch() {
 }
 
 bool append_line(const std::filesystem::path& path, const std::string& text, bool sync) {
-  const int descriptor = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (descriptor < 0) return false;
   const off_t end = ::lseek(descriptor, 0, SEEK_END);
   size_t done = 0;

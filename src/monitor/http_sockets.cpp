@@ -60,6 +60,8 @@ struct Addresses {
   addrinfo* first = nullptr;
 };
 
+constexpr size_t kLongestAnswer = size_t{64} << 20;
+
 std::string send_and_receive(int socket, const std::string& text, double seconds, const std::string& where) {
   if (::send(socket, text.data(), text.size(), MSG_NOSIGNAL) < 0) fail("cannot ask", errno, where);
   const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -69,15 +71,15 @@ std::string send_and_receive(int socket, const std::string& text, double seconds
     poll.add(socket);
     poll.wake_at(until);
     poll.wait();
-    if (!poll.is_ready(socket)) {
-      if (Clock::now() < until) continue;
-      throw Error(ExitCode::environment, {.what = "no answer", .where = where});
-    }
+    if (Clock::now() >= until) throw Error(ExitCode::environment, {.what = "no answer in time", .where = where});
+    if (!poll.is_ready(socket)) continue;
     char buffer[16384];
     const ssize_t count = ::recv(socket, buffer, sizeof buffer, 0);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return all;
     all.append(buffer, static_cast<size_t>(count));
+    if (all.size() > kLongestAnswer)
+      throw Error(ExitCode::environment, {.what = "the answer is longer than any of a run", .where = where});
   }
 }
 

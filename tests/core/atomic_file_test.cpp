@@ -44,6 +44,15 @@ class AtomicFileTest : public ::testing::Test {
   const fs::path folder_ = fs::temp_directory_path() / ("gputrain_atomic_file_" + std::to_string(::getpid()));
 };
 
+TEST_F(AtomicFileTest, FollowsNoLinkBesideIt) {
+  write_file_atomically(folder_ / "other", "kept", ExitCode::environment);
+  fs::create_symlink("other", folder_ / "a.json.partial");
+  write_file_atomically(folder_ / "a.json", "new", ExitCode::environment);
+  EXPECT_EQ(content_of(folder_ / "other"), "kept");
+  EXPECT_EQ(content_of(folder_ / "a.json"), "new");
+  EXPECT_FALSE(fs::is_symlink(folder_ / "a.json"));
+}
+
 TEST_F(AtomicFileTest, ReplacesOldContentOnCommit) {
   const fs::path path = folder_ / "summary.json";
   write_file_atomically(path, "old", ExitCode::internal);

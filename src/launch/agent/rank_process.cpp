@@ -21,7 +21,7 @@ int open_log(const std::filesystem::path& path, std::string& problem) {
   if (path.empty()) return -1;
   std::error_code failure;
   std::filesystem::create_directories(path.parent_path(), failure);
-  const int log = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  const int log = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (log < 0) problem = path.string() + ": " + (failure ? failure.message() : std::strerror(errno));
   return log;
 }
