@@ -78,7 +78,7 @@ std::unique_ptr<PredictedActivations> predictions_for(const Job& job, const Trai
 
 int simulate_dry_run(const DryRunRequest& request, const Job& job) {
   const JobSpec& spec = job.spec();
-  take_environment(spec.env);
+  take_harmless_environment(spec.env);
   const int world = request.world_size;
   const DryRunHosts hosts = plan_dry_run_hosts(spec.launch, world);
   const int64_t limit = device_bytes(request.device_memory, spec);
@@ -87,9 +87,7 @@ int simulate_dry_run(const DryRunRequest& request, const Job& job) {
 
   RankContext context = simulate(0);
   // Gathered weights get memory where their tensors were made: the meter of trial steps must have been there before.
-  {
-    const device::AllocationMeter meter;
-  }
+  { const device::AllocationMeter meter; }
   const JobDatasets datasets = open_datasets(job);
   plan_run(spec, datasets, context);  // fails before anything large is built
   check_ranks(datasets, world);

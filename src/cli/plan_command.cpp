@@ -40,7 +40,7 @@ namespace {
 
 int plan_command(const PlanCommand& command) {
   const Job job = load_job(command.job);
-  take_environment(job.spec().env);
+  take_harmless_environment(job.spec().env);
   PlanRequest request{.world_size = command.world_size,
                       .device_bytes = device_bytes(command.device_memory, job.spec()),
                       .rates = plan_rates(command, job.spec())};

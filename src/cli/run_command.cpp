@@ -45,7 +45,7 @@ int run_command(const RunRequest& request) {
     throw job->loaded.error("sweep", "the job is a search of many runs",
                             "`gputrain sweep` runs them; --set sweep=null runs the job alone");
   if (request.dry_run_request.world_size > 0) return simulate_dry_run(request.dry_run_request, *job);
-  take_environment(job->spec().env);
+  (request.dry_run ? take_harmless_environment : take_environment)(job->spec().env);
   train::watch_signals();
   if (is_init()) std::signal(SIGCHLD, SIG_IGN);  // the kernel then collects orphans
   try {

@@ -26,7 +26,8 @@ bool is_secret_word(std::string_view word) {
   const auto contains = [&](std::string_view part) { return word.find(part) != std::string_view::npos; };
   constexpr std::array<std::string_view, 11> kWords{"auth",  "oauth",     "authorization", "pat", "dsn",   "cred",
                                                     "creds", "signature", "sig",           "jwt", "cookie"};
-  constexpr std::array<std::string_view, 5> kParts{"secret", "passw", "passphrase", "credential", "key"};
+  constexpr std::array<std::string_view, 7> kParts{"secret", "passw",   "passphrase", "credential",
+                                                   "key",    "webhook", "bearer"};
   constexpr std::array<std::string_view, 7> kOtherKeys{"keyb",   "keyword", "keypoint", "keyframe",
                                                        "monkey", "turkey",  "hotkey"};
   if (std::ranges::any_of(kOtherKeys, contains)) return false;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -22,13 +23,35 @@ std::vector<std::string> own_arguments() {
   return words;
 }
 
+bool is_set(const std::pair<const std::string, std::string>& variable) {
+  const char* value = std::getenv(variable.first.c_str());
+  return value != nullptr && variable.second == value;
+}
+
+/// Whether the value names code that the loader, a library of the C library or of CUDA's, or OpenSSL loads.
+bool loads_code(const std::string& name) {
+  constexpr std::array<std::string_view, 7> kNames{
+      "GPUTRAIN_NVML",         "GCONV_PATH",   "LOCPATH",        "CUDA_INJECTION64_PATH",
+      "NVTX_INJECTION64_PATH", "OPENSSL_CONF", "OPENSSL_MODULES"};
+  const bool is_plugin = name.starts_with("NCCL_") && name.find("PLUGIN") != std::string::npos;
+  return name.starts_with("LD_") || is_plugin || std::ranges::find(kNames, name) != kNames.end();
+}
+
 }  // namespace
 
+void take_harmless_environment(const std::map<std::string, std::string>& variables) {
+  for (const auto& variable : variables)
+    if (loads_code(variable.first) && !is_set(variable))
+      throw Error(ExitCode::usage,
+                  {.what = "the job wants " + variable.first +
+                           ", by which a file of its choice becomes part of this "
+                           "program, and this command only looks at the job",
+                   .where = "env." + variable.first,
+                   .hint = "if you trust the job, set the variable to the same value before this command"});
+  take_environment(variables);
+}
+
 void take_environment(const std::map<std::string, std::string>& variables) {
-  const auto is_set = [](const auto& variable) {
-    const char* value = std::getenv(variable.first.c_str());
-    return value != nullptr && variable.second == value;
-  };
   if (std::ranges::all_of(variables, is_set)) return;
   for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
   auto words = own_arguments();

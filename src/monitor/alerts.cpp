@@ -33,7 +33,8 @@ void AlertSpec::describe(config::Description<AlertSpec>& d) {
   d.key("for", &AlertSpec::duration, "fires when it has held for so long").at_least(0);
   d.key("action", &AlertSpec::action, "what follows: a warning, and an order to the run or a program")
       .choices({"warn", "save", "pause", "stop", "exec"});
-  d.key("exec", &AlertSpec::exec, "with action: exec, the program and its arguments; no shell reads them");
+  d.key("exec", &AlertSpec::exec, "with action: exec, the program and its arguments; no shell reads them")
+      .mask_secrets();
   d.check([](const AlertSpec& spec, config::SpecIssues& issues) {
     const auto names = names_of_measurements();
     if (std::ranges::find(names, spec.metric) == names.end())

@@ -10,4 +10,8 @@ namespace gputrain::app {
 /// (exec) with all of them. Call before anything is opened and any thread starts. Throws Error(environment).
 void take_environment(const std::map<std::string, std::string>& variables);
 
+/// The same for a command that only looks at the job: of its variables it takes none that loads code into a process,
+/// such as LD_PRELOAD, unless the process has it so already. Throws Error(usage) that names it.
+void take_harmless_environment(const std::map<std::string, std::string>& variables);
+
 }  // namespace gputrain::app

@@ -110,8 +110,10 @@ class Writer {
   Node list(const ValueType& type, const void* holder, const std::string& dotted, Change change) {
     Node node{.kind = Node::Kind::list};
     Writer parts(nullptr);  // a list is one setting
-    type.each(holder, [&](const std::string&, const void* part) {
-      node.parts.push_back(parts.value(*type.inner, part, dotted, change));
+    const bool is_masked = masks_secrets_ && type.inner->kind == Kind::string;
+    type.each(holder, [&](const std::string&, const void* part) {  // of a command, the program's name is shown
+      node.parts.push_back(is_masked && !node.parts.empty() ? text_node("***")
+                                                            : parts.value(*type.inner, part, dotted, change));
     });
     if (type.takes_one && node.parts.size() == 1) node = Node(node.parts.front());
     return leaf(std::move(node), dotted, change);

@@ -54,9 +54,7 @@ const gputrain::testing::RankBody train_two_steps("train two steps", [] {
   for (std::string line; std::getline(lines, line);) request.set.push_back(line);
   const app::Job job = app::load_job(request);
   app::RankContext context = app::create_rank_context(job);
-  {
-    const device::AllocationMeter meter;
-  }  // so that it counts weights that are gathered later
+  { const device::AllocationMeter meter; }  // so that it counts weights that are gathered later
   app::TrainingSetup setup(job, std::move(context), [&] { return app::open_datasets(job); });
 
   const auto options = app::loader_options(job.spec(), *setup.datasets.train, setup.context, setup.plan.batch);
@@ -251,6 +249,21 @@ uint64_t tensor_bytes(const fs::path& checkpoint, int& files) {
     ++files;
   }
   return bytes;
+}
+
+TEST_F(DryRun, LoadsNoCodeThatTheJobNames) {
+  for (const std::string name : {"LD_PRELOAD", "LD_LIBRARY_PATH", "GPUTRAIN_NVML", "NCCL_NET_PLUGIN"}) {
+    const std::string job = write_job("train: {max_steps: 2, global_batch_size: 4}\nenv: {" + name + ": /x.so}\n");
+    for (const std::vector<std::string>& command : {std::vector<std::string>{"run", job, "--dry-run"},
+                                                    {"run", job, "--dry-run", "--world-size", "2"},
+                                                    {"plan", job, "--world-size", "2", "--device-memory", "1GiB"}}) {
+      const Result refused = gputrain(command, {{"OMP_NUM_THREADS", "1"}});
+      EXPECT_EQ(refused.exit_code, 2) << command[0] << refused.out;
+      EXPECT_THAT(refused.err, HasSubstr("env." + name));
+    }
+    const Result trusted = gputrain({"run", job, "--dry-run", "--world-size", "2"}, {{name, "/x.so"}});
+    EXPECT_EQ(trusted.exit_code, 0) << trusted.err;
+  }
 }
 
 TEST_F(DryRun, CountsStepsEvalsSavesAndFilesLikeARun) {

@@ -111,13 +111,16 @@ TEST(JobSchema, ReplacesHomeFolderInEveryPath) {
 
 TEST(JobSchema, WritesNoSecretsDown) {
   const std::string env =
-      "env: {DB_PASSWD: s3cret, PGPASS: s3cret, GH_PAT: s3cret, https_proxy: 'http://me:s3cret@proxy:1', LANG: C}\n"
+      "env: {DB_PASSWD: s3cret, PGPASS: s3cret, GH_PAT: s3cret, https_proxy: 'http://me:s3cret@proxy:1', LANG: C,\n"
+      "  SLACK_WEBHOOK: 'https://hooks.slack.com/s3cret'}\n"
+      "alerts: [{metric: time/step_seconds, value: 1, action: exec, exec: [curl, -H, 'Authorization: Bearer "
+      "s3cret']}]\n"
       "output_dir: 'https://s3cret@host'\n";
   const auto loaded = config::load(job_schema(), {.file = "job.yaml", .text = kGoodJob + env});
   EXPECT_EQ(loaded.as<JobSpec>().env.at("GH_PAT"), "s3cret");
   const std::string written = loaded.resolved_yaml();
   EXPECT_THAT(written, Not(HasSubstr("s3cret")));
-  for (const char* kept : {"DB_PASSWD: \"***\"", "http://me:***@proxy:1", "LANG: C"})
+  for (const char* kept : {"DB_PASSWD: \"***\"", "http://me:***@proxy:1", "LANG: C", "curl"})
     EXPECT_THAT(written, HasSubstr(kept));
   for (const auto& setting : loaded.settings()) EXPECT_THAT(setting.value, Not(HasSubstr("s3cret"))) << setting.key;
 }
