@@ -135,7 +135,7 @@ install_set() {
     wheels_announced=yes
   fi
   step "$text" "$deps/bin/python" -m pip install --disable-pip-version-check --no-deps \
-    -r "$root/scripts/requirements-$name.txt" || explain_pip_failure
+    --require-hashes --only-binary :all: -r "$root/scripts/requirements-$name.txt" || explain_pip_failure
   mkdir -p "$deps/installed"
   cp "$root/scripts/requirements-$name.txt" "$deps/installed/$name"
 }
@@ -150,6 +150,9 @@ explain_pip_failure() {
   elif grep -q 'from versions: none' "$step_log"; then
     fail "the Python package index could not be reached, or has no wheel for $(uname -m) and $("$deps/bin/python" -V)" \
       "${network[@]}"
+  elif grep -q 'DO NOT MATCH THE HASHES' "$step_log"; then
+    fail "a wheel is not the one that was published" \
+      "Nothing of it was installed. Ask who runs the index or the proxy (PIP_INDEX_URL); 'pip cache purge' if it was cached."
   fi
   fail "pip could not install the pinned wheels" "The log above says why."
 }

@@ -1,11 +1,15 @@
-"""scripts/setup.sh judges the GPU and its driver before it installs or downloads anything."""
+"""scripts/setup.sh judges the GPU and its driver before it installs or downloads anything, and installs no wheel but those
+that were published."""
 
+import hashlib
 import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
+import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NVIDIA_SMI = """#!/bin/sh
@@ -89,6 +93,55 @@ class Gpu(unittest.TestCase):
             said.index("note: the GPU of this machine cannot run what is built here: driver 470.10"),
             said.index("no python3"),
         )
+
+
+class Wheels(unittest.TestCase):
+    def install(self, folder: str, wheel_hash: str) -> subprocess.CompletedProcess:
+        """Sets up a checkout whose LibTorch is a small wheel, from an index that has only this one."""
+        root = pathlib.Path(folder, "checkout")
+        shutil.copytree(ROOT / "scripts", root / "scripts")
+        (root / "scripts/requirements-torch.txt").write_text(f"torch==2.11.0 --hash=sha256:{wheel_hash}\n")
+        return subprocess.run(
+            [root / "scripts/setup.sh", "--cpu", "--skip-system"],
+            capture_output=True,
+            text=True,
+            env=os.environ | {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": folder, "PYTHON": sys.executable},
+        )
+
+    def wheel(self, folder: str) -> pathlib.Path:
+        path = pathlib.Path(folder, "torch-2.11.0-py3-none-any.whl")
+        with zipfile.ZipFile(path, "w") as wheel:
+            wheel.writestr("torch/__init__.py", "")
+            info = "torch-2.11.0.dist-info"
+            wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: torch\nVersion: 2.11.0\n")
+            wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+            wheel.writestr(f"{info}/RECORD", "")
+        return path
+
+    def test_that_were_changed_are_not_installed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            wheel = self.wheel(folder)
+            published = hashlib.sha256(wheel.read_bytes()).hexdigest()
+            with zipfile.ZipFile(wheel, "a") as changed:
+                changed.writestr("torch/more.py", "")
+            done = self.install(folder, published)
+            self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+            self.assertIn("a wheel is not the one that was published", done.stdout + done.stderr)
+            self.assertFalse(list(pathlib.Path(folder).glob("checkout/.deps/lib/python3*/site-packages/torch")))
+
+    def test_that_were_published_are_installed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            published = hashlib.sha256(self.wheel(folder).read_bytes()).hexdigest()
+            done = self.install(folder, published)
+            installed = pathlib.Path(folder, "checkout/.deps/installed/torch")
+            self.assertTrue(installed.exists(), done.stdout + done.stderr)
+
+    def test_all_have_hashes(self):
+        for path in ROOT.glob("scripts/requirements-*.txt"):
+            lines = [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
+            for line, following in zip(lines, [*lines[1:], ""]):
+                if "==" in line:
+                    self.assertTrue(line.endswith(" \\") and following.startswith("    --hash=sha256:"), line)
 
 
 if __name__ == "__main__":
