@@ -19,6 +19,7 @@ using Json = nlohmann::ordered_json;
 using Kind = ValueType::Kind;
 
 constexpr const char* kCount = R"([0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?)";
+constexpr const char* kAddress = "^[A-Za-z][A-Za-z0-9+.-]*://";  // which no path is
 constexpr const char* kMetricPattern = "^[^/]+/.+$";
 
 Json reference() { return {{"$ref", "#/$defs/reference"}}; }
@@ -116,7 +117,8 @@ class SchemaWriter {
         return {limited({{"type", "number"}}, key.limits()), reference()};
       case Kind::string:
         if (!key.allowed().empty()) return {{{"enum", key.allowed()}}, reference()};
-        return {{{"type", {"string", "number", "boolean"}}}};
+        return {key.is_path() ? Json{{"type", {"string", "number", "boolean"}}, {"not", {{"pattern", kAddress}}}}
+                              : Json{{"type", {"string", "number", "boolean"}}}};
       case Kind::length:
         return {limited({{"type", "number"}, {"minimum", 0}}, key.limits()),
                 {{"type", "string"}, {"pattern", length_pattern(key)}},

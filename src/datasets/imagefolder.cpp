@@ -17,7 +17,7 @@ struct ImageFolderSpec {
 
   static void describe(config::Description<ImageFolderSpec>& d) {
     d.summary("one folder of JPEG and PNG files for each class; classes are numbered in order of their names");
-    d.key("prefix", &ImageFolderSpec::prefix, "a folder inside `path` that holds the classes");
+    d.key("prefix", &ImageFolderSpec::prefix, "a folder inside `path` that holds the classes").path();
   }
 };
 

@@ -65,16 +65,16 @@ struct SegmentationSpec {
     d.summary(
         "images with a class for each pixel: a folder of JPEG and PNG files, and one of masks with the same names, PNG "
         "files whose numbers (8-bit grey, or places in a palette) are the classes");
-    d.key("images", &SegmentationSpec::images, "the folder of images inside `path`");
-    d.key("masks", &SegmentationSpec::masks, "the folder of masks inside `path`");
+    d.key("images", &SegmentationSpec::images, "the folder of images inside `path`").path();
+    d.key("masks", &SegmentationSpec::masks, "the folder of masks inside `path`").path();
     d.key("image_suffix", &SegmentationSpec::image_suffix,
           "what names of images have at their end, before .png, and those of masks have not: _leftImg8bit");
     d.key("mask_suffix", &SegmentationSpec::mask_suffix,
           "what names of masks have at their end, before .png, and those of images have not: _mask");
-    d.key(
-        "list", &SegmentationSpec::list,
-        "a text file inside `path` with the names of the images to use, without endings, one a line, as PASCAL VOC has "
-        "them; null: all that have a mask");
+    d.key("list", &SegmentationSpec::list,
+          "a text file inside `path` with the names of the images to use, without endings, one a line, as PASCAL VOC "
+          "has them; null: all that have a mask")
+        .path();
     d.key("num_classes", &SegmentationSpec::num_classes, "classes; null: as many as class_names or values")
         .range(1, kMostNumbers);
     d.key("class_names", &SegmentationSpec::class_names, "names of the classes, in order of their numbers");

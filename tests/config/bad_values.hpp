@@ -1,5 +1,6 @@
-// Generates mistakes from the table of keys: for every key of a schema a wrong type, an out-of-range value and a
-// misspelling, each as --set on a valid job. Checks that load() rejects each one with the right message.
+// Generates mistakes from the table of keys: for every key of a schema a wrong type, an out-of-range value, a
+// misspelling and, for paths, an address, each as --set on a valid job. Checks that load() rejects each one with the
+// right message.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@
 namespace gputrain::config {
 
 struct BadValue {
-  std::string kind;              // "wrong type", "out of range", "misspelling"
+  std::string kind;              // "wrong type", "out of range", "misspelling", "address"
   std::string place;             // the dotted key that the error must name
   std::vector<std::string> set;  // what to add to a valid job
   std::string mention;           // what the error's text or hint must contain
@@ -78,6 +79,7 @@ class BadValues {
         break;
       case Kind::string:
         wrong("[1, 2]"), wrong("{a: 1}");
+        if (key.is_path()) add("address", dotted, before + "s3://bucket/x" + after, context, "is an address");
         break;
       case Kind::length:
         wrong("5 epochs"), wrong("-1"), wrong("true");

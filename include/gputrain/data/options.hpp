@@ -159,7 +159,8 @@ struct TextOptions {
                  [](const std::string& value) { return value == "true" ? "completion" : "all"; })
         .aliases("assistant_only_loss", [](const std::string& value) { return value == "true" ? "assistant" : "all"; });
     d.key("chat_template", &TextOptions::chat_template,
-          "a file with a Jinja template, or the name of one: chatml; null: that of the published tokenizer's folder");
+          "a file with a Jinja template, or the name of one: chatml; null: that of the published tokenizer's folder")
+        .path();
     d.key("columns", &TextOptions::columns, "names of columns, where they are not the usual ones");
     d.key("masking", &TextOptions::masking, "tokens that are hidden from a model that guesses them");
   }

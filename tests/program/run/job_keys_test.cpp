@@ -1,5 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <regex>
+#include <set>
 
 #include "config/bad_values.hpp"
 #include "gputrain/config/problem.hpp"
@@ -109,13 +113,59 @@ TEST(JobSchema, ReplacesHomeFolderInEveryPath) {
   }
 }
 
+TEST(JobSchema, SaysWhatToDoInsteadOfAnAddress) {
+  const std::pair<const char*, const char*> answers[]{
+      {"checkpoint.mirror=s3://bucket/ck", "`s3://bucket/ck` is an address"},
+      {"output_dir=S3://bucket/run", "mount-s3 or rclone mount shows it, or one on a disk, copied by aws s3 sync"},
+      {"data.train.path=gs://b/x.jsonl", "gcsfuse"},
+      {"data.val.path=abfss://c@a.dfs.core.windows.net/x", "blobfuse2"},
+      {"data.train.path=https://a.b/x.zip", "download it first"},
+      {"model.pretrained=https://huggingface.co/org/name/tree/main", "`gputrain fetch org/name`, then give the name"},
+      {"model.pretrained=hf://org/name", "`gputrain fetch org/name`"},
+      {"data.train.path=hf://datasets/org/name", "download it first"},
+      {"data.train.path=file:///data/x.txt", "write the path alone: /data/x.txt"},
+      {"data.train.path=file://localhost", "write the path alone: localhost"},
+      {"plugins=[hdfs://x/y.so]", "plugins[0]: "},
+  };
+  for (const auto& [setting, answer] : answers) EXPECT_THAT(refusal("", {setting}), HasSubstr(answer)) << setting;
+  EXPECT_THAT(refusal("include: ftp://host/base.yaml\n"), HasSubstr("include: `ftp://host/base.yaml` is an address"));
+  for (const char* path : {"./s3://bucket", "s3:/bucket", "a/b://c", "://x", "1://x", "c:\\x"})
+    EXPECT_EQ(refusal("", {"data.train.path=" + std::string(path)}), "accepted") << path;
+  for (const char* address : {"log.webhook=https://hooks.example/x", "log.mlflow={uri: 'https://mlflow.example'}"})
+    EXPECT_EQ(refusal("", {address}), "accepted");
+}
+
+void expect_paths_below(const nlohmann::ordered_json& node, std::set<std::string>& exempt) {
+  static const std::regex word("\\b(file|folder|path)s?\\b");
+  if (node.is_object() && node.contains("properties")) {
+    for (const auto& [name, key] : node["properties"].items()) {
+      const std::string text = key.dump(), help = key.value("description", "");
+      const bool is_text =
+          text.find("\"properties\"") == std::string::npos && text.find("\"string\"") != std::string::npos;
+      const bool is_path = text.find("://") != std::string::npos;
+      if (!is_text || is_path || !std::regex_search(help, word)) continue;
+      EXPECT_TRUE(exempt.contains(name)) << name << ": " << help << ": has no .path() in its description";
+    }
+  }
+  for (const auto& part : node) {
+    if (part.is_structured()) expect_paths_below(part, exempt);
+  }
+}
+
+// Such a path is refused as an address: RejectsBadValuesOfEveryKey.
+TEST(JobSchema, KnowsEveryPath) {
+  // Patterns of files in a folder, names inside an archive, and a name of a column.
+  std::set<std::string> exempt{"include", "exclude", "prefix", "image"};
+  expect_paths_below(config::json_schema(job_schema(), "job"), exempt);
+}
+
 TEST(JobSchema, WritesNoSecretsDown) {
   const std::string env =
       "env: {DB_PASSWD: s3cret, PGPASS: s3cret, GH_PAT: s3cret, https_proxy: 'http://me:s3cret@proxy:1', LANG: C,\n"
       "  SLACK_WEBHOOK: 'https://hooks.slack.com/s3cret'}\n"
       "alerts: [{metric: time/step_seconds, value: 1, action: exec, exec: [curl, -H, 'Authorization: Bearer "
       "s3cret']}]\n"
-      "output_dir: 'https://s3cret@host'\n";
+      "alloc_conf: 'https://s3cret@host'\n";
   const auto loaded = config::load(job_schema(), {.file = "job.yaml", .text = kGoodJob + env});
   EXPECT_EQ(loaded.as<JobSpec>().env.at("GH_PAT"), "s3cret");
   const std::string written = loaded.resolved_yaml();
@@ -126,8 +176,9 @@ TEST(JobSchema, WritesNoSecretsDown) {
 }
 
 TEST(JobSchema, ShowsNoSecretsInErrors) {
-  for (const char* line : {"env: {GH_PAT: s3cret, 1X: 2}", "env: GH_PAT=s3cret", "output_dir: ['http://a:s3cret@h']",
-                           "device: 'http://a:s3cret@h'", "sed: 'https://s3cret@h'"}) {
+  for (const char* line :
+       {"env: {GH_PAT: s3cret, 1X: 2}", "env: GH_PAT=s3cret", "output_dir: ['http://a:s3cret@h']",
+        "output_dir: 'https://a:s3cret@h'", "device: 'http://a:s3cret@h'", "sed: 'https://s3cret@h'"}) {
     EXPECT_THAT(refusal(line), AllOf(HasSubstr("mistake"), Not(HasSubstr("s3cret")))) << line;
   }
 }
