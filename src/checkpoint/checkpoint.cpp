@@ -34,6 +34,14 @@ void verify(const fs::path& folder, const Manifest& manifest) {
   }
 }
 
+void verify_file(const fs::path& folder, const std::string& name) {
+  const Manifest manifest = look_at_files(folder);
+  if (manifest.frozen && manifest.frozen->file_name() == name) return verify_frozen(folder, *manifest.frozen);
+  const auto file = manifest.files.find(name);
+  if (file != manifest.files.end() && seal_of(folder / name) != file->second.seal)
+    throw Damage("damaged: its hash differs", folder / name);
+}
+
 Checkpoint Checkpoint::look_into(const fs::path& folder) {
   Checkpoint checkpoint;
   checkpoint.folder_ = folder;

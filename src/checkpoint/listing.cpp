@@ -22,7 +22,7 @@ constexpr uint64_t kMaxTextBytes = uint64_t{64} << 20;  // larger than any file 
 uint64_t size_of(const fs::path& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  if (status.type() == fs::file_type::not_found) throw Damage("missing", path);
+  if (status.type() == fs::file_type::not_found) throw Unreadable("missing", path);
   const uint64_t bytes = fs::is_regular_file(status) ? fs::file_size(path, error) : 0;
   if (error) throw Unreadable("cannot read: " + error.message(), path);
   if (!fs::is_regular_file(status)) throw Damage("is not a regular file", path);
@@ -91,7 +91,7 @@ void look_at_frozen(const fs::path& checkpoint, const Frozen& frozen) {
 Manifest look_at_files(const fs::path& folder) {
   const fs::path path = folder / kManifestName;
   std::error_code error;
-  if (fs::status(path, error).type() == fs::file_type::not_found) throw Damage("has no manifest", folder);
+  if (fs::status(path, error).type() == fs::file_type::not_found) throw Unreadable("has no manifest", folder);
   Manifest manifest = parse_manifest(read_text(path), path);
   for (const auto& [name, file] : manifest.files) {
     const uint64_t bytes = size_of(folder / name), expected = file.seal.bytes;

@@ -120,7 +120,7 @@ bool Checkpointing::may_resume() const {
 
 std::optional<checkpoint::Checkpoint> Checkpointing::choose(const Read& read) const {
   if (parts_.job.spec().checkpoint.resume == "never") return std::nullopt;
-  if (!point_.path.empty()) return read_given(point_.path, read);
+  if (!point_.path.empty()) return read_given(point_.path, parts_.setup.context.groups, read);
   auto found = newest(read);
   if (!found) refuse_if_must(parts_.job);
   return found;

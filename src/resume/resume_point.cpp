@@ -10,6 +10,7 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
+#include "gputrain/core/random.hpp"
 #include "gputrain/job/run_folder.hpp"
 
 namespace gputrain::app {
@@ -66,6 +67,7 @@ std::optional<checkpoint::Checkpoint> newest_here(const Job& job, const ResumePo
 struct Refusal {
   bool is_damaged = false;
   std::string what, where;
+  int rank = 0;
 
   [[noreturn]] void raise() const {
     if (is_damaged) throw checkpoint::Damage(what, where);
@@ -87,9 +89,33 @@ std::optional<Refusal> refusal_of_any(comm::Group& control, const std::optional<
     const char* const text = static_cast<const char*>(one.const_data_ptr());
     if (text[0] == '\0') continue;
     const std::string what = text + 1;
-    return Refusal{text[0] == 'd', "rank " + std::to_string(rank) + " says: " + what, text + what.size() + 2};
+    return Refusal{.is_damaged = text[0] == 'd',
+                   .what = "rank " + std::to_string(rank) + " says: " + what,
+                   .where = text + what.size() + 2,
+                   .rank = rank};
   }
   return std::nullopt;
+}
+
+/// On rank 0, for a checkpoint that it could read and another rank cannot. Throws Error(checkpoint) where rank 0 finds
+/// the file as it was written: then the host of that rank is to be mended, not the checkpoint.
+void look_again(const std::filesystem::path& folder, Refusal& refusal, const std::vector<std::string>& hosts) {
+  try {
+    checkpoint::verify_file(folder, std::filesystem::path(refusal.where).filename().string());
+  } catch (const checkpoint::Damage&) {
+    refusal.is_damaged = true;
+    return;
+  } catch (const checkpoint::Unreadable&) {
+    refusal.is_damaged = false;
+    return;
+  }
+  const std::string& host = hosts[static_cast<size_t>(refusal.rank)];
+  throw Error(ExitCode::checkpoint,
+              {.what = "the newest checkpoint cannot be read on every host. On " + host + ", " + refusal.what +
+                       ". Rank 0 on " + hosts.front() + " finds it as it was written",
+               .where = refusal.where,
+               .hint = "give " + host + " the same files: mount the disk with the run folder there, or copy " +
+                       folder.string() + " to it"});
 }
 
 /// The last checkpoint that lies in `folder`, as where it was copied to without its run; empty: none.
@@ -106,6 +132,17 @@ checkpoint::Checkpoint read_from(const std::filesystem::path& folder, const Read
   auto checkpoint = checkpoint::Checkpoint::look_into(folder);
   read(checkpoint);
   return checkpoint;
+}
+
+/// Stands for all that a checkpoint holds, by the hashes of its files.
+int64_t content_of(const checkpoint::Checkpoint& checkpoint) {
+  return static_cast<int64_t>(stable_hash(checkpoint::to_json(checkpoint.manifest())));
+}
+
+/// Hosts with disks of their own may have checkpoints of other runs under the same name.
+void check_is_that_of_rank_zero(const checkpoint::Checkpoint& here, int64_t content_there) {
+  if (content_of(here) != content_there)
+    throw checkpoint::Unreadable("is another checkpoint than that of rank 0", here.folder());
 }
 
 std::vector<std::filesystem::path> folders_of(const Job& job, int64_t branch) {
@@ -177,8 +214,22 @@ checkpoint::Checkpoint read_given(const std::filesystem::path& path, const Read&
                                      .hint = hint});
 }
 
+checkpoint::Checkpoint read_given(const std::filesystem::path& path, comm::ProcessGroups& groups, const Read& read) {
+  try {
+    checkpoint::Checkpoint found = read_given(path, read);
+    check_is_that_of_rank_zero(found, groups.from_rank_zero(content_of(found), "content of the checkpoint"));
+    return found;
+  } catch (const Error& error) {
+    const auto rank = static_cast<size_t>(groups.rank());
+    if (rank == 0 || error.code() == ExitCode::restart) throw;  // the latter is another rank's failure
+    Error::Parts parts = error.parts();
+    parts.what = "rank " + std::to_string(rank) + " on " + groups.hosts()[rank] + ": " + parts.what;
+    throw Error(error.code(), std::move(parts));
+  }
+}
+
 /// Rank 0 looks, and every rank reads what it found: ranks that share out a part read files that it does not. What one
-/// of them cannot read is no good, and the search goes on.
+/// of them cannot read is no good where rank 0 cannot either, and the search goes on.
 std::optional<checkpoint::Checkpoint> newest_good(const Job& job, comm::ProcessGroups& groups, const ResumePoint& point,
                                                   const Read& read) {
   auto& control = groups.control();
@@ -203,9 +254,15 @@ std::optional<checkpoint::Checkpoint> newest_good(const Job& job, comm::ProcessG
       return std::nullopt;
     }
     const auto folder = point.folders[static_cast<size_t>(agreed[0])] / checkpoint::folder_name(agreed[1], agreed[2]);
+    const int64_t content = groups.from_rank_zero(found ? content_of(*found) : 0, "content of the checkpoint");
     std::optional<Refusal> refusal;
     try {
-      if (!found) found = read_from(folder, read);
+      if (!found) {
+        found = read_from(folder, [&](const checkpoint::Checkpoint& from) {
+          check_is_that_of_rank_zero(from, content);
+          read(from);
+        });
+      }
     } catch (const checkpoint::Damage& damage) {
       refusal = {.is_damaged = true, .what = damage.parts().what, .where = damage.parts().where};
     } catch (const checkpoint::Unreadable& trouble) {
@@ -213,6 +270,7 @@ std::optional<checkpoint::Checkpoint> newest_good(const Job& job, comm::ProcessG
     }
     refusal = refusal_of_any(control, refusal);
     if (!refusal) return found;
+    groups.on_rank_zero([&] { look_again(folder, *refusal, groups.hosts()); }, "second look at the checkpoint");
     refused[folder] = *refusal;
   }
 }

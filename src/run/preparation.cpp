@@ -10,6 +10,7 @@
 #include "gputrain/resume/kept_batch.hpp"
 #include "gputrain/resume/resume_preview.hpp"
 #include "gputrain/run/ending.hpp"
+#include "shared_folder.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -37,6 +38,7 @@ void check_against_data(const RunRequest& request, const Job& job, const JobData
 
 Preparation prepare_run(const RunRequest& request, const Job& job, RankContext& context) {
   try {
+    check_run_folder_is_shared(job, context.groups);
     Preparation found{.job = job, .datasets = open_datasets(job), .micro_batch = {}};
     check_against_data(request, job, found.datasets);
     if (request.dry_run) {

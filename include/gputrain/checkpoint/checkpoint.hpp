@@ -49,6 +49,9 @@ class Checkpoint {
 /// system allows it. Throws Damage or Unreadable.
 void verify(const std::filesystem::path& folder, const Manifest& manifest);
 
+/// The same for the sizes of all files and the hash of one, which may be that of the frozen weights.
+void verify_file(const std::filesystem::path& folder, const std::string& name);
+
 /// Save and restore targets of an optimizer: its flat buffers cut into one view per parameter ("exp_avg.<parameter>"),
 /// or into slices at the bounds of this rank's shard. The result does not depend on arena order, padding or number of
 /// ranks.

@@ -20,14 +20,14 @@ inline constexpr const char* kManifestName = "manifest.json";
 inline constexpr const char* kStateName = "state.json";
 inline constexpr const char* kTensorSuffix = ".safetensors";
 
-/// A checkpoint differs from what was written.
+/// A checkpoint was read and differs from what was written.
 class Damage : public Error {
  public:
   explicit Damage(std::string what, const std::filesystem::path& where)
       : Error(ExitCode::checkpoint, {.what = std::move(what), .where = where.string()}) {}
 };
 
-/// A checkpoint cannot be read now, but it may be valid.
+/// A checkpoint, or a part of it, cannot be read now, but it may be valid.
 class Unreadable : public Error {
  public:
   explicit Unreadable(std::string what, const std::filesystem::path& where)

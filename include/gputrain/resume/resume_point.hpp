@@ -38,9 +38,14 @@ void refuse_if_must(const Job& job);
 /// what might be meant.
 checkpoint::Checkpoint read_given(const std::filesystem::path& path, const checkpoint::Read& read);
 
+/// The same on every rank, which must have the same checkpoint there. Every rank must call.
+checkpoint::Checkpoint read_given(const std::filesystem::path& path, comm::ProcessGroups& groups,
+                                  const checkpoint::Read& read);
+
 /// The newest one in the point's folders that is good on every rank. The one returned is what `read` was called for
-/// last, on each rank: nobody goes on from somewhere else. Names what is not good, and takes it out of the way. Throws
-/// Error(checkpoint) when there are checkpoints but none is good. Every rank must call.
+/// last, on each rank: nobody goes on from somewhere else. Names what is not good, and takes out of the way what rank 0
+/// has found damaged. Throws Error(checkpoint) when there are checkpoints but none is good, and when one that is good
+/// on rank 0 cannot be read on another rank. Every rank must call.
 std::optional<checkpoint::Checkpoint> newest_good(const Job& job, comm::ProcessGroups& groups, const ResumePoint& point,
                                                   const checkpoint::Read& read);
 

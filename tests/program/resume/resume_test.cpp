@@ -94,6 +94,24 @@ TEST(Resume, NamesAndSkipsTornCheckpoint) {
   EXPECT_THAT(result.out, HasSubstr("resume  step 15"));
 }
 
+TEST(Resume, LeavesWhatLacksAFileWhereItIs) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "checkpoint: {interval: 5, keep_last: 4}\n");
+  const std::vector<std::string> run{"run", job, "--output-dir", folder / "run"};
+  ASSERT_EQ(gputrain(run).exit_code, 0);
+  const std::string newest = folder / "run/ckpt/step-00000020", second = folder / "run/ckpt/step-00000015";
+  std::filesystem::rename(newest + "/manifest.json", folder / "manifest.json");
+  std::filesystem::remove(second + "/model.safetensors");
+  auto shorter = run;
+  shorter.insert(shorter.end(), {"--set", "train.max_steps=12", "--accept"});
+  const Result result = gputrain(shorter);
+  EXPECT_THAT(result.out, HasSubstr("resume  step 10"));
+  EXPECT_THAT(result.err, HasSubstr("checkpoint skipped: " + newest + ": has no manifest\n"));
+  EXPECT_THAT(result.err, HasSubstr("checkpoint skipped: " + second + "/model.safetensors: missing\n"));
+  std::filesystem::rename(folder / "manifest.json", newest + "/manifest.json");
+  EXPECT_THAT(gputrain(run).out, HasSubstr("resume  step 20"));
+}
+
 /// Changes a checkpoint into one that was written on a device without a CPU generator.
 void take_generators_from(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / "generators.safetensors", index = folder / "manifest.json";
