@@ -13,6 +13,7 @@
 #include "gputrain/core/json.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/printable.hpp"
+#include "gputrain/hub/cache.hpp"
 #include "not_weights.hpp"
 
 namespace gputrain::checkpoint {
@@ -21,8 +22,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char *kWeights = "model.safetensors", *kIndex = "model.safetensors.index.json";
-constexpr const char* kFetchAgain =
-    "download the folder again: `gputrain fetch NAME` fetches what is missing or has another size";
+/// What to do where a file is missing or broken.
+std::string fetch_again(const fs::path& path) {
+  const std::string fetch = hub::fetch_command_for(path);
+  return fetch.empty() ? "download the folder again: `gputrain fetch NAME` fetches what is missing or has another size"
+                       : "not all of the model is here: " + fetch;
+}
 
 [[noreturn]] void refuse(const fs::path& where, std::string what, std::string hint = {}) {
   throw Error(ExitCode::data, {.what = std::move(what), .where = where.string(), .hint = std::move(hint)});
@@ -40,6 +45,7 @@ std::string hint_for(const fs::path& path) {
   if (!fs::is_directory(path)) {
     return "give a local file or folder, or the name of a model that `gputrain fetch NAME` has fetched";
   }
+  if (!hub::fetch_command_for(path).empty()) return fetch_again(path);
   if (fs::exists(path / "pytorch_model.bin") || fs::exists(path / "pytorch_model.bin.index.json")) {
     return "from_pretrained(DIR).save_pretrained(NEW) writes pytorch_model.bin as safetensors";
   }
@@ -83,7 +89,7 @@ fs::path frozen_beside(const fs::path& file) {
 std::map<std::string, std::string> files_by_tensor(const fs::path& index) {
   const nlohmann::json content = read_json_object(index);
   const auto map = content.find("weight_map");
-  if (map == content.end() || !map->is_object()) refuse(index, "'weight_map' is missing", kFetchAgain);
+  if (map == content.end() || !map->is_object()) refuse(index, "'weight_map' is missing", fetch_again(index));
   std::map<std::string, std::string> files;
   for (const auto& [tensor, file] : map->items()) {
     const std::string name = file.is_string() ? file.get<std::string>() : "";
@@ -105,7 +111,7 @@ void require_files(const fs::path& index, const std::map<std::string, std::strin
   refuse(index,
          "of its " + counted(static_cast<int64_t>(all.size()), "file") + " with weights " +
              printable(*missing.begin()) + others + (others.empty() ? " is missing" : " are missing"),
-         kFetchAgain);
+         fetch_again(index));
 }
 
 }  // namespace
@@ -139,7 +145,7 @@ void WeightFiles::add_shards() {
     if (!file) file = std::make_shared<const SafetensorsFile>(path_.parent_path() / name);
     if (!file->has(tensor)) {
       refuse(file->path(), printable("tensor '" + tensor + "' is not in it, though " + kIndex + " says so"),
-             kFetchAgain);
+             fetch_again(path_));
     }
     holders_.emplace(tensor, file);
   }

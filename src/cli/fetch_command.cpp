@@ -59,7 +59,8 @@ class Status {
   uint64_t received_before_ = 0;
 };
 
-void report(monitor::Console& console, const FetchCommand& command, const hub::Fetched& fetched) {
+void report(monitor::Console& console, const FetchCommand& command, const hub::Fetching& how,
+            const hub::Fetched& fetched) {
   uint64_t all = 0, came = 0;
   bool has_weights = false;
   for (const hub::FetchedFile& file : fetched.files) {
@@ -68,7 +69,10 @@ void report(monitor::Console& console, const FetchCommand& command, const hub::F
     has_weights = has_weights || file.name.ends_with(".safetensors");
   }
   console.show("fetch", command.name + "  " + counted(std::ssize(fetched.files), "file") + ", " + monitor::bytes(all) +
-                            "; " + (came > 0 ? monitor::bytes(came) + " of them now" : "all were here"));
+                            "; " +
+                            (came > 0              ? monitor::bytes(came) + " of them now"
+                             : how.offline.empty() ? "all were here"
+                                                   : "the cache's, because " + how.offline + " is set"));
   console.show("folder", fetched.snapshot.string());
   if (!has_weights) {
     log::warning(command.name +
@@ -86,7 +90,7 @@ int fetch_command(const FetchCommand& command) {
   how.on_trouble = [&](const std::string& text) { console.status(text); };
   const hub::Fetched fetched = hub::fetch(how);
   console.clear_status();
-  report(console, command, fetched);
+  report(console, command, how, fetched);
   return 0;
 }
 

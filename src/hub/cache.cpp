@@ -58,19 +58,11 @@ std::string commit_of(const fs::path& folder, const std::string& revision) {
   return is_commit(commit) ? commit : "";
 }
 
-struct Found {
-  fs::path snapshot;  // empty: there is none
-  fs::path missing;
-};
-
-Found find_in_cache(const ModelName& model) {
-  const fs::path folder = model_folder(cache_folder(), model);
+/// Why snapshot_in() finds none.
+fs::path missing_in(const fs::path& cache, const ModelName& model) {
+  const fs::path folder = model_folder(cache, model);
   const std::string commit = commit_of(folder, model.revision);
-  if (commit.empty()) return {.snapshot = {}, .missing = folder / "refs" / model.revision};
-  const fs::path snapshot = folder / "snapshots" / commit;
-  std::error_code ignored;
-  if (!fs::is_directory(snapshot, ignored)) return {.snapshot = {}, .missing = snapshot};
-  return {.snapshot = snapshot, .missing = {}};
+  return commit.empty() ? folder / "refs" / model.revision : folder / "snapshots" / commit;
 }
 
 std::optional<ModelName> name_of_model_not_here(const std::string& text) {
@@ -129,11 +121,10 @@ fs::path model_folder(const fs::path& cache, const ModelName& model) {
 fs::path pretrained_path(const std::string& name_or_path) {
   const auto model = name_of_model_not_here(name_or_path);
   if (!model) return name_or_path;
-  const Found found = find_in_cache(*model);
-  if (!found.snapshot.empty()) return found.snapshot;
+  if (const fs::path snapshot = snapshot_in(cache_folder(), *model); !snapshot.empty()) return snapshot;
   throw Error(ExitCode::data, {.what = "no such file or folder, and no such model in the Hugging Face cache: there is "
                                        "no " +
-                                       found.missing.string(),
+                                       missing_in(cache_folder(), *model).string(),
                                .where = name_or_path,
                                .hint = "gputrain fetch " + name_or_path});
 }
@@ -141,8 +132,33 @@ fs::path pretrained_path(const std::string& name_or_path) {
 fs::path pretrained_path_or_name(const std::string& name_or_path) {
   const auto model = name_of_model_not_here(name_or_path);
   if (!model) return name_or_path;
-  const Found found = find_in_cache(*model);
-  return found.snapshot.empty() ? fs::path(name_or_path) : found.snapshot;
+  const fs::path snapshot = snapshot_in(cache_folder(), *model);
+  return snapshot.empty() ? fs::path(name_or_path) : snapshot;
+}
+
+fs::path snapshot_in(const fs::path& cache, const ModelName& model) {
+  const fs::path folder = model_folder(cache, model);
+  const std::string commit = commit_of(folder, model.revision);
+  std::error_code ignored;
+  return !commit.empty() && fs::is_directory(folder / "snapshots" / commit, ignored) ? folder / "snapshots" / commit
+                                                                                     : fs::path();
+}
+
+std::string fetch_command_for(const fs::path& path) {
+  constexpr std::string_view kModels = "models--";
+  for (fs::path at = fs::absolute(path).lexically_normal(); at.has_relative_path(); at = at.parent_path()) {
+    const fs::path folder = at.parent_path().parent_path();
+    std::string name = folder.filename();
+    if (at.parent_path().filename() != "snapshots" || !name.starts_with(kModels) || !is_commit(at.filename().string()))
+      continue;
+    name.erase(0, kModels.size());
+    if (const auto dashes = name.find("--"); dashes != name.npos) name.replace(dashes, 2, "/");
+    const bool is_newest = commit_of(folder, "main") == at.filename();
+    const fs::path cache = folder.parent_path();
+    return (cache == cache_folder() ? "" : "HF_HUB_CACHE=" + cache.string() + " ") + "gputrain fetch " + name +
+           (is_newest ? "" : "@" + at.filename().string());
+  }
+  return {};
 }
 
 }  // namespace gputrain::hub

@@ -12,6 +12,7 @@
 #include "download.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/lower_case.hpp"
 #include "gputrain/hub/http.hpp"
 #include "lock.hpp"
 #include "retries.hpp"
@@ -189,10 +190,48 @@ Fetched fetch_all(const Fetching& how) {
   return fetched;
 }
 
+/// The variable by which huggingface_hub is told to ask nobody; empty: it is not.
+std::string offline_variable(const Lookup& lookup) {
+  for (const char* name : {"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"}) {
+    const std::string value = lower_case(lookup(name).value_or(""));
+    for (const char* yes : {"1", "on", "yes", "true"})
+      if (value == yes) return name;
+    if (!value.empty()) return {};  // the first that says something counts
+  }
+  return {};
+}
+
+/// What the cache has of the model.
+Fetched found_in_cache(const Fetching& how) {
+  const auto refuse = [&](const std::string& what) {
+    throw Error(
+        ExitCode::environment,
+        {.what = how.offline + " is set (offline), so nothing was fetched: " + what,
+         .where = how.model.name,
+         .hint = "unset " + how.offline + ", or fetch where there is a network and copy the folder of the cache"});
+  };
+  Fetched found{.snapshot = snapshot_in(how.cache, how.model), .commit = {}, .files = {}};
+  if (found.snapshot.empty()) refuse("the model is not in " + how.cache.string());
+  found.commit = found.snapshot.filename();
+  for (const auto& entry : fs::directory_iterator(found.snapshot)) {
+    const std::string name = entry.path().filename();
+    if (!fs::exists(entry.path())) refuse(name + " is a link to a file that is not there");
+    if (fs::is_regular_file(entry.path()))
+      found.files.push_back({.name = name, .bytes = fs::file_size(entry.path()), .was_here = true});
+  }
+  std::vector<std::string> names;
+  for (const FetchedFile& file : found.files) names.push_back(file.name);
+  if (weight_files(names, found.snapshot).empty()) refuse("the cache has no weights of it");
+  return found;
+}
+
 }  // namespace
 
 Fetching fetching_from_environment(const ModelName& model, const Lookup& lookup) {
-  Fetching how{.model = model, .token = token_from_environment(lookup), .cache = cache_folder(lookup)};
+  Fetching how{.model = model,
+               .token = token_from_environment(lookup),
+               .cache = cache_folder(lookup),
+               .offline = offline_variable(lookup)};
   if (const auto endpoint = lookup("HF_ENDPOINT"); endpoint && !endpoint->empty()) how.endpoint = *endpoint;
   while (how.endpoint.ends_with('/')) how.endpoint.pop_back();
   if (how.endpoint.starts_with("https://") || how.endpoint.starts_with("http://")) return how;
@@ -203,7 +242,7 @@ Fetching fetching_from_environment(const ModelName& model, const Lookup& lookup)
 
 Fetched fetch(const Fetching& how) {
   try {
-    return fetch_all(how);
+    return how.offline.empty() ? fetch_all(how) : found_in_cache(how);
   } catch (const fs::filesystem_error& error) {
     throw Error(ExitCode::environment, {.what = "cannot write to the cache: " + error.code().message(),
                                         .where = error.path1().string(),

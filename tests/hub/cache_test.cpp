@@ -112,6 +112,18 @@ TEST_F(HubCache, SaysWhatIsMissing) {
   EXPECT_THAT(error_of("org/model"), HasSubstr("there is no " + snapshot.string()));
 }
 
+TEST_F(HubCache, KnowsTheCommandThatFetchesWhatIsMissing) {
+  EXPECT_EQ(fetch_command_for(snapshot), "gputrain fetch org/model");
+  EXPECT_EQ(fetch_command_for(snapshot / "model.safetensors"), "gputrain fetch org/model");
+  EXPECT_EQ(fetch_command_for(snapshot.string() + "/"), "gputrain fetch org/model");
+  std::ofstream(model / "refs/main") << std::string(40, 'b');
+  EXPECT_EQ(fetch_command_for(snapshot), "gputrain fetch org/model@" + kCommit);
+  EXPECT_EQ(fetch_command_for("/data/models--gpt2/snapshots/" + kCommit),
+            "HF_HUB_CACHE=/data gputrain fetch gpt2@" + kCommit);
+  for (const fs::path& other : {folder, model, model / "snapshots", fs::path("/"), fs::path("models--a/snapshots/x")})
+    EXPECT_EQ(fetch_command_for(other), "") << other;
+}
+
 TEST_F(HubCache, TrustsNoCommitThatIsNone) {
   std::ofstream(model / "refs/main") << "../../../etc";
   EXPECT_THAT(error_of("org/model"), HasSubstr("refs/main"));

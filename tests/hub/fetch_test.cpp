@@ -32,6 +32,18 @@ TEST(Fetch, ReadsEndpointAndTokenFromEnvironment) {
   EXPECT_THROW(read({{"HF_TOKEN", "hf_x\nX-Other: y"}}), Error);
 }
 
+TEST(Fetch, KnowsWhichVariableForbidsToAsk) {
+  const auto offline = [](std::map<std::string, std::string> variables) {
+    variables["HOME"] = "/nowhere";
+    return read(variables).offline;
+  };
+  EXPECT_EQ(offline({}), "");
+  for (const char* yes : {"1", "ON", "yes", "True"}) EXPECT_EQ(offline({{"HF_HUB_OFFLINE", yes}}), "HF_HUB_OFFLINE");
+  EXPECT_EQ(offline({{"TRANSFORMERS_OFFLINE", "1"}}), "TRANSFORMERS_OFFLINE");
+  EXPECT_EQ(offline({{"HF_HUB_OFFLINE", ""}, {"TRANSFORMERS_OFFLINE", "1"}}), "TRANSFORMERS_OFFLINE");
+  EXPECT_EQ(offline({{"HF_HUB_OFFLINE", "0"}, {"TRANSFORMERS_OFFLINE", "1"}}), "");  // the first counts
+}
+
 TEST(Fetch, EndsAfterFiveTriesWithoutServer) {
   const testing::LoopbackSocket closed;
   std::vector<std::string> troubles;

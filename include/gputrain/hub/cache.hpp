@@ -40,6 +40,12 @@ std::filesystem::path pretrained_path(const std::string& name_or_path);
 /// The same, but the text itself for a name that is nowhere.
 std::filesystem::path pretrained_path_or_name(const std::string& name_or_path);
 
+/// The folder of a model's files in a cache; empty: the model is not there.
+std::filesystem::path snapshot_in(const std::filesystem::path& cache, const ModelName& model);
+
+/// The command that fetches what is missing of the model in whose snapshot a path lies; empty: it lies in no cache.
+std::string fetch_command_for(const std::filesystem::path& path);
+
 /// A variable of this process.
 std::optional<std::string> environment_variable(const char* name);
 

@@ -23,6 +23,7 @@ struct Fetching {
   std::string endpoint = "https://huggingface.co";
   std::string token = {};  // empty: none
   std::filesystem::path cache;
+  std::string offline = {};          // the variable that says that nobody is to be asked; empty: none does
   double first_pause_seconds = 0.5;  // before a second try; doubles from try to try
   std::function<void(const FetchProgress&)> on_progress = {};
   std::function<void(const std::string& text)> on_trouble = {};  // before another try, or while another process fetches
@@ -40,13 +41,13 @@ struct Fetched {
   std::vector<FetchedFile> files;
 };
 
-/// What the environment says: HF_ENDPOINT, HF_TOKEN or the file of `hf auth login`, and the cache's place. Throws
-/// Error(usage) for an endpoint or a token that is none.
+/// What the environment says: HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE, HF_ENDPOINT, HF_TOKEN or the file of `hf auth
+/// login`, and the cache's place. Throws Error(usage) for an endpoint or a token that is none.
 Fetching fetching_from_environment(const ModelName& model, const Lookup& lookup);
 
 /// Fetches the weights in safetensors and all that describes them. Files that are here are not fetched again, and an
-/// incomplete one is continued. Throws Error(data) for a model or revision that the Hub does not have or does not give,
-/// and Error(environment) for everything that the network or the disk refuses.
+/// incomplete one is continued. Offline, gives what the cache has. Throws Error(data) for a model or revision that the
+/// Hub does not have or does not give, and Error(environment) for everything that the network or the disk refuses.
 Fetched fetch(const Fetching& how);
 
 }  // namespace gputrain::hub

@@ -45,6 +45,8 @@ struct FetchTest : ::testing::Test {
                    {"HF_HOME", folder / "hf"},
                    {"HF_HUB_CACHE", folder / "hf/hub"},
                    {"HUGGINGFACE_HUB_CACHE", folder / "hf/hub"},
+                   {"HF_HUB_OFFLINE", ""},
+                   {"TRANSFORMERS_OFFLINE", ""},
                    {"HF_TOKEN", ""},
                    {"HF_TOKEN_PATH", folder / "hf/token"},
                    {"no_proxy", "127.0.0.1"}};
@@ -120,6 +122,47 @@ TEST_F(FetchTest, SharesCacheWithPackage) {
   const Result again = fetch("org/theirs");
   EXPECT_THAT(again.out, HasSubstr("all were here"));
   EXPECT_THAT(requests(), Not(HasSubstr("/resolve/")));
+}
+
+TEST_F(FetchTest, AsksNobodyWhereItIsToldSo) {
+  serve("org/plain");
+  environment["HF_HUB_OFFLINE"] = "1";
+  const Result nothing = fetch("org/plain");
+  EXPECT_EQ(nothing.exit_code, 6);
+  EXPECT_THAT(nothing.err, AllOf(HasSubstr("HF_HUB_OFFLINE is set"), HasSubstr("not in " + (folder / "hf/hub"))));
+  EXPECT_FALSE(fs::exists(state + "/requests"));
+  environment["HF_HUB_OFFLINE"] = "";
+  ASSERT_EQ(fetch("org/plain").exit_code, 0);
+  requests();
+  environment["TRANSFORMERS_OFFLINE"] = "true";
+  const Result cached_one = fetch("org/plain");
+  EXPECT_EQ(cached_one.exit_code, 0) << cached_one.err;
+  EXPECT_THAT(cached_one.out, AllOf(HasSubstr("TRANSFORMERS_OFFLINE is set"), HasSubstr("2 files")));
+  fs::remove(fs::canonical(snapshot("org--plain") / "model.safetensors"));
+  EXPECT_THAT(fetch("org/plain").err, HasSubstr("model.safetensors is a link to a file that is not there"));
+  EXPECT_FALSE(fs::exists(state + "/requests"));
+}
+
+TEST_F(FetchTest, NamesTheCommandWhereAModelIsNotAllHere) {
+  const auto hint = [&](const std::string& missing) {
+    const Result result = gputrain({"generate", "org/plain", "--prompt", "a"}, environment);
+    EXPECT_EQ(result.exit_code, missing == "config.json" ? 2 : 3);
+    EXPECT_THAT(result.err, HasSubstr("gputrain fetch org/plain")) << missing;
+    const Result by_path = gputrain({"generate", snapshot("org--plain").string(), "--prompt", "a"}, environment);
+    EXPECT_THAT(by_path.err, HasSubstr("gputrain fetch org/plain")) << missing;
+  };
+  serve("org/plain");
+  ASSERT_EQ(fetch("org/plain").exit_code, 0);
+  std::ofstream(snapshot("org--plain") / "config.json")
+      << R"({"model_type": "llama", "vocab_size": 258, "hidden_size": 16, "intermediate_size": 32,
+             "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 64})";
+  fs::remove(fs::canonical(snapshot("org--plain") / "model.safetensors"));  // the blob
+  hint("model.safetensors");
+  std::ofstream(snapshot("org--plain") / "model.safetensors.index.json")
+      << R"({"weight_map": {"a": "model-00001-of-00001.safetensors"}})";
+  hint("a shard");
+  fs::remove(snapshot("org--plain") / "config.json");
+  hint("config.json");
 }
 
 TEST_F(FetchTest, ContinuesWhereConnectionBroke) {
