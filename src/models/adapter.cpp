@@ -3,6 +3,10 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "adapters/targets.hpp"
 #include "gputrain/core/error.hpp"
@@ -83,20 +87,49 @@ std::vector<std::pair<std::string, at::Tensor>> adapter_weights(
 
 namespace {
 
-/// PEFT's files hold the own weight of an adapted head, too. Takes those that are the model's out of the names. Where
-/// that weight has no memory, it is another call that compares them.
-void pass_over_weights_of_the_base(Model& model, TensorSource& source) {
+/// The model's own weights that PEFT's files may hold beside an adapter, by their names there (undefined: ranks share
+/// it): those of adapted layers,
+/// and with save_embedding_layers the embedding and the head.
+std::map<std::string, at::Tensor> weights_of_the_base(Model& model, const std::vector<std::string>& names) {
+  std::map<std::string, at::Tensor> frozen, found;
+  model.each_parameter([&](const std::string& name, nn::Parameter& parameter) {
+    if (!parameter.trainable) frozen.emplace(name, parameter.split ? at::Tensor() : parameter.value.detach());
+  });
+  const auto family = family_of(model);
+  for (const std::string& name : names) {
+    if (!name.starts_with(kPrefix)) continue;
+    const std::string own = name.substr(std::string_view(kPrefix).size());
+    const auto ours = frozen.find(family ? family->parameter_of(model, own) : own);
+    if (ours != frozen.end()) found.emplace(name, ours->second);
+  }
   const Published published(model);
   each_adapted_layer(model, [&](const std::string& layer, nn::Linear& linear) {
-    const std::string name = kPrefix + published.module(layer) + ".base_layer.weight";
-    if (std::erase(source.names, name) == 0) return;
-    const at::Tensor ours = linear.weight().detach(), theirs = source.tensor(name);
-    if (!device::has_memory(ours)) return;
-    if (theirs.sizes() == ours.sizes() && theirs.to(ours.options()).equal(ours)) return;
-    throw Error(ExitCode::data, {.what = "'" + name + "' is not the model's: it was trained beside other weights",
-                                 .where = source.where,
-                                 .hint = "model.pretrained: the weights beside which it was trained"});
+    found[kPrefix + published.module(layer) + ".base_layer.weight"] = linear.weight().detach();
   });
+  return found;
+}
+
+/// Takes those that are the model's out of the names. Where a weight has no memory, it is another call that compares
+/// them.
+void pass_over_weights_of_the_base(Model& model, TensorSource& source) {
+  for (const auto& [name, ours] : weights_of_the_base(model, source.names)) {
+    if (std::erase(source.names, name) == 0 || !ours.defined()) continue;
+    const at::Tensor theirs = source.tensor(name);
+    if (theirs.sizes() != ours.sizes()) {
+      throw Error(ExitCode::data,
+                  {.what = fmt::format("'{}' is {}, and the model's is {}: the base was resized before "
+                                       "the adapter was trained, and the adapter's file holds the new one",
+                                       name, fmt::join(theirs.sizes(), "x"), fmt::join(ours.sizes(), "x")),
+                   .where = source.where,
+                   .hint = "resize and merge with PEFT (resize_token_embeddings, merge_and_unload, "
+                           "save_pretrained), and give that folder as model.pretrained"});
+    }
+    if (!device::has_memory(ours) || theirs.to(ours.options()).equal(ours)) continue;
+    throw Error(ExitCode::data, {.what = "'" + name + "' is not the model's: it was trained, or beside other weights",
+                                 .where = source.where,
+                                 .hint = "model.pretrained: the weights beside which the adapter was trained; if it "
+                                         "was trained itself, merge with PEFT (merge_and_unload, save_pretrained)"});
+  }
 }
 
 /// Names in files of what has a row for each class.

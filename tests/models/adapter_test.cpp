@@ -11,6 +11,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn_like.h>
 #include <gmock/gmock.h>
@@ -298,6 +299,37 @@ TEST(LoraFiles, HaveTheRowsOfTheLastLayerByTheOrderOfClasses) {
     for (const auto& [name, tensor] : copies(*to)) {
       const bool is_of_classes = name.find("lm_head") != std::string::npos && !name.ends_with("lora_A.weight");
       EXPECT_TRUE(tensor.equal(is_of_classes ? tensors[name].flip({0}) : tensors[name])) << name;
+    }
+  }
+}
+
+TEST(LoraFiles, MayHoldEmbeddingAndHeadOfTheBase) {
+  for (const bool tied : {false, true}) {
+    const auto model = adapted(small_llama_spec(tied), "rank: 2");
+    auto tensors = copies(*model);
+    const std::string names[] = {"model.embed_tokens.weight", "lm_head.weight"};
+    model->each_parameter([&](const std::string& name, nn::Parameter& parameter) {
+      for (const std::string& other : names)
+        if (name == other || (tied && name == names[0]))
+          tensors["base_model.model." + other] = parameter.value.detach().clone();
+    });
+    ASSERT_TRUE(tensors.contains("base_model.model.lm_head.weight"));
+    EXPECT_NO_THROW(load_adapter(*model, source_of(tensors)));
+    const auto message = [&](const std::string& name, const at::Tensor& values) {
+      auto changed = tensors;
+      changed["base_model.model." + name] = values;
+      try {
+        load_adapter(*model, source_of(changed));
+      } catch (const Error& error) {
+        return std::string(error.what());
+      }
+      return std::string("none");
+    };
+    for (const std::string& name : names) {
+      const at::Tensor values = tensors.at("base_model.model." + name);
+      EXPECT_THAT(message(name, values + 1), AllOf(HasSubstr(name), HasSubstr("is not the model's")));
+      EXPECT_THAT(message(name, at::cat({values, values.narrow(0, 0, 2)})),
+                  AllOf(HasSubstr(name), HasSubstr("resized"), HasSubstr("merge_and_unload")));
     }
   }
 }
