@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "gputrain/chat/local_time.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/json.hpp"
 #include "gputrain/core/random.hpp"
@@ -106,7 +107,8 @@ nlohmann::json attempt_record(const Job& job, const TrainingSetup& setup, const 
                         {"step", progress.step},
                         {train::kOrderedRate, train::to_json(progress.ordered_rate)},
                         {"data", to_json(progress.usage)},
-                        {"order", to_json(order_facts(job.spec(), setup))}};
+                        {"order", to_json(order_facts(job.spec(), setup))},
+                        {chat::kLocalTime, chat::text_of(chat::local_time())}};
   if (identity.target_names != 0) record["target_names"] = fmt::format("{:016x}", identity.target_names);
   if (!identity.content.empty()) record["content"] = identity.content;
   if (setup.micro_batch.micro_batch > 0) record["micro_batch"] = setup.micro_batch.to_json();

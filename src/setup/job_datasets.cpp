@@ -2,15 +2,21 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
+#include "gputrain/chat/local_time.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/printable.hpp"
 #include "gputrain/data/open.hpp"
+#include "gputrain/job/run_folder.hpp"
 #include "gputrain/setup/references.hpp"
 #include "gputrain/setup/training_setup.hpp"
 #include "gputrain/setup/weights.hpp"
@@ -48,6 +54,19 @@ bool is_fraction(const std::string& text) {
   char* end = nullptr;
   std::strtod(text.c_str(), &end);
   return !text.empty() && *end == '\0' && text.find('.') != std::string::npos;
+}
+
+/// The local time of the run's first attempt, as its ledger has it; none: there is none that this run goes on from.
+std::optional<std::tm> time_of_first_attempt(const Job& job) {
+  if (job.spec().checkpoint.resume == "never") return std::nullopt;
+  std::ifstream ledger(RunFolder{job.output_dir}.ledger());
+  for (std::string text; std::getline(ledger, text);) {
+    const auto line = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!line.is_object() || line.value("kind", nlohmann::json()) != "attempt") continue;
+    const auto time = line.value(chat::kLocalTime, nlohmann::json());
+    return time.is_string() ? chat::local_time_from(time.get<std::string>()) : std::nullopt;
+  }
+  return std::nullopt;
 }
 
 /// Labels that another task of images would read otherwise.
@@ -105,7 +124,11 @@ JobDatasets datasets_of(const Job& job, std::shared_ptr<const data::Dataset> tra
   return datasets;
 }
 
-JobDatasets open_datasets(const Job& job) {
+JobDatasets open_datasets(const Job& job, Purpose purpose) {
+  if (purpose == Purpose::learning)
+    tasks::catalog().check_head(job.spec().task.type, models::catalog().reads(job.spec().model.architecture));
+  // Templates may write the day: all attempts have the same texts.
+  chat::set_local_time(time_of_first_attempt(job).value_or(chat::local_time()));
   JobDatasets datasets;
   const std::filesystem::path pretrained = job.spec().model.pretrained_path();
   if (!pretrained.empty()) check_weights(pretrained);

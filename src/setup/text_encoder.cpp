@@ -128,7 +128,7 @@ void open_run(const TextEncoderRequest& request, TextEncoder& encoder) {
     encoder.datasets = datasets_of(facts, encoder.tokenizer);
     encoder.built = build_model(job_of_trained(job, facts, request.set), encoder.datasets, encoder.context);
   } else {
-    encoder.datasets = open_datasets(job);
+    encoder.datasets = open_datasets(job, Purpose::reading);
     encoder.tokenizer = encoder.datasets.train->tokenizer();
     encoder.tokenizer_kind = job.spec().data.text.tokenizer.name;
     if (!own.empty() || !request.tokenizer.empty())
@@ -175,7 +175,8 @@ std::unique_ptr<TextEncoder> open_text_encoder(const TextEncoderRequest& asked) 
   } else {
     throw Error(ExitCode::usage, {.what = "neither a run folder nor a model's: it has no job.resolved.yaml and no "
                                           "config.json",
-                                  .where = request.folder.string()});
+                                  .where = request.folder.string(),
+                                  .hint = hub::fetch_command_for(request.folder)});
   }
   if (!encoder->tokenizer && request.needs_tokenizer)
     throw Error(ExitCode::usage, {.what = "the run does not say how its tokens are spelled",

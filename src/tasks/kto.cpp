@@ -33,6 +33,7 @@ class Kto final : public Task {
   Kto(const KtoSpec& spec, const TaskRequest&) : spec_(spec) {}
 
   static TextUse use() { return TextUse::rating; }
+  static TextUse head() { return TextUse::next_token; }
   static bool fits(const TaskRequest& request) { return request.layout.find(data::kIsGood) != nullptr; }
 
   static std::vector<Metric> measures() {

@@ -60,6 +60,7 @@ class MultiLabelClassification final : public Task {
   MultiLabelClassification(const MultiLabelSpec&, const TaskRequest& request) : classes_(request.layout.num_classes) {}
 
   static TextUse use() { return TextUse::labels; }
+  static TextUse head() { return TextUse::label; }
 
   static bool fits(const TaskRequest& request) {
     const data::Field* target = request.layout.target();

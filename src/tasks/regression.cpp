@@ -34,6 +34,7 @@ class Regression final : public Task {
       : loss_(spec.loss), is_text_(request.layout.token_count() > 0), columns_(request.layout.target()->numel()) {}
 
   static TextUse use() { return TextUse::number; }
+  static TextUse head() { return TextUse::label; }
 
   static bool fits(const TaskRequest& request) {
     const data::Field* target = request.layout.target();

@@ -24,6 +24,8 @@ struct RewardSpec {
 
 class Reward final : public PairedAnswers {
  public:
+  static TextUse head() { return TextUse::label; }
+
   Reward(const RewardSpec& spec, const TaskRequest& request) : PairedAnswers(0), spec_(spec) {
     if (request.layout.find(kRejectedTokens) == nullptr)
       throw Error(ExitCode::usage, {.what = "a reward model reads each answer in a row of its own",

@@ -16,6 +16,26 @@ const Metric* find_in(const std::vector<Metric>& metrics, std::string_view name)
   return found == metrics.end() ? nullptr : &*found;
 }
 
+struct Given {
+  const char *what, *model;  // ... that gives it
+};
+
+/// What a model of texts gives.
+Given given_for(TextUse use) {
+  switch (use) {
+    case TextUse::masked:
+      return {"tokens that a mask hides", "head: mlm, of model.type: bert"};
+    case TextUse::tags:
+      return {"a class of each token", "head: tagger, of model.type: bert"};
+    case TextUse::pairs:
+      return {"a vector of each text", "head: embedder, of model.type: bert"};
+    case TextUse::next_token:
+      return {"the token that follows", "head: tokens, of model.type: gpt"};
+    default:
+      return {"classes of texts", "head: classifier"};
+  }
+}
+
 }  // namespace
 
 Task::~Task() = default;
@@ -46,6 +66,16 @@ InputSpec TaskCatalog::reads(const config::Choice& choice, InputSpec model) cons
   if (choice.name.empty()) return model;
   if (const auto use = entries_.at(index_of(choice.name)).use) model.use = *use;
   return model;
+}
+
+void TaskCatalog::check_head(const config::Choice& choice, const InputSpec& model) const {
+  if (choice.name.empty() || !model.reads_tokens()) return;
+  const auto head = entries_.at(index_of(choice.name)).head;
+  if (!head || *head == model.use) return;
+  throw Error(ExitCode::usage, {.what = choice.name + " learns from a model that gives " + given_for(*head).what +
+                                        ", and this one gives " + given_for(model.use).what,
+                                .where = "model.config.head",
+                                .hint = given_for(*head).model});
 }
 
 std::unique_ptr<Task> TaskCatalog::make(const config::Choice& choice, const TaskRequest& request) const {

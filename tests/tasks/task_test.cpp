@@ -1,6 +1,9 @@
 // Which task fits which data, the metrics of each task, and a task that a test adds.
 #include "gputrain/tasks/task.hpp"
 
+#include <algorithm>
+#include <map>
+
 #include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -64,6 +67,39 @@ TEST(TaskCatalog, SaysWhatSamplesOfTextsATaskLearnsFrom) {
   EXPECT_EQ(use(""), TextUse::label);
   EXPECT_EQ(use("regression"), TextUse::number);
   EXPECT_EQ(use("classification"), TextUse::label);
+}
+
+TEST(TaskCatalog, RefusesModelsOfTextsThatGiveSomethingElse) {
+  const auto fits = [](const std::string& name, const InputSpec& model) {
+    try {
+      catalog().check_head({name, catalog().find(name)->schema->create()}, model);
+      return std::string();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::usage);
+      EXPECT_THAT(error.what(), HasSubstr("model.config.head"));
+      return std::string(error.parts().hint);
+    }
+  };
+  using enum TextUse;
+  const std::map<std::string, std::vector<TextUse>> good{{"text_classification", {label}},
+                                                         {"multi_label_classification", {label}},
+                                                         {"regression", {label}},
+                                                         {"tagging", {tags}},
+                                                         {"similarity", {pairs}},
+                                                         {"retrieval", {pairs}},
+                                                         {"language_model", {next_token}},
+                                                         {"masked_language_model", {masked}},
+                                                         {"dpo", {next_token}},
+                                                         {"orpo", {next_token}},
+                                                         {"simpo", {next_token}},
+                                                         {"kto", {next_token}},
+                                                         {"reward", {label}}};
+  for (const auto& [name, uses] : good)
+    for (const TextUse use : {next_token, masked, label, tags, pairs})
+      EXPECT_EQ(fits(name, {.field = kTokens, .use = use}).empty(), std::ranges::find(uses, use) != uses.end()) << name;
+  EXPECT_EQ(fits("reward", {.field = kTokens, .use = masked}), "head: classifier");
+  EXPECT_EQ(fits("regression", {.field = "image"}), "");
+  EXPECT_EQ(fits("classification", {.field = kTokens, .use = masked}), "");  // the data decides
 }
 
 TEST(TaskCatalog, RefusesDataThatNoTaskFits) {

@@ -81,7 +81,9 @@ struct JobDatasets : data::DatasetSplits {
   }
 };
 
-JobDatasets open_datasets(const Job& job);
+/// What datasets are opened for: a model that only reads may have another head than the job's task learns with.
+enum class Purpose { learning, reading };
+JobDatasets open_datasets(const Job& job, Purpose purpose = Purpose::learning);
 /// The same for training data that is open already.
 JobDatasets datasets_of(const Job& job, std::shared_ptr<const data::Dataset> train);
 

@@ -163,7 +163,8 @@ class Task {
 
 /// Tasks are registered like other catalog entries. The class needs a constructor from (Spec, TaskRequest) and two
 /// static functions, `bool fits(const TaskRequest&)` and `std::vector<Metric> measures()`. A task of texts has another,
-/// `TextUse use()`: what samples of texts it learns from.
+/// `TextUse use()`: what samples of texts it learns from. If a model of texts for it is one for another use, it has
+/// also `TextUse head()`: that use.
 class TaskCatalog final : public config::Catalog<Task, const TaskRequest&> {
  public:
   using Catalog::Catalog;
@@ -175,13 +176,17 @@ class TaskCatalog final : public config::Catalog<Task, const TaskRequest&> {
   /// What a model reads for this task: data is opened for it.
   InputSpec reads(const config::Choice& choice, InputSpec model) const;
 
+  /// Throws Error(usage) for a model of texts that gives something else than what the task learns from.
+  void check_head(const config::Choice& choice, const InputSpec& model) const;
+
   /// The metrics of all tasks, each name once.
   const std::vector<Metric>& metrics() const noexcept { return all_metrics_; }
 
   template <class Derived, class Spec>
   void note(const std::string&) {
-    entries_.push_back({Derived::fits, Derived::measures(), {}});
-    if constexpr (requires { Derived::use(); }) entries_.back().use = Derived::use();
+    entries_.push_back({Derived::fits, Derived::measures(), {}, {}});
+    if constexpr (requires { Derived::use(); }) entries_.back().use = entries_.back().head = Derived::use();
+    if constexpr (requires { Derived::head(); }) entries_.back().head = Derived::head();
     note_metrics(entries_.back().metrics);
   }
 
@@ -189,7 +194,8 @@ class TaskCatalog final : public config::Catalog<Task, const TaskRequest&> {
   struct Known {
     bool (*fits)(const TaskRequest&);
     std::vector<Metric> metrics;
-    std::optional<TextUse> use;
+    std::optional<TextUse> use;   // what its samples are
+    std::optional<TextUse> head;  // what a model is for that gives what it learns from
   };
   void note_metrics(const std::vector<Metric>& metrics);
 

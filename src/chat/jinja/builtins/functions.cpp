@@ -5,6 +5,7 @@
 #include "../values/operators.hpp"
 #include "../values/text.hpp"
 #include "builtin.hpp"
+#include "gputrain/chat/local_time.hpp"
 
 namespace gputrain::chat {
 namespace {
@@ -61,9 +62,7 @@ std::shared_ptr<const Dict> made_dict(Call& call) {
 Value global_strftime(Call& call) {
   const std::string& format = call.string(0);
   if (format.empty()) return Value("");
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  ::localtime_r(&now, &parts);
+  const std::tm parts = local_time();
   std::array<char, 1024> text;
   const size_t size = std::strftime(text.data(), text.size(), format.c_str(), &parts);
   const std::string_view written(text.data(), size);
