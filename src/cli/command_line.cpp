@@ -238,6 +238,10 @@ void CommandLine::add_generate() {
   verb->add_flag("--json", generate.json, "print a JSON object for each prompt");
   verb->add_option("--max-new-tokens", generate.max_new_tokens, "write at most so many tokens (default: 256)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+  verb->add_option("--stop", generate.stop, "end a text before this one, or at this special token (repeatable)")
+      ->type_name("TEXT")
+      ->allow_extra_args(false)
+      ->check(not_empty);
   verb->add_option("--temperature", generate.temperature,
                    "0: always the most likely token (default); 1: the model's probabilities")
       ->check(CLI::NonNegativeNumber);
@@ -255,7 +259,7 @@ void CommandLine::add_generate() {
   verb->footer(
       "Text goes to stdout, that of one prompt as it comes; the number of tokens and\n"
       "their rate to stderr. --json: prompt_tokens, tokens, text, and finish: \"stop\"\n"
-      "at a token with which the model ends texts, \"length\" at the limit.");
+      "at a token with which the model ends texts or at --stop, \"length\" at the limit.");
   verb->callback([this] { action = [this] { return app::library().generate(generate); }; });
 }
 

@@ -22,17 +22,6 @@ RandomStream numbers_for(const std::vector<int64_t>& text, uint64_t seed) {
   return {seed, stream};
 }
 
-void check_texts(const std::vector<std::vector<int64_t>>& texts, const Context& context) {
-  for (const auto& text : texts) {
-    if (text.empty()) throw Error(ExitCode::usage, {.what = "a prompt is empty", .hint = "give it one token at least"});
-    if (context.slides || std::ssize(text) < context.length) continue;
-    throw Error(ExitCode::usage,
-                {.what = "a prompt of " + counted(std::ssize(text), "token") +
-                         " leaves no room for an answer: the model reads " + counted(context.length, "token"),
-                 .hint = "a shorter prompt"});
-  }
-}
-
 /// Texts that are being continued, side by side.
 class Batch {
  public:
@@ -91,9 +80,20 @@ class Batch {
 
 }  // namespace
 
+void check_prompt(std::span<const int64_t> tokens, const Context& context, const std::string& place) {
+  if (tokens.empty())
+    throw Error(ExitCode::usage, {.what = "the prompt is empty", .where = place, .hint = "give it one token at least"});
+  if (context.slides || std::ssize(tokens) < context.length) return;
+  throw Error(ExitCode::usage,
+              {.what = "the prompt has " + counted(std::ssize(tokens), "token") +
+                       " and leaves no room for an answer: the model reads " + counted(context.length, "token"),
+               .where = place,
+               .hint = "a shorter prompt"});
+}
+
 std::vector<Continuation> generate(models::Model& model, const std::vector<std::vector<int64_t>>& texts,
                                    const Options& options, const Watch& watch) {
-  check_texts(texts, options.context);
+  for (const auto& text : texts) check_prompt(text, options.context);
   const at::NoGradGuard no_grad;
   model.train(false);
   Reader reader(model, options.context);

@@ -45,11 +45,21 @@ std::string repaired(std::string_view text) {
   return valid;
 }
 
+/// How many bytes at the end of the text are the begin of one of the stops.
+size_t bytes_of_a_begin(std::string_view text, const std::vector<std::string>& stops) {
+  size_t most = 0;
+  for (const std::string& stop : stops) {
+    for (size_t bytes = std::min(stop.size() - 1, text.size()); bytes > most; --bytes)
+      if (text.ends_with(std::string_view(stop).substr(0, bytes))) most = bytes;
+  }
+  return most;
+}
+
 }  // namespace
 
 TextStream::TextStream(const tokenizers::Tokenizer& tokenizer, std::span<const int64_t> before,
-                       std::function<bool(int64_t)> is_hidden)
-    : tokenizer_(tokenizer), is_hidden_(std::move(is_hidden)) {
+                       std::function<bool(int64_t)> is_hidden, std::vector<std::string> stops)
+    : tokenizer_(tokenizer), is_hidden_(std::move(is_hidden)), stops_(std::move(stops)) {
   for (const int64_t token : before) {
     if (!is_hidden_ || !is_hidden_(token)) tokens_.push_back(token);
   }
@@ -60,10 +70,24 @@ TextStream::TextStream(const tokenizers::Tokenizer& tokenizer, std::span<const i
 std::string TextStream::add(int64_t token) {
   if (is_hidden_ && is_hidden_(token)) return {};
   tokens_.push_back(token);
-  return take(tokens_.size() - told_ > kMostHeldBack);
+  return until_stop(take(tokens_.size() - told_ > kMostHeldBack), /*is_last=*/false);
 }
 
-std::string TextStream::finish() { return tokens_.size() > told_ ? take(/*is_last=*/true) : std::string(); }
+std::string TextStream::finish() {
+  return until_stop(tokens_.size() > told_ ? take(/*is_last=*/true) : std::string(), /*is_last=*/true);
+}
+
+std::string TextStream::until_stop(const std::string& more, bool is_last) {
+  if (is_stopped_) return {};
+  held_ += more;
+  size_t end = held_.size();
+  for (const std::string& stop : stops_) end = std::min(end, held_.find(stop));
+  is_stopped_ = end < held_.size();
+  if (!is_stopped_ && !is_last) end -= bytes_of_a_begin(held_, stops_);
+  std::string told = held_.substr(0, end);
+  held_.erase(0, end);
+  return told;
+}
 
 std::string TextStream::take(bool is_last) {
   const std::string all = tokenizer_.decode(tokens_);

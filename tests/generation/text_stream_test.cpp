@@ -87,5 +87,18 @@ TEST(TextStream, TellsLongTextWhole) {
   EXPECT_EQ(told, text);
 }
 
+TEST(TextStream, EndsBeforeTheFirstStop) {
+  const auto tokenizer = bytes();
+  const auto told = [&](const std::string& text, const std::vector<std::string>& stops) {
+    TextStream stream(*tokenizer, {}, {}, stops);
+    return pieces(stream, tokenizer->encode(text, "text"));
+  };
+  EXPECT_THAT(told("a\n\nb", {"\n\n"}), ElementsAre("a", "", "", "", ""));
+  EXPECT_THAT(told("a\nb", {"\n\n"}), ElementsAre("a", "", "\nb", ""));  // it was no stop
+  EXPECT_THAT(told("a\n", {"\n\n"}), ElementsAre("a", "", "\n"));        // nor at the end
+  EXPECT_THAT(told("ababc", {"abc", "x"}), ElementsAre("", "", "ab", "", "", ""));
+  EXPECT_THAT(told("aé!", {"é"}), ElementsAre("a", "", "", "", ""));
+}
+
 }  // namespace
 }  // namespace gputrain::generation

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "gputrain/generation/sampling.hpp"
@@ -37,6 +38,9 @@ struct Continuation {
 
 /// Told of each new token of the text with this number.
 using Watch = std::function<void(size_t text, int64_t token)>;
+
+/// Throws Error(usage), with `place`, for a text that generate() refuses.
+void check_prompt(std::span<const int64_t> tokens, const Context& context, const std::string& place = {});
 
 /// Continues each text. What is drawn depends only on weights, text and seed, not on the other texts. Leaves the model
 /// in evaluation mode and does not use its random generators. Throws Error(usage) for an empty text, or for one that

@@ -65,6 +65,7 @@ struct GenerateRequest {
   std::string system;   // with `chat`: a message that stands before
   bool json = false;
   int64_t max_new_tokens = 256;
+  std::vector<std::string> stop;  // a text ends before the first of them
   double temperature = 0;
   int64_t top_k = 0;  // 0: all
   double top_p = 1, min_p = 0, repetition_penalty = 1;

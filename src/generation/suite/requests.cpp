@@ -60,6 +60,8 @@ ScoredText SuiteEncoder::after(const std::string& context, const std::string& co
     const Tokens whole = encode(context + continuation, true, place);
     before = encode(head, true, place);
     scored.assign(whole.begin() + std::min(std::ssize(before), std::ssize(whole)), whole.end());
+    // One token may span the end of the context and all of the choice.
+    if (scored.empty()) scored = encode(context.substr(head.size()) + continuation, false, place);
   } else {
     scored = encode(context + continuation, false, place);
     before.push_back(first_token(place));

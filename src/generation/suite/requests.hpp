@@ -13,8 +13,9 @@ class SuiteEncoder {
  public:
   explicit SuiteEncoder(const SuiteModel& model);
 
-  /// A choice after its context: both are encoded together, and the context alone says where the choice begins. White
-  /// space at the end of the context counts with the choice. Cut at the front to what the model reads.
+  /// A choice after its context: both are encoded together, and the context alone says where the choice begins. A
+  /// choice that has no token of its own there is encoded alone. White space at the end of the context counts with the
+  /// choice. Cut at the front to what the model reads.
   ScoredText after(const std::string& context, const std::string& continuation, const std::string& place) const;
 
   /// A text in windows of what the model reads, so that each token is scored once. The first is scored after

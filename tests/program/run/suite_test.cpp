@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "support/byte_tokenizer.hpp"
 #include "support/program.hpp"
 #include "support/python_reference.hpp"
 #include "support/rank_runs.hpp"
@@ -122,6 +123,33 @@ TEST_F(SuiteOfRun, NamesLineThatIsWrong) {
   EXPECT_THAT(error_of("{\"question\": \"t\"}"), HasSubstr("none of the keys"));
   EXPECT_THAT(error_of("{\"prompt\": \"t\", \"answer\": \"s\", \"max_new_tokens\": 16}"), HasSubstr("leave no room"));
   EXPECT_THAT(error_of("{\"text\": \"ts\"}"), HasSubstr("no token that begins or ends a text"));
+}
+
+TEST_F(SuiteOfRun, ScoresChoicesThatJoinTheContext) {
+  const TemporaryFolder joined;
+  json tokenizer = byte_tokenizer({"<end>"});
+  tokenizer["model"]["vocab"]["ab"] = 257;
+  tokenizer["model"]["vocab"]["abc"] = 258;
+  tokenizer["model"]["merges"] = json::array({"a b", "ab c"});
+  joined.write("tokenizer.json", tokenizer.dump());
+  joined.write("tokenizer_config.json", "{\"eos_token\": \"<end>\"}");
+  const std::string from = joined / "run";
+  const Result trained = gputrain({"run", job, "--output-dir", from, "--set", "data.text.tokenizer=published", "--set",
+                                   "data.text.tokenizer_path=" + joined.path().string()});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const auto scores = [&](const std::string& context, const std::string& choices, const std::string& delimiter) {
+    const std::string line = "{\"context\": \"" + context + "\", \"choices\": " + choices +
+                             ", \"answer\": 0, \"delimiter\": \"" + delimiter + "\"}\n";
+    const Result result =
+        gputrain({"eval", from, "--suite", joined.write("suite.jsonl", line), "--samples", joined / "samples.jsonl"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return read_lines(joined / "samples.jsonl").at(0).at("loglikelihoods");
+  };
+  // "xa" + "b" are the tokens x, ab: as many as "xa" has. So "b" is encoded alone, as after a context that it does not
+  // join.
+  EXPECT_EQ(scores("xa", "[\"b\", \"d\"]", "").size(), 2U);
+  EXPECT_EQ(scores("xa", "[\"bc\", \"d\"]", "").size(), 2U);
+  EXPECT_EQ(scores("xa", "[\"b\", \"d\"]", "")[1], scores("xa", "[\"e\", \"d\"]", "")[1]);
 }
 
 TEST_F(SuiteOfRun, SaysWhatElseIsWrong) {
