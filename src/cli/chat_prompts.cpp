@@ -19,8 +19,7 @@ chat::ChatTemplate template_of(const LanguageModel& model) {
 
 }  // namespace
 
-Conversation::Conversation(const LanguageModel& model, const std::string& system)
-    : model_(model), template_(template_of(model)) {
+Conversation::Conversation(const LanguageModel& model, const std::string& system) : template_(template_of(model)) {
   if (system.empty()) return;
   messages_.push_back(message("system", system));
   kept_ = 1;
@@ -35,21 +34,6 @@ void Conversation::note_answer(const std::string& text) { messages_.push_back(me
 
 void Conversation::begin_anew() {
   messages_.erase(messages_.begin() + static_cast<std::ptrdiff_t>(kept_), messages_.end());
-}
-
-std::vector<int64_t> Conversation::end_tokens() const {
-  if (!model_.published) return {};
-  const std::string answer = "ANSWER";
-  Json messages = messages_;
-  messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(kept_), messages.end());
-  messages.push_back(message("user", "QUESTION"));
-  messages.push_back(message("assistant", answer));
-  const std::string text = template_.render(messages, /*add_generation_prompt=*/false, Json::object()).text;
-  const size_t at = text.rfind(answer);
-  if (at == std::string::npos) return {};
-  for (const int64_t token : model_.published->encode(text.substr(at + answer.size()), "the chat template"))
-    if (model_.published->is_special(token)) return {token};
-  return {};
 }
 
 }  // namespace gputrain::app

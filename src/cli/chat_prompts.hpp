@@ -1,9 +1,7 @@
 // Prompts as a chat model reads them.
 #pragma once
 
-#include <cstdint>
 #include <string>
-#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -24,11 +22,7 @@ class Conversation {
   /// Forgets all but the system's message.
   void begin_anew();
 
-  /// Tokens that end an answer, as the template spells it.
-  std::vector<int64_t> end_tokens() const;
-
  private:
-  const LanguageModel& model_;
   chat::ChatTemplate template_;
   nlohmann::ordered_json messages_ = nlohmann::ordered_json::array();
   size_t kept_ = 0;  // the first messages, which are never forgotten

@@ -22,16 +22,6 @@ StoredType type_of(const ExportRequest& request, const RankContext& context) {
   return compute == at::kBFloat16 ? StoredType::bf16 : compute == at::kHalf ? StoredType::f16 : StoredType::f32;
 }
 
-/// Copies the adapter that the run wrote.
-void export_adapter(const ExportRequest& request) {
-  const fs::path from = adapter_folder_at(request.folder);
-  if (from.empty())
-    throw Error(ExitCode::usage, {.what = "there is no adapter", .where = request.folder, .hint = "--format hf"});
-  fs::create_directories(request.out);
-  for (const auto& entry : fs::directory_iterator(from))
-    fs::copy_file(entry.path(), fs::path(request.out) / entry.path().filename(), fs::copy_options::overwrite_existing);
-}
-
 void merge_as_asked(const ExportRequest& request, BuiltModel& built) {
   if (!built.adapter) return;
   if (request.format != "gguf" && !request.merge)
@@ -79,16 +69,9 @@ Kind kind_of(const std::string& folder) {
   return reads.use == TextUse::next_token ? Kind::language_model : Kind::encoder;
 }
 
-void export_as_onnx(const ExportRequest& request) {
-  if (!request.dtype.empty() && request.dtype != "f32")
-    throw Error(ExitCode::usage,
-                {.what = "ONNX files are written in fp32", .where = "--dtype", .hint = "leave it out, or f32"});
-  std::vector<std::string> set = request.set;
-  set.insert(set.end(), {"precision=fp32", "device=cpu"});
-  const auto write = [&](auto& model) {
-    if (model.built.adapter) models::merge_adapter(*model.built.model);
-    export_onnx(model, request.out);
-  };
+/// Calls `write` with the run's model, in whatever way it is opened.
+template <class Write>
+void with_model(const ExportRequest& request, const std::vector<std::string>& set, const Write& write) {
   switch (kind_of(request.folder)) {
     case Kind::encoder:
       return write(*open_text_encoder(
@@ -99,6 +82,43 @@ void export_as_onnx(const ExportRequest& request) {
     case Kind::other:
       return write(*open_trained_model(request.folder, set));
   }
+}
+
+/// Copies the adapter that a run has written, or writes that of a checkpoint.
+void export_adapter(const ExportRequest& request) {
+  if (const fs::path from = adapter_folder_at(request.folder); !from.empty()) {
+    fs::create_directories(request.out);
+    fs::copy(from, request.out, fs::copy_options::overwrite_existing | fs::copy_options::recursive);
+    return;
+  }
+  const RunFolder run = run_at(request.folder);
+  const auto refuse = [&] {
+    throw Error(ExitCode::usage, {.what = "there is no adapter", .where = request.folder, .hint = "--format hf"});
+  };
+  if (!fs::exists(run.resolved())) refuse();
+  const Job job = load_job({.file = run.resolved().string(), .set = request.set, .output_dir = run.path.string()});
+  if (!job.spec().model.adapter) refuse();
+  with_model(request, request.set, [&](auto& model) {
+    write_adapter(*model.built.model,
+                  {.adapter = *model.built.adapter,
+                   .weights = trained_weights(*model.built.model),
+                   .base = *job.spec().model.pretrained,
+                   .learned = *model.datasets.train},
+                  request.out);
+    if constexpr (requires { model.files; }) write_text_files(model.files, request.out);
+  });
+}
+
+void export_as_onnx(const ExportRequest& request) {
+  if (!request.dtype.empty() && request.dtype != "f32")
+    throw Error(ExitCode::usage,
+                {.what = "ONNX files are written in fp32", .where = "--dtype", .hint = "leave it out, or f32"});
+  std::vector<std::string> set = request.set;
+  set.insert(set.end(), {"precision=fp32", "device=cpu"});
+  with_model(request, set, [&](auto& model) {
+    if (model.built.adapter) models::merge_adapter(*model.built.model);
+    export_onnx(model, request.out);
+  });
 }
 
 uint64_t size_of(const fs::path& path) {

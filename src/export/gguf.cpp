@@ -72,10 +72,9 @@ void export_gguf(LanguageModel& model, const std::filesystem::path& file, Stored
                  {"general.file_type", file_type_of(type)},
                  {"general.quantization_version", uint32_t{2}}};
   for (auto& value : architecture.values()) gguf.values.push_back(std::move(value));
-  for (auto& value : gguf_tokenizer(model.tokenizer_folder, model.limits.vocabulary))
-    gguf.values.push_back(std::move(value));
-  if (const std::string source = without_marks(chat_template_of(model)); !source.empty())
-    gguf.values.emplace_back("tokenizer.chat_template", source);
+  for (auto& value : gguf_tokenizer(model)) gguf.values.push_back(std::move(value));
+  if (model.files.chat_template)
+    gguf.values.emplace_back("tokenizer.chat_template", without_marks(model.files.chat_template->source().source()));
   for (const auto& [name, tensor] : architecture.tensors(published_weights(*model.built.model))) {
     const GgmlType stored = ggml_type_of(name, tensor, type);
     gguf.tensors.push_back(

@@ -167,6 +167,18 @@ void add_special(Values& values, const fs::path& folder, const Tokens& tokens) {
   }
 }
 
+/// Readers know one token that ends a text and one that ends a turn.
+void add_ends(Values& values, const LanguageModel& model) {
+  constexpr const char* kEndOfText = "tokenizer.ggml.eos_token_id";
+  const auto number = [](int64_t token) { return GgufValue(static_cast<uint32_t>(token)); };
+  const bool has_end = std::ranges::any_of(values, [&](const auto& value) { return value.first == kEndOfText; });
+  if (!has_end && !model.files.end_tokens.empty())
+    values.emplace_back(kEndOfText, number(model.files.end_tokens.front()));
+  if (!model.files.chat_template) return;
+  if (const auto end = generation::end_of_turn(*model.files.chat_template, *model.published))
+    values.emplace_back("tokenizer.ggml.eot_token_id", number(*end));
+}
+
 Values values_of(const json& tokenizer, const fs::path& folder, int64_t vocabulary) {
   const json& model = tokenizer.at("model");
   const std::string type = text_at(model, "type");
@@ -206,17 +218,22 @@ Values values_of(const tokenizers::SentencePieces& pieces, const fs::path& folde
   return values;
 }
 
+tokenizers::SentencePieces sentence_pieces_in(const fs::path& folder) {
+  auto pieces = tokenizers::sentence_pieces_of(folder);
+  if (!pieces || !pieces->are_of_bpe) refuse("the tokenizer is no BPE model", folder);
+  return std::move(*pieces);
+}
+
 }  // namespace
 
-Values gguf_tokenizer(const fs::path& folder, int64_t vocabulary) {
+Values gguf_tokenizer(const LanguageModel& model) {
+  const fs::path& folder = model.tokenizer_folder;
   const json tokenizer = tokenizers::tokenizer_json_of(folder);
-  if (tokenizer.is_null()) {
-    const auto pieces = tokenizers::sentence_pieces_of(folder);
-    if (!pieces || !pieces->are_of_bpe) refuse("the tokenizer is no BPE model", folder);
-    return values_of(*pieces, folder, vocabulary);
-  }
   try {
-    return values_of(tokenizer, folder, vocabulary);
+    Values values = tokenizer.is_null() ? values_of(sentence_pieces_in(folder), folder, model.limits.vocabulary)
+                                        : values_of(tokenizer, folder, model.limits.vocabulary);
+    add_ends(values, model);
+    return values;
   } catch (const json::exception& error) {
     throw Error(ExitCode::data,
                 {.what = "not as a tokenizer should be: " + std::string(error.what()), .where = folder.string()});

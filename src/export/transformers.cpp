@@ -78,24 +78,12 @@ const char* problem_type_of(TextUse use) {
   return use == TextUse::label ? "single_label_classification" : nullptr;
 }
 
-/// The tokenizer's files, the chat template, and the tokens at which a text ends.
-void write_tokenizer(const LanguageModel& model, const fs::path& folder, json& config) {
-  copy_tokenizer_files(model.tokenizer_folder, folder);
-  if (const std::string source = chat_template_of(model); !source.empty())
-    write_file_atomically(folder / "chat_template.jinja", source, ExitCode::environment);
-  if (model.end_tokens.empty()) return;
-  const json end = model.end_tokens.size() == 1 ? json(model.end_tokens.front()) : json(model.end_tokens);
-  config["eos_token_id"] = end;
-  if (!fs::exists(folder / "generation_config.json"))
-    write_file_atomically(folder / "generation_config.json", json{{"eos_token_id", end}}.dump(2) + "\n",
-                          ExitCode::environment);
-}
-
 }  // namespace
 
 void export_transformers(LanguageModel& model, const fs::path& folder, StoredType type, int64_t file_bytes) {
   json config = write_published_weights(*model.built.model, folder, type, file_bytes);
-  if (model.published) write_tokenizer(model, folder, config);
+  write_text_files(model.files, folder);
+  add_special_tokens(config, folder);
   write_file_atomically(folder / "config.json", config.dump(2) + "\n", ExitCode::environment);
 }
 

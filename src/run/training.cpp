@@ -66,6 +66,7 @@ Training::Training(const RunRequest& request, const Job& job, TrainingSetup& set
       kernels_(kernels),
       folder_(taken.folder),
       lock_(taken.lock),
+      text_files_(text_files_of(job, *setup.datasets.train)),
       live_(job, setup, folder_),
       recorder_(setup.context.rank() == 0
                     ? monitor::Recorder(spec_.log.chosen_sinks(),
@@ -93,6 +94,7 @@ void Training::resume_run() {
   tell_of_kept_batch(setup_.plan.batch);
   pace_ = train::SavePace(earlier.interruptions());
   record_attempt(identity);
+  if (setup_.context.rank() == 0) write_text_files(text_files_, folder_.path);
   const auto& mirror = spec_.checkpoint.mirror;
   live_.begin(progress_);
   print_start_page(console_, job_, setup_,
@@ -390,7 +392,7 @@ void Training::write_sample(bool is_new) {
   const bool was_training = model.is_training();
   const device::Reading reading(setup_.built.arena->working_copy());
   const std::string text = train::write_sample(model, *setup_.datasets.train, setup_.datasets.tokens_per_sample(),
-                                               sample, static_cast<uint64_t>(spec_.seed));
+                                               text_files_.end_tokens, sample, static_cast<uint64_t>(spec_.seed));
   model.train(was_training);
   if (setup_.context.rank() != 0) return;
   console_.line("sample", "temperature " + monitor::significant(sample.temperature));
@@ -425,10 +427,8 @@ void Training::finish(const monitor::Summary& summary, const Expectation& expect
                    .weights = adapter_weights,
                    .base = *spec_.model.pretrained,
                    .learned = *setup_.datasets.train},
-                  folder_);
-  }
-  if (const auto tokenizer = setup_.datasets.train->tokenizer(); tokenizer && !tokenizer->folder().empty()) {
-    copy_tokenizer_files(tokenizer->folder(), folder_.path, tokenizer->source());
+                  folder_.adapter());
+    write_text_files(text_files_, folder_.adapter());
   }
   if (samples_at_end(summary)) write_sample(/*is_new=*/progress_.step > first_step_);
   write_merged();  // last: it changes the model

@@ -1,11 +1,11 @@
 #include "gputrain/setup/language_model.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
-#include "gputrain/chat/model_templates.hpp"
 #include "gputrain/checkpoint/weight_files.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
@@ -56,18 +56,30 @@ Job job_of_run_without_data(const Job& run, int64_t vocabulary, const std::vecto
 /// The job to build the model with, and where its parts lie.
 struct Plan {
   Job job;
-  fs::path folder;     // that was asked for
-  fs::path weights;    // empty: the job's own
-  fs::path tokenizer;  // empty: that of the data
+  fs::path folder;                                // that was asked for
+  fs::path weights;                               // empty: the job's own
+  fs::path tokenizer;                             // empty: that of the data
+  std::optional<std::string> chat_template = {};  // a file or a name; none: that of the tokenizer
   bool adds_special_tokens = false;
 };
 
 Plan plan_for_folder(const LanguageModelRequest& request) {
-  return {.job = job_of_folder(request),
+  Job job = job_of_folder(request);
+  return {.job = job,
           .folder = request.folder,
           .weights = {},
           .tokenizer = request.tokenizer.empty() ? request.folder : request.tokenizer,
+          .chat_template = job.spec().data.text.chat_template,
           .adds_special_tokens = true};
+}
+
+/// The template that the run has learned; what its job names may have changed since. None: that of the tokenizer.
+std::optional<std::string> template_of_run(const Job& job, const RunFolder& run, const std::vector<std::string>& set,
+                                           const fs::path& tokenizer) {
+  const auto names_it = [](const std::string& one) { return one.starts_with("data.text.chat_template="); };
+  const fs::path learned = run.path / kChatTemplate;
+  if (!exists(learned) || std::ranges::any_of(set, names_it)) return job.spec().data.text.chat_template;
+  return tokenizer == run.path ? std::nullopt : std::optional(learned.string());
 }
 
 Plan plan_for_run(const LanguageModelRequest& request) {
@@ -78,8 +90,9 @@ Plan plan_for_run(const LanguageModelRequest& request) {
             .weights = weights_at(request.folder, job, run),
             .tokenizer = request.tokenizer};
   const fs::path own = tokenizer_of_run(job, run);
-  if (own.empty()) return plan;
   if (plan.tokenizer.empty()) plan.tokenizer = own;
+  plan.chat_template = template_of_run(job, run, request.set, plan.tokenizer);
+  if (own.empty()) return plan;
   // Text of any size would be made into tokens only to be told how many there are.
   const int64_t vocabulary = tokenizers::read_published(own)->vocabulary_size();
   const std::string& format = job.spec().data.train.format.name;
@@ -106,7 +119,8 @@ Plan plan_for(const LanguageModelRequest& request) {
   if (exists(request.folder / "config.json")) return plan_for_folder(request);
   throw Error(ExitCode::usage, {.what = "neither a run folder nor a model's: it has no job.resolved.yaml and no "
                                         "config.json",
-                                .where = request.folder.string()});
+                                .where = request.folder.string(),
+                                .hint = hub::fetch_command_for(request.folder)});
 }
 
 /// Where a run's data has no tokenizer, the model that it started from may have one beside its weights.
@@ -132,6 +146,15 @@ models::Model::TextLimits limits_of(const Job& job, const models::Model& model, 
   return {.vocabulary = datasets.facts.num_classes, .length = datasets.tokens_per_sample()};
 }
 
+void find_text_files(LanguageModel& model) {
+  TextFiles& files = model.files;
+  files.folder = model.tokenizer_folder;
+  files.chat_template = find_chat_template(model.chat_template, files.folder);
+  files.is_other_template = model.chat_template.has_value();
+  files.end_tokens = generation::end_tokens_of(files.folder, model.tokenizer.get(),
+                                               files.chat_template ? &*files.chat_template : nullptr);
+}
+
 void open_parts(Plan& plan, bool needs_tokenizer, LanguageModel& opened) {
   opened.datasets = open_datasets(plan.job);
   opened.published = tokenizer_of(plan, opened.datasets);
@@ -146,22 +169,13 @@ void open_parts(Plan& plan, bool needs_tokenizer, LanguageModel& opened) {
   if (!plan.weights.empty()) load_trained(plan.weights, opened.built);
   opened.limits = limits_of(plan.job, *opened.built.model, opened.datasets);
   opened.adds_special_tokens = plan.adds_special_tokens;
-  opened.chat_template = plan.job.spec().data.text.chat_template;
-  if (opened.published) {
+  opened.chat_template = plan.chat_template;
+  if (opened.published)
     opened.tokenizer_folder = fs::is_directory(plan.tokenizer) ? plan.tokenizer : plan.tokenizer.parent_path();
-    opened.end_tokens = generation::end_tokens_of(opened.tokenizer_folder, opened.published.get());
-  }
+  find_text_files(opened);
 }
 
 }  // namespace
-
-std::string chat_template_of(const LanguageModel& model) {
-  try {
-    return chat::choose_chat_template(model.chat_template, model.tokenizer_folder).source().source();
-  } catch (const Error&) {  // there is none, or it is broken
-    return {};
-  }
-}
 
 std::unique_ptr<LanguageModel> open_language_model(const LanguageModelRequest& asked) {
   std::optional<Plan> plan;

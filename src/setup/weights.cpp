@@ -22,6 +22,7 @@
 #include "gputrain/models/class_names.hpp"
 #include "gputrain/models/published.hpp"
 #include "gputrain/setup/image_model.hpp"
+#include "gputrain/setup/text_files.hpp"
 #include "gputrain/setup/trained_weights.hpp"
 #include "gputrain/setup/training_setup.hpp"
 
@@ -248,8 +249,10 @@ void write_in_turn(BuiltModel& built, int rank, const data::Dataset& learned, co
 }
 
 void write_config(models::Model& model, const RunFolder& folder) {
-  const auto config = models::published_config(model);
-  if (!config.is_null()) write_file_atomically(folder.model_config(), config.dump(2) + "\n", ExitCode::environment);
+  auto config = models::published_config(model);
+  if (config.is_null()) return;
+  add_special_tokens(config, folder.path);
+  write_file_atomically(folder.model_config(), config.dump(2) + "\n", ExitCode::environment);
 }
 
 }  // namespace
@@ -315,12 +318,12 @@ void load_adapter(BuiltModel& built, const fs::path& folder) {
                                       .class_rows = models::rows_by_name(names, built.class_names)});
 }
 
-void write_adapter(models::Model& model, const TrainedAdapter& trained, const RunFolder& folder) {
-  fs::create_directories(folder.adapter());
-  checkpoint::write_safetensors(folder.adapter() / models::kAdapterWeights,
-                                models::adapter_weights(model, trained.weights), metadata_of(trained.learned));
-  write_file_atomically(folder.adapter() / models::kAdapterConfig,
-                        trained.adapter.config_of(model, trained.base).dump(2) + "\n", ExitCode::environment);
+void write_adapter(models::Model& model, const TrainedAdapter& trained, const fs::path& folder) {
+  fs::create_directories(folder);
+  checkpoint::write_safetensors(folder / models::kAdapterWeights, models::adapter_weights(model, trained.weights),
+                                metadata_of(trained.learned));
+  write_file_atomically(folder / models::kAdapterConfig, trained.adapter.config_of(model, trained.base).dump(2) + "\n",
+                        ExitCode::environment);
 }
 
 }  // namespace gputrain::app

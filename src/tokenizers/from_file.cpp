@@ -16,7 +16,6 @@ class FromFile : public Tokenizer {
   explicit FromFile(const fs::path& path)
       : folder_(fs::is_directory(path) ? path : fs::absolute(path).parent_path()), published_(read_published(path)) {
     if (!fs::is_directory(path)) source_ = path;
-    if (const std::string end = end_token_beside(path); !end.empty()) end_ = published_->find(end);
   }
 
   int64_t vocabulary_size() const override { return published_->vocabulary_size(); }
@@ -25,7 +24,7 @@ class FromFile : public Tokenizer {
     published_->tokenize(text, name, take, ranges);
   }
   Frame frame(bool has_two_texts) const override { return published_->frame(has_two_texts); }
-  std::optional<int64_t> end_token() const override { return end_; }
+  std::optional<int64_t> end_token() const override { return published_->end_token(); }
   std::optional<int64_t> mask_token() const override { return published_->mask_token(); }
   bool is_special(int64_t token) const override { return published_->is_special(token); }
   fs::path folder() const override { return folder_; }
@@ -36,7 +35,6 @@ class FromFile : public Tokenizer {
  private:
   fs::path folder_, source_;
   std::shared_ptr<const PublishedTokenizer> published_;
-  std::optional<int64_t> end_;
 };
 
 struct PublishedOptions {

@@ -5,22 +5,22 @@
 namespace gputrain::train {
 
 std::vector<int64_t> generate(models::Model& model, std::vector<int64_t> prompt, generation::Context context,
-                              const SampleSpec& spec, uint64_t seed) {
+                              const std::vector<int64_t>& end_tokens, const SampleSpec& spec, uint64_t seed) {
   context.slides = true;
   const generation::Options options{
       .sampling = {.temperature = spec.temperature, .top_k = spec.top_k.value_or(0)},
       .seed = seed,
       .max_new_tokens = spec.max_new_tokens,
-      .end_tokens = {},
+      .end_tokens = end_tokens,
       .context = context,
   };
-  const auto continued = generation::generate(model, {prompt}, options);
-  prompt.insert(prompt.end(), continued[0].tokens.begin(), continued[0].tokens.end());
+  const auto continued = generation::generate(model, {prompt}, options)[0];
+  prompt.insert(prompt.end(), continued.tokens.begin(), continued.tokens.end() - (continued.is_ended ? 1 : 0));
   return prompt;
 }
 
 std::string write_sample(models::Model& model, const data::Dataset& vocabulary, int64_t context_length,
-                         const SampleSpec& spec, uint64_t seed) {
+                         const std::vector<int64_t>& end_tokens, const SampleSpec& spec, uint64_t seed) {
   const auto tokenizer = vocabulary.tokenizer();
   const auto prompt = tokenizer->encode(spec.prompt, "the prompt");
   if (prompt.empty()) {
@@ -28,7 +28,7 @@ std::string write_sample(models::Model& model, const data::Dataset& vocabulary, 
   }
   // On a GPU use one length: choosing and compiling kernels per length takes longer than the whole sample.
   const generation::Context context{.length = context_length, .has_one_length = !model.context().device.is_cpu()};
-  return tokenizer->decode(generate(model, prompt, context, spec, seed));
+  return tokenizer->decode(generate(model, prompt, context, end_tokens, spec, seed));
 }
 
 }  // namespace gputrain::train

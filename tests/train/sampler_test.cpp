@@ -34,16 +34,16 @@ class Watched final : public models::Model {
 TEST(Sampler, WritesSameTextHoweverContextIsRead) {
   Watched model;
   const SampleSpec spec{.max_new_tokens = 9, .temperature = 1.5};
-  const auto text = generate(model, {3, 1}, {.length = kLength}, spec, 7);
+  const auto text = generate(model, {3, 1}, {.length = kLength}, {}, spec, 7);
   EXPECT_THAT(text, SizeIs(11));
   EXPECT_THAT(model.lengths, ElementsAre(2, 3, 4, 5, 6));
   model.lengths.clear();
-  EXPECT_EQ(generate(model, {3, 1}, {.length = kLength, .has_one_length = true}, spec, 7), text);
+  EXPECT_EQ(generate(model, {3, 1}, {.length = kLength, .has_one_length = true}, {}, spec, 7), text);
   EXPECT_THAT(model.lengths, ElementsAre(kLength));
   models::Gpt remembers({.n_layer = 2, .n_head = 2, .n_embd = 16}, model.context(),
                         {.input_shape = {kLength}, .num_classes = 11});
   nn::initialize(remembers, 1);
-  EXPECT_EQ(generate(remembers, {3, 1}, {.length = kLength}, spec, 7), text);
+  EXPECT_EQ(generate(remembers, {3, 1}, {.length = kLength}, {}, spec, 7), text);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The tokens with which a published model begins and ends a text.
+// The tokens with which a language model begins and ends a text.
 #pragma once
 
 #include <cstdint>
@@ -6,20 +6,30 @@
 #include <optional>
 #include <vector>
 
+#include "gputrain/chat/model_templates.hpp"
 #include "gputrain/tokenizers/published.hpp"
 
 namespace gputrain::generation {
 
-/// From a model's folder: `eos_token_id` of generation_config.json or, where that has none, of config.json; and the
-/// `eos_token` of tokenizer_config.json, for which the tokenizer is asked if it is not null. Ascending, without
-/// repetitions. Throws Error(data) for an `eos_token_id` that is not a number or a list of them.
-std::vector<int64_t> end_tokens_of(const std::filesystem::path& folder,
-                                   const tokenizers::PublishedTokenizer* tokenizer);
+/// What ends a text: `eos_token_id` of the generation_config.json in a model's folder or, where that has none, of its
+/// config.json; the end token of the tokenizer; and what ends a turn of the assistant in the chat template. Each may be
+/// missing: an empty folder, null. Ascending, without repetitions. Throws Error(data) for an `eos_token_id` that is not
+/// a number or a list of them.
+std::vector<int64_t> end_tokens_of(const std::filesystem::path& folder, const tokenizers::Tokenizer* tokenizer,
+                                   const chat::ChatTemplate* chat_template);
+
+/// The special token that ends an answer in the chat template; none: there is no such token, or the template takes no
+/// question with an answer.
+std::optional<int64_t> end_of_turn(const chat::ChatTemplate& chat_template, const tokenizers::Tokenizer& tokenizer);
 
 /// The token before a text that has nothing before it: the begin token of tokenizer_config.json, or else its end token;
 /// where that has neither, `bos_token_id` or `eos_token_id` of generation_config.json or config.json. None: there is no
 /// such token. Throws Error(data) as end_tokens_of().
 std::optional<int64_t> first_token_of(const std::filesystem::path& folder,
                                       const tokenizers::PublishedTokenizer& tokenizer);
+
+/// What a model's folder has under a key such as `eos_token_id`, in generation_config.json or, where that has none, in
+/// config.json; empty: neither names one. Throws Error(data) as end_tokens_of().
+std::vector<int64_t> token_numbers(const std::filesystem::path& folder, const char* key);
 
 }  // namespace gputrain::generation

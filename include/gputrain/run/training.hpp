@@ -13,6 +13,7 @@
 #include "gputrain/run/ending.hpp"
 #include "gputrain/run/kernel_status.hpp"
 #include "gputrain/run/live.hpp"
+#include "gputrain/setup/text_files.hpp"
 #include "gputrain/setup/training_setup.hpp"
 #include "gputrain/train/hooks.hpp"
 #include "gputrain/train/profile_hook.hpp"
@@ -65,6 +66,7 @@ class Training {
   KernelStatus& kernels_;
   RunFolder folder_;
   const RunLock& lock_;  // of the run folder, on rank 0
+  TextFiles text_files_;
   train::Stopwatch since_lock_check_;
   train::Progress progress_;
   int64_t first_step_ = 0;  // where this attempt starts

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "gputrain/setup/text_files.hpp"
 #include "gputrain/setup/training_setup.hpp"
 #include "gputrain/tokenizers/published.hpp"
 
@@ -29,13 +30,11 @@ struct LanguageModel {
   /// The same where it is a published one, and the folder that its files are in; otherwise null.
   std::shared_ptr<const tokenizers::PublishedTokenizer> published;
   std::filesystem::path tokenizer_folder;
-  std::optional<std::string> chat_template;  // of the run's job: a file or a name; none: the tokenizer folder's own
-  std::vector<int64_t> end_tokens;
+  /// A file or a name; none: the tokenizer folder's own. `files` has the template itself, if it is good.
+  std::optional<std::string> chat_template;
+  TextFiles files;
   bool adds_special_tokens = false;  // to a prompt, as the tokenizer's file says: a published model expects them
 };
-
-/// The text of the chat template that the model answers by; empty: it has none.
-std::string chat_template_of(const LanguageModel& model);
 
 /// Opens what is needed and loads the weights: a run's model.safetensors or, before there is one, its newest
 /// checkpoint. Data is opened only where the tokenizer is made from it. Throws Error(usage) for a folder that is

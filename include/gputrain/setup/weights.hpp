@@ -87,6 +87,6 @@ struct TrainedAdapter {
 };
 
 /// Writes an adapter's folder, as PEFT does.
-void write_adapter(models::Model& model, const TrainedAdapter& trained, const RunFolder& folder);
+void write_adapter(models::Model& model, const TrainedAdapter& trained, const std::filesystem::path& folder);
 
 }  // namespace gputrain::app

@@ -25,6 +25,8 @@ class PublishedTokenizer final : public Tokenizer {
   int64_t vocabulary_size() const override;
 
   Frame frame(bool has_two_texts) const override;
+  /// The one that end_token_beside() spells.
+  std::optional<int64_t> end_token() const override;
   /// "[MASK]" or "<mask>", if the file has it as a special token.
   std::optional<int64_t> mask_token() const override;
 

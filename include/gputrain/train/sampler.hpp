@@ -12,14 +12,15 @@
 
 namespace gputrain::train {
 
-/// Continues `prompt` by spec.max_new_tokens tokens, also beyond the context; depends only on weights, prompt and seed.
-/// Leaves the model in evaluation mode and does not use its random generators.
+/// Continues `prompt` by spec.max_new_tokens tokens, also beyond the context, or to the first of `end_tokens`, which is
+/// left out; depends only on weights, prompt and seed. Leaves the model in evaluation mode and does not use its random
+/// generators.
 std::vector<int64_t> generate(models::Model& model, std::vector<int64_t> prompt, generation::Context context,
-                              const SampleSpec& spec, uint64_t seed);
+                              const std::vector<int64_t>& end_tokens, const SampleSpec& spec, uint64_t seed);
 
-/// Prompt and continuation as text, with the dataset's tokenizer. Throws Error(usage) if the prompt is empty, and what
-/// the tokenizer throws if it has no token for the prompt.
+/// Prompt and continuation as text, with the dataset's tokenizer; it ends before one of the end tokens. Throws
+/// Error(usage) if the prompt is empty, and what the tokenizer throws if it has no token for the prompt.
 std::string write_sample(models::Model& model, const data::Dataset& vocabulary, int64_t context_length,
-                         const SampleSpec& spec, uint64_t seed);
+                         const std::vector<int64_t>& end_tokens, const SampleSpec& spec, uint64_t seed);
 
 }  // namespace gputrain::train

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "added_tokens.hpp"
@@ -21,6 +22,7 @@ struct PublishedTokenizer::Parts {
   PreTokenizers pre_tokenizers = {};
   Decoder decoder = nullptr;  // null: texts are joined by spaces
   Frames frames = {};
+  std::string end_token = {};  // its spelling; empty: the files do not say
 };
 
 }  // namespace gputrain::tokenizers

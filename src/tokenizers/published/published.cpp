@@ -1,8 +1,10 @@
 #include "gputrain/tokenizers/published.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/hub/cache.hpp"
 #include "readers.hpp"
 #include "tokenizer_json.hpp"
 
@@ -27,10 +29,12 @@ fs::path find_source(const fs::path& folder) {
 
 fs::path source_in(const fs::path& folder) {
   if (fs::path found = find_source(folder); !found.empty()) return found;
+  const std::string fetch = hub::fetch_command_for(folder);
   throw Error(ExitCode::data,
               {.what = "no tokenizer here, or several",
                .where = folder.string(),
-               .hint = "tokenizer.json is looked for, then tekken.json, vocab.json with merges.txt, vocab.txt, "
+               .hint = (fetch.empty() ? "" : "if not all of the model is here, " + fetch + "; ") +
+                       "tokenizer.json is looked for, then tekken.json, vocab.json with merges.txt, vocab.txt, "
                        "tokenizer.model, and *.tiktoken; name the file"});
 }
 
@@ -72,8 +76,10 @@ std::optional<SentencePieces> sentence_pieces_of(const fs::path& folder) {
 }
 
 std::shared_ptr<const PublishedTokenizer> read_published(const fs::path& folder_or_file) {
-  return std::make_shared<PublishedTokenizer>(
-      read_source(fs::is_directory(folder_or_file) ? source_in(folder_or_file) : folder_or_file));
+  PublishedTokenizer::Parts parts =
+      read_source(fs::is_directory(folder_or_file) ? source_in(folder_or_file) : folder_or_file);
+  parts.end_token = end_token_beside(folder_or_file);
+  return std::make_shared<PublishedTokenizer>(std::move(parts));
 }
 
 }  // namespace gputrain::tokenizers

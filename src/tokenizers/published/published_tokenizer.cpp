@@ -211,6 +211,11 @@ Frame PublishedTokenizer::frame(bool has_two_texts) const {
   return has_two_texts ? frames.two : frames.one;
 }
 
+std::optional<int64_t> PublishedTokenizer::end_token() const {
+  const std::string& spelling = encoder_->parts().end_token;
+  return spelling.empty() ? std::nullopt : find(spelling);
+}
+
 std::optional<int64_t> PublishedTokenizer::mask_token() const {
   for (const char* spelling : {"[MASK]", "<mask>"}) {
     const auto token = find(spelling);

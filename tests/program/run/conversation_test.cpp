@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "support/byte_tokenizer.hpp"
 #include "support/program.hpp"
 
 namespace gputrain::app {
@@ -23,40 +24,12 @@ namespace fs = std::filesystem;
 
 constexpr int kStart = 256, kEnd = 257;  // <|im_start|>, <|im_end|>
 
-std::string utf8(int point) {
-  if (point < 0x80) return {static_cast<char>(point)};
-  return {static_cast<char>(0xC0 | (point >> 6)), static_cast<char>(0x80 | (point & 0x3F))};
-}
-
-/// A byte-level tokenizer: a token for each byte, spelled as GPT-2 spells it, and two special tokens.
-json byte_tokenizer() {
-  json vocabulary, added = json::array();
-  int others = 256;
-  for (int byte = 0; byte < 256; ++byte) {
-    const bool is_printable = (byte > 32 && byte < 127) || (byte > 160 && byte != 173);
-    vocabulary[utf8(is_printable ? byte : others++)] = byte;
-  }
-  for (const auto& [text, id] : {std::pair("<|im_start|>", kStart), std::pair("<|im_end|>", kEnd)})
-    added.push_back({{"id", id},
-                     {"content", text},
-                     {"special", true},
-                     {"normalized", false},
-                     {"lstrip", false},
-                     {"rstrip", false},
-                     {"single_word", false}});
-  const json cut{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
-  return {{"added_tokens", added},
-          {"pre_tokenizer", cut},
-          {"decoder", {{"type", "ByteLevel"}}},
-          {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", json::array()}}}};
-}
-
 struct ConversationTest : ::testing::Test {
   TemporaryFolder folder;
 
   void SetUp() override {
     fs::create_directories(folder / "tokenizer");
-    folder.write("tokenizer/tokenizer.json", byte_tokenizer().dump());
+    folder.write("tokenizer/tokenizer.json", byte_tokenizer({"<|im_start|>", "<|im_end|>"}).dump());
     folder.write("tokenizer/tokenizer_config.json", json{{"eos_token", "<|im_end|>"}}.dump());
     std::string lines;
     for (int i = 0; i < 64; ++i) {

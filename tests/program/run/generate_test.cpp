@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "support/byte_tokenizer.hpp"
 #include "support/program.hpp"
 #include "support/small_job.hpp"
 
@@ -122,6 +123,73 @@ TEST_F(GenerateTest, ReadsFolderOfPublishedModel) {
        folder.write("model/big/tokenizer.json", R"({"model": {"type": "BPE", "vocab": {"a": 9}, "merges": []}})")});
   EXPECT_EQ(foreign.exit_code, 3);
   EXPECT_THAT(foreign.err, AllOf(HasSubstr("token 9"), HasSubstr("the model knows 5 tokens")));
+}
+
+TEST_F(GenerateTest, ReadsPromptsOfAnyLineEnds) {
+  const Result trained = train(write_gpt_job(folder, "", kOneStep));
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const auto answers = [&](const std::string& name, const std::string& content) {
+    return generate(run, {"--prompts", folder.write(name, content), "--json", "--max-new-tokens", "2"});
+  };
+  const std::string plain = answers("p.txt", "ts\ns\n").out;
+  EXPECT_THAT(lines_of(plain), SizeIs(2));
+  EXPECT_EQ(answers("p.txt", "ts\r\ns\r\n").out, plain);
+  EXPECT_EQ(answers("p.txt", "\xEF\xBB\xBFts\r\ns").out, plain);
+  EXPECT_EQ(answers("p.jsonl", "{\"prompt\": \"ts\"}\r\n\r\n{\"prompt\": \"s\"}\r\n").out, plain);
+  const Result gap = answers("p.txt", "ts\n\r\n\ns\n\n");
+  EXPECT_EQ(gap.out, plain);
+  EXPECT_THAT(gap.err, HasSubstr("3 empty lines passed over"));
+  Program typed(
+      {"sh", "-c",
+       "printf 'ts\\r\\n\\r\\ns\\r\\n' | '" + gputrain_path() + "' generate '" + run + "' --json --max-new-tokens 2"});
+  EXPECT_EQ(typed.wait().out, plain);
+}
+
+TEST_F(GenerateTest, ChecksAllPromptsBeforeTheFirstAnswer) {
+  const Result trained = train(write_gpt_job(folder, "", kOneStep));
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const auto refused = [&](const std::string& last) {
+    const Result result =
+        generate(run, {"--prompts", folder.write("p.jsonl", "{\"prompt\": \"ts\"}\n{\"prompt\": \"" + last + "\"}\n"),
+                       "--batch-size", "1", "--max-new-tokens", "2"});
+    EXPECT_NE(result.exit_code, 0);
+    EXPECT_EQ(result.out, "");
+    EXPECT_THAT(result.err, HasSubstr("p.jsonl:2"));
+    return result.err;
+  };
+  EXPECT_THAT(refused(""), HasSubstr("the prompt is empty"));
+  EXPECT_THAT(refused("tstststststststs"), HasSubstr("leaves no room"));
+  EXPECT_THAT(refused("#"), HasSubstr("#"));  // no token of this vocabulary
+}
+
+TEST_F(GenerateTest, EndsBeforeStops) {
+  folder.write("model/tokenizer.json", byte_tokenizer({"<end>", "<turn>"}).dump());
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += "abcd<turn>";
+  const std::string job = folder.write(
+      "job.yaml", "schema: 1\ndata: {train: {path: " + folder.write("a.txt", text) +
+                      ", format: text}, text: {tokenizer: published, tokenizer_path: " + (folder / "model") +
+                      "}}\nmodel: {type: gpt, config: {block_size: 32, n_layer: 1, n_head: 2, n_embd: 16, position: "
+                      "rotary, norm: rmsnorm, activation: swiglu}}\ntrain: {max_steps: 60, global_batch_size: 4}\n"
+                      "optimizer: {type: adamw, lr: 0.02}\n");
+  const Result trained = train(job);
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const auto answer = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--prompt", "a", "--max-new-tokens", "9"});
+    return generate(run, more);
+  };
+  EXPECT_EQ(answer({}).out, "bcdabcd\n");
+  EXPECT_EQ(answer({"--stop", "da"}).out, "bc\n");
+  EXPECT_EQ(answer({"--stop", "dx", "--stop", "cda"}).out, "b\n");
+  EXPECT_EQ(answer({"--stop", "dab"}).out, "bc\n");  // across a token that is not shown
+  EXPECT_EQ(answer({"--stop", "<turn>"}).out, "bcd\n");
+  const json line = lines_of(answer({"--stop", "c", "--json"}).out).at(0);
+  EXPECT_EQ(line["text"], "b");
+  EXPECT_EQ(line["tokens"], json({'b', 'c'}));
+  EXPECT_EQ(line["finish"], "stop");
+  const Result mixed = answer({"--stop", "d<turn>"});
+  EXPECT_EQ(mixed.exit_code, 2);
+  EXPECT_THAT(mixed.err, HasSubstr("--stop '<|im_end|>'"));
 }
 
 TEST_F(GenerateTest, SaysWhatIsWrong) {
