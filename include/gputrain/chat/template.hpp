@@ -18,9 +18,16 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
+/// Bytes that a template wrote while it went through "messages" and stood at this one.
+struct Written {
+  Range range;
+  size_t message;
+};
+
 struct Rendered {
   std::string text;
   std::vector<Range> generated;  // what came from `{% generation %}` blocks
+  std::vector<Written> written;  // in order, apart from each other; the rest was written outside of such loops
 };
 
 /// Immutable, so thread-safe.

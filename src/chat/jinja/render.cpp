@@ -38,6 +38,7 @@ Render::Render(const Program& program, const nlohmann::ordered_json& variables)
       const auto found = variables.find(program.names[id]);
       if (found != variables.end()) {
         globals_[id] = value_of(*found);
+        if (program.names[id] == "messages") find_messages(*globals_[id]);
       } else if (const Builtin* builtin = find_global(program.names[id])) {
         globals_[id] = Value(Function{.builtin = builtin});
       }
@@ -54,7 +55,41 @@ Rendered Render::run() {
     throw Error(ExitCode::data,
                 {.what = shortened(problem.what()), .where = program_.name + ":" + std::to_string(line)});
   }
-  return {std::move(text_), std::move(generated_)};
+  return {std::move(text_), std::move(generated_), std::move(written_)};
+}
+
+void Render::find_messages(const Value& messages) {
+  if (messages.sequence() == nullptr) return;
+  const Values& all = messages.sequence()->items;
+  for (size_t i = 0; i < all.size(); ++i)
+    if (const Dict* message = all[i].dict()) messages_.emplace(message, i);
+}
+
+std::optional<size_t> Render::message_of(const Value& value) const {
+  const auto found = messages_.find(value.dict());
+  return found != messages_.end() ? std::optional(found->second) : std::nullopt;
+}
+
+Render::About::About(Render& render, const Value& item)
+    : message_(render.message_, render.message_of(item) ? render.message_of(item) : render.message_),
+      looks_for_message_(render.looks_for_message_, item.whole() != nullptr) {}
+
+void Render::note_set(const Value& value) {
+  const auto message = looks_for_message_ ? message_of(value) : std::nullopt;
+  if (!message) return;
+  message_ = message;
+  looks_for_message_ = false;
+}
+
+void Render::write(std::string_view text) {
+  const size_t begin = output_->size();
+  budget.append(*output_, text);
+  if (output_ != &text_ || !message_ || text.empty()) return;
+  if (!written_.empty() && written_.back().message == *message_ && written_.back().range.end == begin) {
+    written_.back().range.end = text_.size();
+  } else {
+    written_.push_back({{begin, text_.size()}, *message_});
+  }
 }
 
 Flow Render::run(const Block& block, Render& render) {
@@ -126,6 +161,7 @@ Value Render::passed(Arguments& arguments, const MacroDefinition::Parameter& par
 Value Render::call_macro(const Macro& macro, Arguments arguments) {
   const MacroDefinition& definition = macro.definition;
   const Inside inside(*this, macro.scope);
+  const Swapped<bool> looks(looks_for_message_, false);
   const size_t count = definition.parameters.size();
   for (size_t i = 0; i < count; ++i)
     assign(definition.parameters[i].id, passed(arguments, definition.parameters[i], i));

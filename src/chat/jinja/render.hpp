@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -56,7 +57,7 @@ class Render {
   void assign(size_t id, Value value);
   const std::string& name_of(size_t id) const { return program_.names[id]; }
 
-  void write(std::string_view text) { budget.append(*output_, text); }
+  void write(std::string_view text);
   size_t written() const { return output_->size(); }
   void add_generated(Range range) { generated_.push_back(range); }
 
@@ -76,6 +77,18 @@ class Render {
    private:
     Swapped<std::shared_ptr<Scope>> scope_;
   };
+
+  /// While it lives, what is written is about the message that a loop's item is. In a loop over numbers it is the first
+  /// message that a variable is set to.
+  class About {
+   public:
+    About(Render& render, const Value& item);
+
+   private:
+    Swapped<std::optional<size_t>> message_;
+    Swapped<bool> looks_for_message_;
+  };
+  void note_set(const Value& value);
 
   Flow run_inside(const Block& block);
   static Flow run(const Block& block, Render& render);
@@ -105,6 +118,8 @@ class Render {
 
  private:
   Value call_macro(const Macro& macro, Arguments arguments);
+  void find_messages(const Value& messages);
+  std::optional<size_t> message_of(const Value& value) const;
   Value passed(Arguments& arguments, const MacroDefinition::Parameter& parameter, size_t position);
 
   const Program& program_;
@@ -115,6 +130,10 @@ class Render {
   std::string text_;
   std::string* output_ = &text_;
   std::vector<Range> generated_;
+  std::unordered_map<const Dict*, size_t> messages_;
+  std::optional<size_t> message_;   // that a loop stands at
+  bool looks_for_message_ = false;  // inside a loop over numbers
+  std::vector<Written> written_;
   int level_ = 0;
 };
 

@@ -48,6 +48,7 @@ Flow For::execute(Render& render) const {
   bool is_empty = true;
   for (size_t i = 0; i < values.size(); ++i) {
     const Render::Inside turn(render);
+    const Render::About about(render, values[i]);
     render.budget.spend(1);
     target.assign(render, values[i]);
     if (!loop && condition && !is_true(condition->evaluate(render))) continue;
@@ -74,7 +75,9 @@ std::shared_ptr<const Sequence> For::chosen(Render& render, const Sequence& sour
 }
 
 Flow SetValue::execute(Render& render) const {
-  target.assign(render, value->evaluate(render));
+  Value set = value->evaluate(render);
+  render.note_set(set);
+  target.assign(render, std::move(set));
   return Flow::next;
 }
 
