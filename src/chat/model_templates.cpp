@@ -50,22 +50,25 @@ std::optional<std::string> spelling(const ordered_json& object, const char* name
   return token.is_string() ? std::optional(token.get<std::string>()) : std::nullopt;
 }
 
-/// The template in tokenizer_config.json, if there is one.
-std::optional<std::string> configured(const ordered_json& config, const std::string& file) {
+/// The template in a file of JSON, if there is one: the only one, or the one with this name.
+std::optional<std::string> configured(const fs::path& file, const std::string& name) {
+  const ordered_json config = read_object(file);
   const auto found = config.find("chat_template");
   if (found == config.end() || found->is_null()) return std::nullopt;
-  if (found->is_string()) return found->get<std::string>();
+  if (found->is_string()) return name == "default" ? std::optional(found->get<std::string>()) : std::nullopt;
   if (found->is_array()) {
     for (const ordered_json& entry : *found)
-      if (entry.is_object() && spelling(entry, "name") == "default" && spelling(entry, "template"))
+      if (entry.is_object() && spelling(entry, "name") == name && spelling(entry, "template"))
         return spelling(entry, "template");
+    if (name != "default") return std::nullopt;
   }
   throw Error(ExitCode::data, {.what = "chat_template is neither a string nor a list with one called \"default\"",
-                               .where = file,
+                               .where = file.string(),
                                .hint = "write the template that you want into chat_template.jinja beside it"});
 }
 
-/// Without keys that are null; what the assistant thought stands under both names that templates use.
+/// Without keys that are null, but for the content beside calls; what the assistant thought stands under both names
+/// that templates use.
 ordered_json prepared(const ordered_json& message) {
   if (!message.is_object()) return message;
   ordered_json result = ordered_json::object();
@@ -74,7 +77,7 @@ ordered_json prepared(const ordered_json& message) {
     if (thought == nullptr && message.contains(name) && !message.at(name).is_null()) thought = &message.at(name);
   if (thought != nullptr) result["thinking"] = *thought;
   for (const auto& [key, value] : message.items())
-    if (!value.is_null()) result[key] = value;
+    if (!value.is_null() || (key == "content" && message.contains("tool_calls"))) result[key] = value;
   if (thought != nullptr) result["reasoning_content"] = *thought;
   return result;
 }
@@ -108,18 +111,29 @@ ordered_json read_special_tokens(const fs::path& folder) {
   return tokens;
 }
 
+std::optional<ChatTemplate> read_tool_template(const fs::path& folder) {
+  const fs::path file = folder / "additional_chat_templates/tool_use.jinja", config = folder / "tokenizer_config.json";
+  const ordered_json tokens = read_special_tokens(folder);
+  if (fs::exists(file)) return ChatTemplate(Template::parse(read_text(file), file.string()), tokens);
+  if (fs::exists(folder / "chat_template.jinja")) return std::nullopt;
+  const auto source = configured(config, "tool_use");
+  if (!source) return std::nullopt;
+  return ChatTemplate(Template::parse(*source, config.string() + ": chat_template tool_use"), tokens);
+}
+
 ChatTemplate read_chat_template(const fs::path& folder) {
-  const fs::path file = folder / "chat_template.jinja", config = folder / "tokenizer_config.json";
+  const fs::path file = folder / "chat_template.jinja";
   const ordered_json tokens = read_special_tokens(folder);
   if (fs::exists(file)) return {Template::parse(read_text(file), file.string()), tokens};
-  if (const auto source = configured(read_object(config), config.string()))
-    return {Template::parse(*source, config.string() + ": chat_template"), tokens};
+  for (const char* name : {"tokenizer_config.json", "chat_template.json"})
+    if (const auto source = configured(folder / name, "default"))
+      return {Template::parse(*source, (folder / name).string() + ": chat_template"), tokens};
   std::string names;
   for (const std::string& name : built_in_chat_templates()) names += (names.empty() ? "" : ", ") + name;
   throw Error(ExitCode::data, {.what = "this model has no chat template",
                                .where = folder.string(),
                                .hint = "chat_template.jinja is looked for, then chat_template in "
-                                       "tokenizer_config.json; built in are: " +
+                                       "tokenizer_config.json and chat_template.json; built in are: " +
                                        names});
 }
 

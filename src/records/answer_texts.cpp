@@ -23,10 +23,12 @@ namespace {
 class AnswerTexts final : public SampleBuilder {
  public:
   explicit AnswerTexts(const data::DatasetRequest& request) : SampleBuilder(request, 2) {
-    if (options().loss_on)
-      throw Error(
-          ExitCode::usage,
-          {.what = "what counts of an answer is all of it", .where = "data.text.loss_on", .hint = "leave it out"});
+    for (const auto& [is_set, key] : {std::pair(options().loss_on.has_value(), "data.text.loss_on"),
+                                      std::pair(options().roles_to_train.has_value(), "data.text.roles_to_train"),
+                                      std::pair(options().train_on_eos != "turn", "data.text.train_on_eos")})
+      if (is_set)
+        throw Error(ExitCode::usage,
+                    {.what = "what counts of an answer is all of it", .where = key, .hint = "leave it out"});
     columns_ = 1;
   }
 
@@ -48,7 +50,7 @@ class AnswerTexts final : public SampleBuilder {
   void read(nlohmann::ordered_json& record, std::vector<Draft>& drafts) const override {
     Draft& first = drafts.back();
     first.variables = nlohmann::ordered_json::object();
-    for (const char* name : {"tools", "documents"})
+    for (const char* name : {"tools", "documents", "chat_template_kwargs"})
       if (record.contains(name)) first.variables[name] = record[name];
     if (!is_rated()) {
       Preference both = preference_in(record, options().columns);
@@ -81,6 +83,9 @@ class AnswerTexts final : public SampleBuilder {
   }
 
   void start() override { texts_.emplace(options(), tokenizer_folder()); }
+  void ready() override {
+    if (texts_) texts_->check_marks(tokenizer());
+  }
 
   void make_texts(Draft& draft) const override {
     for (const Dialogue& dialogue : std::exchange(draft.dialogues, {}))

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "gputrain/chat/conversation.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/printable.hpp"
 
@@ -41,6 +42,35 @@ bool begins_with_answer(const AnswerJson& messages) {
 AnswerJson prompt_for(const AnswerJson& prompt, const AnswerJson& answer) {
   const bool is_said = prompt.is_string() && answer.is_array() && begins_with_answer(answer);
   return is_said ? AnswerJson::array({{{"role", "user"}, {"content", prompt}}}) : prompt;
+}
+
+/// Whether a record has a prompt in Alpaca's columns, or in one called "question".
+bool asks(const AnswerJson& record) {
+  return column_of(record, "instruction") != nullptr || column_of(record, "question") != nullptr;
+}
+
+/// The prompt after what the column "system" says.
+AnswerJson with_system(const AnswerJson& prompt, const AnswerJson& record) {
+  const AnswerJson* system = column_of(record, "system");
+  if (system == nullptr || *system == "") return prompt;
+  if (!system->is_string()) refuse_answer("'system' is no text");
+  if (prompt.is_array() && !prompt.empty() && prompt.front().is_object() &&
+      prompt.front().value("role", AnswerJson()) == "system")
+    return prompt;
+  AnswerJson messages = AnswerJson::array({{{"role", "system"}, {"content", *system}}});
+  if (prompt.is_array()) {
+    for (const AnswerJson& message : prompt) messages.push_back(message);
+  } else {
+    messages.push_back({{"role", "user"}, {"content", prompt}});
+  }
+  return messages;
+}
+
+/// The column of prompts, or what Alpaca's columns or "question" make a conversation of.
+AnswerJson prompt_in(const AnswerJson& record, const data::ColumnNames& names, const AnswerJson& answer) {
+  const std::string column = names.prompt.value_or("prompt");
+  if (column_of(record, column) == nullptr && asks(record)) return chat::alpaca_prompt(record);
+  return with_system(prompt_for(answer_in(record, column), answer), record);
 }
 
 /// A text that follows a list of messages is what the assistant says.
@@ -94,8 +124,15 @@ std::vector<std::string> columns_of_answers(const data::ColumnNames& names) {
           names.rejected.value_or("rejected"),
           names.completion.value_or("completion"),
           names.label.value_or("label"),
+          "system",
+          "question",
+          "instruction",
+          "input",
+          "context",
+          "history",
           "tools",
-          "documents"};
+          "documents",
+          "chat_template_kwargs"};
 }
 
 Preference preference_in(const AnswerJson& record, const data::ColumnNames& names) {
@@ -103,9 +140,14 @@ Preference preference_in(const AnswerJson& record, const data::ColumnNames& name
                    &rejected = answer_in(record, names.rejected.value_or("rejected"));
   const AnswerJson* prompt = column_of(record, names.prompt.value_or("prompt"));
   // Some data repeat the prompt, a text, as the first message of both answers.
-  const bool is_repeated = prompt != nullptr && prompt->is_string() && chosen.is_array() && !begins_with_answer(chosen);
-  if (prompt == nullptr || is_repeated) return divided(chosen, rejected);
-  const AnswerJson start = prompt_for(answer_in(record, names.prompt.value_or("prompt")), chosen);
+  const bool is_repeated =
+      chosen.is_array() && !begins_with_answer(chosen) && (prompt == nullptr || prompt->is_string());
+  if (is_repeated || (prompt == nullptr && !asks(record))) {
+    Preference both = divided(chosen, rejected);
+    const AnswerJson start = with_system(both.chosen.prompt, record);
+    return {{start, as_in(start, both.chosen.answer)}, {start, as_in(start, both.rejected.answer)}};
+  }
+  const AnswerJson start = prompt_in(record, names, chosen);
   Preference preference{{start, as_in(start, chosen)}, {start, as_in(start, rejected)}};
   for (const Dialogue* each : {&preference.chosen, &preference.rejected})
     if (each->answer.is_array() != start.is_array()) refuse_answer("the prompt is a text, but an answer is not");
@@ -118,7 +160,7 @@ std::vector<Rating> ratings_in(const AnswerJson& record, const data::ColumnNames
     return {{std::move(both.chosen), true}, {std::move(both.rejected), false}};
   }
   const AnswerJson& answer = answer_in(record, names.completion.value_or("completion"));
-  const AnswerJson start = prompt_for(answer_in(record, names.prompt.value_or("prompt")), answer);
+  const AnswerJson start = prompt_in(record, names, answer);
   const AnswerJson* label = column_of(record, names.label.value_or("label"));
   if (label == nullptr) refuse_answer("a completion without a label", kAnswersHint);
   AnswerJson whole = as_in(start, answer);

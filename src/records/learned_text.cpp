@@ -1,9 +1,13 @@
 #include "learned_text.hpp"
 
+#include <mutex>
+#include <set>
 #include <utility>
 
 #include "gputrain/chat/conversation.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
+#include "gputrain/core/log.hpp"
 #include "gputrain/core/printable.hpp"
 
 namespace gputrain::records {
@@ -26,18 +30,24 @@ const std::string& text_of(const Json& value, const std::string& column) {
   return value.get_ref<const std::string&>();
 }
 
-/// A list of messages, which tables have as JSON text.
-Json list_of(const Json& value, const std::string& column) {
-  if (!value.is_string()) return value;
-  constexpr int kDeepest = 200;  // deeper values would take the stack of whoever walks through them
-  bool is_deep = false;
-  const auto look = [&](int depth, Json::parse_event_t, const Json&) {
-    is_deep = is_deep || depth > kDeepest;
-    return !is_deep;
-  };
-  Json list = Json::parse(value.get_ref<const std::string&>(), look, /*allow_exceptions=*/false);
-  if (is_deep || !list.is_array()) refuse("'" + column + "' is a text, and no list of messages as JSON");
-  return list;
+/// A value that is JSON, or its text, as tables have it: an object, or a list.
+Json json_in(const Json& value, const std::string& name, bool is_object) {
+  Json parsed = value.is_string() ? parse_json<Json>(value.get_ref<const std::string&>()) : value;
+  if (!is_object && parsed.is_object()) parsed = Json::array({parsed});
+  if (is_object ? !parsed.is_object() : !parsed.is_array())
+    refuse("'" + name + "' is neither " + (is_object ? "an object" : "a list") + " nor the JSON text of one");
+  return parsed;
+}
+
+chat::Learning learning_of(const data::TextOptions& options) {
+  using Ends = chat::Learning::Ends;
+  chat::Learning learning;
+  if (options.roles_to_train) learning.roles = *options.roles_to_train;
+  constexpr std::pair<const char*, Ends> kEnds[] = {
+      {"turn", Ends::of_turns}, {"last", Ends::last}, {"all", Ends::all}, {"none", Ends::none}};
+  for (const auto& [name, ends] : kEnds)
+    if (options.train_on_eos == name) learning.ends = ends;
+  return learning;
 }
 
 std::string columns_in(const Json& record) {
@@ -57,15 +67,34 @@ std::vector<std::string> columns_of_texts(const data::TextOptions& options) {
           "conversations",
           "instruction",
           "input",
+          "context",
           "output",
+          "response",
+          "history",
           "system",
           "tools",
-          "documents"};
+          "documents",
+          "chat_template_kwargs"};
 }
 
-RecordTexts::RecordTexts(const data::TextOptions& options, const fs::path& tokenizer_folder) : options_(options) {
+struct RecordTexts::Told {
+  std::mutex mutex;
+  std::set<std::string> keys;
+  bool tools = false, marks = false;
+  bool has_conversations = false;
+};
+
+RecordTexts::RecordTexts(const data::TextOptions& options, const fs::path& tokenizer_folder)
+    : options_(options), told_(std::make_shared<Told>()) {
+  const Json variables = json_in(options.chat_template_kwargs ? Json(*options.chat_template_kwargs) : Json::object(),
+                                 "data.text.chat_template_kwargs", true);
   try {
-    template_ = chat::choose_chat_template(options.chat_template, tokenizer_folder);
+    const auto make = [&](const chat::ChatTemplate& chat_template) {
+      return chat::Conversations(chat_template, variables, learning_of(options));
+    };
+    conversations_ = make(chat::choose_chat_template(options.chat_template, tokenizer_folder));
+    if (options.chat_template) return;
+    if (const auto for_tools = chat::read_tool_template(tokenizer_folder)) with_tools_ = make(*for_tools);
   } catch (const Error& error) {
     if (options.chat_template) throw;
     no_template_ = error;
@@ -90,19 +119,21 @@ Json RecordTexts::messages_of(const Json& record) const {
   const std::string prompt = options_.columns.prompt.value_or("prompt"),
                     completion = options_.columns.completion.value_or("completion"),
                     messages = options_.columns.messages.value_or("messages");
-  if (const Json* all = find(record, messages)) return chat::messages_of({{"messages", list_of(*all, messages)}});
-  if (const Json* turns = find(record, "conversations"); turns != nullptr && turns->is_string()) {
-    Json parsed = record;
-    parsed["conversations"] = list_of(*turns, "conversations");
-    return chat::messages_of(parsed);
+  Json given = Json::object();
+  if (const Json* system = find(record, "system")) given["system"] = *system;
+  const Json *all = find(record, messages), *turns = find(record, "conversations");
+  if (all != nullptr || turns != nullptr) {
+    const std::string column = all != nullptr ? messages : "conversations";
+    given["messages"] = json_in(all != nullptr ? *all : *turns, column, false);
+    return chat::messages_of(given);
   }
   const Json *start = find(record, prompt), *answer = find(record, completion);
   if (start == nullptr) return chat::messages_of(record);
   if (answer == nullptr || !answer->is_array())
     refuse("'" + prompt + "' is a conversation, but '" + completion + "' is not");
-  Json joined = *start;
-  for (const Json& message : *answer) joined.push_back(message);
-  return chat::messages_of({{"messages", joined}});
+  given["messages"] = *start;
+  for (const Json& message : *answer) given["messages"].push_back(message);
+  return chat::messages_of(given);
 }
 
 LearnedText RecordTexts::completion_of(const Json& record) const {
@@ -116,15 +147,59 @@ LearnedText RecordTexts::completion_of(const Json& record) const {
 }
 
 chat::LearnedText RecordTexts::rendered(const Json& messages, const Json& record) const {
-  if (!template_) {
-    throw Error(ExitCode::usage, {.what = "the data has conversations, but " + no_template_->parts().what,
-                                  .where = no_template_->parts().where,
-                                  .hint = "data.text.chat_template: chatml, or a file with the model's template"});
+  if (!conversations_) {
+    throw Error(ExitCode::usage,
+                {.what = "the data has conversations, but " + no_template_->parts().what,
+                 .where = no_template_->parts().where,
+                 .hint = "data.text.chat_template: chatml, or a file with the model's template; conversations are "
+                         "lists of messages, and records with instruction or question"});
   }
   Json variables = Json::object();
+  if (const Json* given = find(record, "chat_template_kwargs"))
+    variables = json_in(*given, "chat_template_kwargs", true);
   for (const char* name : {"tools", "documents"})
-    if (const Json* given = find(record, name)) variables[name] = *given;
-  return chat::learned_text(*template_, messages, variables);
+    if (const Json* given = find(record, name)) variables[name] = json_in(*given, name, false);
+  const bool has_tools = variables.contains("tools") && !variables["tools"].empty();
+  chat::LearnedText text = (has_tools && with_tools_ ? *with_tools_ : *conversations_).learned(messages, variables);
+  tell_unread(messages, variables, text.text);
+  return text;
+}
+
+/// Warns, once, of keys of messages that nobody reads, and of tools that the template does not write.
+void RecordTexts::tell_unread(const Json& messages, const Json& variables, const std::string& text) const {
+  std::vector<std::string> warnings;
+  const std::lock_guard lock(told_->mutex);
+  told_->has_conversations = true;
+  for (const std::string& key : conversations_->unread_keys(messages))
+    if (told_->keys.insert(key).second)
+      warnings.push_back("messages have a key '" + printable(key) +
+                         "', which neither the chat template nor gputrain reads");
+  const auto tools = variables.find("tools");
+  if (tools != variables.end() && !tools->empty() && !told_->tools) {
+    const Json& tool = tools->front();
+    const Json& function = tool.is_object() && tool.contains("function") ? tool["function"] : tool;
+    const std::string name = function.is_object() ? function.value("name", std::string()) : std::string();
+    if (!name.empty() && text.find(name) == std::string::npos) {
+      told_->tools = true;
+      warnings.push_back("records have tools, which the chat template does not write");
+    }
+  }
+  for (const std::string& warning : warnings) log::warning(warning);
+}
+
+void RecordTexts::check_marks(const tokenizers::Tokenizer& tokenizer) const {
+  if (!conversations_) return;
+  {
+    const std::lock_guard lock(told_->mutex);
+    if (!told_->has_conversations || std::exchange(told_->marks, true)) return;
+  }
+  std::string split;
+  for (const std::string& mark : conversations_->marks())
+    if (tokenizer.encode(mark, "chat template").size() > 1) split += (split.empty() ? "" : ", ") + mark;
+  if (!split.empty())
+    log::warning("the chat template writes " + printable(split) +
+                 ", which the tokenizer has not as one token: a model learns to spell them out; choose a template for "
+                 "this tokenizer by data.text.chat_template");
 }
 
 LearnedText RecordTexts::conversation_of(const Json& record) const {
@@ -134,8 +209,9 @@ LearnedText RecordTexts::conversation_of(const Json& record) const {
     text.learned = {{0, text.text.size()}};
     return text;
   }
-  for (const auto& range : whole.learned) text.learned.push_back({range.begin, range.end});
-  if (options_.loss_on == "completion" && text.learned.size() > 1) text.learned = {text.learned.back()};
+  const size_t last = whole.learned.empty() ? 0 : whole.learned.back().message;
+  for (const auto& [range, message] : whole.learned)
+    if (options_.loss_on != "completion" || message == last) text.learned.push_back({range.begin, range.end});
   return text;
 }
 
@@ -146,17 +222,14 @@ LearnedText RecordTexts::answered(const Dialogue& dialogue, const Json& record) 
     const std::string whole = start + answer.get_ref<const std::string&>();
     return {.text = whole, .learned = {{start.size(), whole.size()}}};
   }
-  Json messages = prompt;
-  size_t said = 0;  // how many messages of the answer are the assistant's
-  for (const Json& message : answer) {
-    messages.push_back(message);
-    if (message.is_object() && message.value("role", Json()) == "assistant") ++said;
-  }
+  Json messages = chat::usual_messages(prompt);
+  const size_t asked = messages.size();
+  for (const Json& message : chat::usual_messages(answer)) messages.push_back(message);
   chat::LearnedText whole = rendered(messages, record);
-  if (said == 0 || whole.learned.size() < said) refuse("an answer has no message of the assistant");
   LearnedText text{.text = std::move(whole.text), .learned = {}, .is_plain = false};
-  for (size_t i = whole.learned.size() - said; i < whole.learned.size(); ++i)
-    text.learned.push_back({whole.learned[i].begin, whole.learned[i].end});
+  for (const auto& [range, message] : whole.learned)
+    if (message >= asked) text.learned.push_back({range.begin, range.end});
+  if (text.learned.empty()) refuse("an answer has no message of the assistant");
   return text;
 }
 

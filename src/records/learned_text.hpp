@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,13 +35,15 @@ struct Dialogue {
 
 /// What to try when a record has no column to learn from.
 inline constexpr const char* kColumnsHint =
-    "text, prompt with completion, messages, or instruction with output; data.text.columns names others";
+    "text, prompt with completion, messages, or instruction with output or response; data.text.columns names others";
 
 /// The columns that texts are made of, under the names that the options give them.
 std::vector<std::string> columns_of_texts(const data::TextOptions& options);
 
 /// Turns records into texts. Thread-safe.
 class RecordTexts {
+  struct Told;  // warnings that were given
+
  public:
   /// The template is data.text.chat_template, or that of a tokenizer's folder (empty: none). Only conversations need
   /// it: the first one throws Error(usage) if there is none, or if it is broken.
@@ -49,6 +52,9 @@ class RecordTexts {
   /// By the columns that the record has: a text; a prompt with a completion; messages, conversations as ShareGPT names
   /// them, or an instruction with an output as Alpaca does. Throws Error(data).
   LearnedText of(const nlohmann::ordered_json& record) const;
+
+  /// Warns if the tokenizer has not one token for a mark of the chat template, such as <|im_end|>.
+  void check_marks(const tokenizers::Tokenizer& tokenizer) const;
 
   /// A prompt with an answer, which is what is learned: two texts, or two lists of messages. `record` may have tools
   /// and documents for the template. Throws Error(data).
@@ -59,11 +65,14 @@ class RecordTexts {
   nlohmann::ordered_json messages_of(const nlohmann::ordered_json& record) const;
   LearnedText conversation_of(const nlohmann::ordered_json& record) const;
   chat::LearnedText rendered(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& record) const;
+  void tell_unread(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& variables,
+                   const std::string& text) const;
   bool learns_all() const { return options_.loss_on == "all"; }
 
   data::TextOptions options_;
-  std::optional<chat::ChatTemplate> template_;
-  std::optional<Error> no_template_;  // why
+  std::optional<chat::Conversations> conversations_, with_tools_;  // by the model's template for tools, if it has one
+  std::optional<Error> no_template_;                               // why
+  std::shared_ptr<Told> told_;
 };
 
 }  // namespace gputrain::records

@@ -25,11 +25,11 @@ class NextTokens final : public SampleBuilder {
   std::vector<std::string> columns_of(const nlohmann::ordered_json& record) const override {
     const data::ColumnNames& names = options().columns;
     const std::vector<std::vector<std::string>> forms{
-        {names.messages.value_or("messages")},
+        {names.messages.value_or("messages"), "system"},
         {"conversations", "system"},
         {names.prompt.value_or("prompt"), names.completion.value_or("completion")},
         {names.text.value_or("text")},
-        {"instruction", "input", "output", "system"}};
+        {"instruction", "input", "context", "output", "response", "history", "system"}};
     const auto form = std::ranges::find_if(forms, [&](const auto& columns) {
       const auto found = record.find(columns[0]);
       return found != record.end() && !found->is_null();
@@ -45,6 +45,9 @@ class NextTokens final : public SampleBuilder {
   }
 
   void start() override { texts_.emplace(options(), tokenizer_folder()); }
+  void ready() override {
+    if (texts_) texts_->check_marks(tokenizer());
+  }
 
   void read(nlohmann::ordered_json& record, std::vector<Draft>& drafts) const override {
     drafts.back().variables = std::move(record);
@@ -80,7 +83,8 @@ class NextTokens final : public SampleBuilder {
     if (nothing == made.size() - std::ssize(made.problems))
       throw Error(ExitCode::data, {.what = "nothing is learned from any text: " + why,
                                    .where = path,
-                                   .hint = "data.text.max_length, or data.text.loss_on"});
+                                   .hint = "data.text.max_length, data.text.loss_on, or, of conversations, "
+                                           "data.text.roles_to_train: which roles and weights do the messages have?"});
     if (nothing > 0) log::warning(path + ": nothing is learned from " + counted(nothing, "text") + ": " + why);
   }
 

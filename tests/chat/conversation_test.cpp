@@ -27,9 +27,10 @@ const ordered_json kConversation = {say("system", "s"), say("user", "u"), say("a
 ChatTemplate made_of(const std::string& source) { return {Template::parse(source, "t"), {{"eos_token", "</s>"}}}; }
 
 std::vector<std::string> learned(const ChatTemplate& chat_template, const ordered_json& messages) {
-  const LearnedText result = learned_text(chat_template, messages, kNoVariables);
+  const LearnedText result = Conversations(chat_template, kNoVariables, {}).learned(messages, kNoVariables);
   std::vector<std::string> texts;
-  for (const Range& range : result.learned) texts.push_back(result.text.substr(range.begin, range.end - range.begin));
+  for (const auto& [range, message] : result.learned)
+    texts.push_back(result.text.substr(range.begin, range.end - range.begin));
   return texts;
 }
 
@@ -86,15 +87,18 @@ TEST(Conversation, LearnsCallsOfTools) {
               ElementsAre("{\"name\": \"f\"}</s>", "b</s>"));
 }
 
+TEST(Conversation, LearnsWithoutAPromptForAnswers) {
+  EXPECT_THAT(learned(made_of("{% for m in messages %}<{{ m.role }}>{{ m.content }}</s>{% endfor %}"), kConversation),
+              ElementsAre("ä</s>", "b</s>"));
+}
+
 TEST(Conversation, RefusesATemplateThatDoesNotTell) {
   const auto why = [](const std::string& source) {
     return reason_of([&] { learned(made_of(source), kConversation); });
   };
   EXPECT_THAT(why("{% for m in messages %}<{{ m.role }}>{{ m.content if loop.last else 'said' }}</s>{% endfor %}"
                   "{% if add_generation_prompt %}<assistant>{% endif %}"),
-              HasSubstr("message 3 looks different when others follow or precede it"));
-  EXPECT_THAT(why("{% for m in messages %}<{{ m.role }}>{{ m.content }}</s>{% endfor %}"),
-              HasSubstr("add_generation_prompt changes nothing"));
+              HasSubstr("it does not write what messages say"));
   EXPECT_THAT(why("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
                   "{% if add_generation_prompt %}<assistant>{% endif %}"),
               HasSubstr("would not learn to stop"));
@@ -113,6 +117,10 @@ TEST(Conversation, SaysWhichMessageIsWrong) {
   EXPECT_THAT(why(R"([{"role": "user"}])"), HasSubstr("has neither 'content' nor 'tool_calls'"));
   EXPECT_THAT(why(R"([{"role": "user", "content": 5}])"), HasSubstr("neither a string nor a list of parts"));
   EXPECT_THAT(why(R"([{"role": "user", "content": [{"type": "image"}]}])"), HasSubstr("has a part that is no"));
+  EXPECT_THAT(why(R"([{"role": "user", "content": "a", "weight": 0.5}])"),
+              HasSubstr("'weight' that is neither 0 nor 1"));
+  EXPECT_THAT(why(R"([{"role": "user", "content": "a", "train": "no"}])"), HasSubstr("neither true nor false"));
+  EXPECT_THAT(why(R"([{"role": "user", "content": "a", "train_detail": []}])"), HasSubstr("'train_detail'"));
   EXPECT_EQ(why(R"([{"role": "user", "content": [{"type": "text", "text": "a"}]},
                     {"role": "assistant", "content": null, "tool_calls": []}])"),
             "accepted");
@@ -130,6 +138,45 @@ TEST(Conversation, ReadsRecordsOfThreeKinds) {
             ordered_json({say("user", "i"), say("assistant", "o")}));
 }
 
+TEST(Conversation, ReadsRecordsAsOthersWriteThem) {
+  const auto made = [](const char* record) { return messages_of(ordered_json::parse(record)); };
+  const ordered_json two = {say("user", "u"), say("assistant", "a")};
+  for (const char* record : {
+           R"({"conversations": [{"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}]})",
+           R"({"messages": [{"from": "human", "value": "u"}, {"from": "gpt", "value": "a"}]})",
+           R"({"messages": [{"role": "User", "content": "u"}, {"role": "model", "content": "a"}]})",
+           R"({"messages": "[{\"role\": \"human\", \"content\": \"u\"}, {\"role\": \"bot\", \"content\": \"a\"}]"})",
+           R"({"instruction": "u", "context": "", "response": "a", "category": "x"})",
+           R"({"instruction": "u", "output": "a", "history": null})",
+       })
+    EXPECT_EQ(made(record), two) << record;
+  EXPECT_EQ(made(R"({"instruction": "i", "context": "x", "output": "o", "history": [["q", "r"]], "system": "s"})"),
+            ordered_json({say("system", "s"), say("user", "q"), say("assistant", "r"), say("user", "i\nx"),
+                          say("assistant", "o")}));
+  EXPECT_EQ(made(R"({"system": "s", "messages": [{"role": "user", "content": "u"}]})"),
+            ordered_json({say("system", "s"), say("user", "u")}));
+  EXPECT_EQ(made(R"({"system": "s", "messages": [{"role": "system", "content": "own"}]})"),
+            ordered_json({say("system", "own")}));
+  const ordered_json calls = made(R"({"conversations": [{"from": "human", "value": "u"},
+      {"from": "function_call", "value": "{\"name\": \"f\", \"arguments\": {\"x\": 1}}"},
+      {"from": "observation", "value": "3"}]})");
+  EXPECT_EQ(calls[1].at("role"), "assistant");
+  EXPECT_EQ(calls[1].at("tool_calls"),
+            ordered_json::parse(R"([{"type": "function", "function": {"name": "f", "arguments": {"x": 1}}}])"));
+  EXPECT_EQ(calls[2], say("tool", "3"));
+}
+
+TEST(Conversation, TellsKeysThatNobodyReads) {
+  const Conversations conversations(made_of("{% for m in messages %}{{ m.content ~ m.name }}{% endfor %}"),
+                                    kNoVariables, {});
+  ordered_json message = say("user", "u");
+  message.update({{"name", "n"}, {"weight", 1}, {"id", 3}, {"gone", nullptr}, {"score", 1}});
+  EXPECT_THAT(conversations.unread_keys({message, message}), ElementsAre("id", "score"));
+  EXPECT_THAT(built_in_chat_template("chatml", kNoVariables).source().name(), HasSubstr("chatml"));
+  EXPECT_THAT(Conversations(built_in_chat_template("chatml", kNoVariables), kNoVariables, {}).marks(),
+              ElementsAre("<|im_start|>", "<|im_end|>"));
+}
+
 TEST(Conversation, SaysWhatIsWrongWithARecord) {
   const auto why = [](const char* record) { return reason_of([&] { messages_of(ordered_json::parse(record)); }); };
   EXPECT_THAT(why("{}"), HasSubstr("none of 'messages', 'conversations'"));
@@ -137,7 +184,9 @@ TEST(Conversation, SaysWhatIsWrongWithARecord) {
   EXPECT_THAT(why(R"({"instruction": 1, "output": "o"})"), HasSubstr("'instruction' of a record is not a string"));
   EXPECT_THAT(why(R"({"conversations": [{"from": "x", "value": "u"}]})"),
               HasSubstr("message 1 of a conversation is from 'x'"));
-  EXPECT_THAT(why(R"({"conversations": 3})"), HasSubstr("message 1 of a conversation is no object"));
+  EXPECT_THAT(why(R"({"conversations": 3})"), HasSubstr("a conversation is a list of messages"));
+  EXPECT_THAT(why(R"({"messages": "text"})"), HasSubstr("a text that is no JSON list of messages"));
+  EXPECT_THAT(why(R"({"instruction": "i", "output": "o", "history": [["a"]]})"), HasSubstr("'history' of a record"));
   EXPECT_THAT(why(R"({"messages": [3]})"), HasSubstr("message 1"));
 }
 

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "gputrain/chat/date.hpp"
 #include "gputrain/core/error.hpp"
 
 namespace gputrain::chat {
@@ -60,6 +61,26 @@ TEST_F(ModelTemplates, TakesTheDefaultOfSeveral) {
   write("tokenizer_config.json", R"({"chat_template": [{"name": "tool_use", "template": "tools"},
                                                         {"name": "default", "template": "usual"}]})");
   EXPECT_EQ(rendered(), "usual");
+  EXPECT_EQ(read_tool_template(folder_)->source().source(), "tools");
+}
+
+TEST_F(ModelTemplates, TakesOtherFilesThatTransformersWrites) {
+  write("chat_template.json", R"({"chat_template": "processor"})");
+  EXPECT_EQ(rendered(), "processor");
+  EXPECT_FALSE(read_tool_template(folder_).has_value());
+  write("tokenizer_config.json", R"({"chat_template": "tokenizer"})");
+  EXPECT_EQ(rendered(), "tokenizer");
+  fs::create_directories(folder_ / "additional_chat_templates");
+  write("additional_chat_templates/tool_use.jinja", "tools");
+  EXPECT_EQ(read_tool_template(folder_)->source().source(), "tools");
+}
+
+TEST_F(ModelTemplates, WritesTheDateThatIsSet) {
+  write("chat_template.jinja", "{{ strftime_now('%d %b %Y %H:%M') }}");
+  set_date(86400 * 365 + 3600 * 23);
+  EXPECT_EQ(rendered(), "01 Jan 1971 23:00");
+  set_date(0);
+  EXPECT_NE(rendered(), "01 Jan 1971 23:00");
 }
 
 TEST_F(ModelTemplates, KnowsSpecialTokens) {

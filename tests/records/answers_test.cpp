@@ -91,6 +91,18 @@ TEST(Answers, BeginWithWhatBothShare) {
           R"({"prompt": "q", "chosen": [{"role": "assistant", "content": "a"}], "rejected": [{"role": "assistant", "content": "b"}]})"),
       ElementsAre(R"([{"role":"user","content":"q"}])", R"([{"role":"assistant","content":"a"}])",
                   R"([{"role":"assistant","content":"b"}])"));
+  // Alpaca's columns, or a question, are a conversation; so is a prompt with a system message.
+  EXPECT_THAT(parts(R"({"system": "s", "question": "q", "chosen": "a", "rejected": "b"})"),
+              ElementsAre(R"([{"role":"system","content":"s"},{"role":"user","content":"q"}])",
+                          R"([{"role":"assistant","content":"a"}])", R"([{"role":"assistant","content":"b"}])"));
+  EXPECT_EQ(parts(R"({"instruction": "i", "input": "x", "history": [["q", "r"]], "chosen": "a", "rejected": "b"})")[0],
+            R"([{"role":"user","content":"q"},{"role":"assistant","content":"r"},{"role":"user","content":"i\nx"}])");
+  EXPECT_EQ(parts(R"({"system": "s", "prompt": "q", "chosen": "a", "rejected": "b"})")[0],
+            R"([{"role":"system","content":"s"},{"role":"user","content":"q"}])");
+  EXPECT_EQ(parts(R"({"system": "s", "prompt": [{"role": "user", "content": "q"}],
+                      "chosen": [{"role": "assistant", "content": "a"}], "rejected": [{"role": "assistant", "content": "b"}]})")
+                [0],
+            R"([{"role":"system","content":"s"},{"role":"user","content":"q"}])");
   // Texts after a list are what the assistant says.
   EXPECT_THAT(parts(R"({"prompt": [{"role": "user", "content": "q"}], "chosen": "a", "rejected": "b"})")[1],
               R"([{"role":"assistant","content":"a"}])");
@@ -153,6 +165,8 @@ TEST_F(AnswersTest, SayWhatIsWrong) {
   const std::string good = R"({"prompt": "abc", "chosen": "d", "rejected": "e"})";
   EXPECT_THAT(refusal(TextUse::preference, good, ", max_length: 3"), HasSubstr("within the first 3 tokens"));
   EXPECT_THAT(refusal(TextUse::preference, good, ", loss_on: all"), HasSubstr("all of it"));
+  EXPECT_THAT(refusal(TextUse::preference, good, ", roles_to_train: [user]"), HasSubstr("data.text.roles_to_train"));
+  EXPECT_THAT(refusal(TextUse::preference, good, ", train_on_eos: none"), HasSubstr("data.text.train_on_eos"));
 }
 
 }  // namespace

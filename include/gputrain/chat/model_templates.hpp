@@ -31,9 +31,13 @@ class ChatTemplate {
   std::shared_ptr<const nlohmann::ordered_json> special_tokens_;
 };
 
-/// Reads chat_template.jinja, or else `chat_template` of tokenizer_config.json (of several, the one called "default"),
-/// and the special tokens of tokenizer_config.json or special_tokens_map.json. Throws Error(data).
+/// Reads chat_template.jinja, or else `chat_template` of tokenizer_config.json (of several, the one called "default")
+/// or of chat_template.json, and the special tokens of tokenizer_config.json or special_tokens_map.json. Throws
+/// Error(data).
 ChatTemplate read_chat_template(const std::filesystem::path& folder);
+
+/// The template called "tool_use" of a model that has one for conversations with tools. Throws Error(data).
+std::optional<ChatTemplate> read_tool_template(const std::filesystem::path& folder);
 
 /// "chatml", "llama3", "plain".
 std::vector<std::string> built_in_chat_templates();

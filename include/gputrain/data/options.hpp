@@ -134,7 +134,9 @@ struct TextOptions {
   config::Auto<int64_t> max_length;
   bool packing = false;
   std::optional<std::string> loss_on;
-  std::optional<std::string> chat_template;
+  std::optional<std::vector<std::string>> roles_to_train;
+  std::string train_on_eos = "turn";
+  std::optional<std::string> chat_template, chat_template_kwargs;
   ColumnNames columns;
   MaskingOptions masking;
 
@@ -158,6 +160,16 @@ struct TextOptions {
         .aliases("completion_only_loss",
                  [](const std::string& value) { return value == "true" ? "completion" : "all"; })
         .aliases("assistant_only_loss", [](const std::string& value) { return value == "true" ? "assistant" : "all"; });
+    d.key("roles_to_train", &TextOptions::roles_to_train,
+          "whose messages of a conversation are learned; null: the assistant's");
+    d.key("train_on_eos", &TextOptions::train_on_eos,
+          "which marks that end turns of a conversation are learned: those of learned turns, that of the last one, "
+          "those "
+          "of all turns, or none")
+        .choices({"turn", "last", "all", "none"});
+    d.key("chat_template_kwargs", &TextOptions::chat_template_kwargs,
+          "variables of the chat template as a JSON object, such as '{\"enable_thinking\": false}'; a record's column "
+          "chat_template_kwargs goes before it");
     d.key("chat_template", &TextOptions::chat_template,
           "a file with a Jinja template, or the name of one: chatml; null: that of the published tokenizer's folder")
         .path();

@@ -1,0 +1,62 @@
+// What a chat template does with any conversation.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "gputrain/chat/model_templates.hpp"
+
+namespace gputrain::chat {
+
+/// The words of the last message of the probe: no template has them by itself.
+inline constexpr std::string_view kOtherWords = "Zycus";
+
+/// What a template does with any conversation, found out by rendering a short one.
+class TemplateHabits {
+ public:
+  /// `variables` are those that all conversations have.
+  TemplateHabits(const ChatTemplate& chat_template, const nlohmann::ordered_json& variables);
+
+  /// Messages whose contents and arguments of calls are as the template takes them: texts, or lists of parts, or JSON.
+  nlohmann::ordered_json suited(const nlohmann::ordered_json& messages) const;
+
+  /// What it writes after a message of the user for the model to go on.
+  const std::string& prompt() const { return prompt_; }
+  /// What stands between the begin of an assistant's turn and its words.
+  const std::string& header() const { return header_; }
+  /// What ends such a turn if other messages follow, and if it is the last.
+  const std::string& end() const { return end_; }
+  const std::string& last_end() const { return last_end_; }
+  /// Whether it writes anything after the assistant's words. Unknown counts as yes.
+  bool ends_turn(bool is_last) const { return is_last ? ends_last_turn_ : ends_turn_; }
+  /// The marks <|...|> that it writes.
+  const std::vector<std::string>& marks() const { return marks_; }
+  /// Why it cannot be told what the assistant says, if it cannot.
+  const std::string& refusal() const { return refusal_; }
+
+  /// What the template puts behind messages for the model to go on, or what it adds to the last of them for this. Empty
+  /// if it raises.
+  static std::string prompt_after(const ChatTemplate& chat_template, const nlohmann::ordered_json& messages,
+                                  const nlohmann::ordered_json& variables);
+
+ private:
+  void find_marks(const std::string& text);
+  void look(const Rendered& middle, const Rendered& last);
+  void find_form_of_calls(const ChatTemplate& chat_template, const nlohmann::ordered_json& variables);
+  void suit_content(nlohmann::ordered_json& content) const;
+  void suit_arguments(nlohmann::ordered_json& call) const;
+
+  enum class Content { any, text, parts };
+  Content content_ = Content::any;
+  std::string prompt_, header_, end_, last_end_, refusal_;
+  std::vector<std::string> marks_;
+  bool ends_turn_ = true, ends_last_turn_ = true, takes_arguments_as_text_ = false;
+  bool knows_developer_;
+  std::optional<nlohmann::ordered_json> content_of_calls_;  // of a message that has calls alone
+};
+
+}  // namespace gputrain::chat

@@ -1,0 +1,202 @@
+#include "turns.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/error.hpp"
+#include "jinja/values/text.hpp"
+#include "marks.hpp"
+
+namespace gputrain::chat {
+namespace {
+
+using nlohmann::ordered_json;
+
+/// Up to the thoughts that it begins: these are the model's, where the template writes them.
+std::string_view without_thoughts(std::string_view prompt) {
+  for (size_t open = prompt.find('<'); open != std::string_view::npos; open = prompt.find('<', open + 1)) {
+    const std::string_view mark = prompt.substr(open, mark_at(prompt.substr(open)));
+    if (mark.find("think") != std::string_view::npos) return stripped(prompt.substr(0, open), Side::right, " ");
+  }
+  return prompt;
+}
+
+/// Finds the turns of one conversation.
+class Search {
+ public:
+  Search(const ChatTemplate& chat_template, const TemplateHabits& habits, const ordered_json& messages,
+         const ordered_json& variables, const std::vector<std::string>& roles, Rendered& rendered)
+      : template_(chat_template),
+        habits_(habits),
+        messages_(messages),
+        variables_(variables),
+        roles_(roles),
+        rendered_(rendered) {}
+
+  std::vector<Turn> run() {
+    std::vector<Turn> turns(messages_.size());
+    for (size_t i = 0; i < turns.size(); ++i) turns[i].message = i;
+    const bool has_marks = template_.source().marks_generated();
+    for (const Written& written : rendered_.written)
+      if (!has_marks || !is_assistant(written.message)) turns[written.message].said.push_back(written.range);
+    if (has_marks) take_marked(turns);
+    for (Turn& turn : turns) {
+      if (!has_marks || !is_assistant(turn.message)) take_off_header(turn);
+      if (turn.said.empty()) continue;
+      if (has_marks || !is_assistant(turn.message)) {
+        find_end(turn);
+        continue;
+      }
+      const bool is_last = turn.message + 1 == turns.size();
+      if (is_last) take_what_follows(turn);
+      if (habits_.ends_turn(is_last)) {
+        find_end(turn);
+      } else {
+        take_next_mark(turn);
+      }
+    }
+    return turns;
+  }
+
+ private:
+  std::string role(size_t message) const { return messages_[message].at("role").get<std::string>(); }
+  bool is_learned(size_t message) const { return std::ranges::count(roles_, role(message)) > 0; }
+  bool is_assistant(size_t message) const { return role(message) == "assistant"; }
+
+  /// What the template marks belongs to the message at which it stood, else to the next one of the assistant.
+  void take_marked(std::vector<Turn>& turns) const {
+    auto written = rendered_.written.begin();
+    size_t message = 0;
+    for (const Range& range : rendered_.generated) {
+      while (written != rendered_.written.end() && written->range.begin <= range.begin) message = (written++)->message;
+      if (range.begin >= range.end) continue;
+      for (size_t next = message; !is_assistant(message) && next < turns.size(); ++next)
+        if (is_assistant(next) && turns[next].said.empty()) message = next;
+      turns[message].said.push_back(range);
+    }
+  }
+
+  const std::string& prompt_before(size_t message) {
+    const std::string before = message > 0 ? role(message - 1) : "";
+    if (const auto known = prompts_.find(before); known != prompts_.end()) return known->second;
+    ordered_json some = ordered_json::array();
+    for (size_t i = 0; i < message; ++i) some.push_back(messages_[i]);
+    return prompts_[before] =
+               message > 0 ? TemplateHabits::prompt_after(template_, some, variables_) : habits_.prompt();
+  }
+
+  size_t header_size(size_t message, std::string_view turn) {
+    if (!is_assistant(message)) return std::min(turn.size(), other_header(message));
+    const size_t spaces = turn.size() - stripped(turn, Side::left).size();
+    for (const std::string* prompt : {&prompt_before(message), &habits_.prompt()}) {
+      const std::string_view whole = without_thoughts(*prompt), mark = stripped(whole, Side::left);
+      if (mark.empty()) continue;
+      const size_t exact = shared_beginning(turn, whole), shared = shared_beginning(turn.substr(spaces), mark);
+      if (exact > 0 && !is_blank(turn.substr(0, exact))) return exact;
+      if (shared > 0) return spaces + shared;
+    }
+    return !is_blank(habits_.header()) && turn.starts_with(habits_.header()) ? habits_.header().size() : 0;
+  }
+
+  /// What stands before the words of a message that is not the assistant's: as with other words.
+  size_t other_header(size_t message) {
+    if (!others_) {
+      ordered_json other = messages_;
+      for (size_t i = 0; i < other.size(); ++i)
+        if (!is_assistant(i)) other[i]["content"] = kOtherWords;
+      others_ = template_.render(habits_.suited(other), false, variables_);
+    }
+    for (const Written& written : others_->written)
+      if (written.message == message) return part(others_->text, written.range).find(kOtherWords);
+    return std::string::npos;
+  }
+
+  void take_off_header(Turn& turn) {
+    if (turn.said.empty() || !is_learned(turn.message)) return;
+    Range& first = turn.said.front();
+    first.begin += header_size(turn.message, part(rendered_.text, first));
+    if (first.begin == first.end && turn.said.size() > 1) turn.said.erase(turn.said.begin());
+    Range& last = turn.said.back();
+    const std::string_view text = part(rendered_.text, last);
+    // A space belongs to the word that follows it.
+    if (!is_blank(text)) last.end = last.begin + stripped(text, Side::right, " ").size();
+  }
+
+  /// What the template writes after all messages belongs to the last turn, for example </s>.
+  void take_what_follows(Turn& turn) {
+    const size_t end = turn.said.back().end, after = rendered_.written.back().range.end;
+    if (after >= rendered_.text.size() || is_blank(std::string_view(rendered_.text).substr(after))) return;
+    if (end == after) {
+      turn.said.back().end = rendered_.text.size();
+    } else {
+      turn.said.push_back({after, rendered_.text.size()});
+    }
+  }
+
+  void find_end(Turn& turn) const {
+    const Range last = turn.said.back();
+    const std::string_view text = part(rendered_.text, last);
+    for (const std::string* end : {&habits_.last_end(), &habits_.end()})
+      if (!is_blank(*end) && text.ends_with(*end)) {
+        turn.end = {last.end - end->size(), last.end};
+        return;
+      }
+    const size_t mark = ending_mark(text);
+    if (mark < text.size()) turn.end = {last.begin + mark, last.end};
+  }
+
+  /// Of a template that writes nothing at the end of a turn: the mark that begins the next one ends it.
+  void take_next_mark(Turn& turn) {
+    const Range last = turn.said.back();
+    const std::string_view rest = std::string_view(rendered_.text).substr(last.end);
+    size_t mark = beginning_mark(rest);
+    if (is_blank(rest) && append_next_mark(turn.message) > 0) mark = rendered_.text.size() - last.end;
+    if (mark == 0)
+      throw Error(ExitCode::data,
+                  {.what = "nothing ends a turn in this chat template, so a model would not learn to stop",
+                   .where = template_.source().name(),
+                   .hint = "let the template write eos_token after what the assistant says"});
+    turn.end = {last.end, last.end + mark};
+    turn.said.back().end += mark;
+  }
+
+  size_t append_next_mark(size_t message) {
+    ordered_json more = messages_;
+    const bool calls = messages_[message].contains("tool_calls");
+    more.push_back({{"role", calls ? "tool" : "user"}, {"content", kOtherWords}});
+    more = habits_.suited(more);
+    try {
+      const Rendered longer = template_.render(more, false, variables_);
+      for (const Written& written : longer.written) {
+        if (written.message != message + 1) continue;
+        const std::string_view text = part(longer.text, written.range);
+        const std::string mark(text.substr(0, beginning_mark(text)));
+        rendered_.text += mark;
+        return mark.size();
+      }
+    } catch (const Error&) {
+    }
+    return 0;
+  }
+
+  const ChatTemplate& template_;
+  const TemplateHabits& habits_;
+  const ordered_json &messages_, &variables_;
+  const std::vector<std::string>& roles_;
+  Rendered& rendered_;
+  std::optional<Rendered> others_;              // with other words in all messages but the assistant's
+  std::map<std::string, std::string> prompts_;  // by the role before
+};
+
+}  // namespace
+
+std::vector<Turn> find_turns(const ChatTemplate& chat_template, const TemplateHabits& habits,
+                             const ordered_json& messages, const ordered_json& variables,
+                             const std::vector<std::string>& roles, Rendered& rendered) {
+  return Search(chat_template, habits, messages, variables, roles, rendered).run();
+}
+
+}  // namespace gputrain::chat

@@ -1,0 +1,118 @@
+// What a record says as one text, and what of it is learned: keys of the job, columns of the record.
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "../../src/records/learned_text.hpp"
+#include "datasets/opened.hpp"
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::records {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr const char* kTemplate =
+    "{{ mood }}{% for t in tools or [] %}[{{ t.function.name }}]{% endfor %}{% for m in messages %}"
+    "<{{ m.role[0] }}>{{ m.content }};{% endfor %}{% if add_generation_prompt %}<a>{% endif %}";
+constexpr const char* kTwo = R"("messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"},)"
+                             R"( {"role": "user", "content": "r"}, {"role": "model", "content": "b"}])";
+
+struct LearnedTextTest : datasets::FolderTest {
+  data::TextOptions options;
+
+  LearnedTextTest() {
+    write("t.jinja", kTemplate);
+    options.chat_template = path("t.jinja");
+  }
+
+  LearnedText of(const std::string& record) const { return RecordTexts(options, {}).of(Json::parse(record)); }
+  std::vector<std::string> learned(const std::string& record) const {
+    const LearnedText text = of(record);
+    std::vector<std::string> parts;
+    for (const ByteRange& range : text.learned) parts.push_back(text.text.substr(range.begin, range.end - range.begin));
+    return parts;
+  }
+  std::string refusal(const std::string& record) const {
+    try {
+      of(record);
+    } catch (const Error& error) {
+      return error.parts().what;
+    }
+    return "";
+  }
+};
+
+TEST_F(LearnedTextTest, IsWhatTheJobAsksFor) {
+  const std::string record = "{" + std::string(kTwo) + "}";
+  EXPECT_THAT(learned(record), ElementsAre("a;", "b;"));
+  options.loss_on = "completion";
+  EXPECT_THAT(learned(record), ElementsAre("b;"));
+  options.loss_on.reset();
+  options.roles_to_train = {"user"};
+  EXPECT_THAT(learned(record), ElementsAre("q;", "r;"));
+  options.roles_to_train = {"user", "assistant"};
+  EXPECT_THAT(learned(record), ElementsAre("q;", "a;", "r;", "b;"));
+  options.roles_to_train.reset();
+  options.train_on_eos = "none";
+  EXPECT_THAT(learned(record), ElementsAre("a", "b"));
+  options.train_on_eos = "last";
+  EXPECT_THAT(learned(record), ElementsAre("a", "b;"));
+}
+
+TEST_F(LearnedTextTest, HasTheVariablesOfJobAndRecord) {
+  EXPECT_THAT(of("{" + std::string(kTwo) + R"(, "chat_template_kwargs": {"mood": "calm"}})").text,
+              StartsWith("calm<u>"));
+  EXPECT_THAT(of("{" + std::string(kTwo) + R"(, "chat_template_kwargs": "{\"mood\": \"calm\"}"})").text,
+              StartsWith("calm<u>"));
+  options.chat_template_kwargs = R"({"mood": "wild"})";
+  EXPECT_THAT(of("{" + std::string(kTwo) + "}").text, StartsWith("wild<u>"));
+  EXPECT_THAT(of("{" + std::string(kTwo) + R"(, "chat_template_kwargs": {"mood": "calm"}})").text,
+              StartsWith("calm<u>"));
+  options.chat_template_kwargs = "mood";
+  EXPECT_THAT(refusal("{" + std::string(kTwo) + "}"),
+              HasSubstr("'data.text.chat_template_kwargs' is neither an object"));
+}
+
+TEST_F(LearnedTextTest, HasToolsAsListsOrAsText) {
+  const char* tools = R"([{"type": "function", "function": {"name": "f"}}])";
+  EXPECT_THAT(of("{" + std::string(kTwo) + ", \"tools\": " + tools + "}").text, StartsWith("[f]<u>"));
+  EXPECT_THAT(of("{" + std::string(kTwo) + ", \"tools\": " + Json(tools).dump() + "}").text, StartsWith("[f]<u>"));
+  EXPECT_THAT(refusal("{" + std::string(kTwo) + R"(, "tools": "f"})"), HasSubstr("'tools' is neither a list"));
+}
+
+TEST_F(LearnedTextTest, HasToolsByTheModelsOwnTemplate) {
+  options.chat_template.reset();
+  const auto turn = [](const std::string& begin) {
+    return begin + "{% for m in messages %}<{{ m.role }}>{{ m.content }};{% endfor %}";
+  };
+  write("tokenizer_config.json",
+        Json{{"chat_template",
+              {{{"name", "default"}, {"template", turn("")}}, {{"name", "tool_use"}, {"template", turn("T")}}}}}
+            .dump());
+  const RecordTexts texts(options, fs::path(path("tokenizer_config.json")).parent_path());
+  Json record = Json::parse("{" + std::string(kTwo) + "}");
+  EXPECT_THAT(texts.of(record).text, StartsWith("<user>"));
+  record["tools"] = Json::parse(R"([{"function": {"name": "f"}}])");
+  EXPECT_THAT(texts.of(record).text, StartsWith("T<user>"));
+}
+
+TEST_F(LearnedTextTest, BeginsWithTheSystemColumn) {
+  EXPECT_EQ(of("{\"system\": \"s\", " + std::string(kTwo) + "}").text, "<s>s;<u>q;<a>a;<u>r;<a>b;");
+  EXPECT_EQ(of(R"({"system": "s", "prompt": [{"role": "user", "content": "q"}],
+                   "completion": [{"role": "assistant", "content": "a"}]})")
+                .text,
+            "<s>s;<u>q;<a>a;");
+  EXPECT_EQ(of(R"({"instruction": "i", "context": "c", "response": "o"})").text, "<u>i\nc;<a>o;");
+}
+
+}  // namespace
+}  // namespace gputrain::records
