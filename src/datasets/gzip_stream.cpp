@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <climits>
 #include <utility>
+#include <vector>
 
 #include <zlib.h>
 
@@ -12,8 +13,10 @@ namespace gputrain::datasets {
 
 struct GzipStream::State {
   z_stream stream{};
-  std::span<const std::byte> left;
+  ByteSource packed;
   std::string name;
+  std::vector<std::byte> piece = std::vector<std::byte>(size_t{1} << 18);  // of the packed data
+  bool has_all = false;                                                    // no piece follows
   bool ended = false;
 
   ~State() { inflateEnd(&stream); }
@@ -23,11 +26,11 @@ struct GzipStream::State {
   }
 
   void feed() {
-    if (stream.avail_in > 0 || left.empty()) return;
-    const size_t count = std::min<size_t>(left.size(), UINT_MAX);
-    stream.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(left.data()));
+    if (stream.avail_in > 0 || has_all) return;
+    const size_t count = packed(piece);
+    has_all = count < piece.size();
+    stream.next_in = reinterpret_cast<Bytef*>(piece.data());
     stream.avail_in = static_cast<uInt>(count);
-    left = left.subspan(count);
   }
 
   /// A gzip file may hold several members, one after another.
@@ -41,8 +44,8 @@ struct GzipStream::State {
   }
 };
 
-GzipStream::GzipStream(std::span<const std::byte> content, std::string name) : state_(std::make_unique<State>()) {
-  state_->left = content;
+GzipStream::GzipStream(ByteSource packed, std::string name) : state_(std::make_unique<State>()) {
+  state_->packed = std::move(packed);
   state_->name = std::move(name);
   constexpr int kGzipOnly = 16;
   if (inflateInit2(&state_->stream, MAX_WBITS + kGzipOnly) != Z_OK) throw std::bad_alloc();
@@ -63,7 +66,7 @@ size_t GzipStream::read(std::span<std::byte> to) {
     if (result == Z_STREAM_END) {
       state_->start_next_member();
     } else if (result == Z_BUF_ERROR ||
-               (result == Z_OK && stream.avail_in == 0 && state_->left.empty() && stream.avail_out > 0)) {
+               (result == Z_OK && stream.avail_in == 0 && state_->has_all && stream.avail_out > 0)) {
       state_->fail("the gzip data is cut off");
     } else if (result != Z_OK) {
       state_->fail("damaged gzip data");

@@ -7,6 +7,8 @@
 #include <span>
 #include <string>
 
+#include "byte_source.hpp"
+
 namespace gputrain::datasets {
 
 /// The largest compression ratio of deflate.
@@ -14,7 +16,7 @@ inline constexpr int64_t kMostGzipGain = 1032;
 
 class GzipStream {
  public:
-  GzipStream(std::span<const std::byte> content, std::string name);
+  GzipStream(ByteSource packed, std::string name);
   ~GzipStream();
 
   /// Fills `to` as far as there is data and returns the number of bytes. Throws Error(data) for damaged data.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdio>
 
+#include "byte_source.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/data/read_only_file.hpp"
 #include "gzip_stream.hpp"
@@ -84,26 +85,18 @@ IdxArray parse(Read&& read, int64_t most, size_t dimensions, const std::string& 
 }  // namespace
 
 IdxArray read_idx_file(const std::string& path, size_t dimensions) {
-  const data::ReadOnlyFile file(path);
-  const FileKind kind = data::kind_of(file);
+  const auto file = std::make_shared<const data::ReadOnlyFile>(path);
+  const FileKind kind = data::kind_of(*file);
   if (kind.type == FileType::gzip) {
-    const std::vector<std::byte> packed = file.read(0, file.size());
-    GzipStream stream(packed, path);
-    return parse([&](std::span<std::byte> to) { return stream.read(to); }, file.size() * kMostGzipGain, dimensions,
+    GzipStream stream(bytes_of(file), path);
+    return parse([&](std::span<std::byte> to) { return stream.read(to); }, file->size() * kMostGzipGain, dimensions,
                  path);
   }
   if (kind.type != FileType::unknown)
     throw Error(
         ExitCode::data,
         {.what = std::string(kind.name) + ", not an IDX file", .where = path, .hint = std::string(kind.remedy)});
-  int64_t offset = 0;
-  const auto read = [&](std::span<std::byte> to) {
-    const auto count = std::min(to.size(), static_cast<size_t>(file.size() - offset));
-    file.read(offset, to.first(count));
-    offset += static_cast<int64_t>(count);
-    return count;
-  };
-  return parse(read, file.size(), dimensions, path);
+  return parse(bytes_of(file), file->size(), dimensions, path);
 }
 
 }  // namespace gputrain::datasets

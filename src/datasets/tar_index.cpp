@@ -140,7 +140,7 @@ class TarReader {
     const std::string name = std::filesystem::path(file_.path()).filename().string();
     if (kind.type == FileType::gzip && !name.ends_with(".gz") && !name.ends_with(".tgz"))  // gunzip refuses other names
       hint = "unpack it: mv " + name + " " + name + ".gz && gunzip " + name + ".gz";
-    if (kind.type == FileType::gzip || kind.type == FileType::compressed)
+    if (kind.type == FileType::gzip || kind.type == FileType::zstandard || kind.type == FileType::compressed)
       fail("this is a compressed archive; random reads need a plain tar", hint);
     fail(what + kind.it_is(), hint.empty() ? "get or write the archive again" : hint);
   }

@@ -1,45 +1,85 @@
 #include "gputrain/datasets/text_file.hpp"
 
+#include <algorithm>
+#include <limits>
+#include <memory>
 #include <span>
-#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "byte_source.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/data/read_only_file.hpp"
-#include "gzip_stream.hpp"
 
 namespace gputrain::datasets {
 namespace {
 
-std::string unpacked(const data::ReadOnlyFile& file, int64_t most) {
-  constexpr size_t kAtOnce = 1 << 20;
-  const std::vector<std::byte> packed = file.read(0, file.size());
-  GzipStream stream(packed, file.path());
-  std::string text;
-  for (size_t size = 0, got = kAtOnce; got == kAtOnce; text.resize(size)) {
-    text.resize(size + kAtOnce);
-    got = stream.read(std::as_writable_bytes(std::span(text).subspan(size)));
-    size += got;
-    if (static_cast<int64_t>(size) > most) throw_too_much_text(file.path());
-  }
-  return text;
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+constexpr size_t kPiece = size_t{1} << 20;
+
+/// Adds up to `most` bytes to `text`; false if these were the last.
+bool add_some(std::string& text, size_t most, const ByteSource& source) {
+  const size_t size = text.size();
+  text.resize(size + most);
+  const size_t got = source(std::as_writable_bytes(std::span(text).subspan(size)));
+  text.resize(size + got);
+  return got == most;
 }
 
 }  // namespace
 
 std::string read_text(const std::string& path, int64_t most) {
-  const data::ReadOnlyFile file(path);
-  if (file.size() > most) throw_too_much_text(path);
-  std::string text;
-  if (data::kind_of(file).type == FileType::gzip) {
-    text = unpacked(file, most);
-  } else {
-    text.resize(static_cast<size_t>(file.size()));
-    file.read(0, std::as_writable_bytes(std::span(text)));
+  constexpr size_t kPart = 16 * kPiece;
+  const auto file = std::make_shared<const data::ReadOnlyFile>(path);
+  const ByteSource source = unpacked_bytes_of(file);
+  // A growing string would at times hold the text twice.
+  std::vector<std::string> parts(1);
+  size_t size = 0;
+  while (add_some(parts.back(), kPart, source)) {
+    size += kPart;
+    if (static_cast<int64_t>(size) > most) throw_too_much_text(path);
+    parts.emplace_back();
   }
-  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+  size += parts.back().size();
+  if (static_cast<int64_t>(size) > most) throw_too_much_text(path);
+  if (parts.front().starts_with(kByteOrderMark)) parts.front().erase(0, kByteOrderMark.size());
+  if (parts.size() == 1) return std::move(parts.front());
+  std::string text;
+  text.reserve(size);
+  for (std::string& part : parts) text += std::exchange(part, {});
   return text;
+}
+
+TextWindow::TextWindow(const std::string& path, int64_t& bytes_left)
+    : path_(path),
+      bytes_left_(&bytes_left),
+      source_(unpacked_bytes_of(std::make_shared<const data::ReadOnlyFile>(path))) {
+  grow();
+  if (text().starts_with(kByteOrderMark)) at_ = kByteOrderMark.size();
+}
+
+TextWindow::TextWindow(std::string text, std::string path) : path_(std::move(path)), text_(std::move(text)) {}
+
+void TextWindow::grow() {
+  text_.erase(0, std::exchange(at_, 0));
+  const size_t before = text_.size();
+  has_more_ = add_some(text_, std::max(kPiece, before), source_);
+  *bytes_left_ -= std::ssize(text_) - static_cast<int64_t>(before);
+  if (*bytes_left_ < 0) throw_too_much_text(path_);
+}
+
+void TextWindow::consume(size_t bytes) {
+  line_ += std::ranges::count(text().substr(0, bytes), '\n');
+  at_ += bytes;
+}
+
+std::optional<std::string_view> TextWindow::next_line() {
+  while (has_more_ && text().find('\n') == std::string_view::npos) grow();
+  const std::string_view all = text();
+  if (all.empty()) return std::nullopt;
+  const size_t end = std::min(all.find('\n'), all.size());
+  consume(std::min(end + 1, all.size()));
+  return all.substr(0, end);
 }
 
 void throw_too_much_text(const std::string& path) {

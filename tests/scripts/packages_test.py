@@ -18,7 +18,7 @@ NOBLE = {
     "g++": "13.2", "cmake": "3.28.3", "ninja-build": "1.11.1", "ccache": "4.9.1", "mold": "2.30.0", "pkg-config": "1.8.1",
     "python3": "3.12.3", "python3-venv": "3.12.3", "ca-certificates": "20240203", "libyaml-cpp-dev": "0.8.0",
     "libcli11-dev": "2.4.1", "nlohmann-json3-dev": "3.11.3", "libfmt-dev": "9.1.0", "libspdlog-dev": "1.12.0",
-    "libpng-dev": "1.6.43", "libjpeg-dev": "8c", "zlib1g-dev": "1.3", "libxxhash-dev": "0.8.2",
+    "libpng-dev": "1.6.43", "libjpeg-dev": "8c", "zlib1g-dev": "1.3", "libzstd-dev": "1.5.5", "libxxhash-dev": "0.8.2",
     "libpcre2-dev": "10.42", "libutf8proc-dev": "2.9.0", "libcurl4-openssl-dev": "8.5.0",
     "libssl-dev": "3.0.13",
     "libgtest-dev": "1.14.0", "libgmock-dev": "1.14.0",

@@ -14,6 +14,7 @@ enum class FileType {
   utf16_text,
   lfs_pointer,
   gzip,
+  zstandard,
   compressed,
   zip,
   pickle,
