@@ -35,12 +35,13 @@ std::vector<std::string> image_files(const std::vector<std::string>& paths) {
     std::error_code ignored;
     if (!std::filesystem::exists(path, ignored)) data::throw_missing(path, "an image, or a folder of images");
     if (!std::filesystem::is_directory(path, ignored)) {
-      if (!is_image_name(path)) throw Error(ExitCode::data, {.what = "named as neither JPEG nor PNG", .where = path});
+      if (!is_image_file(path)) throw Error(ExitCode::data, {.what = "neither a JPEG nor a PNG image", .where = path});
       files.push_back(path);
       continue;
     }
-    for (const std::string& name : list_folder(path, {}, {}).files)
-      if (is_image_name(name)) files.push_back((std::filesystem::path(path) / name).string());
+    std::vector<std::string> names = list_folder(path, {}, {}).files;
+    keep_images(names, path);
+    for (const std::string& name : names) files.push_back((std::filesystem::path(path) / name).string());
   }
   if (files.empty())
     throw Error(ExitCode::data, {.what = "there are no images (.jpg, .jpeg, .png)", .where = paths.front()});

@@ -5,6 +5,7 @@
 #include <exception>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -19,6 +20,7 @@
 #include "gputrain/data/read_stages.hpp"
 #include "gputrain/data/subset.hpp"
 #include "gputrain/data/upright.hpp"
+#include "gputrain/datasets/roles.hpp"
 #include "summary.hpp"
 
 namespace gputrain::datasets {
@@ -36,15 +38,39 @@ std::string classes_text(const std::vector<std::string>& classes) {
 /// Lower case, with the dot.
 std::string ending_of(std::string_view name) { return lower_case(name.substr(std::min(name.rfind('.'), name.size()))); }
 
-/// Rejects classes that are named like roles: the user probably forgot `prefix`.
-void refuse_roles_as_classes(const std::vector<std::string>& classes, const std::string& where) {
-  const auto is_role = [](const std::string& name) {
-    return name == "train" || name == "val" || name == "valid" || name == "validation" || name == "test";
-  };
-  if (!std::all_of(classes.begin(), classes.end(), is_role)) return;
-  throw Error(ExitCode::data, {.what = "the folder " + classes.front() + " would become a class of images",
-                               .where = where,
-                               .hint = "prefix: " + classes.front() + " uses the classes inside it"});
+/// Whether all images of the class lie in further folders, as below a folder of a role.
+bool has_only_folders(const std::string& name, const std::vector<std::string>& images) {
+  return std::ranges::none_of(images, [&](std::string_view image) {
+    return image.starts_with(name + "/") && image.find('/', name.size() + 1) == std::string_view::npos;
+  });
+}
+
+/// Refuses classes that are named like roles, for then `prefix` was probably forgotten. Among others that have no such
+/// names they are told: a train may be a vehicle.
+void check_roles(const std::vector<std::string>& classes, const std::vector<std::string>& images,
+                 const std::string& where) {
+  std::vector<std::string> named;
+  std::set<data::Split> roles;
+  bool has_folders = false;
+  for (const std::string& name : classes) {
+    const auto role = role_of_name(name);
+    if (!role) continue;
+    named.push_back(name);
+    roles.insert(*role);
+    has_folders = has_folders || has_only_folders(name, images);
+  }
+  if (named.empty()) return;
+  const RoleNames found(named);
+  const std::string& first = found.train.empty() ? named.front() : found.train;
+  const std::string hint = "prefix: " + first + " uses the classes inside it";
+  if (named.size() == classes.size())
+    throw Error(ExitCode::data,
+                {.what = "the folder " + first + " would become a class of images", .where = where, .hint = hint});
+  if (roles.size() < 2 && !has_folders) return;
+  std::string all;
+  for (const std::string& name : named) all += (all.empty() ? "" : ", ") + name;
+  log::warning(printable(where + ": classes of images are named like parts of the data: " + all) + "; " +
+               printable(hint));
 }
 
 data::ImageDecoder& image_decoder() {
@@ -107,6 +133,12 @@ bool is_image_name(std::string_view name) {
   return ending == ".jpg" || ending == ".jpeg" || ending == ".jpe" || ending == ".jfif" || ending == ".png";
 }
 
+bool is_image_file(const std::string& path) {
+  if (is_image_name(path)) return true;
+  const std::string_view kind = data::kind_of(data::ReadOnlyFile(path)).name;
+  return kind == "a PNG image" || kind == "a JPEG image";
+}
+
 bool is_unread_image_name(std::string_view name) {
   constexpr std::array kEndings{".apng", ".avif", ".bmp", ".gif", ".heic", ".heif", ".jp2",  ".jxl",
                                 ".pbm",  ".pgm",  ".pnm", ".ppm", ".tga",  ".tif",  ".tiff", ".webp"};
@@ -120,6 +152,19 @@ bool is_unread_image_name(std::string_view name) {
 
 void warn_of_unread_images(const std::string& where, const LeftOut& images) {
   images.warn(where, "image", "named as neither JPEG nor PNG");
+}
+
+void keep_images(std::vector<std::string>& names, const std::string& where) {
+  LeftOut others;
+  for (const std::string& name : names) {
+    const size_t slash = name.rfind('/');
+    const bool has_no_ending = name.find('.', slash + 1) == name.npos;
+    // Beside the folders of classes lies LICENSE, too.
+    const bool may_be_image = has_no_ending && (slash != name.npos || is_image_file(where + "/" + name));
+    if (may_be_image || is_unread_image_name(name)) others.add(name);
+  }
+  warn_of_unread_images(where, others);
+  std::erase_if(names, [](const std::string& name) { return !is_image_name(name); });
 }
 
 std::vector<std::string> known_classes(const data::DatasetRequest& request) {
@@ -160,7 +205,7 @@ void ImageStore::set_names(const std::vector<std::string>& names, const std::vec
     for (const std::string& name : names) class_names_.emplace_back(class_of(name));
     std::sort(class_names_.begin(), class_names_.end());
     class_names_.erase(std::unique(class_names_.begin(), class_names_.end()), class_names_.end());
-    refuse_roles_as_classes(class_names_, where);
+    check_roles(class_names_, names, where);
   }
   std::map<std::string_view, int32_t> numbers;
   for (const std::string& name : class_names_) numbers.emplace(name, static_cast<int32_t>(numbers.size()));

@@ -32,8 +32,7 @@ class FolderStore final : public ImageStore {
                                    .hint = "format: tar for an archive"});
     FolderListing listing = list_folder(root_, {}, request.own_folders);
     std::vector<std::string>& names = listing.files;
-    warn_of_other_images(names);
-    std::erase_if(names, [](const std::string& name) { return !is_image_name(name); });
+    keep_images(names, root_);
     if (!names.empty()) refuse_classes_without_images(listing);
     for (const std::string& name : names)
       if (name.find('/') == std::string::npos)
@@ -49,17 +48,6 @@ class FolderStore final : public ImageStore {
   data::Content content(int64_t index) const override { return content_of_file(full_name(index)); }
 
  private:
-  /// Without a warning, ignored images would only show as a lower score.
-  void warn_of_other_images(const std::vector<std::string>& names) const {
-    LeftOut others;
-    for (const std::string& name : names) {
-      const size_t slash = name.rfind('/');
-      const bool has_no_ending = slash != name.npos && name.find('.', slash) == name.npos;
-      if (has_no_ending || is_unread_image_name(name)) others.add(name);
-    }
-    warn_of_unread_images(root_, others);
-  }
-
   /// Throws, because a missing class would change the numbers of other classes.
   void refuse_classes_without_images(const FolderListing& listing) const {
     std::error_code error;

@@ -4,10 +4,13 @@
 #include "datasets/opened.hpp"
 #include "datasets/tiny_images.hpp"
 #include "gputrain/data/loader.hpp"
+#include "gputrain/datasets/given_images.hpp"
+#include "gputrain/datasets/roles.hpp"
 
 namespace gputrain::datasets {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class ImageFolderTest : public FolderTest {
@@ -82,6 +85,45 @@ TEST_F(ImageFolderTest, ReportsWhatIsWrongWithAFolder) {
   EXPECT_THAT(warning_of([this] { open_folder(); }), HasSubstr("left out 6 images"));
   write("3.png", png_of({1, 2, 3}));
   EXPECT_THAT(error_of([this] { open_folder(); }), HasSubstr("3.png is not in a class folder"));
+}
+
+TEST_F(ImageFolderTest, RefusesRolesAsClasses) {
+  for (const char* name : {"Training/a/1.png", "Testing/a/1.png", "valid_set/a/1.png"}) write(name, png_of({1, 2, 3}));
+  EXPECT_THAT(error_of([this] { open_folder(); }),
+              AllOf(HasSubstr("the folder Training would become a class"), HasSubstr("prefix: Training")));
+  write("notes/1.png", png_of({1, 2, 3}));
+  EXPECT_THAT(
+      warning_of([this] { open_folder(); }),
+      AllOf(HasSubstr("named like parts of the data: Testing, Training, valid_set"), HasSubstr("prefix: Training")));
+}
+
+TEST_F(ImageFolderTest, TakesATrainForAVehicle) {
+  for (const char* name : {"train/1.png", "ship/1.png"}) write(name, png_of({1, 2, 3}));
+  EXPECT_EQ(warning_of([this] { EXPECT_EQ(open_folder().train->class_names().size(), 2U); }), "");
+  for (const char* name : {"dev/b/1.png", "dev/c/1.png"}) write(name, png_of({1, 2, 3}));
+  EXPECT_THAT(warning_of([this] { open_folder(); }), HasSubstr("named like parts of the data: dev, train"));
+}
+
+TEST(Roles, AreTheUsualNamesInAnyCase) {
+  for (const char* name : {"train", "TRAIN", "Training", "train_set", "trainset", "Train-Data", "train2017",
+                           "seg_train", "training images"})
+    EXPECT_EQ(role_of_name(name), data::Split::train) << name;
+  for (const char* name : {"val", "Valid", "validation", "dev", "eval", "val_set", "Validation-Data"})
+    EXPECT_EQ(role_of_name(name), data::Split::val) << name;
+  for (const char* name : {"test", "Testing", "test_set", "testdata", "test2017", "TestImages"})
+    EXPECT_EQ(role_of_name(name), data::Split::test) << name;
+  for (const char* name : {"", "cat", "train_station", "trainer", "tester", "set", "data", "images", "42", "devil"})
+    EXPECT_EQ(role_of_name(name), std::nullopt) << name;
+}
+
+TEST_F(ImageFolderTest, OfImagesToPredictTellsWhatIsLeftOut) {
+  for (const char* name : {"1.png", "a/2.PNG", "4"}) write(name, png_of({1, 2, 3}));
+  for (const char* name : {"3.webp", "LICENSE", "notes.txt"}) write(name, "x");
+  std::vector<std::string> files;
+  EXPECT_THAT(warning_of([&] { files = image_files({folder_.string()}); }), HasSubstr("left out 2 images"));
+  EXPECT_EQ(files.size(), 2U);
+  EXPECT_EQ(image_files({path("4")}), std::vector{path("4")});
+  EXPECT_THAT(error_of([&] { image_files({path("3.webp")}); }), HasSubstr("neither a JPEG nor a PNG image"));
 }
 
 TEST_F(ImageFolderTest, IgnoresHiddenFolders) {

@@ -68,7 +68,7 @@ TEST(Synthetic, MakesTokensForLanguageModels) {
 }
 
 TEST(DataSection, ListsItsFormats) {
-  EXPECT_THAT(data::catalog().names(), IsSupersetOf({"idx", "imagefolder", "synthetic", "tar", "text", "tokens"}));
+  EXPECT_THAT(data::catalog().names(), IsSupersetOf({"idx", "imagefolder", "synthetic", "tar", "tokens"}));
 }
 
 TEST(DataSection, ReportsPartOfDataTrainedOn) {

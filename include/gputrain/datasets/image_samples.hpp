@@ -92,10 +92,14 @@ class ImageStore {
 data::Content content_of_file(const std::string& path);
 
 bool is_image_name(std::string_view name);
+/// By its name, or else by its content. Throws Error(data) if it cannot be opened.
+bool is_image_file(const std::string& path);
 /// Whether the name is that of an image format without a decoder here.
 bool is_unread_image_name(std::string_view name);
 /// Without a warning, ignored images would only show as a lower score.
 void warn_of_unread_images(const std::string& where, const LeftOut& images);
+/// Leaves only the images that are read among the files of a folder, and warns of others that may be images.
+void keep_images(std::vector<std::string>& names, const std::string& where);
 
 /// The classes of the training data if val or test is opened; otherwise empty.
 std::vector<std::string> known_classes(const data::DatasetRequest& request);
