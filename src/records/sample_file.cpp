@@ -148,7 +148,7 @@ std::string content_of_file(const fs::path& path) {
 
 bool is_of_tokenizer(const fs::path& path) {
   const std::string name = path.filename().string();
-  for (const char* part : {"token", "vocab", "merges", "chat_template", "added", ".model", ".tiktoken"})
+  for (const char* part : {"token", "vocab", "merges", "chat_template", "added", ".model", ".tiktoken", ".jinja"})
     if (name.find(part) != name.npos) return true;
   return false;
 }
@@ -243,7 +243,7 @@ std::string samples_key(const data::DatasetRequest& request, const std::vector<s
   std::string templates = options.chat_template ? content_of_file(*options.chat_template) : "";
   std::vector<fs::path> of_tokenizer;
   if (!tokenizer->folder().empty())
-    for (const auto& entry : fs::directory_iterator(tokenizer->folder(), ignored))
+    for (const auto& entry : fs::recursive_directory_iterator(tokenizer->folder(), ignored))
       if (entry.is_regular_file(ignored) && is_of_tokenizer(entry.path())) of_tokenizer.push_back(entry.path());
   std::ranges::sort(of_tokenizer);
   for (const fs::path& path : of_tokenizer) templates += content_of_file(path);
