@@ -1,5 +1,7 @@
 #include "gputrain/data/options.hpp"
 
+#include "gputrain/core/error.hpp"
+
 namespace gputrain::data {
 
 ImageExtent extent_of(const ImageSides& sides, const ImageExtent& otherwise) {
@@ -25,6 +27,14 @@ void ImageOptions::check(const ImageOptions& options, config::SpecIssues& issues
   for (const auto* statistic : {&options.mean, &options.std})
     if (*statistic && channels > 0 && std::ssize(**statistic) != channels)
       issues.add(statistic == &options.mean ? "mean" : "std", "one value for each channel is needed");
+}
+
+std::optional<std::string> ColumnNames::one_label() const {
+  if (!label) return std::nullopt;
+  if (label->values.size() == 1) return label->values[0];
+  throw Error(ExitCode::usage, {.what = "several columns of labels, and this model learns from one",
+                                .where = "data.text.columns.label",
+                                .hint = "several are classes: task: {type: multi_label_classification}"});
 }
 
 }  // namespace gputrain::data

@@ -37,7 +37,7 @@ class AnswerTexts final : public SampleBuilder {
   /// Of a pair of answers, or of a completion with a label.
   std::vector<std::string> columns_of(const nlohmann::ordered_json& record) const override {
     const data::ColumnNames& names = options().columns;
-    const std::string completion = names.completion.value_or("completion"), label = names.label.value_or("label"),
+    const std::string completion = names.completion.value_or("completion"), label = names.one_label().value_or("label"),
                       chosen = names.chosen.value_or("chosen"), rejected = names.rejected.value_or("rejected");
     const auto found = record.find(completion);
     const bool has_label = is_rated() && found != record.end() && !found->is_null();

@@ -123,7 +123,7 @@ std::vector<std::string> columns_of_answers(const data::ColumnNames& names) {
           names.chosen.value_or("chosen"),
           names.rejected.value_or("rejected"),
           names.completion.value_or("completion"),
-          names.label.value_or("label"),
+          names.one_label().value_or("label"),
           "system",
           "question",
           "instruction",
@@ -161,7 +161,7 @@ std::vector<Rating> ratings_in(const AnswerJson& record, const data::ColumnNames
   }
   const AnswerJson& answer = answer_in(record, names.completion.value_or("completion"));
   const AnswerJson start = prompt_in(record, names, answer);
-  const AnswerJson* label = column_of(record, names.label.value_or("label"));
+  const AnswerJson* label = column_of(record, names.one_label().value_or("label"));
   if (label == nullptr) refuse_answer("a completion without a label", kAnswersHint);
   AnswerJson whole = as_in(start, answer);
   if (whole.is_array() != start.is_array()) refuse_answer("the prompt is a text, but the completion is not");

@@ -1,6 +1,5 @@
 // CoNLL's files: a word and its tag per line, an empty line after each sentence.
 #include "gputrain/core/error.hpp"
-#include "gputrain/datasets/text_file.hpp"
 #include "gputrain/datasets/token_windows.hpp"
 #include "samples_of_records.hpp"
 
@@ -14,19 +13,9 @@ struct ConllSpec {
   }
 };
 
-}  // namespace
-
-std::vector<Record> records_of_conll(const RecordFile& file, int64_t& bytes_left) {
-  const std::string text = datasets::read_text(file.path, bytes_left);
-  bytes_left -= std::ssize(text);
-  return records_of_conll_lines(text, file);
-}
-
-namespace {
-
 struct Conll final : SamplesByUse {
   Conll(const ConllSpec&, const data::DatasetRequest& request)
-      : SamplesByUse(samples_of_records(checked(request), records_of_conll, ".conll")) {}
+      : SamplesByUse(samples_of_records(checked(request), format_named("conll"))) {}
 
   static const data::DatasetRequest& checked(const data::DatasetRequest& request) {
     if (request.model.reads_tokens() && request.model.use != TextUse::tags)

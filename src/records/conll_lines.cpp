@@ -1,18 +1,20 @@
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/file_kind.hpp"
+#include "gputrain/datasets/text_file.hpp"
 #include "record_file.hpp"
 
 namespace gputrain::records {
 namespace {
 
-std::vector<std::string> cells_of(const std::string& line) {
+std::vector<std::string> cells_of(std::string_view line) {
   std::vector<std::string> cells;
-  for (size_t begin = 0; (begin = line.find_first_not_of(" \t\r", begin)) != std::string::npos;) {
+  for (size_t begin = 0; (begin = line.find_first_not_of(" \t\r", begin)) != std::string_view::npos;) {
     const size_t end = std::min(line.find_first_of(" \t\r", begin), line.size());
-    cells.push_back(line.substr(begin, end - begin));
+    cells.emplace_back(line.substr(begin, end - begin));
     begin = end;
   }
   return cells;
@@ -20,9 +22,9 @@ std::vector<std::string> cells_of(const std::string& line) {
 
 }  // namespace
 
-std::vector<Record> records_of_conll_lines(const std::string& text, const RecordFile& file) {
+std::vector<Record> records_of_conll(datasets::TextWindow& text, const RecordFile& file) {
   using Json = nlohmann::ordered_json;
-  const FileKind kind = file_kind(text);
+  const FileKind kind = file_kind(text.text());
   if (kind.type != FileType::unknown && kind.type != FileType::text)
     throw Error(ExitCode::data, {.what = std::string(kind.name) + ", not words with tags",
                                  .where = file.path,
@@ -38,12 +40,9 @@ std::vector<Record> records_of_conll_lines(const std::string& text, const Record
     if (has_tags) value[file.columns.at(1)] = std::exchange(tags, Json::array());
     records.push_back({std::move(value), std::exchange(place, {}), std::exchange(problem, {})});
   };
-  int64_t number = 0;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    const std::vector<std::string> cells = cells_of(text.substr(begin, end - begin));
-    begin = end + 1;
-    ++number;
+  int64_t number = text.line();
+  for (auto line = text.next_line(); line; number = text.line(), line = text.next_line()) {
+    const std::vector<std::string> cells = cells_of(*line);
     if (cells.empty() || cells.front() == "-DOCSTART-") {
       end_sentence();
       continue;

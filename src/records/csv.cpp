@@ -1,6 +1,5 @@
-// Tables with a row per text, separated by commas or tabs.
+// Tables with a record per row, separated by commas or tabs.
 #include "gputrain/config/catalog.hpp"
-#include "gputrain/datasets/text_file.hpp"
 #include "samples_of_records.hpp"
 
 namespace gputrain::records {
@@ -12,25 +11,20 @@ struct TableSpec {
   }
 };
 
-template <char separator>
-std::vector<Record> separated_by(const RecordFile& file, int64_t& bytes_left) {
-  const std::string text = datasets::read_text(file.path, bytes_left);
-  bytes_left -= std::ssize(text);
-  return records_of_table(text, file, separator);
-}
-
 struct Csv final : SamplesByUse {
   Csv(const TableSpec&, const data::DatasetRequest& request)
-      : SamplesByUse(samples_of_records(request, separated_by<','>, ".csv")) {}
+      : SamplesByUse(samples_of_records(request, format_named("csv"))) {}
 };
 
 struct Tsv final : SamplesByUse {
   Tsv(const TableSpec&, const data::DatasetRequest& request)
-      : SamplesByUse(samples_of_records(request, separated_by<'\t'>, ".tsv")) {}
+      : SamplesByUse(samples_of_records(request, format_named("tsv"))) {}
 };
 
-const config::Registered<Csv, TableSpec> registered_csv{data::catalog(), "csv", "a table of texts, with commas"};
-const config::Registered<Tsv, TableSpec> registered_tsv{data::catalog(), "tsv", "a table of texts, with tabs"};
+const config::Registered<Csv, TableSpec> registered_csv{
+    data::catalog(), "csv", "a table with commas between its cells, or semicolons or tabs; quoted cells"};
+const config::Registered<Tsv, TableSpec> registered_tsv{data::catalog(), "tsv",
+                                                        "a table with tabs between its cells, without quotes"};
 
 }  // namespace
 }  // namespace gputrain::records

@@ -100,9 +100,12 @@ FirstRow kind_of(const Record& row, const Others& others, const NumberedColumns&
 }  // namespace
 
 std::optional<NumberedColumns> numbered_columns(const data::ColumnNames& names, TextUse use) {
-  NumberedColumns columns{.text = names.text.value_or(""), .label = names.label, .use = use};
+  NumberedColumns columns{.text = names.text.value_or(""), .use = use};
+  const std::vector<std::string> labels = names.label ? names.label->values : std::vector<std::string>();
+  if (labels.size() == 1) columns.label = labels[0];
+  if (!std::ranges::all_of(labels, is_number)) return std::nullopt;
   bool is_any = false;
-  for (const auto& name : {names.text, names.text_pair, names.negative, names.label, names.prompt, names.completion,
+  for (const auto& name : {names.text, names.text_pair, names.negative, columns.label, names.prompt, names.completion,
                            names.chosen, names.rejected}) {
     if (name && !is_number(*name)) return std::nullopt;
     is_any = is_any || name.has_value();

@@ -1,13 +1,12 @@
 #include "gputrain/records/given_texts.hpp"
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include "encoded_texts.hpp"
 #include "first_row.hpp"
 #include "gputrain/core/error.hpp"
-#include "gputrain/core/lower_case.hpp"
+#include "gputrain/core/log.hpp"
 #include "gputrain/datasets/parallel_for.hpp"
 #include "gputrain/datasets/text_file.hpp"
 #include "record_file.hpp"
@@ -16,36 +15,28 @@
 namespace gputrain::records {
 namespace {
 
-/// The format that an extension names, without .gz.
-std::string format_of(const std::string& path) {
-  std::filesystem::path name(path);
-  if (lower_case(name.extension().string()) == ".gz") name = name.stem();
-  return lower_case(name.extension().string());
-}
-
-std::vector<Record> lines_of(const std::string& path) {
-  const std::string text = datasets::read_text(path);
+/// A record per line: JSON where the lines are JSON objects, else a text.
+std::vector<Record> lines_of(const RecordFile& file) {
+  int64_t bytes_left = datasets::kMostTextBytes;
+  datasets::TextWindow text(file.path, bytes_left);
+  if (is_json_records(text.text(), !text.has_more())) {
+    log::warning(file.path + " has JSON objects, and is read as .jsonl");
+    return records_of_json(text, file);
+  }
   std::vector<Record> records;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    std::string line = text.substr(begin, end - begin);
-    if (line.ends_with('\r')) line.pop_back();
-    begin = end + 1;
+  while (auto line = text.next_line()) {
+    if (line->ends_with('\r')) line->remove_suffix(1);
     records.push_back(
-        {.value = std::move(line), .place = path + ":" + std::to_string(records.size() + 1), .problem = {}});
+        {.value = std::string(*line), .place = file.path + ":" + std::to_string(records.size() + 1), .problem = {}});
   }
   return records;
 }
 
 std::vector<Record> records_of(const RecordFile& wanted) {
-  const std::string format = format_of(wanted.path);
+  const RecordFormat* format = format_of_file(wanted.path);
+  if (format == nullptr) return lines_of(wanted);
   int64_t bytes_left = datasets::kMostTextBytes;
-  if (format == ".parquet") return records_of_parquet(wanted, bytes_left);
-  if (format == ".conll") return records_of_conll(wanted, bytes_left);
-  if (format == ".jsonl") return records_of_json_lines(datasets::read_text(wanted.path), wanted.path);
-  if (format == ".csv" || format == ".tsv")
-    return records_of_table(datasets::read_text(wanted.path), wanted, format == ".csv" ? ',' : '\t');
-  return lines_of(wanted.path);
+  return format->read(wanted, bytes_left);
 }
 
 std::vector<LearnedText> words_in(const std::string& line) {

@@ -14,15 +14,12 @@
 namespace gputrain::records {
 namespace {
 
-const nlohmann::ordered_json& value_in(const nlohmann::ordered_json& record, const std::string& column) {
-  return value_of_column(
-      record, column,
-      "data.text.columns: {text: NAME, label: NAME}; by number where the first row does not name them: "
-      "{text: 0, label: 1}");
-}
+constexpr const char* kLabelHint =
+    "data.text.columns: {text: NAME, label: NAME}; by number where the first row does not name them: {text: 0, "
+    "label: 1}";
 
 LearnedText labelled_text_in(const nlohmann::ordered_json& record, const std::string& column) {
-  const auto& value = value_in(record, column);
+  const auto& value = value_of_column(record, column, kLabelHint);
   if (value.is_string()) return {.text = value.get<std::string>()};
   throw Error(ExitCode::data, {.what = "'" + column + "' is no text but " + std::string(value.type_name())});
 }
@@ -35,11 +32,32 @@ class LabelledTexts final : public SampleBuilder {
       : SampleBuilder(request, 1),
         text_(options().columns.text.value_or("text")),
         pair_(options().columns.text_pair.value_or("text_pair")),
-        label_(options().columns.label.value_or("label")) {
+        labels_{"label"},
+        path_(request.path) {
+    if (options().columns.label && !options().columns.label->values.empty()) labels_ = options().columns.label->values;
+    if (request.train != nullptr) known_ = request.train->class_names();
+    if (use() == TextUse::number && labels_.size() > 1)
+      throw Error(ExitCode::usage,
+                  {.what = "a text has one number, and this names " + counted(std::ssize(labels_), "column"),
+                   .where = "data.text.columns.label",
+                   .hint = "for a set of classes, task: {type: multi_label_classification}"});
     columns_ = 1;
   }
 
-  std::vector<std::string> columns() const override { return {text_, pair_, label_}; }
+  std::vector<std::string> columns() const override {
+    std::vector<std::string> all{text_, pair_};
+    all.insert(all.end(), labels_.begin(), labels_.end());
+    return all;
+  }
+
+  void look_at(const std::vector<Record>& records) override {
+    if (use() == TextUse::number) return;
+    std::vector<const nlohmann::ordered_json*> good;
+    for (const Record& record : records)
+      if (record.problem.empty()) good.push_back(&record.value);
+    read_classes_.emplace(good, labels_, use() == TextUse::labels, known_, kLabelHint);
+    read_classes_->warn(path_);
+  }
 
   void read_input(const nlohmann::ordered_json& record, Draft& draft) const override {
     draft.texts.push_back(labelled_text_in(record, text_));
@@ -51,21 +69,23 @@ class LabelledTexts final : public SampleBuilder {
   void read(nlohmann::ordered_json& record, std::vector<Draft>& drafts) const override {
     Draft& draft = drafts.back();
     read_input(record, draft);
-    const auto& label = value_in(record, label_);
-    if (use() == TextUse::number) draft.numbers = {static_cast<float>(number_in(label))};
-    if (use() == TextUse::label) draft.names = {class_named_in(label)};
-    if (use() == TextUse::labels) draft.names = classes_named_in(label);
+    if (use() == TextUse::number) {
+      draft.numbers = {static_cast<float>(number_in(value_of_column(record, labels_[0], kLabelHint)))};
+    } else {
+      draft.names = read_classes_->in(record);
+    }
   }
 
   /// Classes of the training data are those that its labels name; other data must keep to them.
   void settle(std::vector<Draft>& drafts, const std::vector<std::string>* known) override {
     has_more_ = std::ranges::any_of(drafts, [](const Draft& draft) { return draft.texts.size() > 1; });
     if (use() == TextUse::number) return;
-    std::vector<std::string> names = known != nullptr ? *known : std::vector<std::string>();
-    if (known == nullptr)
+    std::vector<std::string> names = known != nullptr ? *known : read_classes_->fixed();
+    if (names.empty())
       for (const Draft& draft : drafts) names.insert(names.end(), draft.names.begin(), draft.names.end());
     const ClassNames classes(std::move(names));
     classes_ = classes.names();
+    if (known == nullptr) warn_of_similar(classes_, path_);
     if (use() == TextUse::labels) columns_ = std::max<int64_t>(1, std::ssize(classes_));
     for_each_good(drafts, [&](size_t i) {
       drafts[i].numbers.resize(static_cast<size_t>(columns_));
@@ -110,7 +130,10 @@ class LabelledTexts final : public SampleBuilder {
   }
 
  private:
-  std::string text_, pair_, label_;
+  std::string text_, pair_;
+  std::vector<std::string> labels_, known_;
+  std::string path_;
+  std::optional<RecordClasses> read_classes_;
 };
 
 const RegisteredBuilder registered_labelled{{TextUse::label, TextUse::labels, TextUse::number},

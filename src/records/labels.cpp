@@ -8,19 +8,12 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/printable.hpp"
+#include "label_text.hpp"
 
 namespace gputrain::records {
 namespace {
 
 using Label = nlohmann::ordered_json;
-
-[[noreturn]] void refuse_label(const std::string& what, const std::string& hint = {}) {
-  throw Error(ExitCode::data, {.what = what, .where = {}, .hint = hint});
-}
-
-std::string shown(const Label& label) {
-  return printable(label.dump(-1, ' ', false, Label::error_handler_t::replace).substr(0, 60));
-}
 
 template <class Number>
 std::optional<Number> parsed(const std::string& text) {
@@ -46,12 +39,6 @@ bool is_utf8(const std::string& text) {
   return true;
 }
 
-/// Without blanks at its ends.
-std::string trimmed(const std::string& text) {
-  const size_t begin = text.find_first_not_of(" \t\r\n");
-  return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
-}
-
 void check_utf8_label(const std::string& text, const Label& label) {
   if (!is_utf8(text))
     refuse_label("the label is not UTF-8: " + shown(label), "iconv -f LATIN1 -t UTF-8 FILE converts it");
@@ -59,9 +46,23 @@ void check_utf8_label(const std::string& text, const Label& label) {
 
 }  // namespace
 
+void refuse_label(const std::string& what, const std::string& hint) {
+  throw Error(ExitCode::data, {.what = what, .where = {}, .hint = hint});
+}
+
+std::string shown(const Label& label) {
+  return printable(label.dump(-1, ' ', false, Label::error_handler_t::replace).substr(0, 60));
+}
+
+std::string trimmed(const std::string& text) {
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
+}
+
 const Label& value_of_column(const Label& record, const std::string& column, const std::string& hint) {
   const auto found = record.find(column);
-  if (found != record.end() && !found->is_null()) return *found;
+  if (found != record.end() && found->is_null()) refuse_label("'" + column + "' is null");
+  if (found != record.end()) return *found;
   std::string names;
   for (const auto& [name, value] : record.items()) names += (names.empty() ? "" : ", ") + name;
   refuse_label("no '" + column + "'; there are " + printable(names.substr(0, 200)), hint);
@@ -82,25 +83,6 @@ std::string class_named_in(const Label& label) {
   if (label.is_array())
     refuse_label("the label is a list: " + shown(label), "task: {type: multi_label_classification}");
   refuse_label(label.is_null() || label.is_string() ? "the label is empty" : "the label is no class: " + shown(label));
-}
-
-std::vector<std::string> classes_named_in(const Label& label) {
-  std::vector<std::string> names;
-  if (label.is_array()) {
-    for (const Label& each : label) names.push_back(class_named_in(each));
-    return names;
-  }
-  if (!label.is_string()) return {class_named_in(label)};
-  const std::string text = trimmed(label.get<std::string>());
-  check_utf8_label(text, label);
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('|', begin), text.size());
-    const std::string name = trimmed(text.substr(begin, end - begin));
-    if (name.empty()) refuse_label("a class without a name: " + shown(label), "write sets as joy|surprise");
-    names.push_back(name);
-    begin = end + 1;
-  }
-  return names;
 }
 
 double number_in(const Label& label) {

@@ -9,14 +9,70 @@
 
 namespace gputrain::records {
 
-/// What a record has in this column. Throws Error(data) with the columns that there are, and this hint.
+/// The value that a record has in this column. Throws Error(data) if it is null, or, with the columns that there are
+/// and this hint, if there is none.
 const nlohmann::ordered_json& value_of_column(const nlohmann::ordered_json& record, const std::string& column,
                                               const std::string& hint);
 
-/// The names in a label: one for a class; for a set, those of a list, or of a text between bars: "joy|surprise". Throws
-/// Error(data) if it names none.
+/// The class that a label names. Throws Error(data) if it names none.
 std::string class_named_in(const nlohmann::ordered_json& label);
-std::vector<std::string> classes_named_in(const nlohmann::ordered_json& label);
+
+/// Reads classes from the labels of a split. What they are written like is found from all of them: what separates the
+/// classes of a set ("joy|surprise", "joy;surprise", "joy,surprise", a list), whether lists of 0 and 1 have a place for
+/// each class, and whether 12.0 is the number 12, as programs write it whose columns have empty cells.
+class LabelReader {
+ public:
+  /// `known`: the classes of the training data; empty: these labels are the training data's.
+  LabelReader(const std::vector<const nlohmann::ordered_json*>& labels, bool are_sets,
+              const std::vector<std::string>& known);
+
+  /// One class, or those of a set. Throws Error(data) if the label names none.
+  std::vector<std::string> classes_in(const nlohmann::ordered_json& label) const;
+  /// The classes of lists of 0 and 1: "0", "1" and so on; empty: labels name their classes.
+  const std::vector<std::string>& places() const noexcept { return places_; }
+  /// Warns where commas or semicolons were found to separate classes.
+  void warn(const std::string& where) const;
+
+ private:
+  std::vector<std::string> names_in(const nlohmann::ordered_json& label) const;
+  std::vector<std::string> names_in_text(const nlohmann::ordered_json& label) const;
+  bool is_known(const std::string& name) const;
+  std::string as_known(std::string name) const;
+  void find_places(const std::vector<const nlohmann::ordered_json*>& labels, size_t known);
+
+  bool are_sets_;
+  std::vector<std::string> known_;  // sorted
+  char separator_ = ',';
+  std::string example_;  // a label with this separator
+  bool are_numbers_ = false;
+  std::vector<std::string> places_;
+};
+
+/// Reads the classes of a split's records: from the column that names them, or from several columns, one for each
+/// class, with 1 or true in those of a record and 0 or false in the others.
+class RecordClasses {
+ public:
+  /// `records`: those that could be read. `hint` is for records without such a column.
+  RecordClasses(const std::vector<const nlohmann::ordered_json*>& records, std::vector<std::string> columns,
+                bool are_sets, const std::vector<std::string>& known, std::string hint);
+
+  /// One class, or those of a set. Throws Error(data).
+  std::vector<std::string> in(const nlohmann::ordered_json& record) const;
+  /// The classes that there are whether or not a record has them; empty: those that records name.
+  std::vector<std::string> fixed() const;
+  void warn(const std::string& where) const { reader_.warn(where); }
+
+ private:
+  std::vector<std::string> of_columns(const nlohmann::ordered_json& record) const;
+
+  std::vector<std::string> columns_;
+  bool are_sets_;
+  std::string hint_;
+  LabelReader reader_;
+};
+
+/// Warns of classes whose names differ only in case or spaces.
+void warn_of_similar(const std::vector<std::string>& classes, const std::string& where);
 
 /// The number of a label, written as a number or as text. Throws Error(data), also if a float cannot hold it.
 double number_in(const nlohmann::ordered_json& label);

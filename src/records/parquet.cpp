@@ -15,7 +15,7 @@ struct ParquetSpec {
 
 struct Parquet final : SamplesByUse {
   Parquet(const ParquetSpec&, const data::DatasetRequest& request)
-      : SamplesByUse(samples_of_records(request, records_of_parquet, ".parquet")) {}
+      : SamplesByUse(samples_of_records(request, format_named("parquet"))) {}
 };
 
 const config::Registered<Parquet, ParquetSpec> registered_parquet{data::catalog(), "parquet",

@@ -10,7 +10,6 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/data/read_only_file.hpp"
 #include "gputrain/datasets/text_file.hpp"
-#include "learned_text.hpp"
 #include "parquet_rows.hpp"
 #include "record_file.hpp"
 
@@ -72,7 +71,7 @@ void choose_columns(ParquetReader& reader, const RecordFile& file) {
   if (chosen.empty())
     throw Error(ExitCode::data, {.what = "no column to learn from; there are " + (all.empty() ? "none" : all),
                                  .where = file.path,
-                                 .hint = kColumnsHint});
+                                 .hint = "data.text.columns or data.image.columns names those to read"});
   reader.choose(chosen);
 }
 
@@ -85,7 +84,7 @@ std::vector<Record> rows_of(ParquetReader& reader, const RecordFile& file, int64
     for (ParquetRow& row : some.rows) {
       records.push_back({.value = std::move(row.value),
                          .place = file.path + " row " + std::to_string(records.size() + 1),
-                         .problem = std::move(row.problem)});
+                         .problem = file.keeps_bytes ? std::string() : std::move(row.problem)});
     }
   }
   return records;

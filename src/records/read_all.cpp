@@ -7,19 +7,51 @@
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/datasets/file_list.hpp"
+#include "gputrain/datasets/left_out.hpp"
 #include "gputrain/datasets/text_file.hpp"
 
 namespace gputrain::records {
+namespace {
 
-std::vector<std::string> record_files(const data::DatasetRequest& request, const std::string& extension) {
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(request.path, ignored)) return datasets::expand_pattern(request.path);
-  std::vector<std::string> files =
-      datasets::list_folder(request.path, {{"*" + extension, "*" + extension + ".gz"}, {}}, request.own_folders).files;
+/// Whether it is JSON, but no records: settings lie beside data.
+bool is_other_json(const std::string& path) {
+  const size_t dot = path.rfind(".json");
+  if (dot == std::string::npos || path.compare(dot, 6, ".jsonl") == 0) return false;
+  int64_t bytes_left = datasets::kMostTextBytes;
+  const datasets::TextWindow text(path, bytes_left);
+  return !is_json_records(text.text(), !text.has_more());
+}
+
+/// Lists the files of the format, and tells those of others.
+std::vector<std::string> files_of_folder(const data::DatasetRequest& request, const std::string& format) {
+  std::vector<std::string> files;
+  datasets::LeftOut others;
+  for (const std::string& name : datasets::list_folder(request.path, {}, request.own_folders).files) {
+    const RecordFormat* found = format_of_file(name);
+    if (found == nullptr) continue;
+    const std::string path = (std::filesystem::path(request.path) / name).string();
+    if (found->name == format && !is_other_json(path)) {
+      files.push_back(path);
+    } else {
+      others.add(name);
+    }
+  }
+  others.warn(request.path, "file", "that are no records of the format " + format);
+  std::string endings;
+  for (const std::string& ending : format_named(format).endings) endings += (endings.empty() ? "" : ", ") + ending;
   if (files.empty())
-    throw Error(ExitCode::data, {.what = "no " + extension + " file in this folder", .where = request.path});
-  for (std::string& file : files) file = (std::filesystem::path(request.path) / file).string();
+    throw Error(ExitCode::data, {.what = "no file of the format " + format + " in this folder",
+                                 .where = request.path,
+                                 .hint = "names end in " + endings + ", or with .gz or .zst"});
   return files;
+}
+
+}  // namespace
+
+std::vector<std::string> record_files(const data::DatasetRequest& request, const std::string& format) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(request.path, ignored) ? files_of_folder(request, format)
+                                                              : datasets::expand_pattern(request.path);
 }
 
 AllRecords read_files(const data::DatasetRequest& request, const std::vector<std::string>& files,
@@ -36,9 +68,9 @@ AllRecords read_files(const data::DatasetRequest& request, const std::vector<std
   return all;
 }
 
-AllRecords read_all(const data::DatasetRequest& request, ReadRecords read_records, const std::string& extension,
+AllRecords read_all(const data::DatasetRequest& request, ReadRecords read_records, const std::string& format,
                     RecordFile what) {
-  const std::vector<std::string> files = record_files(request, extension);
+  const std::vector<std::string> files = record_files(request, format);
   request.tell_files(files);
   return read_files(request, files, read_records, std::move(what));
 }

@@ -19,14 +19,14 @@ struct AllRecords {
   std::vector<std::string> left_out;  // columns that readers have left out
 };
 
-/// The files that the request names; of a folder, those with this extension.
-std::vector<std::string> record_files(const data::DatasetRequest& request, const std::string& extension);
+/// The files that the request names; of a folder, those of the format.
+std::vector<std::string> record_files(const data::DatasetRequest& request, const std::string& format);
 /// Reads these files. Throws Error(data), also if there is no record.
 AllRecords read_files(const data::DatasetRequest& request, const std::vector<std::string>& files,
                       ReadRecords read_records, RecordFile what);
 
 /// Reads the files that the request names.
-AllRecords read_all(const data::DatasetRequest& request, ReadRecords read_records, const std::string& extension,
+AllRecords read_all(const data::DatasetRequest& request, ReadRecords read_records, const std::string& format,
                     RecordFile what);
 
 /// How many records cannot be used, and why the first of them cannot.

@@ -5,10 +5,10 @@
 
 namespace gputrain::records {
 
-std::shared_ptr<const data::Dataset> samples_of_records(const data::DatasetRequest& request, ReadRecords read_records,
-                                                        const std::string& extension) {
-  if (!request.model.reads_tokens()) return listed_images(request, read_records, extension);
-  return std::make_shared<TextSamples>(request, read_records, extension);
+std::shared_ptr<const data::Dataset> samples_of_records(const data::DatasetRequest& request,
+                                                        const RecordFormat& format) {
+  if (!request.model.reads_tokens()) return listed_images(request, format.read, format.name);
+  return std::make_shared<TextSamples>(request, format.read, format.name);
 }
 
 }  // namespace gputrain::records

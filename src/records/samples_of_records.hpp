@@ -9,8 +9,8 @@
 
 namespace gputrain::records {
 
-/// Reads the files that the request names; of a folder, those with this extension.
-std::shared_ptr<const data::Dataset> samples_of_records(const data::DatasetRequest& request, ReadRecords read_records,
-                                                        const std::string& extension);
+/// Reads the files that the request names; of a folder, those of this format.
+std::shared_ptr<const data::Dataset> samples_of_records(const data::DatasetRequest& request,
+                                                        const RecordFormat& format);
 
 }  // namespace gputrain::records

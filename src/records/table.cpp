@@ -1,118 +1,257 @@
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/file_kind.hpp"
+#include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/printable.hpp"
+#include "gputrain/datasets/text_file.hpp"
 #include "record_file.hpp"
 
 namespace gputrain::records {
 namespace {
 
-/// Walks over a table, row by row (RFC 4180).
+using datasets::TextWindow;
+using Cells = std::vector<std::string>;
+
+/// How the cells of a table are written.
+struct TableStyle {
+  char separator = ',';
+  bool has_quotes = true;  // RFC 4180; else a quotation mark is a letter
+};
+
+/// Walks over a table, row by row.
 class TableReader {
  public:
-  TableReader(std::string_view text, const std::string& path, char separator)
-      : text_(text), path_(path), separator_(separator) {}
+  TableReader(TextWindow& text, TableStyle style) : text_(text), style_(style) {}
 
-  /// The cells of the next row; false at the end. Skips empty lines.
-  bool next(std::vector<std::string>& cells) {
-    while (at_ < text_.size() && (text_[at_] == '\n' || text_[at_] == '\r')) step();
-    if (at_ == text_.size()) return false;
-    row_line_ = line_;
-    cells.clear();
-    do {
-      cells.push_back(cell());
-    } while (at_ < text_.size() && text_[at_] == separator_ && ++at_ <= text_.size());
+  /// Reads the next row that is not empty; false at the end.
+  bool next() {
+    while (true) {
+      const size_t begin = std::min(text_.text().find_first_not_of("\r\n"), text_.text().size());
+      text_.consume(begin);
+      if (text_.text().empty() && !text_.has_more()) return false;
+      if (!text_.text().empty() && read_row()) break;
+      text_.grow();
+    }
+    row_line_ = text_.line();
+    text_.consume(at_);
     return true;
   }
 
-  std::string place() const { return path_ + ":" + std::to_string(row_line_); }
+  Cells& cells() noexcept { return cells_; }
+  const std::string& problem() const noexcept { return problem_; }
+  std::string place() const { return text_.path() + ":" + std::to_string(row_line_); }
 
  private:
-  void step() {
-    if (text_[at_++] == '\n') ++line_;
-  }
-
-  std::string cell() {
-    std::string content;
-    if (at_ < text_.size() && text_[at_] == '"') quoted(content);
-    // Text behind a closing quote belongs to the cell, as in other readers.
-    while (at_ < text_.size() && text_[at_] != separator_ && text_[at_] != '\n' && text_[at_] != '\r')
-      content += text_[at_++];
-    return content;
-  }
-
-  void quoted(std::string& content) {
-    const int64_t begin = line_;
-    ++at_;
-    while (at_ < text_.size()) {
-      if (text_[at_] == '"') {
-        ++at_;
-        if (at_ == text_.size() || text_[at_] != '"') return;
-      }
-      content += text_[at_];
-      step();
+  /// Reads the row with which the text begins, up to at_; false if its end is not in memory.
+  bool read_row() {
+    cells_.clear();
+    problem_.clear();
+    at_ = 0;
+    quoted_lines_ = 0;
+    const std::string_view all = text_.text();
+    while (true) {
+      cells_.emplace_back();
+      if (style_.has_quotes && at_ < all.size() && all[at_] == '"' && !read_quoted(all)) return false;
+      // Text behind a closing quote belongs to the cell, as in other readers.
+      size_t end = at_;
+      while (end < all.size() && all[end] != style_.separator && all[end] != '\n' && all[end] != '\r') ++end;
+      if (end > at_ && quoted_lines_ > 0)
+        problem_ = "text behind a closing quote whose cell spans " + counted(quoted_lines_ + 1, "line") +
+                   ": a quote within a quoted cell is written twice";
+      quoted_lines_ = 0;
+      cells_.back() += all.substr(at_, end - at_);
+      at_ = end;
+      if (at_ == all.size()) return !text_.has_more();
+      if (all[at_] != style_.separator) return true;
+      ++at_;
     }
+  }
+
+  bool read_quoted(std::string_view all) {
+    for (++at_; at_ < all.size(); ++at_) {
+      if (all[at_] == '"') {
+        if (at_ + 1 == all.size() && text_.has_more()) return false;
+        if (at_ + 1 == all.size() || all[at_ + 1] != '"') {
+          ++at_;
+          return true;
+        }
+        ++at_;
+      }
+      quoted_lines_ += all[at_] == '\n' ? 1 : 0;
+      cells_.back() += all[at_];
+    }
+    if (text_.has_more()) return false;
+    const auto before = std::ranges::count(all, '\n') - quoted_lines_;
     throw Error(ExitCode::data, {.what = "a quote is opened and never closed",
-                                 .where = path_ + ":" + std::to_string(begin),
+                                 .where = text_.path() + ":" + std::to_string(text_.line() + before),
                                  .hint = "a quote within a quoted cell is written twice"});
   }
 
-  std::string_view text_;
-  const std::string& path_;
-  char separator_;
+  TextWindow& text_;
+  TableStyle style_;
+  Cells cells_;
+  std::string problem_;
   size_t at_ = 0;
-  int64_t line_ = 1, row_line_ = 1;
+  int64_t quoted_lines_ = 0, row_line_ = 0;
 };
 
-void check_columns(const std::vector<std::string>& columns, const std::string& path) {
-  for (size_t i = 0; i < columns.size(); ++i) {
-    if (columns[i].empty())
-      throw Error(ExitCode::data, {.what = "column " + std::to_string(i + 1) + " has no name in the first row",
-                                   .where = path,
-                                   .hint = "the first row names the columns: prompt,completion"});
-    for (size_t j = 0; j < i; ++j) {
-      if (columns[i] == columns[j])
-        throw Error(ExitCode::data,
-                    {.what = "two columns are named '" + printable(columns[i].substr(0, 100)) + "'", .where = path});
-    }
+bool is_wanted(const std::string& column, const RecordFile& file) {
+  return std::ranges::find(file.columns, column) != file.columns.end();
+}
+
+/// How well a separator explains the first rows: the columns that it finds, and whether all rows have as many cells.
+std::pair<int64_t, bool> fit_of(const std::string& begin, bool is_cut, const RecordFile& file, char separator) {
+  constexpr size_t kRows = 20;
+  std::vector<Cells> rows;
+  try {
+    TextWindow text(begin, file.path);
+    TableReader reader(text, {.separator = separator});
+    while (rows.size() < kRows && reader.next()) rows.push_back(reader.cells());
+  } catch (const Error&) {
+    // A quote that is not closed in these lines may be in the next ones.
   }
+  if (is_cut && rows.size() > 1 && rows.size() < kRows) rows.pop_back();
+  if (rows.empty() || rows[0].size() < 2) return {0, false};
+  int64_t found = 0;
+  for (size_t i = 0; i < rows[0].size(); ++i)
+    found += is_wanted(file.are_numbers ? std::to_string(i) : rows[0][i], file) ? 1 : 0;
+  return {found, std::ranges::all_of(rows, [&](const Cells& row) { return row.size() == rows[0].size(); })};
+}
+
+/// Spreadsheets write semicolons where a comma is part of numbers.
+char separator_of(const TextWindow& text, const RecordFile& file) {
+  constexpr size_t kMost = size_t{64} << 10;
+  const std::string begin(text.text().substr(0, kMost));
+  const bool is_cut = begin.size() < text.text().size() || text.has_more();
+  char best = ',';
+  std::string found;
+  auto fit = fit_of(begin, is_cut, file, best);
+  for (const auto& [separator, name] : {std::pair{';', "semicolons"}, std::pair{'\t', "tabs"}}) {
+    const auto other = fit_of(begin, is_cut, file, separator);
+    if (other <= fit) continue;
+    fit = other;
+    best = separator;
+    found = name;
+  }
+  if (!found.empty()) log::warning(file.path + ": " + found + " separate its cells, not commas");
+  return best;
+}
+
+bool is_in_quotes(std::string_view cell) { return cell.size() > 1 && cell.starts_with('"') && cell.ends_with('"'); }
+
+std::string_view without_blanks(std::string_view text) {
+  const size_t begin = std::min(text.find_first_not_of(' '), text.size());
+  return text.substr(begin, text.find_last_not_of(' ') + 1 - begin);
+}
+
+/// Only the columns that are read need names, each one of its own.
+void check_columns(Cells& columns, const RecordFile& file, TableStyle style) {
+  if (!style.has_quotes && std::ranges::all_of(columns, is_in_quotes))
+    throw Error(ExitCode::data, {.what = "the names of the columns are in quotation marks, which are letters in tsv",
+                                 .where = file.path,
+                                 .hint = "format: csv reads this file: it finds the tabs, and takes the marks off"});
+  for (std::string& column : columns) column = without_blanks(column);
+  for (const std::string& wanted : file.columns) {
+    if (std::ranges::count(columns, wanted) > 1)
+      throw Error(ExitCode::data,
+                  {.what = "two columns are named '" + printable(wanted.substr(0, 100)) + "'", .where = file.path});
+  }
+  if (std::ranges::all_of(columns, &std::string::empty))
+    throw Error(ExitCode::data, {.what = "no column has a name in the first row", .where = file.path});
+}
+
+/// Cells that were quoted by a program which takes quotation marks for more than letters.
+struct QuotedCells {
+  int64_t count = 0;
+  std::string first;
+
+  void add(const TableReader& reader, const Cells& cells) {
+    const auto is_quoted = [](const std::string& cell) {
+      if (!is_in_quotes(cell)) return false;
+      const std::string inside = cell.substr(1, cell.size() - 2);
+      size_t marks = 0, pairs = 0;
+      for (size_t i = 0; i < inside.size(); ++i) {
+        if (inside[i] != '"') continue;
+        ++marks;
+        if (i + 1 < inside.size() && inside[i + 1] == '"') ++pairs, ++marks, ++i;
+      }
+      return marks > 0 && marks == 2 * pairs;
+    };
+    if (std::ranges::none_of(cells, is_quoted)) return;
+    if (count++ == 0) first = reader.place();
+  }
+
+  void warn() const {
+    if (count == 0) return;
+    log::warning(first + (count == 1 ? "" : " and " + counted(count - 1, "more row")) +
+                 ": cells in quotation marks with doubled ones inside, which tsv takes as they are; format: csv finds "
+                 "the tabs, and reads such cells as they were meant");
+  }
+};
+
+Record record_of(TableReader& reader, const Cells& columns, const RecordFile& file) {
+  Record record{.value = nlohmann::ordered_json::object(), .place = reader.place(), .problem = reader.problem()};
+  Cells& cells = reader.cells();
+  if (cells.size() != columns.size()) {
+    record.problem = "the row has " + counted(std::ssize(cells), "cell") + ", but the first row " +
+                     (file.are_numbers ? "has " : "names ") + counted(std::ssize(columns), "column");
+    const bool has_mark = std::ranges::any_of(cells, [](const std::string& cell) { return cell.starts_with('"'); });
+    if (has_mark && cells.size() < columns.size())
+      record.problem += "; a line break within quotation marks is read in format: csv alone";
+    return record;
+  }
+  for (size_t i = 0; i < cells.size(); ++i)
+    if (!columns[i].empty() && !record.value.contains(columns[i])) record.value[columns[i]] = std::move(cells[i]);
+  return record;
+}
+
+std::vector<Record> records_of_style(TextWindow& text, const RecordFile& file, TableStyle style) {
+  TableReader reader(text, style);
+  if (!reader.next()) throw Error(ExitCode::data, {.what = "the file is empty", .where = file.path});
+  Cells columns = reader.cells();
+  std::vector<Record> records;
+  QuotedCells quoted;
+  if (file.are_numbers) {
+    for (size_t i = 0; i < columns.size(); ++i) columns[i] = std::to_string(i);
+    records.push_back(record_of(reader, columns, file));
+  } else {
+    check_columns(columns, file, style);
+  }
+  while (reader.next()) {
+    if (!style.has_quotes) quoted.add(reader, reader.cells());
+    records.push_back(record_of(reader, columns, file));
+  }
+  quoted.warn();
+  if (records.empty()) throw Error(ExitCode::data, {.what = "the table has no row but the names", .where = file.path});
+  return records;
+}
+
+void check_is_table(const TextWindow& text) {
+  const FileKind kind = file_kind(text.text());
+  if (kind.type != FileType::unknown && kind.type != FileType::text)
+    throw Error(
+        ExitCode::data,
+        {.what = std::string(kind.name) + ", not a table", .where = text.path(), .hint = std::string(kind.remedy)});
+  const std::string_view line = text.text().substr(0, text.text().find('\n'));
+  if (line.starts_with('{') && nlohmann::json::accept(line))
+    throw Error(ExitCode::data,
+                {.what = "a JSON object in each line, not a table", .where = text.path(), .hint = "format: jsonl"});
 }
 
 }  // namespace
 
-std::vector<Record> records_of_table(const std::string& text, const RecordFile& file, char separator) {
-  const std::string& path = file.path;
-  const FileKind kind = file_kind(text);
-  if (kind.type != FileType::unknown && kind.type != FileType::text)
-    throw Error(ExitCode::data,
-                {.what = std::string(kind.name) + ", not a table", .where = path, .hint = std::string(kind.remedy)});
-  TableReader reader(text, path, separator);
-  std::vector<std::string> columns, cells;
-  if (!reader.next(columns)) throw Error(ExitCode::data, {.what = "the file is empty", .where = path});
-  std::vector<Record> records;
-  const auto add = [&] {
-    Record record{.value = nlohmann::ordered_json::object(), .place = reader.place(), .problem = {}};
-    if (cells.size() == columns.size()) {
-      for (size_t i = 0; i < columns.size(); ++i) record.value[columns[i]] = std::move(cells[i]);
-    } else {
-      record.problem = "the row has " + counted(std::ssize(cells), "cell") + ", but the first row " +
-                       (file.are_numbers ? "has " : "names ") + counted(std::ssize(columns), "column");
-    }
-    records.push_back(std::move(record));
-  };
-  if (file.are_numbers) {
-    cells = columns;
-    for (size_t i = 0; i < columns.size(); ++i) columns[i] = std::to_string(i);
-    add();
-  } else {
-    check_columns(columns, path);
-  }
-  while (reader.next(cells)) add();
-  if (records.empty()) throw Error(ExitCode::data, {.what = "the table has no row but the names", .where = path});
-  return records;
+std::vector<Record> records_of_csv(TextWindow& text, const RecordFile& file) {
+  check_is_table(text);
+  return records_of_style(text, file, {.separator = separator_of(text, file)});
+}
+
+std::vector<Record> records_of_tsv(TextWindow& text, const RecordFile& file) {
+  check_is_table(text);
+  return records_of_style(text, file, {.separator = '\t', .has_quotes = false});
 }
 
 }  // namespace gputrain::records

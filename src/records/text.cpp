@@ -1,4 +1,4 @@
-// Plain text, or gzip: one file or all files of a folder.
+// Plain text, gzip or Zstandard: one file or all files of a folder.
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
@@ -18,6 +18,7 @@
 #include "gputrain/datasets/file_list.hpp"
 #include "gputrain/datasets/text_file.hpp"
 #include "gputrain/datasets/token_windows.hpp"
+#include "record_file.hpp"
 #include "samples_by_use.hpp"
 #include "text_samples.hpp"
 
@@ -28,7 +29,7 @@ struct TextSpec {
   std::vector<std::string> include, exclude;
 
   static void describe(config::Description<TextSpec>& d) {
-    d.summary("plain text or .gz: one file, or the files of a folder, concatenated in order of their names");
+    d.summary("plain text, .gz or .zst: one file, or the files of a folder, concatenated in order of their names");
     d.key("include", &TextSpec::include, "patterns of files to take: '*.cpp', 'src/**/*.hpp'; empty: all");
     d.key("exclude", &TextSpec::exclude, "patterns of files to leave out; 'build/' matches folders at any depth");
   }
@@ -99,6 +100,26 @@ void warn_of_binary(const std::vector<std::string>& paths, const std::vector<std
                (count == 1 ? "" : ", for example") + ". Use `include` or `exclude` to choose the files");
 }
 
+/// The format of records that a file has; null: none.
+const RecordFormat* records_in(const std::string& path, const std::string& text) {
+  if (is_json_records(text, /*is_whole=*/true)) return &format_named("jsonl");
+  const RecordFormat* named = format_of_file(path);
+  return named != nullptr && (named->name == "csv" || named->name == "tsv") ? named : nullptr;
+}
+
+/// Braces and commas would be learned as text. Among files of other kinds a few of records are nothing unusual.
+void warn_of_records(const std::vector<std::string>& paths, const std::vector<std::string>& texts) {
+  int64_t count = 0;
+  std::string first;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    const RecordFormat* format = records_in(paths[i], texts[i]);
+    if (format != nullptr && count++ == 0)
+      first = paths[i] + " has records, and is learned as text with all that is around them; format: " + format->name +
+              " learns what they say";
+  }
+  if (count * 2 > std::ssize(paths)) log::warning(first);
+}
+
 class TextSource final : public datasets::TokenSource {
  public:
   TextSource(const TextSpec& spec, const data::DatasetRequest& request) : path_(request.path) {
@@ -106,6 +127,7 @@ class TextSource final : public datasets::TokenSource {
     request.tell_files(paths);
     const std::vector<std::string> texts = read_texts(paths);
     warn_of_binary(paths, texts);
+    warn_of_records(paths, texts);
     content_hash_ = data::content_hash(std::ssize(texts), [&](int64_t index) {
       return data::content_of(std::as_bytes(std::span(texts[static_cast<size_t>(index)])));
     });
@@ -159,6 +181,7 @@ std::shared_ptr<const data::Dataset> masked_files(const TextSpec& spec, const da
   request.tell_files(paths);
   std::vector<std::string> contents = read_texts(paths);
   warn_of_binary(paths, contents);
+  warn_of_records(paths, contents);
   std::vector<Draft> texts(paths.size());
   for (size_t i = 0; i < paths.size(); ++i) {
     texts[i].texts.push_back({.text = std::move(contents[i])});

@@ -47,7 +47,7 @@ class TextPairs final : public SampleBuilder {
     };
     texts_ = {names(given.text, {"anchor", "sentence1", "text"}),
               names(given.text_pair, {"positive", "sentence2", "text_pair"})};
-    number_ = names(given.label, {"score", "label"});
+    number_ = names(given.one_label(), {"score", "label"});
     const std::string negative = given.negative.value_or("negative");
     negatives_ = {negative};
     for (int i = 1; i <= kMostNegatives; ++i) negatives_.push_back(negative + "_" + std::to_string(i));

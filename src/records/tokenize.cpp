@@ -3,24 +3,23 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <string_view>
 #include <thread>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/file_kind.hpp"
+#include "gputrain/core/log.hpp"
 #include "gputrain/datasets/text_file.hpp"
 #include "gputrain/datasets/token_file.hpp"
 #include "gputrain/tokenizers/published.hpp"
+#include "record_file.hpp"
 
 namespace gputrain::records {
 namespace {
-
-using nlohmann::json;
 
 struct Document {
   std::string text, name;
@@ -42,16 +41,15 @@ std::optional<int64_t> end_token(const TokenizeRequest& request, const tokenizer
   return token;
 }
 
-/// The document of a line of JSON.
-std::string text_of(std::string_view line, const std::string& place) {
-  const json value = json::parse(line, nullptr, /*allow_exceptions=*/false);
+std::string text_of(const Record& record) {
   const auto fail = [&](const std::string& what) {
-    throw Error(ExitCode::data, {.what = what, .where = place, .hint = "each line is {\"text\": \"...\"}"});
+    throw Error(ExitCode::data,
+                {.what = what, .where = record.place, .hint = "each record has a text: {\"text\": \"...\"}"});
   };
-  if (value.is_discarded()) fail("the line is not JSON");
-  if (!value.is_object() || !value.contains("text") || !value["text"].is_string())
-    fail("the line has no text under \"text\"");
-  return value["text"].get<std::string>();
+  if (!record.problem.empty()) fail(record.problem);
+  const auto text = record.value.find("text");
+  if (text == record.value.end() || !text->is_string()) fail("the record has no text under \"text\"");
+  return text->get<std::string>();
 }
 
 /// A file of another kind would become tokens without a word.
@@ -149,30 +147,35 @@ class Writer {
   TokenizeReport report_;
 };
 
-bool is_json_lines(const std::string& path) {
-  return path.ends_with(".jsonl") || path.ends_with(".jsonl.gz") || path.ends_with(".ndjson");
+void add_json(const std::string& path, Writer& writer) {
+  int64_t bytes_left = std::numeric_limits<int64_t>::max();  // records are not kept
+  datasets::TextWindow text(path, bytes_left);
+  read_json(text, [&](const std::vector<Record>& records) {
+    for (const Record& record : records) writer.add({text_of(record), record.place});
+  });
 }
 
-void add_lines(const std::string& text, const std::string& path, Writer& writer) {
-  int64_t number = 0;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string_view line = std::string_view(text).substr(begin, end - begin);
-    const std::string place = path + ":" + std::to_string(++number);
-    if (line.find_first_not_of(" \t\r") != std::string_view::npos) writer.add({text_of(line, place), place});
-    begin = end + 1;
+void add_file(const std::string& path, Writer& writer) {
+  const RecordFormat* format = format_of_file(path);
+  if (format != nullptr && format->name == "jsonl") return add_json(path, writer);
+  if (format != nullptr && format->name != "conll") {
+    int64_t bytes_left = datasets::kMostTextBytes;
+    for (const Record& record : format->read({.path = path, .columns = {"text"}}, bytes_left))
+      writer.add({text_of(record), record.place});
+    return;
   }
+  std::string text = datasets::read_text(path);
+  check_is_text(text, path);
+  if (!is_json_records(text, /*is_whole=*/true)) return writer.add({std::move(text), path});
+  log::warning(path + " has JSON objects, and is read as .jsonl: `text` of each is a document");
+  add_json(path, writer);
 }
 
 }  // namespace
 
 TokenizeReport tokenize(const TokenizeRequest& request, const std::function<void(const TokenizeReport&)>& progress) {
   Writer writer(request, progress);
-  for (const std::string& path : request.files) {
-    std::string text = datasets::read_text(path);
-    check_is_text(text, path);
-    is_json_lines(path) ? add_lines(text, path, writer) : writer.add({std::move(text), path});
-  }
+  for (const std::string& path : request.files) add_file(path, writer);
   return writer.finish();
 }
 

@@ -9,6 +9,7 @@
 #include "../../src/records/labels.hpp"
 #include "../../src/records/record_file.hpp"
 #include "gputrain/datasets/parallel_for.hpp"
+#include "gputrain/datasets/text_file.hpp"
 #include "support/fuzzed_file.hpp"
 
 namespace gputrain::datasets {
@@ -39,15 +40,21 @@ void check_classes(std::vector<std::string> names) {
 
 void check_labels(const std::vector<Record>& records) {
   std::vector<std::string> classes, sets;
+  std::vector<const nlohmann::ordered_json*> labels;
   for (const Record& record : records) {
     if (!record.problem.empty()) continue;
-    for (const auto& label : record.value) {
-      accepts([&] { classes.push_back(class_named_in(label)); });
-      accepts([&] {
-        for (std::string& name : classes_named_in(label)) sets.push_back(std::move(name));
-      });
-      accepts([&] { require(std::isfinite(static_cast<float>(number_in(label)))); });
-    }
+    for (const auto& label : record.value) labels.push_back(&label);
+  }
+  const LabelReader one(labels, false, {}), several(labels, true, {}), known(labels, true, {"a", "b,c", "12"});
+  for (const auto* label : labels) {
+    accepts([&] {
+      for (std::string& name : one.classes_in(*label)) classes.push_back(std::move(name));
+    });
+    accepts([&] {
+      for (std::string& name : several.classes_in(*label)) sets.push_back(std::move(name));
+    });
+    accepts([&] { known.classes_in(*label); });
+    accepts([&] { require(std::isfinite(static_cast<float>(number_in(*label)))); });
   }
   check_classes(std::move(classes));
   check_classes(std::move(sets));
@@ -68,16 +75,19 @@ void check_tags(const std::vector<Record>& records, bool are_of_lines) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const std::string text(reinterpret_cast<const char*>(data), size);
-  accepts([&] { check_labels(records_of_table(text, {.path = "f", .columns = {}}, ',')); });
-  accepts([&] { check_labels(records_of_table(text, {.path = "f", .columns = {}, .are_numbers = true}, '\t')); });
+  const auto read = [&](auto reader, const RecordFile& file) {
+    gputrain::datasets::TextWindow text(std::string(reinterpret_cast<const char*>(data), size), "f");
+    return reader(text, file);
+  };
+  accepts([&] { check_labels(read(records_of_csv, {.path = "f", .columns = {}})); });
+  accepts([&] { check_labels(read(records_of_tsv, {.path = "f", .columns = {}, .are_numbers = true})); });
   accepts([&] {
-    const std::vector<Record> lines = records_of_json_lines(text, "f");
-    check_labels(lines);
-    check_tags(lines, false);
+    const std::vector<Record> records = read(records_of_json, {.path = "f", .columns = {}});
+    check_labels(records);
+    check_tags(records, false);
   });
   accepts([&] {
-    const std::vector<Record> sentences = records_of_conll_lines(text, {.path = "f", .columns = {"tokens", "tags"}});
+    const std::vector<Record> sentences = read(records_of_conll, {.path = "f", .columns = {"tokens", "tags"}});
     for (const Record& sentence : sentences) require(sentence.place.starts_with("f:"));
     check_tags(sentences, true);
   });

@@ -99,7 +99,7 @@ TEST_F(LabelledTextsTest, RefuseLabelsThatAreEmptyOrOfAnotherKind) {
     return error_of([&] { opened_for(use, section("a.jsonl")); });
   };
   EXPECT_THAT(refusal(TextUse::label, "\" \""), AllOf(HasSubstr("the label is empty"), HasSubstr("a.jsonl:1")));
-  EXPECT_THAT(refusal(TextUse::label, "null"), HasSubstr("no 'label'"));
+  EXPECT_THAT(refusal(TextUse::label, "null"), HasSubstr("'label' is null"));
   EXPECT_THAT(refusal(TextUse::label, "0.5"), HasSubstr("type: regression"));
   EXPECT_THAT(refusal(TextUse::label, "[\"a\"]"), HasSubstr("type: multi_label_classification"));
   EXPECT_THAT(refusal(TextUse::number, "\"four\""), HasSubstr("no number"));
@@ -141,6 +141,28 @@ TEST_F(LabelledTextsTest, MayHaveASetOfClassesOrANumber) {
   const auto numbers = opened_for(TextUse::number, section("b.csv"));
   EXPECT_THAT(sample_of(*numbers.train, 0).at("target"), ElementsAre(2.5));
   EXPECT_EQ(numbers.train->layout().num_classes, 1);
+}
+
+TEST_F(LabelledTextsTest, MayHaveAColumnForEachClass) {
+  write("a.csv", "text,toxic,rude\na,1,0\nb,0,0\nc,1,1\n");
+  const auto sets = opened_for(TextUse::labels, section("a.csv", ", columns: {label: [toxic, rude]}"));
+  EXPECT_THAT(sets.train->class_names(), ElementsAre("rude", "toxic"));
+  EXPECT_THAT(sample_of(*sets.train, 0).at("target"), ElementsAre(0, 1));
+  EXPECT_THAT(sample_of(*sets.train, 2).at("target"), ElementsAre(1, 1));
+  EXPECT_THAT(error_of([&] { opened_for(TextUse::label, section("a.csv", ", columns: {label: [toxic, rude]}")); }),
+              AllOf(HasSubstr("0 of the columns of classes are 1"), HasSubstr("a.csv:3")));
+  EXPECT_THAT(error_of([&] { opened_for(TextUse::number, section("a.csv", ", columns: {label: [toxic, rude]}")); },
+                       ExitCode::usage),
+              HasSubstr("a text has one number"));
+}
+
+TEST_F(LabelledTextsTest, HaveTheClassesOfTheTrainingDataHoweverTheyAreWritten) {
+  write("a.csv", "text,label\na,12.0\nb,3.0\n");
+  write("b.csv", "text,label\nc,12\n");
+  const std::string job = section("a.csv");
+  const auto data = opened_for(TextUse::label, job.substr(0, job.size() - 1) + ", val: {path: " + path("b.csv") + "}}");
+  EXPECT_THAT(data.train->class_names(), ElementsAre("3", "12"));
+  EXPECT_THAT(sample_of(*data.val, 0).at("target"), ElementsAre(1));
 }
 
 /// A tokenizer of numbers below 100, with a frame of its own.

@@ -109,12 +109,71 @@ TEST_F(ListedImagesTest, SayWhatIsWrongBeforeTraining) {
   EXPECT_THAT(
       refusal(TextUse::label, "image,label\nnowhere/a.png,cat\n"),
       AllOf(HasSubstr("nowhere/a.png does not exist"), HasSubstr("list.csv:2"), HasSubstr("folder of the list")));
-  EXPECT_THAT(
-      refusal(TextUse::label, "image,label,more\na.png,cat,1\n", "columns: {label: [label, more]}", ExitCode::usage),
-      AllOf(HasSubstr("2 columns"), HasSubstr("type: regression")));
+  EXPECT_THAT(refusal(TextUse::label, "image,label,more\na.png,1,1\n", "columns: {label: [label, more]}"),
+              AllOf(HasSubstr("2 of the columns of classes are 1"), HasSubstr("regression")));
+  write("null.jsonl", "{\"image\": \"a.png\", \"label\": null}\n");
+  EXPECT_THAT(error_of([&] { images_for(TextUse::label, section("null.jsonl")); }), HasSubstr("'label' is null"));
   write("list.jsonl", "{\"image\": \"a.png\", \"label\": [1, 2]}\n{\"image\": \"c.png\", \"label\": [1]}\n");
   EXPECT_THAT(error_of([&] { images_for(TextUse::number, section("list.jsonl")); }),
               HasSubstr("1 number instead of 2"));
+}
+
+TEST_F(ListedImagesTest, AreFoundAsPeopleNameThem) {
+  write("lists/list.csv", "image,label\na.png,1\nmore\\b.png,2\nmore/b,3\n..\\c,4\n" + path("c.png") + ",5\n");
+  const auto data = images_for(TextUse::label, section("lists/list.csv")).train;
+  ASSERT_EQ(data->size(), 5);
+  std::vector<std::string> names;
+  for (int64_t i = 0; i < 5; ++i) names.push_back(data->sample_name(i));
+  EXPECT_THAT(names, ElementsAre("../a.png", "../more/b.png", "../more/b.png", "../c.png", path("c.png")));
+  EXPECT_EQ(sample_of(*data, 1), sample_of(*data, 1));
+  write("more/b.jpg", "");
+  EXPECT_THAT(refusal(TextUse::label, "image,label\nmore/b,cat\n"), AllOf(HasSubstr("b.jpg"), HasSubstr("b.png")));
+  EXPECT_THAT(refusal(TextUse::label, "image,label\nhttps://x.org/a.png,cat\n"), HasSubstr("download them first"));
+}
+
+TEST_F(ListedImagesTest, ThatAreMissingAreCountedAtTheStart) {
+  const std::string table = "image,label\na.png,1\nx/1.png,2\nc.png,1\nx/2.png,2\nx/3.png,1\nx/4.png,2\nx/5.png,2\n";
+  EXPECT_THAT(refusal(TextUse::label, table),
+              AllOf(HasSubstr("x/1.png does not exist"), HasSubstr("nor do x/2.png, x/3.png, x/4.png and 1 more image"),
+                    HasSubstr("5 records of 7"), HasSubstr("list.csv:3")));
+  write("list.csv", "image,label\na.png,1\nx/1.png,7\nc.png,2\n");
+  data::DatasetSplits data;
+  EXPECT_THAT(
+      warning_of([&] { data = images_for(TextUse::label, section("list.csv", "size: 4", ", max_bad_fraction: 0.4")); }),
+      HasSubstr("1 record of 3"));
+  EXPECT_THAT(data.train->class_names(), ElementsAre("1", "2"));
+}
+
+TEST_F(ListedImagesTest, AreFoundByNumbersOfColumnsWithAndWithoutNames) {
+  const std::string columns = "columns: {image: 1, label: 0}";
+  for (const std::string names : {"", "class,file\n"}) {
+    write("list.csv", names + "cat,a.png\ndog,c.png\n");
+    std::shared_ptr<const data::Dataset> data;
+    const std::string warning =
+        warning_of([&] { data = images_for(TextUse::label, section("list.csv", columns)).train; });
+    EXPECT_EQ(data->size(), 2);
+    EXPECT_THAT(data->class_names(), ElementsAre("cat", "dog"));
+    EXPECT_EQ(warning.find("first row names the columns") != std::string::npos, !names.empty());
+  }
+  EXPECT_THAT(refusal(TextUse::label, "a.png,cat\nc.png,dog\n"), HasSubstr("first row of a table names no columns"));
+}
+
+TEST_F(ListedImagesTest, HaveSetsAsPeopleWriteThem) {
+  const std::string names = "columns: {label: [red, small, round]}";
+  write("list.csv", "image,red,small,round\na.png,1,0,0\nc.png,0,1,0\nmore/b.png,True,1.0,false\n");
+  const auto flags = images_for(TextUse::labels, section("list.csv", names)).train;
+  EXPECT_THAT(flags->class_names(), ElementsAre("red", "round", "small"));
+  EXPECT_THAT(sample_of(*flags, 2).at("target"), ElementsAre(1, 0, 1));
+  write("list.csv", "image,red,small,round\na.png,1,0,0\nc.png,0,1,0\nmore/b.png,0,0,1\n");
+  const auto single = images_for(TextUse::label, section("list.csv", names)).train;
+  EXPECT_THAT(sample_of(*single, 1).at("target"), ElementsAre(2));
+  write("list.jsonl", "{\"image\": \"a.png\", \"label\": [0, 1, 0]}\n{\"image\": \"c.png\", \"label\": [0, 1, 1]}\n");
+  write("val.jsonl", "{\"image\": \"c.png\", \"label\": [1, 0, 1]}\n");
+  const auto rows = images_for(TextUse::labels, section("list.jsonl", "", ", val: {path: " + path("val.jsonl") + "}"));
+  EXPECT_THAT(rows.train->class_names(), ElementsAre("0", "1", "2"));
+  EXPECT_THAT(sample_of(*rows.val, 0).at("target"), ElementsAre(1, 0, 1));
+  write("list.csv", "image,label\na.png,\"red,small\"\nc.png,red\n");
+  EXPECT_THAT(images_for(TextUse::labels, section("list.csv")).train->class_names(), ElementsAre("red", "small"));
 }
 
 TEST_F(ListedImagesTest, AreSkippedIfAFewAreBad) {

@@ -6,7 +6,9 @@ usage: parquet_reference.py FOLDER
 import decimal
 import json
 import pathlib
+import struct
 import sys
+import zlib
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -88,6 +90,25 @@ def main() -> None:
                                  for i in range(300)], "id": range(300)})
     write("shards/a", job.slice(0, 200), row_group_size=70)
     write("shards/b", job.slice(200))
+    write_images()
+
+
+def png(value: int) -> bytes:
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+    rows = b"".join(b"\0" + bytes([value, 2, 3]) * 4 for _ in range(4))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 4, 4, 8, 2, 0, 0, 0))
+            + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+def write_images() -> None:
+    """As the library datasets stores its feature Image, and as plain bytes."""
+    (FOLDER / "there.png").write_bytes(png(30))
+    images = pa.array([{"bytes": png(10), "path": "a.png"}, {"bytes": png(20), "path": None},
+                       {"bytes": None, "path": "there.png"}], pa.struct([("bytes", pa.binary()), ("path", pa.string())]))
+    pq.write_table(pa.table({"image": images, "label": [1, 0, 1]}), FOLDER / "images.parquet")
+    pq.write_table(pa.table({"image": pa.array([png(40), png(50)], pa.large_binary()), "label": ["x", "y"]}),
+                   FOLDER / "bytes.parquet")
 
 
 main()

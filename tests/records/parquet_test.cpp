@@ -10,6 +10,8 @@
 
 #include "../../src/records/record_file.hpp"
 #include "datasets/opened.hpp"
+#include "datasets/sample_of.hpp"
+#include "gputrain/core/batch.hpp"
 #include "gputrain/core/error.hpp"
 #include "support/python_reference.hpp"
 
@@ -118,6 +120,23 @@ TEST_F(ParquetTest, ReadsColumnsOfOtherNames) {
 TEST_F(ParquetTest, NamesTheColumnsOfFilesWithoutOurs) {
   EXPECT_THAT(refusal("other_columns"), AllOf(HasSubstr("there are question, answer"), HasSubstr("data.text.columns"),
                                               HasSubstr("other_columns")));
+}
+
+TEST_F(ParquetTest, HasImagesInItsRows) {
+  const auto images = [&](const std::string& name) {
+    const config::Loaded job =
+        config::load(config::schema_of<JobWithData>(),
+                     {.file = "job.yaml", .text = "data: {train: {path: " + path(name) + ", format: parquet}}"});
+    return data::open_datasets(job.as<JobWithData>().data, {.field = kImage, .use = TextUse::label}, {}).train;
+  };
+  const auto data = images("images.parquet");
+  EXPECT_EQ(data->describe(), "3 images 4x4x3, 2 classes");
+  EXPECT_THAT(sample_of(*data, 0).at("target"), ::testing::ElementsAre(1));
+  EXPECT_EQ(sample_of(*data, 0).at("image")[0], 10);
+  EXPECT_EQ(sample_of(*data, 1).at("image")[0], 20);
+  EXPECT_EQ(sample_of(*data, 2).at("image")[0], 30);
+  EXPECT_EQ(sample_of(*images("bytes.parquet"), 1).at("image")[0], 50);
+  EXPECT_NE(data->content_hash(), images("bytes.parquet")->content_hash());
 }
 
 TEST_F(ParquetTest, KeepsPlacesOfTextThatIsNotUtf8) {

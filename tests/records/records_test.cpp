@@ -9,7 +9,6 @@
 #include <gtest/gtest.h>
 
 #include "../../src/records/packing.hpp"
-#include "../../src/records/record_file.hpp"
 #include "datasets/opened.hpp"
 #include "gputrain/core/batch.hpp"
 #include "gputrain/core/error.hpp"
@@ -49,50 +48,6 @@ TEST(Packing, PutsASampleIntoTheFullestRow) {
   EXPECT_THAT(rows.row(0), ElementsAre(0, 2));
   EXPECT_THAT(rows.row(1), ElementsAre(1, 3));
   EXPECT_EQ(rows.size(), 2);
-}
-
-TEST(JsonLines, KeepsPlacesOfBadLines) {
-  const auto records = records_of_json_lines("{\"text\": \"a\"}\n\n[1]\n{\"text\": \n{\"text\": \"b\"}", "x.jsonl");
-  ASSERT_EQ(records.size(), 4U);
-  EXPECT_EQ(records[1].place, "x.jsonl:3");
-  EXPECT_THAT(records[1].problem, HasSubstr("no JSON object"));
-  EXPECT_THAT(records[2].problem, HasSubstr("no JSON object"));
-  EXPECT_EQ(records[3].value["text"], "b");
-  EXPECT_EQ(records[3].place, "x.jsonl:5");
-}
-
-TEST(JsonLines, RefusesWhatIsNoJsonLines) {
-  const auto refusal = [](const std::string& text) {
-    return error_of([&] { records_of_json_lines(text, "x.jsonl"); });
-  };
-  EXPECT_THAT(refusal("[\n{\"text\": \"a\"}]\n"), HasSubstr("one JSON document"));
-  EXPECT_THAT(refusal("hello\nworld\n"), HasSubstr("no line is a JSON object"));
-  EXPECT_THAT(refusal(" \n"), HasSubstr("empty"));
-  EXPECT_THAT(refusal(std::string("PK\3\4", 4) + std::string(100, 'x')), HasSubstr("ZIP archive"));
-  EXPECT_THAT(refusal("{\"a\": " + std::string(100000, '[') + "\n"), HasSubstr("no line is a JSON object"));
-}
-
-TEST(Table, ReadsQuotesAndLineBreaks) {
-  const std::string text = "prompt,completion\r\n\"a, \"\"b\"\"\",\"1\n2\"\r\n\r\nc,\nd\n";
-  const auto records = records_of_table(text, {.path = "x.csv", .columns = {}}, ',');
-  ASSERT_EQ(records.size(), 3U);
-  EXPECT_EQ(records[0].value["prompt"], "a, \"b\"");
-  EXPECT_EQ(records[0].value["completion"], "1\n2");
-  EXPECT_EQ(records[0].place, "x.csv:2");
-  EXPECT_EQ(records[1].value["completion"], "");
-  EXPECT_EQ(records[2].place, "x.csv:6");
-  EXPECT_THAT(records[2].problem, HasSubstr("1 cell"));
-}
-
-TEST(Table, RefusesOpenQuotesAndUnnamedColumns) {
-  const auto refusal = [](const std::string& text) {
-    return error_of([&] { records_of_table(text, {.path = "x.csv", .columns = {}}, ','); });
-  };
-  EXPECT_THAT(refusal("a,b\n1,\"2\n3\n"), AllOf(HasSubstr("never closed"), HasSubstr("x.csv:2")));
-  EXPECT_THAT(refusal("a,,b\n"), HasSubstr("column 2 has no name"));
-  EXPECT_THAT(refusal("a,a\n"), HasSubstr("two columns"));
-  EXPECT_THAT(refusal("\t,\t\n"), HasSubstr("named '?'"));
-  EXPECT_THAT(refusal("a,b\n"), HasSubstr("no row"));
 }
 
 class RecordsTest : public FolderTest {

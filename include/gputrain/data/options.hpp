@@ -41,9 +41,11 @@ struct ImageColumns {
   static void describe(config::Description<ImageColumns>& d) {
     d.summary("names of columns in jsonl, csv and parquet that list images, where they are not the usual ones");
     d.key("image", &ImageColumns::image,
-          "the path of an image, below the folder of the list, or absolute; null: image");
+          "the path of an image, below the folder of the list or the one above it, or absolute; null: image");
     d.key("label", &ImageColumns::label,
-          "the class of an image; or, for regression, the columns of its numbers; null: label")
+          "the class of an image, or a column of 0 and 1 for each class; or, for regression, the columns of its "
+          "numbers; "
+          "null: label")
         .aliases({"labels", "target", "targets"});
   }
 };
@@ -89,8 +91,11 @@ struct ImageOptions {
 
 /// Names of the columns of records, where they are not those that are usual.
 struct ColumnNames {
-  std::optional<std::string> text, text_pair, negative, label, words, tags, prompt, completion, chosen, rejected,
-      messages;
+  std::optional<std::string> text, text_pair, negative, words, tags, prompt, completion, chosen, rejected, messages;
+  std::optional<config::OneOrMore<std::string>> label;
+
+  /// The column of labels where there is one alone. Throws Error(usage) if the job names several.
+  std::optional<std::string> one_label() const;
 
   static void describe(config::Description<ColumnNames>& d) {
     d.summary("names of columns in jsonl, csv and parquet, where they are not the usual ones");
@@ -100,7 +105,10 @@ struct ColumnNames {
           "positive or sentence2");
     d.key("negative", &ColumnNames::negative,
           "for an embedder, a text that is not like the first; null: negative, if there is such a column");
-    d.key("label", &ColumnNames::label, "the class of a text, or a number; null: label, and for an embedder score")
+    d.key("label", &ColumnNames::label,
+          "the class of a text, or a number; or, for classes, a column of 0 and 1 for each class; null: label, and for "
+          "an "
+          "embedder score")
         .aliases({"labels", "target"});
     d.key("words", &ColumnNames::words, "a list of words, each with a tag; null: tokens");
     d.key("tags", &ColumnNames::tags, "a list of the tags of these words; null: tags").aliases({"ner_tags"});

@@ -10,7 +10,7 @@
 namespace gputrain::records {
 
 struct TokenizeRequest {
-  std::vector<std::string> files;  // plain or gzip; .jsonl: a document in "text" of each line; others: one document
+  std::vector<std::string> files;  // of records: a document in "text" of each; others: one document
   std::string tokenizer;           // the file or folder of a published tokenizer
   std::string output;
   std::optional<std::string> end;  // the token after each document as it is spelled; "none"; empty: the model's own

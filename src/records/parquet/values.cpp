@@ -28,6 +28,16 @@ Json text_at(const arrow::Array& array, int64_t index, TextSeen& seen) {
   return std::string(text);
 }
 
+/// Text where the bytes can be text, for some programs do not mark texts as such; else as they are.
+template <class Array>
+Json bytes_at(const arrow::Array& array, int64_t index, TextSeen& seen) {
+  const std::string_view bytes = as<Array>(array).GetView(index);
+  if (arrow::util::ValidateUTF8(bytes)) return text_at<Array>(array, index, seen);
+  seen.bytes += static_cast<int64_t>(bytes.size());
+  seen.is_utf8 = false;
+  return Json::binary({bytes.begin(), bytes.end()});
+}
+
 template <class Array>
 Json number_at(const arrow::Array& array, int64_t index) {
   return as<Array>(array).Value(index);
@@ -118,13 +128,12 @@ Json value_of(const arrow::Array& array, int64_t index, TextSeen& seen) {
       return text_at<arrow::LargeStringArray>(array, index, seen);
     case arrow::Type::STRING_VIEW:
       return text_at<arrow::StringViewArray>(array, index, seen);
-    // Some programs do not mark texts as such.
     case arrow::Type::BINARY:
-      return text_at<arrow::BinaryArray>(array, index, seen);
+      return bytes_at<arrow::BinaryArray>(array, index, seen);
     case arrow::Type::LARGE_BINARY:
-      return text_at<arrow::LargeBinaryArray>(array, index, seen);
+      return bytes_at<arrow::LargeBinaryArray>(array, index, seen);
     case arrow::Type::BINARY_VIEW:
-      return text_at<arrow::BinaryViewArray>(array, index, seen);
+      return bytes_at<arrow::BinaryViewArray>(array, index, seen);
     case arrow::Type::LIST:
       return list_at<arrow::ListArray>(array, index, seen);
     case arrow::Type::LARGE_LIST:

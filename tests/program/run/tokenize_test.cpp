@@ -1,5 +1,6 @@
 // `gputrain data tokenize`, and training on what it makes.
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -68,6 +69,18 @@ TEST_F(TokenizeTest, MakesOneDocumentOfAFileOrALine) {
   EXPECT_THAT(tokens<uint16_t>(), ElementsAre(3, 2, 4, 1, 0, 4, 2, 3, 4));
 }
 
+TEST_F(TokenizeTest, ReadsRecordsOfEveryKindByTheirTexts) {
+  write_tokenizer();
+  const std::string list = folder.write("a.json", "[{\"text\": \"ba\"},\n {\"text\": \"cab\"}]");
+  const std::string table = folder.write("b.csv", "id,text\n1,c\n");
+  const std::string lines = folder.write("lines.txt", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n");
+  ASSERT_EQ(std::system(("gzip -k '" + list + "'").c_str()), 0);
+  const Result result = tokenize({list, table, lines, list + ".gz"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("lines.txt has JSON objects"), Not(HasSubstr("a.json"))));
+  EXPECT_THAT(tokens<uint16_t>(), ElementsAre(1, 0, 4, 2, 3, 4, 2, 4, 0, 4, 1, 4, 1, 0, 4, 2, 3, 4));
+}
+
 TEST_F(TokenizeTest, WritesWideNumbersOfALargeVocabulary) {
   write_tokenizer(70000);
   ASSERT_EQ(tokenize({folder.write("a.txt", "ab")}).exit_code, 0);
@@ -96,7 +109,7 @@ TEST_F(TokenizeTest, NamesWhatItCannotRead) {
     return result.err;
   };
   EXPECT_THAT(error_of("a.jsonl", "{\"text\": \"a\"}\n{\"text\": \"a\"\n"),
-              HasSubstr("a.jsonl:2: the line is not JSON"));
+              AllOf(HasSubstr("a.jsonl:2: not JSON"), HasSubstr("column")));
   EXPECT_THAT(error_of("b.jsonl", "{\"content\": \"a\"}\n"), HasSubstr("no text under \"text\""));
   EXPECT_THAT(error_of("c.txt", "ab\nxyz"), HasSubstr("no token for a part of"));
   EXPECT_THAT(error_of("d.txt", "PK\x03\x04"), HasSubstr("a ZIP archive (.zip, .npz, PyTorch's .pt), not text"));
