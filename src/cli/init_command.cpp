@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
-#include <fstream>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,9 +13,11 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/lower_case.hpp"
 #include "gputrain/core/printable.hpp"
+#include "gputrain/datasets/roles.hpp"
 #include "gputrain/job/commands.hpp"
 #include "gputrain/job/job.hpp"
 #include "gputrain/monitor/console.hpp"
+#include "gputrain/records/image_list.hpp"
 #include "gputrain/setup/training_setup.hpp"
 
 namespace gputrain::app {
@@ -26,6 +28,7 @@ namespace fs = std::filesystem;
 /// The lines of `data:`, and whether they are images.
 struct FoundData {
   std::string train, val;
+  std::string image = {};  // of its section: the columns of a list
   bool is_text = false;
 };
 
@@ -33,10 +36,6 @@ std::string in_quotes(const std::string& text) {
   std::string yaml = "'";
   for (const char c : text) yaml += c == '\'' ? "''" : std::string(1, c);
   return yaml + "'";
-}
-
-bool is_table(const std::string& extension) {
-  return extension == ".csv" || extension == ".tsv" || extension == ".jsonl" || extension == ".parquet";
 }
 
 bool has_folder(const fs::path& folder, const std::string& name) { return fs::is_directory(folder / name); }
@@ -59,51 +58,74 @@ void refuse_masks(const fs::path& data) {
   }
 }
 
-/// Whether the first record has the column that names images.
-bool lists_images(const fs::path& table) {
-  std::ifstream file(table);
-  std::string line;
-  std::getline(file, line);
-  const std::string begin = lower_case(line);
-  if (table.extension() == ".jsonl") return begin.find("\"image\"") != std::string::npos;
-  return begin.starts_with("image,") || begin.starts_with("image\t") || begin.find(",image") != std::string::npos ||
-         begin.find("\timage") != std::string::npos;
+/// Lists of images, in a file or in those of a folder that are named by their roles; empty train: there is none.
+FoundData look_at_lists(const fs::path& data) {
+  fs::path train = data, val;
+  if (fs::is_directory(data)) {
+    std::map<data::Split, std::string> files;  // the first of each role
+    for (const auto& entry : fs::directory_iterator(data)) {
+      const std::string name = entry.path().filename().string();
+      const auto role = datasets::role_of_name(name.substr(0, name.find('.')));
+      if (!role || !entry.is_regular_file() || !records::has_records(name)) continue;
+      std::string& file = files[*role];
+      if (file.empty() || name < file) file = name;
+    }
+    const auto file_of = [&](data::Split role) { return files.contains(role) ? data / files[role] : fs::path(); };
+    train = file_of(data::Split::train);
+    val = file_of(data::Split::val);
+    if (val.empty()) val = file_of(data::Split::test);
+  }
+  if (train.empty()) return {};
+  const auto list = records::image_list_in(train.string());
+  if (!list) return {};
+  FoundData found{.train = "{path: " + in_quotes(train.string()) + ", format: " + list->format + "}",
+                  .val = val.empty() ? "{split: 10%}" : "{path: " + in_quotes(val.string()) + "}"};
+  if (list->image != "image" || list->label != "label")
+    found.image = "columns: {image: " + in_quotes(list->image) + ", label: " + in_quotes(list->label) + "}";
+  return found;
+}
+
+/// A folder with a folder for each class, or one for each role with those inside.
+FoundData look_at_folder(const fs::path& data) {
+  const std::string path = in_quotes(data.string());
+  refuse_masks(data);
+  if (has_idx_files(data)) return {.train = "{path: " + path + ", format: idx}", .val = "{path: " + path + "}"};
+  const datasets::RoleNames roles(datasets::folders_within(data.string()));
+  // A folder train without folders inside may be a class of vehicles.
+  if (roles.train.empty() || datasets::folders_within((data / roles.train).string()).empty()) {
+    if (FoundData lists = look_at_lists(data); !lists.train.empty()) return lists;
+    return {.train = "{path: " + path + ", format: imagefolder}", .val = "{split: 10%}"};
+  }
+  const auto folder = [&](const std::string& name) { return in_quotes((data / name).string()); };
+  return {.train = "{path: " + folder(roles.train) + ", format: imagefolder}",
+          .val = roles.evaluated().empty() ? "{split: 10%}" : "{path: " + folder(roles.evaluated()) + "}"};
 }
 
 /// By the names of files and folders; what is in them shows when they are opened.
 FoundData look_at(const fs::path& data) {
   if (!fs::exists(data)) throw Error(ExitCode::data, {.what = "no such file or folder", .where = data.string()});
   const std::string path = in_quotes(data.string());
-  const std::string extension = data.extension().string();
-  if (fs::is_directory(data)) {
-    refuse_masks(data);
-    if (has_idx_files(data)) return {.train = "{path: " + path + ", format: idx}", .val = "{path: " + path + "}"};
-    std::string train = "{path: " + path + ", format: imagefolder}", val = "{split: 10%}";
-    if (has_folder(data, "train")) {
-      train = "{path: " + in_quotes((data / "train").string()) + ", format: imagefolder}";
-      for (const char* name : {"test", "valid", "validation", "val"})
-        if (has_folder(data, name)) val = "{path: " + in_quotes((data / name).string()) + "}";
-    }
-    return {.train = train, .val = val};
-  }
-  if (is_table(extension) && lists_images(data))
-    return {.train = "{path: " + path + ", format: " + extension.substr(1) + "}", .val = "{split: 10%}"};
+  const std::string extension = lower_case(data.extension().string());
+  const bool is_table = records::has_records(data.string());
+  if (fs::is_directory(data)) return look_at_folder(data);
+  if (FoundData lists = look_at_lists(data); !lists.train.empty()) return lists;
   if (extension == ".tar") return {.train = "{path: " + path + ", format: tar}", .val = "{split: 10%}"};
   if (extension == ".txt")
     return {.train = "{path: " + path + ", format: text}", .val = "{split: 10%}", .is_text = true};
   throw Error(ExitCode::usage,
-              {.what = is_table(extension) ? "what is learned of records is not known" : "what this is is not known",
+              {.what = is_table ? "what is learned of records is not known" : "what this is is not known",
                .where = data.string(),
-               .hint = is_table(extension)
-                           ? "begin with one of the jobs of the repository: configs/bert_sst2.yaml for classes, "
-                             "configs/finetune_lora.yaml for conversations, configs/dpo.yaml for preferences"
-                           : "a folder with a folder of images for each class, a .tar of such a folder, IDX files, or "
-                             "a .txt file"});
+               .hint = is_table ? "begin with one of the jobs of the repository: configs/bert_sst2.yaml for classes, "
+                                  "configs/finetune_lora.yaml for conversations, configs/dpo.yaml for preferences"
+                                : "a folder with a folder of images for each class, a .tar of such a folder, a table "
+                                  "or JSON with the columns image and label, IDX files, or a .txt file"});
 }
 
-std::string data_section(const FoundData& found, const std::string& image) {
+/// `image`: the keys of data.image, without braces.
+std::string data_section(const FoundData& found, std::string image) {
+  if (!found.image.empty()) image += (image.empty() ? "" : ", ") + found.image;
   return "data:\n  train: " + found.train + "\n  val: " + found.val + "\n" +
-         (image.empty() ? "" : "  image: " + image + "\n");
+         (image.empty() ? "" : "  image: {" + image + "}\n");
 }
 
 /// A name for the run, from that of the data.
@@ -134,13 +156,13 @@ std::string image_job(const FoundData& found, const data::ImageExtent& size, int
   const int64_t batch = std::clamp<int64_t>(samples / kFewBatches, 1, kUsualBatch);
   const bool is_idx = found.train.find("format: idx") != std::string::npos;
   const std::string small_image =
-      is_idx ? "{augment: {random_crop_padding: 2}}"
-             : "{augment: {random_crop_padding: " + std::to_string(shorter / 8) + ", hflip: 0.5}}";
+      is_idx ? "augment: {random_crop_padding: 2}"
+             : "augment: {random_crop_padding: " + std::to_string(shorter / 8) + ", hflip: 0.5}";
   return std::string("model: {type: ") + (is_small ? "resnet18, config: {stem: cifar}" : "resnet50") + "}\n" +
          data_section(
              found,
              is_small ? small_image
-                      : fmt::format("{{size: {}, augment: {{random_resized_crop: [0.25, 1.0], hflip: 0.5}}}}", used)) +
+                      : fmt::format("size: {}, augment: {{random_resized_crop: [0.25, 1.0], hflip: 0.5}}", used)) +
          fmt::format("train: {{max_epochs: 30, global_batch_size: {}, label_smoothing: 0.1}}\n", batch) +
          "optimizer: {type: sgd, lr: 0.1, lr_base_batch_size: 256, momentum: 0.9, weight_decay: 5e-4}\n"
          "lr_scheduler: {type: cosine, warmup: 5%}\n"
@@ -172,12 +194,15 @@ FoundData inside_tar(const FoundData& whole, const fs::path& data, const std::st
       return false;
     }
   };
-  if (data.extension() != ".tar" || opens(whole)) return whole;
-  FoundData found{.train = "{path: " + path + ", format: tar, prefix: train}", .val = "{split: 10%}"};
-  if (!opens(found)) return whole;
-  for (const char* role : {"val", "valid", "validation", "test"}) {
+  if (lower_case(data.extension().string()) != ".tar" || opens(whole)) return whole;
+  const datasets::RoleNames roles(datasets::folders_within(data.string()));
+  FoundData found{.train = "{path: " + path + ", format: tar, prefix: " + in_quotes(roles.train) + "}",
+                  .val = "{split: 10%}"};
+  if (roles.train.empty() || !opens(found)) return whole;
+  for (const std::string& role : {roles.val, roles.test}) {
+    if (role.empty()) continue;
     FoundData with_val = found;
-    with_val.val = "{path: " + path + ", prefix: " + role + "}";
+    with_val.val = "{path: " + path + ", prefix: " + in_quotes(role) + "}";
     if (opens(with_val)) return with_val;
   }
   return found;

@@ -70,7 +70,7 @@ TEST(InitVerb, FindsTheRolesInATarAndImagesInAList) {
   const std::string tar = folder / "all.tar";
   ASSERT_EQ(std::system(("tar -cf " + tar + " -C " + (folder / "all") + " train test").c_str()), 0);
   EXPECT_THAT(job_for(folder, tar),
-              AllOf(HasSubstr("prefix: train"), HasSubstr("prefix: test"), HasSubstr("2 classes")));
+              AllOf(HasSubstr("prefix: 'train'"), HasSubstr("prefix: 'test'"), HasSubstr("2 classes")));
   std::string list = "image,label\n";
   for (const char* name : {"cat", "dog"})
     for (int i = 0; i < 10; ++i)
@@ -78,11 +78,38 @@ TEST(InitVerb, FindsTheRolesInATarAndImagesInAList) {
   EXPECT_THAT(job_for(folder, folder.write("list.csv", list)), AllOf(HasSubstr("format: csv"), HasSubstr("2 classes")));
 }
 
+TEST(InitVerb, ReadsListsAndRolesAsRunsDo) {
+  const TemporaryFolder folder;
+  write_classes(folder / "pics/Training", 32, 0);
+  write_classes(folder / "pics/Testing", 32, 0);
+  EXPECT_THAT(job_for(folder, folder / "pics"),
+              AllOf(HasSubstr("/pics/Training'"), HasSubstr("/pics/Testing'}"), HasSubstr("2 classes")));
+  std::string quoted = "\"\",\"file\",\"class\"\n", list;
+  for (const char* name : {"cat", "dog"}) {
+    for (int i = 0; i < 10; ++i) {
+      const std::string image = std::string("pics/Training/") + name + "/" + std::to_string(i) + ".png";
+      quoted += "\"0\",\"" + image + "\",\"" + name + "\"\n";
+      list += (list.empty() ? "[" : ", ") + ("{\"image\": \"" + image + "\", \"label\": \"" + name + "\"}");
+    }
+  }
+  EXPECT_THAT(job_for(folder, folder.write("quoted.csv", quoted)),
+              AllOf(HasSubstr("format: csv"), HasSubstr("columns: {image: 'file', label: 'class'}")));
+  EXPECT_THAT(job_for(folder, folder.write("list.json", list + "]")), HasSubstr("format: jsonl"));
+  fs::create_directories(folder / "lists");
+  folder.write("lists/train.json", list + "]");
+  folder.write("lists/valid_set.json", list + "]");
+  EXPECT_THAT(job_for(folder, folder / "lists"),
+              AllOf(HasSubstr("/lists/train.json'"), HasSubstr("val: {path:"), HasSubstr("valid_set.json'}")));
+  const std::string tar = folder / "pics.TAR";
+  ASSERT_EQ(std::system(("tar -cf " + tar + " -C " + (folder / "pics") + " Training Testing").c_str()), 0);
+  EXPECT_THAT(job_for(folder, tar), AllOf(HasSubstr("prefix: 'Training'"), HasSubstr("prefix: 'Testing'")));
+}
+
 TEST(InitVerb, SaysWhatItDoesNotKnowAndOverwritesNothing) {
   const TemporaryFolder folder;
   const std::string there = folder.write("job.yaml", "mine");
   EXPECT_EQ(gputrain({"init", folder / "nowhere", "--output", folder / "a.yaml"}).exit_code, 3);
-  const Result table = gputrain({"init", folder.write("rows.csv", "a,b\n"), "--output", folder / "a.yaml"});
+  const Result table = gputrain({"init", folder.write("rows.csv", "a,b\n1,2\n"), "--output", folder / "a.yaml"});
   EXPECT_EQ(table.exit_code, 2);
   EXPECT_THAT(table.err, HasSubstr("configs/bert_sst2.yaml"));
   const Result exists = gputrain({"init", folder.write("t.txt", "text"), "--output", there});
