@@ -14,6 +14,15 @@ int64_t classes_of(const std::optional<int64_t>& num_classes, const DataFacts& f
                                   .where = "model.config." + key,
                                   .hint = "set " + key});
   }
+  if (num_classes && *num_classes < facts.num_classes && key == "vocab_size") {
+    throw Error(ExitCode::usage,
+                {.what = "the model has rows for " + counted(*num_classes, "token") + ", and the tokenizer has " +
+                         std::to_string(facts.num_classes),
+                 .where = "model.config.vocab_size",
+                 .hint = "pretrained weights need their own tokenizer; where tokens such as [PAD] were added to it, "
+                         "transformers gives them rows: model.resize_token_embeddings(" +
+                         std::to_string(facts.num_classes) + "), model.save_pretrained(folder)"});
+  }
   if (num_classes && *num_classes < facts.num_classes) {
     throw Error(ExitCode::usage, {.what = key + " is " + std::to_string(*num_classes) + ", but the data has " +
                                           std::to_string(facts.num_classes),

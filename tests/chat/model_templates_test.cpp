@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "gputrain/chat/date.hpp"
 #include "gputrain/core/error.hpp"
 
 namespace gputrain::chat {
@@ -73,14 +72,6 @@ TEST_F(ModelTemplates, TakesOtherFilesThatTransformersWrites) {
   fs::create_directories(folder_ / "additional_chat_templates");
   write("additional_chat_templates/tool_use.jinja", "tools");
   EXPECT_EQ(read_tool_template(folder_)->source().source(), "tools");
-}
-
-TEST_F(ModelTemplates, WritesTheDateThatIsSet) {
-  write("chat_template.jinja", "{{ strftime_now('%d %b %Y %H:%M') }}");
-  set_date(86400 * 365 + 3600 * 23);
-  EXPECT_EQ(rendered(), "01 Jan 1971 23:00");
-  set_date(0);
-  EXPECT_NE(rendered(), "01 Jan 1971 23:00");
 }
 
 TEST_F(ModelTemplates, KnowsSpecialTokens) {
