@@ -304,7 +304,10 @@ void CommandLine::add_readers() {
   audit->callback([this] { action = [this] { return app::library().audit(name, json); }; });
 
   auto* tokenizer = data->add_subcommand("tokenize", "turn text into a token file, for format: tokens");
-  tokenizer->add_option("files", tokenize.files, "text, plain, .gz or .zst; .jsonl, .json, .csv and others with records: a document in \"text\" of each")
+  tokenizer
+      ->add_option(
+          "files", tokenize.files,
+          "text, plain, .gz or .zst; .jsonl, .json, .csv and others with records: a document in \"text\" of each")
       ->required()
       ->check(not_empty);
   tokenizer->add_option("--tokenizer", tokenize.tokenizer, "the folder of a published model, or its tokenizer.json")

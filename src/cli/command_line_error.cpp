@@ -121,7 +121,8 @@ Error launched_command_error(const CLI::App& launch, const Words& words) {
   if (words.empty()) return usage_error("launch needs the command that every rank runs", example);
   const std::string started = words[0] + (words[0] == "bench" && words.size() > 1 ? " " + words[1] : "");
   if (!is_option(words[0]))
-    return usage_error("launch starts ranks of `run`, `eval`, `replay` or `bench comm`, not of '" + started + "'", example);
+    return usage_error("launch starts ranks of `run`, `eval`, `replay` or `bench comm`, not of '" + started + "'",
+                       example);
   std::string name = words[0].substr(0, words[0].find('='));
   std::replace(name.begin(), name.end(), '_', '-');
   const std::string answer = found_in(kOthers, name);

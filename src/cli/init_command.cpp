@@ -159,10 +159,10 @@ std::string image_job(const FoundData& found, const data::ImageExtent& size, int
       is_idx ? "augment: {random_crop_padding: 2}"
              : "augment: {random_crop_padding: " + std::to_string(shorter / 8) + ", hflip: 0.5}";
   return std::string("model: {type: ") + (is_small ? "resnet18, config: {stem: cifar}" : "resnet50") + "}\n" +
-         data_section(
-             found,
-             is_small ? small_image
-                      : fmt::format("size: {}, augment: {{random_resized_crop: [0.25, 1.0], hflip: 0.5}}", used)) +
+         data_section(found,
+                      is_small
+                          ? small_image
+                          : fmt::format("size: {}, augment: {{random_resized_crop: [0.25, 1.0], hflip: 0.5}}", used)) +
          fmt::format("train: {{max_epochs: 30, global_batch_size: {}, label_smoothing: 0.1}}\n", batch) +
          "optimizer: {type: sgd, lr: 0.1, lr_base_batch_size: 256, momentum: 0.9, weight_decay: 5e-4}\n"
          "lr_scheduler: {type: cosine, warmup: 5%}\n"

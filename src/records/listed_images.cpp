@@ -72,8 +72,9 @@ class ListedImages final : public datasets::ImageStore {
       : use_(request.model.use),
         paths_(fs::is_directory(request.path) ? fs::path(request.path) : fs::path(request.path).parent_path()),
         columns_(datasets::image_options(request).columns) {
-    AllRecords all = read_all(request, read_records, extension,
-                              {.path = {}, .columns = columns_.all(), .are_numbers = columns_.are_numbers, .keeps_bytes = true});
+    AllRecords all =
+        read_all(request, read_records, extension,
+                 {.path = {}, .columns = columns_.all(), .are_numbers = columns_.are_numbers, .keeps_bytes = true});
     if (columns_.are_numbers) leave_out_names(all.records);
     std::vector<ListedImage> listed(all.records.size());
     for (size_t i = 0; i < listed.size(); ++i) listed[i].problem = all.records[i].problem;

@@ -44,8 +44,9 @@ std::vector<PastAttempt> attempts_of(const std::vector<nlohmann::json>& ledger) 
     const std::string kind = json_value(line, "kind", "");
     const auto step = json_value(line, "step", int64_t{0});
     if (kind == "attempt") {
-      attempts.push_back(
-          {.begin = json_value(line, "time", 0.0), .seconds = json_value(line, kProcessSeconds, 0.0), .first_step = step});
+      attempts.push_back({.begin = json_value(line, "time", 0.0),
+                          .seconds = json_value(line, kProcessSeconds, 0.0),
+                          .first_step = step});
       before = &line;
     }
     if (attempts.empty() || is_of_no_attempt(kind)) continue;

@@ -177,7 +177,8 @@ TEST(Meeting, RefusesTwoRanksOnOneGpu) {
 }
 
 TEST(Meeting, ReportsUnknownHostName) {
-  RankProcesses ranks("meets", 1, {{"MASTER_ADDR", "no-such-host.invalid"}, {"WORLD_SIZE", "2"}, {"START_SECONDS", "1"}});
+  RankProcesses ranks("meets", 1,
+                      {{"MASTER_ADDR", "no-such-host.invalid"}, {"WORLD_SIZE", "2"}, {"START_SECONDS", "1"}});
   const auto results = ranks.finish();
   EXPECT_EQ(results[0].exit_code, static_cast<int>(ExitCode::environment)) << results[0].output;
   EXPECT_THAT(results[0].output, HasSubstr("no-such-host.invalid"));

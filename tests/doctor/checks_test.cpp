@@ -57,7 +57,8 @@ TEST_F(HostChecks, FindMemoryThatIsTaken) {
   write("/proc/self/cgroup", "0::/job");
   write("/sys/fs/cgroup/job/memory.max", "400000000");
   write("/sys/fs/cgroup/job/memory.current", "300000000");
-  EXPECT_THAT(only(check_memory).text, HasSubstr("381 MiB allowed here (container, batch system) of 100 GiB, 95.4 MiB"));
+  EXPECT_THAT(only(check_memory).text,
+              HasSubstr("381 MiB allowed here (container, batch system) of 100 GiB, 95.4 MiB"));
 }
 
 TEST_F(HostChecks, FindSmallSharedMemory) {

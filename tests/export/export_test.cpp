@@ -101,6 +101,13 @@ class GgufTokenizer : public ::testing::Test {
   const fs::path folder_ = fs::temp_directory_path() / ("gputrain_gguf_" + std::to_string(::getpid()));
 };
 
+std::vector<std::pair<std::string, GgufValue>> values_of(const fs::path& folder) {
+  LanguageModel model;
+  model.tokenizer_folder = folder;
+  model.limits.vocabulary = 6;
+  return gguf_tokenizer(model);
+}
+
 TEST_F(GgufTokenizer, IsReadFromVocabularyAndMerges) {
   const std::string vocabulary = R"({"a": 0, "b": 1, "ab": 2, "<s>": 3, "</s>": 4})";
   const std::string config = R"({"tokenizer_class": "GPT2Tokenizer", "eos_token": "</s>"})";
@@ -112,7 +119,7 @@ TEST_F(GgufTokenizer, IsReadFromVocabularyAndMerges) {
                                   R"(}, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
                                   "added_tokens": [{"id": 3, "content": "<s>", "special": true},
                                                    {"id": 4, "content": "</s>", "special": true}]})");
-  EXPECT_EQ(gguf_tokenizer(folder_ / "old", 6), gguf_tokenizer(folder_ / "new", 6));
+  EXPECT_EQ(values_of(folder_ / "old"), values_of(folder_ / "new"));
 }
 
 /// A field of bytes of protocol buffers.
@@ -130,7 +137,7 @@ TEST_F(GgufTokenizer, IsReadFromSentencePieces) {
   const std::string pieces =
       piece("<unk>", 0, 2) + piece("<s>", 0, 3) + piece("<0x0A>", 0, 6) + piece("a", -1, 1) + piece("x", 0, 4);
   write("tokenizer.model", pieces + field(2, "\x18\x02"));  // the trainer's kind: BPE
-  const auto values = gguf_tokenizer(folder_, 6);
+  const auto values = values_of(folder_);
   const auto value = [&](const std::string& key) {
     const auto found = std::ranges::find(values, "tokenizer.ggml." + key, [](const auto& one) { return one.first; });
     return found == values.end() ? GgufValue() : found->second;
@@ -141,7 +148,7 @@ TEST_F(GgufTokenizer, IsReadFromSentencePieces) {
   EXPECT_EQ(value("scores"), GgufValue(std::vector<float>{0, 0, 0, -1, 0, 0}));
   EXPECT_EQ(value("add_space_prefix"), GgufValue(true));
   write("tokenizer.model", pieces + field(2, "\x18\x01"));  // Unigram
-  EXPECT_THAT(refusal_of([&] { gguf_tokenizer(folder_, 6); }), HasSubstr("no BPE model"));
+  EXPECT_THAT(refusal_of([&] { values_of(folder_); }), HasSubstr("no BPE model"));
 }
 
 }  // namespace

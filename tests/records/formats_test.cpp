@@ -24,13 +24,13 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-std::vector<Record> json(const std::string& text) {
+std::vector<Record> json_records(const std::string& text) {
   TextWindow window(text, "x.json");
   return records_of_json(window, {.path = "x.json"});
 }
 
 std::string refusal_of_json(const std::string& text) {
-  return error_of([&] { json(text); });
+  return error_of([&] { json_records(text); });
 }
 
 std::vector<Record> csv(const std::string& text, std::vector<std::string> columns = {}, bool are_numbers = false) {
@@ -64,7 +64,7 @@ std::string zstd_of(const std::string& content) {
 }
 
 TEST(JsonRecords, KeepPlacesOfBadLines) {
-  const auto records = json("{\"text\": \"a\"}\n\n[1]\n{\"text\": \n{\"text\": \"b\"}");
+  const auto records = json_records("{\"text\": \"a\"}\n\n[1]\n{\"text\": \n{\"text\": \"b\"}");
   ASSERT_EQ(records.size(), 4U);
   EXPECT_EQ(records[1].place, "x.json:3");
   EXPECT_THAT(records[1].problem, HasSubstr("no JSON object but array"));
@@ -74,7 +74,7 @@ TEST(JsonRecords, KeepPlacesOfBadLines) {
 }
 
 TEST(JsonRecords, SayWhyALineIsNoJson) {
-  const auto records = json(
+  const auto records = json_records(
       "{\"text\": \"a\"}\n{\"text\": \"half \\ud83d\"}\n{\"score\": NaN}\n{\"score\": -Infinity}\n{'text': 1}\n{\"a\": "
       "1,}\n");
   EXPECT_THAT(records[1].problem, AllOf(HasSubstr("surrogate"), HasSubstr("(column 22)")));
@@ -85,7 +85,8 @@ TEST(JsonRecords, SayWhyALineIsNoJson) {
 }
 
 TEST(JsonRecords, MayBeAListOverLines) {
-  const auto records = json(" [ {\"text\": \"a, ]}\"} ,\n {\n  \"text\":\n \"b\\\"]\"}, {\"a\": [1, {}]}\n] \n");
+  const auto records =
+      json_records(" [ {\"text\": \"a, ]}\"} ,\n {\n  \"text\":\n \"b\\\"]\"}, {\"a\": [1, {}]}\n] \n");
   ASSERT_EQ(records.size(), 3U);
   EXPECT_EQ(records[0].value["text"], "a, ]}");
   EXPECT_EQ(records[1].value["text"], "b\"]");
@@ -94,7 +95,7 @@ TEST(JsonRecords, MayBeAListOverLines) {
 }
 
 TEST(JsonRecords, NameTheLineAndColumnInAList) {
-  const auto records = json("[{\"text\": \"a\"},\n {\n  \"text\": nul\n }, 7]");
+  const auto records = json_records("[{\"text\": \"a\"},\n {\n  \"text\": nul\n }, 7]");
   ASSERT_EQ(records.size(), 3U);
   EXPECT_THAT(records[1].problem, AllOf(HasSubstr("not JSON"), HasSubstr("(line 3, column 1")));
   EXPECT_THAT(records[2].problem, HasSubstr("no JSON object but number"));

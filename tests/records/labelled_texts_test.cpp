@@ -168,7 +168,6 @@ TEST_F(LabelledTextsTest, HaveTheClassesOfTheTrainingDataHoweverTheyAreWritten) 
 /// A tokenizer of numbers below 100, with a frame of its own.
 struct Numbers final : tokenizers::Tokenizer {
   int64_t vocabulary_size() const override { return 100; }
-  void encode(std::string_view, const std::string&, const Take&) const override {}
   std::string decode(std::span<const int64_t> tokens) const override {
     return (tokens[0] % 2 == 0 ? " " : "") + std::to_string(tokens[0]);
   }
@@ -177,6 +176,10 @@ struct Numbers final : tokenizers::Tokenizer {
   }
   std::optional<int64_t> mask_token() const override { return 2; }
   bool is_special(int64_t token) const override { return token < 3; }
+
+ private:
+  void tokenize(std::string_view, const std::string&, const Take&, std::vector<tokenizers::ByteRange>*) const override {
+  }
 };
 
 TEST(FramedTexts, CutTheLongerTextFirst) {

@@ -85,7 +85,8 @@ TEST(BenchComm, NeedsPeers) {
   EXPECT_THAT(alone.err, HasSubstr("gputrain launch --nproc-per-node 2 bench comm"));
   const Result other = gputrain({"launch", "--nproc-per-node", "2", "bench", "train", "job.yaml"});
   EXPECT_EQ(other.exit_code, 2);
-  EXPECT_THAT(other.err, HasSubstr("launch starts ranks of `run`, `eval`, `replay` or `bench comm`, not of 'bench train'"));
+  EXPECT_THAT(other.err,
+              HasSubstr("launch starts ranks of `run`, `eval`, `replay` or `bench comm`, not of 'bench train'"));
 }
 
 TEST(BenchComm, TakesDeviceAndRanksFromJob) {
