@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-const ordered_json kNoVariables = ordered_json::object();
+const ordered_json kNoTurnVariables = ordered_json::object();
 
 ordered_json say(const std::string& role, const std::string& content) { return {{"role", role}, {"content", content}}; }
 
@@ -31,14 +31,15 @@ ordered_json calling(const std::string& content) {
   return message;
 }
 
-ChatTemplate made_of(const std::string& source) {
+ChatTemplate turn_template(const std::string& source) {
   return {Template::parse(source, "t"), {{"bos_token", "<s>"}, {"eos_token", "</s>"}}};
 }
 
 /// The parts that are learned, joined where they touch.
 std::vector<std::string> learned(const std::string& source, const ordered_json& messages, const Learning& learning = {},
-                                 const ordered_json& variables = kNoVariables) {
-  const LearnedText result = Conversations(made_of(source), kNoVariables, learning).learned(messages, variables);
+                                 const ordered_json& variables = kNoTurnVariables) {
+  const LearnedText result =
+      Conversations(turn_template(source), kNoTurnVariables, learning).learned(messages, variables);
   std::vector<std::string> texts;
   size_t end = std::string::npos;
   for (const auto& [range, message] : result.learned) {
