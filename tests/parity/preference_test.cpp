@@ -103,8 +103,8 @@ Batch whole_batch(const Job& job, const TrainingSetup& setup) {
 
 void load_later_weights(const PreferenceCase& one, const fs::path& folder, BuiltModel& built) {
   if (one.then.empty()) return;
-  if (built.adapter) return load_adapter(*built.model, *built.adapter, folder / one.then);
-  load_weights(*built.model, folder / one.then, models::OtherClasses::refused);
+  if (built.adapter) return load_adapter(built, folder / one.then);
+  load_weights(built, folder / one.then);
 }
 
 /// PEFT's names of an adapter, else those of files.
