@@ -188,7 +188,7 @@ TEST(Page, AnswersUnderItsOwnNamesAlone) {
   ASSERT_TRUE(program.prints("step    1"));
   for (const char* path : {"/", "/log", "/state", "/metrics"}) {
     const std::string get = std::string("GET ") + path + " HTTP/1.1\\r\\nHost: ";
-    for (const std::string host : {"localhost:" + port, "127.0.0.1", "[::1]:" + port, "LOCALHOST"})
+    for (const auto& host : {"localhost:" + port, std::string("127.0.0.1"), "[::1]:" + port, std::string("LOCALHOST")})
       EXPECT_THAT(answer_to(port, get + host), HasSubstr("200 OK")) << host;
     for (const char* host : {"rebind.attacker.example", "127.0.0.1.attacker.example:80", "localhost.attacker.example"})
       EXPECT_THAT(answer_to(port, get + host), HasSubstr("403 Forbidden")) << host;
