@@ -110,6 +110,10 @@ std::optional<NumberedColumns> numbered_columns(const data::ColumnNames& names, 
     if (name && !is_number(*name)) return std::nullopt;
     is_any = is_any || name.has_value();
   }
+  if (labels.size() > 1) {  // each has 0 or 1
+    columns.label = labels[0];
+    columns.known_classes = {"0", "1"};
+  }
   return is_any ? std::optional(std::move(columns)) : std::nullopt;
 }
 

@@ -14,7 +14,7 @@ namespace gputrain::records {
 /// Columns by number, where all that the job names are numbers.
 struct NumberedColumns {
   std::string text;                  // empty: it is not named
-  std::optional<std::string> label;  // a class or a number
+  std::optional<std::string> label;  // a class or a number; of several columns, the first
   TextUse use = TextUse::label;
   std::vector<std::string> known_classes = {};
 };

@@ -112,7 +112,7 @@ std::vector<GivenText> read_given_texts(const GivenTextFile& file) {
   if (file.use == TextUse::tags) wanted.columns.resize(1);  // words alone, which may stand alone in their lines
   AllRecords all{.records = records_of(wanted), .begins = {0}};
   if (numbered) {
-    numbered->known_classes = file.class_names;
+    numbered->known_classes.insert(numbered->known_classes.end(), file.class_names.begin(), file.class_names.end());
     leave_out_names(all, *numbered);
   }
   if (all.records.empty()) throw Error(ExitCode::data, {.what = "there is no text", .where = file.path});

@@ -6,6 +6,7 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/file_kind.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/core/printable.hpp"
 #include "gputrain/datasets/parallel_for.hpp"
 #include "gputrain/datasets/text_file.hpp"
@@ -17,7 +18,6 @@ namespace {
 using datasets::TextWindow;
 using Json = nlohmann::ordered_json;
 
-constexpr int kMostDepth = 200;
 constexpr size_t kBlock = size_t{16} << 20;
 constexpr std::string_view kBlanks = " \t\r\n";
 
@@ -41,15 +41,6 @@ struct Depth {
     }
   }
 };
-
-/// Deeper values would take the stack of whoever walks through them.
-bool is_too_deep(std::string_view text) {
-  Depth depth;
-  return std::ranges::any_of(text, [&](char c) {
-    depth.add(c);
-    return depth.open > kMostDepth;
-  });
-}
 
 /// "(column 27)", or "(line 14, column 3)" if the value has several lines; `line` is that of its first.
 std::string place_in(std::string_view text, size_t at, int64_t line) {
@@ -84,11 +75,11 @@ struct Piece {
 };
 
 void parse_into(Record& record, const Piece& piece) {
-  const bool is_deep = is_too_deep(piece.text);
+  const bool is_deep = is_nested_too_deep(piece.text);
   record.value =
       is_deep ? Json(Json::value_t::discarded) : Json::parse(piece.text, nullptr, /*allow_exceptions=*/false);
   if (is_deep) {
-    record.problem = "no JSON object but brackets within brackets, " + std::to_string(kMostDepth) + " deep";
+    record.problem = "no JSON object but brackets within brackets, " + std::to_string(kMostJsonDepth) + " deep";
   } else if (record.value.is_discarded()) {
     record.problem = "not JSON: " + reason_against(piece.text, piece.line);
   } else if (!record.value.is_object()) {
@@ -143,7 +134,7 @@ void refuse_document(TextWindow& text) {
   while (text.has_more() && text.text().size() < kMost && !length_of_value(text.text())) text.grow();
   const std::string_view all = text.text();
   const auto length = length_of_value(all);
-  if (!length || *length <= first_line().size() || is_too_deep(all.substr(0, *length))) return;
+  if (!length || *length <= first_line().size() || is_nested_too_deep(all.substr(0, *length))) return;
   const Json document = Json::parse(all.substr(0, *length), nullptr, /*allow_exceptions=*/false);
   if (!document.is_object()) return;
   if (all.find_first_not_of(kBlanks, *length) != std::string_view::npos)
@@ -285,7 +276,7 @@ bool is_json_records(std::string_view begin, bool is_whole) {
     const size_t end = begin.find('\n');
     if (!begin.starts_with('{') || (end == std::string_view::npos && !is_whole)) return false;
     const std::string_view line = begin.substr(0, end);
-    if (is_too_deep(line) || !Json::accept(line)) return false;
+    if (is_nested_too_deep(line) || !Json::accept(line)) return false;
     begin.remove_prefix(std::min(begin.find_first_not_of(kBlanks, line.size()), begin.size()));
     if (begin.empty()) return is_whole;
   }

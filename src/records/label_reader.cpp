@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/lower_case.hpp"
 #include "gputrain/core/numbers.hpp"
@@ -31,11 +32,10 @@ Label list_in(const std::string& text) {
   std::string json = text;
   json.front() = '[';
   json.back() = ']';
-  const auto parsed = [](const std::string& list) { return Label::parse(list, nullptr, /*allow_exceptions=*/false); };
-  Label list = parsed(json);
+  Label list = parse_json<Label>(json);
   if (list.is_discarded() && text.find('"') == std::string::npos) {
     std::ranges::replace(json, '\'', '"');
-    list = parsed(json);
+    list = parse_json<Label>(json);
   }
   return list.is_array() ? list : Label();
 }

@@ -68,12 +68,12 @@ struct ListedImage {
 
 class ListedImages final : public datasets::ImageStore {
  public:
-  ListedImages(const data::DatasetRequest& request, ReadRecords read_records, const std::string& extension)
+  ListedImages(const data::DatasetRequest& request, const RecordFormat& format)
       : use_(request.model.use),
         paths_(fs::is_directory(request.path) ? fs::path(request.path) : fs::path(request.path).parent_path()),
         columns_(datasets::image_options(request).columns) {
     AllRecords all =
-        read_all(request, read_records, extension,
+        read_all(request, format,
                  {.path = {}, .columns = columns_.all(), .are_numbers = columns_.are_numbers, .keeps_bytes = true});
     if (columns_.are_numbers) leave_out_names(all.records);
     std::vector<ListedImage> listed(all.records.size());
@@ -265,9 +265,8 @@ class ListedImages final : public datasets::ImageStore {
 
 }  // namespace
 
-std::shared_ptr<const data::Dataset> listed_images(const data::DatasetRequest& request, ReadRecords read_records,
-                                                   const std::string& extension) {
-  return std::make_shared<datasets::ImageSamples>(std::make_shared<ListedImages>(request, read_records, extension),
+std::shared_ptr<const data::Dataset> listed_images(const data::DatasetRequest& request, const RecordFormat& format) {
+  return std::make_shared<datasets::ImageSamples>(std::make_shared<ListedImages>(request, format),
                                                   datasets::image_options(request), request.role);
 }
 

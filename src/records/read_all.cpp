@@ -23,24 +23,24 @@ bool is_other_json(const std::string& path) {
 }
 
 /// Lists the files of the format, and tells those of others.
-std::vector<std::string> files_of_folder(const data::DatasetRequest& request, const std::string& format) {
+std::vector<std::string> files_of_folder(const data::DatasetRequest& request, const RecordFormat& format) {
   std::vector<std::string> files;
   datasets::LeftOut others;
   for (const std::string& name : datasets::list_folder(request.path, {}, request.own_folders).files) {
     const RecordFormat* found = format_of_file(name);
     if (found == nullptr) continue;
     const std::string path = (std::filesystem::path(request.path) / name).string();
-    if (found->name == format && !is_other_json(path)) {
+    if (found == &format && !is_other_json(path)) {
       files.push_back(path);
     } else {
       others.add(name);
     }
   }
-  others.warn(request.path, "file", "that are no records of the format " + format);
+  others.warn(request.path, "file", "that are no records of the format " + format.name);
   std::string endings;
-  for (const std::string& ending : format_named(format).endings) endings += (endings.empty() ? "" : ", ") + ending;
+  for (const std::string& ending : format.endings) endings += (endings.empty() ? "" : ", ") + ending;
   if (files.empty())
-    throw Error(ExitCode::data, {.what = "no file of the format " + format + " in this folder",
+    throw Error(ExitCode::data, {.what = "no file of the format " + format.name + " in this folder",
                                  .where = request.path,
                                  .hint = "names end in " + endings + ", or with .gz or .zst"});
   return files;
@@ -48,31 +48,30 @@ std::vector<std::string> files_of_folder(const data::DatasetRequest& request, co
 
 }  // namespace
 
-std::vector<std::string> record_files(const data::DatasetRequest& request, const std::string& format) {
+std::vector<std::string> record_files(const data::DatasetRequest& request, const RecordFormat& format) {
   std::error_code ignored;
   return std::filesystem::is_directory(request.path, ignored) ? files_of_folder(request, format)
                                                               : datasets::expand_pattern(request.path);
 }
 
 AllRecords read_files(const data::DatasetRequest& request, const std::vector<std::string>& files,
-                      ReadRecords read_records, RecordFile what) {
+                      const RecordFormat& format, RecordFile what) {
   AllRecords all{.records = {}, .files = counted(std::ssize(files), "file")};
   int64_t bytes_left = datasets::kMostTextBytes;
   what.left_out = &all.left_out;
   for (const std::string& path : files) {
     what.path = path;
     all.begins.push_back(all.records.size());
-    for (Record& record : read_records(what, bytes_left)) all.records.push_back(std::move(record));
+    for (Record& record : format.read(what, bytes_left)) all.records.push_back(std::move(record));
   }
   if (all.records.empty()) throw Error(ExitCode::data, {.what = "there is no record", .where = request.path});
   return all;
 }
 
-AllRecords read_all(const data::DatasetRequest& request, ReadRecords read_records, const std::string& format,
-                    RecordFile what) {
+AllRecords read_all(const data::DatasetRequest& request, const RecordFormat& format, RecordFile what) {
   const std::vector<std::string> files = record_files(request, format);
   request.tell_files(files);
-  return read_files(request, files, read_records, std::move(what));
+  return read_files(request, files, format, std::move(what));
 }
 
 void check_bad(const BadRecords& bad, const data::DatasetRequest& request) {

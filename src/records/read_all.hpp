@@ -20,14 +20,13 @@ struct AllRecords {
 };
 
 /// The files that the request names; of a folder, those of the format.
-std::vector<std::string> record_files(const data::DatasetRequest& request, const std::string& format);
+std::vector<std::string> record_files(const data::DatasetRequest& request, const RecordFormat& format);
 /// Reads these files. Throws Error(data), also if there is no record.
 AllRecords read_files(const data::DatasetRequest& request, const std::vector<std::string>& files,
-                      ReadRecords read_records, RecordFile what);
+                      const RecordFormat& format, RecordFile what);
 
 /// Reads the files that the request names.
-AllRecords read_all(const data::DatasetRequest& request, ReadRecords read_records, const std::string& format,
-                    RecordFile what);
+AllRecords read_all(const data::DatasetRequest& request, const RecordFormat& format, RecordFile what);
 
 /// How many records cannot be used, and why the first of them cannot.
 struct BadRecords {

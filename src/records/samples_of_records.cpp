@@ -7,8 +7,8 @@ namespace gputrain::records {
 
 std::shared_ptr<const data::Dataset> samples_of_records(const data::DatasetRequest& request,
                                                         const RecordFormat& format) {
-  if (!request.model.reads_tokens()) return listed_images(request, format.read, format.name);
-  return std::make_shared<TextSamples>(request, format.read, format.name);
+  if (!request.model.reads_tokens()) return listed_images(request, format);
+  return std::make_shared<TextSamples>(request, format);
 }
 
 }  // namespace gputrain::records

@@ -33,9 +33,9 @@ std::string reason_of(const data::DatasetRequest& request) {
 
 }  // namespace
 
-TextSamples::TextSamples(const data::DatasetRequest& request, ReadRecords read_records, const std::string& extension)
+TextSamples::TextSamples(const data::DatasetRequest& request, const RecordFormat& format)
     : builder_(builder_for(request)) {
-  const std::vector<std::string> files = record_files(request, extension);
+  const std::vector<std::string> files = record_files(request, format);
   request.tell_files(files);
   open(request);
   const auto* train = samples_of<TextSamples>(request.train);
@@ -44,7 +44,7 @@ TextSamples::TextSamples(const data::DatasetRequest& request, ReadRecords read_r
   made_ = shared_samples(samples_folder(), key, [&] {
     log::TakenWarnings warnings;
     const std::optional<NumberedColumns> numbered = numbered_columns(builder_->options().columns, builder_->use());
-    AllRecords all = read_files(request, files, read_records,
+    AllRecords all = read_files(request, files, format,
                                 {.path = {}, .columns = builder_->columns(), .are_numbers = numbered.has_value()});
     if (numbered) leave_out_names(all, *numbered);
     MadeSamples made = make_of_records(request, std::move(all), most_of(request));

@@ -166,9 +166,9 @@ std::vector<TextUse> uses_with_builder();
 
 class TextSamples final : public data::Dataset {
  public:
-  /// Reads the files that the request names; of a folder, those with this extension. Throws Error(data) if more records
+  /// Reads the files that the request names; of a folder, those of the format. Throws Error(data) if more records
   /// are bad than data.max_bad_fraction allows.
-  TextSamples(const data::DatasetRequest& request, ReadRecords read_records, const std::string& extension);
+  TextSamples(const data::DatasetRequest& request, const RecordFormat& format);
   /// Of texts that are no records.
   TextSamples(const data::DatasetRequest& request, std::vector<Draft> drafts, std::string files);
 

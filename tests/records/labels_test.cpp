@@ -98,6 +98,11 @@ TEST(Labels, OfZerosAndOnesHaveAPlaceForEachClass) {
   EXPECT_THAT(sets({Json::array({0}), Json::array({1})})[1], ElementsAre("1"));
 }
 
+TEST(Labels, ThatAreListsWithinListsHaveALimit) {
+  const std::string deep = std::string(1000000, '[') + std::string(1000000, ']');
+  EXPECT_THAT(error_of([&] { sets({deep})[0]; }), HasSubstr("no JSON list"));
+}
+
 TEST(Labels, ThatAreWholeNumbersHaveNoPoint) {
   const Labels numbers = single({"12.0", "3", 4.0, "-1.00"});
   EXPECT_THAT(numbers[0], ElementsAre("12"));

@@ -151,6 +151,17 @@ TEST_F(SamplesTest, LeaveOutTheNamesOfEachFile) {
   EXPECT_EQ(samples.train->class_names(), (std::vector<std::string>{"bad", "good"}));
 }
 
+TEST_F(SamplesTest, KnowTheFirstRowOfAColumnForEachClass) {
+  const std::string rows = "good\t1\t0\nnot good at all, in my view\t0\t1\nwhat a waste of my time\t0\t0\n";
+  write("plain.tsv", rows);
+  write("named.tsv", "sentence\tgood\tbad\n" + rows);
+  for (const char* name : {"plain.tsv", "named.tsv"}) {
+    const auto samples = opened(TextUse::labels, name, "", "tokenizer: bytes, columns: {text: 0, label: [1, 2]}");
+    EXPECT_EQ(samples.train->size(), 3) << name;
+    EXPECT_EQ(samples.train->class_names(), (std::vector<std::string>{"1", "2"}));
+  }
+}
+
 MadeSamples made_samples() {
   MadeSamples made{.streams = std::vector<MadeSamples::Stream>(2), .columns = 1, .classes = {"a", "b"}};
   made.add({.streams = {{1, 2, 3}, {4}}, .second = 2}, {1});
