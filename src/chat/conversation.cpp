@@ -92,14 +92,14 @@ void check_told(const ChatTemplate& chat_template, const TemplateHabits& habits,
 
 Conversations::Conversations(ChatTemplate chat_template, const ordered_json& variables, Learning learning)
     : template_(std::move(chat_template)),
-      variables_(variables),
+      variables_(std::make_shared<const ordered_json>(variables)),
       learning_(std::move(learning)),
       habits_(std::make_shared<const TemplateHabits>(template_, variables)) {}
 
 LearnedText Conversations::learned(const ordered_json& given, const ordered_json& variables) const {
   check_messages(given);
   const ordered_json messages = habits_->suited(given);
-  ordered_json all = variables_;
+  ordered_json all = *variables_;
   all.update(variables);
   Rendered rendered = template_.render(messages, false, all);
   const std::vector<Turn> turns = find_turns(template_, *habits_, messages, all, learning_.roles, rendered);

@@ -227,8 +227,9 @@ fs::path samples_folder() {
   return home != nullptr && *home != '\0' ? fs::path(home) / ".cache" / "gputrain" / "samples" : fs::path();
 }
 
-std::string samples_key(const data::DatasetRequest& request, const std::vector<std::string>& files,
-                        const tokenizers::Tokenizer* tokenizer, const MadeSamples* train) {
+std::string samples_key(const data::DatasetRequest& request, const std::string& format,
+                        const std::vector<std::string>& files, const tokenizers::Tokenizer* tokenizer,
+                        const MadeSamples* train) {
   if (tokenizer == nullptr || is_tokenizer_built_from_texts(request)) return "";
   const data::TextOptions options = request.text != nullptr ? *request.text : data::TextOptions();
   if (tokenizer->folder().empty() && options.tokenizer.name != "bytes") return "";  // nobody knows its files
@@ -238,6 +239,7 @@ std::string samples_key(const data::DatasetRequest& request, const std::vector<s
   if (bytes < kLeastBytes) return "";
   std::ostringstream all;
   all << kMagic << facts_of_program() << '\n'
+      << format << '\n'
       << config::to_yaml(config::schema_of<data::TextOptions>(), &options) << static_cast<int>(request.model.use) << ' '
       << request.sequence_length << ' ' << tokenizer->vocabulary_size() << ' ' << tokenizer->source().string() << '\n';
   std::string templates = options.chat_template ? content_of_file(*options.chat_template) : "";

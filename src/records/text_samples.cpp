@@ -39,8 +39,8 @@ TextSamples::TextSamples(const data::DatasetRequest& request, const RecordFormat
   request.tell_files(files);
   open(request);
   const auto* train = samples_of<TextSamples>(request.train);
-  const std::string key =
-      samples_key(request, files, builder_->tokenizer_.get(), train != nullptr ? train->made_.get() : nullptr);
+  const std::string key = samples_key(request, format.name, files, builder_->tokenizer_.get(),
+                                      train != nullptr ? train->made_.get() : nullptr);
   made_ = shared_samples(samples_folder(), key, [&] {
     log::TakenWarnings warnings;
     const std::optional<NumberedColumns> numbered = numbered_columns(builder_->options().columns, builder_->use());

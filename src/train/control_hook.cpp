@@ -141,11 +141,16 @@ void ControlHook::set_paused(bool is_paused) {
   parts_.board.set_state(is_paused ? "paused" : "training");
 }
 
-/// `fields`: those that the line in the ledger has besides.
-void ControlHook::tell(const Order& order, const std::string& text, const Progress& progress, nlohmann::json fields) {
+void ControlHook::tell(const Order& order, const std::string& text, const Progress& progress) {
+  tell(order, text, progress, nlohmann::json::object());
+}
+
+void ControlHook::tell(const Order& order, const std::string& text, const Progress& progress,
+                       const nlohmann::json& fields) {
   if (parts_.groups.rank() != 0) return;
-  fields.update({{"verb", order.verb}, {"from", order.from}, {"step", progress.step}, {"text", text}});
-  parts_.ledger.append("order", fields);
+  nlohmann::json line{{"verb", order.verb}, {"from", order.from}, {"step", progress.step}, {"text", text}};
+  line.update(fields);
+  parts_.ledger.append("order", line);
   parts_.reporting.recorder.log({.step = progress.step,
                                  .epoch = parts_.reporting.plan.epochs_in(progress.step),
                                  .kind = "event",

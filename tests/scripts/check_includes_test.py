@@ -45,6 +45,13 @@ class CheckIncludes(unittest.TestCase):
         self.assertIn("x.hpp:2: ATen/ATen.h in a public header", result.stdout)
         self.assertNotIn("x.hpp:1:", result.stdout)
 
+    def test_the_header_that_reads_json_is_for_sources_alone(self):
+        include = '#include "gputrain/core/json.hpp"\n'
+        files = {"include/gputrain/core/json.hpp": "#include <nlohmann/json.hpp>\n", "src/data/a.cpp": include}
+        self.assertEqual(self.check(files).returncode, 0)
+        result = self.check(files | {"include/gputrain/data/x.hpp": include})
+        self.assertIn("x.hpp:1: gputrain/core/json.hpp in a public header", result.stdout)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "gputrain/chat/model_templates.hpp"
 
@@ -51,7 +51,7 @@ class Conversations {
 
  private:
   ChatTemplate template_;
-  nlohmann::ordered_json variables_;
+  std::shared_ptr<const nlohmann::ordered_json> variables_;
   Learning learning_;
   std::shared_ptr<const TemplateHabits> habits_;
 };

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "gputrain/monitor/board.hpp"
 #include "gputrain/train/hooks.hpp"
@@ -70,8 +70,9 @@ class ControlHook final : public Hook {
   Stop follow(const Order& order, Progress& progress);
   void set_rate(const Order& order, Progress& progress);
   void set_paused(bool is_paused);
-  void tell(const Order& order, const std::string& text, const Progress& progress,
-            nlohmann::json fields = nlohmann::json::object());
+  void tell(const Order& order, const std::string& text, const Progress& progress);
+  /// `fields`: those that the line in the ledger has besides.
+  void tell(const Order& order, const std::string& text, const Progress& progress, const nlohmann::json& fields);
 
   Parts parts_;
   bool is_paused_ = false;
