@@ -53,7 +53,7 @@ AtomicFile::AtomicFile(std::filesystem::path path, ExitCode code)
     : path_(std::move(path)), partial_(path_.string() + ".partial"), code_(code) {
   // The name is fixed, so that the next write replaces what a killed process left behind.
   // It is made anew: a link of that name, in a folder that others may write to, would lead to another file.
-  ::unlink(partial_.c_str());
+  if (::unlink(partial_.c_str()) != 0 && errno != ENOENT) fail("create");
   descriptor_ = open_retrying(partial_, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
   if (descriptor_ < 0) fail("create");
 }
