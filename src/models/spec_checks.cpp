@@ -19,9 +19,9 @@ int64_t classes_of(const std::optional<int64_t>& num_classes, const DataFacts& f
                 {.what = "the model has rows for " + counted(*num_classes, "token") + ", and the tokenizer has " +
                          std::to_string(facts.num_classes),
                  .where = "model.config.vocab_size",
-                 .hint = "pretrained weights need their own tokenizer; where tokens such as [PAD] were added to it, "
-                         "transformers gives them rows: model.resize_token_embeddings(" +
-                         std::to_string(facts.num_classes) + "), model.save_pretrained(folder)"});
+                 .hint = "vocab_size: " + std::to_string(facts.num_classes) +
+                         ", or leave it out; pretrained weights need their own tokenizer, or rows for tokens that were "
+                         "added to it, such as [PAD]: model.resize_token_embeddings() of transformers"});
   }
   if (num_classes && *num_classes < facts.num_classes) {
     throw Error(ExitCode::usage, {.what = key + " is " + std::to_string(*num_classes) + ", but the data has " +

@@ -44,6 +44,11 @@ class AnswerTexts final : public SampleBuilder {
     std::vector<std::string> read = columns();
     std::erase(read, has_label ? chosen : completion);
     std::erase(read, has_label ? rejected : label);
+    const std::string prompt = names.prompt.value_or("prompt");
+    const auto given = record.find(prompt);
+    if (given != record.end() && !given->is_null())
+      for (const char* instead : {"question", "instruction", "input", "context", "history"})
+        if (instead != prompt) std::erase(read, instead);
     return read;
   }
 

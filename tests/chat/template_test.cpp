@@ -122,8 +122,8 @@ TEST(ChatTemplate, PaysForTheWorkOnLongTexts) {
                         work + " %}{% endif %}{% endfor %}"),
                 HasSubstr("steps"))
         << work;
-  EXPECT_EQ(rendered("{{ (('1_' * 1000) * 4000) | int }} {{ '1_2__3' | int }} {{ ' +1_000_000 ' | int }}"),
-            "0 0 1000000");
+  EXPECT_THAT(refusal("{{ (('1_' * 1000) * 4000 ~ '1') | int }}"), HasSubstr("the number"));
+  EXPECT_EQ(rendered("{{ '1_2__3' | int }} {{ ' +1_000_000 ' | int }}"), "0 1000000");
 }
 
 TEST(ChatTemplate, RefusesDeepNesting) {

@@ -29,7 +29,8 @@ constexpr const char* kTwo = R"("messages": [{"role": "user", "content": "q"}, {
 struct LearnedTextTest : datasets::FolderTest {
   data::TextOptions options;
 
-  LearnedTextTest() {
+  void SetUp() override {
+    datasets::FolderTest::SetUp();
     write("t.jinja", kTemplate);
     options.chat_template = path("t.jinja");
   }

@@ -109,7 +109,7 @@ void expect_range(std::string_view text, ByteRange range, const json& expected, 
   const ByteRange theirs{expected[0], expected[1]};
   if (is_loose) {
     const size_t begin = std::min(range.end, theirs.end), end = std::max(range.begin, theirs.begin);
-    EXPECT_EQ(begin < end ? text.substr(begin, end - begin).find_first_not_of(' ') : text.npos, text.npos);
+    EXPECT_EQ(begin < end ? text.substr(begin, end - begin).find_first_not_of(" \t\n\r\v\f") : text.npos, text.npos);
   } else {
     EXPECT_THAT(std::pair(range.begin, range.end), ::testing::Pair(theirs.begin, theirs.end));
   }

@@ -103,7 +103,7 @@ std::optional<int64_t> parsed_whole(std::string_view text, int64_t base) {
   int64_t number = 0;
   const auto end = digits.data() + digits.size();
   const auto read = std::from_chars(digits.data(), end, number, static_cast<int>(base));
-  if (read.ec == std::errc::result_out_of_range) throw Problem("the number " + digits + " is too large");
+  if (read.ec == std::errc::result_out_of_range) throw Problem("the number " + digits.substr(0, 40) + " is too large");
   return read.ec == std::errc() && read.ptr == end ? std::optional(number) : std::nullopt;
 }
 
