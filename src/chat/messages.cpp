@@ -165,9 +165,9 @@ ordered_json alpaca_prompt(const ordered_json& record) {
     }
   }
   std::string asked = string_at(record, "instruction");
+  if (asked.empty()) asked = string_at(record, "question");
   for (const char* more : {"input", "context"})
     if (const std::string text = string_at(record, more); !text.empty()) asked += "\n" + text;
-  if (asked.empty()) asked = string_at(record, "question");
   messages.push_back(message("user", asked));
   return messages;
 }

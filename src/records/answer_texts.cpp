@@ -34,21 +34,16 @@ class AnswerTexts final : public SampleBuilder {
 
   std::vector<std::string> columns() const override { return columns_of_answers(options().columns); }
 
-  /// Of a pair of answers, or of a completion with a label.
+  /// Of a pair of answers, or of a completion with a label, and of what is before them.
   std::vector<std::string> columns_of(const nlohmann::ordered_json& record) const override {
     const data::ColumnNames& names = options().columns;
     const std::string completion = names.completion.value_or("completion"), label = names.one_label().value_or("label"),
                       chosen = names.chosen.value_or("chosen"), rejected = names.rejected.value_or("rejected");
     const auto found = record.find(completion);
     const bool has_label = is_rated() && found != record.end() && !found->is_null();
-    std::vector<std::string> read = columns();
-    std::erase(read, has_label ? chosen : completion);
-    std::erase(read, has_label ? rejected : label);
-    const std::string prompt = names.prompt.value_or("prompt");
-    const auto given = record.find(prompt);
-    if (given != record.end() && !given->is_null())
-      for (const char* instead : {"question", "instruction", "input", "context", "history"})
-        if (instead != prompt) std::erase(read, instead);
+    std::vector<std::string> read = columns_of_prompt(record, names);
+    read.push_back(has_label ? completion : chosen);
+    read.push_back(has_label ? label : rejected);
     return read;
   }
 

@@ -135,6 +135,21 @@ std::vector<std::string> columns_of_answers(const data::ColumnNames& names) {
           "chat_template_kwargs"};
 }
 
+std::vector<std::string> columns_of_prompt(const AnswerJson& record, const data::ColumnNames& names) {
+  const std::string column = names.prompt.value_or("prompt");
+  const AnswerJson *prompt = column_of(record, column), *chosen = column_of(record, names.chosen.value_or("chosen"));
+  const bool is_list = chosen != nullptr && chosen->is_array() && !chosen->empty();
+  const bool has_prompt = prompt != nullptr || (is_list && !begins_with_answer(*chosen));
+  const bool is_asked = !has_prompt && asks(record);
+  std::vector<std::string> read{column, "system"};
+  if (is_asked) read.insert(read.end(), {"instruction", "input", "context", "history"});
+  if (is_asked && column_of(record, "instruction") == nullptr) read.emplace_back("question");
+  const bool is_conversation =
+      is_asked || is_list || column_of(record, "system") != nullptr || (prompt != nullptr && prompt->is_array());
+  if (is_conversation) read.insert(read.end(), {"tools", "documents", "chat_template_kwargs"});
+  return read;
+}
+
 Preference preference_in(const AnswerJson& record, const data::ColumnNames& names) {
   const AnswerJson &chosen = answer_in(record, names.chosen.value_or("chosen")),
                    &rejected = answer_in(record, names.rejected.value_or("rejected"));

@@ -14,6 +14,8 @@ inline constexpr const char* kAnswersHint =
     "prompt, chosen and rejected, or prompt, completion and label; data.text.columns names others";
 
 std::vector<std::string> columns_of_answers(const data::ColumnNames& names);
+/// Those from which the prompt of a record is made, and the variables of its chat template.
+std::vector<std::string> columns_of_prompt(const nlohmann::ordered_json& record, const data::ColumnNames& names);
 
 /// A prompt with the better of two answers, and with the worse one. Without a prompt, it is what both answers begin
 /// with. Throws Error(data).

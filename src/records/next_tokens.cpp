@@ -24,7 +24,7 @@ class NextTokens final : public SampleBuilder {
   /// As RecordTexts::of() chooses: those of one form of records, and what goes with conversations.
   std::vector<std::string> columns_of(const nlohmann::ordered_json& record) const override {
     const data::ColumnNames& names = options().columns;
-    const std::vector<std::vector<std::string>> forms{
+    std::vector<std::vector<std::string>> forms{
         {names.messages.value_or("messages"), "system"},
         {"conversations", "system"},
         {names.prompt.value_or("prompt"), names.completion.value_or("completion")},
@@ -35,7 +35,9 @@ class NextTokens final : public SampleBuilder {
       return found != record.end() && !found->is_null();
     });
     if (form == forms.end()) return columns();
-    if ((*form)[0] == forms[3][0] || ((*form)[0] == forms[2][0] && !record[forms[2][0]].is_array())) return *form;
+    const bool is_prompt = (*form)[0] == forms[2][0];
+    if ((*form)[0] == forms[3][0] || (is_prompt && !record[forms[2][0]].is_array())) return *form;
+    if (is_prompt) form->emplace_back("system");
     std::vector<std::string> read = columns();
     for (const auto& other : forms)
       std::erase_if(read, [&](const std::string& name) {

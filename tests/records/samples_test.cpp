@@ -78,6 +78,29 @@ TEST_F(SamplesTest, TellAColumnThatNothingReads) {
   EXPECT_THAT(described(TextUse::masked, "a.jsonl", "tokenizer: words, min_count: 1"), HasSubstr("not read: title"));
 }
 
+TEST_F(SamplesTest, TellColumnsThatOthersGoBefore) {
+  const auto told = [&](TextUse use, const std::string& record) {
+    write("a.jsonl", record + "\n");
+    return described(use, "a.jsonl", "tokenizer: bytes, chat_template: plain");
+  };
+  const std::string asked = R"([{"role": "user", "content": "q"}])",
+                    said = R"([{"role": "assistant", "content": "a"}])";
+  EXPECT_THAT(told(TextUse::next_token,
+                   R"({"system": "s", "prompt": )" + asked + R"(, "completion": )" + said + R"(, "instruction": "i"})"),
+              AllOf(HasSubstr("not read: instruction"), Not(HasSubstr("'system'"))));
+  EXPECT_THAT(told(TextUse::next_token, R"({"system": "s", "prompt": "p", "completion": "c"})"),
+              HasSubstr("the column 'system' of 1 record is not read"));
+  EXPECT_THAT(told(TextUse::preference,
+                   R"({"prompt": "p", "chosen": " a", "rejected": " b", "question": "q", "input": "i", "tools": [1]})"),
+              HasSubstr("not read: input, question, tools"));
+  EXPECT_THAT(told(TextUse::preference, R"({"question": "q", "input": "i", "chosen": "a", "rejected": "b"})"),
+              Not(HasSubstr("not read")));
+  EXPECT_THAT(told(TextUse::preference, R"({"instruction": "i", "question": "q", "chosen": "a", "rejected": "b"})"),
+              HasSubstr("not read: question"));
+  EXPECT_THAT(told(TextUse::preference, R"({"system": "s", "prompt": "p", "chosen": "a", "rejected": "b"})"),
+              Not(HasSubstr("not read")));
+}
+
 TEST_F(SamplesTest, TellColumnsOfTables) {
   write("a.csv", "text,label,weight\na,x,2\nb,y,1\n");
   EXPECT_THAT(described(TextUse::label, "a.csv"),
