@@ -113,7 +113,7 @@ void Loaded::require_secrets() const {
   if (written_.hidden.empty()) return;
   const std::string& key = written_.hidden.front();
   throw error(key, "*** stands for a secret, which was not written down",
-              "give it again: --set " + key + "=VALUE, or ${env:NAME} in the job, or null");
+              "give it again: --set '" + key + "=${env:NAME}', or its value, or null");
 }
 
 SpecError Loaded::error(const std::string& dotted, std::string what, std::string hint) const {

@@ -102,7 +102,8 @@ Ranges named_secrets(std::string_view text) {
     at = std::min(text.find_first_not_of(' ', at), text.size());
     if (at == text.size() || (text[at] != ':' && text[at] != '=')) continue;
     const Range value = value_at(text, std::min(text.find_first_not_of(' ', at + 1), text.size()));
-    if (!text.substr(value.begin).starts_with("${")) found.push_back(value);
+    const std::string_view rest = text.substr(value.begin);
+    if (!rest.starts_with("${") && !rest.starts_with("***")) found.push_back(value);
     at = value.end;
   }
   return found;

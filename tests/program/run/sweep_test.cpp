@@ -151,7 +151,7 @@ TEST(SweepVerb, WritesABestJobWithTheReferencesOfItsSecrets) {
                                  hook);
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const std::string best = folder / "sweep/best.yaml", text = read_file(best);
-  EXPECT_THAT(text, AllOf(HasSubstr("webhook: ${env:HOOK:-***}"), HasSubstr("API_TOKEN: ${env:HOOK:-***}"),
+  EXPECT_THAT(text, AllOf(HasSubstr("webhook: \"${env:HOOK:-***}\""), HasSubstr("API_TOKEN: \"${env:HOOK:-***}\""),
                           HasSubstr("MAX_TOKENS: \"2048\""), Not(HasSubstr("hush"))));
   const Result again = gputrain({"run", best, "--output-dir", folder / "again"}, hook);
   EXPECT_EQ(again.exit_code, 0);
