@@ -36,7 +36,7 @@ class SharedFolder : public ::testing::Test {
   }
 
   Result launch(const Settings& settings, const std::string& hosts = "h1,h2") const {
-    std::vector<std::string> words{"launch", "--hosts", hosts, "run", job_, "--output-dir", run_};
+    std::vector<std::string> words{"launch", "--hosts", hosts, "run", job_, "--output-dir", run_, "--accept"};
     for (const auto& setting : settings) words.insert(words.end(), {"--set", setting});
     return gputrain(words, hosts_->environment());
   }
