@@ -171,7 +171,7 @@ TEST(SweepVerb, NamesASecretThatABestJobLacks) {
     const Result refused = gputrain({verb, best});
     EXPECT_EQ(refused.exit_code, 2);
     EXPECT_THAT(refused.err,
-                AllOf(HasSubstr("env.DB_PASSWD: *** stands for a secret"), HasSubstr("--set env.DB_PASSWD=")));
+                AllOf(HasSubstr("env.DB_PASSWD: *** stands for a secret"), HasSubstr("--set 'env.DB_PASSWD=")));
   }
   EXPECT_EQ(gputrain({"validate", best, "--set", "env.DB_PASSWD=hush"}).exit_code, 0);
 }
