@@ -52,7 +52,7 @@ std::string name_on_the_hub(std::string_view text, const std::string& scheme) {
 }
 
 std::string instead_of_address(std::string_view text, const std::string& scheme) {
-  if (scheme == "file") return "write the path alone: " + printable(text.substr(text.find('/', 7) == 7 ? 7 : 5));
+  if (scheme == "file") return "write the path alone: " + printable(text.substr(7));
   for (const Store& store : kStores) {
     if (store.schemes.find(" " + scheme + " ") == std::string_view::npos) continue;
     return "give a folder: one where " + std::string(store.mounts) + " shows it, or one on a disk, copied by " +
