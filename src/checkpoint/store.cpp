@@ -113,7 +113,7 @@ std::vector<const Listed*> best_of(const std::vector<Listed>& newest_first, cons
   return scored;
 }
 
-/// By their manifests, which have the hashes of all files.
+/// Compares their manifests, which have the hashes of all files.
 bool is_same_checkpoint(const fs::path& a, const fs::path& b) {
   try {
     return read_text(a / kManifestName) == read_text(b / kManifestName);

@@ -72,7 +72,7 @@ void warn_of_cut(const std::vector<EncoderInput>& inputs, const TextsToRead& tex
                  counted(most, "token") + "; the longest has " + grouped(longest));
 }
 
-/// Of one text of a batch. A word without a token has no numbers.
+/// Selects the output of one text of a batch. A word without a token has no numbers.
 at::Tensor output_of(const at::Tensor& output, const EncoderInput& input) {
   if (output.dim() == 1) return output;
   const at::Tensor places = at::tensor(input.word_places, at::kLong);

@@ -34,7 +34,7 @@ class AnswerTexts final : public SampleBuilder {
 
   std::vector<std::string> columns() const override { return columns_of_answers(options().columns); }
 
-  /// Of a pair of answers, or of a completion with a label, and of what is before them.
+  /// Gives the columns of a pair of answers, or of a completion with a label, and those of the prompt.
   std::vector<std::string> columns_of(const nlohmann::ordered_json& record) const override {
     const data::ColumnNames& names = options().columns;
     const std::string completion = names.completion.value_or("completion"), label = names.one_label().value_or("label"),
@@ -139,7 +139,7 @@ class AnswerTexts final : public SampleBuilder {
   bool learns_tokens() const override { return true; }
   bool packs() const override { return options().packing; }
 
-  /// Of every token, and of where texts and rows end: what a model gave the answers is kept for this data alone.
+  /// Hashes every token, and where texts and rows end: what a model gave the answers is kept for this data alone.
   uint64_t content_hash(const MadeSamples& made, const PackedRows& rows) const override {
     uint64_t hash = 1;
     const auto add = [&hash](const auto& values) {

@@ -17,7 +17,7 @@ class ImagePaths {
   std::string found(const std::string& name) const;
 
   std::string full(const std::string& path) const { return (folder_ / path).string(); }
-  /// Where it looks, for messages.
+  /// Says in messages where it looks.
   std::string hint() const;
 
  private:

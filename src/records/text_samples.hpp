@@ -169,7 +169,7 @@ class TextSamples final : public data::Dataset {
   /// Reads the files that the request names; of a folder, those of the format. Throws Error(data) if more records
   /// are bad than data.max_bad_fraction allows.
   TextSamples(const data::DatasetRequest& request, const RecordFormat& format);
-  /// Of texts that are no records.
+  /// Makes samples of texts that are no records.
   TextSamples(const data::DatasetRequest& request, std::vector<Draft> drafts, std::string files);
 
   int64_t size() const override { return packs() ? rows_.size() : std::ssize(chosen_); }

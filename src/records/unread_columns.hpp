@@ -22,7 +22,7 @@ struct UnreadColumns {
   void warn(const std::string& where) const;
 };
 
-/// Of records that can be read, the columns with a value that the builder makes nothing of.
+/// Finds the columns with a value that the builder does not read, in records that can be read.
 UnreadColumns unread_columns(const AllRecords& all, const SampleBuilder& builder);
 
 }  // namespace gputrain::records

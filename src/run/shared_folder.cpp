@@ -58,7 +58,7 @@ bool appears(const fs::path& file) {
   return true;
 }
 
-/// Of the checkpoints that this rank would go on from; -1: none.
+/// Finds the newest step of the checkpoints that this rank would go on from; -1: there is none.
 int64_t newest_step(const Job& job) {
   if (job.spec().checkpoint.resume == "never") return -1;
   try {

@@ -119,7 +119,7 @@ checkpoint::Metadata metadata_at(const fs::path& path) {
   return metadata.empty() && is_of_run ? checkpoint::WeightFiles(run.weights()).metadata() : metadata;
 }
 
-/// By class the row that it has in the weights; empty: the same, or not known.
+/// Gives for each class its row in the weights; empty: the same row, or not known.
 std::vector<int64_t> rows_of_classes(const fs::path& path, const std::vector<std::string>& class_names) {
   return class_names.empty() ? std::vector<int64_t>() : models::rows_by_name(targets_of(path).names, class_names);
 }

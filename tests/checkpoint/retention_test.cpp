@@ -43,7 +43,7 @@ TEST_F(RetentionTest, KeepsBestAndMultiplesBesideTheLast) {
   EXPECT_EQ(fs::read_symlink(folder_ / "latest"), "step-00000007");
 }
 
-/// As `cp -rL` leaves a folder of checkpoints.
+/// Makes folders of links, as `cp -rL` does.
 void follow_links(const fs::path& folder) {
   for (const char* name : {"latest", "best"}) {
     const fs::path target = folder / fs::read_symlink(folder / name);

@@ -283,7 +283,7 @@ TEST(LoraFiles, MayHoldTheWeightOfAnAdaptedHead) {
   EXPECT_THROW(load_adapter(*model, source_of(tensors)), Error);
 }
 
-// Of a last layer that is trained whole, and of one that is adapted: the weights of another order of classes.
+// The weights have another order of classes: for a last layer that is trained whole, and for one that is adapted.
 TEST(LoraFiles, HaveTheRowsOfTheLastLayerByTheOrderOfClasses) {
   for (const char* options :
        {"target_modules: [q_proj], modules_to_save: [lm_head]", "rank: 2, target_modules: [lm_head]"}) {

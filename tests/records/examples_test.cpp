@@ -44,7 +44,7 @@ Words pieces() {
   return pieces;
 }
 
-/// As Llama 2's: a space before each text, bytes of what it does not know.
+/// Makes a tokenizer like Llama 2's: a space before each text, bytes of what it does not know.
 json byte_fallback() {
   json document = json::parse(R"({
     "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "\u2581"},
@@ -57,7 +57,7 @@ json byte_fallback() {
   return document;
 }
 
-/// As T5's: compatible characters are one, and so are spaces.
+/// Makes a tokenizer like T5's: compatible characters are one, and so are spaces.
 json unigram() {
   json document = json::parse(R"({
     "normalizer": {"type": "NFKC"}, "pre_tokenizer": {"type": "Metaspace"},
@@ -68,7 +68,7 @@ json unigram() {
   return document;
 }
 
-/// As Qwen's: composed, then bytes.
+/// Makes a tokenizer like Qwen's: composed, then bytes.
 json byte_level() {
   json document = json::parse(R"({
     "normalizer": {"type": "NFC"}, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},

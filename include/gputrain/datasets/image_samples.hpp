@@ -92,7 +92,7 @@ class ImageStore {
 data::Content content_of_file(const std::string& path);
 
 bool is_image_name(std::string_view name);
-/// By its name, or else by its content. Throws Error(data) if it cannot be opened.
+/// Decides by the name, or else by the content. Throws Error(data) if it cannot be opened.
 bool is_image_file(const std::string& path);
 /// Whether the name is that of an image format without a decoder here.
 bool is_unread_image_name(std::string_view name);

@@ -28,7 +28,8 @@ struct ImageSize {
   int64_t height = 0, width = 0;
   bool operator==(const ImageSize&) const = default;
 };
-/// Of the images that a model was trained on, by the config.json of timm or transformers. Empty: it does not say.
+/// Reads the size of the images that a model was trained on from a config.json of timm or transformers. Empty: it does
+/// not say.
 std::optional<ImageSize> image_size_in(const nlohmann::json& config);
 
 /// A tensor of a file whose weights were trained on images of this size; empty: not known.

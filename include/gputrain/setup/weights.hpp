@@ -45,7 +45,7 @@ struct Targets {
   std::vector<std::string> names;  // empty: not known
   bool are_published = false;      // named by a published config.json
 };
-/// Of weights: by their metadata or, of a checkpoint, by that of what its run has written; else by a config.json
+/// Reads them from the metadata of weights or, for a checkpoint, of what its run has written; else from a config.json
 /// beside.
 Targets targets_of(const std::filesystem::path& path);
 

@@ -141,7 +141,7 @@ class PublishedClassifier : public ::testing::TestWithParam<std::string> {
     ASSERT_EQ(config_["id2label"], (nlohmann::json{{"0", "neg"}, {"1", "pos"}}));
   }
 
-  /// Of the folder's weights, taken for the job's data, before training.
+  /// Measures the folder's weights on the job's data, before training.
   double accuracy_as(const std::string& first, const std::string& second, std::string* told = nullptr) {
     config_["id2label"] = {{"0", first}, {"1", second}};
     folder_.write("published/config.json", config_.dump());

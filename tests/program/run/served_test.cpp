@@ -34,7 +34,7 @@ const Style kMarked{"marked",
                     {"<|endoftext|>", "<|im_end|>", "<|im_start|>"},
                     "{%- for m in messages -%}{{- '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' -}}"
                     "{%- endfor -%}{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}"};
-/// As Llama 3.2's: the day stands before everything.
+/// A template like Llama 3.2's: the day stands before everything.
 const Style kDated{"dated",
                    {"<|end_of_text|>", "<|eot_id|>", "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>"},
                    "{{- '<|begin_of_text|>' -}}{%- macro head(role) -%}"
@@ -68,7 +68,7 @@ struct Served : ::testing::Test {
             "}}\ntrain: {max_steps: 160, global_batch_size: 4}\noptimizer: {type: adamw, lr: 1e-2}\n" + more);
   }
 
-  /// Who says a word is answered with the word twice.
+  /// Makes a conversation in which each word of the user is answered with that word twice.
   static json conversation(const std::string& first, const std::string& second, bool is_answered = true) {
     json messages{{{"role", "user"}, {"content", first}},
                   {{"role", "assistant"}, {"content", first + first}},
