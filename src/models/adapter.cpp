@@ -87,9 +87,8 @@ std::vector<std::pair<std::string, at::Tensor>> adapter_weights(
 
 namespace {
 
-/// The model's own weights that PEFT's files may hold beside an adapter, by their names there (undefined: ranks share
-/// it): those of adapted layers,
-/// and with save_embedding_layers the embedding and the head.
+/// The model's own weights that PEFT's files may hold beside an adapter, by their names there: those of adapted layers,
+/// and with save_embedding_layers the embedding and the head. Undefined where ranks share a weight.
 std::map<std::string, at::Tensor> weights_of_the_base(Model& model, const std::vector<std::string>& names) {
   std::map<std::string, at::Tensor> frozen, found;
   model.each_parameter([&](const std::string& name, nn::Parameter& parameter) {
