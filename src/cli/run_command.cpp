@@ -22,7 +22,7 @@ int run_job(const RunRequest& request, const Job& given) {
   KernelStatus kernels(console, context.device);
   const Preparation found = prepare_run(request, given, context);  // data, checks, micro-batch
   const auto data = [&] { return found.datasets; };
-  if (request.dry_run && context.device.is_cpu()) context = with_enough_memory(found.job, std::move(context), data);
+  if (request.dry_run && context.device.is_cpu()) check_memory(found.job, context.launch.rendezvous, data);
   TrainingSetup setup(found.job, std::move(context), data,
                       found.kept_global_batch);  // plan, model, optimizer, reduction
   setup.micro_batch = found.micro_batch;

@@ -57,9 +57,10 @@ int compute_one_loss(const Job& job, TrainingSetup& setup, monitor::Console& con
 
 }  // namespace
 
-RankContext with_enough_memory(const Job& job, RankContext context, const std::function<JobDatasets()>& open) {
-  const int ranks = context.launch.rendezvous.local_world_size;
-  TrainingSetup sizes(job, std::move(context), open, /*kept_global_batch=*/0, Weights::sizes);
+void check_memory(const Job& job, const comm::Rendezvous& at, const std::function<JobDatasets()>& open) {
+  const int ranks = at.local_world_size;
+  const TrainingSetup sizes(job, simulate_rank(job, at, std::make_shared<comm::CollectiveTraffic>()), open,
+                            /*kept_global_batch=*/0, Weights::sizes);
   const Memory memory{.fixed = fixed_memory(sizes.built, sizes.optimizer_stack),
                       .activations = {},
                       .limit = device::host_memory_bytes() / ranks};
@@ -69,7 +70,6 @@ RankContext with_enough_memory(const Job& job, RankContext context, const std::f
                          " before its first step, and this machine " + "or its container has " +
                          monitor::bytes(device::host_memory_bytes()) + " for " + counted(ranks, "rank"),
                  .hint = memory_remedies(job, sizes, memory)});
-  return std::move(sizes.context);
 }
 
 int try_out(const Job& job, TrainingSetup& setup, monitor::Console& console, const std::string& resume) {

@@ -25,9 +25,9 @@ struct Preparation {
 /// open. Every rank must call; an error on one rank ends all.
 Preparation prepare_run(const RunRequest& request, const Job& job, RankContext& context);
 
-/// Returns the context. Throws Error(environment) if the machine, or a container, may not hold what the ranks on it
-/// keep for the whole run; nothing of that size is allocated. For a CPU. Every rank must call.
-RankContext with_enough_memory(const Job& job, RankContext context, const std::function<JobDatasets()>& open);
+/// Throws Error(environment) if the machine, or a container, may not hold what the ranks on it keep for the whole run;
+/// nothing of that size is allocated. For a CPU.
+void check_memory(const Job& job, const comm::Rendezvous& at, const std::function<JobDatasets()>& open);
 
 /// A dry run: reads one step of data and computes its loss. Writes nothing. Returns the exit code.
 int try_out(const Job& job, TrainingSetup& setup, monitor::Console& console, const std::string& resume);
