@@ -53,11 +53,11 @@ void write(spdlog::level::level_enum level, std::string_view message) {
   logger().log(level, spdlog::string_view_t(shown.data(), shown.size()));
 }
 
-thread_local std::vector<std::string>* taken_warnings = nullptr;
+thread_local TakenWarnings* taken_warnings = nullptr;
 
 }  // namespace
 
-TakenWarnings::TakenWarnings() { taken_warnings = &warnings_; }
+TakenWarnings::TakenWarnings() { taken_warnings = this; }
 
 TakenWarnings::~TakenWarnings() {
   for (const std::string& left : take()) write(spdlog::level::warn, left);
@@ -65,13 +65,24 @@ TakenWarnings::~TakenWarnings() {
 
 std::vector<std::string> TakenWarnings::take() {
   taken_warnings = nullptr;
+  const std::lock_guard lock(mutex_);
   return std::exchange(warnings_, {});
 }
+
+void TakenWarnings::add(std::string_view warning) {
+  const std::lock_guard lock(mutex_);
+  warnings_.emplace_back(warning);
+}
+
+TakenWarnings* TakenWarnings::current() { return taken_warnings; }
+
+WorkerWarnings::WorkerWarnings(TakenWarnings* of_other) { taken_warnings = of_other; }
+WorkerWarnings::~WorkerWarnings() { taken_warnings = nullptr; }
 
 void info(std::string_view message) { write(spdlog::level::info, message); }
 void warning(std::string_view message) {
   if (taken_warnings != nullptr) {
-    taken_warnings->emplace_back(message);
+    taken_warnings->add(message);
   } else {
     write(spdlog::level::warn, message);
   }

@@ -344,7 +344,9 @@ std::shared_ptr<const data::Dataset> ImageSamples::part(double begin, double end
 }
 
 std::string ImageSamples::describe() const {
-  return describe_images(size(), layout_) + (store_->masks() != nullptr ? " of pixels" : "");
+  const std::string unread = store_->unread();
+  return describe_images(size(), layout_) + (store_->masks() != nullptr ? " of pixels" : "") +
+         (unread.empty() ? "" : "; not read: " + unread);
 }
 
 }  // namespace gputrain::datasets

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "gputrain/core/taken_warnings.hpp"
 #include "gputrain/device/host.hpp"
 
 namespace gputrain::datasets {
@@ -33,7 +34,12 @@ void parallel_for(size_t count, const std::function<void(size_t)>& work) {
   {
     const size_t threads = std::min(static_cast<size_t>(device::cpus_of_rank(1)), (count + kAtOnce - 1) / kAtOnce);
     std::vector<std::jthread> others;
-    for (size_t i = 1; i < threads; ++i) others.emplace_back(run);
+    for (size_t i = 1; i < threads; ++i) {
+      others.emplace_back([&, warnings = log::TakenWarnings::current()] {
+        const log::WorkerWarnings taken(warnings);
+        run();
+      });
+    }
     run();
   }
   if (failure) std::rethrow_exception(failure);

@@ -17,6 +17,7 @@
 #include "image_paths.hpp"
 #include "labels.hpp"
 #include "read_all.hpp"
+#include "unread_columns.hpp"
 
 namespace gputrain::records {
 namespace {
@@ -76,12 +77,15 @@ class ListedImages final : public datasets::ImageStore {
         read_all(request, format,
                  {.path = {}, .columns = columns_.all(), .are_numbers = columns_.are_numbers, .keeps_bytes = true});
     if (columns_.are_numbers) leave_out_names(all.records);
+    const std::vector<std::string> read = columns_.all();
+    unread_ = unread_columns(all, [&](const Json&) { return read; }).line();
     std::vector<ListedImage> listed(all.records.size());
     for (size_t i = 0; i < listed.size(); ++i) listed[i].problem = all.records[i].problem;
     for_each_good(listed, [&](size_t i) { read_image(all.records[i].value, listed[i]); });
     read_targets(listed, request, all.records);
   }
 
+  std::string unread() const override { return unread_; }
   std::string full_name(int64_t index) const override {
     const std::string path(name(index));
     return stored_.contains(index) ? path : paths_.full(path);
@@ -259,6 +263,7 @@ class ListedImages final : public datasets::ImageStore {
   TextUse use_;
   ImagePaths paths_;
   ListColumns columns_;
+  std::string unread_;  // columns: UnreadColumns::line()
   std::map<int64_t, std::string> problems_;
   std::map<int64_t, std::vector<uint8_t>> stored_;  // images that are in the records themselves
 };

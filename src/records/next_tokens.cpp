@@ -47,7 +47,7 @@ class NextTokens final : public SampleBuilder {
   }
 
   void start() override { texts_.emplace(options(), tokenizer_folder()); }
-  void ready() override {
+  void check_texts() const override {
     if (texts_) texts_->check_marks(tokenizer());
   }
 

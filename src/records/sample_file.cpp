@@ -33,7 +33,6 @@ using HeaderJson = nlohmann::json;
 
 constexpr char kMagic[] = "gputrain samples 1\n";
 constexpr int64_t kLeastBytes = int64_t{16} << 20;  // of text that is worth a file
-constexpr int64_t kMostBytes = int64_t{64} << 30;   // of all files
 constexpr size_t kAligned = 64;
 
 /// A file as memory that processes share. Nobody changes it: a new one takes its name.
@@ -190,7 +189,7 @@ std::unique_ptr<const Descriptor> locked(const fs::path& path) {
 }
 
 /// Removes the files that were not used for longest, and what killed processes left.
-void remove_old(const fs::path& folder, const fs::path& keep) {
+void remove_old(const fs::path& folder, const fs::path& keep, int64_t most_bytes) {
   struct File {
     fs::path path;
     fs::file_time_type used;
@@ -211,7 +210,7 @@ void remove_old(const fs::path& folder, const fs::path& keep) {
   }
   std::ranges::sort(files, {}, &File::used);
   for (const File& file : files) {
-    if (sum <= kMostBytes) return;
+    if (sum <= most_bytes) return;
     if (file.path == keep) continue;
     fs::remove(file.path, ignored);
     sum -= file.size;
@@ -304,7 +303,7 @@ std::shared_ptr<const MadeSamples> mapped_samples(const fs::path& path, const st
 }
 
 std::shared_ptr<const MadeSamples> shared_samples(const fs::path& folder, const std::string& key,
-                                                  const std::function<MadeSamples()>& make) {
+                                                  const std::function<MadeSamples()>& make, int64_t most_bytes) {
   if (folder.empty() || key.empty()) return std::make_shared<const MadeSamples>(make());
   std::error_code failed;
   if (fs::create_directories(folder, failed)) fs::permissions(folder, fs::perms::owner_all, failed);
@@ -320,7 +319,7 @@ std::shared_ptr<const MadeSamples> shared_samples(const fs::path& folder, const 
     log::info(std::string("samples stay in the memory of each process: ") + failure.what());
     return made;
   }
-  remove_old(folder, path);
+  remove_old(folder, path, most_bytes);
   fs::remove(folder / (key + ".lock"), failed);
   auto samples = mapped_samples(path, key);
   return samples != nullptr ? samples : made;

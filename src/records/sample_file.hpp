@@ -29,7 +29,8 @@ std::string samples_key(const data::DatasetRequest& request, const std::string& 
 /// makes them while the others wait. Without room on the disk, or locks, each has its own in memory. Old files go when
 /// all together are too large.
 std::shared_ptr<const MadeSamples> shared_samples(const std::filesystem::path& folder, const std::string& key,
-                                                  const std::function<MadeSamples()>& make);
+                                                  const std::function<MadeSamples()>& make,
+                                                  int64_t most_bytes = int64_t{64} << 30);
 
 /// Throws if the file cannot be written.
 void write_samples(const std::filesystem::path& path, const std::string& key, const MadeSamples& made);

@@ -90,7 +90,8 @@ int64_t TextSamples::most_of(const data::DatasetRequest& request) const {
 MadeSamples TextSamples::make_of_records(const data::DatasetRequest& request, AllRecords all, int64_t most) {
   builder_->look_at(all.records);
   if (const auto* train = samples_of<TextSamples>(request.train)) builder_->follow(*train->made_);
-  const UnreadColumns unread = unread_columns(all, *builder_);
+  const UnreadColumns unread =
+      unread_columns(all, [&](const nlohmann::ordered_json& record) { return builder_->columns_of(record); });
   unread.warn(request.path);
   MadeSamples made = make(request, drafts_of(all.records), most);
   made.files = std::move(all.files);
@@ -133,6 +134,7 @@ MadeSamples TextSamples::make(const data::DatasetRequest& request, std::vector<D
       std::ranges::move(builder_->texts_for_tokenizer(draft), std::back_inserter(texts));
     builder_->tokenizer_ = tokenizer_for(request, texts);
   }
+  builder_->check_texts();
   return encode(drafts, builder_->most_of_text(most));
 }
 

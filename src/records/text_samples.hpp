@@ -112,7 +112,8 @@ class SampleBuilder {
   virtual void make_texts(Draft& /*draft*/) const {}  // Thread-safe. Throws Error(data).
   virtual std::vector<std::string> texts_for_tokenizer(const Draft& draft) const;
 
-  // From drafts to samples.
+  // From drafts to samples. What warns in `check_texts` is told again by a start that finds the samples made.
+  virtual void check_texts() const {}
   virtual void ready() {}  // there is a tokenizer
   /// Cut to `most` tokens each. Thread-safe. Throws Error(data).
   virtual std::vector<EncodedSample> encoded(Draft& draft, int64_t most) const = 0;

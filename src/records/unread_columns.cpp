@@ -8,7 +8,6 @@
 #include "gputrain/core/lower_case.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/printable.hpp"
-#include "text_samples.hpp"
 
 namespace gputrain::records {
 namespace {
@@ -30,12 +29,14 @@ bool has_value(const nlohmann::ordered_json& value) {
 
 }  // namespace
 
-UnreadColumns unread_columns(const AllRecords& all, const SampleBuilder& builder) {
+UnreadColumns unread_columns(
+    const AllRecords& all,
+    const std::function<std::vector<std::string>(const nlohmann::ordered_json& record)>& columns_of) {
   UnreadColumns unread{.records = {}, .of = std::ssize(all.records)};
   for (const std::string& name : all.left_out) unread.records[name] = unread.of;
   for (const Record& record : all.records) {
     if (!record.problem.empty() || !record.value.is_object()) continue;
-    const std::vector<std::string> read = builder.columns_of(record.value);
+    const std::vector<std::string> read = columns_of(record.value);
     for (const auto& [name, value] : record.value.items())
       if (std::ranges::find(read, name) == read.end() && has_value(value)) ++unread.records[name];
   }

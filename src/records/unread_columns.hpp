@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -9,8 +10,6 @@
 #include "read_all.hpp"
 
 namespace gputrain::records {
-
-class SampleBuilder;
 
 struct UnreadColumns {
   std::map<std::string, int64_t> records;  // that have such a column, by its name
@@ -22,7 +21,10 @@ struct UnreadColumns {
   void warn(const std::string& where) const;
 };
 
-/// Finds the columns with a value that the builder does not read, in records that can be read.
-UnreadColumns unread_columns(const AllRecords& all, const SampleBuilder& builder);
+/// Finds the columns with a value that nobody reads, in records that can be read. `columns_of` gives those of a record
+/// that are read.
+UnreadColumns unread_columns(
+    const AllRecords& all,
+    const std::function<std::vector<std::string>(const nlohmann::ordered_json& record)>& columns_of);
 
 }  // namespace gputrain::records

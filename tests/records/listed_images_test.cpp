@@ -44,6 +44,17 @@ class ListedImagesTest : public FolderTest {
   }
 };
 
+TEST_F(ListedImagesTest, TellColumnsThatNothingReads) {
+  write("list.csv", "id,image,label,bbox\n7,a.png,x,1 2 3 4\n8,c.png,y,\n");
+  EXPECT_EQ(images_for(TextUse::label, section("list.csv")).train->describe(),
+            "2 images 4x4x3, 2 classes; not read: bbox (1 of 2), id");
+  write("list.jsonl", R"({"image": "a.png", "label": 0.5, "caption": "a"})"
+                      "\n"
+                      R"({"image": "c.png", "label": 1})");
+  EXPECT_EQ(images_for(TextUse::number, section("list.jsonl")).train->describe(),
+            "2 images 4x4x3, 1 number each; not read: caption (1 of 2)");
+}
+
 TEST_F(ListedImagesTest, HaveClassesInTheOrderOfTheirNames) {
   write("list.csv", "image,label\nmore/b.png,dog\n" + path("a.png") + ",cat\nc.png,dog\n");
   const auto data = images_for(TextUse::label, section("list.csv")).train;

@@ -1,8 +1,12 @@
 // What all samples of texts have in common: columns that nothing reads are told, the first record does not decide for
 // all, a row of names is known, and a host makes its samples once.
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <thread>
 
@@ -239,6 +243,55 @@ TEST_F(SamplesTest, AreMadeOnceByAllWhoWantThem) {
   for (const auto& one : found) EXPECT_EQ(one->size(), 2);
 }
 
+/// A process that is killed while it makes samples leaves its lock and a part of its file.
+TEST_F(SamplesTest, AreMadeByTheNextOneWhereTheirMakerIsKilled) {
+  int told[2];
+  ASSERT_EQ(::pipe(told), 0);
+  const pid_t maker = ::fork();
+  if (maker == 0) {
+    shared_samples(folder_ / "cache", "key", [&]() -> MadeSamples {
+      std::ofstream(folder_ / "cache" / "key.samples.4711") << "half";
+      if (::write(told[1], "x", 1) != 1) ::_exit(1);
+      while (true) ::pause();
+    });
+    ::_exit(1);
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(told[0], &byte, 1), 1);
+  ::kill(maker, SIGKILL);
+  ::waitpid(maker, nullptr, 0);
+  using std::filesystem::file_time_type;
+  std::filesystem::last_write_time(folder_ / "cache" / "key.samples.4711",
+                                   file_time_type::clock::now() - std::chrono::hours(25));
+  EXPECT_EQ(shared_samples(folder_ / "cache", "key", made_samples)->size(), 2);
+  std::vector<std::string> left;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_ / "cache"))
+    left.push_back(entry.path().filename().string());
+  EXPECT_THAT(left, ::testing::ElementsAre("key.samples"));
+}
+
+TEST_F(SamplesTest, ThatWereUsedLongestAgoGoWhereAllAreTooMany) {
+  const auto named = [&](const std::string& key) { return folder_ / "cache" / (key + ".samples"); };
+  const auto find = [&](const std::string& key, int64_t most) {
+    shared_samples(folder_ / "cache", key, made_samples, most);
+  };
+  find("first", 1 << 20);
+  find("second", 1 << 20);
+  const auto size = static_cast<int64_t>(std::filesystem::file_size(named("second")));
+  std::filesystem::last_write_time(named("first"),
+                                   std::filesystem::file_time_type::clock::now() - std::chrono::hours(2));
+  std::filesystem::last_write_time(named("second"),
+                                   std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
+  find("first", 1 << 20);  // is used now
+  find("third", 2 * size + 2);
+  EXPECT_TRUE(std::filesystem::exists(named("first")));
+  EXPECT_FALSE(std::filesystem::exists(named("second")));
+  EXPECT_TRUE(std::filesystem::exists(named("third")));
+  find("fourth", 1);
+  EXPECT_FALSE(std::filesystem::exists(named("third")));
+  EXPECT_TRUE(std::filesystem::exists(named("fourth"))) << "what is needed now stays";
+}
+
 TEST_F(SamplesTest, StayInMemoryWhereTheFolderCannotBeWritten) {
   write("no_folder", "");
   EXPECT_EQ(shared_samples(folder_ / "no_folder" / "x", "key", made_samples)->size(), 2);
@@ -277,6 +330,26 @@ TEST_F(SamplesTest, OfMuchTextAreKeptForTheNextStart) {
   lines[10] = 'Z';  // the first letter of the first text
   write("a.jsonl", lines);
   EXPECT_EQ(sample_of(*opened(TextUse::label, "a.jsonl").train, 0)["tokens"][0], 90);
+  ::unsetenv("GPUTRAIN_SAMPLES");
+}
+
+/// Many threads make texts, and any of them may meet what it warns of.
+TEST_F(SamplesTest, OfConversationsAreKeptWithTheirWarnings) {
+  ::setenv("GPUTRAIN_SAMPLES", path("cache").c_str(), 1);
+  std::string lines;
+  while (lines.size() < (size_t{17} << 20))
+    lines += R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "rating": 5, "content": ")" +
+             std::string(20000, 'b') +
+             R"("}]})"
+             "\n";
+  write("a.jsonl", lines);
+  const auto told = [&] {
+    return warning_of([&] { opened(TextUse::next_token, "a.jsonl", "", "tokenizer: bytes, chat_template: chatml"); });
+  };
+  const std::string first = told();
+  EXPECT_THAT(first, AllOf(HasSubstr("a key 'rating'"), HasSubstr("<|im_start|>")));
+  ASSERT_EQ(std::distance(std::filesystem::directory_iterator(path("cache")), {}), 1);
+  EXPECT_EQ(told(), first);
   ::unsetenv("GPUTRAIN_SAMPLES");
 }
 

@@ -55,6 +55,8 @@ class ImageStore {
     return std::span(rows_).subspan(static_cast<size_t>(index) * class_names_.size(), class_names_.size());
   }
 
+  /// The columns of a list that nothing is made of; empty: none.
+  virtual std::string unread() const { return {}; }
   /// Path below the root; "<class>/<rest>" if folders are the classes.
   std::string_view name(int64_t index) const;
   virtual std::string full_name(int64_t index) const = 0;  // for messages
