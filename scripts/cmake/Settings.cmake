@@ -40,6 +40,12 @@ else()
   # We use designated initialisers that leave other members at their defaults.
   target_compile_options(gputrain_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>)
 endif()
+# The program reads files and answers of strangers: what still writes past a buffer ends it instead of going on.
+if(NOT GPUTRAIN_SANITIZE)
+  target_compile_options(gputrain_settings INTERFACE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:
+    -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3 -D_GLIBCXX_ASSERTIONS -fstack-protector-strong>)
+  target_link_options(gputrain_settings INTERFACE -Wl,-z,relro,-z,now)
+endif()
 if(GPUTRAIN_SANITIZE)
   target_compile_options(gputrain_settings INTERFACE -fsanitize=${GPUTRAIN_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(gputrain_settings INTERFACE -fsanitize=${GPUTRAIN_SANITIZE})

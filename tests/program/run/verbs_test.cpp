@@ -53,6 +53,20 @@ TEST(ProgramStart, SetsShortSpinForWaitingThreads) {
   EXPECT_THAT(told_with({{"OMP_WAIT_POLICY", "passive"}}), HasSubstr("GOMP_SPINCOUNT = '0'"));
 }
 
+/// A write behind a buffer ends the program, and tables of addresses cannot be written to.
+TEST(ProgramStart, IsOfAHardenedProgram) {
+  const std::filesystem::path program = gputrain_path();
+  for (const auto& file : {program, program.parent_path().parent_path() / "lib/libgputrain.so"}) {
+    const std::string facts = Program({"readelf", "-W", "-d", "--dyn-syms", file}).wait().out;
+    EXPECT_THAT(facts, HasSubstr("NOW")) << file;
+    EXPECT_THAT(facts, HasSubstr("__stack_chk_fail")) << file;
+  }
+  const std::string library =
+      Program({"readelf", "-W", "--dyn-syms", program.parent_path().parent_path() / "lib/libgputrain.so"}).wait().out;
+  EXPECT_THAT(library, HasSubstr("__memcpy_chk"));
+  EXPECT_THAT(library, HasSubstr("__glibcxx_assert_fail"));
+}
+
 TEST(ProgramStart, ReportsMissingLibrary) {
   const TemporaryFolder folder;
   std::filesystem::copy_file(gputrain_path(), folder / "gputrain");
