@@ -6,6 +6,7 @@
 
 #include "gputrain/chat/conversation.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/core/printable.hpp"
 #include "jinja/values/text.hpp"
 
@@ -67,7 +68,7 @@ std::string role_called(const std::string& name) {
 
 /// What a call of tools says as JSON text, as calls; null if it is no such text.
 ordered_json calls_in(const std::string& text) {
-  ordered_json calls = ordered_json::parse(text, nullptr, false);
+  ordered_json calls = parse_json<ordered_json>(text);
   if (calls.is_object()) calls = ordered_json::array({calls});
   if (!calls.is_array() || calls.empty()) return nullptr;
   for (ordered_json& call : calls) {
@@ -104,7 +105,7 @@ ordered_json usual(const ordered_json& given, size_t index) {
 /// A list, or the text of one, as tables have it.
 ordered_json list_in(const ordered_json& value) {
   if (!value.is_string()) return value;
-  ordered_json parsed = ordered_json::parse(value.get_ref<const std::string&>(), nullptr, false);
+  ordered_json parsed = parse_json<ordered_json>(value.get_ref<const std::string&>());
   if (!parsed.is_array())
     throw Error(ExitCode::data, {.what = "a conversation is a text that is no JSON list of messages"});
   return parsed;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "jinja/values/operators.hpp"
 #include "jinja/values/text.hpp"
 #include "jinja/values/value.hpp"
@@ -196,7 +197,7 @@ void TemplateHabits::suit_arguments(ordered_json& call) const {
   if (takes_arguments_as_text_ && !arguments->is_string()) {
     *arguments = as_json_text(*arguments);
   } else if (!takes_arguments_as_text_ && arguments->is_string()) {
-    ordered_json parsed = ordered_json::parse(arguments->get_ref<const std::string&>(), nullptr, false);
+    ordered_json parsed = parse_json<ordered_json>(arguments->get_ref<const std::string&>());
     if (parsed.is_object()) *arguments = std::move(parsed);
   }
 }

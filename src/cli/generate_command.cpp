@@ -19,6 +19,7 @@
 
 #include "chat_prompts.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/printable.hpp"
@@ -37,7 +38,7 @@ struct Prompt {
 };
 
 std::string text_of_line(const std::string& line, const std::string& place) {
-  const auto value = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const auto value = parse_json(line);
   const auto found = value.is_object() ? value.find("prompt") : value.end();
   if (found != value.end() && found->is_string()) return found->get<std::string>();
   throw Error(

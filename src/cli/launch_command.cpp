@@ -10,6 +10,7 @@
 
 #include "gputrain/checkpoint/listing.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/job/commands.hpp"
 #include "gputrain/job/job_start.hpp"
 #include "gputrain/job/run_folder.hpp"
@@ -32,7 +33,7 @@ std::optional<int64_t> last_step_in(const std::filesystem::path& metrics) {
   file.seekg(std::max<std::streamoff>(0, size - kEnough));
   std::optional<int64_t> step;
   for (std::string line; std::getline(file, line);) {
-    const auto object = nlohmann::json::parse(line, nullptr, false);
+    const auto object = parse_json(line);
     if (object.is_object() && object.contains("step") && object["step"].is_number_integer())
       step = object["step"].get<int64_t>();
   }
@@ -55,8 +56,7 @@ launch::RunState state_of(const RunFolder& folder, const std::string& resume) {
       state.checkpoint_step = newest->step;
       state.checkpoint = newest->folder.string();
     }
-    std::ifstream file(folder.summary());
-    const auto summary = nlohmann::json::parse(file, nullptr, false);
+    const auto summary = parse_json_file(folder.summary());
     if (summary.is_object()) state.stopped_by = summary.value("stopped_by", "");
   } catch (const std::exception&) {  // the report omits what cannot be read
   }

@@ -1,7 +1,7 @@
 #include "plan_rates.hpp"
 
 #include <algorithm>
-#include <fstream>
+#include <filesystem>
 #include <optional>
 #include <set>
 
@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/device/gpu_systems.hpp"
 #include "gputrain/device/peak_rates.hpp"
 #include "gputrain/device/runtime.hpp"
@@ -26,13 +27,13 @@ constexpr double kOfCompute = 0.46, kOfConvolutions = 0.14, kOfMemory = 0.8, kOf
 constexpr double kHopInside = 3.4e-6, kHopBetween = 14e-6, kStart = 8.4e-6;
 
 nlohmann::json read_report(const std::string& file, const char* command) {
-  std::ifstream in(file);
-  auto json = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
+  auto json = parse_json_file(file);
   if (json.is_object() && json.contains("rows") && json["rows"].is_array()) return json;
-  throw Error(ExitCode::usage, {.what = in.is_open() ? "is not what `gputrain " + std::string(command) + "` prints"
+  throw Error(ExitCode::usage,
+              {.what = std::filesystem::exists(file) ? "is not what `gputrain " + std::string(command) + "` prints"
                                                      : std::string("cannot be read"),
-                                .where = file,
-                                .hint = "gputrain " + std::string(command) + " > FILE"});
+               .where = file,
+               .hint = "gputrain " + std::string(command) + " > FILE"});
 }
 
 [[noreturn]] void refuse_file(const std::string& file, std::string what, std::string hint) {

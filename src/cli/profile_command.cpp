@@ -1,12 +1,12 @@
 // `gputrain profile RUN`: what cost most in the steps that `run --profile` recorded, and what to try.
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/inspect/profile_advice.hpp"
 #include "gputrain/inspect/text_table.hpp"
@@ -18,13 +18,12 @@ namespace gputrain::app {
 namespace {
 
 nlohmann::json read_profile(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
+  if (!std::filesystem::exists(path)) {
     throw Error(ExitCode::usage, {.what = "there is no profile of this run",
                                   .where = path.string(),
                                   .hint = "gputrain run job.yaml --profile 10 records ten steps"});
   }
-  auto summary = nlohmann::json::parse(file, nullptr, false);
+  auto summary = parse_json_file(path);
   if (summary.is_object() && summary.value("schema", 0) == 1) return summary;
   throw Error(ExitCode::usage, {.what = "is not a profile's summary", .where = path.string()});
 }

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/inspect/tensor_difference.hpp"
 #include "gputrain/job/commands.hpp"
@@ -43,7 +44,7 @@ Curve read_curve(const std::filesystem::path& path, const std::string& kind, con
   Curve curve;
   std::ifstream file(path);
   for (std::string text; std::getline(file, text);) {
-    const auto line = nlohmann::json::parse(text, nullptr, false);
+    const auto line = parse_json(text);
     const bool is_whole = line.is_object() && line.contains("step") && line["step"].is_number_integer();
     if (!is_whole || line.value("kind", "") != kind) continue;
     auto& values = curve[line["step"].get<int64_t>()];

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/monitor/http_server.hpp"
 
 namespace gputrain::app {
@@ -31,7 +32,7 @@ void refuse_other_server(const std::string& run) {
 nlohmann::json state_of(const std::string& run) {
   const monitor::HttpAnswer answer = answer_of(run);
   if (answer.status == 403) throw Error(ExitCode::environment, {.what = answer.body, .where = run});
-  auto state = nlohmann::json::parse(answer.body, nullptr, /*allow_exceptions=*/false);
+  auto state = parse_json(answer.body);
   const auto has = [&](const char* key, auto is_type) { return state.contains(key) && (state[key].*is_type)(); };
   using Json = nlohmann::json;
   const bool is_run = state.is_object() && has("run_id", &Json::is_string) && has("values", &Json::is_object) &&

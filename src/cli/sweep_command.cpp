@@ -21,6 +21,7 @@
 
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/process.hpp"
 #include "gputrain/device/host.hpp"
@@ -195,7 +196,7 @@ class Sweep {
     std::map<int64_t, double> by_step;
     std::ifstream file(RunFolder{run_of(trial)}.metrics());
     for (std::string line; std::getline(file, line);) {
-      const auto record = nlohmann::json::parse(line, nullptr, false);
+      const auto record = parse_json(line);
       if (!record.is_object() || !record.contains(spec_.metric)) continue;
       const auto& value = record[spec_.metric];
       by_step[record.value("step", int64_t{0})] = value.is_number() ? value.get<double>() : std::nan("");
@@ -267,8 +268,7 @@ class Sweep {
   }
 
   void fail(size_t trial, const launch::ProcessStatus& end) {
-    std::ifstream file(RunFolder{run_of(trial)}.summary());
-    const auto summary = nlohmann::json::parse(file, nullptr, false);
+    const auto summary = parse_json_file(RunFolder{run_of(trial)}.summary());
     const bool is_exit = end.kind == launch::ProcessStatus::Kind::exited;
     std::string why = is_exit ? "exit " + std::to_string(end.number) : launch::signal_text(end.number);
     if (is_exit) why += ": " + (summary.is_object() ? summary.value("reason", "") : last_error_in(log_of(trial)));

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "gputrain/core/json.hpp"
 #include "gputrain/core/lower_case.hpp"
 
 namespace gputrain::cloud {
@@ -52,7 +53,7 @@ std::string text_at(const json& object, const char* key) {
 constexpr double kAwsNoticeSeconds = 120;
 
 Reading read_aws(std::string_view body, const PollContext&) {
-  const json action = json::parse(body, nullptr, false);
+  const json action = parse_json(body);
   if (!action.is_object()) return junk();
   const std::string event = text_at(action, "action");
   const auto at = read_utc_time(text_at(action, "time"));
@@ -127,7 +128,7 @@ Reading read_azure_event(const json& event, const PollContext& context) {
 }
 
 Reading read_azure(std::string_view body, const PollContext& context) {
-  const json document = json::parse(body, nullptr, false);
+  const json document = parse_json(body);
   if (!document.is_object()) return junk();
   const auto events = document.find("Events");
   if (events == document.end() || !events->is_array()) return junk();

@@ -1,13 +1,13 @@
 #include "gputrain/doctor/best_rates.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <system_error>
 
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 
 namespace gputrain::doctor {
 namespace {
@@ -20,8 +20,7 @@ std::filesystem::path state_file(const Lookup& lookup) {
 }
 
 nlohmann::json kinds_in(const std::filesystem::path& file) {
-  std::ifstream stream(file);
-  const auto json = nlohmann::json::parse(stream, nullptr, false);
+  const auto json = parse_json_file(file);
   return json.is_object() && json.contains("kinds") && json.at("kinds").is_object() ? json.at("kinds")
                                                                                     : nlohmann::json::object();
 }

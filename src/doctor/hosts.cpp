@@ -7,6 +7,7 @@
 
 #include "between_hosts.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/doctor/best_rates.hpp"
 #include "gputrain/doctor/rates.hpp"
 
@@ -18,7 +19,7 @@ constexpr std::chrono::seconds kReportTime{90}, kRatesTime{180};
 HostReport report_of(launch::RemoteProgram& host, Clock::time_point deadline) {
   HostReport report{.host = host.host()};
   while (const auto text = host.line(deadline)) {  // a login shell may say something first
-    const auto json = nlohmann::json::parse(*text, nullptr, false);
+    const auto json = parse_json(*text);
     if (!json.is_object() || !json.contains("findings")) continue;
     try {
       report.findings = findings_of(json.at("findings"));
@@ -36,7 +37,7 @@ HostReport report_of(launch::RemoteProgram& host, Clock::time_point deadline) {
 void take_rates(launch::RemoteProgram& host, HostReport& report, Clock::time_point deadline) {
   const std::string answer = host.line(deadline).value_or("no rates within 180 s");
   try {
-    report.rates = launch::machine_rates_of(nlohmann::json::parse(answer));
+    report.rates = launch::machine_rates_of(parse_json(answer));
   } catch (const nlohmann::json::exception&) {
     report.findings.push_back({.check = "bench", .verdict = Verdict::bad, .text = "not measured: " + answer});
   }

@@ -12,6 +12,7 @@
 #include "download.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/core/lower_case.hpp"
 #include "gputrain/hub/http.hpp"
 #include "lock.hpp"
@@ -66,7 +67,7 @@ Repository repository_of(Http& http, const Fetching& how) {
       how.endpoint + "/api/models/" + how.model.name + "/revision/" + escaped(how.model.revision) + "?blobs=true";
   const Reply reply = ask_patiently(http, {.url = url, .token = how.token}, how);
   if (reply.status != 200) refuse_answer(reply, how);
-  const auto info = nlohmann::json::parse(reply.body, nullptr, /*allow_exceptions=*/false);
+  const auto info = parse_json(reply.body);
   const auto text_at = [](const nlohmann::json& object, const char* key) {
     const auto found = object.is_object() ? object.find(key) : object.end();
     return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();

@@ -1,14 +1,13 @@
 #include "ending.hpp"
 
-#include <fstream>
-
 #include <nlohmann/json.hpp>
+
+#include "gputrain/core/json.hpp"
 
 namespace gputrain::monitor {
 
 std::optional<Ending> ending_of(const std::filesystem::path& run_folder) {
-  std::ifstream file(run_folder / "summary.json");
-  const auto summary = nlohmann::json::parse(file, nullptr, false);
+  const auto summary = parse_json_file(run_folder / "summary.json");
   try {
     return Ending{summary.at("status").get<std::string>(), summary.at("exit_code").get<int>()};
   } catch (const nlohmann::json::exception&) {  // absent, or the exit code is null: the attempt has not ended

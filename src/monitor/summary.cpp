@@ -1,12 +1,12 @@
 #include "gputrain/monitor/summary.hpp"
 
-#include <fstream>
 #include <system_error>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/atomic_file.hpp"
+#include "gputrain/core/json.hpp"
 
 namespace gputrain::monitor {
 namespace {
@@ -62,8 +62,7 @@ void write_beginning(const std::filesystem::path& path, const Beginning& beginni
 nlohmann::ordered_json newest_end(const std::filesystem::path& path) {
   std::error_code unknown;
   if (!std::filesystem::is_regular_file(path, unknown)) return nlohmann::ordered_json::object();
-  std::ifstream file(path);
-  auto found = nlohmann::ordered_json::parse(file, nullptr, false);
+  auto found = parse_json_file<nlohmann::ordered_json>(path);
   const bool is_beginning = found.is_object() && !found.contains("step");
   if (is_beginning) found = found.value("before", nlohmann::ordered_json());
   return found.is_object() ? found : nlohmann::ordered_json::object();

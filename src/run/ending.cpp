@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/process.hpp"
@@ -135,8 +136,7 @@ monitor::Metrics tested_before(const nlohmann::ordered_json& earlier, const std:
     }
   } catch (const nlohmann::json::exception&) {  // there is none, or another program wrote it
   }
-  const auto heard =
-      nlohmann::json::parse(groups.from_rank_zero(known.dump(), "what was tested before"), nullptr, false);
+  const auto heard = parse_json(groups.from_rank_zero(known.dump(), "what was tested before"));
   return heard.is_object() ? heard.get<monitor::Metrics>() : monitor::Metrics();
 }
 

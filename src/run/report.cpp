@@ -1,6 +1,5 @@
 #include "gputrain/run/report.hpp"
 
-#include <fstream>
 #include <string>
 #include <utility>
 
@@ -8,6 +7,7 @@
 
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/monitor/ledger.hpp"
@@ -34,8 +34,7 @@ nlohmann::ordered_json attempts_json(const std::vector<PastAttempt>& attempts) {
 
 /// What write_evaluation() has written; null: nothing.
 nlohmann::ordered_json evaluation_in(const RunFolder& folder) {
-  std::ifstream file(folder.evaluation());
-  auto details = nlohmann::ordered_json::parse(file, nullptr, false);
+  auto details = parse_json_file<nlohmann::ordered_json>(folder.evaluation());
   return details.is_object() ? std::move(details) : nullptr;
 }
 

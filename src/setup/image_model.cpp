@@ -7,6 +7,7 @@
 
 #include "gputrain/checkpoint/weight_files.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/datasets/given_images.hpp"
 #include "gputrain/job/run_folder.hpp"
 #include "gputrain/setup/trained_weights.hpp"
@@ -61,7 +62,7 @@ std::optional<ImageInput> ImageInput::in(const checkpoint::Metadata& metadata) {
   const auto found = metadata.find(kImageInput);
   if (found == metadata.end()) return std::nullopt;
   try {
-    const json told = json::parse(found->second);
+    const json told = parse_json(found->second);
     const ImageInput input{.height = told.at("height"),
                            .width = told.at("width"),
                            .channels = told.at("channels"),
@@ -92,7 +93,7 @@ std::optional<TrainedImages> TrainedImages::in(const checkpoint::Metadata& metad
   if (!input) return std::nullopt;
   TrainedImages trained{.input = *input, .class_names = {}};
   const auto names = metadata.find(tokenizers::kTargets);
-  const json told = names == metadata.end() ? json() : json::parse(names->second, nullptr, false);
+  const json told = names == metadata.end() ? json() : parse_json(names->second);
   const bool has_all = told.is_array() && std::ssize(told) == input->classes &&
                        std::ranges::all_of(told, [](const json& name) { return name.is_string(); });
   if (has_all) trained.class_names = told.get<std::vector<std::string>>();

@@ -12,6 +12,7 @@
 
 #include "gputrain/chat/local_time.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/printable.hpp"
@@ -61,7 +62,7 @@ std::optional<std::tm> time_of_first_attempt(const Job& job) {
   if (job.spec().checkpoint.resume == "never") return std::nullopt;
   std::ifstream ledger(RunFolder{job.output_dir}.ledger());
   for (std::string text; std::getline(ledger, text);) {
-    const auto line = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    const auto line = parse_json(text);
     if (!line.is_object() || line.value("kind", nlohmann::json()) != "attempt") continue;
     const auto time = line.value(chat::kLocalTime, nlohmann::json());
     return time.is_string() ? chat::local_time_from(time.get<std::string>()) : std::nullopt;

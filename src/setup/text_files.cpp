@@ -1,12 +1,11 @@
 #include "gputrain/setup/text_files.hpp"
 
-#include <fstream>
-
 #include <nlohmann/json.hpp>
 
 #include "gputrain/checkpoint/listing.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/generation/end_tokens.hpp"
 #include "gputrain/setup/weights.hpp"
 
@@ -21,8 +20,7 @@ constexpr const char *kGeneration = "generation_config.json", *kTokenizer = "tok
 
 /// Null: there is no such file, or it is none.
 ordered_json read_object(const fs::path& path) {
-  std::ifstream file(path);
-  ordered_json content = ordered_json::parse(file, nullptr, /*allow_exceptions=*/false);
+  ordered_json content = parse_json_file<ordered_json>(path);
   return content.is_object() ? content : ordered_json();
 }
 

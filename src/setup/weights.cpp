@@ -150,7 +150,7 @@ Targets targets_of(const fs::path& path) {
     return {.names = config.is_object() ? models::class_names_in(config) : std::vector<std::string>(),
             .are_published = true};
   }
-  const auto names = nlohmann::json::parse(told->second, nullptr, false);
+  const auto names = parse_json(told->second);
   const bool are_names =
       names.is_array() && std::ranges::all_of(names, [](const nlohmann::json& name) { return name.is_string(); });
   return {.names = are_names ? names.get<std::vector<std::string>>() : std::vector<std::string>()};

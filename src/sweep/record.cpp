@@ -1,7 +1,6 @@
 #include "gputrain/sweep/record.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <numeric>
 #include <utility>
 
@@ -9,6 +8,7 @@
 
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/inspect/text_table.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/tasks/task.hpp"
@@ -46,9 +46,8 @@ SweepRecord::SweepRecord(const SweepSpec& spec, uint64_t seed, std::string job, 
 }
 
 void SweepRecord::restore() {
-  std::ifstream file(file_);
-  if (!file) return;
-  const auto state = ordered_json::parse(file, nullptr, false);
+  if (!std::filesystem::exists(file_)) return;
+  const auto state = parse_json_file<ordered_json>(file_);
   try {
     if (state.at("metric") != metric_ || state.at("job") != job_)
       throw Error(ExitCode::usage, {.what = "the folder has the sweep of another job, or by another metric",

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/poll.hpp"
 #include "gputrain/core/process.hpp"
@@ -136,7 +137,7 @@ class Bench {
     const Ended ended = run_to_its_end(std::move(argv));
     pass_on_warnings(ended.errors);
     BenchRow& row = rows_[which];
-    const auto json = nlohmann::json::parse(ended.output, nullptr, false);
+    const auto json = parse_json(ended.output);
     if (!ended.status.went_well() || !json.is_object()) {
       row.failure = reason_of(ended);
       const bool is_killed = ended.status.kind == launch::ProcessStatus::Kind::killed;

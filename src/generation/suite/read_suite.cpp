@@ -6,6 +6,7 @@
 
 #include "gputrain/config/names.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/generation/suite.hpp"
 
@@ -113,7 +114,7 @@ Question question_of(const SuiteLine& line) {
 }
 
 SuiteItem item_of(const std::string& text, SuiteItem item) {
-  json object = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  json object = parse_json(text);
   const SuiteLine line(object.is_object() ? object : json::object(), item.place);
   if (!object.is_object()) line.fail("the line is not a JSON object");
   const LineForm& form = line.form();

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/launch/machine_rates.hpp"
 #include "gputrain/launch/remote_program.hpp"
@@ -30,7 +31,7 @@ struct MeasuredHost {
 void take_rates(RemoteProgram& program, MeasuredHost& measured, Clock::time_point deadline) {
   bool has_reported = false;
   while (const auto line = program.line(deadline)) {
-    const auto json = nlohmann::json::parse(*line, nullptr, false);
+    const auto json = parse_json(*line);
     if (!std::exchange(has_reported, has_reported || (json.is_object() && json.contains("findings")))) continue;
     try {
       measured.rates = machine_rates_of(json);

@@ -1,5 +1,7 @@
 #include "messages.hpp"
 
+#include "gputrain/core/json.hpp"
+
 namespace gputrain::launch {
 
 void to_json(nlohmann::json& json, const RankEnd& end) {
@@ -35,7 +37,7 @@ std::string to_line(const nlohmann::json& message) {
 }
 
 std::optional<nlohmann::json> read_message(std::string_view line) {
-  auto message = nlohmann::json::parse(line, nullptr, false);
+  auto message = parse_json(line);
   if (!message.is_object() || !message.contains("kind") || !message["kind"].is_string()) return std::nullopt;
   return message;
 }

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "../trackers/mlflow_server.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/secrets.hpp"
@@ -51,8 +51,7 @@ class MlflowSink final : public Sink {
 
   /// MLflow has no call that removes metrics: steps that are taken again are there twice.
   void truncate(int64_t, int64_t) override {
-    std::ifstream file(state_file());
-    const auto state = nlohmann::json::parse(file, nullptr, false);
+    const auto state = parse_json_file(state_file());
     if (!state.is_object() || state.value("uri", nlohmann::json()) != shown_uri()) return;
     const auto id = state.value("run_id", nlohmann::json());
     if (id.is_string()) run_id_ = id.get<std::string>();

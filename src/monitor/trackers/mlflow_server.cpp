@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/core/printable.hpp"
 #include "gputrain/core/secrets.hpp"
 
@@ -68,7 +69,7 @@ std::string percent_encoded(const std::string& text) {
 /// What the server says against a request.
 std::string complaint_of(const hub::Reply& reply) {
   std::string text = "answers " + std::to_string(reply.status);
-  const auto object = json::parse(reply.body, nullptr, false);
+  const auto object = parse_json(reply.body);
   if (object.is_object() && object.contains("message") && object["message"].is_string())
     text += ": " + object["message"].get<std::string>().substr(0, 300);
   return without_url_secrets(printable(text));
@@ -183,7 +184,7 @@ std::optional<json> MlflowServer::ask(const std::string& path, const json& conte
        .limits = {
            .connect = std::min(kConnectSeconds, most_seconds_), .silent = most_seconds_, .total = most_seconds_}});
   if (reply.status == 404) return std::nullopt;
-  json answer = json::parse(reply.body, nullptr, false);
+  json answer = parse_json(reply.body);
   if (reply.status == 200 && answer.is_object()) return answer;
   throw Error(ExitCode::environment, {.what = reply.status == 200 ? "does not answer as MLflow" : complaint_of(reply),
                                       .where = without_url_secrets(access_.uri)});

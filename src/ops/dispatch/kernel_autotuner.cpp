@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "gputrain/core/json.hpp"
 #include "gputrain/core/log.hpp"
 #include "kernel_comparison.hpp"
 
@@ -40,7 +41,7 @@ KernelAutotuner::KernelAutotuner(Options options)
   if (!options_.time_counts) options_.machine += ", without a clock";  // do not mix with timed choices
   trials_.take_interrupted([&](const std::vector<std::string>& marks) {
     for (const std::string& mark : marks) {
-      auto entry = nlohmann::json::parse(mark, nullptr, /*allow_exceptions=*/false);
+      auto entry = parse_json(mark);
       if (entry.is_object()) append(options_.file, std::move(entry));
     }
   });
@@ -211,7 +212,7 @@ void KernelAutotuner::read_file(const std::filesystem::path& path, bool is_kept)
   std::ifstream file(path);
   const std::lock_guard lock(mutex_);
   for (std::string line; std::getline(file, line);) {
-    const auto entry = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const auto entry = parse_json(line);
     if (!entry.is_object() || entry.value("machine", nlohmann::json()) != options_.machine) continue;
     const auto name = entry.find("operator"), custom = entry.find("own"), choice = entry.find("choice");
     if (name == entry.end() || !name->is_string()) continue;
