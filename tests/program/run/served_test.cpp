@@ -1,6 +1,9 @@
 // What was trained is what is served: a model that has learned conversations answers and stops, here and in
 // transformers, from its run folder and from what is exported.
+#include <csignal>
 #include <filesystem>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -28,6 +31,7 @@ struct Style {
   std::string name;
   std::vector<std::string> special;
   std::string source;
+  std::string before_answer = {};  // what the assistant says before its answer to the last question
 };
 
 const Style kMarked{"marked",
@@ -42,6 +46,22 @@ const Style kDated{"dated",
                    "{{- head('system') + 'Today: ' + strftime_now('%d %b %Y') + '<|eot_id|>' -}}"
                    "{%- for m in messages -%}{{- head(m.role) + m.content | trim + '<|eot_id|>' -}}{%- endfor -%}"
                    "{%- if add_generation_prompt -%}{{- head('assistant') -}}{%- endif -%}"};
+
+/// A template like Phi-3's: the token that ends texts stands where no answer is asked for.
+const Style kEnded{
+    "ended",
+    {"<|endoftext|>", "<|end|>", "<|user|>", "<|assistant|>"},
+    "{%- for m in messages -%}{{- '<|' + m.role + '|>\\n' + m.content + '<|end|>\\n' -}}{%- endfor -%}"
+    "{%- if add_generation_prompt -%}{{- '<|assistant|>\\n' -}}{%- else -%}{{- eos_token -}}{%- endif -%}"};
+/// A template like Qwen3's: the answer to the last question alone has thoughts.
+const Style kThoughtful{
+    "thoughtful",
+    {"<|endoftext|>", "<|im_end|>", "<|im_start|>"},
+    "{%- for m in messages -%}{{- '<|im_start|>' + m.role + '\\n' -}}"
+    "{%- if m.role == 'assistant' and loop.last -%}{{- '<think>\\n\\n</think>\\n\\n' -}}{%- endif -%}"
+    "{{- m.content + '<|im_end|>\\n' -}}{%- endfor -%}"
+    "{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}",
+    "<think>\n\n</think>\n\n"};
 
 struct Served : ::testing::Test {
   TemporaryFolder folder;
@@ -106,7 +126,10 @@ TEST_P(ServedStyle, AnswersAndStopsHereAndInTransformers) {
   for (const std::string& from : {run, folder / "hf"}) {
     const json theirs = answered(from);
     EXPECT_EQ(theirs["end"], json({256, 257})) << from;
-    EXPECT_EQ(theirs["answer"], json({'c', 'd', 'c', 'd', 257})) << from;
+    json answer = json::array();
+    for (const char letter : GetParam().before_answer + "cdcd") answer.push_back(letter);
+    answer.push_back(257);
+    EXPECT_EQ(theirs["answer"], answer) << from;
     const Result ours = gputrain({"generate", from, "--chat", "--prompt", "cd"});
     EXPECT_EQ(ours.out, "cdcd\n") << ours.err;
     EXPECT_EQ(read_file(from + "/chat_template.jinja"), GetParam().source);
@@ -117,7 +140,7 @@ TEST_P(ServedStyle, AnswersAndStopsHereAndInTransformers) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, ServedStyle, ::testing::Values(kMarked, kDated),
+INSTANTIATE_TEST_SUITE_P(Of, ServedStyle, ::testing::Values(kMarked, kDated, kEnded, kThoughtful),
                          [](const auto& style) { return style.param.name; });
 
 TEST_F(Served, WhatACheckpointSaysIsWhatTheRunHasLearned) {
@@ -169,20 +192,24 @@ TEST_F(Served, AnAdapterBringsTemplateAndEnd) {
 }
 
 TEST_F(Served, TextsKeepTheDayOfTheFirstAttempt) {
-  const std::string job = write_job(kDated, "checkpoint: {interval: 1, keep_last: 4}\nlog: {interval: 1}\n");
-  const auto train = [&](const std::string& name, const char* zone) {
-    return gputrain({"run", job, "--output-dir", folder / name, "--set", "train.max_steps=4"}, {{"TZ", zone}});
+  const std::string job = write_job(kDated, "checkpoint: {interval: 1}\nlog: {interval: 1}\n");
+  const auto start = [&](const std::string& name, const char* zone) {
+    return std::make_unique<Program>(std::vector<std::string>{gputrain_path(), "run", job, "--output-dir",
+                                                              folder / name, "--set", "train.max_steps=40"},
+                                     std::map<std::string, std::string>{{"TZ", zone}});
   };
+  const auto train = [&](const std::string& name, const char* zone) { return start(name, zone)->wait(); };
   ASSERT_EQ(train("whole", "UTC+12").exit_code, 0);
-  fs::copy(folder / "whole", run, fs::copy_options::recursive);
-  for (const char* later : {"ckpt/step-00000003", "ckpt/step-00000004", "model.safetensors"})
-    ASSERT_GT(fs::remove_all(fs::path(run) / later), 0U) << later;
+  const auto killed = start("run", "UTC+12");
+  ASSERT_TRUE(killed->prints("step    3/"));
+  killed->signal(SIGKILL);
+  ASSERT_EQ(killed->wait().exit_code, 128 + SIGKILL);
   const Result resumed = train("run", "UTC-12");  // a day later
   ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
-  EXPECT_THAT(resumed.out, AllOf(HasSubstr("step 2"), Not(HasSubstr("changed"))));
+  EXPECT_THAT(resumed.out, AllOf(HasSubstr("resume"), Not(HasSubstr("changed"))));
   EXPECT_EQ(read_file(run + "/model.safetensors"), read_file(folder / "whole/model.safetensors"));
   EXPECT_EQ(gputrain({"data", "audit", run}, {{"TZ", "UTC-12"}}).exit_code, 0);
-  const Result replayed = gputrain({"replay", run, "--step", "4"}, {{"TZ", "UTC-12"}});
+  const Result replayed = gputrain({"replay", run, "--step", "40"}, {{"TZ", "UTC-12"}});
   EXPECT_EQ(replayed.exit_code, 0) << replayed.err;
   ASSERT_EQ(train("other", "UTC-12").exit_code, 0);
   EXPECT_NE(read_file(folder / "other/model.safetensors"), read_file(folder / "whole/model.safetensors"));
