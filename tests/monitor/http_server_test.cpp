@@ -1,7 +1,9 @@
 #include "gputrain/monitor/http_server.hpp"
 
+#include <chrono>
 #include <cstddef>
 #include <filesystem>
+#include <thread>
 #include <vector>
 
 #include <sys/socket.h>
@@ -106,6 +108,28 @@ TEST(HttpServer, AnswersHeadWithoutABody) {
   EXPECT_THAT(answer, HasSubstr("200 OK"));
   EXPECT_THAT(answer, HasSubstr("Content-Length: 11\r\n"));
   EXPECT_TRUE(answer.ends_with("\r\n\r\n")) << answer;
+}
+
+/// Asks a server that sends `part` again and again, with a pause after each, until nobody listens.
+std::string failure_at_endless_server(const std::string& part, std::chrono::milliseconds pause) {
+  const Listener listener = listen_on("127.0.0.1", 0);
+  const std::jthread server([&] {
+    const Descriptor visitor(::accept(listener.socket->get(), nullptr, nullptr));
+    while (::send(visitor.get(), part.data(), part.size(), MSG_NOSIGNAL) > 0) std::this_thread::sleep_for(pause);
+  });
+  try {
+    ask("127.0.0.1", listener.port, {.method = "GET", .path = "/", .query = "", .body = ""}, 1);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(HttpClient, EndsWithAServerThatNeverDoes) {
+  using std::chrono::milliseconds;
+  EXPECT_THAT(failure_at_endless_server("H", milliseconds(20)), HasSubstr("no answer in time"));
+  EXPECT_THAT(failure_at_endless_server(std::string(1 << 20, 'H'), milliseconds(0)),
+              testing::AnyOf(HasSubstr("longer than any of a run"), HasSubstr("no answer in time")));
 }
 
 TEST(LocalHost, IsLocalhostOrAnAddress) {

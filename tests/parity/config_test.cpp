@@ -37,11 +37,15 @@ TEST(PublishedConfig, IsFilledInAsInTransformers) {
   ASSERT_TRUE(gputrain::testing::run_reference("parity/config_reference.py", {"make", folder}));
   std::ifstream file(folder / "configs.json");
   const json cases = json::parse(file);
-  std::set<std::string> read;
+  std::set<std::string> read, refused;  // refused: whole as they are, transformers fails later
   for (const json& one : cases) {
     const std::string family = one["family"], key = one["key"];
     const json lacking = reading(one["lacking"]), filled = reading(one["filled"]);
-    ASSERT_FALSE(filled.contains("error")) << family << ": " << filled;
+    if (filled.contains("error")) {
+      EXPECT_EQ(lacking, filled) << family << " without " << key;
+      refused.insert(family + " " + key);
+      continue;
+    }
     if (lacking.contains("error")) {
       EXPECT_THAT(lacking["error"].get<std::string>(), ::testing::HasSubstr("'" + key + "' is missing")) << family;
       continue;
@@ -50,6 +54,9 @@ TEST(PublishedConfig, IsFilledInAsInTransformers) {
     read.insert(family);
   }
   EXPECT_EQ(read.size(), 17U);
+  EXPECT_THAT(refused,
+              ::testing::ElementsAre("Llama attention_bias", "Llama mlp_bias", "ModernBert embedding_dropout",
+                                     "ModernBert mlp_dropout", "Qwen2 use_sliding_window", "Qwen3 use_sliding_window"));
   fs::remove_all(folder);
 }
 

@@ -157,7 +157,7 @@ def make(name, folder):
 
 
 def make_timm(folder):
-    _, options, _ = CASES["convnext"]
+    options = {**CASES["convnext"][1], "blocks": [1, 2, 1, 1], "channels": [16, 24, 32, 40]}  # timm's have four stages
     model = timm_convnext.ConvNeXt(depths=options["blocks"], dims=options["channels"], num_classes=CLASSES).eval()
     with torch.no_grad():
         for tensor in model.parameters():
@@ -165,6 +165,8 @@ def make_timm(folder):
         inputs = torch.randn(2, 3, SIZE, SIZE)
         save_file({"inputs": inputs, "logits": model(inputs)}, folder / "expected.safetensors")
     save_file(model.state_dict(), folder / "model.safetensors")
+    (folder / "case.json").write_text(
+        json.dumps({"model": "convnext", "options": options, "shape": [3, SIZE, SIZE], "classes": CLASSES}))
 
 
 def published(name):

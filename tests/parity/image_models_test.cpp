@@ -153,7 +153,7 @@ TEST_F(ImageModelParity, WritesFilesTorchvisionLoadsAndStartsAsItDoes) {
 }
 
 TEST_F(ImageModelParity, ReadsTimmsNamesOfConvNext) {
-  const auto model = model_of(folder_ / "convnext");
+  const auto model = model_of(folder_ / "timm");
   const SafetensorsFile weights(folder_ / "timm" / "model.safetensors"),
       expected(folder_ / "timm" / "expected.safetensors");
   load_weights(*model, source_of(weights));

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <optional>
 
@@ -225,6 +227,35 @@ TEST_F(NodeLaunch, IgnoresStrangersAtItsPort) {
   Program(command).wait(20);
   EXPECT_EQ(start(1, of_torchrun(1))->wait().exit_code, 0);
   EXPECT_EQ(node_[0]->wait().exit_code, 0);
+}
+
+/// The most memory that a process had, in MiB.
+int64_t most_memory_of(pid_t process) {
+  std::ifstream status("/proc/" + std::to_string(process) + "/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6)) >> 10;
+  return -1;
+}
+
+TEST_F(NodeLaunch, KeepsLittleOfWhatStrangersSendWithoutEnd) {
+  start_both(kWithoutEnd);
+  ASSERT_TRUE(node_[0]->prints("step    5/"));
+  const int64_t before = most_memory_of(node_[0]->id());
+  ASSERT_GT(before, 0);
+  const std::string door = "/dev/tcp/" + hosts_->address_of(1) + "/29400";
+  auto command = hosts_->entering(2);
+  command.insert(command.end(), {"/bin/bash", "-c",
+                                 "for i in {1..200}; do { exec 3<>" + door +
+                                     "; head -c 15000000 /dev/zero >&3; read -t 10 <&3; } & done; wait"});
+  Program(command).wait(60);
+  EXPECT_LT(most_memory_of(node_[0]->id()), before + 100);
+  node_[0]->forget_output();
+  EXPECT_TRUE(node_[0]->prints("step ")) << "it trains on";
+  node_[0]->signal(SIGTERM);
+  const Result first = node_[0]->wait(30);
+  EXPECT_EQ(first.exit_code, 143) << first.err;
+  EXPECT_THAT(first.out, Not(HasSubstr("restart 1")));
+  EXPECT_EQ(node_[1]->wait(30).exit_code, 143);
 }
 
 TEST_F(NodeLaunch, NamesNodesThatNeverCome) {

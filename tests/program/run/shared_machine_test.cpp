@@ -88,11 +88,11 @@ TEST_F(RunOfAnotherUser, IsDeniedByEveryVerb) {
                                                        {"data", "audit", run},
                                                        {"replay", run, "--step", "15"},
                                                        {"predict", run, "x.png"},
-                                                       {"embed", run, "x.txt"},
+                                                       {"embed", run, "x.txt", "--output", "/tmp/never"},
                                                        {"init", run},
                                                        {"profile", run},
                                                        {"generate", run, "--prompt", "a"},
-                                                       {"export", run, "--out", "/tmp/never"},
+                                                       {"export", run, "/tmp/never", "--format", "hf"},
                                                        {"eval", run},
                                                        {"run", run},
                                                        {"ckpt", "ls", run},
@@ -111,7 +111,8 @@ TEST_F(RunOfAnotherUser, IsDeniedByEveryVerb) {
 class ControlGroups : public ::testing::Test {
  protected:
   void SetUp() override { GPUTRAIN_SKIP_FOR(testing::no_own_mounts()); }
-  Result within(const std::vector<std::string>& words) const {
+  std::unique_ptr<Program> started(const std::vector<std::string>& words,
+                                   const std::map<std::string, std::string>& environment = {}) const {
     std::vector<std::string> all{"unshare",
                                  "-m",
                                  "sh",
@@ -120,8 +121,9 @@ class ControlGroups : public ::testing::Test {
                                  "sh",
                                  gputrain_path()};
     all.insert(all.end(), words.begin(), words.end());
-    return Program(all).wait();
+    return std::make_unique<Program>(all, environment);
   }
+  Result within(const std::vector<std::string>& words) const { return started(words)->wait(); }
   void limit_memory(const std::string& bytes) const {
     folder_.write("groups/memory.max", bytes);
     folder_.write("groups/memory.current", "1000000");
@@ -142,13 +144,23 @@ TEST_F(ControlGroups, RefuseADryRunThatNeedsMoreMemory) {
 
 TEST_F(ControlGroups, RefuseADryRunOfRanksThatFitAloneOnly) {
   limit_memory("400000000");
-  const std::vector<std::string> one{"run", job_, "--dry-run", "--set", "model.config.n_embd=1024"};
-  EXPECT_EQ(within(one).exit_code, 0);
-  auto two = one;
-  two.insert(two.begin(), {"launch", "--nproc-per-node", "2", "--max-restarts", "0"});
-  const Result result = within(two);
-  EXPECT_EQ(result.exit_code, 6) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("for 2 ranks"));
+  const std::vector<std::string> words{"run", job_, "--dry-run", "--set", "model.config.n_embd=768"};
+  const Result alone = within(words);
+  EXPECT_EQ(alone.exit_code, 0) << alone.err;
+  std::vector<std::unique_ptr<Program>> ranks;
+  const std::string port = std::to_string(gputrain::testing::free_port());
+  for (const char* rank : {"0", "1"})
+    ranks.push_back(started(words, {{"RANK", rank},
+                                    {"LOCAL_RANK", rank},
+                                    {"WORLD_SIZE", "2"},
+                                    {"LOCAL_WORLD_SIZE", "2"},
+                                    {"MASTER_ADDR", "127.0.0.1"},
+                                    {"MASTER_PORT", port}}));
+  for (const auto& rank : ranks) {
+    const Result result = rank->wait();
+    EXPECT_EQ(result.exit_code, 6) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("for 2 ranks"));
+  }
 }
 
 TEST_F(ControlGroups, AreKnownToDoctor) {
@@ -200,19 +212,20 @@ TEST(Page, AnswersUnderItsOwnNamesAlone) {
 TEST(Job, RefusesValidationDataWithMoreTokensOrClasses) {
   const TemporaryFolder folder;
   const auto refusal = [&](const std::string& model, const std::string& options, const std::string& other,
-                           const std::string& role) {
+                           const std::string& role, int exit_code = 2) {
     const std::string job =
         folder.write("j.yaml", "schema: 1\nmodel: " + model + "\ndata: {train: {format: synthetic, samples: 64, " +
                                    options + "}, " + role + ": {format: synthetic, samples: 16, " + other +
                                    "}}\ntrain: {max_steps: 4, global_batch_size: 8}\n");
     const Result result = gputrain({"run", job, "--output-dir", folder / "run"});
-    EXPECT_EQ(result.exit_code, 2) << result.out;
+    EXPECT_EQ(result.exit_code, exit_code) << result.out;
     return result.err;
   };
   const std::string gpt = "{type: gpt, config: {n_layer: 1, n_head: 2, n_embd: 16, block_size: 8}}";
   EXPECT_THAT(refusal(gpt, "vocab_size: 64", "vocab_size: 200", "val"), HasSubstr("has 200 different tokens"));
   EXPECT_THAT(refusal(gpt, "vocab_size: 64", "vocab_size: 65", "test"), HasSubstr("data.test"));
-  EXPECT_THAT(refusal("{type: mlp}", "num_classes: 4", "num_classes: 5", "val"), HasSubstr("has 5 classes"));
+  EXPECT_THAT(refusal("{type: mlp}", "num_classes: 4", "num_classes: 5", "val", 3),
+              HasSubstr("of 5 classes, but those of data.train"));
 }
 
 }  // namespace
