@@ -44,9 +44,17 @@ void choose_buckets(GradientSync& gradient_sync, const JobSpec& spec, comm::Proc
   }
 }
 
-std::string wire_text(const GradientSync& gradient_sync) {
-  if (gradient_sync.power_sgd) return "powersgd of rank " + std::to_string(gradient_sync.power_sgd->rank());
-  return *gradient_sync.wire_type == at::kHalf ? "fp16" : "bf16";
+const char* name_of(at::ScalarType type) { return type == at::kHalf ? "fp16" : "bf16"; }
+
+/// What is sent in fewer bytes than it has: gradients, and weights of which each rank owns a part.
+std::string wire_text(const GradientSync& gradient_sync, const device::Arena& arena) {
+  std::string text;
+  if (gradient_sync.power_sgd)
+    text += ", gradients as powersgd of rank " + std::to_string(gradient_sync.power_sgd->rank());
+  if (gradient_sync.wire_type) text += std::string(", gradients as ") + name_of(*gradient_sync.wire_type);
+  for (const device::GatheredPart& part : arena.gathered_parts())
+    if (part.copy.defined()) return text + ", weights as " + name_of(part.copy.scalar_type());
+  return text;
 }
 
 /// This rank's slice of a tensor with one row per rank.
@@ -133,7 +141,7 @@ std::string describe(const GradientSync& gradient_sync, const device::Arena& are
                      const parallel::GradientTraffic& one_step) {
   std::string text = monitor::bytes(one_step.bytes) + " a step";
   if (one_step.bytes != one_step.full_bytes) {
-    text += " instead of " + monitor::bytes(one_step.full_bytes) + ", gradients as " + wire_text(gradient_sync);
+    text += " instead of " + monitor::bytes(one_step.full_bytes) + wire_text(gradient_sync, arena);
   }
   const auto buckets = std::ssize(parallel::plan_buckets(arena, gradient_sync.buckets));
   const bool has_size = buckets > 1 && !arena.keeps_owned_values_only();

@@ -98,6 +98,14 @@ TEST_F(GradientCompression, ReportsBytesBeforeAndAfter) {
   }
 }
 
+/// Weights that ranks share out travel in the type that the model computes in, without any compression of gradients.
+TEST_F(GradientCompression, IsNotWhatMakesGatheredWeightsSmaller) {
+  const Result page = gputrain({"run", job_, "--dry-run", "--world-size", "4", "--output-dir", run("dry"), "--set",
+                                "parallel.shard=parameters", "--set", "precision=bf16"});
+  EXPECT_EQ(page.exit_code, 0) << page.err;
+  EXPECT_THAT(page.out, ::testing::AllOf(HasSubstr(", weights as bf16"), Not(HasSubstr("gradients as"))));
+}
+
 // Bit for bit: this fails if errors or factors are not saved.
 TEST_F(GradientCompression, ResumesPowerSgdBitForBit) {
   ASSERT_EQ(ranks(3, job_, run("whole"), compress("powersgd")).exit_code, 0);
