@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <iomanip>
 #include <sstream>
 #include <utility>
 
@@ -145,17 +146,44 @@ std::string content_of_file(const fs::path& path) {
   return content.str();
 }
 
-bool is_of_tokenizer(const fs::path& path) {
-  const std::string name = path.filename().string();
-  for (const char* part : {"token", "vocab", "merges", "chat_template", "added", ".model", ".tiktoken", ".jinja"})
-    if (name.find(part) != name.npos) return true;
-  return false;
+/// What a tokenizer and its templates are read from. Its folder may hold much else.
+std::string content_of_tokenizer(const tokenizers::Tokenizer& tokenizer) {
+  const fs::path folder = tokenizer.folder();
+  if (folder.empty()) return "";
+  std::vector<fs::path> files{tokenizer.source()};
+  for (const char* name :
+       {"tokenizer.json", "tekken.json", "vocab.json", "merges.txt", "vocab.txt", "tokenizer_config.json",
+        "special_tokens_map.json", "added_tokens.json", "chat_template.jinja", "chat_template.json"})
+    files.push_back(folder / name);
+  const auto add_all_of = [&files](const fs::path& where, const auto& is_wanted) {
+    std::vector<fs::path> found;
+    std::error_code ignored;
+    for (fs::directory_iterator entry(where, ignored), end; entry != end; entry.increment(ignored))
+      if (is_wanted(entry->path().extension())) found.push_back(entry->path());
+    std::ranges::sort(found);
+    files.insert(files.end(), found.begin(), found.end());
+  };
+  add_all_of(folder / "additional_chat_templates", [](const fs::path& ending) { return ending == ".jinja"; });
+  if (tokenizer.source().empty())
+    add_all_of(folder, [](const fs::path& ending) { return ending == ".model" || ending == ".tiktoken"; });
+  std::string content;
+  for (const fs::path& file : files) content += file.filename().string() + content_of_file(file);
+  return content;
 }
+
+constexpr size_t kDigits = 16;  // of a hash
 
 std::string digits(std::string_view text) {
   std::ostringstream out;
-  out << std::hex << stable_hash(text);
+  out << std::hex << std::setfill('0') << std::setw(kDigits) << stable_hash(text);
   return out.str();
+}
+
+/// Whether a file's name begins with a key as samples_key() makes it. The folder may have other files as well.
+bool is_ours(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return name.find('.') == 2 * kDigits && name.find_first_not_of("0123456789abcdef") == 2 * kDigits &&
+         (name.find(".samples") == 2 * kDigits || name.find(".lock") == 2 * kDigits);
 }
 
 std::string facts_of_file(const std::string& path) {
@@ -199,6 +227,7 @@ void remove_old(const fs::path& folder, const fs::path& keep, int64_t most_bytes
   int64_t sum = 0;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    if (!is_ours(entry.path())) continue;
     const auto size = static_cast<int64_t>(entry.file_size(ignored));
     const auto used = entry.last_write_time(ignored);
     if (entry.path().extension() != ".samples") {
@@ -227,7 +256,7 @@ fs::path samples_folder() {
 }
 
 std::string samples_key(const data::DatasetRequest& request, const std::string& format,
-                        const std::vector<std::string>& files, const tokenizers::Tokenizer* tokenizer,
+                        const std::vector<std::string>& files, const tokenizers::Tokenizer* tokenizer, int64_t most,
                         const MadeSamples* train) {
   if (tokenizer == nullptr || is_tokenizer_built_from_texts(request)) return "";
   const data::TextOptions options = request.text != nullptr ? *request.text : data::TextOptions();
@@ -240,14 +269,10 @@ std::string samples_key(const data::DatasetRequest& request, const std::string& 
   all << kMagic << facts_of_program() << '\n'
       << format << '\n'
       << config::to_yaml(config::schema_of<data::TextOptions>(), &options) << static_cast<int>(request.model.use) << ' '
-      << request.sequence_length << ' ' << tokenizer->vocabulary_size() << ' ' << tokenizer->source().string() << '\n';
-  std::string templates = options.chat_template ? content_of_file(*options.chat_template) : "";
-  std::vector<fs::path> of_tokenizer;
-  if (!tokenizer->folder().empty())
-    for (const auto& entry : fs::recursive_directory_iterator(tokenizer->folder(), ignored))
-      if (entry.is_regular_file(ignored) && is_of_tokenizer(entry.path())) of_tokenizer.push_back(entry.path());
-  std::ranges::sort(of_tokenizer);
-  for (const fs::path& path : of_tokenizer) templates += content_of_file(path);
+      << request.sequence_length << ' ' << most << ' ' << tokenizer->vocabulary_size() << ' '
+      << tokenizer->source().string() << '\n';
+  const std::string templates =
+      content_of_tokenizer(*tokenizer) + (options.chat_template ? content_of_file(*options.chat_template) : "");
   if (templates.find("strftime_now") != templates.npos) return "";
   all << digits(templates) << '\n';
   for (const std::string& file : files) all << facts_of_file(file) << '\n';

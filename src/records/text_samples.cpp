@@ -25,6 +25,8 @@ namespace {
 
 enum PackedFields : size_t { kRowTokens, kRowTarget, kRowPositions, kRowTexts, kRowSamples, kRowGood };
 
+bool is_table(const RecordFormat& format) { return format.name == "csv" || format.name == "tsv"; }
+
 std::string reason_of(const data::DatasetRequest& request) {
   if (request.text != nullptr && request.text->max_length.value) return "data.text.max_length";
   return request.role == data::Split::train ? "the most that the model takes"
@@ -39,14 +41,14 @@ TextSamples::TextSamples(const data::DatasetRequest& request, const RecordFormat
   request.tell_files(files);
   open(request);
   const auto* train = samples_of<TextSamples>(request.train);
-  const std::string key = samples_key(request, format.name, files, builder_->tokenizer_.get(),
+  const std::string key = samples_key(request, format.name, files, builder_->tokenizer_.get(), most_of(request),
                                       train != nullptr ? train->made_.get() : nullptr);
   made_ = shared_samples(samples_folder(), key, [&] {
     log::TakenWarnings warnings;
     const std::optional<NumberedColumns> numbered = numbered_columns(builder_->options().columns, builder_->use());
     AllRecords all = read_files(request, files, format,
                                 {.path = {}, .columns = builder_->columns(), .are_numbers = numbered.has_value()});
-    if (numbered) leave_out_names(all, *numbered);
+    if (numbered && is_table(format)) leave_out_names(all, *numbered);
     MadeSamples made = make_of_records(request, std::move(all), most_of(request));
     made.warnings = warnings.take();
     return made;

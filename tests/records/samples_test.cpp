@@ -19,6 +19,8 @@
 #include "datasets/sample_of.hpp"
 #include "gputrain/core/batch.hpp"
 #include "gputrain/data/negative_fields.hpp"
+#include "gputrain/tokenizers/tokenizer.hpp"
+#include "support/byte_tokenizer.hpp"
 
 namespace gputrain::records {
 using namespace datasets;
@@ -103,6 +105,35 @@ TEST_F(SamplesTest, TellColumnsThatOthersGoBefore) {
               HasSubstr("not read: question"));
   EXPECT_THAT(told(TextUse::preference, R"({"system": "s", "prompt": "p", "chosen": "a", "rejected": "b"})"),
               Not(HasSubstr("not read")));
+}
+
+TEST_F(SamplesTest, TellColumnsThatAnotherOneReplaces) {
+  const auto told = [&](TextUse use, const std::string& record) {
+    write("a.jsonl", record + "\n");
+    return described(use, "a.jsonl", "tokenizer: bytes, chat_template: plain");
+  };
+  const std::string turns = R"([{"role": "system", "content": "s"}, {"role": "user", "content": "q"}, )"
+                            R"({"role": "assistant", "content": "a"}])";
+  EXPECT_THAT(told(TextUse::next_token, R"({"system": "t", "messages": )" + turns + "}"),
+              HasSubstr("the column 'system' of 1 record is not read"));
+  EXPECT_THAT(told(TextUse::next_token, R"({"system": "s", "messages": )" + turns + "}"), Not(HasSubstr("not read")));
+  EXPECT_THAT(told(TextUse::preference, R"({"system": "t", "prompt": [{"role": "system", "content": "s"}, )"
+                                        R"({"role": "user", "content": "q"}], "chosen": "a", "rejected": "b"})"),
+              HasSubstr("the column 'system' of 1 record is not read"));
+  EXPECT_THAT(told(TextUse::next_token, R"({"instruction": "i", "output": "o", "response": "r"})"),
+              HasSubstr("not read: response"));
+  EXPECT_THAT(told(TextUse::next_token, R"({"instruction": "i", "output": null, "response": "r"})"),
+              Not(HasSubstr("not read")));
+}
+
+/// An empty shard has no first row.
+TEST_F(SamplesTest, BeginAtTheFilesThatHaveRecords) {
+  static constexpr auto kRead = [](const RecordFile& file, int64_t&) {
+    return std::vector<Record>(file.path == "empty" ? 0 : 2,
+                               Record{.value = nlohmann::ordered_json::object(), .place = file.path});
+  };
+  const RecordFormat format{.name = "some", .endings = {}, .read = kRead};
+  EXPECT_THAT(read_files({.path = "x"}, {"a", "empty", "b", "empty"}, format, {}).begins, ::testing::ElementsAre(0, 2));
 }
 
 TEST_F(SamplesTest, TellColumnsOfTables) {
@@ -243,14 +274,21 @@ TEST_F(SamplesTest, AreMadeOnceByAllWhoWantThem) {
   for (const auto& one : found) EXPECT_EQ(one->size(), 2);
 }
 
+/// A key as samples_key() makes it.
+std::string key_of(const std::string& name) {
+  std::string key;
+  for (const char c : name) key += static_cast<char>('a' + c % 6);
+  return key + std::string(32 - key.size(), '0');
+}
+
 /// A process that is killed while it makes samples leaves its lock and a part of its file.
 TEST_F(SamplesTest, AreMadeByTheNextOneWhereTheirMakerIsKilled) {
   int told[2];
   ASSERT_EQ(::pipe(told), 0);
   const pid_t maker = ::fork();
   if (maker == 0) {
-    shared_samples(folder_ / "cache", "key", [&]() -> MadeSamples {
-      std::ofstream(folder_ / "cache" / "key.samples.4711") << "half";
+    shared_samples(folder_ / "cache", key_of("one"), [&]() -> MadeSamples {
+      std::ofstream(folder_ / "cache" / (key_of("one") + ".samples.4711")) << "half";
       if (::write(told[1], "x", 1) != 1) ::_exit(1);
       while (true) ::pause();
     });
@@ -261,19 +299,23 @@ TEST_F(SamplesTest, AreMadeByTheNextOneWhereTheirMakerIsKilled) {
   ::kill(maker, SIGKILL);
   ::waitpid(maker, nullptr, 0);
   using std::filesystem::file_time_type;
-  std::filesystem::last_write_time(folder_ / "cache" / "key.samples.4711",
+  std::filesystem::last_write_time(folder_ / "cache" / (key_of("one") + ".samples.4711"),
                                    file_time_type::clock::now() - std::chrono::hours(25));
-  EXPECT_EQ(shared_samples(folder_ / "cache", "key", made_samples)->size(), 2);
+  write("cache/4711.old", "a file of somebody else");
+  std::filesystem::last_write_time(folder_ / "cache" / "4711.old",
+                                   file_time_type::clock::now() - std::chrono::hours(99));
+  EXPECT_EQ(shared_samples(folder_ / "cache", key_of("one"), made_samples)->size(), 2);
   std::vector<std::string> left;
   for (const auto& entry : std::filesystem::directory_iterator(folder_ / "cache"))
     left.push_back(entry.path().filename().string());
-  EXPECT_THAT(left, ::testing::ElementsAre("key.samples"));
+  EXPECT_THAT(left, ::testing::UnorderedElementsAre(key_of("one") + ".samples", "4711.old"));
 }
 
 TEST_F(SamplesTest, ThatWereUsedLongestAgoGoWhereAllAreTooMany) {
-  const auto named = [&](const std::string& key) { return folder_ / "cache" / (key + ".samples"); };
+  write("cache/weights.bin", "a file of somebody else");
+  const auto named = [&](const std::string& key) { return folder_ / "cache" / (key_of(key) + ".samples"); };
   const auto find = [&](const std::string& key, int64_t most) {
-    shared_samples(folder_ / "cache", key, made_samples, most);
+    shared_samples(folder_ / "cache", key_of(key), made_samples, most);
   };
   find("first", 1 << 20);
   find("second", 1 << 20);
@@ -289,6 +331,7 @@ TEST_F(SamplesTest, ThatWereUsedLongestAgoGoWhereAllAreTooMany) {
   EXPECT_TRUE(std::filesystem::exists(named("third")));
   find("fourth", 1);
   EXPECT_FALSE(std::filesystem::exists(named("third")));
+  EXPECT_TRUE(std::filesystem::exists(path("cache/weights.bin")));
   EXPECT_TRUE(std::filesystem::exists(named("fourth"))) << "what is needed now stays";
 }
 
@@ -331,6 +374,40 @@ TEST_F(SamplesTest, OfMuchTextAreKeptForTheNextStart) {
   write("a.jsonl", lines);
   EXPECT_EQ(sample_of(*opened(TextUse::label, "a.jsonl").train, 0)["tokens"][0], 90);
   ::unsetenv("GPUTRAIN_SAMPLES");
+}
+
+/// What else lies in the tokenizer's folder may be large, unreadable and of anybody.
+TEST_F(SamplesTest, DependOnTheTokenizersFilesAlone) {
+  write("a.jsonl", "");
+  std::filesystem::resize_file(path("a.jsonl"), size_t{17} << 20);
+  const auto key_with = [&](const std::string& source) {
+    const auto loaded =
+        config::load(config::schema_of<JobWithData>(),
+                     {.file = "job.yaml",
+                      .text = "data: {train: {path: " + path("a.jsonl") +
+                              ", format: jsonl}, text: {tokenizer: published, tokenizer_path: " + path(source) + "}}"});
+    const data::TextOptions& text = loaded.as<JobWithData>().data.text;
+    const data::DatasetRequest request{.path = path("a.jsonl"), .model = {.field = kTokens}, .text = &text};
+    const auto tokenizer = tokenizers::catalog().make(text.tokenizer, {});
+    return samples_key(request, "jsonl", {path("a.jsonl")}, tokenizer.get(), 100, nullptr);
+  };
+  const auto write_tokenizer = [&](const std::string& name, const std::string& special) {
+    write(name, testing_support::byte_tokenizer({special}).dump());
+  };
+  write_tokenizer("model/bpe.json", "<a>");
+  const std::string named = key_with("model/bpe.json");
+  EXPECT_EQ(named.size(), 32U);
+  write("model/tokens.bin", "of somebody else");
+  EXPECT_EQ(key_with("model/bpe.json"), named);
+  write("model/chat_template.jinja", "{{ messages }}");
+  EXPECT_NE(key_with("model/bpe.json"), named);
+  std::filesystem::remove(path("model/chat_template.jinja"));
+  write_tokenizer("model/bpe.json", "<b>");
+  EXPECT_NE(key_with("model/bpe.json"), named);
+  write_tokenizer("model/tokenizer.json", "<a>");
+  const std::string of_folder = key_with("model");
+  write_tokenizer("model/tokenizer.json", "<b>");
+  EXPECT_NE(key_with("model"), of_folder);
 }
 
 /// Many threads make texts, and any of them may meet what it warns of.
