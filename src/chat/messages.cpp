@@ -157,7 +157,7 @@ ordered_json alpaca_prompt(const ordered_json& record) {
   ordered_json messages = ordered_json::array();
   add_system(messages, record);
   const auto history = record.find("history");
-  if (history != record.end() && !history->is_null()) {
+  if (history != record.end() && !history->is_null() && *history != "") {
     for (const ordered_json& round : list_in(*history)) {
       if (!round.is_array() || round.size() != 2 || !round[0].is_string() || !round[1].is_string())
         throw Error(ExitCode::data, {.what = "'history' of a record is no list of [question, answer]"});
@@ -174,7 +174,9 @@ ordered_json alpaca_prompt(const ordered_json& record) {
 }
 
 ordered_json messages_of(const ordered_json& record) {
-  const auto has = [&](const char* key) { return record.is_object() && record.contains(key); };
+  const auto has = [&](const char* key) {
+    return record.is_object() && record.contains(key) && !record.at(key).is_null();
+  };
   for (const char* key : {"messages", "conversations"}) {
     if (!has(key)) continue;
     const ordered_json said = usual_messages(record.at(key));

@@ -5,7 +5,8 @@
 
 #include "gputrain/chat/conversation.hpp"
 #include "gputrain/core/error.hpp"
-#include "gputrain/core/printable.hpp"
+#include "label_text.hpp"
+#include "learned_text.hpp"
 
 namespace gputrain::records {
 namespace {
@@ -21,21 +22,27 @@ const AnswerJson* column_of(const AnswerJson& record, const std::string& name) {
   return found == record.end() || found->is_null() ? nullptr : &*found;
 }
 
-/// A text, or a list of messages.
-const AnswerJson& answer_in(const AnswerJson& record, const std::string& name) {
+/// A text, or a list of messages with the keys and roles that templates know.
+AnswerJson answer_in(const AnswerJson& record, const std::string& name) {
   const AnswerJson* value = column_of(record, name);
   if (value == nullptr) refuse_answer("no '" + name + "'", kAnswersHint);
   if (!value->is_string() && !value->is_array())
     refuse_answer("'" + name + "' is neither a text nor a list of messages");
   if (value->is_string() ? value->get_ref<const std::string&>().empty() : value->empty())
     refuse_answer("'" + name + "' is empty");
-  return *value;
+  return value->is_array() ? chat::usual_messages(*value) : *value;
 }
 
 /// Whether a list of messages begins with what the assistant says, not with a prompt.
-bool begins_with_answer(const AnswerJson& messages) {
-  const AnswerJson& first = messages.front();
-  return first.is_object() && first.value("role", AnswerJson()) == "assistant";
+bool begins_with_answer(const AnswerJson& messages) { return messages.front().at("role") == "assistant"; }
+
+/// The same of a value that need not be a list of messages.
+bool may_begin_with_answer(const AnswerJson& value) {
+  try {
+    return begins_with_answer(chat::usual_messages(value));
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 /// A prompt as the answer is written: before messages of the assistant, a text is what the user says.
@@ -104,6 +111,17 @@ Preference divided(const AnswerJson& chosen, const AnswerJson& rejected) {
   return {{prompt, part(chosen, shared, std::ssize(chosen))}, {prompt, part(rejected, shared, std::ssize(rejected))}};
 }
 
+/// Refuses a prompt, a text, that is none of what the user says at the begin of both answers.
+void check_is_repeated(const AnswerJson& prompt, const AnswerJson& shared) {
+  const auto is_prompt = [&](const AnswerJson& message) {
+    return message.at("role") == "user" && message.contains("content") && message.at("content") == prompt;
+  };
+  if (prompt != "" && std::ranges::none_of(shared, is_prompt))
+    refuse_answer("the answers begin with a prompt of their own, and it is not that of the column of prompts",
+                  "leave the column out by data.text.columns: {prompt: another name}, or begin the answers with what "
+                  "the assistant says");
+}
+
 /// true and false, 1 and 0, or such words.
 bool is_good_in(const AnswerJson& label) {
   if (label.is_boolean()) return label.get<bool>();
@@ -113,7 +131,7 @@ bool is_good_in(const AnswerJson& label) {
     if (text == "1" || text == "true" || text == "True") return true;
     if (text == "0" || text == "false" || text == "False") return false;
   }
-  refuse_answer("the label " + printable(label.dump().substr(0, 40)) + " is neither true nor false");
+  refuse_answer("the label " + shown(label) + " is neither true nor false");
 }
 
 }  // namespace
@@ -139,9 +157,10 @@ std::vector<std::string> columns_of_prompt(const AnswerJson& record, const data:
   const std::string column = names.prompt.value_or("prompt");
   const AnswerJson *prompt = column_of(record, column), *chosen = column_of(record, names.chosen.value_or("chosen"));
   const bool is_list = chosen != nullptr && chosen->is_array() && !chosen->empty();
-  const bool has_prompt = prompt != nullptr || (is_list && !begins_with_answer(*chosen));
+  const bool has_prompt = prompt != nullptr || (is_list && !may_begin_with_answer(*chosen));
   const bool is_asked = !has_prompt && asks(record);
-  std::vector<std::string> read{column, "system"};
+  std::vector<std::string> read{column};
+  if (reads_system(record, prompt != nullptr ? prompt : is_list ? chosen : nullptr)) read.emplace_back("system");
   if (is_asked) read.insert(read.end(), {"instruction", "input", "context", "history"});
   if (is_asked && column_of(record, "instruction") == nullptr) read.emplace_back("question");
   const bool is_conversation =
@@ -151,14 +170,15 @@ std::vector<std::string> columns_of_prompt(const AnswerJson& record, const data:
 }
 
 Preference preference_in(const AnswerJson& record, const data::ColumnNames& names) {
-  const AnswerJson &chosen = answer_in(record, names.chosen.value_or("chosen")),
-                   &rejected = answer_in(record, names.rejected.value_or("rejected"));
+  const AnswerJson chosen = answer_in(record, names.chosen.value_or("chosen")),
+                   rejected = answer_in(record, names.rejected.value_or("rejected"));
   const AnswerJson* prompt = column_of(record, names.prompt.value_or("prompt"));
   // Some data repeat the prompt, a text, as the first message of both answers.
   const bool is_repeated =
       chosen.is_array() && !begins_with_answer(chosen) && (prompt == nullptr || prompt->is_string());
   if (is_repeated || (prompt == nullptr && !asks(record))) {
     Preference both = divided(chosen, rejected);
+    if (prompt != nullptr) check_is_repeated(*prompt, both.chosen.prompt);
     const AnswerJson start = with_system(both.chosen.prompt, record);
     return {{start, as_in(start, both.chosen.answer)}, {start, as_in(start, both.rejected.answer)}};
   }
@@ -174,7 +194,7 @@ std::vector<Rating> ratings_in(const AnswerJson& record, const data::ColumnNames
     Preference both = preference_in(record, names);
     return {{std::move(both.chosen), true}, {std::move(both.rejected), false}};
   }
-  const AnswerJson& answer = answer_in(record, names.completion.value_or("completion"));
+  const AnswerJson answer = answer_in(record, names.completion.value_or("completion"));
   const AnswerJson start = prompt_in(record, names, answer);
   const AnswerJson* label = column_of(record, names.one_label().value_or("label"));
   if (label == nullptr) refuse_answer("a completion without a label", kAnswersHint);

@@ -43,6 +43,7 @@ void add_begin_and_end(Example& example, const LearnedText& text, const tokenize
 
 Example example_of(const LearnedText& text, const tokenizers::Tokenizer& tokenizer, const std::string& name) {
   tokenizers::TracedTokens traced = tokenizer.encode_traced(text.text, name);
+  if (text.is_plain && traced.tokens.empty()) throw Error(ExitCode::data, {.what = "the text is empty"});
   Example example{.tokens = std::move(traced.tokens), .learned = learned_tokens(text, traced.ranges)};
   if (text.is_plain) add_begin_and_end(example, text, tokenizer);
   return example;

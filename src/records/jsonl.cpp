@@ -19,8 +19,8 @@ struct JsonLines final : SamplesByUse {
       : SamplesByUse(samples_of_records(request, format_named("jsonl"))) {}
 };
 
-const config::Registered<JsonLines, JsonLinesSpec> registered_jsonl{data::catalog(), "jsonl",
-                                                                    "texts and conversations, one per line"};
+const config::Registered<JsonLines, JsonLinesSpec> registered_jsonl{
+    data::catalog(), "jsonl", "records of texts, or lists of images, one per line or in a list"};
 
 }  // namespace
 }  // namespace gputrain::records

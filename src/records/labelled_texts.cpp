@@ -103,9 +103,9 @@ class LabelledTexts final : public SampleBuilder {
   std::vector<EncodedSample> encoded(Draft& draft, int64_t most) const override {
     std::optional<std::vector<int64_t>> pair;
     if (draft.texts.size() > 1) pair = tokenizer().encode(draft.texts[1].text, draft.place);
-    FramedTexts texts =
-        framed(tokenizer(), tokenizer().encode(draft.texts[0].text, draft.place), std::move(pair), most);
-    if (texts.tokens.empty()) throw Error(ExitCode::data, {.what = "the text is empty"});
+    std::vector<int64_t> tokens = tokenizer().encode(draft.texts[0].text, draft.place);
+    if (tokens.empty() && (!pair || pair->empty())) throw Error(ExitCode::data, {.what = "the text is empty"});
+    FramedTexts texts = framed(tokenizer(), std::move(tokens), std::move(pair), most);
     return {encoded_sample(std::move(texts))};
   }
 

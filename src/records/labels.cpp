@@ -88,7 +88,11 @@ std::string class_named_in(const Label& label) {
 double number_in(const Label& label) {
   std::optional<double> number;
   if (label.is_number()) number = label.get<double>();
-  if (label.is_string()) number = parsed<double>(trimmed(label.get_ref<const std::string&>()));
+  if (label.is_string()) {
+    std::string text = trimmed(label.get_ref<const std::string&>());
+    if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.erase(0, 1);
+    number = parsed<double>(text);
+  }
   if (!number || !std::isfinite(static_cast<float>(*number))) refuse_label("the label is no number: " + shown(label));
   return *number;
 }

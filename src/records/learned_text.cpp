@@ -1,5 +1,6 @@
 #include "learned_text.hpp"
 
+#include <algorithm>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -25,6 +26,12 @@ const Json* find(const Json& record, const std::string& column) {
   return found == record.end() || found->is_null() ? nullptr : &*found;
 }
 
+/// A column that a record has. Tables have an empty cell where a record has no value.
+const Json* find_filled(const Json& record, const std::string& column) {
+  const Json* value = find(record, column);
+  return value == nullptr || *value == "" || (value->is_structured() && value->empty()) ? nullptr : value;
+}
+
 const std::string& text_of(const Json& value, const std::string& column) {
   if (!value.is_string()) refuse("'" + column + "' is no text but " + std::string(value.type_name()));
   return value.get_ref<const std::string&>();
@@ -39,6 +46,14 @@ Json json_in(const Json& value, const std::string& name, bool is_object) {
   return parsed;
 }
 
+/// Descriptions of tools. A list may have each as JSON text.
+Json tools_in(const Json& value) {
+  Json tools = json_in(value, "tools", false);
+  for (Json& tool : tools)
+    if (tool.is_string()) tool = json_in(tool, "tools", true);
+  return tools;
+}
+
 chat::Learning learning_of(const data::TextOptions& options) {
   using Ends = chat::Learning::Ends;
   chat::Learning learning;
@@ -48,6 +63,22 @@ chat::Learning learning_of(const data::TextOptions& options) {
   for (const auto& [name, ends] : kEnds)
     if (options.train_on_eos == name) learning.ends = ends;
   return learning;
+}
+
+bool is_unwanted(const Json& message) {
+  const auto weight = message.find("weight"), train = message.find("train");
+  return (weight != message.end() && *weight == 0) || (train != message.end() && *train == false);
+}
+
+/// Everything is learned, so that nothing says what is not.
+void check_learns_all(const data::TextOptions& options) {
+  if (options.loss_on != "all") return;
+  for (const auto& [is_set, key] : {std::pair(options.roles_to_train.has_value(), "data.text.roles_to_train"),
+                                    std::pair(options.train_on_eos != "turn", "data.text.train_on_eos")})
+    if (is_set)
+      throw Error(ExitCode::usage, {.what = "data.text.loss_on is all, which learns every message",
+                                    .where = key,
+                                    .hint = "leave one of them out"});
 }
 
 std::string columns_in(const Json& record) {
@@ -77,15 +108,30 @@ std::vector<std::string> columns_of_texts(const data::TextOptions& options) {
           "chat_template_kwargs"};
 }
 
+bool reads_system(const Json& record, const Json* messages) {
+  const Json* system = find_filled(record, "system");
+  if (system == nullptr || messages == nullptr) return true;
+  const Json list = messages->is_string() ? parse_json<Json>(messages->get_ref<const std::string&>()) : *messages;
+  if (!list.is_array() || list.empty() || !list.front().is_object()) return true;
+  const Json& first = list.front();
+  const auto is_under = [&](const char* key, const Json& value) {
+    const auto found = first.find(key);
+    return found != first.end() && *found == value;
+  };
+  const bool is_system = is_under("role", "system") || is_under("from", "system");
+  return !is_system || is_under("content", *system) || is_under("value", *system);
+}
+
 struct RecordTexts::Told {
   std::mutex mutex;
-  std::set<std::string> keys;
+  std::set<std::string> keys, warnings;
   bool tools = false, marks = false;
   bool has_conversations = false;
 };
 
 RecordTexts::RecordTexts(const data::TextOptions& options, const fs::path& tokenizer_folder)
     : options_(options), told_(std::make_shared<Told>()) {
+  check_learns_all(options);
   const Json variables = json_in(options.chat_template_kwargs ? Json(*options.chat_template_kwargs) : Json::object(),
                                  "data.text.chat_template_kwargs", true);
   try {
@@ -104,34 +150,36 @@ RecordTexts::RecordTexts(const data::TextOptions& options, const fs::path& token
 LearnedText RecordTexts::of(const Json& record) const {
   const std::string text = options_.columns.text.value_or("text"), prompt = options_.columns.prompt.value_or("prompt");
   const std::string messages = options_.columns.messages.value_or("messages");
-  if (find(record, messages) != nullptr || find(record, "conversations") != nullptr) return conversation_of(record);
+  if (find_filled(record, messages) != nullptr || find_filled(record, "conversations") != nullptr)
+    return conversation_of(record);
   if (const Json* start = find(record, prompt))
     return start->is_array() ? conversation_of(record) : completion_of(record);
   if (const Json* whole = find(record, text)) {
     const std::string& content = text_of(*whole, text);
     return {.text = content, .learned = {{0, content.size()}}, .is_document = true};
   }
-  if (find(record, "instruction") != nullptr) return conversation_of(record);
+  if (find(record, "instruction") != nullptr || find(record, messages) != nullptr) return conversation_of(record);
   refuse("no column to learn from; there are " + columns_in(record), kColumnsHint);
 }
 
-Json RecordTexts::messages_of(const Json& record) const {
+Json RecordTexts::messages_of(const Json& record, size_t& asked) const {
   const std::string prompt = options_.columns.prompt.value_or("prompt"),
                     completion = options_.columns.completion.value_or("completion"),
                     messages = options_.columns.messages.value_or("messages");
   Json given = Json::object();
   if (const Json* system = find(record, "system")) given["system"] = *system;
-  const Json *all = find(record, messages), *turns = find(record, "conversations");
+  const Json *all = find_filled(record, messages), *turns = find_filled(record, "conversations");
   if (all != nullptr || turns != nullptr) {
     const std::string column = all != nullptr ? messages : "conversations";
     given["messages"] = json_in(all != nullptr ? *all : *turns, column, false);
     return chat::messages_of(given);
   }
-  const Json *start = find(record, prompt), *answer = find(record, completion);
+  const Json *start = find_filled(record, prompt), *answer = find(record, completion);
   if (start == nullptr) return chat::messages_of(record);
   if (answer == nullptr || !answer->is_array())
     refuse("'" + prompt + "' is a conversation, but '" + completion + "' is not");
   given["messages"] = *start;
+  asked = chat::messages_of(given).size();
   for (const Json& message : *answer) given["messages"].push_back(message);
   return chat::messages_of(given);
 }
@@ -155,10 +203,11 @@ chat::LearnedText RecordTexts::rendered(const Json& messages, const Json& record
                          "lists of messages, and records with instruction or question"});
   }
   Json variables = Json::object();
-  if (const Json* given = find(record, "chat_template_kwargs"))
+  if (const Json* given = find_filled(record, "chat_template_kwargs"))
     variables = json_in(*given, "chat_template_kwargs", true);
-  for (const char* name : {"tools", "documents"})
-    if (const Json* given = find(record, name)) variables[name] = json_in(*given, name, false);
+  if (const Json* given = find_filled(record, "tools")) variables["tools"] = tools_in(*given);
+  if (const Json* given = find_filled(record, "documents"))
+    variables["documents"] = json_in(*given, "documents", false);
   const bool has_tools = variables.contains("tools") && !variables["tools"].empty();
   chat::LearnedText text = (has_tools && with_tools_ ? *with_tools_ : *conversations_).learned(messages, variables);
   tell_unread(messages, variables, text.text);
@@ -203,16 +252,27 @@ void RecordTexts::check_marks(const tokenizers::Tokenizer& tokenizer) const {
 }
 
 LearnedText RecordTexts::conversation_of(const Json& record) const {
-  chat::LearnedText whole = rendered(messages_of(record), record);
+  size_t asked = 0;
+  const Json messages = messages_of(record, asked);
+  chat::LearnedText whole = rendered(messages, record);
   LearnedText text{.text = std::move(whole.text), .learned = {}, .is_plain = false};
   if (learns_all()) {
     text.learned = {{0, text.text.size()}};
+    if (std::ranges::any_of(messages, is_unwanted))
+      tell_once("data.text.loss_on: all learns every message, also those with weight 0 or train false");
     return text;
   }
-  const size_t last = whole.learned.empty() ? 0 : whole.learned.back().message;
+  // Of a conversation without a column of its prompt, the completion is the last message.
+  size_t first = options_.loss_on == "assistant" ? 0 : asked;
+  if (options_.loss_on == "completion" && asked == 0 && !whole.learned.empty()) first = whole.learned.back().message;
   for (const auto& [range, message] : whole.learned)
-    if (options_.loss_on != "completion" || message == last) text.learned.push_back({range.begin, range.end});
+    if (message >= first) text.learned.push_back({range.begin, range.end});
   return text;
+}
+
+void RecordTexts::tell_once(const std::string& warning) const {
+  const std::lock_guard lock(told_->mutex);
+  if (told_->warnings.insert(warning).second) log::warning(warning);
 }
 
 LearnedText RecordTexts::answered(const Dialogue& dialogue, const Json& record) const {

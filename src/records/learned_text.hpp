@@ -40,6 +40,9 @@ inline constexpr const char* kColumnsHint =
 /// The columns that texts are made of, under the names that the options give them.
 std::vector<std::string> columns_of_texts(const data::TextOptions& options);
 
+/// Whether the column "system" of a record is used: not before messages that begin with another one.
+bool reads_system(const nlohmann::ordered_json& record, const nlohmann::ordered_json* messages);
+
 /// Turns records into texts. Thread-safe.
 class RecordTexts {
   struct Told;  // warnings that were given
@@ -62,11 +65,13 @@ class RecordTexts {
 
  private:
   LearnedText completion_of(const nlohmann::ordered_json& record) const;
-  nlohmann::ordered_json messages_of(const nlohmann::ordered_json& record) const;
+  /// Sets `asked` to the number of those that are a prompt.
+  nlohmann::ordered_json messages_of(const nlohmann::ordered_json& record, size_t& asked) const;
   LearnedText conversation_of(const nlohmann::ordered_json& record) const;
   chat::LearnedText rendered(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& record) const;
   void tell_unread(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& variables,
                    const std::string& text) const;
+  void tell_once(const std::string& warning) const;
   bool learns_all() const { return options_.loss_on == "all"; }
 
   data::TextOptions options_;

@@ -13,6 +13,11 @@
 namespace gputrain::records {
 namespace {
 
+bool has_value(const nlohmann::ordered_json& record, const std::string& column) {
+  const auto found = record.find(column);
+  return found != record.end() && !found->is_null();
+}
+
 /// Fields tokens and target; packed, positions too, and every row has as many tokens. Otherwise samples differ in
 /// length.
 class NextTokens final : public SampleBuilder {
@@ -31,18 +36,21 @@ class NextTokens final : public SampleBuilder {
         {names.text.value_or("text")},
         {"instruction", "input", "context", "output", "response", "history", "system"}};
     const auto form = std::ranges::find_if(forms, [&](const auto& columns) {
-      const auto found = record.find(columns[0]);
-      return found != record.end() && !found->is_null();
+      const bool is_list = columns.back() == "system" && columns.size() == 2;  // an empty one is none
+      return has_value(record, columns[0]) && !(is_list && (record[columns[0]].empty() || record[columns[0]] == ""));
     });
     if (form == forms.end()) return columns();
     const bool is_prompt = (*form)[0] == forms[2][0];
     if ((*form)[0] == forms[3][0] || (is_prompt && !record[forms[2][0]].is_array())) return *form;
     if (is_prompt) form->emplace_back("system");
+    const bool is_list = (*form)[0] != "instruction";
+    if (!reads_system(record, is_list ? &record[(*form)[0]] : nullptr)) std::erase(*form, "system");
     std::vector<std::string> read = columns();
     for (const auto& other : forms)
       std::erase_if(read, [&](const std::string& name) {
         return std::ranges::find(other, name) != other.end() && std::ranges::find(*form, name) == form->end();
       });
+    if (!is_list && has_value(record, "output")) std::erase(read, "response");
     return read;
   }
 

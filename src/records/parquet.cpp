@@ -19,7 +19,7 @@ struct Parquet final : SamplesByUse {
 };
 
 const config::Registered<Parquet, ParquetSpec> registered_parquet{data::catalog(), "parquet",
-                                                                  "texts and conversations, one per row"};
+                                                                  "records of texts, or lists of images, one per row"};
 
 }  // namespace
 }  // namespace gputrain::records

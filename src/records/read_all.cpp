@@ -1,6 +1,8 @@
 #include "read_all.hpp"
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <utility>
 
 #include "gputrain/core/error.hpp"
@@ -61,8 +63,9 @@ AllRecords read_files(const data::DatasetRequest& request, const std::vector<std
   what.left_out = &all.left_out;
   for (const std::string& path : files) {
     what.path = path;
-    all.begins.push_back(all.records.size());
-    for (Record& record : format.read(what, bytes_left)) all.records.push_back(std::move(record));
+    std::vector<Record> records = format.read(what, bytes_left);
+    if (!records.empty()) all.begins.push_back(all.records.size());
+    std::ranges::move(records, std::back_inserter(all.records));
   }
   if (all.records.empty()) throw Error(ExitCode::data, {.what = "there is no record", .where = request.path});
   return all;

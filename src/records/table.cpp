@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -15,6 +16,7 @@ namespace {
 
 using datasets::TextWindow;
 using Cells = std::vector<std::string>;
+using Pairs = std::vector<nlohmann::ordered_json::object_t::value_type>;  // of which an ordered object is made
 
 /// How the cells of a table are written.
 struct TableStyle {
@@ -193,6 +195,14 @@ struct QuotedCells {
   }
 };
 
+/// Empties the names of columns that no record can have: each name stands for the first column of that name.
+void drop_doubles(Cells& columns) {
+  std::set<std::string_view> seen;
+  for (std::string& column : columns)
+    if (!seen.insert(column).second) column.clear();
+}
+
+/// Appends, because to look for the name in thousands of columns takes longer than to read the row.
 Record record_of(TableReader& reader, const Cells& columns, const RecordFile& file) {
   Record record{.value = nlohmann::ordered_json::object(), .place = reader.place(), .problem = reader.problem()};
   Cells& cells = reader.cells();
@@ -204,8 +214,9 @@ Record record_of(TableReader& reader, const Cells& columns, const RecordFile& fi
       record.problem += "; a line break within quotation marks is read in format: csv alone";
     return record;
   }
+  auto& pairs = record.value.get_ref<nlohmann::ordered_json::object_t&>();
   for (size_t i = 0; i < cells.size(); ++i)
-    if (!columns[i].empty() && !record.value.contains(columns[i])) record.value[columns[i]] = std::move(cells[i]);
+    if (!columns[i].empty()) static_cast<Pairs&>(pairs).emplace_back(columns[i], std::move(cells[i]));
   return record;
 }
 
@@ -220,6 +231,7 @@ std::vector<Record> records_of_style(TextWindow& text, const RecordFile& file, T
     records.push_back(record_of(reader, columns, file));
   } else {
     check_columns(columns, file, style);
+    drop_doubles(columns);
   }
   while (reader.next()) {
     if (!style.has_quotes) quoted.add(reader, reader.cells());

@@ -199,8 +199,7 @@ struct Text final : SamplesByUse {
   Text(const TextSpec& spec, const data::DatasetRequest& request) : SamplesByUse(samples_of_files(spec, request)) {}
 };
 
-const config::Registered<Text, TextSpec> registered_text{data::catalog(), "text",
-                                                         "plain text, by bytes or by characters"};
+const config::Registered<Text, TextSpec> registered_text{data::catalog(), "text", "plain text, by any tokenizer"};
 
 }  // namespace
 }  // namespace gputrain::records

@@ -100,8 +100,9 @@ class TextPairs final : public SampleBuilder {
   std::vector<EncodedSample> encoded(Draft& draft, int64_t most) const override {
     EncodedSample all;
     for (const LearnedText& text : draft.texts) {
-      EncodedSample one = encoded_sample(framed(tokenizer(), tokenizer().encode(text.text, draft.place), {}, most));
-      if (one.streams[0].empty()) throw Error(ExitCode::data, {.what = "a text is empty"});
+      std::vector<int64_t> tokens = tokenizer().encode(text.text, draft.place);
+      if (tokens.empty()) throw Error(ExitCode::data, {.what = "a text is empty"});
+      EncodedSample one = encoded_sample(framed(tokenizer(), std::move(tokens), {}, most));
       all.streams.push_back(std::move(one.streams[0]));
       all.full_size = std::max(all.full_size, one.full_size);
       all.is_cut = all.is_cut || one.is_cut;

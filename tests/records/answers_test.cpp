@@ -141,6 +141,25 @@ TEST_F(AnswersTest, HaveAnotherHashWhereOneWordIsAnother) {
   EXPECT_NE(opened(TextUse::preference, lines).train->content_hash(), before);
 }
 
+/// Roles are called otherwise, too.
+TEST(Answers, KeepAPromptBesideMessagesOfAnyRole) {
+  const auto parts = [](const std::string& prompt, const std::string& first) {
+    const auto list = [&](const char* answer) {
+      return "[" + first + R"({"from": "gpt", "value": ")" + answer + R"("}])";
+    };
+    const Preference preference =
+        preference_in(Json::parse("{\"prompt\": \"" + prompt + "\", \"system\": \"s\", \"chosen\": " + list("a") +
+                                  ", \"rejected\": " + list("b") + "}"),
+                      data::ColumnNames());
+    return preference.chosen.prompt.dump() + preference.chosen.answer.dump();
+  };
+  const std::string asked = R"([{"role":"system","content":"s"},{"role":"user","content":"q"}])",
+                    said = R"([{"role":"assistant","content":"a"}])";
+  EXPECT_EQ(parts("q", ""), asked + said);
+  EXPECT_EQ(parts("q", R"({"from": "human", "value": "q"}, )"), asked + said);
+  EXPECT_THROW(parts("You are a pirate", R"({"from": "human", "value": "q"}, )"), Error);
+}
+
 TEST(Answers, OfPairsAreRatedOneByOne) {
   const auto ratings =
       ratings_in(Json::parse(R"({"prompt": "p", "chosen": "a", "rejected": "b"})"), data::ColumnNames());
@@ -163,6 +182,8 @@ TEST_F(AnswersTest, SayWhatIsWrong) {
               HasSubstr("no message of the assistant"));
   EXPECT_THAT(refusal(TextUse::rating, R"({"prompt": "a", "completion": "b", "label": "good"})"),
               HasSubstr("neither true nor false"));
+  const Json latin{{"prompt", "a"}, {"completion", "b"}, {"label", "s\xed"}};  // a cell that is not UTF-8
+  EXPECT_THROW(ratings_in(latin, data::ColumnNames()), Error);
   EXPECT_THAT(refusal(TextUse::rating, R"({"prompt": "a", "completion": "b"})"), HasSubstr("without a label"));
   const std::string good = R"({"prompt": "abc", "chosen": "d", "rejected": "e"})";
   EXPECT_THAT(refusal(TextUse::preference, good, ", max_length: 3"), HasSubstr("within the first 3 tokens"));

@@ -56,6 +56,13 @@ TEST_F(LabelledTextsTest, AreTokensWithAClass) {
   EXPECT_THAT(sample_of(*data.train, 1).at("target"), ElementsAre(0));
 }
 
+/// The tokens around a text are no text.
+TEST_F(LabelledTextsTest, RefuseAnEmptyText) {
+  write("a.csv", "text,label\na b,x\n\" \",y\n");
+  EXPECT_THAT(error_of([&] { opened_for(TextUse::label, section("a.csv")); }),
+              AllOf(HasSubstr("the text is empty"), HasSubstr("a.csv:3")));
+}
+
 TEST_F(LabelledTextsTest, TellTwoTextsApart) {
   write("a.csv", "text,text_pair,label\na b,c,1\na,b b c,0\n");
   const auto data = opened_for(TextUse::label, section("a.csv"));

@@ -103,6 +103,12 @@ TEST(Labels, ThatAreListsWithinListsHaveALimit) {
   EXPECT_THAT(error_of([&] { sets({deep})[0]; }), HasSubstr("no JSON list"));
 }
 
+TEST(Labels, ThatAreNumbersMayHaveASign) {
+  EXPECT_EQ(number_in("+1.5"), 1.5);
+  EXPECT_EQ(number_in("-2"), -2);
+  for (const char* wrong : {"+", "+-1", "++1", "1+"}) EXPECT_THROW(number_in(wrong), Error) << wrong;
+}
+
 TEST(Labels, ThatAreWholeNumbersHaveNoPoint) {
   const Labels numbers = single({"12.0", "3", 4.0, "-1.00"});
   EXPECT_THAT(numbers[0], ElementsAre("12"));

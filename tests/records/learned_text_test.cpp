@@ -69,6 +69,44 @@ TEST_F(LearnedTextTest, IsWhatTheJobAsksFor) {
   EXPECT_THAT(learned(record), ElementsAre("a", "b;"));
 }
 
+TEST_F(LearnedTextTest, IsACompletionThatFollowsAConversation) {
+  const std::string after_others =
+      R"({"prompt": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}, {"role": "user",
+                     "content": "r"}], "completion": [{"role": "assistant", "content": "b"}]})";
+  const std::string several = R"({"prompt": [{"role": "user", "content": "q"}], "completion": [{"role": "assistant",
+                     "content": "a"}, {"role": "user", "content": "r"}, {"role": "assistant", "content": "b"}]})";
+  for (const auto& loss_on : {std::optional<std::string>(), std::optional<std::string>("completion")}) {
+    options.loss_on = loss_on;
+    EXPECT_THAT(learned(after_others), ElementsAre("b;"));
+    EXPECT_THAT(learned(several), ElementsAre("a;", "b;"));
+  }
+  options.loss_on = "assistant";
+  EXPECT_THAT(learned(after_others), ElementsAre("a;", "b;"));
+}
+
+TEST_F(LearnedTextTest, OfAllHasNoWishes) {
+  options.loss_on = "all";
+  const std::string wish = datasets::warning_of([&] {
+    EXPECT_THAT(learned(R"({"messages": [{"role": "user", "content": "q", "weight": 0},
+                                         {"role": "assistant", "content": "a"}]})"),
+                ElementsAre("<u>q;<a>a;"));
+  });
+  EXPECT_THAT(wish, HasSubstr("learns every message, also those with weight 0"));
+  options.roles_to_train = {"user"};
+  EXPECT_THAT(refusal(R"({"text": "a"})"), HasSubstr("learns every message"));
+}
+
+/// Tables have a cell for each column, and JSON with one schema for all records has null.
+TEST_F(LearnedTextTest, LeavesEmptyColumnsOut) {
+  EXPECT_EQ(of(R"({"messages": "", "conversations": [], "text": "a"})").text, "a");
+  EXPECT_EQ(of(R"({"messages": null, "instruction": "i", "output": null, "response": "o"})").text, "<u>i;<a>o;");
+  EXPECT_EQ(of(R"({"instruction": "i", "output": "o", "history": "", "system": "", "tools": "", "documents": [],
+                   "chat_template_kwargs": ""})")
+                .text,
+            "<u>i;<a>o;");
+  EXPECT_THAT(refusal(R"({"messages": []})"), HasSubstr("not empty"));
+}
+
 TEST_F(LearnedTextTest, HasTheVariablesOfJobAndRecord) {
   EXPECT_THAT(of("{" + std::string(kTwo) + R"(, "chat_template_kwargs": {"mood": "calm"}})").text,
               StartsWith("calm<u>"));
@@ -87,7 +125,10 @@ TEST_F(LearnedTextTest, HasToolsAsListsOrAsText) {
   const char* tools = R"([{"type": "function", "function": {"name": "f"}}])";
   EXPECT_THAT(of("{" + std::string(kTwo) + ", \"tools\": " + tools + "}").text, StartsWith("[f]<u>"));
   EXPECT_THAT(of("{" + std::string(kTwo) + ", \"tools\": " + Json(tools).dump() + "}").text, StartsWith("[f]<u>"));
+  const std::string each = R"(["{\"type\": \"function\", \"function\": {\"name\": \"f\"}}"])";
+  EXPECT_THAT(of("{" + std::string(kTwo) + ", \"tools\": " + each + "}").text, StartsWith("[f]<u>"));
   EXPECT_THAT(refusal("{" + std::string(kTwo) + R"(, "tools": "f"})"), HasSubstr("'tools' is neither a list"));
+  EXPECT_THAT(refusal("{" + std::string(kTwo) + R"(, "tools": ["f"]})"), HasSubstr("'tools' is neither an object"));
 }
 
 TEST_F(LearnedTextTest, HasToolsByTheModelsOwnTemplate) {
