@@ -216,7 +216,8 @@ void CommandLine::add_fetch() {
       "Fetches the weights in safetensors and what describes the model. What is here\n"
       "is not fetched again; an interrupted fetch is continued by the next one.\n"
       "Environment: HF_TOKEN for private models and licences; HF_HOME or HF_HUB_CACHE,\n"
-      "where the cache lies; HF_ENDPOINT, another server; https_proxy.");
+      "where the cache lies; HF_HUB_OFFLINE, fetches nothing; HF_ENDPOINT, another\n"
+      "server; https_proxy.");
   verb->callback([this] { action = [this] { return app::library().fetch(fetch); }; });
 }
 
