@@ -66,6 +66,8 @@ int top_command(const TopCommand& command) try {
     } while (true);
   } catch (const Error& failure) {
     end = failure.parts().what;
+  } catch (const nlohmann::json::exception&) {
+    end = "what it says is no state of a run";
   }
   std::fputs("\x1b[?25h\x1b[?1049l", stdout);
   if (!end.empty()) std::printf("the run does not answer any more: %s\n", end.c_str());
