@@ -10,6 +10,7 @@
 #include "gputrain/core/printable.hpp"
 #include "jinja/values/text.hpp"
 #include "turns.hpp"
+#include "unwritten.hpp"
 
 namespace gputrain::chat {
 namespace {
@@ -43,6 +44,10 @@ void add(std::vector<LearnedText::Part>& parts, const Range& range, size_t messa
 bool is_wanted(const ordered_json& message) {
   const auto weight = message.find("weight"), train = message.find("train");
   return (weight == message.end() || *weight != 0) && (train == message.end() || *train != false);
+}
+
+bool is_thought(const std::string& key) {
+  return key == "thinking" || key == "reasoning_content" || key == "reasoning";
 }
 
 bool learns_end(Learning::Ends ends, bool is_learned, bool is_last) {
@@ -102,6 +107,7 @@ LearnedText Conversations::learned(const ordered_json& given, const ordered_json
   ordered_json all = *variables_;
   all.update(variables);
   Rendered rendered = template_.render(messages, false, all);
+  check_calls({template_, *habits_, messages, all, rendered});
   const std::vector<Turn> turns = find_turns(template_, *habits_, messages, all, learning_.roles, rendered);
   LearnedText result{std::move(rendered.text), {}};
   const auto learns = [&](const Turn& turn) {
@@ -119,13 +125,13 @@ LearnedText Conversations::learned(const ordered_json& given, const ordered_json
 std::vector<std::string> Conversations::marks() const { return habits_->marks(); }
 
 std::vector<std::string> Conversations::unread_keys(const ordered_json& messages) const {
-  constexpr std::array kRead{"role",         "content",  "tool_calls",        "weight",   "train",
-                             "train_detail", "thinking", "reasoning_content", "reasoning"};
+  constexpr std::array kRead{"role", "content", "tool_calls", "weight", "train", "train_detail"};
   std::vector<std::string> unread;
   for (const ordered_json& message : messages)
     for (const auto& [key, value] : message.items()) {
-      const bool is_read = value.is_null() || std::ranges::find(kRead, key) != kRead.end() ||
-                           template_.source().source().find(key) != std::string::npos;
+      const bool is_read =
+          value.is_null() || value == "" || std::ranges::find(kRead, key) != kRead.end() ||
+          (is_thought(key) ? habits_->writes_thoughts() : template_.source().source().find(key) != std::string::npos);
       if (!is_read && std::ranges::find(unread, key) == unread.end()) unread.push_back(key);
     }
   return unread;

@@ -73,6 +73,11 @@ std::string as_json_text(const ordered_json& json) {
   }
 }
 
+ordered_json calls_of(const ordered_json& arguments) {
+  return ordered_json::array(
+      {{{"id", "abcdefghi"}, {"type", "function"}, {"function", {{"name", "f"}, {"arguments", arguments}}}}});
+}
+
 std::string without_last_spaces(std::string_view text) { return std::string(stripped(text, Side::right, " ")); }
 
 }  // namespace
@@ -103,6 +108,21 @@ TemplateHabits::TemplateHabits(const ChatTemplate& chat_template, const ordered_
   if (has_words(middle[as_parts]) && has_words(last)) look(*middle[as_parts], *last);
   if (middle[as_parts]) find_marks(middle[as_parts]->text + prompt_);
   find_form_of_calls(chat_template, variables);
+  find_thoughts(chat_template, variables);
+}
+
+/// Tries a turn with words, and one with a call: some templates write the thoughts before calls alone.
+void TemplateHabits::find_thoughts(const ChatTemplate& chat_template, const ordered_json& variables) {
+  for (const bool calls : {false, true}) {
+    ordered_json messages = probe(2, false);
+    messages[1]["reasoning_content"] = kThen;
+    if (calls) messages[1]["tool_calls"] = calls_of({{"a", kSaid}});
+    try {
+      const std::string text = chat_template.render(suited(messages), false, variables).text;
+      writes_thoughts_ = writes_thoughts_ || text.find(kThen) != std::string::npos;
+    } catch (const Error&) {
+    }
+  }
 }
 
 void TemplateHabits::find_marks(const std::string& text) {
@@ -118,8 +138,7 @@ void TemplateHabits::find_form_of_calls(const ChatTemplate& chat_template, const
   const auto written = [&](const ordered_json& arguments, const std::optional<ordered_json>& content) {
     ordered_json messages = probe(1, content_ == Content::parts), message = {{"role", "assistant"}};
     if (content) message["content"] = *content;
-    message["tool_calls"] = ordered_json::array(
-        {{{"id", "abcdefghi"}, {"type", "function"}, {"function", {{"name", "f"}, {"arguments", arguments}}}}});
+    message["tool_calls"] = calls_of(arguments);
     messages.push_back(std::move(message));
     try {
       return std::optional(chat_template.render(messages, false, variables).text);

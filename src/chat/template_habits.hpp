@@ -33,6 +33,8 @@ class TemplateHabits {
   const std::string& last_end() const { return last_end_; }
   /// Whether it writes anything after the assistant's words. Unknown counts as yes.
   bool ends_turn(bool is_last) const { return is_last ? ends_last_turn_ : ends_turn_; }
+  /// Whether it writes what the assistant thought, at least in the last turn.
+  bool writes_thoughts() const { return writes_thoughts_; }
   /// The marks <|...|> that it writes.
   const std::vector<std::string>& marks() const { return marks_; }
   /// Why it cannot be told what the assistant says, if it cannot.
@@ -46,6 +48,7 @@ class TemplateHabits {
  private:
   void find_marks(const std::string& text);
   void look(const Rendered& middle, const Rendered& last);
+  void find_thoughts(const ChatTemplate& chat_template, const nlohmann::ordered_json& variables);
   void find_form_of_calls(const ChatTemplate& chat_template, const nlohmann::ordered_json& variables);
   void suit_content(nlohmann::ordered_json& content) const;
   void suit_arguments(nlohmann::ordered_json& call) const;
@@ -54,7 +57,7 @@ class TemplateHabits {
   Content content_ = Content::any;
   std::string prompt_, header_, end_, last_end_, refusal_;
   std::vector<std::string> marks_;
-  bool ends_turn_ = true, ends_last_turn_ = true, takes_arguments_as_text_ = false;
+  bool ends_turn_ = true, ends_last_turn_ = true, takes_arguments_as_text_ = false, writes_thoughts_ = false;
   bool knows_developer_;
   std::optional<nlohmann::ordered_json> content_of_calls_;  // of a message that has calls alone
 };

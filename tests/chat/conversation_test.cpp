@@ -177,6 +177,21 @@ TEST(Conversation, TellsKeysThatNobodyReads) {
               ElementsAre("<|im_start|>", "<|im_end|>"));
 }
 
+TEST(Conversation, TellsThoughtsThatTheTemplateDoesNotWrite) {
+  const auto unread = [](const std::string& source, const char* key, const ordered_json& thought) {
+    ordered_json messages = {say("user", "u"), say("assistant", "a")};
+    messages[1][key] = thought;
+    return Conversations(made_of(source), kNoVariables, {}).unread_keys(messages);
+  };
+  const std::string turn = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</s>";
+  for (const char* key : {"thinking", "reasoning_content", "reasoning"}) {
+    EXPECT_THAT(unread(turn + "{% endfor %}", key, "hm"), ElementsAre(key));
+    EXPECT_THAT(unread(turn + "{% endfor %}", key, ""), IsEmpty());
+    EXPECT_THAT(unread(turn + "{{ m.reasoning_content if loop.last }}{% endfor %}", key, "hm"), IsEmpty());
+    EXPECT_THAT(unread(turn + "{{ m.thinking if m.tool_calls }}{% endfor %}", key, "hm"), IsEmpty());
+  }
+}
+
 TEST(Conversation, SaysWhatIsWrongWithARecord) {
   const auto why = [](const char* record) { return reason_of([&] { messages_of(ordered_json::parse(record)); }); };
   EXPECT_THAT(why("{}"), HasSubstr("none of 'messages', 'conversations'"));

@@ -124,8 +124,10 @@ TEST(PublishedTemplates, RefuseOnlyWhatTheyThemselvesRefuse) {
         for (const std::string& part : result.parts) ASSERT_FALSE(part.empty());
         ++taught;
       } catch (const Error& error) {
+        // Some write calls only where a message has no words, or have no form for them.
         ASSERT_THAT(error.parts().what, AnyOf(HasSubstr("must alternate"), HasSubstr("roles are supported"),
-                                              HasSubstr("System role not supported"), HasSubstr("Unexpected role")));
+                                              HasSubstr("System role not supported"), HasSubstr("Unexpected role"),
+                                              HasSubstr("call of 'get_weather'")));
       }
     }
     EXPECT_GE(taught, 80) << name;

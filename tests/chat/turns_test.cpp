@@ -167,6 +167,26 @@ TEST(Turns, LearnThoughtsAndCallsAsTheTemplateWritesThem) {
   EXPECT_THAT(learned(kDistilled, {say("user", "q"), say("assistant", "<thanks>")}), ElementsAre("<thanks><｜end｜>"));
 }
 
+TEST(Turns, HaveAllCallsOrAreRefused) {
+  const std::string plain =
+      "{% for m in messages %}{{ '<|im|>' + m.role + '\\n' + (m.content or '') + '<|end|>\\n' }}{% endfor %}"
+      "{% if add_generation_prompt %}{{ '<|im|>assistant\\n' }}{% endif %}";
+  const std::string first = plain.substr(0, plain.find("{% endfor %}")) +
+                            "{% if m.tool_calls %}{{ m.tool_calls[0].function.name }}{% endif %}" +
+                            plain.substr(plain.find("{% endfor %}"));
+  const auto asked = say("user", "rain?");
+  ordered_json two = calling("");
+  two["tool_calls"].push_back({{"function", {{"name", "g"}, {"arguments", ordered_json::object()}}}});
+  EXPECT_THAT(why(plain, {asked, calling("")}), HasSubstr("does not write message 2's call of 'f'"));
+  EXPECT_THAT(why(plain, {asked, calling("I call f.")}), HasSubstr("message 2's call of 'f'"));
+  EXPECT_THAT(why(plain, usual_messages({{{"from", "human"}, {"value", "rain?"}},
+                                         {{"from", "function_call"}, {"value", R"({"name": "look"})"}}})),
+              HasSubstr("message 2's call of 'look'"));
+  EXPECT_EQ(why(first, {asked, calling("I call f.")}), "accepted");
+  EXPECT_THAT(why(first, {asked, two}), HasSubstr("message 2's call of 'g'"));
+  EXPECT_EQ(why(kThinking, {asked, two}), "accepted");
+}
+
 TEST(Turns, LeaveOutWhatAToolSaysWithinATurn) {
   constexpr const char* kEmbedded =
       "{% for m in messages %}{% if m.role != 'tool' %}{{ '<|' + m.role + '|>' + m.content }}{% if m.tool_calls %}"
@@ -228,10 +248,11 @@ TEST(Turns, AreWrittenWithTheContentsThatTheTemplateReads) {
                 ElementsAre("<call>{\"name\": \"f\", \"arguments\": {\"x\": 1}}</call><|end|>\n",
                             "<think></think>\nb<|end|>\n"));
     EXPECT_THAT(learned("{% for m in messages %}<{{ m.role }}>{% if m.content is none %}"
-                        "{{ m.tool_calls[0].function.arguments + '</s>' }}{% else %}{{ m.content + '</s>' }}{% endif %}"
+                        "{{ m.tool_calls[0].function.name + m.tool_calls[0].function.arguments + '</s>' }}{% else %}{{ "
+                        "m.content + '</s>' }}{% endif %}"
                         "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}",
                         {say("user", "q"), call}),
-                ElementsAre("{\"x\": 1}</s>"));
+                ElementsAre("f{\"x\": 1}</s>"));
   }
 }
 

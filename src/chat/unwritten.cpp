@@ -1,0 +1,84 @@
+#include "unwritten.hpp"
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/printable.hpp"
+#include "marks.hpp"
+
+namespace gputrain::chat {
+namespace {
+
+using nlohmann::ordered_json;
+
+bool has_calls(const ordered_json& message) {
+  const auto calls = message.find("tool_calls");
+  return calls != message.end() && calls->is_array() && !calls->empty();
+}
+
+/// The name of the function that a call calls; null if it has none.
+ordered_json* name_in(ordered_json& call) {
+  if (!call.is_object()) return nullptr;
+  ordered_json& function = call.contains("function") && call["function"].is_object() ? call["function"] : call;
+  const auto name = function.find("name");
+  return name != function.end() && name->is_string() ? &*name : nullptr;
+}
+
+std::string written_at(const Rendered& rendered, size_t message) {
+  std::string text;
+  for (const Written& written : rendered.written)
+    if (written.message == message) text += part(rendered.text, written.range);
+  return text;
+}
+
+/// Whether the message's only call is written for certain: its turn has the name, which its other keys do not have.
+bool is_clearly_written(const Given& given, size_t index) {
+  ordered_json rest = given.messages[index];
+  ordered_json calls = std::exchange(rest["tool_calls"], nullptr);
+  const ordered_json* name = name_in(calls[0]);
+  if (calls.size() != 1 || name == nullptr) return false;
+  const auto& text = name->get_ref<const std::string&>();
+  return rest.dump(-1, ' ', false, ordered_json::error_handler_t::replace).find(text) == std::string::npos &&
+         written_at(given.rendered, index).find(text) != std::string::npos;
+}
+
+struct ToolCall {
+  size_t message;
+  std::string name, other_name;  // the other one stands nowhere else
+};
+
+}  // namespace
+
+void check_calls(const Given& given) {
+  ordered_json renamed = given.messages;
+  std::vector<ToolCall> calls;
+  for (size_t i = 0; i < renamed.size(); ++i) {
+    if (!has_calls(renamed[i]) || is_clearly_written(given, i)) continue;
+    for (ordered_json& call : renamed[i]["tool_calls"]) {
+      ordered_json* name = name_in(call);
+      if (name == nullptr) continue;
+      calls.push_back({i, name->get<std::string>(), std::string(kOtherWords) + std::to_string(calls.size()) + "x"});
+      *name = calls.back().other_name;
+    }
+  }
+  if (calls.empty()) return;
+  std::optional<Rendered> rendered;
+  try {
+    rendered = given.chat_template.render(renamed, false, given.variables);
+  } catch (const Error&) {
+    return;  // it reads the names
+  }
+  for (const ToolCall& call : calls)
+    if (rendered->text.find(call.other_name) == std::string::npos)
+      throw Error(ExitCode::data,
+                  {.what = "this chat template does not write message " + std::to_string(call.message + 1) +
+                           "'s call of '" + printable(call.name.substr(0, 80)) + "'",
+                   .where = given.chat_template.source().name(),
+                   .hint = "choose a template that has a form for calls of tools by data.text.chat_template; some "
+                           "write them only beside a content that is null"});
+}
+
+}  // namespace gputrain::chat
