@@ -8,7 +8,7 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/printable.hpp"
-#include "jinja/values/text.hpp"
+#include "marks.hpp"
 #include "turns.hpp"
 #include "unwritten.hpp"
 
@@ -23,11 +23,15 @@ bool has_role(const Learning& learning, const ordered_json& message) {
 
 bool is_assistant(const ordered_json& message) { return message.at("role") == "assistant"; }
 
-/// Whether it says anything that can be learned.
+/// Whether it says anything that can be learned, beside calls.
 bool has_words(const ordered_json& message) {
   const auto content = message.find("content");
-  if (message.contains("tool_calls") || content == message.end()) return false;
-  return content->is_string() && !stripped(content->get_ref<const std::string&>(), Side::both).empty();
+  if (content == message.end()) return false;
+  const auto says = [](const ordered_json& text) {
+    return text.is_string() && !is_blank(text.get_ref<const std::string&>());
+  };
+  if (!content->is_array()) return says(*content);
+  return std::ranges::any_of(*content, [&](const ordered_json& one) { return says(one.at("text")); });
 }
 
 /// Adds a range behind the others; joins it to the last one where they touch.

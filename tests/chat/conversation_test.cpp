@@ -115,6 +115,7 @@ TEST(Conversation, SaysWhichMessageIsWrong) {
   EXPECT_THAT(why(R"([{"role": "user", "content": "a"}, 3])"), HasSubstr("message 2 of a conversation is no object"));
   EXPECT_THAT(why(R"([{"role": 1, "content": "a"}])"), HasSubstr("message 1 of a conversation has no 'role'"));
   EXPECT_THAT(why(R"([{"role": "user"}])"), HasSubstr("has neither 'content' nor 'tool_calls'"));
+  EXPECT_THAT(why(R"([{"role": "assistant", "content": "a", "tool_calls": "f"}])"), HasSubstr("are no list"));
   EXPECT_THAT(why(R"([{"role": "user", "content": 5}])"), HasSubstr("neither a string nor a list of parts"));
   EXPECT_THAT(why(R"([{"role": "user", "content": [{"type": "image"}]}])"), HasSubstr("has a part that is no"));
   EXPECT_THAT(why(R"([{"role": "user", "content": "a", "weight": 0.5}])"),
