@@ -147,17 +147,21 @@ void TemplateHabits::find_form_of_calls(const ChatTemplate& chat_template, const
     }
   };
   const std::array<std::optional<ordered_json>, 3> contents = {std::nullopt, ordered_json(nullptr), ordered_json("")};
+  const auto has_said = [](const std::optional<std::string>& text) {
+    return text && text->find(kSaid) != std::string::npos;
+  };
   bool is_found = false;
   for (const bool as_text : {false, true}) {
     const ordered_json object = {{"a", kSaid}}, arguments = as_text ? ordered_json(as_json_text(object)) : object;
     for (const auto& content : contents) {
       const auto text = written(arguments, content);
-      const bool has_arguments = text && text->find(kSaid) != std::string::npos;
-      if (!text || (is_found && !has_arguments)) continue;
+      if (!text || (is_found && !has_said(text))) continue;
       is_found = true;
       takes_arguments_as_text_ = as_text;
       content_of_calls_ = content;
-      if (has_arguments) return;
+      if (!has_said(text)) continue;
+      loses_calls_beside_empty_ = !has_said(written(arguments, ""));
+      return;
     }
   }
 }
@@ -183,9 +187,9 @@ void TemplateHabits::look(const Rendered& middle, const Rendered& last) {
 ordered_json TemplateHabits::suited(const ordered_json& messages) const {
   ordered_json result = messages;
   for (ordered_json& message : result) {
-    const bool calls_alone =
-        message.contains("tool_calls") && (!message.contains("content") || message["content"].is_null());
-    if (calls_alone) {
+    const bool has_content = message.contains("content") && !message["content"].is_null();
+    const bool is_empty = !has_content || (loses_calls_beside_empty_ && message["content"] == "");
+    if (is_empty && message.contains("tool_calls")) {
       message.erase("content");
       if (content_of_calls_) message["content"] = *content_of_calls_;
     }

@@ -58,6 +58,7 @@ class TemplateHabits {
   std::string prompt_, header_, end_, last_end_, refusal_;
   std::vector<std::string> marks_;
   bool ends_turn_ = true, ends_last_turn_ = true, takes_arguments_as_text_ = false, writes_thoughts_ = false;
+  bool loses_calls_beside_empty_ = false;  // a content that is "", but not one that is null or missing
   bool knows_developer_;
   std::optional<nlohmann::ordered_json> content_of_calls_;  // of a message that has calls alone
 };

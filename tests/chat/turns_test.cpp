@@ -200,6 +200,11 @@ TEST(Turns, LeaveOutWhatAToolSaysWithinATurn) {
 TEST(Turns, EndWithTheNextHeaderIfNothingElseEndsThem) {
   EXPECT_THAT(learned(kWithoutEnd, {say("user", "q"), calling("x"), say("tool", "3"), say("assistant", "")}),
               ElementsAre("x<call>f</call><|tool|>", "<|user|>"));
+  for (const ordered_json& none : {ordered_json(nullptr), ordered_json::array()}) {
+    ordered_json answer = say("assistant", "x");
+    answer["tool_calls"] = none;
+    EXPECT_THAT(learned(kWithoutEnd, usual_messages({say("user", "q"), answer})), ElementsAre("x<|user|>"));
+  }
   EXPECT_THAT(why("{% for m in messages %}### {{ m.role }}:\n{{ m.content }}\n\n{% endfor %}"
                   "{% if add_generation_prompt %}### assistant:\n{% endif %}",
                   {say("user", "q"), say("assistant", "a")}),
@@ -241,19 +246,27 @@ TEST(Turns, AreWrittenWithTheContentsThatTheTemplateReads) {
   EXPECT_THAT(learned(kNumbered, messages), ElementsAre(" an swer<end_of_utterance>\n"));
   // Arguments as text and as JSON, for a template that writes JSON and one that adds texts.
   ordered_json call = calling("");
-  for (const ordered_json& arguments : {ordered_json{{"x", 1}}, ordered_json("{\"x\": 1}")}) {
-    call["tool_calls"][0]["function"]["arguments"] = arguments;
-    call["content"] = nullptr;
-    EXPECT_THAT(learned(kThinking, {say("user", "q"), call, say("tool", "t"), say("assistant", "b")}),
-                ElementsAre("<call>{\"name\": \"f\", \"arguments\": {\"x\": 1}}</call><|end|>\n",
-                            "<think></think>\nb<|end|>\n"));
-    EXPECT_THAT(learned("{% for m in messages %}<{{ m.role }}>{% if m.content is none %}"
-                        "{{ m.tool_calls[0].function.name + m.tool_calls[0].function.arguments + '</s>' }}{% else %}{{ "
-                        "m.content + '</s>' }}{% endif %}"
-                        "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}",
-                        {say("user", "q"), call}),
-                ElementsAre("f{\"x\": 1}</s>"));
-  }
+  for (const ordered_json& content : {ordered_json(nullptr), ordered_json("")})
+    for (const ordered_json& arguments : {ordered_json{{"x", 1}}, ordered_json("{\"x\": 1}")}) {
+      call["tool_calls"][0]["function"]["arguments"] = arguments;
+      call["content"] = content;
+      EXPECT_THAT(learned(kThinking, {say("user", "q"), call, say("tool", "t"), say("assistant", "b")}),
+                  ElementsAre("<call>{\"name\": \"f\", \"arguments\": {\"x\": 1}}</call><|end|>\n",
+                              "<think></think>\nb<|end|>\n"));
+      EXPECT_THAT(
+          learned("{% for m in messages %}<{{ m.role }}>{% if m.content is none %}"
+                  "{{ m.tool_calls[0].function.name + m.tool_calls[0].function.arguments + '</s>' }}{% else %}{{ "
+                  "m.content + '</s>' }}{% endif %}"
+                  "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}",
+                  {say("user", "q"), call}),
+          ElementsAre("f{\"x\": 1}</s>"));
+    }
+  // An empty content stays where the template writes calls beside it.
+  EXPECT_THAT(learned("{% for m in messages %}<{{ m.role }}>{{ m.content if m.content is defined else '-' }}"
+                      "{% for c in m.tool_calls or [] %}{{ c.function.name ~ c.function.arguments.x }}{% endfor %}</s>"
+                      "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}",
+                      {say("user", "q"), calling("")}),
+              ElementsAre("f1</s>"));
 }
 
 TEST(Turns, AreRefusedWithTheReason) {
@@ -269,6 +282,19 @@ TEST(Turns, AreRefusedWithTheReason) {
       HasSubstr("it writes what others say within the assistant's turn"));
   EXPECT_THAT(why("{% for m in messages %}<{{ m.role }}>said</s>{% endfor %}", two),
               HasSubstr("it does not write what messages say"));
+}
+
+TEST(Turns, AreRefusedWhereCallsAreNullAndContentsLists) {
+  constexpr const char* kAnswersLeftOut =
+      "{% for m in messages %}{% if m.role == 'user' %}{{ m.content if m.content is string else m.content[0].text }}"
+      "{% elif messages | length < 4 %}{{ m.content if m.content is string else m.content[0].text }}</s>{% endif %}"
+      "{% endfor %}";
+  ordered_json answer = say("assistant", "a"), parts = answer;
+  answer["tool_calls"] = nullptr;
+  parts["content"] = ordered_json::parse(R"([{"type": "text", "text": "a"}])");
+  for (const ordered_json& said : {answer, parts})
+    EXPECT_THAT(why(kAnswersLeftOut, usual_messages({say("user", "q"), said, say("user", "r"), said})),
+                HasSubstr("it writes nothing for its messages"));
 }
 
 TEST(Turns, OfALongConversationTakeLinearTime) {
