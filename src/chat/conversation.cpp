@@ -8,7 +8,6 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/printable.hpp"
-#include "marks.hpp"
 #include "turns.hpp"
 #include "unwritten.hpp"
 
@@ -21,18 +20,13 @@ bool has_role(const Learning& learning, const ordered_json& message) {
   return std::ranges::count(learning.roles, message.at("role").get_ref<const std::string&>()) > 0;
 }
 
-bool is_assistant(const ordered_json& message) { return message.at("role") == "assistant"; }
-
-/// Whether it says anything that can be learned, beside calls.
-bool has_words(const ordered_json& message) {
-  const auto content = message.find("content");
-  if (content == message.end()) return false;
-  const auto says = [](const ordered_json& text) {
-    return text.is_string() && !is_blank(text.get_ref<const std::string&>());
-  };
-  if (!content->is_array()) return says(*content);
-  return std::ranges::any_of(*content, [&](const ordered_json& one) { return says(one.at("text")); });
+std::vector<std::string> roles_of(const ordered_json& messages) {
+  std::vector<std::string> roles;
+  for (const ordered_json& message : messages) roles.push_back(message.at("role"));
+  return roles;
 }
+
+bool is_assistant(const ordered_json& message) { return message.at("role") == "assistant"; }
 
 /// Adds a range behind the others; joins it to the last one where they touch.
 void add(std::vector<LearnedText::Part>& parts, const Range& range, size_t message) {
@@ -83,7 +77,7 @@ void check_told(const ChatTemplate& chat_template, const TemplateHabits& habits,
   bool has_any_words = false, is_told = false;
   for (const Turn& turn : turns) {
     if (!is_assistant(messages[turn.message])) continue;
-    has_any_words = has_any_words || has_words(messages[turn.message]);
+    has_any_words = has_any_words || !words_of(messages[turn.message]).empty();
     is_told = is_told || !turn.said.empty();
   }
   const bool has_marks = chat_template.source().marks_generated();
@@ -111,7 +105,9 @@ LearnedText Conversations::learned(const ordered_json& given, const ordered_json
   ordered_json all = *variables_;
   all.update(variables);
   Rendered rendered = template_.render(messages, false, all);
-  check_calls({template_, *habits_, messages, all, rendered});
+  const Given conversation{template_, *habits_, messages, all, rendered};
+  check_calls(conversation);
+  tell_lost_messages(conversation, roles_of(given));
   const std::vector<Turn> turns = find_turns(template_, *habits_, messages, all, learning_.roles, rendered);
   LearnedText result{std::move(rendered.text), {}};
   const auto learns = [&](const Turn& turn) {

@@ -6,6 +6,7 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/json.hpp"
+#include "gputrain/core/log.hpp"
 #include "jinja/values/operators.hpp"
 #include "jinja/values/text.hpp"
 #include "jinja/values/value.hpp"
@@ -182,6 +183,14 @@ void TemplateHabits::look(const Rendered& middle, const Rendered& last) {
   last_end_ = without_last_spaces(std::string_view(last.text).substr(at_last + kSaid.size()));
   ends_turn_ = !is_blank(end_);
   ends_last_turn_ = !is_blank(last_end_);
+}
+
+void TemplateHabits::warn_once(const std::string& text) const {
+  {
+    const std::lock_guard lock(told_mutex_);
+    if (!told_.insert(text).second) return;
+  }
+  log::warning(text);
 }
 
 ordered_json TemplateHabits::suited(const ordered_json& messages) const {

@@ -1,7 +1,9 @@
 // What a chat template does with any conversation.
 #pragma once
 
+#include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +42,9 @@ class TemplateHabits {
   /// Why it cannot be told what the assistant says, if it cannot.
   const std::string& refusal() const { return refusal_; }
 
+  /// Each text once. Thread-safe.
+  void warn_once(const std::string& text) const;
+
   /// What the template puts behind messages for the model to go on, or what it adds to the last of them for this. Empty
   /// if it raises.
   static std::string prompt_after(const ChatTemplate& chat_template, const nlohmann::ordered_json& messages,
@@ -60,6 +65,8 @@ class TemplateHabits {
   bool ends_turn_ = true, ends_last_turn_ = true, takes_arguments_as_text_ = false, writes_thoughts_ = false;
   bool loses_calls_beside_empty_ = false;  // a content that is "", but not one that is null or missing
   bool knows_developer_;
+  mutable std::mutex told_mutex_;
+  mutable std::set<std::string> told_;
   std::optional<nlohmann::ordered_json> content_of_calls_;  // of a message that has calls alone
 };
 

@@ -1,12 +1,15 @@
 #include "unwritten.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/printable.hpp"
+#include "jinja/values/text.hpp"
 #include "marks.hpp"
 
 namespace gputrain::chat {
@@ -50,7 +53,37 @@ struct ToolCall {
   std::string name, other_name;  // the other one stands nowhere else
 };
 
+bool is_written(const Given& given, size_t message) {
+  if (!is_blank(written_at(given.rendered, message))) return true;
+  const std::vector<std::string_view> words = words_of(given.messages[message]);
+  return words.empty() || std::ranges::any_of(words, [&](std::string_view text) {
+           return given.rendered.text.find(text) != std::string::npos;
+         });
+}
+
 }  // namespace
+
+std::vector<std::string_view> words_of(const ordered_json& message) {
+  std::vector<std::string_view> words;
+  const auto add = [&](const ordered_json& text) {
+    if (!text.is_string()) return;
+    const std::string_view stripped_text = stripped(text.get_ref<const std::string&>(), Side::both);
+    if (!stripped_text.empty()) words.push_back(stripped_text);
+  };
+  const auto content = message.find("content");
+  if (content == message.end()) return words;
+  if (!content->is_array()) add(*content);
+  if (content->is_array())
+    for (const ordered_json& one : *content) add(one.at("text"));
+  return words;
+}
+
+void tell_lost_messages(const Given& given, const std::vector<std::string>& roles) {
+  for (size_t i = 0; i < given.messages.size(); ++i)
+    if (!is_written(given, i))
+      given.habits.warn_once("the chat template does not write messages of the role '" +
+                             printable(roles[i].substr(0, 40)) + "': the model does not see what they say");
+}
 
 void check_calls(const Given& given) {
   ordered_json renamed = given.messages;

@@ -1,6 +1,10 @@
 // What a conversation gives that its template does not write: refused, or told once.
 #pragma once
 
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include <nlohmann/json.hpp>
 
 #include "gputrain/chat/model_templates.hpp"
@@ -15,6 +19,12 @@ struct Given {
   const nlohmann::ordered_json &messages, &variables;
   const Rendered& rendered;
 };
+
+/// The texts of a message's content that are not blank, stripped.
+std::vector<std::string_view> words_of(const nlohmann::ordered_json& message);
+
+/// Warns once of each role whose messages are not written. `roles` are those that the data has.
+void tell_lost_messages(const Given& given, const std::vector<std::string>& roles);
 
 /// Throws Error(data) if a call of a tool is not written.
 void check_calls(const Given& given);

@@ -1,0 +1,58 @@
+// Warnings of what a conversation gives and its template does not write.
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "gputrain/chat/conversation.hpp"
+#include "gputrain/core/taken_warnings.hpp"
+
+namespace gputrain::chat {
+namespace {
+
+using nlohmann::ordered_json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const ordered_json kNone = ordered_json::object();
+
+ordered_json says(const char* role, const char* content) { return {{"role", role}, {"content", content}}; }
+
+/// What is told of a conversation that is learned twice.
+std::vector<std::string> told(const std::string& source, const ordered_json& messages,
+                              const ordered_json& variables = kNone, const Learning& learning = {}) {
+  log::TakenWarnings warnings;
+  const Conversations conversations({Template::parse(source, "t"), {{"eos_token", "</s>"}}}, kNone, learning);
+  for (int i = 0; i < 2; ++i) conversations.learned(usual_messages(messages), variables);
+  return warnings.take();
+}
+
+// No branch for other roles.
+constexpr const char* kTwoRoles =
+    "{% for m in messages %}{% if m.role == 'user' %}<u>{{ m.content }}{% elif m.role == 'assistant' %}"
+    "<a>{{ m.content }}</s>{% endif %}\n{% endfor %}";
+// The last system message stands before all others.
+constexpr const char* kLastSystem =
+    "{% set ns = namespace(system='') %}{% for m in messages %}{% if m.role == 'system' %}"
+    "{% set ns.system = m.content %}{% endif %}{% endfor %}{{ ns.system }}{% for m in messages %}"
+    "{% if m.role != 'system' %}<{{ m.role }}>{{ m.content }}</s>{% endif %}{% endfor %}";
+
+TEST(Unwritten, MessagesAreToldByRole) {
+  const ordered_json asked = says("user", "q"), answer = says("assistant", "a");
+  EXPECT_THAT(told(kTwoRoles, {asked, answer}), IsEmpty());
+  EXPECT_THAT(
+      told(kTwoRoles, {says("developer", "Dark"), asked, answer, says("tool", "dry"), says("tool", "wet"), answer}),
+      ElementsAre(HasSubstr("does not write messages of the role 'developer'"),
+                  HasSubstr("does not write messages of the role 'tool'")));
+  EXPECT_THAT(told(kLastSystem, {says("system", " Be brief.\n"), asked, answer}), IsEmpty());
+  EXPECT_THAT(
+      told(kLastSystem, {says("system", "Be brief."), asked, answer, says("system", "Be long."), asked, answer}),
+      ElementsAre(HasSubstr("of the role 'system'")));
+  EXPECT_THAT(told(kTwoRoles, {says("system", " "), asked, answer}), IsEmpty());
+}
+
+}  // namespace
+}  // namespace gputrain::chat
