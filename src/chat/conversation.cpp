@@ -16,10 +16,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-bool has_role(const Learning& learning, const ordered_json& message) {
-  return std::ranges::count(learning.roles, message.at("role").get_ref<const std::string&>()) > 0;
-}
-
 std::vector<std::string> roles_of(const ordered_json& messages) {
   std::vector<std::string> roles;
   for (const ordered_json& message : messages) roles.push_back(message.at("role"));
@@ -46,6 +42,16 @@ bool is_wanted(const ordered_json& message) {
 
 bool is_thought(const std::string& key) {
   return key == "thinking" || key == "reasoning_content" || key == "reasoning";
+}
+
+/// Which messages are learned. A role is that of the data, or the one that the template knows.
+std::vector<bool> learned_ones(const Learning& learning, const ordered_json& given, const ordered_json& messages) {
+  std::vector<bool> learned;
+  for (size_t i = 0; i < messages.size(); ++i)
+    learned.push_back(is_wanted(messages[i]) && std::ranges::any_of(learning.roles, [&](const std::string& role) {
+                        return given[i].at("role") == role || messages[i].at("role") == role;
+                      }));
+  return learned;
 }
 
 bool learns_end(Learning::Ends ends, bool is_learned, bool is_last) {
@@ -108,16 +114,16 @@ LearnedText Conversations::learned(const ordered_json& given, const ordered_json
   const Given conversation{template_, *habits_, messages, all, rendered};
   check_calls(conversation);
   tell_lost_messages(conversation, roles_of(given));
-  const std::vector<Turn> turns = find_turns(template_, *habits_, messages, all, learning_.roles, rendered);
+  const std::vector<bool> wanted = learned_ones(learning_, given, messages);
+  const std::vector<Turn> turns = find_turns(template_, *habits_, messages, all, wanted, rendered);
   LearnedText result{std::move(rendered.text), {}};
-  const auto learns = [&](const Turn& turn) {
-    return has_role(learning_, messages[turn.message]) && is_wanted(messages[turn.message]);
-  };
+  const auto learns = [&](const Turn& turn) { return wanted[turn.message]; };
   const auto last = std::ranges::find_if(turns.rbegin(), turns.rend(), learns);
   for (const Turn& turn : turns) {
     const bool is_learned = learns(turn), is_last = last != turns.rend() && &*last == &turn;
     add_turn(result.learned, turn, is_learned, learns_end(learning_.ends, is_learned, is_last));
   }
+  std::ranges::stable_sort(result.learned, {}, [](const LearnedText::Part& one) { return one.range.begin; });
   check_told(template_, *habits_, messages, turns);
   return result;
 }

@@ -16,6 +16,8 @@ namespace gputrain::chat {
 
 /// The words of the last message of the probe: no template has them by itself.
 inline constexpr std::string_view kOtherWords = "Zycus";
+/// Such words that no other number has, nor begins with.
+inline std::string other_words(size_t number) { return std::string(kOtherWords) + std::to_string(number) + "x"; }
 
 /// What a template does with any conversation, found out by rendering a short one.
 class TemplateHabits {

@@ -93,7 +93,7 @@ void check_calls(const Given& given) {
     for (ordered_json& call : renamed[i]["tool_calls"]) {
       ordered_json* name = name_in(call);
       if (name == nullptr) continue;
-      calls.push_back({i, name->get<std::string>(), std::string(kOtherWords) + std::to_string(calls.size()) + "x"});
+      calls.push_back({i, name->get<std::string>(), other_words(calls.size())});
       *name = calls.back().other_name;
     }
   }

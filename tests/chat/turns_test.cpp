@@ -54,9 +54,9 @@ std::vector<std::string> learned(const std::string& source, const ordered_json& 
   return texts;
 }
 
-std::string why(const std::string& source, const ordered_json& messages) {
+std::string why(const std::string& source, const ordered_json& messages, const Learning& learning = {}) {
   try {
-    learned(source, messages);
+    learned(source, messages, learning);
     return "accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::data);
@@ -226,6 +226,52 @@ TEST(Turns, AreLearnedByRoleWeightAndEnd) {
     messages[3].update(wish);
     EXPECT_THAT(learned(kGemma, messages), IsEmpty());
   }
+}
+
+// The system's words within the user's first turn.
+constexpr const char* kSystemInside =
+    "{% set system = messages[0].content if messages[0].role == 'system' %}{% for m in messages if m.role != 'system' "
+    "%}"
+    "{% if m.role == 'user' %}{{ '[INST] ' + ('<<SYS>>\\n' + system + '\\n<</SYS>>\\n\\n' if loop.first and system "
+    "else '') + m.content | trim + ' [/INST]' }}{% else %}{{ ' ' + m.content + ' ' + eos_token }}{% endif %}{% endfor "
+    "%}";
+// The system's words before all turns, perhaps with tools behind them.
+constexpr const char* kSystemBefore =
+    "{% if messages[0].role == 'system' %}{{ '<|im|>system\\n' + messages[0].content | trim }}{% if tools %}"
+    "{{ '\\n# Tools' }}{% endif %}{{ '<|end|>\\n' }}{% endif %}{% for m in messages %}"
+    "{% if not loop.first or m.role != 'system' %}{{ '<|im|>' + m.role + '\\n' + m.content + '<|end|>\\n' }}{% endif %}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im|>assistant\\n' }}{% endif %}";
+
+TEST(Turns, OfOthersAreTheirWordsAlone) {
+  const ordered_json given = {say("system", " Be very brief. "), say("user", "q"), say("assistant", "a"),
+                              say("user", "r"), say("assistant", "b")};
+  EXPECT_THAT(learned(kSystemInside, given, {.roles = {"user"}}), ElementsAre("q [/INST]", "r [/INST]"));
+  EXPECT_THAT(learned(kSystemInside, given, {.roles = {"system"}}), ElementsAre(" Be very brief. "));
+  EXPECT_THAT(learned(kSystemInside, given, {.roles = {"user", "system"}}),
+              ElementsAre(" Be very brief. ", "q [/INST]", "r [/INST]"));
+  EXPECT_THAT(learned(kSystemBefore, given, {.roles = {"assistant", "system"}}),
+              ElementsAre("Be very brief.<|end|>\n", "a<|end|>\n", "b<|end|>\n"));
+  EXPECT_THAT(learned(kSystemBefore, given, {.roles = {"system"}, .ends = Learning::Ends::none}),
+              ElementsAre("Be very brief."));
+  EXPECT_THAT(learned(kSystemBefore, given, {.roles = {"system", "user"}}, {{"tools", {{{"name", "f"}}}}}),
+              ElementsAre("Be very brief.", "q<|end|>\n", "r<|end|>\n"));
+}
+
+TEST(Turns, OfADeveloperAreThoseOfTheSystem) {
+  ordered_json given = {say("developer", "Be brief."), say("user", "q"), say("assistant", "a")};
+  for (const char* role : {"developer", "system"})
+    EXPECT_THAT(learned(kSystemBefore, given, {.roles = {role}}), ElementsAre("Be brief.<|end|>\n"));
+  given[0]["weight"] = 0;
+  EXPECT_THAT(learned(kSystemBefore, given, {.roles = {"developer"}}), IsEmpty());
+}
+
+TEST(Turns, OfOthersAreRefusedIfTheirWordsAreNotFound) {
+  const ordered_json given = {say("system", "Be brief."), say("user", "q"), say("assistant", "a")};
+  const std::string upper = "{% for m in messages %}<{{ m.role }}>{{ m.content | upper if m.role == 'system' else "
+                            "m.content }}</s>{% endfor %}";
+  EXPECT_EQ(why(upper, given), "accepted");
+  EXPECT_THAT(why(upper, given, {.roles = {"assistant", "system"}}),
+              HasSubstr("does not tell where message 1 of the role 'system' says its words"));
 }
 
 TEST(Turns, OfMarkedTemplatesAreThoseOfTheirMessages) {
