@@ -54,10 +54,24 @@ Json tools_in(const Json& value) {
   return tools;
 }
 
+/// The role of messages that one of data.text.roles_to_train means: human is the user.
+std::string role_meant(const std::string& name) {
+  const Json message = chat::usual_messages(Json::array({{{"role", name}, {"content", ""}}}))[0];
+  const std::string role = message.at("role");
+  if (role == "assistant" && name.ends_with("_call"))
+    throw Error(ExitCode::usage, {.what = "'" + printable(name) + "' is no role of its own: calls are the assistant's",
+                                  .where = "data.text.roles_to_train",
+                                  .hint = "assistant"});
+  return role;
+}
+
 chat::Learning learning_of(const data::TextOptions& options) {
   using Ends = chat::Learning::Ends;
   chat::Learning learning;
-  if (options.roles_to_train) learning.roles = *options.roles_to_train;
+  if (options.roles_to_train) {
+    learning.roles = *options.roles_to_train;
+    std::ranges::transform(learning.roles, learning.roles.begin(), role_meant);
+  }
   constexpr std::pair<const char*, Ends> kEnds[] = {
       {"turn", Ends::of_turns}, {"last", Ends::last}, {"all", Ends::all}, {"none", Ends::none}};
   for (const auto& [name, ends] : kEnds)
@@ -124,7 +138,7 @@ bool reads_system(const Json& record, const Json* messages) {
 
 struct RecordTexts::Told {
   std::mutex mutex;
-  std::set<std::string> keys, warnings;
+  std::set<std::string> keys, warnings, roles;
   bool tools = false, marks = false;
   bool has_conversations = false;
 };
@@ -134,9 +148,10 @@ RecordTexts::RecordTexts(const data::TextOptions& options, const fs::path& token
   check_learns_all(options);
   const Json variables = json_in(options.chat_template_kwargs ? Json(*options.chat_template_kwargs) : Json::object(),
                                  "data.text.chat_template_kwargs", true);
+  const chat::Learning learning = learning_of(options);
   try {
     const auto make = [&](const chat::ChatTemplate& chat_template) {
-      return chat::Conversations(chat_template, variables, learning_of(options));
+      return chat::Conversations(chat_template, variables, learning);
     };
     conversations_ = make(chat::choose_chat_template(options.chat_template, tokenizer_folder));
     if (options.chat_template) return;
@@ -219,6 +234,8 @@ void RecordTexts::tell_unread(const Json& messages, const Json& variables, const
   std::vector<std::string> warnings;
   const std::lock_guard lock(told_->mutex);
   told_->has_conversations = true;
+  for (const Json& message : messages) told_->roles.insert(message.at("role").get<std::string>());
+  if (told_->roles.contains("developer")) told_->roles.insert("system");  // which the template may take it for
   for (const std::string& key : conversations_->unread_keys(messages))
     if (told_->keys.insert(key).second)
       warnings.push_back("messages have a key '" + printable(key) +
@@ -241,6 +258,9 @@ void RecordTexts::check_marks(const tokenizers::Tokenizer& tokenizer) const {
   {
     const std::lock_guard lock(told_->mutex);
     if (!told_->has_conversations || std::exchange(told_->marks, true)) return;
+    for (const std::string& role : options_.roles_to_train.value_or(std::vector<std::string>()))
+      if (!told_->roles.contains(role_meant(role)))
+        log::warning("no message has the role '" + printable(role) + "' of data.text.roles_to_train");
   }
   std::string split;
   for (const std::string& mark : conversations_->marks())
