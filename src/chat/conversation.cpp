@@ -114,6 +114,7 @@ LearnedText Conversations::learned(const ordered_json& given, const ordered_json
   const Given conversation{template_, *habits_, messages, all, rendered};
   check_calls(conversation);
   tell_lost_messages(conversation, roles_of(given));
+  tell_lost_variables(conversation);
   const std::vector<bool> wanted = learned_ones(learning_, given, messages);
   const std::vector<Turn> turns = find_turns(template_, *habits_, messages, all, wanted, rendered);
   LearnedText result{std::move(rendered.text), {}};

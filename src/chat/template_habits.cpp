@@ -7,6 +7,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/json.hpp"
 #include "gputrain/core/log.hpp"
+#include "jinja/syntax/parser.hpp"
 #include "jinja/values/operators.hpp"
 #include "jinja/values/text.hpp"
 #include "jinja/values/value.hpp"
@@ -97,7 +98,8 @@ std::string TemplateHabits::prompt_after(const ChatTemplate& chat_template, cons
 }
 
 TemplateHabits::TemplateHabits(const ChatTemplate& chat_template, const ordered_json& variables)
-    : knows_developer_(chat_template.source().source().find("developer") != std::string::npos) {
+    : knows_developer_(chat_template.source().source().find("developer") != std::string::npos),
+      names_(parsed(chat_template.source().source(), chat_template.source().name())->names) {
   std::array<std::optional<Rendered>, 2> middle;
   for (const bool as_parts : {false, true}) middle[as_parts] = rendered_probe(chat_template, 3, as_parts, variables);
   const bool reads_text = has_words(middle[0]), reads_parts = has_words(middle[1]);
@@ -185,12 +187,17 @@ void TemplateHabits::look(const Rendered& middle, const Rendered& last) {
   ends_last_turn_ = !is_blank(last_end_);
 }
 
+bool TemplateHabits::reads_variable(const std::string& name) const {
+  return name != "messages" && name != "add_generation_prompt" && std::ranges::count(names_, name) > 0;
+}
+
+bool TemplateHabits::is_first(const std::string& text) const {
+  const std::lock_guard lock(told_mutex_);
+  return told_.insert(text).second;
+}
+
 void TemplateHabits::warn_once(const std::string& text) const {
-  {
-    const std::lock_guard lock(told_mutex_);
-    if (!told_.insert(text).second) return;
-  }
-  log::warning(text);
+  if (is_first(text)) log::warning(text);
 }
 
 ordered_json TemplateHabits::suited(const ordered_json& messages) const {

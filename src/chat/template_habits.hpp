@@ -44,6 +44,11 @@ class TemplateHabits {
   /// Why it cannot be told what the assistant says, if it cannot.
   const std::string& refusal() const { return refusal_; }
 
+  /// Whether the template names this variable, and not only as one that each rendering sets.
+  bool reads_variable(const std::string& name) const;
+
+  /// Whether this is asked for the first time. Thread-safe.
+  bool is_first(const std::string& text) const;
   /// Each text once. Thread-safe.
   void warn_once(const std::string& text) const;
 
@@ -69,6 +74,7 @@ class TemplateHabits {
   bool knows_developer_;
   mutable std::mutex told_mutex_;
   mutable std::set<std::string> told_;
+  std::vector<std::string> names_;                          // that the template has for variables
   std::optional<nlohmann::ordered_json> content_of_calls_;  // of a message that has calls alone
 };
 

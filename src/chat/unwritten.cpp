@@ -61,6 +61,19 @@ bool is_written(const Given& given, size_t message) {
          });
 }
 
+/// Whether the first tool is written. A template that raises counts as one that writes.
+bool writes_tools(const Given& given) {
+  ordered_json variables = given.variables;
+  ordered_json* name = name_in(variables["tools"].front());
+  if (name == nullptr) return true;
+  *name = other_words(0);
+  try {
+    return given.chat_template.render(given.messages, false, variables).text.find(other_words(0)) != std::string::npos;
+  } catch (const Error&) {
+    return true;
+  }
+}
+
 }  // namespace
 
 std::vector<std::string_view> words_of(const ordered_json& message) {
@@ -83,6 +96,19 @@ void tell_lost_messages(const Given& given, const std::vector<std::string>& role
     if (!is_written(given, i))
       given.habits.warn_once("the chat template does not write messages of the role '" +
                              printable(roles[i].substr(0, 40)) + "': the model does not see what they say");
+}
+
+void tell_lost_variables(const Given& given) {
+  for (const auto& [name, value] : given.variables.items()) {
+    const bool is_nothing = value.is_null() || (value.is_structured() && value.empty());
+    if (is_nothing) continue;
+    if (!given.habits.reads_variable(name)) {
+      given.habits.warn_once("the chat template does not read '" + printable(name.substr(0, 80)) +
+                             "', which chat_template_kwargs or the records have");
+    } else if (name == "tools" && value.is_array() && given.habits.is_first("tools") && !writes_tools(given)) {
+      given.habits.warn_once("records have tools, which the chat template does not write");
+    }
+  }
 }
 
 void check_calls(const Given& given) {

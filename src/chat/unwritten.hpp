@@ -26,6 +26,9 @@ std::vector<std::string_view> words_of(const nlohmann::ordered_json& message);
 /// Warns once of each role whose messages are not written. `roles` are those that the data has.
 void tell_lost_messages(const Given& given, const std::vector<std::string>& roles);
 
+/// Warns once of each variable that the template does not read, and of tools that it does not write.
+void tell_lost_variables(const Given& given);
+
 /// Throws Error(data) if a call of a tool is not written.
 void check_calls(const Given& given);
 

@@ -139,7 +139,7 @@ bool reads_system(const Json& record, const Json* messages) {
 struct RecordTexts::Told {
   std::mutex mutex;
   std::set<std::string> keys, warnings, roles;
-  bool tools = false, marks = false;
+  bool marks = false;
   bool has_conversations = false;
 };
 
@@ -224,32 +224,23 @@ chat::LearnedText RecordTexts::rendered(const Json& messages, const Json& record
   if (const Json* given = find_filled(record, "documents"))
     variables["documents"] = json_in(*given, "documents", false);
   const bool has_tools = variables.contains("tools") && !variables["tools"].empty();
-  chat::LearnedText text = (has_tools && with_tools_ ? *with_tools_ : *conversations_).learned(messages, variables);
-  tell_unread(messages, variables, text.text);
+  const chat::Conversations& conversations = has_tools && with_tools_ ? *with_tools_ : *conversations_;
+  chat::LearnedText text = conversations.learned(messages, variables);
+  tell_unread(conversations, messages);
   return text;
 }
 
-/// Warns, once, of keys of messages that nobody reads, and of tools that the template does not write.
-void RecordTexts::tell_unread(const Json& messages, const Json& variables, const std::string& text) const {
+/// Warns, once, of keys of messages that nobody reads.
+void RecordTexts::tell_unread(const chat::Conversations& conversations, const Json& messages) const {
   std::vector<std::string> warnings;
   const std::lock_guard lock(told_->mutex);
   told_->has_conversations = true;
   for (const Json& message : messages) told_->roles.insert(message.at("role").get<std::string>());
   if (told_->roles.contains("developer")) told_->roles.insert("system");  // which the template may take it for
-  for (const std::string& key : conversations_->unread_keys(messages))
+  for (const std::string& key : conversations.unread_keys(messages))
     if (told_->keys.insert(key).second)
       warnings.push_back("messages have a key '" + printable(key) +
                          "', which neither the chat template nor gputrain reads");
-  const auto tools = variables.find("tools");
-  if (tools != variables.end() && !tools->empty() && !told_->tools) {
-    const Json& tool = tools->front();
-    const Json& function = tool.is_object() && tool.contains("function") ? tool["function"] : tool;
-    const std::string name = function.is_object() ? function.value("name", std::string()) : std::string();
-    if (!name.empty() && text.find(name) == std::string::npos) {
-      told_->tools = true;
-      warnings.push_back("records have tools, which the chat template does not write");
-    }
-  }
   for (const std::string& warning : warnings) log::warning(warning);
 }
 

@@ -54,5 +54,24 @@ TEST(Unwritten, MessagesAreToldByRole) {
   EXPECT_THAT(told(kTwoRoles, {says("system", " "), asked, answer}), IsEmpty());
 }
 
+TEST(Unwritten, VariablesAreToldByName) {
+  const std::string turns = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</s>{% endfor %}";
+  const ordered_json two = {says("user", "What does look do?"), says("assistant", "a")};
+  const ordered_json tools = {{"tools", {{{"type", "function"}, {"function", {{"name", "look"}}}}}}};
+  EXPECT_THAT(told(turns, two, {{"documents", {{{"text", "d"}}}}, {"enable_thinkin", false}}),
+              ElementsAre(HasSubstr("does not read 'documents'"), HasSubstr("does not read 'enable_thinkin'")));
+  EXPECT_THAT(told(turns + "{{ documents }}{{ enable_thinking }}", two,
+                   {{"documents", {{{"text", "d"}}}}, {"enable_thinking", false}}),
+              IsEmpty());
+  EXPECT_THAT(told(turns, two, {{"documents", ordered_json::array()}, {"tools", nullptr}}), IsEmpty());
+  EXPECT_THAT(told(turns + "{% set m = {} %}{{ m.mood }}", two, {{"mood", 1}}), ElementsAre(HasSubstr("'mood'")));
+  EXPECT_THAT(told(turns + "{{ add_generation_prompt }}", two, {{"add_generation_prompt", true}}),
+              ElementsAre(HasSubstr("'add_generation_prompt'")));
+  EXPECT_THAT(told(turns, two, tools), ElementsAre(HasSubstr("does not read 'tools'")));
+  EXPECT_THAT(told("{% if tools and tools | length > 1 %}{{ tools | tojson }}{% endif %}" + turns, two, tools),
+              ElementsAre(HasSubstr("have tools, which the chat template does not write")));
+  EXPECT_THAT(told("{% for tool in tools or [] %}{{ tool | tojson }}{% endfor %}" + turns, two, tools), IsEmpty());
+}
+
 }  // namespace
 }  // namespace gputrain::chat
