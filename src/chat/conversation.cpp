@@ -40,6 +40,12 @@ bool is_wanted(const ordered_json& message) {
   return (weight == message.end() || *weight != 0) && (train == message.end() || *train != false);
 }
 
+/// Keys that are read in any case. Those of a tool only say again which call it answers.
+bool is_known_key(const std::string& role, const std::string& key) {
+  constexpr std::array kRead{"role", "content", "tool_calls", "weight", "train", "train_detail"};
+  return std::ranges::find(kRead, key) != kRead.end() || (role == "tool" && (key == "name" || key == "tool_call_id"));
+}
+
 bool is_thought(const std::string& key) {
   return key == "thinking" || key == "reasoning_content" || key == "reasoning";
 }
@@ -131,15 +137,18 @@ LearnedText Conversations::learned(const ordered_json& given, const ordered_json
 
 std::vector<std::string> Conversations::marks() const { return habits_->marks(); }
 
-std::vector<std::string> Conversations::unread_keys(const ordered_json& messages) const {
-  constexpr std::array kRead{"role", "content", "tool_calls", "weight", "train", "train_detail"};
+std::vector<std::string> Conversations::unread_keys(const ordered_json& given) const {
   std::vector<std::string> unread;
+  const ordered_json messages = habits_->suited(given);
   for (const ordered_json& message : messages)
     for (const auto& [key, value] : message.items()) {
-      const bool is_read =
-          value.is_null() || value == "" || std::ranges::find(kRead, key) != kRead.end() ||
-          (is_thought(key) ? habits_->writes_thoughts() : template_.source().source().find(key) != std::string::npos);
-      if (!is_read && std::ranges::find(unread, key) == unread.end()) unread.push_back(key);
+      const auto& role = message.at("role").get_ref<const std::string&>();
+      if (is_known_key(role, key) || value == "" || (!value.is_primitive() && value.empty()) || value.is_null())
+        continue;
+      const bool is_read = habits_->known(
+          role + '\n' + key, [&, &name = key] { return reads_key(template_, messages, *variables_, role, name); });
+      if (!is_read && !(is_thought(key) && habits_->writes_thoughts()) && std::ranges::count(unread, key) == 0)
+        unread.push_back(key);
     }
   return unread;
 }

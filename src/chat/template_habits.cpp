@@ -191,6 +191,12 @@ bool TemplateHabits::reads_variable(const std::string& name) const {
   return name != "messages" && name != "add_generation_prompt" && std::ranges::count(names_, name) > 0;
 }
 
+bool TemplateHabits::known(const std::string& key, const std::function<bool()>& find) const {
+  const std::lock_guard lock(told_mutex_);
+  const auto at = known_.find(key);
+  return at != known_.end() ? at->second : (known_[key] = find());
+}
+
 bool TemplateHabits::is_first(const std::string& text) const {
   const std::lock_guard lock(told_mutex_);
   return told_.insert(text).second;

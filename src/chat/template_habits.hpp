@@ -1,6 +1,8 @@
 // What a chat template does with any conversation.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -47,6 +49,9 @@ class TemplateHabits {
   /// Whether the template names this variable, and not only as one that each rendering sets.
   bool reads_variable(const std::string& name) const;
 
+  /// What `find` finds out for this key, once. Thread-safe.
+  bool known(const std::string& key, const std::function<bool()>& find) const;
+
   /// Whether this is asked for the first time. Thread-safe.
   bool is_first(const std::string& text) const;
   /// Each text once. Thread-safe.
@@ -74,6 +79,7 @@ class TemplateHabits {
   bool knows_developer_;
   mutable std::mutex told_mutex_;
   mutable std::set<std::string> told_;
+  mutable std::map<std::string, bool> known_;
   std::vector<std::string> names_;                          // that the template has for variables
   std::optional<nlohmann::ordered_json> content_of_calls_;  // of a message that has calls alone
 };

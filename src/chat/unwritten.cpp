@@ -74,7 +74,30 @@ bool writes_tools(const Given& given) {
   }
 }
 
+/// Another value of a message's key; null: none.
+ordered_json other_value(const ordered_json& value, bool is_missing) {
+  if (is_missing) return nullptr;
+  if (value.is_boolean()) return !value.get<bool>();
+  return other_words(0);
+}
+
 }  // namespace
+
+bool reads_key(const ChatTemplate& chat_template, const ordered_json& messages, const ordered_json& variables,
+               const std::string& role, const std::string& key) {
+  try {
+    const std::string text = chat_template.render(messages, false, variables).text;
+    for (const bool is_missing : {true, false}) {
+      ordered_json others = messages;
+      for (ordered_json& message : others)
+        if (message.at("role") == role && message.contains(key)) message[key] = other_value(message[key], is_missing);
+      if (chat_template.render(others, false, variables).text != text) return true;
+    }
+    return false;
+  } catch (const Error&) {
+    return true;  // it checks the value
+  }
+}
 
 std::vector<std::string_view> words_of(const ordered_json& message) {
   std::vector<std::string_view> words;

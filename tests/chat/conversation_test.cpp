@@ -178,6 +178,31 @@ TEST(Conversation, TellsKeysThatNobodyReads) {
               ElementsAre("<|im_start|>", "<|im_end|>"));
 }
 
+TEST(Conversation, TellsKeysThatTheTemplateReadsOfOtherThings) {
+  const auto unread = [](const std::string& source, const ordered_json& more) {
+    ordered_json messages = {say("user", "u"), say("tool", "t"), say("assistant", "a")};
+    for (ordered_json& message : messages) message.update(more);
+    return Conversations(made_of("{% for m in messages %}" + source + "{% endfor %}"), kNoVariables, {})
+        .unread_keys(messages);
+  };
+  const ordered_json more = {{"name", "Ada"}, {"id", 3}, {"type", "x"}, {"tool_call_id", "c"}};
+  EXPECT_THAT(unread("{% for c in m.tool_calls or [] %}{{ c.name ~ c.id }}{% endfor %}{{ 'valid name, id, type' }}"
+                     "{% for part in m.content if part is mapping %}{{ part.type ~ part['id'] }}{% endfor %}",
+                     more),
+              ElementsAre("name", "id", "type", "tool_call_id"));
+  for (const char* name : {"m.name", "m['name']", "m.get('name')", "m['na' ~ 'me']"})
+    EXPECT_THAT(unread("{{ m.content ~ " + std::string(name) + " }}", more), ElementsAre("id", "type", "tool_call_id"));
+  EXPECT_THAT(unread("{{ m | tojson }}", more), IsEmpty());
+  EXPECT_THAT(unread("{% if m.tool_call_id | length != 1 %}{{ raise_exception('long') }}{% endif %}{{ m.content }}",
+                     {{"tool_call_id", "c"}}),
+              IsEmpty());
+  EXPECT_THAT(unread("{{ m.content ~ (m.name if m.role == 'user') }}", {{"name", "Ada"}}), ElementsAre("name"));
+  EXPECT_THAT(unread("{{ m.content }}", {{"name", ""}, {"calls", ordered_json::array()}}), IsEmpty());
+  // A tool's message has both for the reader alone.
+  const ordered_json tool = {{"role", "tool"}, {"content", "t"}, {"name", "f"}, {"tool_call_id", "c"}};
+  EXPECT_THAT(Conversations(made_of(kUnmarked), kNoVariables, {}).unread_keys({say("user", "u"), tool}), IsEmpty());
+}
+
 TEST(Conversation, TellsThoughtsThatTheTemplateDoesNotWrite) {
   const auto unread = [](const std::string& source, const char* key, const ordered_json& thought) {
     ordered_json messages = {say("user", "u"), say("assistant", "a")};

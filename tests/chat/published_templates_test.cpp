@@ -134,5 +134,22 @@ TEST(PublishedTemplates, RefuseOnlyWhatTheyThemselvesRefuse) {
   }
 }
 
+TEST(PublishedTemplates, ReadKeysOfMessagesOrNot) {
+  GPUTRAIN_NEED_REFERENCE("trl");
+  const Published all = published();
+  const auto unread = [&](const std::string& name, const char* key) {
+    ordered_json messages = {{{"role", "user"}, {"content", "q"}}, {{"role", "assistant"}, {"content", "a"}}};
+    for (ordered_json& message : messages) message[key] = "hm";
+    return !made_of(all, name).unread_keys(messages).empty();
+  };
+  for (const char* name :
+       {"trl/qwen3", "trl/qwen2_5", "trl/llama3_1", "trl/glm4moe", "trl/gptoss", "axolotl/mistral_v2v3"})
+    for (const char* key : {"name", "id", "type"}) EXPECT_TRUE(unread(name, key)) << name << ": " << key;
+  for (const char* name : {"trl/qwen2_5", "trl/llama3_1", "trl/phi3", "trl/gemma3", "axolotl/mistral_v2v3"})
+    EXPECT_TRUE(unread(name, "reasoning_content")) << name;
+  for (const char* name : {"trl/qwen3", "trl/glm4moe", "trl/gptoss", "trl/qwen3_5_think", "trl/nemotron_3_nano"})
+    EXPECT_FALSE(unread(name, "reasoning_content")) << name;
+}
+
 }  // namespace
 }  // namespace gputrain::chat

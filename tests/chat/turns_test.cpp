@@ -267,8 +267,9 @@ TEST(Turns, OfADeveloperAreThoseOfTheSystem) {
 
 TEST(Turns, OfOthersAreRefusedIfTheirWordsAreNotFound) {
   const ordered_json given = {say("system", "Be brief."), say("user", "q"), say("assistant", "a")};
-  const std::string upper = "{% for m in messages %}<{{ m.role }}>{{ m.content | upper if m.role == 'system' else "
-                            "m.content }}</s>{% endfor %}";
+  const std::string upper =
+      "{% for m in messages %}<{{ m.role }}>{{ m.content | upper if m.role == 'system' else "
+      "m.content }}</s>{% endfor %}";
   EXPECT_EQ(why(upper, given), "accepted");
   EXPECT_THAT(why(upper, given, {.roles = {"assistant", "system"}}),
               HasSubstr("does not tell where message 1 of the role 'system' says its words"));
