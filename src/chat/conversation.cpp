@@ -8,6 +8,8 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/printable.hpp"
+#include "jinja/values/text.hpp"
+#include "marks.hpp"
 #include "turns.hpp"
 #include "unwritten.hpp"
 
@@ -83,6 +85,13 @@ void add_turn(std::vector<LearnedText::Part>& parts, const Turn& turn, bool word
   }
 }
 
+/// Whether what ends a turn stands behind what the template marks, or nowhere.
+bool lacks_end(const TemplateHabits& habits, const Turn& turn, const std::string& text) {
+  if (turn.said.empty() || turn.end) return false;
+  const std::string_view rest = stripped(std::string_view(text).substr(turn.said.back().end), Side::left);
+  return is_blank(habits.end()) || rest.starts_with(stripped(habits.end(), Side::both));
+}
+
 /// Refuses if nothing is found of what the assistant says, or more than that.
 void check_told(const ChatTemplate& chat_template, const TemplateHabits& habits, const ordered_json& messages,
                 const std::vector<Turn>& turns) {
@@ -126,6 +135,12 @@ LearnedText Conversations::learned(const ordered_json& given, const ordered_json
   LearnedText result{std::move(rendered.text), {}};
   const auto learns = [&](const Turn& turn) { return wanted[turn.message]; };
   const auto last = std::ranges::find_if(turns.rbegin(), turns.rend(), learns);
+  if (template_.source().marks_generated() && learning_.ends != Learning::Ends::none)
+    for (const Turn& turn : turns)
+      if (learns(turn) && is_assistant(messages[turn.message]) && lacks_end(*habits_, turn, result.text))
+        habits_->warn_once(
+            "what the chat template marks by {% generation %} does not hold what ends a turn: a model "
+            "does not learn to stop");
   for (const Turn& turn : turns) {
     const bool is_learned = learns(turn), is_last = last != turns.rend() && &*last == &turn;
     add_turn(result.learned, turn, is_learned, learns_end(learning_.ends, is_learned, is_last));

@@ -73,5 +73,22 @@ TEST(Unwritten, VariablesAreToldByName) {
   EXPECT_THAT(told("{% for tool in tools or [] %}{{ tool | tojson }}{% endfor %}" + turns, two, tools), IsEmpty());
 }
 
+TEST(Unwritten, EndsOfMarkedTurnsAreTold) {
+  const auto marked = [](const std::string& inside, const std::string& behind) {
+    return "{% for m in messages %}{{ '<|im|>' + m.role + '\\n' }}{% if m.role == 'assistant' %}{% generation %}"
+           "{{ m.content }}" +
+           inside + "{% endgeneration %}" + behind + "{% else %}{{ m.content }}<|end|>\n{% endif %}{% endfor %}";
+  };
+  const ordered_json two = {says("user", "q"), says("assistant", "a"), says("user", "r"), says("assistant", "b")};
+  const auto is_told = ElementsAre(HasSubstr("does not learn to stop"));
+  EXPECT_THAT(told(marked("", "<|end|>\n"), two), is_told);
+  EXPECT_THAT(told(marked("", "{{ eos_token }}"), two), is_told);
+  EXPECT_THAT(told(marked("", ""), two), is_told);
+  EXPECT_THAT(told(marked("<|end|>", "\n"), two), IsEmpty());
+  EXPECT_THAT(told(marked("{{ eos_token }}", ""), two), IsEmpty());
+  EXPECT_THAT(told(marked("", "<|end|>\n"), two, kNone, {.ends = Learning::Ends::none}), IsEmpty());
+  EXPECT_THAT(told(marked("", "<|end|>\n"), two, kNone, {.roles = {"user"}}), IsEmpty());
+}
+
 }  // namespace
 }  // namespace gputrain::chat
