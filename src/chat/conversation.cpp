@@ -85,6 +85,9 @@ void add_turn(std::vector<LearnedText::Part>& parts, const Turn& turn, bool word
   }
 }
 
+constexpr const char* kNoEnds =
+    "what the chat template marks by {% generation %} does not hold what ends a turn: a model does not learn to stop";
+
 /// Whether what ends a turn stands behind what the template marks, or nowhere.
 bool lacks_end(const TemplateHabits& habits, const Turn& turn, const std::string& text) {
   if (turn.said.empty() || turn.end) return false;
@@ -134,13 +137,12 @@ LearnedText Conversations::learned(const ordered_json& given, const ordered_json
   const std::vector<Turn> turns = find_turns(template_, *habits_, messages, all, wanted, rendered);
   LearnedText result{std::move(rendered.text), {}};
   const auto learns = [&](const Turn& turn) { return wanted[turn.message]; };
+  if (template_.source().marks_generated() && learning_.ends != Learning::Ends::none &&
+      std::ranges::any_of(turns, [&](const Turn& turn) {
+        return learns(turn) && is_assistant(messages[turn.message]) && lacks_end(*habits_, turn, result.text);
+      }))
+    habits_->warn_once(kNoEnds);
   const auto last = std::ranges::find_if(turns.rbegin(), turns.rend(), learns);
-  if (template_.source().marks_generated() && learning_.ends != Learning::Ends::none)
-    for (const Turn& turn : turns)
-      if (learns(turn) && is_assistant(messages[turn.message]) && lacks_end(*habits_, turn, result.text))
-        habits_->warn_once(
-            "what the chat template marks by {% generation %} does not hold what ends a turn: a model "
-            "does not learn to stop");
   for (const Turn& turn : turns) {
     const bool is_learned = learns(turn), is_last = last != turns.rend() && &*last == &turn;
     add_turn(result.learned, turn, is_learned, learns_end(learning_.ends, is_learned, is_last));
