@@ -9,25 +9,22 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/printable.hpp"
 #include "jinja/values/text.hpp"
+#include "marks.hpp"
 #include "turns.hpp"
+#include "unwritten.hpp"
 
 namespace gputrain::chat {
 namespace {
 
 using nlohmann::ordered_json;
 
-bool has_role(const Learning& learning, const ordered_json& message) {
-  return std::ranges::count(learning.roles, message.at("role").get_ref<const std::string&>()) > 0;
+std::vector<std::string> roles_of(const ordered_json& messages) {
+  std::vector<std::string> roles;
+  for (const ordered_json& message : messages) roles.push_back(message.at("role"));
+  return roles;
 }
 
 bool is_assistant(const ordered_json& message) { return message.at("role") == "assistant"; }
-
-/// Whether it says anything that can be learned.
-bool has_words(const ordered_json& message) {
-  const auto content = message.find("content");
-  if (message.contains("tool_calls") || content == message.end()) return false;
-  return content->is_string() && !stripped(content->get_ref<const std::string&>(), Side::both).empty();
-}
 
 /// Adds a range behind the others; joins it to the last one where they touch.
 void add(std::vector<LearnedText::Part>& parts, const Range& range, size_t message) {
@@ -43,6 +40,26 @@ void add(std::vector<LearnedText::Part>& parts, const Range& range, size_t messa
 bool is_wanted(const ordered_json& message) {
   const auto weight = message.find("weight"), train = message.find("train");
   return (weight == message.end() || *weight != 0) && (train == message.end() || *train != false);
+}
+
+/// Keys that are read in any case. Those of a tool only say again which call it answers.
+bool is_known_key(const std::string& role, const std::string& key) {
+  constexpr std::array kRead{"role", "content", "tool_calls", "weight", "train", "train_detail"};
+  return std::ranges::find(kRead, key) != kRead.end() || (role == "tool" && (key == "name" || key == "tool_call_id"));
+}
+
+bool is_thought(const std::string& key) {
+  return key == "thinking" || key == "reasoning_content" || key == "reasoning";
+}
+
+/// Which messages are learned. A role is that of the data, or the one that the template knows.
+std::vector<bool> learned_ones(const Learning& learning, const ordered_json& given, const ordered_json& messages) {
+  std::vector<bool> learned;
+  for (size_t i = 0; i < messages.size(); ++i)
+    learned.push_back(is_wanted(messages[i]) && std::ranges::any_of(learning.roles, [&](const std::string& role) {
+                        return given[i].at("role") == role || messages[i].at("role") == role;
+                      }));
+  return learned;
 }
 
 bool learns_end(Learning::Ends ends, bool is_learned, bool is_last) {
@@ -68,13 +85,23 @@ void add_turn(std::vector<LearnedText::Part>& parts, const Turn& turn, bool word
   }
 }
 
+constexpr const char* kNoEnds =
+    "what the chat template marks by {% generation %} does not hold what ends a turn: a model does not learn to stop";
+
+/// Whether what ends a turn stands behind what the template marks, or nowhere.
+bool lacks_end(const TemplateHabits& habits, const Turn& turn, const std::string& text) {
+  if (turn.said.empty() || turn.end) return false;
+  const std::string_view rest = stripped(std::string_view(text).substr(turn.said.back().end), Side::left);
+  return is_blank(habits.end()) || rest.starts_with(stripped(habits.end(), Side::both));
+}
+
 /// Refuses if nothing is found of what the assistant says, or more than that.
 void check_told(const ChatTemplate& chat_template, const TemplateHabits& habits, const ordered_json& messages,
                 const std::vector<Turn>& turns) {
   bool has_any_words = false, is_told = false;
   for (const Turn& turn : turns) {
     if (!is_assistant(messages[turn.message])) continue;
-    has_any_words = has_any_words || has_words(messages[turn.message]);
+    has_any_words = has_any_words || !words_of(messages[turn.message]).empty();
     is_told = is_told || !turn.said.empty();
   }
   const bool has_marks = chat_template.source().marks_generated();
@@ -102,31 +129,43 @@ LearnedText Conversations::learned(const ordered_json& given, const ordered_json
   ordered_json all = *variables_;
   all.update(variables);
   Rendered rendered = template_.render(messages, false, all);
-  const std::vector<Turn> turns = find_turns(template_, *habits_, messages, all, learning_.roles, rendered);
+  const Given conversation{template_, *habits_, messages, all, rendered};
+  check_calls(conversation);
+  tell_lost_messages(conversation, roles_of(given));
+  tell_lost_variables(conversation);
+  const std::vector<bool> wanted = learned_ones(learning_, given, messages);
+  const std::vector<Turn> turns = find_turns(template_, *habits_, messages, all, wanted, rendered);
   LearnedText result{std::move(rendered.text), {}};
-  const auto learns = [&](const Turn& turn) {
-    return has_role(learning_, messages[turn.message]) && is_wanted(messages[turn.message]);
-  };
+  const auto learns = [&](const Turn& turn) { return wanted[turn.message]; };
+  if (template_.source().marks_generated() && learning_.ends != Learning::Ends::none &&
+      std::ranges::any_of(turns, [&](const Turn& turn) {
+        return learns(turn) && is_assistant(messages[turn.message]) && lacks_end(*habits_, turn, result.text);
+      }))
+    habits_->warn_once(kNoEnds);
   const auto last = std::ranges::find_if(turns.rbegin(), turns.rend(), learns);
   for (const Turn& turn : turns) {
     const bool is_learned = learns(turn), is_last = last != turns.rend() && &*last == &turn;
     add_turn(result.learned, turn, is_learned, learns_end(learning_.ends, is_learned, is_last));
   }
+  std::ranges::stable_sort(result.learned, {}, [](const LearnedText::Part& one) { return one.range.begin; });
   check_told(template_, *habits_, messages, turns);
   return result;
 }
 
 std::vector<std::string> Conversations::marks() const { return habits_->marks(); }
 
-std::vector<std::string> Conversations::unread_keys(const ordered_json& messages) const {
-  constexpr std::array kRead{"role",         "content",  "tool_calls",        "weight",   "train",
-                             "train_detail", "thinking", "reasoning_content", "reasoning"};
+std::vector<std::string> Conversations::unread_keys(const ordered_json& given) const {
   std::vector<std::string> unread;
+  const ordered_json messages = habits_->suited(given);
   for (const ordered_json& message : messages)
     for (const auto& [key, value] : message.items()) {
-      const bool is_read = value.is_null() || std::ranges::find(kRead, key) != kRead.end() ||
-                           template_.source().source().find(key) != std::string::npos;
-      if (!is_read && std::ranges::find(unread, key) == unread.end()) unread.push_back(key);
+      const auto& role = message.at("role").get_ref<const std::string&>();
+      if (is_known_key(role, key) || value == "" || (!value.is_primitive() && value.empty()) || value.is_null())
+        continue;
+      const bool is_read = habits_->known(
+          role + '\n' + key, [&, &name = key] { return reads_key(template_, messages, *variables_, role, name); });
+      if (!is_read && !(is_thought(key) && habits_->writes_thoughts()) && std::ranges::count(unread, key) == 0)
+        unread.push_back(key);
     }
   return unread;
 }

@@ -83,6 +83,7 @@ ordered_json usual(const ordered_json& given, size_t index) {
   if (!given.is_object()) refuse_message(index, "is no object with 'role' and 'content'");
   ordered_json result = ordered_json::object();
   for (const auto& [key, value] : given.items()) {
+    if (key == "tool_calls" && value.empty()) continue;  // null, or no calls
     const bool renames = (key == "from" && !given.contains("role")) || (key == "value" && !given.contains("content"));
     result[renames ? (key == "from" ? "role" : "content") : key] = value;
   }
@@ -132,6 +133,8 @@ void check_messages(const ordered_json& messages) {
     if (!one.is_object()) refuse_message(i, "is no object with 'role' and 'content'");
     if (!one.contains("role") || !one.at("role").is_string()) refuse_message(i, "has no 'role' that is a string");
     check_wish(i, one);
+    if (one.contains("tool_calls") && !one.at("tool_calls").is_null() && !one.at("tool_calls").is_array())
+      refuse_message(i, "has 'tool_calls' that are no list");
     const bool has_content = one.contains("content") && !one.at("content").is_null();
     if (!has_content && one.contains("tool_calls") && one.at("tool_calls").is_array()) continue;
     if (!has_content) refuse_message(i, "has neither 'content' nor 'tool_calls'");

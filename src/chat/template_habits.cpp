@@ -6,6 +6,8 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/json.hpp"
+#include "gputrain/core/log.hpp"
+#include "jinja/syntax/parser.hpp"
 #include "jinja/values/operators.hpp"
 #include "jinja/values/text.hpp"
 #include "jinja/values/value.hpp"
@@ -73,6 +75,11 @@ std::string as_json_text(const ordered_json& json) {
   }
 }
 
+ordered_json calls_of(const ordered_json& arguments) {
+  return ordered_json::array(
+      {{{"id", "abcdefghi"}, {"type", "function"}, {"function", {{"name", "f"}, {"arguments", arguments}}}}});
+}
+
 std::string without_last_spaces(std::string_view text) { return std::string(stripped(text, Side::right, " ")); }
 
 }  // namespace
@@ -91,7 +98,8 @@ std::string TemplateHabits::prompt_after(const ChatTemplate& chat_template, cons
 }
 
 TemplateHabits::TemplateHabits(const ChatTemplate& chat_template, const ordered_json& variables)
-    : knows_developer_(chat_template.source().source().find("developer") != std::string::npos) {
+    : knows_developer_(chat_template.source().source().find("developer") != std::string::npos),
+      names_(parsed(chat_template.source().source(), chat_template.source().name())->names) {
   std::array<std::optional<Rendered>, 2> middle;
   for (const bool as_parts : {false, true}) middle[as_parts] = rendered_probe(chat_template, 3, as_parts, variables);
   const bool reads_text = has_words(middle[0]), reads_parts = has_words(middle[1]);
@@ -103,6 +111,21 @@ TemplateHabits::TemplateHabits(const ChatTemplate& chat_template, const ordered_
   if (has_words(middle[as_parts]) && has_words(last)) look(*middle[as_parts], *last);
   if (middle[as_parts]) find_marks(middle[as_parts]->text + prompt_);
   find_form_of_calls(chat_template, variables);
+  find_thoughts(chat_template, variables);
+}
+
+/// Tries a turn with words, and one with a call: some templates write the thoughts before calls alone.
+void TemplateHabits::find_thoughts(const ChatTemplate& chat_template, const ordered_json& variables) {
+  for (const bool calls : {false, true}) {
+    ordered_json messages = probe(2, false);
+    messages[1]["reasoning_content"] = kThen;
+    if (calls) messages[1]["tool_calls"] = calls_of({{"a", kSaid}});
+    try {
+      const std::string text = chat_template.render(suited(messages), false, variables).text;
+      writes_thoughts_ = writes_thoughts_ || text.find(kThen) != std::string::npos;
+    } catch (const Error&) {
+    }
+  }
 }
 
 void TemplateHabits::find_marks(const std::string& text) {
@@ -118,8 +141,7 @@ void TemplateHabits::find_form_of_calls(const ChatTemplate& chat_template, const
   const auto written = [&](const ordered_json& arguments, const std::optional<ordered_json>& content) {
     ordered_json messages = probe(1, content_ == Content::parts), message = {{"role", "assistant"}};
     if (content) message["content"] = *content;
-    message["tool_calls"] = ordered_json::array(
-        {{{"id", "abcdefghi"}, {"type", "function"}, {"function", {{"name", "f"}, {"arguments", arguments}}}}});
+    message["tool_calls"] = calls_of(arguments);
     messages.push_back(std::move(message));
     try {
       return std::optional(chat_template.render(messages, false, variables).text);
@@ -128,17 +150,21 @@ void TemplateHabits::find_form_of_calls(const ChatTemplate& chat_template, const
     }
   };
   const std::array<std::optional<ordered_json>, 3> contents = {std::nullopt, ordered_json(nullptr), ordered_json("")};
+  const auto has_said = [](const std::optional<std::string>& text) {
+    return text && text->find(kSaid) != std::string::npos;
+  };
   bool is_found = false;
   for (const bool as_text : {false, true}) {
     const ordered_json object = {{"a", kSaid}}, arguments = as_text ? ordered_json(as_json_text(object)) : object;
     for (const auto& content : contents) {
       const auto text = written(arguments, content);
-      const bool has_arguments = text && text->find(kSaid) != std::string::npos;
-      if (!text || (is_found && !has_arguments)) continue;
+      if (!text || (is_found && !has_said(text))) continue;
       is_found = true;
       takes_arguments_as_text_ = as_text;
       content_of_calls_ = content;
-      if (has_arguments) return;
+      if (!has_said(text)) continue;
+      loses_calls_beside_empty_ = !has_said(written(arguments, ""));
+      return;
     }
   }
 }
@@ -161,12 +187,31 @@ void TemplateHabits::look(const Rendered& middle, const Rendered& last) {
   ends_last_turn_ = !is_blank(last_end_);
 }
 
+bool TemplateHabits::reads_variable(const std::string& name) const {
+  return name != "messages" && name != "add_generation_prompt" && std::ranges::count(names_, name) > 0;
+}
+
+bool TemplateHabits::known(const std::string& key, const std::function<bool()>& find) const {
+  const std::lock_guard lock(told_mutex_);
+  const auto at = known_.find(key);
+  return at != known_.end() ? at->second : (known_[key] = find());
+}
+
+bool TemplateHabits::is_first(const std::string& text) const {
+  const std::lock_guard lock(told_mutex_);
+  return told_.insert(text).second;
+}
+
+void TemplateHabits::warn_once(const std::string& text) const {
+  if (is_first(text)) log::warning(text);
+}
+
 ordered_json TemplateHabits::suited(const ordered_json& messages) const {
   ordered_json result = messages;
   for (ordered_json& message : result) {
-    const bool calls_alone =
-        message.contains("tool_calls") && (!message.contains("content") || message["content"].is_null());
-    if (calls_alone) {
+    const bool has_content = message.contains("content") && !message["content"].is_null();
+    const bool is_empty = !has_content || (loses_calls_beside_empty_ && message["content"] == "");
+    if (is_empty && message.contains("tool_calls")) {
       message.erase("content");
       if (content_of_calls_) message["content"] = *content_of_calls_;
     }

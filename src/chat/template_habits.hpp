@@ -1,7 +1,11 @@
 // What a chat template does with any conversation.
 #pragma once
 
+#include <functional>
+#include <map>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +18,8 @@ namespace gputrain::chat {
 
 /// The words of the last message of the probe: no template has them by itself.
 inline constexpr std::string_view kOtherWords = "Zycus";
+/// Such words that no other number has, nor begins with.
+inline std::string other_words(size_t number) { return std::string(kOtherWords) + std::to_string(number) + "x"; }
 
 /// What a template does with any conversation, found out by rendering a short one.
 class TemplateHabits {
@@ -33,10 +39,23 @@ class TemplateHabits {
   const std::string& last_end() const { return last_end_; }
   /// Whether it writes anything after the assistant's words. Unknown counts as yes.
   bool ends_turn(bool is_last) const { return is_last ? ends_last_turn_ : ends_turn_; }
+  /// Whether it writes what the assistant thought, at least in the last turn.
+  bool writes_thoughts() const { return writes_thoughts_; }
   /// The marks <|...|> that it writes.
   const std::vector<std::string>& marks() const { return marks_; }
   /// Why it cannot be told what the assistant says, if it cannot.
   const std::string& refusal() const { return refusal_; }
+
+  /// Whether the template names this variable, and not only as one that each rendering sets.
+  bool reads_variable(const std::string& name) const;
+
+  /// What `find` finds out for this key, once. Thread-safe.
+  bool known(const std::string& key, const std::function<bool()>& find) const;
+
+  /// Whether this is asked for the first time. Thread-safe.
+  bool is_first(const std::string& text) const;
+  /// Each text once. Thread-safe.
+  void warn_once(const std::string& text) const;
 
   /// What the template puts behind messages for the model to go on, or what it adds to the last of them for this. Empty
   /// if it raises.
@@ -46,6 +65,7 @@ class TemplateHabits {
  private:
   void find_marks(const std::string& text);
   void look(const Rendered& middle, const Rendered& last);
+  void find_thoughts(const ChatTemplate& chat_template, const nlohmann::ordered_json& variables);
   void find_form_of_calls(const ChatTemplate& chat_template, const nlohmann::ordered_json& variables);
   void suit_content(nlohmann::ordered_json& content) const;
   void suit_arguments(nlohmann::ordered_json& call) const;
@@ -54,8 +74,13 @@ class TemplateHabits {
   Content content_ = Content::any;
   std::string prompt_, header_, end_, last_end_, refusal_;
   std::vector<std::string> marks_;
-  bool ends_turn_ = true, ends_last_turn_ = true, takes_arguments_as_text_ = false;
+  bool ends_turn_ = true, ends_last_turn_ = true, takes_arguments_as_text_ = false, writes_thoughts_ = false;
+  bool loses_calls_beside_empty_ = false;  // a content that is "", but not one that is null or missing
   bool knows_developer_;
+  mutable std::mutex told_mutex_;
+  mutable std::set<std::string> told_;
+  mutable std::map<std::string, bool> known_;
+  std::vector<std::string> names_;                          // that the template has for variables
   std::optional<nlohmann::ordered_json> content_of_calls_;  // of a message that has calls alone
 };
 

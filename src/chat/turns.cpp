@@ -1,14 +1,17 @@
 #include "turns.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/printable.hpp"
 #include "jinja/values/text.hpp"
 #include "marks.hpp"
+#include "unwritten.hpp"
 
 namespace gputrain::chat {
 namespace {
@@ -28,12 +31,12 @@ std::string_view without_thoughts(std::string_view prompt) {
 class Search {
  public:
   Search(const ChatTemplate& chat_template, const TemplateHabits& habits, const ordered_json& messages,
-         const ordered_json& variables, const std::vector<std::string>& roles, Rendered& rendered)
+         const ordered_json& variables, const std::vector<bool>& is_learned, Rendered& rendered)
       : template_(chat_template),
         habits_(habits),
         messages_(messages),
         variables_(variables),
-        roles_(roles),
+        is_learned_(is_learned),
         rendered_(rendered) {}
 
   std::vector<Turn> run() {
@@ -44,9 +47,11 @@ class Search {
       if (!has_marks || !is_assistant(written.message)) turns[written.message].said.push_back(written.range);
     if (has_marks) take_marked(turns);
     for (Turn& turn : turns) {
-      if (!has_marks || !is_assistant(turn.message)) take_off_header(turn);
-      if (turn.said.empty()) continue;
-      if (has_marks || !is_assistant(turn.message)) {
+      const bool is_other = !is_assistant(turn.message);
+      if (is_learned_[turn.message] && is_other) take_words(turn);
+      if (is_learned_[turn.message] && !is_other && !has_marks) take_off_header(turn);
+      if (turn.said.empty() || turn.end) continue;
+      if (has_marks || is_other) {
         find_end(turn);
         continue;
       }
@@ -63,7 +68,6 @@ class Search {
 
  private:
   std::string role(size_t message) const { return messages_[message].at("role").get<std::string>(); }
-  bool is_learned(size_t message) const { return std::ranges::count(roles_, role(message)) > 0; }
   bool is_assistant(size_t message) const { return role(message) == "assistant"; }
 
   /// What the template marks belongs to the message at which it stood, else to the next one of the assistant.
@@ -89,7 +93,6 @@ class Search {
   }
 
   size_t header_size(size_t message, std::string_view turn) {
-    if (!is_assistant(message)) return std::min(turn.size(), other_header(message));
     const size_t spaces = turn.size() - stripped(turn, Side::left).size();
     for (const std::string* prompt : {&prompt_before(message), &habits_.prompt()}) {
       const std::string_view whole = without_thoughts(*prompt), mark = stripped(whole, Side::left);
@@ -101,27 +104,98 @@ class Search {
     return !is_blank(habits_.header()) && turn.starts_with(habits_.header()) ? habits_.header().size() : 0;
   }
 
-  /// What stands before the words of a message that is not the assistant's: as with other words.
-  size_t other_header(size_t message) {
-    if (!others_) {
-      ordered_json other = messages_;
-      for (size_t i = 0; i < other.size(); ++i)
-        if (!is_assistant(i)) other[i]["content"] = kOtherWords;
-      others_ = template_.render(habits_.suited(other), false, variables_);
-    }
-    for (const Written& written : others_->written)
-      if (written.message == message) return part(others_->text, written.range).find(kOtherWords);
+  /// With other words in all messages that are not the assistant's, different ones for each.
+  const Rendered& with_other_words() {
+    if (others_) return *others_;
+    ordered_json other = messages_;
+    for (size_t i = 0; i < other.size(); ++i)
+      if (!is_assistant(i) && (is_learned_[i] || !words_of(other[i]).empty())) other[i]["content"] = other_words(i);
+    others_ = template_.render(habits_.suited(other), false, variables_);
+    return *others_;
+  }
+
+  /// How much of a message's content the text has at `at`: all of it, or without the spaces around; npos: it has not.
+  size_t content_size(size_t message, size_t at) const {
+    std::string content;
+    const ordered_json given = messages_[message].value("content", ordered_json());
+    if (given.is_string()) content = given;
+    if (given.is_array())
+      for (const ordered_json& one : given) content += one.at("text").get_ref<const std::string&>();
+    const std::string_view rest = std::string_view(rendered_.text).substr(std::min(at, rendered_.text.size()));
+    for (const std::string_view written : {std::string_view(content), stripped(content, Side::both)})
+      if (rest.starts_with(written)) return written.size();
     return std::string::npos;
   }
 
+  /// Where the words of a message that is not the assistant's begin: in its own turn, else anywhere. npos: unknown.
+  size_t words_begin(size_t message) {
+    const Rendered& others = with_other_words();
+    const std::string words = other_words(message);
+    size_t place = std::string::npos, from = 0, to = 0;  // in the other text; `to` is the place of `from` in this one
+    for (const Written& written : others.written)
+      if (place == std::string::npos && written.message == message)
+        if (const size_t at = part(others.text, written.range).find(words); at != std::string::npos)
+          place = written.range.begin + at;
+    if (place == std::string::npos) place = others.text.find(words);
+    if (place == std::string::npos) return place;
+    for (size_t i = 0; i < std::min(others.written.size(), rendered_.written.size()); ++i) {
+      if (others.written[i].range.begin > place || others.written[i].message != rendered_.written[i].message) break;
+      from = others.written[i].range.begin, to = rendered_.written[i].range.begin;
+    }
+    for (size_t next = others.text.find(kOtherWords, from); next < place; next = others.text.find(kOtherWords, from)) {
+      const size_t other = std::strtoul(others.text.c_str() + next + kOtherWords.size(), nullptr, 10);
+      to += next - from;
+      const size_t size = other < messages_.size() ? content_size(other, to) : std::string::npos;
+      if (size == std::string::npos) return size;
+      from = next + other_words(other).size(), to += size;
+    }
+    return to + place - from;
+  }
+
+  /// What a message says that is not the assistant's: its turn from its words on or, where it is written outside of its
+  /// turn, as the first one of the system often is, the words alone with what ends turns.
+  void take_words(Turn& turn) {
+    const size_t begin = words_begin(turn.message);
+    for (size_t i = 0; i < turn.said.size(); ++i) {
+      if (begin < turn.said[i].begin || begin > turn.said[i].end) continue;
+      turn.said.erase(turn.said.begin(), turn.said.begin() + static_cast<std::ptrdiff_t>(i));
+      turn.said[0].begin = begin;
+      trim(turn);
+      return;
+    }
+    const bool is_left_out = words_of(messages_[turn.message]).empty() ||
+                             (begin == std::string::npos && is_blank_turn(turn));  // which is told
+    const size_t size = begin == std::string::npos ? begin : content_size(turn.message, begin);
+    turn.said.clear();
+    if (is_left_out) return;
+    if (size == std::string::npos)
+      throw Error(ExitCode::data,
+                  {.what = "this chat template does not tell where message " + std::to_string(turn.message + 1) +
+                           " of the role '" + printable(role(turn.message).substr(0, 40)) + "' says its words",
+                   .where = template_.source().name(),
+                   .hint = "leave this role out of data.text.roles_to_train, or let the template write each message as "
+                           "it is, at its turn"});
+    const bool has_end = std::string_view(rendered_.text).substr(begin + size).starts_with(habits_.end());
+    turn.said.push_back({begin, begin + size + (has_end ? habits_.end().size() : 0)});
+    if (has_end) turn.end = {begin + size, turn.said[0].end};
+  }
+
+  bool is_blank_turn(const Turn& turn) const {
+    return std::ranges::all_of(turn.said, [&](const Range& range) { return is_blank(part(rendered_.text, range)); });
+  }
+
   void take_off_header(Turn& turn) {
-    if (turn.said.empty() || !is_learned(turn.message)) return;
+    if (turn.said.empty()) return;
     Range& first = turn.said.front();
     first.begin += header_size(turn.message, part(rendered_.text, first));
     if (first.begin == first.end && turn.said.size() > 1) turn.said.erase(turn.said.begin());
+    trim(turn);
+  }
+
+  /// A space belongs to the word that follows it.
+  void trim(Turn& turn) const {
     Range& last = turn.said.back();
     const std::string_view text = part(rendered_.text, last);
-    // A space belongs to the word that follows it.
     if (!is_blank(text)) last.end = last.begin + stripped(text, Side::right, " ").size();
   }
 
@@ -185,7 +259,7 @@ class Search {
   const ChatTemplate& template_;
   const TemplateHabits& habits_;
   const ordered_json &messages_, &variables_;
-  const std::vector<std::string>& roles_;
+  const std::vector<bool>& is_learned_;
   Rendered& rendered_;
   std::optional<Rendered> others_;              // with other words in all messages but the assistant's
   std::map<std::string, std::string> prompts_;  // by the role before
@@ -195,8 +269,8 @@ class Search {
 
 std::vector<Turn> find_turns(const ChatTemplate& chat_template, const TemplateHabits& habits,
                              const ordered_json& messages, const ordered_json& variables,
-                             const std::vector<std::string>& roles, Rendered& rendered) {
-  return Search(chat_template, habits, messages, variables, roles, rendered).run();
+                             const std::vector<bool>& is_learned, Rendered& rendered) {
+  return Search(chat_template, habits, messages, variables, is_learned, rendered).run();
 }
 
 }  // namespace gputrain::chat

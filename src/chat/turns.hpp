@@ -19,10 +19,11 @@ struct Turn {
   std::optional<Range> end;  // what ends the turn: the last part of what is said
 };
 
-/// The turns of all messages; of those that have none of the roles, with their headers. Appends to `rendered` the mark
-/// that ends the last turn, if only the next message would bring it. Throws Error(data) if the template does not tell.
+/// The turns of all messages; of others than the assistant's that are not learned, with their headers. Appends to
+/// `rendered` the mark that ends the last turn, if only the next message would bring it. Throws Error(data) if the
+/// template does not tell what is learned.
 std::vector<Turn> find_turns(const ChatTemplate& chat_template, const TemplateHabits& habits,
                              const nlohmann::ordered_json& messages, const nlohmann::ordered_json& variables,
-                             const std::vector<std::string>& roles, Rendered& rendered);
+                             const std::vector<bool>& is_learned, Rendered& rendered);
 
 }  // namespace gputrain::chat

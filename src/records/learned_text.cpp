@@ -54,10 +54,24 @@ Json tools_in(const Json& value) {
   return tools;
 }
 
+/// The role of messages that one of data.text.roles_to_train means: human is the user.
+std::string role_meant(const std::string& name) {
+  const Json message = chat::usual_messages(Json::array({{{"role", name}, {"content", ""}}}))[0];
+  const std::string role = message.at("role");
+  if (role == "assistant" && name.ends_with("_call"))
+    throw Error(ExitCode::usage, {.what = "'" + printable(name) + "' is no role of its own: calls are the assistant's",
+                                  .where = "data.text.roles_to_train",
+                                  .hint = "assistant"});
+  return role;
+}
+
 chat::Learning learning_of(const data::TextOptions& options) {
   using Ends = chat::Learning::Ends;
   chat::Learning learning;
-  if (options.roles_to_train) learning.roles = *options.roles_to_train;
+  if (options.roles_to_train) {
+    learning.roles = *options.roles_to_train;
+    std::ranges::transform(learning.roles, learning.roles.begin(), role_meant);
+  }
   constexpr std::pair<const char*, Ends> kEnds[] = {
       {"turn", Ends::of_turns}, {"last", Ends::last}, {"all", Ends::all}, {"none", Ends::none}};
   for (const auto& [name, ends] : kEnds)
@@ -124,8 +138,8 @@ bool reads_system(const Json& record, const Json* messages) {
 
 struct RecordTexts::Told {
   std::mutex mutex;
-  std::set<std::string> keys, warnings;
-  bool tools = false, marks = false;
+  std::set<std::string> keys, warnings, roles;
+  bool marks = false;
   bool has_conversations = false;
 };
 
@@ -134,9 +148,10 @@ RecordTexts::RecordTexts(const data::TextOptions& options, const fs::path& token
   check_learns_all(options);
   const Json variables = json_in(options.chat_template_kwargs ? Json(*options.chat_template_kwargs) : Json::object(),
                                  "data.text.chat_template_kwargs", true);
+  const chat::Learning learning = learning_of(options);
   try {
     const auto make = [&](const chat::ChatTemplate& chat_template) {
-      return chat::Conversations(chat_template, variables, learning_of(options));
+      return chat::Conversations(chat_template, variables, learning);
     };
     conversations_ = make(chat::choose_chat_template(options.chat_template, tokenizer_folder));
     if (options.chat_template) return;
@@ -209,30 +224,23 @@ chat::LearnedText RecordTexts::rendered(const Json& messages, const Json& record
   if (const Json* given = find_filled(record, "documents"))
     variables["documents"] = json_in(*given, "documents", false);
   const bool has_tools = variables.contains("tools") && !variables["tools"].empty();
-  chat::LearnedText text = (has_tools && with_tools_ ? *with_tools_ : *conversations_).learned(messages, variables);
-  tell_unread(messages, variables, text.text);
+  const chat::Conversations& conversations = has_tools && with_tools_ ? *with_tools_ : *conversations_;
+  chat::LearnedText text = conversations.learned(messages, variables);
+  tell_unread(conversations, messages);
   return text;
 }
 
-/// Warns, once, of keys of messages that nobody reads, and of tools that the template does not write.
-void RecordTexts::tell_unread(const Json& messages, const Json& variables, const std::string& text) const {
+/// Warns, once, of keys of messages that nobody reads.
+void RecordTexts::tell_unread(const chat::Conversations& conversations, const Json& messages) const {
   std::vector<std::string> warnings;
   const std::lock_guard lock(told_->mutex);
   told_->has_conversations = true;
-  for (const std::string& key : conversations_->unread_keys(messages))
+  for (const Json& message : messages) told_->roles.insert(message.at("role").get<std::string>());
+  if (told_->roles.contains("developer")) told_->roles.insert("system");  // which the template may take it for
+  for (const std::string& key : conversations.unread_keys(messages))
     if (told_->keys.insert(key).second)
       warnings.push_back("messages have a key '" + printable(key) +
                          "', which neither the chat template nor gputrain reads");
-  const auto tools = variables.find("tools");
-  if (tools != variables.end() && !tools->empty() && !told_->tools) {
-    const Json& tool = tools->front();
-    const Json& function = tool.is_object() && tool.contains("function") ? tool["function"] : tool;
-    const std::string name = function.is_object() ? function.value("name", std::string()) : std::string();
-    if (!name.empty() && text.find(name) == std::string::npos) {
-      told_->tools = true;
-      warnings.push_back("records have tools, which the chat template does not write");
-    }
-  }
   for (const std::string& warning : warnings) log::warning(warning);
 }
 
@@ -241,6 +249,9 @@ void RecordTexts::check_marks(const tokenizers::Tokenizer& tokenizer) const {
   {
     const std::lock_guard lock(told_->mutex);
     if (!told_->has_conversations || std::exchange(told_->marks, true)) return;
+    for (const std::string& role : options_.roles_to_train.value_or(std::vector<std::string>()))
+      if (!told_->roles.contains(role_meant(role)))
+        log::warning("no message has the role '" + printable(role) + "' of data.text.roles_to_train");
   }
   std::string split;
   for (const std::string& mark : conversations_->marks())

@@ -69,8 +69,7 @@ class RecordTexts {
   nlohmann::ordered_json messages_of(const nlohmann::ordered_json& record, size_t& asked) const;
   LearnedText conversation_of(const nlohmann::ordered_json& record) const;
   chat::LearnedText rendered(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& record) const;
-  void tell_unread(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& variables,
-                   const std::string& text) const;
+  void tell_unread(const chat::Conversations& conversations, const nlohmann::ordered_json& messages) const;
   void tell_once(const std::string& warning) const;
   bool learns_all() const { return options_.loss_on == "all"; }
 

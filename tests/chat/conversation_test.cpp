@@ -115,6 +115,7 @@ TEST(Conversation, SaysWhichMessageIsWrong) {
   EXPECT_THAT(why(R"([{"role": "user", "content": "a"}, 3])"), HasSubstr("message 2 of a conversation is no object"));
   EXPECT_THAT(why(R"([{"role": 1, "content": "a"}])"), HasSubstr("message 1 of a conversation has no 'role'"));
   EXPECT_THAT(why(R"([{"role": "user"}])"), HasSubstr("has neither 'content' nor 'tool_calls'"));
+  EXPECT_THAT(why(R"([{"role": "assistant", "content": "a", "tool_calls": "f"}])"), HasSubstr("are no list"));
   EXPECT_THAT(why(R"([{"role": "user", "content": 5}])"), HasSubstr("neither a string nor a list of parts"));
   EXPECT_THAT(why(R"([{"role": "user", "content": [{"type": "image"}]}])"), HasSubstr("has a part that is no"));
   EXPECT_THAT(why(R"([{"role": "user", "content": "a", "weight": 0.5}])"),
@@ -175,6 +176,46 @@ TEST(Conversation, TellsKeysThatNobodyReads) {
   EXPECT_THAT(built_in_chat_template("chatml", kNoVariables).source().name(), HasSubstr("chatml"));
   EXPECT_THAT(Conversations(built_in_chat_template("chatml", kNoVariables), kNoVariables, {}).marks(),
               ElementsAre("<|im_start|>", "<|im_end|>"));
+}
+
+TEST(Conversation, TellsKeysThatTheTemplateReadsOfOtherThings) {
+  const auto unread = [](const std::string& source, const ordered_json& more) {
+    ordered_json messages = {say("user", "u"), say("tool", "t"), say("assistant", "a")};
+    for (ordered_json& message : messages) message.update(more);
+    return Conversations(made_of("{% for m in messages %}" + source + "{% endfor %}"), kNoVariables, {})
+        .unread_keys(messages);
+  };
+  const ordered_json more = {{"name", "Ada"}, {"id", 3}, {"type", "x"}, {"tool_call_id", "c"}};
+  EXPECT_THAT(unread("{% for c in m.tool_calls or [] %}{{ c.name ~ c.id }}{% endfor %}{{ 'valid name, id, type' }}"
+                     "{% for part in m.content if part is mapping %}{{ part.type ~ part['id'] }}{% endfor %}",
+                     more),
+              ElementsAre("name", "id", "type", "tool_call_id"));
+  for (const char* name : {"m.name", "m['name']", "m.get('name')", "m['na' ~ 'me']"})
+    EXPECT_THAT(unread("{{ m.content ~ " + std::string(name) + " }}", more), ElementsAre("id", "type", "tool_call_id"));
+  EXPECT_THAT(unread("{{ m | tojson }}", more), IsEmpty());
+  EXPECT_THAT(unread("{% if m.tool_call_id | length != 1 %}{{ raise_exception('long') }}{% endif %}{{ m.content }}",
+                     {{"tool_call_id", "c"}}),
+              IsEmpty());
+  EXPECT_THAT(unread("{{ m.content ~ (m.name if m.role == 'user') }}", {{"name", "Ada"}}), ElementsAre("name"));
+  EXPECT_THAT(unread("{{ m.content }}", {{"name", ""}, {"calls", ordered_json::array()}}), IsEmpty());
+  // A tool's message has both for the reader alone.
+  const ordered_json tool = {{"role", "tool"}, {"content", "t"}, {"name", "f"}, {"tool_call_id", "c"}};
+  EXPECT_THAT(Conversations(made_of(kUnmarked), kNoVariables, {}).unread_keys({say("user", "u"), tool}), IsEmpty());
+}
+
+TEST(Conversation, TellsThoughtsThatTheTemplateDoesNotWrite) {
+  const auto unread = [](const std::string& source, const char* key, const ordered_json& thought) {
+    ordered_json messages = {say("user", "u"), say("assistant", "a")};
+    messages[1][key] = thought;
+    return Conversations(made_of(source), kNoVariables, {}).unread_keys(messages);
+  };
+  const std::string turn = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</s>";
+  for (const char* key : {"thinking", "reasoning_content", "reasoning"}) {
+    EXPECT_THAT(unread(turn + "{% endfor %}", key, "hm"), ElementsAre(key));
+    EXPECT_THAT(unread(turn + "{% endfor %}", key, ""), IsEmpty());
+    EXPECT_THAT(unread(turn + "{{ m.reasoning_content if loop.last }}{% endfor %}", key, "hm"), IsEmpty());
+    EXPECT_THAT(unread(turn + "{{ m.thinking if m.tool_calls }}{% endfor %}", key, "hm"), IsEmpty());
+  }
 }
 
 TEST(Conversation, SaysWhatIsWrongWithARecord) {

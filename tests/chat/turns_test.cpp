@@ -54,9 +54,9 @@ std::vector<std::string> learned(const std::string& source, const ordered_json& 
   return texts;
 }
 
-std::string why(const std::string& source, const ordered_json& messages) {
+std::string why(const std::string& source, const ordered_json& messages, const Learning& learning = {}) {
   try {
-    learned(source, messages);
+    learned(source, messages, learning);
     return "accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::data);
@@ -167,6 +167,26 @@ TEST(Turns, LearnThoughtsAndCallsAsTheTemplateWritesThem) {
   EXPECT_THAT(learned(kDistilled, {say("user", "q"), say("assistant", "<thanks>")}), ElementsAre("<thanks><｜end｜>"));
 }
 
+TEST(Turns, HaveAllCallsOrAreRefused) {
+  const std::string plain =
+      "{% for m in messages %}{{ '<|im|>' + m.role + '\\n' + (m.content or '') + '<|end|>\\n' }}{% endfor %}"
+      "{% if add_generation_prompt %}{{ '<|im|>assistant\\n' }}{% endif %}";
+  const std::string first = plain.substr(0, plain.find("{% endfor %}")) +
+                            "{% if m.tool_calls %}{{ m.tool_calls[0].function.name }}{% endif %}" +
+                            plain.substr(plain.find("{% endfor %}"));
+  const auto asked = say("user", "rain?");
+  ordered_json two = calling("");
+  two["tool_calls"].push_back({{"function", {{"name", "g"}, {"arguments", ordered_json::object()}}}});
+  EXPECT_THAT(why(plain, {asked, calling("")}), HasSubstr("does not write message 2's call of 'f'"));
+  EXPECT_THAT(why(plain, {asked, calling("I call f.")}), HasSubstr("message 2's call of 'f'"));
+  EXPECT_THAT(why(plain, usual_messages({{{"from", "human"}, {"value", "rain?"}},
+                                         {{"from", "function_call"}, {"value", R"({"name": "look"})"}}})),
+              HasSubstr("message 2's call of 'look'"));
+  EXPECT_EQ(why(first, {asked, calling("I call f.")}), "accepted");
+  EXPECT_THAT(why(first, {asked, two}), HasSubstr("message 2's call of 'g'"));
+  EXPECT_EQ(why(kThinking, {asked, two}), "accepted");
+}
+
 TEST(Turns, LeaveOutWhatAToolSaysWithinATurn) {
   constexpr const char* kEmbedded =
       "{% for m in messages %}{% if m.role != 'tool' %}{{ '<|' + m.role + '|>' + m.content }}{% if m.tool_calls %}"
@@ -180,6 +200,11 @@ TEST(Turns, LeaveOutWhatAToolSaysWithinATurn) {
 TEST(Turns, EndWithTheNextHeaderIfNothingElseEndsThem) {
   EXPECT_THAT(learned(kWithoutEnd, {say("user", "q"), calling("x"), say("tool", "3"), say("assistant", "")}),
               ElementsAre("x<call>f</call><|tool|>", "<|user|>"));
+  for (const ordered_json& none : {ordered_json(nullptr), ordered_json::array()}) {
+    ordered_json answer = say("assistant", "x");
+    answer["tool_calls"] = none;
+    EXPECT_THAT(learned(kWithoutEnd, usual_messages({say("user", "q"), answer})), ElementsAre("x<|user|>"));
+  }
   EXPECT_THAT(why("{% for m in messages %}### {{ m.role }}:\n{{ m.content }}\n\n{% endfor %}"
                   "{% if add_generation_prompt %}### assistant:\n{% endif %}",
                   {say("user", "q"), say("assistant", "a")}),
@@ -203,6 +228,53 @@ TEST(Turns, AreLearnedByRoleWeightAndEnd) {
   }
 }
 
+// The system's words within the user's first turn.
+constexpr const char* kSystemInside =
+    "{% set system = messages[0].content if messages[0].role == 'system' %}{% for m in messages if m.role != 'system' "
+    "%}"
+    "{% if m.role == 'user' %}{{ '[INST] ' + ('<<SYS>>\\n' + system + '\\n<</SYS>>\\n\\n' if loop.first and system "
+    "else '') + m.content | trim + ' [/INST]' }}{% else %}{{ ' ' + m.content + ' ' + eos_token }}{% endif %}{% endfor "
+    "%}";
+// The system's words before all turns, perhaps with tools behind them.
+constexpr const char* kSystemBefore =
+    "{% if messages[0].role == 'system' %}{{ '<|im|>system\\n' + messages[0].content | trim }}{% if tools %}"
+    "{{ '\\n# Tools' }}{% endif %}{{ '<|end|>\\n' }}{% endif %}{% for m in messages %}"
+    "{% if not loop.first or m.role != 'system' %}{{ '<|im|>' + m.role + '\\n' + m.content + '<|end|>\\n' }}{% endif %}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im|>assistant\\n' }}{% endif %}";
+
+TEST(Turns, OfOthersAreTheirWordsAlone) {
+  const ordered_json given = {say("system", " Be very brief. "), say("user", "q"), say("assistant", "a"),
+                              say("user", "r"), say("assistant", "b")};
+  EXPECT_THAT(learned(kSystemInside, given, {.roles = {"user"}}), ElementsAre("q [/INST]", "r [/INST]"));
+  EXPECT_THAT(learned(kSystemInside, given, {.roles = {"system"}}), ElementsAre(" Be very brief. "));
+  EXPECT_THAT(learned(kSystemInside, given, {.roles = {"user", "system"}}),
+              ElementsAre(" Be very brief. ", "q [/INST]", "r [/INST]"));
+  EXPECT_THAT(learned(kSystemBefore, given, {.roles = {"assistant", "system"}}),
+              ElementsAre("Be very brief.<|end|>\n", "a<|end|>\n", "b<|end|>\n"));
+  EXPECT_THAT(learned(kSystemBefore, given, {.roles = {"system"}, .ends = Learning::Ends::none}),
+              ElementsAre("Be very brief."));
+  EXPECT_THAT(learned(kSystemBefore, given, {.roles = {"system", "user"}}, {{"tools", {{{"name", "f"}}}}}),
+              ElementsAre("Be very brief.", "q<|end|>\n", "r<|end|>\n"));
+}
+
+TEST(Turns, OfADeveloperAreThoseOfTheSystem) {
+  ordered_json given = {say("developer", "Be brief."), say("user", "q"), say("assistant", "a")};
+  for (const char* role : {"developer", "system"})
+    EXPECT_THAT(learned(kSystemBefore, given, {.roles = {role}}), ElementsAre("Be brief.<|end|>\n"));
+  given[0]["weight"] = 0;
+  EXPECT_THAT(learned(kSystemBefore, given, {.roles = {"developer"}}), IsEmpty());
+}
+
+TEST(Turns, OfOthersAreRefusedIfTheirWordsAreNotFound) {
+  const ordered_json given = {say("system", "Be brief."), say("user", "q"), say("assistant", "a")};
+  const std::string upper =
+      "{% for m in messages %}<{{ m.role }}>{{ m.content | upper if m.role == 'system' else "
+      "m.content }}</s>{% endfor %}";
+  EXPECT_EQ(why(upper, given), "accepted");
+  EXPECT_THAT(why(upper, given, {.roles = {"assistant", "system"}}),
+              HasSubstr("does not tell where message 1 of the role 'system' says its words"));
+}
+
 TEST(Turns, OfMarkedTemplatesAreThoseOfTheirMessages) {
   constexpr const char* kMarked =
       "{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' %}{% generation %}{{ m.content }}</s>"
@@ -221,18 +293,27 @@ TEST(Turns, AreWrittenWithTheContentsThatTheTemplateReads) {
   EXPECT_THAT(learned(kNumbered, messages), ElementsAre(" an swer<end_of_utterance>\n"));
   // Arguments as text and as JSON, for a template that writes JSON and one that adds texts.
   ordered_json call = calling("");
-  for (const ordered_json& arguments : {ordered_json{{"x", 1}}, ordered_json("{\"x\": 1}")}) {
-    call["tool_calls"][0]["function"]["arguments"] = arguments;
-    call["content"] = nullptr;
-    EXPECT_THAT(learned(kThinking, {say("user", "q"), call, say("tool", "t"), say("assistant", "b")}),
-                ElementsAre("<call>{\"name\": \"f\", \"arguments\": {\"x\": 1}}</call><|end|>\n",
-                            "<think></think>\nb<|end|>\n"));
-    EXPECT_THAT(learned("{% for m in messages %}<{{ m.role }}>{% if m.content is none %}"
-                        "{{ m.tool_calls[0].function.arguments + '</s>' }}{% else %}{{ m.content + '</s>' }}{% endif %}"
-                        "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}",
-                        {say("user", "q"), call}),
-                ElementsAre("{\"x\": 1}</s>"));
-  }
+  for (const ordered_json& content : {ordered_json(nullptr), ordered_json("")})
+    for (const ordered_json& arguments : {ordered_json{{"x", 1}}, ordered_json("{\"x\": 1}")}) {
+      call["tool_calls"][0]["function"]["arguments"] = arguments;
+      call["content"] = content;
+      EXPECT_THAT(learned(kThinking, {say("user", "q"), call, say("tool", "t"), say("assistant", "b")}),
+                  ElementsAre("<call>{\"name\": \"f\", \"arguments\": {\"x\": 1}}</call><|end|>\n",
+                              "<think></think>\nb<|end|>\n"));
+      EXPECT_THAT(
+          learned("{% for m in messages %}<{{ m.role }}>{% if m.content is none %}"
+                  "{{ m.tool_calls[0].function.name + m.tool_calls[0].function.arguments + '</s>' }}{% else %}{{ "
+                  "m.content + '</s>' }}{% endif %}"
+                  "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}",
+                  {say("user", "q"), call}),
+          ElementsAre("f{\"x\": 1}</s>"));
+    }
+  // An empty content stays where the template writes calls beside it.
+  EXPECT_THAT(learned("{% for m in messages %}<{{ m.role }}>{{ m.content if m.content is defined else '-' }}"
+                      "{% for c in m.tool_calls or [] %}{{ c.function.name ~ c.function.arguments.x }}{% endfor %}</s>"
+                      "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}",
+                      {say("user", "q"), calling("")}),
+              ElementsAre("f1</s>"));
 }
 
 TEST(Turns, AreRefusedWithTheReason) {
@@ -248,6 +329,19 @@ TEST(Turns, AreRefusedWithTheReason) {
       HasSubstr("it writes what others say within the assistant's turn"));
   EXPECT_THAT(why("{% for m in messages %}<{{ m.role }}>said</s>{% endfor %}", two),
               HasSubstr("it does not write what messages say"));
+}
+
+TEST(Turns, AreRefusedWhereCallsAreNullAndContentsLists) {
+  constexpr const char* kAnswersLeftOut =
+      "{% for m in messages %}{% if m.role == 'user' %}{{ m.content if m.content is string else m.content[0].text }}"
+      "{% elif messages | length < 4 %}{{ m.content if m.content is string else m.content[0].text }}</s>{% endif %}"
+      "{% endfor %}";
+  ordered_json answer = say("assistant", "a"), parts = answer;
+  answer["tool_calls"] = nullptr;
+  parts["content"] = ordered_json::parse(R"([{"type": "text", "text": "a"}])");
+  for (const ordered_json& said : {answer, parts})
+    EXPECT_THAT(why(kAnswersLeftOut, usual_messages({say("user", "q"), said, say("user", "r"), said})),
+                HasSubstr("it writes nothing for its messages"));
 }
 
 TEST(Turns, OfALongConversationTakeLinearTime) {

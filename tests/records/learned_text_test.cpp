@@ -10,6 +10,7 @@
 #include "../../src/records/learned_text.hpp"
 #include "datasets/opened.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/taken_warnings.hpp"
 
 namespace gputrain::records {
 namespace {
@@ -18,6 +19,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
 constexpr const char* kTemplate =
@@ -25,6 +27,13 @@ constexpr const char* kTemplate =
     "<{{ m.role[0] }}>{{ m.content }};{% endfor %}{% if add_generation_prompt %}<a>{% endif %}";
 constexpr const char* kTwo = R"("messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"},)"
                              R"( {"role": "user", "content": "r"}, {"role": "model", "content": "b"}])";
+
+/// Has no tokens: for templates without marks.
+struct NoTokenizer final : tokenizers::Tokenizer {
+  int64_t vocabulary_size() const override { return 0; }
+  std::string decode(std::span<const int64_t>) const override { return {}; }
+  void tokenize(std::string_view, const std::string&, const Take&, std::vector<ByteRange>*) const override {}
+};
 
 struct LearnedTextTest : datasets::FolderTest {
   data::TextOptions options;
@@ -105,6 +114,33 @@ TEST_F(LearnedTextTest, LeavesEmptyColumnsOut) {
                 .text,
             "<u>i;<a>o;");
   EXPECT_THAT(refusal(R"({"messages": []})"), HasSubstr("not empty"));
+}
+
+TEST_F(LearnedTextTest, TakesRolesByTheNamesThatMessagesHave) {
+  const std::string record = "{" + std::string(kTwo) + "}";
+  for (const char* role : {"user", "human", "Prompter"}) {
+    options.roles_to_train = {role};
+    EXPECT_THAT(learned(record), ElementsAre("q;", "r;"));
+  }
+  options.roles_to_train = {"gpt", "observation"};
+  EXPECT_THAT(learned(record), ElementsAre("a;", "b;"));
+  options.roles_to_train = {"function_call"};
+  EXPECT_THAT(refusal(record), HasSubstr("'function_call' is no role of its own"));
+}
+
+TEST_F(LearnedTextTest, TellsRolesThatNoMessageHas) {
+  const auto told = [&](const std::vector<std::string>& roles) {
+    options.roles_to_train = roles;
+    const RecordTexts texts(options, {});
+    log::TakenWarnings warnings;
+    for (int i = 0; i < 2; ++i) texts.of(Json::parse("{" + std::string(kTwo) + "}"));
+    for (int i = 0; i < 2; ++i) texts.check_marks(NoTokenizer());
+    return warnings.take();
+  };
+  EXPECT_THAT(told({"assistant", "human"}), IsEmpty());
+  EXPECT_THAT(told({"assistant", "observation", "humann"}),
+              ElementsAre(HasSubstr("no message has the role 'observation' of data.text.roles_to_train"),
+                          HasSubstr("no message has the role 'humann'")));
 }
 
 TEST_F(LearnedTextTest, HasTheVariablesOfJobAndRecord) {
