@@ -1,6 +1,8 @@
 #include "gputrain/data/open.hpp"
 
 #include <algorithm>
+#include <filesystem>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/core/printable.hpp"
 #include "gputrain/data/subset.hpp"
 
 namespace gputrain::data {
@@ -120,12 +123,31 @@ class Opener {
     if (source->split) return part_of(whole, range.first, range.second, role);
     auto dataset = make(source->path.value_or(spec_.train.path),
                         source->format.name.empty() ? spec_.train.format : source->format, role);
+    const std::string key = key_of(role);
+    if (files_ != trained_on_) warn_of_shared_files(key);
     if (!files_.empty() && files_ == trained_on_) {
-      const std::string key = key_of(role);
       log::warning(key + " reads the same files as data.train, so it evaluates on samples that were trained on. " +
                    key + ": {split: 10%} keeps some for evaluation");
     }
     return dataset;
+  }
+
+  /// A folder of training data may have the files for evaluation in it.
+  void warn_of_shared_files(const std::string& key) const {
+    const auto whole_name = [](const std::string& file) {
+      return std::filesystem::absolute(file).lexically_normal().string();
+    };
+    std::set<std::string> trained;
+    for (const std::string& file : trained_on_) trained.insert(whole_name(file));
+    std::string first;
+    const auto shared = std::ranges::count_if(files_, [&](const std::string& file) {
+      const bool is_shared = trained.contains(whole_name(file));
+      if (is_shared && first.empty()) first = file;
+      return is_shared;
+    });
+    if (shared > 0)
+      log::warning(key + " reads " + counted(shared, "file") + " that data.train reads too, " + printable(first) +
+                   (shared > 1 ? " for example" : "") + ": it evaluates on samples that were trained on");
   }
 
   const DataSpec& spec_;

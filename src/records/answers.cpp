@@ -6,6 +6,7 @@
 #include "gputrain/chat/conversation.hpp"
 #include "gputrain/core/error.hpp"
 #include "label_text.hpp"
+#include "labels.hpp"
 #include "learned_text.hpp"
 
 namespace gputrain::records {
@@ -22,10 +23,13 @@ const AnswerJson* column_of(const AnswerJson& record, const std::string& name) {
   return found == record.end() || found->is_null() ? nullptr : &*found;
 }
 
-/// A text, or a list of messages with the keys and roles that templates know.
+/// A text, or a list of messages with the keys and roles that templates know. A cell of a table has a list as JSON
+/// text.
 AnswerJson answer_in(const AnswerJson& record, const std::string& name) {
-  const AnswerJson* value = column_of(record, name);
-  if (value == nullptr) refuse_answer("no '" + name + "'", kAnswersHint);
+  const AnswerJson* found = column_of(record, name);
+  if (found == nullptr) refuse_answer("no '" + name + "'", kAnswersHint);
+  const AnswerJson list = messages_in_text(*found, name);
+  const AnswerJson* value = list.is_null() ? found : &list;
   if (!value->is_string() && !value->is_array())
     refuse_answer("'" + name + "' is neither a text nor a list of messages");
   if (value->is_string() ? value->get_ref<const std::string&>().empty() : value->empty())
@@ -126,11 +130,8 @@ void check_is_repeated(const AnswerJson& prompt, const AnswerJson& shared) {
 bool is_good_in(const AnswerJson& label) {
   if (label.is_boolean()) return label.get<bool>();
   if (label.is_number() && (label == 0 || label == 1)) return label == 1;
-  if (label.is_string()) {
-    const std::string text = label.get<std::string>();
-    if (text == "1" || text == "true" || text == "True") return true;
-    if (text == "0" || text == "false" || text == "False") return false;
-  }
+  if (label.is_string())
+    if (const auto flag = flag_in(label.get_ref<const std::string&>())) return *flag;
   refuse_answer("the label " + shown(label) + " is neither true nor false");
 }
 

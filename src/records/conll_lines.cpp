@@ -20,6 +20,22 @@ std::vector<std::string> cells_of(std::string_view line) {
   return cells;
 }
 
+/// Whether a line before the first word of a sentence is no word with a tag: CoNLL-U and others say there what the
+/// sentence is. A sentence may begin with the word #.
+bool is_comment(std::string_view line, const std::vector<std::string>& cells) {
+  return line.starts_with("# ") && cells.size() > 1 &&
+         (line.find('=') != std::string_view::npos || cells[1] == "newdoc" || cells[1] == "newpar");
+}
+
+/// CoNLL-U numbers the words in its first column of ten.
+void check_has_words(const std::vector<std::string>& cells, const std::string& place) {
+  if (cells.size() == 10 && cells.front() == "1")
+    throw Error(ExitCode::data, {.what = "the columns are those of CoNLL-U: a number, then the word",
+                                 .where = place,
+                                 .hint = "write the word and its tag alone, such as columns 2 and 4: "
+                                         "cut -f2,4 FILE"});
+}
+
 }  // namespace
 
 std::vector<Record> records_of_conll(datasets::TextWindow& text, const RecordFile& file) {
@@ -47,7 +63,9 @@ std::vector<Record> records_of_conll(datasets::TextWindow& text, const RecordFil
       end_sentence();
       continue;
     }
+    if (place.empty() && is_comment(*line, cells)) continue;
     if (place.empty()) place = file.path + ":" + std::to_string(number);
+    if (words.empty()) check_has_words(cells, place);
     if (has_tags && cells.size() < 2) {
       problem = "line " + std::to_string(number) + " has a word without a tag";
       continue;

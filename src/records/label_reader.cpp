@@ -53,14 +53,6 @@ bool is_whole_number(std::string_view name) {
 
 std::string without_point(const std::string& name) { return name.substr(0, name.find('.')); }
 
-/// 1 or true: the class of this place; 0 or false: not this class; else none of both.
-std::optional<bool> flag_in(std::string_view name) {
-  const std::string lower = lower_case(name);
-  if (lower == "true" || (is_whole_number(name) && without_point(lower) == "1")) return true;
-  if (lower == "false" || (is_whole_number(name) && without_point(lower) == "0")) return false;
-  return std::nullopt;
-}
-
 /// In lower case, with one space for several.
 std::string folded(const std::string& name) {
   std::string text;
@@ -72,6 +64,13 @@ std::string folded(const std::string& name) {
 }
 
 }  // namespace
+
+std::optional<bool> flag_in(std::string_view name) {
+  const std::string lower = lower_case(trimmed(std::string(name)));
+  if (lower == "true" || (is_whole_number(lower) && without_point(lower) == "1")) return true;
+  if (lower == "false" || (is_whole_number(lower) && without_point(lower) == "0")) return false;
+  return std::nullopt;
+}
 
 LabelReader::LabelReader(const std::vector<const Label*>& labels, bool are_sets, const Names& known)
     : are_sets_(are_sets), known_(known) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/core/printable.hpp"
 #include "label_text.hpp"
 
@@ -98,8 +99,12 @@ double number_in(const Label& label) {
 }
 
 std::vector<std::string> texts_of_list(const Label& record, const std::string& column) {
-  const auto found = record.find(column);
-  if (found == record.end() || !found->is_array())
+  const auto cell = record.find(column);
+  const Label parsed_cell = cell != record.end() && cell->is_string()
+                                ? parse_json<Label>(cell->get_ref<const std::string&>())
+                                : Label();  // as tables have a list
+  const Label* found = parsed_cell.is_array() ? &parsed_cell : cell == record.end() ? nullptr : &*cell;
+  if (found == nullptr || !found->is_array())
     refuse_label("no list in '" + column + "'", "data.text.columns: {words: NAME, tags: NAME} names other columns");
   std::vector<std::string> texts;
   for (const Label& value : *found) {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -70,6 +72,9 @@ class RecordClasses {
   std::string hint_;
   LabelReader reader_;
 };
+
+/// Of 1 or true: true; of 0 or false: false, in any case and with blanks around; else none of both.
+std::optional<bool> flag_in(std::string_view name);
 
 /// Warns of classes whose names differ only in case or spaces.
 void warn_of_similar(const std::vector<std::string>& classes, const std::string& where);

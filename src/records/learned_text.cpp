@@ -122,6 +122,24 @@ std::vector<std::string> columns_of_texts(const data::TextOptions& options) {
           "chat_template_kwargs"};
 }
 
+Json messages_in_text(const Json& value, const std::string& column) {
+  if (!value.is_string()) return nullptr;
+  const auto& text = value.get_ref<const std::string&>();
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == text.npos || text[begin] != '[') return nullptr;
+  const Json list = parse_json<Json>(text);
+  const auto is_message = [](const Json& one) {
+    return one.is_object() && (one.contains("role") || one.contains("from"));
+  };
+  if (list.is_array() && !list.empty() && std::ranges::all_of(list, is_message)) return list;
+  const std::string start = text.substr(begin, 40);
+  for (const char* key : {"{'role'", "{'content'", "{'from'", "{'value'"})
+    if (start.find(key) != start.npos)
+      refuse("'" + column + "' is a list of messages as Python prints it, not as JSON",
+             "write the column by json.dumps(), or the table as JSON lines");
+  return nullptr;
+}
+
 bool reads_system(const Json& record, const Json* messages) {
   const Json* system = find_filled(record, "system");
   if (system == nullptr || messages == nullptr) return true;
@@ -168,7 +186,8 @@ LearnedText RecordTexts::of(const Json& record) const {
   if (find_filled(record, messages) != nullptr || find_filled(record, "conversations") != nullptr)
     return conversation_of(record);
   if (const Json* start = find(record, prompt))
-    return start->is_array() ? conversation_of(record) : completion_of(record);
+    return start->is_array() || !messages_in_text(*start, prompt).is_null() ? conversation_of(record)
+                                                                            : completion_of(record);
   if (const Json* whole = find(record, text)) {
     const std::string& content = text_of(*whole, text);
     return {.text = content, .learned = {{0, content.size()}}, .is_document = true};
@@ -191,9 +210,12 @@ Json RecordTexts::messages_of(const Json& record, size_t& asked) const {
   }
   const Json *start = find_filled(record, prompt), *answer = find(record, completion);
   if (start == nullptr) return chat::messages_of(record);
+  const Json said = answer == nullptr ? Json() : messages_in_text(*answer, completion);
+  if (!said.is_null()) answer = &said;
   if (answer == nullptr || !answer->is_array())
     refuse("'" + prompt + "' is a conversation, but '" + completion + "' is not");
-  given["messages"] = *start;
+  const Json asked_in_text = messages_in_text(*start, prompt);
+  given["messages"] = asked_in_text.is_null() ? *start : asked_in_text;
   asked = chat::messages_of(given).size();
   for (const Json& message : *answer) given["messages"].push_back(message);
   return chat::messages_of(given);

@@ -40,6 +40,10 @@ inline constexpr const char* kColumnsHint =
 /// The columns that texts are made of, under the names that the options give them.
 std::vector<std::string> columns_of_texts(const data::TextOptions& options);
 
+/// The list of messages that a text is as JSON, as tables have it; null: it is another text. Throws Error(data) if it
+/// is such a list in another language, as pandas writes one.
+nlohmann::ordered_json messages_in_text(const nlohmann::ordered_json& value, const std::string& column);
+
 /// Whether the column "system" of a record is used: not before messages that begin with another one.
 bool reads_system(const nlohmann::ordered_json& record, const nlohmann::ordered_json* messages);
 

@@ -18,6 +18,11 @@ bool has_value(const nlohmann::ordered_json& record, const std::string& column) 
   return found != record.end() && !found->is_null();
 }
 
+bool is_list_of_messages(const nlohmann::ordered_json& value) {
+  const bool may_be_text_of_one = value.is_string() && value.get_ref<const std::string&>().find('[') < 8;
+  return value.is_array() || may_be_text_of_one;
+}
+
 /// Fields tokens and target; packed, positions too, and every row has as many tokens. Otherwise samples differ in
 /// length.
 class NextTokens final : public SampleBuilder {
@@ -41,7 +46,7 @@ class NextTokens final : public SampleBuilder {
     });
     if (form == forms.end()) return columns();
     const bool is_prompt = (*form)[0] == forms[2][0];
-    if ((*form)[0] == forms[3][0] || (is_prompt && !record[forms[2][0]].is_array())) return *form;
+    if ((*form)[0] == forms[3][0] || (is_prompt && !is_list_of_messages(record[forms[2][0]]))) return *form;
     if (is_prompt) form->emplace_back("system");
     const bool is_list = (*form)[0] != "instruction";
     if (!reads_system(record, is_list ? &record[(*form)[0]] : nullptr)) std::erase(*form, "system");

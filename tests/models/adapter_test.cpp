@@ -388,6 +388,9 @@ TEST_F(AdapterConfig, GivesWhatTheJobLeavesOut) {
   EXPECT_EQ(config["modules_to_save"], nlohmann::json({"lm_head"}));
   EXPECT_EQ(config["base_model_name_or_path"], "models/base");
   EXPECT_EQ(config["task_type"], "CAUSAL_LM");
+  GptSpec classifier = small_llama_spec();
+  classifier.head = "classifier";
+  EXPECT_EQ(adapter->config_of(*gpt(classifier), "")["task_type"], "SEQ_CLS");
 }
 
 TEST(LoraOfEncoders, TrainsAHeadOfItsOwn) {

@@ -160,6 +160,28 @@ TEST(Answers, KeepAPromptBesideMessagesOfAnyRole) {
   EXPECT_THROW(parts("You are a pirate", R"({"from": "human", "value": "q"}, )"), Error);
 }
 
+/// Tables have lists of messages as JSON text, and truth as any program writes it.
+TEST(Answers, AreReadInCellsOfTables) {
+  const auto pair = [](const std::string& prompt) {
+    const Json record{{"prompt", prompt},
+                      {"chosen", R"([{"role": "assistant", "content": "a"}])"},
+                      {"rejected", R"( [{"role": "assistant", "content": "b"}])"}};
+    const Preference preference = preference_in(record, data::ColumnNames());
+    return preference.chosen.prompt.dump() + preference.chosen.answer.dump();
+  };
+  const char* whole = R"([{"role":"user","content":"q"}][{"role":"assistant","content":"a"}])";
+  EXPECT_EQ(pair("q"), whole);
+  EXPECT_EQ(pair(R"([{"role": "user", "content": "q"}])"), whole);
+  EXPECT_THROW(pair("[{'role': 'user', 'content': 'q'}]"), Error);
+  EXPECT_EQ(pair("[1] is what?"), R"([{"role":"user","content":"[1] is what?"}][{"role":"assistant","content":"a"}])");
+  const auto is_good = [](const char* label) {
+    return ratings_in(Json{{"prompt", "p"}, {"completion", "c"}, {"label", label}}, data::ColumnNames())[0].is_good;
+  };
+  for (const char* label : {"TRUE", "1.0", " true ", "True", "1"}) EXPECT_TRUE(is_good(label)) << label;
+  for (const char* label : {"FALSE", "0.0", " false", "0"}) EXPECT_FALSE(is_good(label)) << label;
+  EXPECT_THROW(is_good("yes"), Error);
+}
+
 TEST(Answers, OfPairsAreRatedOneByOne) {
   const auto ratings =
       ratings_in(Json::parse(R"({"prompt": "p", "chosen": "a", "rejected": "b"})"), data::ColumnNames());

@@ -295,7 +295,35 @@ TEST_F(TaggedTextsTest, AreTheSameAsLists) {
         "{\"tokens\": [\"Mr\", \"O'Hara\", \"sleeps\"], \"tags\": [\"B-PER\", \"I-PER\", \"O\"]}\n"
         "{\"tokens\": [\"Paris\"], \"tags\": [\"B-LOC\"]}\n");
   const auto lines = tagged("a.conll"), lists = tagged("a.jsonl", "jsonl");
-  for (const int64_t i : {0, 1}) EXPECT_EQ(sample_of(*lines.train, i), sample_of(*lists.train, i));
+  write("a.csv",
+        "tokens,tags\n\"[\"\"Mr\"\", \"\"O'Hara\"\", \"\"sleeps\"\"]\",\"[\"\"B-PER\"\", \"\"I-PER\"\", \"\"O\"\"]\"\n"
+        "\"[\"\"Paris\"\"]\",\"[\"\"B-LOC\"\"]\"\n");
+  const auto cells = tagged("a.csv", "csv");
+  for (const int64_t i : {0, 1}) {
+    EXPECT_EQ(sample_of(*lines.train, i), sample_of(*lists.train, i));
+    EXPECT_EQ(sample_of(*lines.train, i), sample_of(*cells.train, i));
+  }
+}
+
+TEST_F(TaggedTextsTest, HaveNoCommentsAmongTheirWords) {
+  write("a.conll", "# sent_id = 1\n# text = a b\na X\n# O\n\n# id 52\tdomain=train\n# newdoc\nb X\n\n# O\nc O\n");
+  const auto data = tagged("a.conll");
+  EXPECT_EQ(data.train->size(), 3);
+  EXPECT_THAT(data.train->class_names(), ElementsAre("O", "X"));
+  EXPECT_THAT(sample_of(*data.train, 0).at("target"), SizeIs(4));  // [CLS] a # [SEP]
+  EXPECT_THAT(sample_of(*data.train, 2).at("target"), SizeIs(4));  // a sentence may begin with the word #
+  write("u.conll", "# text = a\n1\ta\ta\tNOUN\tNN\t_\t0\troot\t_\t_\n");
+  EXPECT_THAT(error_of([&] { tagged("u.conll"); }), AllOf(HasSubstr("CoNLL-U"), HasSubstr("u.conll:2")));
+}
+
+TEST_F(LabelledTextsTest, TellFilesThatAreTrainedOnAndEvaluated) {
+  write("all/train.csv", "text,label\na,x\nb,y\n");
+  write("all/test.csv", "text,label\na b,x\n");
+  const std::string told = warning_of([&] {
+    opened_for(TextUse::label, "{train: {path: " + path("all") + ", format: csv}, val: {path: " +
+                                   path("all/./test.csv") + "}, text: {tokenizer: words, min_count: 1}}");
+  });
+  EXPECT_THAT(told, AllOf(HasSubstr("data.val reads 1 file that data.train reads too"), HasSubstr("all/./test.csv")));
 }
 
 TEST_F(TaggedTextsTest, RefuseTagsThatDoNotFitTheWords) {

@@ -93,6 +93,16 @@ TEST_F(LearnedTextTest, IsACompletionThatFollowsAConversation) {
   EXPECT_THAT(learned(after_others), ElementsAre("a;", "b;"));
 }
 
+TEST_F(LearnedTextTest, ReadsListsOfMessagesInCellsOfTables) {
+  const Json record{{"prompt", R"([{"role": "user", "content": "q"}])"},
+                    {"completion", R"([{"role": "assistant", "content": "a"}])"}};
+  EXPECT_EQ(of(record.dump()).text, "<u>q;<a>a;");
+  EXPECT_THAT(learned(record.dump()), ElementsAre("a;"));
+  EXPECT_THAT(refusal(R"({"prompt": "[{'role': 'user', 'content': 'q'}]", "completion": "a"})"),
+              HasSubstr("as Python prints it"));
+  EXPECT_EQ(of(R"({"prompt": "[1, 2] ", "completion": "a"})").text, "[1, 2] a");
+}
+
 TEST_F(LearnedTextTest, OfAllHasNoWishes) {
   options.loss_on = "all";
   const std::string wish = datasets::warning_of([&] {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "../encoder.hpp"
+#include "../gpt.hpp"
 #include "../published/config_json.hpp"
 #include "gputrain/core/json.hpp"
 #include "gputrain/models/adapter.hpp"
@@ -89,6 +90,8 @@ namespace {
 /// How PEFT wraps the model; null: without a purpose.
 nlohmann::json task_type_of(const Model& model) {
   const auto* encoder = dynamic_cast<const Encoder*>(&model);
+  if (const auto* decoder = dynamic_cast<const Gpt*>(&model))
+    return decoder->sizes().classes > 0 ? "SEQ_CLS" : "CAUSAL_LM";
   if (encoder == nullptr) return "CAUSAL_LM";
   switch (encoder->sizes().head) {
     case HeadKind::classifier:

@@ -204,7 +204,7 @@ class Predictions(Case):
         self.assertIn("model.config.head=embedder", self.gputrain("embed", run, table, "--output", "x.npy", expected=2))
 
     def test_of_sets_of_classes_and_numbers_are_those_of_the_export(self):
-        lines = [{"text": text, "label": ["a", "b", "c"][:len(text) % 3 + 1]} for text in TEXTS]
+        lines = [{"text": text, "label": ["a", "b", "c"][:len(text) % 3 + 1]} for text in TEXTS if text]
         run = self.run_job("sets", "multi_label_classification", lines)
         ours = self.predicted(run, self.texts)
         config, logits = self.logits(AutoModelForSequenceClassification, self.exported(run), TEXTS)
