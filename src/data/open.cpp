@@ -132,8 +132,14 @@ class Opener {
     return dataset;
   }
 
-  /// A folder of training data may have the files for evaluation in it.
+  /// A folder of training data may have the files for evaluation in it. Formats that read a part of a file or of a
+  /// folder tell more than names of files.
   void warn_of_shared_files(const std::string& key) const {
+    const auto is_file = [](const std::string& name) {
+      std::error_code unknown;
+      return std::filesystem::is_regular_file(name, unknown);
+    };
+    if (!std::ranges::all_of(trained_on_, is_file) || !std::ranges::all_of(files_, is_file)) return;
     const auto whole_name = [](const std::string& file) {
       return std::filesystem::absolute(file).lexically_normal().string();
     };

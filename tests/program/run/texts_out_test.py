@@ -211,7 +211,7 @@ class Predictions(Case):
         self.assertEqual(config.problem_type, "multi_label_classification")
         self.assert_near([list(each["probabilities"].values()) for each in ours], logits.sigmoid())
         self.assertEqual([each["labels"] for each in ours], [["abc"[i] for i in range(3) if row[i] > 0] for row in logits])
-        run = self.run_job("numbers", "regression", [{"text": text, "label": len(text)} for text in TEXTS])
+        run = self.run_job("numbers", "regression", [{"text": text, "label": len(text)} for text in TEXTS if text])
         config, logits = self.logits(AutoModelForSequenceClassification, self.exported(run), TEXTS)
         self.assertEqual(config.problem_type, "regression")
         self.assert_near([each["number"] for each in self.predicted(run, self.texts)], logits[:, 0])
