@@ -29,16 +29,11 @@ std::shared_ptr<const data::Dataset> dataset_for(const std::string& role, const 
 /// Refuses weights whose target numbers have another meaning than those of the data. What a published config.json calls
 /// its classes may be other words for the same; of the weights that the model began with, that has been said.
 void check_targets(const std::filesystem::path& weights, const TrainingSetup& setup) {
+  check_learned_from(weights, setup.datasets);
   const Targets theirs = targets_of(weights);
-  const std::string difference = other_targets(theirs, *setup.datasets.train);
-  if (difference.empty() || (theirs.are_published && weights == setup.built.pretrained)) return;
-  const std::string what = "the weights were trained on other data: " + setup.datasets.target_kind() + " " + difference;
-  if (theirs.are_published) return log::warning(what);
-  throw Error(
-      ExitCode::data,
-      {.what = what,
-       .where = weights.string(),
-       .hint = "numbers follow the order of names in data.train: use the data.train that the weights were trained on"});
+  if (!theirs.are_published || weights == setup.built.pretrained) return;
+  if (const std::string difference = other_targets(theirs, *setup.datasets.train); !difference.empty())
+    log::warning("the weights were trained on other data: " + setup.datasets.target_kind() + " " + difference);
 }
 
 /// The weights to evaluate, which exist: those given, the run's own or, where no run has saved anything, those that a
@@ -74,8 +69,8 @@ int eval_command(const EvalRequest& request) {
                    .split = request.on,
                    .keeps = false});  // while the model is as before training
   const bool is_base = setup.built.adapter && weights == setup.built.pretrained;  // which is loaded already
-  if (!is_base) load_trained(weights, setup.built);
   check_targets(weights, setup);
+  if (!is_base) load_trained(weights, setup.built);
   train::StopPoll never(context.groups, {});
   const train::Evaluator evaluator = make_evaluator(job.spec(), dataset, setup, request.on);
   const auto metrics = evaluator.run(*setup.built.model, context.groups, never);

@@ -165,6 +165,7 @@ void open_parts(Plan& plan, bool needs_tokenizer, LanguageModel& opened) {
                  .where = plan.folder.string(),
                  .hint = "--tokenizer with the folder of the published model they are of"});
   }
+  if (!plan.weights.empty()) check_learned_from(plan.weights, opened.datasets);
   opened.built = build_model(plan.job, opened.datasets, opened.context);
   if (!plan.weights.empty()) load_trained(plan.weights, opened.built);
   opened.limits = limits_of(plan.job, *opened.built.model, opened.datasets);

@@ -133,6 +133,7 @@ void open_run(const TextEncoderRequest& request, TextEncoder& encoder) {
     encoder.tokenizer_kind = job.spec().data.text.tokenizer.name;
     if (!own.empty() || !request.tokenizer.empty())
       encoder.tokenizer = published_tokenizer(encoder, request.tokenizer.empty() ? own : request.tokenizer);
+    check_learned_from(weights, encoder.datasets);
     encoder.built = build_model(job, encoder.datasets, encoder.context);
   }
   load_trained(weights, encoder.built);

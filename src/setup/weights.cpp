@@ -19,6 +19,7 @@
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/json.hpp"
+#include "gputrain/core/random.hpp"
 #include "gputrain/models/class_names.hpp"
 #include "gputrain/models/published.hpp"
 #include "gputrain/setup/image_model.hpp"
@@ -65,6 +66,18 @@ std::string targets_text(const data::Dataset& dataset) {
   return nlohmann::json(names).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);  // may not be UTF-8
 }
 
+/// Under which metadata have what the tokenizer's tokens are, where it is made from the data.
+constexpr const char* kVocabulary = "vocabulary";
+
+/// A hash of the tokens' texts; empty: the tokenizer is not made from the data.
+std::string vocabulary_of(const data::Dataset& dataset) {
+  const auto tokenizer = dataset.tokenizer();
+  if (tokenizer == nullptr || !tokenizer->folder().empty()) return {};
+  std::string all;
+  for (const std::string& text : tokenizer->token_texts()) all += text + '\0';
+  return std::to_string(stable_hash(all));
+}
+
 /// The config.json beside weights; null: there is none that can be read.
 nlohmann::json config_beside(const fs::path& path) {
   return parse_json_file((fs::is_directory(path) ? path : path.parent_path()) / "config.json");
@@ -98,6 +111,8 @@ checkpoint::Metadata metadata_of(const data::Dataset& learned) {
   } else if (std::string targets = targets_text(learned); !targets.empty()) {
     metadata[tokenizers::kTargets] = std::move(targets);
   }
+  if (std::string vocabulary = vocabulary_of(learned); !vocabulary.empty())
+    metadata[kVocabulary] = std::move(vocabulary);
   if (const auto input = ImageInput::of(learned)) input->note(metadata);
   return metadata;
 }
@@ -197,6 +212,23 @@ std::string other_targets(const Targets& targets, const data::Dataset& dataset) 
     return std::to_string(i) + " is " + shown(theirs[i]) + " to these weights and " + shown(ours[i]) + " in this data";
   }
   return {};
+}
+
+void check_learned_from(const fs::path& weights, const JobDatasets& datasets) {
+  const auto refuse = [&](const std::string& what) {
+    throw Error(ExitCode::data,
+                {.what = "the weights were trained on other data: " + what,
+                 .where = weights.string(),
+                 .hint = "numbers follow data.train: use the data.train that the weights were trained on"});
+  };
+  const Targets theirs = targets_of(weights);
+  const std::string difference = theirs.are_published ? "" : other_targets(theirs, *datasets.train);
+  if (!difference.empty()) refuse(datasets.target_kind() + " " + difference);
+  const auto metadata = metadata_at(weights);
+  const auto told = metadata.find(kVocabulary);
+  const std::string vocabulary = vocabulary_of(*datasets.train);
+  if (told != metadata.end() && !vocabulary.empty() && told->second != vocabulary)
+    refuse("the tokenizer that is made from this data has other tokens");
 }
 
 namespace {

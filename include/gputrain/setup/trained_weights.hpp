@@ -29,6 +29,10 @@ struct TrainedRun {
 /// run has saved nothing.
 TrainedRun trained_run(const std::filesystem::path& folder, const std::vector<std::string>& set);
 
+/// Refuses data in which numbers of tokens or classes stand for others than in what the weights were trained on: its
+/// files may have changed since. Throws Error(data).
+void check_learned_from(const std::filesystem::path& weights, const JobDatasets& datasets);
+
 /// Loads trained weights: of a file, a folder, a checkpoint, or an adapter's folder, whose base is loaded already.
 /// Throws Error(data).
 void load_trained(const std::filesystem::path& weights, BuiltModel& built);

@@ -1,5 +1,6 @@
 // Encoders on made-up texts: every task learns, on one rank or two, and goes on where it stopped.
 #include <cmath>
+#include <filesystem>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -89,6 +90,27 @@ INSTANTIATE_TEST_SUITE_P(All, TextTasks,
                                            Learned{"similarity", "val/spearman", 0.8},
                                            Learned{"masked_language_model", "val/loss", -0.5}),
                          [](const auto& entry) { return std::string(entry.param.task); });
+
+/// The tokenizer `words` and the classes come from the training data, which may have changed since.
+TEST_F(TextTask, IsNotPredictedWithWordsOrClassesOfOtherData) {
+  const std::string job = write_job("text_classification"), run_folder = folder_ / "run";
+  ASSERT_EQ(run(job, "run").exit_code, 0);
+  const std::string whole = read_file(folder_ / "data.jsonl"), texts = folder_.write("texts.txt", "one text\n");
+  const std::vector<std::vector<std::string>> commands{{"predict", run_folder, texts},
+                                                       {"eval", job, "--weights", run_folder + "/model.safetensors"},
+                                                       {"export", run_folder, folder_ / "hf", "--format", "hf"}};
+  for (const auto& words : commands) EXPECT_EQ(gputrain(words, kOneThread).exit_code, 0) << words[0];
+  std::filesystem::remove_all(folder_ / "hf");
+  auto line = nlohmann::json::parse(whole.substr(0, whole.find('\n')));
+  line["text"] = "other other other words words words";
+  folder_.write("data.jsonl", whole + line.dump() + "\n");
+  for (const auto& words : commands) {
+    const Result refused = gputrain(words, kOneThread);
+    EXPECT_EQ(refused.exit_code, 3) << words[0] << refused.out;
+    EXPECT_THAT(refused.err, ::testing::HasSubstr("trained on other data: the tokenizer that is made from this data"))
+        << words[0];
+  }
+}
 
 TEST_P(TextTasks, LearnsMadeUpTexts) {
   const auto& [task, metric, least] = GetParam();
