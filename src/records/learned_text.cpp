@@ -122,17 +122,33 @@ std::vector<std::string> columns_of_texts(const data::TextOptions& options) {
           "chat_template_kwargs"};
 }
 
-Json messages_in_text(const Json& value, const std::string& column) {
-  if (!value.is_string()) return nullptr;
-  const auto& text = value.get_ref<const std::string&>();
-  const size_t begin = text.find_first_not_of(" \t\r\n");
-  if (begin == text.npos || text[begin] != '[') return nullptr;
-  const Json list = parse_json<Json>(text);
+namespace {
+
+/// Null: the text is no JSON list of messages.
+Json messages_in_json(std::string_view text) {
+  if (!text.starts_with('[')) return nullptr;
+  Json list = parse_json<Json>(text);
   const auto is_message = [](const Json& one) {
     return one.is_object() && (one.contains("role") || one.contains("from"));
   };
-  if (list.is_array() && !list.empty() && std::ranges::all_of(list, is_message)) return list;
-  const std::string start = text.substr(begin, 40);
+  return list.is_array() && !list.empty() && std::ranges::all_of(list, is_message) ? list : Json();
+}
+
+std::string_view from_first_letter(const Json& value) {
+  const std::string_view text = value.is_string() ? value.get_ref<const std::string&>() : std::string_view();
+  return text.substr(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+}
+
+}  // namespace
+
+bool is_list_of_messages(const Json& value) {
+  return value.is_array() || !messages_in_json(from_first_letter(value)).is_null();
+}
+
+Json messages_in_text(const Json& value, const std::string& column) {
+  const std::string_view text = from_first_letter(value);
+  if (Json list = messages_in_json(text); !list.is_null() || !text.starts_with('[')) return list;
+  const std::string_view start = text.substr(0, 40);
   for (const char* key : {"{'role'", "{'content'", "{'from'", "{'value'"})
     if (start.find(key) != start.npos)
       refuse("'" + column + "' is a list of messages as Python prints it, not as JSON",

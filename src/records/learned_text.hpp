@@ -44,6 +44,9 @@ std::vector<std::string> columns_of_texts(const data::TextOptions& options);
 /// is such a list in another language, as pandas writes one.
 nlohmann::ordered_json messages_in_text(const nlohmann::ordered_json& value, const std::string& column);
 
+/// Whether it is a list, or the text of a list of messages as messages_in_text() finds one.
+bool is_list_of_messages(const nlohmann::ordered_json& value);
+
 /// Whether the column "system" of a record is used: not before messages that begin with another one.
 bool reads_system(const nlohmann::ordered_json& record, const nlohmann::ordered_json* messages);
 

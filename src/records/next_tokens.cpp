@@ -18,11 +18,6 @@ bool has_value(const nlohmann::ordered_json& record, const std::string& column) 
   return found != record.end() && !found->is_null();
 }
 
-bool is_list_of_messages(const nlohmann::ordered_json& value) {
-  const bool may_be_text_of_one = value.is_string() && value.get_ref<const std::string&>().find('[') < 8;
-  return value.is_array() || may_be_text_of_one;
-}
-
 /// Fields tokens and target; packed, positions too, and every row has as many tokens. Otherwise samples differ in
 /// length.
 class NextTokens final : public SampleBuilder {

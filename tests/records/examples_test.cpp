@@ -88,7 +88,7 @@ json byte_level() {
 }
 
 /// A text in which answers and their ends are learned.
-struct Dialogue {
+struct RandomDialogue {
   LearnedText text{.text = "<s>", .learned = {}, .is_plain = false};
   Words answers;
 
@@ -136,7 +136,7 @@ TEST_P(LearnedTokens, AreAnswersAndTheirEndsAndNothingElse) {
   const Words border{"\U0001F600", "\u00E9", "e\u0301", "\uFB03", "\u65E5", ": ", "\u2460"};
   const Words stable{"in", " t", "on", "\U0001F600", "\u00E9", "\u65E5", "x y"};  // the same in each normal form
   for (int i = 0; i < 300; ++i) {
-    Dialogue dialogue;
+    RandomDialogue dialogue;
     for (size_t turns = 1 + random_() % 3; turns > 0; --turns) {
       const std::string prompt = random_() % 8 == 0 ? "" : drawn(any, 12) + border[random_() % border.size()];
       dialogue.add(prompt, "q" + drawn(stable, 8));
