@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
+#include "says.hpp"
 
 namespace gputrain::chat {
 namespace {
@@ -16,10 +17,6 @@ using nlohmann::ordered_json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-const ordered_json kNoVariables = ordered_json::object();
-
-ordered_json say(const char* role, const char* content) { return {{"role", role}, {"content", content}}; }
 
 const ordered_json kConversation = {say("system", "s"), say("user", "u"), say("assistant", "ä"), say("user", "v"),
                                     say("assistant", "b")};

@@ -11,6 +11,7 @@
 
 #include "gputrain/chat/conversation.hpp"
 #include "gputrain/core/error.hpp"
+#include "says.hpp"
 
 namespace gputrain::chat {
 namespace {
@@ -19,10 +20,6 @@ using nlohmann::ordered_json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-const ordered_json kNoTurnVariables = ordered_json::object();
-
-ordered_json say(const std::string& role, const std::string& content) { return {{"role", role}, {"content", content}}; }
 
 ordered_json calling(const std::string& content) {
   ordered_json message = say("assistant", content);
@@ -37,9 +34,8 @@ ChatTemplate turn_template(const std::string& source) {
 
 /// The parts that are learned, joined where they touch.
 std::vector<std::string> learned(const std::string& source, const ordered_json& messages, const Learning& learning = {},
-                                 const ordered_json& variables = kNoTurnVariables) {
-  const LearnedText result =
-      Conversations(turn_template(source), kNoTurnVariables, learning).learned(messages, variables);
+                                 const ordered_json& variables = kNoVariables) {
+  const LearnedText result = Conversations(turn_template(source), kNoVariables, learning).learned(messages, variables);
   std::vector<std::string> texts;
   size_t end = std::string::npos;
   for (const auto& [range, message] : result.learned) {

@@ -8,6 +8,7 @@
 
 #include "gputrain/chat/conversation.hpp"
 #include "gputrain/core/taken_warnings.hpp"
+#include "says.hpp"
 
 namespace gputrain::chat {
 namespace {
@@ -17,15 +18,11 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-const ordered_json kNone = ordered_json::object();
-
-ordered_json says(const char* role, const char* content) { return {{"role", role}, {"content", content}}; }
-
 /// What is told of a conversation that is learned twice.
 std::vector<std::string> told(const std::string& source, const ordered_json& messages,
-                              const ordered_json& variables = kNone, const Learning& learning = {}) {
+                              const ordered_json& variables = kNoVariables, const Learning& learning = {}) {
   log::TakenWarnings warnings;
-  const Conversations conversations({Template::parse(source, "t"), {{"eos_token", "</s>"}}}, kNone, learning);
+  const Conversations conversations({Template::parse(source, "t"), {{"eos_token", "</s>"}}}, kNoVariables, learning);
   for (int i = 0; i < 2; ++i) conversations.learned(usual_messages(messages), variables);
   return warnings.take();
 }
@@ -41,22 +38,21 @@ constexpr const char* kLastSystem =
     "{% if m.role != 'system' %}<{{ m.role }}>{{ m.content }}</s>{% endif %}{% endfor %}";
 
 TEST(Unwritten, MessagesAreToldByRole) {
-  const ordered_json asked = says("user", "q"), answer = says("assistant", "a");
+  const ordered_json asked = say("user", "q"), answer = say("assistant", "a");
   EXPECT_THAT(told(kTwoRoles, {asked, answer}), IsEmpty());
   EXPECT_THAT(
-      told(kTwoRoles, {says("developer", "Dark"), asked, answer, says("tool", "dry"), says("tool", "wet"), answer}),
+      told(kTwoRoles, {say("developer", "Dark"), asked, answer, say("tool", "dry"), say("tool", "wet"), answer}),
       ElementsAre(HasSubstr("does not write messages of the role 'developer'"),
                   HasSubstr("does not write messages of the role 'tool'")));
-  EXPECT_THAT(told(kLastSystem, {says("system", " Be brief.\n"), asked, answer}), IsEmpty());
-  EXPECT_THAT(
-      told(kLastSystem, {says("system", "Be brief."), asked, answer, says("system", "Be long."), asked, answer}),
-      ElementsAre(HasSubstr("of the role 'system'")));
-  EXPECT_THAT(told(kTwoRoles, {says("system", " "), asked, answer}), IsEmpty());
+  EXPECT_THAT(told(kLastSystem, {say("system", " Be brief.\n"), asked, answer}), IsEmpty());
+  EXPECT_THAT(told(kLastSystem, {say("system", "Be brief."), asked, answer, say("system", "Be long."), asked, answer}),
+              ElementsAre(HasSubstr("of the role 'system'")));
+  EXPECT_THAT(told(kTwoRoles, {say("system", " "), asked, answer}), IsEmpty());
 }
 
 TEST(Unwritten, VariablesAreToldByName) {
   const std::string turns = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</s>{% endfor %}";
-  const ordered_json two = {says("user", "What does look do?"), says("assistant", "a")};
+  const ordered_json two = {say("user", "What does look do?"), say("assistant", "a")};
   const ordered_json tools = {{"tools", {{{"type", "function"}, {"function", {{"name", "look"}}}}}}};
   EXPECT_THAT(told(turns, two, {{"documents", {{{"text", "d"}}}}, {"enable_thinkin", false}}),
               ElementsAre(HasSubstr("does not read 'documents'"), HasSubstr("does not read 'enable_thinkin'")));
@@ -79,15 +75,15 @@ TEST(Unwritten, EndsOfMarkedTurnsAreTold) {
            "{{ m.content }}" +
            inside + "{% endgeneration %}" + behind + "{% else %}{{ m.content }}<|end|>\n{% endif %}{% endfor %}";
   };
-  const ordered_json two = {says("user", "q"), says("assistant", "a"), says("user", "r"), says("assistant", "b")};
+  const ordered_json two = {say("user", "q"), say("assistant", "a"), say("user", "r"), say("assistant", "b")};
   const auto is_told = ElementsAre(HasSubstr("does not learn to stop"));
   EXPECT_THAT(told(marked("", "<|end|>\n"), two), is_told);
   EXPECT_THAT(told(marked("", "{{ eos_token }}"), two), is_told);
   EXPECT_THAT(told(marked("", ""), two), is_told);
   EXPECT_THAT(told(marked("<|end|>", "\n"), two), IsEmpty());
   EXPECT_THAT(told(marked("{{ eos_token }}", ""), two), IsEmpty());
-  EXPECT_THAT(told(marked("", "<|end|>\n"), two, kNone, {.ends = Learning::Ends::none}), IsEmpty());
-  EXPECT_THAT(told(marked("", "<|end|>\n"), two, kNone, {.roles = {"user"}}), IsEmpty());
+  EXPECT_THAT(told(marked("", "<|end|>\n"), two, kNoVariables, {.ends = Learning::Ends::none}), IsEmpty());
+  EXPECT_THAT(told(marked("", "<|end|>\n"), two, kNoVariables, {.roles = {"user"}}), IsEmpty());
 }
 
 }  // namespace
