@@ -56,8 +56,12 @@ std::shared_ptr<const Dataset> part_of(const std::shared_ptr<const Dataset>& who
 std::string kind_of(const SampleLayout& layout) {
   std::string text;
   if (!layout.is_image()) {
+    const std::vector<int64_t> one_a_token{layout.token_count()};
     for (const Field& field : layout.fields)
-      text += fmt::format("{}{} [{}]", text.empty() ? "" : ", ", field.name, fmt::join(field.sizes, ", "));
+      text += (text.empty() ? "" : ", ") + field.name +
+              (field.ragged                 ? " of any length"
+               : field.sizes == one_a_token ? ""
+                                            : fmt::format(" [{}]", fmt::join(field.sizes, ", ")));
     return text;
   }
   const Field* target = layout.target();
@@ -67,8 +71,8 @@ std::string kind_of(const SampleLayout& layout) {
          counted(layout.num_classes, "class");
 }
 
-/// Checks now, because otherwise a long training would fail at its first evaluation. Images may differ in size; all
-/// other samples must have the sizes that the model was built for.
+/// Checks now, because otherwise a long training would fail at its first evaluation. Images and texts may differ in
+/// size; all other samples must have the sizes that the model was built for.
 void check_alike(const Dataset& train, const std::shared_ptr<const Dataset>& other, const std::string& key) {
   if (!other) return;
   const std::string wanted = kind_of(train.layout()), found = kind_of(other->layout());

@@ -28,9 +28,12 @@ enum PackedFields : size_t { kRowTokens, kRowTarget, kRowPositions, kRowTexts, k
 bool is_table(const RecordFormat& format) { return format.name == "csv" || format.name == "tsv"; }
 
 std::string reason_of(const data::DatasetRequest& request) {
-  if (request.text != nullptr && request.text->max_length.value) return "data.text.max_length";
-  return request.role == data::Split::train ? "the most that the model takes"
-                                            : "as those of data.train; data.text.max_length sets it";
+  if (request.sequence_length == 0)
+    return (request.role == data::Split::train ? "what is usual" : "as those of data.train") +
+           std::string("; data.text.max_length sets it");
+  return request.text != nullptr && request.text->max_length.value == request.sequence_length
+             ? "data.text.max_length"
+             : "the most that the model takes";
 }
 
 }  // namespace
@@ -83,10 +86,12 @@ void TextSamples::open(const data::DatasetRequest& request) {
     builder_->tokenizer_ = tokenizer_for(request, {});
 }
 
-/// The most tokens of a sample, or of a row.
+/// The most tokens of a sample, or of a row. Without a limit in the job, the model is built for the longest text of the
+/// training data, so all others are cut to it.
 int64_t TextSamples::most_of(const data::DatasetRequest& request) const {
-  if (const auto* train = samples_of<TextSamples>(request.train)) return train->layout_.token_count();
-  return request.sequence_length > 0 ? request.sequence_length : builder_->usual_length();
+  if (request.sequence_length > 0) return request.sequence_length;
+  const auto* train = samples_of<TextSamples>(request.train);
+  return train != nullptr ? train->layout_.token_count() : builder_->usual_length();
 }
 
 MadeSamples TextSamples::make_of_records(const data::DatasetRequest& request, AllRecords all, int64_t most) {
@@ -192,18 +197,18 @@ void TextSamples::lay_out(int64_t most, const TextSamples* train) {
   chosen_.resize(static_cast<size_t>(made_->size()));
   std::iota(chosen_.begin(), chosen_.end(), 0);
   if (packs()) {
-    int64_t longest = 2;
+    int64_t longest = train != nullptr ? train->row_size_ : 2;
     for (const int64_t sample : chosen_) longest = std::max(longest, made_->sum_of(sample));
-    row_size_ = train != nullptr || builder_->is_length_set() ? most : std::min(most, longest);
+    row_size_ = builder_->is_length_set() ? most : std::min(most, longest);
     if (train != nullptr) most_in_row_ = train->most_in_row_;
     pack_rows();
   }
   content_hash_ = builder_->content_hash(*made_, rows_);
-  if (train != nullptr) {
-    layout_ = train->layout_;
-    return;
-  }
-  layout_ = packs() ? builder_->packed_layout(row_size_, most_in_row_) : builder_->layout(*made_);
+  layout_ = packs() ? builder_->packed_layout(row_size_, most_in_row_)
+            : train ? train->layout_
+                    : builder_->layout(*made_);
+  for (data::Field& field : layout_.fields)
+    if (field.ragged) field.sizes.front() = std::max(field.sizes.front(), made_->longest);
   layout_.vocabulary = builder_->tokenizer().vocabulary_size();
 }
 

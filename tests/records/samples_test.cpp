@@ -20,26 +20,57 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 /// A good record for what a task learns.
-std::string record_for(TextUse use) {
+std::string record_for(TextUse use, const std::string& text = "a b c") {
+  const std::string quoted = '"' + text + '"';
   switch (use) {
     case TextUse::next_token:
     case TextUse::masked:
-      return R"("text": "a b c")";
+      return R"("text": )" + quoted;
     case TextUse::label:
     case TextUse::labels:
-      return R"("text": "a b c", "label": "x")";
+      return R"("label": "x", "text": )" + quoted;
     case TextUse::number:
-      return R"("text": "a b c", "label": 0.5)";
+      return R"("label": 0.5, "text": )" + quoted;
     case TextUse::tags:
-      return R"("tokens": ["a", "b"], "tags": ["X", "O"])";
+      return R"("tags": ["X", "O"], "tokens": ["b", )" + quoted + "]";
     case TextUse::pairs:
-      return R"("anchor": "a", "positive": "b")";
+      return R"("anchor": "a", "positive": )" + quoted;
     case TextUse::preference:
-      return R"("prompt": "a", "chosen": " b", "rejected": " c")";
+      return R"("prompt": "a", "chosen": " b", "rejected": )" + quoted;
     case TextUse::rating:
-      return R"("prompt": "a", "completion": " b", "label": true)";
+      return R"("prompt": "a", "label": true, "completion": )" + quoted;
   }
   return "";
+}
+
+TEST_F(SamplesTest, CutTextsForEvaluationToTheLimitOfTheJobAlone) {
+  std::string words = "a";
+  for (int i = 1; i < 40; ++i) words += " a";  // 79 bytes
+  for (const TextUse use : uses_with_builder()) {
+    const bool is_masked = use == TextUse::masked, is_divided = is_masked || use == TextUse::next_token;
+    for (const std::string packing : {"", ", packing: true"}) {
+      write("a.jsonl", "{" + record_for(use) + "}\n{" + record_for(use) + "}\n");
+      write("b.jsonl", "{" + record_for(use, words) + "}\n");
+      const auto val_of = [&](int64_t longest, const std::string& text) {
+        return open_for({.field = kTokens, .longest = longest, .use = use},
+                        "{train: {path: " + path("a.jsonl") + ", format: jsonl}, val: {path: " + path("b.jsonl") +
+                            "}, text: {tokenizer: " + (is_masked ? "words, min_count: 1" : "bytes") + packing + text +
+                            "}}")
+            .val;
+      };
+      const auto told = [&](int64_t longest, const std::string& text) {
+        return warning_of([&] { val_of(longest, text); });
+      };
+      const std::string where = std::to_string(static_cast<int>(use)) + packing;
+      EXPECT_THAT(told(200, ""), Not(HasSubstr("cut"))) << where;
+      EXPECT_GE(val_of(200, "")->layout().token_count(), 40) << where;
+      EXPECT_GE(val_of(0, ", max_length: 200")->layout().token_count(), 40) << where;
+      if (is_divided) continue;  // into pieces, of which none is cut
+      EXPECT_THAT(told(30, ""), HasSubstr("(the most that the model takes)")) << where;
+      EXPECT_THAT(told(200, ", max_length: 30"), HasSubstr("(data.text.max_length)")) << where;
+      EXPECT_THAT(told(0, ""), HasSubstr("(as those of data.train; data.text.max_length sets it)")) << where;
+    }
+  }
 }
 
 TEST_F(SamplesTest, TellAColumnThatNothingReads) {
