@@ -95,6 +95,7 @@ void export_adapter(const ExportRequest& request) {
   const auto refuse = [&] {
     throw Error(ExitCode::usage, {.what = "there is no adapter", .where = request.folder, .hint = "--format hf"});
   };
+  if (!fs::exists(request.folder)) throw Error(ExitCode::usage, {.what = "no such folder", .where = request.folder});
   if (!fs::exists(run.resolved())) refuse();
   const Job job = load_job({.file = run.resolved().string(), .set = request.set, .output_dir = run.path.string()});
   if (!job.spec().model.adapter) refuse();
@@ -141,7 +142,7 @@ int export_command(const ExportRequest& request) {
       throw Error(ExitCode::usage, {.what = request.format + " is a format of models of texts, and this one reads none",
                                     .where = request.folder,
                                     .hint = "--format onnx; the run's model.safetensors is for torchvision and timm"});
-    is_text_encoder(request.folder) ? export_encoder(request) : export_language_model(request);
+    kind_of(request.folder) == Kind::encoder ? export_encoder(request) : export_language_model(request);
   }
   monitor::Console console(monitor::Console::detect(true));
   console.show("export", request.out + "  " + monitor::bytes(static_cast<double>(size_of(request.out))));

@@ -92,6 +92,7 @@ void export_transformers(TextEncoder& encoder, const fs::path& folder, StoredTyp
   json config = write_published_weights(*encoder.built.model, folder, type, kFileBytes);
   if (const char* const problem = problem_type_of(encoder.use)) config["problem_type"] = problem;
   write_encoder_tokenizer(encoder, folder);
+  add_special_tokens(config, folder);
   write_file_atomically(folder / "config.json", config.dump(2) + "\n", ExitCode::environment);
 }
 

@@ -20,9 +20,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// A gpt that gives classes, or a reward, continues no text.
+void refuse_classifier(const std::string& head, const fs::path& folder) {
+  if (head != "classifier") return;
+  throw Error(ExitCode::usage, {.what = "this model gives classes of texts, not the token that follows",
+                                .where = folder.string(),
+                                .hint = "gputrain predict says the classes of texts"});
+}
+
 Job job_of_folder(const LanguageModelRequest& request) {
   const fs::path config = request.folder / "config.json";
   const auto published = models::published_model(checkpoint::read_json_object(config), config.string());
+  for (const auto& [name, value] : published.defaults)
+    if (name == "head") refuse_classifier(value, request.folder);
   constexpr int64_t kFewest = 2;  // config.json says how many there are
   return job_without_data({"model.type=" + published.type, "model.pretrained=" + quoted(request.folder.string())},
                           kFewest, request.set);
@@ -101,19 +111,10 @@ Plan plan_for_run(const LanguageModelRequest& request) {
   return plan;
 }
 
-/// A gpt that gives classes, or a reward, continues no text.
-void refuse_classifier(const Job& job, const fs::path& folder) {
-  if (setting_of(job, "model.config.head") != "classifier") return;
-  throw Error(ExitCode::usage,
-              {.what = "this model gives classes of texts, not the token that follows",
-               .where = folder.string(),
-               .hint = "a run's folder is what transformers' AutoModelForSequenceClassification loads"});
-}
-
 Plan plan_for(const LanguageModelRequest& request) {
   if (const RunFolder run = run_at(request.folder); exists(run.resolved())) {
-    refuse_classifier(load_job({.file = run.resolved().string(), .set = request.set, .output_dir = run.path.string()}),
-                      request.folder);
+    const Job job = load_job({.file = run.resolved().string(), .set = request.set, .output_dir = run.path.string()});
+    refuse_classifier(setting_of(job, "model.config.head"), request.folder);
     return plan_for_run(request);
   }
   if (exists(request.folder / "config.json")) return plan_for_folder(request);

@@ -21,7 +21,7 @@ try:
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
     from transformers import (AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoModelForTokenClassification,
-                              AutoTokenizer, BertConfig, BertModel, BertTokenizerFast)
+                              AutoTokenizer, BertConfig, BertModel, BertTokenizerFast, LlamaConfig, LlamaForCausalLM)
 except ImportError as missing:
     if os.environ.get("CI"):
         raise
@@ -86,13 +86,13 @@ class Case(unittest.TestCase):
         return SentenceTransformer(modules=[encoder, Pooling(32, pooling)] + [Normalize()] * normalizes, device="cpu")
 
     def run_job(self, name, task, lines, more="", model="pretrained: BERT", tokenizer="pretrained", steps=1, lr=1e-12,
-                batch=None):
+                batch=None, kind="bert"):
         head = {"tagging": "tagger", "retrieval": "embedder", "masked_language_model": "mlm"}.get(task, "classifier")
         data = self.write(name + ".jsonl", "".join(json.dumps(line) + "\n" for line in lines))
         job = self.write(name + ".yaml", f"""
 seed: 3
 device: cpu
-model: {{type: bert, {model.replace("BERT", str(self.bert))}, config: {{head: {head}{more}}}}}
+model: {{type: {kind}, {model.replace("BERT", str(self.bert))}, config: {{head: {head}{more}}}}}
 task: {{type: {task}}}
 data: {{train: {{path: {data}, format: jsonl}}, text: {{tokenizer: {tokenizer}}}}}
 train: {{max_steps: {steps}, global_batch_size: {batch or len(lines)}}}
@@ -103,9 +103,9 @@ log: {{interval: 1}}
         data.unlink()
         return self.folder / name
 
-    def exported(self, run, form="hf"):
+    def exported(self, run, form="hf", *more):
         out = self.folder / (run.name + "-" + form)
-        self.gputrain("export", run, out, "--format", form)
+        self.gputrain("export", run, out, "--format", form, *more)
         return out
 
 
@@ -215,6 +215,25 @@ class Predictions(Case):
         config, logits = self.logits(AutoModelForSequenceClassification, self.exported(run), TEXTS)
         self.assertEqual(config.problem_type, "regression")
         self.assert_near([each["number"] for each in self.predicted(run, self.texts)], logits[:, 0])
+
+    def test_of_an_adapted_language_model_are_those_of_its_merged_export(self):
+        llama = self.folder / "llama"
+        BertTokenizerFast(str(self.bert / "vocab.txt")).save_pretrained(llama)
+        sizes = {name: SIZES[name] for name in SIZES if not name.endswith("prob")}
+        shaken(LlamaForCausalLM(LlamaConfig(**sizes, pad_token_id=0)), 1).save_pretrained(llama)
+        lines = [{"text": text, "label": "ab"[len(text) % 2]} for text in TEXTS if text]
+        run = self.run_job("adapted", "text_classification", lines, kind="gpt", steps=3, lr=0.1,
+                           model=f"pretrained: {llama}, adapter: {{type: lora, rank: 4, modules_to_save: [score]}}")
+        self.write("adapted.jsonl", "".join(json.dumps(line) + "\n" for line in lines))  # the classes are in it
+        ours, folder = self.predicted(run, self.texts), self.exported(run, "hf", "--merge")
+        config, logits = self.logits(AutoModelForSequenceClassification, folder, TEXTS)
+        self.assertEqual(config.id2label, {0: "a", 1: "b"})
+        self.assert_near([list(each["probabilities"].values()) for each in ours], logits.softmax(-1))
+        self.assertGreater(np.ptp([each["probability"] for each in ours]), 0.01)
+        again = self.predicted(folder, self.texts)  # merged weights give rounded values
+        self.assert_near([each["probability"] for each in again], [each["probability"] for each in ours])
+        self.assertIn("--merge", self.gputrain("export", run, folder, "--format", "hf", expected=2))
+        self.assertIn("gputrain predict", self.gputrain("generate", folder, "--prompt", "red", expected=2))
 
     def test_of_tags_are_those_of_the_export(self):
         sentences = [text.split() for text in TEXTS if text]
