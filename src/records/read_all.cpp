@@ -85,7 +85,8 @@ void check_bad(const BadRecords& bad, const data::DatasetRequest& request) {
     throw Error(ExitCode::data, {.what = bad.first_what + "; " + count + " cannot be used",
                                  .where = bad.first_where,
                                  .hint = "repair or remove it, or set data.max_bad_fraction to skip a few"});
-  log::warning(count + " cannot be used and are skipped; the first is " + bad.first_where + ": " + bad.first_what);
+  log::warning(count + " cannot be used and " + (bad.count == 1 ? "is skipped: " : "are skipped; the first is ") +
+               bad.first_where + ": " + bad.first_what);
 }
 
 std::string message_of(const Error& error) {

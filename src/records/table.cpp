@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -242,6 +243,16 @@ std::vector<Record> records_of_style(TextWindow& text, const RecordFile& file, T
   return records;
 }
 
+/// Takes off the first line by which spreadsheets tell each other the separator: `sep=;`.
+std::optional<char> told_separator(TextWindow& text) {
+  constexpr std::string_view kTold = "sep=";
+  const std::string_view begin = text.text().substr(0, kTold.size() + 2);
+  if (!begin.starts_with(kTold) || !(begin.ends_with('\r') || begin.ends_with('\n'))) return std::nullopt;
+  const char separator = begin[kTold.size()];
+  text.consume(begin.size());
+  return separator;
+}
+
 void check_is_table(const TextWindow& text) {
   const FileKind kind = file_kind(text.text());
   if (kind.type != FileType::unknown && kind.type != FileType::text)
@@ -258,6 +269,7 @@ void check_is_table(const TextWindow& text) {
 
 std::vector<Record> records_of_csv(TextWindow& text, const RecordFile& file) {
   check_is_table(text);
+  if (const auto told = told_separator(text)) return records_of_style(text, file, {.separator = *told});
   return records_of_style(text, file, {.separator = separator_of(text, file)});
 }
 

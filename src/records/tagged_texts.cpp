@@ -1,4 +1,5 @@
 // Texts as words, each with a tag: names of people and places, parts of speech.
+#include <string_view>
 #include <utility>
 
 #include "encoded_texts.hpp"
@@ -10,6 +11,8 @@
 
 namespace gputrain::records {
 namespace {
+
+constexpr std::string_view kNoTag = "-100";  // of a word that is not learned, as in prepared datasets
 
 /// Fields tokens and target, ragged. The first token of a word has the class of its tag; the others are not learned, as
 /// in transformers' examples.
@@ -35,6 +38,7 @@ class TaggedTexts final : public SampleBuilder {
     std::vector<std::string> tags = known != nullptr ? *known : std::vector<std::string>();
     if (known == nullptr)
       for (const Draft& draft : drafts) tags.insert(tags.end(), draft.names.begin(), draft.names.end());
+    std::erase(tags, kNoTag);
     names_ = ClassNames(std::move(tags));
     classes_ = names_.names();
   }
@@ -55,7 +59,7 @@ class TaggedTexts final : public SampleBuilder {
     if (words.tokens.empty()) throw Error(ExitCode::data, {.what = "no word has a token"});
     std::vector<uint32_t> targets(words.tokens.size(), static_cast<uint32_t>(kIgnoreIndex));
     for (size_t i = 0; i < draft.names.size(); ++i) {
-      const int64_t number = names_.number_of(draft.names[i]);
+      const int64_t number = draft.names[i] == kNoTag ? kIgnoreIndex : names_.number_of(draft.names[i]);
       if (words.begins[i] >= 0) targets[static_cast<size_t>(words.begins[i])] = static_cast<uint32_t>(number);
     }
     EncodedSample sample = encoded_sample(framed(tokenizer(), std::move(words.tokens), {}, most));

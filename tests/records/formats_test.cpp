@@ -191,6 +191,14 @@ TEST(Table, FindsWhatSeparatesItsCells) {
   EXPECT_THAT(warning_of([&] { records = csv("a, b, c;1\nd, e;2\n", {"0", "1"}, true); }), HasSubstr("semicolons"));
   EXPECT_THAT(warning_of([&] { records = csv("text,label\na;b,1\nc;d,2\n", {"text", "label"}); }), IsEmpty());
   EXPECT_EQ(records[1].value["text"], "c;d");
+  for (const std::string end : {"\n", "\r\n"}) {
+    EXPECT_THAT(warning_of([&] {
+                  records = csv("sep=;" + end + "text;label" + end + "a,b;1", {"text", "label"});
+                }),
+                IsEmpty());
+    EXPECT_EQ(records[0].value["text"], "a,b");
+    EXPECT_EQ(records[0].place, "x.csv:3");
+  }
   EXPECT_THAT(warning_of([&] { records = csv("text\na;b\n", {"text"}); }), IsEmpty());
   EXPECT_EQ(records[0].value["text"], "a;b");
 }

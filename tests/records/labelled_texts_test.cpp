@@ -305,6 +305,16 @@ TEST_F(TaggedTextsTest, AreTheSameAsLists) {
   }
 }
 
+TEST_F(TaggedTextsTest, DoNotLearnWordsThatAPreparedListLeavesOut) {
+  write("a.jsonl", R"({"tokens": ["Mr", "sleeps"], "tags": [-100, 1]})"
+                   "\n"
+                   R"({"tokens": ["Paris"], "tags": [0]})"
+                   "\n");
+  const auto data = tagged("a.jsonl", "jsonl");
+  EXPECT_THAT(data.train->class_names(), ElementsAre("0", "1"));
+  EXPECT_THAT(sample_of(*data.train, 0).at("target"), ElementsAre(-100, -100, 1, -100));
+}
+
 TEST_F(TaggedTextsTest, HaveNoCommentsAmongTheirWords) {
   write("a.conll", "# sent_id = 1\n# text = a b\na X\n# O\n\n# id 52\tdomain=train\n# newdoc\nb X\n\n# O\nc O\n");
   const auto data = tagged("a.conll");
