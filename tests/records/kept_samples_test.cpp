@@ -119,27 +119,29 @@ TEST_F(SamplesTest, AreMadeByTheNextOneWhereTheirMakerIsKilled) {
 }
 
 TEST_F(SamplesTest, ThatWereUsedLongestAgoGoWhereAllAreTooMany) {
+  using std::filesystem::file_time_type;
   write("cache/weights.bin", "a file of somebody else");
-  const auto named = [&](const std::string& key) { return folder_ / "cache" / (key_of(key) + ".samples"); };
-  const auto find = [&](const std::string& key, int64_t most) {
-    shared_samples(folder_ / "cache", key_of(key), made_samples, most);
+  const auto named = [&](int i) { return folder_ / "cache" / (key_of("sample" + std::to_string(i)) + ".samples"); };
+  const auto find = [&](int i, int64_t most) {
+    shared_samples(folder_ / "cache", key_of("sample" + std::to_string(i)), made_samples, most);
   };
-  find("first", 1 << 20);
-  find("second", 1 << 20);
-  const auto size = static_cast<int64_t>(std::filesystem::file_size(named("second")));
-  std::filesystem::last_write_time(named("first"),
-                                   std::filesystem::file_time_type::clock::now() - std::chrono::hours(2));
-  std::filesystem::last_write_time(named("second"),
-                                   std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
-  find("first", 1 << 20);  // is used now
-  find("third", 2 * size + 2);
-  EXPECT_TRUE(std::filesystem::exists(named("first")));
-  EXPECT_FALSE(std::filesystem::exists(named("second")));
-  EXPECT_TRUE(std::filesystem::exists(named("third")));
-  find("fourth", 1);
-  EXPECT_FALSE(std::filesystem::exists(named("third")));
+  constexpr int kFiles = 6;  // as many keys as key_of() makes of a digit
+  const auto hours_ago = [](int i) { return i == 0 ? 99 : 1 + i * 5 % kFiles; };
+  for (int i = 0; i + 1 < kFiles; ++i) {
+    find(i, 1 << 20);
+    std::filesystem::last_write_time(named(i), file_time_type::clock::now() - std::chrono::hours(hours_ago(i)));
+  }
+  find(0, 1 << 20);  // is used now
+  const auto size = static_cast<int64_t>(std::filesystem::file_size(named(0)));
+  find(kFiles - 1, 4 * size + 4);
+  std::vector<int> left;
+  for (int i = 0; i < kFiles; ++i)
+    if (std::filesystem::exists(named(i))) left.push_back(i);
+  EXPECT_THAT(left, ::testing::ElementsAre(0, 3, 4, 5)) << "1 and 2 were used longest ago";
+  find(2, 1);
+  EXPECT_FALSE(std::filesystem::exists(named(0)));
+  EXPECT_TRUE(std::filesystem::exists(named(2))) << "what is needed now stays";
   EXPECT_TRUE(std::filesystem::exists(path("cache/weights.bin")));
-  EXPECT_TRUE(std::filesystem::exists(named("fourth"))) << "what is needed now stays";
 }
 
 TEST_F(SamplesTest, StayInMemoryWhereTheFolderCannotBeWritten) {
