@@ -29,24 +29,25 @@ bool add_some(std::string& text, size_t most, const ByteSource& source) {
 }  // namespace
 
 std::string read_text(const std::string& path, int64_t most) {
-  constexpr size_t kPart = 16 * kPiece;
+  constexpr size_t kFirstPart = kPiece / 16, kLargestPart = 16 * kPiece;  // most files are small
   const auto file = std::make_shared<const data::ReadOnlyFile>(path);
   const ByteSource source = unpacked_bytes_of(file);
   // A growing string would at times hold the text twice.
   std::vector<std::string> parts(1);
-  size_t size = 0;
-  while (add_some(parts.back(), kPart, source)) {
-    size += kPart;
+  size_t size = 0, part = kFirstPart;
+  while (add_some(parts.back(), part, source)) {
+    size += part;
     if (static_cast<int64_t>(size) > most) throw_too_much_text(path);
     parts.emplace_back();
+    part = std::min(2 * part, kLargestPart);
   }
   size += parts.back().size();
   if (static_cast<int64_t>(size) > most) throw_too_much_text(path);
   if (parts.front().starts_with(kByteOrderMark)) parts.front().erase(0, kByteOrderMark.size());
-  if (parts.size() == 1) return std::move(parts.front());
+  if (parts.size() == 1) return std::string(parts.front());  // without the room that was left in it
   std::string text;
   text.reserve(size);
-  for (std::string& part : parts) text += std::exchange(part, {});
+  for (std::string& each : parts) text += std::exchange(each, {});
   return text;
 }
 

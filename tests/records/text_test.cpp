@@ -11,6 +11,7 @@
 #include "datasets/opened.hpp"
 #include "gputrain/core/batch.hpp"
 #include "gputrain/datasets/file_list.hpp"
+#include "gputrain/datasets/text_file.hpp"
 
 namespace gputrain::records {
 using namespace datasets;
@@ -28,6 +29,17 @@ class TextTest : public FolderTest {
     return open("{train: {path: " + path + ", format: text" + source + "}" + more + "}", length);
   }
 };
+
+TEST_F(TextTest, KeepsNoMoreOfAFileThanItsText) {
+  for (const size_t size :
+       {size_t{0}, size_t{100}, size_t{65'535}, size_t{65'536}, size_t{65'537}, size_t{3'000'000}}) {
+    std::string text;
+    while (text.size() < size) text += static_cast<char>('a' + text.size() % 23);
+    const std::string read = read_text(write("a.txt", text), kMostTextBytes);
+    EXPECT_EQ(read, text);
+    EXPECT_LE(read.capacity(), size + 16) << "thousands of small files are read at once";
+  }
+}
 
 TEST_F(TextTest, NumbersCharactersByCodePoint) {
   const data::DatasetSplits datasets = open_text(write("a.txt", "hé 日a😀"), 5);
