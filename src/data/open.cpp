@@ -14,6 +14,7 @@
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/printable.hpp"
+#include "gputrain/data/answer_fields.hpp"
 #include "gputrain/data/subset.hpp"
 
 namespace gputrain::data {
@@ -56,12 +57,13 @@ std::shared_ptr<const Dataset> part_of(const std::shared_ptr<const Dataset>& who
 std::string kind_of(const SampleLayout& layout) {
   std::string text;
   if (!layout.is_image()) {
+    const bool is_packed = layout.find(kTextOfToken) != nullptr;
     const std::vector<int64_t> one_a_token{layout.token_count()};
     for (const Field& field : layout.fields)
       text += (text.empty() ? "" : ", ") + field.name +
-              (field.ragged                 ? " of any length"
-               : field.sizes == one_a_token ? ""
-                                            : fmt::format(" [{}]", fmt::join(field.sizes, ", ")));
+              (field.ragged                              ? " of any length"
+               : is_packed || field.sizes == one_a_token ? ""
+                                                         : fmt::format(" [{}]", fmt::join(field.sizes, ", ")));
     return text;
   }
   const Field* target = layout.target();

@@ -1,5 +1,6 @@
 #include "encoder_spec.hpp"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 #include <utility>
@@ -135,7 +136,7 @@ EncoderSizes encoder_sizes_of(const EncoderSpec& spec, const DataFacts& facts) {
   sizes.heads = spec.n_head;
   sizes.channels = spec.n_embd;
   sizes.inner = spec.n_inner.value_or(4 * spec.n_embd);
-  sizes.positions = spec.block_size.value_or(facts.input_shape[0]);
+  sizes.positions = spec.block_size.value_or(std::max(facts.input_shape[0], facts.longest_text));
   sizes.position_offset = spec.position_offset.value_or(is_roberta(sizes.variant) ? 2 : 0);
   sizes.token_types = spec.type_vocab_size.value_or(default_token_types(sizes.variant));
   sizes.has_norms_before = sizes.variant == EncoderVariant::modernbert;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "gpt_options.hpp"
@@ -83,7 +84,7 @@ GptSizes sizes_of(const GptSpec& spec, const DataFacts& facts) {
   sizes.key_heads = spec.n_kv_head.value_or(spec.n_head);
   sizes.channels = spec.n_embd;
   sizes.head_channels = spec.head_dim.value_or(spec.n_embd / spec.n_head);
-  sizes.positions = spec.block_size.value_or(facts.input_shape[0]);
+  sizes.positions = spec.block_size.value_or(std::max(facts.input_shape[0], facts.longest_text));
   sizes.vocabulary = classes_of(
       spec.vocab_size, {.num_classes = facts.vocabulary > 0 ? facts.vocabulary : facts.num_classes}, "vocab_size");
   // Where the data has no classes, the model gives one number: a reward.

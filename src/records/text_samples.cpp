@@ -200,7 +200,8 @@ void TextSamples::lay_out(int64_t most, const TextSamples* train) {
     int64_t longest = train != nullptr ? train->row_size_ : 2;
     for (const int64_t sample : chosen_) longest = std::max(longest, made_->sum_of(sample));
     row_size_ = builder_->is_length_set() ? most : std::min(most, longest);
-    if (train != nullptr) most_in_row_ = train->most_in_row_;
+    // Rows of one size have one shape with those of the training data.
+    if (train != nullptr && row_size_ == train->row_size_) most_in_row_ = train->most_in_row_;
     pack_rows();
   }
   content_hash_ = builder_->content_hash(*made_, rows_);

@@ -36,16 +36,6 @@ InputSpec input_of(const Job& job) {
   return tasks::catalog().reads(job.spec().task.type, models::catalog().reads(job.spec().model.architecture));
 }
 
-/// One sample as the model gets it; of texts, the longest of all datasets.
-std::vector<int64_t> input_shape(const JobDatasets& datasets) {
-  const data::SampleLayout& layout = datasets.train->layout();
-  std::vector<int64_t> sizes = layout.input().sizes;
-  if (layout.is_image()) return {sizes[2], sizes[0], sizes[1]};
-  for (const auto& other : {datasets.val, datasets.test})
-    if (other != nullptr && layout.token_count() > 0) sizes[0] = std::max(sizes[0], other->layout().token_count());
-  return sizes;
-}
-
 void add_facts(const Job& job, JobDatasets& datasets) {
   const auto& layout = datasets.train->layout();
   datasets.task = tasks::catalog().make(job.spec().task.type, {.layout = layout,
@@ -54,7 +44,10 @@ void add_facts(const Job& job, JobDatasets& datasets) {
                                                                .class_names = datasets.train->class_names(),
                                                                .train = datasets.train.get()});
   add_references(datasets);
-  datasets.facts.input_shape = input_shape(datasets);
+  const auto& sizes = layout.input().sizes;
+  datasets.facts.input_shape = layout.is_image() ? std::vector<int64_t>{sizes[2], sizes[0], sizes[1]} : sizes;
+  // The model has places for all texts that the job allows, whichever there are: those of other data may be longer.
+  if (layout.token_count() > 0) datasets.facts.longest_text = job.spec().data.text.max_length.value.value_or(0);
   datasets.facts.num_classes = layout.num_classes;
   datasets.facts.vocabulary = layout.vocabulary;
   datasets.facts.class_names = datasets.train->class_names();

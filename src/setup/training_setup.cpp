@@ -152,7 +152,7 @@ train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data:
                                 const TrainingSetup& setup, std::string role, int64_t most_samples,
                                 std::shared_ptr<const tasks::Task> task) {
   const auto& batch = setup.plan.batch;
-  const int64_t tokens = setup.datasets.tokens_per_sample();
+  const int64_t tokens = setup.datasets.tokens_per_sample() > 0 ? dataset->layout().token_count() : 0;
   auto loader = loader_options(spec, *dataset, setup.context, batch);
   const int world = loader.partition.world_size;
   loader.partition.global_batch = batch.micro_batch_over_ranks(world);
@@ -178,7 +178,8 @@ train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data:
 }
 
 TrainingSetup::TrainingSetup(const Job& job, int64_t kept_global_batch)
-    : TrainingSetup(job, create_rank_context(job), [&] { return open_datasets(job); }, kept_global_batch) {}
+    : TrainingSetup(
+          job, create_rank_context(job), [&] { return open_datasets(job); }, kept_global_batch) {}
 
 TrainingSetup::TrainingSetup(const Job& job, RankContext at, const std::function<JobDatasets()>& open,
                              int64_t kept_global_batch, Weights weights)

@@ -20,6 +20,7 @@ namespace gputrain::models {
 /// What the data says about a model's inputs and outputs; it fills options that are null in the job.
 struct DataFacts {
   std::vector<int64_t> input_shape;  // one sample: [channels, height, width], [time], or the dataset's own sizes
+  int64_t longest_text = 0;          // tokens, where the job limits them; 0: as long as the samples
   int64_t num_classes = 0;           // classes, or vocabulary size
   int64_t vocabulary = 0;            // tokens are numbers below this; 0: the inputs are no tokens
   std::vector<std::string> class_names = {};  // in order of their numbers; empty: they have none
