@@ -34,9 +34,8 @@ void merge_as_asked(const ExportRequest& request, BuiltModel& built) {
 void export_encoder(const ExportRequest& request) {
   const bool has_modules = request.format == "sentence-transformers";
   if (request.format == "gguf")
-    throw Error(ExitCode::usage, {.what = "GGUF is written of language models alone",
-                                  .where = request.folder,
-                                  .hint = "--format hf or sentence-transformers"});
+    throw Error(ExitCode::usage,
+                {.what = "GGUF is written of language models alone", .where = request.folder, .hint = "--format hf"});
   const auto encoder = open_text_encoder(
       {.folder = request.folder, .set = request.set, .tokenizer = request.tokenizer, .gives_vectors = has_modules});
   merge_as_asked(request, encoder->built);
@@ -132,7 +131,25 @@ uint64_t size_of(const fs::path& path) {
 
 }  // namespace
 
+/// Removes what a failed export has written, where there was nothing before.
+class Written {
+ public:
+  explicit Written(fs::path out) : out_(std::move(out)), is_new_(!fs::exists(out_)) {}
+  Written(const Written&) = delete;
+  Written& operator=(const Written&) = delete;
+  ~Written() {
+    std::error_code ignored;
+    if (is_new_ && !is_whole_) fs::remove_all(out_, ignored);
+  }
+  void is_whole() { is_whole_ = true; }
+
+ private:
+  fs::path out_;
+  bool is_new_, is_whole_ = false;
+};
+
 int export_command(const ExportRequest& request) {
+  Written written(request.out);
   if (request.format == "adapter") {
     export_adapter(request);
   } else if (request.format == "onnx") {
@@ -144,6 +161,7 @@ int export_command(const ExportRequest& request) {
                                     .hint = "--format onnx; the run's model.safetensors is for torchvision and timm"});
     kind_of(request.folder) == Kind::encoder ? export_encoder(request) : export_language_model(request);
   }
+  written.is_whole();
   monitor::Console console(monitor::Console::detect(true));
   console.show("export", request.out + "  " + monitor::bytes(static_cast<double>(size_of(request.out))));
   return 0;

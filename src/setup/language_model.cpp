@@ -23,9 +23,13 @@ namespace fs = std::filesystem;
 /// A gpt that gives classes, or a reward, continues no text.
 void refuse_classifier(const std::string& head, const fs::path& folder) {
   if (head != "classifier") return;
-  throw Error(ExitCode::usage, {.what = "this model gives classes of texts, not the token that follows",
-                                .where = folder.string(),
-                                .hint = "gputrain predict says the classes of texts"});
+  throw Error(
+      ExitCode::usage,
+      {.what = "this model gives classes of texts, not the token that follows",
+       .where = folder.string(),
+       .hint =
+           "gputrain export --format hf writes it for transformers' AutoModelForSequenceClassification; where it has "
+           "learned classes, gputrain predict says them"});
 }
 
 Job job_of_folder(const LanguageModelRequest& request) {

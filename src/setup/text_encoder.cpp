@@ -160,8 +160,11 @@ bool is_text_encoder(const fs::path& folder) {
                .spec()
                .model.architecture.name == "bert";
   if (!exists(run.model_config())) return false;
-  return models::published_model(checkpoint::read_json_object(run.model_config()), run.model_config().string()).type ==
-         "bert";
+  const auto published =
+      models::published_model(checkpoint::read_json_object(run.model_config()), run.model_config().string());
+  return published.type == "bert" ||
+         std::ranges::find(published.defaults, std::pair<std::string, std::string>("head", "classifier")) !=
+             published.defaults.end();
 }
 
 std::unique_ptr<TextEncoder> open_text_encoder(const TextEncoderRequest& asked) {

@@ -105,10 +105,16 @@ void write_text_files(const TextFiles& files, const fs::path& folder) {
 }
 
 void add_special_tokens(json& config, const fs::path& folder) {
-  const ordered_json named = read_object(folder / kGeneration);
-  if (named.is_null()) return;
+  const ordered_json read = read_object(folder / kGeneration);
+  const ordered_json named = read.is_null() ? ordered_json::object() : read;
   for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})
     if (config.value(key, json()).is_null() && named.contains(key)) config[key] = named[key];
+  // Without it, transformers' classifiers read one text at a time.
+  if (!config.contains("pad_token_id") || !config["pad_token_id"].is_null() || !tokenizers::is_published(folder))
+    return;
+  const std::string padding = tokenizers::padding_token_beside(folder);
+  if (padding.empty()) return;
+  if (const auto number = tokenizers::read_published(folder)->find(padding)) config["pad_token_id"] = *number;
 }
 
 }  // namespace gputrain::app

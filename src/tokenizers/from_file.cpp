@@ -97,5 +97,6 @@ std::string token_beside(const fs::path& folder_or_file, const char* key) {
 
 std::string end_token_beside(const fs::path& folder_or_file) { return token_beside(folder_or_file, "eos_token"); }
 std::string begin_token_beside(const fs::path& folder_or_file) { return token_beside(folder_or_file, "bos_token"); }
+std::string padding_token_beside(const fs::path& folder_or_file) { return token_beside(folder_or_file, "pad_token"); }
 
 }  // namespace gputrain::tokenizers

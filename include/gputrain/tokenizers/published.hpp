@@ -51,6 +51,7 @@ class PublishedTokenizer final : public Tokenizer {
 std::string end_token_beside(const std::filesystem::path& folder_or_file);
 /// The same of its begin token.
 std::string begin_token_beside(const std::filesystem::path& folder_or_file);
+std::string padding_token_beside(const std::filesystem::path& folder_or_file);
 
 /// Whether a folder has the files of a tokenizer.
 bool is_published(const std::filesystem::path& folder);

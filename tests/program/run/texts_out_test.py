@@ -230,6 +230,8 @@ class Predictions(Case):
         self.assertEqual(config.id2label, {0: "a", 1: "b"})
         self.assert_near([list(each["probabilities"].values()) for each in ours], logits.softmax(-1))
         self.assertGreater(np.ptp([each["probability"] for each in ours]), 0.01)
+        copy = self.exported(folder)  # what is written can be written again
+        self.assertEqual((copy / "config.json").read_text(), (folder / "config.json").read_text())
         again = self.predicted(folder, self.texts)  # merged weights give rounded values
         self.assert_near([each["probability"] for each in again], [each["probability"] for each in ours])
         self.assertIn("--merge", self.gputrain("export", run, folder, "--format", "hf", expected=2))
