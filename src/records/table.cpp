@@ -243,13 +243,19 @@ std::vector<Record> records_of_style(TextWindow& text, const RecordFile& file, T
   return records;
 }
 
-/// Takes off the first line by which spreadsheets tell each other the separator: `sep=;`.
+/// Takes off the first line by which spreadsheets tell each other the separator: `sep=;`, perhaps in quotation marks,
+/// and with more separators behind it.
 std::optional<char> told_separator(TextWindow& text) {
   constexpr std::string_view kTold = "sep=";
-  const std::string_view begin = text.text().substr(0, kTold.size() + 2);
-  if (!begin.starts_with(kTold) || !(begin.ends_with('\r') || begin.ends_with('\n'))) return std::nullopt;
-  const char separator = begin[kTold.size()];
-  text.consume(begin.size());
+  std::string_view line = text.text().substr(0, text.text().find_first_of("\r\n"));
+  const size_t size = line.size();
+  if (line.starts_with('"')) line = line.substr(1, line.find('"', 1) - 1);
+  const auto is_like = [](char a, char b) { return a == b || a == b - 'a' + 'A'; };
+  if (line.size() <= kTold.size() || !std::ranges::equal(line.substr(0, kTold.size()), kTold, is_like))
+    return std::nullopt;
+  const char separator = line[kTold.size()];
+  if (line.find_first_not_of(separator, kTold.size()) != line.npos) return std::nullopt;
+  text.consume(size);
   return separator;
 }
 
@@ -275,6 +281,10 @@ std::vector<Record> records_of_csv(TextWindow& text, const RecordFile& file) {
 
 std::vector<Record> records_of_tsv(TextWindow& text, const RecordFile& file) {
   check_is_table(text);
+  if (told_separator(text).value_or('\t') != '\t')
+    throw Error(
+        ExitCode::data,
+        {.what = "its first line says that tabs do not separate its cells", .where = file.path, .hint = "format: csv"});
   return records_of_style(text, file, {.separator = '\t', .has_quotes = false});
 }
 

@@ -1,4 +1,5 @@
 // Texts as words, each with a tag: names of people and places, parts of speech.
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -69,6 +70,12 @@ class TaggedTexts final : public SampleBuilder {
     for (size_t i = 0; i < targets.size() && i + frame.before.size() + frame.behind.size() < all.size(); ++i)
       all[frame.before.size() + i] = targets[i];
     return {std::move(sample)};
+  }
+
+  void check(const MadeSamples& made, int64_t, const std::string& path) const override {
+    const auto is_left_out = [](uint32_t target) { return target == static_cast<uint32_t>(kIgnoreIndex); };
+    if (std::ranges::all_of(made.streams[1].values.values(), is_left_out))
+      throw Error(ExitCode::data, {.what = "no word has a tag that is learned", .where = path});
   }
 
   data::SampleLayout layout(const MadeSamples& made) const override {

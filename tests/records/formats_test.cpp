@@ -192,12 +192,17 @@ TEST(Table, FindsWhatSeparatesItsCells) {
   EXPECT_THAT(warning_of([&] { records = csv("text,label\na;b,1\nc;d,2\n", {"text", "label"}); }), IsEmpty());
   EXPECT_EQ(records[1].value["text"], "c;d");
   for (const std::string end : {"\n", "\r\n"}) {
-    EXPECT_THAT(warning_of([&] {
-                  records = csv("sep=;" + end + "text;label" + end + "a,b;1", {"text", "label"});
-                }),
-                IsEmpty());
-    EXPECT_EQ(records[0].value["text"], "a,b");
-    EXPECT_EQ(records[0].place, "x.csv:3");
+    for (const std::string told : {"sep=;", "SEP=;", "\"sep=;\"", "sep=;;;"}) {
+      EXPECT_THAT(warning_of([&] {
+                    records = csv(told + end + "text;label" + end + "a,b;1", {"text", "label"});
+                  }),
+                  IsEmpty());
+      EXPECT_EQ(records[0].value["text"], "a,b");
+      EXPECT_EQ(records[0].place, "x.csv:3");
+    }
+    EXPECT_EQ(csv("sep=" + end + "a" + end, {"sep="})[0].value["sep="], "a") << "it names a column";
+    EXPECT_EQ(tsv("sep=\t" + end + "text\tlabel" + end + "a\t1")[0].value["text"], "a");
+    EXPECT_THAT(error_of([&] { tsv("sep=;" + end + "text;label" + end + "a;1"); }), HasSubstr("format: csv"));
   }
   EXPECT_THAT(warning_of([&] { records = csv("text\na;b\n", {"text"}); }), IsEmpty());
   EXPECT_EQ(records[0].value["text"], "a;b");

@@ -313,6 +313,8 @@ TEST_F(TaggedTextsTest, DoNotLearnWordsThatAPreparedListLeavesOut) {
   const auto data = tagged("a.jsonl", "jsonl");
   EXPECT_THAT(data.train->class_names(), ElementsAre("0", "1"));
   EXPECT_THAT(sample_of(*data.train, 0).at("target"), ElementsAre(-100, -100, 1, -100));
+  write("b.jsonl", R"({"tokens": ["Mr", "sleeps"], "tags": [-100, -100]})");
+  EXPECT_THAT(error_of([&] { tagged("b.jsonl", "jsonl"); }), HasSubstr("no word has a tag that is learned"));
 }
 
 TEST_F(TaggedTextsTest, HaveNoCommentsAmongTheirWords) {
