@@ -129,8 +129,6 @@ uint64_t size_of(const fs::path& path) {
   return bytes;
 }
 
-}  // namespace
-
 /// Removes what a failed export has written, where there was nothing before.
 class Written {
  public:
@@ -147,6 +145,8 @@ class Written {
   fs::path out_;
   bool is_new_, is_whole_ = false;
 };
+
+}  // namespace
 
 int export_command(const ExportRequest& request) {
   Written written(request.out);

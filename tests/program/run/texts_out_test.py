@@ -237,6 +237,15 @@ class Predictions(Case):
         self.assertIn("--merge", self.gputrain("export", run, folder, "--format", "hf", expected=2))
         self.assertIn("gputrain predict", self.gputrain("generate", folder, "--prompt", "red", expected=2))
 
+    def test_leave_nothing_where_their_export_fails(self):
+        lines = [{"text": text, "label": "ab"[len(text) % 2]} for text in TEXTS if text]
+        run = self.run_job("bytes", "text_classification", lines, model="adapter: null", tokenizer="bytes",
+                           more=", n_layer: 1, n_head: 2, n_embd: 32")
+        self.write("bytes.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+        error = self.gputrain("export", run, self.folder / "none", "--format", "hf", expected=2)
+        self.assertIn("transformers has no tokenizer 'bytes'", error)
+        self.assertFalse((self.folder / "none").exists())
+
     def test_of_tags_are_those_of_the_export(self):
         sentences = [text.split() for text in TEXTS if text]
         tags = ["O", "B-THING", "I-THING"]
