@@ -112,7 +112,7 @@ class MicroBatchSearch {
   }
 
   /// On a GPU, enough steps to measure CUDA graph replays: they are faster and need other memory.
-  int64_t warmup() const { return context_.device.is_cpu() ? 2 : train::Step::kStepsBeforeCapture + 1; }
+  int64_t warmup() const { return context_.device.is_cpu() ? 2 : train::Step::kPassesBeforeCapture + 1; }
 
   /// On a GPU, keeps a reserve: evaluations and saves between steps fragment the memory.
   bool leaves_room(int64_t peak_bytes, TrialFinding& finding) const {

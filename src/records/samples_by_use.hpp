@@ -22,6 +22,7 @@ class SamplesByUse : public data::Dataset {
     samples_->read(index, context, row);
   }
   int64_t length(int64_t index) const override { return samples_->length(index); }
+  int64_t length_of_pass(int64_t index, int pass) const override { return samples_->length_of_pass(index, pass); }
   bool is_cheap_to_read() const override { return samples_->is_cheap_to_read(); }
   std::shared_ptr<const Dataset> part(double begin, double end, data::Split role) const override {
     return samples_->part(begin, end, role);

@@ -126,7 +126,8 @@ class TextPairs final : public SampleBuilder {
                                        : i < kPartners ? kPairTokens
                                                        : data::negative_tokens(static_cast<int64_t>(i - kPartners)),
                                .sizes = {made.longest},
-                               .ragged = true});
+                               .ragged = true,
+                               .pass = static_cast<int>(i)});
     if (made.has_more)
       layout.fields.push_back({.name = kTarget, .type = at::kFloat, .fill = std::nan(""), .target = true});
     return layout;

@@ -228,6 +228,12 @@ int64_t TextSamples::length(int64_t index) const {
   return packs() ? 0 : std::max<int64_t>(1, made_->longest_of(chosen_[static_cast<size_t>(index)]));
 }
 
+int64_t TextSamples::length_of_pass(int64_t index, int pass) const {
+  const bool has_passes = std::ranges::any_of(layout_.fields, [](const data::Field& field) { return field.pass > 0; });
+  if (packs() || !has_passes) return length(index);
+  return std::max<int64_t>(1, made_->streams[static_cast<size_t>(pass)].length(chosen_[static_cast<size_t>(index)]));
+}
+
 void TextSamples::read(int64_t index, const data::ReadContext& context, const data::SampleRow& row) const {
   if (packs()) return read_packed(index, row);
   const int64_t sample = chosen_[static_cast<size_t>(index)];

@@ -177,6 +177,7 @@ class TextSamples final : public data::Dataset {
   const data::SampleLayout& layout() const override { return layout_; }
   void read(int64_t index, const data::ReadContext& context, const data::SampleRow& row) const override;
   int64_t length(int64_t index) const override;  // packed: 0
+  int64_t length_of_pass(int64_t index, int pass) const override;
   bool is_cheap_to_read() const override { return true; }
   std::shared_ptr<const Dataset> part(double begin, double end, data::Split role) const override;
   std::vector<std::string> class_names() const override { return made_->classes; }

@@ -177,7 +177,7 @@ std::string micro_batch_text(const JobSpec& spec, const TrainingSetup& setup) {
 std::string graph_text(const JobSpec& spec, const TrainingSetup& setup) {
   const std::string obstacle = obstacle_to_capture(spec, setup);
   return obstacle.empty()
-             ? "a step is one CUDA graph from the " + std::to_string(train::Step::kStepsBeforeCapture + 1) + "th on"
+             ? "a step is one CUDA graph from the " + std::to_string(train::Step::kPassesBeforeCapture + 1) + "th on"
              : "none: " + obstacle;
 }
 

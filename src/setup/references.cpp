@@ -42,6 +42,7 @@ class NumberedSamples final : public data::Dataset {
     *row.values<int64_t>(layout_.fields.size() - 1) = index;
   }
   int64_t length(int64_t index) const override { return samples_->length(index); }
+  int64_t length_of_pass(int64_t index, int pass) const override { return samples_->length_of_pass(index, pass); }
   bool is_cheap_to_read() const override { return samples_->is_cheap_to_read(); }
   std::string describe() const override { return samples_->describe(); }
 

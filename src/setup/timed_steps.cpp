@@ -77,7 +77,7 @@ void evaluate_once(const Job& job, TrainingSetup& setup) {
   never.finish();
 }
 
-std::unique_ptr<device::CapturedGraph> without_graph(at::Device) { return nullptr; }
+std::unique_ptr<device::CapturedGraphs> without_graph(at::Device) { return nullptr; }
 
 }  // namespace
 
@@ -93,7 +93,7 @@ TimedSteps time_steps(const Job& job, TrainingSetup& setup, const Timing& timing
   const train::Plan plan = setup.plan;
   setup.plan.batch = timing.batch;
   setup.plan.total_steps = timing.warmup + timing.steps;
-  TrainingLoop loop(job.spec(), setup, {}, [] {}, timing.records() ? device::make_captured_graph : without_graph);
+  TrainingLoop loop(job.spec(), setup, {}, [] {}, timing.records() ? device::make_captured_graphs : without_graph);
   TimingHook hook(setup.context.device, timing.enough_seconds, [&] {
     if (timing.evaluates) loop.run_between_steps([&] { evaluate_once(job, setup); });
   });

@@ -14,6 +14,9 @@ std::string obstacle_to_capture(const JobSpec& spec, const TrainingSetup& setup)
   if (setup.built.sharded) return "parallel.shard: parameters gives and takes the memory of weights within the step";
   if (setup.built.pipeline) return "the stages of a pipeline run other passes";
   if (setup.gradient_sync.power_sgd) return "parallel.compress: powersgd runs a QR decomposition within the step";
+  const data::Dataset& train = *setup.datasets.train;
+  const bool differ = std::ranges::any_of(train.layout().fields, &data::Field::ragged);
+  if (differ && train.length(0) == 0) return "the dataset does not tell how long its samples are";
   if (spec.train.activation_checkpointing == "block") return "recomputed blocks set random generator states";
   return {};
 }
@@ -25,12 +28,12 @@ parallel::GradientTraffic traffic_of_step(const TrainingSetup& setup) {
 }
 
 TrainingLoop::TrainingLoop(const JobSpec& spec, TrainingSetup& setup, train::StopReason own_stop,
-                           std::function<void()> before_update, MakeCapturedGraph make_captured_graph)
+                           std::function<void()> before_update, MakeCapturedGraphs make_captured_graphs)
     : spec_(spec),
       setup_(setup),
       own_stop_(std::move(own_stop)),
       before_update_(std::move(before_update)),
-      make_captured_graph_(std::move(make_captured_graph)),
+      make_captured_graphs_(std::move(make_captured_graphs)),
       data_parallel_(setup.context.groups, *setup.built.arena, setup.built.parameters,
                      setup.gradient_sync.options(setup.built.owners, setup.built.sharded.get())) {}
 
@@ -44,13 +47,15 @@ train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<tr
   reading.pads = !built.has_batch_norm;
   if (!until.is_time_limited()) reading.steps = until.total_steps - progress.step;
   reading.class_weights = datasets.task->class_weights();
+  auto graphs = obstacle_to_capture(spec_, setup_).empty() ? make_captured_graphs_(context.device) : nullptr;
+  if (graphs != nullptr) reading.length_classes = train::Step::kMostGraphs;
   const data::Position from = data::position_after(order_facts(spec_, setup_), progress.step);
   data::Loader loader(datasets.train, reading, {.from = from, .unreadable = progress.unreadable_in_epoch});
   const data::Preprocess preprocess(*datasets.train, input_format(spec_, *datasets.train, context));
   train::Step step(
       {*built.model, *built.arena, *datasets.task, preprocess, data_parallel_, *optimizer_stack.optimizer,
        optimizer_stack.scaler.get(), before_update_,
-       obstacle_to_capture(spec_, setup_).empty() ? make_captured_graph_(context.device) : nullptr,
+       std::move(graphs),
        [&](bool here) { return context.groups.holds_everywhere(here, "whether the step was recorded"); }, clock_,
        built.pipeline.get()},
       {.max_grad_norm = spec_.train.max_grad_norm,

@@ -91,6 +91,7 @@ data::LoaderOptions loader_options(const JobSpec& spec, const data::Dataset& dat
                 if (told->insert(bad.index).second) log::warning("skipped: " + bad.message);  // only in the first epoch
               },
           .timeout_seconds = spec.parallel.timeout.seconds,
+          .length_classes = context.device.is_cuda() ? train::Step::kMostGraphs : 0,
           .pin_memory = spec.data.pin_memory,
           .device = context.device};
 }

@@ -19,19 +19,6 @@ namespace {
 
 at::TensorOptions double_on(at::Device device) { return at::TensorOptions().dtype(at::kDouble).device(device); }
 
-/// The shapes by which libraries choose algorithms, and the samples, of which a task may take the rows.
-std::vector<int64_t> shapes_of(const std::vector<Batch>& batches) {
-  std::vector<int64_t> shapes;
-  for (const Batch& batch : batches) {
-    shapes.push_back(batch.samples);
-    for (const BatchField& field : batch.fields) {
-      shapes.push_back(field.values.dim());
-      shapes.insert(shapes.end(), field.values.sizes().begin(), field.values.sizes().end());
-    }
-  }
-  return shapes;
-}
-
 /// Uninitialised memory of the same shape on `device`; undefined stays undefined.
 at::Tensor like_on(at::Device device, const at::Tensor& tensor) {
   return tensor.defined() ? at::empty_like(tensor, tensor.options().device(device).pinned_memory(false)) : tensor;
@@ -42,6 +29,7 @@ at::Tensor like_on(at::Device device, const at::Tensor& tensor) {
 Step::Step(Parts parts, Options options) : parts_(std::move(parts)), options_(options) {
   const at::Device device = parts_.arena.options().device();
   share_ = at::empty({}, double_on(device));
+  loss_sum_ = at::empty({}, double_on(device));
   lr_ = at::empty({}, share_.options().dtype(device.is_cpu() ? at::kDouble : at::kFloat));
   average_weight_ = at::empty_like(lr_);
 }
@@ -59,9 +47,11 @@ StepResult Step::run(const StepPrefetcher::Step& fetched, const Rates& rates) {
   ++steps_;
   // The host decides in each step how to refresh the working copy, so this is not part of the recording.
   const device::Reading reading(parts_.arena.working_copy());
-  Work done = fetched.agreed.replays ? replay(batches) : queue(batches);
+  begin();
+  Updated done = fetched.agreed.replays ? replay(batches) : queue(batches);
   if (parts_.clock != nullptr) parts_.clock->leave();
-  return {.loss_sum = std::move(done.loss_sum),
+  // A clone, because the next step begins its sum anew.
+  return {.loss_sum = loss_sum_.clone(),
           .gradient_norm = std::move(done.gradient_norm),
           .found_inf = std::move(done.found_inf),
           .weight = fetched.agreed.loss_weight,
@@ -69,20 +59,40 @@ StepResult Step::run(const StepPrefetcher::Step& fetched, const Rates& rates) {
           .lr = rates.lr};
 }
 
-/// Runs a step without replay.
-Step::Work Step::queue(const std::vector<Batch>& batches) {
-  if (recorded_.empty()) {
-    if (parts_.captured_graph != nullptr) ++queued_[shapes_of(batches)];
-    return work(batches);
-  }
-  Work done;
-  parts_.captured_graph->run_uncaptured([&] { done = work(batches); });
-  return {done.loss_sum.clone(), done.gradient_norm.clone(), done.found_inf.clone()};
+void Step::begin() {
+  parts_.arena.clear_gradients();
+  loss_sum_.zero_();
 }
 
-/// The device work of a step. Only the batches, `lr_`, `average_weight_` and `share_` change from step to step.
-Step::Work Step::work(const std::vector<Batch>& batches) {
-  Work done{.loss_sum = accumulate_gradients(batches), .gradient_norm = {}, .found_inf = {}};
+/// Runs a step without replay.
+Step::Updated Step::queue(const std::vector<Batch>& batches) {
+  if (parts_.graphs != nullptr)
+    for (size_t i = 0; i < batches.size(); ++i) ++queued_[shapes_of(batches, i)];
+  if (recorded_.empty()) return work(batches);
+  Updated done;
+  parts_.graphs->run_uncaptured([&] { done = work(batches); });
+  return {done.gradient_norm.clone(), done.found_inf.clone()};
+}
+
+Step::Updated Step::work(const std::vector<Batch>& batches) {
+  if (parts_.pipeline != nullptr) {
+    run_pipeline(batches);
+    return update();
+  }
+  Updated done;
+  for (size_t i = 0; i < batches.size(); ++i) done = work_of_part(batches[i], i + 1 == batches.size());
+  return done;
+}
+
+/// The device work of a pass, and of the update if it is the last one. Only the batch, `lr_`, `average_weight_`, `share_`
+/// and `loss_sum_` change from step to step.
+Step::Updated Step::work_of_part(const Batch& batch, bool is_last) {
+  run_pass(batch, is_last);
+  return is_last ? update() : Updated();
+}
+
+Step::Updated Step::update() {
+  if (!std::exchange(views_checked_, true)) parts_.arena.check_views();
   enter(device::Phase::optimizer);
   const at::NoGradGuard no_grad;
   const ProfileRange range(kUpdateRange);
@@ -98,48 +108,38 @@ Step::Work Step::work(const std::vector<Batch>& batches) {
   enter(device::Phase::communication);
   parts_.data_parallel.all_gather_values();
   if (scaler != nullptr) scaler->update(report.found_inf);
-  done.gradient_norm = report.norm;
-  done.found_inf = report.found_inf;
-  return done;
+  return {report.norm, report.found_inf};
 }
 
-/// Computes the gradient of (loss sum over all ranks and micro-batches) / (their targets), times the loss scale. Leaves
-/// it in the arena: all of it on each rank, or only the owned shard. Returns this rank's loss sum.
-at::Tensor Step::accumulate_gradients(const std::vector<Batch>& batches) {
-  const at::Tensor weight = parts_.scaler == nullptr ? share_ : share_.mul(parts_.scaler->scale());
-  parts_.arena.clear_gradients();
-  at::Tensor loss_sum = at::zeros({}, share_.options());
-  if (parts_.pipeline != nullptr) {
-    run_pipeline(batches, weight, loss_sum);
-  } else {
-    for (size_t i = 0; i < batches.size(); ++i) run_pass(batches[i], i + 1 == batches.size(), weight, loss_sum);
-  }
-  if (!std::exchange(views_checked_, true)) parts_.arena.check_views();
-  return loss_sum;
+/// Of a target in the loss, times the loss scale: the gradient is that of (loss sum over all ranks and micro-batches) /
+/// (their targets). After the last pass the arena has all of it on each rank, or only the owned shard.
+at::Tensor Step::weight_of_target() const {
+  return parts_.scaler == nullptr ? share_ : share_.mul(parts_.scaler->scale());
 }
 
 /// The forward and the backward pass of a micro-batch.
-void Step::run_pass(const Batch& batch, bool is_last, const at::Tensor& weight, const at::Tensor& loss_sum) {
+void Step::run_pass(const Batch& batch, bool is_last) {
   parts_.data_parallel.prepare(is_last);
   if (counts(batch)) {  // if it is skipped, finish() reduces the untouched gradients
-    const auto loss = loss_of(batch, weight);
+    const auto loss = loss_of(batch, weight_of_target());
     enter(device::Phase::backward);
     const ProfileRange range(kBackwardRange);
     loss.weighted.backward();
-    loss_sum.add_(loss.sum);
+    loss_sum_.add_(loss.sum);
   }
   enter(device::Phase::communication);
   const ProfileRange range(kReduceRange);
   parts_.data_parallel.finish();
 }
 
-void Step::run_pipeline(const std::vector<Batch>& batches, const at::Tensor& weight, const at::Tensor& loss_sum) {
+void Step::run_pipeline(const std::vector<Batch>& batches) {
+  const at::Tensor weight = weight_of_target();
   const auto batch = [&](int64_t index) {
     return parts_.task.part_of(parts_.preprocess(batches[static_cast<size_t>(index)]));
   };
   const auto loss = [&](const Batch& from_hidden) {
     const auto [sum, weighted] = parts_.task.loss(parts_.model, from_hidden, weight);
-    loss_sum.add_(sum);
+    loss_sum_.add_(sum);
     return weighted;
   };
   std::optional<ProfileRange> range;
@@ -168,47 +168,63 @@ bool Step::counts(const Batch& batch) const {
   return (options_.is_collective ? batch.samples_on_all_ranks : batch.weight) > 0;
 }
 
+/// The sizes by which libraries choose algorithms, and the samples, of which a task may take the rows.
+Step::Shapes Step::shapes_of(const std::vector<Batch>& batches, size_t index) {
+  Shapes shapes{.is_last = index + 1 == batches.size(), .sizes = {batches[index].samples}};
+  for (const BatchField& field : batches[index].fields) {
+    shapes.sizes.push_back(field.values.dim());
+    shapes.sizes.insert(shapes.sizes.end(), field.values.sizes().begin(), field.values.sizes().end());
+  }
+  return shapes;
+}
+
+bool Step::has_room(bool is_last) const {
+  return std::ranges::count_if(recorded_, [&](const auto& one) { return one.first.is_last == is_last; }) < kMostGraphs;
+}
+
 bool Step::can_replay(const data::StepData& data) const {
   const auto& batches = data.micro_batches;
-  if (parts_.captured_graph == nullptr) return false;
-  if (!std::all_of(batches.begin(), batches.end(), [this](const Batch& batch) { return counts(batch); })) return false;
-  const auto shapes = shapes_of(batches);
-  if (!recorded_.empty()) return shapes == shapes_of(recorded_);
-  const auto queued = queued_.find(shapes);
-  return queued != queued_.end() && queued->second >= kStepsBeforeCapture;
+  if (parts_.graphs == nullptr) return false;
+  for (size_t i = 0; i < batches.size(); ++i) {
+    const Shapes shapes = shapes_of(batches, i);
+    const auto queued = queued_.find(shapes);
+    const bool is_known = queued != queued_.end() && queued->second >= kPassesBeforeCapture;
+    if (!counts(batches[i]) || !(recorded_.contains(shapes) || (is_known && has_room(shapes.is_last)))) return false;
+  }
+  return true;
 }
 
 void Step::run_between_steps(const std::function<void()>& work) {
-  if (!results_.loss_sum.defined()) return work();
+  if (recorded_.empty()) return work();
   // While the recording lends its memory, LibTorch does not free cached memory, even if memory is short.
   device::free_cached_memory(lr_.device());
-  parts_.captured_graph->run_uncaptured(work);
+  parts_.graphs->run_uncaptured(work);
 }
 
-Step::Work Step::replay(const std::vector<Batch>& batches) {
-  if (recorded_.empty()) {
-    const at::Device device = lr_.device();
-    recorded_ = batches;  // replaces the tensors by device tensors below
-    for (Batch& batch : recorded_) {
-      batch.arrival = nullptr;
-      for (BatchField& field : batch.fields)
-        field = {field.name, like_on(device, field.values), like_on(device, field.counts)};
-    }
-  }
+Step::Updated Step::replay(const std::vector<Batch>& batches) {
+  parts_.before_update();
+  Updated done;
   for (size_t i = 0; i < batches.size(); ++i) {
+    const Shapes shapes = shapes_of(batches, i);
+    const bool is_recorded = parts_.graphs != nullptr && (recorded_.contains(shapes) || record(shapes, batches[i]));
+    if (!is_recorded) {
+      done = work_of_part(batches[i], shapes.is_last);
+      continue;
+    }
+    Recording& recording = recorded_.at(shapes);
     data::await(batches[i]);
     for (size_t f = 0; f < batches[i].fields.size(); ++f) {
-      const BatchField &from = batches[i].fields[f], &to = recorded_[i].fields[f];
+      const BatchField &from = batches[i].fields[f], &to = recording.input.fields[f];
       to.values.copy_(from.values, /*non_blocking=*/true);
       if (from.counts.defined()) to.counts.copy_(from.counts, /*non_blocking=*/true);
     }
+    parts_.graphs->replay(recording.graph);
+    if (!shapes.is_last) continue;
+    if (const auto& copy = parts_.arena.working_copy()) copy->note_update(recording.writes_copy);
+    // Clone, because the next replay overwrites these tensors and callers keep them longer.
+    done = {recording.updated.gradient_norm.clone(), recording.updated.found_inf.clone()};
   }
-  parts_.before_update();
-  if (!results_.loss_sum.defined() && !record()) return work(batches);
-  parts_.captured_graph->replay();
-  if (const auto& copy = parts_.arena.working_copy()) copy->note_update(writes_copy_);
-  // Clone, because the next replay overwrites these tensors and callers keep them longer.
-  return {results_.loss_sum.clone(), results_.gradient_norm.clone(), results_.found_inf.clone()};
+  return done;
 }
 
 /// Ends pending collectives, because a recording cannot end while they are open.
@@ -220,12 +236,19 @@ void Step::give_up_capture() {
   }
 }
 
-bool Step::record() {
+/// Records the work of a pass; false: from here on nothing is recorded.
+bool Step::record(const Shapes& shapes, const Batch& batch) {
   std::optional<device::PhaseClock::Pause> pause;
   if (parts_.clock != nullptr) pause.emplace(*parts_.clock);
-  std::string obstacle = parts_.captured_graph->capture([this] {
+  const bool is_last = shapes.is_last;
+  Recording& recording =
+      recorded_.emplace(shapes, Recording{.input = batch, .graph = recorded_.size(), .updated = {}}).first->second;
+  recording.input.arrival = nullptr;
+  for (BatchField& field : recording.input.fields)
+    field = {field.name, like_on(lr_.device(), field.values), like_on(lr_.device(), field.counts)};
+  std::string obstacle = parts_.graphs->capture([this, is_last, &recording] {
     try {
-      results_ = work(recorded_);
+      recording.updated = work_of_part(recording.input, is_last);
     } catch (...) {
       give_up_capture();
       throw;
@@ -235,14 +258,14 @@ bool Step::record() {
     obstacle = "it failed on another rank; see its log";
   if (obstacle.empty()) {
     const auto& copy = parts_.arena.working_copy();
-    writes_copy_ = copy && copy->is_written();
-    log::info("a step is one CUDA graph from here on, the " + std::to_string(steps_) + "th of this attempt");
+    recording.writes_copy = copy && copy->is_written();
+    if (recorded_.size() == 1)
+      log::info("a step is one CUDA graph from here on, the " + std::to_string(steps_) + "th of this attempt");
     return true;
   }
   log::warning("a step cannot be one CUDA graph: " + obstacle);
-  parts_.captured_graph.reset();
+  parts_.graphs.reset();
   recorded_.clear();
-  results_ = {};
   return false;
 }
 

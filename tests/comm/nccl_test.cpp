@@ -79,14 +79,14 @@ const RankBody replays("replays", [] {
   const at::Tensor sum = filled(own);
   const auto add_up = [&] { tensors.all_reduce_sum(sum, "sum").wait(); };
   add_up();  // 3
-  const auto captured_graph = device::make_captured_graph(sum.device());
-  const std::string obstacle = captured_graph->capture(add_up);
+  const auto graphs = device::make_captured_graphss(sum.device());
+  const std::string obstacle = graphs->capture(add_up);
   int wrong = obstacle.empty() ? 0 : 1;
   if (wrong > 0) std::fprintf(stderr, "not recorded: %s\n", obstacle.c_str());
   wrong += holds(sum, 3) ? 0 : 1;
-  captured_graph->replay();  // 6
-  add_up();                  // 12
-  captured_graph->replay();  // 24
+  graphs->replay(0);  // 6
+  add_up();                   // 12
+  graphs->replay(0);  // 24
   wrong += holds(sum, 24) ? 0 : 1;
   groups.control().barrier("end");
   return wrong;
@@ -98,17 +98,17 @@ const RankBody dies("dies", [] {
   const at::Tensor sum = filled(1);
   const auto add_up = [&] { groups.tensors().all_reduce_sum(sum, "sum").wait(); };
   add_up();
-  std::unique_ptr<device::CapturedGraph> captured_graph;
+  std::unique_ptr<device::CapturedGraphs> graphs;
   if (std::getenv("REPLAYS") != nullptr) {
-    captured_graph = device::make_captured_graph(sum.device());
-    if (!captured_graph->capture(add_up).empty()) return 1;
+    graphs = device::make_captured_graphss(sum.device());
+    if (!graphs->capture(add_up).empty()) return 1;
   }
   device::synchronize(sum.device());
   groups.control().barrier("before the death");
   if (groups.rank() == 1) ::raise(SIGKILL);
   const auto begin = std::chrono::steady_clock::now();
   device::RunAhead ahead(sum.device());
-  captured_graph ? captured_graph->replay() : add_up();
+  graphs ? graphs->replay(0) : add_up();
   ahead.mark();
   ahead.wait(0, [&](size_t) { groups.tensors().check("the step", begin); });
   return 0;

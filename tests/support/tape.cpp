@@ -44,7 +44,8 @@ void copy_where_new(const c10::IValue& to, const c10::IValue& from) {
 }  // namespace
 
 std::string Tape::capture(const std::function<void()>& work) {
-  note = [this](const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  Graph graph;
+  note = [&graph](const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     Call call{op, {}, {}};
     const auto arguments = static_cast<std::ptrdiff_t>(op.schema().arguments().size());
     std::transform(stack->end() - arguments, stack->end(), std::back_inserter(call.arguments), as_it_is);
@@ -52,21 +53,25 @@ std::string Tape::capture(const std::function<void()>& work) {
     if (op.hasTag(at::Tag::inplace_view)) return;
     const auto results = static_cast<std::ptrdiff_t>(op.schema().returns().size());
     std::transform(stack->end() - results, stack->end(), std::back_inserter(call.results), as_it_is);
-    calls_.push_back(std::move(call));
+    graph.calls.push_back(std::move(call));
   };
   {
     const c10::impl::IncludeDispatchKeyGuard from_here(kKey);
     work();
   }
   note = nullptr;
-  counts_.operators = calls_.size();
+  counts_.operators += graph.calls.size();
+  graphs_.push_back(std::move(graph));
+  counts_.graphs = graphs_.size();
   return {};
 }
 
-void Tape::replay() {
-  if (counts_.replays++ == 0) return;
+void Tape::replay(size_t number) {
+  Graph& graph = graphs_[number];
+  ++counts_.replays;
+  if (std::exchange(graph.is_fresh, false)) return;
   const c10::impl::ExcludeDispatchKeyGuard no_autograd(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
-  for (const Call& call : calls_) {
+  for (const Call& call : graph.calls) {
     torch::jit::Stack stack = call.arguments;
     call.op.callBoxed(stack);
     for (size_t i = 0; i < call.results.size(); ++i) copy_where_new(call.results[i], stack[i]);

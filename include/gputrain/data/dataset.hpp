@@ -46,6 +46,8 @@ class Dataset {
   /// Entries of the ragged fields of a sample, at least 1, for datasets whose samples differ in length; else 0. Known
   /// without reading the sample.
   virtual int64_t length(int64_t /*index*/) const { return 0; }
+  /// The same of the fields that one pass reads; see Field::pass.
+  virtual int64_t length_of_pass(int64_t index, int /*pass*/) const { return length(index); }
 
   /// Whether a read costs little more than a copy, so that worker threads would only add overhead.
   virtual bool is_cheap_to_read() const { return false; }

@@ -22,6 +22,8 @@ struct Field {
   /// Samples differ in length, and sizes[0] is the maximum. A batch stores the counts and is as long as its longest
   /// sample; padding has the value `fill`.
   bool ragged = false;
+  /// Ragged fields with one number are read by the same pass of a model, so they may have one length in a batch.
+  int pass = 0;
   /// A training target. In padding rows it holds `fill`; if it is ragged, its count there is 0.
   bool target = false;
 

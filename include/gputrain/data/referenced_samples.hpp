@@ -22,6 +22,7 @@ class ReferencedSamples final : public Dataset {
   const SampleLayout& layout() const override { return layout_; }
   void read(int64_t index, const ReadContext& context, const SampleRow& row) const override;
   int64_t length(int64_t index) const override { return samples_->length(index); }
+  int64_t length_of_pass(int64_t index, int pass) const override { return samples_->length_of_pass(index, pass); }
   bool is_cheap_to_read() const override { return samples_->is_cheap_to_read(); }
   std::optional<Normalization> normalization() const override { return samples_->normalization(); }
   std::vector<std::string> class_names() const override { return samples_->class_names(); }

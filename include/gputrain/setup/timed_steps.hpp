@@ -19,7 +19,7 @@ struct Timing {
   bool evaluates = false;  // evaluates one pass at the end, with the memory of the steps still allocated
 
   /// Whether steps use CUDA graphs as in a run: only if the capture step is one of the warmup steps.
-  bool records() const noexcept { return warmup > train::Step::kStepsBeforeCapture; }
+  bool records() const noexcept { return warmup > train::Step::kPassesBeforeCapture; }
 };
 
 struct TimedSteps {

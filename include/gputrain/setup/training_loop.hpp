@@ -24,13 +24,13 @@ parallel::GradientTraffic traffic_of_step(const TrainingSetup& setup);
 
 class TrainingLoop {
  public:
-  using MakeCapturedGraph = std::function<std::unique_ptr<device::CapturedGraph>(at::Device)>;
+  using MakeCapturedGraphs = std::function<std::unique_ptr<device::CapturedGraphs>(at::Device)>;
 
   /// All arguments must outlive the loop. Calls `before_update` in each step before weights or optimizer state change.
   /// Every rank must call.
   TrainingLoop(const JobSpec& spec, TrainingSetup& setup, train::StopReason own_stop,
                std::function<void()> before_update,
-               MakeCapturedGraph make_captured_graph = device::make_captured_graph);
+               MakeCapturedGraphs make_captured_graphs = device::make_captured_graphs);
   /// Measures the phases of its steps from here on.
   void set_clock(device::PhaseClock* clock) noexcept { clock_ = clock; }
 
@@ -52,7 +52,7 @@ class TrainingLoop {
   TrainingSetup& setup_;
   train::StopReason own_stop_;
   std::function<void()> before_update_;
-  MakeCapturedGraph make_captured_graph_;
+  MakeCapturedGraphs make_captured_graphs_;
   parallel::DataParallel data_parallel_;
   device::PhaseClock* clock_ = nullptr;
   train::Step* step_ = nullptr;  // during run()

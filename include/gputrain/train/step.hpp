@@ -1,6 +1,7 @@
 // One optimizer step: micro-batches, backward, reduction, unscale, clip, update. Reads nothing back to the host.
 #pragma once
 
+#include <compare>
 #include <functional>
 #include <map>
 #include <memory>
@@ -40,19 +41,23 @@ class Step {
     optim::Optimizer& optimizer;
     optim::GradScaler* scaler;                                        // null unless the precision needs loss scaling
     std::function<void()> before_update = [] {};                      // called before weights or optimizer state change
-    std::unique_ptr<device::CapturedGraph> captured_graph = nullptr;  // null: every step is queued without recording
+    std::unique_ptr<device::CapturedGraphs> graphs = nullptr;         // null: every step is queued without recording
     /// Whether a condition holds on every rank. Every rank must call.
     std::function<bool(bool)> holds_everywhere = [](bool here) { return here; };
     device::PhaseClock* clock = nullptr;     // null: phases are not measured
     parallel::Pipeline* pipeline = nullptr;  // null: each rank has all units of the model
   };
-  /// Number of steps of the same shapes before one is recorded: in the first ones, libraries choose algorithms and
+  /// Number of passes of the same shapes before one is recorded: in the first ones, libraries choose algorithms and
   /// allocate memory.
-  static constexpr int kStepsBeforeCapture = 3;
+  static constexpr int kPassesBeforeCapture = 3;
+  /// The most shapes of micro-batches that are recorded. The passes of a step before its last one are graphs of their
+  /// own: they do not sum over ranks and do not update.
+  static constexpr int64_t kMostGraphs = 8;
 
   Step(Parts parts, Options options);
 
-  /// Whether this rank can replay or record the next step, with these data.
+  /// Whether this rank can replay or record the next step, with these data. All ranks meet new shapes in the same steps,
+  /// so that they record together.
   bool can_replay(const data::StepData& data) const;
 
   /// What an update does, beside the gradients.
@@ -69,21 +74,39 @@ class Step {
   void run_between_steps(const std::function<void()>& work);
 
  private:
-  /// Results of a step, on the device.
-  struct Work {
-    at::Tensor loss_sum, gradient_norm, found_inf;
+  /// Results of an update, on the device.
+  struct Updated {
+    at::Tensor gradient_norm, found_inf;
+  };
+  /// What one graph repeats: a pass, and whether the update follows it.
+  struct Shapes {
+    bool is_last = false;
+    std::vector<int64_t> sizes;
+
+    auto operator<=>(const Shapes&) const = default;
+  };
+  struct Recording {
+    Batch input;  // on the device
+    size_t graph = 0;
+    Updated updated;           // if the update follows
+    bool writes_copy = false;  // whether the update writes the arena's working copy together with the values
   };
 
   void enter(device::Phase phase) const;
-  Work queue(const std::vector<Batch>& batches);
-  Work work(const std::vector<Batch>& batches);
-  at::Tensor accumulate_gradients(const std::vector<Batch>& batches);
-  void run_pass(const Batch& batch, bool is_last, const at::Tensor& weight, const at::Tensor& loss_sum);
-  void run_pipeline(const std::vector<Batch>& batches, const at::Tensor& weight, const at::Tensor& loss_sum);
+  void begin();
+  Updated queue(const std::vector<Batch>& batches);
+  Updated work(const std::vector<Batch>& batches);
+  Updated work_of_part(const Batch& batch, bool is_last);
+  Updated update();
+  at::Tensor weight_of_target() const;
+  void run_pass(const Batch& batch, bool is_last);
+  void run_pipeline(const std::vector<Batch>& batches);
   ops::Loss loss_of(const Batch& batch, const at::Tensor& weight);
   bool counts(const Batch& batch) const;
-  Work replay(const std::vector<Batch>& batches);
-  bool record();
+  static Shapes shapes_of(const std::vector<Batch>& batches, size_t index);
+  bool has_room(bool is_last) const;
+  Updated replay(const std::vector<Batch>& batches);
+  bool record(const Shapes& shapes, const Batch& batch);
   void give_up_capture();
 
   Parts parts_;
@@ -91,12 +114,11 @@ class Step {
   // Per-step inputs from the host, besides the batches.
   at::Tensor lr_, average_weight_;  // 0-dim: double on the CPU, float on a GPU
   at::Tensor share_;                // 0-dim double: the weight of one target in the step's loss
+  at::Tensor loss_sum_;             // 0-dim double: of the passes of the step so far
   bool views_checked_ = false;
-  int steps_ = 0;                               // steps run by this object
-  std::map<std::vector<int64_t>, int> queued_;  // before the recording: number of steps per batch shapes
-  std::vector<Batch> recorded_;                 // input tensors of the recording; empty: nothing is recorded
-  Work results_;                                // output tensors of the recording
-  bool writes_copy_ = false;  // whether the recording writes the arena's working copy together with the values
+  int steps_ = 0;                  // steps run by this object
+  std::map<Shapes, int> queued_;   // passes so far
+  std::map<Shapes, Recording> recorded_;
 };
 
 }  // namespace gputrain::train

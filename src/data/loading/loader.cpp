@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@
 #include "batch_source.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "length_classes.hpp"
 #include "row_reader.hpp"
 #include "upload.hpp"
 
@@ -22,17 +24,24 @@ namespace gputrain::data {
 
 namespace {
 
-/// The rows of a field that are used, of which the first `counted` count. A ragged field is cut to the longest sample
-/// that counts: rows that only fill the batch have tokens, but no targets, and both must have one length.
+/// The entries of the longest sample that counts, at least 1.
+int64_t longest_of(const at::Tensor& counts, int64_t counted) {
+  return counted == 0 ? 1 : std::max<int64_t>(1, counts.narrow(0, 0, counted).max().item<int64_t>());
+}
+
+/// The rows of a field that are used, of which the first `counted` count. A ragged field is cut to `length`, which
+/// holds all samples that count: rows that only fill the batch have tokens, but no targets, and both must have one
+/// length.
 BatchField first_rows(const Field& field, const at::Tensor& values, const at::Tensor& counts, int64_t rows,
-                      int64_t counted) {
+                      int64_t counted, int64_t length) {
   BatchField used{field.name, values.narrow(0, 0, rows)};
   if (!field.ragged) return used;
   used.counts = counts.narrow(0, 0, rows);
-  const int64_t most = counted == 0 ? 0 : used.counts.narrow(0, 0, counted).max().item<int64_t>();
-  const int64_t longest = std::max<int64_t>(1, most);
-  used.counts.narrow(0, counted, rows - counted).clamp_max_(longest);
-  used.values = used.values.narrow(1, 0, longest).contiguous();
+  used.counts.narrow(0, counted, rows - counted).clamp_max_(length);
+  const at::Tensor cut = used.values.narrow(1, 0, length);
+  // A copy in pageable memory would not be uploaded while the host goes on.
+  used.values = cut.is_contiguous() ? cut : at::empty(cut.sizes(), values.options().pinned_memory(values.is_pinned()));
+  if (!cut.is_contiguous()) used.values.copy_(cut);
   return used;
 }
 
@@ -44,10 +53,12 @@ struct Loader::Impl {
     bad_epoch = start.from.epoch;
     bad_in_epoch = static_cast<double>(start.unreadable) * reader.plan().share_of_rank();
     if (!options.device.is_cpu()) uploader.emplace(options.device);
+    if (options.length_classes > 0) classes = length_classes(dataset, options);
   }
 
   void start();
   Batch take(StepData& next);
+  std::vector<int64_t> lengths_of(int64_t index, const BatchBuffers& filled, int64_t counted) const;
   double loss_weight_of(const Batch& batch) const;
   void add_mixed_fields(const Mixing& mixing, Batch& batch) const;
   void note_bad(std::vector<ReadOutcome::BadRow> bad);
@@ -56,8 +67,9 @@ struct Loader::Impl {
   LoaderOptions options;
   int64_t step = 0;  // steps returned
   RowReader reader;
-  std::optional<Uploader> uploader;     // if the device is a GPU
-  std::unique_ptr<BatchSource> source;  // empty until started; declared after the reader, which it uses
+  std::map<int, LengthClasses> classes;  // by pass; empty: a ragged field is as long as its longest sample
+  std::optional<Uploader> uploader;      // if the device is a GPU
+  std::unique_ptr<BatchSource> source;   // empty until started; declared after the reader, which it uses
   int64_t next_batch = 0;
   int64_t bad_epoch = 0;
   double bad_in_epoch = 0;  // of this rank, with its share of those before its start
@@ -113,6 +125,27 @@ double Loader::Impl::loss_weight_of(const Batch& batch) const {
   return sum;
 }
 
+/// The length of each ragged field in micro-batch `index`. With classes, all ranks have the same one, so that they
+/// record and replay the same steps.
+std::vector<int64_t> Loader::Impl::lengths_of(int64_t index, const BatchBuffers& filled, int64_t counted) const {
+  const auto& fields = dataset->layout().fields;
+  std::vector<int64_t> lengths(fields.size());
+  std::map<int, int64_t> longest;  // by pass
+  for (size_t i = 0; i < fields.size(); ++i) {
+    if (!fields[i].ragged) continue;
+    lengths[i] = longest_of(filled.counts[i], counted);
+    int64_t& of_pass = longest[fields[i].pass];
+    of_pass = std::max(of_pass, lengths[i]);
+  }
+  for (auto& [pass, of_pass] : longest) {
+    if (classes.empty()) break;
+    of_pass = classes.at(pass).of(std::max(of_pass, reader.longest_on_all_ranks(index, pass)));
+    for (size_t i = 0; i < fields.size(); ++i)
+      if (fields[i].ragged && fields[i].pass == pass) lengths[i] = of_pass;
+  }
+  return lengths;
+}
+
 Batch Loader::Impl::take(StepData& next) {
   FilledBatch filled = source->next();
   next.usage.add(filled.outcome.usage);
@@ -122,9 +155,10 @@ Batch Loader::Impl::take(StepData& next) {
   Batch batch;
   const int64_t rows = options.pads ? plan.rows : plan.counted;
   const auto& fields = dataset->layout().fields;
+  const std::vector<int64_t> lengths = lengths_of(index, filled.buffers, plan.counted);
   for (size_t i = 0; i < fields.size(); ++i)
     batch.fields.push_back(
-        first_rows(fields[i], filled.buffers.values[i], filled.buffers.counts[i], rows, plan.counted));
+        first_rows(fields[i], filled.buffers.values[i], filled.buffers.counts[i], rows, plan.counted, lengths[i]));
   batch.samples = plan.counted;
   batch.samples_on_all_ranks = plan.counted_on_all_ranks;
   batch.first_position = plan.first_position;

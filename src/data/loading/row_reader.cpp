@@ -168,6 +168,16 @@ std::vector<int64_t> RowReader::samples_by_length(int64_t index, const Permutati
   return samples;
 }
 
+int64_t RowReader::longest_on_all_ranks(int64_t index, int pass) const {
+  if (!by_length_) return 0;
+  const MicroBatchPlan batch = plan_.micro_batch(index);
+  const std::vector<int64_t> sorted = samples_by_length(index, order_of_epoch(seed_, batch.epoch, samples_));
+  int64_t longest = 1;
+  for (int64_t i = batch.first_in_step; i < batch.first_in_step + batch.counted_on_all_ranks; ++i)
+    longest = std::max(longest, dataset_->length_of_pass(sorted[static_cast<size_t>(i)], pass));
+  return longest;
+}
+
 Mixing RowReader::mixing_of(int64_t index) const noexcept {
   const MicroBatchPlan batch = plan_.micro_batch(index);
   const uint64_t seed = mix(mix(seed_, kMixStream), static_cast<uint64_t>(batch.epoch));

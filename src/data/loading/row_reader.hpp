@@ -49,6 +49,9 @@ class RowReader {
   void complete(int64_t index, const BatchMemory& to) const noexcept;
   /// How complete() mixes the counted rows of micro-batch `index`: a function of seed, epoch and its first position.
   Mixing mixing_of(int64_t index) const noexcept;
+  /// The length of the longest sample of micro-batch `index`, on all ranks, in fields of this pass: the same on every
+  /// rank. 0: the dataset does not know lengths.
+  int64_t longest_on_all_ranks(int64_t index, int pass) const;
   /// The field of the targets that are classes.
   size_t target_field() const { return weighed_.value(); }
 

@@ -59,6 +59,7 @@ MicroBatchPlan StepPlan::micro_batch(int64_t index) const noexcept {
   const int64_t own_end = on_all_ranks * (parts_below_ + own_parts_) / parts_;
   MicroBatchPlan plan;
   plan.epoch = step / steps_per_epoch_;
+  plan.first_in_step = begin;
   const int64_t first_position = positions_of_step(index).begin + begin;
   plan.first_position = first_position + own_begin;
   plan.rows = ceil_divide(on_all_ranks * own_parts_, parts_);

@@ -16,6 +16,7 @@ struct MicroBatchPlan {
   int64_t rows = 0;
   int64_t counted = 0;
   int64_t counted_on_all_ranks = 0;
+  int64_t first_in_step = 0;  // of those on all ranks
 };
 
 class StepPlan {

@@ -2,7 +2,7 @@
 
 namespace gputrain::device {
 
-CapturedGraph::~CapturedGraph() = default;
-std::unique_ptr<CapturedGraph> make_captured_graph(at::Device) { return nullptr; }
+CapturedGraphs::~CapturedGraphs() = default;
+std::unique_ptr<CapturedGraphs> make_captured_graphs(at::Device) { return nullptr; }
 
 }  // namespace gputrain::device

@@ -2,6 +2,7 @@
 
 #include <exception>
 #include <utility>
+#include <vector>
 
 #include <ATen/core/CachingHostAllocator.h>
 #include <ATen/cuda/CUDAGeneratorImpl.h>
@@ -76,29 +77,29 @@ class Graph final : public at::cuda::CUDAGraph {
   }
 };
 
-class CudaGraph final : public CapturedGraph {
+class CudaGraphs final : public CapturedGraphs {
  public:
-  explicit CudaGraph(at::Device device) : device_(device) {}
+  explicit CudaGraphs(at::Device device) : device_(device) {}
 
   std::string capture(const std::function<void()>& work) override {
-    GPUTRAIN_ASSERT(graph_ == nullptr, "a recording is made once");
     synchronize(device_);
-    // A graph has its own memory pool, so blocks that the allocator keeps from earlier steps would stay unused.
-    c10::cuda::CUDACachingAllocator::emptyCache();
+    // Graphs have their own memory pool, so blocks that the allocator keeps from earlier steps would stay unused.
+    if (graphs_.empty()) c10::cuda::CUDACachingAllocator::emptyCache();
+    const at::MempoolId_t pool = graphs_.empty() ? at::MempoolId_t{0, 0} : graphs_.front()->pool();
     auto graph = std::make_unique<Graph>();
     // Thread-local mode: other threads that load data may still allocate page-locked memory during the capture.
-    graph->capture_begin(/*pool=*/{0, 0}, cudaStreamCaptureModeThreadLocal);
+    graph->capture_begin(pool, cudaStreamCaptureModeThreadLocal);
     std::exception_ptr failure;
     const std::string obstacle = failure_of(work, failure);
     end(*graph, obstacle, failure);
-    if (obstacle.empty()) graph_ = std::move(graph);
+    if (obstacle.empty()) graphs_.push_back(std::move(graph));
     return obstacle;
   }
 
-  void replay() override { graph_->replay(); }
+  void replay(size_t graph) override { graphs_[graph]->replay(); }
 
   void run_uncaptured(const std::function<void()>& work) override {
-    const OwnMemory memory(device_, graph_->pool());
+    const OwnMemory memory(device_, graphs_.front()->pool());
     work();
   }
 
@@ -119,15 +120,15 @@ class CudaGraph final : public CapturedGraph {
   }
 
   at::Device device_;
-  std::unique_ptr<Graph> graph_;
+  std::vector<std::unique_ptr<Graph>> graphs_;
 };
 
 }  // namespace
 
-CapturedGraph::~CapturedGraph() = default;
+CapturedGraphs::~CapturedGraphs() = default;
 
-std::unique_ptr<CapturedGraph> make_captured_graph(at::Device device) {
-  return device.is_cuda() ? std::make_unique<CudaGraph>(device) : nullptr;
+std::unique_ptr<CapturedGraphs> make_captured_graphs(at::Device device) {
+  return device.is_cuda() ? std::make_unique<CudaGraphs>(device) : nullptr;
 }
 
 }  // namespace gputrain::device

@@ -22,24 +22,24 @@ using gputrain::testing::RankProcesses;
 using gputrain::testing::RankResult;
 using ::testing::HasSubstr;
 
-/// Keeps the function and calls it again.
-class Repetition final : public device::CapturedGraph {
+/// Keeps the functions and calls them again.
+class Repetition final : public device::CapturedGraphs {
  public:
   explicit Repetition(int& replays, std::string obstacle) : replays_(replays), obstacle_(std::move(obstacle)) {}
   std::string capture(const std::function<void()>& work) override {
-    work_ = work;
+    if (obstacle_.empty()) works_.push_back(work);
     return obstacle_;
   }
-  void replay() override {
+  void replay(size_t graph) override {
     ++replays_;
-    work_();
+    works_[graph]();
   }
   void run_uncaptured(const std::function<void()>& work) override { work(); }
 
  private:
   int& replays_;
   std::string obstacle_;
-  std::function<void()> work_;
+  std::vector<std::function<void()>> works_;
 };
 
 /// Trains, and prints the number of replayed steps and the results.
@@ -49,7 +49,7 @@ const RankBody kTrain("train", [] {
   const std::string recorded = std::getenv("RECORDED");
   const bool is_recorded = recorded == "all" || recorded == std::to_string(setup.context.rank());
   int replays = 0;
-  const auto make = [&](at::Device) -> std::unique_ptr<device::CapturedGraph> {
+  const auto make = [&](at::Device) -> std::unique_ptr<device::CapturedGraphs> {
     if (recorded == "none") return nullptr;
     return std::make_unique<Repetition>(replays, is_recorded ? "" : "an operator waits for the device");
   };

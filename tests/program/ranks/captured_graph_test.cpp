@@ -38,7 +38,7 @@ struct Left {
   std::vector<at::Tensor> buffers, optimizer;
 };
 
-Left train(const Job& job, const TrainingLoop::MakeCapturedGraph& make) {
+Left train(const Job& job, const TrainingLoop::MakeCapturedGraphs& make) {
   TrainingSetup setup(job);
   Curve curve;
   train::Progress progress;
@@ -84,7 +84,7 @@ struct Case {
   const char* job;
   const char* precision;
   const char* train;
-  int replays;  // of kSteps: the sixth step, the last of an epoch, has padding only in its second micro-batch
+  int replays;  // passes of kSteps: the sixth step, the last of an epoch, has padding only in its second micro-batch
 
   friend void PrintTo(const Case& it, std::ostream* to) { *to << it.name; }
 };
@@ -108,10 +108,10 @@ class RecordedTraining : public ::testing::TestWithParam<Case> {
 INSTANTIATE_TEST_SUITE_P(
     Jobs, RecordedTraining,
     ::testing::Values(
-        Case{"GptInFp64", kGpt, "fp64", "global_batch_size: 8, micro_batch_size: 4, max_grad_norm: 1.0", 5},
+        Case{"GptInFp64", kGpt, "fp64", "global_batch_size: 8, micro_batch_size: 4, max_grad_norm: 1.0", 10},
         Case{"GptInFp16", kGpt, "fp16", "global_batch_size: 8, micro_batch_size: 8, label_smoothing: 0.1", 5},
         Case{"GptSelective", kGpt, "bf16",
-             "global_batch_size: 8, micro_batch_size: 4, activation_checkpointing: selective", 5},
+             "global_batch_size: 8, micro_batch_size: 4, activation_checkpointing: selective", 10},
         Case{"ResnetInFp64", kResnet, "fp64", "global_batch_size: 1", 6}),
     [](const auto& entry) { return entry.param.name; });
 
@@ -126,16 +126,16 @@ TEST_P(RecordedTraining, MatchesDirectTrainingByTape) {
 
 TEST_P(RecordedTraining, MatchesDirectTrainingByCudaGraph) {
   if (device::gpu_count() == 0) GTEST_SKIP() << "there is no GPU here";
-  expect_equal(train(job("cuda", "auto"), device::make_captured_graph),
-               train(job("cuda", "off"), device::make_captured_graph));
+  expect_equal(train(job("cuda", "auto"), device::make_captured_graphs),
+               train(job("cuda", "off"), device::make_captured_graphs));
 }
 
 /// A recording that always fails.
-class Refusal final : public device::CapturedGraph {
+class Refusal final : public device::CapturedGraphs {
  public:
   std::string capture(const std::function<void()>&) override { return "an operator waits for the device"; }
-  void replay() override { ADD_FAILURE() << "nothing was recorded"; }
-  void run_uncaptured(const std::function<void()>&) override { replay(); }
+  void replay(size_t) override { ADD_FAILURE() << "nothing was recorded"; }
+  void run_uncaptured(const std::function<void()>&) override { replay(0); }
 };
 
 TEST_P(RecordedTraining, FallsBackWhenRecordingIsImpossible) {
@@ -144,11 +144,34 @@ TEST_P(RecordedTraining, FallsBackWhenRecordingIsImpossible) {
   const Left refused = train(job, [&](at::Device) { return ++made, std::make_unique<Refusal>(); });
   EXPECT_EQ(made, 1);
   expect_equal(refused, train(job, [](at::Device) { return nullptr; }));
-  const auto never = [&](at::Device) -> std::unique_ptr<device::CapturedGraph> {
+  const auto never = [&](at::Device) -> std::unique_ptr<device::CapturedGraphs> {
     ADD_FAILURE() << "it is off";
     return nullptr;
   };
   train(this->job("cpu", "off"), never);
+}
+
+/// Batches of unequal texts get few lengths, each with a graph of its own.
+TEST(RecordedTexts, ReplayAGraphForEachLength) {
+  testing_support::TemporaryFolder folder;
+  std::string lines;
+  for (int i = 0; i < 64; ++i)
+    lines += R"({"text": ")" + std::string(static_cast<size_t>(2 + i * 37 % 61), static_cast<char>('a' + i % 20)) + "\"}\n";
+  const std::string data = folder.write("a.jsonl", lines);
+  const Job job = load_job(
+      {.file = folder.write(
+           "job.yaml",
+           "schema: 1\n"
+           "model: {type: gpt, config: {n_layer: 1, n_head: 2, n_embd: 16, block_size: 64, dropout: 0.1}}\n"
+           "data: {train: {path: " + data + ", format: jsonl}, text: {tokenizer: bytes}}\n"
+           "optimizer: {type: adamw, lr: 1e-2}\nprecision: fp64\ndevice: cpu\n"
+           "train: {max_steps: 120, global_batch_size: 4, micro_batch_size: 2}\n")});
+  Tape::Counts counts;
+  const Left replayed = train(job, [&](at::Device) { return std::make_unique<Tape>(counts); });
+  EXPECT_GT(counts.graphs, 4U);
+  EXPECT_LE(counts.graphs, 2 * static_cast<size_t>(train::Step::kMostGraphs));
+  EXPECT_GT(counts.replays, 150) << "of 240 passes";
+  expect_equal(replayed, train(job, [&](at::Device) { return std::make_unique<Refusal>(); }));
 }
 
 }  // namespace

@@ -1,0 +1,39 @@
+// Lengths to which batches of texts are rounded up.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "gputrain/data/dataset.hpp"
+#include "gputrain/data/loader.hpp"
+
+namespace gputrain::data {
+
+/// A GPU chooses kernels, searches for algorithms and records graphs for each shape that it meets. So a batch of texts
+/// is not as long as its longest text there, but as the shortest class that holds it.
+class LengthClasses {
+ public:
+  /// The classes, at most `count`, that add the least padding to micro-batches whose longest texts have these lengths.
+  /// Fewer, where one more would save next to nothing. The longest class is `most`, the maximum of any text.
+  static LengthClasses fitted(const std::vector<int64_t>& longest, int64_t most, int64_t count);
+  /// `most` and its halves, down to 16.
+  static LengthClasses halved(int64_t most);
+
+  int64_t of(int64_t length) const;  // the shortest class that holds it; it is at most `most`
+  const std::vector<int64_t>& all() const noexcept { return classes_; }
+
+ private:
+  explicit LengthClasses(std::vector<int64_t> ascending) : classes_(std::move(ascending)) {}
+
+  std::vector<int64_t> classes_;
+};
+
+/// The classes of the ragged fields of each pass; see Field::pass. They are fitted to the micro-batches of the first
+/// epoch: the same on all ranks, and wherever the loader begins.
+std::map<int, LengthClasses> length_classes(const std::shared_ptr<const Dataset>& dataset,
+                                            const LoaderOptions& options);
+
+}  // namespace gputrain::data
