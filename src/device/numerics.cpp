@@ -33,8 +33,8 @@ void fix_cublas_workspace() {
 std::vector<int64_t> attention_order(at::Device device) {
   constexpr long kFirstTunedCudnn = 91501;
   const int generation = device.is_cuda() ? facts_of(device).generation : 0;
-  const bool is_tuned =
-      (generation == 90 || generation == 100) && at::Context::versionRuntimeCuDNN() >= kFirstTunedCudnn;
+  const int major = generation / 10;
+  const bool is_tuned = (major == 9 || major == 10) && at::Context::versionRuntimeCuDNN() >= kFirstTunedCudnn;
   std::vector<at::SDPBackend> order{at::SDPBackend::flash_attention, at::SDPBackend::efficient_attention,
                                     at::SDPBackend::math, at::SDPBackend::overrideable};
   order.insert(is_tuned ? order.begin() : order.begin() + 2, at::SDPBackend::cudnn_attention);

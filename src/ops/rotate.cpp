@@ -67,8 +67,9 @@ at::Tensor rotate(const at::Tensor& x, const RotaryTable& table) {
   const Tensors inputs{x, table.cosine.narrow(-2, 0, time), table.sine.narrow(-2, 0, time)};
   if (is_recorded()) return turned_by_parts(inputs[0], inputs[1], inputs[2]);
   const OpImpl reference = [](const Tensors& t) { return Tensors{Rotate::apply(t[0], t[1], t[2])}; };
-  if (!gpu::is_here(x) || table.cosine.dim() > 2 || turning < x.size(-1)) return reference(inputs)[0];
-  return run("rotate", inputs, {}, gpu::rotate(x), reference)[0];
+  if (!gpu::is_here(x) || turning < x.size(-1)) return reference(inputs)[0];
+  const bool has_tables_of_rows = table.cosine.dim() > 2;
+  return run("rotate", inputs, {.batched = has_tables_of_rows ? inputs.size() : 1}, gpu::rotate(x), reference)[0];
 }
 
 }  // namespace gputrain::ops

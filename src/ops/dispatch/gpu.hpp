@@ -48,7 +48,8 @@ OpImpl embedding(const at::Tensor& weight, const at::Tensor& tokens);
 
 OpImpl activation(const at::Tensor& x, Activation activation);  // {x} -> {y}
 OpImpl swiglu(const at::Tensor& gate, const at::Tensor& up);    // {gate, up} -> {y}
-OpImpl rotate(const at::Tensor& x);                             // {x, cosine, sine} -> {y}
+/// {x, cosine, sine} -> {y}. The tables: [time, half], or [batch, 1, time, half].
+OpImpl rotate(const at::Tensor& x);
 
 /// {logits [rows, columns], targets [rows], weight} -> {weighted sum, sum}; overwrites logits that require a gradient.
 OpImpl cross_entropy(const at::Tensor& logits, int64_t classes, double smoothing);

@@ -152,6 +152,7 @@ at::Tensor turned(const at::Tensor& x, const at::Tensor& cosine, const at::Tenso
           .x = pointer(x),
           .cosine = pointer<float>(cosine),
           .sine = pointer<float>(sine),
+          .tables_of_rows = cosine.dim() == 4,
           .y = pointer(y)},
          nullptr);
   return y;
@@ -161,16 +162,20 @@ TEST(RotateKernel, MatchesReferenceAndTurnsBack) {
   for (const Storage& storage : storages()) {
     for (const auto& shape : std::vector<std::array<int64_t, 4>>{{2, 3, 19, 64}, {1, 1, 1, 2}, {1, 2, 7, 6}}) {
       const auto [batch, heads, time, channels] = shape;
-      const at::Tensor angles = noise({time, channels / 2}, 3, at::kFloat), cosine = angles.cos(), sine = angles.sin();
-      const at::Tensor x = noise({batch, time, heads, channels}, 1, storage.type).transpose(1, 2);
-      const at::Tensor half = wide(x), low = half.narrow(3, 0, channels / 2),
-                       high = half.narrow(3, channels / 2, channels / 2);
-      const at::Tensor expected =
-          at::cat({low * wide(cosine) - high * wide(sine), high * wide(cosine) + low * wide(sine)}, 3);
-      const at::Tensor y = turned(x, cosine, sine, 1, storage.element);
-      expect_close(y, expected, storage.name);
-      expect_close(turned(y, cosine, sine, -1, storage.element), wide(x), storage.name);
-      expect_same_bits({y.contiguous()}, {turned(x, cosine, sine, 1, storage.element).contiguous()});
+      for (const bool has_tables_of_rows : {false, true}) {
+        const at::Tensor angles = has_tables_of_rows ? noise({batch, 1, time, channels / 2}, 3, at::kFloat)
+                                                     : noise({time, channels / 2}, 3, at::kFloat);
+        const at::Tensor cosine = angles.cos(), sine = angles.sin();
+        const at::Tensor x = noise({batch, time, heads, channels}, 1, storage.type).transpose(1, 2);
+        const at::Tensor half = wide(x), low = half.narrow(3, 0, channels / 2),
+                         high = half.narrow(3, channels / 2, channels / 2);
+        const at::Tensor expected =
+            at::cat({low * wide(cosine) - high * wide(sine), high * wide(cosine) + low * wide(sine)}, 3);
+        const at::Tensor y = turned(x, cosine, sine, 1, storage.element);
+        expect_close(y, expected, storage.name);
+        expect_close(turned(y, cosine, sine, -1, storage.element), wide(x), storage.name);
+        expect_same_bits({y.contiguous()}, {turned(x, cosine, sine, 1, storage.element).contiguous()});
+      }
     }
   }
 }

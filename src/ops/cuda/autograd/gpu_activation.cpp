@@ -173,6 +173,7 @@ at::Tensor turned(const at::Tensor& x, const at::Tensor& cosine, const at::Tenso
                 .x = read(x),
                 .cosine = read<float>(cosine),
                 .sine = read<float>(sine),
+                .tables_of_rows = cosine.dim() == 4,
                 .y = write(y)},
                current_stream());
   check_launches();

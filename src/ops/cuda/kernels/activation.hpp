@@ -49,7 +49,8 @@ struct Rotation {
   Strides x_strides, y_strides;
   float direction;
   const void* x;               // [batch, heads, time, 2 half]
-  const float *cosine, *sine;  // [time, half]
+  const float *cosine, *sine;  // [time, half], or [batch, time, half] if rows have tables of their own
+  bool tables_of_rows;
   void* y;                     // shape of x; may be x
 };
 void rotate(const Rotation& p, Stream stream);

@@ -20,8 +20,9 @@ __global__ void __launch_bounds__(kColumnThreads) rotate_kernel(Rotation p) {
     float low[kVector], high[kVector], cosine[kVector], sine[kVector];
     load(x, low);
     load(x + p.half, high);
-    load_floats(p.cosine + time * p.half + walk.column, cosine);
-    load_floats(p.sine + time * p.half + walk.column, sine);
+    const int64_t entry = (p.tables_of_rows ? batch * p.time + time : time) * p.half + walk.column;
+    load_floats(p.cosine + entry, cosine);
+    load_floats(p.sine + entry, sine);
     GPUTRAIN_UNROLL
     for (int k = 0; k < kVector; ++k) {
       const float turned = sine[k] * p.direction, kept = low[k];
