@@ -112,10 +112,12 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   if (is_short_in_half(q)) {
     return attention(q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), options).to(q.scalar_type());
   }
-  if (!needs_mask(q, k, options)) return product_attention(q, k, v, /*mask=*/{}, options);
-  if (!options.positions.defined() && options.window == 0 && options.causal && q.size(2) < k.size(2)) {
+  const bool has_mask = needs_mask(q, k, options);
+  // Also for one query, which needs no mask: cuDNN would build a plan for each token that is generated.
+  if (!options.positions.defined() && (options.window == 0 || !has_mask) && options.causal && q.size(2) < k.size(2)) {
     if (at::Tensor attended = gpu::attention_to_earlier(q, k, v, options); attended.defined()) return attended;
   }
+  if (!has_mask) return product_attention(q, k, v, /*mask=*/{}, options);
   return options.positions.defined() && q.is_cpu() && q.size(2) == k.size(2)
              ? attention_by_text(q, k, v, options)
              : product_attention(q, k, v, visible_keys(q, k, options), options);
