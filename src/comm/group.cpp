@@ -13,6 +13,7 @@
 #include "connection.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/device/out_of_memory.hpp"
+#include "gputrain/device/runtime.hpp"
 #include "nccl.hpp"
 
 namespace gputrain::comm {
@@ -66,7 +67,7 @@ Pending start_transfer(const std::shared_ptr<Connection>& connection, std::strin
   const auto now = Clock::now();
   int64_t number = 0;
   // A captured collective does not run yet, and its replays cannot be seen here: do not count it.
-  if (connection->detector && !is_capturing(*connection))
+  if (connection->detector && !device::is_capturing(connection->device))
     number = connection->detector->collective_log().begin(connection->name, what, tensor);
   const CollectiveInFlight in_flight{what, number, now};
   try {
@@ -219,7 +220,7 @@ void Pending::wait() {
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    if (is_capturing(*transfer->connection)) throw;  // a capture sends nothing, so no rank is lost
+    if (device::is_capturing(transfer->connection->device)) throw;  // a capture sends nothing, so no rank is lost
     tell_failure(*transfer->connection, in_flight, plain_message(error));
   }
 }

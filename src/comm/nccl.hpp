@@ -23,9 +23,6 @@ struct NcclParams {
 /// Connects all ranks at once, so that a failure shows here and not in the first step.
 c10::intrusive_ptr<c10d::Backend> connect_nccl(const c10::intrusive_ptr<c10d::Store>& store, const NcclParams& params);
 
-/// Whether this thread's current stream is being captured: collectives are then recorded, not run.
-bool is_capturing(const Connection& connection);
-
 /// Throws c10::DistBackendError when a collective on the GPU has been aborted. Does nothing for other backends.
 void check_nccl(Connection& connection);
 

@@ -1,8 +1,10 @@
 #include "gputrain/nn/recompute.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -26,21 +28,39 @@ using torch::autograd::variable_list;
 
 thread_local bool recomputing = false;
 
-/// Random states at the start of a block: the CPU's and, for a block on a GPU, that GPU's.
+/// Random states at the start of a block: the CPU's and, for a block on a GPU, that GPU's. While a stream is captured
+/// there are none, and blocks must not draw.
 class RandomStates {
  public:
-  explicit RandomStates(at::Device device) : device_(device), host_(device::generator_state(at::kCPU)) {
+  explicit RandomStates(at::Device device) : device_(device) {
+    if (device::is_capturing(device)) return;
+    host_ = device::generator_state(at::kCPU);
     if (!device.is_cpu()) gpu_ = device::generator_state(device);
   }
   void set() const {
-    device::set_generator_state(at::kCPU, host_);
+    if (host_.defined()) device::set_generator_state(at::kCPU, host_);
     if (gpu_.defined()) device::set_generator_state(device_, gpu_);
+  }
+  bool are_present() const {
+    return host_.equal(device::generator_state(at::kCPU)) &&
+           (!gpu_.defined() || gpu_.equal(device::generator_state(device_)));
   }
 
  private:
   at::Device device_;
   at::Tensor host_, gpu_;
 };
+
+// Whether any block has drawn random numbers, which shows in the passes before the first capture.
+std::atomic<bool> blocks_draw = false;
+
+void note_draws(const RandomStates& before, at::Device device) {
+  if (!device::is_capturing(device)) {
+    if (!before.are_present()) blocks_draw = true;
+  } else if (blocks_draw) {
+    throw std::runtime_error("recomputed blocks draw random numbers, such as dropout's, and set random states");
+  }
+}
 
 /// Scope of a block's second run: uses the random states of the first run, then restores the present ones.
 class SecondRun {
@@ -77,6 +97,7 @@ struct RecomputedBlock : torch::autograd::Function<RecomputedBlock> {
     auto run = c10::make_intrusive<FirstRun>(block, inputs[0].device());
     context->save_for_backward(inputs.vec());
     variable_list outputs = block(inputs.vec());
+    note_draws(run->random, inputs[0].device());
     context->saved_data["run"] = c10::IValue::make_capsule(std::move(run));
     return outputs;
   }

@@ -17,7 +17,6 @@ std::string obstacle_to_capture(const JobSpec& spec, const TrainingSetup& setup)
   const data::Dataset& train = *setup.datasets.train;
   const bool differ = std::ranges::any_of(train.layout().fields, &data::Field::ragged);
   if (differ && train.length(0) == 0) return "the dataset does not tell how long its samples are";
-  if (spec.train.activation_checkpointing == "block") return "recomputed blocks set random generator states";
   return {};
 }
 

@@ -74,6 +74,10 @@ void release_unused(at::Device device);
 /// Seeds the default generators of the CPU and of `device`, if it is a GPU.
 void seed_generators(at::Device device, uint64_t seed);
 
+/// Whether this thread's current stream is being captured: work is then recorded, not run, and the host may not ask for
+/// random states.
+bool is_capturing(at::Device device);
+
 /// The state of the default generator as a byte tensor on the CPU, for a checkpoint.
 at::Tensor generator_state(at::Device device);
 /// Throws Error(checkpoint) if `state` is not a state of this kind of device.

@@ -8,7 +8,6 @@ c10::intrusive_ptr<c10d::Backend> connect_nccl(const c10::intrusive_ptr<c10d::St
   GPUTRAIN_ASSERT(false, "a build without CUDA never chooses a GPU");
 }
 std::string nccl_name() { return {}; }
-bool is_capturing(const Connection&) { return false; }
 void check_nccl(Connection&) {}
 void release_nccl(Connection&) noexcept {}
 

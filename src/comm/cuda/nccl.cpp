@@ -3,7 +3,6 @@
 #include <cstdlib>
 #include <exception>
 
-#include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
@@ -47,11 +46,6 @@ c10::intrusive_ptr<c10d::Backend> connect_nccl(const c10::intrusive_ptr<c10d::St
 }
 
 std::string nccl_name() { return "nccl " + c10d::getNcclVersion(); }
-
-bool is_capturing(const Connection& connection) {
-  return connection.device.is_cuda() &&
-         c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
-}
 
 void check_nccl(Connection& connection) {
   if (connection.device.is_cpu()) return;

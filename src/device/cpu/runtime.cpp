@@ -14,6 +14,7 @@ DeviceFacts facts_of(at::Device) {
   return {.name = cpu_name(), .software = "", .total_bytes = host_memory_bytes(), .uuid = ""};
 }
 void synchronize(at::Device) {}
+bool is_capturing(at::Device) { return false; }
 int64_t available_gpu_bytes(at::Device) { return 0; }
 int64_t peak_allocated_bytes(at::Device) { return 0; }
 void reset_peak_allocated_bytes(at::Device) {}

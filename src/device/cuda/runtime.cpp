@@ -6,6 +6,7 @@
 #include <ATen/Context.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
@@ -100,6 +101,10 @@ void synchronize(at::Device device) {
   if (device.is_cpu()) return;
   const c10::cuda::CUDAGuard guard(device);
   c10::cuda::device_synchronize();
+}
+
+bool is_capturing(at::Device device) {
+  return device.is_cuda() && c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
 }
 
 int64_t available_gpu_bytes(at::Device device) {
