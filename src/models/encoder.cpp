@@ -140,9 +140,9 @@ Encoder::Texts Encoder::texts_of(const Batch& batch) {
               .positions = values_of(kPositions),
               .lengths = batch.find(kTokens)->counts};
   // A GPU would have to be waited for.
-  const bool is_full = texts.lengths.defined() && texts.lengths.is_cpu() && !ops::is_recorded() &&
-                       texts.lengths.eq(texts.tokens.size(1)).all().item<bool>();
-  if (is_full) texts.lengths = at::Tensor();
+  const bool is_found_full = texts.lengths.defined() && texts.lengths.is_cpu() && !ops::is_recorded() &&
+                             texts.lengths.eq(texts.tokens.size(1)).all().item<bool>();
+  if (is_found_full || batch.find(kTokens)->is_full) texts.lengths = at::Tensor();
   return texts;
 }
 
@@ -170,7 +170,7 @@ ops::Head Encoder::head() const {
 at::Tensor Encoder::forward(const at::Tensor& inputs) {
   const at::Tensor x = features({.tokens = inputs});
   const ops::Head last = head();
-  return last.logits ? last.logits(x) : x;
+  return last.logits ? last.logits(x).narrow(-1, 0, sizes_.classes) : x;
 }
 
 std::vector<Unit> Encoder::units() {

@@ -9,6 +9,7 @@
 #include <ATen/ops/sum.h>
 
 #include "encoder_names.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/ops/linear.hpp"
 
 namespace gputrain::models {
@@ -107,8 +108,11 @@ ops::Head EncoderHead::last_layer(const at::Tensor& embedding) const {
   ops::Head head{.logits = {}, .parameters = {}, .columns = classes_};
   if (vocabulary_ != nullptr) {
     const at::Tensor& bias = vocabulary_->bias();
-    head.logits = [policy = context().policy, embedding, bias](const at::Tensor& x) {
-      return ops::linear(policy, x, embedding, bias);
+    // Matrix units, and our loss kernel, need whole packs of columns.
+    constexpr int64_t kPack = 64;
+    if (context().device.is_cuda()) head.columns = ceil_divide(classes_, kPack) * kPack;
+    head.logits = [policy = context().policy, embedding, bias, columns = head.columns](const at::Tensor& x) {
+      return ops::linear_padded(policy, x, embedding, bias, columns);
     };
     head.parameters = {embedding, bias};
     return head;

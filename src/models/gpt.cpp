@@ -175,7 +175,7 @@ at::Tensor Gpt::logits(const at::Tensor& features) const {
   if (head_ == nullptr) nn::borrow_weights(*tokens_);
   if (head_ != nullptr && head_->has_branch()) return head_->forward(features);
   const int64_t most = context().tensor_group == nullptr ? spec_.pad_vocab_to : 0;
-  return ops::linear_padded(context().policy, features, head_weight(), most);
+  return ops::linear_padded(context().policy, features, head_weight(), at::Tensor(), most);
 }
 
 std::vector<at::Tensor> Gpt::head_parameters() {

@@ -57,10 +57,11 @@ at::Tensor times_in_out(const at::Tensor& x, const at::Tensor& matrix, const at:
   return at::_unsafe_view(product, sizes);  // no view: if it is overwritten, autograd copies gradients
 }
 
-/// Appends rows of zeros.
-at::Tensor padded(const at::Tensor& matrix, int64_t rows) {
-  const int64_t missing = rows - matrix.size(0);
-  return missing > 0 ? at::constant_pad_nd(matrix, {0, 0, 0, missing}) : matrix;
+/// Appends rows of zeros to a matrix, or zeros to a vector; undefined stays undefined.
+at::Tensor padded(const at::Tensor& tensor, int64_t rows) {
+  if (!tensor.defined() || tensor.size(0) >= rows) return tensor;
+  const int64_t missing = rows - tensor.size(0);
+  return at::constant_pad_nd(tensor, tensor.dim() == 1 ? at::IntArrayRef{0, missing} : at::IntArrayRef{0, 0, 0, missing});
 }
 
 /// Output elements of a dense layer per input element, rounded up.
@@ -72,22 +73,26 @@ int64_t growth_of(const at::Tensor& x, bool in_out, const at::Tensor& weight) {
 at::Tensor dense(Tensors inputs, bool in_out, int64_t columns = 0) {
   const OpImpl reference = [in_out, columns](const Tensors& t) {
     const at::ScalarType read = t[0].scalar_type();
-    const at::Tensor copy = columns > 0 && t[3].defined() ? t[3].narrow(0, 0, t[1].size(0)) : t[3];
-    const at::Tensor matrix = copy_or_cast(t[1], copy, read), added = copy_or_cast(t[2], t[4], read);
+    const auto unpadded = [columns](const at::Tensor& copy, const at::Tensor& of) {
+      return columns > 0 && copy.defined() ? copy.narrow(0, 0, of.size(0)) : copy;
+    };
+    const at::Tensor matrix = copy_or_cast(t[1], unpadded(t[3], t[1]), read);
+    const at::Tensor added = padded(copy_or_cast(t[2], unpadded(t[4], t[2]), read), columns);
     if (cpu::dnn_is_faster_here() && cpu::dnn_takes(t[0], matrix))
       return Tensors{cpu::dnn_linear(t[0], padded(matrix, columns), added, in_out)};
     return Tensors{in_out ? times_in_out(t[0], matrix, added) : at::linear(t[0], padded(matrix, columns), added)};
   };
   if (!gpu::is_here(inputs[0])) return reference(inputs)[0];
-  if (inputs[3].defined()) inputs[3] = padded(inputs[3], columns);
-  // A large last layer is compared on few of its rows. There, ATen's work per weight, such as the cast of its gradient,
-  // counts too much and favours our way. This does no harm: our products use the fastest algorithm that cuBLASLt offers
-  // for the full size, and so are hardly ever slower than ATen's. All rows would need about thirty more bytes per
-  // logit.
+  for (const size_t copy : {3, 4}) inputs[copy] = padded(inputs[copy], columns);
+  // A large last layer is compared on few of its rows and of its outputs. There, ATen's work per weight, such as the
+  // cast of its gradient, counts too much and favours our way. This does no harm: our products use the fastest
+  // algorithm that cuBLASLt offers for the full size, and so are hardly ever slower than ATen's. All rows would need
+  // about thirty more bytes per logit, and all outputs forty per weight.
   const KernelAutotuner::Inputs kinds{
       .batched = 1,
       .differentiable = 3,
-      .growth = growth_of(inputs[0], in_out, inputs[3].defined() ? inputs[3] : inputs[1])};
+      .growth = growth_of(inputs[0], in_out, inputs[3].defined() ? inputs[3] : inputs[1]),
+      .has_outputs_by_row = !in_out};
   return run(in_out ? "linear_in_out" : "linear", inputs, kinds, gpu::linear(inputs, in_out), reference)[0];
 }
 
@@ -147,8 +152,9 @@ std::vector<at::Tensor> linear_each(const Policy& policy, const at::Tensor& x, c
   return run("linear_each", inputs, kinds, gpu::linear_each(inputs), reference);
 }
 
-at::Tensor linear_padded(const Policy& policy, const at::Tensor& x, const at::Tensor& weight, int64_t columns) {
-  return dense(with_copies(policy, {x, weight, at::Tensor()}), /*in_out=*/false, is_recorded() ? 0 : columns);
+at::Tensor linear_padded(const Policy& policy, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                         int64_t columns) {
+  return dense(with_copies(policy, {x, weight, bias}), /*in_out=*/false, is_recorded() ? 0 : columns);
 }
 
 at::Tensor feed_forward(const Policy& policy, const at::Tensor& x, const FeedForwardLayers& layers) {

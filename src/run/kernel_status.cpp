@@ -37,6 +37,7 @@ train::Stop KernelStatus::after_step(train::Progress&, const train::StepResult&,
   const bool is_first = told_ == 0;
   told_ = tried_;
   std::string text = counted(tried_, "trial") + " in " + monitor::duration(trials.seconds);
+  if (trials.is_spent) text += ", all that train.kernel_trials allows: new shapes take what was fastest for others";
   if (is_first && !trials.file.empty()) text += "; later runs find the choices in " + trials.file;
   console_.line("kernels", text);
   return train::Stop::none;

@@ -116,6 +116,7 @@ RankContext create_rank_context(const Job& job) {
   RankContext context = create_rank_context(spec, {.deadline = deadline, .purpose = purpose_of(job)});
   context.groups.arrange(mesh);
   if (mesh.tensor > 1) ops::choose_kernels_without_clock();
+  if (context.device.is_cuda()) ops::limit_kernel_trials(spec.train.kernel_trials.seconds);
   return context;
 }
 

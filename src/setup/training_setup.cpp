@@ -8,6 +8,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/train/step.hpp"
 
 namespace gputrain::app {
 namespace {

@@ -143,9 +143,13 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
       .change(Change::safe)
       .aliases({"gradient_checkpointing", "grad_checkpointing", "checkpoint_activations"});
   d.key("cuda_graphs", &TrainSpec::cuda_graphs,
-        "auto: on a GPU, capture the whole step once as a CUDA graph and replay it, where possible: not with "
-        "activation_checkpointing: block, nor with compress: powersgd; off: queue every step anew")
+        "auto: on a GPU, capture the whole step as a CUDA graph, one for each of at most 8 shapes, and replay it, where "
+        "possible: not where recomputed blocks have dropout, nor with compress: powersgd; off: queue every step anew")
       .choices({"auto", "off"})
+      .change(Change::safe);
+  d.key("kernel_trials", &TrainSpec::kernel_trials,
+        "on a GPU, the time that may be spent on trying kernels for new shapes; after that, they take the kernels that "
+        "were fastest for others")
       .change(Change::safe);
   d.key("channels_last", &TrainSpec::channels_last, "NHWC memory order for images; auto: yes, because it is faster")
       .change(Change::safe);

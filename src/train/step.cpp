@@ -245,7 +245,7 @@ bool Step::record(const Shapes& shapes, const Batch& batch) {
       recorded_.emplace(shapes, Recording{.input = batch, .graph = recorded_.size(), .updated = {}}).first->second;
   recording.input.arrival = nullptr;
   for (BatchField& field : recording.input.fields)
-    field = {field.name, like_on(lr_.device(), field.values), like_on(lr_.device(), field.counts)};
+    field = {field.name, like_on(lr_.device(), field.values), like_on(lr_.device(), field.counts), field.is_full};
   std::string obstacle = parts_.graphs->capture([this, is_last, &recording] {
     try {
       recording.updated = work_of_part(recording.input, is_last);

@@ -20,12 +20,14 @@ using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
+constexpr int kMicroBatches = 2;  // of a step of gpt(), a graph each
+
 class PretendGpuStep : public PretendGpu, public testing::WithParamInterface<Variant> {};
 
 TEST_P(PretendGpuStep, IsOneGraphFromFourthStepOn) {
   const Result result = train(gpt(), GetParam().second);
   EXPECT_THAT(result.out, HasSubstr("a step is one CUDA graph from the 4th on"));
-  EXPECT_EQ(count("launched graphs"), kSteps - 3);
+  EXPECT_EQ(count("launched graphs"), kMicroBatches * (kSteps - 3));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -33,6 +35,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Variant{"bf16", {}}, Variant{"fp32", {"precision=fp32"}}, Variant{"tf32", {"precision=tf32"}},
                     Variant{"dropout", {"model.config.dropout=0.1"}}, Variant{"deterministic", {"deterministic=true"}},
                     Variant{"selective", {"train.activation_checkpointing=selective"}},
+                    Variant{"block", {"train.activation_checkpointing=block"}},
                     Variant{"llama",
                             {"model.config={n_layer: 2, n_head: 4, n_kv_head: 2, n_embd: 128, block_size: 64, "
                              "position: rotary, norm: rmsnorm, activation: swiglu}"}}),
@@ -43,7 +46,7 @@ TEST_F(PretendGpu, ScalesLossWithinGraph) {
   EXPECT_EQ(result.exit_code, 4) << "a scale that no kernel has computed\n" << result.out << result.err;
   EXPECT_THAT(result.err, HasSubstr("not finite at any loss scale at step 12"));
   expect_nothing_refused(result);
-  EXPECT_EQ(count("launched graphs"), kSteps - 3);
+  EXPECT_EQ(count("launched graphs"), kMicroBatches * (kSteps - 3));
 }
 
 TEST_F(PretendGpu, WaitsForNothingInAStep) {
@@ -144,9 +147,17 @@ TEST_F(PretendGpu, EvaluatesAndSavesBetweenReplays) {
   EXPECT_THAT(longer.out, HasSubstr("18/18 steps"));
 }
 
-TEST_F(PretendGpu, RecomputesWithoutGraphAndSaysWhy) {
+TEST_F(PretendGpu, RecomputesDropoutWithoutGraphAndSaysWhy) {
   const Result result = train(gpt(), {"train.activation_checkpointing=block", "model.config.dropout=0.1"});
-  EXPECT_THAT(result.out, HasSubstr("graph   none: recomputed blocks"));
+  EXPECT_THAT(result.out + result.err, HasSubstr("cannot be one CUDA graph: recomputed blocks draw random numbers"));
+  EXPECT_EQ(count("launched graphs"), 0);
+}
+
+TEST_F(PretendGpu, TriesNoKernelsWithoutTimeForThem) {
+  train(gpt(), {"train.kernel_trials=0s"});
+  const std::string choices = read_file(folder_ / "kernel_choices.jsonl");
+  EXPECT_THAT(choices, testing::Not(HasSubstr("product by cublasLt")));
+  EXPECT_GT(count("launched graphs"), 0);
 }
 
 TEST_F(PretendGpu, FindsMicroBatchThatFits) {

@@ -10,7 +10,9 @@
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/add.h>
+#include <ATen/ops/mm.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
 #include <c10/util/Exception.h>
 #include <gmock/gmock.h>
@@ -101,6 +103,60 @@ TEST(PathChoice, ComparesOnPartOfLargeInputs) {
   const KernelAutotuner::Inputs grows{.batched = 1, .differentiable = 2, .growth = KernelAutotuner::kMostElements / 6};
   EXPECT_TRUE(choice.use_custom_kernel("grows", inputs(8), grows, notes, taking(3)));
   EXPECT_THAT(rows, testing::Each(2));  // rows of 3 elements
+}
+
+// A packed batch may be one row of texts.
+TEST(PathChoice, ComparesOnPartOfARowOfTokens) {
+  Machine machine;
+  KernelAutotuner choice = machine.choice();
+  std::vector<std::vector<int64_t>> seen;
+  const OpImpl notes = [&](const Tensors& t) {
+    seen.push_back(t[0].sizes().vec());
+    return taking(1)(t);
+  };
+  const KernelAutotuner::Inputs grows{.batched = 2, .differentiable = 2, .growth = KernelAutotuner::kMostElements / 6};
+  const Tensors texts{testing_support::random_leaf({1, 8, 3}, 1, at::kFloat),
+                      testing_support::random_leaf({1, 8, 3}, 2, at::kFloat)};
+  EXPECT_TRUE(choice.use_custom_kernel("grows", texts, grows, notes, taking(3)));
+  EXPECT_THAT(seen, testing::Each(testing::ElementsAre(1, 2, 3)));
+}
+
+// A last layer of 150,000 words is larger than a comparison may be, whatever its rows are.
+TEST(PathChoice, ComparesOnPartOfTheOutputs) {
+  Machine machine;
+  KernelAutotuner choice = machine.choice();
+  std::vector<int64_t> outputs;
+  const OpImpl product = [&](const Tensors& t) {
+    outputs.push_back(t[1].size(0));
+    EXPECT_EQ(t[2].size(0), t[1].size(0));
+    ticks += 1;
+    return Tensors{at::mul(at::mm(t[0], t[1].t()), t[2])};
+  };
+  const auto slower = [&](const Tensors& t) {
+    ticks += 2;
+    return product(t);
+  };
+  constexpr int64_t kIn = KernelAutotuner::kMostElements / 128;
+  const Tensors layer{at::ones({2, kIn}), at::ones({200, 1}).expand({200, kIn}), at::ones({200})};
+  EXPECT_TRUE(choice.use_custom_kernel("head", layer, {.differentiable = 0, .has_outputs_by_row = true}, product, slower));
+  EXPECT_THAT(outputs, testing::Each(128));
+}
+
+TEST(PathChoice, TriesNothingOnceItsTimeIsUp) {
+  Machine machine;
+  KernelAutotuner choice = machine.choice();
+  EXPECT_TRUE(choice.use_custom_kernel("faster", inputs(), kBoth, taking(1), taking(2)));
+  EXPECT_FALSE(choice.use_custom_kernel("slower", inputs(), kBoth, taking(2), taking(1)));
+  choice.limit_trials(0);
+  const int before = std::exchange(machine.measured, 0);
+  EXPECT_GT(before, 0);
+  EXPECT_TRUE(choice.use_custom_kernel("faster", inputs(5), kBoth, taking(2), taking(1)));
+  EXPECT_FALSE(choice.use_custom_kernel("slower", inputs(5), kBoth, taking(1), taking(2)));
+  EXPECT_FALSE(choice.use_custom_kernel("unknown", inputs(), kBoth, taking(1), taking(2)));
+  EXPECT_EQ(choice.fastest("ways", 3, [](size_t) { FAIL() << "tried"; }), 0);
+  EXPECT_EQ(machine.measured, 0);
+  const KernelAutotuner::Inputs replicated{.batched = 1, .differentiable = 2, .replicated = true};
+  EXPECT_TRUE(choice.use_custom_kernel("needed", inputs(), replicated, taking(2), taking(1)));
 }
 
 // For example cuDNN plans: a plan for a part of the batch says nothing about the whole.

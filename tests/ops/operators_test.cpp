@@ -72,13 +72,18 @@ TEST(FeedForwardOp, MatchesTwoDenseLayersWithActivation) {
 
 TEST(LinearOp, PadsResultWithZerosWithoutGradient) {
   const at::Tensor x = random_leaf({2, 3}, 1), weight = random_leaf({5, 3}, 2);
-  const at::Tensor padded = linear_padded(kDoublePolicy, x, weight, 8);
+  const at::Tensor padded = linear_padded(kDoublePolicy, x, weight, {}, 8);
   EXPECT_EQ(padded.sizes(), (at::IntArrayRef{2, 8}));
   EXPECT_LT(relative_error(padded.narrow(1, 0, 5), linear(kDoublePolicy, x, weight, {})), 1e-14);
   EXPECT_EQ(padded.narrow(1, 5, 3).abs().max().item<double>(), 0);
-  EXPECT_EQ(linear_padded(kDoublePolicy, x, weight, 0).size(1), 5);
-  EXPECT_LT(gradient_error([&] { return weighted_sum(linear_padded(kDoublePolicy, x, weight, 8)); }, {x, weight}),
+  EXPECT_EQ(linear_padded(kDoublePolicy, x, weight, {}, 0).size(1), 5);
+  const at::Tensor bias = random_leaf({5}, 3);
+  const auto with_bias = [&] { return linear_padded(kDoublePolicy, x, weight, bias, 8); };
+  EXPECT_LT(relative_error(with_bias().narrow(1, 0, 5), linear(kDoublePolicy, x, weight, bias)), 1e-14);
+  EXPECT_EQ(with_bias().narrow(1, 5, 3).abs().max().item<double>(), 0);
+  EXPECT_LT(gradient_error([&] { return weighted_sum(linear_padded(kDoublePolicy, x, weight, {}, 8)); }, {x, weight}),
             1e-8);
+  EXPECT_LT(gradient_error([&] { return weighted_sum(with_bias()); }, {x, weight, bias}), 1e-8);
 }
 
 TEST(LinearOp, ReadsComputeTypeAndKeepsMasterGradient) {
@@ -113,7 +118,8 @@ struct Products {
         linear(policy, x, out_in, bias),
         linear_in_out(policy, x, in_out, bias),
         linear_in_out(policy, x, in_out, {}),
-        linear_padded(policy, x, out_in, 8),
+        linear_padded(policy, x, out_in, {}, 8),
+        linear_padded(policy, x, out_in, bias, 8),
         feed_forward(policy, x, {.weight_1 = out_in, .bias_1 = bias, .weight_2 = in_out, .bias_2 = {}}),
         feed_forward(policy, x, {.weight_1 = in_out, .bias_1 = bias, .weight_2 = out_in, .bias_2 = {}, .in_out = true}),
         conv2d(policy, image, kernel, {}, 1, 1)};

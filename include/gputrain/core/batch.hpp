@@ -46,6 +46,7 @@ struct BatchField {
   std::string name;
   at::Tensor values;       // [batch, ...]
   at::Tensor counts = {};  // int64 [batch]: entries of each sample that are not padding; undefined: all have one size
+  bool is_full = false;    // in every batch of a run, all samples have as many as the tensor; false: they may have fewer
 };
 
 struct Batch {

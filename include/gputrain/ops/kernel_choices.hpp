@@ -17,6 +17,9 @@ void keep_kernel_choices(const std::filesystem::path& folder);
 /// same ones. Ranks that share layers need that, to compute the same bits of what each of them has.
 void choose_kernels_without_clock();
 
+/// Ends trials once they have taken so many seconds; new shapes then take what was fastest for others.
+void limit_kernel_trials(double seconds);
+
 /// Calls `listener` before each trial with the number of trials so far and what is tried; from any thread, one call at
 /// a time. Empty: no calls.
 void on_kernel_trial(std::function<void(int64_t, std::string_view)> listener);
@@ -34,6 +37,7 @@ class RoughKernelChoices {
 struct KernelTrials {
   int64_t count = 0;
   double seconds = 0;
+  bool is_spent = false;  // the time for them is used up
   std::string file;  // where all runs of this user find the choices; empty: nowhere
 };
 KernelTrials kernel_trials();

@@ -37,8 +37,9 @@ struct FeedForwardLayers {
 };
 at::Tensor feed_forward(const Policy& policy, const at::Tensor& x, const FeedForwardLayers& layers);
 
-/// Like `linear` without bias, padded with zero columns to `columns`: matrix units prefer multiples of 64.
-at::Tensor linear_padded(const Policy& policy, const at::Tensor& x, const at::Tensor& weight, int64_t columns);
+/// Like `linear`, padded with zero columns to `columns`: matrix units prefer multiples of 64.
+at::Tensor linear_padded(const Policy& policy, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                         int64_t columns);
 
 /// x [batch, in, height, width], weight [out, in / groups, kernel, kernel], bias [out] or undefined.
 at::Tensor conv2d(const Policy& policy, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,

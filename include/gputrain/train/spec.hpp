@@ -46,6 +46,7 @@ struct TrainSpec {
   config::Auto<bool> channels_last;
   std::string activation_checkpointing = "none";
   std::string cuda_graphs = "auto";
+  config::Duration kernel_trials{.seconds = 120};
 
   bool names_global_batch() const noexcept { return global_batch_size || global_batch_tokens; }
   /// Whether the micro-batch size is found by trying sizes.

@@ -32,6 +32,14 @@ std::vector<Length> lengths_that_occur(const std::vector<int64_t>& longest, int6
   return lengths;
 }
 
+/// The longest that a sample may be in the ragged fields of each pass.
+std::map<int, int64_t> longest_by_pass(const Dataset& dataset) {
+  std::map<int, int64_t> longest;
+  for (const Field& field : dataset.layout().fields)
+    if (field.ragged) longest[field.pass] = std::max(longest[field.pass], field.sizes.front());
+  return longest;
+}
+
 }  // namespace
 
 LengthClasses LengthClasses::fitted(const std::vector<int64_t>& longest, int64_t most, int64_t count) {
@@ -80,12 +88,17 @@ int64_t LengthClasses::of(int64_t length) const {
   return *found;
 }
 
+bool is_full(const Dataset& dataset, int pass) {
+  const int64_t longest = longest_by_pass(dataset).at(pass);
+  for (int64_t i = 0; i < dataset.size(); ++i)
+    if (dataset.length_of_pass(i, pass) != longest) return false;
+  return dataset.size() > 0;
+}
+
 std::map<int, LengthClasses> length_classes(const std::shared_ptr<const Dataset>& dataset,
                                             const LoaderOptions& options) {
   constexpr int64_t kMostSamples = int64_t{1} << 16;
-  std::map<int, int64_t> most;  // by pass
-  for (const Field& field : dataset->layout().fields)
-    if (field.ragged) most[field.pass] = std::max(most[field.pass], field.sizes.front());
+  const std::map<int, int64_t> most = longest_by_pass(*dataset);
   // The shapes of a batch are a choice of one class for each pass.
   const auto each = static_cast<int64_t>(
       std::pow(static_cast<double>(options.length_classes), 1 / static_cast<double>(std::max<size_t>(1, most.size()))));

@@ -36,4 +36,7 @@ class LengthClasses {
 std::map<int, LengthClasses> length_classes(const std::shared_ptr<const Dataset>& dataset,
                                             const LoaderOptions& options);
 
+/// Whether every sample has as many entries in the ragged fields of a pass as the longest may have.
+bool is_full(const Dataset& dataset, int pass);
+
 }  // namespace gputrain::data

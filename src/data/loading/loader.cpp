@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -33,8 +34,8 @@ int64_t longest_of(const at::Tensor& counts, int64_t counted) {
 /// holds all samples that count: rows that only fill the batch have tokens, but no targets, and both must have one
 /// length.
 BatchField first_rows(const Field& field, const at::Tensor& values, const at::Tensor& counts, int64_t rows,
-                      int64_t counted, int64_t length) {
-  BatchField used{field.name, values.narrow(0, 0, rows)};
+                      int64_t counted, int64_t length, bool is_full) {
+  BatchField used{field.name, values.narrow(0, 0, rows), at::Tensor(), is_full};
   if (!field.ragged) return used;
   used.counts = counts.narrow(0, 0, rows);
   used.counts.narrow(0, counted, rows - counted).clamp_max_(length);
@@ -54,6 +55,8 @@ struct Loader::Impl {
     bad_in_epoch = static_cast<double>(start.unreadable) * reader.plan().share_of_rank();
     if (!options.device.is_cpu()) uploader.emplace(options.device);
     if (options.length_classes > 0) classes = length_classes(dataset, options);
+    for (const auto& [pass, of_pass] : classes)
+      if (is_full(*dataset, pass)) full_passes.insert(pass);
   }
 
   void start();
@@ -68,6 +71,7 @@ struct Loader::Impl {
   int64_t step = 0;  // steps returned
   RowReader reader;
   std::map<int, LengthClasses> classes;  // by pass; empty: a ragged field is as long as its longest sample
+  std::set<int> full_passes;             // of the classes: all samples of the dataset have the same length
   std::optional<Uploader> uploader;      // if the device is a GPU
   std::unique_ptr<BatchSource> source;   // empty until started; declared after the reader, which it uses
   int64_t next_batch = 0;
@@ -158,7 +162,8 @@ Batch Loader::Impl::take(StepData& next) {
   const std::vector<int64_t> lengths = lengths_of(index, filled.buffers, plan.counted);
   for (size_t i = 0; i < fields.size(); ++i)
     batch.fields.push_back(
-        first_rows(fields[i], filled.buffers.values[i], filled.buffers.counts[i], rows, plan.counted, lengths[i]));
+        first_rows(fields[i], filled.buffers.values[i], filled.buffers.counts[i], rows, plan.counted, lengths[i],
+                   full_passes.contains(fields[i].pass)));
   batch.samples = plan.counted;
   batch.samples_on_all_ranks = plan.counted_on_all_ranks;
   batch.first_position = plan.first_position;

@@ -89,6 +89,29 @@ void KernelAutotuner::keep_in(const std::filesystem::path& folder) {
   }
 }
 
+void KernelAutotuner::limit_trials(double seconds) {
+  const std::lock_guard lock(mutex_);
+  most_seconds_ = seconds;
+}
+
+bool KernelAutotuner::has_spent_trials() const {
+  if (!options_.time_counts) return false;
+  const double spent = trials_.done().seconds;
+  const std::lock_guard lock(mutex_);
+  return spent >= most_seconds_;
+}
+
+void KernelAutotuner::note_way(std::string_view name, bool is_own) {
+  const std::lock_guard lock(mutex_);
+  last_.insert_or_assign(std::string(name), is_own);
+}
+
+bool KernelAutotuner::way_of_last_shape(std::string_view name) const {
+  const std::lock_guard lock(mutex_);
+  const auto last = last_.find(name);
+  return last != last_.end() && last->second;
+}
+
 void KernelAutotuner::begin_rough_choices() {
   const std::lock_guard lock(mutex_);
   before_rough_ = uses_custom_;
@@ -116,6 +139,7 @@ bool KernelAutotuner::use_custom_kernel(std::string_view name, const Tensors& in
   const std::string key = key_of(name, inputs);
   if (const auto answer = known(uses_custom_, "own", key)) return *answer;
   if (!options_.can_measure()) return false;
+  if (!kinds.replicated && has_spent_trials()) return settled(key, {.value = way_of_last_shape(name)});
   Verdict verdict;
   const auto aside = options_.aside ? options_.aside() : nullptr;
   try {
@@ -132,6 +156,7 @@ bool KernelAutotuner::use_custom_kernel(std::string_view name, const Tensors& in
     log::warning(fmt::format("{}: our kernel failed, using ATen: {}", key, what.substr(0, what.find('\n'))));
     return settled(key, not_kept());
   }
+  note_way(name, verdict.custom);
   log::info(fmt::format("kernels {}: own {:.3f} ms, aten {:.3f} ms, error {:.1e}: {}", key, verdict.custom_ms,
                         verdict.reference_ms, verdict.apart, verdict.custom ? "own" : "aten"));
   if (chooses_roughly()) return settled(key, {verdict.custom});
@@ -161,6 +186,12 @@ std::optional<size_t> KernelAutotuner::fastest(const std::string& name, size_t w
   if (!options_.time_counts || ways < 2) return 0;
   if (const auto answer = known(fastest_, "choice", name); answer && *answer < ways) return answer;
   if (!options_.can_measure()) return std::nullopt;
+  if (has_spent_trials()) {
+    const std::lock_guard lock(mutex_);
+    Answer<size_t>& answer = fastest_.emplace(name, Answer<size_t>{.value = 0, .is_used = true}).first->second;
+    keep("choice", name, answer);
+    return answer.value;
+  }
   const auto aside = options_.aside ? options_.aside() : nullptr;
   const auto trial = begin_trial(name);
   const std::vector<double> times = times_of(ways, attempt);

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <limits>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -51,17 +53,19 @@ class KernelAutotuner {
 
   explicit KernelAutotuner(Options options);
 
-  /// Most elements of an input or a result in a comparison. Larger ones are cut in the first dim, further if memory is
+  /// Most elements of an input or a result in a comparison. Larger ones are cut in their rows, further if memory is
   /// short.
   static constexpr int64_t kMostElements = int64_t{1} << 26;
 
   /// Properties of an operator's first inputs.
   struct Inputs {
-    size_t batched = 1;         // inputs that share their first dim: part of it may be compared
+    size_t batched = 1;         // inputs that share their rows, the first dim or the first two of three: part of
+                                // them may be compared
     size_t differentiable = 1;  // inputs that may require a gradient
     int64_t growth = 1;         // elements of the largest result per element of the first input
     bool whole = false;         // kernels depend on the exact size: compare all of it if memory suffices
     bool replicated = false;    // all ranks need the same bits: our way if correct, without timing
+    bool has_outputs_by_row = false;  // each row of the other inputs gives an output: part of them may be compared
   };
 
   /// Whether the operator runs our way, forward and backward. The answer is the same with and without a gradient, so
@@ -81,6 +85,12 @@ class KernelAutotuner {
   [[nodiscard]] std::shared_ptr<void> begin_trial(const std::string& key);
   Trials& trials() { return trials_; }
   const std::filesystem::path& file() const noexcept { return options_.file; }
+
+  /// Once trials have taken so many seconds, there are no more: for a new shape, an operator takes the way that it took
+  /// for the last one, and libraries the way that they propose. Choices that must not depend on time are not limited.
+  void limit_trials(double seconds);
+  /// Whether that time is used up.
+  bool has_spent_trials() const;
 
   /// Until end_rough_choices(), nothing that takes seconds to build is built, and what operators choose is forgotten
   /// afterwards. For steps that only measure, such as those of a search for a batch size.
@@ -106,6 +116,8 @@ class KernelAutotuner {
   template <class Value>
   using Answers = std::unordered_map<std::string, Answer<Value>>;
   bool settled(const std::string& key, Answer<bool> answer);
+  void note_way(std::string_view name, bool is_own);
+  bool way_of_last_shape(std::string_view name) const;
   template <class Value>
   void keep(const char* kind, const std::string& key, Answer<Value>& answer) const;
   std::vector<double> times_of(size_t ways, const std::function<void(size_t)>& attempt) const;
@@ -120,6 +132,8 @@ class KernelAutotuner {
   mutable std::mutex mutex_;  // guards what follows; not held during a measurement, which may ask again
   Answers<bool> uses_custom_;
   Answers<size_t> fastest_;
+  std::map<std::string, bool, std::less<>> last_;  // by operator: whether it took our way for the last shape
+  double most_seconds_ = std::numeric_limits<double>::infinity();
   std::optional<Answers<bool>> before_rough_;     // during rough choices: the answers before them
   std::unordered_map<std::string, int> crashes_;  // processes that ended during the trial, since its last result
   std::filesystem::path kept_file_;               // empty before keep_in()

@@ -15,6 +15,8 @@ bool& without_clock() {
 
 void choose_kernels_without_clock() { without_clock() = true; }
 
+void limit_kernel_trials(double seconds) { kernel_autotuner().limit_trials(seconds); }
+
 void on_kernel_trial(std::function<void(int64_t, std::string_view)> listener) {
   kernel_autotuner().trials().set_listener(std::move(listener));
 }
@@ -24,7 +26,7 @@ RoughKernelChoices::~RoughKernelChoices() { kernel_autotuner().end_rough_choices
 
 KernelTrials kernel_trials() {
   const Trials::Done done = kernel_autotuner().trials().done();
-  return {done.count, done.seconds, kernel_autotuner().file().string()};
+  return {done.count, done.seconds, kernel_autotuner().has_spent_trials(), kernel_autotuner().file().string()};
 }
 
 }  // namespace gputrain::ops

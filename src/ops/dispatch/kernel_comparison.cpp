@@ -21,7 +21,13 @@ namespace {
 /// Relative error that rounding in this type allows. compare() also allows twice ATen's error.
 double tolerance_of(at::ScalarType type) { return type == at::kFloat || type == at::kDouble ? 2e-5 : 6e-3; }
 
-/// The inputs; if an input or a result has more than `most` elements, only part of the batched inputs' first dim.
+/// The first entries of dimension `dim`, at most `count` but at least one.
+at::Tensor first_of(const at::Tensor& tensor, int64_t dim, int64_t count) {
+  return tensor.narrow(dim, 0, std::clamp<int64_t>(count, 1, tensor.size(dim)));
+}
+
+/// The inputs; if an input or a result has more than `most` elements, only part of the batched inputs' rows. A packed
+/// batch may be a single row of texts, so a row of rows is cut as well.
 Tensors parts_of(const Tensors& inputs, const KernelAutotuner::Inputs& kinds, int64_t most) {
   Tensors parts = inputs;
   for (at::Tensor& part : parts) {
@@ -29,11 +35,22 @@ Tensors parts_of(const Tensors& inputs, const KernelAutotuner::Inputs& kinds, in
     const bool has_none = part.defined() && part.numel() > 0 && part.storage().nbytes() == 0;
     if (has_none) part = at::zeros_like(part);
   }
-  const int64_t elements = inputs[0].numel() * kinds.growth;
+  int64_t growth = kinds.growth;
+  if (kinds.has_outputs_by_row && inputs[1].numel() > most) {
+    constexpr int64_t kPack = 64;
+    const int64_t outputs = inputs[1].size(0), kept = std::max(kPack, most / inputs[1].size(1) / kPack * kPack);
+    for (size_t i = kinds.batched; i < parts.size(); ++i)
+      if (parts[i].defined()) parts[i] = first_of(parts[i], 0, kept);
+    growth = std::max<int64_t>(1, growth * std::min(kept, outputs) / outputs);
+  }
+  const int64_t elements = inputs[0].numel() * growth;
+  const int64_t per_entry = elements / std::max<int64_t>(1, inputs[0].size(0));
+  const bool is_cut_within = inputs[0].dim() == 3 && per_entry > most;
   for (size_t i = 0; i < kinds.batched && elements > most; ++i) {
     if (!parts[i].defined() || parts[i].dim() == 0) continue;
-    const int64_t per_row = elements / inputs[0].size(0);
-    parts[i] = parts[i].narrow(0, 0, std::clamp<int64_t>(most / per_row, 1, parts[i].size(0)));
+    parts[i] = first_of(parts[i], 0, most / per_entry);
+    if (is_cut_within && parts[i].dim() == 3 && parts[i].size(1) == inputs[0].size(1))
+      parts[i] = first_of(parts[i], 1, most / std::max<int64_t>(1, per_entry / inputs[0].size(1)));
   }
   return parts;
 }

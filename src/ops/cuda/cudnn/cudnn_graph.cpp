@@ -143,7 +143,7 @@ Choice fastest_plan(std::shared_ptr<Graph> graph, bool deterministic, bool is_ti
 std::shared_ptr<Graph> found(const Asked& asked, const Pointers& pointers) {
   const device::PeakExclusion aside(
       at::Device(at::kCUDA, c10::cuda::current_device()));  // workspaces of rejected plans
-  const bool is_timed = !asked.deterministic && can_measure();
+  const bool is_timed = !asked.deterministic && can_measure() && !kernel_autotuner().has_spent_trials();
   Choice best;
   std::string refusal;
   for (size_t i = 0; i < asked.graphs.size() && (is_timed || best.graph == nullptr); ++i) {

@@ -1,0 +1,92 @@
+// Texts of many lengths on the fake GPU: few shapes, and so few trials of kernels, few graphs, and nearly all steps
+// replayed.
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "fake_cuda/pretend_gpu.hpp"
+#include "support/byte_tokenizer.hpp"
+
+namespace gputrain::testing_support {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::Le;
+
+constexpr int kTexts = 480;
+constexpr int64_t kShortest = 20, kLengths = 200;
+
+std::string text_of(int64_t length) { return std::string(static_cast<size_t>(length), 'a'); }
+
+/// A record of `length` bytes of text for a task.
+json record_of(const std::string& task, int64_t length) {
+  if (task == "conversations")
+    return {{"messages", {{{"role", "user"}, {"content", text_of(length / 2)}},
+                          {{"role", "assistant"}, {"content", text_of(length - length / 2)}}}}};
+  if (task == "dpo")
+    return {{"prompt", text_of(kShortest / 2)},
+            {"chosen", text_of(length - kShortest / 2)},
+            {"rejected", text_of(kShortest + kLengths - length)}};
+  if (task == "text_classification") return {{"text", text_of(length)}, {"label", length % 2 == 0 ? "even" : "odd"}};
+  return {{"text", text_of(length)}};
+}
+
+class PretendGpuLengths : public PretendGpu, public testing::WithParamInterface<std::string> {
+ protected:
+  /// Texts of 200 lengths in any order.
+  std::string write_texts() const {
+    std::mt19937 random(1);  // NOLINT: the same texts every time
+    std::ofstream lines(folder_ / "texts.jsonl");
+    for (int i = 0; i < kTexts; ++i)
+      lines << record_of(GetParam(), kShortest + static_cast<int64_t>(random() % kLengths)).dump() << "\n";
+    return folder_ / "texts.jsonl";
+  }
+
+  std::string job(int steps) {
+    std::filesystem::create_directories(folder_ / "tokenizer");
+    folder_.write("tokenizer/tokenizer.json", byte_tokenizer({"<|im_start|>", "<|im_end|>", "[MASK]"}).dump());
+    folder_.write("tokenizer/tokenizer_config.json",
+                  json{{"eos_token", "<|im_end|>"}, {"mask_token", "[MASK]"}, {"pad_token", "<|im_end|>"}}.dump());
+    const bool is_of_encoder = GetParam() == "text_classification" || GetParam() == "masked_language_model";
+    const std::string llama =
+        "{type: gpt, config: {n_layer: 2, n_head: 4, n_kv_head: 2, n_embd: 128, block_size: 512, position: rotary, "
+        "norm: rmsnorm, activation: swiglu}}";
+    const std::string head = GetParam() == "masked_language_model" ? "mlm" : "classifier";
+    const std::string model =
+        is_of_encoder ? "{type: bert, config: {head: " + head + ", n_layer: 2, n_head: 2, n_embd: 128, dropout: 0.1}}"
+                      : llama;
+    const std::string task = GetParam() == "conversations" ? "" : "task: {type: " + GetParam() + "}\n";
+    return folder_.write(
+        "job.yaml", "schema: 1\nname: lengths\nmodel: " + model + "\n" + task + "data: {train: {path: " + write_texts() +
+                        ", format: jsonl}, text: {tokenizer: published, tokenizer_path: " + (folder_ / "tokenizer") +
+                        ", max_length: 384" + (GetParam() == "conversations" ? ", chat_template: chatml" : "") + "}}" +
+                        R"(
+precision: bf16
+train: {max_steps: )" + std::to_string(steps) +
+                        R"(, global_batch_size: 8, micro_batch_size: 4, nonfinite: skip, max_skips_in_a_row: 1000}
+optimizer: {type: adamw, lr: 1e-3}
+checkpoint: {interval: null}
+log: {interval: 100}
+)");
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Of, PretendGpuLengths,
+                         testing::Values("conversations", "dpo", "text_classification", "masked_language_model"),
+                         [](const auto& one) { return one.param; });
+
+TEST_P(PretendGpuLengths, AreFewShapes) {
+  train(job(/*steps=*/300));
+  for (const auto& [what, number] : report_.counts) std::cerr << number << " " << what << "\n";
+  std::cerr << read_file(folder_ / "kernel_choices.jsonl");
+}
+
+}  // namespace
+}  // namespace gputrain::testing_support
