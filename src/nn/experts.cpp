@@ -1,5 +1,6 @@
 #include "gputrain/nn/experts.hpp"
 
+#include <stdexcept>
 #include <string>
 
 #include <ATen/core/grad_mode.h>
@@ -14,6 +15,8 @@
 #include <ATen/ops/topk.h>
 #include <ATen/ops/zeros.h>
 
+#include "gputrain/device/runtime.hpp"
+#include "gputrain/ops/grouped_linear.hpp"
 #include "gputrain/ops/linear.hpp"
 #include "gputrain/ops/recorded.hpp"
 
@@ -72,16 +75,29 @@ at::Tensor Experts::forward(const at::Tensor& x) const {
   const auto [experts, weights] = routes_of(rows);
   if (ops::is_recorded()) return sum_of_all(experts_, rows, experts, weights).view(x.sizes());
   const at::Tensor chosen = experts.flatten();
+  // Each row is copied once for each of its experts and taken from there by unique numbers, there and back, so that
+  // gradients are added in the same order every time.
+  const at::Tensor copies = rows.unsqueeze(1).expand({tokens, per_token, rows.size(1)}).reshape({-1, rows.size(1)});
+  const at::Tensor results = goes_in_blocks(x) ? in_blocks(copies, chosen) : one_by_one(copies, chosen);
+  const at::Tensor by_token = results.view({tokens, per_token, -1});
+  return at::sum(at::mul(by_token, weights.unsqueeze(-1)), 1).view(x.sizes());
+}
+
+bool Experts::goes_in_blocks(const at::Tensor& x) const { return x.is_cuda() && FeedForward::can_be_grouped(experts_); }
+
+at::Tensor Experts::in_blocks(const at::Tensor& rows, const at::Tensor& chosen) const {
+  const ops::RowBlocks blocks(chosen, options_.count);
+  return blocks.in_order(FeedForward::forward_grouped(experts_, blocks.arranged(rows), blocks.groups()));
+}
+
+at::Tensor Experts::one_by_one(const at::Tensor& rows, const at::Tensor& chosen) const {
+  if (device::is_capturing(rows.device()))
+    throw std::runtime_error("the host reads how many tokens each expert gets");
   const at::Tensor counted = at::bincount(chosen, {}, options_.count).cpu();
   const std::vector<int64_t> counts(counted.const_data_ptr<int64_t>(),
                                     counted.const_data_ptr<int64_t>() + counted.numel());
-  // Each row is copied once for each of its experts and taken from there by unique numbers, there and back, so that
-  // gradients are added in the same order every time.
   const at::Tensor order = at::argsort(chosen, /*stable=*/true, /*dim=*/0);
-  const at::Tensor copies = rows.unsqueeze(1).expand({tokens, per_token, rows.size(1)}).reshape({-1, rows.size(1)});
-  const at::Tensor results = apply(copies.index_select(0, order), counts);
-  const at::Tensor by_token = results.index_select(0, at::argsort(order)).view({tokens, per_token, -1});
-  return at::sum(at::mul(by_token, weights.unsqueeze(-1)), 1).view(x.sizes());
+  return apply(rows.index_select(0, order), counts).index_select(0, at::argsort(order));
 }
 
 }  // namespace gputrain::nn

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -5,6 +6,7 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/nn/transformer.hpp"
+#include "gputrain/ops/grouped_linear.hpp"
 #include "gputrain/ops/linear.hpp"
 #include "gputrain/ops/split_layers.hpp"
 
@@ -87,13 +89,56 @@ at::Tensor FeedForward::forward(const at::Tensor& x) const {
   return output_->forward(drops ? ops::dropout(inner(x), options_.dropout) : inner(x));
 }
 
+namespace {
+
+std::vector<at::Tensor> weights_of(const std::vector<const Linear*>& layers) {
+  std::vector<at::Tensor> weights;
+  for (const Linear* layer : layers) weights.push_back(layer->weight());
+  return weights;
+}
+
+}  // namespace
+
+std::vector<const Linear*> FeedForward::layer_of_each(const std::vector<FeedForward*>& all, size_t index) {
+  std::vector<const Linear*> layers;
+  for (const FeedForward* one : all) layers.push_back(index < one->inputs_.size() ? one->inputs_[index] : one->output_);
+  return layers;
+}
+
+bool FeedForward::can_be_grouped(const std::vector<FeedForward*>& layers) {
+  const FeedForward& first = *layers.front();
+  if (first.options_.bias || first.options_.dropout > 0 || first.context().tensor_group != nullptr) return false;
+  for (size_t i = 0; i <= first.inputs_.size(); ++i) {
+    const std::vector<const Linear*> of_each = layer_of_each(layers, i);
+    const bool is_plain = std::ranges::all_of(of_each, [](const Linear* layer) {
+      return !layer->has_branch() && layer->options().order == Linear::Order::out_in;
+    });
+    if (!is_plain || !ops::lie_evenly(first.context().policy, weights_of(of_each))) return false;
+  }
+  return true;
+}
+
+at::Tensor FeedForward::forward_grouped(const std::vector<FeedForward*>& layers, const at::Tensor& x,
+                                        const at::Tensor& groups) {
+  const FeedForward& first = *layers.front();
+  const auto result_of = [&](size_t index, const at::Tensor& read) {
+    return ops::grouped_linear(first.context().policy, read, groups, weights_of(layer_of_each(layers, index)));
+  };
+  const bool has_gate_apart = first.inputs_.size() == 2;
+  return result_of(first.inputs_.size(), has_gate_apart ? first.gated(result_of(0, x), result_of(1, x))
+                                                        : first.of_one_layer(result_of(0, x)));
+}
+
 at::Tensor FeedForward::inner(const at::Tensor& read) const {
   const at::Tensor x = ops::split_input(read, context().tensor_group);
   if (inputs_.size() == 2) {
     const std::vector<at::Tensor> both = forward_each(inputs_, x);
     return gated(both[0], both[1]);
   }
-  at::Tensor y = inputs_[0]->forward(x);
+  return of_one_layer(inputs_[0]->forward(x));
+}
+
+at::Tensor FeedForward::of_one_layer(at::Tensor y) const {
   if (!options_.gated) return activated(std::move(y));
   const auto halves = y.chunk(2, -1);
   return gated(halves[0], halves[1]);

@@ -83,7 +83,7 @@ at::Tensor dense(Tensors inputs, bool in_out, int64_t columns = 0) {
     return Tensors{in_out ? times_in_out(t[0], matrix, added) : at::linear(t[0], padded(matrix, columns), added)};
   };
   if (!gpu::is_here(inputs[0])) return reference(inputs)[0];
-  for (const size_t copy : {3, 4}) inputs[copy] = padded(inputs[copy], columns);
+  for (const size_t copy : {size_t{3}, size_t{4}}) inputs[copy] = padded(inputs[copy], columns);
   // A large last layer is compared on few of its rows and of its outputs. There, ATen's work per weight, such as the
   // cast of its gradient, counts too much and favours our way. This does no harm: our products use the fastest
   // algorithm that cuBLASLt offers for the full size, and so are hardly ever slower than ATen's. All rows would need

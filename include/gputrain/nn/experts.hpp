@@ -15,8 +15,9 @@ namespace gputrain::nn {
 /// added, weighted by those probabilities (Shazeer et al., arXiv:1701.06538; Jiang et al., Mixtral, arXiv:2401.04088).
 /// x [..., channels] -> as x. Parameters are named as in Qwen3-MoE's files: `gate`, and `experts.0.up_proj` and so on.
 ///
-/// A forward pass reads on the host how many tokens each expert gets, so a step with it is never one CUDA graph. In
-/// training every expert takes part, if need be with no tokens: its parameters then have gradients of zero.
+/// On a GPU the host does not learn how many tokens each expert gets (ops/grouped_linear.hpp), unless experts have
+/// adapters or biases. In training every expert takes part, if need be with no tokens: its parameters then have
+/// gradients of zero.
 class Experts final : public Module {
  public:
   struct Options {
@@ -28,6 +29,11 @@ class Experts final : public Module {
   Experts(const Context& context, const Options& options);
   at::Tensor forward(const at::Tensor& x) const;
 
+  /// The results for rows of which each has one expert, in the same order: in blocks, as on a GPU, or expert by expert.
+  /// rows [rows, channels], chosen int64 [rows].
+  at::Tensor in_blocks(const at::Tensor& rows, const at::Tensor& chosen) const;
+  at::Tensor one_by_one(const at::Tensor& rows, const at::Tensor& chosen) const;
+
  private:
   /// For each token its experts, and their weights in the type that computes: both [tokens, per_token].
   struct Routes {
@@ -35,6 +41,7 @@ class Experts final : public Module {
   };
   Routes routes_of(const at::Tensor& rows) const;
 
+  bool goes_in_blocks(const at::Tensor& x) const;
   /// The results for rows that are sorted by expert, in the same order.
   at::Tensor apply(const at::Tensor& rows, const std::vector<int64_t>& counts) const;
 

@@ -94,9 +94,20 @@ class FeedForward final : public Module {
   FeedForward(const Context& context, const Options& options);
   at::Tensor forward(const at::Tensor& x) const;
 
+  /// Whether forward_grouped() takes these layers, which have the same options.
+  static bool can_be_grouped(const std::vector<FeedForward*>& layers);
+  /// forward() of several layers, each with the blocks of its group: x [blocks, rows, channels] -> as x; see
+  /// ops::RowBlocks.
+  static at::Tensor forward_grouped(const std::vector<FeedForward*>& layers, const at::Tensor& x,
+                                    const at::Tensor& groups);
+
  private:
+  /// Layer `index` of each: of the inputs, or then the output.
+  static std::vector<const Linear*> layer_of_each(const std::vector<FeedForward*>& all, size_t index);
+
   bool is_one_operator() const;
   at::Tensor inner(const at::Tensor& x) const;  // what the last layer reads
+  at::Tensor of_one_layer(at::Tensor y) const;  // as inner(), where one layer gives all of it
   at::Tensor activated(at::Tensor inner) const;
   at::Tensor gated(const at::Tensor& gate, const at::Tensor& up) const;
 

@@ -31,6 +31,10 @@ OpImpl linear(const Tensors& inputs, bool in_out);
 /// copies that lie one after the other in one storage. Gradients as in linear().
 OpImpl linear_each(const Tensors& inputs);
 
+/// x [blocks, rows, inner] times the matrix of each block's group, or its transpose; `matrices` [groups, rows, columns],
+/// whose last two dims are contiguous. Undefined where it does not take these tensors.
+at::Tensor grouped_products(const at::Tensor& x, const at::Tensor& matrices, const at::Tensor& groups, bool transposes);
+
 /// {x, weight 1, bias 1, weight 2, bias 2, their copies in this order} -> {layer 2(activation(layer 1(x)))}; operands
 /// as in linear().
 OpImpl feed_forward(const Tensors& inputs, bool in_out, Activation activation);
