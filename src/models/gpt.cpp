@@ -6,7 +6,9 @@
 #include <utility>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/add.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/clamp_min.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
@@ -111,7 +113,8 @@ at::Tensor Gpt::embedded(const at::Tensor& tokens, const at::Tensor& positions) 
 }
 
 ResidualStream Gpt::stream_after(int64_t first, int64_t end, const at::Tensor& hidden, const at::Tensor& tokens,
-                                 const Places& places, std::span<nn::KeyValues> earlier) {
+                                 const Places& places, std::span<nn::KeyValues> earlier,
+                                 std::vector<at::Tensor>* routes) {
   const at::Tensor& positions = places.positions;
   const int64_t time = tokens.size(1);
   if (time > sizes_.positions) {
@@ -132,6 +135,7 @@ ResidualStream Gpt::stream_after(int64_t first, int64_t end, const at::Tensor& h
         .positions = in_texts, .context = places.context, .earlier = earlier.empty() ? nullptr : &earlier[i]};
     if (!tables.empty()) sequence.rotary = tables[blocks_[i]->rotary_index()];
     stream = pass(*blocks_[i], stream, sequence);
+    if (routes != nullptr && stream.routes.defined()) routes->push_back(stream.routes);
   }
   return stream;
 }
@@ -142,7 +146,8 @@ at::Tensor Gpt::normed(const ResidualStream& stream) const {
 }
 
 at::Tensor Gpt::run_units(const Batch& batch, int64_t end) {
-  const auto [x, added] = stream_after(batch.first_unit, end, batch.hidden, batch.tensor(kTokens), places_of(batch));
+  const auto [x, added, routes] =
+      stream_after(batch.first_unit, end, batch.hidden, batch.tensor(kTokens), places_of(batch));
   return added.defined() ? at::add(x, dropout_->forward(added)) : x;
 }
 
@@ -157,11 +162,11 @@ ResidualStream Gpt::pass(const GptBlock& block, const ResidualStream& in, const 
   std::vector<at::Tensor> parts{in.x};
   if (in.added.defined()) parts.push_back(in.added);
   const auto run = [&block, sequence](const std::vector<at::Tensor>& t) {
-    const auto [x, added] = block.forward({t[0], t.size() > 1 ? t[1] : at::Tensor()}, sequence);
-    return std::vector{x, added};
+    const auto [x, added, routes] = block.forward({t[0], t.size() > 1 ? t[1] : at::Tensor()}, sequence);
+    return routes.defined() ? std::vector{x, added, routes} : std::vector{x, added};
   };
   parts = nn::recomputed_block(context().recompute, parts, run, [&block] { return block.is_trained(); });
-  return {parts[0], parts[1]};
+  return {parts[0], parts[1], parts.size() > 2 ? parts[2] : at::Tensor()};
 }
 
 int64_t Gpt::columns() const {
@@ -228,11 +233,26 @@ Model::LastLayer Gpt::last_layer(const Batch& batch) {
       return ops::split_cross_entropy(columns, targets, options, first, *group);
     };
   }
+  std::vector<at::Tensor> routes;
+  const bool adds_loss = has_router_losses() && is_training() && at::GradMode::is_enabled();
   const at::Tensor features =
-      normed(stream_after(batch.first_unit, head_unit(), batch.hidden, batch.tensor(kTokens), places_of(batch)));
+      normed(stream_after(batch.first_unit, head_unit(), batch.hidden, batch.tensor(kTokens), places_of(batch), {},
+                          adds_loss ? &routes : nullptr));
   return {.features = ops::split_input(features, context().tensor_group),
           .head = std::move(head),
-          .classes = sizes_.vocabulary};
+          .classes = sizes_.vocabulary,
+          .extra_loss = routes.empty() ? at::Tensor() : router_loss(routes, batch)};
+}
+
+at::Tensor Gpt::router_loss(const std::vector<at::Tensor>& routes, const Batch& batch) const {
+  const BatchField& tokens = *batch.find(kTokens);
+  at::Tensor counted;
+  if (tokens.counts.defined() && !tokens.is_full)
+    counted = at::arange(tokens.values.size(1), tokens.counts.options()).lt(tokens.counts.unsqueeze(1)).flatten();
+  const at::Tensor balance = nn::RouterLosses::balance(routes, spec_.experts_per_token, counted);
+  if (spec_.router_z_loss_coef == 0) return at::mul(balance, spec_.router_aux_loss_coef);
+  const at::Tensor z = nn::RouterLosses::z(routes, counted);
+  return at::add(at::mul(balance, spec_.router_aux_loss_coef), z, spec_.router_z_loss_coef);
 }
 
 at::Tensor Gpt::vocabulary_of(const at::Tensor& columns) const {

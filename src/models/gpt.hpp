@@ -40,6 +40,8 @@ struct GptSpec {
   int64_t experts_per_token = 2;
   std::optional<int64_t> expert_inner;
   bool norm_expert_weights = true;
+  double router_aux_loss_coef = 0.001;
+  double router_z_loss_coef = 0;
   std::vector<std::string> mlp_layer_types;
   std::optional<int64_t> block_size;
   std::optional<int64_t> vocab_size;
@@ -100,6 +102,7 @@ nn::Norm::Options norm_options(const GptSpec& spec, const GptSizes& sizes);
 /// The residual stream between blocks: x + dropout(added). The next norm does the addition in the same pass.
 struct ResidualStream {
   at::Tensor x, added = {};  // undefined `added` counts as zero
+  at::Tensor routes = {};    // of a block with experts: its router's logits [tokens, experts]
 };
 
 /// x + attention(norm(x)), then x + feed_forward(norm(x)); the norms may also be after the halves. In parallel both
@@ -114,7 +117,7 @@ class GptBlock final : public nn::Module {
  private:
   /// The stream with what was added to it, and its norm.
   ops::NormedSum read(const nn::Norm* norm, const ResidualStream& stream) const;
-  at::Tensor fed_forward(const at::Tensor& x) const;
+  nn::Experts::Mixed fed_forward(const at::Tensor& x) const;
 
   size_t rotary_index_;
   bool is_parallel_;
@@ -141,7 +144,7 @@ class Gpt final : public Model {
   bool splits_layers() const override { return true; }
   bool offers(nn::Recompute) const override { return true; }
   double flops_per_sample() const override;
-  bool runs_in_parts() const override { return score_ == nullptr; }
+  bool runs_in_parts() const override { return score_ == nullptr && !has_router_losses(); }
   std::vector<double> flops_of_units() const override;
   at::Tensor run_units(const Batch& batch, int64_t end) override;
   at::Tensor empty_hidden(const Batch& batch) const override;
@@ -173,7 +176,8 @@ class Gpt final : public Model {
   /// The stream after the units [first, end), where `hidden` is what the first one reads. `earlier`: one entry per
   /// block, or none.
   ResidualStream stream_after(int64_t first, int64_t end, const at::Tensor& hidden, const at::Tensor& tokens,
-                              const Places& places, std::span<nn::KeyValues> earlier = {});
+                              const Places& places, std::span<nn::KeyValues> earlier = {},
+                              std::vector<at::Tensor>* routes = nullptr);  // of each block with experts, if asked
   at::Tensor normed(const ResidualStream& stream) const;
   /// Of the whole model.
   at::Tensor hidden_states(const at::Tensor& tokens, const Places& places, std::span<nn::KeyValues> earlier = {}) {
@@ -183,6 +187,10 @@ class Gpt final : public Model {
   at::Tensor logits(const at::Tensor& features) const;  // [..., columns()]
   int64_t columns() const;
   std::vector<at::Tensor> head_parameters();
+  bool has_router_losses() const {
+    return spec_.n_expert > 0 && (spec_.router_aux_loss_coef > 0 || spec_.router_z_loss_coef > 0);
+  }
+  at::Tensor router_loss(const std::vector<at::Tensor>& routes, const Batch& batch) const;
   LastLayer classes_of_texts(const at::Tensor& features, const at::Tensor& counts);
   at::Tensor vocabulary_of(const at::Tensor& columns) const;  // of all ranks, without the padding of logits()
   const at::Tensor& head_weight() const { return head_ != nullptr ? head_->weight() : tokens_->weight(); }

@@ -91,19 +91,21 @@ ops::NormedSum GptBlock::read(const nn::Norm* norm, const ResidualStream& stream
   return {.sum = sum, .normed = sum};
 }
 
-at::Tensor GptBlock::fed_forward(const at::Tensor& x) const {
-  return experts_ != nullptr ? experts_->forward(x) : feed_forward_->forward(x);
+nn::Experts::Mixed GptBlock::fed_forward(const at::Tensor& x) const {
+  if (experts_ != nullptr) return experts_->forward(x);
+  return {.y = feed_forward_->forward(x), .logits = {}};
 }
 
 ResidualStream GptBlock::forward(const ResidualStream& in, const nn::Sequence& sequence) const {
   const auto [x, attention_in] = read(before_attention_, in);
   const at::Tensor attended = normed(after_attention_, attention_->forward(attention_in, sequence));
   if (is_parallel_) {
-    const at::Tensor added = fed_forward(normed(before_feed_forward_, x));
-    return {at::add(x, dropout_->forward(attended)), normed(after_feed_forward_, added)};
+    const auto [added, routes] = fed_forward(normed(before_feed_forward_, x));
+    return {at::add(x, dropout_->forward(attended)), normed(after_feed_forward_, added), routes};
   }
   const auto [y, feed_forward_in] = read(before_feed_forward_, {x, attended});
-  return {y, normed(after_feed_forward_, fed_forward(feed_forward_in))};
+  const auto [added, routes] = fed_forward(feed_forward_in);
+  return {y, normed(after_feed_forward_, added), routes};
 }
 
 }  // namespace gputrain::models

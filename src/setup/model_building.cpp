@@ -168,7 +168,8 @@ void check_pipeline(const Job& job, const models::Model& model, const JobDataset
     throw job.loaded.error("parallel.pipeline", what, hint);
   };
   if (!model.runs_in_parts() || !datasets.task->takes_last_layer_alone())
-    refuse("only a model of type gpt runs in parts, where it learns the next token");
+    refuse("only a model of type gpt runs in parts, where it learns the next token, and without losses of its experts "
+           "(model.config.router_aux_loss_coef: 0)");
   if (std::ranges::any_of(arena_tensors, [](const auto& one) { return !one.trainable; }))
     refuse("frozen weights and adapters are not for stages", "1, or parallel.shard: parameters, which shares them out");
   if (shares_values && model.shared_by_ends().defined()) {

@@ -48,6 +48,12 @@ Rows counted_rows(const models::Model::LastLayer& last, const at::Tensor& target
   return {last.features.reshape({-1, last.features.size(-1)}).index_select(0, rows), flat.index_select(0, rows)};
 }
 
+/// A loss for the mean of a batch, as part of its sum, which `weight` multiplies.
+at::Tensor times_targets(const at::Tensor& loss, const at::Tensor& targets, const at::Tensor& weight) {
+  const at::Tensor count = targets.ne(kIgnoreIndex).sum().to(at::kDouble);
+  return at::mul(loss.to(at::kDouble), weight.defined() ? at::mul(count, weight) : count);
+}
+
 }  // namespace
 
 ops::Loss cross_entropy_loss(models::Model& model, const Batch& batch, double label_smoothing,
@@ -57,9 +63,12 @@ ops::Loss cross_entropy_loss(models::Model& model, const Batch& batch, double la
   const at::Tensor& targets = batch.tensor(kTarget);
   check_logits(model, last.features, last.head, targets);
   const Rows rows = counted_rows(last, targets, batch);
-  return ops::chunked_cross_entropy(last.head, rows.features, rows.targets,
-                                    {.classes = last.classes, .label_smoothing = label_smoothing, .weight = weight},
-                                    model.context().logits_bytes);
+  ops::Loss loss =
+      ops::chunked_cross_entropy(last.head, rows.features, rows.targets,
+                                 {.classes = last.classes, .label_smoothing = label_smoothing, .weight = weight},
+                                 model.context().logits_bytes);
+  if (last.extra_loss.defined()) loss.weighted = at::add(loss.weighted, times_targets(last.extra_loss, targets, weight));
+  return loss;
 }
 
 ops::Loss mixed_cross_entropy_loss(models::Model& model, const Batch& batch, double label_smoothing,

@@ -56,6 +56,7 @@ class Model : public nn::Module {
     at::Tensor features;
     ops::Head head;
     int64_t classes = 0;  // columns that are classes
+    at::Tensor extra_loss = {};  // 0-dim: added to the mean loss of the batch in training; undefined: nothing
   };
   /// What tasks compute losses and metrics from. Override it if logits are large or have more columns than classes, or
   /// if the model reads more than the batch's first field. By default the features are the logits of `forward`. The

@@ -27,7 +27,11 @@ class Experts final : public Module {
   };
 
   Experts(const Context& context, const Options& options);
-  at::Tensor forward(const at::Tensor& x) const;
+  struct Mixed {
+    at::Tensor y;       // as x
+    at::Tensor logits;  // [tokens, experts]: the router's
+  };
+  Mixed forward(const at::Tensor& x) const;
 
   /// The results for rows of which each has one expert, in the same order: in blocks, as on a GPU, or expert by expert.
   /// rows [rows, channels], chosen int64 [rows].
@@ -39,7 +43,7 @@ class Experts final : public Module {
   struct Routes {
     at::Tensor experts, weights;
   };
-  Routes routes_of(const at::Tensor& rows) const;
+  Routes routes_of(const at::Tensor& logits, at::ScalarType type) const;
 
   bool goes_in_blocks(const at::Tensor& x) const;
   /// The results for rows that are sorted by expert, in the same order.
@@ -48,6 +52,16 @@ class Experts final : public Module {
   Options options_;
   Linear* gate_;
   std::vector<FeedForward*> experts_;
+};
+
+/// Losses of the routers of all layers, which spread tokens evenly over experts: 0-dim, at least fp32.
+/// `logits` [tokens, experts] of each layer. `counted`: bool [tokens], false for padding; undefined: all count.
+struct RouterLosses {
+  /// experts x the sum over experts of (share of tokens that chose it) x (its mean probability), as transformers'
+  /// load_balancing_loss_func (Fedus et al., Switch Transformers, arXiv:2101.03961, equation 4).
+  static at::Tensor balance(const std::vector<at::Tensor>& logits, int64_t per_token, const at::Tensor& counted);
+  /// The mean square of the logarithm of the sum of exponentials (Zoph et al., ST-MoE, arXiv:2202.08906, equation 5).
+  static at::Tensor z(const std::vector<at::Tensor>& logits, const at::Tensor& counted);
 };
 
 }  // namespace gputrain::nn

@@ -31,7 +31,6 @@ void add_layers_with_experts(SpecOptions& options, const ConfigReader& reader) {
 }  // namespace
 
 void add_experts(SpecOptions& options, const ConfigReader& reader, const ExpertKeys& keys) {
-  reader.expect_flag("output_router_logits", false);  // true adds a loss for the router's balance
   if (reader.number("router_jitter_noise", 0) != 0) {
     reader.refuse("'router_jitter_noise' other than 0 is not supported", "router_jitter_noise: 0");
   }
@@ -39,6 +38,7 @@ void add_experts(SpecOptions& options, const ConfigReader& reader, const ExpertK
                                                              : reader.required_size(kLocalCount));
   options.add("experts_per_token", reader.required_size("num_experts_per_tok"));
   options.add("expert_inner", reader.required_size(keys.inner));
+  options.add("router_aux_loss_coef", reader.number("router_aux_loss_coef", GptSpec().router_aux_loss_coef));
   if (keys.scales_to_one != nullptr) options.add("norm_expert_weights", reader.flag(keys.scales_to_one, false));
   if (keys.has_dense_layers) add_layers_with_experts(options, reader);
 }
@@ -47,6 +47,7 @@ nlohmann::json experts_config(const GptSpec& spec, const GptSizes& sizes, const 
   nlohmann::json config{{keys.count, spec.n_expert},
                         {"num_experts_per_tok", spec.experts_per_token},
                         {keys.inner, sizes.expert_inner},
+                        {"router_aux_loss_coef", spec.router_aux_loss_coef},
                         {"output_router_logits", false}};
   if (keys.scales_to_one != nullptr) config[keys.scales_to_one] = spec.norm_expert_weights;
   if (!keys.has_dense_layers) return config;
