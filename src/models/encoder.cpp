@@ -90,7 +90,7 @@ at::Tensor Encoder::hidden(const Texts& texts) const {
   }
   at::Tensor x = embedded(texts);
   for (const EncoderBlock* block : blocks_) {
-    nn::Sequence sequence{.positions = texts.positions, .lengths = texts.lengths};
+    nn::Sequence sequence{.positions = texts.positions, .lengths = texts.lengths, .texts = texts.apart};
     if (!tables.empty()) sequence.rotary = tables[block->rotary_index()];
     x = pass(*block, x, sequence);
   }
@@ -143,6 +143,11 @@ Encoder::Texts Encoder::texts_of(const Batch& batch) {
   const bool is_found_full = texts.lengths.defined() && texts.lengths.is_cpu() && !ops::is_recorded() &&
                              texts.lengths.eq(texts.tokens.size(1)).all().item<bool>();
   if (is_found_full || batch.find(kTokens)->is_full) texts.lengths = at::Tensor();
+  if (texts.tokens.is_cuda() && texts.positions.defined() && batch.texts_in_row > 0) {
+    texts.apart = ops::texts_of_positions(texts.positions, batch.texts_in_row, batch.longest_text);
+  } else if (texts.tokens.is_cuda() && !texts.positions.defined() && texts.lengths.defined()) {
+    texts.apart = ops::texts_of_lengths(texts.lengths, texts.tokens.size(1));
+  }
   return texts;
 }
 

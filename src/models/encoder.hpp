@@ -55,6 +55,7 @@ class Encoder final : public Model {
  private:
   struct Texts {
     at::Tensor tokens, types = {}, positions = {}, lengths = {};  // all but tokens may be undefined
+    ops::Texts apart = {};  // on a GPU, what positions or lengths tell
   };
   static Texts texts_of(const Batch& batch);
   std::vector<nn::Module*> head_unit() const;

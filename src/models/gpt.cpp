@@ -132,7 +132,7 @@ ResidualStream Gpt::stream_after(int64_t first, int64_t end, const at::Tensor& h
   for (int64_t unit = std::max(first, kFirstBlock); unit < std::min(end, head_unit()); ++unit) {
     const auto i = static_cast<size_t>(unit - kFirstBlock);
     nn::Sequence sequence{
-        .positions = in_texts, .context = places.context, .earlier = earlier.empty() ? nullptr : &earlier[i]};
+        .positions = in_texts, .texts = places.texts, .context = places.context, .earlier = earlier.empty() ? nullptr : &earlier[i]};
     if (!tables.empty()) sequence.rotary = tables[blocks_[i]->rotary_index()];
     stream = pass(*blocks_[i], stream, sequence);
     if (routes != nullptr && stream.routes.defined()) routes->push_back(stream.routes);
@@ -214,6 +214,8 @@ Gpt::Places Gpt::places_of(const Batch& batch) const {
   if (batch.is_part_of_texts) {
     places.context = context().context_group;
     places.is_one_text = batch.has_one_text_a_row;
+  } else if (positions != nullptr && positions->values.is_cuda() && batch.texts_in_row > 0) {
+    places.texts = ops::texts_of_positions(positions->values, batch.texts_in_row, batch.longest_text);
   }
   return places;
 }

@@ -169,6 +169,7 @@ class Gpt final : public Model {
     at::Tensor positions = {};       // as in nn::Sequence, or [1, time] for all rows
     bool is_one_text = false;        // each row is one text, wherever the positions begin
     comm::Group* context = nullptr;  // as in nn::Sequence
+    ops::Texts texts = {};           // on a GPU, where positions tell texts apart
   };
   static constexpr int64_t kFirstBlock = 1;  // its unit
   int64_t head_unit() const { return kFirstBlock + std::ssize(blocks_); }

@@ -136,7 +136,8 @@ at::Tensor SelfAttention::forward(const at::Tensor& x, const Sequence& sequence)
                                       .scale = options_.scale,
                                       .window = options_.window,
                                       .positions = sequence.positions,
-                                      .lengths = sequence.lengths};
+                                      .lengths = sequence.lengths,
+                                      .texts = sequence.texts};
   if (inputs_.size() == 1 && !is_by_head() && !sequence.rotary && sequence.earlier == nullptr &&
       sequence.context == nullptr) {
     const at::Tensor packed = inputs_[0]->forward(ops::split_input(x, context().tensor_group));

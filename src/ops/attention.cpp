@@ -9,12 +9,16 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/cos.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/outer.h>
 #include <ATen/ops/pow.h>
 #include <ATen/ops/reciprocal.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/sin.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
@@ -106,11 +110,30 @@ at::Tensor attention_by_text(const at::Tensor& q, const at::Tensor& k, const at:
 
 }  // namespace
 
+Texts texts_of_positions(const at::Tensor& positions, int64_t most, int64_t longest) {
+  const int64_t all = positions.numel(), texts = positions.size(0) * most;
+  const at::Tensor begins = positions.flatten().eq(0);
+  // The number of each text where it begins; elsewhere that of a place behind all offsets, which is not used.
+  const at::Tensor numbers = at::where(begins, begins.cumsum(0) - 1, texts + 1);
+  const at::Tensor places = at::arange(all, positions.options());
+  const at::Tensor offsets = at::full({texts + 2}, all, positions.options()).scatter_(0, numbers, places);
+  return {.offsets = offsets.narrow(0, 0, texts + 1).to(at::kInt), .longest = longest};
+}
+
+Texts texts_of_lengths(const at::Tensor& lengths, int64_t time) {
+  const at::Tensor begins = at::arange(lengths.size(0), lengths.options()) * time;
+  const at::Tensor both = at::stack({begins, begins + lengths.clamp(0, time)}, 1).flatten();
+  return {.offsets = at::constant_pad_nd(both, {0, 1}, lengths.size(0) * time).to(at::kInt), .longest = time};
+}
+
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& options) {
   GPUTRAIN_ASSERT(options.causal ? !options.lengths.defined() : q.size(2) == k.size(2),
                   "attention that is not causal has a key for each query, and it alone has lengths");
   if (is_short_in_half(q)) {
     return attention(q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), options).to(q.scalar_type());
+  }
+  if (options.texts.offsets.defined()) {
+    if (at::Tensor attended = gpu::attention_of_texts(q, k, v, options); attended.defined()) return attended;
   }
   const bool has_mask = needs_mask(q, k, options);
   // Also for one query, which needs no mask: cuDNN would build a plan for each token that is generated.

@@ -1,6 +1,7 @@
 #include "gputrain/ops/grouped_linear.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include <ATen/Context.h>
@@ -136,7 +137,7 @@ RowBlocks::RowBlocks(const at::Tensor& groups, int64_t count)
     : rows_in_block_(rows_in_block(groups.size(0), count)),
       blocks_((groups.size(0) + count * (rows_in_block_ - 1)) / rows_in_block_) {
   const auto numbers = [&](int64_t size) { return at::arange(size, groups.options()); };
-  const auto [sorted, order] = at::sort(groups, /*stable=*/true, /*dim=*/0);
+  const auto [sorted, order] = at::sort(groups, /*stable=*/std::optional<bool>(true), /*dim=*/0);
   const at::Tensor each = numbers(count), begins = at::searchsorted(sorted, each);
   const at::Tensor ends = at::searchsorted(sorted, each, /*out_int32=*/false, /*right=*/true);
   const at::Tensor blocks = at::div(ends - begins + (rows_in_block_ - 1), rows_in_block_, "floor");

@@ -211,6 +211,21 @@ void TextSamples::lay_out(int64_t most, const TextSamples* train) {
   for (data::Field& field : layout_.fields)
     if (field.ragged) field.sizes.front() = std::max(field.sizes.front(), made_->longest);
   layout_.vocabulary = builder_->tokenizer().vocabulary_size();
+  if (packs()) count_texts_in_rows();
+}
+
+/// The end of a row counts as one more text.
+void TextSamples::count_texts_in_rows() {
+  layout_.longest_text = made_->longest;
+  for (int64_t row = 0; row < rows_.size(); ++row) {
+    int64_t texts = 1, end = row_size_;
+    for (const int64_t sample : rows_.row(row)) {
+      texts += std::ssize(made_->streams);
+      end -= made_->sum_of(sample);
+    }
+    layout_.texts_in_row = std::max(layout_.texts_in_row, texts);
+    layout_.longest_text = std::max(layout_.longest_text, end);
+  }
 }
 
 void TextSamples::pack_rows() {

@@ -199,6 +199,7 @@ class TextSamples final : public data::Dataset {
   void finish(const data::DatasetRequest& request);
   void lay_out(int64_t most, const TextSamples* train);
   void pack_rows();
+  void count_texts_in_rows();
   bool packs() const { return builder_->packs(); }
   void read_packed(int64_t index, const data::SampleRow& row) const;
   size_t write_streams(int64_t sample, const data::SampleRow& row) const;

@@ -74,6 +74,8 @@ AnswerRows::AnswerRows(const Batch& batch, const std::vector<AnswerField>& field
     positions_ = batch.tensor(kPositions);
     texts_ = batch.tensor(data::kTextOfToken);
     texts_of_row_ = fields_ * batch.tensor(data::kIsSample).size(1);
+    texts_in_row_ = batch.texts_in_row;
+    longest_text_ = batch.longest_text;
     return;
   }
   std::vector<at::Tensor> tokens, targets, counts;
@@ -115,6 +117,8 @@ at::Tensor AnswerRows::log_probs(models::Model& model, const at::Tensor& targets
   if (positions_.defined()) rows.fields.push_back({kPositions, positions_});
   rows.samples = samples_;
   rows.samples_on_all_ranks = samples_on_all_ranks_;
+  rows.texts_in_row = texts_in_row_;
+  rows.longest_text = longest_text_;
   const auto last = model.last_layer(rows);
   GPUTRAIN_ASSERT(last.features.dim() == 3 && last.features.size(1) == targets.size(1),
                   "a language model gives features for each token");

@@ -40,6 +40,7 @@ class AnswerRows {
   at::Tensor counts_;             // if each text is a row: its tokens
   at::Tensor positions_, texts_;  // if they share rows: kPositions and kTextOfToken
   int64_t texts_of_row_ = 1;
+  int64_t texts_in_row_ = 0, longest_text_ = 0;  // as in Batch
 };
 
 /// What a model gives an answer.

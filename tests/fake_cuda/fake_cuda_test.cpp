@@ -38,7 +38,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Variant{"block", {"train.activation_checkpointing=block"}},
                     Variant{"llama",
                             {"model.config={n_layer: 2, n_head: 4, n_kv_head: 2, n_embd: 128, block_size: 64, "
-                             "position: rotary, norm: rmsnorm, activation: swiglu}"}}),
+                             "position: rotary, norm: rmsnorm, activation: swiglu}"}},
+                    Variant{"experts",
+                            {"model.config={n_layer: 2, n_head: 4, n_embd: 128, block_size: 64, position: rotary, "
+                             "norm: rmsnorm, activation: swiglu, n_expert: 8, experts_per_token: 2}"}}),
     [](const auto& tested) { return tested.param.first; });
 
 TEST_F(PretendGpu, ScalesLossWithinGraph) {
@@ -167,7 +170,7 @@ TEST_F(PretendGpu, FindsMicroBatchThatFits) {
 
 TEST_F(PretendGpu, ContinuesAfterRecordingRanOutOfMemory) {
   const Result result =
-      train(gpt(), {"train.micro_batch_size=auto", "model.config.dropout=0.1"}, {{"PRETEND_CAPTURE_SHORTAGE", "2"}});
+      train(gpt(), {"train.micro_batch_size=auto", "model.config.dropout=0.1"}, {{"PRETEND_CAPTURE_SHORTAGE", "3"}});
   EXPECT_THAT(result.out, HasSubstr("2: out of memory"));
   EXPECT_THAT(result.out, HasSubstr("a step is one CUDA graph from the 4th on"));
 }

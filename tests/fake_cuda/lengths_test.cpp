@@ -4,6 +4,8 @@
 #include <fstream>
 #include <map>
 #include <random>
+#include <regex>
+#include <sstream>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -17,10 +19,9 @@ namespace gputrain::testing_support {
 namespace {
 
 using nlohmann::json;
-using testing::AllOf;
-using testing::Le;
 
 constexpr int kTexts = 480;
+constexpr int64_t kRows = 128;  // divides the rows of every batch, 8 texts of a multiple of 16 tokens, and no layer
 constexpr int64_t kShortest = 20, kLengths = 200;
 
 std::string text_of(int64_t length) { return std::string(static_cast<size_t>(length), 'a'); }
@@ -56,11 +57,11 @@ class PretendGpuLengths : public PretendGpu, public testing::WithParamInterface<
                   json{{"eos_token", "<|im_end|>"}, {"mask_token", "[MASK]"}, {"pad_token", "<|im_end|>"}}.dump());
     const bool is_of_encoder = GetParam() == "text_classification" || GetParam() == "masked_language_model";
     const std::string llama =
-        "{type: gpt, config: {n_layer: 2, n_head: 4, n_kv_head: 2, n_embd: 128, block_size: 512, position: rotary, "
+        "{type: gpt, config: {n_layer: 2, n_head: 4, n_kv_head: 2, n_embd: 96, n_inner: 272, block_size: 512, position: rotary, "
         "norm: rmsnorm, activation: swiglu}}";
     const std::string head = GetParam() == "masked_language_model" ? "mlm" : "classifier";
     const std::string model =
-        is_of_encoder ? "{type: bert, config: {head: " + head + ", n_layer: 2, n_head: 2, n_embd: 128, dropout: 0.1}}"
+        is_of_encoder ? "{type: bert, config: {head: " + head + ", n_layer: 2, n_head: 2, n_embd: 96, n_inner: 272, dropout: 0.1}}"
                       : llama;
     const std::string task = GetParam() == "conversations" ? "" : "task: {type: " + GetParam() + "}\n";
     return folder_.write(
@@ -70,7 +71,7 @@ class PretendGpuLengths : public PretendGpu, public testing::WithParamInterface<
                         R"(
 precision: bf16
 train: {max_steps: )" + std::to_string(steps) +
-                        R"(, global_batch_size: 8, micro_batch_size: 4, nonfinite: skip, max_skips_in_a_row: 1000}
+                        R"(, global_batch_size: 8, nonfinite: skip, max_skips_in_a_row: 1000}
 optimizer: {type: adamw, lr: 1e-3}
 checkpoint: {interval: null}
 log: {interval: 100}
@@ -82,10 +83,31 @@ INSTANTIATE_TEST_SUITE_P(Of, PretendGpuLengths,
                          testing::Values("conversations", "dpo", "text_classification", "masked_language_model"),
                          [](const auto& one) { return one.param; });
 
+/// What was tried, without the lengths of the texts and the numbers of rows, which are multiples of kRows.
+std::map<std::string, int> trials_by_operator(const std::string& choices) {
+  static const std::regex texts("(8|16)x[0-9]+"), numbers("[0-9]+");
+  std::map<std::string, int> trials;
+  std::istringstream lines(choices);
+  for (std::string line; std::getline(lines, line);) {
+    const std::string tried = std::regex_replace(json::parse(line)["operator"].get<std::string>(), texts, "texts");
+    std::string name;
+    for (std::sregex_iterator next(tried.begin(), tried.end(), numbers), end; next != end; ++next) {
+      const bool is_of_rows = std::stoll(next->str()) % kRows == 0;
+      name += next->prefix().str() + (is_of_rows ? "rows" : next->str());
+    }
+    ++trials[name];
+  }
+  return trials;
+}
+
 TEST_P(PretendGpuLengths, AreFewShapes) {
-  train(job(/*steps=*/300));
-  for (const auto& [what, number] : report_.counts) std::cerr << number << " " << what << "\n";
-  std::cerr << read_file(folder_ / "kernel_choices.jsonl");
+  constexpr int kStepsOfRun = 300, kMostGraphs = 8, kMostTrials = 40;
+  train(job(kStepsOfRun));
+  EXPECT_LE(count("captured graphs"), kMostGraphs);
+  EXPECT_GE(count("launched graphs"), kStepsOfRun * 9 / 10);
+  const auto trials = trials_by_operator(read_file(folder_ / "kernel_choices.jsonl"));
+  EXPECT_FALSE(trials.empty());
+  for (const auto& [name, number] : trials) EXPECT_LE(number, kMostTrials) << name;
 }
 
 }  // namespace

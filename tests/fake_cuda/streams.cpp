@@ -154,7 +154,7 @@ cudaError_t may_wait(const char* call) {
 }
 
 cudaError_t load_kernel(cudaStream_t handle) {
-  constexpr size_t kCalls = 100;
+  constexpr size_t kCalls = 50;
   static size_t long_ones = 0;
   const std::lock_guard lock(mutex());
   Graph* graph = stream_of(handle).graph;

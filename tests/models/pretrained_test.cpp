@@ -342,8 +342,9 @@ TEST(PublishedModel, RefusesRoutersItDoesNotCompute) {
   mixtral["router_jitter_noise"] = 0.1;
   EXPECT_THAT(refusal(mixtral), HasSubstr("'router_jitter_noise'"));
   mixtral["router_jitter_noise"] = 0;
-  mixtral["output_router_logits"] = true;
-  EXPECT_THAT(refusal(mixtral), HasSubstr("'output_router_logits: true'"));
+  EXPECT_THAT(published_model(mixtral, "").options, Contains(Pair("router_aux_loss_coef", "0.001")));
+  mixtral["router_aux_loss_coef"] = 0.02;
+  EXPECT_THAT(published_model(mixtral, "").options, Contains(Pair("router_aux_loss_coef", "0.02")));
 }
 
 TEST(PublishedFamilies, IncludeOneThatAFileRegisters) {

@@ -9,6 +9,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/eye.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -25,9 +26,13 @@ namespace {
 using testing_support::gradient_error;
 using testing_support::random_leaf;
 using testing_support::relative_error;
-using testing_support::weighted_sum;
 
 constexpr int64_t kChannels = 12, kInner = 8;
+
+/// A scalar that weights every element of `y` differently.
+at::Tensor weighted_sum(const at::Tensor& y) {
+  return (y * random_leaf(y.sizes(), 99, y.scalar_type()).detach()).sum();
+}
 
 at::Tensor numbers(const std::vector<int64_t>& values) { return at::tensor(values, at::kLong); }
 
@@ -44,8 +49,8 @@ TEST(RowBlocks, KeepOneGroupEachAndGiveRowsBackInOrder) {
     for (int64_t block = 0; block < arranged.size(0); ++block)
       for (int64_t row = 0; row < arranged.size(1); ++row) {
         const auto number = arranged[block][row][0].item<int64_t>();
-        if (number > 0)
-          EXPECT_EQ(blocks.groups()[block].item<int64_t>(), groups.at(static_cast<size_t>(number - 1)));
+        if (number == 0) continue;
+        EXPECT_EQ(blocks.groups()[block].item<int64_t>(), groups.at(static_cast<size_t>(number - 1)));
       }
   }
 }
@@ -148,6 +153,26 @@ TEST(ExpertsInBlocks, NeedWeightsAtEqualDistances) {
   EXPECT_FALSE(ops::lie_evenly(policy, {flat[0], flat[2], flat[1]}));
   EXPECT_FALSE(ops::lie_evenly(policy, {flat[0], at::zeros({4, 5})}));
   EXPECT_FALSE(ops::lie_evenly(policy, {flat[0].t(), flat[1].t()}));
+}
+
+/// That they equal transformers' is shown together with its models.
+TEST(RouterLossesTest, LeaveOutPadding) {
+  const at::Tensor first = random_leaf({6, 4}, 1), second = random_leaf({6, 4}, 2);
+  const at::Tensor counted = at::arange(6, at::kLong).lt(4);
+  const std::vector<at::Tensor> whole{first, second}, cut{first.narrow(0, 0, 4), second.narrow(0, 0, 4)};
+  EXPECT_LT(relative_error(RouterLosses::balance(whole, 2, counted), RouterLosses::balance(cut, 2, {})), 1e-12);
+  EXPECT_LT(relative_error(RouterLosses::z(whole, counted), RouterLosses::z(cut, {})), 1e-12);
+  EXPECT_LT(gradient_error([&] { return RouterLosses::balance(whole, 2, counted); }, {first, second}), 1e-6);
+  EXPECT_LT(gradient_error([&] { return RouterLosses::z(whole, counted); }, {first, second}), 1e-6);
+}
+
+/// Tokens that are spread evenly cost as many units as each token has experts.
+TEST(RouterLossesTest, AreLeastForAnEvenSpread) {
+  const at::Tensor even = at::eye(4, at::kDouble) * 50, all_to_one = at::zeros({4, 4}, at::kDouble);
+  EXPECT_NEAR(RouterLosses::balance({even}, 1, {}).item<double>(), 1, 1e-9);
+  all_to_one.select(1, 2).fill_(50);
+  EXPECT_NEAR(RouterLosses::balance({all_to_one}, 1, {}).item<double>(), 4, 1e-9);
+  EXPECT_NEAR(RouterLosses::z({all_to_one}, {}).item<double>(), 2500, 1e-9);
 }
 
 }  // namespace

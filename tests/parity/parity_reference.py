@@ -31,7 +31,7 @@ GEMMA.pop("rope_parameters")
 OLMO = ODD | dict(num_attention_heads=6, num_key_value_heads=3, vocab_size=311, pad_token_id=None)
 PHI = ODD | dict(vocab_size=311, sliding_window=7, pad_token_id=None,
                  rope_parameters={"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.65})  # 6 of 10
-EXPERTS = ODD | dict(vocab_size=311, num_experts_per_tok=2)
+EXPERTS = ODD | dict(vocab_size=311, num_experts_per_tok=2, router_aux_loss_coef=0.3)
 NEOX = dict(num_hidden_layers=2, num_attention_heads=7, hidden_size=70, intermediate_size=96, max_position_embeddings=24,
             vocab_size=311, rotary_pct=0.65, rotary_emb_base=500.0)  # 6 of 10 channels
 TRANSFORMERS = {
@@ -112,13 +112,22 @@ def gradients_of_experts(model):
             yield from ((f"{stem}.{i}.{part}.weight", value) for part, value in parts)
 
 
-def expected(model, logits_of, inputs, targets):
+def router_loss(model, tokens, targets):
+    """The loss of the routers, times the targets, as part of a sum over them."""
+    if not hasattr(model.config, "router_aux_loss_coef"):
+        return 0
+    balance = model(tokens, output_router_logits=True).aux_loss
+    return model.config.router_aux_loss_coef * balance * (targets != -100).sum()
+
+
+def expected(model, logits_of, inputs, targets, extra_loss=lambda: 0):
     model.double().eval()
     with torch.no_grad():
         evaluated = logits_of(inputs).clone()
     model.train()
     logits = logits_of(inputs)
     loss = F.cross_entropy(logits.flatten(0, -2), targets.flatten(), reduction="sum", label_smoothing=SMOOTHING)
+    loss = loss + extra_loss()
     loss.backward()
     tensors = {"inputs": inputs, "targets": targets, "logits": logits.detach(), "logits_evaluated": evaluated,
                "loss": loss.detach()}
@@ -151,7 +160,8 @@ def make_transformer(name, folder):
     model.save_pretrained(folder)
     inputs, targets = torch.randint(model.config.vocab_size, (2, 3, 20)).unbind()
     targets[1, 5:9] = -100
-    save_file(expected(model, lambda tokens: model(tokens).logits, inputs, targets), folder / "expected.safetensors")
+    save_file(expected(model, lambda tokens: model(tokens).logits, inputs, targets,
+                       lambda: router_loss(model, inputs, targets)), folder / "expected.safetensors")
 
 
 def load_strictly(name, folder):

@@ -80,6 +80,8 @@ TEST_F(RecordsTest, PacksTextsWithPositionsOfTheirOwn) {
   EXPECT_THAT(row.tokens, ElementsAre('a', 'b', 'c', 'd', 'x', 'y', 'z', 0, 0));
   EXPECT_THAT(row.targets, ElementsAre(-100, 'c', 'd', -100, 'y', 'z', -100, -100, -100));
   EXPECT_THAT(row.positions, ElementsAre(0, 1, 2, 3, 0, 1, 2, 0, 1));
+  EXPECT_EQ(data.train->layout().texts_in_row, 3) << "with the end of the row";
+  EXPECT_EQ(data.train->layout().longest_text, 4);
   EXPECT_THAT(data.train->describe(), HasSubstr("2 texts of 1 file, 7 tokens, 4 learned, packed into 1 row of 9"));
 }
 

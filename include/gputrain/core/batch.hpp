@@ -57,6 +57,8 @@ struct Batch {
   int64_t weight = 0;                // targets that count (samples, or unmasked tokens); may be 0
   bool is_part_of_texts = false;     // other ranks have the other positions (ops/context_attention.hpp)
   bool has_one_text_a_row = false;   // of such parts: kPositions then are [1, time], those of all rows
+  int64_t texts_in_row = 0;          // the most texts in a row that kPositions tells apart; 0: unknown
+  int64_t longest_text = 0;          // the most tokens of one of them
   int64_t first_unit = 0;            // where a model begins
   at::Tensor hidden = {};            // what the unit before gave; undefined: it begins at its first unit
   /// A copy to the device that is in progress; null: the tensors are there.

@@ -36,6 +36,8 @@ struct SampleLayout {
   std::vector<Field> fields;  // the first is the model's main input
   int64_t num_classes = 0;    // classes, vocabulary size, or numbers of a target; 0: the target is none of these
   int64_t vocabulary = 0;     // tokens are numbers below this; 0: the samples are no tokens
+  int64_t texts_in_row = 0;   // the most texts that kPositions tells apart in a sample, with its end; 0: it has one text
+  int64_t longest_text = 0;   // the most tokens of one of them
 
   /// uint8 [height, width, channels], with one class per sample.
   static SampleLayout images(int64_t height, int64_t width, int64_t channels, int64_t classes);

@@ -33,6 +33,7 @@ struct Sequence {
   std::optional<ops::RotaryTable> rotary = {};  // rotates queries and keys; none if x contains the positions already
   at::Tensor positions = {};                    // as in ops::AttentionOptions; undefined: one text a row
   at::Tensor lengths = {};                      // as in ops::AttentionOptions; undefined: nothing is padding
+  ops::Texts texts = {};                        // as in ops::AttentionOptions
   comm::Group* context = nullptr;               // the ranks that have the other positions; null: x has all
   KeyValues* earlier = nullptr;  // of the tokens before x; those of x are appended. Null: x is the whole text
 };

@@ -9,6 +9,18 @@
 
 namespace gputrain::ops {
 
+/// The texts of a batch [rows, time], one after the other, for kernels that compute the square of a text instead of that
+/// of a row. The texts cover all rows; padding counts as texts of its own.
+struct Texts {
+  at::Tensor offsets = {};  // int32 [texts + 1]: where each begins among rows x time; the last texts may be empty
+  int64_t longest = 0;      // no text has more positions
+};
+/// Those that positions [rows, time] tell apart, at most `most` in a row, in which each text begins with 0. Reads
+/// nothing on the host.
+Texts texts_of_positions(const at::Tensor& positions, int64_t most, int64_t longest);
+/// One text at the beginning of each row, `lengths` [rows], and the padding behind it.
+Texts texts_of_lengths(const at::Tensor& lengths, int64_t time);
+
 /// Which keys a query attends to, and how. Queries are the last positions of the keys: query i stands at key i + (key
 /// time - query time). Not causal, there are as many of both.
 struct AttentionOptions {
@@ -23,6 +35,7 @@ struct AttentionOptions {
   /// Not causal: int64 [batch], the keys of each row that are there; the later ones are padding, whose results mean
   /// nothing. Undefined: all are there.
   at::Tensor lengths = {};
+  Texts texts = {};  // those that positions or lengths tell apart, for a GPU; undefined: unknown
 };
 
 /// q [batch, heads, time, channels], k and v [batch, key heads, key time, channels] -> as q. With fewer key heads than

@@ -168,6 +168,8 @@ Batch Loader::Impl::take(StepData& next) {
   batch.samples_on_all_ranks = plan.counted_on_all_ranks;
   batch.first_position = plan.first_position;
   batch.weight = filled.outcome.weight;
+  batch.texts_in_row = dataset->layout().texts_in_row;
+  batch.longest_text = dataset->layout().longest_text;
   next.loss_weights.push_back(loss_weight_of(batch));
   if (reader.mixes()) add_mixed_fields(reader.mixing_of(index), batch);
   return uploader ? uploader->start(batch) : batch;

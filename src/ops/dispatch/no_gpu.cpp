@@ -32,6 +32,9 @@ OpImpl attention(const at::Tensor&, int64_t, int64_t, bool, double) { return {};
 at::Tensor attention_to_earlier(const at::Tensor&, const at::Tensor&, const at::Tensor&, const AttentionOptions&) {
   return {};
 }
+at::Tensor attention_of_texts(const at::Tensor&, const at::Tensor&, const at::Tensor&, const AttentionOptions&) {
+  return {};
+}
 OpImpl embedding(const at::Tensor&, const at::Tensor&) { return {}; }
 OpImpl activation(const at::Tensor&, Activation) { return {}; }
 OpImpl swiglu(const at::Tensor&, const at::Tensor&) { return {}; }

@@ -3,8 +3,11 @@
 
 #include "gputrain/device/runtime.hpp"
 #include "ops/kernels/kernel_case.hpp"
+#include "support/lanes/emulated_attention.hpp"
 
 namespace gputrain::testing_support {
+
+int emulated_capability = 0;  // a GPU has its own
 
 at::Device kernel_device() { return {at::kCUDA, 0}; }
 

@@ -1,14 +1,20 @@
 // Attention on packed heads, with autograd, against ATen in fp64.
 #include <cmath>
 #include <string>
+#include <vector>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
 #include <torch/csrc/autograd/function.h>
 
 #include "gputrain/ops/attention.hpp"
 #include "ops/kernels/gpu_case.hpp"
+#include "support/lanes/emulated_attention.hpp"
 
 namespace gputrain::ops {
 namespace {
@@ -71,6 +77,90 @@ TEST_F(GpuOperators, LeaveAttentionToSomeOfTheKeysToAten) {
     EXPECT_EQ(y.grad_fn()->name().find("AttentionFunction"), std::string::npos);
     EXPECT_TRUE(y.isfinite().all().item<bool>());
   }
+}
+
+/// Two rows of several texts, and padding behind the last one, which counts as a text.
+at::Tensor positions_of_texts(const std::vector<std::vector<int64_t>>& rows) {
+  std::vector<at::Tensor> all;
+  for (const auto& texts : rows) {
+    std::vector<at::Tensor> row;
+    for (const int64_t length : texts) row.push_back(at::arange(length, at::kLong));
+    all.push_back(at::cat(row));
+  }
+  return at::stack(all).to(kernel_device());
+}
+
+at::Tensor numbers(const std::vector<int64_t>& values, at::ScalarType type = at::kLong) {
+  return at::tensor(values, type).to(kernel_device());
+}
+
+TEST(TextsOfABatch, AreThoseThatPositionsTellApart) {
+  const at::Tensor positions = positions_of_texts({{3, 1, 1, 2}, {7}});
+  const Texts texts = texts_of_positions(positions, 5, 7);
+  EXPECT_EQ(texts.offsets.scalar_type(), at::kInt);
+  EXPECT_TRUE(texts.offsets.equal(numbers({0, 3, 4, 5, 7, 14, 14, 14, 14, 14, 14}, at::kInt))) << texts.offsets;
+  const Texts of_lengths = texts_of_lengths(numbers({2, 5, 0}), 5);
+  EXPECT_TRUE(of_lengths.offsets.equal(numbers({0, 2, 5, 10, 10, 10, 15}, at::kInt))) << of_lengths.offsets;
+  EXPECT_EQ(of_lengths.longest, 5);
+}
+
+class TextsOnGpu : public GpuOperators {
+ protected:
+  TextsOnGpu() { emulated_capability = 9; }
+  ~TextsOnGpu() override { emulated_capability = 0; }
+
+  static void expect_equal_to_mask(const AttentionOptions& options, const at::Tensor& counts) {
+    AttentionOptions masked = options;
+    masked.texts = {};
+    const int64_t time = 12;
+    Tensors ours, exact;
+    for (const int64_t heads : {4, 2, 2}) {
+      const at::Tensor x = noise({2, time, heads, 16}, static_cast<uint64_t>(heads), at::kBFloat16).transpose(1, 2);
+      ours.push_back(x.detach().set_requires_grad(true));
+      exact.push_back(x.detach().to(at::kDouble).set_requires_grad(true));
+    }
+    // Queries of padding give no result.
+    const at::Tensor places = at::arange(time, at::TensorOptions().dtype(at::kLong).device(kernel_device()));
+    const at::Tensor counted = counts.defined() ? places.lt(counts.unsqueeze(1)).view({2, 1, time, 1}) : places.ge(0).view({1, 1, time, 1});
+    const at::Tensor y = attention(ours[0], ours[1], ours[2], options),
+                     expected = attention(exact[0], exact[1], exact[2], masked);
+    expect_within(5e-3, y * counted, expected * counted, "the result");
+    (y * counted).square().sum().backward();
+    (expected * counted).square().sum().backward();
+    for (size_t i = 0; i < ours.size(); ++i)
+      expect_within(1e-2, ours[i].grad(), exact[i].grad(), "gradient " + std::to_string(i));
+  }
+};
+
+TEST_F(TextsOnGpu, AttendToTheirOwnText) {
+  const at::Tensor positions = positions_of_texts({{3, 4, 1, 4}, {12}});
+  const Texts texts = texts_of_positions(positions, 6, 12);
+  for (const int64_t window : {0, 2})
+    for (const bool causal : {true, false})
+      expect_equal_to_mask({.causal = causal, .window = window, .positions = positions, .texts = texts}, {});
+}
+
+TEST_F(TextsOnGpu, LeaveOutPadding) {
+  const at::Tensor lengths = numbers({5, 12});
+  for (const int64_t window : {0, 2})
+    expect_equal_to_mask(
+        {.causal = false, .window = window, .lengths = lengths, .texts = texts_of_lengths(lengths, 12)}, lengths);
+}
+
+TEST_F(TextsOnGpu, AreLeftToAtenWhereItsKernelDoesNotTakeThem) {
+  const at::Tensor positions = positions_of_texts({{3, 4, 1, 4}, {12}});
+  const AttentionOptions options{.positions = positions, .texts = texts_of_positions(positions, 6, 12)};
+  const auto is_taken = [&](int64_t channels, at::ScalarType type) {
+    const at::Tensor x = noise({2, 2, 12, channels}, 1, type);
+    return gpu::attention_of_texts(x, x, x, options).defined();
+  };
+  EXPECT_TRUE(is_taken(16, at::kHalf));
+  EXPECT_FALSE(is_taken(16, at::kFloat));
+  EXPECT_FALSE(is_taken(12, at::kHalf));
+  EXPECT_FALSE(is_taken(264, at::kHalf));
+  if (!kernel_device().is_cpu()) return;  // a GPU has its own
+  emulated_capability = 7;
+  EXPECT_FALSE(is_taken(16, at::kHalf));
 }
 
 }  // namespace

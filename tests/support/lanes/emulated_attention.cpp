@@ -1,5 +1,6 @@
 // cuDNN's fused attention, computed by its formulas in fp64 on the CPU and rounded where cuDNN rounds.
 #include <cmath>
+#include <vector>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
@@ -8,6 +9,7 @@
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 
+#include "../../../src/ops/cuda/autograd/flash_attention.hpp"
 #include "../../../src/ops/cuda/cudnn/packed_attention.hpp"
 #include "../../../src/ops/dispatch/kernel_autotuner.hpp"
 #include "gputrain/ops/attention.hpp"
@@ -72,6 +74,26 @@ at::Tensor packed_attention_gradient(const at::Tensor& packed, const PackedAtten
                  2)
       .flatten(2)
       .to(packed.scalar_type());
+}
+
+at::Tensor flash_attention_of_texts(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                    const AttentionOptions& options) {
+  AttentionOptions within = options;
+  within.positions = within.lengths = at::Tensor();
+  within.texts = {};
+  const at::Tensor offsets = options.texts.offsets.to(at::kLong);
+  const int64_t* at = offsets.const_data_ptr<int64_t>();
+  std::vector<at::Tensor> parts;
+  for (int64_t text = 0; text + 1 < offsets.numel(); ++text) {
+    const int64_t count = at[text + 1] - at[text];
+    if (count == 0) continue;
+    TORCH_CHECK(count > 0 && count <= options.texts.longest, "a text of ", count);
+    const auto heads = [&](const at::Tensor& x) {
+      return x.narrow(0, at[text], count).unsqueeze(0).transpose(1, 2).to(at::kDouble);
+    };
+    parts.push_back(attention(heads(q), heads(k), heads(v), within).transpose(1, 2).squeeze(0));
+  }
+  return at::cat(parts).to(q.scalar_type());
 }
 
 }  // namespace gputrain::ops::cuda

@@ -7,12 +7,15 @@
 #include <mutex>
 
 #include "../../../src/ops/cuda/cublas/gemm.hpp"
+#include "../../../src/ops/dispatch/gpu.hpp"
 #include "../../../src/ops/dispatch/kernel_autotuner.hpp"
 #include "ops/kernels/kernel_case.hpp"
 #include "support/emulated_gemm.hpp"
+#include "support/lanes/emulated_attention.hpp"
 
 namespace gputrain::testing_support {
 std::vector<int64_t> rows_of_products;
+int emulated_capability = 0;
 }
 
 namespace gputrain::ops::cuda {
@@ -20,7 +23,7 @@ namespace gputrain::ops::cuda {
 bool runs_kernels(const at::Tensor& tensor) { return tensor.is_cpu(); }
 Stream current_stream() { return nullptr; }
 int multiprocessors() { return 2; }
-int major_capability() { return 0; }
+int major_capability() { return testing_support::emulated_capability; }
 void check_launches() {}
 
 Dropout drawn_dropout(double share) {
@@ -55,6 +58,9 @@ KernelAutotuner& kernel_autotuner() {
                                  .can_measure = [] { return true; }});
   return choice;
 }
+
+/// Undefined: grouped_linear() then gathers the matrices.
+at::Tensor gpu::grouped_products(const at::Tensor&, const at::Tensor&, const at::Tensor&, bool) { return {}; }
 
 }  // namespace gputrain::ops
 

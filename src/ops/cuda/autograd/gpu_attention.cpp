@@ -8,6 +8,7 @@
 #include "../../dispatch/gpu.hpp"
 #include "../cudnn/packed_attention.hpp"
 #include "gputrain/core/error.hpp"
+#include "flash_attention.hpp"
 #include "launching.hpp"
 
 namespace gputrain::ops {
@@ -86,13 +87,31 @@ OpImpl attention(const at::Tensor& packed, int64_t heads, int64_t key_heads, boo
       [=](const Tensors& t) { return Tensors{cuda::AttentionFunction::apply(t[0], heads, key_heads, causal, scale)}; };
 }
 
-at::Tensor attention_to_earlier(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                const AttentionOptions& options) {
+namespace {
+
+/// Whether ATen's FlashAttention takes heads of this kind: 16 bits, at most 256 channels, and an Ampere GPU or later.
+bool flash_takes(const at::Tensor& q) {
   constexpr int64_t kMostChannels = 256;
   constexpr int kAmpere = 8;
   const bool is_16_bits = q.scalar_type() == at::kBFloat16 || q.scalar_type() == at::kHalf;
-  if (!is_here(q) || !is_16_bits || q.size(3) % 8 != 0 || q.size(3) > kMostChannels) return {};
-  if (cuda::major_capability() < kAmpere) return {};
+  return is_here(q) && is_16_bits && q.size(3) % 8 == 0 && q.size(3) <= kMostChannels &&
+         cuda::major_capability() >= kAmpere;
+}
+
+}  // namespace
+
+at::Tensor attention_of_texts(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                              const AttentionOptions& options) {
+  if (!flash_takes(q) || q.size(2) != k.size(2)) return {};
+  const auto beside_each_other = [](const at::Tensor& heads) { return heads.transpose(1, 2).flatten(0, 1); };
+  const at::Tensor y = cuda::flash_attention_of_texts(beside_each_other(q), beside_each_other(k), beside_each_other(v),
+                                                      options);
+  return y.view({q.size(0), q.size(2), q.size(1), q.size(3)}).transpose(1, 2);
+}
+
+at::Tensor attention_to_earlier(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                const AttentionOptions& options) {
+  if (!flash_takes(q)) return {};
   return std::get<0>(at::_scaled_dot_product_flash_attention(q, k, v, options.dropout, /*is_causal=*/true,
                                                              /*return_debug_mask=*/false, options.scale));
 }

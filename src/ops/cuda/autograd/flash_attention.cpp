@@ -1,0 +1,21 @@
+#include "flash_attention.hpp"
+
+#include <optional>
+#include <tuple>
+
+#include <ATen/ops/_flash_attention_forward.h>
+
+namespace gputrain::ops::cuda {
+
+at::Tensor flash_attention_of_texts(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                    const AttentionOptions& options) {
+  std::optional<int64_t> left, right;  // keys beyond the query's own, to each side; none: no limit
+  if (options.window > 0) left = options.window - 1;
+  if (options.window > 0 && !options.causal) right = left;
+  const auto& [offsets, longest] = options.texts;
+  return std::get<0>(at::_flash_attention_forward(q, k, v, offsets, offsets, longest, longest, options.dropout,
+                                                  options.causal, /*return_debug_mask=*/false, options.scale, left,
+                                                  right));
+}
+
+}  // namespace gputrain::ops::cuda

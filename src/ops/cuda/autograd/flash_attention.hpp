@@ -1,0 +1,14 @@
+// ATen's FlashAttention of texts that lie one after the other. Tests replace it by a CPU version.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "gputrain/ops/attention.hpp"
+
+namespace gputrain::ops::cuda {
+
+/// q [positions, heads, channels], k and v [positions, key heads, channels], 16 bits -> as q. Reads options.texts.
+at::Tensor flash_attention_of_texts(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                    const AttentionOptions& options);
+
+}  // namespace gputrain::ops::cuda
