@@ -1,6 +1,8 @@
 #include "gputrain/nn/layers.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
@@ -59,7 +61,28 @@ Linear::Linear(const Context& context, const Options& options) : Module(context)
                              of_bias);
 }
 
+/// The results of frozen layers with adapters in one function, in training on a GPU; none: they are not all of this kind.
+std::vector<at::Tensor> Linear::adapted(const std::vector<const Linear*>& layers, const at::Tensor& x) {
+  const auto has_branch = [](const Linear* layer) { return layer->branch_ != nullptr; };
+  const auto is_frozen = [](const Linear* layer) {
+    return !layer->weight_.requires_grad() && layer->options_.order == Order::out_in &&
+           layer->context().tensor_group == nullptr && !(layer->bias_.defined() && layer->bias_.requires_grad());
+  };
+  const bool is_on_gpu = x.is_cuda() && at::GradMode::is_enabled();
+  if (!is_on_gpu || !std::ranges::any_of(layers, has_branch) || !std::ranges::all_of(layers, is_frozen)) return {};
+  std::vector<ops::AdaptedLinear> all;
+  for (const Linear* layer : layers) {
+    const auto low_rank = has_branch(layer) ? layer->branch_->low_rank(x) : ops::AdaptedLinear();
+    if (!low_rank) return {};
+    all.push_back(*low_rank);
+    all.back().weight = layer->weight_;
+    all.back().bias = layer->bias_;
+  }
+  return ops::adapted_linears(layers.front()->context().policy, x, all);
+}
+
 at::Tensor Linear::forward(const at::Tensor& x) const {
+  if (const auto results = adapted({this}, x); !results.empty()) return results[0];
   const bool adds_up = context().tensor_group != nullptr && options_.shared == Shared::inputs;
   const at::Tensor bias = adds_up ? at::Tensor() : bias_;
   at::Tensor y = options_.order == Order::out_in ? ops::linear(context().policy, x, weight_, bias)
@@ -87,7 +110,8 @@ void Linear::merge_branch() {
 }
 
 std::vector<at::Tensor> forward_each(const std::vector<Linear*>& layers, const at::Tensor& x) {
-  std::vector<at::Tensor> weights, results;
+  std::vector<at::Tensor> weights, results = Linear::adapted({layers.begin(), layers.end()}, x);
+  if (!results.empty()) return results;
   for (const Linear* layer : layers) {
     if (layer->options_.order == Linear::Order::out_in && !layer->bias_.defined()) weights.push_back(layer->weight_);
   }

@@ -12,6 +12,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/nn/module.hpp"
 #include "gputrain/ops/activation.hpp"
+#include "gputrain/ops/adapted_linear.hpp"
 #include "gputrain/ops/conv_norm.hpp"
 #include "gputrain/ops/normalization.hpp"
 
@@ -28,6 +29,9 @@ class Branch : public Module {
   virtual at::Tensor matrix() const = 0;
   /// Makes the matrix zero.
   virtual void clear() = 0;
+  /// Its part of a joined computation for this x, where add_to() gives y + scale B A x and no more; weight and bias are
+  /// left out. Empty: it is something else.
+  virtual std::optional<ops::AdaptedLinear> low_rank(const at::Tensor& /*x*/) const { return std::nullopt; }
 };
 
 /// y = x W^T + b over the last dim. `weight` [out, in] (or [in, out], see Order), `bias` [out].
@@ -65,6 +69,7 @@ class Linear final : public Module {
 
  private:
   friend std::vector<at::Tensor> forward_each(const std::vector<Linear*>& layers, const at::Tensor& x);
+  static std::vector<at::Tensor> adapted(const std::vector<const Linear*>& layers, const at::Tensor& x);
 
   std::optional<device::Split> split(Shared along) const;
   at::Tensor with_branch(at::Tensor y, const at::Tensor& x) const;

@@ -46,6 +46,14 @@ class LoraBranch final : public nn::Branch {
     return at::_unsafe_view(sum, y.sizes());
   }
 
+  std::optional<ops::AdaptedLinear> low_rank(const at::Tensor& x) const override {
+    const bool drops = is_training() && dropout_ > 0;
+    return ops::AdaptedLinear{.a = a_->weight(),
+                              .b = b_->weight(),
+                              .scale = scale_,
+                              .dropped = drops ? ops::dropout(x, dropout_) : at::Tensor()};
+  }
+
   at::Tensor matrix() const override { return at::mm(b_->weight().detach(), a_->weight().detach()).mul_(scale_); }
 
   void clear() override { b_->weight().detach().zero_(); }

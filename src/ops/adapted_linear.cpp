@@ -1,0 +1,186 @@
+#include "gputrain/ops/adapted_linear.hpp"
+
+#include <cstddef>
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/device/working_copy.hpp"
+#include "gputrain/ops/linear.hpp"
+
+namespace gputrain::ops {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+at::Tensor rows_of(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
+
+std::vector<int64_t> with_columns(at::IntArrayRef sizes, int64_t columns) {
+  std::vector<int64_t> changed = sizes.vec();
+  changed.back() = columns;
+  return changed;
+}
+
+/// What products read of a parameter: itself, its working copy, or a cast.
+at::Tensor read_of(const at::Tensor& parameter, at::ScalarType type) {
+  if (!parameter.defined()) return {};
+  if (parameter.scalar_type() == type) return parameter.detach();
+  const at::Tensor copy = device::working_view(parameter, type);
+  return copy.defined() ? copy : parameter.detach().to(type);
+}
+
+/// left^T right in the type of a parameter. A GPU rounds the sum only once, to that type.
+at::Tensor gradient_of(const at::Tensor& left, const at::Tensor& right, double scale, at::ScalarType type) {
+  const bool is_wider = left.is_cuda() && left.scalar_type() != type && type == at::kFloat;
+  const at::Tensor product = is_wider ? at::mm(left.t(), right, type) : at::mm(left.t(), right).to(type);
+  return product.mul_(scale);
+}
+
+/// An adapter's columns of the narrow rows, which are those of all adapters side by side.
+struct Part {
+  size_t layer;
+  int64_t begin, rank;
+  double scale;
+  bool has_own = false;  // A reads rows of its own, after dropout
+};
+
+/// What is read of all layers and adapters.
+struct Read {
+  std::vector<at::Tensor> weights, biases;  // of each layer
+  std::vector<at::Tensor> as, bs;           // of each adapter
+};
+
+struct Plan final : torch::CustomClassHolder {
+  std::vector<Part> parts;
+  int64_t rank = 0;  // of all adapters
+  at::ScalarType master = at::kFloat;
+};
+
+/// Takes the next `count` tensors of a list.
+class Taker {
+ public:
+  explicit Taker(const variable_list& all) : all_(all) {}
+  at::Tensor one() { return all_[next_++]; }
+  variable_list several(size_t count) {
+    const auto begin = all_.begin() + static_cast<std::ptrdiff_t>(next_);
+    next_ += count;
+    return {begin, begin + static_cast<std::ptrdiff_t>(count)};
+  }
+
+ private:
+  const variable_list& all_;
+  size_t next_ = 0;
+};
+
+struct AdaptedLinears : torch::autograd::Function<AdaptedLinears> {
+  /// `as`, `bs`: of each part; `own`: rows of those that have their own.
+  static variable_list forward(AutogradContext* context, const at::Tensor& x, at::TensorList as, at::TensorList bs,
+                               at::TensorList own, const Read& read, const c10::intrusive_ptr<Plan>& plan) {
+    GPUTRAIN_ASSERT(as.size() == plan->parts.size() && bs.size() == as.size(), "each adapter has two matrices");
+    const at::Tensor rows = rows_of(x), narrow = at::empty({rows.size(0), plan->rank}, x.options());
+    variable_list results, own_rows;
+    for (size_t i = 0; i < read.weights.size(); ++i)
+      results.push_back(at::linear(rows, read.weights[i], read.biases[i]));
+    for (const at::Tensor& one : own) own_rows.push_back(rows_of(one));
+    for (size_t i = 0, used = 0; i < plan->parts.size(); ++i) {
+      const Part& part = plan->parts[i];
+      at::Tensor mine = narrow.narrow(1, part.begin, part.rank);
+      at::mm_out(mine, part.has_own ? own_rows[used++] : rows, read.as[i].t());
+      results[part.layer].addmm_(mine, read.bs[i].t(), /*beta=*/1, /*alpha=*/part.scale);
+    }
+    for (at::Tensor& y : results) y = y.view(with_columns(x.sizes(), y.size(1)));
+    // Weights too, because ranks may share them out: what is saved is gathered again.
+    variable_list saved{rows, narrow};
+    for (const at::TensorList more : {at::TensorList(read.weights), at::TensorList(read.as), at::TensorList(read.bs),
+                                      at::TensorList(own_rows)})
+      saved.insert(saved.end(), more.begin(), more.end());
+    context->set_materialize_grads(false);  // some results may not be learned from
+    context->save_for_backward(saved);
+    context->saved_data["plan"] = c10::IValue::make_capsule(plan);
+    context->saved_data["sizes"] = x.sizes().vec();
+    return results;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    GPUTRAIN_ASSERT(!at::GradMode::is_enabled(), "adapted layers have no second derivative");
+    const auto plan = c10::static_intrusive_pointer_cast<Plan>(context->saved_data["plan"].toCapsule());
+    const auto saved = context->get_saved_variables();
+    Taker take(saved);
+    const at::Tensor rows = take.one(), narrow = take.one();
+    const variable_list weights = take.several(gradients.size()), as = take.several(plan->parts.size()),
+                        bs = take.several(plan->parts.size());
+    const std::vector<int64_t> sizes = context->saved_data["sizes"].toIntVector();
+    variable_list dy(gradients.size()), da(plan->parts.size()), db(plan->parts.size()), downs;
+    for (size_t i = 0; i < dy.size(); ++i)
+      if (gradients[i].defined()) dy[i] = rows_of(gradients[i]).contiguous();
+    at::Tensor dx;
+    const auto add_product = [&dx](const at::Tensor& left, const at::Tensor& right) {
+      dx.defined() ? static_cast<void>(dx.addmm_(left, right)) : static_cast<void>(dx = at::mm(left, right));
+    };
+    const bool needs_dx = context->needs_input_grad(0);
+    for (size_t i = 0; needs_dx && i < dy.size(); ++i)
+      if (dy[i].defined()) add_product(dy[i], weights[i]);
+    for (size_t i = 0; i < plan->parts.size(); ++i) {
+      const Part& part = plan->parts[i];
+      const at::Tensor read = part.has_own ? take.one() : rows;
+      if (!dy[part.layer].defined()) {
+        if (part.has_own) downs.emplace_back();
+        continue;
+      }
+      const at::Tensor mine = narrow.narrow(1, part.begin, part.rank);
+      const at::Tensor dnarrow = at::mm(dy[part.layer], bs[i]).mul_(part.scale);
+      db[i] = gradient_of(dy[part.layer], mine, part.scale, plan->master);
+      da[i] = gradient_of(dnarrow, read, 1, plan->master);
+      if (part.has_own) {
+        downs.push_back(at::mm(dnarrow, as[i]).view(sizes));
+      } else if (needs_dx) {
+        add_product(dnarrow, as[i]);
+      }
+    }
+    variable_list results{dx.defined() ? dx.view(sizes) : dx};
+    for (const variable_list* more : {&da, &db, &downs}) results.insert(results.end(), more->begin(), more->end());
+    results.resize(results.size() + 2);  // no gradients for `read` and `plan`
+    return results;
+  }
+};
+
+}  // namespace
+
+std::vector<at::Tensor> adapted_linears(const Policy& policy, const at::Tensor& x,
+                                        const std::vector<AdaptedLinear>& layers) {
+  const auto plan = c10::make_intrusive<Plan>();
+  plan->master = policy.master;
+  Read read;
+  std::vector<at::Tensor> as, bs, own;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const AdaptedLinear& layer = layers[i];
+    GPUTRAIN_ASSERT(!layer.weight.requires_grad(), "an adapted layer's weight is frozen");
+    read.weights.push_back(read_of(layer.weight, policy.compute));
+    read.biases.push_back(read_of(layer.bias, policy.compute));
+    if (!layer.a.defined()) continue;
+    plan->parts.push_back({.layer = i,
+                           .begin = plan->rank,
+                           .rank = layer.a.size(0),
+                           .scale = layer.scale,
+                           .has_own = layer.dropped.defined()});
+    read.as.push_back(read_of(layer.a, policy.compute));
+    read.bs.push_back(read_of(layer.b, policy.compute));
+    plan->rank += layer.a.size(0);
+    as.push_back(layer.a);
+    bs.push_back(layer.b);
+    if (layer.dropped.defined()) own.push_back(cast(layer.dropped, policy.compute));
+  }
+  return AdaptedLinears::apply(cast(x, policy.compute), at::TensorList(as), at::TensorList(bs), at::TensorList(own),
+                               read, plan);
+}
+
+}  // namespace gputrain::ops

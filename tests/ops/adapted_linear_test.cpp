@@ -1,0 +1,103 @@
+// Frozen layers with adapters of low rank, against dense layers.
+#include "gputrain/ops/adapted_linear.hpp"
+
+#include <vector>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/rand.h>
+#include <gtest/gtest.h>
+
+#include "gputrain/ops/linear.hpp"
+#include "ops/compare.hpp"
+
+namespace gputrain::ops {
+namespace {
+
+using testing_support::gradient_error;
+using testing_support::random_leaf;
+using testing_support::relative_error;
+
+const Policy kDoublePolicy = policy_of(Precision::fp64);
+
+at::Tensor frozen(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type = at::kDouble) {
+  return random_leaf(sizes, seed, type).detach();
+}
+
+/// Three layers on 8 channels: with a bias and an adapter, without an adapter, with another rank and scale.
+std::vector<AdaptedLinear> layers(at::ScalarType weights = at::kDouble, at::ScalarType master = at::kDouble) {
+  return {{.weight = frozen({6, 8}, 1, weights),
+           .bias = frozen({6}, 2, weights),
+           .a = random_leaf({2, 8}, 3, master),
+           .b = random_leaf({6, 2}, 4, master),
+           .scale = 0.5},
+          {.weight = frozen({4, 8}, 5, weights)},
+          {.weight = frozen({4, 8}, 6, weights),
+           .a = random_leaf({3, 8}, 7, master),
+           .b = random_leaf({4, 3}, 8, master),
+           .scale = 2}};
+}
+
+at::Tensor expected(const AdaptedLinear& layer, const at::Tensor& x) {
+  at::Tensor y = at::matmul(x, layer.weight.t());
+  if (layer.bias.defined()) y = y + layer.bias;
+  if (!layer.a.defined()) return y;
+  const at::Tensor read = layer.dropped.defined() ? layer.dropped : x;
+  return y + at::matmul(at::matmul(read, layer.a.t()), layer.b.t()) * layer.scale;
+}
+
+at::Tensor weighted_sum(const std::vector<at::Tensor>& all) {
+  at::Tensor sum;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const at::Tensor part = (all[i] * frozen(all[i].sizes(), 90 + i, all[i].scalar_type())).sum();
+    sum = sum.defined() ? sum + part : part;
+  }
+  return sum;
+}
+
+TEST(AdaptedLinears, GiveTheResultsAndGradientsOfTheirParts) {
+  const at::Tensor x = random_leaf({2, 3, 8}, 10);
+  const std::vector<AdaptedLinear> all = layers();
+  const auto results = adapted_linears(kDoublePolicy, x, all);
+  for (size_t i = 0; i < all.size(); ++i) EXPECT_LT(relative_error(results[i], expected(all[i], x)), 1e-14) << i;
+  EXPECT_LT(gradient_error([&] { return weighted_sum(adapted_linears(kDoublePolicy, x, all)); },
+                           {x, all[0].a, all[0].b, all[2].a, all[2].b}),
+            1e-8);
+}
+
+TEST(AdaptedLinears, ReadWhatDropoutLeavesOfX) {
+  const at::Tensor x = random_leaf({5, 8}, 10), other = random_leaf({5, 8}, 11);
+  std::vector<AdaptedLinear> all = layers();
+  all[2].dropped = other;
+  EXPECT_LT(relative_error(adapted_linears(kDoublePolicy, x, all)[2], expected(all[2], x)), 1e-14);
+  EXPECT_LT(gradient_error([&] { return weighted_sum(adapted_linears(kDoublePolicy, x, all)); },
+                           {x, other, all[0].a, all[0].b, all[2].a, all[2].b}),
+            1e-8);
+}
+
+TEST(AdaptedLinears, LearnFromSomeOfTheResults) {
+  const at::Tensor x = frozen({5, 8}, 10);  // as in a first layer
+  const std::vector<AdaptedLinear> all = layers();
+  weighted_sum({adapted_linears(kDoublePolicy, x, all)[2]}).backward();
+  EXPECT_FALSE(all[0].a.grad().defined());
+  EXPECT_TRUE(all[2].a.grad().defined());
+}
+
+TEST(AdaptedLinears, Keep16BitWeightsAndMasterGradients) {
+  const Policy policy = policy_of(Precision::bf16);
+  const at::Tensor x = random_leaf({40, 8}, 10, at::kBFloat16);
+  const std::vector<AdaptedLinear> all = layers(at::kBFloat16, at::kFloat);
+  const auto results = adapted_linears(policy, x, all);
+  EXPECT_EQ(results[0].scalar_type(), at::kBFloat16);
+  weighted_sum(results).backward();
+  EXPECT_EQ(all[0].a.grad().scalar_type(), at::kFloat);
+  for (size_t i = 0; i < all.size(); ++i) {
+    AdaptedLinear wide = all[i];
+    for (at::Tensor* one : {&wide.weight, &wide.bias, &wide.a, &wide.b})
+      if (one->defined()) *one = one->detach().to(at::kDouble);
+    EXPECT_LT(relative_error(results[i], expected(wide, x.detach().to(at::kDouble))), 2e-2) << i;
+  }
+}
+
+}  // namespace
+}  // namespace gputrain::ops
