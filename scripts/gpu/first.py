@@ -24,6 +24,9 @@ import compare  # noqa: E402
 HERE, COMPARE, SECONDS = ROOT / "scripts/gpu", ROOT / "scripts/bench/compare.py", "SECONDS"
 SKIPPED, UNFINISHED, KILLED = 77, 75, (124, 137)
 DONE = ("passed", "skipped")
+# What most people train, and the seconds that it may take.
+COMMON_JOBS = [("lora-packed", 150), ("lora-plain", 120), ("experts", 90), ("lora-long", 150), ("full", 60), ("bert", 60),
+           ("vit", 60)]
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,7 @@ def stages(programs: Path, tests: Path, out: Path) -> list[Stage]:
         compared("gpt2", 45, "1", "--only", "gpt2", "--contenders", "gputrain"),
         Stage("resnet50-start", 170, script("start", "resnet50-bf16", gputrain, SECONDS)),
         compared("resnet50", 45, "1", "--only", "resnet50-bf16", "--contenders", "gputrain"),
+        *[Stage(name, seconds, script("workload", name, gputrain, SECONDS), timed=True) for name, seconds in COMMON_JOBS],
         Stage("losses", 120, script("losses", gputrain, "gpt2", "resnet50-bf16")),
         compared("pytorch", 260, "1", "--only", "gpt2", "resnet50-bf16", "--contenders", "eager", "compile"),
         Stage("fp16-start", 200, script("start", "resnet50-fp16", gputrain, SECONDS)),

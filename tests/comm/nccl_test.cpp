@@ -79,7 +79,7 @@ const RankBody replays("replays", [] {
   const at::Tensor sum = filled(own);
   const auto add_up = [&] { tensors.all_reduce_sum(sum, "sum").wait(); };
   add_up();  // 3
-  const auto graphs = device::make_captured_graphss(sum.device());
+  const auto graphs = device::make_captured_graphs(sum.device());
   const std::string obstacle = graphs->capture(add_up);
   int wrong = obstacle.empty() ? 0 : 1;
   if (wrong > 0) std::fprintf(stderr, "not recorded: %s\n", obstacle.c_str());
@@ -100,7 +100,7 @@ const RankBody dies("dies", [] {
   add_up();
   std::unique_ptr<device::CapturedGraphs> graphs;
   if (std::getenv("REPLAYS") != nullptr) {
-    graphs = device::make_captured_graphss(sum.device());
+    graphs = device::make_captured_graphs(sum.device());
     if (!graphs->capture(add_up).empty()) return 1;
   }
   device::synchronize(sum.device());

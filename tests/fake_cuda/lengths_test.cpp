@@ -39,35 +39,35 @@ json record_of(const std::string& task, int64_t length) {
   return {{"text", text_of(length)}};
 }
 
-class PretendGpuLengths : public PretendGpu, public testing::WithParamInterface<std::string> {
+class PretendGpuTexts : public PretendGpu {
  protected:
   /// Texts of 200 lengths in any order.
-  std::string write_texts() const {
+  std::string write_texts(const std::string& task) const {
     std::mt19937 random(1);  // NOLINT: the same texts every time
     std::ofstream lines(folder_ / "texts.jsonl");
     for (int i = 0; i < kTexts; ++i)
-      lines << record_of(GetParam(), kShortest + static_cast<int64_t>(random() % kLengths)).dump() << "\n";
+      lines << record_of(task, kShortest + static_cast<int64_t>(random() % kLengths)).dump() << "\n";
     return folder_ / "texts.jsonl";
   }
 
-  std::string job(int steps) {
+  std::string job(const std::string& task, int steps) {
     std::filesystem::create_directories(folder_ / "tokenizer");
     folder_.write("tokenizer/tokenizer.json", byte_tokenizer({"<|im_start|>", "<|im_end|>", "[MASK]"}).dump());
     folder_.write("tokenizer/tokenizer_config.json",
                   json{{"eos_token", "<|im_end|>"}, {"mask_token", "[MASK]"}, {"pad_token", "<|im_end|>"}}.dump());
-    const bool is_of_encoder = GetParam() == "text_classification" || GetParam() == "masked_language_model";
+    const bool is_of_encoder = task == "text_classification" || task == "masked_language_model";
     const std::string llama =
         "{type: gpt, config: {n_layer: 2, n_head: 4, n_kv_head: 2, n_embd: 96, n_inner: 272, block_size: 512, position: rotary, "
         "norm: rmsnorm, activation: swiglu}}";
-    const std::string head = GetParam() == "masked_language_model" ? "mlm" : "classifier";
+    const std::string head = task == "masked_language_model" ? "mlm" : "classifier";
     const std::string model =
         is_of_encoder ? "{type: bert, config: {head: " + head + ", n_layer: 2, n_head: 2, n_embd: 96, n_inner: 272, dropout: 0.1}}"
                       : llama;
-    const std::string task = GetParam() == "conversations" ? "" : "task: {type: " + GetParam() + "}\n";
+    const std::string kind = task == "conversations" ? "" : "task: {type: " + task + "}\n";
     return folder_.write(
-        "job.yaml", "schema: 1\nname: lengths\nmodel: " + model + "\n" + task + "data: {train: {path: " + write_texts() +
+        "job.yaml", "schema: 1\nname: lengths\nmodel: " + model + "\n" + kind + "data: {train: {path: " + write_texts(task) +
                         ", format: jsonl}, text: {tokenizer: published, tokenizer_path: " + (folder_ / "tokenizer") +
-                        ", max_length: 384" + (GetParam() == "conversations" ? ", chat_template: chatml" : "") + "}}" +
+                        ", max_length: 384" + (task == "conversations" ? ", chat_template: chatml" : "") + "}}" +
                         R"(
 precision: bf16
 train: {max_steps: )" + std::to_string(steps) +
@@ -78,6 +78,8 @@ log: {interval: 100}
 )");
   }
 };
+
+class PretendGpuLengths : public PretendGpuTexts, public testing::WithParamInterface<std::string> {};
 
 INSTANTIATE_TEST_SUITE_P(Of, PretendGpuLengths,
                          testing::Values("conversations", "dpo", "text_classification", "masked_language_model"),
@@ -102,12 +104,32 @@ std::map<std::string, int> trials_by_operator(const std::string& choices) {
 
 TEST_P(PretendGpuLengths, AreFewShapes) {
   constexpr int kStepsOfRun = 300, kMostGraphs = 8, kMostTrials = 40;
-  train(job(kStepsOfRun));
+  train(job(GetParam(), kStepsOfRun));
   EXPECT_LE(count("captured graphs"), kMostGraphs);
   EXPECT_GE(count("launched graphs"), kStepsOfRun * 9 / 10);
   const auto trials = trials_by_operator(read_file(folder_ / "kernel_choices.jsonl"));
   EXPECT_FALSE(trials.empty());
   for (const auto& [name, number] : trials) EXPECT_LE(number, kMostTrials) << name;
+}
+
+/// A mask of a row's length squared would be larger than all else.
+TEST_F(PretendGpuTexts, NeedNoMaskWhereTheyShareRows) {
+  constexpr int64_t kRow = 4096, kMask = kRow * kRow * 2;
+  train(job("conversations", 12),
+        {"data.text.packing=true", "data.text.max_length=4096", "model.config.block_size=4096",
+         "train.global_batch_size=1"});
+  EXPECT_LT(json::parse(read_file(folder_ / "run/summary.json"))["peak_memory_bytes"].get<int64_t>(), kMask);
+  EXPECT_EQ(count("launched graphs"), 12 - 3);
+}
+
+TEST_F(PretendGpuTexts, TrainAdaptersInGraphs) {
+  for (const std::string dropout : {"0", "0.1"}) {
+    std::filesystem::remove_all(folder_.path() / "run");
+    train(job("conversations", 60),
+          {"model.adapter={type: lora, rank: 8, target_modules: [q_proj, v_proj, down_proj], dropout: " +
+           dropout + "}"});
+    EXPECT_GT(count("launched graphs"), 60 / 2);
+  }
 }
 
 }  // namespace

@@ -107,6 +107,7 @@ class Machine:
         self.write(self.packed / "tests.json", json.dumps(listed))
         self.environment = self.path_first(self.folder / "bin") | {
             "PYTHONPATH": str(site),
+            "TINY_WORKLOADS": "yes",
             "OUT": str(self.out),
             "LD_LIBRARY_PATH": "/of/the/driver",
         }

@@ -14,6 +14,7 @@ import first  # noqa: E402
 import runs  # noqa: E402
 import sanitize  # noqa: E402
 import tight  # noqa: E402
+import workload  # noqa: E402
 from training import Run, write_job  # noqa: E402
 
 PROGRAM = sys.argv.pop(1) if len(sys.argv) > 1 else ""
@@ -44,6 +45,23 @@ class Stages(unittest.TestCase):
         found = self.result("losses.py", PROGRAM, "tiny-gpt-fp32")
         self.assertEqual(found["problems"], [])
         self.assertRegex(found["says"], r"tiny-gpt-fp32: losses [\d.e-]+ % apart, gradient norms [\d.e-]+ %")
+
+    def test_train_what_most_people_train(self):
+        for name in workload.WORKLOADS:
+            with self.subTest(name):
+                found = self.result("workload.py", name, PROGRAM, "60", "--tiny")
+                self.assertEqual(found["problems"], [])
+                self.assertGreater(found["rate"], 0)
+
+    def test_write_valid_jobs_of_full_size(self):
+        for name, work in workload.WORKLOADS.items():
+            if work.get("adapter"):  # needs 16 GB of weights
+                continue
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                job = workload.job_of(name, pathlib.Path(folder), tiny=False) | {"device": "cpu"}
+                path = write_job(pathlib.Path(folder) / "job", job)
+                done = subprocess.run([PROGRAM, "validate", path], capture_output=True, text=True)
+                self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_write_valid_jobs(self):
         for name in ("gpt2", "resnet50-bf16"):
