@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/ops/blockwise_update.hpp"
 #include "gputrain/ops/flat_update.hpp"
 
 namespace gputrain::ops {
@@ -15,6 +16,9 @@ KernelAutotuner& kernel_autotuner() {
 FlatUpdate::FlatUpdate(std::vector<FlatStretch> stretches) : stretches_(std::move(stretches)) {}
 bool FlatUpdate::adamw(const AdamWBuffers&, const UpdateScalars&, const AdamWRule&) { return false; }
 bool FlatUpdate::sgd(const SgdBuffers&, const UpdateScalars&, const SgdRule&) { return false; }
+bool BlockwiseUpdate::adamw(const at::Tensor&, const UpdateScalars&, const AdamWRule&, const Reference&) {
+  return false;
+}
 at::Tensor square_sum(const at::Tensor&) { return {}; }
 GradientScalars gradient_scalars(const at::Tensor&, const std::optional<at::Tensor>&, double) {
   GPUTRAIN_ASSERT(false, "gradient_scalars() needs a result of square_sum()");

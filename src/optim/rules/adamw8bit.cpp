@@ -2,8 +2,8 @@
 // element is a place in a table of 256 values, times the largest magnitude in its block of 256 elements. The arithmetic
 // between is that of torch.optim.AdamW.
 #include <algorithm>
-#include <cmath>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +19,7 @@
 #include <fmt/format.h>
 
 #include "../guarded_step.hpp"
+#include "gputrain/ops/blockwise_update.hpp"
 
 namespace gputrain::optim {
 namespace {
@@ -53,28 +54,12 @@ struct AdamW8bitSpec {
   }
 };
 
-constexpr int64_t kBlock = 256;
-
-/// The values of dynamic tree quantization in [-1, 1], or in [0, 1], in ascending order: seven decades, each with twice
-/// as many values as the one below it, evenly spread; and 0 and 1.
-std::vector<double> table_values(bool is_signed) {
-  std::vector<double> values{0, 1};
-  for (int decade = 0; decade < 7; ++decade) {
-    const int count = 1 << (decade + (is_signed ? 0 : 1));
-    for (int i = 0; i < count; ++i) {
-      const double value = (0.1 + 0.9 * (i + 0.5) / count) * std::pow(10.0, decade - 6);
-      values.push_back(value);
-      if (is_signed) values.push_back(-value);
-    }
-  }
-  std::ranges::sort(values);
-  return values;
-}
+constexpr int64_t kBlock = ops::kQuantizedBlock;
 
 class Table {
  public:
   Table(bool is_signed, const at::TensorOptions& options) : is_signed_(is_signed) {
-    const std::vector<double> values = table_values(is_signed);
+    const std::vector<double> values = ops::dynamic_tree(is_signed);
     std::vector<double> bounds;
     for (size_t i = 1; i < values.size(); ++i) bounds.push_back((values[i - 1] + values[i]) / 2);
     values_ = at::tensor(values, at::kDouble).to(options);
@@ -137,17 +122,17 @@ class AdamW8bit final : public Optimizer {
   }
 
   void step(const StepScalars& scalars) override {
-    const GuardedStep guarded(scalars, arena_.kept_values());
     const CountedStep counted(step_, scalars);
-    std::map<double, Corrections> corrections;  // by the number of updates that a tensor has missed
-    for (const Tensor& tensor : tensors_) {
-      const auto late = since_.find(tensor.of.segment.name);
-      const double since = late == since_.end() ? 0 : late->second;
-      auto known = corrections.find(since);
-      if (known == corrections.end()) known = corrections.emplace(since, corrections_at(since)).first;
-      update(tensor, guarded, known->second);
-    }
-    note_update(arena_, /*wrote_copy=*/false);
+    const ops::UpdateScalars flat{scalars.lr, scalars.found_inf, scalars.divisor};
+    if (!on_gpu_) on_gpu_.emplace(flat_tensors());
+    const auto by_aten = [this](const ops::BlockwiseTensor& tensor, const ops::UpdateScalars& given) {
+      update(tensor, GuardedStep({.lr = given.lr, .found_inf = given.found_inf, .divisor = given.divisor}, tensor.value),
+             corrections_at(tensor.since));
+    };
+    const bool is_done = on_gpu_->adamw(
+        step_, flat, {.beta1 = spec_.betas[0], .beta2 = spec_.betas[1], .eps = spec_.eps}, by_aten);
+    if (!is_done) update_by_aten(scalars);
+    note_update(arena_, is_done && copy_to_write(arena_).defined());
   }
 
   /// Numbers in the order of the weight's elements, row by row, whatever its strides.
@@ -168,7 +153,10 @@ class AdamW8bit final : public Optimizer {
     return state;
   }
 
-  void count_since(const std::map<std::string, double>& since) override { since_ = since; }
+  void count_since(const std::map<std::string, double>& since) override {
+    since_ = since;
+    on_gpu_.reset();
+  }
   double updates() const override { return step_.item<double>(); }
 
   std::string describe() const override {
@@ -198,28 +186,69 @@ class AdamW8bit final : public Optimizer {
             .second_root = at::rsqrt(1 - at::pow(spec_.betas[1], step)).to(arena_.type())};
   }
 
-  void update(const Tensor& tensor, const GuardedStep& guarded, const Corrections& corrections) const {
-    const at::Tensor& value = tensor.of.value;
-    const at::Tensor values = value.reshape(-1), gradients = tensor.of.gradient.reshape(-1);  // views, or copies
-    if (tensor.of.weight_decay != 0) values.mul_(guarded.decay(tensor.of.lr_factor, tensor.of.weight_decay));
-    const at::Tensor rate = guarded.rate(tensor.of.lr_factor);
+  void update_by_aten(const StepScalars& scalars) const {
+    const GuardedStep guarded(scalars, arena_.kept_values());
+    std::map<double, Corrections> corrections;  // by the number of updates that a tensor has missed
+    for (const Tensor& tensor : tensors_) {
+      const ops::BlockwiseTensor flat = flat_tensor(tensor);
+      auto known = corrections.find(flat.since);
+      if (known == corrections.end()) known = corrections.emplace(flat.since, corrections_at(flat.since)).first;
+      update(flat, guarded, known->second);
+      const at::Tensor& value = tensor.of.value;
+      if (!flat.value.is_alias_of(value)) value.copy_(flat.value.view(value.sizes()));
+    }
+  }
+
+  /// Its values and gradients are views, or copies where they are not in the order of their elements.
+  ops::BlockwiseTensor flat_tensor(const Tensor& tensor) const {
+    const auto late = since_.find(tensor.of.segment.name);
+    return {.value = tensor.of.value.reshape(-1),
+            .gradient = tensor.of.gradient.reshape(-1),
+            .first = tensor.first.numbers,
+            .first_scales = tensor.first.scales,
+            .second = tensor.second.numbers,
+            .second_scales = tensor.second.scales,
+            .weight_decay = tensor.of.weight_decay,
+            .lr_factor = tensor.of.lr_factor,
+            .since = late == since_.end() ? 0 : late->second};
+  }
+
+  /// All tensors for our kernel; none where values or gradients are not in the order of their elements.
+  std::vector<ops::BlockwiseTensor> flat_tensors() const {
+    const at::Tensor copy = copy_to_write(arena_), values = arena_.kept_values();
+    std::vector<ops::BlockwiseTensor> all;
+    for (const Tensor& tensor : tensors_) {
+      if (!tensor.of.value.is_contiguous() || !tensor.of.gradient.is_contiguous()) return {};
+      ops::BlockwiseTensor& flat = all.emplace_back(flat_tensor(tensor));
+      if (copy.defined()) {
+        const int64_t begin = flat.value.storage_offset() - values.storage_offset();
+        flat.copy = copy.narrow(0, begin, flat.value.numel());
+      }
+    }
+    return all;
+  }
+
+  void update(const ops::BlockwiseTensor& tensor, const GuardedStep& guarded, const Corrections& corrections) const {
+    const at::Tensor &values = tensor.value, &gradients = tensor.gradient;
+    if (tensor.weight_decay != 0) values.mul_(guarded.decay(tensor.lr_factor, tensor.weight_decay));
+    const at::Tensor rate = guarded.rate(tensor.lr_factor);
     // What is computed beside the state takes little memory, and on a CPU stays in the cache.
     const int64_t most = values.is_cpu() ? int64_t{1} << 16 : int64_t{1} << 24;
     for (int64_t begin = 0; begin < values.size(0); begin += most) {
       const int64_t size = std::min(most, values.size(0) - begin);
       const at::Tensor gradient = guarded.gradient(gradients.narrow(0, begin, size));
-      const Average first = part_of(tensor.first, begin, size), second = part_of(tensor.second, begin, size);
-      const at::Tensor mean = tensor.is_narrow ? first_table_.read(first.numbers, first.scales) : first.numbers,
-                       square = tensor.is_narrow ? second_table_.read(second.numbers, second.scales) : second.numbers;
+      const Average first = part_of({tensor.first, tensor.first_scales}, begin, size),
+                    second = part_of({tensor.second, tensor.second_scales}, begin, size);
+      const at::Tensor mean = tensor.is_narrow() ? first_table_.read(first.numbers, first.scales) : first.numbers,
+                       square = tensor.is_narrow() ? second_table_.read(second.numbers, second.scales) : second.numbers;
       mean.lerp_(gradient, guarded.share(1 - spec_.betas[0]));
       square.mul_(guarded.complement(1 - spec_.betas[1])).addcmul_(gradient, gradient, 1 - spec_.betas[1]);
       const at::Tensor root = square.sqrt().mul_(corrections.second_root).add_(spec_.eps);
       values.narrow(0, begin, size).sub_(mean.mul(corrections.first).div_(root).mul_(rate));
-      if (!tensor.is_narrow) continue;
+      if (!tensor.is_narrow()) continue;
       keep(first, first_table_.write(mean), guarded);
       keep(second, second_table_.write(square), guarded);
     }
-    if (!values.is_alias_of(value)) value.copy_(values.view(value.sizes()));
   }
 
   /// Elements from `begin`, a multiple of kBlock.
@@ -241,6 +270,7 @@ class AdamW8bit final : public Optimizer {
   Table first_table_, second_table_;
   std::vector<Tensor> tensors_;
   std::map<std::string, double> since_;
+  std::optional<ops::BlockwiseUpdate> on_gpu_;  // none before the first step, or since count_since()
 };
 
 const config::Registered<AdamW8bit, AdamW8bitSpec> registered_adamw8bit{catalog(), "adamw8bit",
