@@ -61,7 +61,7 @@ train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<tr
        .is_collective = built.sync_batch_norm || built.sharded || context.groups.mesh().has_collective_passes() ||
                         setup_.datasets.task->is_collective()});
   train::StepPrefetcher prefetcher(loader, context.groups, own_stop_,
-                                   [&](const data::StepData& data) { return step.can_replay(data); });
+                                   [&](const data::StepData& data) { return step.graph_use(data); });
   const double peak = spec_.optimizer.peak_lr(plan.batch.global_batch);
   const auto rates = [&](train::Progress& now) {
     const double place = plan.curve_step(now.step);

@@ -48,7 +48,7 @@ StepResult Step::run(const StepPrefetcher::Step& fetched, const Rates& rates) {
   // The host decides in each step how to refresh the working copy, so this is not part of the recording.
   const device::Reading reading(parts_.arena.working_copy());
   begin();
-  Updated done = fetched.agreed.replays ? replay(batches) : queue(batches);
+  Updated done = fetched.agreed.replays ? replay(batches, fetched.agreed.records) : queue(batches);
   if (parts_.clock != nullptr) parts_.clock->leave();
   // A clone, because the next step begins its sum anew.
   return {.loss_sum = loss_sum_.clone(),
@@ -182,16 +182,20 @@ bool Step::has_room(bool is_last) const {
   return std::ranges::count_if(recorded_, [&](const auto& one) { return one.first.is_last == is_last; }) < kMostGraphs;
 }
 
-bool Step::can_replay(const data::StepData& data) const {
+GraphUse Step::graph_use(const data::StepData& data) const {
   const auto& batches = data.micro_batches;
-  if (parts_.graphs == nullptr) return false;
+  if (parts_.graphs == nullptr) return GraphUse::none;
+  GraphUse use = GraphUse::replay;
   for (size_t i = 0; i < batches.size(); ++i) {
+    if (!counts(batches[i])) return GraphUse::none;
     const Shapes shapes = shapes_of(batches, i);
+    if (recorded_.contains(shapes)) continue;
     const auto queued = queued_.find(shapes);
     const bool is_known = queued != queued_.end() && queued->second >= kPassesBeforeCapture;
-    if (!counts(batches[i]) || !(recorded_.contains(shapes) || (is_known && has_room(shapes.is_last)))) return false;
+    if (!is_known || !has_room(shapes.is_last)) return GraphUse::none;
+    use = GraphUse::record;
   }
-  return true;
+  return use;
 }
 
 void Step::run_between_steps(const std::function<void()>& work) {
@@ -201,23 +205,18 @@ void Step::run_between_steps(const std::function<void()>& work) {
   parts_.graphs->run_uncaptured(work);
 }
 
-Step::Updated Step::replay(const std::vector<Batch>& batches) {
+Step::Updated Step::replay(const std::vector<Batch>& batches, bool records) {
   parts_.before_update();
   Updated done;
   for (size_t i = 0; i < batches.size(); ++i) {
     const Shapes shapes = shapes_of(batches, i);
-    const bool is_recorded = parts_.graphs != nullptr && (recorded_.contains(shapes) || record(shapes, batches[i]));
+    const bool is_recorded = parts_.graphs != nullptr && (!records || record_everywhere(shapes, batches[i]));
     if (!is_recorded) {
       done = work_of_part(batches[i], shapes.is_last);
       continue;
     }
     Recording& recording = recorded_.at(shapes);
-    data::await(batches[i]);
-    for (size_t f = 0; f < batches[i].fields.size(); ++f) {
-      const BatchField &from = batches[i].fields[f], &to = recording.input.fields[f];
-      to.values.copy_(from.values, /*non_blocking=*/true);
-      if (from.counts.defined()) to.counts.copy_(from.counts, /*non_blocking=*/true);
-    }
+    fill(recording, batches[i]);
     parts_.graphs->replay(recording.graph);
     if (!shapes.is_last) continue;
     if (const auto& copy = parts_.arena.working_copy()) copy->note_update(recording.writes_copy);
@@ -236,8 +235,19 @@ void Step::give_up_capture() {
   }
 }
 
-/// Records the work of a pass; false: from here on nothing is recorded.
-bool Step::record(const Shapes& shapes, const Batch& batch) {
+/// Copies a batch to where its graph reads it.
+void Step::fill(Recording& recording, const Batch& batch) {
+  data::await(batch);
+  for (size_t f = 0; f < batch.fields.size(); ++f) {
+    const BatchField &from = batch.fields[f], &to = recording.input.fields[f];
+    to.values.copy_(from.values, /*non_blocking=*/true);
+    if (from.counts.defined()) to.counts.copy_(from.counts, /*non_blocking=*/true);
+  }
+}
+
+/// Records the work of a pass, unless there is a graph for it; returns why that fails.
+std::string Step::capture(const Shapes& shapes, const Batch& batch) {
+  if (recorded_.contains(shapes)) return {};
   std::optional<device::PhaseClock::Pause> pause;
   if (parts_.clock != nullptr) pause.emplace(*parts_.clock);
   const bool is_last = shapes.is_last;
@@ -246,6 +256,7 @@ bool Step::record(const Shapes& shapes, const Batch& batch) {
   recording.input.arrival = nullptr;
   for (BatchField& field : recording.input.fields)
     field = {field.name, like_on(lr_.device(), field.values), like_on(lr_.device(), field.counts), field.is_full};
+  fill(recording, batch);
   std::string obstacle = parts_.graphs->capture([this, is_last, &recording] {
     try {
       recording.updated = work_of_part(recording.input, is_last);
@@ -254,15 +265,19 @@ bool Step::record(const Shapes& shapes, const Batch& batch) {
       throw;
     }
   });
+  const auto& copy = parts_.arena.working_copy();
+  recording.writes_copy = copy && copy->is_written();
+  if (obstacle.empty() && recorded_.size() == 1)
+    log::info("a step is one CUDA graph from here on, the " + std::to_string(steps_) + "th of this attempt");
+  return obstacle;
+}
+
+/// Whether each rank has a graph for its pass now; false: from here on nothing is recorded. Every rank must call.
+bool Step::record_everywhere(const Shapes& shapes, const Batch& batch) {
+  std::string obstacle = capture(shapes, batch);
   if (!parts_.holds_everywhere(obstacle.empty()) && obstacle.empty())
     obstacle = "it failed on another rank; see its log";
-  if (obstacle.empty()) {
-    const auto& copy = parts_.arena.working_copy();
-    recording.writes_copy = copy && copy->is_written();
-    if (recorded_.size() == 1)
-      log::info("a step is one CUDA graph from here on, the " + std::to_string(steps_) + "th of this attempt");
-    return true;
-  }
+  if (obstacle.empty()) return true;
   log::warning("a step cannot be one CUDA graph: " + obstacle);
   parts_.graphs.reset();
   recorded_.clear();

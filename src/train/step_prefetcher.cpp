@@ -14,8 +14,8 @@ namespace gputrain::train {
 namespace {
 
 // The fingerprint is sent as two halves, whose sums cannot overflow.
-constexpr size_t kWeight = 0, kSamples = 1, kUsageLow = 2, kUsageHigh = 3, kUnreadable = 4, kAnew = 5, kLossWeight = 6,
-                 kVotes = 7, kRequests = kVotes + kStopVotes;
+constexpr size_t kWeight = 0, kSamples = 1, kUsageLow = 2, kUsageHigh = 3, kUnreadable = 4, kAnew = 5, kRecord = 6,
+                 kLossWeight = 7, kVotes = 8, kRequests = kVotes + kStopVotes;
 
 int64_t low_half(uint64_t value) { return static_cast<int64_t>(value & 0xFFFFFFFF); }
 int64_t high_half(uint64_t value) { return static_cast<int64_t>(value >> 32); }
@@ -27,6 +27,7 @@ StepConsensus read_sums(std::span<const double> found) {
       .weight = sums[kWeight], .usage = {}, .stop = agreed_stop(sums.subspan(kVotes)), .hook_requests = {}};
   agreed.loss_weight = found[kLossWeight];
   agreed.replays = sums[kAnew] == 0;
+  agreed.records = sums[kRecord] > 0;
   agreed.usage.samples = sums[kSamples];
   agreed.usage.fingerprint = static_cast<uint64_t>(sums[kUsageLow]) + (static_cast<uint64_t>(sums[kUsageHigh]) << 32);
   agreed.usage.unreadable = sums[kUnreadable];
@@ -46,9 +47,14 @@ void StepPrefetcher::prefetch(const std::vector<bool>& hook_requests) {
   step.wait_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   const bool tells_samples = groups_.mesh().counts_samples(groups_.rank());
   const data::SampleUsage usage = tells_samples ? step.data.usage : data::SampleUsage();
-  const std::vector<int64_t> counts{
-      tells_samples ? step.data.weight : 0, usage.samples,    low_half(usage.fingerprint),
-      high_half(usage.fingerprint),         usage.unreadable, can_replay_(step.data) ? 0 : 1};
+  const GraphUse use = graph_use_(step.data);
+  const std::vector<int64_t> counts{tells_samples ? step.data.weight : 0,
+                                    usage.samples,
+                                    low_half(usage.fingerprint),
+                                    high_half(usage.fingerprint),
+                                    usage.unreadable,
+                                    use == GraphUse::none ? 1 : 0,
+                                    use == GraphUse::record ? 1 : 0};
   std::vector<double> mine(counts.begin(), counts.end());
   const std::vector<double>& weights = step.data.loss_weights;
   mine.push_back(tells_samples ? std::accumulate(weights.begin(), weights.end(), 0.0) : 0);

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "gputrain/data/loader.hpp"
@@ -56,9 +57,8 @@ class Step {
 
   Step(Parts parts, Options options);
 
-  /// Whether this rank can replay or record the next step, with these data. All ranks meet new shapes in the same steps,
-  /// so that they record together.
-  bool can_replay(const data::StepData& data) const;
+  /// How this rank can run the next step, with these data. Ranks may have graphs for different shapes.
+  GraphUse graph_use(const data::StepData& data) const;
 
   /// What an update does, beside the gradients.
   struct Rates {
@@ -105,8 +105,10 @@ class Step {
   bool counts(const Batch& batch) const;
   static Shapes shapes_of(const std::vector<Batch>& batches, size_t index);
   bool has_room(bool is_last) const;
-  Updated replay(const std::vector<Batch>& batches);
-  bool record(const Shapes& shapes, const Batch& batch);
+  Updated replay(const std::vector<Batch>& batches, bool records);
+  bool record_everywhere(const Shapes& shapes, const Batch& batch);
+  std::string capture(const Shapes& shapes, const Batch& batch);
+  static void fill(Recording& recording, const Batch& batch);
   void give_up_capture();
 
   Parts parts_;

@@ -20,8 +20,12 @@ struct StepConsensus {
   data::SampleUsage usage;          // samples of the step over all ranks
   Stop stop = Stop::none;           // end training instead of this step
   std::vector<bool> hook_requests;  // for each wish given to prefetch(): whether any rank had it
-  bool replays = false;             // every rank can replay the recorded step
+  bool replays = false;             // every rank can replay the step, or record it
+  bool records = false;             // some rank records a part of it
 };
+
+/// How a rank can run a step with graphs. `record`: some of its passes have no graph yet.
+enum class GraphUse { none, record, replay };
 
 class StepPrefetcher {
  public:
@@ -31,10 +35,10 @@ class StepPrefetcher {
     double wait_seconds = 0;  // how long the loop waited for the data
   };
 
-  /// `can_replay`: whether this rank can run a step with these data as a replay.
+  /// `graph_use`: how this rank can run a step with these data.
   StepPrefetcher(data::Loader& loader, comm::ProcessGroups& groups, StopReason own_stop,
-                 std::function<bool(const data::StepData&)> can_replay)
-      : loader_(loader), groups_(groups), own_stop_(std::move(own_stop)), can_replay_(std::move(can_replay)) {}
+                 std::function<GraphUse(const data::StepData&)> graph_use)
+      : loader_(loader), groups_(groups), own_stop_(std::move(own_stop)), graph_use_(std::move(graph_use)) {}
 
   /// Fetches the next step's data and starts the all-reduce of the agreement; call it while the device runs the current
   /// step. `hook_requests` are this rank's, the same number on every rank. Every rank must call.
@@ -51,10 +55,10 @@ class StepPrefetcher {
   data::Loader& loader_;
   comm::ProcessGroups& groups_;
   StopReason own_stop_;
-  std::function<bool(const data::StepData&)> can_replay_;
+  std::function<GraphUse(const data::StepData&)> graph_use_;
   std::optional<Step> fetched_;
-  at::Tensor sums_;  // double, which holds such counts exactly: weights, usage, ranks that cannot replay, votes for a
-                     // stop, wishes
+  at::Tensor sums_;  // double, which holds such counts exactly: weights, usage, ranks that cannot replay or that
+                     // record, votes for a stop, wishes
   comm::Pending pending_;  // the all-reduce of sums_
 };
 

@@ -70,16 +70,16 @@ std::string line_of(const std::string& output, const std::string& word) {
 class RecordedRanks : public ::testing::TestWithParam<const char*> {
  protected:
   /// Nine steps of two ranks. The sixth, the last of an epoch, has a single sample, for rank 1.
-  std::vector<RankResult> train(const std::string& recorded) {
+  std::vector<RankResult> train(const std::string& recorded, int samples = 41, int steps = 9) {
     const std::string job = folder_.write("job.yaml", std::string(R"(
 schema: 1
 model: {type: gpt, config: {n_layer: 2, n_head: 2, n_embd: 32, block_size: 8, dropout: 0.1}}
-data: {train: {format: synthetic, samples: 41, vocab_size: 11}}
+data: {train: {format: synthetic, samples: )") + std::to_string(samples) + R"(, vocab_size: 11}}
 optimizer: {type: adamw, lr: 1e-2}
 precision: fp64
 device: cpu
-train: {max_steps: 9, global_batch_size: 8}
-parallel: )") + GetParam() + "\n");
+train: {max_steps: )" + std::to_string(steps) + R"(, global_batch_size: 8}
+parallel: )" + GetParam() + "\n");
     return RankProcesses("train", 2, {{"JOB_FILE", job}, {"RECORDED", recorded}}).finish();
   }
   testing_support::TemporaryFolder folder_;
@@ -101,6 +101,13 @@ void expect_same_training(const std::vector<RankResult>& found, const std::vecto
 }
 
 TEST_P(RecordedRanks, ReplayTheSameSteps) { expect_same_training(train("all"), train("none"), 5); }
+
+/// The last step of an epoch has three samples for rank 0, and for rank 1 four as every step: rank 0 alone records it,
+/// in the fourth epoch.
+TEST_P(RecordedRanks, RecordNewShapesInStepsThatOthersReplay) {
+  constexpr int kFourEpochs = 25, kQueued = 3 + 3;  // before both shapes are known
+  expect_same_training(train("all", 47, kFourEpochs), train("none", 47, kFourEpochs), kFourEpochs - kQueued);
+}
 
 TEST_P(RecordedRanks, ReplayNothingIfOneCannotRecord) {
   const auto refused = train("0");
