@@ -114,7 +114,7 @@ Texts texts_of_positions(const at::Tensor& positions, int64_t most, int64_t long
   const int64_t all = positions.numel(), texts = positions.size(0) * most;
   const at::Tensor begins = positions.flatten().eq(0);
   // The number of each text where it begins; elsewhere that of a place behind all offsets, which is not used.
-  const at::Tensor numbers = at::where(begins, begins.cumsum(0) - 1, texts + 1);
+  const at::Tensor numbers = at::where(begins, (begins.cumsum(0) - 1).clamp_max(texts + 1), texts + 1);
   const at::Tensor places = at::arange(all, positions.options());
   const at::Tensor offsets = at::full({texts + 2}, all, positions.options()).scatter_(0, numbers, places);
   return {.offsets = offsets.narrow(0, 0, texts + 1).to(at::kInt), .longest = longest};

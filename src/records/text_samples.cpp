@@ -77,7 +77,9 @@ TextSamples::TextSamples(const TextSamples& whole, std::vector<int64_t> chosen)
       row_size_(whole.row_size_),
       layout_(whole.layout_),
       content_hash_(whole.content_hash_) {
-  if (packs()) pack_rows();
+  if (!packs()) return;
+  pack_rows();
+  count_texts_in_rows();
 }
 
 /// Finds the tokenizer, unless it is to be built from the texts.
@@ -216,6 +218,7 @@ void TextSamples::lay_out(int64_t most, const TextSamples* train) {
 
 /// The end of a row counts as one more text.
 void TextSamples::count_texts_in_rows() {
+  layout_.texts_in_row = 0;
   layout_.longest_text = made_->longest;
   for (int64_t row = 0; row < rows_.size(); ++row) {
     int64_t texts = 1, end = row_size_;

@@ -12,6 +12,7 @@
 #include "datasets/opened.hpp"
 #include "gputrain/core/batch.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/data/loader.hpp"
 
 namespace gputrain::records {
 using namespace datasets;
@@ -83,6 +84,45 @@ TEST_F(RecordsTest, PacksTextsWithPositionsOfTheirOwn) {
   EXPECT_EQ(data.train->layout().texts_in_row, 3) << "with the end of the row";
   EXPECT_EQ(data.train->layout().longest_text, 4);
   EXPECT_THAT(data.train->describe(), HasSubstr("2 texts of 1 file, 7 tokens, 4 learned, packed into 1 row of 9"));
+}
+
+/// A part of the data has rows of its own.
+TEST_F(RecordsTest, CountsTheTextsOfEachPartsRows) {
+  std::string lines = "prompt,completion\n";
+  for (int i = 0; i < 60; ++i) lines += std::string(static_cast<size_t>(i % 20 == 0 ? 9 : 1 + i % 3), 'a') + ",b\n";
+  write("a.csv", lines);
+  const auto data = open_bytes("a.csv", ", packing: true, max_length: 24");
+  for (const auto& part : {data.train, data.train->part(0, 0.7, data::Split::train), data.train->part(0.7, 1, data::Split::val)}) {
+    int64_t most = 0, longest = 0;
+    for (int64_t i = 0; i < part->size(); ++i) {
+      int64_t texts = 0;
+      for (const int64_t position : read_fields(*part, i).positions) {
+        texts += position == 0 ? 1 : 0;
+        longest = std::max(longest, position + 1);
+      }
+      most = std::max(most, texts);
+    }
+    EXPECT_GE(part->layout().texts_in_row, most);
+    EXPECT_LE(part->layout().texts_in_row, most + 1) << "a row may be full";
+    EXPECT_GE(part->layout().longest_text, longest);
+  }
+}
+
+/// An evaluation's last batch may have fewer rows: the others hold no targets, but texts that positions tell apart.
+TEST_F(RecordsTest, FillsBatchesOfPackedTextsWithTexts) {
+  std::string lines = "prompt,completion\n";
+  for (int i = 0; i < 3; ++i) lines += "abcd,ef\n";
+  write("a.csv", lines);
+  const auto opened = open_bytes("a.csv", ", packing: true, max_length: 8");
+  ASSERT_EQ(opened.train->size(), 3);
+  data::Loader loader(opened.train,
+                      {.partition = {.global_batch = 2, .micro_batch = 2}, .shuffle = false, .augment = false});
+  loader.next_step();
+  const Batch last = loader.next_step().micro_batches[0];
+  ASSERT_EQ(last.samples, 1);
+  EXPECT_EQ(last.tensor(kPositions)[1].max().item<int64_t>(), 5);
+  EXPECT_TRUE(last.tensor(kTarget)[1].eq(kIgnoreIndex).all().item<bool>());
+  EXPECT_EQ(last.texts_in_row, 2);
 }
 
 /// A tokenizer as Llama 2's: a token for each letter, and a space before whatever follows a special token.

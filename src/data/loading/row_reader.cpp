@@ -112,12 +112,14 @@ void RowReader::read_sample(int64_t sample, const ReadContext& context, const Sa
   }
 }
 
-/// In training, padding rows hold real samples, for a model of a user's own that computes batch statistics by itself.
+/// In training, padding rows hold real samples, for a model of a user's own that computes batch statistics by itself; so
+/// do rows of several texts, whose positions tell the texts apart.
 void RowReader::fill_uncounted(int64_t sample, const ReadContext& context, const SampleRow& to) const noexcept {
+  const bool holds_sample = augment_ || dataset_->layout().texts_in_row > 0;
   bool is_read = false;
   try {
-    if (augment_) read_sample(sample, context, to);
-    is_read = augment_;
+    if (holds_sample) read_sample(sample, context, to);
+    is_read = holds_sample;
   } catch (...) {
     // Ignored: reported when this sample is read as a counted one.
   }
