@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <ATen/Context.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/arange.h>
@@ -65,6 +66,7 @@ at::Tensor products(const at::Tensor& x, const at::Tensor& all, const at::Tensor
 
 /// Adds the sum of dy^T x over the blocks of each group to `sums` [groups, out, in].
 void add_gradients(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& groups, const at::Tensor& sums) {
+  if (gpu::add_grouped_products(dy, x, groups, sums)) return;
   constexpr int64_t kMostElements = int64_t{1} << 26;
   const at::NoTF32Guard exact;  // a sum of products with 1
   const int64_t of_block = sums.size(1) * sums.size(2), at_once = std::max<int64_t>(1, kMostElements / of_block);
@@ -73,9 +75,7 @@ void add_gradients(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& 
   for (int64_t begin = 0; begin < groups.size(0); begin += at_once) {
     const int64_t count = std::min(at_once, groups.size(0) - begin);
     const at::Tensor left = dy.narrow(0, begin, count).transpose(1, 2), right = x.narrow(0, begin, count);
-    const bool is_narrow = left.is_cuda() && left.scalar_type() != sums.scalar_type();
-    const at::Tensor each = is_narrow ? at::bmm(left, right, sums.scalar_type())
-                                      : at::bmm(cast(left, sums.scalar_type()), cast(right, sums.scalar_type()));
+    const at::Tensor each = at::bmm(cast(left, sums.scalar_type()), cast(right, sums.scalar_type()));
     const at::Tensor belongs = numbers.eq(groups.narrow(0, begin, count)).to(sums.scalar_type());
     flat.addmm_(belongs, each.view({count, of_block}));
   }
@@ -135,7 +135,7 @@ std::vector<at::Tensor> read_of(const Policy& policy, const std::vector<at::Tens
 
 RowBlocks::RowBlocks(const at::Tensor& groups, int64_t count)
     : rows_in_block_(rows_in_block(groups.size(0), count)),
-      blocks_((groups.size(0) + count * (rows_in_block_ - 1)) / rows_in_block_) {
+      blocks_((groups.size(0) + std::min(count, groups.size(0)) * (rows_in_block_ - 1)) / rows_in_block_) {
   const auto numbers = [&](int64_t size) { return at::arange(size, groups.options()); };
   const auto [sorted, order] = at::sort(groups, /*stable=*/std::optional<bool>(true), /*dim=*/0);
   const at::Tensor each = numbers(count), begins = at::searchsorted(sorted, each);

@@ -35,6 +35,10 @@ OpImpl linear_each(const Tensors& inputs);
 /// whose last two dims are contiguous. Undefined where it does not take these tensors.
 at::Tensor grouped_products(const at::Tensor& x, const at::Tensor& matrices, const at::Tensor& groups, bool transposes);
 
+/// Adds the sum of dy^T x over the blocks of each group to `sums` [groups, out, in] fp32; dy [blocks, rows, out], x
+/// [blocks, rows, in]. Returns false, and adds nothing, where it does not take these tensors.
+bool add_grouped_products(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& groups, const at::Tensor& sums);
+
 /// {x, weight 1, bias 1, weight 2, bias 2, their copies in this order} -> {layer 2(activation(layer 1(x)))}; operands
 /// as in linear().
 OpImpl feed_forward(const Tensors& inputs, bool in_out, Activation activation);

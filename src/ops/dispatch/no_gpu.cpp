@@ -31,6 +31,7 @@ OpImpl norm(const Tensors&, double, bool, double) { return {}; }
 OpImpl linear(const Tensors&, bool) { return {}; }
 OpImpl linear_each(const Tensors&) { return {}; }
 at::Tensor grouped_products(const at::Tensor&, const at::Tensor&, const at::Tensor&, bool) { return {}; }
+bool add_grouped_products(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&) { return false; }
 OpImpl feed_forward(const Tensors&, bool, Activation) { return {}; }
 OpImpl attention(const at::Tensor&, int64_t, int64_t, bool, double) { return {}; }
 at::Tensor attention_to_earlier(const at::Tensor&, const at::Tensor&, const at::Tensor&, const AttentionOptions&) {

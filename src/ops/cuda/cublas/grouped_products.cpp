@@ -60,4 +60,27 @@ at::Tensor gpu::grouped_products(const at::Tensor& x, const at::Tensor& matrices
   return y;
 }
 
+/// Block after block: each product is added where its group's sum is, so that no block's own product is stored. The
+/// order is the same every time.
+bool gpu::add_grouped_products(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& groups,
+                               const at::Tensor& sums) {
+  if (!takes(x, dy) || !dy.is_contiguous() || sums.scalar_type() != at::kFloat) return false;
+  const at::Tensor of_x = addresses_of_parts(x), of_dy = addresses_of_parts(dy),
+                   of_sums = at::index_select(addresses_of_parts(sums), 0, groups);
+  // cuBLAS is column-major and so computes sum^T += x^T dy.
+  const auto height = static_cast<int>(x.size(2)), width = static_cast<int>(dy.size(2)),
+             depth = static_cast<int>(x.size(1));
+  const float one = 1;
+  const cudaDataType_t type = type_of(x);
+  const cublasHandle_t handle = at::cuda::getCurrentCUDABlasHandle();
+  for (int64_t block = 0; block < x.size(0); ++block) {
+    const cublasStatus_t status = cublasGemmBatchedEx(
+        handle, CUBLAS_OP_N, CUBLAS_OP_T, height, width, depth, &one, pointers<const void*>(of_x) + block, type, height,
+        pointers<const void*>(of_dy) + block, type, width, &one, pointers<void*>(of_sums) + block, CUDA_R_32F, height,
+        /*batchCount=*/1, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+    TORCH_CHECK(status == CUBLAS_STATUS_SUCCESS, "cublasGemmBatchedEx: ", cublasGetStatusString(status));
+  }
+  return true;
+}
+
 }  // namespace gputrain::ops
