@@ -68,8 +68,9 @@ std::vector<at::Tensor> Linear::adapted(const std::vector<const Linear*>& layers
     return !layer->weight_.requires_grad() && layer->options_.order == Order::out_in &&
            layer->context().tensor_group == nullptr && !(layer->bias_.defined() && layer->bias_.requires_grad());
   };
-  const bool is_on_gpu = x.is_cuda() && at::GradMode::is_enabled();
-  if (!is_on_gpu || !std::ranges::any_of(layers, has_branch) || !std::ranges::all_of(layers, is_frozen)) return {};
+  // Not by the grad mode: a block that is computed again has another one then, and must give the same results.
+  const bool is_trained_on_gpu = x.is_cuda() && layers.front()->is_training();
+  if (!is_trained_on_gpu || !std::ranges::any_of(layers, has_branch) || !std::ranges::all_of(layers, is_frozen)) return {};
   std::vector<ops::AdaptedLinear> all;
   for (const Linear* layer : layers) {
     const auto low_rank = has_branch(layer) ? layer->branch_->low_rank(x) : ops::AdaptedLinear();

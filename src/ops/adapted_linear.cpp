@@ -4,12 +4,11 @@
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_unsafe_view.h>
 #include <ATen/ops/addmm.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
-#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "gputrain/core/error.hpp"
@@ -97,7 +96,8 @@ struct AdaptedLinears : torch::autograd::Function<AdaptedLinears> {
       at::mm_out(mine, part.has_own ? own_rows[used++] : rows, read.as[i].t());
       results[part.layer].addmm_(mine, read.bs[i].t(), /*beta=*/1, /*alpha=*/part.scale);
     }
-    for (at::Tensor& y : results) y = y.view(with_columns(x.sizes(), y.size(1)));
+    // No views for autograd, which would refuse to overwrite them.
+    for (at::Tensor& y : results) y = at::_unsafe_view(y, with_columns(x.sizes(), y.size(1)));
     // Weights too, because ranks may share them out: what is saved is gathered again.
     variable_list saved{rows, narrow};
     for (const at::TensorList more : {at::TensorList(read.weights), at::TensorList(read.as), at::TensorList(read.bs),

@@ -75,6 +75,13 @@ TEST(AdaptedLinears, ReadWhatDropoutLeavesOfX) {
             1e-8);
 }
 
+TEST(AdaptedLinears, MayBeOverwritten) {
+  for (const at::Tensor& x : {random_leaf({2, 3, 8}, 10), random_leaf({6, 8}, 10)}) {
+    at::Tensor y = adapted_linears(kDoublePolicy, x, layers())[0];
+    EXPECT_NO_THROW(y.relu_().sum().backward());
+  }
+}
+
 TEST(AdaptedLinears, LearnFromSomeOfTheResults) {
   const at::Tensor x = frozen({5, 8}, 10);  // as in a first layer
   const std::vector<AdaptedLinear> all = layers();
