@@ -166,10 +166,10 @@ void GptSpec::describe(config::Description<GptSpec>& d) {
   d.key("norm_expert_weights", &GptSpec::norm_expert_weights, "the weights of a token's experts have the sum 1")
       .aliases({"norm_topk_prob"});
   d.key("router_aux_loss_coef", &GptSpec::router_aux_loss_coef,
-        "weight of the loss that spreads tokens evenly over experts, added in training; 0: no such loss")
+        "weight of the loss that spreads tokens evenly over experts, added where the next token is learned; 0: none")
       .at_least(0);
   d.key("router_z_loss_coef", &GptSpec::router_z_loss_coef,
-        "weight of the loss that keeps the router's logits small, added in training; 0: no such loss")
+        "weight of the loss that keeps the router's logits small, added where the next token is learned; 0: none")
       .at_least(0);
   d.key("mlp_layer_types", &GptSpec::mlp_layer_types,
         "which layers have experts, repeated up to n_layer: the sparse ones. []: all")

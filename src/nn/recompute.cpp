@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -42,11 +43,16 @@ class RandomStates {
     if (gpu_.defined()) device::set_generator_state(device_, gpu_);
   }
   bool are_present() const {
-    return host_.equal(device::generator_state(at::kCPU)) &&
-           (!gpu_.defined() || gpu_.equal(device::generator_state(device_)));
+    return is_equal(host_, device::generator_state(at::kCPU)) &&
+           (!gpu_.defined() || is_equal(gpu_, device::generator_state(device_)));
   }
 
  private:
+  /// Of states, which are bytes on the CPU.
+  static bool is_equal(const at::Tensor& one, const at::Tensor& other) {
+    return one.nbytes() == other.nbytes() && std::memcmp(one.const_data_ptr(), other.const_data_ptr(), one.nbytes()) == 0;
+  }
+
   at::Device device_;
   at::Tensor host_, gpu_;
 };
@@ -56,7 +62,7 @@ std::atomic<bool> blocks_draw = false;
 
 void note_draws(const RandomStates& before, at::Device device) {
   if (!device::is_capturing(device)) {
-    if (!before.are_present()) blocks_draw = true;
+    if (!blocks_draw && !before.are_present()) blocks_draw = true;
   } else if (blocks_draw) {
     throw std::runtime_error("recomputed blocks draw random numbers, such as dropout's, and set random states");
   }

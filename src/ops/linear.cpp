@@ -71,18 +71,21 @@ int64_t growth_of(const at::Tensor& x, bool in_out, const at::Tensor& weight) {
 
 /// Inputs {x, weight, bias, copies of both in x's type}; copies may be undefined.
 at::Tensor dense(Tensors inputs, bool in_out, int64_t columns = 0) {
-  const OpImpl reference = [in_out, columns](const Tensors& t) {
+  const bool is_on_gpu = gpu::is_here(inputs[0]);
+  const OpImpl reference = [in_out, columns, is_on_gpu](const Tensors& t) {
     const at::ScalarType read = t[0].scalar_type();
+    // A comparison may run on part of the outputs, of copies that are padded already.
+    const int64_t wanted = is_on_gpu && columns > 0 && t[3].defined() ? t[3].size(0) : columns;
     const auto unpadded = [columns](const at::Tensor& copy, const at::Tensor& of) {
       return columns > 0 && copy.defined() ? copy.narrow(0, 0, of.size(0)) : copy;
     };
     const at::Tensor matrix = copy_or_cast(t[1], unpadded(t[3], t[1]), read);
-    const at::Tensor added = padded(copy_or_cast(t[2], unpadded(t[4], t[2]), read), columns);
+    const at::Tensor added = padded(copy_or_cast(t[2], unpadded(t[4], t[2]), read), wanted);
     if (cpu::dnn_is_faster_here() && cpu::dnn_takes(t[0], matrix))
-      return Tensors{cpu::dnn_linear(t[0], padded(matrix, columns), added, in_out)};
-    return Tensors{in_out ? times_in_out(t[0], matrix, added) : at::linear(t[0], padded(matrix, columns), added)};
+      return Tensors{cpu::dnn_linear(t[0], padded(matrix, wanted), added, in_out)};
+    return Tensors{in_out ? times_in_out(t[0], matrix, added) : at::linear(t[0], padded(matrix, wanted), added)};
   };
-  if (!gpu::is_here(inputs[0])) return reference(inputs)[0];
+  if (!is_on_gpu) return reference(inputs)[0];
   for (const size_t copy : {size_t{3}, size_t{4}}) inputs[copy] = padded(inputs[copy], columns);
   // A large last layer is compared on few of its rows and of its outputs. There, ATen's work per weight, such as the
   // cast of its gradient, counts too much and favours our way. This does no harm: our products use the fastest

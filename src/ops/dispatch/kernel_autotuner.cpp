@@ -115,12 +115,14 @@ bool KernelAutotuner::way_of_last_shape(std::string_view name) const {
 void KernelAutotuner::begin_rough_choices() {
   const std::lock_guard lock(mutex_);
   before_rough_ = uses_custom_;
+  spent_before_rough_ = trials_.done().seconds;
 }
 
 void KernelAutotuner::end_rough_choices() {
   const std::lock_guard lock(mutex_);
   uses_custom_ = std::move(*before_rough_);
   before_rough_.reset();
+  most_seconds_ += trials_.done().seconds - spent_before_rough_;  // what is forgotten does not count
 }
 
 bool KernelAutotuner::chooses_roughly() const {

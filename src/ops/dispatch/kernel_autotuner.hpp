@@ -134,6 +134,7 @@ class KernelAutotuner {
   Answers<size_t> fastest_;
   std::map<std::string, bool, std::less<>> last_;  // by operator: whether it took our way for the last shape
   double most_seconds_ = std::numeric_limits<double>::infinity();
+  double spent_before_rough_ = 0;
   std::optional<Answers<bool>> before_rough_;     // during rough choices: the answers before them
   std::unordered_map<std::string, int> crashes_;  // processes that ended during the trial, since its last result
   std::filesystem::path kept_file_;               // empty before keep_in()
