@@ -12,19 +12,6 @@ namespace {
 
 constexpr int kCodes = 256, kTurns = 16;  // blocks of kScaled elements that a block of the grid updates
 
-__device__ inline const UpdatedTensor& tensor_of(const AdamW8bitUpdate& p, int64_t block) {
-  int low = 0, high = p.count - 1;
-  while (low < high) {
-    const int middle = (low + high + 1) / 2;
-    if (p.tensors[middle].first_block <= block) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
-  }
-  return p.tensors[low];
-}
-
 struct Shared {
   float tree[2][kCodes];
   float largest[2][kScaled / kWarpSize];  // of the warps
@@ -78,7 +65,7 @@ __global__ void __launch_bounds__(kScaled) adamw8bit_kernel(AdamW8bitUpdate p, A
   shared.tree[0][thread_x()] = p.trees[thread_x()];
   shared.tree[1][thread_x()] = p.trees[kCodes + thread_x()];
   __syncthreads();
-  const UpdatedTensor& tensor = tensor_of(p, block_x());
+  const UpdatedTensor& tensor = part_of_block(p.tensors, p.count, block_x());
   const float lr = *p.lr * tensor.lr_factor, divisor = p.divisor != nullptr ? *p.divisor : 1.0F;
   const float step = *p.step - tensor.since;
   const float first_correction = 1 / -expm1f(step * rates.log_beta1);

@@ -34,6 +34,21 @@ __device__ inline int blocks_y() { return static_cast<int>(gridDim.y); }
 inline unsigned extent(int64_t count) { return static_cast<unsigned>(count); }
 inline int64_t divided_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
+/// Of ascending parts, each with the grid's blocks from `first_block` on, the one that a block belongs to.
+template <class Part>
+__device__ const Part& part_of_block(const Part* parts, int count, int64_t block) {
+  int low = 0, high = count - 1;
+  while (low < high) {
+    const int middle = (low + high + 1) / 2;
+    if (parts[middle].first_block <= block) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return parts[low];
+}
+
 template <class T, int kCount>
 struct alignas(sizeof(T) * kCount) Pack {
   T at[kCount];

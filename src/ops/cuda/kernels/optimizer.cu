@@ -13,19 +13,6 @@ namespace {
 constexpr int kThreads = 256, kPacks = 2, kVector = 4;
 constexpr int64_t kBlockElements = int64_t{kThreads} * kPacks * kVector;
 
-__device__ inline const Stretch& stretch_of(const Update& p, int64_t block) {
-  int low = 0, high = p.count - 1;
-  while (low < high) {
-    const int middle = (low + high + 1) / 2;
-    if (p.stretches[middle].first_block <= block) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
-  }
-  return p.stretches[low];
-}
-
 __device__ inline bool is_skipped(const Update& p) { return p.found_inf != nullptr && *p.found_inf != 0; }
 
 /// A thread's elements: kPacks packs that begin at place(i) of the state, if that is below end.
@@ -34,7 +21,7 @@ struct Share {
   float decay, lr_factor, since;
 
   __device__ explicit Share(const Update& p) {
-    const Stretch& stretch = stretch_of(p, block_x());
+    const Stretch& stretch = part_of_block(p.stretches, p.count, block_x());
     begin = stretch.begin + (block_x() - stretch.first_block) * kBlockElements + thread_x() * kVector;
     end = stretch.end;
     values_shift = stretch.values_shift;
