@@ -6,7 +6,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_unsafe_view.h>
 #include <ATen/ops/addmm.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -44,10 +43,9 @@ at::Tensor gradient_of(const at::Tensor& left, const at::Tensor& right, double s
   return product.mul_(scale);
 }
 
-/// An adapter's columns of the narrow rows, which are those of all adapters side by side.
+/// An adapter.
 struct Part {
   size_t layer;
-  int64_t begin, rank;
   double scale;
   bool has_own = false;  // A reads rows of its own, after dropout
 };
@@ -60,7 +58,6 @@ struct Read {
 
 struct Plan final : torch::CustomClassHolder {
   std::vector<Part> parts;
-  int64_t rank = 0;  // of all adapters
   at::ScalarType master = at::kFloat;
 };
 
@@ -85,23 +82,22 @@ struct AdaptedLinears : torch::autograd::Function<AdaptedLinears> {
   static variable_list forward(AutogradContext* context, const at::Tensor& x, at::TensorList as, at::TensorList bs,
                                at::TensorList own, const Read& read, const c10::intrusive_ptr<Plan>& plan) {
     GPUTRAIN_ASSERT(as.size() == plan->parts.size() && bs.size() == as.size(), "each adapter has two matrices");
-    const at::Tensor rows = rows_of(x), narrow = at::empty({rows.size(0), plan->rank}, x.options());
-    variable_list results, own_rows;
+    const at::Tensor rows = rows_of(x);
+    variable_list results, narrow, own_rows;
     for (size_t i = 0; i < read.weights.size(); ++i)
       results.push_back(at::linear(rows, read.weights[i], read.biases[i]));
     for (const at::Tensor& one : own) own_rows.push_back(rows_of(one));
     for (size_t i = 0, used = 0; i < plan->parts.size(); ++i) {
       const Part& part = plan->parts[i];
-      at::Tensor mine = narrow.narrow(1, part.begin, part.rank);
-      at::mm_out(mine, part.has_own ? own_rows[used++] : rows, read.as[i].t());
-      results[part.layer].addmm_(mine, read.bs[i].t(), /*beta=*/1, /*alpha=*/part.scale);
+      narrow.push_back(at::mm(part.has_own ? own_rows[used++] : rows, read.as[i].t()));
+      results[part.layer].addmm_(narrow.back(), read.bs[i].t(), /*beta=*/1, /*alpha=*/part.scale);
     }
     // No views for autograd, which would refuse to overwrite them.
     for (at::Tensor& y : results) y = at::_unsafe_view(y, with_columns(x.sizes(), y.size(1)));
     // Weights too, because ranks may share them out: what is saved is gathered again.
-    variable_list saved{rows, narrow};
+    variable_list saved{rows};
     for (const at::TensorList more : {at::TensorList(read.weights), at::TensorList(read.as), at::TensorList(read.bs),
-                                      at::TensorList(own_rows)})
+                                      at::TensorList(narrow), at::TensorList(own_rows)})
       saved.insert(saved.end(), more.begin(), more.end());
     context->set_materialize_grads(false);  // some results may not be learned from
     context->save_for_backward(saved);
@@ -115,9 +111,9 @@ struct AdaptedLinears : torch::autograd::Function<AdaptedLinears> {
     const auto plan = c10::static_intrusive_pointer_cast<Plan>(context->saved_data["plan"].toCapsule());
     const auto saved = context->get_saved_variables();
     Taker take(saved);
-    const at::Tensor rows = take.one(), narrow = take.one();
+    const at::Tensor rows = take.one();
     const variable_list weights = take.several(gradients.size()), as = take.several(plan->parts.size()),
-                        bs = take.several(plan->parts.size());
+                        bs = take.several(plan->parts.size()), narrow = take.several(plan->parts.size());
     const std::vector<int64_t> sizes = context->saved_data["sizes"].toIntVector();
     variable_list dy(gradients.size()), da(plan->parts.size()), db(plan->parts.size()), downs;
     for (size_t i = 0; i < dy.size(); ++i)
@@ -136,9 +132,8 @@ struct AdaptedLinears : torch::autograd::Function<AdaptedLinears> {
         if (part.has_own) downs.emplace_back();
         continue;
       }
-      const at::Tensor mine = narrow.narrow(1, part.begin, part.rank);
       const at::Tensor dnarrow = at::mm(dy[part.layer], bs[i]).mul_(part.scale);
-      db[i] = gradient_of(dy[part.layer], mine, part.scale, plan->master);
+      db[i] = gradient_of(dy[part.layer], narrow[i], part.scale, plan->master);
       da[i] = gradient_of(dnarrow, read, 1, plan->master);
       if (part.has_own) {
         downs.push_back(at::mm(dnarrow, as[i]).view(sizes));
@@ -167,14 +162,9 @@ std::vector<at::Tensor> adapted_linears(const Policy& policy, const at::Tensor& 
     read.weights.push_back(read_of(layer.weight, policy.compute));
     read.biases.push_back(read_of(layer.bias, policy.compute));
     if (!layer.a.defined()) continue;
-    plan->parts.push_back({.layer = i,
-                           .begin = plan->rank,
-                           .rank = layer.a.size(0),
-                           .scale = layer.scale,
-                           .has_own = layer.dropped.defined()});
+    plan->parts.push_back({.layer = i, .scale = layer.scale, .has_own = layer.dropped.defined()});
     read.as.push_back(read_of(layer.a, policy.compute));
     read.bs.push_back(read_of(layer.b, policy.compute));
-    plan->rank += layer.a.size(0);
     as.push_back(layer.a);
     bs.push_back(layer.b);
     if (layer.dropped.defined()) own.push_back(cast(layer.dropped, policy.compute));

@@ -19,7 +19,7 @@ struct AdaptedLinear {
 };
 
 /// The result of each layer for x [..., in] -> [..., out]. Sums are added where they are stored: results are not copied
-/// for the adapter's part, nor are gradients of x for each layer's part. The adapters read x together.
+/// for the adapter's part, nor are gradients of x for each layer's part.
 std::vector<at::Tensor> adapted_linears(const Policy& policy, const at::Tensor& x,
                                         const std::vector<AdaptedLinear>& layers);
 
