@@ -67,7 +67,7 @@ at::Tensor mean_of_counted(const at::Tensor& rows, const at::Tensor& counted) {
   return at::mv(rows.t(), weights) / at::sum(weights).clamp_min(1);
 }
 
-/// Of each layer, as many times as there are layers; undefined stays undefined.
+/// Repeats it for each layer; undefined stays undefined.
 at::Tensor repeated(const at::Tensor& counted, size_t layers) {
   return counted.defined() ? counted.repeat({static_cast<int64_t>(layers)}) : counted;
 }

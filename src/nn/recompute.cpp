@@ -48,7 +48,7 @@ class RandomStates {
   }
 
  private:
-  /// Of states, which are bytes on the CPU.
+  /// Compares states, which are bytes on the CPU.
   static bool is_equal(const at::Tensor& one, const at::Tensor& other) {
     return one.nbytes() == other.nbytes() && std::memcmp(one.const_data_ptr(), other.const_data_ptr(), one.nbytes()) == 0;
   }

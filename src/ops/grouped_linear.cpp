@@ -82,7 +82,7 @@ void add_gradients(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& 
 }
 
 struct GroupedLinear : torch::autograd::Function<GroupedLinear> {
-  /// Of the weights, only `copies` is read.
+  /// Reads only the copies of the weights.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, at::TensorList weights,
                             const at::Tensor& copies, const at::Tensor& groups) {
     variable_list saved{x, copies, groups};

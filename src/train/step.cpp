@@ -111,8 +111,8 @@ Step::Updated Step::update() {
   return {report.norm, report.found_inf};
 }
 
-/// Of a target in the loss, times the loss scale: the gradient is that of (loss sum over all ranks and micro-batches) /
-/// (their targets). After the last pass the arena has all of it on each rank, or only the owned shard.
+/// The weight of a target in the loss, times the loss scale. The gradient is that of (loss sum over all ranks and
+/// micro-batches) / (their targets). After the last pass the arena has all of it on each rank, or only the owned shard.
 at::Tensor Step::weight_of_target() const {
   return parts_.scaler == nullptr ? share_ : share_.mul(parts_.scaler->scale());
 }

@@ -34,7 +34,7 @@ __device__ inline int blocks_y() { return static_cast<int>(gridDim.y); }
 inline unsigned extent(int64_t count) { return static_cast<unsigned>(count); }
 inline int64_t divided_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
-/// Of ascending parts, each with the grid's blocks from `first_block` on, the one that a block belongs to.
+/// Finds the part that a block of the grid belongs to. Parts have ascending blocks, each from its `first_block` on.
 template <class Part>
 __device__ const Part& part_of_block(const Part* parts, int count, int64_t block) {
   int low = 0, high = count - 1;
