@@ -62,6 +62,7 @@ def stages(programs: Path, tests: Path, out: Path) -> list[Stage]:
         Stage("resnet50-start", 170, script("start", "resnet50-bf16", gputrain, SECONDS)),
         compared("resnet50", 45, "1", "--only", "resnet50-bf16", "--contenders", "gputrain"),
         *[Stage(name, seconds, script("workload", name, gputrain, SECONDS), timed=True) for name, seconds in COMMON_JOBS],
+        Stage("generation", 150, script("generation", gputrain, SECONDS), timed=True),
         Stage("losses", 120, script("losses", gputrain, "gpt2", "resnet50-bf16")),
         compared("pytorch", 260, "1", "--only", "gpt2", "resnet50-bf16", "--contenders", "eager", "compile"),
         Stage("fp16-start", 200, script("start", "resnet50-fp16", gputrain, SECONDS)),

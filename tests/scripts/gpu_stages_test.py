@@ -53,6 +53,12 @@ class Stages(unittest.TestCase):
                 self.assertEqual(found["problems"], [])
                 self.assertGreater(found["rate"], 0)
 
+    def test_time_texts_that_a_model_writes(self):
+        found = self.result("generation.py", PROGRAM, "60", "--tiny")
+        self.assertEqual(found["problems"], [])
+        self.assertEqual(set(found["rates"]), {"1", "32"})
+        self.assertGreater(min(found["rates"].values()), 0)
+
     def test_write_valid_jobs_of_full_size(self):
         for name, work in workload.WORKLOADS.items():
             if work.get("adapter"):  # needs 16 GB of weights

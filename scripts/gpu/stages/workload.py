@@ -1,5 +1,5 @@
 """What most people train: fine-tuning with adapters on packed and plain texts, experts, all weights of a small model,
-an encoder, a vision transformer, and texts that a model writes. Says the rate, and what was expected of an H100.
+an encoder and a vision transformer. Says the rate, and what was expected of an H100.
 
 usage: workload.py NAME GPUTRAIN SECONDS [--tiny]
   --tiny  in sizes for a CPU, to try the stage itself; also by TINY_WORKLOADS in the environment
