@@ -135,4 +135,18 @@ Loss cross_entropy(const at::Tensor& logits, const at::Tensor& targets, const Cr
   return {.sum = found[1], .weighted = found[0]};
 }
 
+at::Tensor log_probs(const at::Tensor& logits, const at::Tensor& targets, int64_t classes) {
+  GPUTRAIN_ASSERT(logits.dim() == 2 && logits.size(0) == targets.numel() && logits.size(1) >= classes,
+                  "logits and targets must agree");
+  const OpImpl reference = [classes](const Tensors& t) {
+    const at::Tensor all = at::log_softmax(t[0].narrow(1, 0, classes), 1, wide_type(t[0]));
+    const at::Tensor found = all.gather(1, t[1].clamp_min(0).unsqueeze(1)).squeeze(1);
+    return Tensors{found.masked_fill(t[1].eq(kIgnoreIndex), 0)};
+  };
+  const Tensors inputs{logits, targets};
+  if (!gpu::is_here(logits)) return reference(inputs)[0];
+  return run("log_probs " + std::to_string(classes), inputs, {.batched = 2, .differentiable = 1},
+             gpu::log_probs(logits, classes), reference)[0];
+}
+
 }  // namespace gputrain::ops

@@ -11,7 +11,6 @@
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/floor_divide.h>
-#include <ATen/ops/log_softmax.h>
 #include <ATen/ops/logical_and.h>
 #include <ATen/ops/lt.h>
 #include <ATen/ops/remainder.h>
@@ -22,15 +21,13 @@
 #include "gputrain/data/answer_fields.hpp"
 #include "gputrain/nn/recompute.hpp"
 #include "gputrain/ops/chunked_cross_entropy.hpp"
-#include "logits.hpp"
 
 namespace gputrain::tasks {
 namespace {
 
-/// Log-probabilities of targets that are classes.
 at::Tensor log_probs_of(const models::Model::LastLayer& last, const at::Tensor& rows, const at::Tensor& targets) {
   const at::Tensor logits = last.head.logits ? last.head.logits(rows) : rows;
-  return at::log_softmax(wide(logits.narrow(-1, 0, last.classes)), -1).gather(-1, targets.unsqueeze(-1)).squeeze(-1);
+  return ops::log_probs(logits, targets, last.classes);
 }
 
 /// The same in parts; if there are several, the backward pass computes each again.
@@ -122,18 +119,15 @@ at::Tensor AnswerRows::log_probs(models::Model& model, const at::Tensor& targets
   const auto last = model.last_layer(rows);
   GPUTRAIN_ASSERT(last.features.dim() == 3 && last.features.size(1) == targets.size(1),
                   "a language model gives features for each token");
-  const at::Tensor flat = targets.reshape({-1}), counted = flat.ne(kIgnoreIndex);
+  const at::Tensor flat = targets.reshape({-1});
   const at::Tensor features = last.features.reshape({-1, last.features.size(-1)});
-  if (!flat.is_cpu()) {  // a GPU would have to tell the host how many count
-    const at::Tensor all = log_probs_in_parts(model, last, features, flat.clamp_min(0));
-    return at::where(counted, all, at::zeros({}, all.options())).view(targets.sizes());
-  }
-  at::Tensor places = counted.nonzero().squeeze(1);
-  const bool has_none = places.numel() == 0 && flat.numel() > 0;
-  if (has_none) places = at::zeros({1}, places.options());  // all ranks read the same weights
-  at::Tensor found = log_probs_in_parts(model, last, features.index_select(0, places),
-                                        flat.clamp_min(0).index_select(0, places));
-  if (has_none) found = found.mul(0);
+  // A GPU would have to tell the host how many count.
+  if (!flat.is_cpu()) return log_probs_in_parts(model, last, features, flat).view(targets.sizes());
+  at::Tensor places = flat.ne(kIgnoreIndex).nonzero().squeeze(1);
+  if (places.numel() == 0 && flat.numel() > 0)
+    places = at::zeros({1}, places.options());  // all ranks read the same weights
+  const at::Tensor found =
+      log_probs_in_parts(model, last, features.index_select(0, places), flat.index_select(0, places));
   return at::zeros({flat.size(0)}, found.options()).index_copy(0, places, found).view(targets.sizes());
 }
 

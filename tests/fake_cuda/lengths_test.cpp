@@ -50,9 +50,16 @@ class PretendGpuTexts : public PretendGpu {
     return folder_ / "texts.jsonl";
   }
 
+  /// A tokenizer with so many tokens.
+  void write_tokenizer(size_t vocabulary) const {
+    std::vector<std::string> special{"<|im_start|>", "<|im_end|>", "[MASK]"};
+    while (special.size() + 256 < vocabulary) special.push_back("<|" + std::to_string(special.size()) + "|>");
+    folder_.write("tokenizer/tokenizer.json", byte_tokenizer(special).dump());
+  }
+
   std::string job(const std::string& task, int steps) {
     std::filesystem::create_directories(folder_ / "tokenizer");
-    folder_.write("tokenizer/tokenizer.json", byte_tokenizer({"<|im_start|>", "<|im_end|>", "[MASK]"}).dump());
+    write_tokenizer(/*vocabulary=*/259);
     folder_.write("tokenizer/tokenizer_config.json",
                   json{{"eos_token", "<|im_end|>"}, {"mask_token", "[MASK]"}, {"pad_token", "<|im_end|>"}}.dump());
     const bool is_of_encoder = task == "text_classification" || task == "masked_language_model";
@@ -123,6 +130,22 @@ TEST_F(PretendGpuTexts, NeedNoMaskWhereTheyShareRows) {
     return json::parse(read_file(folder_ / "run/summary.json"))["peak_memory_bytes"].get<int64_t>();
   };
   EXPECT_GT(peak_with("model.config.head_dim=12"), peak_with("model.config.head_dim=24") + kMask);
+}
+
+/// Of a part of the rows, logits exist once and in 16 bits, in the passes of both models.
+TEST_F(PretendGpuTexts, NeedNoWideLogitsForPreferences) {
+  constexpr int64_t kVocabulary = 151936, kPairs = 4, kTime = 1024, kLogits = 2 * kPairs * kTime * kVocabulary * 2;
+  const std::string of_dpo = job("dpo", 6);
+  write_tokenizer(kVocabulary);
+  std::ofstream lines(folder_ / "texts.jsonl");
+  const std::string answer = text_of(kTime - 24);
+  for (int i = 0; i < kPairs * 6; ++i)
+    lines << json{{"prompt", text_of(kTime - answer.size())}, {"chosen", answer}, {"rejected", answer}}.dump() << "\n";
+  lines.close();
+  train(of_dpo, {"train.global_batch_size=4", "data.text.max_length=1024", "model.config.block_size=1024"});
+  const auto peak = json::parse(read_file(folder_ / "run/summary.json"))["peak_memory_bytes"].get<int64_t>();
+  EXPECT_LT(peak, kLogits);
+  EXPECT_GT(peak, kLogits / 2) << "it did not train";
 }
 
 TEST_F(PretendGpuTexts, TrainAdaptersInGraphs) {

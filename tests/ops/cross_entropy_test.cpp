@@ -152,5 +152,17 @@ TEST(CrossEntropy, NamesTargetOutsideTheClasses) {
   }
 }
 
+TEST(LogProbs, MatchPyTorchInValueAndGradient) {
+  const at::Tensor logits = random_leaf({40, 9}, 10), theirs = logits.detach().clone().set_requires_grad(true);
+  const at::Tensor targets = targets_with_gaps(40, 7), weights = random_leaf({40}, 11).detach();
+  const at::Tensor found = log_probs(handed_over(logits), targets, 7);
+  const at::Tensor expected =
+      at::cross_entropy_loss(theirs.narrow(1, 0, 7), targets, {}, at::Reduction::None, kIgnoreIndex).neg();
+  at::mul(found, weights).sum().backward();
+  at::mul(expected, weights).sum().backward();
+  EXPECT_LT(relative_error(found, expected), 1e-12);
+  EXPECT_LT(relative_error(logits.grad(), theirs.grad()), 1e-12);
+}
+
 }  // namespace
 }  // namespace gputrain::ops

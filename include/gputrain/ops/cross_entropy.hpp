@@ -27,4 +27,9 @@ struct Loss {
 /// Error(data) for a target outside the classes; on a GPU the kernel aborts instead.
 Loss cross_entropy(const at::Tensor& logits, const at::Tensor& targets, const CrossEntropyOptions& options);
 
+/// Log-probabilities [rows] of targets int64 [rows] among the first `classes` columns of logits [rows, columns], in at
+/// least fp32; 0 for kIgnoreIndex. On a GPU the backward pass overwrites the logits: do not use them afterwards. An
+/// invalid target gives NaN there.
+at::Tensor log_probs(const at::Tensor& logits, const at::Tensor& targets, int64_t classes);
+
 }  // namespace gputrain::ops

@@ -66,6 +66,8 @@ OpImpl rotate(const at::Tensor& x);
 
 /// {logits [rows, columns], targets [rows], weight} -> {weighted sum, sum}; overwrites logits that require a gradient.
 OpImpl cross_entropy(const at::Tensor& logits, int64_t classes, double smoothing);
+/// {logits [rows, columns], targets [rows]} -> {log-probabilities [rows]}; the backward pass overwrites the logits.
+OpImpl log_probs(const at::Tensor& logits, int64_t classes);
 
 /// {x, residual, weight, bias, running mean, running variance} -> {y}, in training; updates the running statistics.
 OpImpl batch_norm(const Tensors& inputs, const BatchNormOptions& options, bool relu);

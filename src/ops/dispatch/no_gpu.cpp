@@ -45,6 +45,7 @@ OpImpl activation(const at::Tensor&, Activation) { return {}; }
 OpImpl swiglu(const at::Tensor&, const at::Tensor&) { return {}; }
 OpImpl rotate(const at::Tensor&) { return {}; }
 OpImpl cross_entropy(const at::Tensor&, int64_t, double) { return {}; }
+OpImpl log_probs(const at::Tensor&, int64_t) { return {}; }
 OpImpl batch_norm(const Tensors&, const BatchNormOptions&, bool) { return {}; }
 OpImpl conv_norms(const Tensors&, const std::vector<ConvNormShape>&, bool) { return {}; }
 OpImpl max_pool(const at::Tensor&, int64_t, int64_t, int64_t) { return {}; }

@@ -120,6 +120,41 @@ TEST(CrossEntropyKernels, PassNanOn) {
   EXPECT_TRUE(std::isnan(t.loss.item<float>()));
 }
 
+/// The losses first, then the gradient for a weight of each row.
+LossTensors run_twice(const LossCase& c, const Storage& storage, const at::Tensor& weights) {
+  LossTensors t = tensors_of(c, storage);
+  const at::Tensor lse = poisoned({c.rows}, at::kFloat);
+  CrossEntropyRows p = rows_of(c, storage, t, nullptr);
+  p.lse = pointer<float>(lse);
+  cross_entropy(p, nullptr);
+  total(p.loss, c.rows, pointer<double>(t.total), nullptr);
+  expect_same_bits({t.gradient}, {t.logits});
+  p.weight = pointer<double>(weights);
+  p.loss = nullptr;
+  cross_entropy(p, nullptr);
+  return t;
+}
+
+TEST(CrossEntropyKernels, WeighEachRowInSecondPass) {
+  for (const Storage& storage : storages()) {
+    for (const LossCase& c :
+         {LossCase{.rows = 7, .classes = 13, .columns = 13}, LossCase{.rows = 4, .classes = 1000, .columns = 1003},
+          LossCase{.rows = 5, .classes = 5, .columns = 64, .smoothing = 0.1},
+          LossCase{.rows = 6, .classes = 40, .columns = 40, .spread = 200},
+          LossCase{.rows = 2, .classes = 50257, .columns = 50304}}) {
+      const std::string place = std::string(storage.name) + " " + std::to_string(c.columns);
+      const at::Tensor weights = noise({c.rows}, 2, at::kDouble);
+      const LossTensors t = run_twice(c, storage, weights);
+      const at::Tensor leaf = wide_leaf(t.logits.narrow(1, 0, c.classes));
+      const at::Tensor losses = at::cross_entropy_loss(leaf, t.targets, {}, at::Reduction::None, kIgnored, c.smoothing);
+      (losses * weights).sum().backward();
+      expect_close(t.loss, losses, place + " losses");
+      expect_close(t.gradient, at::constant_pad_nd(leaf.grad(), {0, c.columns - c.classes}), place + " gradient");
+      expect_same_bits(t.results(), run_twice(c, storage, weights).results());
+    }
+  }
+}
+
 TEST(CrossEntropyKernels, ScaleLogits) {
   for (const Storage& storage : storages()) {
     for (const double factor : {1.0, -2.5}) {

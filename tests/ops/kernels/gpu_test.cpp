@@ -190,6 +190,22 @@ TEST_F(GpuOperators, ComputeCrossEntropyWithPaddedColumns) {
   }
 }
 
+TEST_F(GpuOperators, ComputeLogProbsOfTargets) {
+  for (const Storage& storage : storages()) {
+    at::Tensor targets = at::arange(6, on_device(at::kLong)).mul_(5).remainder_(13);
+    targets[2].fill_(-100);
+    const Tensors inputs{noise({6, 16}, 1, storage.type), targets};
+    const OpImpl custom = gpu::log_probs(inputs[0], 13);
+    compare(inputs, 1, custom, [](const Tensors& t) {
+      return Tensors{-at::cross_entropy_loss(t[0].narrow(1, 0, 13), t[1], {}, at::Reduction::None, -100)};
+    });
+    const at::Tensor leaf = inputs[0].clone().set_requires_grad(true);
+    const at::Tensor sum = custom({leaf.view_as(leaf), targets})[0].sum();
+    sum.backward({}, /*retain_graph=*/true);
+    EXPECT_ANY_THROW(sum.backward());  // the gradient has overwritten the logits
+  }
+}
+
 TEST_F(GpuOperators, ComputeBatchNormWithResidualAndRelu) {
   for (const Storage& storage : storages()) {
     const auto images = [&](uint64_t seed) {

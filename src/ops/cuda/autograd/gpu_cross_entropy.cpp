@@ -1,6 +1,8 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/neg.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "../../dispatch/gpu.hpp"
@@ -59,6 +61,35 @@ struct RowLoss : torch::autograd::Function<RowLoss> {
   }
 };
 
+struct RowLogProbs : torch::autograd::Function<RowLogProbs> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& logits, const at::Tensor& targets,
+                            int64_t classes, bool learns) {
+    const at::Tensor losses = at::empty({logits.size(0)}, logits.options().dtype(at::kFloat)),
+                     lse = learns ? at::empty_like(losses) : at::Tensor();
+    CrossEntropyRows rows = loss_rows(logits, targets, classes, 0);
+    rows.loss = write<float>(losses);
+    rows.lse = write<float>(lse);
+    cross_entropy(rows, current_stream());
+    check_launches();
+    if (learns) context->save_for_backward({logits, targets, lse});
+    context->saved_data["classes"] = classes;
+    return at::neg(losses);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    GPUTRAIN_ASSERT(!at::GradMode::is_enabled(), "log-probabilities of targets have no second derivative");
+    const auto saved = context->get_saved_variables();
+    const at::Tensor gradient = saved[0].detach(), weights = at::neg(gradients[0]).to(at::kDouble).contiguous();
+    CrossEntropyRows rows = loss_rows(gradient, saved[1], context->saved_data["classes"].toInt(), 0);
+    rows.lse = write<float>(saved[2]);
+    rows.weight = read<double>(weights);
+    cross_entropy(rows, current_stream());
+    check_launches();
+    gradient.unsafeGetTensorImpl()->bump_version();  // as in RowLoss
+    return {gradient, {}, {}, {}};
+  }
+};
+
 }  // namespace
 }  // namespace cuda
 
@@ -69,6 +100,14 @@ OpImpl cross_entropy(const at::Tensor& logits, int64_t classes, double smoothing
   return [=](const Tensors& t) {
     const bool learns = t[0].requires_grad() && at::GradMode::is_enabled();
     return cuda::RowLoss::apply(t[0], t[1], t[2], classes, smoothing, learns);
+  };
+}
+
+OpImpl log_probs(const at::Tensor& logits, int64_t classes) {
+  if (!is_here(logits) || !logits.is_contiguous()) return {};
+  return [=](const Tensors& t) {
+    const bool learns = t[0].requires_grad() && at::GradMode::is_enabled();
+    return Tensors{cuda::RowLogProbs::apply(t[0], t[1], classes, learns)};
   };
 }
 

@@ -91,8 +91,8 @@ __device__ inline Exponentials of_block(Exponentials mine) {
 }
 
 template <class T, int kVector>
-__device__ void overwrite(T* row, int64_t target, bool counts, float lse, const CrossEntropyRows& p) {
-  const float weight = static_cast<float>(*p.weight), even = p.smoothing / static_cast<float>(p.classes);
+__device__ void overwrite(T* row, int64_t target, bool counts, float lse, float weight, const CrossEntropyRows& p) {
+  const float even = p.smoothing / static_cast<float>(p.classes);
   for (int64_t column = thread_x() * kVector; column < p.columns; column += threads_x() * kVector) {
     const int count = counts ? classes_from<kVector>(column, p.classes) : 0;
     float x[kVector];
@@ -110,9 +110,10 @@ template <class T, int kVector>
 __global__ void __launch_bounds__(kMostThreads, 2) cross_entropy_kernel(CrossEntropyRows p) {
   const int64_t row = block_x(), target = p.targets[row];
   const bool counts = target != p.ignored, is_class = target >= 0 && target < p.classes;
+  const bool is_second = p.lse != nullptr && p.weight != nullptr;
   T* const logits = static_cast<T*>(p.logits) + row * p.columns;
-  float lse = 0, loss = 0;
-  if (counts) {
+  float lse = is_second ? p.lse[row] : 0.0F, loss = 0;
+  if (counts && !is_second) {
     // Read before the barrier: after it, another thread may overwrite the logit.
     const float at_target = is_class ? widen(logits[target]) : 0.0F;
     const Exponentials all = of_block(of_thread<T, kVector>(logits, p.classes));
@@ -121,8 +122,13 @@ __global__ void __launch_bounds__(kMostThreads, 2) cross_entropy_kernel(CrossEnt
     if (p.smoothing > 0)
       loss = (1 - p.smoothing) * loss + p.smoothing * (lse - all.plain / static_cast<float>(p.classes));
   }
-  if (thread_x() == 0) p.loss[row] = loss;
-  if (p.weight != nullptr) overwrite<T, kVector>(logits, target, counts, lse, p);
+  if (thread_x() == 0 && !is_second) {
+    p.loss[row] = loss;
+    if (p.lse != nullptr) p.lse[row] = lse;
+  }
+  if (p.weight == nullptr) return;
+  const float weight = static_cast<float>(p.weight[is_second ? row : 0]);
+  overwrite<T, kVector>(logits, target, counts, lse, weight, p);
 }
 
 template <class T, int kVector>
