@@ -17,6 +17,7 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
+#include "counted_rows.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/data/answer_fields.hpp"
 #include "gputrain/nn/recompute.hpp"
@@ -68,6 +69,7 @@ AnswerRows::AnswerRows(const Batch& batch, const std::vector<AnswerField>& field
   if (is_packed(batch)) {
     tokens_ = batch.tensor(kTokens);
     targets_ = batch.tensor(kTarget);
+    most_counted_ = batch.find(kTarget)->most_counted;
     positions_ = batch.tensor(kPositions);
     texts_ = batch.tensor(data::kTextOfToken);
     texts_of_row_ = fields_ * batch.tensor(data::kIsSample).size(1);
@@ -76,13 +78,18 @@ AnswerRows::AnswerRows(const Batch& batch, const std::vector<AnswerField>& field
     return;
   }
   std::vector<at::Tensor> tokens, targets, counts;
+  bool is_known = true;
   for (const AnswerField& field : fields) {
     const BatchField* of_tokens = batch.find(field.tokens);
     GPUTRAIN_ASSERT(of_tokens != nullptr, "the batch has no field '" + std::string(field.tokens) + "'");
     tokens.push_back(of_tokens->values);
     counts.push_back(of_tokens->counts);
     targets.push_back(batch.tensor(field.targets));
+    const int64_t most = batch.find(field.targets)->most_counted;
+    is_known = is_known && most > 0;
+    most_counted_ += most;
   }
+  if (!is_known) most_counted_ = 0;
   tokens_ = joined_rows(tokens, 0);
   targets_ = joined_rows(targets, kIgnoreIndex);
   counts_ = at::cat(counts);
@@ -121,9 +128,9 @@ at::Tensor AnswerRows::log_probs(models::Model& model, const at::Tensor& targets
                   "a language model gives features for each token");
   const at::Tensor flat = targets.reshape({-1});
   const at::Tensor features = last.features.reshape({-1, last.features.size(-1)});
-  // A GPU would have to tell the host how many count.
-  if (!flat.is_cpu()) return log_probs_in_parts(model, last, features, flat).view(targets.sizes());
-  at::Tensor places = flat.ne(kIgnoreIndex).nonzero().squeeze(1);
+  const int64_t most = targets.is_same(targets_) && costs_little(last.head, features) ? most_counted_ : 0;
+  if (most == 0 && !flat.is_cpu()) return log_probs_in_parts(model, last, features, flat).view(targets.sizes());
+  at::Tensor places = counted_places(flat, most);
   if (places.numel() == 0 && flat.numel() > 0)
     places = at::zeros({1}, places.options());  // all ranks read the same weights
   const at::Tensor found =

@@ -37,6 +37,7 @@ class AnswerRows {
 
   int64_t fields_, samples_, samples_on_all_ranks_;
   at::Tensor tokens_, targets_;
+  int64_t most_counted_ = 0;      // of the targets, as in BatchField
   at::Tensor counts_;             // if each text is a row: its tokens
   at::Tensor positions_, texts_;  // if they share rows: kPositions and kTextOfToken
   int64_t texts_of_row_ = 1;

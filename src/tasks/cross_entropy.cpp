@@ -10,6 +10,7 @@
 #include <c10/util/StringUtil.h>
 #include <c10/util/accumulate.h>
 
+#include "counted_rows.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/data/mixing.hpp"
 #include "gputrain/nn/recompute.hpp"
@@ -33,18 +34,18 @@ void check_logits(const models::Model& model, const at::Tensor& features, const 
 }
 
 /// Features and targets of a batch, without the rows that no target counts in, where that spares the last layer much.
-/// A GPU would have to tell the host how many there are. A rank without any keeps all: it reads the weights that the
-/// others read.
+/// A rank without any keeps all: it reads the weights that the others read.
 struct Rows {
   at::Tensor features, targets;
 };
 
-Rows counted_rows(const models::Model::LastLayer& last, const at::Tensor& targets, const Batch& batch) {
-  const bool is_worth_it =
-      last.head.logits && targets.is_cpu() && batch.weight > 0 && 4 * batch.weight < 3 * targets.numel();
-  if (!is_worth_it) return {last.features, targets};
-  const at::Tensor flat = targets.reshape({-1});
-  const at::Tensor rows = flat.ne(kIgnoreIndex).nonzero().squeeze(1);
+Rows counted_rows(const models::Model::LastLayer& last, const Batch& batch) {
+  const at::Tensor& targets = batch.tensor(kTarget);
+  const int64_t most = batch.find(kTarget)->most_counted;
+  const bool is_known = most > 0 && costs_little(last.head, last.features);
+  const bool are_few = targets.is_cpu() && batch.weight > 0 && 4 * batch.weight < 3 * targets.numel();
+  if (!last.head.logits || (!is_known && !are_few)) return {last.features, targets};
+  const at::Tensor flat = targets.reshape({-1}), rows = counted_places(flat, is_known ? most : 0);
   return {last.features.reshape({-1, last.features.size(-1)}).index_select(0, rows), flat.index_select(0, rows)};
 }
 
@@ -62,7 +63,7 @@ ops::Loss cross_entropy_loss(models::Model& model, const Batch& batch, double la
   const auto last = model.last_layer(batch);
   const at::Tensor& targets = batch.tensor(kTarget);
   check_logits(model, last.features, last.head, targets);
-  const Rows rows = counted_rows(last, targets, batch);
+  const Rows rows = counted_rows(last, batch);
   ops::Loss loss =
       ops::chunked_cross_entropy(last.head, rows.features, rows.targets,
                                  {.classes = last.classes, .label_smoothing = label_smoothing, .weight = weight},
@@ -96,7 +97,7 @@ at::Tensor evaluate_cross_entropy(models::Model& model, const Batch& batch,
   const at::NoGradGuard no_grad;
   const auto last = model.last_layer(batch);
   at::Tensor sum = at::zeros({}, last.features.options().dtype(at::kDouble));
-  const Rows rows = counted_rows(last, batch.tensor(kTarget), batch);
+  const Rows rows = counted_rows(last, batch);
   ops::each_part(last.head, rows.features, rows.targets, model.context().logits_bytes,
                  [&](const at::Tensor& features, const at::Tensor& targets) {
                    const at::Tensor logits = last.head.logits ? last.head.logits(features) : features;

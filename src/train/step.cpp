@@ -168,12 +168,14 @@ bool Step::counts(const Batch& batch) const {
   return (options_.is_collective ? batch.samples_on_all_ranks : batch.weight) > 0;
 }
 
-/// The sizes by which libraries choose algorithms, and the samples, of which a task may take the rows.
+/// The sizes by which libraries choose algorithms, and the numbers of samples and targets, of which a task may take the
+/// rows.
 Step::Shapes Step::shapes_of(const std::vector<Batch>& batches, size_t index) {
   Shapes shapes{.is_last = index + 1 == batches.size(), .sizes = {batches[index].samples}};
   for (const BatchField& field : batches[index].fields) {
     shapes.sizes.push_back(field.values.dim());
     shapes.sizes.insert(shapes.sizes.end(), field.values.sizes().begin(), field.values.sizes().end());
+    shapes.sizes.push_back(field.most_counted);
   }
   return shapes;
 }
@@ -254,8 +256,10 @@ std::string Step::capture(const Shapes& shapes, const Batch& batch) {
   Recording& recording =
       recorded_.emplace(shapes, Recording{.input = batch, .graph = recorded_.size(), .updated = {}}).first->second;
   recording.input.arrival = nullptr;
-  for (BatchField& field : recording.input.fields)
-    field = {field.name, like_on(lr_.device(), field.values), like_on(lr_.device(), field.counts), field.is_full};
+  for (BatchField& field : recording.input.fields) {
+    field.values = like_on(lr_.device(), field.values);
+    field.counts = like_on(lr_.device(), field.counts);
+  }
   fill(recording, batch);
   std::string obstacle = parts_.graphs->capture([this, is_last, &recording] {
     try {

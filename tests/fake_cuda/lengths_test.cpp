@@ -1,5 +1,6 @@
 // Texts of many lengths on the fake GPU: few shapes, and so few trials of kernels, few graphs, and nearly all steps
 // replayed.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -140,12 +141,47 @@ TEST_F(PretendGpuTexts, NeedNoWideLogitsForPreferences) {
   std::ofstream lines(folder_ / "texts.jsonl");
   const std::string answer = text_of(kTime - 24);
   for (int i = 0; i < kPairs * 6; ++i)
-    lines << json{{"prompt", text_of(kTime - answer.size())}, {"chosen", answer}, {"rejected", answer}}.dump() << "\n";
+    lines << json{{"prompt", text_of(kTime - std::ssize(answer))}, {"chosen", answer}, {"rejected", answer}}.dump()
+          << "\n";
   lines.close();
   train(of_dpo, {"train.global_batch_size=4", "data.text.max_length=1024", "model.config.block_size=1024"});
   const auto peak = json::parse(read_file(folder_ / "run/summary.json"))["peak_memory_bytes"].get<int64_t>();
   EXPECT_LT(peak, kLogits);
   EXPECT_GT(peak, kLogits / 2) << "it did not train";
+}
+
+/// The most rows of an operator's first tensor among the choices of kernels.
+int64_t most_rows_of(const std::string& name, const std::string& choices) {
+  int64_t most = 0;
+  std::istringstream lines(choices);
+  for (std::string line; std::getline(lines, line);) {
+    const std::string tried = json::parse(line)["operator"];
+    static const std::regex sizes("^[^ ]+ [0-9]+ [A-Za-z0-9]+ ([0-9]+)x.*");
+    std::smatch found;
+    if (tried.starts_with(name) && std::regex_match(tried, found, sizes))
+      most = std::max(most, int64_t{std::stoll(found[1])});
+  }
+  return most;
+}
+
+/// 15 % of the tokens are targets of masks. The host knows how many, so no step waits for the GPU to tell it.
+TEST_F(PretendGpuTexts, GiveTheLastLayerRowsThatCountWithoutWaiting) {
+  constexpr int64_t kTime = 256, kBatch = 8;
+  const std::string masked = job("masked_language_model", 12);
+  std::ofstream lines(folder_ / "texts.jsonl");
+  for (int i = 0; i < kTexts; ++i) lines << json{{"text", text_of(kTime)}}.dump() << "\n";
+  lines.close();
+  const auto waits_of = [&](int steps) {
+    std::filesystem::remove_all(folder_.path() / "run");
+    train(masked, {"train.max_steps=" + std::to_string(steps)});
+    EXPECT_EQ(count("launched graphs"), steps - 3);
+    return waits();
+  };
+  waits_of(12);  // the first run selects the kernels
+  EXPECT_EQ(waits_of(40), waits_of(12));
+  const int64_t rows = most_rows_of("cross_entropy", read_file(folder_ / "kernel_choices.jsonl"));
+  EXPECT_GT(rows, kBatch * kTime * 15 / 100);
+  EXPECT_LE(rows, kBatch * kTime / 4);
 }
 
 TEST_F(PretendGpuTexts, TrainAdaptersInGraphs) {

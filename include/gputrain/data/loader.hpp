@@ -50,7 +50,8 @@ struct LoaderOptions {
   double max_bad_fraction = 0;  // of an epoch's samples; a skipped sample keeps its position, with weight 0
   std::function<void(const BadSample&)> on_bad_sample = {};  // called in order, from next_step()
   double timeout_seconds = 600;                              // longest wait for a batch
-  /// How many lengths batches of texts may have, each at least that of its longest text; 0: just that length.
+  /// How many lengths batches of texts may have, each at least that of its longest text; 0: just that length. With a
+  /// number, batches also say how many of their targets count at most: BatchField::most_counted.
   int64_t length_classes = 0;
   bool pin_memory = true;                                    // only when `device` is a GPU
   at::Device device = at::kCPU;                              // where batches go

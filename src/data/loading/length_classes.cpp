@@ -6,8 +6,9 @@
 #include <map>
 #include <utility>
 
+#include <ATen/ops/max.h>
+
 #include "gputrain/core/error.hpp"
-#include "row_reader.hpp"
 
 namespace gputrain::data {
 namespace {
@@ -38,6 +39,11 @@ std::map<int, int64_t> longest_by_pass(const Dataset& dataset) {
   for (const Field& field : dataset.layout().fields)
     if (field.ragged) longest[field.pass] = std::max(longest[field.pass], field.sizes.front());
   return longest;
+}
+
+/// The entries of the longest sample that counts, at least 1.
+int64_t longest_of(const at::Tensor& counts, int64_t counted) {
+  return counted == 0 ? 1 : std::max<int64_t>(1, counts.narrow(0, 0, counted).max().item<int64_t>());
 }
 
 }  // namespace
@@ -86,6 +92,27 @@ int64_t LengthClasses::of(int64_t length) const {
   const auto found = std::ranges::lower_bound(classes_, length);
   GPUTRAIN_ASSERT(found != classes_.end(), "a text is longer than the longest class");
   return *found;
+}
+
+std::vector<int64_t> lengths_of(const RowReader& reader, const std::map<int, LengthClasses>& classes, int64_t index,
+                                const BatchBuffers& filled) {
+  const auto& fields = reader.dataset().layout().fields;
+  const int64_t counted = reader.plan().micro_batch(index).counted;
+  std::vector<int64_t> lengths(fields.size());
+  std::map<int, int64_t> longest;  // by pass
+  for (size_t i = 0; i < fields.size(); ++i) {
+    if (!fields[i].ragged) continue;
+    lengths[i] = longest_of(filled.counts[i], counted);
+    int64_t& of_pass = longest[fields[i].pass];
+    of_pass = std::max(of_pass, lengths[i]);
+  }
+  for (auto& [pass, of_pass] : longest) {
+    if (classes.empty()) break;
+    of_pass = classes.at(pass).of(std::max(of_pass, reader.longest_on_all_ranks(index, pass)));
+    for (size_t i = 0; i < fields.size(); ++i)
+      if (fields[i].ragged && fields[i].pass == pass) lengths[i] = of_pass;
+  }
+  return lengths;
 }
 
 bool is_full(const Dataset& dataset, int pass) {

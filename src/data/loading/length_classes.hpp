@@ -7,8 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "batch_buffers.hpp"
 #include "gputrain/data/dataset.hpp"
 #include "gputrain/data/loader.hpp"
+#include "row_reader.hpp"
 
 namespace gputrain::data {
 
@@ -35,6 +37,11 @@ class LengthClasses {
 /// epoch: the same on all ranks, and wherever the loader begins.
 std::map<int, LengthClasses> length_classes(const std::shared_ptr<const Dataset>& dataset,
                                             const LoaderOptions& options);
+
+/// The length of each ragged field in micro-batch `index`, and 0 of others: that of its longest sample, or, with
+/// classes, that of the class. All ranks then have the same one, so that they record and replay the same steps.
+std::vector<int64_t> lengths_of(const RowReader& reader, const std::map<int, LengthClasses>& classes, int64_t index,
+                                const BatchBuffers& filled);
 
 /// Whether every sample has as many entries in the ragged fields of a pass as the longest may have.
 bool is_full(const Dataset& dataset, int pass);

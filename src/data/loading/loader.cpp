@@ -12,9 +12,9 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/max.h>
 
 #include "batch_source.hpp"
+#include "counted_targets.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "length_classes.hpp"
@@ -24,11 +24,6 @@
 namespace gputrain::data {
 
 namespace {
-
-/// The entries of the longest sample that counts, at least 1.
-int64_t longest_of(const at::Tensor& counts, int64_t counted) {
-  return counted == 0 ? 1 : std::max<int64_t>(1, counts.narrow(0, 0, counted).max().item<int64_t>());
-}
 
 /// The rows of a field that are used, of which the first `counted` count. A ragged field is cut to `length`, which
 /// holds all samples that count: rows that only fill the batch have tokens, but no targets, and both must have one
@@ -54,14 +49,16 @@ struct Loader::Impl {
     bad_epoch = start.from.epoch;
     bad_in_epoch = static_cast<double>(start.unreadable) * reader.plan().share_of_rank();
     if (!options.device.is_cpu()) uploader.emplace(options.device);
-    if (options.length_classes > 0) classes = length_classes(dataset, options);
+    if (options.length_classes > 0) {
+      classes = length_classes(dataset, options);
+      counted_targets = CountedTargets(dataset, options, classes);
+    }
     for (const auto& [pass, of_pass] : classes)
       if (is_full(*dataset, pass)) full_passes.insert(pass);
   }
 
   void start();
   Batch take(StepData& next);
-  std::vector<int64_t> lengths_of(int64_t index, const BatchBuffers& filled, int64_t counted) const;
   double loss_weight_of(const Batch& batch) const;
   void add_mixed_fields(const Mixing& mixing, Batch& batch) const;
   void note_bad(std::vector<ReadOutcome::BadRow> bad);
@@ -72,6 +69,7 @@ struct Loader::Impl {
   RowReader reader;
   std::map<int, LengthClasses> classes;  // by pass; empty: a ragged field is as long as its longest sample
   std::set<int> full_passes;             // of the classes: all samples of the dataset have the same length
+  CountedTargets counted_targets;        // with classes
   std::optional<Uploader> uploader;      // if the device is a GPU
   std::unique_ptr<BatchSource> source;   // empty until started; declared after the reader, which it uses
   int64_t next_batch = 0;
@@ -129,27 +127,6 @@ double Loader::Impl::loss_weight_of(const Batch& batch) const {
   return sum;
 }
 
-/// The length of each ragged field in micro-batch `index`. With classes, all ranks have the same one, so that they
-/// record and replay the same steps.
-std::vector<int64_t> Loader::Impl::lengths_of(int64_t index, const BatchBuffers& filled, int64_t counted) const {
-  const auto& fields = dataset->layout().fields;
-  std::vector<int64_t> lengths(fields.size());
-  std::map<int, int64_t> longest;  // by pass
-  for (size_t i = 0; i < fields.size(); ++i) {
-    if (!fields[i].ragged) continue;
-    lengths[i] = longest_of(filled.counts[i], counted);
-    int64_t& of_pass = longest[fields[i].pass];
-    of_pass = std::max(of_pass, lengths[i]);
-  }
-  for (auto& [pass, of_pass] : longest) {
-    if (classes.empty()) break;
-    of_pass = classes.at(pass).of(std::max(of_pass, reader.longest_on_all_ranks(index, pass)));
-    for (size_t i = 0; i < fields.size(); ++i)
-      if (fields[i].ragged && fields[i].pass == pass) lengths[i] = of_pass;
-  }
-  return lengths;
-}
-
 Batch Loader::Impl::take(StepData& next) {
   FilledBatch filled = source->next();
   next.usage.add(filled.outcome.usage);
@@ -159,11 +136,13 @@ Batch Loader::Impl::take(StepData& next) {
   Batch batch;
   const int64_t rows = options.pads ? plan.rows : plan.counted;
   const auto& fields = dataset->layout().fields;
-  const std::vector<int64_t> lengths = lengths_of(index, filled.buffers, plan.counted);
-  for (size_t i = 0; i < fields.size(); ++i)
+  const std::vector<int64_t> lengths = lengths_of(reader, classes, index, filled.buffers);
+  for (size_t i = 0; i < fields.size(); ++i) {
     batch.fields.push_back(
         first_rows(fields[i], filled.buffers.values[i], filled.buffers.counts[i], rows, plan.counted, lengths[i],
                    full_passes.contains(fields[i].pass)));
+    batch.fields.back().most_counted = counted_targets.most_of(i, batch.fields.back().values);
+  }
   batch.samples = plan.counted;
   batch.samples_on_all_ranks = plan.counted_on_all_ranks;
   batch.first_position = plan.first_position;

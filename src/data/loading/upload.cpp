@@ -46,7 +46,10 @@ Batch Uploader::start(const Batch& host) const {
   const auto copy = [&](const at::Tensor& tensor) {
     return tensor.defined() ? tensor.to(stream_.device(), tensor.scalar_type(), /*non_blocking=*/true) : tensor;
   };
-  for (BatchField& field : batch.fields) field = {field.name, copy(field.values), copy(field.counts), field.is_full};
+  for (BatchField& field : batch.fields) {
+    field.values = copy(field.values);
+    field.counts = copy(field.counts);
+  }
   auto arrival = std::make_shared<c10::Event>(stream_.device_type());
   arrival->record(stream_);
   batch.arrival = std::move(arrival);
