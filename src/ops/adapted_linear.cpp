@@ -6,8 +6,11 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_unsafe_view.h>
 #include <ATen/ops/addmm.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "gputrain/core/error.hpp"
@@ -50,6 +53,32 @@ struct Part {
   bool has_own = false;  // A reads rows of its own, after dropout
 };
 
+/// The matrices A of the adapters that read x itself, above each other: one product reads x for all of them.
+class Stack {
+ public:
+  Stack(const std::vector<Part>& parts, const std::vector<at::Tensor>& as) {
+    std::vector<at::Tensor> stacked;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      begins_.push_back(rows_);
+      if (parts[i].has_own) continue;
+      stacked.push_back(as[i]);
+      rows_ += as[i].size(0);
+    }
+    if (!stacked.empty()) matrix_ = stacked.size() == 1 ? stacked[0] : at::cat(stacked);
+  }
+  const at::Tensor& matrix() const noexcept { return matrix_; }  // [rows, in]; undefined: there is none
+  int64_t rows() const noexcept { return rows_; }
+  /// The part of an adapter in dimension `dim` of a tensor that has the stack's rows there.
+  at::Tensor of(size_t part, const at::Tensor& whole, int64_t dim, int64_t rank) const {
+    return whole.narrow(dim, begins_[part], rank);
+  }
+
+ private:
+  at::Tensor matrix_;
+  std::vector<int64_t> begins_;  // by part
+  int64_t rows_ = 0;
+};
+
 /// What is read of all layers and adapters.
 struct Read {
   std::vector<at::Tensor> weights, biases;  // of each layer
@@ -87,9 +116,12 @@ struct AdaptedLinears : torch::autograd::Function<AdaptedLinears> {
     for (size_t i = 0; i < read.weights.size(); ++i)
       results.push_back(at::linear(rows, read.weights[i], read.biases[i]));
     for (const at::Tensor& one : own) own_rows.push_back(rows_of(one));
+    const Stack stack(plan->parts, read.as);
+    const at::Tensor stacked = stack.matrix().defined() ? at::mm(rows, stack.matrix().t()) : at::Tensor();
     for (size_t i = 0, used = 0; i < plan->parts.size(); ++i) {
       const Part& part = plan->parts[i];
-      narrow.push_back(at::mm(part.has_own ? own_rows[used++] : rows, read.as[i].t()));
+      narrow.push_back(part.has_own ? at::mm(own_rows[used++], read.as[i].t())
+                                    : stack.of(i, stacked, 1, read.as[i].size(0)));
       results[part.layer].addmm_(narrow.back(), read.bs[i].t(), /*beta=*/1, /*alpha=*/part.scale);
     }
     // No views for autograd, which would refuse to overwrite them.
@@ -125,21 +157,25 @@ struct AdaptedLinears : torch::autograd::Function<AdaptedLinears> {
     const bool needs_dx = context->needs_input_grad(0);
     for (size_t i = 0; needs_dx && i < dy.size(); ++i)
       if (dy[i].defined()) add_product(dy[i], weights[i]);
+    const Stack stack(plan->parts, as);
+    const at::Tensor dstacked = at::zeros({rows.size(0), stack.rows()}, rows.options());
     for (size_t i = 0; i < plan->parts.size(); ++i) {
       const Part& part = plan->parts[i];
-      const at::Tensor read = part.has_own ? take.one() : rows;
-      if (!dy[part.layer].defined()) {
-        if (part.has_own) downs.emplace_back();
-        continue;
-      }
-      const at::Tensor dnarrow = at::mm(dy[part.layer], bs[i]).mul_(part.scale);
+      const at::Tensor own = part.has_own ? take.one() : at::Tensor();
+      if (part.has_own) downs.emplace_back();
+      if (!dy[part.layer].defined()) continue;
+      at::Tensor dnarrow = part.has_own ? at::empty_like(narrow[i]) : stack.of(i, dstacked, 1, as[i].size(0));
+      at::mm_out(dnarrow, dy[part.layer], bs[i]).mul_(part.scale);
       db[i] = gradient_of(dy[part.layer], narrow[i], part.scale, plan->master);
-      da[i] = gradient_of(dnarrow, read, 1, plan->master);
-      if (part.has_own) {
-        downs.push_back(at::mm(dnarrow, as[i]).view(sizes));
-      } else if (needs_dx) {
-        add_product(dnarrow, as[i]);
-      }
+      if (!part.has_own) continue;
+      da[i] = gradient_of(dnarrow, own, 1, plan->master);
+      downs.back() = at::mm(dnarrow, as[i]).view(sizes);
+    }
+    if (stack.matrix().defined()) {
+      if (needs_dx) add_product(dstacked, stack.matrix());
+      const at::Tensor all = gradient_of(dstacked, rows, 1, plan->master);
+      for (size_t i = 0; i < plan->parts.size(); ++i)
+        if (db[i].defined() && !plan->parts[i].has_own) da[i] = stack.of(i, all, 0, as[i].size(0));
     }
     variable_list results{dx.defined() ? dx.view(sizes) : dx};
     for (const variable_list* more : {&da, &db, &downs}) results.insert(results.end(), more->begin(), more->end());
