@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -29,6 +31,11 @@
 namespace gputrain::ops {
 
 namespace {
+
+Texts texts_at(const at::Tensor& offsets, int64_t longest) {
+  return {
+      .offsets = offsets.to(at::kInt), .longest = longest, .tables = std::make_shared<std::map<int64_t, at::Tensor>>()};
+}
 
 struct Span {
   int64_t begin, end;
@@ -117,13 +124,13 @@ Texts texts_of_positions(const at::Tensor& positions, int64_t most, int64_t long
   const at::Tensor numbers = at::where(begins, (begins.cumsum(0) - 1).clamp_max(texts + 1), texts + 1);
   const at::Tensor places = at::arange(all, positions.options());
   const at::Tensor offsets = at::full({texts + 2}, all, positions.options()).scatter_(0, numbers, places);
-  return {.offsets = offsets.narrow(0, 0, texts + 1).to(at::kInt), .longest = longest};
+  return texts_at(offsets.narrow(0, 0, texts + 1), longest);
 }
 
 Texts texts_of_lengths(const at::Tensor& lengths, int64_t time) {
   const at::Tensor begins = at::arange(lengths.size(0), lengths.options()) * time;
   const at::Tensor both = at::stack({begins, begins + lengths.clamp(0, time)}, 1).flatten();
-  return {.offsets = at::constant_pad_nd(both, {0, 1}, lengths.size(0) * time).to(at::kInt), .longest = time};
+  return texts_at(at::constant_pad_nd(both, {0, 1}, lengths.size(0) * time), time);
 }
 
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& options) {

@@ -184,6 +184,21 @@ TEST_F(PretendGpuTexts, GiveTheLastLayerRowsThatCountWithoutWaiting) {
   EXPECT_LE(rows, kBatch * kTime / 4);
 }
 
+/// Heads of 32 channels have a graph of cuDNN. Plans: each way, on copies without gaps that are compared, and in place.
+TEST_F(PretendGpuTexts, NeedFewPlansOfAttention) {
+  train(job("conversations", 60), {"data.text.packing=true", "model.config.head_dim=32"});
+  EXPECT_EQ(count("launched graphs"), 60 - 3);
+  const std::string choices = read_file(folder_ / "kernel_choices.jsonl");
+  EXPECT_THAT(choices, testing::HasSubstr("causal attention window 0"));
+  int plans = 0;
+  for (const auto& file : std::filesystem::directory_iterator(folder_.path() / "cudnn_plans")) {
+    std::string line;
+    std::getline(std::ifstream(file.path()) >> std::ws, line);
+    if (line.find("texts") != std::string::npos) ++plans;
+  }
+  EXPECT_EQ(plans, 4);
+}
+
 TEST_F(PretendGpuTexts, TrainAdaptersInGraphs) {
   train(job("conversations", 12));
   const std::string pretrained = folder_ / "pretrained";

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -9,11 +11,13 @@
 
 namespace gputrain::ops {
 
-/// The texts of a batch [rows, time], one after the other, for kernels that compute the square of a text instead of that
-/// of a row. The texts cover all rows; padding counts as texts of its own.
+/// The texts of a batch [rows, time], one after the other, for kernels that compute the square of a text instead of
+/// that of a row. The texts cover all rows; padding counts as texts of its own.
 struct Texts {
   at::Tensor offsets = {};  // int32 [texts + 1]: where each begins among rows x time; the last texts may be empty
   int64_t longest = 0;      // no text has more positions
+  /// What kernels derive from the offsets, made by the first layer for all: by the elements of a row. May be null.
+  std::shared_ptr<std::map<int64_t, at::Tensor>> tables = {};
 };
 /// Those that positions [rows, time] tell apart, at most `most` in a row, in which each text begins with 0. Reads
 /// nothing on the host.

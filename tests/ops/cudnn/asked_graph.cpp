@@ -33,6 +33,13 @@ bool is_known_to_be_there(const std::string& kind, const std::string& type, cons
   return determinism == "any" || conv.in % 8 == 0;
 }
 
+/// Gradients of texts: only Hopper has those of more than 128 channels, and only GPUs of data centres have equal bits.
+/// texts_attention.cpp asks on 9.x and 10.x alone: elsewhere the frontend ignores the number of rows.
+bool is_known_gradient_of_texts(const std::string& architecture, const std::string& determinism, int channels) {
+  const bool is_of_data_centre = architecture == "sm_90" || architecture == "sm_100";
+  return (channels <= 128 || architecture == "sm_90") && (determinism == "any" || is_of_data_centre);
+}
+
 }  // namespace
 
 std::string AskedGraph::arguments() const {
@@ -68,6 +75,23 @@ std::vector<AskedGraph> for_each_type(const std::string& architecture, const Hea
                      kind,
                      determinism,
                      {h.batch, h.time, h.heads, h.key_heads, h.channels, h.causal ? 1 : 0}});
+    }
+  }
+  return all;
+}
+
+std::vector<AskedGraph> for_each_type(const std::string& architecture, const TextsToAttend& texts,
+                                      const std::string& determinism) {
+  std::vector<AskedGraph> all;
+  const auto& t = texts;
+  for (const char* type : {"bf16", "fp16"}) {
+    for (const bool is_forward : {true, false}) {
+      all.push_back({architecture,
+                     type,
+                     is_forward ? "texts" : "texts_gradient",
+                     determinism,
+                     {t.texts, t.longest, t.rows, t.heads, t.key_heads, t.channels, t.causal ? 1 : 0, t.window},
+                     is_forward || is_known_gradient_of_texts(architecture, determinism, t.channels)});
     }
   }
   return all;

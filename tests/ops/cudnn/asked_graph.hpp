@@ -34,6 +34,16 @@ struct HeadsToAttend {
 std::vector<AskedGraph> for_each_type(const std::string& architecture, const HeadsToAttend& heads,
                                       const std::string& determinism = "any");
 
+struct TextsToAttend {
+  int texts, longest, rows, heads, key_heads, channels;
+  bool causal;
+  int window;  // 0: none
+};
+
+/// The same for texts that lie one after the other.
+std::vector<AskedGraph> for_each_type(const std::string& architecture, const TextsToAttend& texts,
+                                      const std::string& determinism = "any");
+
 /// Fails if the supported graphs differ from the expected ones: a new cuDNN may have changed them.
 void expect_as_known(const std::vector<AskedGraph>& all);
 

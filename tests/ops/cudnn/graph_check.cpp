@@ -1,8 +1,9 @@
 // Builds one graph for a GPU that this machine lacks; cuDNN accepts a description of the GPU instead.
 //
-// usage: cudnn_graph_check {sm_80 | sm_90 | sm_100} {bf16 | fp16} KIND {any | deterministic} NUMBER...
+// usage: cudnn_graph_check {sm_80 | sm_90 | sm_100 | sm_120} {bf16 | fp16} KIND {any | deterministic} NUMBER...
 // KIND sums, statistics, gradient_sums: IMAGES IN HEIGHT OUT KERNEL STRIDE
 // KIND attention, attention_gradient:   BATCH TIME HEADS KEY_HEADS CHANNELS {1: causal | 0}
+// KIND texts, texts_gradient:           TEXTS LONGEST ROWS HEADS KEY_HEADS CHANNELS {1: causal | 0} WINDOW
 // Prints "built plan NUMBER" for the first plan that can be built, or "refused: REASON".
 #include <cuda_runtime_api.h>
 
@@ -22,7 +23,9 @@ using gputrain::ops::cuda::ConvGraph;
 using gputrain::ops::cuda::Element;
 using gputrain::ops::cuda::GraphOfAttention;
 using gputrain::ops::cuda::GraphOfConv;
+using gputrain::ops::cuda::GraphOfTexts;
 using gputrain::ops::cuda::SumsAs;
+using gputrain::ops::cuda::TextsGraph;
 using Graph = std::shared_ptr<cudnn_frontend::graph::Graph>;
 
 struct Gpu {
@@ -32,7 +35,8 @@ struct Gpu {
 };
 constexpr Gpu kGpus[] = {{"sm_80", 8, 108, 166912, 41943040, 85899345920},       // A100
                          {"sm_90", 9, 132, 232448, 62914560, 150121545728},      // H200
-                         {"sm_100", 10, 148, 232448, 132644864, 191561531392}};  // B200
+                         {"sm_100", 10, 148, 232448, 132644864, 191561531392},   // B200
+                         {"sm_120", 12, 188, 101376, 134217728, 101970837504}};  // RTX PRO 6000
 const Gpu* gpu = nullptr;
 
 std::string described(const Gpu& one) {
@@ -92,7 +96,9 @@ extern "C" cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) 
 }
 
 int main(int count, char** values) {
-  if (count != 11) return 2;
+  constexpr int kFirstNumber = 5;
+  const bool is_of_texts = count > 3 && std::string_view(values[3]).starts_with("texts");
+  if (count != kFirstNumber + (is_of_texts ? 8 : 6)) return 2;
   const auto number = [&](int i) { return std::strtoll(values[i], nullptr, 10); };
   for (const Gpu& one : kGpus) {
     if (one.architecture == values[1]) gpu = &one;
@@ -102,7 +108,25 @@ int main(int count, char** values) {
   const std::string_view kind = values[3];
   const bool deterministic = std::string_view(values[4]) == "deterministic";
   Graph graph;
-  if (kind.starts_with("attention")) {
+  if (is_of_texts) {
+    const int64_t heads = number(8), key_heads = number(9), channels = number(10);
+    graph = GraphOfTexts({.kind = kind == "texts" ? TextsGraph::Kind::forward : TextsGraph::Kind::gradient,
+                          .element = element,
+                          .texts = number(5),
+                          .longest = number(6),
+                          .rows = number(7),
+                          .heads = heads,
+                          .key_heads = key_heads,
+                          .channels = channels,
+                          .query_row = heads * channels,
+                          .key_row = key_heads * channels,
+                          .value_row = key_heads * channels,
+                          .causal = number(11) != 0,
+                          .window = number(12),
+                          .scale = 0.125F,
+                          .deterministic = deterministic})
+                .graph();
+  } else if (kind.starts_with("attention")) {
     graph =
         GraphOfAttention({.kind = kind == "attention" ? AttentionGraph::Kind::forward : AttentionGraph::Kind::gradient,
                           .element = element,

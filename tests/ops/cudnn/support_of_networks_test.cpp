@@ -45,5 +45,19 @@ TEST(CudnnNetworkSupport, CoversAttentionAsKnown) {
   }
 }
 
+TEST(CudnnNetworkSupport, CoversTextsAsKnown) {
+  std::vector<TextsToAttend> all;
+  for (const int capacity : {8, 64, 256}) all.push_back({capacity, 2048, 8192, 12, 12, 64, true, 0});
+  for (const bool causal : {true, false})
+    for (const int window : {0, 128}) all.push_back({64, 1024, 8192, 32, 8, 128, causal, window});
+  for (const int channels : {16, 48, 96, 256}) all.push_back({64, 1024, 8192, 8, 4, channels, true, 0});
+  for (const TextsToAttend& texts : all) {
+    for (const char* architecture : {"sm_80", "sm_90", "sm_100", "sm_120"}) {
+      for (const char* determinism : {"any", "deterministic"})
+        expect_as_known(for_each_type(architecture, texts, determinism));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace gputrain::testing_support

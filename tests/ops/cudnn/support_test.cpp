@@ -23,5 +23,11 @@ TEST(CudnnSupport, CoversAttentionForEachGpuAndType) {
   }
 }
 
+TEST(CudnnSupport, CoversTextsForEachGpuAndType) {
+  for (const char* architecture : {"sm_80", "sm_90", "sm_100", "sm_120"}) {
+    expect_as_known(for_each_type(architecture, TextsToAttend{64, 1024, 8192, 32, 8, 128, true, 0}));
+  }
+}
+
 }  // namespace
 }  // namespace gputrain::testing_support

@@ -12,7 +12,8 @@ at::Tensor flash_attention_of_texts(const at::Tensor& q, const at::Tensor& k, co
   std::optional<int64_t> left, right;  // keys beyond the query's own, to each side; none: no limit
   if (options.window > 0) left = options.window - 1;
   if (options.window > 0 && !options.causal) right = left;
-  const auto& [offsets, longest] = options.texts;
+  const at::Tensor& offsets = options.texts.offsets;
+  const int64_t longest = options.texts.longest;
   return std::get<0>(at::_flash_attention_forward(q, k, v, offsets, offsets, longest, longest, options.dropout,
                                                   options.causal, /*return_debug_mask=*/false, options.scale, left,
                                                   right));

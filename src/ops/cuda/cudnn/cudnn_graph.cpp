@@ -270,6 +270,13 @@ std::string AttentionGraph::key() const {
                      deterministic ? " deterministic" : "");
 }
 
+std::string TextsGraph::key() const {
+  return fmt::format("texts{} {} {} of {} in {} {}/{}x{} rows {} {} {}{} window {} by {}{}",
+                     kind == Kind::forward ? "" : "_gradient", name_of(element), texts, longest, rows, heads, key_heads,
+                     channels, query_row, key_row, value_row, causal ? " causal" : "", window, scale,
+                     deterministic ? " deterministic" : "");
+}
+
 void run_graph(const ConvGraph& graph, const std::vector<void*>& tensors, float* sums) {
   const int64_t channels = graph.kind == ConvGraph::Kind::sums ? graph.out : graph.in;
   std::vector<void*> all = tensors;
@@ -288,6 +295,12 @@ void run_graph(const ConvGraph& graph, const std::vector<void*>& tensors, float*
 void run_graph(const AttentionGraph& graph, const std::vector<void*>& tensors) {
   const Pointers pointers = numbered(tensors);
   plan_of({graph.key(), graph.deterministic, {[&graph] { return GraphOfAttention(graph).graph(); }}}, pointers)
+      ->execute(pointers);
+}
+
+void run_graph(const TextsGraph& graph, const std::vector<void*>& tensors) {
+  const Pointers pointers = numbered(tensors);
+  plan_of({graph.key(), graph.deterministic, {[&graph] { return GraphOfTexts(graph).graph(); }}}, pointers)
       ->execute(pointers);
 }
 

@@ -46,10 +46,35 @@ struct AttentionGraph {
   std::string key() const;
 };
 
+/// Attention within texts whose rows follow each other. The sizes are upper limits and the true ones lie on the device,
+/// so that few plans serve all batches.
+struct TextsGraph {
+  /// forward: queries, keys, values, lengths, five offsets -> y, logarithms.
+  /// gradient: queries, keys, values, lengths, five offsets, y, dy, logarithms, the offsets of the gradients of keys
+  /// and values -> the gradients of queries, keys and values. Lengths are int32 [texts], 0 behind the last text.
+  /// Offsets are int64 [texts + 1], in elements, where each text begins in: queries, keys, values, y, logarithms.
+  /// Results have rows without gaps: y [rows, heads channels], in fp32 the logarithms of the sums of exponentials
+  /// [rows, heads].
+  using Kind = AttentionGraph::Kind;
+
+  Kind kind = Kind::forward;
+  Element element = Element::bf16;
+  int64_t texts = 0, longest = 0, rows = 0;           // rows: of all texts
+  int64_t heads = 0, key_heads = 0, channels = 0;     // channels: per head
+  int64_t query_row = 0, key_row = 0, value_row = 0;  // elements between rows of queries, keys and values
+  bool causal = true;
+  int64_t window = 0;  // a query attends to keys less than so many rows away; 0: no limit
+  float scale = 1;
+  bool deterministic = false;
+
+  std::string key() const;
+};
+
 /// Runs the graph on the current stream. `tensors` in the order of the kind's description; `sums` [2, channels]
 /// receives both sums. Throws NoKernel if cuDNN has no plan.
 void run_graph(const ConvGraph& graph, const std::vector<void*>& tensors, float* sums);
 /// The same; `tensors` are the addresses of the description's tensors.
 void run_graph(const AttentionGraph& graph, const std::vector<void*>& tensors);
+void run_graph(const TextsGraph& graph, const std::vector<void*>& tensors);
 
 }  // namespace gputrain::ops::cuda

@@ -34,6 +34,12 @@ class NumberedGraph {
     tensor.set_dim(layout.sizes).set_stride(layout.strides).set_uid(++ids_);
     return graph_->tensor(tensor);
   }
+  /// `count` whole numbers.
+  Tensor numbers(int64_t count, Type type) {
+    const Tensor tensor = input({.sizes = {count, 1, 1, 1}, .strides = {1, 1, 1, 1}});
+    tensor->set_data_type(type);
+    return tensor;
+  }
   void output(const Tensor& tensor, const Layout& layout) {
     tensor->set_output(true).set_dim(layout.sizes).set_stride(layout.strides).set_uid(++ids_);
   }
