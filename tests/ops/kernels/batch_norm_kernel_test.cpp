@@ -1,6 +1,7 @@
 #include "../../../src/ops/cuda/kernels/batch_norm.hpp"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/native_batch_norm.h>
 #include <ATen/ops/ones.h>
@@ -26,7 +27,7 @@ constexpr float kBatchEps = 1e-5F, kBatchMomentum = 0.1F;
 
 struct BatchTensors {
   at::Tensor x, residual, weight, bias, dy;
-  at::Tensor mean, rstd, scale, shift, running_mean, running_var, y;
+  at::Tensor mean, rstd, scale, shift, running_mean, running_var, y, passed;
   at::Tensor dweight, dbias, slope, offset, dx, dresidual;
   std::vector<at::Tensor> results() const {
     return {mean, rstd, running_mean, running_var, y, dweight, dbias, dx, dresidual};
@@ -52,7 +53,7 @@ BatchTensors tensors_of(const BatchCase& c, const Storage& storage) {
 }
 
 BatchTensors run(const BatchCase& c, const Storage& storage) {
-  const BatchTensors t = tensors_of(c, storage);
+  BatchTensors t = tensors_of(c, storage);
   const ImageRows images{.element = storage.element, .rows = c.rows, .channels = c.channels, .parts = c.parts};
   const at::Tensor partials = poisoned({c.parts, 3, c.channels}, at::kFloat);
   batch_statistics(images, pointer(t.x), pointer<float>(partials), nullptr);
@@ -69,19 +70,25 @@ BatchTensors run(const BatchCase& c, const Storage& storage) {
                  .running_mean = pointer<float>(t.running_mean),
                  .running_var = pointer<float>(t.running_var)},
                 nullptr);
-  batch_apply(images,
-              {.x = pointer(t.x),
-               .residual = pointer(t.residual),
-               .scale = pointer<float>(t.scale),
-               .shift = pointer<float>(t.shift),
-               .relu = c.relu,
-               .y = pointer(t.y)},
-              nullptr);
+  BatchApply apply{.x = pointer(t.x),
+                   .residual = pointer(t.residual),
+                   .scale = pointer<float>(t.scale),
+                   .shift = pointer<float>(t.shift),
+                   .relu = c.relu,
+                   .y = pointer(t.y),
+                   .passed = nullptr};
+  const int64_t bytes = c.with_residual && c.relu ? passed_bytes(images, apply) : 0;
+  if (bytes > 0) {
+    t.passed = at::full({bytes}, 0xA5, at::kByte);
+    apply.passed = pointer<uint8_t>(t.passed);
+  }
+  batch_apply(images, apply, nullptr);
   const at::Tensor sums = poisoned({c.parts, 2, c.channels}, at::kFloat);
   batch_gradient(images,
                  {.dy = pointer(t.dy),
                   .x = pointer(t.x),
-                  .y = c.with_residual ? pointer(t.y) : nullptr,
+                  .y = c.with_residual && bytes == 0 ? pointer(t.y) : nullptr,
+                  .passed = apply.passed,
                   .mean = pointer<float>(t.mean),
                   .rstd = pointer<float>(t.rstd),
                   .scale = pointer<float>(t.scale),
@@ -143,7 +150,22 @@ TEST(BatchNormKernels, MatchReferenceWithGradients) {
   check({.rows = 33, .channels = 512, .parts = 2});
 }
 
-TEST(BatchNormKernels, AddTheResidual) { check({.rows = 70, .channels = 32, .with_residual = true}); }
+TEST(BatchNormKernels, AddTheResidual) {
+  check({.rows = 70, .channels = 32, .with_residual = true});
+  check({.rows = 33, .channels = 520, .with_residual = true, .parts = 2});
+  check({.rows = 49, .channels = 16, .relu = false, .with_residual = true});
+}
+
+/// A bit for each result of the ReLU, in whole packs of 16 bytes, however the gradient then reads them.
+TEST(BatchNormKernels, KeepWhereTheReluLetThrough) {
+  for (const Storage& storage : storages()) {
+    const BatchTensors t = run({.rows = 70, .channels = 32, .with_residual = true}, storage);
+    const int64_t pack = 16 / t.y.element_size();
+    const at::Tensor bits = t.passed.view({-1, 1}).bitwise_right_shift(at::arange(pack, at::kByte)).bitwise_and(1);
+    EXPECT_TRUE(bits.view({70, 32}).to(at::kBool).equal(t.y.gt(0))) << storage.name;
+    EXPECT_FALSE(run({.rows = 9, .channels = 77, .with_residual = true}, storage).passed.defined());
+  }
+}
 
 TEST(BatchNormKernels, HandleCountsThatFillNoWholePacks) {
   check({.rows = 11, .channels = 3, .parts = 5});

@@ -41,12 +41,14 @@ using GradientLauncher = void (*)(const ImageRows&, const BatchGradient&, Stream
 NormGradients gradients_by(GradientLauncher launcher, const at::Tensor& dy, const AppliedNorm& norm,
                            const at::Tensor& partials) {
   const at::Tensor results = per_channel(norm.x, 4);
+  const bool has_bits = norm.kept.defined() && norm.kept.scalar_type() == at::kByte;
   NormGradients found{.dx = at::empty_like(norm.x), .dweight = results[0], .dbias = results[1]};
   if (norm.has_residual) found.dresidual = at::empty_like(norm.x);
   launcher(image_rows(norm.x, kBackwardBlocks),
            {.dy = read(dy),
             .x = read(norm.x),
-            .y = read(norm.y),
+            .y = has_bits ? nullptr : read(norm.kept),
+            .passed = has_bits ? read<uint8_t>(norm.kept) : nullptr,
             .mean = read<float>(norm.moments[0]),
             .rstd = read<float>(norm.moments[1]),
             .scale = read<float>(norm.moments[2]),
@@ -70,8 +72,8 @@ struct ImageNorm : torch::autograd::Function<ImageNorm> {
                             const at::Tensor& running_mean, const at::Tensor& running_var, double momentum, double eps,
                             bool relu) {
     const at::Tensor moments = batch_moments_of(x, {}, {weight, bias, running_mean, running_var, momentum, eps});
-    at::Tensor y = batch_applied(x, moments, residual.value_or(at::Tensor()), relu);
-    context->save_for_backward({x, moments, residual && relu ? y : at::Tensor()});
+    const auto [y, kept] = batch_applied(x, moments, residual.value_or(at::Tensor()), relu);
+    context->save_for_backward({x, moments, kept});
     context->saved_data["relu"] = relu;
     context->saved_data["has_residual"] = residual.has_value();
     return y;
@@ -83,7 +85,7 @@ struct ImageNorm : torch::autograd::Function<ImageNorm> {
     const NormGradients found = batch_gradients(gradients[0].contiguous(at::MemoryFormat::ChannelsLast),
                                                 {.x = saved[0],
                                                  .moments = saved[1],
-                                                 .y = saved[2],
+                                                 .kept = saved[2],
                                                  .relu = context->saved_data["relu"].toBool(),
                                                  .has_residual = context->saved_data["has_residual"].toBool()});
     return {found.dx, found.dweight, found.dbias, found.dresidual, {}, {}, {}, {}, {}};
@@ -122,18 +124,24 @@ at::Tensor batch_moments_of(const at::Tensor& x, const at::Tensor& sums, const N
   return moments;
 }
 
-at::Tensor batch_applied(const at::Tensor& x, const at::Tensor& moments, const at::Tensor& residual, bool relu) {
-  at::Tensor y = at::empty_like(x);
-  batch_apply(image_rows(x, kForwardBlocks),
-              {.x = read(x),
-               .residual = read(residual),
-               .scale = read<float>(moments[2]),
-               .shift = read<float>(moments[3]),
-               .relu = relu,
-               .y = write(y)},
-              current_stream());
+AppliedImages batch_applied(const at::Tensor& x, const at::Tensor& moments, const at::Tensor& residual, bool relu) {
+  AppliedImages applied{.y = at::empty_like(x)};
+  const ImageRows images = image_rows(x, kForwardBlocks);
+  BatchApply call{.x = read(x),
+                  .residual = read(residual),
+                  .scale = read<float>(moments[2]),
+                  .shift = read<float>(moments[3]),
+                  .relu = relu,
+                  .y = write(applied.y),
+                  .passed = nullptr};
+  if (residual.defined() && relu) {
+    const int64_t bytes = passed_bytes(images, call);
+    applied.kept = bytes > 0 ? at::empty({bytes}, x.options().dtype(at::kByte)) : applied.y;
+    if (bytes > 0) call.passed = write<uint8_t>(applied.kept);
+  }
+  batch_apply(images, call, current_stream());
   check_launches();
-  return y;
+  return applied;
 }
 
 NormGradients batch_gradients(const at::Tensor& dy, const AppliedNorm& norm) {

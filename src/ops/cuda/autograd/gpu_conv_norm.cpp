@@ -1,4 +1,5 @@
 #include <string>
+#include <utility>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/conv2d.h>
@@ -104,19 +105,21 @@ struct ConvNorms : torch::autograd::Function<ConvNorms> {
     const Places at{layers.size()};
     std::vector<int64_t> strides, paddings;
     variable_list saved;
-    at::Tensor x = inputs[0];
+    at::Tensor x = inputs[0], kept;
     for (size_t i = 0; i < layers.size(); ++i) {
       const auto& [stride, padding, options] = layers[i];
       const at::Tensor& weight = inputs[at.weight(i)];
       const bool is_last = i + 1 == layers.size();
       const Normed z = convolved(x, {weight, stride, padding}, norm_of(inputs, at, i, options));
       saved.insert(saved.end(), {x, weight, z.y, z.moments});
-      x = batch_applied(z.y, z.moments, is_last ? residual.value_or(at::Tensor()) : at::Tensor(),
-                        !is_last || last_relu);
+      AppliedImages applied = batch_applied(z.y, z.moments, is_last ? residual.value_or(at::Tensor()) : at::Tensor(),
+                                            !is_last || last_relu);
+      x = std::move(applied.y);
+      kept = std::move(applied.kept);
       strides.push_back(stride);
       paddings.push_back(padding);
     }
-    saved.push_back(residual && last_relu ? x : at::Tensor());
+    saved.push_back(kept);
     context->save_for_backward(saved);
     context->saved_data["strides"] = strides;
     context->saved_data["paddings"] = paddings;
@@ -135,7 +138,7 @@ struct ConvNorms : torch::autograd::Function<ConvNorms> {
     NormGradients norm =
         batch_gradients(channels_last(gradients[0]), {.x = saved[4 * at.layers - 2],
                                                       .moments = saved[4 * at.layers - 1],
-                                                      .y = saved[4 * at.layers],
+                                                      .kept = saved[4 * at.layers],
                                                       .relu = context->saved_data["last_relu"].toBool(),
                                                       .has_residual = context->saved_data["has_residual"].toBool()});
     results[at.count()] = norm.dresidual;

@@ -19,12 +19,16 @@ struct NormOperands {
 /// sums of x and x squared, else undefined.
 at::Tensor batch_moments_of(const at::Tensor& x, const at::Tensor& sums, const NormOperands& norm);
 
+struct AppliedImages {
+  at::Tensor y;
+  at::Tensor kept;  // tells where y is above 0, if that does not follow from x: bits in uint8, or y; else undefined
+};
 /// relu(normalised x + residual); residual and ReLU are optional.
-at::Tensor batch_applied(const at::Tensor& x, const at::Tensor& moments, const at::Tensor& residual, bool relu);
+AppliedImages batch_applied(const at::Tensor& x, const at::Tensor& moments, const at::Tensor& residual, bool relu);
 
 struct AppliedNorm {
   at::Tensor x, moments;
-  at::Tensor y;  // defined if the ReLU's mask does not follow from x
+  at::Tensor kept;  // as in AppliedImages
   bool relu = false, has_residual = false;
 };
 struct NormGradients {

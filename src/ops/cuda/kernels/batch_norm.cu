@@ -138,15 +138,28 @@ __global__ void __launch_bounds__(kColumnThreads) batch_apply_kernel(ImageRows i
       if (p.relu && y[k] < 0) y[k] = 0;  // a NaN propagates
     }
     store(static_cast<T*>(p.y) + place, y);
+    if (p.passed == nullptr || kVector != kPackOf<T>) continue;
+    unsigned bits = 0;
+    GPUTRAIN_UNROLL
+    for (int k = 0; k < kVector; ++k) bits |= static_cast<unsigned>(!(y[k] <= 0)) << k;  // a NaN passes
+    p.passed[place / kPackOf<T>] = static_cast<uint8_t>(bits);
   }
 }
 
-/// dy where the ReLU let it through, else 0. The mask comes from the stored y or from x.
+/// dy where the ReLU let it through, else 0.
 template <class T, int kVector>
 __device__ void load_passed(const BatchGradient& p, int64_t place, const float (&x)[kVector],
                             const float (&scale)[kVector], const float (&shift)[kVector], float (&g)[kVector]) {
   load(static_cast<const T*>(p.dy) + place, g);
   if (!p.relu) return;
+  if (p.passed != nullptr) {
+    const unsigned bits = static_cast<unsigned>(p.passed[place / kPackOf<T>]) >> (place % kPackOf<T>);
+    GPUTRAIN_UNROLL
+    for (int k = 0; k < kVector; ++k) {
+      if ((bits >> k & 1U) == 0) g[k] = 0;
+    }
+    return;
+  }
   float y[kVector];
   if (p.y != nullptr) {
     load(static_cast<const T*>(p.y) + place, y);
@@ -161,7 +174,7 @@ __device__ void load_passed(const BatchGradient& p, int64_t place, const float (
 }
 
 template <class T, int kVector>
-__global__ void __launch_bounds__(kColumnThreads) batch_sums_kernel(ImageRows images, BatchGradient p) {
+__global__ void __launch_bounds__(kColumnThreads, 3) batch_sums_kernel(ImageRows images, BatchGradient p) {
   const ColumnWalk<kVector> walk(images.rows, images.channels);
   float scale[kVector] = {}, shift[kVector] = {}, mean[kVector] = {}, sum[kVector] = {}, sum_x[kVector] = {};
   if (walk.column < images.channels) {
@@ -174,6 +187,7 @@ __global__ void __launch_bounds__(kColumnThreads) batch_sums_kernel(ImageRows im
     float x[kVector], g[kVector];
     load(static_cast<const T*>(p.x) + place, x);
     load_passed<T>(p, place, x, scale, shift, g);
+    if (p.dresidual != nullptr) store(static_cast<T*>(p.dresidual) + place, g);
     GPUTRAIN_UNROLL
     for (int k = 0; k < kVector; ++k) {
       sum[k] += g[k];
@@ -230,7 +244,6 @@ __global__ void __launch_bounds__(kColumnThreads) batch_gradient_kernel(ImageRow
     float x[kVector], g[kVector];
     load(static_cast<const T*>(p.x) + place, x);
     load_passed<T>(p, place, x, scale, shift, g);
-    if (p.dresidual != nullptr) store(static_cast<T*>(p.dresidual) + place, g);
     GPUTRAIN_UNROLL
     for (int k = 0; k < kVector; ++k) g[k] = g[k] * scale[k] + ((x[k] - mean[k]) * slope[k] + offset[k]);
     store(static_cast<T*>(p.dx) + place, g);
@@ -262,7 +275,7 @@ void finish_gradient(const ImageRows& images, int parts, const BatchGradient& p,
         launch(batch_gradient_kernel<decltype(type), decltype(vector)::value>, grid.blocks, grid.threads, stream,
                images, p);
       },
-      p.dy, p.x, p.y, p.dx, p.dresidual, p.mean, p.scale, p.shift, p.slope, p.offset);
+      p.dy, p.x, p.y, p.dx, p.mean, p.scale, p.shift, p.slope, p.offset);
 }
 
 }  // namespace
@@ -282,6 +295,16 @@ void batch_moments(const ImageRows& images, const BatchMoments& p, Stream stream
   launch(batch_moments_kernel, channel_blocks(images), dim3{kChannels, kWorkers, 1}, stream, images, p);
 }
 
+int64_t passed_bytes(const ImageRows& images, const BatchApply& p) {
+  int64_t bytes = 0;
+  with_type(images.element, [&](auto type) {
+    constexpr int kVector = kPackOf<decltype(type)>;
+    if (is_packed(images.channels, kVector, p.x, p.residual, p.y, p.scale, p.shift))
+      bytes = images.rows * images.channels / kVector;
+  });
+  return bytes;
+}
+
 void batch_apply(const ImageRows& images, const BatchApply& p, Stream stream) {
   with_grid(
       images,
@@ -299,8 +322,13 @@ void batch_gradient(const ImageRows& images, const BatchGradient& p, Stream stre
         launch(batch_sums_kernel<decltype(type), decltype(vector)::value>, grid.blocks, grid.threads, stream, images,
                p);
       },
-      p.dy, p.x, p.y, p.mean, p.scale, p.shift, p.partials);
-  finish_gradient(images, images.parts, p, stream);
+      p.dy, p.x, p.y, p.dresidual, p.mean, p.scale, p.shift, p.partials);
+  BatchGradient rest = p;
+  if (p.dresidual != nullptr) {
+    rest.dy = p.dresidual;
+    rest.relu = false;
+  }
+  finish_gradient(images, images.parts, rest, stream);
 }
 
 void batch_gradient_of_sums(const ImageRows& images, const BatchGradient& p, Stream stream) {

@@ -32,23 +32,27 @@ struct BatchApply {
   const void* residual;  // [rows, channels] or nullptr
   const float *scale, *shift;
   bool relu;
-  void* y;  // [rows, channels]; may be x
+  void* y;          // [rows, channels]; may be x
+  uint8_t* passed;  // of passed_bytes(): a bit for each y, 1 if it is above 0; or nullptr
 };
+/// 0 if this call writes no bits, because channels or addresses do not fill whole packs.
+int64_t passed_bytes(const ImageRows& images, const BatchApply& p);
 void batch_apply(const ImageRows& images, const BatchApply& p, Stream stream);
 
-/// g = dy where y > 0, else 0. The sums of g and of g (x - mean) are kept per part. Without a residual, y is computed
-/// from x and need not be stored.
+/// g = dy where y > 0, else 0. The sums of g and of g (x - mean) are kept per part. Where y > 0 follows from `passed`,
+/// else from y, else, without a residual, from x.
 struct BatchGradient {
   const void* dy;                            // [rows, channels]
   const void* x;                             // [rows, channels]
-  const void* y;                             // [rows, channels]; nullptr: computed from x, scale and shift
+  const void* y;                             // [rows, channels] or nullptr
+  const uint8_t* passed;                     // as batch_apply() writes it; or nullptr
   const float *mean, *rstd, *scale, *shift;  // [channels]
   bool relu;
   float* partials;         // [parts, 2, channels]
   float *dweight, *dbias;  // [channels]
   float *slope, *offset;   // [channels]; dx = g scale + (x - mean) slope + offset
   void* dx;                // [rows, channels]; may be dy
-  void* dresidual;         // [rows, channels]: g; or nullptr
+  void* dresidual;         // [rows, channels]: g, which the last launch then reads instead of dy; or nullptr
 };
 /// Three launches: the sums, the slopes, dx.
 void batch_gradient(const ImageRows& images, const BatchGradient& p, Stream stream);
