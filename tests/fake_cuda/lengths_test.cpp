@@ -184,7 +184,7 @@ TEST_F(PretendGpuTexts, GiveTheLastLayerRowsThatCountWithoutWaiting) {
   EXPECT_LE(rows, kBatch * kTime / 4);
 }
 
-/// Heads of 32 channels have a graph of cuDNN. Plans: each way, on copies without gaps that are compared, and in place.
+/// Heads of 32 channels have a graph of cuDNN. Plans: each way on the copies that are compared, and if it wins, in place.
 TEST_F(PretendGpuTexts, NeedFewPlansOfAttention) {
   train(job("conversations", 60), {"data.text.packing=true", "model.config.head_dim=32"});
   EXPECT_EQ(count("launched graphs"), 60 - 3);
@@ -196,7 +196,8 @@ TEST_F(PretendGpuTexts, NeedFewPlansOfAttention) {
     std::getline(std::ifstream(file.path()) >> std::ws, line);
     if (line.find("texts") != std::string::npos) ++plans;
   }
-  EXPECT_EQ(plans, 4);
+  EXPECT_GE(plans, 2);
+  EXPECT_LE(plans, 4);
 }
 
 TEST_F(PretendGpuTexts, TrainAdaptersInGraphs) {
