@@ -15,6 +15,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include "ledger.hpp"
+
 // The dynamic linker finds these before the real ones.
 #define FAKE_CUDA extern "C" __attribute__((visibility("default")))
 
@@ -34,8 +36,9 @@ cudaError_t fail(cudaError_t error);
 void count(const std::string& what, size_t number = 1);
 
 /// Adds `work`, or work without an effect (a kernel), to a stream: done at once, or at each launch of the graph that
-/// the stream is being captured into.
-cudaError_t enqueue(cudaStream_t stream, const std::string& name, std::function<void()> work = {});
+/// the stream is being captured into. The ledger notes it with its cost.
+cudaError_t enqueue(cudaStream_t stream, const std::string& name, std::function<void()> work = {},
+                    const Cost& cost = {});
 
 /// In long capture number PRETEND_CAPTURE_SHORTAGE, a kernel cannot be loaded on its first call. Only launches report
 /// the reason: cuDNN and cuBLAS hide it.

@@ -32,7 +32,7 @@ std::string text_of(const dim3& size) {
   return std::to_string(size.x) + " x " + std::to_string(size.y) + " x " + std::to_string(size.z);
 }
 
-cudaError_t launch(const void* function, const Configuration& asked) {
+cudaError_t launch(const void* function, const Configuration& asked, void** arguments) {
   const Kernel& kernel = kernel_of(function);
   const auto product = [](const dim3& size) { return uint64_t{size.x} * size.y * size.z; };
   const bool fits = product(asked.grid) > 0 && asked.grid.x <= 2147483647 && asked.grid.y <= 65535 &&
@@ -45,7 +45,7 @@ cudaError_t launch(const void* function, const Configuration& asked) {
   }
   if (const cudaError_t shortage = load_kernel(asked.stream)) return shortage;
   count("kernels");
-  return enqueue(asked.stream, kernel.name);
+  return enqueue(asked.stream, kernel.name, {}, keeps_ledger() ? cost_of_kernel(kernel.name, arguments) : Cost{});
 }
 
 }  // namespace
@@ -83,18 +83,18 @@ FAKE_CUDA cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t
   return cudaSuccess;
 }
 
-FAKE_CUDA cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void**, size_t shared_bytes,
-                                         cudaStream_t stream) {
-  return launch(kernel, {grid, block, shared_bytes, stream});
+FAKE_CUDA cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
+                                         size_t shared_bytes, cudaStream_t stream) {
+  return launch(kernel, {grid, block, shared_bytes, stream}, arguments);
 }
 
-FAKE_CUDA cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void**, size_t shared_bytes,
+FAKE_CUDA cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
                                        cudaStream_t stream) {
-  return launch(kernel, {grid, block, shared_bytes, stream});
+  return launch(kernel, {grid, block, shared_bytes, stream}, arguments);
 }
 
-FAKE_CUDA cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* asked, const void* kernel, void**) {
-  return launch(kernel, {asked->gridDim, asked->blockDim, asked->dynamicSmemBytes, asked->stream});
+FAKE_CUDA cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* asked, const void* kernel, void** arguments) {
+  return launch(kernel, {asked->gridDim, asked->blockDim, asked->dynamicSmemBytes, asked->stream}, arguments);
 }
 
 FAKE_CUDA cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {

@@ -7,9 +7,12 @@
 #include <map>
 #include <vector>
 
+#include <library_types.h>
 #include <unistd.h>
 
+#include "cudnn_bag.hpp"
 #include "fake_cuda.hpp"
+#include "ledger.hpp"
 
 namespace {
 
@@ -31,7 +34,28 @@ int created(void** handle, const char* call) {
   return kDone;
 }
 
-int queued(void* handle, const char* call) { return enqueue(of(handle).stream, call) == cudaSuccess ? kDone : 1; }
+int queued(void* handle, const char* call, const Cost& cost = {}) {
+  return enqueue(of(handle).stream, call, {}, cost) == cudaSuccess ? kDone : 1;
+}
+
+/// Bytes of an element of a cudaDataType_t.
+double size_of(int type) {
+  switch (type) {
+    case CUDA_R_32F:
+      return 4;
+    case CUDA_R_64F:
+      return 8;
+    default:
+      return 2;
+  }
+}
+
+/// A product of [m, k] and [k, n], `count` times; `adds`: to what is there.
+Cost cost_of_product(double m, double n, double k, double count, int in, int out, bool adds) {
+  return {.kind = "product",
+          .bytes = count * ((m * k + k * n) * size_of(in) + m * n * size_of(out) * (adds ? 2 : 1)),
+          .operations = 2 * count * m * n * k};
+}
 
 }  // namespace
 
@@ -74,12 +98,8 @@ FAKE_CUDA int cublasGetPointerMode_v2(void* handle, int* mode) {
 
 #define FAKE_CUDA_PRODUCT(name) \
   FAKE_CUDA int name(void* handle) { return queued(handle, #name); }
-FAKE_CUDA_PRODUCT(cublasSgemm_v2)
 FAKE_CUDA_PRODUCT(cublasDgemm_v2)
-FAKE_CUDA_PRODUCT(cublasGemmEx)
 FAKE_CUDA_PRODUCT(cublasSgemmEx)
-FAKE_CUDA_PRODUCT(cublasGemmBatchedEx)
-FAKE_CUDA_PRODUCT(cublasGemmStridedBatchedEx)
 FAKE_CUDA_PRODUCT(cublasSgemmStridedBatched)
 FAKE_CUDA_PRODUCT(cublasDgemmStridedBatched)
 FAKE_CUDA_PRODUCT(cublasSgemv_v2)
@@ -87,6 +107,28 @@ FAKE_CUDA_PRODUCT(cublasDgemv_v2)
 FAKE_CUDA_PRODUCT(cublasSdot_v2)
 FAKE_CUDA_PRODUCT(cublasDdot_v2)
 FAKE_CUDA_PRODUCT(cublasDotEx)
+
+FAKE_CUDA int cublasSgemm_v2(void* handle, int, int, int m, int n, int k, const void*, const void*, int, const void*,
+                             int, const float* beta) {
+  return queued(handle, "cublasSgemm", cost_of_product(m, n, k, 1, CUDA_R_32F, CUDA_R_32F, *beta != 0));
+}
+
+FAKE_CUDA int cublasGemmEx(void* handle, int, int, int m, int n, int k, const void*, const void*, int in, int,
+                           const void*, int, int, const float* beta, void*, int out) {
+  return queued(handle, "cublasGemmEx", cost_of_product(m, n, k, 1, in, out, *beta != 0));
+}
+
+FAKE_CUDA int cublasGemmBatchedEx(void* handle, int, int, int m, int n, int k, const void*, const void* const*, int in,
+                                  int, const void* const*, int, int, const float* beta, void* const*, int out, int,
+                                  int count) {
+  return queued(handle, "cublasGemmBatchedEx", cost_of_product(m, n, k, count, in, out, *beta != 0));
+}
+
+FAKE_CUDA int cublasGemmStridedBatchedEx(void* handle, int, int, int m, int n, int k, const void*, const void*, int in,
+                                         int, long long, const void*, int, int, long long, const float* beta, void*,
+                                         int out, int, long long, int count) {
+  return queued(handle, "cublasGemmStridedBatchedEx", cost_of_product(m, n, k, count, in, out, *beta != 0));
+}
 
 // Descriptors whose content nothing reads.
 #define FAKE_CUDA_DESCRIPTION(name)                 \
@@ -100,7 +142,23 @@ FAKE_CUDA_PRODUCT(cublasDotEx)
   }                                                 \
   FAKE_CUDA int cublasLt##name##SetAttribute(void*, int, const void*, size_t) { return kDone; }
 FAKE_CUDA_DESCRIPTION(MatmulDesc)
-FAKE_CUDA_DESCRIPTION(MatrixLayout)
+
+/// A matrix as cuBLASLt describes it.
+struct Matrix {
+  int type;
+  uint64_t rows, columns;
+};
+
+FAKE_CUDA int cublasLtMatrixLayoutCreate(void** it, int type, uint64_t rows, uint64_t columns, int64_t) {
+  *it = new Matrix{type, rows, columns};
+  return kDone;
+}
+FAKE_CUDA int cublasLtMatrixLayoutDestroy(void* it) {
+  delete static_cast<Matrix*>(it);
+  return kDone;
+}
+FAKE_CUDA int cublasLtMatrixLayoutSetAttribute(void*, int, const void*, size_t) { return kDone; }
+
 FAKE_CUDA_DESCRIPTION(MatmulPreference)
 
 FAKE_CUDA size_t cublasLtGetVersion() { return 130000; }
@@ -122,13 +180,16 @@ FAKE_CUDA int cublasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, 
   return kDone;
 }
 
-FAKE_CUDA int cublasLtMatmul(void*, void*, const void*, const void* a, void*, const void* b, void*, const void*,
-                             const void*, void*, void* d, void*, const void*, void* workspace, size_t bytes,
-                             cudaStream_t stream) {
+FAKE_CUDA int cublasLtMatmul(void*, void*, const void*, const void* a, const Matrix* of_a, const void* b, void*,
+                             const float* beta, const void*, void*, void* d, const Matrix* of_d, const void*,
+                             void* workspace, size_t bytes, cudaStream_t stream) {
   const bool all_there = is_device_memory(a, 1) && is_device_memory(b, 1) && is_device_memory(d, 1) &&
                          (bytes == 0 || is_device_memory(workspace, bytes));
   if (!all_there) refuse(cudaErrorInvalidValue, "a product of memory that is not there");
-  return enqueue(stream, "cublasLtMatmul") == cudaSuccess ? kDone : 1;
+  const auto m = static_cast<double>(of_d->rows), n = static_cast<double>(of_d->columns);
+  const double k = static_cast<double>(of_a->rows * of_a->columns) / m;
+  const Cost cost = cost_of_product(m, n, k, 1, of_a->type, of_d->type, *beta != 0);
+  return enqueue(stream, "cublasLtMatmul", {}, cost) == cudaSuccess ? kDone : 1;
 }
 
 // --- cuDNN -----------------------------------------------------------------------------------------------------------
@@ -152,11 +213,6 @@ FAKE_CUDA int cudnnGetStream(void* handle, cudaStream_t* stream) {
 
 namespace {
 
-/// A cuDNN backend descriptor: a map of attributes.
-struct Bag {
-  std::map<int, std::pair<int64_t, std::vector<char>>> attributes;  // number of values, and their bytes
-};
-
 // Values of cudnnBackendAttributeType_t.
 constexpr int kInt64 = 3, kDescriptor = 15, kInt32 = 23;
 constexpr int kKnobChoices = 302;
@@ -179,13 +235,14 @@ size_t bytes_of(int type) {
 
 }  // namespace
 
-FAKE_CUDA int cudnnBackendCreateDescriptor(int, void** bag) {
-  *bag = new Bag;
+FAKE_CUDA int cudnnBackendCreateDescriptor(int type, void** bag) {
+  *bag = new Bag{.type = type};
   return kDone;
 }
 
+/// A ledger needs them as long as a plan may run.
 FAKE_CUDA int cudnnBackendDestroyDescriptor(void* bag) {
-  delete static_cast<Bag*>(bag);
+  if (!keeps_ledger()) delete static_cast<Bag*>(bag);
   return kDone;
 }
 
@@ -195,6 +252,9 @@ FAKE_CUDA int cudnnBackendSetAttribute(void* bag, int attribute, int type, int64
   const char* bytes = static_cast<const char*>(values);
   static_cast<Bag*>(bag)->attributes[attribute] = {
       number, std::vector<char>(bytes, bytes + static_cast<size_t>(number) * bytes_of(type))};
+  if (type == kDescriptor) {
+    for (int64_t i = 0; i < number; ++i) static_cast<Bag*>(bag)->others.push_back(static_cast<Bag* const*>(values)[i]);
+  }
   return kDone;
 }
 
@@ -212,10 +272,14 @@ FAKE_CUDA int cudnnBackendGetAttribute(void* bag, int attribute, int type, int64
   const bool has_one = type == kInt64 || type == kInt32 || (type == kDescriptor && attribute != kKnobChoices);
   if (number != nullptr) *number = has_one ? 1 : 0;
   if (room > 0 && type != kDescriptor) std::memset(values, 0, room);  // the caller provides the descriptors
+  for (int64_t i = 0; has_one && room > 0 && type == kDescriptor && i < 1; ++i)
+    static_cast<Bag* const*>(values)[i]->others.push_back(static_cast<Bag*>(bag));
   return kDone;
 }
 
-FAKE_CUDA int cudnnBackendExecute(void* handle, void*, void*) { return queued(handle, "cudnnBackendExecute"); }
+FAKE_CUDA int cudnnBackendExecute(void* handle, void* plan, void*) {
+  return queued(handle, "cudnnBackendExecute", keeps_ledger() ? cost_of_plan(*static_cast<const Bag*>(plan)) : Cost{});
+}
 
 // Batch norms: ATen still uses the old API for them.
 FAKE_CUDA int cudnnCreateTensorDescriptor(void** bag) { return cudnnBackendCreateDescriptor(0, bag); }

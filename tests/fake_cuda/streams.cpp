@@ -76,7 +76,9 @@ Stream& stream_of(cudaStream_t handle) {
 
 Event& event_of(cudaEvent_t handle) { return *reinterpret_cast<Event*>(handle); }
 
+/// Of a ledger's clock where one is kept, so that trials of kernels end the same every time.
 double milliseconds_now() {
+  if (keeps_ledger()) return milliseconds_of_calls();
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
@@ -165,9 +167,10 @@ cudaError_t load_kernel(cudaStream_t handle) {
   return fail(cudaErrorMemoryAllocation);
 }
 
-cudaError_t enqueue(cudaStream_t handle, const std::string& name, std::function<void()> work) {
+cudaError_t enqueue(cudaStream_t handle, const std::string& name, std::function<void()> work, const Cost& cost) {
   const std::lock_guard lock(mutex());
   Stream& stream = stream_of(handle);
+  note_call(name, cost, stream.graph);
   if (Stream* captured = &stream == &legacy() ? captured_beside_legacy() : nullptr) {
     captured->graph->is_broken = true;
     return refuse(cudaErrorStreamCaptureImplicit, name + " in the legacy stream during a capture");
@@ -306,6 +309,7 @@ FAKE_CUDA cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* runnable, c
 FAKE_CUDA cudaError_t cudaGraphLaunch(cudaGraphExec_t runnable, cudaStream_t stream) {
   const auto* graph = reinterpret_cast<const Graph*>(runnable);
   count("launched graphs");
+  note_launch(graph);
   if (!graph->communicators.empty()) start_collectives();
   return enqueue(stream, "graph", [graph] {
     for (const Node& node : graph->nodes) {

@@ -62,30 +62,32 @@ WORKLOADS = {
 }
 
 
-def job_of(name: str, folder: Path, tiny: bool) -> dict:
+def job_of(name: str, folder: Path, tiny: bool, layers: int = 0) -> dict:
+    """`layers`: instead of the model's own number, to count what a step does: weights are 0 then."""
     work = WORKLOADS[name]
+    depth = {"n_layer": layers} if layers else {}
     job = {"schema": 1, "name": name, "device": "cpu" if tiny else "cuda", "precision": "bf16",
            "optimizer": {"type": "adamw", "lr": 1e-4}, "checkpoint": {"interval": None}, "log": {"interval": 1}}
     if name == "vit":
         batch, size = (2, 32) if tiny else (256, 224)
         sizes = {"patch_size": 16, "n_layer": 2, "n_head": 2, "n_embd": 32} if tiny else {}
-        return job | {"model": {"type": "vit", "config": sizes | {"num_classes": 1000}},
+        return job | {"model": {"type": "vit", "config": sizes | depth | {"num_classes": 1000}},
                       "data": {"train": {"format": "synthetic", "samples": 2 * batch, "num_classes": 1000},
                                "image": {"size": size}},
                       "train": {"max_steps": work["steps"], "global_batch_size": batch}}
     if name == "bert":
         length, batch = (32, 2) if tiny else (512, 32)
         sizes = {"n_layer": 2, "n_head": 2, "n_embd": 32} if tiny else {}
-        return job | {"model": {"type": "bert", "config": sizes | {"head": "mlm", "vocab_size": 30522, "dropout": 0.1}},
+        return job | {"model": {"type": "bert", "config": sizes | depth | {"head": "mlm", "vocab_size": 30522, "dropout": 0.1}},
                       "data": {"train": {"path": texts(folder, 8 * length, 64 * batch, "text"), "format": "jsonl"},
                                "text": {"tokenizer": "words", "max_length": length}},
                       "train": {"max_steps": work["steps"], "global_batch_size": batch}}
     length, batch = (64, 2) if tiny else (work["length"], work["batch"])
     experts = {"expert_inner": 32} if tiny and "n_expert" in work["model"] else {}
-    sizes = work["model"] | (TINY | experts if tiny else {}) | {"block_size": length}
+    sizes = work["model"] | (TINY | experts if tiny else {}) | {"block_size": length} | depth
     model = {"type": "gpt", "config": sizes}
     if work["adapter"]:
-        model = {"type": "gpt", "pretrained": write_random_qwen3(folder / "pretrained", sizes), "adapter": LORA}
+        model = {"type": "gpt", "pretrained": write_qwen3(folder / "pretrained", sizes, is_random=not layers), "adapter": LORA}
     return job | {"model": model,
                   "data": {"train": {"path": texts(folder, length, 2000), "format": "jsonl"},
                            "text": {"tokenizer": "bytes", "max_length": length, "packing": work["packed"]}},
@@ -116,8 +118,9 @@ def random_bf16(count: int) -> bytes:
     return bytes(both)
 
 
-def write_random_qwen3(folder: Path, sizes: dict) -> str:
-    """A folder as people download it, with random weights: adapters are trained on a pretrained model."""
+def write_qwen3(folder: Path, sizes: dict, is_random: bool) -> str:
+    """A folder as people download it, because adapters are trained on a pretrained model. Weights that are not random
+    are 0, in a file without any blocks on the disk."""
     folder.mkdir()
     shapes, header, begin = shapes_of(sizes), {}, 0
     for name, shape in shapes.items():
@@ -128,7 +131,9 @@ def write_random_qwen3(folder: Path, sizes: dict) -> str:
     block = random_bf16(min(1 << 24, max(map(math.prod, shapes.values()))))
     with (folder / "model.safetensors").open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
-        for shape in shapes.values():
+        if not is_random:
+            file.truncate(8 + len(text) + end)
+        for shape in shapes.values() if is_random else ():
             left = 2 * math.prod(shape)
             while left > 0:  # the same numbers again and again: only their sizes matter
                 part = (block if len(shape) > 1 else ONE * (left // 2))[:left]
