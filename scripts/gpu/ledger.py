@@ -165,11 +165,12 @@ def operations_of_attention(by: dict) -> float:
     return (10 if is_backward else 4) * elements * longest
 
 
-def named_rows(calls: list[dict], rates: dict, counted: float) -> dict[str, Row]:
+def named_rows(calls: list[dict], rates: dict, work: Workload) -> dict[str, Row]:
     rows, met = defaultdict(Row), set()
     for call in calls:
         by, kind = call["by"] or None, call["kind"]
-        row = Row(1, call["bytes"], call["operations"])
+        filled = work.units / call["places"] if call["places"] else 1  # of a graph for more and longer texts
+        row = Row(1, call["bytes"] * filled, call["operations"] * filled)
         name, rate = kind or "unknown", rates["products"]
         if not kind and by:
             name = by["name"]
@@ -181,7 +182,7 @@ def named_rows(calls: list[dict], rates: dict, counted: float) -> dict[str, Row]
         elif kind == "product" and by and by["name"].startswith("aten::"):
             name = "product by ATen"
         if "attention" in name:
-            row.operations *= counted
+            row.operations *= work.counted
             rate = ATTENTION_BACKWARD if "backward" in name else ATTENTION
         row.seconds = GAP + max(row.bytes / rates["memory"], row.operations / rate)
         rows[name] += row
@@ -199,7 +200,7 @@ def rows_of(name: str, build: Path, rates: dict) -> dict[str, Row]:
             calls = calls_of_last_step(run_on_fake_gpu(build, job, Path(folder)))
             if unknown := unknown_calls(calls):
                 sys.exit(f"{name}: nothing knows what these calls cost: {', '.join(unknown)}")
-            found.append(named_rows(calls, rates, work.counted))
+            found.append(named_rows(calls, rates, work))
     if len(found) == 1:
         return found[0]
     two, three = found

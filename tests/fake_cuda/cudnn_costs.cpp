@@ -47,6 +47,13 @@ double bytes_of(const Bag& tensor) {
   return elements_of(tensor) * (type == CUDNN_DATA_INT64 ? 8 : is_wide ? 4 : 2);
 }
 
+/// Of texts beside each other, [texts, heads, time, channels] with an offset for each text; else 0.
+double places_of(const Bag& tensor) {
+  if (!tensor.attributes.contains(CUDNN_ATTR_TENSOR_RAGGED_OFFSET_DESC)) return 0;
+  const auto sizes = sizes_of(tensor);
+  return static_cast<double>(sizes.at(0) * sizes.at(2));
+}
+
 /// 2 for each product: a filter meets every pixel of the output.
 double operations_of_convolution(const Bag& filters, const Bag& out) {
   return 2 * elements_of(out) * elements_of(filters) / static_cast<double>(sizes_of(filters).at(0));
@@ -102,6 +109,7 @@ Cost cost_of_plan(const Bag& plan) {
   std::map<int64_t, double> bytes;  // by the tensor's id
   for (const Bag* bag : bags) {
     cost.operations += operations_of(*bag);
+    if (bag->type == CUDNN_BACKEND_TENSOR_DESCRIPTOR) cost.places = std::max(cost.places, places_of(*bag));
     if (bag->type == CUDNN_BACKEND_TENSOR_DESCRIPTOR)
       bytes[numbers_of(*bag, CUDNN_ATTR_TENSOR_UNIQUE_ID).at(0)] = bytes_of(*bag);
   }

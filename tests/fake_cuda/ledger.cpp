@@ -36,9 +36,10 @@ void note_call(const std::string& name, const Cost& cost, const void* graph) {
   const std::lock_guard lock(mutex());
   clock_of_calls += cost.kind.empty() ? 2 : 1;
   std::fprintf(file(),
-               R"({"call": "%s", "kind": "%s", "bytes": %.0f, "operations": %.0f, "by": %)" PRIu64
+               R"({"call": "%s", "kind": "%s", "bytes": %.0f, "operations": %.0f, "places": %.0f, "by": %)" PRIu64
                R"(, "graph": %)" PRIuPTR "}\n",
-               name.c_str(), cost.kind.c_str(), cost.bytes, cost.operations, by, reinterpret_cast<uintptr_t>(graph));
+               name.c_str(), cost.kind.c_str(), cost.bytes, cost.operations, cost.places, by,
+               reinterpret_cast<uintptr_t>(graph));
 }
 
 double milliseconds_of_calls() {

@@ -12,6 +12,7 @@ struct Cost {
   std::string kind;  // "ours", "product", "cudnn", "attention", "copy", "fill"; empty: the operator of LibTorch knows
   double bytes = 0;  // read and written
   double operations = 0;  // multiplications and additions of matrix units
+  double places = 0;      // for texts beside each other: places for tokens that bytes and operations are of
 };
 
 bool keeps_ledger();
