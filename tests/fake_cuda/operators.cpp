@@ -2,15 +2,17 @@
 // kernels follow from these. Preloaded beside the fake GPU.
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include <ATen/core/Tensor.h>
 #include <ATen/record_function.h>
-#include <torch/torch.h>
 
 namespace {
 

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from training import say_result
-from workload import SIZES_8B, TINY, write_random_qwen3
+from workload import SIZES_8B, TINY, write_qwen3
 
 TOKENS = 64
 EXPECTED = {1: "100 or more; reading 16.4 GB of weights takes 4.9 ms", 32: "2,500 or more"}  # tokens/s
@@ -64,7 +64,7 @@ def main() -> int:
     deadline, said, problems, rates = time.time() + arguments.seconds, [], [], {}
     with tempfile.TemporaryDirectory(prefix="gputrain-generation-") as name:
         sizes = SIZES_8B | (TINY if arguments.tiny else {}) | {"block_size": 1024}
-        folder = Path(write_random_qwen3(Path(name) / "model", sizes))
+        folder = Path(write_qwen3(Path(name) / "model", sizes, is_random=True))
         write_tokenizer(folder, sizes["vocab_size"])
         for prompts, expected in EXPECTED.items():
             path = Path(name) / f"{prompts}.txt"
