@@ -193,11 +193,12 @@ def rows_of(name: str, build: Path, rates: dict) -> dict[str, Row]:
     work = WORKLOADS[name]
     found = []
     for layers in (2, 3) if work.layers else (0,):
-        with tempfile.TemporaryDirectory(prefix="gputrain-ledger-") as folder:
-            job = work.job(Path(folder), layers)
+        with tempfile.TemporaryDirectory(prefix="gputrain-ledger-") as name_of_folder:
+            folder = Path(name_of_folder)
+            job = work.job(folder, layers)
             job["train"] = job["train"] | {"max_steps": 7, "nonfinite": "skip", "max_skips_in_a_row": 1000}
             job |= {"checkpoint": {"interval": None}, "log": {"interval": 100}}
-            calls = calls_of_last_step(run_on_fake_gpu(build, job, Path(folder)))
+            calls = calls_of_last_step(run_on_fake_gpu(build, job, folder))
             if unknown := unknown_calls(calls):
                 sys.exit(f"{name}: nothing knows what these calls cost: {', '.join(unknown)}")
             found.append(named_rows(calls, rates, work))
@@ -208,7 +209,10 @@ def rows_of(name: str, build: Path, rates: dict) -> dict[str, Row]:
 
 
 def unknown_calls(calls: list[dict]) -> list[str]:
-    return sorted({call["call"] for call in calls if not call["kind"] and not (call["by"] or {}).get("name", "").startswith("aten::")})
+    """The calls that are neither described by their library nor made by an operator of ATen."""
+    def is_of_aten(call: dict) -> bool:
+        return (call["by"] or {}).get("name", "").startswith("aten::")
+    return sorted({call["call"] for call in calls if not call["kind"] and not is_of_aten(call)})
 
 
 def show(name: str, rows: dict[str, Row]) -> Row:

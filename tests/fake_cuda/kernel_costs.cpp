@@ -95,11 +95,12 @@ double bytes_of(const AdamW8bitUpdate& p) {
   return bytes;
 }
 
-double bytes_of(const MaxPool& p, bool is_forward) {
-  const double pixels = static_cast<double>(p.batch * p.channels),
-               small = static_cast<double>((p.height + 1) / 2 * ((p.width + 1) / 2));
-  const double all = (static_cast<double>(p.height * p.width) + small) * size_of(p.element) + small;
-  return is_forward || p.dx != nullptr ? pixels * all : 0;
+/// The same in both directions: the image, its maxima and their places, each once.
+double bytes_of(const MaxPool& p) {
+  const int64_t windows = (p.height + 1) / 2 * ((p.width + 1) / 2);
+  const double large = static_cast<double>(p.batch * p.channels * p.height * p.width),
+               small = static_cast<double>(p.batch * p.channels * windows);
+  return (large + small) * size_of(p.element) + small;
 }
 
 using Formula = std::function<double(void**)>;
@@ -167,8 +168,8 @@ const std::vector<std::pair<std::string_view, Formula>>& formulas() {
          const auto p = parameters_of<BatchGradient>(a, 1);
          return bytes_of(parameters_of<ImageRows>(a), 3 + y_passes(p)) + (p.relu ? bytes_of_bits(a, p.passed) : 0);
        }},
-      {"max_pool_forward_kernel", [](void** a) { return bytes_of(parameters_of<MaxPool>(a), true); }},
-      {"max_pool_backward_kernel", [](void** a) { return bytes_of(parameters_of<MaxPool>(a), false); }},
+      {"max_pool_forward_kernel", [](void** a) { return bytes_of(parameters_of<MaxPool>(a)); }},
+      {"max_pool_backward_kernel", [](void** a) { return bytes_of(parameters_of<MaxPool>(a)); }},
   };
   return all;
 }

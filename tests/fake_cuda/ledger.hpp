@@ -9,7 +9,8 @@ namespace gputrain::fake_cuda {
 
 /// What a call costs a GPU.
 struct Cost {
-  std::string kind;  // "ours", "product", "cudnn", "attention", "copy", "fill"; empty: the operator of LibTorch knows
+  std::string kind;  // "ours norm_forward", "product", "cudnn", "attention", "copy", ...; empty: a kernel of LibTorch,
+                     // whose operator's tensors say what it costs
   double bytes = 0;  // read and written
   double operations = 0;  // multiplications and additions of matrix units
   double places = 0;      // for texts beside each other: places for tokens that bytes and operations are of
