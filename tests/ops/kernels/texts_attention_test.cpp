@@ -42,16 +42,19 @@ AttentionOptions texts_of(const std::vector<int64_t>& lengths, int64_t most) {
   return {.positions = row, .texts = texts_of_positions(row, most, longest)};
 }
 
-/// Heads that are parts of one tensor, so that a row of theirs is longer than they are.
+/// Heads that are parts of one tensor, so that a row of theirs is longer than they are; or `are_apart`, so that a row
+/// of queries is longer than one of keys.
 void expect_equal_to_mask(const AttentionOptions& options, int64_t heads, int64_t key_heads, int64_t channels,
-                          at::ScalarType type) {
+                          at::ScalarType type, bool are_apart = false) {
   const int64_t time = options.positions.size(1), width = (heads + 2 * key_heads) * channels;
   const at::Tensor values = noise({1, time, width}, 3, type), dy = noise({1, heads, time, channels}, 4, type);
   AttentionOptions masked = options;
   masked.texts = {};
   const auto computed = [&](at::ScalarType as, const AttentionOptions& how) {
     const at::Tensor packed = values.to(as, false, /*copy=*/true).set_requires_grad(true);
-    const auto [q, k, v] = unpacked(packed, heads, key_heads);
+    auto [q, k, v] = unpacked(packed, heads, key_heads);
+    for (at::Tensor* one : {&q, &k, &v})
+      if (are_apart) *one = one->transpose(1, 2).contiguous().transpose(1, 2);
     // attention() computes short texts on a CPU in fp32.
     const at::Tensor y = how.texts.offsets.defined() ? gpu::attention_of_texts(q, k, v, how) : attention(q, k, v, how);
     y.backward(dy.to(as));
@@ -76,6 +79,11 @@ TEST_F(TextsByCudnn, AreReadFromLengthsAndOffsets) {
           expect_equal_to_mask(options, heads, key_heads, channels, type);
           EXPECT_EQ(texts_graphs.back(), "16 of 256 in 192") << "of 173 rows";
         }
+}
+
+TEST_F(TextsByCudnn, AreReadFromTensorsOfTheirOwn) {
+  expect_equal_to_mask(texts_of({7, 1, 30}, 9), 4, 2, 16, at::kBFloat16, /*are_apart=*/true);
+  EXPECT_EQ(texts_graphs.back(), "16 of 128 in 40");
 }
 
 TEST_F(TextsByCudnn, AreFewPlans) {
