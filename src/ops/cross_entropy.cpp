@@ -143,9 +143,7 @@ at::Tensor log_probs(const at::Tensor& logits, const at::Tensor& targets, int64_
     const at::Tensor found = all.gather(1, t[1].clamp_min(0).unsqueeze(1)).squeeze(1);
     return Tensors{found.masked_fill(t[1].eq(kIgnoreIndex), 0)};
   };
-  const Tensors inputs{logits, targets};
-  if (!gpu::is_here(logits)) return reference(inputs)[0];
-  return run("log_probs " + std::to_string(classes), inputs, {.batched = 2, .differentiable = 1},
+  return run("log_probs " + std::to_string(classes), {logits, targets}, {.batched = 2, .differentiable = 1},
              gpu::log_probs(logits, classes), reference)[0];
 }
 
