@@ -26,7 +26,8 @@ class CountedTargets {
   CountedTargets(const std::shared_ptr<const Dataset>& dataset, const LoaderOptions& options,
                  const std::map<int, LengthClasses>& classes);
 
-  /// The number for a field of a micro-batch, on the host; 0: there is none that spares much, or more targets count.
+  /// The number for a field of a micro-batch, whose values are on the host. 0: the number is unknown, would save too
+  /// little, or is less than the targets that count here.
   int64_t most_of(size_t field, const at::Tensor& values) const;
 
  private:

@@ -11,7 +11,7 @@ namespace gputrain::ops::cuda {
 at::Tensor flash_attention_of_texts(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                     const AttentionOptions& options);
 
-/// The same in any type, by operators that know one text. Waits for the device.
+/// Computes the same in any type, one text after the other. Waits for the device.
 at::Tensor attention_text_by_text(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   const AttentionOptions& options);
 

@@ -40,7 +40,7 @@ void need_gradient(const std::string& key, const std::function<void()>& gradient
   tried.insert(key);
 }
 
-/// Calls it in a backward pass, where ATen cannot go on from our forward pass.
+/// Calls `gradient` in a backward pass. NoKernel becomes an Error there: ATen cannot go on from our forward pass.
 template <class Gradient>
 auto of_own_forward(const Gradient& gradient) {
   GPUTRAIN_ASSERT(!at::GradMode::is_enabled(), "attention in one kernel has no second derivative");

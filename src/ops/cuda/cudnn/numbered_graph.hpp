@@ -34,7 +34,7 @@ class NumberedGraph {
     tensor.set_dim(layout.sizes).set_stride(layout.strides).set_uid(++ids_);
     return graph_->tensor(tensor);
   }
-  /// `count` whole numbers.
+  /// Declares an input of `count` integers.
   Tensor numbers(int64_t count, Type type) {
     const Tensor tensor = input({.sizes = {count, 1, 1, 1}, .strides = {1, 1, 1, 1}});
     tensor->set_data_type(type);

@@ -16,8 +16,8 @@ struct CrossEntropyRows {
   const int64_t* targets;  // [rows]: `ignored` or in [0, classes), else loss and gradient are NaN
   float* loss;             // [rows]
   const double* weight;    // [1], on the device; nullptr: the logits do not change
-  /// [rows], for a weight of each row: a call without weight writes lse. A second one reads it; its weight is [rows],
-  /// and it writes no loss.
+  /// [rows], to give each row a weight of its own: a first call, without weight, writes lse. A second call, whose
+  /// weight is [rows], reads it and writes no loss.
   float* lse = nullptr;
 };
 
