@@ -64,11 +64,11 @@ ops::Loss cross_entropy_loss(models::Model& model, const Batch& batch, double la
   const at::Tensor& targets = batch.tensor(kTarget);
   check_logits(model, last.features, last.head, targets);
   const Rows rows = counted_rows(last, batch);
-  ops::Loss loss =
-      ops::chunked_cross_entropy(last.head, rows.features, rows.targets,
-                                 {.classes = last.classes, .label_smoothing = label_smoothing, .weight = weight},
-                                 model.context().logits_bytes);
-  if (last.extra_loss.defined()) loss.weighted = at::add(loss.weighted, times_targets(last.extra_loss, targets, weight));
+  ops::Loss loss = ops::chunked_cross_entropy(
+      last.head, rows.features, rows.targets,
+      {.classes = last.classes, .label_smoothing = label_smoothing, .weight = weight}, model.context().logits_bytes);
+  if (last.extra_loss.defined())
+    loss.weighted = at::add(loss.weighted, times_targets(last.extra_loss, targets, weight));
   return loss;
 }
 

@@ -84,8 +84,8 @@ Step::Updated Step::work(const std::vector<Batch>& batches) {
   return done;
 }
 
-/// The device work of a pass, and of the update if it is the last one. Only the batch, `lr_`, `average_weight_`, `share_`
-/// and `loss_sum_` change from step to step.
+/// The device work of a pass, and of the update if it is the last one. Only the batch, `lr_`, `average_weight_`,
+/// `share_` and `loss_sum_` change from step to step.
 Step::Updated Step::work_of_part(const Batch& batch, bool is_last) {
   run_pass(batch, is_last);
   return is_last ? update() : Updated();

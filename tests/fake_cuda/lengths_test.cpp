@@ -30,8 +30,9 @@ std::string text_of(int64_t length) { return std::string(static_cast<size_t>(len
 /// A record of `length` bytes of text for a task.
 json record_of(const std::string& task, int64_t length) {
   if (task == "conversations")
-    return {{"messages", {{{"role", "user"}, {"content", text_of(length / 2)}},
-                          {{"role", "assistant"}, {"content", text_of(length - length / 2)}}}}};
+    return {{"messages",
+             {{{"role", "user"}, {"content", text_of(length / 2)}},
+              {{"role", "assistant"}, {"content", text_of(length - length / 2)}}}}};
   if (task == "dpo")
     return {{"prompt", text_of(kShortest / 2)},
             {"chosen", text_of(length - kShortest / 2)},
@@ -65,15 +66,17 @@ class PretendGpuTexts : public PretendGpu {
                   json{{"eos_token", "<|im_end|>"}, {"mask_token", "[MASK]"}, {"pad_token", "<|im_end|>"}}.dump());
     const bool is_of_encoder = task == "text_classification" || task == "masked_language_model";
     const std::string llama =
-        "{type: gpt, config: {n_layer: 2, n_head: 4, n_kv_head: 2, n_embd: 96, n_inner: 272, block_size: 512, position: rotary, "
+        "{type: gpt, config: {n_layer: 2, n_head: 4, n_kv_head: 2, n_embd: 96, n_inner: 272, block_size: 512, "
+        "position: rotary, "
         "norm: rmsnorm, activation: swiglu}}";
     const std::string head = task == "masked_language_model" ? "mlm" : "classifier";
-    const std::string model =
-        is_of_encoder ? "{type: bert, config: {head: " + head + ", n_layer: 2, n_head: 2, n_embd: 96, n_inner: 272, dropout: 0.1}}"
-                      : llama;
+    const std::string model = is_of_encoder ? "{type: bert, config: {head: " + head +
+                                                  ", n_layer: 2, n_head: 2, n_embd: 96, n_inner: 272, dropout: 0.1}}"
+                                            : llama;
     const std::string kind = task == "conversations" ? "" : "task: {type: " + task + "}\n";
     return folder_.write(
-        "job.yaml", "schema: 1\nname: lengths\nmodel: " + model + "\n" + kind + "data: {train: {path: " + write_texts(task) +
+        "job.yaml", "schema: 1\nname: lengths\nmodel: " + model + "\n" + kind +
+                        "data: {train: {path: " + write_texts(task) +
                         ", format: jsonl}, text: {tokenizer: published, tokenizer_path: " + (folder_ / "tokenizer") +
                         ", max_length: 384" + (task == "conversations" ? ", chat_template: chatml" : "") + "}}" +
                         R"(
@@ -120,7 +123,8 @@ TEST_P(PretendGpuLengths, AreFewShapes) {
   for (const auto& [name, number] : trials) EXPECT_LE(number, kMostTrials) << name;
 }
 
-/// A mask of a row's length squared would be larger than all else. Heads of 12 channels, which no kernel takes, need it.
+/// A mask of a row's length squared would be larger than all else. Heads of 12 channels, which no kernel takes, need
+/// it.
 TEST_F(PretendGpuTexts, NeedNoMaskWhereTheyShareRows) {
   constexpr int64_t kRow = 4096, kMask = kRow * kRow * 2;
   const auto peak_with = [this](const std::string& heads) {
@@ -184,7 +188,8 @@ TEST_F(PretendGpuTexts, GiveTheLastLayerRowsThatCountWithoutWaiting) {
   EXPECT_LE(rows, kBatch * kTime / 4);
 }
 
-/// Heads of 32 channels have a graph of cuDNN. Plans: each way on the copies that are compared, and if it wins, in place.
+/// Heads of 32 channels have a graph of cuDNN. Plans: each way on the copies that are compared, and if it wins, in
+/// place.
 TEST_F(PretendGpuTexts, NeedFewPlansOfAttention) {
   train(job("conversations", 60), {"data.text.packing=true", "model.config.head_dim=32"});
   EXPECT_EQ(count("launched graphs"), 60 - 3);
@@ -206,9 +211,10 @@ TEST_F(PretendGpuTexts, TrainAdaptersInGraphs) {
   std::filesystem::rename(folder_.path() / "run", pretrained);
   for (const std::string dropout : {"0", "0.1"}) {
     std::filesystem::remove_all(folder_.path() / "run");
-    train(job("conversations", 60),
-          {"model.pretrained=" + pretrained,
-           "model.adapter={type: lora, rank: 8, target_modules: [q_proj, v_proj, down_proj], dropout: " + dropout + "}"});
+    train(
+        job("conversations", 60),
+        {"model.pretrained=" + pretrained,
+         "model.adapter={type: lora, rank: 8, target_modules: [q_proj, v_proj, down_proj], dropout: " + dropout + "}"});
     EXPECT_GT(count("launched graphs"), 60 / 2);
   }
 }

@@ -46,8 +46,9 @@ struct BatchField {
   std::string name;
   at::Tensor values;       // [batch, ...]
   at::Tensor counts = {};  // int64 [batch]: entries of each sample that are not padding; undefined: all have one size
-  bool is_full = false;    // in every batch of a run, all samples have as many as the tensor; false: they may have fewer
-  /// Of targets: at most so many are not kIgnoreIndex. Equal for equal sizes in nearly all batches of a run. 0: unknown.
+  bool is_full = false;  // in every batch of a run, all samples have as many as the tensor; false: they may have fewer
+  /// Of targets: at most so many are not kIgnoreIndex. Equal for equal sizes in nearly all batches of a run. 0:
+  /// unknown.
   int64_t most_counted = 0;
 };
 

@@ -53,8 +53,8 @@ struct LoaderOptions {
   /// How many lengths batches of texts may have, each at least that of its longest text; 0: just that length. With a
   /// number, batches also say how many of their targets count at most: BatchField::most_counted.
   int64_t length_classes = 0;
-  bool pin_memory = true;                                    // only when `device` is a GPU
-  at::Device device = at::kCPU;                              // where batches go
+  bool pin_memory = true;        // only when `device` is a GPU
+  at::Device device = at::kCPU;  // where batches go
 };
 
 /// Where a loader begins: all that it needs to continue exactly, on any number of ranks and with any global batch.

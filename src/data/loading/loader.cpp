@@ -138,9 +138,8 @@ Batch Loader::Impl::take(StepData& next) {
   const auto& fields = dataset->layout().fields;
   const std::vector<int64_t> lengths = lengths_of(reader, classes, index, filled.buffers);
   for (size_t i = 0; i < fields.size(); ++i) {
-    batch.fields.push_back(
-        first_rows(fields[i], filled.buffers.values[i], filled.buffers.counts[i], rows, plan.counted, lengths[i],
-                   full_passes.contains(fields[i].pass)));
+    batch.fields.push_back(first_rows(fields[i], filled.buffers.values[i], filled.buffers.counts[i], rows, plan.counted,
+                                      lengths[i], full_passes.contains(fields[i].pass)));
     batch.fields.back().most_counted = counted_targets.most_of(i, batch.fields.back().values);
   }
   batch.samples = plan.counted;

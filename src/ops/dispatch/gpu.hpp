@@ -31,8 +31,8 @@ OpImpl linear(const Tensors& inputs, bool in_out);
 /// copies that lie one after the other in one storage. Gradients as in linear().
 OpImpl linear_each(const Tensors& inputs);
 
-/// x [blocks, rows, inner] times the matrix of each block's group, or its transpose; `matrices` [groups, rows, columns],
-/// whose last two dims are contiguous. Undefined where it does not take these tensors.
+/// x [blocks, rows, inner] times the matrix of each block's group, or its transpose; `matrices` [groups, rows,
+/// columns], whose last two dims are contiguous. Undefined where it does not take these tensors.
 at::Tensor grouped_products(const at::Tensor& x, const at::Tensor& matrices, const at::Tensor& groups, bool transposes);
 
 /// Adds the sum of dy^T x over the blocks of each group to `sums` [groups, out, in] fp32; dy [blocks, rows, out], x
@@ -51,8 +51,8 @@ OpImpl attention(const at::Tensor& packed, int64_t heads, int64_t key_heads, boo
 at::Tensor attention_to_earlier(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                 const AttentionOptions& options);
 
-/// attention() within each of options.texts, of as many keys as queries; no tensor of time x time is made. Undefined where
-/// it does not take these tensors.
+/// attention() within each of options.texts, of as many keys as queries; no tensor of time x time is made. Undefined
+/// where it does not take these tensors.
 at::Tensor attention_of_texts(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                               const AttentionOptions& options);
 

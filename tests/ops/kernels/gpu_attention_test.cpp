@@ -132,7 +132,8 @@ class TextsOnGpu : public GpuOperators, public testing::WithParamInterface<int> 
     }
     // Queries of padding give no result.
     const at::Tensor places = at::arange(time, at::TensorOptions().dtype(at::kLong).device(kernel_device()));
-    const at::Tensor counted = counts.defined() ? places.lt(counts.unsqueeze(1)).view({2, 1, time, 1}) : places.ge(0).view({1, 1, time, 1});
+    const at::Tensor counted =
+        counts.defined() ? places.lt(counts.unsqueeze(1)).view({2, 1, time, 1}) : places.ge(0).view({1, 1, time, 1});
     // attention() computes short texts on a CPU in fp32.
     const at::Tensor y = gpu::attention_of_texts(ours[0], ours[1], ours[2], options),
                      expected = attention(exact[0], exact[1], exact[2], masked);
