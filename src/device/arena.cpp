@@ -58,16 +58,14 @@ int64_t padded_size(int64_t numel, at::ScalarType type, int64_t shards = 1) {
   return rounded_up(numel, shards * kAlignmentBytes / static_cast<int64_t>(at::elementSize(type)));
 }
 
-at::ScalarType type_of(const ArenaTensor& one) {
-  return one.trainable ? one.value.scalar_type() : one.frozen_type.value_or(one.value.scalar_type());
-}
+at::ScalarType frozen_type_of(const ArenaTensor& one) { return one.frozen_type.value_or(one.value.scalar_type()); }
 
-Segment segment_at(int64_t offset, const ArenaTensor& arena_tensor) {
+Segment segment_at(int64_t offset, const ArenaTensor& arena_tensor, at::ScalarType type) {
   const at::Tensor& value = arena_tensor.value;
   return {.name = arena_tensor.name,
           .offset = offset,
           .numel = value.numel(),
-          .padded = padded_size(value.numel(), type_of(arena_tensor)),
+          .padded = padded_size(value.numel(), type),
           .sizes = value.sizes().vec(),
           .strides = value.strides().vec(),
           .unit = arena_tensor.unit,
@@ -152,16 +150,21 @@ void take_memory(const at::Tensor& tensor) {
 }
 
 Arena::Arena(const std::vector<ArenaTensor>& arena_tensors, const ArenaOptions& options)
-    : kept_(options.gradients), kept_values_(options.values), shards_(options.shards) {
+    : kept_(options.gradients),
+      kept_values_(options.values),
+      shards_(options.shards),
+      rounding_seed_(options.rounding_seed) {
   check_arena_tensors(arena_tensors);
+  at::TensorOptions of_values = arena_tensors.front().value.options().requires_grad(false);
+  if (options.values_type) of_values = of_values.dtype(*options.values_type);
+  const auto type = at::typeMetaToScalarType(of_values.dtype());
   const bool has_copies = keeps_owned_values_only() && options.working_type;
   const std::vector<size_t> order = memory_order(arena_tensors, has_copies);
   for (const size_t index : order) {
-    segments_.push_back(segment_at(numel_, arena_tensors[index]));
+    segments_.push_back(segment_at(numel_, arena_tensors[index], type));
     arena_tensors_.push_back(arena_tensors[index].value);
     numel_ += segments_.back().padded;
   }
-  const at::TensorOptions of_values = arena_tensors.front().value.options().requires_grad(false);
   const auto read_in_master = [&](size_t i) { return !has_copies || arena_tensors[order[i]].read_in_master; };
   if (shards_ > 1) {
     const auto bytes = static_cast<int64_t>(of_values.dtype().itemsize());
@@ -226,7 +229,7 @@ const Segment& Arena::segment_of(const at::Tensor& parameter) const {
 void Arena::place_frozen(const std::vector<ArenaTensor>& arena_tensors) {
   std::map<at::ScalarType, int64_t> numel;
   for (const ArenaTensor& one : arena_tensors) {
-    if (!one.trainable) numel[type_of(one)] += padded_size(one.value.numel(), type_of(one));
+    if (!one.trainable) numel[frozen_type_of(one)] += padded_size(one.value.numel(), frozen_type_of(one));
   }
   std::map<at::ScalarType, at::Tensor> flat;
   for (const auto& [type, count] : numel) {
@@ -236,7 +239,7 @@ void Arena::place_frozen(const std::vector<ArenaTensor>& arena_tensors) {
   std::map<at::ScalarType, int64_t> offset;
   for (const ArenaTensor& one : arena_tensors) {
     if (one.trainable) continue;
-    const at::ScalarType type = type_of(one);
+    const at::ScalarType type = frozen_type_of(one);
     at::Tensor value = one.value;
     value.set_data(at::as_strided(flat[type], value.sizes(), value.strides(), offset[type]));
     offset[type] += padded_size(value.numel(), type);
@@ -247,7 +250,7 @@ void Arena::place_frozen(const std::vector<ArenaTensor>& arena_tensors) {
 void Arena::share_out_frozen(const std::vector<ArenaTensor>& arena_tensors) {
   std::map<std::pair<int64_t, at::ScalarType>, std::vector<const ArenaTensor*>> by_part;
   for (const ArenaTensor& one : arena_tensors) {
-    if (!one.trainable) by_part[{one.unit, type_of(one)}].push_back(&one);
+    if (!one.trainable) by_part[{one.unit, frozen_type_of(one)}].push_back(&one);
   }
   std::map<at::ScalarType, int64_t> of_rank;
   for (const auto& [key, tensors] : by_part) {
@@ -255,7 +258,7 @@ void Arena::share_out_frozen(const std::vector<ArenaTensor>& arena_tensors) {
     FrozenPart& part = frozen_parts_.emplace_back(FrozenPart{.unit = unit, .segments = {}, .values = {}, .own = {}});
     int64_t numel = 0;
     for (const ArenaTensor* one : tensors) {
-      part.segments.push_back(segment_at(numel, *one));
+      part.segments.push_back(segment_at(numel, *one, type));
       numel += part.segments.back().padded;
     }
     part.values = at::empty({padded_size(numel, type, shards_)}, values_.options().dtype(type));
@@ -321,9 +324,9 @@ void Arena::own(const Shard& shard) {
     owned_.push_back({.range = range, .at = at});
     at += range.size();
   }
-  if (kept_ == Kept::owned) owned_gradients_ = make_state();
+  if (kept_ == Kept::owned) owned_gradients_ = make_state(owned_numel(), type());
   const bool has_values = owned_values_.defined() && owned_values_.numel() == owned_numel();
-  if (keeps_owned_values_only() && !has_values) owned_values_ = make_state();
+  if (keeps_owned_values_only() && !has_values) owned_values_ = make_state(owned_numel(), type());
 }
 
 std::vector<at::Tensor> Arena::gradients_of_pieces() const {
@@ -336,7 +339,7 @@ std::vector<at::Tensor> Arena::gradients_of_pieces() const {
 
 void Arena::clear_gradients() { kept_gradients().zero_(); }
 
-at::Tensor Arena::make_state() const { return make_state(owned_numel(), type()); }
+at::Tensor Arena::make_state() const { return make_state(owned_numel(), state_type()); }
 
 at::Tensor Arena::make_state(int64_t numel, at::ScalarType type) const {
   return flat_zeros(numel, values_.options().dtype(type));

@@ -3,6 +3,7 @@
 #include "gputrain/config/names.hpp"
 #include "gputrain/device/gpu_allocator.hpp"
 #include "gputrain/hub/cache.hpp"
+#include "gputrain/optim/optimizer.hpp"
 #include "job_keys.hpp"
 
 namespace gputrain::app {
@@ -17,6 +18,20 @@ void check_allocator(const JobSpec& spec, config::SpecIssues& issues) {
     issues.add("alloc_conf", problem);
   if (spec.device == "cpu")
     issues.add("alloc_conf", "configures GPU memory, but device is cpu", "remove it, or set device: auto");
+}
+
+/// Whether the job can do without fp32 weights.
+void check_master(const JobSpec& spec, config::SpecIssues& issues) {
+  if (!spec.optimizer.has_narrow_master()) return;
+  const auto refuse = [&](const std::string& why, const std::string& hint) {
+    issues.add("optimizer.master", "bf16: " + why, hint + ", or optimizer.master: fp32");
+  };
+  if (spec.precision != "bf16") refuse("layers compute in " + spec.precision, "precision: bf16");
+  if (!optim::takes_narrow_masters(spec.optimizer.type.name))
+    refuse(spec.optimizer.type.name + " needs fp32 weights", "optimizer.type: adamw8bit or adamw");
+  if (spec.parallel.tensor > 1) refuse("ranks that share layers keep fp32 weights", "parallel.tensor: 1");
+  if (spec.parallel.pipeline > 1) refuse("stages of a pipeline keep fp32 weights", "parallel.pipeline: 1");
+  if (spec.parallel.compress != "none") refuse("gradients are sent in bf16 already", "parallel.compress: none");
 }
 
 /// Whether this job's data gives the metric is checked after the data is open.
@@ -99,6 +114,7 @@ void JobSpec::describe(config::Description<JobSpec>& d) {
                  "powersgd keeps errors from step to step, but the loss scale of fp16 changes between steps",
                  "precision: bf16, or parallel.compress: fp16");
     }
+    check_master(spec, issues);
     check_allocator(spec, issues);
     check_metric(spec, issues);
   });

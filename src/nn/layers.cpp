@@ -176,12 +176,17 @@ ops::BatchNormOptions BatchNorm2d::begin_batch() {
   return options;
 }
 
+// Trained values may have 16 bits (`optimizer.master: bf16`).
+at::Tensor BatchNorm2d::weight() const { return ops::cast(weight_, context().policy.master); }
+
+at::Tensor BatchNorm2d::bias() const { return ops::cast(bias_, context().policy.master); }
+
 at::Tensor BatchNorm2d::forward(const at::Tensor& x) {
-  return ops::batch_norm(x, weight_, bias_, running_mean_, running_var_, begin_batch());
+  return ops::batch_norm(x, weight(), bias(), running_mean_, running_var_, begin_batch());
 }
 
 at::Tensor BatchNorm2d::forward_relu(const at::Tensor& x, const at::Tensor& residual) {
-  return ops::batch_norm_relu(x, weight_, bias_, running_mean_, running_var_, begin_batch(), residual);
+  return ops::batch_norm_relu(x, weight(), bias(), running_mean_, running_var_, begin_batch(), residual);
 }
 
 ops::ConvNormLayer ConvNorm::operands() const {
@@ -191,8 +196,8 @@ ops::ConvNormLayer ConvNorm::operands() const {
           .padding = conv->options_.padding,
           .dilation = conv->options_.dilation,
           .groups = conv->options_.groups,
-          .norm_weight = norm->weight_,
-          .norm_bias = norm->bias_,
+          .norm_weight = norm->weight(),
+          .norm_bias = norm->bias(),
           .running_mean = norm->running_mean_,
           .running_var = norm->running_var_,
           .norm = norm->begin_batch()};
@@ -218,13 +223,16 @@ Norm::Norm(const Context& context, const Options& options) : Module(context), op
 }
 
 at::Tensor Norm::factor() const {
-  const at::Tensor weight = options_.norms_own_part ? ops::split_input(weight_, context().tensor_group) : weight_;
+  const at::Tensor all = ops::cast(weight_, context().policy.master),
+                   weight = options_.norms_own_part ? ops::split_input(all, context().tensor_group) : all;
   return options_.from_one ? at::add(weight, 1) : weight;
 }
 
+at::Tensor Norm::bias() const { return ops::cast(bias_, context().policy.master); }
+
 at::Tensor Norm::forward(const at::Tensor& x) const {
   const auto norm = [this](const at::Tensor& in, const at::Tensor&) {
-    return options_.kind == Kind::layernorm ? ops::layer_norm(in, factor(), bias_, options_.eps)
+    return options_.kind == Kind::layernorm ? ops::layer_norm(in, factor(), bias(), options_.eps)
                                             : ops::rms_norm(in, factor(), options_.eps);
   };
   return recomputed_value(context().recompute, norm, x);
@@ -236,7 +244,7 @@ ops::NormedSum Norm::forward_sum(const at::Tensor& x, const at::Tensor& residual
     const at::Tensor sum = at::add(residual, dropout > 0 ? ops::dropout(x, dropout) : x);
     return {.sum = sum, .normed = forward(sum)};
   }
-  return options_.kind == Kind::layernorm ? ops::layer_norm_of_sum(x, residual, factor(), bias_, options_.eps, dropout)
+  return options_.kind == Kind::layernorm ? ops::layer_norm_of_sum(x, residual, factor(), bias(), options_.eps, dropout)
                                           : ops::rms_norm_of_sum(x, residual, factor(), options_.eps, dropout);
 }
 

@@ -99,8 +99,8 @@ at::Tensor dense(Tensors inputs, bool in_out, int64_t columns = 0) {
   return run(in_out ? "linear_in_out" : "linear", inputs, kinds, gpu::linear(inputs, in_out), reference)[0];
 }
 
-/// Casts x to the compute type and appends the parameters' copies, undefined where there is none. A frozen parameter in
-/// the compute type is its own copy.
+/// Casts x to the compute type and appends the parameters' copies, undefined where there is none. A parameter in the
+/// compute type, frozen or trained without fp32 values, is its own copy.
 Tensors with_copies(const Policy& policy, const Tensors& x_and_parameters) {
   Tensors inputs = x_and_parameters;
   inputs[0] = cast(inputs[0], policy.compute);
@@ -108,7 +108,7 @@ Tensors with_copies(const Policy& policy, const Tensors& x_and_parameters) {
     const at::Tensor& parameter = x_and_parameters[i];
     const bool is_own_copy =
         policy.compute != policy.master && parameter.defined() && parameter.scalar_type() == policy.compute;
-    inputs.push_back(is_own_copy ? parameter : copy_of(parameter, policy.compute));
+    inputs.push_back(is_own_copy ? parameter.detach() : copy_of(parameter, policy.compute));
   }
   return inputs;
 }
@@ -199,7 +199,11 @@ at::Tensor conv_transpose2d(const Policy& policy, const at::Tensor& x, const at:
 }
 
 at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& weight) {
-  const OpImpl reference = [](const Tensors& t) { return Tensors{at::embedding(t[0], t[1])}; };
+  const OpImpl reference = [](const Tensors& t) {
+    // On a CPU, ATen adds up a row's gradients in the type of the table.
+    const bool is_summed_wide = t[0].is_cpu() && t[0].requires_grad() && t[0].scalar_type() == at::kBFloat16;
+    return Tensors{at::embedding(is_summed_wide ? cast(t[0], at::kFloat) : t[0], t[1])};
+  };
   if (!gpu::is_here(weight)) return reference({weight, tokens})[0];
   return run("embedding", {weight, tokens}, {.batched = 0, .differentiable = 1}, gpu::embedding(weight, tokens),
              reference)[0];

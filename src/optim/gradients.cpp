@@ -16,9 +16,12 @@ namespace {
 at::Tensor norm_of(const at::Tensor& flat) {
   constexpr int64_t kRow = 512;
   if (flat.numel() == 0) return at::zeros({}, flat.options().dtype(at::kDouble));
+  const auto type = flat.scalar_type() == at::kBFloat16 ? std::optional(at::kFloat) : std::nullopt;
   const int64_t whole = flat.numel() / kRow * kRow;
-  const at::Tensor rows = at::linalg_vector_norm(flat.narrow(0, 0, whole).view({-1, kRow}), 2, {1});
-  const at::Tensor rest = at::linalg_vector_norm(flat.narrow(0, whole, flat.numel() - whole), 2, {0}, true);
+  const at::Tensor rows =
+      at::linalg_vector_norm(flat.narrow(0, 0, whole).view({-1, kRow}), 2, {1}, /*keepdim=*/false, type);
+  const at::Tensor rest =
+      at::linalg_vector_norm(flat.narrow(0, whole, flat.numel() - whole), 2, {0}, /*keepdim=*/true, type);
   return at::linalg_vector_norm(at::cat({rows, rest}).to(at::kDouble));
 }
 

@@ -13,7 +13,9 @@
 namespace gputrain::optim {
 
 GuardedStep::GuardedStep(const StepScalars& scalars, const at::Tensor& values)
-    : type_(values.scalar_type()), lr_(scalars.lr.to(at::kDouble)), keep_(at::ones_like(lr_)) {
+    : type_(values.scalar_type() == at::kBFloat16 ? at::kFloat : values.scalar_type()),
+      lr_(scalars.lr.to(at::kDouble)),
+      keep_(at::ones_like(lr_)) {
   if (scalars.found_inf) {
     skip_ = scalars.found_inf->squeeze(0).ne(0);
     keep_ = 1 - skip_.to(at::kDouble);
@@ -22,8 +24,8 @@ GuardedStep::GuardedStep(const StepScalars& scalars, const at::Tensor& values)
 }
 
 at::Tensor GuardedStep::gradient(const at::Tensor& gradient) const {
-  const at::Tensor unscaled = divisor_.defined() ? gradient.div(divisor_) : gradient;
-  return skip_.defined() ? at::where(skip_, at::zeros({}, gradient.options()), unscaled) : unscaled;
+  const at::Tensor wide = gradient.to(type_), unscaled = divisor_.defined() ? wide.div(divisor_) : wide;
+  return skip_.defined() ? at::where(skip_, at::zeros({}, wide.options()), unscaled) : unscaled;
 }
 
 at::Tensor GuardedStep::guarded(const at::Tensor& number) const { return number.mul(keep_).to(type_); }
@@ -61,7 +63,8 @@ std::vector<UpdatePiece> pieces_of(const UpdateGroup& group, const device::Arena
       const int64_t size = std::min(most, range.size - begin);
       UpdatePiece piece{.value = arena.kept_values().narrow(0, range.values_at + begin, size),
                         .gradient = arena.kept_gradients().narrow(0, range.gradients_at + begin, size),
-                        .states = {}};
+                        .states = {},
+                        .rounded = {.key = range.rounded.key, .begin = range.rounded.begin + begin}};
       for (const at::Tensor& state : states) piece.states.push_back(state.narrow(0, range.state_at + begin, size));
       pieces.push_back(std::move(piece));
     }

@@ -12,8 +12,9 @@
 
 namespace gputrain::optim {
 
-/// The scalars of one update. Where found_inf is 1, gradients read as zero, and every share that is taken of something
-/// new, rates included, is 0: values and state stay as they are, to the bit.
+/// The scalars of one update. They and gradients have the type of values, but at least fp32. Where found_inf is 1,
+/// gradients read as zero, and every share that is taken of something new, rates included, is 0: values and state stay
+/// as they are, to the bit.
 class GuardedStep {
  public:
   GuardedStep(const StepScalars& scalars, const at::Tensor& values);
@@ -56,6 +57,7 @@ class CountedStep {
 struct UpdatePiece {
   at::Tensor value, gradient;
   std::vector<at::Tensor> states;
+  ops::RoundedElements rounded = {};  // as in UpdateRange
 };
 std::vector<UpdatePiece> pieces_of(const UpdateGroup& group, const device::Arena& arena,
                                    const std::vector<at::Tensor>& states);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/random.hpp"
 
 namespace gputrain::optim {
 
@@ -67,8 +68,12 @@ double decay_of(const device::Segment& segment, double weight_decay) {
 
 }  // namespace
 
+uint64_t rounding_key(const device::Arena& arena, const std::string& tensor) {
+  return mix(arena.rounding_seed(), stable_hash(tensor));
+}
+
 std::vector<UpdateGroup> update_groups(const device::Arena& arena, double weight_decay,
-                                       const std::map<std::string, double>& since) {
+                                       const std::map<std::string, double>& since, Ranges ranges) {
   std::vector<UpdateGroup> groups;
   const auto add = [&](const device::Segment& segment, const UpdateRange& range) {
     const auto late = since.find(segment.name);
@@ -82,7 +87,7 @@ std::vector<UpdateGroup> update_groups(const device::Arena& arena, double weight
     });
     if (group == groups.end()) group = groups.insert(group, wanted);
     const auto follows = [&](const UpdateRange& last) {
-      return last.values_at + last.size == range.values_at && last.state_at + last.size == range.state_at;
+      return ranges == Ranges::joined && last.values_at + last.size == range.values_at && last.state_at + last.size == range.state_at;
     };
     if (group->ranges.empty() || !follows(group->ranges.back())) {
       group->ranges.push_back(range);
@@ -100,7 +105,8 @@ std::vector<UpdateGroup> update_groups(const device::Arena& arena, double weight
       add(segment, {.size = last - first,
                     .values_at = arena.keeps_owned_values_only() ? in_state : first,
                     .gradients_at = arena.keeps_owned_gradients_only() ? in_state : first,
-                    .state_at = in_state});
+                    .state_at = in_state,
+                    .rounded = {.key = rounding_key(arena, segment.name), .begin = first - segment.offset}});
     }
   }
   return groups;
@@ -113,11 +119,20 @@ std::set<std::string>& rules_of_whole_tensors() {
   return rules;
 }
 
+std::set<std::string>& rules_of_narrow_masters() {
+  static std::set<std::string> rules;
+  return rules;
+}
+
 }  // namespace
 
 WholeTensors::WholeTensors(const std::string& rule) { rules_of_whole_tensors().insert(rule); }
 
 bool takes_whole_tensors(const std::string& rule) { return rules_of_whole_tensors().contains(rule); }
+
+NarrowMasters::NarrowMasters(const std::string& rule) { rules_of_narrow_masters().insert(rule); }
+
+bool takes_narrow_masters(const std::string& rule) { return rules_of_narrow_masters().contains(rule); }
 
 std::vector<OwnedTensor> owned_tensors(const device::Arena& arena, double weight_decay) {
   std::vector<OwnedTensor> tensors;
@@ -156,7 +171,8 @@ std::vector<ops::FlatStretch> flat_stretches(const std::vector<UpdateGroup>& gro
                            .lr_factor = group.lr_factor,
                            .since = group.since,
                            .values_shift = range.values_at - range.state_at,
-                           .gradients_shift = range.gradients_at - range.state_at});
+                           .gradients_shift = range.gradients_at - range.state_at,
+                           .rounded = range.rounded});
     }
   }
   std::sort(stretches.begin(), stretches.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });

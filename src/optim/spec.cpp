@@ -92,6 +92,12 @@ void OptimizerSpec::describe(config::Description<OptimizerSpec>& d) {
       .above(0)
       .change(Change::needs_accept)
       .aliases({"layer_decay_rate", "layer_lr_decay", "llrd"});
+  d.key(
+       "master", &OptimizerSpec::master,
+       "type of the weights that are updated, with precision: bf16. bf16: there is no fp32 copy of them, gradients are "
+       "bf16 too, and updates, in fp32, are rounded stochastically")
+      .choices({"fp32", "bf16"})
+      .aliases({"master_dtype", "main_params_dtype", "bf16_stochastic_round", "stochastic_rounding"});
 }
 
 double OptimizerSpec::peak_lr(int64_t global_batch_size) const {

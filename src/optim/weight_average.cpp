@@ -10,8 +10,17 @@
 namespace gputrain::optim {
 namespace {
 
-/// Elements that are exchanged at a time: what needs memory meanwhile.
-constexpr int64_t kExchanged = int64_t{1} << 24;
+/// Elements that are worked on at a time: what needs memory meanwhile.
+constexpr int64_t kTogether = int64_t{1} << 24;
+
+/// Calls work(values, average) for parts of a piece.
+template <class Piece, class Work>
+void each_part(const Piece& piece, const Work& work) {
+  for (int64_t begin = 0; begin < piece.values.numel(); begin += kTogether) {
+    const int64_t size = std::min(kTogether, piece.values.numel() - begin);
+    work(piece.values.narrow(0, begin, size), piece.average.narrow(0, begin, size));
+  }
+}
 
 void exchange_tensors(const at::Tensor& one, const at::Tensor& other) {
   const at::Tensor kept = one.clone();
@@ -60,10 +69,26 @@ WeightAverage::WeightAverage(std::unique_ptr<Optimizer> inner, const device::Are
 void WeightAverage::step(const StepScalars& scalars) {
   inner_->step(scalars);
   const at::Tensor& weight = scalars.average_weight;
-  for (const Piece& piece : pieces_) piece.average.lerp_(piece.values, weight.to(average_.scalar_type()));
+  for (const Piece& piece : pieces_) {
+    each_part(piece, [&](const at::Tensor& values, const at::Tensor& average) {
+      average.lerp_(values.to(average_.scalar_type()), weight.to(average_.scalar_type()));
+    });
+  }
   for (size_t i = 0; i < buffers_.size(); ++i) {
     const at::Tensor& buffer = buffers_[i].second;
     buffer_averages_[i].second.lerp_(buffer, weight.to(buffer.scalar_type()));
+  }
+}
+
+/// The average stays as it is, because 16 bits cannot hold it: what trains is kept aside.
+void WeightAverage::exchange_narrow_values() {
+  for (Piece& piece : pieces_) {
+    if (piece.trained.defined()) {
+      piece.values.copy_(std::exchange(piece.trained, {}));
+    } else {
+      piece.trained = piece.values.clone();
+      piece.values.copy_(piece.average);
+    }
   }
 }
 
@@ -90,11 +115,10 @@ void WeightAverage::begin_anew(const std::string& tensor) {
 }
 
 void WeightAverage::exchange_average() {
-  for (const Piece& piece : pieces_) {
-    for (int64_t begin = 0; begin < piece.values.numel(); begin += kExchanged) {
-      const int64_t size = std::min(kExchanged, piece.values.numel() - begin);
-      exchange_tensors(piece.values.narrow(0, begin, size), piece.average.narrow(0, begin, size));
-    }
+  if (arena_.has_narrow_values()) {
+    exchange_narrow_values();
+  } else {
+    for (const Piece& piece : pieces_) each_part(piece, exchange_tensors);
   }
   for (size_t i = 0; i < buffers_.size(); ++i) exchange_tensors(buffers_[i].second, buffer_averages_[i].second);
   note_update(arena_, /*wrote_copy=*/false);

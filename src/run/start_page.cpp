@@ -66,8 +66,10 @@ std::string model_text(const JobSpec& spec, const TrainingSetup& setup) {
   if (built.trainable_count < built.parameter_count)
     count = "trainable " + compact(static_cast<double>(built.trainable_count)) + " of " + count;
   return spec.model.architecture.name + " " + count + spec.precision +
-         (setup.context.policy.compute != setup.context.policy.master ? ", fp32 master weights" : "") + "  " + from +
-         ", seed " + std::to_string(spec.seed);
+         (spec.optimizer.has_narrow_master()                            ? ", no fp32 weights: rounded stochastically"
+          : setup.context.policy.compute != setup.context.policy.master ? ", fp32 master weights"
+                                                                        : "") +
+         "  " + from + ", seed " + std::to_string(spec.seed);
 }
 
 std::string data_text(const JobDatasets& datasets) {

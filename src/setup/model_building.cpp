@@ -311,7 +311,9 @@ BuiltModel lay_out_model(const Job& job, const JobDatasets& datasets, RankContex
       device::ArenaOptions{
           .gradients = shares && spec.parallel.shard != "optimizer" ? device::Kept::owned : device::Kept::whole,
           .values = shares_values ? device::Kept::owned : device::Kept::whole,
-          .working_type = ops::working_type(context.policy),
+          .values_type = spec.optimizer.has_narrow_master() ? std::optional(at::kBFloat16) : std::nullopt,
+          .rounding_seed = static_cast<uint64_t>(spec.seed),
+          .working_type = spec.optimizer.has_narrow_master() ? std::nullopt : ops::working_type(context.policy),
           .shards = shares && !in_whole_tensors ? mesh.shards() : 1,
           .parts = bucket_limits(spec.parallel)});
   device::release_unused(context.device);  // what the parameters lay in before, frozen ones in fp32

@@ -36,6 +36,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Variant{"dropout", {"model.config.dropout=0.1"}}, Variant{"deterministic", {"deterministic=true"}},
                     Variant{"selective", {"train.activation_checkpointing=selective"}},
                     Variant{"block", {"train.activation_checkpointing=block"}},
+                    Variant{"narrow_adamw", {"optimizer={type: adamw, lr: 1e-3, master: bf16, averages: bf16}"}},
+                    Variant{"narrow_adamw8bit",
+                            {"optimizer={type: adamw8bit, lr: 1e-3, master: bf16}",
+                             "train.activation_checkpointing=block"}},
                     Variant{"llama",
                             {"model.config={n_layer: 2, n_head: 4, n_kv_head: 2, n_embd: 128, block_size: 64, "
                              "position: rotary, norm: rmsnorm, activation: swiglu}"}},

@@ -81,14 +81,14 @@ double bytes_of_bits(void** arguments, const void* bits) {
 double bytes_of(const Update& p, double of_state) {
   double elements = 0;
   for (int i = 0; i < p.count; ++i) elements += static_cast<double>(p.stretches[i].end - p.stretches[i].begin);
-  return elements * (3 * kFloat + of_state + (p.working == nullptr ? 0 : size_of(p.working_element)));
+  return elements * (3 * size_of(p.element) + of_state + (p.working == nullptr ? 0 : size_of(p.working_element)));
 }
 
 double bytes_of(const AdamW8bitUpdate& p) {
   double bytes = 0;
   for (int i = 0; i < p.count; ++i) {
     const UpdatedTensor& t = p.tensors[i];
-    double of_each = 3 * kFloat + (t.working == nullptr ? 0 : size_of(p.working_element));
+    double of_each = 3 * size_of(p.element) + (t.working == nullptr ? 0 : size_of(p.working_element));
     for (const Average& average : {t.first, t.second}) of_each += average.scales == nullptr ? 2 * kFloat : 2;
     bytes += of_each * static_cast<double>(t.numel);
   }
@@ -121,7 +121,8 @@ const std::vector<std::pair<std::string_view, Formula>>& formulas() {
        }},
       {"total_kernelIf", [](void** a) { return kFloat * static_cast<double>(parameters_of<int64_t>(a, 1)); }},
       {"total_kernelId", [](void** a) { return 2 * kFloat * static_cast<double>(parameters_of<int64_t>(a, 1)); }},
-      {"square_sums_kernel", [](void** a) { return kFloat * static_cast<double>(parameters_of<int64_t>(a, 1)); }},
+      {"square_sums_kernelIf", [](void** a) { return kFloat * static_cast<double>(parameters_of<int64_t>(a, 1)); }},
+      {"square_sums_kernel", [](void** a) { return 2 * static_cast<double>(parameters_of<int64_t>(a, 1)); }},  // bf16
       {"gradient_scalars_kernel", [](void**) { return 0.0; }},
       {"cross_entropy_kernel",
        [](void** a) {
@@ -132,9 +133,13 @@ const std::vector<std::pair<std::string_view, Formula>>& formulas() {
       {"embedding_gradient_kernel",
        [](void** a) {
          const auto p = parameters_of<EmbeddingGradient>(a);
-         return static_cast<double>(p.count * p.channels) * (size_of(p.element) + kFloat);
+         return static_cast<double>(p.count * p.channels) * (size_of(p.element) + size_of(p.weight_element));
        }},
-      {"adamw_kernel", [](void** a) { return bytes_of(parameters_of<AdamWUpdate>(a).common, 4 * kFloat); }},
+      {"adamw_kernel",
+       [](void** a) {
+         const auto p = parameters_of<AdamWUpdate>(a);
+         return bytes_of(p.common, 4 * size_of(p.averages));
+       }},
       {"sgd_kernel",
        [](void** a) {
          const auto p = parameters_of<SgdUpdate>(a);

@@ -332,6 +332,7 @@ size_t state_bytes(const std::string& yaml, const std::vector<int64_t>& sizes, d
 TEST(StateBytes, AreThoseOfFactorsAndOfEightBits) {
   const auto weight = device::Role::weight;
   EXPECT_EQ(state_bytes("type: adamw", {512, 256}, weight), 2U * 512 * 256 * 4);
+  EXPECT_EQ(state_bytes("{type: adamw, averages: bf16}", {512, 256}, weight), 2U * 512 * 256 * 2);
   EXPECT_EQ(state_bytes("type: adafactor", {512, 256}, weight), (512U + 256) * 4);
   EXPECT_EQ(state_bytes("type: adafactor", {512}, weight), 512U * 4);
   EXPECT_EQ(state_bytes("type: adamw8bit", {512, 256}, weight), 2U * (512 * 256 + 512 * 4));

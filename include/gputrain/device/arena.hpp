@@ -93,6 +93,10 @@ std::vector<Range> join(std::vector<Range> ranges, int64_t element_bytes, const 
 struct ArenaOptions {
   Kept gradients = Kept::whole;
   Kept values = Kept::whole;  // owned: needs shards > 1; each part then belongs to one unit
+  /// dtype of trained values and their gradients; empty: the tensors' own.
+  std::optional<at::ScalarType> values_type = {};
+  /// Key of the random bits by which updates round values and state to 16 bits.
+  uint64_t rounding_seed = 0;
   /// dtype of a copy that layers read; empty: no copy.
   std::optional<at::ScalarType> working_type = {};
   /// Ranks among which parts of the arena, which are units joined up to `parts`, are split equally. Each part is padded
@@ -138,6 +142,11 @@ class Arena {
   int64_t numel() const noexcept { return numel_; }  // of all trainable parameters, with padding
   at::TensorOptions options() const { return values_.options(); }
   at::ScalarType type() const { return values_.scalar_type(); }
+  /// What updates compute in and keep state in: type(), but at least fp32.
+  at::ScalarType state_type() const { return has_narrow_values() ? at::kFloat : type(); }
+  /// Whether the trained values have 16 bits: there is no wider copy of them.
+  bool has_narrow_values() const { return element_bytes() < 4; }
+  uint64_t rounding_seed() const noexcept { return rounding_seed_; }
   int64_t element_bytes() const { return static_cast<int64_t>(values_.itemsize()); }
 
   const at::Tensor& values() const;  // [numel]; asserts that they are whole
@@ -191,10 +200,10 @@ class Arena {
   /// shard has the same size.
   void own(const Shard& shard);
 
-  /// A new zeroed flat buffer [owned_numel()] for the pieces: an optimizer's state. On the CPU, pages take memory only
-  /// when written.
+  /// A new zeroed flat buffer [owned_numel()] of state_type() for the pieces: an optimizer's state. On the CPU, pages
+  /// take memory only when written.
   at::Tensor make_state() const;
-  /// The same with other sizes: [numel] of `type`, for state that is no buffer over the pieces.
+  /// The same with other sizes or of another type: [numel] of `type`.
   at::Tensor make_state(int64_t numel, at::ScalarType type) const;
   /// The view of a segment in `flat`, a buffer of the whole arena, with the segment's sizes and strides.
   at::Tensor view(const at::Tensor& flat, const Segment& segment) const;
@@ -213,6 +222,7 @@ class Arena {
 
   Kept kept_, kept_values_;
   int64_t numel_ = 0, shards_;
+  uint64_t rounding_seed_;
   at::Tensor values_, owned_values_, gradients_, owned_gradients_;
   c10::intrusive_ptr<WorkingCopy> working_copy_;
   std::vector<Piece> owned_;

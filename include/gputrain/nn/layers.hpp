@@ -136,6 +136,8 @@ class BatchNorm2d final : public Module {
   friend struct ConvNorm;
 
   ops::BatchNormOptions begin_batch();
+  at::Tensor weight() const;  // in the master type
+  at::Tensor bias() const;
 
   Options options_;
   at::Tensor weight_, bias_, running_mean_, running_var_, num_batches_tracked_;
@@ -174,7 +176,8 @@ class Norm final : public Module {
   ops::NormedSum forward_sum(const at::Tensor& x, const at::Tensor& residual, double dropout = 0) const;
 
  private:
-  at::Tensor factor() const;
+  at::Tensor factor() const;  // in the master type
+  at::Tensor bias() const;
 
   Options options_;
   at::Tensor weight_, bias_;

@@ -21,11 +21,12 @@ std::vector<double> dynamic_tree(bool is_signed);
 
 /// A tensor, flat and contiguous, with its averages: codes and the scale of each block, or without scales fp32 numbers.
 struct BlockwiseTensor {
-  at::Tensor value, gradient;  // fp32
+  at::Tensor value, gradient;  // fp32, or both bf16: the value is then rounded stochastically
   at::Tensor first, first_scales, second, second_scales;
   at::Tensor copy = {};  // 16 bits: receives the new values too; undefined: there is none
   double weight_decay = 0, lr_factor = 1;
   double since = 0;  // as in FlatStretch
+  uint64_t key = 0;  // of RoundedElements
 
   bool is_narrow() const { return first_scales.defined(); }
 };

@@ -7,6 +7,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "gputrain/ops/stochastic_rounding.hpp"
+
 namespace gputrain::ops {
 
 /// A range of flat buffers with one set of settings.
@@ -16,6 +18,7 @@ struct FlatStretch {
   double lr_factor = 1;  // times UpdateScalars::lr
   double since = 0;      // updates made before these were trained: AdamWBuffers::step less this is theirs
   int64_t values_shift = 0, gradients_shift = 0;  // how much further on values (and the copy) and gradients are
+  RoundedElements rounded = {};                   // of one tensor, where values or state have 16 bits
 };
 
 /// Device scalars of an update; found_inf and divisor as in optim::StepScalars.
@@ -26,9 +29,9 @@ struct UpdateScalars {
 
 /// `copy` (16 bits, or undefined) receives the new values too, in the same places.
 struct AdamWBuffers {
-  at::Tensor values, gradients;  // fp32
-  at::Tensor first, second;
-  at::Tensor step;  // 0-dim fp32: number of updates, including this one
+  at::Tensor values, gradients;  // fp32, or both bf16: values are then rounded stochastically
+  at::Tensor first, second;      // fp32, or both bf16 and rounded so
+  at::Tensor step;               // 0-dim fp32: number of updates, including this one
   at::Tensor copy = {};
 };
 struct AdamWRule {
@@ -56,7 +59,7 @@ class FlatUpdate {
   bool sgd(const SgdBuffers& buffers, const UpdateScalars& scalars, const SgdRule& rule);
 
  private:
-  bool takes(const at::Tensor& values);
+  bool takes(const at::Tensor& values, const at::Tensor& gradients);
   void upload(at::Device device);
 
   std::vector<FlatStretch> stretches_;
@@ -71,7 +74,7 @@ struct GradientScalars {
   at::Tensor found_inf, divisor;  // [1] float
 };
 
-/// Sum of squares of a flat fp32 gradient, 0-dim double. Undefined if ATen has to compute it.
+/// Sum of squares of a flat gradient in fp32 or bf16, 0-dim double. Undefined if ATen has to compute it.
 at::Tensor square_sum(const at::Tensor& flat);
 /// Scalars for a sum of squares that square_sum() returned. `max_norm` 0: no clipping.
 GradientScalars gradient_scalars(const at::Tensor& square, const std::optional<at::Tensor>& scale, double max_norm);

@@ -79,9 +79,10 @@ OptimizerCatalog& catalog();
 /// Consecutive elements that an update changes, and where they begin in each buffer.
 struct UpdateRange {
   int64_t size = 0;
-  int64_t values_at = 0;     // in the arena's values
-  int64_t gradients_at = 0;  // in its gradients that have memory
-  int64_t state_at = 0;      // in a state made by Arena::make_state()
+  int64_t values_at = 0;              // in the arena's values
+  int64_t gradients_at = 0;           // in its gradients that have memory
+  int64_t state_at = 0;               // in a state made by Arena::make_state()
+  ops::RoundedElements rounded = {};  // of a tensor; only if ranges are those of tensors
 };
 
 /// The elements of the arena that this rank updates and that share their settings: what a fused update takes.
@@ -99,10 +100,16 @@ struct UpdateGroup {
   at::Tensor rate(const at::Tensor& lr) const;
 };
 
-/// Splits what this rank owns of an arena by settings, `weight_decay` being the rule's own. Neighbours of equal
-/// settings are one range; there is no group where the rank owns nothing.
+/// Whether neighbours of equal settings are one range, or each tensor has its own, as stochastic rounding needs.
+enum class Ranges { joined, of_tensors };
+
+/// Splits what this rank owns of an arena by settings, `weight_decay` being the rule's own. There is no group where the
+/// rank owns nothing.
 std::vector<UpdateGroup> update_groups(const device::Arena& arena, double weight_decay,
-                                       const std::map<std::string, double>& since = {});
+                                       const std::map<std::string, double>& since = {}, Ranges ranges = Ranges::joined);
+
+/// The key of a tensor's random bits: of the job's seed and the tensor's name.
+uint64_t rounding_key(const device::Arena& arena, const std::string& tensor);
 
 /// The same for an update of all groups at once.
 std::vector<ops::FlatStretch> flat_stretches(const std::vector<UpdateGroup>& groups);
@@ -113,6 +120,13 @@ struct WholeTensors {
   explicit WholeTensors(const std::string& rule);
 };
 bool takes_whole_tensors(const std::string& rule);
+
+/// The same for rules that update bf16 weights without a wider copy of them (`optimizer.master: bf16`). Such a rule
+/// computes in fp32 and rounds stochastically.
+struct NarrowMasters {
+  explicit NarrowMasters(const std::string& rule);
+};
+bool takes_narrow_masters(const std::string& rule);
 
 /// A tensor of the arena that this rank owns whole, with the tensor's own sizes and strides.
 struct OwnedTensor {

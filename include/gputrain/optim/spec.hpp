@@ -31,8 +31,11 @@ struct OptimizerSpec {
   std::optional<int64_t> lr_base_batch_size;
   std::vector<GroupSpec> groups;
   std::optional<double> layer_decay;
+  std::string master = "fp32";
 
   static void describe(config::Description<OptimizerSpec>& d);
+
+  bool has_narrow_master() const { return master == "bf16"; }
 
   /// Peak rate of a job: `lr`, times global batch / base batch if a base batch size is set (linear scaling, Goyal et
   /// al., "Accurate, large minibatch SGD", 2017).

@@ -63,7 +63,10 @@ class WeightAverage final : public Optimizer {
   /// A piece that the rank owns: of the values and of the average.
   struct Piece {
     at::Tensor values, average;
+    at::Tensor trained = {};  // values that train, while narrow values are those of the average
   };
+
+  void exchange_narrow_values();
 
   std::unique_ptr<Optimizer> inner_;
   const device::Arena& arena_;

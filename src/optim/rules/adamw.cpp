@@ -1,4 +1,5 @@
 // AdamW: Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019; torch.optim.AdamW's arithmetic.
+// What is kept in bf16, weights or averages, is computed in fp32 and rounded stochastically.
 #include <map>
 #include <string>
 #include <utility>
@@ -9,7 +10,8 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
-#include "gputrain/optim/optimizer.hpp"
+#include "../guarded_step.hpp"
+#include "gputrain/core/error.hpp"
 
 namespace gputrain::optim {
 namespace {
@@ -18,6 +20,7 @@ struct AdamWSpec {
   std::vector<double> betas{0.9, 0.999};
   double eps = 1e-8;
   double weight_decay = 0.01;
+  std::string averages = "fp32";
 
   static void describe(config::Description<AdamWSpec>& d) {
     d.summary("Adam with decoupled weight decay");
@@ -36,6 +39,10 @@ struct AdamWSpec {
         .at_least(0)
         .change(config::Change::needs_accept)
         .aliases({"wd"});
+    d.key("averages", &AdamWSpec::averages,
+          "type of the running averages; bf16 halves their memory, and they are rounded stochastically")
+        .choices({"fp32", "bf16"})
+        .aliases({"state_dtype", "exp_avg_dtype", "optim_state_dtype", "bf16_optimizer_states"});
   }
 };
 
@@ -44,11 +51,16 @@ class AdamW final : public Optimizer {
   AdamW(const AdamWSpec& spec, const device::Arena& arena)
       : spec_(spec),
         arena_(arena),
-        first_(arena.make_state()),
-        second_(arena.make_state()),
+        first_(make_average()),
+        second_(make_average()),
         step_(at::zeros({}, arena.options().dtype(at::kFloat))),
         values_(arena.kept_values()),
         gradients_(arena.kept_gradients()) {
+    if (has_narrow_averages() && arena.type() == at::kDouble) {
+      throw Error(ExitCode::usage, {.what = "averages in bf16 do not go with weights in fp64",
+                                    .where = "optimizer.averages",
+                                    .hint = "another precision, or averages: fp32"});
+    }
     build_groups();
   }
 
@@ -80,7 +92,8 @@ class AdamW final : public Optimizer {
   double updates() const override { return step_.item<double>(); }
 
   std::string describe() const override {
-    return fmt::format("adamw betas {} {} decay {}", spec_.betas[0], spec_.betas[1], spec_.weight_decay);
+    return fmt::format("adamw betas {} {} decay {}{}", spec_.betas[0], spec_.betas[1], spec_.weight_decay,
+                       has_narrow_averages() ? " averages bf16" : "");
   }
 
  private:
@@ -89,8 +102,16 @@ class AdamW final : public Optimizer {
     std::vector<at::Tensor> values, gradients, first, second;
   };
 
+  bool has_narrow_averages() const { return spec_.averages == "bf16"; }
+  bool rounds() const { return has_narrow_averages() || arena_.has_narrow_values(); }
+
+  at::Tensor make_average() const {
+    return arena_.make_state(arena_.owned_numel(), has_narrow_averages() ? at::kBFloat16 : arena_.state_type());
+  }
+
   void build_groups() {
-    const auto groups = update_groups(arena_, spec_.weight_decay, since_);
+    const auto groups =
+        update_groups(arena_, spec_.weight_decay, since_, rounds() ? Ranges::of_tensors : Ranges::joined);
     update_ = ops::FlatUpdate(flat_stretches(groups));
     groups_.clear();
     for (const UpdateGroup& group : groups) {
@@ -103,13 +124,44 @@ class AdamW final : public Optimizer {
   }
 
   void update_by_aten(const StepScalars& scalars) {
-    for (Group& group : groups_) {
-      const at::Tensor step = group.of.since == 0 ? step_ : step_.sub(group.of.since);
-      const std::vector<at::Tensor> steps(group.values.size(), step);
-      at::_fused_adamw_(group.values, group.gradients, group.first, group.second, {}, steps, group.of.rate(scalars.lr),
-                        spec_.betas[0], spec_.betas[1], group.of.weight_decay, spec_.eps, /*amsgrad=*/false,
-                        /*maximize=*/false, scalars.divisor, scalars.found_inf);
+    for (const Group& group : groups_) {
+      if (!rounds()) {
+        update(group.of, {group.values, group.gradients, group.first, group.second}, scalars);
+        continue;
+      }
+      for (const UpdatePiece& piece : pieces_of(group.of, arena_, {first_, second_}))
+        update_rounded(group.of, piece, scalars);
     }
+  }
+
+  struct Operands {
+    std::vector<at::Tensor> values, gradients, first, second;
+  };
+  void update(const UpdateGroup& group, const Operands& of, const StepScalars& scalars) const {
+    const at::Tensor step = group.since == 0 ? step_ : step_.sub(group.since);
+    const std::vector<at::Tensor> steps(of.values.size(), step);
+    at::_fused_adamw_(of.values, of.gradients, of.first, of.second, {}, steps, group.rate(scalars.lr), spec_.betas[0],
+                      spec_.betas[1], group.weight_decay, spec_.eps, /*amsgrad=*/false, /*maximize=*/false,
+                      scalars.divisor, scalars.found_inf);
+  }
+
+  /// Updates fp32 copies of what has 16 bits, and rounds them back. A skipped update changes no bit.
+  void update_rounded(const UpdateGroup& group, const UpdatePiece& piece, const StepScalars& scalars) const {
+    const at::Tensor &value = piece.value, &first = piece.states[0], &second = piece.states[1];
+    const Operands wide{.values = {value.to(at::kFloat)},
+                        .gradients = {piece.gradient.to(at::kFloat)},
+                        .first = {first.to(at::kFloat)},
+                        .second = {second.to(at::kFloat)}};
+    update(group, wide, scalars);
+    const auto words = [&](ops::RoundingUse use) {
+      return ops::rounding_words(piece.rounded, value.numel(), step_, ops::WordOrder::neighbours, use);
+    };
+    if (arena_.has_narrow_values())
+      value.copy_(ops::rounded_stochastically(wide.values[0], words(ops::RoundingUse::value)));
+    if (!has_narrow_averages()) return;
+    const at::Tensor bits = words(ops::RoundingUse::averages);
+    first.copy_(ops::rounded_stochastically(wide.first[0], bits));
+    second.copy_(ops::rounded_stochastically(wide.second[0], bits.bitwise_right_shift(16)));
   }
 
   AdamWSpec spec_;
@@ -122,6 +174,7 @@ class AdamW final : public Optimizer {
 };
 
 const config::Registered<AdamW, AdamWSpec> registered_adamw{catalog(), "adamw", "Adam with decoupled weight decay"};
+const NarrowMasters narrow_for_adamw{"adamw"};
 
 }  // namespace
 }  // namespace gputrain::optim

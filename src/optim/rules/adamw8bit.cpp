@@ -1,6 +1,6 @@
 // AdamW whose averages have 8 bits: Dettmers et al., "8-bit optimizers via block-wise quantization", ICLR 2022. Each
 // element is a place in a table of 256 values, times the largest magnitude in its block of 256 elements. The arithmetic
-// between is that of torch.optim.AdamW.
+// between is that of torch.optim.AdamW. Weights in bf16 are updated in fp32 and rounded stochastically.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -96,8 +96,8 @@ class AdamW8bit final : public Optimizer {
       : spec_(spec),
         arena_(arena),
         step_(at::zeros({}, arena.options().dtype(at::kFloat))),
-        first_table_(/*is_signed=*/true, arena.options()),
-        second_table_(/*is_signed=*/false, arena.options()) {
+        first_table_(/*is_signed=*/true, arena.options().dtype(arena.state_type())),
+        second_table_(/*is_signed=*/false, arena.options().dtype(arena.state_type())) {
     int64_t narrow = 0, blocks = 0, wide = 0;  // elements of the state, for one of the averages
     for (const OwnedTensor& tensor : owned_tensors(arena, spec.weight_decay)) {
       const int64_t numel = tensor.segment.numel;
@@ -107,8 +107,8 @@ class AdamW8bit final : public Optimizer {
       if (is_narrow) blocks += blocks_of(numel);
     }
     for (Average Tensor::* average : {&Tensor::first, &Tensor::second}) {
-      const at::Tensor codes = arena.make_state(narrow, at::kByte), scales = arena.make_state(blocks, arena.type()),
-                       values = arena.make_state(wide, arena.type());
+      const at::Tensor codes = arena.make_state(narrow, at::kByte), scales = arena.make_state(blocks, arena.state_type()),
+                       values = arena.make_state(wide, arena.state_type());
       int64_t code_at = 0, scale_at = 0, value_at = 0;
       for (Tensor& tensor : tensors_) {
         const int64_t numel = tensor.of.segment.numel, scale_count = tensor.is_narrow ? blocks_of(numel) : 0;
@@ -182,8 +182,8 @@ class AdamW8bit final : public Optimizer {
 
   Corrections corrections_at(double since) const {
     const at::Tensor step = step_.to(at::kDouble) - since;
-    return {.first = (1 - at::pow(spec_.betas[0], step)).reciprocal_().to(arena_.type()),
-            .second_root = at::rsqrt(1 - at::pow(spec_.betas[1], step)).to(arena_.type())};
+    return {.first = (1 - at::pow(spec_.betas[0], step)).reciprocal_().to(arena_.state_type()),
+            .second_root = at::rsqrt(1 - at::pow(spec_.betas[1], step)).to(arena_.state_type())};
   }
 
   void update_by_aten(const StepScalars& scalars) const {
@@ -210,7 +210,8 @@ class AdamW8bit final : public Optimizer {
             .second_scales = tensor.second.scales,
             .weight_decay = tensor.of.weight_decay,
             .lr_factor = tensor.of.lr_factor,
-            .since = late == since_.end() ? 0 : late->second};
+            .since = late == since_.end() ? 0 : late->second,
+            .key = rounding_key(arena_, tensor.of.segment.name)};
   }
 
   /// All tensors for our kernel; none where values or gradients are not in the order of their elements.
@@ -230,12 +231,14 @@ class AdamW8bit final : public Optimizer {
 
   void update(const ops::BlockwiseTensor& tensor, const GuardedStep& guarded, const Corrections& corrections) const {
     const at::Tensor &values = tensor.value, &gradients = tensor.gradient;
-    if (tensor.weight_decay != 0) values.mul_(guarded.decay(tensor.lr_factor, tensor.weight_decay));
-    const at::Tensor rate = guarded.rate(tensor.lr_factor);
+    const at::Tensor rate = guarded.rate(tensor.lr_factor), decay = guarded.decay(tensor.lr_factor, tensor.weight_decay);
+    const bool is_rounded = values.scalar_type() == at::kBFloat16;
     // What is computed beside the state takes little memory, and on a CPU stays in the cache.
     const int64_t most = values.is_cpu() ? int64_t{1} << 16 : int64_t{1} << 24;
     for (int64_t begin = 0; begin < values.size(0); begin += most) {
       const int64_t size = std::min(most, values.size(0) - begin);
+      const at::Tensor kept = values.narrow(0, begin, size), value = is_rounded ? kept.to(at::kFloat) : kept;
+      if (tensor.weight_decay != 0) value.mul_(decay);
       const at::Tensor gradient = guarded.gradient(gradients.narrow(0, begin, size));
       const Average first = part_of({tensor.first, tensor.first_scales}, begin, size),
                     second = part_of({tensor.second, tensor.second_scales}, begin, size);
@@ -244,7 +247,12 @@ class AdamW8bit final : public Optimizer {
       mean.lerp_(gradient, guarded.share(1 - spec_.betas[0]));
       square.mul_(guarded.complement(1 - spec_.betas[1])).addcmul_(gradient, gradient, 1 - spec_.betas[1]);
       const at::Tensor root = square.sqrt().mul_(corrections.second_root).add_(spec_.eps);
-      values.narrow(0, begin, size).sub_(mean.mul(corrections.first).div_(root).mul_(rate));
+      value.sub_(mean.mul(corrections.first).div_(root).mul_(rate));
+      if (is_rounded) {
+        const at::Tensor bits = ops::rounding_words({.key = tensor.key, .begin = begin}, size, step_,
+                                                    ops::WordOrder::blocks, ops::RoundingUse::value);
+        kept.copy_(ops::rounded_stochastically(value, bits));
+      }
       if (!tensor.is_narrow()) continue;
       keep(first, first_table_.write(mean), guarded);
       keep(second, second_table_.write(square), guarded);
@@ -276,6 +284,7 @@ class AdamW8bit final : public Optimizer {
 const config::Registered<AdamW8bit, AdamW8bitSpec> registered_adamw8bit{catalog(), "adamw8bit",
                                                                         "AdamW with averages of 8 bits"};
 const WholeTensors whole_for_adamw8bit{"adamw8bit"};
+const NarrowMasters narrow_for_adamw8bit{"adamw8bit"};
 
 }  // namespace
 }  // namespace gputrain::optim

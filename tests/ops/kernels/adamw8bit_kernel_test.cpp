@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "gputrain/ops/blockwise_update.hpp"
+#include "gputrain/ops/stochastic_rounding.hpp"
 #include "ops/kernels/kernel_case.hpp"
 
 namespace gputrain::ops::cuda {
@@ -46,17 +47,19 @@ struct One {
     for (at::Tensor* scales : {&first_scales, &second_scales}) *scales = at::zeros({scales_of(size)}, at::kFloat);
   }
   UpdatedTensor entry(int64_t first_block) const {
-    return {.value = pointer<float>(value),
-            .gradient = pointer<float>(gradient),
-            .working = pointer(working),
+    return {.value = pointer(value),
+            .gradient = pointer(gradient),
+            .working = value.scalar_type() == at::kFloat ? pointer(working) : nullptr,
             .first = {pointer(first), pointer<float>(first_scales)},
             .second = {pointer(second), pointer<float>(second_scales)},
             .numel = numel,
             .first_block = first_block,
             .decay = static_cast<float>(decay),
             .lr_factor = static_cast<float>(lr_factor),
-            .since = static_cast<float>(since)};
+            .since = static_cast<float>(since),
+            .key = key()};
   }
+  uint64_t key() const { return 0x9e3779b97f4a7c15 * static_cast<uint64_t>(numel); }
   std::vector<at::Tensor> state() const {
     std::vector<at::Tensor> all{value, working, first, second};
     if (is_narrow) all.insert(all.end(), {first_scales, second_scales});
@@ -88,6 +91,7 @@ void update(const std::vector<One>& all, int step, double found_inf = 0) {
   adamw8bit({.tensors = table.data(),
              .count = static_cast<int>(table.size()),
              .blocks = blocks,
+             .element = all.front().value.scalar_type() == at::kFloat ? Element::fp32 : Element::bf16,
              .working_element = Element::bf16,
              .trees = both.data(),
              .lr = pointer<float>(lr),
@@ -182,6 +186,33 @@ TEST(AdamW8bitKernel, FollowsThePapersRule) {
     expect_within(5e-3, numbers_of(one, one.second, one.second_scales, false), references[i].second(),
                   name + ", second");
     EXPECT_TRUE(one.working.equal(one.value.to(at::kBFloat16))) << name;
+  }
+}
+
+/// The fp32 kernel's results, rounded by ATen, are the bits that the kernel for bf16 writes.
+TEST(AdamW8bitKernel, RoundsNarrowWeightsStochastically) {
+  std::vector<One> narrow = tensors(), again = tensors(), wide_ones = tensors();
+  for (std::vector<One>* all : {&narrow, &again}) {
+    for (One& one : *all)
+      for (at::Tensor* tensor : {&one.value, &one.gradient}) *tensor = tensor->to(at::kBFloat16);
+  }
+  for (int step = 1; step <= kSteps; ++step) {
+    for (size_t i = 0; i < narrow.size(); ++i) {
+      wide_ones[i].value.copy_(narrow[i].value);
+      wide_ones[i].gradient.copy_(narrow[i].gradient);
+    }
+    update(wide_ones, step);
+    update(narrow, step);
+    update(again, step);
+    for (size_t i = 0; i < narrow.size(); ++i) {
+      const at::Tensor bits = rounding_words({.key = narrow[i].key()}, narrow[i].numel, at::full({}, step, at::kFloat),
+                                             WordOrder::blocks, ops::RoundingUse::value);
+      std::vector<at::Tensor> expected = wide_ones[i].state();
+      expected[0] = rounded_stochastically(wide_ones[i].value, bits);
+      expected[1] = narrow[i].working;
+      expect_same_bits(narrow[i].state(), expected);
+      expect_same_bits(narrow[i].state(), again[i].state());
+    }
   }
 }
 

@@ -26,7 +26,8 @@ at::Tensor gradient(const at::Tensor& tokens, const at::Tensor& dy, const at::Te
                       .tokens = pointer<int64_t>(sorted),
                       .positions = pointer<int64_t>(positions),
                       .dy = pointer(dy),
-                      .dweight = pointer<float>(dweight),
+                      .weight_element = start.scalar_type() == at::kFloat ? Element::fp32 : Element::bf16,
+                      .dweight = pointer(dweight),
                       .adds = adds},
                      nullptr);
   return dweight;
@@ -51,6 +52,17 @@ TEST(EmbeddingKernel, AddsUpRowsOfEachToken) {
 }
 
 TEST(EmbeddingKernel, AddsToExistingValues) { check(40, 9, 96, true); }
+
+TEST(EmbeddingKernel, WritesGradientsOfNarrowTables) {
+  for (const int64_t channels : {96, 11}) {
+    const at::Tensor tokens = at::randint(9, {40}, at::TensorOptions().dtype(at::kLong));
+    const at::Tensor dy = noise({40, channels}, 1, at::kBFloat16), start = at::ones({9, channels}, at::kBFloat16);
+    for (const bool adds : {false, true}) {
+      const at::Tensor from = adds ? start : at::zeros({9, channels}, at::kBFloat16);
+      expect_close(gradient(tokens, dy, from, Element::bf16, adds), wide(from).index_add(0, tokens, wide(dy)), "bf16");
+    }
+  }
+}
 
 }  // namespace
 }  // namespace gputrain::ops::cuda

@@ -9,6 +9,7 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include "gputrain/ops/stochastic_rounding.hpp"
 #include "ops/kernels/kernel_case.hpp"
 
 namespace gputrain::ops::cuda {
@@ -36,6 +37,7 @@ std::vector<Stretch> stretches() {
 }
 
 struct Arena {
+  Element element = Element::fp32, averages = Element::fp32;
   at::Tensor values = noise({kNumel}, 1, at::kFloat), gradients = noise({kNumel}, 2, at::kFloat);
   at::Tensor first = at::zeros({kNumel}, at::kFloat), second = at::zeros({kNumel}, at::kFloat);
   at::Tensor working = poisoned({kNumel}, at::kBFloat16);
@@ -43,9 +45,10 @@ struct Arena {
   std::vector<Stretch> table = stretches();
 
   Update update() const {
-    return {.values = pointer<float>(values),
-            .gradients = pointer<float>(gradients),
-            .working = pointer(working),
+    return {.element = element,
+            .values = pointer(values),
+            .gradients = pointer(gradients),
+            .working = element == Element::fp32 ? pointer(working) : nullptr,
             .working_element = Element::bf16,
             .stretches = table.data(),
             .count = static_cast<int>(table.size()),
@@ -57,8 +60,9 @@ struct Arena {
   void adamw_step() {
     step.add_(1);
     adamw({.common = update(),
-           .first = pointer<float>(first),
-           .second = pointer<float>(second),
+           .averages = averages,
+           .first = pointer(first),
+           .second = pointer(second),
            .step = pointer<float>(step),
            .beta1 = kBeta1,
            .beta2 = kBeta2,
@@ -152,6 +156,55 @@ TEST(OptimizerKernels, FollowAdamW) {
   check([](Arena& arena) { arena.adamw_step(); }, [](Reference& r, const at::Tensor& g) { r.adamw(g); });
 }
 
+/// The fp32 kernel's results, rounded by ATen, are the bits that the kernel for bf16 writes.
+void check_rounding(bool narrow_values, bool narrow_averages) {
+  const auto narrow = [](at::Tensor& tensor) { tensor = tensor.to(at::kBFloat16); };
+  Arena ours;
+  if (narrow_values) ours.element = Element::bf16;
+  if (narrow_averages) ours.averages = Element::bf16;
+  for (int64_t i = 0; i < std::ssize(ours.table); ++i) {
+    ours.table[static_cast<size_t>(i)].key = 0x9e3779b97f4a7c15 * static_cast<uint64_t>(i + 1);
+    ours.table[static_cast<size_t>(i)].element = 4000 * i;
+  }
+  if (narrow_values)
+    for (at::Tensor* one : {&ours.values, &ours.gradients}) narrow(*one);
+  if (narrow_averages)
+    for (at::Tensor* one : {&ours.first, &ours.second}) narrow(*one);
+  Arena wide_arena;
+  for (int i = 0; i < 3; ++i) {
+    for (const auto& [to, from] : {std::pair(&wide_arena.values, &ours.values),
+                                   {&wide_arena.gradients, &ours.gradients},
+                                   {&wide_arena.first, &ours.first},
+                                   {&wide_arena.second, &ours.second}})
+      *to = from->to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+    wide_arena.adamw_step();
+    const at::Tensor before = ours.values.clone();
+    ours.adamw_step();
+    for (const Stretch& s : ours.table) {
+      const int64_t size = s.end - s.begin;
+      const auto words = [&](ops::RoundingUse use) {
+        return rounding_words({.key = s.key, .begin = s.element}, size, ours.step.view({}), WordOrder::neighbours, use);
+      };
+      const auto expect = [&](const at::Tensor& written, const at::Tensor& exact, bool is_rounded,
+                              const at::Tensor& bits) {
+        const at::Tensor part = exact.narrow(0, s.begin, size);
+        expect_same_bits({written.narrow(0, s.begin, size)}, {is_rounded ? rounded_stochastically(part, bits) : part});
+      };
+      const at::Tensor of_averages = words(ops::RoundingUse::averages);
+      expect(ours.values, wide_arena.values, narrow_values, words(ops::RoundingUse::value));
+      expect(ours.first, wide_arena.first, narrow_averages, of_averages);
+      expect(ours.second, wide_arena.second, narrow_averages, of_averages.bitwise_right_shift(16));
+    }
+    expect_same_bits({ours.values.narrow(0, 4100, 100)}, {before.narrow(0, 4100, 100)});
+  }
+}
+
+TEST(OptimizerKernels, RoundAdamWStochastically) {
+  check_rounding(true, false);
+  check_rounding(false, true);
+  check_rounding(true, true);
+}
+
 TEST(OptimizerKernels, FollowSgd) {
   for (const auto& [momentum, nesterov] : std::vector<std::pair<double, bool>>{{0, false}, {0.9, false}, {0.9, true}}) {
     check([&](Arena& arena) { arena.sgd_step(momentum, nesterov); },
@@ -174,9 +227,12 @@ TEST(GradientNormKernels, MatchReferenceForAnyCount) {
   for (const int64_t count : {int64_t{1}, int64_t{3}, int64_t{4}, int64_t{2050}, int64_t{30001}}) {
     const at::Tensor values = noise({count}, 3, at::kFloat), partials = poisoned({3}, at::kDouble);
     const at::Tensor square = poisoned({1}, at::kDouble);
-    square_sums(pointer<float>(values), count, pointer<double>(partials), 3, nullptr);
-    total(pointer<double>(partials), 3, pointer<double>(square), nullptr);
-    expect_within(1e-7, square, wide(values).square().sum().view({1}), std::to_string(count));
+    for (const Storage& storage : storages()) {
+      const at::Tensor stored = values.to(storage.type);
+      square_sums(storage.element, pointer(stored), count, pointer<double>(partials), 3, nullptr);
+      total(pointer<double>(partials), 3, pointer<double>(square), nullptr);
+      expect_within(1e-7, square, wide(stored).square().sum().view({1}), std::to_string(count));
+    }
   }
 }
 
@@ -216,7 +272,7 @@ TEST(GradientNormKernels, SeeASingleNanOrInfinity) {
   for (const float bad : {std::nanf(""), -std::numeric_limits<float>::infinity()}) {
     const at::Tensor values = noise({5000}, 3, at::kFloat), partials = poisoned({4}, at::kDouble);
     values[4321].fill_(bad);
-    square_sums(pointer<float>(values), 5000, pointer<double>(partials), 4, nullptr);
+    square_sums(Element::fp32, pointer(values), 5000, pointer<double>(partials), 4, nullptr);
     EXPECT_FALSE(std::isfinite(partials.sum().item<double>()));
   }
 }

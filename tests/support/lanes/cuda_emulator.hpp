@@ -8,6 +8,7 @@
 // checked: coalescing, occupancy, the rounding of fast intrinsics.
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -84,6 +85,9 @@ using dim3 = cuda_emulator::Dim;
 inline float widen(float value) { return value; }
 inline float widen(Bf16 value) { return value; }
 inline float widen(Fp16 value) { return value; }
+
+inline unsigned bits_of(float value) { return std::bit_cast<unsigned>(value); }
+inline float float_of(unsigned bits) { return std::bit_cast<float>(bits); }
 
 /// Converts two neighbours at a time, like a GPU.
 template <class T>

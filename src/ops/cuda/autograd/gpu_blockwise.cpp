@@ -18,8 +18,10 @@ static_assert(kQuantizedBlock == cuda::kScaled);
 /// The launches only; the caller has chosen.
 struct BlockwiseLaunch {
   static bool takes(const BlockwiseTensor& tensor) {
+    const at::ScalarType type = tensor.value.scalar_type();
+    const bool is_stored = type == at::kFloat || type == at::kBFloat16;
     const auto is_flat = [&](const at::Tensor& one) {
-      return one.defined() && gpu::is_here(one) && one.scalar_type() == at::kFloat && one.is_contiguous() &&
+      return one.defined() && gpu::is_here(one) && is_stored && one.scalar_type() == type && one.is_contiguous() &&
              one.numel() == tensor.value.numel();
     };
     return is_flat(tensor.value) && is_flat(tensor.gradient);
@@ -35,8 +37,8 @@ struct BlockwiseLaunch {
       const auto average = [](const at::Tensor& numbers, const at::Tensor& scales) {
         return cuda::Average{.numbers = cuda::write(numbers), .scales = cuda::write<float>(scales)};
       };
-      *entries++ = {.value = cuda::write<float>(one.value),
-                    .gradient = cuda::read<float>(one.gradient),
+      *entries++ = {.value = cuda::write(one.value),
+                    .gradient = cuda::read(one.gradient),
                     .working = cuda::write(one.copy),
                     .first = average(one.first, one.first_scales),
                     .second = average(one.second, one.second_scales),
@@ -44,7 +46,8 @@ struct BlockwiseLaunch {
                     .first_block = update.blocks_,
                     .decay = static_cast<float>(one.weight_decay),
                     .lr_factor = static_cast<float>(one.lr_factor),
-                    .since = static_cast<float>(one.since)};
+                    .since = static_cast<float>(one.since),
+                    .key = one.key};
       update.blocks_ += cuda::grid_blocks_of(one.value.numel());
     }
     update.table_ = table.to(device);
@@ -60,6 +63,7 @@ struct BlockwiseLaunch {
     cuda::adamw8bit({.tensors = static_cast<const cuda::UpdatedTensor*>(update.table_.const_data_ptr()),
                      .count = static_cast<int>(update.tensors_.size()),
                      .blocks = update.blocks_,
+                     .element = cuda::element_of(update.tensors_.front().value),
                      .working_element = copy.defined() ? cuda::element_of(copy) : cuda::Element::bf16,
                      .trees = cuda::read<float>(update.trees_),
                      .lr = cuda::read<float>(scalars.lr),

@@ -36,7 +36,8 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
                         .tokens = read<int64_t>(tokens),
                         .positions = read<int64_t>(positions),
                         .dy = read(dy),
-                        .dweight = write<float>(dweight),
+                        .weight_element = element_of(dweight),
+                        .dweight = write(dweight),
                         .adds = adds},
                        current_stream());
     check_launches();
@@ -50,7 +51,8 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
 namespace gpu {
 
 OpImpl embedding(const at::Tensor& weight, const at::Tensor& tokens) {
-  const bool takes = is_here(weight) && weight.scalar_type() == at::kFloat && weight.is_contiguous() &&
+  const at::ScalarType type = weight.scalar_type();
+  const bool takes = is_here(weight) && (type == at::kFloat || type == at::kBFloat16) && weight.is_contiguous() &&
                      tokens.scalar_type() == at::kLong && tokens.numel() > 0;
   if (!takes) return {};
   return [](const Tensors& t) { return Tensors{cuda::EmbeddingFunction::apply(t[0], t[1])}; };

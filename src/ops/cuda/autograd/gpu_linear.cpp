@@ -41,7 +41,7 @@ at::Tensor times(const at::Tensor& x, const at::Tensor& matrix, const Given& bia
 }
 
 struct Gradients {
-  at::Tensor weight, bias;  // fp32; weight is undefined if it was added to its .grad
+  at::Tensor weight, bias;  // of the weight's type; weight is undefined if it was added to its .grad
 };
 
 /// Writes dy^T x to `out`, or adds it, and the sums of dy's columns to `sums` if that is defined. cuBLAS has its fastest
@@ -85,7 +85,7 @@ Gradients gradients_of(const at::Tensor& weight, const at::Tensor& x, const at::
   return found;
 }
 
-/// y = x matrix + bias, with the gradients of weight and bias in fp32.
+/// y = x matrix + bias, with the gradients of weight and bias in the weight's type.
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
   /// x [rows, in]; weight and copy [out, in] or [in, out]. Only the copy is read; it may have more rows.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight, const Given& bias,
@@ -221,7 +221,10 @@ bool has_aligned_rows(const at::Tensor& tensor) {
 /// What matrix units accept: 16 bits; addresses and rows are multiples of 16 bytes.
 bool takes(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& copy) {
   const bool is_16_bits = x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf;
-  return is_16_bits && x.is_contiguous() && x.dim() > 1 && weight.scalar_type() == at::kFloat && copy.defined() &&
+  // Our functions compute a weight's gradient, which a frozen one in 16 bits needs not.
+  const bool is_trained = weight.scalar_type() == at::kFloat ||
+                          (weight.scalar_type() == at::kBFloat16 && weight.requires_grad());
+  return is_16_bits && x.is_contiguous() && x.dim() > 1 && is_trained && copy.defined() &&
          copy.scalar_type() == x.scalar_type() && copy.is_contiguous() && has_aligned_rows(x) &&
          has_aligned_rows(copy) && copy.size(0) % 8 == 0;
 }

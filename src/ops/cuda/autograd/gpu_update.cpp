@@ -18,8 +18,9 @@ namespace gputrain::ops {
 struct FlatLaunch {
   static cuda::Update common(const FlatUpdate& update, const at::Tensor& values, const at::Tensor& gradients,
                              const at::Tensor& copy, const UpdateScalars& scalars) {
-    return {.values = cuda::write<float>(values),
-            .gradients = cuda::read<float>(gradients),
+    return {.element = cuda::element_of(values),
+            .values = cuda::write(values),
+            .gradients = cuda::read(gradients),
             .working = cuda::write(copy),
             .working_element = copy.defined() ? cuda::element_of(copy) : cuda::Element::bf16,
             .stretches = static_cast<const cuda::Stretch*>(update.table_.const_data_ptr()),
@@ -33,8 +34,9 @@ struct FlatLaunch {
   static void adamw(const FlatUpdate& update, const AdamWBuffers& b, const UpdateScalars& scalars,
                     const AdamWRule& rule) {
     cuda::adamw({.common = common(update, b.values, b.gradients, b.copy, scalars),
-                 .first = cuda::write<float>(b.first),
-                 .second = cuda::write<float>(b.second),
+                 .averages = cuda::element_of(b.first),
+                 .first = cuda::write(b.first),
+                 .second = cuda::write(b.second),
                  .step = cuda::read<float>(b.step),
                  .beta1 = rule.beta1,
                  .beta2 = rule.beta2,
@@ -73,10 +75,13 @@ struct FlatLaunch {
 
 FlatUpdate::FlatUpdate(std::vector<FlatStretch> stretches) : stretches_(std::move(stretches)) {}
 
-bool FlatUpdate::takes(const at::Tensor& values) {
-  if (!gpu::is_here(values) || values.scalar_type() != at::kFloat || stretches_.empty()) return false;
+bool FlatUpdate::takes(const at::Tensor& values, const at::Tensor& gradients) {
+  const at::ScalarType type = values.scalar_type();
+  const bool is_stored = type == at::kFloat || type == at::kBFloat16;
+  if (!gpu::is_here(values) || !is_stored || gradients.scalar_type() != type || stretches_.empty()) return false;
   const auto is_whole = [](const FlatStretch& stretch) {
-    const auto places = {stretch.begin, stretch.end, stretch.values_shift, stretch.gradients_shift};
+    const auto places = {stretch.begin, stretch.end, stretch.values_shift, stretch.gradients_shift,
+                         stretch.rounded.begin};
     return std::ranges::all_of(places, [](int64_t place) { return place % cuda::kStretchAlignment == 0; });
   };
   if (!std::all_of(stretches_.begin(), stretches_.end(), is_whole)) return false;
@@ -97,7 +102,9 @@ void FlatUpdate::upload(at::Device device) {
                   .lr_factor = static_cast<float>(stretch.lr_factor),
                   .since = static_cast<float>(stretch.since),
                   .values_shift = stretch.values_shift,
-                  .gradients_shift = stretch.gradients_shift};
+                  .gradients_shift = stretch.gradients_shift,
+                  .key = stretch.rounded.key,
+                  .element = stretch.rounded.begin};
     blocks_ += cuda::blocks_of(stretch.end - stretch.begin);
   }
   table_ = table.to(device);
@@ -119,7 +126,7 @@ Tensors changed(Tensors tensors) {
 }  // namespace
 
 bool FlatUpdate::adamw(const AdamWBuffers& b, const UpdateScalars& scalars, const AdamWRule& rule) {
-  if (!takes(b.values)) return false;
+  if (!takes(b.values, b.gradients)) return false;
   std::optional<FlatLaunch::Trial> kept;
   const OpImpl custom = [&](const Tensors& t) {
     const auto& trial = FlatLaunch::trial(kept, *this, t[0], scalars);
@@ -128,9 +135,14 @@ bool FlatUpdate::adamw(const AdamWBuffers& b, const UpdateScalars& scalars, cons
   };
   const OpImpl reference = [&](const Tensors& t) {
     const UpdateScalars& of = FlatLaunch::trial(kept, *this, t[0], scalars).scalars;
-    at::_fused_adamw_({t[0]}, {t[1]}, {t[2]}, {t[3]}, {}, {b.step}, of.lr, rule.beta1, rule.beta2,
+    // In fp32. What has 16 bits is rounded to the nearest, which is as near as ours on average.
+    Tensors wide;
+    for (size_t i = 0; i < 4; ++i) wide.push_back(t[i].to(at::kFloat));
+    at::_fused_adamw_({wide[0]}, {wide[1]}, {wide[2]}, {wide[3]}, {}, {b.step}, of.lr, rule.beta1, rule.beta2,
                       stretches_.front().weight_decay, rule.eps, /*amsgrad=*/false, /*maximize=*/false, of.divisor,
                       of.found_inf);
+    for (const size_t i : {size_t{0}, size_t{2}, size_t{3}})
+      if (!wide[i].is_same(t[i])) t[i].copy_(wide[i]);
     if (t[4].defined()) t[4].copy_(t[0]);
     return changed({t[0], t[2], t[3], t[4]});
   };
@@ -144,7 +156,7 @@ bool FlatUpdate::adamw(const AdamWBuffers& b, const UpdateScalars& scalars, cons
 }
 
 bool FlatUpdate::sgd(const SgdBuffers& b, const UpdateScalars& scalars, const SgdRule& rule) {
-  if (!takes(b.values)) return false;
+  if (b.values.scalar_type() != at::kFloat || !takes(b.values, b.gradients)) return false;
   std::optional<FlatLaunch::Trial> kept;
   const OpImpl custom = [&](const Tensors& t) {
     const auto& trial = FlatLaunch::trial(kept, *this, t[0], scalars);
@@ -169,7 +181,8 @@ bool FlatUpdate::sgd(const SgdBuffers& b, const UpdateScalars& scalars, const Sg
 }
 
 at::Tensor square_sum(const at::Tensor& flat) {
-  if (!gpu::is_here(flat) || flat.scalar_type() != at::kFloat || !flat.is_contiguous() ||
+  const bool is_stored = flat.scalar_type() == at::kFloat || flat.scalar_type() == at::kBFloat16;
+  if (!gpu::is_here(flat) || !is_stored || !flat.is_contiguous() ||
       reinterpret_cast<uintptr_t>(flat.const_data_ptr()) % 16 != 0) {
     return {};
   }
@@ -177,7 +190,7 @@ at::Tensor square_sum(const at::Tensor& flat) {
     const int parts = 4 * cuda::multiprocessors();
     const auto doubles = t[0].options().dtype(at::kDouble);
     const at::Tensor partials = at::empty({parts}, doubles), sum = at::empty({}, doubles);
-    cuda::square_sums(cuda::read<float>(t[0]), t[0].numel(), cuda::write<double>(partials), parts,
+    cuda::square_sums(cuda::element_of(t[0]), cuda::read(t[0]), t[0].numel(), cuda::write<double>(partials), parts,
                       cuda::current_stream());
     cuda::total(cuda::read<double>(partials), parts, cuda::write<double>(sum), cuda::current_stream());
     cuda::check_launches();

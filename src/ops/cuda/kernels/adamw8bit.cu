@@ -1,6 +1,7 @@
 // AdamW whose averages have 8 bits (Dettmers et al., "8-bit optimizers via block-wise quantization", ICLR 2022): an
-// element is a value of a tree of 256, times the largest magnitude in its block of 256 elements.
-// Registers: adamw8bit_kernel 40
+// element is a value of a tree of 256, times the largest magnitude in its block of 256 elements. Weights in bf16
+// are rounded stochastically (Gupta et al., ICML 2015).
+// Registers: adamw8bit_kernel 48
 #include "adamw8bit.hpp"
 
 #include <cmath>
@@ -59,6 +60,14 @@ struct AdamW8bitRates {
   float log_beta1, log_beta2, one_less_beta1, one_less_beta2;  // 1 - beta is computed in double
 };
 
+/// Random bits of a thread's elements in four blocks of kScaled, of which `block` is one.
+__device__ inline unsigned word_of(const RandomBits& bits, int64_t block) {
+  const unsigned low = block % 2 == 0 ? bits.word[0] : bits.word[1];
+  const unsigned high = block % 2 == 0 ? bits.word[2] : bits.word[3];
+  return block % 4 < 2 ? low : high;
+}
+
+template <class T>
 __global__ void __launch_bounds__(kScaled) adamw8bit_kernel(AdamW8bitUpdate p, AdamW8bitRates rates) {
   if (p.found_inf != nullptr && *p.found_inf != 0) return;
   Shared& shared = block_memory<Shared>();
@@ -71,21 +80,28 @@ __global__ void __launch_bounds__(kScaled) adamw8bit_kernel(AdamW8bitUpdate p, A
   const float first_correction = 1 / -expm1f(step * rates.log_beta1);
   const float second_correction = 1 / sqrtf(-expm1f(step * rates.log_beta2));
   const int64_t begin = (block_x() - tensor.first_block) * (int64_t{kTurns} * kScaled);
+  T* const values = static_cast<T*>(tensor.value);
+  RandomBits bits = {};
   for (int turn = 0; turn < kTurns; ++turn) {
     const int64_t block = begin + int64_t{turn} * kScaled, place = block + thread_x();
     if (block >= tensor.numel) break;  // all threads together
     const bool is_there = place < tensor.numel;
     float mean = 0, square = 0;
+    if constexpr (kPackOf<T> != kPackOf<float>) {
+      const int64_t draw = block / (4 * kScaled) * kScaled + thread_x();
+      if (turn % 4 == 0) bits = rounding_bits(tensor.key, draw, *p.step, RoundingUse::value);
+    }
     if (is_there) {
-      const float g = tensor.gradient[place] / divisor;
+      const float g = widen(static_cast<const T*>(tensor.gradient)[place]) / divisor;
       mean = read_average(tensor.first, shared.tree[0], place);
       square = read_average(tensor.second, shared.tree[1], place);
       mean += (g - mean) * rates.one_less_beta1;
       square = static_cast<float>(p.beta2) * square + rates.one_less_beta2 * g * g;
-      float value = tensor.value[place];
+      float value = widen(values[place]);
       value -= lr * tensor.decay * value;
       value -= mean * first_correction / (sqrtf(square) * second_correction + p.eps) * lr;
-      tensor.value[place] = value;
+      if constexpr (kPackOf<T> != kPackOf<float>) value = rounded_stochastically(value, word_of(bits, turn));
+      values[place] = narrow<T>(value);
       if (tensor.working != nullptr) {
         if (p.working_element == Element::bf16) {
           static_cast<Bf16*>(tensor.working)[place] = narrow<Bf16>(value);
@@ -126,7 +142,8 @@ void adamw8bit(const AdamW8bitUpdate& p, Stream stream) {
                              .log_beta2 = static_cast<float>(std::log(p.beta2)),
                              .one_less_beta1 = static_cast<float>(1 - p.beta1),
                              .one_less_beta2 = static_cast<float>(1 - p.beta2)};
-  launch(adamw8bit_kernel, dim3{extent(p.blocks), 1, 1}, dim3{kScaled, 1, 1}, stream, p, rates);
+  const auto kernel = p.element == Element::bf16 ? adamw8bit_kernel<Bf16> : adamw8bit_kernel<float>;
+  launch(kernel, dim3{extent(p.blocks), 1, 1}, dim3{kScaled, 1, 1}, stream, p, rates);
 }
 
 }  // namespace gputrain::ops::cuda

@@ -12,13 +12,14 @@ struct Average {
 };
 
 struct UpdatedTensor {
-  float* value;
-  const float* gradient;
+  void* value;
+  const void* gradient;
   void* working;  // as in Update
   Average first, second;
   int64_t numel;
   int64_t first_block;  // blocks of the grid for earlier tensors
   float decay, lr_factor, since;
+  uint64_t key;  // of the random bits that round bf16 values
 };
 inline constexpr int kScaled = 256;
 /// Number of the grid's blocks for a tensor.
@@ -27,7 +28,8 @@ int64_t grid_blocks_of(int64_t numel);
 struct AdamW8bitUpdate {
   const UpdatedTensor* tensors;  // [count], on the device
   int count;
-  int64_t blocks;  // of all tensors
+  int64_t blocks;   // of all tensors
+  Element element;  // of values and gradients: fp32, or bf16, which is rounded stochastically
   Element working_element;
   const float* trees;  // [2, 256], on the device: the values of signed and of unsigned codes, ascending
   const float* lr;     // [1], on the device; so are the next three

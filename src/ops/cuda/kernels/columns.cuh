@@ -34,10 +34,27 @@ struct ColumnWalk {
   __device__ int64_t count() const { return first < end ? (end - first - 1) / step + 1 : 0; }
 };
 
+template <int kVector>
+__device__ void load_sums(const float* from, float (&to)[kVector]) {
+  load_floats(from, to);
+}
+template <int kVector>
+__device__ void load_sums(const Bf16* from, float (&to)[kVector]) {
+  load(from, to);
+}
+template <int kVector>
+__device__ void store_sums(float* to, const float (&from)[kVector]) {
+  store_floats(to, from);
+}
+template <int kVector>
+__device__ void store_sums(Bf16* to, const float (&from)[kVector]) {
+  store(to, from);
+}
+
 /// Adds up the sums of a block's threads that have the same columns, in a fixed order, and writes them to `partials`
 /// [width] unless it is nullptr. Every thread of the block must call.
-template <int kVector>
-__device__ void write_column_sums(const float (&sums)[kVector], int64_t column, int64_t width, float* partials) {
+template <class T, int kVector>
+__device__ void write_column_sums(const float (&sums)[kVector], int64_t column, int64_t width, T* partials) {
   struct Values {
     float of[kColumnThreads][kVector];
   };
@@ -54,7 +71,7 @@ __device__ void write_column_sums(const float (&sums)[kVector], int64_t column, 
     GPUTRAIN_UNROLL
     for (int k = 0; k < kVector; ++k) total[k] += values.of[y * threads_x() + thread_x()][k];
   }
-  store_floats(partials + column, total);
+  store_sums(partials + column, total);
 }
 
 }  // namespace gputrain::ops::cuda

@@ -159,6 +159,18 @@ __device__ inline RandomBits philox(uint64_t key, uint64_t low, uint64_t high) {
   return c;
 }
 
+/// What the draws of stochastic rounding are for; see gputrain/ops/stochastic_rounding.hpp.
+enum class RoundingUse { value, averages };
+
+__device__ inline RandomBits rounding_bits(uint64_t key, int64_t draw, float step, RoundingUse use) {
+  return philox(key, static_cast<uint64_t>(draw), static_cast<uint64_t>(step) | static_cast<uint64_t>(use) << 32);
+}
+
+/// A value of bf16, up or down from `value` by the low 16 of `bits`: the mean over all bits is `value`.
+__device__ inline float rounded_stochastically(float value, unsigned bits) {
+  return value == value ? float_of((bits_of(value) + (bits & 0xffffU)) & 0xffff0000U) : value;
+}
+
 /// Dropout mask of kCount neighbours: 16 bits for each, so that one draw serves eight elements. It depends only on
 /// seed, offset and the element's index, so that the backward pass computes the same mask.
 struct Mask {

@@ -7,7 +7,7 @@
 namespace gputrain::ops::cuda {
 namespace {
 
-template <class T, int kVector>
+template <class T, class Summed, int kVector>
 __global__ void __launch_bounds__(kColumnThreads) embedding_gradient_kernel(EmbeddingGradient p) {
   const int64_t begin = block_x(), token = p.tokens[begin];
   if (begin > 0 && p.tokens[begin - 1] == token) return;  // the whole block returns: another block sums this token
@@ -21,10 +21,10 @@ __global__ void __launch_bounds__(kColumnThreads) embedding_gradient_kernel(Embe
     GPUTRAIN_UNROLL
     for (int k = 0; k < kVector; ++k) sum[k] += dy[k];
   }
-  float* const to = p.dweight + token * p.channels;
+  Summed* const to = static_cast<Summed*>(p.dweight) + token * p.channels;
   if (p.adds && thread_y() == 0 && column < p.channels) {
     float held[kVector];
-    load_floats(to + column, held);
+    load_sums(to + column, held);
     GPUTRAIN_UNROLL
     for (int k = 0; k < kVector; ++k) sum[k] += held[k];
   }
@@ -34,15 +34,18 @@ __global__ void __launch_bounds__(kColumnThreads) embedding_gradient_kernel(Embe
 }  // namespace
 
 void embedding_gradient(const EmbeddingGradient& p, Stream stream) {
-  with_type(p.element, [&](auto type) {
+  const auto start = [&](auto type, auto sums) {
     using T = decltype(type);
+    using Summed = decltype(sums);
     constexpr int kVector = kPackOf<T>;
     const bool packed = is_packed(p.channels, kVector, p.dy, p.dweight);
     const ColumnGrid grid = column_grid(p.channels, packed ? kVector : 1, 1);
     const dim3 blocks{extent(p.count), grid.blocks.x, 1};
-    launch(packed ? embedding_gradient_kernel<T, kVector> : embedding_gradient_kernel<T, 1>, blocks, grid.threads,
-           stream, p);
-  });
+    launch(packed ? embedding_gradient_kernel<T, Summed, kVector> : embedding_gradient_kernel<T, Summed, 1>, blocks,
+           grid.threads, stream, p);
+  };
+  if (p.weight_element == Element::bf16) return start(Bf16{}, Bf16{});
+  with_type(p.element, [&](auto type) { start(type, float{}); });
 }
 
 }  // namespace gputrain::ops::cuda

@@ -12,7 +12,8 @@ struct EmbeddingGradient {
   const int64_t* tokens;     // [count], ascending, in [0, rows)
   const int64_t* positions;  // [count]: the row of dy
   const void* dy;            // [count, channels]
-  float* dweight;            // [rows, channels]: only rows of occurring tokens are written
+  Element weight_element;    // of dweight: fp32, or bf16 if dy is bf16
+  void* dweight;             // [rows, channels]: only rows of occurring tokens are written
   bool adds;                 // adds to the values in dweight
 };
 void embedding_gradient(const EmbeddingGradient& p, Stream stream);

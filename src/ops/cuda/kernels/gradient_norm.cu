@@ -11,7 +11,8 @@ namespace {
 constexpr int kThreads = 512, kVector = 4;
 
 /// Squares of four neighbours are summed in float, the rest in double: a float sum of millions loses digits.
-__global__ void __launch_bounds__(kThreads) square_sums_kernel(const float* values, int64_t count, double* partials) {
+template <class T>
+__global__ void __launch_bounds__(kThreads) square_sums_kernel(const T* values, int64_t count, double* partials) {
   struct Sums {
     double of[kThreads / kWarpSize];
   };
@@ -26,7 +27,7 @@ __global__ void __launch_bounds__(kThreads) square_sums_kernel(const float* valu
     sum += static_cast<double>((x[0] * x[0] + x[1] * x[1]) + (x[2] * x[2] + x[3] * x[3]));
   }
   const int64_t rest = packs * kVector + thread;
-  if (rest < count) sum += static_cast<double>(values[rest] * values[rest]);
+  if (rest < count) sum += static_cast<double>(widen(values[rest]) * widen(values[rest]));
   sum = warp_sum(sum);
   if (thread_x() % kWarpSize == 0) sums.of[thread_x() / kWarpSize] = sum;
   __syncthreads();
@@ -49,8 +50,12 @@ __global__ void __launch_bounds__(kWarpSize) gradient_scalars_kernel(GradientSca
 
 }  // namespace
 
-void square_sums(const float* values, int64_t count, double* partials, int parts, Stream stream) {
-  launch(square_sums_kernel, dim3{extent(parts), 1, 1}, dim3{kThreads, 1, 1}, stream, values, count, partials);
+void square_sums(Element element, const void* values, int64_t count, double* partials, int parts, Stream stream) {
+  with_type(element, [&](auto type) {
+    using T = decltype(type);
+    launch(square_sums_kernel<T>, dim3{extent(parts), 1, 1}, dim3{kThreads, 1, 1}, stream,
+           static_cast<const T*>(values), count, partials);
+  });
 }
 
 void gradient_scalars(const GradientScalars& p, Stream stream) {

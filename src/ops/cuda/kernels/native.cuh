@@ -17,6 +17,9 @@ __device__ inline float widen(float value) { return value; }
 __device__ inline float widen(Bf16 value) { return __bfloat162float(value); }
 __device__ inline float widen(Fp16 value) { return __half2float(value); }
 
+__device__ inline unsigned bits_of(float value) { return __float_as_uint(value); }
+__device__ inline float float_of(unsigned bits) { return __uint_as_float(bits); }
+
 __device__ inline void narrow2(float a, float b, float* to) {
   to[0] = a;
   to[1] = b;

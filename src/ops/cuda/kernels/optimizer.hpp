@@ -13,6 +13,8 @@ struct Stretch {
   float lr_factor = 1;
   float since = 0;                                // updates made before the stretch was trained
   int64_t values_shift = 0, gradients_shift = 0;  // where values and gradients are, less `begin`
+  uint64_t key = 0;                               // of the stretch's tensor, where bf16 is written
+  int64_t element = 0;                            // the number of `begin` in that tensor; a multiple of four
 };
 inline constexpr int64_t kStretchAlignment = 4;
 /// Number of blocks for a stretch.
@@ -20,8 +22,9 @@ int64_t blocks_of(int64_t elements);
 
 /// Operands of every update. Nothing changes if found_inf is not 0.
 struct Update {
-  float* values;
-  const float* gradients;
+  Element element;  // of values and gradients; bf16 values are rounded stochastically: only by adamw()
+  void* values;
+  const void* gradients;
   void* working;  // a copy of the values in `working_element`, 16 bits; or nullptr
   Element working_element;
   const Stretch* stretches;  // [count], on the device
@@ -34,8 +37,9 @@ struct Update {
 
 struct AdamWUpdate {
   Update common;
-  float *first, *second;  // averages of the gradient and its square
-  const float* step;      // [1], on the device: number of updates, including this one
+  Element averages;      // bf16 is rounded stochastically
+  void *first, *second;  // averages of the gradient and its square
+  const float* step;     // [1], on the device: number of updates, including this one
   double beta1, beta2;
   float eps;
 };
@@ -50,7 +54,7 @@ struct SgdUpdate {
 void sgd(const SgdUpdate& p, Stream stream);
 
 /// partials[part] = sum of squares of its share of values [count]; not finite if a value is not finite.
-void square_sums(const float* values, int64_t count, double* partials, int parts, Stream stream);
+void square_sums(Element element, const void* values, int64_t count, double* partials, int parts, Stream stream);
 
 /// Scalars from the sum of squares of a gradient that is `scale` times too large.
 struct GradientScalars {
