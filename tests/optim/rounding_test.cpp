@@ -21,11 +21,11 @@ namespace {
 constexpr const char* kNarrowRules[] = {"type: adamw", "{type: adamw, averages: bf16}",
                                         "{type: adamw8bit, min_8bit_size: 0}", "{type: adamw8bit}"};
 
-at::Tensor rate(double lr) { return at::full({}, lr, at::kDouble); }
+at::Tensor constant_rate(double lr) { return at::full({}, lr, at::kDouble); }
 
 /// A matrix and a vector whose values begin at 1.
-struct Model {
-  explicit Model(device::ArenaOptions options = {}, int64_t rows = 300) {
+struct RoundedModel {
+  explicit RoundedModel(device::ArenaOptions options = {}, int64_t rows = 300) {
     for (const auto& sizes : {std::vector<int64_t>{rows, 33}, {77}})
       weights.push_back(at::empty(sizes, at::kFloat).requires_grad_(true));
     arena = std::make_unique<device::Arena>(
@@ -43,7 +43,7 @@ struct Model {
   void step(Optimizer& optimizer, int number, double lr = 1e-3) const {
     const at::NoGradGuard no_grad;
     set_gradients(number);
-    optimizer.step({.lr = rate(lr)});
+    optimizer.step({.lr = constant_rate(lr)});
   }
 
   std::vector<at::Tensor> weights;
@@ -53,7 +53,7 @@ struct Model {
 const device::ArenaOptions kNarrow{.values_type = at::kBFloat16, .rounding_seed = 7};
 
 TEST(NarrowWeights, AreTheOnlyOnes) {
-  const Model model(kNarrow);
+  const RoundedModel model(kNarrow);
   EXPECT_EQ(model.weights[0].scalar_type(), at::kBFloat16);
   EXPECT_EQ(model.weights[0].grad().scalar_type(), at::kBFloat16);
   EXPECT_EQ(model.arena->make_state().scalar_type(), at::kFloat);
@@ -62,16 +62,18 @@ TEST(NarrowWeights, AreTheOnlyOnes) {
 // Each update is far below half a unit in the last place of 1, so that rounding to the nearest would lose all of it.
 TEST(NarrowWeights, KeepTheMeanOfSmallUpdates) {
   for (const std::string rule : kNarrowRules) {
-    const Model narrow(kNarrow), wide;
+    const RoundedModel narrow(kNarrow), wide;
     const auto narrow_rule = optimizer_of(rule, *narrow.arena), wide_rule = optimizer_of("type: adamw", *wide.arena);
     const at::NoGradGuard no_grad;
     for (int step = 1; step <= 50; ++step) {
-      for (const Model* model : {&narrow, &wide})
+      for (const RoundedModel* model : {&narrow, &wide})
         for (const at::Tensor& weight : model->weights) weight.grad().fill_(1);
-      narrow_rule->step({.lr = rate(1e-4)});
-      wide_rule->step({.lr = rate(1e-4)});
+      narrow_rule->step({.lr = constant_rate(1e-4)});
+      wide_rule->step({.lr = constant_rate(1e-4)});
     }
-    const auto way = [](const Model& model) { return 1 - model.weights[0].to(at::kDouble).mean().item<double>(); };
+    const auto way = [](const RoundedModel& model) {
+      return 1 - model.weights[0].to(at::kDouble).mean().item<double>();
+    };
     EXPECT_NEAR(way(wide), 0.005, 1e-3);
     EXPECT_NEAR(way(narrow) / way(wide), 1, 0.03) << rule;
   }
@@ -80,13 +82,13 @@ TEST(NarrowWeights, KeepTheMeanOfSmallUpdates) {
 /// Ranks that share out an arena draw the bits of one that has all of it.
 TEST(NarrowWeights, DoNotDependOnShares) {
   for (const std::string rule : {"type: adamw", "{type: adamw, averages: bf16}"}) {
-    const Model whole(kNarrow);
+    const RoundedModel whole(kNarrow);
     const auto alone = optimizer_of(rule, *whole.arena);
     for (int step = 1; step <= 3; ++step) whole.step(*alone, step);
     device::ArenaOptions shared = kNarrow;
     shared.shards = 3;
     for (int64_t rank = 0; rank < 3; ++rank) {
-      const Model part(shared);
+      const RoundedModel part(shared);
       const device::Shard shard = part.arena->shard_of(rank);
       part.arena->own(shard);
       const auto optimizer = optimizer_of(rule, *part.arena);
@@ -110,7 +112,7 @@ TEST(NarrowWeights, DoNotDependOnShares) {
 
 TEST(NarrowWeights, ContinueExactlyFromRestoredState) {
   for (const std::string rule : kNarrowRules) {
-    const Model first(kNarrow), second(kNarrow);
+    const RoundedModel first(kNarrow), second(kNarrow);
     const auto straight = optimizer_of(rule, *first.arena), resumed = optimizer_of(rule, *second.arena);
     for (int step = 1; step <= 3; ++step) first.step(*straight, step);
     const at::NoGradGuard no_grad;
@@ -128,7 +130,7 @@ TEST(NarrowWeights, ContinueExactlyFromRestoredState) {
 
 TEST(NarrowWeights, AndTheirStateStayAsTheyAreIfGradientsAreNotFinite) {
   for (const std::string rule : kNarrowRules) {
-    const Model model(kNarrow);
+    const RoundedModel model(kNarrow);
     const auto optimizer = optimizer_of(rule, *model.arena);
     model.step(*optimizer, 1);
     const at::NoGradGuard no_grad;
@@ -136,7 +138,7 @@ TEST(NarrowWeights, AndTheirStateStayAsTheyAreIfGradientsAreNotFinite) {
     for (const at::Tensor& tensor : optimizer->state().large()) before.push_back(tensor.clone());
     model.arena->gradients().fill_(std::nan(""));
     optimizer->step(
-        {.lr = rate(0.1), .found_inf = at::full({1}, 1, at::kFloat), .divisor = at::full({1}, 2, at::kFloat)});
+        {.lr = constant_rate(0.1), .found_inf = at::full({1}, 1, at::kFloat), .divisor = at::full({1}, 2, at::kFloat)});
     EXPECT_TRUE(before[0].equal(model.arena->values())) << rule;
     for (size_t i = 1; i < before.size(); ++i) EXPECT_TRUE(before[i].equal(optimizer->state().large()[i - 1])) << rule;
   }
@@ -145,24 +147,24 @@ TEST(NarrowWeights, AndTheirStateStayAsTheyAreIfGradientsAreNotFinite) {
 TEST(NarrowWeights, UseOtherBitsForAnotherSeed) {
   device::ArenaOptions other = kNarrow;
   other.rounding_seed = 8;
-  const Model one(kNarrow), same(kNarrow), another(other);
-  for (const Model* model : {&one, &same, &another}) model->step(*optimizer_of("type: adamw", *model->arena), 1);
+  const RoundedModel one(kNarrow), same(kNarrow), another(other);
+  for (const RoundedModel* model : {&one, &same, &another}) model->step(*optimizer_of("type: adamw", *model->arena), 1);
   EXPECT_TRUE(one.arena->values().equal(same.arena->values()));
   EXPECT_FALSE(one.arena->values().equal(another.arena->values()));
 }
 
 // The second average loses a thousandth in a step, a quarter of a unit in the last place.
 TEST(NarrowAverages, FollowWideOnes) {
-  const Model narrow, wide;
+  const RoundedModel narrow, wide;
   const auto narrow_rule = optimizer_of("{type: adamw, averages: bf16}", *narrow.arena),
              wide_rule = optimizer_of("type: adamw", *wide.arena);
   narrow.step(*narrow_rule, 1);
   wide.step(*wide_rule, 1);
   const at::NoGradGuard no_grad;
   for (int step = 2; step <= 300; ++step) {
-    for (const Model* model : {&narrow, &wide}) model->arena->gradients().zero_();
-    narrow_rule->step({.lr = rate(1e-4)});
-    wide_rule->step({.lr = rate(1e-4)});
+    for (const RoundedModel* model : {&narrow, &wide}) model->arena->gradients().zero_();
+    narrow_rule->step({.lr = constant_rate(1e-4)});
+    wide_rule->step({.lr = constant_rate(1e-4)});
   }
   const auto square = [](Optimizer& rule) {
     return rule.state().flat.at(1).second.to(at::kDouble).sum().item<double>();
@@ -172,12 +174,12 @@ TEST(NarrowAverages, FollowWideOnes) {
 }
 
 TEST(NarrowWeights, HaveAWideAverageThatAnEvaluationLeavesAsItIs) {
-  const Model model(kNarrow);
+  const RoundedModel model(kNarrow);
   WeightAverage optimizer(optimizer_of("type: adamw", *model.arena), *model.arena, {}, "ema");
   const at::NoGradGuard no_grad;
   for (int step = 1; step <= 20; ++step) {
     model.set_gradients(1);
-    optimizer.step({.lr = rate(1e-3), .average_weight = at::full({}, 1e-3, at::kDouble)});
+    optimizer.step({.lr = constant_rate(1e-3), .average_weight = at::full({}, 1e-3, at::kDouble)});
   }
   const at::Tensor average = optimizer.state().flat.back().second, before = average.clone(),
                    trained = model.arena->values().clone();

@@ -183,7 +183,7 @@ void check_rounding(bool narrow_values, bool narrow_averages) {
     for (const Stretch& s : ours.table) {
       const int64_t size = s.end - s.begin;
       const auto words = [&](ops::RoundingUse use) {
-        return rounding_words({.key = s.key, .begin = s.element}, size, ours.step.view({}), WordOrder::neighbours, use);
+        return rounding_words({.key = s.key, .begin = s.element}, size, ours.step.squeeze(0), WordOrder::neighbours, use);
       };
       const auto expect = [&](const at::Tensor& written, const at::Tensor& exact, bool is_rounded,
                               const at::Tensor& bits) {
