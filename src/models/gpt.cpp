@@ -13,6 +13,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
 
 #include "gpt_names.hpp"
 #include "gputrain/core/error.hpp"
@@ -84,6 +86,10 @@ Gpt::Gpt(const GptSpec& spec, const nn::Context& context, const DataFacts& facts
   dropout_ = add_child<nn::Dropout>("dropout", context, spec.dropout);
   for (int64_t i = 0; i < sizes_.layers; ++i) {
     blocks_.push_back(add_child<GptBlock>(names.blocks + std::to_string(i), context, spec, sizes_, i));
+  }
+  if (const auto layers = std::ranges::count(sizes_.sparse, true); spec.n_expert > 0 && layers > 0) {
+    const auto wide = at::TensorOptions().dtype(at::kDouble).device(context.device);
+    expert_counts_ = at::zeros({layers, spec.n_expert}, wide);
   }
   norm_ = add_child<nn::Norm>(names.norm, context, norm_options(spec, sizes_));
   if (sizes_.classes > 0) {
@@ -220,6 +226,25 @@ Gpt::Places Gpt::places_of(const Batch& batch) const {
   return places;
 }
 
+namespace {
+
+/// bool [rows x time], false for padding; undefined: there is none. The empty end of a packed row counts as one more text,
+/// the only one without a target.
+at::Tensor counted_tokens(const Batch& batch) {
+  const BatchField& tokens = *batch.find(kTokens);
+  const auto places = [&] { return at::arange(tokens.values.size(1), tokens.values.options()); };
+  if (tokens.counts.defined())
+    return tokens.is_full ? at::Tensor() : places().lt(tokens.counts.unsqueeze(1)).flatten();
+  const BatchField *positions = batch.find(kPositions), *targets = batch.find(kTarget);
+  if (positions == nullptr || targets == nullptr || batch.is_part_of_texts) return {};
+  const at::Tensor last_begin = at::where(positions->values.eq(0), places(), 0).amax(1, /*keepdim=*/true);
+  const at::Tensor is_before = places().lt(last_begin);
+  const at::Tensor learns = targets->values.ne(kIgnoreIndex).logical_and(is_before.logical_not()).any(1, /*keepdim=*/true);
+  return is_before.logical_or(learns).flatten();
+}
+
+}  // namespace
+
 Model::LastLayer Gpt::last_layer(const Batch& batch) {
   if (score_ != nullptr) {
     const BatchField* tokens = batch.find(kTokens);
@@ -236,21 +261,27 @@ Model::LastLayer Gpt::last_layer(const Batch& batch) {
     };
   }
   std::vector<at::Tensor> routes;
-  const bool adds_loss = has_router_losses() && is_training() && at::GradMode::is_enabled();
+  const bool learns_routes =
+      expert_counts_.defined() && is_training() && at::GradMode::is_enabled() && !batch.hidden.defined();
   const at::Tensor features =
       normed(stream_after(batch.first_unit, head_unit(), batch.hidden, batch.tensor(kTokens), places_of(batch), {},
-                          adds_loss ? &routes : nullptr));
+                          learns_routes ? &routes : nullptr));
+  const at::Tensor counted = learns_routes ? counted_tokens(batch) : at::Tensor();
+  if (learns_routes) nn::add_expert_counts(expert_counts_, routes, spec_.experts_per_token, counted);
   return {.features = ops::split_input(features, context().tensor_group),
           .head = std::move(head),
           .classes = sizes_.vocabulary,
-          .extra_loss = routes.empty() ? at::Tensor() : router_loss(routes, batch)};
+          .extra_loss = learns_routes && has_router_losses() ? router_loss(routes, counted) : at::Tensor()};
 }
 
-at::Tensor Gpt::router_loss(const std::vector<at::Tensor>& routes, const Batch& batch) const {
-  const BatchField& tokens = *batch.find(kTokens);
-  at::Tensor counted;
-  if (tokens.counts.defined() && !tokens.is_full)
-    counted = at::arange(tokens.values.size(1), tokens.counts.options()).lt(tokens.counts.unsqueeze(1)).flatten();
+at::Tensor Gpt::take_expert_counts() {
+  if (!expert_counts_.defined()) return {};
+  const at::Tensor counts = expert_counts_.clone();
+  expert_counts_.zero_();
+  return counts;
+}
+
+at::Tensor Gpt::router_loss(const std::vector<at::Tensor>& routes, const at::Tensor& counted) const {
   const at::Tensor balance = nn::RouterLosses::balance(routes, spec_.experts_per_token, counted);
   if (spec_.router_z_loss_coef == 0) return at::mul(balance, spec_.router_aux_loss_coef);
   const at::Tensor z = nn::RouterLosses::z(routes, counted);

@@ -128,7 +128,7 @@ class GptBlock final : public nn::Module {
   nn::Dropout* dropout_;
 };
 
-class Gpt final : public Model {
+class Gpt final : public Model, public nn::ExpertCounts {
  public:
   Gpt(const GptSpec& spec, const nn::Context& context, const DataFacts& facts);
   static InputSpec reads(const GptSpec& spec) {
@@ -153,6 +153,7 @@ class Gpt final : public Model {
   }
 
   LastLayer last_layer(const Batch& batch) override;
+  at::Tensor take_expert_counts() override;
   std::vector<nn::Module*> head_parts() override;
 
   std::optional<TextLimits> text_limits() const override {
@@ -191,7 +192,7 @@ class Gpt final : public Model {
   bool has_router_losses() const {
     return spec_.n_expert > 0 && (spec_.router_aux_loss_coef > 0 || spec_.router_z_loss_coef > 0);
   }
-  at::Tensor router_loss(const std::vector<at::Tensor>& routes, const Batch& batch) const;
+  at::Tensor router_loss(const std::vector<at::Tensor>& routes, const at::Tensor& counted) const;
   LastLayer classes_of_texts(const at::Tensor& features, const at::Tensor& counts);
   at::Tensor vocabulary_of(const at::Tensor& columns) const;  // of all ranks, without the padding of logits()
   const at::Tensor& head_weight() const { return head_ != nullptr ? head_->weight() : tokens_->weight(); }
@@ -209,6 +210,7 @@ class Gpt final : public Model {
   nn::Norm* norm_;
   nn::Linear* head_ = nullptr;   // null if tied: the head uses the embedding's weight
   nn::Linear* score_ = nullptr;  // instead of a head: the classes of a text, from its last token
+  at::Tensor expert_counts_;     // as in nn::ExpertCounts
 };
 
 }  // namespace gputrain::models

@@ -24,6 +24,8 @@ constexpr std::array kMeasurements{
     Measurement{"train/grad_norm", gauge, "Norm of the gradient before it is clipped"},
     Measurement{"train/lr", gauge, "Learning rate"},
     Measurement{"train/loss_scale", gauge, "What the loss is multiplied by in fp16"},
+    Measurement{"train/expert_share_max", gauge, "Largest part of a layer's tokens that an expert gets"},
+    Measurement{"train/expert_share_min", gauge, "Smallest part of a layer's tokens that an expert gets"},
     Measurement{"train/mfu", gauge, "Share of the peak rate of the GPUs that the operations of the model are (MFU)"},
     Measurement{"train/samples_per_second", gauge, "Samples of all ranks per second of training"},
     Measurement{"train/tokens_per_second", gauge, "Tokens of all ranks per second of training"},

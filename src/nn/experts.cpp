@@ -14,6 +14,7 @@
 #include <ATen/ops/mean.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/mv.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/sum.h>
 #include <ATen/ops/topk.h>
@@ -86,6 +87,16 @@ at::Tensor RouterLosses::z(const std::vector<at::Tensor>& logits, const at::Tens
   const at::Tensor all = at::cat(logits);
   const at::Tensor wide = all.scalar_type() == at::kDouble ? all : all.to(at::kFloat);
   return mean_of_counted(at::logsumexp(wide, -1).square().unsqueeze(1), repeated(counted, logits.size())).squeeze(0);
+}
+
+void add_expert_counts(const at::Tensor& counts, const std::vector<at::Tensor>& logits, int64_t per_token,
+                       const at::Tensor& counted) {
+  for (size_t layer = 0; layer < logits.size(); ++layer) {
+    const at::Tensor chosen = std::get<1>(at::topk(logits[layer].detach(), per_token, -1));
+    const at::Tensor each = counted.defined() ? counted.to(counts.scalar_type()).unsqueeze(1).expand(chosen.sizes())
+                                              : at::ones(chosen.sizes(), counts.options());
+    counts.select(0, static_cast<int64_t>(layer)).scatter_add_(0, chosen.flatten(), each.flatten());
+  }
 }
 
 Experts::Routes Experts::routes_of(const at::Tensor& logits, at::ScalarType type) const {

@@ -23,6 +23,7 @@
 #include "gputrain/setup/model_flops.hpp"
 #include "gputrain/setup/training_loop.hpp"
 #include "gputrain/setup/weights.hpp"
+#include "gputrain/train/expert_shares.hpp"
 #include "gputrain/train/histogram_hook.hpp"
 #include "gputrain/train/replica_hook.hpp"
 #include "gputrain/train/sample_hook.hpp"
@@ -283,6 +284,7 @@ monitor::Summary Training::train() {
   log_.set_more_metrics([&] {
     auto metrics = meter.take_times();
     if (optimizer_stack.scaler) metrics["train/loss_scale"] = optimizer_stack.scaler->state().scale;
+    metrics.merge(train::expert_shares(*built.model, context.groups));
     return metrics;
   });
   log_.set_model_flops(model_flops(spec_, setup_));

@@ -30,6 +30,17 @@ std::string metrics_text(const monitor::Metrics& metrics, const std::string& pre
   return text;
 }
 
+namespace {
+
+std::string text_of_experts(const monitor::Metrics& line) {
+  const auto least = line.find("train/expert_share_min"), most = line.find("train/expert_share_max");
+  if (least == line.end() || most == line.end()) return "";
+  const auto percent = [](double share) { return significant(std::round(1000 * share) / 10); };
+  return " experts " + percent(least->second) + "-" + percent(most->second) + "%";
+}
+
+}  // namespace
+
 Stop LogHook::after_step(Progress& progress, const StepResult& result, bool requested) {
   if (first_step_seconds_ == 0) note_first_step(progress, result);
   if (!interval_.loss_sum.defined()) interval_.loss_sum = at::zeros_like(result.loss_sum);
@@ -94,13 +105,15 @@ void LogHook::write_line(Progress& progress, const StepResult& result) {
   line["time/eval_seconds_total"] = progress.eval_seconds;
   line["time/save_seconds_total"] = progress.save_seconds;
   line.merge(more_metrics_());
+  std::string text = line_text(progress, seconds / static_cast<double>(interval_.steps), rate, utilization);
+  text += text_of_experts(line);
   reporting_.recorder.log(
       {.step = progress.step,
        .epoch = reporting_.plan.epochs_in(progress.step),
        .kind = "train",
        .metrics = std::move(line),
        .label = "step",
-       .text = line_text(progress, seconds / static_cast<double>(interval_.steps), rate, utilization)});
+       .text = std::move(text)});
   begin_interval(progress);
 }
 

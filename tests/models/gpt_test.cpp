@@ -289,6 +289,35 @@ TEST(Gpt, CountsOnlyExpertsThatATokenUses) {
   EXPECT_EQ(dense - sparse, 6 * 8 * (3 * 16 * 64 - (40 * 16 + 2 * 3 * 16 * 8)));
 }
 
+/// The empty end of a packed row is a text of its own, of which nothing is learned.
+TEST(Gpt, LeavesPaddingOutOfLossesAndCountsOfRouters) {
+  GptSpec spec = tiny_mixture();
+  spec.n_expert = 6;
+  spec.router_z_loss_coef = 0.01;
+  Gpt model(spec, kDouble, kFacts);
+  nn::initialize(model, 3);
+  model.train(true);
+  const at::Tensor tokens = at::tensor({1, 2, 3, 4, 5, 0, 0, 0}, at::kLong).view({1, 8});
+  const at::Tensor positions = at::tensor({0, 1, 2, 0, 1, 0, 1, 2}, at::kLong).view({1, 8});
+  const int64_t no = kIgnoreIndex;
+  const at::Tensor targets = at::tensor({int64_t{2}, int64_t{3}, no, int64_t{5}, no, no, no, no}).view({1, 8});
+  const Batch packed{
+      .fields = {{kTokens, tokens}, {kTarget, targets}, {kPositions, positions}}, .samples = 1, .weight = 3};
+  const auto routed = [&] { return model.take_expert_counts().sum().item<double>(); };
+  const at::Tensor with_padding = model.last_layer(packed).extra_loss;
+  EXPECT_EQ(routed(), 5 * spec.experts_per_token);
+  EXPECT_EQ(routed(), 0);
+  const auto cut = [&](const at::Tensor& x) { return x.narrow(1, 0, 5).contiguous(); };
+  const Batch without{.fields = {{kTokens, cut(tokens)}, {kTarget, cut(targets)}, {kPositions, cut(positions)}},
+                      .samples = 1,
+                      .weight = 3};
+  EXPECT_NEAR(with_padding.item<double>(), model.last_layer(without).extra_loss.item<double>(), 1e-12);
+  model.train(false);
+  routed();
+  model.last_layer(packed);
+  EXPECT_EQ(routed(), 0) << "an evaluation counts";
+}
+
 void expect_refused(const GptSpec& spec, const DataFacts& facts, const std::string& key, const std::string& hint) {
   try {
     Gpt(spec, {}, facts);

@@ -64,4 +64,17 @@ struct RouterLosses {
   static at::Tensor z(const std::vector<at::Tensor>& logits, const at::Tensor& counted);
 };
 
+/// A model that counts in training how many tokens each expert gets.
+class ExpertCounts {
+ public:
+  virtual ~ExpertCounts() = default;
+  /// fp64 [layers with experts, experts], on the model's device: this rank's tokens since the last call, without padding.
+  /// Undefined: the model has no experts.
+  virtual at::Tensor take_expert_counts() = 0;
+};
+
+/// Adds the tokens of a pass to such counts. Arguments as in RouterLosses.
+void add_expert_counts(const at::Tensor& counts, const std::vector<at::Tensor>& logits, int64_t per_token,
+                       const at::Tensor& counted);
+
 }  // namespace gputrain::nn

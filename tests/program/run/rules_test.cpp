@@ -149,5 +149,25 @@ TEST(LrBaseBatchSize, IsToldWithTheRate) {
   EXPECT_THAT(result.out, HasSubstr("lr 6e-3 (3e-3 x 8 / 4)"));
 }
 
+TEST(Experts, TellHowEvenlyTokensAreSpread) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "log: {interval: 5}\neval: {interval: null}\n");
+  const std::string experts =
+      "model.config={n_layer: 2, n_head: 2, n_embd: 16, position: rotary, norm: rmsnorm, activation: swiglu, "
+      "n_expert: 4, experts_per_token: 1, router_aux_loss_coef: 0}";
+  const Result result = run(job, folder / "run", {experts});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, ::testing::ContainsRegex(" experts [0-9.]+-[0-9.]+%"));
+  const auto most = values(folder / "run/metrics.jsonl", "train/expert_share_max"),
+             least = values(folder / "run/metrics.jsonl", "train/expert_share_min");
+  ASSERT_EQ(most.size(), 4U);
+  for (size_t i = 0; i < most.size(); ++i) {
+    EXPECT_GE(most[i], 0.25);
+    EXPECT_LE(most[i], 1);
+    EXPECT_LE(least[i], 0.25);
+    EXPECT_GE(least[i], 0);
+  }
+}
+
 }  // namespace
 }  // namespace gputrain::testing_support
