@@ -51,7 +51,8 @@ generation::SuiteModel suite_model(const LanguageModel& opened) {
                                .limits = opened.limits,
                                .first_token = opened.tokenizer->end_token(),
                                .adds_special_tokens = opened.adds_special_tokens,
-                               .end_tokens = opened.files.end_tokens};
+                               .end_tokens = opened.files.end_tokens,
+                               .make_graphs = opened.make_graphs};
   if (opened.published) model.first_token = generation::first_token_of(opened.tokenizer_folder, *opened.published);
   return model;
 }

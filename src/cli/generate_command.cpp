@@ -93,7 +93,8 @@ generation::Options options_of(const GenerateRequest& request, const LanguageMod
           .seed = static_cast<uint64_t>(request.seed),
           .max_new_tokens = request.max_new_tokens,
           .end_tokens = model.files.end_tokens,
-          .context = {.length = model.limits.length, .has_one_length = !model.context.device.is_cpu()}};
+          .context = {.length = model.limits.length, .has_one_length = !model.context.device.is_cpu()},
+          .make_graphs = model.make_graphs};
 }
 
 /// Continues prompts and prints what comes.

@@ -10,6 +10,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/random.hpp"
+#include "next_tokens.hpp"
 #include "reader.hpp"
 
 namespace gputrain::generation {
@@ -36,14 +37,15 @@ class Batch {
   const std::vector<std::vector<int64_t>>& texts() const { return texts_; }
   std::vector<Continuation> take() { return std::move(done_); }
 
-  /// Adds to each text the token that its logits [texts, vocabulary], fp64, give.
+  /// Adds to each text that goes on the token that its logits [texts, vocabulary] give.
   void add(const at::Tensor& logits, const Watch& watch) {
-    const auto columns = static_cast<size_t>(logits.size(1));
-    double* const first = logits.mutable_data_ptr<double>();
-    for (size_t row = 0; row < rows_.size(); ++row) {
-      const size_t number = rows_[row];
-      const int64_t token = next_token(std::span(first + row * columns, columns), texts_[row], options_.sampling,
-                                       numbers_[number].uniform());
+    std::vector<Draw> draws;
+    for (size_t row = 0; row < rows_.size(); ++row)
+      if (!is_complete(row)) draws.push_back({row, texts_[row], numbers_[rows_[row]].uniform()});
+    const std::vector<int64_t> tokens = next_tokens(logits, draws, options_.sampling);
+    for (size_t i = 0; i < draws.size(); ++i) {
+      const size_t row = draws[i].row, number = rows_[row];
+      const int64_t token = tokens[i];
       texts_[row].push_back(token);
       Continuation& text = done_[number];
       text.tokens.push_back(token);
@@ -54,14 +56,16 @@ class Batch {
     }
   }
 
-  /// Drops the texts that are complete; returns the rows of the others.
-  std::vector<int64_t> drop_complete() {
+  /// Drops the texts that are complete if they are this share of all or more; returns the rows of the others.
+  std::vector<int64_t> drop_complete(double least_share) {
     std::vector<int64_t> kept;
+    for (size_t row = 0; row < rows_.size(); ++row)
+      if (!is_complete(row)) kept.push_back(static_cast<int64_t>(row));
+    const size_t complete = rows_.size() - kept.size();
+    if (complete == 0 || static_cast<double>(complete) < least_share * static_cast<double>(rows_.size())) return {};
     size_t next = 0;
-    for (size_t row = 0; row < rows_.size(); ++row) {
-      const Continuation& text = done_[rows_[row]];
-      if (text.is_ended || text.is_full || std::ssize(text.tokens) >= options_.max_new_tokens) continue;
-      kept.push_back(static_cast<int64_t>(row));
+    for (const int64_t one : kept) {
+      const auto row = static_cast<size_t>(one);
       if (next != row) texts_[next] = std::move(texts_[row]);
       rows_[next++] = rows_[row];
     }
@@ -71,6 +75,11 @@ class Batch {
   }
 
  private:
+  bool is_complete(size_t row) const {
+    const Continuation& text = done_[rows_[row]];
+    return text.is_ended || text.is_full || std::ssize(text.tokens) >= options_.max_new_tokens;
+  }
+
   const Options& options_;
   std::vector<std::vector<int64_t>> texts_;  // whole ones, of the rows
   std::vector<size_t> rows_;                 // which text each row is
@@ -96,15 +105,13 @@ std::vector<Continuation> generate(models::Model& model, const std::vector<std::
   for (const auto& text : texts) check_prompt(text, options.context);
   const at::NoGradGuard no_grad;
   model.train(false);
-  Reader reader(model, options.context);
+  Reader reader(model, options.context, options.make_graphs);
   Batch batch(texts, options);
+  // Where another number of texts costs time, complete ones stay until half of them are.
+  const double least_share = reader.has_fixed_sizes() ? 0.5 : 0;
   while (!batch.texts().empty()) {
-    // A copy, for the filters write to it.
-    const at::Tensor logits = reader.logits_after(batch.texts()).to(at::kDouble, false, /*copy=*/true).to(at::kCPU);
-    batch.add(logits.contiguous(), watch);
-    const size_t before = batch.texts().size();
-    const std::vector<int64_t> kept = batch.drop_complete();
-    if (!kept.empty() && kept.size() < before) reader.keep(kept);
+    batch.add(reader.logits_after(batch.texts()), watch);
+    if (const std::vector<int64_t> kept = batch.drop_complete(least_share); !kept.empty()) reader.keep(kept);
   }
   return batch.take();
 }

@@ -137,8 +137,11 @@ ResidualStream Gpt::stream_after(int64_t first, int64_t end, const at::Tensor& h
   ResidualStream stream{first == 0 ? embedded(tokens, positions) : hidden};
   for (int64_t unit = std::max(first, kFirstBlock); unit < std::min(end, head_unit()); ++unit) {
     const auto i = static_cast<size_t>(unit - kFirstBlock);
-    nn::Sequence sequence{
-        .positions = in_texts, .texts = places.texts, .context = places.context, .earlier = earlier.empty() ? nullptr : &earlier[i]};
+    nn::Sequence sequence{.positions = in_texts,
+                          .texts = places.texts,
+                          .room = places.room,
+                          .context = places.context,
+                          .earlier = earlier.empty() ? nullptr : &earlier[i]};
     if (!tables.empty()) sequence.rotary = tables[blocks_[i]->rotary_index()];
     stream = pass(*blocks_[i], stream, sequence);
     if (routes != nullptr && stream.routes.defined()) routes->push_back(stream.routes);
@@ -304,8 +307,13 @@ at::Tensor Gpt::forward(const at::Tensor& inputs) {
 
 at::Tensor Gpt::next_logits(const NextTokens& next, Memory& earlier) {
   if (earlier.empty()) earlier.resize(blocks_.size());
-  const at::Tensor features =
-      hidden_states(next.tokens, {.positions = next.positions, .is_one_text = !next.is_padded}, earlier);
+  Places places{.positions = next.positions, .is_one_text = !next.is_padded || next.place.defined()};
+  if (next.place.defined()) {
+    places.room = ops::key_room(next.place, next.begins, earlier.front().length());
+  } else if (next.is_padded && next.begins.defined()) {
+    places.texts = ops::texts_of_lengths(next.begins, next.tokens.size(1));  // the padding, and the text behind it
+  }
+  const at::Tensor features = hidden_states(next.tokens, places, earlier);
   return vocabulary_of(logits(features.select(1, -1)));
 }
 

@@ -171,6 +171,7 @@ class Gpt final : public Model, public nn::ExpertCounts {
     bool is_one_text = false;        // each row is one text, wherever the positions begin
     comm::Group* context = nullptr;  // as in nn::Sequence
     ops::Texts texts = {};           // on a GPU, where positions tell texts apart
+    ops::KeyRoom room = {};          // as in nn::Sequence
   };
   static constexpr int64_t kFirstBlock = 1;  // its unit
   int64_t head_unit() const { return kFirstBlock + std::ssize(blocks_); }

@@ -137,6 +137,7 @@ at::Tensor SelfAttention::forward(const at::Tensor& x, const Sequence& sequence)
                                       .window = options_.window,
                                       .positions = sequence.positions,
                                       .lengths = sequence.lengths,
+                                      .room = sequence.room,
                                       .texts = sequence.texts};
   if (inputs_.size() == 1 && !is_by_head() && !sequence.rotary && sequence.earlier == nullptr &&
       sequence.context == nullptr) {
@@ -149,7 +150,11 @@ at::Tensor SelfAttention::forward(const at::Tensor& x, const Sequence& sequence)
     heads.k = ops::rotate(heads.k, *sequence.rotary);
   }
   if (sequence.earlier != nullptr) {
-    sequence.earlier->append(heads.k, heads.v);
+    if (sequence.room.place.defined()) {
+      sequence.earlier->write(heads.k, heads.v, sequence.room.place);
+    } else {
+      sequence.earlier->append(heads.k, heads.v);
+    }
     heads.k = sequence.earlier->keys();
     heads.v = sequence.earlier->values();
   }

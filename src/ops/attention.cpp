@@ -63,7 +63,8 @@ at::Tensor product_attention(const at::Tensor& q, const at::Tensor& k, const at:
   if (q.size(2) == 1 && groups > 1) {
     // The heads of a group read the same keys: as so many queries they share them.
     const at::Tensor queries = q.reshape({q.size(0), k.size(1), groups, q.size(3)});
-    return at::scaled_dot_product_attention(queries, k, v, attended, options.dropout, false, options.scale).view_as(q);
+    return at::scaled_dot_product_attention(queries, k, v, attended, options.dropout, false, options.scale)
+        .reshape(q.sizes());
   }
   // On a GPU no kernel but the one that stores all weights takes both a mask and fewer key heads.
   if (mask.defined() && groups > 1 && !q.is_cpu()) {
@@ -133,6 +134,16 @@ Texts texts_of_lengths(const at::Tensor& lengths, int64_t time) {
   return texts_at(at::constant_pad_nd(both, {0, 1}, lengths.size(0) * time), time);
 }
 
+KeyRoom key_room(const at::Tensor& place, const at::Tensor& begins, int64_t room) {
+  const int64_t rows = begins.size(0);
+  const at::Tensor numbers = at::arange(rows + 1, begins.options()), padded = at::constant_pad_nd(begins, {0, 1});
+  return {.place = place,
+          .begins = begins,
+          .offsets = (numbers * room + padded).to(at::kInt),
+          .lengths = (place + 1 - begins).to(at::kInt),
+          .queries = numbers.to(at::kInt)};
+}
+
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& options) {
   GPUTRAIN_ASSERT(options.causal ? !options.lengths.defined() : q.size(2) == k.size(2),
                   "attention that is not causal has a key for each query, and it alone has lengths");
@@ -142,9 +153,13 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   if (options.texts.offsets.defined()) {
     if (at::Tensor attended = gpu::attention_of_texts(q, k, v, options); attended.defined()) return attended;
   }
+  if (options.room.place.defined()) {
+    if (at::Tensor attended = gpu::attention_in_room(q, k, v, options); attended.defined()) return attended;
+  }
   const bool has_mask = needs_mask(q, k, options);
   // Also for one query, which needs no mask: cuDNN would build a plan for each token that is generated.
-  if (!options.positions.defined() && (options.window == 0 || !has_mask) && options.causal && q.size(2) < k.size(2)) {
+  const bool sees_all_earlier = !options.positions.defined() && !options.room.place.defined() && options.causal;
+  if (sees_all_earlier && (options.window == 0 || !has_mask) && q.size(2) < k.size(2)) {
     if (at::Tensor attended = gpu::attention_to_earlier(q, k, v, options); attended.defined()) return attended;
   }
   if (!has_mask) return product_attention(q, k, v, /*mask=*/{}, options);

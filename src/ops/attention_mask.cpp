@@ -10,7 +10,7 @@ namespace gputrain::ops {
 bool needs_mask(const at::Tensor& q, const at::Tensor& k, const AttentionOptions& options) {
   const bool window_hides = options.window > 0 && (options.window < k.size(2) || is_recorded());
   const bool is_continued = options.causal && q.size(2) > 1 && q.size(2) != k.size(2);
-  return options.positions.defined() || options.lengths.defined() || window_hides || is_continued;
+  return options.room.place.defined() || options.positions.defined() || options.lengths.defined() || window_hides || is_continued;
 }
 
 namespace {
@@ -37,9 +37,19 @@ at::Tensor visible_around(const at::Tensor& q, const AttentionOptions& options) 
   return visible;
 }
 
+/// visible_keys() of a query in memory with room for more keys.
+at::Tensor visible_in_room(const at::Tensor& k, const AttentionOptions& options) {
+  const auto& room = options.room;
+  const at::Tensor places = at::arange(k.size(2), room.place.options()), distance = room.place - places;
+  at::Tensor visible = distance.ge(0).logical_and(places.ge(room.begins.unsqueeze(1)));
+  if (options.window > 0) visible = visible.logical_and(distance.lt(options.window));
+  return visible.view({-1, 1, 1, k.size(2)});
+}
+
 }  // namespace
 
 at::Tensor visible_keys(const at::Tensor& q, const at::Tensor& k, const AttentionOptions& options) {
+  if (options.room.place.defined()) return visible_in_room(k, options);
   if (!options.causal) return visible_around(q, options);
   const int64_t time = q.size(2), keys = k.size(2);
   const auto whole = at::TensorOptions().dtype(at::kLong).device(q.device());

@@ -61,7 +61,7 @@ Job job_of_run_without_data(const Job& run, int64_t vocabulary, const std::vecto
   for (const config::Setting& setting : run.loaded.settings()) {
     const bool is_kept = setting.key.starts_with("model.") || setting.key == "data.text.chat_template" ||
                          setting.key == "data.text.max_length" || setting.key == "precision" ||
-                         setting.key == "device" || setting.key == "seed";
+                         setting.key == "device" || setting.key == "train.cuda_graphs" || setting.key == "seed";
     if (is_kept) kept.push_back(setting.key + "=" + setting.value);
   }
   return job_without_data(std::move(kept), vocabulary, set);
@@ -175,6 +175,7 @@ void open_parts(Plan& plan, bool needs_tokenizer, LanguageModel& opened) {
   if (!plan.weights.empty()) load_trained(plan.weights, opened.built);
   opened.limits = limits_of(plan.job, *opened.built.model, opened.datasets);
   opened.adds_special_tokens = plan.adds_special_tokens;
+  if (plan.job.spec().train.cuda_graphs != "off") opened.make_graphs = device::make_captured_graphs;
   opened.chat_template = plan.chat_template;
   if (opened.published)
     opened.tokenizer_folder = fs::is_directory(plan.tokenizer) ? plan.tokenizer : plan.tokenizer.parent_path();

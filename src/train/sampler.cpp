@@ -13,6 +13,7 @@ std::vector<int64_t> generate(models::Model& model, std::vector<int64_t> prompt,
       .max_new_tokens = spec.max_new_tokens,
       .end_tokens = end_tokens,
       .context = context,
+      .make_graphs = {},  // the memory of a step's graph is lent to this work, and holds no other graph
   };
   const auto continued = generation::generate(model, {prompt}, options)[0];
   prompt.insert(prompt.end(), continued.tokens.begin(), continued.tokens.end() - (continued.is_ended ? 1 : 0));

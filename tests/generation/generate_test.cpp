@@ -1,8 +1,10 @@
 #include "gputrain/generation/generate.hpp"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +14,7 @@
 
 #include "../../src/models/gpt.hpp"
 #include "gputrain/core/error.hpp"
+#include "support/tape.hpp"
 
 namespace gputrain::generation {
 namespace {
@@ -20,6 +23,7 @@ using models::Gpt;
 using models::GptSpec;
 using testing::ElementsAre;
 using testing::SizeIs;
+using testing_support::Tape;
 using Texts = std::vector<std::vector<int64_t>>;
 
 const nn::Context kDouble{.policy = ops::policy_of(ops::Precision::fp64)};
@@ -96,6 +100,36 @@ TEST(Generate, MatchesSingleTextsInBatch) {
     }
     EXPECT_NE(together[0].tokens.size(), together[1].tokens.size());
   }
+}
+
+/// As on a GPU: the sizes stay the same from token to token, and a pass is recorded and replayed.
+TEST(Generate, WritesTheSameByRecordedPasses) {
+  for (const bool is_llama : {false, true}) {
+    const auto model = model_of(is_llama);
+    Options options = options_of(1);
+    const auto expected = tokens_of(generate(*model, kPrompts, options));
+    Tape::Counts counts;
+    options.make_graphs = [&](at::Device) { return std::make_unique<Tape>(counts); };
+    EXPECT_EQ(tokens_of(generate(*model, kPrompts, options)), expected);
+    EXPECT_EQ(counts.graphs, 1U);
+    EXPECT_EQ(counts.replays, 50 - 2);  // the first token comes with the prompts, the next one before the recording
+  }
+}
+
+TEST(Generate, RecordsAgainWhereRoomGrowsOrHalfOfTheTextsEnd) {
+  const models::DataFacts facts{.input_shape = {900}, .num_classes = kVocabulary};
+  Gpt model(small(true), kDouble, facts);
+  nn::initialize(model, 3);
+  Options options = options_of(1, 600);
+  options.context.length = 900;
+  options.is_complete = [](size_t text, std::span<const int64_t> written) {
+    return std::ssize(written) == std::array{300, 20, 600, 40}.at(text);  // the room grows at 256 - 16 and 512 - 16
+  };
+  const auto expected = tokens_of(generate(model, kPrompts, options));
+  Tape::Counts counts;
+  options.make_graphs = [&](at::Device) { return std::make_unique<Tape>(counts); };
+  EXPECT_EQ(tokens_of(generate(model, kPrompts, options)), expected);
+  EXPECT_EQ(counts.graphs, 1U + 1 + 1 + 1 + 1);  // four rows, two, more room, one row, more room
 }
 
 TEST(Generate, EndsAtEndTokensAndLimits) {

@@ -4,11 +4,18 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <span>
 #include <vector>
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/exp.h>
+#include <ATen/ops/topk.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "../../src/generation/next_tokens.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/random.hpp"
 
@@ -143,6 +150,90 @@ TEST(Sampling, DrawsWithStatedProbabilities) {
   EXPECT_EQ(counts.size(), expected.size());  // no other token
   const auto freedom = static_cast<double>(expected.size() - 1);
   EXPECT_LT(chi_square, freedom + 3.1 * std::sqrt(2 * freedom));  // one run in a thousand is above
+}
+
+const std::vector<int64_t> kText{701};
+
+std::vector<Sampling> all_ways() {
+  std::vector<Sampling> ways{{}};
+  for (const double penalty : {1.0, 1.3, 0.7})
+    for (const double temperature : {0.7, 1.0, 1.9})
+      for (const int64_t top_k : {0, 1, 40, 5000})
+        for (const double top_p : {1.0, 0.9, 0.3, 0.0})
+          for (const double min_p : {0.0, 0.05}) ways.push_back({penalty, temperature, top_k, top_p, min_p});
+  ways.push_back({.repetition_penalty = 1.3});
+  return ways;
+}
+
+/// Logits [rows, words] of a model that is sure of some words: of 16 bits, so that many are equal.
+at::Tensor sure_logits(int64_t rows, int64_t words, at::ScalarType type, uint64_t seed) {
+  RandomStream random(seed, 1);
+  const at::Tensor logits = at::empty({rows, words}, at::kDouble);
+  double* const value = logits.mutable_data_ptr<double>();
+  for (int64_t i = 0; i < rows * words; ++i) value[i] = random.uniform(-8, 8) + (random.uniform() < 0.01 ? 9 : 0);
+  return logits.to(type);
+}
+
+TEST(Sampling, DrawsTheSameTokensFromFewLogits) {
+  constexpr int64_t kRows = 3, kWords = 4000;
+  RandomStream random(4, 2);
+  uint64_t seed = 0;
+  for (const at::ScalarType type : {at::kBFloat16, at::kFloat, at::kDouble}) {
+    for (const Sampling& sampling : all_ways()) {
+      const at::Tensor logits = sure_logits(kRows, kWords, type, ++seed);
+      const std::vector<int64_t> text{5, 17, 5, 3999, 210};
+      std::vector<Draw> draws;
+      for (const size_t row : {size_t{0}, size_t{2}}) draws.push_back({row, text, random.uniform()});
+      draws[0].text = std::span(text).first(2);
+      EXPECT_EQ(next_tokens_by_few(logits, draws, sampling), next_tokens(logits, draws, sampling))
+          << sampling.repetition_penalty << " " << sampling.temperature << " " << sampling.top_k << " "
+          << sampling.top_p << " " << sampling.min_p;
+    }
+  }
+}
+
+TEST(Sampling, TakesFirstOfManyEqualLogits) {
+  const at::Tensor logits = at::zeros({2, 3000}, at::kBFloat16);
+  logits.narrow(1, 700, 2000).fill_(1);
+  for (const Sampling& sampling : all_ways()) {
+    const std::vector<Draw> draws{{0, kText, 0.3}, {1, kText, 0.999999}};
+    EXPECT_EQ(next_tokens_by_few(logits, draws, sampling), next_tokens(logits, draws, sampling));
+  }
+}
+
+/// Numbers that stand where a token's probability ends: which token they give depends on the last bits of sums.
+TEST(Sampling, AsksTheWholeRowWhereSumsAreNotExactEnough) {
+  const at::Tensor logits = at::zeros({1, 4096}, at::kFloat);
+  for (int64_t i = 0; i < 4096; i += 37) {
+    const double uniform = static_cast<double>(i) / 4096;
+    const std::vector<Draw> draws{{0, kText, uniform}};
+    EXPECT_EQ(next_tokens_by_few(logits, draws, {.temperature = 1}), next_tokens(logits, draws, {.temperature = 1}));
+  }
+}
+
+TEST(Sampling, RefusesLogitsThatAreNoNumbersInAnyWay) {
+  for (const double wrong : {std::nan(""), std::numeric_limits<double>::infinity()}) {
+    const at::Tensor logits = sure_logits(1, 4000, at::kFloat, 1);
+    logits.narrow(1, 77, 1).fill_(wrong);
+    const std::vector<Draw> draws{{0, kText, 0.5}};
+    for (const Sampling& sampling : all_ways()) EXPECT_THROW(next_tokens_by_few(logits, draws, sampling), Error);
+  }
+}
+
+/// A model's few likely words are decided by few logits; the test would pass as well if all rows were read.
+TEST(Sampling, NeedsFewLogitsOfSureModels) {
+  const at::Tensor logits = sure_logits(1, 4000, at::kDouble, 3);
+  const auto [largest, tokens] = at::topk(logits, 1024, 1);
+  const at::Tensor numbers = tokens.to(at::kDouble);
+  const auto span_of = [](const at::Tensor& x) { return std::span(x.const_data_ptr<double>(), 1024); };
+  const double whole = at::exp(logits - logits.max()).sum().item<double>();
+  const LargestLogits known{span_of(largest), span_of(numbers), whole, 1e-9};
+  EXPECT_TRUE(next_token_of_largest(known, {.temperature = 1, .top_k = 40}, 0.5));
+  EXPECT_TRUE(next_token_of_largest(known, {.temperature = 1, .top_p = 0.9}, 0.5));
+  EXPECT_TRUE(next_token_of_largest(known, {.temperature = 1, .min_p = 0.05}, 0.5));
+  EXPECT_TRUE(next_token_of_largest(known, {.temperature = 1, .top_p = 0.99999999, .min_p = 0.05}, 0.5));
+  EXPECT_FALSE(next_token_of_largest(known, {.temperature = 1, .top_p = 0.99999999}, 0.5));
+  EXPECT_FALSE(next_token_of_largest(known, {.temperature = 1, .min_p = 1e-9}, 0.5));
 }
 
 }  // namespace

@@ -4,10 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "gputrain/device/captured_graph.hpp"
 #include "gputrain/generation/sampling.hpp"
 #include "gputrain/models/model.hpp"
 
@@ -20,6 +22,9 @@ struct Context {
   bool slides = false;          // a text goes on when it is longer, which the model then reads anew for every token
 };
 
+/// Null: what a device repeats is not recorded.
+using MakeCapturedGraphs = std::function<std::unique_ptr<device::CapturedGraphs>(at::Device)>;
+
 struct Options {
   Sampling sampling;
   uint64_t seed = 0;
@@ -28,6 +33,8 @@ struct Options {
   Context context;
   /// Whether the text with this number is complete after its new tokens; null: end tokens alone say that.
   std::function<bool(size_t text, std::span<const int64_t> written)> is_complete = {};
+  /// Records the pass over a token. Where it gives graphs, and on every GPU, sizes stay the same from token to token.
+  MakeCapturedGraphs make_graphs = device::make_captured_graphs;
 };
 
 struct Continuation {

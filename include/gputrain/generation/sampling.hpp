@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -28,5 +29,15 @@ std::vector<Candidate> candidates(std::span<double> logits, std::span<const int6
 
 /// The next token, by a number that is uniform in [0, 1). As candidates().
 int64_t next_token(std::span<double> logits, std::span<const int64_t> text, const Sampling& sampling, double uniform);
+
+/// What is known of a row of logits after the penalty: some of them, none of which is smaller than one that is missing.
+struct LargestLogits {
+  std::span<const double> logits, tokens;  // in any order
+  double weight_of_all = 0;  // the sum over the row of exp((logit - highest) / temperature); read without top_k only
+  double rounding = 0;       // of that sum, as part of it
+};
+
+/// next_token() of the whole row, where these logits decide it; otherwise none. With a filter beside the temperature.
+std::optional<int64_t> next_token_of_largest(const LargestLogits& largest, const Sampling& sampling, double uniform);
 
 }  // namespace gputrain::generation

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "gputrain/comm/group.hpp"
+#include "gputrain/generation/generate.hpp"
 #include "gputrain/generation/likelihood.hpp"
 #include "gputrain/models/model.hpp"
 #include "gputrain/tokenizers/tokenizer.hpp"
@@ -57,6 +58,7 @@ struct SuiteModel {
   std::optional<int64_t> first_token;    // comes before a text that has nothing before it; none: there is no such token
   bool adds_special_tokens = false;      // to texts, as the tokenizer's file says
   std::vector<int64_t> end_tokens = {};  // ascending
+  MakeCapturedGraphs make_graphs = {};   // as in Options
 };
 
 /// What the model makes of an item.

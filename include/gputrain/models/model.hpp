@@ -68,6 +68,10 @@ class Model : public nn::Module {
     at::Tensor tokens;       // int64 [batch, time]
     at::Tensor positions;    // int64 [batch, time]: the place of each in its own text
     bool is_padded = false;  // rows begin with padding, whose positions are 0 as that of a text's first token
+    at::Tensor begins = {};  // int64 [batch]: where the text of each row begins in memory; undefined: not asked for
+    /// int64 [1]: where one token of each text stands in memory that has room for it (nn::KeyValues::reserve()), whose
+    /// sizes then do not change. Undefined: behind all others.
+    at::Tensor place = {};
   };
   /// What it keeps of the tokens that it has read, by layer; empty: it has read none.
   using Memory = std::vector<nn::KeyValues>;
@@ -78,7 +82,8 @@ class Model : public nn::Module {
   };
   /// Empty: the model does not offer next_logits().
   virtual std::optional<TextLimits> text_limits() const { return std::nullopt; }
-  /// Logits [batch, vocabulary] after the last of the tokens, which it adds to `earlier`. Call it in evaluation mode
+  /// Logits [batch, vocabulary] after the last of the tokens, which it adds to `earlier`. With `place`, which needs
+  /// `begins`, it calls the same operators for every token: a pass may be recorded. Call it in evaluation mode
   /// and without gradients. Throws Error(usage) where the model does not offer it.
   virtual at::Tensor next_logits(const NextTokens& next, Memory& earlier);
 

@@ -34,6 +34,7 @@ struct Sequence {
   at::Tensor positions = {};                    // as in ops::AttentionOptions; undefined: one text a row
   at::Tensor lengths = {};                      // as in ops::AttentionOptions; undefined: nothing is padding
   ops::Texts texts = {};                        // as in ops::AttentionOptions
+  ops::KeyRoom room = {};                       // of one token of each row, in reserved memory: where it stands
   comm::Group* context = nullptr;               // the ranks that have the other positions; null: x has all
   KeyValues* earlier = nullptr;  // of the tokens before x; those of x are appended. Null: x is the whole text
 };

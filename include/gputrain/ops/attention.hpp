@@ -25,6 +25,18 @@ Texts texts_of_positions(const at::Tensor& positions, int64_t most, int64_t long
 /// One text at the beginning of each row, `lengths` [rows], and the padding behind it.
 Texts texts_of_lengths(const at::Tensor& lengths, int64_t time);
 
+/// Where the one query of each row stands among keys in memory that has room for more of them. All is read from tensors,
+/// so that the same operators serve any number of tokens. Undefined: the last key is the query's own.
+struct KeyRoom {
+  at::Tensor place = {};   // int64 [1]: the query's own key
+  at::Tensor begins = {};  // int64 [batch]: where each row's text begins, behind padding
+  // The same for FlashAttention, int32: where each text begins among rows x room, [batch + 1]; its keys up to the query's
+  // own, [batch]; the places of the queries, [batch + 1].
+  at::Tensor offsets = {}, lengths = {}, queries = {};
+};
+/// `room`: keys that each row has room for.
+KeyRoom key_room(const at::Tensor& place, const at::Tensor& begins, int64_t room);
+
 /// Which keys a query attends to, and how. Queries are the last positions of the keys: query i stands at key i + (key
 /// time - query time). Not causal, there are as many of both.
 struct AttentionOptions {
@@ -39,6 +51,7 @@ struct AttentionOptions {
   /// Not causal: int64 [batch], the keys of each row that are there; the later ones are padding, whose results mean
   /// nothing. Undefined: all are there.
   at::Tensor lengths = {};
+  KeyRoom room = {};
   Texts texts = {};  // those that positions or lengths tell apart, for a GPU; undefined: unknown
 };
 

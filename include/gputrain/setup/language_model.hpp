@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "gputrain/generation/generate.hpp"
 #include "gputrain/setup/text_files.hpp"
 #include "gputrain/setup/training_setup.hpp"
 #include "gputrain/tokenizers/published.hpp"
@@ -34,6 +35,7 @@ struct LanguageModel {
   std::optional<std::string> chat_template;
   TextFiles files;
   bool adds_special_tokens = false;  // to a prompt, as the tokenizer's file says: a published model expects them
+  generation::MakeCapturedGraphs make_graphs;  // null: train.cuda_graphs is off
 };
 
 /// Opens what is needed and loads the weights: a run's model.safetensors or, before there is one, its newest

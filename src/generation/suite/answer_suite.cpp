@@ -100,12 +100,15 @@ std::vector<Continuation> continued(std::span<const Prompt> prompts, const Suite
                         .max_new_tokens = prompts[0].new_tokens,
                         .end_tokens = model.end_tokens,
                         .context = {.length = model.limits.length, .has_one_length = has_one_length},
-                        .is_complete = [&](size_t text, std::span<const int64_t> written) {
-                          const Question& question = *prompts[text].question;
-                          if (question.stop.empty()) return false;
-                          return has_stop(text_of(written, model), question) ||
-                                 has_stop(model.tokenizer.decode(written), question);  // a stop may be a special token
-                        }};
+                        .is_complete =
+                            [&](size_t text, std::span<const int64_t> written) {
+                              const Question& question = *prompts[text].question;
+                              if (question.stop.empty()) return false;
+                              return has_stop(text_of(written, model), question) ||
+                                     has_stop(model.tokenizer.decode(written),
+                                              question);  // a stop may be a special token
+                            },
+                        .make_graphs = model.make_graphs};
   std::vector<std::vector<int64_t>> texts;
   for (const Prompt& prompt : prompts) texts.push_back(prompt.tokens);
   return generate(model.model, texts, options);

@@ -51,6 +51,10 @@ OpImpl attention(const at::Tensor& packed, int64_t heads, int64_t key_heads, boo
 at::Tensor attention_to_earlier(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                 const AttentionOptions& options);
 
+/// attention() of a query of each row in options.room, of 16 bits. Undefined where it does not take these tensors.
+at::Tensor attention_in_room(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                             const AttentionOptions& options);
+
 /// attention() within each of options.texts, of as many keys as queries; no tensor of time x time is made. Undefined
 /// where it does not take these tensors.
 at::Tensor attention_of_texts(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

@@ -37,6 +37,9 @@ OpImpl attention(const at::Tensor&, int64_t, int64_t, bool, double) { return {};
 at::Tensor attention_to_earlier(const at::Tensor&, const at::Tensor&, const at::Tensor&, const AttentionOptions&) {
   return {};
 }
+at::Tensor attention_in_room(const at::Tensor&, const at::Tensor&, const at::Tensor&, const AttentionOptions&) {
+  return {};
+}
 at::Tensor attention_of_texts(const at::Tensor&, const at::Tensor&, const at::Tensor&, const AttentionOptions&) {
   return {};
 }

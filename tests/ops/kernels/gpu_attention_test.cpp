@@ -1,4 +1,5 @@
 // Attention on packed heads, with autograd, against ATen in fp64.
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -163,6 +164,37 @@ TEST_P(TextsOnGpu, LeaveOutPadding) {
   for (const int64_t window : {0, 2})
     expect_equal_to_mask(
         {.causal = false, .window = window, .lengths = lengths, .texts = texts_of_lengths(lengths, 12)}, lengths);
+}
+
+/// Memory with room for 12 tokens of three texts, the newest of them at place 7; what is behind it is not a number.
+TEST_P(TextsOnGpu, ReadMemoryThatHasRoom) {
+  constexpr int64_t kRoom = 12, kPlace = 7;
+  const at::Tensor place = numbers({kPlace}), begins = numbers({0, 3, 7});
+  const KeyRoom room = key_room(place, begins, kRoom);
+  const auto memory = [&](uint64_t seed, double behind) {
+    const at::Tensor one = noise({3, kRoom, 2, 16}, seed, at::kBFloat16);
+    one.narrow(1, kPlace + 1, kRoom - kPlace - 1).fill_(behind);
+    return one.transpose(1, 2);
+  };
+  const at::Tensor q = noise({3, 1, 4, 16}, 1, at::kBFloat16).transpose(1, 2);
+  for (const int64_t window : {0, 2}) {
+    const AttentionOptions options{.window = window, .room = room};
+    const at::Tensor y = gpu::attention_in_room(q, memory(2, NAN), memory(3, NAN), options);
+    const at::Tensor by_mask =
+        attention(q.to(at::kDouble), memory(2, 5).to(at::kDouble), memory(3, 5).to(at::kDouble), options);
+    for (int64_t row = 0; row < 3; ++row) {
+      const int64_t begin = begins[row].item<int64_t>(),
+                    first = window > 0 ? std::max(begin, kPlace + 1 - window) : begin;
+      const auto seen = [&](const at::Tensor& x) {
+        return x.narrow(0, row, 1).narrow(2, first, kPlace + 1 - first).to(at::kDouble);
+      };
+      const at::Tensor expected =
+          attention(q.narrow(0, row, 1).to(at::kDouble), seen(memory(2, 0)), seen(memory(3, 0)), {});
+      expect_within(5e-3, y.narrow(0, row, 1), expected, "the kernel's result");
+      expect_within(1e-12, by_mask.narrow(0, row, 1), expected, "by a mask");
+    }
+  }
+  EXPECT_FALSE(gpu::attention_in_room(q.to(at::kFloat), memory(2, 0), memory(3, 0), {.room = room}).defined());
 }
 
 TEST_P(TextsOnGpu, AreLeftToAtenWhereItsKernelDoesNotTakeThem) {

@@ -179,4 +179,27 @@ void run_graph(const TextsGraph& graph, const std::vector<void*>& tensors) {
 
 std::string TextsGraph::key() const { return fmt::format("{} of {} in {}", texts, longest, rows); }
 
+at::Tensor flash_attention_in_room(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                   const AttentionOptions& options) {
+  const KeyRoom& room = options.room;
+  TORCH_CHECK(room.queries.equal(at::arange(q.size(0) + 1, room.queries.options())), "a query of each row");
+  const at::Tensor offsets = room.offsets.to(at::kLong), lengths = room.lengths.to(at::kLong);
+  std::vector<at::Tensor> rows;
+  for (int64_t row = 0; row < q.size(0); ++row) {
+    int64_t begin = offsets.const_data_ptr<int64_t>()[row], count = lengths.const_data_ptr<int64_t>()[row];
+    TORCH_CHECK(count > 0 && begin + count <= offsets.const_data_ptr<int64_t>()[row + 1], "keys of another row");
+    if (options.window > 0 && count > options.window) {
+      begin += count - options.window;
+      count = options.window;
+    }
+    const auto heads = [&](const at::Tensor& x, int64_t first, int64_t size) {
+      return x.narrow(0, first, size).unsqueeze(0).transpose(1, 2).to(at::kDouble);
+    };
+    const at::Tensor y = attention(heads(q, row, 1), heads(k, begin, count), heads(v, begin, count),
+                                   {.causal = true, .scale = options.scale});
+    rows.push_back(y.transpose(1, 2).squeeze(0));
+  }
+  return at::cat(rows).to(q.scalar_type());
+}
+
 }  // namespace gputrain::ops::cuda

@@ -15,4 +15,10 @@ at::Tensor flash_attention_of_texts(const at::Tensor& q, const at::Tensor& k, co
 at::Tensor attention_text_by_text(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   const AttentionOptions& options);
 
+/// q [batch, heads, channels]; k and v [batch x room, key heads, channels], in memory that options.room describes; 16
+/// bits
+/// -> as q.
+at::Tensor flash_attention_in_room(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                   const AttentionOptions& options);
+
 }  // namespace gputrain::ops::cuda

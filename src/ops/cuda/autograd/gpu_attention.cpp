@@ -180,12 +180,26 @@ AttentionOptions first_rows(AttentionOptions options, int64_t rows) {
   return options;
 }
 
+/// [batch, heads, time, channels] -> [batch x time, heads, channels].
+at::Tensor beside_each_other(const at::Tensor& heads) { return heads.transpose(1, 2).flatten(0, 1); }
+
+/// The reverse, to as many as `like`.
+at::Tensor apart(const at::Tensor& y, const at::Tensor& like) {
+  return y.view({like.size(0), like.size(2), like.size(1), like.size(3)}).transpose(1, 2);
+}
+
 }  // namespace
+
+at::Tensor attention_in_room(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                             const AttentionOptions& options) {
+  if (!flash_takes(q)) return {};
+  return apart(cuda::flash_attention_in_room(beside_each_other(q), beside_each_other(k), beside_each_other(v), options),
+               q);
+}
 
 at::Tensor attention_of_texts(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                               const AttentionOptions& options) {
   if (!flash_takes(q) || q.size(2) != k.size(2)) return {};
-  const auto beside_each_other = [](const at::Tensor& heads) { return heads.transpose(1, 2).flatten(0, 1); };
   const Tensors inputs{beside_each_other(q), beside_each_other(k), beside_each_other(v)};
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(3))));
   const auto of = [options, all = inputs[0].size(0)](const Tensors& t) {
@@ -206,7 +220,7 @@ at::Tensor attention_of_texts(const at::Tensor& q, const at::Tensor& k, const at
   const std::string name = fmt::format("{}attention window {} by {} in {} texts of {}", options.causal ? "causal " : "",
                                        options.window, scale, options.texts.offsets.size(0) - 1, options.texts.longest);
   const at::Tensor y = run(name, inputs, {.batched = 3, .differentiable = 3, .whole = true}, custom, reference)[0];
-  return y.view({q.size(0), q.size(2), q.size(1), q.size(3)}).transpose(1, 2);
+  return apart(y, q);
 }
 
 at::Tensor attention_to_earlier(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
