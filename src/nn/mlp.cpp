@@ -140,7 +140,7 @@ at::Tensor FeedForward::inner(const at::Tensor& read) const {
 
 at::Tensor FeedForward::of_one_layer(at::Tensor y) const {
   if (!options_.gated) return activated(std::move(y));
-  const auto halves = y.chunk(2, -1);
+  const auto halves = ops::split_columns(y, {y.size(-1) / 2, y.size(-1) / 2});
   return gated(halves[0], halves[1]);
 }
 

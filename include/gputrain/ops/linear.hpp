@@ -29,6 +29,10 @@ at::Tensor linear_in_out(const Policy& policy, const at::Tensor& x, const at::Te
 /// after the other in memory.
 std::vector<at::Tensor> linear_each(const Policy& policy, const at::Tensor& x, const std::vector<at::Tensor>& weights);
 
+/// y [..., sum of columns] -> a view of each block of columns. On a GPU, gradients that lie side by side in one tensor,
+/// as those of swiglu(), become y's gradient without a copy.
+std::vector<at::Tensor> split_columns(const at::Tensor& y, const std::vector<int64_t>& columns);
+
 /// Two dense layers with an activation between: one operator, because a GPU can fuse the steps.
 struct FeedForwardLayers {
   at::Tensor weight_1, bias_1, weight_2, bias_2;  // as in `linear`, or both weights as in `linear_in_out`

@@ -93,20 +93,22 @@ TEST(CurveKernels, HandleLargeNumbers) {
 }
 
 struct GatedTensors {
-  at::Tensor joined, y, dy, dgate, dup;
+  at::Tensor joined, y, dy, dgate, dup;  // dgate and dup: of one tensor, too
   std::vector<at::Tensor> results() const { return {y, dgate, dup}; }
 };
 
 GatedTensors run_gated(int64_t rows, int64_t width, const Storage& storage) {
+  const at::Tensor gradients = poisoned({rows, 2 * width}, storage.type);
   GatedTensors t{.joined = noise({rows, 2 * width}, 1, storage.type),
                  .y = poisoned({rows, width}, storage.type),
                  .dy = noise({rows, width}, 2, storage.type),
-                 .dgate = poisoned({rows, width}, storage.type),
-                 .dup = poisoned({rows, width}, storage.type)};
+                 .dgate = gradients.narrow(1, 0, width),
+                 .dup = gradients.narrow(1, width, width)};
   const GatedRows p{.element = storage.element,
                     .rows = rows,
                     .width = width,
                     .stride = 2 * width,
+                    .gradient_stride = 2 * width,
                     .gate = pointer(t.joined),
                     .up = pointer(t.joined.narrow(1, width, width)),
                     .y = pointer(t.y),

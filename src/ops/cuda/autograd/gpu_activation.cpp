@@ -123,6 +123,7 @@ GatedRows gated_rows(const at::Tensor& gate, const at::Tensor& up) {
           .rows = rows,
           .width = width,
           .stride = row_stride(gate),
+          .gradient_stride = width,
           .gate = read(gate),
           .up = read(up),
           .y = nullptr,
@@ -130,6 +131,11 @@ GatedRows gated_rows(const at::Tensor& gate, const at::Tensor& up) {
           .dgate = nullptr,
           .dup = nullptr,
           .parts = parts_for(rows, width)};
+}
+
+bool are_halves(const at::Tensor& gate, const at::Tensor& up) {
+  const int64_t width = gate.size(-1);
+  return row_stride(gate) == 2 * width && up.is_alias_of(gate) && up.storage_offset() == gate.storage_offset() + width;
 }
 
 at::Tensor contiguous_like(const at::Tensor& x) { return at::empty(x.sizes(), x.options()); }
@@ -148,8 +154,21 @@ struct Gated : torch::autograd::Function<Gated> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     GPUTRAIN_ASSERT(!at::GradMode::is_enabled(), "the fused gate has no second derivative");
     const auto saved = context->get_saved_variables();
-    const at::Tensor dy = gradients[0].contiguous(), dgate = contiguous_like(dy), dup = contiguous_like(dy);
+    const at::Tensor dy = gradients[0].contiguous();
     GatedRows rows = gated_rows(saved[0], saved[1]);
+    at::Tensor dgate, dup;
+    if (are_halves(saved[0], saved[1])) {
+      // Side by side, as split_columns() takes them without a copy.
+      rows.gradient_stride = rows.stride;
+      std::vector<int64_t> sizes = dy.sizes().vec();
+      sizes.back() = rows.stride;
+      const at::Tensor both = at::empty(sizes, dy.options());
+      dgate = both.narrow(-1, 0, rows.width);
+      dup = both.narrow(-1, rows.width, rows.width);
+    } else {
+      dgate = contiguous_like(dy);
+      dup = contiguous_like(dy);
+    }
     rows.dy = read(dy);
     rows.dgate = write(dgate);
     rows.dup = write(dup);

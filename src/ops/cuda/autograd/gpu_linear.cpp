@@ -15,6 +15,7 @@
 #include "../kernels/activation.hpp"
 #include "apply_activation.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/ops/linear.hpp"
 #include "gradient_place.hpp"
 #include "launching.hpp"
 
@@ -44,9 +45,9 @@ struct Gradients {
   at::Tensor weight, bias;  // of the weight's type; weight is undefined if it was added to its .grad
 };
 
-/// Writes dy^T x to `out`, or adds it, and the sums of dy's columns to `sums` if that is defined. cuBLAS has its fastest
-/// kernels for columns in whole packs of 16 bytes. 50257 classes are not a multiple of that: a second product computes
-/// the rest.
+/// Writes dy^T x to `out`, or adds it, and the sums of dy's columns to `sums` if that is defined. cuBLAS has its
+/// fastest kernels for columns in whole packs of 16 bytes. 50257 classes are not a multiple of that: a second product
+/// computes the rest.
 void gemm_in_packs(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& out, bool adds,
                    const at::Tensor& sums = {}) {
   constexpr int64_t kPack = 8;
@@ -222,8 +223,8 @@ bool has_aligned_rows(const at::Tensor& tensor) {
 bool takes(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& copy) {
   const bool is_16_bits = x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf;
   // Our functions compute a weight's gradient, which a frozen one in 16 bits needs not.
-  const bool is_trained = weight.scalar_type() == at::kFloat ||
-                          (weight.scalar_type() == at::kBFloat16 && weight.requires_grad());
+  const bool is_trained =
+      weight.scalar_type() == at::kFloat || (weight.scalar_type() == at::kBFloat16 && weight.requires_grad());
   return is_16_bits && x.is_contiguous() && x.dim() > 1 && is_trained && copy.defined() &&
          copy.scalar_type() == x.scalar_type() && copy.is_contiguous() && has_aligned_rows(x) &&
          has_aligned_rows(copy) && copy.size(0) % 8 == 0;
@@ -280,7 +281,7 @@ OpImpl linear_each(const Tensors& inputs) {
     const at::Tensor y = shaped_as(JoinedLinearFunction::apply(rows_of(t[0]), weights(t), copy), t[0]);
     std::vector<int64_t> columns;
     for (const at::Tensor& weight : weights(t)) columns.push_back(weight.size(0));
-    return y.split_with_sizes(columns, -1);
+    return split_columns(y, columns);
   };
 }
 

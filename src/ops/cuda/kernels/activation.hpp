@@ -23,10 +23,10 @@ void activation_forward(const ActivationRows& p, Stream stream);
 void activation_backward(const ActivationRows& p, Stream stream);
 
 /// y = silu(gate) up (Shazeer, arXiv:2002.05202), and its gradients. Gate and up may be halves of one tensor: their
-/// rows are `stride` elements apart. Other tensors are contiguous.
+/// rows are `stride` elements apart. So may their gradients, with `gradient_stride`. Other tensors are contiguous.
 struct GatedRows {
   Element element;
-  int64_t rows, width, stride;
+  int64_t rows, width, stride, gradient_stride;
   const void* gate;  // [rows, width]
   const void* up;    // [rows, width]
   void* y;           // [rows, width]; forward only
@@ -51,7 +51,7 @@ struct Rotation {
   const void* x;               // [batch, heads, time, 2 half]
   const float *cosine, *sine;  // [time, half], or [batch, time, half] if rows have tables of their own
   bool tables_of_rows;
-  void* y;                     // shape of x; may be x
+  void* y;  // shape of x; may be x
 };
 void rotate(const Rotation& p, Stream stream);
 

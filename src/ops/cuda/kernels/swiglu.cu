@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kColumnThreads) gated_backward_kernel(GatedRow
       up[k] = dy[k] * gate[k] * share;
       gate[k] = dgate;
     }
-    const int64_t to = row * p.width + walk.column;
+    const int64_t to = row * p.gradient_stride + walk.column;
     store(static_cast<T*>(p.dgate) + to, gate);
     store(static_cast<T*>(p.dup) + to, up);
   }
@@ -47,9 +47,9 @@ void run(const GatedRows& p, bool forward, Stream stream) {
   with_type(p.element, [&](auto type) {
     using T = decltype(type);
     constexpr int kVector = kPackOf<T>;
-    const bool packed =
-        p.stride % kVector == 0 && (forward ? is_packed(p.width, kVector, p.gate, p.up, p.y)
-                                            : is_packed(p.width, kVector, p.gate, p.up, p.dy, p.dgate, p.dup));
+    const bool packed = p.stride % kVector == 0 && p.gradient_stride % kVector == 0 &&
+                        (forward ? is_packed(p.width, kVector, p.gate, p.up, p.y)
+                                 : is_packed(p.width, kVector, p.gate, p.up, p.dy, p.dgate, p.dup));
     const ColumnGrid grid = column_grid(p.width, packed ? kVector : 1, p.parts);
     const auto kernel = forward ? (packed ? gated_forward_kernel<T, kVector> : gated_forward_kernel<T, 1>)
                                 : (packed ? gated_backward_kernel<T, kVector> : gated_backward_kernel<T, 1>);
