@@ -75,27 +75,19 @@ at::Tensor Encoder::embedded(const Texts& texts) const {
   return dropout_->forward(ops::cast(embedding_norm_->forward(x), context().policy.compute));
 }
 
-at::Tensor Encoder::pass(const EncoderBlock& block, const at::Tensor& x, const nn::Sequence& sequence) const {
-  const nn::UnitRange range(block);
-  return nn::recomputed_block(
-      context().recompute, {x},
-      [&block, sequence](const std::vector<at::Tensor>& t) { return std::vector{block.forward(t[0], sequence)}; },
-      [&block] { return block.is_trained(); })[0];
-}
-
 at::Tensor Encoder::hidden(const Texts& texts) const {
   std::vector<ops::RotaryTable> tables = rotary_;
   for (ops::RotaryTable& table : tables) {
     if (texts.positions.defined()) table = table.at(texts.positions);
   }
-  at::Tensor x = embedded(texts);
+  nn::ResidualStream stream{embedded(texts)};
   for (const EncoderBlock* block : blocks_) {
     nn::Sequence sequence{.positions = texts.positions, .lengths = texts.lengths, .texts = texts.apart};
     if (!tables.empty()) sequence.rotary = tables[block->rotary_index()];
-    x = pass(*block, x, sequence);
+    stream = run_block(stream, *block, sequence);
   }
   const nn::UnitRange range(*head_unit().front());
-  return final_norm_ != nullptr ? final_norm_->forward(x) : x;
+  return final_norm_ != nullptr ? final_norm_->forward_sum(stream.added, stream.x).normed : stream.x;
 }
 
 at::Tensor Encoder::features(const Texts& texts) const {

@@ -20,7 +20,7 @@ namespace gputrain::models {
 class EncoderBlock final : public nn::Module {
  public:
   EncoderBlock(const nn::Context& context, const EncoderSizes& sizes, size_t layer);
-  at::Tensor forward(const at::Tensor& x, const nn::Sequence& sequence) const;
+  nn::ResidualStream forward(const nn::ResidualStream& in, const nn::Sequence& sequence) const;
   /// Which of the model's rotary tables it uses.
   size_t rotary_index() const noexcept { return rotary_index_; }
 
@@ -55,7 +55,7 @@ class Encoder final : public Model {
  private:
   struct Texts {
     at::Tensor tokens, types = {}, positions = {}, lengths = {};  // all but tokens may be undefined
-    ops::Texts apart = {};  // on a GPU, what positions or lengths tell
+    ops::Texts apart = {};                                        // on a GPU, what positions or lengths tell
   };
   static Texts texts_of(const Batch& batch);
   std::vector<nn::Module*> head_unit() const;
@@ -68,7 +68,6 @@ class Encoder final : public Model {
   at::Tensor features(const Texts& texts) const;
   at::Tensor hidden(const Texts& texts) const;  // after the last block and its norm
   at::Tensor embedded(const Texts& texts) const;
-  at::Tensor pass(const EncoderBlock& block, const at::Tensor& x, const nn::Sequence& sequence) const;
 
   EncoderSizes sizes_;
   int64_t sample_tokens_;

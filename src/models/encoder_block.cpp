@@ -1,7 +1,5 @@
 #include <cmath>
 
-#include <ATen/ops/add.h>
-
 #include "encoder.hpp"
 #include "encoder_names.hpp"
 
@@ -69,17 +67,18 @@ EncoderBlock::EncoderBlock(const nn::Context& context, const EncoderSizes& sizes
       add_child<nn::Dropout>("feed_forward_dropout", context, has_norms_before_ ? 0 : sizes.dropout);
 }
 
-at::Tensor EncoderBlock::forward(const at::Tensor& x, const nn::Sequence& sequence) const {
+nn::ResidualStream EncoderBlock::forward(const nn::ResidualStream& in, const nn::Sequence& sequence) const {
   const double dropped = attention_dropout_->active_probability();
   if (has_norms_before_) {
-    const at::Tensor in = attention_norm_ != nullptr ? attention_norm_->forward(x) : x;
-    const auto [sum, normed] = feed_forward_norm_->forward_sum(attention_->forward(in, sequence), x, dropped);
-    return at::add(sum, feed_forward_->forward(normed));
+    const auto [x, attention_in] =
+        attention_norm_ != nullptr ? attention_norm_->forward_sum(in.added, in.x) : ops::NormedSum{in.x, in.x};
+    const auto [sum, normed] = feed_forward_norm_->forward_sum(attention_->forward(attention_in, sequence), x, dropped);
+    return {sum, feed_forward_->forward(normed)};
   }
-  const at::Tensor attended = attention_norm_->forward_sum(attention_->forward(x, sequence), x, dropped).normed;
-  return feed_forward_norm_
-      ->forward_sum(feed_forward_->forward(attended), attended, feed_forward_dropout_->active_probability())
-      .normed;
+  const at::Tensor attended = attention_norm_->forward_sum(attention_->forward(in.x, sequence), in.x, dropped).normed;
+  return {feed_forward_norm_
+              ->forward_sum(feed_forward_->forward(attended), attended, feed_forward_dropout_->active_probability())
+              .normed};
 }
 
 }  // namespace gputrain::models

@@ -118,9 +118,9 @@ at::Tensor Gpt::embedded(const at::Tensor& tokens, const at::Tensor& positions) 
   return dropout_->forward(ops::cast(x, context().policy.compute));
 }
 
-ResidualStream Gpt::stream_after(int64_t first, int64_t end, const at::Tensor& hidden, const at::Tensor& tokens,
-                                 const Places& places, std::span<nn::KeyValues> earlier,
-                                 std::vector<at::Tensor>* routes) {
+nn::ResidualStream Gpt::stream_after(int64_t first, int64_t end, const at::Tensor& hidden, const at::Tensor& tokens,
+                                     const Places& places, std::span<nn::KeyValues> earlier,
+                                     std::vector<at::Tensor>* routes) {
   const at::Tensor& positions = places.positions;
   const int64_t time = tokens.size(1);
   if (time > sizes_.positions) {
@@ -134,7 +134,7 @@ ResidualStream Gpt::stream_after(int64_t first, int64_t end, const at::Tensor& h
     if (positions.defined()) table = table.at(positions);
   }
   const at::Tensor in_texts = places.is_one_text ? at::Tensor() : positions;  // attention then needs no mask
-  ResidualStream stream{first == 0 ? embedded(tokens, positions) : hidden};
+  nn::ResidualStream stream{first == 0 ? embedded(tokens, positions) : hidden};
   for (int64_t unit = std::max(first, kFirstBlock); unit < std::min(end, head_unit()); ++unit) {
     const auto i = static_cast<size_t>(unit - kFirstBlock);
     nn::Sequence sequence{.positions = in_texts,
@@ -143,13 +143,13 @@ ResidualStream Gpt::stream_after(int64_t first, int64_t end, const at::Tensor& h
                           .context = places.context,
                           .earlier = earlier.empty() ? nullptr : &earlier[i]};
     if (!tables.empty()) sequence.rotary = tables[blocks_[i]->rotary_index()];
-    stream = pass(*blocks_[i], stream, sequence);
+    stream = run_block(stream, *blocks_[i], sequence, dropout_->active_probability());
     if (routes != nullptr && stream.routes.defined()) routes->push_back(stream.routes);
   }
   return stream;
 }
 
-at::Tensor Gpt::normed(const ResidualStream& stream) const {
+at::Tensor Gpt::normed(const nn::ResidualStream& stream) const {
   const nn::UnitRange range(*norm_);
   return norm_->forward_sum(stream.added, stream.x, dropout_->active_probability()).normed;
 }
@@ -164,18 +164,6 @@ at::Tensor Gpt::empty_hidden(const Batch& batch) const {
   std::vector<int64_t> sizes = batch.tensor(kTokens).sizes().vec();
   sizes.push_back(sizes_.channels);
   return at::empty(sizes, at::TensorOptions().dtype(context().policy.compute).device(context().device));
-}
-
-ResidualStream Gpt::pass(const GptBlock& block, const ResidualStream& in, const nn::Sequence& sequence) const {
-  const nn::UnitRange range(block);
-  std::vector<at::Tensor> parts{in.x};
-  if (in.added.defined()) parts.push_back(in.added);
-  const auto run = [&block, sequence](const std::vector<at::Tensor>& t) {
-    const auto [x, added, routes] = block.forward({t[0], t.size() > 1 ? t[1] : at::Tensor()}, sequence);
-    return routes.defined() ? std::vector{x, added, routes} : std::vector{x, added};
-  };
-  parts = nn::recomputed_block(context().recompute, parts, run, [&block] { return block.is_trained(); });
-  return {parts[0], parts[1], parts.size() > 2 ? parts[2] : at::Tensor()};
 }
 
 int64_t Gpt::columns() const {
@@ -231,18 +219,18 @@ Gpt::Places Gpt::places_of(const Batch& batch) const {
 
 namespace {
 
-/// bool [rows x time], false for padding; undefined: there is none. The empty end of a packed row counts as one more text,
-/// the only one without a target.
+/// bool [rows x time], false for padding; undefined: there is none. The empty end of a packed row counts as one more
+/// text, the only one without a target.
 at::Tensor counted_tokens(const Batch& batch) {
   const BatchField& tokens = *batch.find(kTokens);
   const auto places = [&] { return at::arange(tokens.values.size(1), tokens.values.options()); };
-  if (tokens.counts.defined())
-    return tokens.is_full ? at::Tensor() : places().lt(tokens.counts.unsqueeze(1)).flatten();
+  if (tokens.counts.defined()) return tokens.is_full ? at::Tensor() : places().lt(tokens.counts.unsqueeze(1)).flatten();
   const BatchField *positions = batch.find(kPositions), *targets = batch.find(kTarget);
   if (positions == nullptr || targets == nullptr || batch.is_part_of_texts) return {};
   const at::Tensor last_begin = at::where(positions->values.eq(0), places(), 0).amax(1, /*keepdim=*/true);
   const at::Tensor is_before = places().lt(last_begin);
-  const at::Tensor learns = targets->values.ne(kIgnoreIndex).logical_and(is_before.logical_not()).any(1, /*keepdim=*/true);
+  const at::Tensor learns =
+      targets->values.ne(kIgnoreIndex).logical_and(is_before.logical_not()).any(1, /*keepdim=*/true);
   return is_before.logical_or(learns).flatten();
 }
 
@@ -266,9 +254,8 @@ Model::LastLayer Gpt::last_layer(const Batch& batch) {
   std::vector<at::Tensor> routes;
   const bool learns_routes =
       expert_counts_.defined() && is_training() && at::GradMode::is_enabled() && !batch.hidden.defined();
-  const at::Tensor features =
-      normed(stream_after(batch.first_unit, head_unit(), batch.hidden, batch.tensor(kTokens), places_of(batch), {},
-                          learns_routes ? &routes : nullptr));
+  const at::Tensor features = normed(stream_after(batch.first_unit, head_unit(), batch.hidden, batch.tensor(kTokens),
+                                                  places_of(batch), {}, learns_routes ? &routes : nullptr));
   const at::Tensor counted = learns_routes ? counted_tokens(batch) : at::Tensor();
   if (learns_routes) nn::add_expert_counts(expert_counts_, routes, spec_.experts_per_token, counted);
   return {.features = ops::split_input(features, context().tensor_group),

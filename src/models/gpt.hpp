@@ -99,24 +99,18 @@ struct GptSizes {
 GptSizes sizes_of(const GptSpec& spec, const DataFacts& facts);
 nn::Norm::Options norm_options(const GptSpec& spec, const GptSizes& sizes);
 
-/// The residual stream between blocks: x + dropout(added). The next norm does the addition in the same pass.
-struct ResidualStream {
-  at::Tensor x, added = {};  // undefined `added` counts as zero
-  at::Tensor routes = {};    // of a block with experts: its router's logits [tokens, experts]
-};
-
 /// x + attention(norm(x)), then x + feed_forward(norm(x)); the norms may also be after the halves. In parallel both
 /// halves read the same x.
 class GptBlock final : public nn::Module {
  public:
   GptBlock(const nn::Context& context, const GptSpec& spec, const GptSizes& sizes, int64_t layer);
-  ResidualStream forward(const ResidualStream& in, const nn::Sequence& sequence) const;
+  nn::ResidualStream forward(const nn::ResidualStream& in, const nn::Sequence& sequence) const;
   /// Which of the model's rotary tables it uses.
   size_t rotary_index() const noexcept { return rotary_index_; }
 
  private:
   /// The stream with what was added to it, and its norm.
-  ops::NormedSum read(const nn::Norm* norm, const ResidualStream& stream) const;
+  ops::NormedSum read(const nn::Norm* norm, const nn::ResidualStream& stream) const;
   nn::Experts::Mixed fed_forward(const at::Tensor& x) const;
 
   size_t rotary_index_;
@@ -178,10 +172,10 @@ class Gpt final : public Model, public nn::ExpertCounts {
   Places places_of(const Batch& batch) const;
   /// The stream after the units [first, end), where `hidden` is what the first one reads. `earlier`: one entry per
   /// block, or none.
-  ResidualStream stream_after(int64_t first, int64_t end, const at::Tensor& hidden, const at::Tensor& tokens,
-                              const Places& places, std::span<nn::KeyValues> earlier = {},
-                              std::vector<at::Tensor>* routes = nullptr);  // of each block with experts, if asked
-  at::Tensor normed(const ResidualStream& stream) const;
+  nn::ResidualStream stream_after(int64_t first, int64_t end, const at::Tensor& hidden, const at::Tensor& tokens,
+                                  const Places& places, std::span<nn::KeyValues> earlier = {},
+                                  std::vector<at::Tensor>* routes = nullptr);  // of each block with experts, if asked
+  at::Tensor normed(const nn::ResidualStream& stream) const;
   /// Of the whole model.
   at::Tensor hidden_states(const at::Tensor& tokens, const Places& places, std::span<nn::KeyValues> earlier = {}) {
     return normed(stream_after(0, head_unit(), {}, tokens, places, earlier));
@@ -197,7 +191,6 @@ class Gpt final : public Model, public nn::ExpertCounts {
   LastLayer classes_of_texts(const at::Tensor& features, const at::Tensor& counts);
   at::Tensor vocabulary_of(const at::Tensor& columns) const;  // of all ranks, without the padding of logits()
   const at::Tensor& head_weight() const { return head_ != nullptr ? head_->weight() : tokens_->weight(); }
-  ResidualStream pass(const GptBlock& block, const ResidualStream& in, const nn::Sequence& sequence) const;
 
   GptSpec spec_;
   GptSizes sizes_;

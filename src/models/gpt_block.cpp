@@ -85,7 +85,7 @@ GptBlock::GptBlock(const nn::Context& context, const GptSpec& spec, const GptSiz
   dropout_ = add_child<nn::Dropout>("dropout", context, spec.dropout);
 }
 
-ops::NormedSum GptBlock::read(const nn::Norm* norm, const ResidualStream& stream) const {
+ops::NormedSum GptBlock::read(const nn::Norm* norm, const nn::ResidualStream& stream) const {
   if (norm != nullptr) return norm->forward_sum(stream.added, stream.x, dropout_->active_probability());
   const at::Tensor sum = stream.added.defined() ? at::add(stream.x, dropout_->forward(stream.added)) : stream.x;
   return {.sum = sum, .normed = sum};
@@ -96,7 +96,7 @@ nn::Experts::Mixed GptBlock::fed_forward(const at::Tensor& x) const {
   return {.y = feed_forward_->forward(x), .logits = {}};
 }
 
-ResidualStream GptBlock::forward(const ResidualStream& in, const nn::Sequence& sequence) const {
+nn::ResidualStream GptBlock::forward(const nn::ResidualStream& in, const nn::Sequence& sequence) const {
   const auto [x, attention_in] = read(before_attention_, in);
   const at::Tensor attended = normed(after_attention_, attention_->forward(attention_in, sequence));
   if (is_parallel_) {

@@ -95,10 +95,11 @@ VitBlock::VitBlock(const nn::Context& context, const VitSpec& spec, double drop_
   drop_path_ = add_child<nn::DropPath>("drop_path", context, drop_path);
 }
 
-at::Tensor VitBlock::forward(const at::Tensor& x) const {
-  const at::Tensor attended = drop_path_->forward(attention_->forward(attention_norm_->forward(x), {}));
+nn::ResidualStream VitBlock::forward(const nn::ResidualStream& in, const nn::Sequence& sequence) const {
+  const auto [x, attention_in] = attention_norm_->forward_sum(in.added, in.x);
+  const at::Tensor attended = drop_path_->forward(attention_->forward(attention_in, sequence));
   const auto [sum, normed] = feed_forward_norm_->forward_sum(attended, x, dropout_->active_probability());
-  return at::add(sum, drop_path_->forward(dropout_->forward(feed_forward_->forward(normed))));
+  return {sum, drop_path_->forward(dropout_->forward(feed_forward_->forward(normed)))};
 }
 
 Vit::Vit(const VitSpec& spec, const nn::Context& context, const DataFacts& facts)
@@ -126,14 +127,14 @@ at::Tensor Vit::pooled(const at::Tensor& x) const {
 }
 
 at::Tensor Vit::forward(const at::Tensor& inputs) {
-  at::Tensor x = context().channels_last ? inputs.contiguous(at::MemoryFormat::ChannelsLast) : inputs;
+  nn::ResidualStream stream;
   {
     const nn::UnitRange range(*stem_);
-    x = stem_->forward(x);
+    stream.x = stem_->forward(context().channels_last ? inputs.contiguous(at::MemoryFormat::ChannelsLast) : inputs);
   }
-  for (const VitBlock* block : blocks_) x = run_block(x, *block);
+  for (const VitBlock* block : blocks_) stream = run_block(stream, *block, {});
   const nn::UnitRange range(*norm_);
-  return head_->forward(norm_->forward(pooled(x)));
+  return head_->forward(norm_->forward(pooled(stream.sum())));
 }
 
 std::vector<Unit> Vit::units() {

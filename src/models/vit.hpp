@@ -48,7 +48,7 @@ class VitStem final : public nn::Module {
 class VitBlock final : public nn::Module {
  public:
   VitBlock(const nn::Context& context, const VitSpec& spec, double drop_path);
-  at::Tensor forward(const at::Tensor& x) const;
+  nn::ResidualStream forward(const nn::ResidualStream& in, const nn::Sequence& sequence) const;
 
  private:
   nn::Norm *attention_norm_, *feed_forward_norm_;

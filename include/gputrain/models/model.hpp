@@ -12,6 +12,7 @@
 #include "gputrain/core/batch.hpp"
 #include "gputrain/nn/key_values.hpp"
 #include "gputrain/nn/module.hpp"
+#include "gputrain/nn/transformer.hpp"
 #include "gputrain/nn/unit_range.hpp"
 #include "gputrain/ops/chunked_cross_entropy.hpp"
 
@@ -55,7 +56,7 @@ class Model : public nn::Module {
   struct LastLayer {
     at::Tensor features;
     ops::Head head;
-    int64_t classes = 0;  // columns that are classes
+    int64_t classes = 0;         // columns that are classes
     at::Tensor extra_loss = {};  // 0-dim: added to the mean loss of the batch in training; undefined: nothing
   };
   /// What tasks compute losses and metrics from. Override it if logits are large or have more columns than classes, or
@@ -128,6 +129,28 @@ class Model : public nn::Module {
         context().recompute, {x},
         [&block](const std::vector<at::Tensor>& t) { return std::vector{block.forward(t[0])}; },
         [&block] { return block.is_trained(); })[0];
+  }
+  /// block.forward(in, sequence), in the same way. `dropout`: its probability on what blocks add.
+  template <class Block>
+  nn::ResidualStream run_block(const nn::ResidualStream& in, const Block& block, const nn::Sequence& sequence,
+                               double dropout = 0) const {
+    const nn::UnitRange range(block);
+    std::vector<at::Tensor> parts{in.x};
+    if (in.added.defined()) parts.push_back(in.added);
+    const auto run = [&block, sequence](const std::vector<at::Tensor>& t) {
+      const auto [x, added, routes] = block.forward({t[0], t.size() > 1 ? t[1] : at::Tensor()}, sequence);
+      std::vector<at::Tensor> out{x};
+      for (const at::Tensor& part : {added, routes}) {
+        if (part.defined()) out.push_back(part);
+      }
+      return out;
+    };
+    parts = nn::recomputed_block(context().recompute, parts, run, [&block] { return block.is_trained(); });
+    parts.resize(3);
+    const nn::ResidualStream out{parts[0], parts[1], parts[2]};
+    // The next block then keeps one tensor, not two. A dropout is left to that block, which can run it again.
+    const bool adds_here = context().recompute == nn::Recompute::block && dropout == 0;
+    return adds_here ? nn::ResidualStream{.x = out.sum(), .routes = out.routes} : out;
   }
 };
 

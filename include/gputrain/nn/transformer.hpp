@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/add.h>
 
 #include "gputrain/nn/key_values.hpp"
 #include "gputrain/nn/layers.hpp"
@@ -37,6 +38,14 @@ struct Sequence {
   ops::KeyRoom room = {};                       // of one token of each row, in reserved memory: where it stands
   comm::Group* context = nullptr;               // the ranks that have the other positions; null: x has all
   KeyValues* earlier = nullptr;  // of the tokens before x; those of x are appended. Null: x is the whole text
+};
+
+/// The residual stream between blocks: x + added. The norm that reads it does the addition in the same pass.
+struct ResidualStream {
+  at::Tensor x, added = {};  // undefined `added` counts as zero
+  at::Tensor routes = {};    // of a block with experts: its router's logits [tokens, experts]
+
+  at::Tensor sum() const { return added.defined() ? at::add(x, added) : x; }
 };
 
 /// Self-attention: x [batch, time, channels] -> as x. Grouped-query attention if key_heads < heads. Ranks of
