@@ -48,7 +48,7 @@ struct AdamW8bitSpec {
         .change(config::Change::needs_accept)
         .aliases({"wd"});
     d.key("min_8bit_size", &AdamW8bitSpec::min_8bit_size,
-          "smaller tensors, and embeddings, keep their averages in the type of the weights")
+          "smaller tensors, and embeddings, keep their averages in fp32, or fp64 as the weights")
         .at_least(0)
         .unit("elements");
   }
@@ -106,8 +106,9 @@ class AdamW8bit final : public Optimizer {
       (is_narrow ? narrow : wide) += numel;
       if (is_narrow) blocks += blocks_of(numel);
     }
-    for (Average Tensor::* average : {&Tensor::first, &Tensor::second}) {
-      const at::Tensor codes = arena.make_state(narrow, at::kByte), scales = arena.make_state(blocks, arena.state_type()),
+    for (Average Tensor::*average : {&Tensor::first, &Tensor::second}) {
+      const at::Tensor codes = arena.make_state(narrow, at::kByte),
+                       scales = arena.make_state(blocks, arena.state_type()),
                        values = arena.make_state(wide, arena.state_type());
       int64_t code_at = 0, scale_at = 0, value_at = 0;
       for (Tensor& tensor : tensors_) {
@@ -126,11 +127,12 @@ class AdamW8bit final : public Optimizer {
     const ops::UpdateScalars flat{scalars.lr, scalars.found_inf, scalars.divisor};
     if (!on_gpu_) on_gpu_.emplace(flat_tensors());
     const auto by_aten = [this](const ops::BlockwiseTensor& tensor, const ops::UpdateScalars& given) {
-      update(tensor, GuardedStep({.lr = given.lr, .found_inf = given.found_inf, .divisor = given.divisor}, tensor.value),
+      update(tensor,
+             GuardedStep({.lr = given.lr, .found_inf = given.found_inf, .divisor = given.divisor}, tensor.value),
              corrections_at(tensor.since));
     };
-    const bool is_done = on_gpu_->adamw(
-        step_, flat, {.beta1 = spec_.betas[0], .beta2 = spec_.betas[1], .eps = spec_.eps}, by_aten);
+    const bool is_done =
+        on_gpu_->adamw(step_, flat, {.beta1 = spec_.betas[0], .beta2 = spec_.betas[1], .eps = spec_.eps}, by_aten);
     if (!is_done) update_by_aten(scalars);
     note_update(arena_, is_done && copy_to_write(arena_).defined());
   }
@@ -231,7 +233,8 @@ class AdamW8bit final : public Optimizer {
 
   void update(const ops::BlockwiseTensor& tensor, const GuardedStep& guarded, const Corrections& corrections) const {
     const at::Tensor &values = tensor.value, &gradients = tensor.gradient;
-    const at::Tensor rate = guarded.rate(tensor.lr_factor), decay = guarded.decay(tensor.lr_factor, tensor.weight_decay);
+    const at::Tensor rate = guarded.rate(tensor.lr_factor),
+                     decay = guarded.decay(tensor.lr_factor, tensor.weight_decay);
     const bool is_rounded = values.scalar_type() == at::kBFloat16;
     // What is computed beside the state takes little memory, and on a CPU stays in the cache.
     const int64_t most = values.is_cpu() ? int64_t{1} << 16 : int64_t{1} << 24;
