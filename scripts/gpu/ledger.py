@@ -1,6 +1,7 @@
-"""Counts what a step costs an H100, without a GPU: every kernel, product and copy of one step with its bytes and
-operations, from a run of the real program on the fake GPU (tests/fake_cuda), and the time that these need at given
-rates. The layers of a model are alike, so that two and three of them are run and the others are added.
+"""Counts what a step of training, or a token that a model writes, costs an H100, without a GPU: every kernel, product
+and copy with its bytes and operations, from a run of the real program on the fake GPU (tests/fake_cuda), and the time
+that these need at given rates. The layers of a model are alike, so that two and three of them are run and the others
+are added.
 
 usage: ledger.py [--build build/cuda] [--products TFLOP/S] [--memory TB/S] [--check FILE | --write FILE] [NAME...]
   --check  fails if a step has more calls, bytes or operations than FILE allows, or so much less that FILE is out of date
@@ -23,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path += [str(ROOT / "scripts/gpu/stages"), str(ROOT / "scripts/bench")]
 
 import compare  # noqa: E402
+import generation  # noqa: E402
 import workload  # noqa: E402
 
 GAP = 1e-6  # seconds between the calls of a graph
@@ -52,7 +54,7 @@ class Row:
 
 @dataclass
 class Workload:
-    job: Callable[[Path, int], dict]  # of a folder for its files, and the number of layers
+    command: Callable[[Path, int], list]  # of a folder for its files, and the number of layers
     layers: int  # 0: the model is run as it is
     units: int  # of a step
     unit: str
@@ -69,23 +71,38 @@ def write_texts(folder: Path, is_packed: bool) -> str:
     return str(path)
 
 
+def training(job: dict, folder: Path) -> list:
+    job["train"] = job["train"] | {"max_steps": 7, "nonfinite": "skip", "max_skips_in_a_row": 1000}
+    job |= {"checkpoint": {"interval": None}, "log": {"interval": 100}}
+    return ["run", workload.write_job(folder / "job", job), "--accept", "--output-dir", folder / "run"]
+
+
 def of_workload(name: str):
     """A job of first.sh with other numbers of layers and texts of one length."""
-    def job(folder: Path, layers: int) -> dict:
+    def command(folder: Path, layers: int) -> list:
         made = workload.job_of(name, folder, tiny=False, layers=layers)
         if text := made["data"].get("text"):
             made["data"]["train"]["path"] = write_texts(folder, text.get("packing", False))
-        return made
-    return job
+        return training(made, folder)
+    return command
 
 
 def of_comparison(name: str):
-    def job(_folder: Path, layers: int) -> dict:
+    def command(folder: Path, layers: int) -> list:
         made = json.loads(json.dumps(compare.WORKLOADS[name]["job"]))
         if layers:
             made["model"]["config"]["n_layer"] = layers
-        return made
-    return job
+        return training(made, folder)
+    return command
+
+
+def of_generation(folder: Path, layers: int) -> list:
+    sizes = workload.SIZES_8B | {"block_size": 1024, "n_layer": layers}
+    model, prompts = Path(workload.write_qwen3(folder / "model", sizes, is_random=False)), folder / "prompts.txt"
+    generation.write_tokenizer(model, sizes["vocab_size"])
+    prompts.write_text("a question\n")
+    return ["generate", model, "--set", "precision=bf16", "--set", "device=cuda", "--prompts", prompts,
+            "--max-new-tokens", "12"]
 
 
 WORKLOADS = {
@@ -97,19 +114,19 @@ WORKLOADS = {
                          "44.4 ms, 5,765 images/s, when the sum was 40.4 ms"),
     "vit": Workload(of_workload("vit"), 12, 256, "images/s"),
     "bert": Workload(of_workload("bert"), 12, 32, "sequences/s"),
+    "decoding": Workload(of_generation, 36, 1, "tokens/s"),
 }
 
 
-def run_on_fake_gpu(build: Path, job: dict, folder: Path) -> list[dict]:
+def run_on_fake_gpu(build: Path, command: list, folder: Path) -> list[dict]:
     """The lines of the ledger of a run, with the operator of LibTorch at each of its kernels."""
     fake = build / "tests/fake_cuda"
-    path = workload.write_job(folder / "job", job)
     environment = os.environ | {
         "LD_PRELOAD": f"{fake}/libfake_cuda.so:{fake}/libfake_cuda_operators.so", "LD_LIBRARY_PATH": f"{fake}/driver",
         "PRETEND_GPU_LEDGER": str(folder / "ledger"), "GPUTRAIN_KERNEL_CHOICES": str(folder / "kernel_choices.jsonl"),
         "PRETEND_GPU_REPORT": str(folder / "report")}
-    run = subprocess.run([build / "bin/gputrain", "run", path, "--accept", "--output-dir", folder / "run"], text=True,
-                         env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    run = subprocess.run([build / "bin/gputrain", *command], text=True, env=environment, stdout=subprocess.PIPE,
+                         stderr=subprocess.STDOUT)
     if run.returncode != 0:
         sys.exit(f"the run on the fake GPU failed:\n{run.stdout[-3000:]}")
     ledgers = sorted(folder.glob("ledger.[0-9]*"), key=lambda one: one.stat().st_size)
@@ -195,10 +212,7 @@ def rows_of(name: str, build: Path, rates: dict) -> dict[str, Row]:
     for layers in (2, 3) if work.layers else (0,):
         with tempfile.TemporaryDirectory(prefix="gputrain-ledger-") as name_of_folder:
             folder = Path(name_of_folder)
-            job = work.job(folder, layers)
-            job["train"] = job["train"] | {"max_steps": 7, "nonfinite": "skip", "max_skips_in_a_row": 1000}
-            job |= {"checkpoint": {"interval": None}, "log": {"interval": 100}}
-            calls = calls_of_last_step(run_on_fake_gpu(build, job, folder))
+            calls = calls_of_last_step(run_on_fake_gpu(build, work.command(folder, layers), folder))
             if unknown := unknown_calls(calls):
                 sys.exit(f"{name}: nothing knows what these calls cost: {', '.join(unknown)}")
             found.append(named_rows(calls, rates, work))

@@ -34,7 +34,7 @@ void note_call(const std::string& name, const Cost& cost, const void* graph) {
   if (!keeps_ledger()) return;
   const uint64_t by = pretend_gpu_operator == nullptr ? 0 : pretend_gpu_operator();
   const std::lock_guard lock(mutex());
-  clock_of_calls += cost.kind.empty() ? 2 : 1;
+  clock_of_calls += (cost.kind.empty() ? 2 : 1) + cost.bytes / 1e13;
   std::fprintf(file(),
                R"({"call": "%s", "kind": "%s", "bytes": %.0f, "operations": %.0f, "places": %.0f, "by": %)" PRIu64
                R"(, "graph": %)" PRIuPTR "}\n",

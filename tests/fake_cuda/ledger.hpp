@@ -21,7 +21,8 @@ bool keeps_ledger();
 void note_call(const std::string& name, const Cost& cost, const void* graph);
 void note_launch(const void* graph);
 /// A clock that only calls advance, by 1 each; by 2 for kernels of LibTorch, so that a way of ours wins a trial that
-/// takes the same number of calls.
+/// takes the same number of calls. The fraction counts bytes: of two ways with as many calls, the one of fewer bytes
+/// wins.
 double milliseconds_of_calls();
 
 /// The cost of a kernel of ours by its mangled name and arguments. Kind is empty for a kernel that is not ours; throws
