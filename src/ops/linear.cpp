@@ -6,14 +6,12 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_unsafe_view.h>
 #include <ATen/ops/addmm.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/conv_transpose2d.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
-#include <ATen/ops/unsafe_split_with_sizes.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "cpu/conv2d.hpp"
@@ -28,32 +26,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-/// Tensors that are neighbouring columns of one contiguous tensor, as that tensor; else undefined.
-at::Tensor side_by_side(const variable_list& parts) {
-  std::vector<int64_t> sizes = parts[0].sizes().vec();
-  int64_t columns = 0;
-  for (const at::Tensor& part : parts) {
-    const bool is_next = part.is_alias_of(parts[0]) && part.strides() == parts[0].strides() &&
-                         part.storage_offset() == parts[0].storage_offset() + columns;
-    if (!is_next) return {};
-    columns += part.size(-1);
-  }
-  sizes.back() = columns;
-  const at::Tensor whole = parts[0].as_strided(sizes, parts[0].strides());
-  return whole.is_contiguous() ? whole : at::Tensor();
-}
-
-struct Columns : torch::autograd::Function<Columns> {
-  static variable_list forward(AutogradContext*, const at::Tensor& y, const std::vector<int64_t>& columns) {
-    return at::unsafe_split_with_sizes(y, columns, -1);
-  }
-
-  static variable_list backward(AutogradContext*, const variable_list& gradients) {
-    const at::Tensor whole = side_by_side(gradients);
-    return {whole.defined() ? whole : at::cat(gradients, -1), {}};
-  }
-};
 
 /// Puts a weight's copy on the autograd graph in place of a cast: the gradient is the same.
 struct ReadCopy : torch::autograd::Function<ReadCopy> {
@@ -185,7 +157,7 @@ std::vector<at::Tensor> linear_each(const Policy& policy, const at::Tensor& x, c
 }
 
 std::vector<at::Tensor> split_columns(const at::Tensor& y, const std::vector<int64_t>& columns) {
-  return gpu::is_here(y) ? Columns::apply(y, columns) : y.split_with_sizes(columns, -1);
+  return gpu::is_here(y) ? gpu::split_columns(y, columns) : y.split_with_sizes(columns, -1);
 }
 
 at::Tensor linear_padded(const Policy& policy, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,

@@ -31,6 +31,9 @@ OpImpl linear(const Tensors& inputs, bool in_out);
 /// copies that lie one after the other in one storage. Gradients as in linear().
 OpImpl linear_each(const Tensors& inputs);
 
+/// As ops::split_columns(), of a tensor that is_here().
+Tensors split_columns(const at::Tensor& y, const std::vector<int64_t>& columns);
+
 /// x [blocks, rows, inner] times the matrix of each block's group, or its transpose; `matrices` [groups, rows,
 /// columns], whose last two dims are contiguous. Undefined where it does not take these tensors.
 at::Tensor grouped_products(const at::Tensor& x, const at::Tensor& matrices, const at::Tensor& groups, bool transposes);

@@ -30,6 +30,7 @@ bool is_here(const at::Tensor&) { return false; }
 OpImpl norm(const Tensors&, double, bool, double) { return {}; }
 OpImpl linear(const Tensors&, bool) { return {}; }
 OpImpl linear_each(const Tensors&) { return {}; }
+Tensors split_columns(const at::Tensor&, const std::vector<int64_t>&) { return {}; }
 at::Tensor grouped_products(const at::Tensor&, const at::Tensor&, const at::Tensor&, bool) { return {}; }
 bool add_grouped_products(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&) { return false; }
 OpImpl feed_forward(const Tensors&, bool, Activation) { return {}; }

@@ -20,6 +20,7 @@
 #include <ATen/ops/silu.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "ops/kernels/gpu_case.hpp"
 
@@ -126,7 +127,7 @@ TEST_F(GpuOperators, ComputeSwigluOfTensorsAndHalves) {
     compare(apart, 2, gpu::swiglu(apart[0], apart[1]), reference);
     const Tensors joined{noise({2, 3, 32}, 3, storage.type)};
     const auto halves = [](const OpImpl& impl) -> OpImpl {
-      return [impl](const Tensors& t) { return impl(split_columns(t[0], {16, 16})); };
+      return [impl](const Tensors& t) { return impl(gpu::split_columns(t[0], {16, 16})); };
     };
     const auto parts = joined[0].chunk(2, -1);
     compare(joined, 1, halves(gpu::swiglu(parts[0], parts[1])), halves(reference));
@@ -137,7 +138,7 @@ TEST_F(GpuOperators, ComputeSwigluOfTensorsAndHalves) {
 TEST_F(GpuOperators, SplitColumnsWithoutACopyOfGradientsSideBySide) {
   const at::Tensor y = noise({2, 3, 24}, 1, at::kFloat).requires_grad_(), whole = noise({2, 3, 24}, 2, at::kFloat);
   const auto gradient_by = [&](const Tensors& gradients) {
-    return torch::autograd::grad(split_columns(y, {16, 8}), {y}, gradients)[0];
+    return torch::autograd::grad(gpu::split_columns(y, {16, 8}), {y}, gradients)[0];
   };
   const Tensors beside{whole.narrow(2, 0, 16), whole.narrow(2, 16, 8)};
   EXPECT_TRUE(gradient_by(beside).is_alias_of(whole));
@@ -147,7 +148,7 @@ TEST_F(GpuOperators, SplitColumnsWithoutACopyOfGradientsSideBySide) {
   const Tensors within{wider.narrow(2, 0, 16), wider.narrow(2, 16, 8)};
   EXPECT_TRUE(gradient_by(within).equal(wider.narrow(2, 0, 24)));
   const at::Tensor halves = noise({2, 3, 32}, 4, at::kFloat).requires_grad_();
-  const Tensors parts = split_columns(halves, {16, 16});
+  const Tensors parts = gpu::split_columns(halves, {16, 16});
   const Tensors found = torch::autograd::grad(gpu::swiglu(parts[0], parts[1])(parts), parts, {whole.narrow(2, 0, 16)});
   EXPECT_EQ(found[1].storage_offset(), 16);
   EXPECT_TRUE(found[1].is_alias_of(found[0]));

@@ -8,6 +8,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/unsafe_split_with_sizes.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "../../dispatch/gpu.hpp"
@@ -15,7 +16,6 @@
 #include "../kernels/activation.hpp"
 #include "apply_activation.hpp"
 #include "gputrain/core/error.hpp"
-#include "gputrain/ops/linear.hpp"
 #include "gradient_place.hpp"
 #include "launching.hpp"
 
@@ -215,6 +215,32 @@ struct FeedForwardFunction : torch::autograd::Function<FeedForwardFunction> {
   }
 };
 
+/// Tensors that are neighbouring columns of one contiguous tensor, as that tensor; else undefined.
+at::Tensor side_by_side(const variable_list& parts) {
+  std::vector<int64_t> sizes = parts[0].sizes().vec();
+  int64_t columns = 0;
+  for (const at::Tensor& part : parts) {
+    const bool is_next = part.is_alias_of(parts[0]) && part.strides() == parts[0].strides() &&
+                         part.storage_offset() == parts[0].storage_offset() + columns;
+    if (!is_next) return {};
+    columns += part.size(-1);
+  }
+  sizes.back() = columns;
+  const at::Tensor whole = parts[0].as_strided(sizes, parts[0].strides());
+  return whole.is_contiguous() ? whole : at::Tensor();
+}
+
+struct Columns : torch::autograd::Function<Columns> {
+  static variable_list forward(AutogradContext*, const at::Tensor& y, const std::vector<int64_t>& columns) {
+    return at::unsafe_split_with_sizes(y, columns, -1);
+  }
+
+  static variable_list backward(AutogradContext*, const variable_list& gradients) {
+    const at::Tensor whole = side_by_side(gradients);
+    return {whole.defined() ? whole : at::cat(gradients, -1), {}};
+  }
+};
+
 bool has_aligned_rows(const at::Tensor& tensor) {
   return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0 && tensor.size(-1) % 8 == 0;
 }
@@ -256,6 +282,10 @@ OpImpl linear(const Tensors& inputs, bool in_out) {
   };
 }
 
+Tensors split_columns(const at::Tensor& y, const std::vector<int64_t>& columns) {
+  return cuda::Columns::apply(y, columns);
+}
+
 OpImpl linear_each(const Tensors& inputs) {
   const size_t layers = (inputs.size() - 1) / 2;
   for (size_t i = 1; i <= layers; ++i) {
@@ -281,7 +311,7 @@ OpImpl linear_each(const Tensors& inputs) {
     const at::Tensor y = shaped_as(JoinedLinearFunction::apply(rows_of(t[0]), weights(t), copy), t[0]);
     std::vector<int64_t> columns;
     for (const at::Tensor& weight : weights(t)) columns.push_back(weight.size(0));
-    return split_columns(y, columns);
+    return gpu::split_columns(y, columns);
   };
 }
 
