@@ -55,6 +55,12 @@ GptSpec small_llama() {
           .tie_embeddings = false};
 }
 
+GptSpec without_dropout() {
+  GptSpec spec = small_llama();
+  spec.dropout = 0;
+  return spec;
+}
+
 GptSpec with_experts() {
   GptSpec spec = small_llama();
   spec.n_expert = 6;
@@ -132,6 +138,7 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair<const char*, Kind>("Gpt2", {"gpt", small_gpt2()}),
         std::pair<const char*, Kind>("Gpt2WithRelu", {"gpt", with_relu()}),
         std::pair<const char*, Kind>("Llama", {"gpt", small_llama()}),
+        std::pair<const char*, Kind>("LlamaWithoutDropout", {"gpt", without_dropout()}),
         std::pair<const char*, Kind>("Experts", {"gpt", with_experts()}),
         std::pair<const char*, Kind>("Bert", {"bert", {}, small_bert("bert")}),
         std::pair<const char*, Kind>("ModernBert", {"bert", {}, small_bert("modernbert")}),
@@ -197,7 +204,8 @@ TEST(RecomputingMemory, IsAFractionOfThePlainPass) {
   const auto selective = static_cast<double>(held_by_forward(Recompute::selective, false));
   const auto plain = static_cast<double>(held_by_forward(Recompute::none, false));
   const double plain_peak = static_cast<double>(device::host_allocator_facts().peak_in_use_bytes);
-  EXPECT_LE(block, 0.2 * plain);
+  constexpr double kOne = 8 * 128 * 128 * sizeof(float);  // what a block reads
+  EXPECT_NEAR(block / kOne, 14, 0.5);                     // of 12 blocks, the last norm and the head
   EXPECT_LE(selective, 0.75 * plain);
   EXPECT_LE(block_peak, 0.4 * plain_peak);
 }
