@@ -44,6 +44,20 @@ class HelpLines : public CLI::Formatter {
   std::string broken(const std::string& text) const { return wrapped(text, 80 - get_column_width(), 0); }
 };
 
+/// Ranges let NaN through, because it compares with nothing.
+void refuse_nan(CLI::App& app) {
+  const CLI::Validator is_number(
+      [](const std::string& text) {
+        const std::string lower = CLI::detail::to_lower(text);
+        return lower.find("nan") == std::string::npos ? std::string() : "'" + text + "' is not a number";
+      },
+      "");
+  for (CLI::Option* option : app.get_options()) {
+    if (option->get_type_name().starts_with("FLOAT")) option->check(is_number);
+  }
+  for (CLI::App* verb : app.get_subcommands({})) refuse_nan(*verb);
+}
+
 }  // namespace
 
 CommandLine::CommandLine() {
@@ -72,6 +86,7 @@ CommandLine::CommandLine() {
   add_bench();
   add_watching();
   add_doctor();
+  refuse_nan(app);
 }
 
 void CommandLine::add_run() {

@@ -205,6 +205,8 @@ TEST_F(GenerateTest, SaysWhatIsWrong) {
   EXPECT_THAT(error_of(run, {"--prompts", folder.write("p.jsonl", "{\"text\": \"a\"}\n")}, 3), HasSubstr("p.jsonl:1"));
   EXPECT_THAT(error_of(run, {"--prompts", folder / "missing"}, 3), HasSubstr("cannot open"));
   EXPECT_THAT(error_of(run, {"--prompt", ""}, 2), HasSubstr("the prompt is empty"));
+  for (const char* option : {"--temperature", "--top-p", "--min-p", "--repetition-penalty"})
+    EXPECT_THAT(error_of(run, {"--prompt", "a", option, "nan"}, 2), HasSubstr("'nan' is not a number")) << option;
 }
 
 }  // namespace
