@@ -55,7 +55,7 @@ std::filesystem::path weights_to_evaluate(const EvalRequest& request, const Job&
 
 int eval_command(const EvalRequest& request) {
   if (!request.suite.file.empty()) return eval_suite(request);
-  Job job = load_job(request.job);
+  Job job = load_job_of_weights(request.job);
   if (job.spec().train.searches_micro_batch()) {
     if (const auto found = found_before(job)) job = with_micro_batch(job, *found);
   }

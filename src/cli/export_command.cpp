@@ -96,7 +96,8 @@ void export_adapter(const ExportRequest& request) {
   };
   if (!fs::exists(request.folder)) throw Error(ExitCode::usage, {.what = "no such folder", .where = request.folder});
   if (!fs::exists(run.resolved())) refuse();
-  const Job job = load_job({.file = run.resolved().string(), .set = request.set, .output_dir = run.path.string()});
+  const Job job =
+      load_job_of_weights({.file = run.resolved().string(), .set = request.set, .output_dir = run.path.string()});
   if (!job.spec().model.adapter) refuse();
   with_model(request, request.set, [&](auto& model) {
     write_adapter(*model.built.model,

@@ -79,4 +79,12 @@ Job load_job(const JobRequest& request) {
   return job;
 }
 
+Job load_job_of_weights(JobRequest request) {
+  // `optimizer.master: bf16` needs precision: bf16, but only to train.
+  const bool has_other = std::ranges::any_of(
+      request.set, [](const std::string& one) { return one.starts_with("precision=") && one != "precision=bf16"; });
+  if (has_other) request.set.emplace_back("optimizer.master=fp32");
+  return load_job(request);
+}
+
 }  // namespace gputrain::app

@@ -104,6 +104,9 @@ std::vector<Rule> rules_of_training(const JobSpec& spec, const TrainingSetup& se
   const auto& plan = setup.plan;
   const optim::Schedule& schedule = *setup.optimizer_stack.schedule;
   const double peak = spec.optimizer.peak_lr(plan.batch.global_batch);
+  constexpr int64_t kMostInNarrowSums = 128;  // of 512 micro-batches, bf16 had lost a seventh of a gradient's norm
+  const bool has_routers = setup.datasets.task->takes_last_layer_alone();
+  const std::string no_routers = "only a model that learns the next token has losses of its routers";
   const auto nonfinite = [&](const std::string& wanted) { return "train.nonfinite is not " + wanted; };
   return {{"train.max_skips_in_a_row", spec.train.nonfinite != "skip", nonfinite("skip")},
           {"train.max_rollbacks", spec.train.nonfinite != "rollback", nonfinite("rollback")},
@@ -113,6 +116,11 @@ std::vector<Rule> rules_of_training(const JobSpec& spec, const TrainingSetup& se
            "that is " + counted(plan.batch.accumulation, "sample"), "is more than a rank's share of the global batch"},
           {"data.image.augment.mix.", plan.batch.micro_batch == 1,
            "images are mixed within a micro-batch, and each has one image"},
+          {"model.config.router_aux_loss_coef", !has_routers, no_routers},
+          {"model.config.router_z_loss_coef", !has_routers, no_routers},
+          {"optimizer.master", spec.optimizer.has_narrow_master() && plan.batch.accumulation > kMostInNarrowSums,
+           "take larger ones, or fp32",
+           "adds up " + counted(plan.batch.accumulation, "micro-batch") + " in bf16, which loses small gradients"},
           {"train.channels_last", setup.datasets.tokens_per_sample() > 0, "the data is text"},
           {"parallel.bucket_cap_mb", setup.built.arena->keeps_owned_values_only(),
            "parallel.shard: parameters sends one unit of the model at a time"},

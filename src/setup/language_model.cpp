@@ -98,7 +98,7 @@ std::optional<std::string> template_of_run(const Job& job, const RunFolder& run,
 
 Plan plan_for_run(const LanguageModelRequest& request) {
   const RunFolder run = run_at(request.folder);
-  Job job = load_job({.file = run.resolved().string(), .set = request.set, .output_dir = run.path.string()});
+  Job job = load_job_of_weights({.file = run.resolved().string(), .set = request.set, .output_dir = run.path.string()});
   Plan plan{.job = job,
             .folder = request.folder,
             .weights = weights_at(request.folder, job, run),
@@ -117,7 +117,8 @@ Plan plan_for_run(const LanguageModelRequest& request) {
 
 Plan plan_for(const LanguageModelRequest& request) {
   if (const RunFolder run = run_at(request.folder); exists(run.resolved())) {
-    const Job job = load_job({.file = run.resolved().string(), .set = request.set, .output_dir = run.path.string()});
+    const Job job =
+        load_job_of_weights({.file = run.resolved().string(), .set = request.set, .output_dir = run.path.string()});
     refuse_classifier(setting_of(job, "model.config.head"), request.folder);
     return plan_for_run(request);
   }

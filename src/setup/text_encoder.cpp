@@ -117,7 +117,8 @@ void open_folder(const TextEncoderRequest& request, TextEncoder& encoder) {
 
 void open_run(const TextEncoderRequest& request, TextEncoder& encoder) {
   const RunFolder run = run_at(request.folder);
-  const Job job = load_job({.file = run.resolved().string(), .set = request.set, .output_dir = run.path.string()});
+  const Job job =
+      load_job_of_weights({.file = run.resolved().string(), .set = request.set, .output_dir = run.path.string()});
   check_is_encoder(job, request.folder);
   const fs::path weights = weights_at(request.folder, job, run);
   encoder.context = create_rank_context(job);

@@ -56,8 +56,9 @@ TrainedRun trained_run(const std::filesystem::path& folder, const std::vector<st
   const RunFolder run = run_at(folder);
   if (!exists(run.resolved()))
     throw Error(ExitCode::usage, {.what = "not a run folder: it has no job.resolved.yaml", .where = folder.string()});
-  TrainedRun trained{.job = load_job({.file = run.resolved().string(), .set = set, .output_dir = run.path.string()}),
-                     .weights = {}};
+  TrainedRun trained{
+      .job = load_job_of_weights({.file = run.resolved().string(), .set = set, .output_dir = run.path.string()}),
+      .weights = {}};
   trained.weights = weights_at(folder, trained.job, run);
   return trained;
 }

@@ -113,6 +113,33 @@ TEST(NarrowMaster, RefusesWhatItDoesNotGoWith) {
   }
 }
 
+TEST(NarrowMaster, IsNoReasonNotToUseItsWeightsInFp32) {
+  const TemporaryFolder folder;
+  const std::string run = folder / "run";
+  ASSERT_EQ(gputrain({"run", write_job(folder, kGpt, kAdamW), "--output-dir", run}).exit_code, 0);
+  const std::vector<std::string> in_fp32{"--set", "precision=fp32"};
+  for (std::vector<std::string> command : {std::vector<std::string>{"eval", run + "/job.resolved.yaml"},
+                                           {"generate", run, "--prompt", "a", "--max-new-tokens", "2"},
+                                           {"export", run, folder / "model.onnx", "--format", "onnx"}}) {
+    if (command.front() != "export") command.insert(command.end(), in_fp32.begin(), in_fp32.end());
+    const Result result = gputrain(command);
+    EXPECT_EQ(result.exit_code, 0) << command.front() << result.err;
+  }
+}
+
+TEST(NarrowMaster, TellsOfTooManyMicroBatches) {
+  const TemporaryFolder folder;
+  const std::string job = write_job(folder, kGpt, kAdamW);
+  for (const int samples : {256, 258}) {
+    const std::string run = folder / std::to_string(samples);
+    const Result result = gputrain({"run", job, "--output-dir", run, "--set", "train.max_steps=1", "--set",
+                                    "train.global_batch_size=" + std::to_string(samples)});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const std::string text = "optimizer.master adds up 129 micro-batches in bf16, which loses small gradients";
+    EXPECT_EQ(result.out.find(text) != std::string::npos || result.err.find(text) != std::string::npos, samples > 256);
+  }
+}
+
 TEST(NarrowMaster, CannotChangeInARun) {
   const TemporaryFolder folder;
   const std::string job = write_job(folder, kGpt, kAdamW);

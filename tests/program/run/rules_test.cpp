@@ -169,5 +169,25 @@ TEST(Experts, TellHowEvenlyTokensAreSpread) {
   }
 }
 
+TEST(Experts, TellThatClassifiersHaveNoLossesOfRouters) {
+  const TemporaryFolder folder;
+  std::string records;
+  for (int i = 0; i < 16; ++i)
+    records += R"({"text": "word", "label": ")" + std::string(i % 2 == 0 ? "a" : "b") + "\"}\n";
+  const std::string job = folder.write("job.yaml",
+                                       "schema: 1\ndevice: cpu\nprecision: fp32\n"
+                                       "model: {type: gpt, config: {n_layer: 1, n_head: 2, n_embd: 16, position: "
+                                       "rotary, norm: rmsnorm, activation: swiglu, "
+                                       "n_expert: 4, head: classifier, router_z_loss_coef: 0.5}}\n"
+                                       "data: {train: {path: " +
+                                           folder.write("texts.jsonl", records) +
+                                           ", format: jsonl}, text: {tokenizer: bytes, max_length: 8}}\n"
+                                           "train: {max_steps: 1, global_batch_size: 4}\n");
+  const Result result = gputrain({"run", job, "--output-dir", folder / "run"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out + result.err, HasSubstr("model.config.router_z_loss_coef has no effect"));
+  EXPECT_THAT(result.out + result.err, ::testing::Not(HasSubstr("router_aux_loss_coef")));
+}
+
 }  // namespace
 }  // namespace gputrain::testing_support
