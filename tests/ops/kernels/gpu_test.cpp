@@ -147,6 +147,11 @@ TEST_F(GpuOperators, SplitColumnsWithoutACopyOfGradientsSideBySide) {
   const at::Tensor wider = noise({2, 3, 32}, 3, at::kFloat);
   const Tensors within{wider.narrow(2, 0, 16), wider.narrow(2, 16, 8)};
   EXPECT_TRUE(gradient_by(within).equal(wider.narrow(2, 0, 24)));
+  const Tensors turned{whole.narrow(2, 8, 16), whole.narrow(2, 0, 8)};
+  EXPECT_TRUE(gradient_by(turned).equal(at::cat(turned, 2)));
+  const at::Tensor numbers = noise({17}, 5, at::kFloat);
+  const Tensors repeated{numbers.narrow(0, 0, 1).expand({2, 3, 16}), numbers.narrow(0, 16, 1).expand({2, 3, 8})};
+  EXPECT_TRUE(gradient_by(repeated).equal(at::cat(repeated, 2)));
   const at::Tensor halves = noise({2, 3, 32}, 4, at::kFloat).requires_grad_();
   const Tensors parts = gpu::split_columns(halves, {16, 16});
   const Tensors found = torch::autograd::grad(gpu::swiglu(parts[0], parts[1])(parts), parts, {whole.narrow(2, 0, 16)});
