@@ -1,6 +1,8 @@
 // AdamW (Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019) and SGD with momentum (Nesterov's:
 // Sutskever et al., ICML 2013), in torch.optim's arithmetic, for all stretches of an arena in one launch. bf16 is
-// rounded stochastically (Gupta et al., ICML 2015). Registers: adamw_kernel 80, sgd_kernel 64
+// rounded stochastically (Gupta et al., ICML 2015).
+//
+// Registers: adamw_kernel 80, sgd_kernel 64
 #include "optimizer.hpp"
 
 #include <cmath>
