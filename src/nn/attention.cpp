@@ -1,6 +1,7 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/add.h>
 #include <ATen/ops/arange.h>
 
 #include "gputrain/comm/group.hpp"
@@ -162,5 +163,7 @@ at::Tensor SelfAttention::forward(const at::Tensor& x, const Sequence& sequence)
                                                    : ops::attention(heads.q, heads.k, heads.v, options);
   return output_->forward(y.transpose(1, 2).reshape({x.size(0), x.size(1), -1}));
 }
+
+at::Tensor ResidualStream::sum() const { return added.defined() ? at::add(x, added) : x; }
 
 }  // namespace gputrain::nn

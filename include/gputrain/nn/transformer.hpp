@@ -6,7 +6,6 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/add.h>
 
 #include "gputrain/nn/key_values.hpp"
 #include "gputrain/nn/layers.hpp"
@@ -45,7 +44,7 @@ struct ResidualStream {
   at::Tensor x, added = {};  // undefined `added` counts as zero
   at::Tensor routes = {};    // of a block with experts: its router's logits [tokens, experts]
 
-  at::Tensor sum() const { return added.defined() ? at::add(x, added) : x; }
+  at::Tensor sum() const;  // x + added
 };
 
 /// Self-attention: x [batch, time, channels] -> as x. Grouped-query attention if key_heads < heads. Ranks of
