@@ -138,7 +138,8 @@ TEST(PathChoice, ComparesOnPartOfTheOutputs) {
   };
   constexpr int64_t kIn = KernelAutotuner::kMostElements / 128;
   const Tensors layer{at::ones({2, kIn}), at::ones({200, 1}).expand({200, kIn}), at::ones({200})};
-  EXPECT_TRUE(choice.use_custom_kernel("head", layer, {.differentiable = 0, .has_outputs_by_row = true}, product, slower));
+  EXPECT_TRUE(
+      choice.use_custom_kernel("head", layer, {.differentiable = 0, .has_outputs_by_row = true}, product, slower));
   EXPECT_THAT(outputs, testing::Each(128));
 }
 
@@ -160,6 +161,23 @@ TEST(PathChoice, TriesNothingOnceItsTimeIsUp) {
 }
 
 // For example cuDNN plans: a plan for a part of the batch says nothing about the whole.
+TEST(PathChoice, TakesFirstOfWaysThatAreNotToBeTried) {
+  Machine machine;
+  KernelAutotuner choice = machine.choice();
+  choice.keep_in(machine.run);
+  const auto second = [](size_t way) { ticks += way == 1 ? 1 : 2; };
+  EXPECT_EQ(choice.fastest("tried", 2, second), 1U);
+  EXPECT_EQ(choice.fastest(
+                "tried", 2, [](size_t) { FAIL() << "tried"; }, /*may_try=*/false),
+            1U);
+  EXPECT_EQ(choice.fastest(
+                "untried", 2, [](size_t) { FAIL() << "tried"; }, /*may_try=*/false),
+            0U);
+  KernelAutotuner resumed = machine.choice();
+  resumed.keep_in(machine.run);
+  EXPECT_EQ(resumed.fastest("untried", 2, second), 0U);  // the run goes on with the same kernels
+}
+
 TEST(PathChoice, ComparesAllOfSizeBoundKernelsIfMemoryAllows) {
   Machine machine;
   KernelAutotuner choice = machine.choice();

@@ -184,11 +184,11 @@ bool KernelAutotuner::settled(const std::string& key, Answer<bool> answer) {
 }
 
 std::optional<size_t> KernelAutotuner::fastest(const std::string& name, size_t ways,
-                                               const std::function<void(size_t)>& attempt) {
+                                               const std::function<void(size_t)>& attempt, bool may_try) {
   if (!options_.time_counts || ways < 2) return 0;
   if (const auto answer = known(fastest_, "choice", name); answer && *answer < ways) return answer;
   if (!options_.can_measure()) return std::nullopt;
-  if (has_spent_trials()) {
+  if (!may_try || has_spent_trials()) {
     const std::lock_guard lock(mutex_);
     Answer<size_t>& answer = fastest_.emplace(name, Answer<size_t>{.value = 0, .is_used = true}).first->second;
     keep("choice", name, answer);

@@ -74,8 +74,10 @@ class KernelAutotuner {
                          const OpImpl& reference);
 
   /// Index of the fastest of several ways to the same result; attempt(i) starts one on the device. Excludes ways that
-  /// throw. 0 if times do not count; none if they cannot be measured now. Throws NoKernel as begin_trial() does.
-  std::optional<size_t> fastest(const std::string& name, size_t ways, const std::function<void(size_t)>& attempt);
+  /// throw. 0 if times do not count, or if they are not known and not to be tried; none if they cannot be measured now.
+  /// Throws NoKernel as begin_trial() does.
+  std::optional<size_t> fastest(const std::string& name, size_t ways, const std::function<void(size_t)>& attempt,
+                                bool may_try = true);
 
   /// These inputs use ATen's way from now on.
   void give_up(std::string_view name, const Tensors& inputs, std::string_view reason);

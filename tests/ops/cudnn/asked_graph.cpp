@@ -97,6 +97,20 @@ std::vector<AskedGraph> for_each_type(const std::string& architecture, const Tex
   return all;
 }
 
+std::vector<AskedGraph> for_each_type(const std::string& architecture, int rows, int in, int out,
+                                      const std::string& determinism) {
+  std::vector<AskedGraph> all;
+  for (const char* type : {"bf16", "fp16"}) {
+    for (const char* kind : {"gelu", "gelu_gradient", "gelu_sums"}) {
+      for (const int transposed : {0, 1}) {
+        for (const int by_tanh : {0, 1})
+          all.push_back({architecture, type, kind, determinism, {rows, in, out, transposed, by_tanh, 0}});
+      }
+    }
+  }
+  return all;
+}
+
 // Two processes at a time, because each compiles for a second or two.
 void expect_as_known(const std::vector<AskedGraph>& all) {
   for (const char* needed : {GPUTRAIN_GRAPH_CHECK, GPUTRAIN_DRIVER_STUB "/libcuda.so.1"}) {

@@ -4,6 +4,7 @@
 // KIND sums, statistics, gradient_sums: IMAGES IN HEIGHT OUT KERNEL STRIDE
 // KIND attention, attention_gradient:   BATCH TIME HEADS KEY_HEADS CHANNELS {1: causal | 0}
 // KIND texts, texts_gradient:           TEXTS LONGEST ROWS HEADS KEY_HEADS CHANNELS {1: causal | 0} WINDOW
+// KIND gelu, gelu_gradient, gelu_sums:  ROWS IN OUT {1: transposed | 0} {1: by tanh | 0} 0
 // Prints "built plan NUMBER" for the first plan that can be built, or "refused: REASON".
 #include <cuda_runtime_api.h>
 
@@ -15,6 +16,7 @@
 
 #include "../../../src/ops/cuda/cudnn/attention_graphs.hpp"
 #include "../../../src/ops/cuda/cudnn/conv_graphs.hpp"
+#include "../../../src/ops/cuda/cudnn/product_graphs.hpp"
 
 namespace {
 
@@ -23,7 +25,9 @@ using gputrain::ops::cuda::ConvGraph;
 using gputrain::ops::cuda::Element;
 using gputrain::ops::cuda::GraphOfAttention;
 using gputrain::ops::cuda::GraphOfConv;
+using gputrain::ops::cuda::GraphOfProduct;
 using gputrain::ops::cuda::GraphOfTexts;
+using gputrain::ops::cuda::ProductGraph;
 using gputrain::ops::cuda::SumsAs;
 using gputrain::ops::cuda::TextsGraph;
 using Graph = std::shared_ptr<cudnn_frontend::graph::Graph>;
@@ -125,6 +129,17 @@ int main(int count, char** values) {
                           .window = number(12),
                           .scale = 0.125F,
                           .deterministic = deterministic})
+                .graph();
+  } else if (kind.starts_with("gelu")) {
+    graph = GraphOfProduct({.kind = kind == "gelu" ? ProductGraph::Kind::gelu : ProductGraph::Kind::gradient,
+                            .element = element,
+                            .rows = number(5),
+                            .in = number(6),
+                            .out = number(7),
+                            .transposed = number(8) != 0,
+                            .by_tanh = number(9) != 0,
+                            .with_sums = kind == "gelu_sums",
+                            .deterministic = deterministic})
                 .graph();
   } else if (kind.starts_with("attention")) {
     graph =

@@ -45,6 +45,14 @@ TEST(CudnnNetworkSupport, CoversAttentionAsKnown) {
   }
 }
 
+TEST(CudnnNetworkSupport, CoversProductsWithGeluAsKnown) {
+  for (const char* architecture : {"sm_80", "sm_90", "sm_100", "sm_120"}) {
+    expect_as_known(for_each_type(architecture, 256 * 197, 768, 3072));
+    expect_as_known(for_each_type(architecture, 57, 3072, 768));
+  }
+  expect_as_known(for_each_type("sm_90", 57, 3072, 768, "deterministic"));
+}
+
 TEST(CudnnNetworkSupport, CoversTextsAsKnown) {
   std::vector<TextsToAttend> all;
   for (const int capacity : {8, 64, 256}) all.push_back({capacity, 2048, 8192, 12, 12, 64, true, 0});

@@ -29,5 +29,7 @@ TEST(CudnnSupport, CoversTextsForEachGpuAndType) {
   }
 }
 
+TEST(CudnnSupport, CoversProductsWithGelu) { expect_as_known(for_each_type("sm_90", 32768, 768, 3072)); }
+
 }  // namespace
 }  // namespace gputrain::testing_support

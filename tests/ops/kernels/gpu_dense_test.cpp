@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "../../../src/ops/cuda/autograd/apply_activation.hpp"
+#include "../../../src/ops/cuda/cudnn/gelu_product.hpp"
 #include "gputrain/ops/chunked_cross_entropy.hpp"
 #include "ops/kernels/gpu_case.hpp"
 
@@ -156,6 +157,38 @@ TEST_F(GpuOperators, ReplaceGradientByThatBeforeGeluWithSums) {
         expect_close(sums, exact.sum(0), storage.name);
         const at::Tensor again = dy.clone(), sums_again = cuda::to_activation_gradient(x, again, kind, true);
         expect_same_bits({dx.cpu(), sums.cpu()}, {again.cpu(), sums_again.cpu()});
+      }
+    }
+  }
+}
+
+/// Rows that no tile divides; matrices plain and transposed.
+TEST_F(GpuOperators, ComputeProductsWithGeluInOneKernel) {
+  using cuda::ActivationKind;
+  constexpr int64_t kIn = 104, kOut = 40;
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    for (const int64_t rows : {1, 57, 300}) {
+      for (const bool transposed : {false, true}) {
+        const at::Tensor x = noise({rows, kIn}, 1, type), bias = noise({kOut}, 2, type);
+        const at::Tensor dense = noise({kIn, kOut}, 3, type) * 0.1,
+                         matrix = transposed ? dense.t().contiguous().t() : dense;
+        const at::Tensor product = at::matmul(wide(x), wide(matrix)), exact = product + wide(bias);
+        const at::Tensor known = noise({rows, kOut}, 4, type);
+        for (const auto kind : {ActivationKind::gelu, ActivationKind::gelu_tanh}) {
+          const char* approximate = kind == ActivationKind::gelu ? "none" : "tanh";
+          const at::Tensor before = poisoned({rows, kOut}, type), after = poisoned({rows, kOut}, type);
+          cuda::gelu_product(x, matrix, bias, kind, before, after);
+          expect_close(before, exact, "before GELU");
+          expect_close(after, at::gelu(exact, approximate), "GELU");
+          for (const bool with_sums : {false, true}) {
+            const at::Tensor found = poisoned({rows, kOut}, type),
+                             sums = with_sums ? poisoned({kOut}, at::kFloat) : at::Tensor();
+            cuda::gelu_gradient_product(x, matrix, known, kind, found, sums);
+            const at::Tensor gradient = at::gelu_backward(product, wide(known), approximate);
+            expect_close(found, gradient, "gradient");
+            if (with_sums) expect_within(1e-3, sums, gradient.sum(0), "sums");
+          }
+        }
       }
     }
   }

@@ -2,11 +2,15 @@
 #include "../../../src/ops/cuda/autograd/launching.hpp"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/gelu_backward.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/sum.h>
 
 #include <mutex>
 
 #include "../../../src/ops/cuda/cublas/gemm.hpp"
+#include "../../../src/ops/cuda/cudnn/gelu_product.hpp"
 #include "../../../src/ops/dispatch/gpu.hpp"
 #include "../../../src/ops/dispatch/kernel_autotuner.hpp"
 #include "ops/kernels/kernel_case.hpp"
@@ -15,8 +19,10 @@
 
 namespace gputrain::testing_support {
 std::vector<int64_t> rows_of_products;
+std::vector<std::string> gelu_products;
+ops::KernelAutotuner* other_autotuner = nullptr;
 int emulated_capability = 0;
-}
+}  // namespace gputrain::testing_support
 
 namespace gputrain::ops::cuda {
 
@@ -43,6 +49,30 @@ void gemm(const GemmCall& p) {
   finish_by_aten(p);
 }
 
+namespace {
+
+const char* name_of(ActivationKind kind) { return kind == ActivationKind::gelu_tanh ? "tanh" : "none"; }
+
+}  // namespace
+
+// They replace cuDNN, which rounds results only.
+void gelu_product(const at::Tensor& x, const at::Tensor& matrix, const at::Tensor& bias, ActivationKind kind,
+                  const at::Tensor& before, const at::Tensor& after) {
+  testing_support::gelu_products.emplace_back(name_of(kind));
+  const at::Tensor sum = at::mm(x.to(at::kFloat), matrix.to(at::kFloat)).add_(bias);
+  before.copy_(sum);
+  after.copy_(at::gelu(sum, name_of(kind)));
+}
+
+void gelu_gradient_product(const at::Tensor& dy, const at::Tensor& matrix, const at::Tensor& before,
+                           ActivationKind kind, const at::Tensor& dbefore, const at::Tensor& sums) {
+  testing_support::gelu_products.emplace_back(name_of(kind));
+  const at::Tensor dafter = at::mm(dy.to(at::kFloat), matrix.to(at::kFloat));
+  const at::Tensor found = at::gelu_backward(dafter, before.to(at::kFloat), name_of(kind));
+  dbefore.copy_(found);
+  if (sums.defined()) sums.copy_(at::sum(found, {0}));
+}
+
 }  // namespace gputrain::ops::cuda
 
 namespace gputrain::ops {
@@ -56,7 +86,7 @@ KernelAutotuner& kernel_autotuner() {
                                        return 1.0;
                                      },
                                  .can_measure = [] { return true; }});
-  return choice;
+  return testing_support::other_autotuner == nullptr ? choice : *testing_support::other_autotuner;
 }
 
 // grouped_linear() then gathers the matrices.

@@ -2,6 +2,7 @@
 
 #include "attention_graphs.hpp"  // before headers that include another copy of its JSON library
 #include "conv_graphs.hpp"
+#include "product_graphs.hpp"
 
 #include <unistd.h>
 
@@ -256,6 +257,11 @@ Pointers numbered(const std::vector<void*>& tensors) {
   return pointers;
 }
 
+/// A kernel may add to the existing values.
+void clear_sums(float* sums, int64_t count) {
+  C10_CUDA_CHECK(cudaMemsetAsync(sums, 0, static_cast<size_t>(count) * sizeof(float), current_stream()));
+}
+
 }  // namespace
 
 std::string ConvGraph::key() const {
@@ -277,6 +283,12 @@ std::string TextsGraph::key() const {
                      deterministic ? " deterministic" : "");
 }
 
+std::string ProductGraph::key() const {
+  return fmt::format("{} {} {}x{}x{}{}{}{}{}", kind == Kind::gelu ? "gelu" : "gelu_gradient", name_of(element), rows,
+                     in, out, transposed ? " transposed" : "", by_tanh ? " by tanh" : "", with_sums ? " sums" : "",
+                     deterministic ? " deterministic" : "");
+}
+
 void run_graph(const ConvGraph& graph, const std::vector<void*>& tensors, float* sums) {
   const int64_t channels = graph.kind == ConvGraph::Kind::sums ? graph.out : graph.in;
   std::vector<void*> all = tensors;
@@ -287,8 +299,7 @@ void run_graph(const ConvGraph& graph, const std::vector<void*>& tensors, float*
     asked.graphs.emplace_back([&graph] { return GraphOfConv(graph, SumsAs::statistics).graph(); });
   }
   const std::shared_ptr<const Plan> plan = plan_of(asked, pointers);
-  // A kernel may add to the existing values.
-  C10_CUDA_CHECK(cudaMemsetAsync(sums, 0, static_cast<size_t>(2 * channels) * sizeof(float), current_stream()));
+  clear_sums(sums, 2 * channels);
   plan->execute(pointers);
 }
 
@@ -302,6 +313,16 @@ void run_graph(const TextsGraph& graph, const std::vector<void*>& tensors) {
   const Pointers pointers = numbered(tensors);
   plan_of({graph.key(), graph.deterministic, {[&graph] { return GraphOfTexts(graph).graph(); }}}, pointers)
       ->execute(pointers);
+}
+
+void run_graph(const ProductGraph& graph, const std::vector<void*>& tensors, float* sums) {
+  std::vector<void*> all = tensors;
+  if (graph.with_sums) all.push_back(sums);
+  const Pointers pointers = numbered(all);
+  const std::shared_ptr<const Plan> plan =
+      plan_of({graph.key(), graph.deterministic, {[&graph] { return GraphOfProduct(graph).graph(); }}}, pointers);
+  if (graph.with_sums) clear_sums(sums, graph.out);
+  plan->execute(pointers);
 }
 
 }  // namespace gputrain::ops::cuda

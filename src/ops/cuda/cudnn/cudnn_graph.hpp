@@ -70,11 +70,31 @@ struct TextsGraph {
   std::string key() const;
 };
 
+/// The product of a matrix [rows, in] and one [in, out], with GELU or its gradient in the same kernel.
+struct ProductGraph {
+  /// gelu: x, matrix, bias [out] -> before = x matrix + bias, after = gelu(before).
+  /// gradient: dy, matrix, before [rows, out] -> the gradient of what GELU was computed from; with_sums: and in fp32 the
+  /// sums of its columns.
+  enum class Kind { gelu, gradient };
+
+  Kind kind = Kind::gelu;
+  Element element = Element::bf16;
+  int64_t rows = 0, in = 0, out = 0;
+  bool transposed = false;  // the matrix lies in memory as [out, in]
+  bool by_tanh = false;
+  bool with_sums = false;
+  bool deterministic = false;
+
+  std::string key() const;
+};
+
 /// Runs the graph on the current stream. `tensors` in the order of the kind's description; `sums` [2, channels]
 /// receives both sums. Throws NoKernel if cuDNN has no plan.
 void run_graph(const ConvGraph& graph, const std::vector<void*>& tensors, float* sums);
 /// The same; `tensors` are the addresses of the description's tensors.
 void run_graph(const AttentionGraph& graph, const std::vector<void*>& tensors);
 void run_graph(const TextsGraph& graph, const std::vector<void*>& tensors);
+/// `sums` [out], or nullptr without sums.
+void run_graph(const ProductGraph& graph, const std::vector<void*>& tensors, float* sums);
 
 }  // namespace gputrain::ops::cuda
