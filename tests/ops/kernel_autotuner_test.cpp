@@ -143,6 +143,28 @@ TEST(PathChoice, ComparesOnPartOfTheOutputs) {
   EXPECT_THAT(outputs, testing::Each(128));
 }
 
+TEST(PathChoice, TakesFirstOfWaysThatAreNotToBeTried) {
+  Machine machine;
+  KernelAutotuner choice = machine.choice();
+  choice.keep_in(machine.run);
+  const auto second = [](size_t way) { ticks += way == 1 ? 1 : 2; };
+  const auto never = [](size_t) { FAIL() << "tried"; };
+  const auto not_asked = [] {
+    ADD_FAILURE() << "asked";
+    return false;
+  };
+  EXPECT_EQ(choice.fastest("tried", 2, second), 1U);
+  EXPECT_EQ(choice.fastest("tried", 2, never, not_asked), 1U);
+  EXPECT_EQ(choice.fastest("untried", 2, never, [] { return false; }), 0U);
+  choice.settle("tried", 0);  // as where its kernel is gone
+  for (const char* name : {"tried", "untried"}) {
+    EXPECT_EQ(choice.fastest(name, 2, never), 0U);
+    KernelAutotuner resumed = machine.choice();
+    resumed.keep_in(machine.run);
+    EXPECT_EQ(resumed.fastest(name, 2, never), 0U);  // the run goes on with the same kernels
+  }
+}
+
 TEST(PathChoice, TriesNothingOnceItsTimeIsUp) {
   Machine machine;
   KernelAutotuner choice = machine.choice();
@@ -161,23 +183,6 @@ TEST(PathChoice, TriesNothingOnceItsTimeIsUp) {
 }
 
 // For example cuDNN plans: a plan for a part of the batch says nothing about the whole.
-TEST(PathChoice, TakesFirstOfWaysThatAreNotToBeTried) {
-  Machine machine;
-  KernelAutotuner choice = machine.choice();
-  choice.keep_in(machine.run);
-  const auto second = [](size_t way) { ticks += way == 1 ? 1 : 2; };
-  EXPECT_EQ(choice.fastest("tried", 2, second), 1U);
-  EXPECT_EQ(choice.fastest(
-                "tried", 2, [](size_t) { FAIL() << "tried"; }, /*may_try=*/false),
-            1U);
-  EXPECT_EQ(choice.fastest(
-                "untried", 2, [](size_t) { FAIL() << "tried"; }, /*may_try=*/false),
-            0U);
-  KernelAutotuner resumed = machine.choice();
-  resumed.keep_in(machine.run);
-  EXPECT_EQ(resumed.fastest("untried", 2, second), 0U);  // the run goes on with the same kernels
-}
-
 TEST(PathChoice, ComparesAllOfSizeBoundKernelsIfMemoryAllows) {
   Machine machine;
   KernelAutotuner choice = machine.choice();

@@ -184,15 +184,14 @@ bool KernelAutotuner::settled(const std::string& key, Answer<bool> answer) {
 }
 
 std::optional<size_t> KernelAutotuner::fastest(const std::string& name, size_t ways,
-                                               const std::function<void(size_t)>& attempt, bool may_try) {
+                                               const std::function<void(size_t)>& attempt,
+                                               const std::function<bool()>& may_try) {
   if (!options_.time_counts || ways < 2) return 0;
   if (const auto answer = known(fastest_, "choice", name); answer && *answer < ways) return answer;
   if (!options_.can_measure()) return std::nullopt;
-  if (!may_try || has_spent_trials()) {
-    const std::lock_guard lock(mutex_);
-    Answer<size_t>& answer = fastest_.emplace(name, Answer<size_t>{.value = 0, .is_used = true}).first->second;
-    keep("choice", name, answer);
-    return answer.value;
+  if (has_spent_trials() || (may_try && !may_try())) {
+    settle(name, 0);
+    return 0;
   }
   const auto aside = options_.aside ? options_.aside() : nullptr;
   const auto trial = begin_trial(name);
@@ -204,6 +203,13 @@ std::optional<size_t> KernelAutotuner::fastest(const std::string& name, size_t w
   const std::lock_guard lock(mutex_);
   fastest_[name] = {choice, is_kept, /*is_used=*/true};
   return choice;
+}
+
+void KernelAutotuner::settle(const std::string& name, size_t way) {
+  const std::lock_guard lock(mutex_);
+  Answer<size_t>& answer = fastest_[name];
+  answer = {.value = way, .is_used = true};
+  keep("choice", name, answer);
 }
 
 /// Best time of each way, in turns; infinite if the way throws. A way that is clearly slower than the best is tried no

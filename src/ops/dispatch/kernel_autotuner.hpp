@@ -59,12 +59,12 @@ class KernelAutotuner {
 
   /// Properties of an operator's first inputs.
   struct Inputs {
-    size_t batched = 1;         // inputs that share their rows, the first dim or the first two of three: part of
-                                // them may be compared
-    size_t differentiable = 1;  // inputs that may require a gradient
-    int64_t growth = 1;         // elements of the largest result per element of the first input
-    bool whole = false;         // kernels depend on the exact size: compare all of it if memory suffices
-    bool replicated = false;    // all ranks need the same bits: our way if correct, without timing
+    size_t batched = 1;               // inputs that share their rows, the first dim or the first two of three: part of
+                                      // them may be compared
+    size_t differentiable = 1;        // inputs that may require a gradient
+    int64_t growth = 1;               // elements of the largest result per element of the first input
+    bool whole = false;               // kernels depend on the exact size: compare all of it if memory suffices
+    bool replicated = false;          // all ranks need the same bits: our way if correct, without timing
     bool has_outputs_by_row = false;  // each row of the other inputs gives an output: part of them may be compared
   };
 
@@ -74,10 +74,12 @@ class KernelAutotuner {
                          const OpImpl& reference);
 
   /// Index of the fastest of several ways to the same result; attempt(i) starts one on the device. Excludes ways that
-  /// throw. 0 if times do not count, or if they are not known and not to be tried; none if they cannot be measured now.
-  /// Throws NoKernel as begin_trial() does.
+  /// throw. 0 if times do not count; none if they cannot be measured now. Asks `may_try` before a trial: if it says no,
+  /// settles on 0. Throws NoKernel as begin_trial() does.
   std::optional<size_t> fastest(const std::string& name, size_t ways, const std::function<void(size_t)>& attempt,
-                                bool may_try = true);
+                                const std::function<bool()>& may_try = {});
+  /// From now on this is the fastest way, also for the attempts of this run that follow.
+  void settle(const std::string& name, size_t way);
 
   /// These inputs use ATen's way from now on.
   void give_up(std::string_view name, const Tensors& inputs, std::string_view reason);

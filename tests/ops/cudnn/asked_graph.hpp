@@ -45,8 +45,7 @@ std::vector<AskedGraph> for_each_type(const std::string& architecture, const Tex
                                       const std::string& determinism = "any");
 
 /// A product with GELU, its gradient, and the latter with sums.
-std::vector<AskedGraph> for_each_type(const std::string& architecture, int rows, int in, int out,
-                                      const std::string& determinism = "any");
+std::vector<AskedGraph> for_each_type(const std::string& architecture, int rows, int in, int out);
 
 /// Fails if the supported graphs differ from the expected ones: a new cuDNN may have changed them.
 void expect_as_known(const std::vector<AskedGraph>& all);

@@ -138,8 +138,7 @@ int main(int count, char** values) {
                             .out = number(7),
                             .transposed = number(8) != 0,
                             .by_tanh = number(9) != 0,
-                            .with_sums = kind == "gelu_sums",
-                            .deterministic = deterministic})
+                            .with_sums = kind == "gelu_sums"})
                 .graph();
   } else if (kind.starts_with("attention")) {
     graph =

@@ -50,7 +50,6 @@ TEST(CudnnNetworkSupport, CoversProductsWithGeluAsKnown) {
     expect_as_known(for_each_type(architecture, 256 * 197, 768, 3072));
     expect_as_known(for_each_type(architecture, 57, 3072, 768));
   }
-  expect_as_known(for_each_type("sm_90", 57, 3072, 768, "deterministic"));
 }
 
 TEST(CudnnNetworkSupport, CoversTextsAsKnown) {

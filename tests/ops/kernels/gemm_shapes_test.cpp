@@ -87,6 +87,19 @@ TEST_F(LastWayIsFastest, ComputesProductsWithGeluInOneKernel) {
   }
 }
 
+TEST_F(LastWayIsFastest, IsNotTriedAgainOnceRefused) {
+  const Tensors inputs = feed_forward_of(31);
+  const OpImpl custom = gpu::feed_forward(inputs, false, Activation::gelu);
+  results_of(custom, inputs);
+  gelu_products_are_refused = true;
+  const Tensors refused = results_of(custom, inputs);
+  gelu_products.clear();
+  gelu_products_are_refused = false;
+  const Tensors after = results_of(custom, inputs);
+  EXPECT_TRUE(gelu_products.empty());
+  expect_same_bits(after, refused);
+}
+
 TEST_F(LastWayIsFastest, TriesFewNumbersOfRows) {
   std::vector<int64_t> in_one_kernel;
   for (int64_t rows = 1; rows <= 7; ++rows) {

@@ -2,7 +2,6 @@
 #include <functional>
 #include <map>
 #include <mutex>
-#include <set>
 #include <string>
 
 #include <ATen/ops/empty.h>
@@ -20,22 +19,21 @@
 namespace gputrain::ops::cuda {
 namespace {
 
-/// Names a layer, whatever its number of rows.
+/// Names a product of a layer, whatever its number of rows.
 std::string layer_of(const char* what, const at::Tensor& rows, const at::Tensor& matrix, ActivationKind kind) {
   return fmt::format("{} {} by cudnn {}x{}{} {}", what, kind == ActivationKind::gelu_tanh ? "gelu_tanh" : "gelu",
                      matrix.size(0), matrix.size(1), matrix.stride(1) == 1 ? "" : " transposed",
                      at::toString(rows.scalar_type()));
 }
 
-/// Whether to try cuDNN on this number of rows: each needs a plan, which takes seconds to build. Jobs whose batches
+/// Whether to try cuDNN on one more number of rows: each needs a plan, which takes seconds to build. Jobs whose batches
 /// have many sizes take the other way for most of them.
-bool is_among_first(const std::string& layer, int64_t rows) {
-  constexpr size_t kMost = 4;
+bool may_try_another(const std::string& layer) {
+  constexpr int kMost = 4;
   static std::mutex mutex;
-  static std::map<std::string, std::set<int64_t>> tried;
+  static std::map<std::string, int> tried;
   const std::lock_guard lock(mutex);
-  std::set<int64_t>& first = tried[layer];
-  return first.contains(rows) || (first.size() < kMost && first.insert(rows).second);
+  return ++tried[layer] <= kMost;
 }
 
 /// Computes by cuDNN where that is faster, else in two kernels.
@@ -46,9 +44,10 @@ void run_fastest(const std::string& layer, int64_t rows, const std::function<voi
   const std::string name = fmt::format("{} {} rows", layer, rows);
   const auto attempt = [&](size_t way) { way == 0 ? in_two() : by_cudnn(); };
   try {
-    if (tuner.fastest(name, 2, attempt, is_among_first(layer, rows)) == 1) return by_cudnn();
+    if (tuner.fastest(name, 2, attempt, [&] { return may_try_another(layer); }) == 1) return by_cudnn();
   } catch (const NoKernel& reason) {
     log::warning(fmt::format("{}: in two kernels: {}", name, reason.what()));
+    tuner.settle(name, 0);
   }
   in_two();
 }
@@ -96,7 +95,8 @@ ActivatedGradient activated_product_gradient(const at::Tensor& dy, const at::Ten
     found.bias = wants_bias ? at::empty({before.size(1)}, before.options().dtype(at::kFloat)) : at::Tensor();
     gelu_gradient_product(dy, matrix, before, kind, found.before, found.bias);
   };
-  run_fastest(layer_of("product and gradient of", dy, matrix, kind), dy.size(0), in_two, by_cudnn);
+  const char* const what = wants_bias ? "product, sums and gradient of" : "product and gradient of";
+  run_fastest(layer_of(what, dy, matrix, kind), dy.size(0), in_two, by_cudnn);
   return found;
 }
 

@@ -284,9 +284,8 @@ std::string TextsGraph::key() const {
 }
 
 std::string ProductGraph::key() const {
-  return fmt::format("{} {} {}x{}x{}{}{}{}{}", kind == Kind::gelu ? "gelu" : "gelu_gradient", name_of(element), rows,
-                     in, out, transposed ? " transposed" : "", by_tanh ? " by tanh" : "", with_sums ? " sums" : "",
-                     deterministic ? " deterministic" : "");
+  return fmt::format("{} {} {}x{}x{}{}{}{}", kind == Kind::gelu ? "gelu" : "gelu_gradient", name_of(element), rows,
+                     in, out, transposed ? " transposed" : "", by_tanh ? " by tanh" : "", with_sums ? " sums" : "");
 }
 
 void run_graph(const ConvGraph& graph, const std::vector<void*>& tensors, float* sums) {
@@ -320,7 +319,7 @@ void run_graph(const ProductGraph& graph, const std::vector<void*>& tensors, flo
   if (graph.with_sums) all.push_back(sums);
   const Pointers pointers = numbered(all);
   const std::shared_ptr<const Plan> plan =
-      plan_of({graph.key(), graph.deterministic, {[&graph] { return GraphOfProduct(graph).graph(); }}}, pointers);
+      plan_of({graph.key(), /*deterministic=*/false, {[&graph] { return GraphOfProduct(graph).graph(); }}}, pointers);
   if (graph.with_sums) clear_sums(sums, graph.out);
   plan->execute(pointers);
 }

@@ -83,7 +83,6 @@ struct ProductGraph {
   bool transposed = false;  // the matrix lies in memory as [out, in]
   bool by_tanh = false;
   bool with_sums = false;
-  bool deterministic = false;
 
   std::string key() const;
 };

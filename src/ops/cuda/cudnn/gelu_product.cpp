@@ -3,8 +3,6 @@
 #include <cstdint>
 #include <vector>
 
-#include <ATen/Context.h>
-
 #include "../../dispatch/kernel_autotuner.hpp"
 #include "../autograd/launching.hpp"
 #include "cudnn_graph.hpp"
@@ -20,8 +18,7 @@ ProductGraph graph_of(ProductGraph::Kind kind, const at::Tensor& rows, const at:
           .out = matrix.size(1),
           .transposed = matrix.stride(1) != 1,
           .by_tanh = gelu == ActivationKind::gelu_tanh,
-          .with_sums = false,
-          .deterministic = at::globalContext().deterministicAlgorithms()};
+          .with_sums = false};
 }
 
 /// The plans expect every tensor to be aligned to 16 bytes.

@@ -1,4 +1,5 @@
-// Products with GELU or its gradient in the same kernel, by cuDNN. Tests replace them by a CPU version.
+// Products with GELU or its gradient in the same kernel, by cuDNN, for runs that need not be deterministic. Tests
+// replace them by a CPU version.
 #pragma once
 
 #include <ATen/core/Tensor.h>

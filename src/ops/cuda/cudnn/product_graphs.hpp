@@ -45,9 +45,8 @@ class GraphOfProduct : public NumberedGraph {
     const Tensor found = graph_->pointwise(product(dy, weight), before, by(mode));
     output(found, result());
     if (!product_.with_sums) return;
-    const Tensor sums = graph_->reduction(found, cudnn_frontend::graph::Reduction_attributes()
-                                                     .set_mode(cudnn_frontend::ReductionMode_t::ADD)
-                                                     .set_is_deterministic(product_.deterministic));
+    const Tensor sums = graph_->reduction(
+        found, cudnn_frontend::graph::Reduction_attributes().set_mode(cudnn_frontend::ReductionMode_t::ADD));
     sums->set_data_type(Type::FLOAT);
     output(sums, rows_of(1, product_.out));
   }
