@@ -7,6 +7,7 @@
 #include "gputrain/job/commands.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/monitor/format.hpp"
+#include "gputrain/setup/signature.hpp"
 #include "gputrain/setup/trained_weights.hpp"
 #include "gputrain/setup/weights.hpp"
 
@@ -55,30 +56,17 @@ void export_language_model(const ExportRequest& request) {
   request.format == "hf" ? export_transformers(*model, request.out, type) : export_gguf(*model, request.out, type);
 }
 
-/// How a run reads its data, as far as it decides how its model is opened.
-enum class Kind { encoder, language_model, other };
-
-Kind kind_of(const std::string& folder) {
-  if (is_text_encoder(folder)) return Kind::encoder;
-  const RunFolder run = run_at(folder);
-  if (!fs::exists(run.resolved())) return Kind::language_model;
-  const Job job = load_job({.file = run.resolved().string(), .set = {}, .output_dir = run.path.string()});
-  const InputSpec reads = models::catalog().reads(job.spec().model.architecture);
-  if (!reads.reads_tokens()) return Kind::other;
-  return reads.use == TextUse::next_token ? Kind::language_model : Kind::encoder;
-}
-
 /// Calls `write` with the run's model, in whatever way it is opened.
 template <class Write>
 void with_model(const ExportRequest& request, const std::vector<std::string>& set, const Write& write) {
   switch (kind_of(request.folder)) {
-    case Kind::encoder:
+    case ModelKind::text_encoder:
       return write(*open_text_encoder(
           {.folder = request.folder, .set = set, .tokenizer = request.tokenizer, .needs_tokenizer = false}));
-    case Kind::language_model:
+    case ModelKind::language_model:
       return write(*open_language_model(
           {.folder = request.folder, .set = set, .tokenizer = request.tokenizer, .needs_tokenizer = false}));
-    case Kind::other:
+    case ModelKind::other:
       return write(*open_trained_model(request.folder, set));
   }
 }
@@ -156,11 +144,12 @@ int export_command(const ExportRequest& request) {
   } else if (request.format == "onnx") {
     export_as_onnx(request);
   } else {
-    if (kind_of(request.folder) == Kind::other)
+    const ModelKind kind = kind_of(request.folder);
+    if (kind == ModelKind::other)
       throw Error(ExitCode::usage, {.what = request.format + " is a format of models of texts, and this one reads none",
                                     .where = request.folder,
                                     .hint = "--format onnx; the run's model.safetensors is for torchvision and timm"});
-    kind_of(request.folder) == Kind::encoder ? export_encoder(request) : export_language_model(request);
+    kind == ModelKind::text_encoder ? export_encoder(request) : export_language_model(request);
   }
   written.is_whole();
   monitor::Console console(monitor::Console::detect(true));

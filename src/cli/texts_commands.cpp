@@ -12,6 +12,7 @@
 #include "gputrain/job/commands.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/predict/predict.hpp"
+#include "gputrain/setup/signature.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -31,7 +32,7 @@ TextsToRead texts_of(const TextsRequest& request) {
 }
 
 ImagePredictions predictions_for(const TextsRequest& request) {
-  if (!is_image_run(request.folder)) {
+  if (kind_of(request.folder) != ModelKind::other) {
     if (!request.masks.empty())
       throw Error(ExitCode::usage, {.what = "--masks is for images, and this reads texts", .where = request.folder});
     return {.lines = predictions_of(*encoder_for(request, /*gives_vectors=*/false), texts_of(request), request.json),

@@ -84,7 +84,8 @@ void refuse_files_of_others(const RunFolder& folder) {
   std::error_code unknown;
   for (const auto& mark : {folder.resolved(), folder.ledger(), folder.checkpoints()})
     if (std::filesystem::exists(mark, unknown)) return;
-  for (const auto& file : {folder.weights(), folder.model_config(), folder.metrics(), folder.summary()}) {
+  for (const auto& file :
+       {folder.weights(), folder.model_config(), folder.signature(), folder.metrics(), folder.summary()}) {
     if (!std::filesystem::exists(file, unknown)) continue;
     throw Error(ExitCode::usage, {.what = "this is not a run folder, and a run would overwrite this file",
                                   .where = file.string(),

@@ -10,6 +10,7 @@
 #include "gputrain/run/rank_logs.hpp"
 #include "gputrain/run/training.hpp"
 #include "gputrain/setup/references.hpp"
+#include "gputrain/setup/signature.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -40,7 +41,10 @@ int run_attempt(const RunRequest& request, const Job& job, TrainingSetup& setup,
                                  }});
     Training training(request, job, setup, console, kernels, taken);
     training.resume_run();
-    if (writes) write_file_atomically(folder.resolved(), job.loaded.resolved_yaml(), ExitCode::environment);
+    if (writes) {
+      write_file_atomically(folder.resolved(), job.loaded.resolved_yaml(), ExitCode::environment);
+      write_file_atomically(folder.signature(), signature_of(job, setup.datasets).text(), ExitCode::environment);
+    }
     has_begun = true;
     return training.run();
   } catch (const std::exception& failure) {

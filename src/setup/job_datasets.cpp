@@ -44,13 +44,7 @@ void add_facts(const Job& job, JobDatasets& datasets) {
                                                                .class_names = datasets.train->class_names(),
                                                                .train = datasets.train.get()});
   add_references(datasets);
-  const auto& sizes = layout.input().sizes;
-  datasets.facts.input_shape = layout.is_image() ? std::vector<int64_t>{sizes[2], sizes[0], sizes[1]} : sizes;
-  // The model has places for all texts that the job allows, whichever there are: those of other data may be longer.
-  if (layout.token_count() > 0) datasets.facts.longest_text = job.spec().data.text.max_length.value.value_or(0);
-  datasets.facts.num_classes = layout.num_classes;
-  datasets.facts.vocabulary = layout.vocabulary;
-  datasets.facts.class_names = datasets.train->class_names();
+  datasets.facts = facts_of(job, *datasets.train);
 }
 
 bool is_fraction(const std::string& text) {
@@ -119,6 +113,18 @@ void check_range(const Job& job, const data::Dataset& train, const data::Dataset
 }
 
 }  // namespace
+
+models::DataFacts facts_of(const Job& job, const data::Dataset& train) {
+  const data::SampleLayout& layout = train.layout();
+  const auto& sizes = layout.input().sizes;
+  models::DataFacts facts{.input_shape = layout.is_image() ? std::vector<int64_t>{sizes[2], sizes[0], sizes[1]} : sizes,
+                          .num_classes = layout.num_classes,
+                          .vocabulary = layout.vocabulary,
+                          .class_names = train.class_names()};
+  // The model has places for all texts that the job allows, whichever there are: those of other data may be longer.
+  if (layout.token_count() > 0) facts.longest_text = job.spec().data.text.max_length.value.value_or(0);
+  return facts;
+}
 
 JobDatasets datasets_of(const Job& job, std::shared_ptr<const data::Dataset> train) {
   JobDatasets datasets;

@@ -4,14 +4,11 @@
 #include <optional>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
-#include "gputrain/checkpoint/weight_files.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/generation/end_tokens.hpp"
 #include "gputrain/hub/cache.hpp"
-#include "gputrain/models/published.hpp"
+#include "gputrain/setup/signature.hpp"
 #include "gputrain/setup/trained_weights.hpp"
 #include "job_without_data.hpp"
 
@@ -21,8 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 
 /// A gpt that gives classes, or a reward, continues no text.
-void refuse_classifier(const std::string& head, const fs::path& folder) {
-  if (head != "classifier") return;
+void refuse_classifier(const Job& job, const fs::path& folder) {
+  if (models::catalog().reads(job.spec().model.architecture).use != TextUse::label) return;
   throw Error(
       ExitCode::usage,
       {.what = "this model gives classes of texts, not the token that follows",
@@ -32,54 +29,29 @@ void refuse_classifier(const std::string& head, const fs::path& folder) {
            "learned classes, gputrain predict says them"});
 }
 
-Job job_of_folder(const LanguageModelRequest& request) {
-  const fs::path config = request.folder / "config.json";
-  const auto published = models::published_model(checkpoint::read_json_object(config), config.string());
-  for (const auto& [name, value] : published.defaults)
-    if (name == "head") refuse_classifier(value, request.folder);
-  constexpr int64_t kFewest = 2;  // config.json says how many there are
-  return job_without_data({"model.type=" + published.type, "model.pretrained=" + quoted(request.folder.string())},
-                          kFewest, request.set);
-}
-
-/// The longest text of a run's model, if the job leaves it to the data; none: the job says it, or the run has not
-/// ended.
-std::optional<std::string> length_of_run(const Job& run) {
-  const fs::path config = RunFolder{run.output_dir}.model_config();
-  if (setting_of(run, "model.config.block_size") != "null" || !fs::exists(config)) return std::nullopt;
-  for (const auto& [name, value] :
-       models::published_model(checkpoint::read_json_object(config), config.string()).options) {
-    if (name == "block_size") return value;
-  }
-  return std::nullopt;
-}
-
-/// What the run's job says about the model and how it computes.
-Job job_of_run_without_data(const Job& run, int64_t vocabulary, const std::vector<std::string>& set) {
-  std::vector<std::string> kept;
-  if (const auto length = length_of_run(run)) kept.push_back("model.config.block_size=" + *length);
-  for (const config::Setting& setting : run.loaded.settings()) {
-    const bool is_kept = setting.key.starts_with("model.") || setting.key == "data.text.chat_template" ||
-                         setting.key == "data.text.max_length" || setting.key == "precision" ||
-                         setting.key == "device" || setting.key == "train.cuda_graphs" || setting.key == "seed";
-    if (is_kept) kept.push_back(setting.key + "=" + setting.value);
-  }
-  return job_without_data(std::move(kept), vocabulary, set);
-}
-
 /// The job to build the model with, and where its parts lie.
 struct Plan {
   Job job;
+  std::optional<data::Signature> learned;         // none: the data is opened
   fs::path folder;                                // that was asked for
   fs::path weights;                               // empty: the job's own
   fs::path tokenizer;                             // empty: that of the data
   std::optional<std::string> chat_template = {};  // a file or a name; none: that of the tokenizer
   bool adds_special_tokens = false;
+  std::optional<int64_t> longest = {};  // tokens of a text, where --set says so
 };
 
+/// What --set says of the longest text, which is no size of the weights.
+std::optional<int64_t> longest_in(const std::vector<std::string>& set, const Job& job) {
+  const auto names_it = [](const std::string& one) { return one.starts_with("data.text.max_length="); };
+  return std::ranges::any_of(set, names_it) ? job.spec().data.text.max_length.value : std::nullopt;
+}
+
 Plan plan_for_folder(const LanguageModelRequest& request) {
-  Job job = job_of_folder(request);
+  Job job = job_of_published(request.folder, {}, request.set);
+  refuse_classifier(job, request.folder);
   return {.job = job,
+          .learned = signature_in(request.folder / "config.json"),
           .folder = request.folder,
           .weights = {},
           .tokenizer = request.tokenizer.empty() ? request.folder : request.tokenizer,
@@ -96,32 +68,29 @@ std::optional<std::string> template_of_run(const Job& job, const RunFolder& run,
   return tokenizer == run.path ? std::nullopt : std::optional(learned.string());
 }
 
-Plan plan_for_run(const LanguageModelRequest& request) {
-  const RunFolder run = run_at(request.folder);
+Plan plan_for_run(const LanguageModelRequest& request, const RunFolder& run) {
   Job job = load_job_of_weights({.file = run.resolved().string(), .set = request.set, .output_dir = run.path.string()});
+  refuse_classifier(job, request.folder);
   Plan plan{.job = job,
+            .learned = {},
             .folder = request.folder,
             .weights = weights_at(request.folder, job, run),
             .tokenizer = request.tokenizer};
   const fs::path own = tokenizer_of_run(job, run);
   if (plan.tokenizer.empty()) plan.tokenizer = own;
   plan.chat_template = template_of_run(job, run, request.set, plan.tokenizer);
-  if (own.empty()) return plan;
-  // Text of any size would be made into tokens only to be told how many there are.
-  const int64_t vocabulary = tokenizers::read_published(own)->vocabulary_size();
+  plan.longest = longest_in(request.set, job);
+  if (plan.tokenizer.empty()) return plan;
   const std::string& format = job.spec().data.train.format.name;
-  plan.adds_special_tokens = format != "text" && format != "tokens";  // these learn from texts without begin and end
-  plan.job = job_of_run_without_data(job, vocabulary, request.set);
+  // These learn from texts without begin and end.
+  plan.adds_special_tokens = !own.empty() && format != "text" && format != "tokens";
+  plan.learned = signature_of_run(job, plan.weights);
+  plan.job = job_without_data(job, request.set);
   return plan;
 }
 
 Plan plan_for(const LanguageModelRequest& request) {
-  if (const RunFolder run = run_at(request.folder); exists(run.resolved())) {
-    const Job job =
-        load_job_of_weights({.file = run.resolved().string(), .set = request.set, .output_dir = run.path.string()});
-    refuse_classifier(setting_of(job, "model.config.head"), request.folder);
-    return plan_for_run(request);
-  }
+  if (const RunFolder run = run_at(request.folder); exists(run.resolved())) return plan_for_run(request, run);
   if (exists(request.folder / "config.json")) return plan_for_folder(request);
   throw Error(ExitCode::usage, {.what = "neither a run folder nor a model's: it has no job.resolved.yaml and no "
                                         "config.json",
@@ -129,13 +98,20 @@ Plan plan_for(const LanguageModelRequest& request) {
                                 .hint = hub::fetch_command_for(request.folder)});
 }
 
-/// Where a run's data has no tokenizer, the model that it started from may have one beside its weights.
-std::shared_ptr<const tokenizers::PublishedTokenizer> tokenizer_of(Plan& plan, const JobDatasets& datasets) {
-  const fs::path pretrained = plan.job.spec().model.pretrained_path();
-  if (plan.tokenizer.empty() && datasets.train->tokenizer() == nullptr && fs::is_directory(pretrained)) {
-    plan.tokenizer = pretrained;
+/// Opens data and tokenizer. Where a run's data has no tokenizer, the model that it started from may have one beside
+/// its weights.
+void open_texts(Plan& plan, LanguageModel& opened) {
+  if (plan.learned) {
+    opened.published = tokenizers::read_published(plan.tokenizer);
+    opened.datasets = datasets_without_samples(plan.job, *plan.learned);
+  } else {
+    opened.datasets = open_datasets(plan.job);
+    const fs::path pretrained = plan.job.spec().model.pretrained_path();
+    const bool lacks_one = plan.tokenizer.empty() && opened.datasets.train->tokenizer() == nullptr;
+    if (lacks_one && fs::is_directory(pretrained)) plan.tokenizer = pretrained;
+    if (!plan.tokenizer.empty()) opened.published = tokenizers::read_published(plan.tokenizer);
   }
-  return plan.tokenizer.empty() ? nullptr : tokenizers::read_published(plan.tokenizer);
+  opened.tokenizer = opened.published ? opened.published : opened.datasets.train->tokenizer();
 }
 
 models::Model::TextLimits limits_of(const Job& job, const models::Model& model, const JobDatasets& datasets) {
@@ -162,19 +138,18 @@ void find_text_files(LanguageModel& model) {
 }
 
 void open_parts(Plan& plan, bool needs_tokenizer, LanguageModel& opened) {
-  opened.datasets = open_datasets(plan.job);
-  opened.published = tokenizer_of(plan, opened.datasets);
-  opened.tokenizer = opened.published ? opened.published : opened.datasets.train->tokenizer();
+  open_texts(plan, opened);
   if (!opened.tokenizer && needs_tokenizer) {
     throw Error(ExitCode::usage,
                 {.what = "the run was trained on numbers of tokens and does not say how they are spelled",
                  .where = plan.folder.string(),
                  .hint = "--tokenizer with the folder of the published model they are of"});
   }
-  if (!plan.weights.empty()) check_learned_from(plan.weights, opened.datasets);
+  if (!plan.weights.empty() && !plan.learned) check_learned_from(plan.weights, opened.datasets);
   opened.built = build_model(plan.job, opened.datasets, opened.context);
   if (!plan.weights.empty()) load_trained(plan.weights, opened.built);
   opened.limits = limits_of(plan.job, *opened.built.model, opened.datasets);
+  if (plan.longest) opened.limits.length = std::min(opened.limits.length, *plan.longest);
   opened.adds_special_tokens = plan.adds_special_tokens;
   if (plan.job.spec().train.cuda_graphs != "off") opened.make_graphs = device::make_captured_graphs;
   opened.chat_template = plan.chat_template;

@@ -22,7 +22,7 @@
 #include "gputrain/core/random.hpp"
 #include "gputrain/models/class_names.hpp"
 #include "gputrain/models/published.hpp"
-#include "gputrain/setup/image_model.hpp"
+#include "gputrain/setup/signature.hpp"
 #include "gputrain/setup/text_files.hpp"
 #include "gputrain/setup/trained_weights.hpp"
 #include "gputrain/setup/training_setup.hpp"
@@ -113,7 +113,7 @@ checkpoint::Metadata metadata_of(const data::Dataset& learned) {
   }
   if (std::string vocabulary = vocabulary_of(learned); !vocabulary.empty())
     metadata[kVocabulary] = std::move(vocabulary);
-  if (const auto input = ImageInput::of(learned)) input->note(metadata);
+  note_images(learned, metadata);
   return metadata;
 }
 
@@ -142,7 +142,10 @@ std::vector<int64_t> rows_of_classes(const fs::path& path, const std::vector<std
 }  // namespace
 
 std::optional<models::ImageSize> images_of(const fs::path& path) {
-  if (const auto input = ImageInput::in(metadata_at(path))) return models::ImageSize{input->height, input->width};
+  if (const auto images = images_in(metadata_at(path))) {
+    const auto& sizes = images->layout.input().sizes;
+    return models::ImageSize{sizes[0], sizes[1]};
+  }
   return models::image_size_in(config_beside(path));
 }
 

@@ -24,6 +24,7 @@ struct RunFolder {
   std::filesystem::path kernels(int rank) const;                        // choices of GPU kernels
   std::filesystem::path save_request() const { return path / "SAVE"; }  // `touch` it to request a checkpoint
   std::filesystem::path weights() const { return path / "model.safetensors"; }
+  std::filesystem::path signature() const { return path / "model.json"; }  // see data/signature.hpp
   std::filesystem::path model_config() const { return path / "config.json"; }
   std::filesystem::path references() const { return path / "reference.safetensors"; }  // see setup/references.hpp
   std::filesystem::path profile() const { return path / "profile"; }                   // what `run --profile` recorded

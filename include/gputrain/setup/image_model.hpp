@@ -4,45 +4,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "gputrain/checkpoint/safetensors.hpp"
-#include "gputrain/data/dataset.hpp"
 #include "gputrain/data/options.hpp"
-#include "gputrain/data/preprocess.hpp"
 #include "gputrain/setup/training_setup.hpp"
 
 namespace gputrain::app {
-
-/// What a model of images was trained to see. It lies in the metadata of its weights, so that they are of use without
-/// the training data.
-struct ImageInput {
-  int64_t height = 0, width = 0, channels = 0, classes = 0;
-  data::Normalization normalization;
-
-  data::SampleLayout layout(TextUse use) const;
-
-  /// Of training data; empty: it has no images.
-  static std::optional<ImageInput> of(const data::Dataset& learned);
-  /// Empty: the weights do not say.
-  static std::optional<ImageInput> in(const checkpoint::Metadata& metadata);
-  void note(checkpoint::Metadata& metadata) const;
-};
-
-struct TrainedImages {
-  ImageInput input;
-  std::vector<std::string> class_names;  // empty: they have none
-
-  /// Empty: the weights do not say.
-  static std::optional<TrainedImages> in(const checkpoint::Metadata& metadata);
-  /// What the weights of a run say, or, as a checkpoint does not, those that it wrote at its end.
-  static std::optional<TrainedImages> of(const Job& job, const std::filesystem::path& weights);
-
-  /// Training data of which all is known but the samples.
-  std::shared_ptr<const data::Dataset> without_samples(const Job& job) const;
-};
 
 struct ImageModel {
   RankContext context;
@@ -63,15 +31,9 @@ struct ImageModelRequest {
   std::vector<std::string> files;  // images
 };
 
-/// What a job of images learns: a class, a set of classes, or numbers.
-TextUse use_of_images(const Job& job);
-
-/// Whether this is the folder of a run that trains on images.
-bool is_image_run(const std::filesystem::path& folder);
-
-/// Opens a run's model with its weights, and the images as its validation data would be. The training data is opened
-/// only if the weights do not say what they were trained on, as in a run that has not ended. Throws Error(usage) for a
-/// folder that is no run of images; Error(data) for weights that cannot be read.
+/// Opens a run's model with its weights, and the images as its validation data would be. Data is opened as
+/// signature_of_run() does. Throws Error(usage) for a folder that is no run of images; Error(data) for weights that
+/// cannot be read.
 std::unique_ptr<ImageModel> open_image_model(const ImageModelRequest& request);
 
 }  // namespace gputrain::app

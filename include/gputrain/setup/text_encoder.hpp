@@ -36,11 +36,8 @@ struct TextEncoder {
   data::ColumnNames columns;  // of the run's data
 };
 
-/// Whether this is the folder of a run that trains an encoder, or of a published one.
-bool is_text_encoder(const std::filesystem::path& folder);
-
 /// Opens what is needed and loads the weights: a run's model.safetensors or, before there is one, its newest
-/// checkpoint. Data is opened only where the tokenizer is made from it, and in a run that has not ended. Throws
+/// checkpoint. Data is opened only where the tokenizer is made from it, and as signature_of_run() does. Throws
 /// Error(usage) for a folder that is neither; Error(data) for weights that cannot be read or lack the head.
 std::unique_ptr<TextEncoder> open_text_encoder(const TextEncoderRequest& request);
 

@@ -86,6 +86,8 @@ enum class Purpose { learning, reading };
 JobDatasets open_datasets(const Job& job, Purpose purpose = Purpose::learning);
 /// The same for training data that is open already.
 JobDatasets datasets_of(const Job& job, std::shared_ptr<const data::Dataset> train);
+/// What the job's model must know of its training data.
+models::DataFacts facts_of(const Job& job, const data::Dataset& train);
 
 /// The model in its arena (flat buffer), initialized from the seed or from pretrained weights.
 struct BuiltModel {

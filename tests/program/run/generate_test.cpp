@@ -43,6 +43,55 @@ struct GenerateTest : ::testing::Test {
   }
 };
 
+/// Weights that the run has trained whole replace those that it began with.
+TEST_F(GenerateTest, NeedsNeitherDataNorBaseOfARun) {
+  std::filesystem::create_directories(folder.path() / "tokenizer");
+  folder.write("tokenizer/tokenizer.json", byte_tokenizer({"<end>"}).dump());
+  std::string lines;
+  for (int i = 0; i < 16; ++i)
+    lines += json{{"text", "a text of some words, number " + std::to_string(i)}}.dump() + "\n";
+  const std::string data = folder.write("texts.jsonl", lines), base = folder / "base", aside = folder / "aside.jsonl";
+  const std::string job = folder.write(
+      "job.yaml",
+      "schema: 1\ndevice: cpu\nmodel: {type: gpt, config: {n_layer: 1, n_head: 2, n_embd: 16, position: "
+      "rotary, norm: rmsnorm, activation: swiglu}}\ndata: {train: {path: " +
+          data + ", format: jsonl}, text: {tokenizer: published, tokenizer_path: " + (folder / "tokenizer") +
+          ", max_length: 48}}\noptimizer: {type: adamw, lr: 0.01}\ntrain: {max_steps: 3, "
+          "global_batch_size: 4}\n");
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", base}).exit_code, 0);
+  const Result trained = gputrain({"run", job, "--output-dir", run, "--set", "model.pretrained=" + base});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const std::vector<std::string> more{"--prompt", "a text", "--max-new-tokens", "20"};
+  const Result whole = generate(run, more);
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  const auto expect_the_same = [&](const std::string& what) {
+    const Result now = generate(run, more);
+    EXPECT_EQ(now.exit_code, 0) << what << now.err;
+    EXPECT_EQ(now.out, whole.out) << what;
+  };
+  const std::string adapted = folder / "adapted";
+  const Result lora =
+      gputrain({"run", job, "--output-dir", adapted, "--set", "model.pretrained=" + base, "--set",
+                "model.adapter.type=lora", "--set", "model.adapter.rank=2", "--set", "model.adapter.alpha=4"});
+  ASSERT_EQ(lora.exit_code, 0) << lora.err;
+  const Result with_adapter = generate(adapted, more);
+  EXPECT_EQ(with_adapter.exit_code, 0) << with_adapter.err;
+  std::filesystem::rename(data, aside);
+  EXPECT_EQ(generate(adapted, more).out, with_adapter.out);
+  std::filesystem::remove(adapted + "/model.json");
+  EXPECT_EQ(generate(adapted, more).out, with_adapter.out);
+  std::filesystem::remove_all(base);
+  expect_the_same("without data and base");
+  std::filesystem::rename(folder / "run/model.json", folder / "model.json");
+  expect_the_same("as a run of a version without model.json");
+  std::filesystem::rename(folder / "model.json", folder / "run/model.json");
+  std::filesystem::remove(folder / "run/model.safetensors");
+  std::filesystem::remove(folder / "run/config.json");
+  expect_the_same("before its end");
+  std::filesystem::remove(folder / "run/model.json");
+  expect_the_same("before its end, of a version without model.json");
+}
+
 TEST_F(GenerateTest, ContinuesPromptsWithRun) {
   const Result trained = train(write_gpt_job(folder, "", kOneStep));
   ASSERT_EQ(trained.exit_code, 0) << trained.err;

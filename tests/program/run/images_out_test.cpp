@@ -166,13 +166,17 @@ TEST(PredictImages, TakesACheckpointOfARun) {
   const std::string early = run + "/ckpt/step-00000005";
   const Result evaluated = gputrain({"eval", job, "--weights", early, "--json"});
   ASSERT_EQ(evaluated.exit_code, 0) << evaluated.err;
-  fs::rename(folder.path() / "train", folder.path() / "elsewhere");  // the weights of the run say what it has seen
+  fs::rename(folder.path() / "train", folder.path() / "elsewhere");  // the run says what it has seen
   const auto from_checkpoint = predicted({early, folder / "val"});
   EXPECT_NEAR(100 * share_of_right(from_checkpoint), nlohmann::json::parse(evaluated.out)["val/top1"], 1e-3);
   const auto at_end = predicted({run, folder / "val"});
   ASSERT_EQ(from_checkpoint.size(), at_end.size());
   EXPECT_NE(from_checkpoint[0].probability, at_end[0].probability);
   EXPECT_EQ(gputrain({"export", early, folder / "early.onnx", "--format", "onnx"}).exit_code, 0);
+  fs::remove(run + "/model.safetensors");  // as after a kill
+  const auto after_kill = predicted({early, folder / "val"});
+  ASSERT_EQ(after_kill.size(), from_checkpoint.size());
+  EXPECT_EQ(after_kill[0].probability, from_checkpoint[0].probability);
 }
 
 /// Images of 32 x 16 pixels, two classes.

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "support/byte_tokenizer.hpp"
 #include "support/job_runs.hpp"
 #include "support/rank_runs.hpp"
 
@@ -109,6 +110,40 @@ TEST_F(TextTask, IsNotPredictedWithWordsOrClassesOfOtherData) {
     EXPECT_EQ(refused.exit_code, 3) << words[0] << refused.out;
     EXPECT_THAT(refused.err, ::testing::HasSubstr("trained on other data: the tokenizer that is made from this data"))
         << words[0];
+  }
+}
+
+/// As after a kill: there is no file but those of the first step and a checkpoint. Runs of versions that wrote no
+/// model.json are read by their data.
+TEST_F(TextTask, IsPredictedWithoutItsDataBeforeItHasEnded) {
+  std::filesystem::create_directories(folder_.path() / "tokenizer");
+  folder_.write("tokenizer/tokenizer.json", byte_tokenizer({"[PAD]"}).dump());
+  const std::string texts =
+      folder_.write("texts.txt", "red house old\nbig house far and longer than all that it has seen\n");
+  for (const char* task : {"text_classification", "multi_label_classification", "regression"}) {
+    const std::string folder = folder_ / task, data = folder_ / "data.jsonl", aside = folder_ / "aside.jsonl";
+    const Result trained =
+        gputrain({"run", write_job(task), "--output-dir", folder, "--set", "data.text.tokenizer=published", "--set",
+                  "data.text.tokenizer_path=" + (folder_ / "tokenizer"), "--set", "data.text.max_length=32", "--set",
+                  "train.max_steps=6"},
+                 kOneThread);
+    ASSERT_EQ(trained.exit_code, 0) << trained.err;
+    const Result at_end = gputrain({"predict", folder, texts, "--json"}, kOneThread);
+    ASSERT_EQ(at_end.exit_code, 0) << at_end.err;
+    EXPECT_THAT(at_end.err, ::testing::HasSubstr("32 tokens"));
+    for (const char* file : {"/model.safetensors", "/config.json"}) std::filesystem::remove(folder + file);
+    std::filesystem::rename(data, aside);
+    const Result killed = gputrain({"predict", folder, texts, "--json"}, kOneThread);
+    EXPECT_EQ(killed.exit_code, 0) << killed.err;
+    EXPECT_EQ(killed.out, at_end.out) << task;
+    std::filesystem::rename(aside, data);
+    std::filesystem::remove(folder + "/model.json");
+    EXPECT_EQ(gputrain({"predict", folder, texts, "--json"}, kOneThread).out, at_end.out) << task;
+    folder_.write(std::string(task) + "/model.json", "{}");
+    const Result damaged = gputrain({"predict", folder, texts}, kOneThread);
+    EXPECT_EQ(damaged.exit_code, 3);
+    EXPECT_THAT(damaged.err, ::testing::AllOf(::testing::HasSubstr("not what a run says of its model"),
+                                              ::testing::HasSubstr("model.json")));
   }
 }
 

@@ -1,0 +1,177 @@
+#include "gputrain/data/signature.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
+
+namespace gputrain::data {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr int kSchema = 1;
+constexpr int64_t kMost = int64_t{1} << 40;  // of any size or number
+constexpr const char* kPixels = "class_of_each_pixel";
+constexpr std::array<std::pair<TextUse, const char*>, 9> kGiven{{{TextUse::next_token, "next_token"},
+                                                                 {TextUse::masked, "masked_tokens"},
+                                                                 {TextUse::label, "class"},
+                                                                 {TextUse::labels, "classes"},
+                                                                 {TextUse::number, "number"},
+                                                                 {TextUse::tags, "tags"},
+                                                                 {TextUse::pairs, "vector"},
+                                                                 {TextUse::preference, "preference"},
+                                                                 {TextUse::rating, "rating"}}};
+constexpr std::array<std::pair<at::ScalarType, const char*>, 6> kTypes{{{at::kByte, "uint8"},
+                                                                        {at::kBool, "bool"},
+                                                                        {at::kInt, "int32"},
+                                                                        {at::kLong, "int64"},
+                                                                        {at::kFloat, "float32"},
+                                                                        {at::kDouble, "float64"}}};
+
+template <class Table, class Value>
+const char* name_in(const Table& table, Value value) {
+  const auto found = std::ranges::find(table, value, [](const auto& row) { return row.first; });
+  GPUTRAIN_ASSERT(found != table.end(), "a name for it");
+  return found->second;
+}
+
+template <class Table>
+auto value_in(const Table& table, const std::string& name) {
+  const auto found = std::ranges::find(table, name, [](const auto& row) { return row.second; });
+  if (found == table.end()) throw std::invalid_argument("unknown '" + name + "'");
+  return found->first;
+}
+
+ordered_json described(const Field& field) {
+  ordered_json told{{"name", field.name}, {"type", name_in(kTypes, field.type)}, {"sizes", field.sizes}};
+  if (field.ragged) told["ragged"] = true;
+  if (field.target) told["target"] = true;
+  return told;
+}
+
+/// A whole number from `least` on, small enough to compute with.
+int64_t number_in(const json& told, int64_t least) {
+  if (!told.is_number_integer() || told < least || told > kMost)
+    throw std::invalid_argument("no number of " + std::to_string(least) + " or more: " + told.dump());
+  return told.get<int64_t>();
+}
+
+std::vector<int64_t> sizes_from(const json& told) {
+  std::vector<int64_t> sizes;
+  int64_t all = 1;
+  for (const json& size : told) {
+    sizes.push_back(number_in(size, 1));
+    if (sizes.back() > kMost / all) throw std::invalid_argument("sizes too large: " + told.dump());
+    all *= sizes.back();
+  }
+  return sizes;
+}
+
+Normalization normalization_from(const json& told, int64_t channels) {
+  Normalization normalization{.mean = told.at("mean"), .std = told.at("std")};
+  const bool is_whole = std::ssize(normalization.mean) == channels && std::ssize(normalization.std) == channels;
+  if (!is_whole || std::ranges::any_of(normalization.std, [](double one) { return !(one > 0); }))
+    throw std::invalid_argument("no mean and std of " + std::to_string(channels) + " channels");
+  return normalization;
+}
+
+Field field_from(const json& told) {
+  Field field{.name = told.at("name"),
+              .type = value_in(kTypes, told.at("type").get<std::string>()),
+              .sizes = sizes_from(told.at("sizes")),
+              .ragged = told.value("ragged", false),
+              .target = told.value("target", false)};
+  if (field.sizes.empty() && (field.ragged || field.name == kTokens))
+    throw std::invalid_argument("'" + field.name + "' has no size");
+  return field;
+}
+
+class NoSamples final : public Dataset {
+ public:
+  explicit NoSamples(Signature known) : known_(std::move(known)) {}
+
+  int64_t size() const override { return 0; }
+  const SampleLayout& layout() const override { return known_.layout; }
+  void read(int64_t, const ReadContext&, const SampleRow&) const override {
+    GPUTRAIN_ASSERT(false, "there are no samples");
+  }
+  std::optional<Normalization> normalization() const override { return known_.normalization; }
+  std::vector<std::string> class_names() const override { return known_.class_names; }
+  std::string describe() const override { return "no samples"; }
+
+ private:
+  Signature known_;
+};
+
+}  // namespace
+
+Signature Signature::of(const Dataset& learned, const InputSpec& model) {
+  return {.gives = model.use,
+          .labels_pixels = model.labels_pixels,
+          .layout = learned.layout(),
+          .class_names = learned.class_names(),
+          .normalization = learned.normalization()};
+}
+
+std::string Signature::text() const {
+  ordered_json told{{"schema", kSchema},
+                    {"gives", labels_pixels ? kPixels : name_in(kGiven, gives)},
+                    {"classes", layout.num_classes},
+                    {"class_names", class_names},
+                    {"vocabulary", layout.vocabulary},
+                    {"longest", longest},
+                    {"texts_in_row", layout.texts_in_row},
+                    {"longest_text", layout.longest_text}};
+  if (normalization) told["normalization"] = {{"mean", normalization->mean}, {"std", normalization->std}};
+  told["fields"] = ordered_json::array();
+  for (const Field& field : layout.fields) told["fields"].push_back(described(field));
+  return told.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+Signature Signature::from(std::string_view text, const std::string& where) {
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ExitCode::data, {.what = "not what a run says of its model: " + why,
+                                 .where = where,
+                                 .hint = "without this file, the run's training data tells the same"});
+  };
+  Signature known;
+  try {
+    const json told = parse_json(text);
+    if (!told.is_object()) refuse("no JSON object");
+    if (told.at("schema") != kSchema)
+      refuse("its schema is " + told.at("schema").dump() + ", and this program knows " + std::to_string(kSchema));
+    const std::string gives = told.at("gives");
+    known.labels_pixels = gives == kPixels;
+    if (!known.labels_pixels) known.gives = value_in(kGiven, gives);
+    known.class_names = told.at("class_names");
+    known.longest = number_in(told.at("longest"), 0);
+    known.layout.num_classes = number_in(told.at("classes"), 0);
+    known.layout.vocabulary = number_in(told.at("vocabulary"), 0);
+    known.layout.texts_in_row = number_in(told.at("texts_in_row"), 0);
+    known.layout.longest_text = number_in(told.at("longest_text"), 0);
+    for (const json& field : told.at("fields")) known.layout.fields.push_back(field_from(field));
+    if (known.layout.fields.empty()) refuse("it has no fields");
+    if (const auto images = told.find("normalization"); images != told.end()) {
+      if (!known.layout.is_image()) refuse("it has the mean of images, and reads none");
+      known.normalization = normalization_from(*images, known.layout.input().sizes.back());
+    }
+  } catch (const json::exception& error) {
+    refuse(error.what());
+  } catch (const std::invalid_argument& error) {
+    refuse(error.what());
+  }
+  if (!known.class_names.empty() && std::ssize(known.class_names) != known.layout.num_classes)
+    refuse("it names " + std::to_string(known.class_names.size()) + " of " + std::to_string(known.layout.num_classes) +
+           " classes");
+  return known;
+}
+
+std::shared_ptr<const Dataset> Signature::without_samples() const { return std::make_shared<NoSamples>(*this); }
+
+}  // namespace gputrain::data
