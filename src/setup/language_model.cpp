@@ -38,7 +38,7 @@ struct Plan {
   fs::path tokenizer;                             // empty: that of the data
   std::optional<std::string> chat_template = {};  // a file or a name; none: that of the tokenizer
   bool adds_special_tokens = false;
-  std::optional<int64_t> longest = {};  // tokens of a text, where --set says so
+  std::optional<int64_t> longest = {};  // tokens of a text, by --set; none: as many as the model reads
 };
 
 /// What --set says of the longest text, which is no size of the weights.

@@ -24,7 +24,7 @@ struct Signature {
   static Signature of(const Dataset& learned, const InputSpec& model);
   /// Reads what text() writes. Throws Error(data), which names `where`, for anything else.
   static Signature from(std::string_view text, const std::string& where);
-  /// JSON for people and programs, with a line for each field of a sample.
+  /// JSON, for people and programs.
   std::string text() const;
 
   /// Training data with these properties, without samples and tokenizer.
