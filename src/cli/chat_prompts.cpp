@@ -9,7 +9,7 @@ using Json = nlohmann::ordered_json;
 
 Json message(const char* role, const std::string& content) { return {{"role", role}, {"content", content}}; }
 
-chat::ChatTemplate template_of(const LanguageModel& model) {
+chat::ChatTemplate template_of(const trained::Model& model) {
   if (model.published) return chat::choose_chat_template(model.chat_template, model.tokenizer_folder);
   if (model.chat_template) return chat::choose_chat_template(model.chat_template, {});
   throw Error(ExitCode::usage, {.what = "the model has no chat template: it was not trained on conversations",
@@ -19,7 +19,7 @@ chat::ChatTemplate template_of(const LanguageModel& model) {
 
 }  // namespace
 
-Conversation::Conversation(const LanguageModel& model, const std::string& system) : template_(template_of(model)) {
+Conversation::Conversation(const trained::Model& model, const std::string& system) : template_(template_of(model)) {
   if (system.empty()) return;
   messages_.push_back(message("system", system));
   kept_ = 1;

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gputrain/chat/model_templates.hpp"
-#include "gputrain/setup/language_model.hpp"
+#include "gputrain/trained/model.hpp"
 
 namespace gputrain::app {
 
@@ -14,7 +14,7 @@ namespace gputrain::app {
 class Conversation {
  public:
   /// Throws Error(usage) if the model's tokenizer is not a published one; Error(data) if there is no chat template.
-  Conversation(const LanguageModel& model, const std::string& system);
+  Conversation(const trained::Model& model, const std::string& system);
 
   /// The text after which the answer comes.
   std::string ask(const std::string& text);

@@ -77,7 +77,7 @@ CommandLine::CommandLine() {
   add_init();
   add_eval();
   add_generate();
-  add_texts();
+  add_predict();
   add_export();
   add_fetch();
   add_readers();

@@ -28,7 +28,7 @@ struct CommandLine {
   app::RunRequest run;
   app::EvalRequest eval;
   app::GenerateRequest generate;
-  app::TextsRequest texts;
+  app::PredictRequest predict;
   app::ReplayRequest replay;
   app::LaunchRequest launch;
   app::JobRequest job;
@@ -59,7 +59,7 @@ struct CommandLine {
   /// Turns an option of `launch` into a setting of the job, quoted so that YAML does not interpret it.
   void add_launch_setting(const std::string& key, const std::string& text);
   void add_eval();
-  void add_texts();
+  void add_predict();
   void add_export();
   void add_fetch();
   void add_generate();

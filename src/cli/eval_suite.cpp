@@ -19,7 +19,7 @@
 #include "gputrain/job/run_folder.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/monitor/format.hpp"
-#include "gputrain/setup/language_model.hpp"
+#include "gputrain/trained/model.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -30,7 +30,7 @@ using generation::SuiteItem;
 using generation::SuiteMetrics;
 
 /// A job stands for its run folder.
-LanguageModelRequest model_request(const EvalRequest& request) {
+trained::Request model_request(const EvalRequest& request) {
   if (!fs::is_regular_file(request.job.file)) {
     if (!request.job.output_dir) return {.folder = request.job.file, .set = request.job.set};
     throw Error(ExitCode::usage, {.what = "--output-dir names the run folder of a job, but this is no job file",
@@ -45,10 +45,10 @@ LanguageModelRequest model_request(const EvalRequest& request) {
                .hint = "train first (gputrain run), or name the folder of a run or of a published model"});
 }
 
-generation::SuiteModel suite_model(const LanguageModel& opened) {
+generation::SuiteModel suite_model(const trained::Model& opened) {
   generation::SuiteModel model{.model = *opened.built.model,
                                .tokenizer = *opened.tokenizer,
-                               .limits = opened.limits,
+                               .limits = {.vocabulary = opened.vocabulary, .length = opened.longest_text},
                                .first_token = opened.tokenizer->end_token(),
                                .adds_special_tokens = opened.adds_special_tokens,
                                .end_tokens = opened.files.end_tokens,
@@ -125,7 +125,7 @@ void write_samples(const fs::path& path, const std::vector<SuiteItem>& items,
   write_file_atomically(path, lines, ExitCode::environment);
 }
 
-void evaluate_suite(const EvalRequest& request, const std::vector<SuiteItem>& items, LanguageModel& model) {
+void evaluate_suite(const EvalRequest& request, const std::vector<SuiteItem>& items, trained::Model& model) {
   comm::ProcessGroups& groups = model.context.groups;
   monitor::Console console(monitor::Console::detect(groups.rank() == 0 && !request.json));
   console.line("eval", request.job.file + " on " + counted(std::ssize(items), "line") + " of " + request.suite.file);
@@ -147,14 +147,15 @@ void evaluate_suite(const EvalRequest& request, const std::vector<SuiteItem>& it
 
 int eval_suite(const EvalRequest& request) {
   std::vector<SuiteItem> items;
-  LanguageModelRequest asked;
+  std::optional<trained::Source> source;
   try {
     items = generation::read_suite(request.suite.file);
-    asked = model_request(request);
+    source = trained::find(model_request(request));
+    trained::check_continues_texts(*source, "eval --suite");
   } catch (const Error& mistake) {
     fail_before_rendezvous(mistake);
   }
-  const auto model = open_language_model(asked);
+  const auto model = trained::open(*std::move(source));
   try {
     evaluate_suite(request, items, *model);
     model->context.groups.control().barrier("end");

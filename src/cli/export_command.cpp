@@ -7,8 +7,6 @@
 #include "gputrain/job/commands.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/monitor/format.hpp"
-#include "gputrain/setup/signature.hpp"
-#include "gputrain/setup/trained_weights.hpp"
 #include "gputrain/setup/weights.hpp"
 
 namespace gputrain::app {
@@ -32,43 +30,39 @@ void merge_as_asked(const ExportRequest& request, BuiltModel& built) {
   models::merge_adapter(*built.model);
 }
 
-void export_encoder(const ExportRequest& request) {
-  const bool has_modules = request.format == "sentence-transformers";
-  if (request.format == "gguf")
-    throw Error(ExitCode::usage,
-                {.what = "GGUF is written of language models alone", .where = request.folder, .hint = "--format hf"});
-  const auto encoder = open_text_encoder(
-      {.folder = request.folder, .set = request.set, .tokenizer = request.tokenizer, .gives_vectors = has_modules});
-  merge_as_asked(request, encoder->built);
-  const StoredType type = type_of(request, encoder->context);
-  has_modules ? export_sentence_transformers(*encoder, request.out, type)
-              : export_transformers(*encoder, request.out, type);
+trained::Source find_model(const ExportRequest& request, const std::vector<std::string>& set = {}) {
+  std::vector<std::string> all = request.set;
+  all.insert(all.end(), set.begin(), set.end());
+  return trained::find({.folder = request.folder,
+                        .set = std::move(all),
+                        .tokenizer = request.tokenizer,
+                        .gives_vectors = request.format == "sentence-transformers"});
 }
 
-void export_language_model(const ExportRequest& request) {
-  if (request.format == "sentence-transformers")
-    throw Error(ExitCode::usage,
-                {.what = "the model is no encoder of texts", .where = request.folder, .hint = "--format hf"});
-  const auto model =
-      open_language_model({.folder = request.folder, .set = request.set, .tokenizer = request.tokenizer});
+/// Throws Error(usage) for a model that the format is not for.
+void check_format(const ExportRequest& request, const trained::Source& source) {
+  const auto refuse = [&](const std::string& what, const std::string& hint) {
+    throw Error(ExitCode::usage, {.what = what, .where = request.folder, .hint = hint});
+  };
+  if (!source.reads_texts())
+    refuse(request.format + " is a format of models of texts, and this one reads none",
+           "--format onnx; the run's model.safetensors is for torchvision and timm");
+  const std::string given = "this model " + trained::what_it_gives(source.signature);
+  if (request.format == "gguf" && !source.continues_texts())
+    refuse("GGUF is written of language models alone, and " + given, "--format hf");
+  if (request.format == "sentence-transformers" && source.continues_texts())
+    refuse("the model is no encoder of texts", "--format hf");
+}
+
+void export_texts(const ExportRequest& request) {
+  trained::Source source = find_model(request);
+  check_format(request, source);
+  const auto model = trained::open(std::move(source));
   merge_as_asked(request, model->built);
   const StoredType type = type_of(request, model->context);
-  request.format == "hf" ? export_transformers(*model, request.out, type) : export_gguf(*model, request.out, type);
-}
-
-/// Calls `write` with the run's model, in whatever way it is opened.
-template <class Write>
-void with_model(const ExportRequest& request, const std::vector<std::string>& set, const Write& write) {
-  switch (kind_of(request.folder)) {
-    case ModelKind::text_encoder:
-      return write(*open_text_encoder(
-          {.folder = request.folder, .set = set, .tokenizer = request.tokenizer, .needs_tokenizer = false}));
-    case ModelKind::language_model:
-      return write(*open_language_model(
-          {.folder = request.folder, .set = set, .tokenizer = request.tokenizer, .needs_tokenizer = false}));
-    case ModelKind::other:
-      return write(*open_trained_model(request.folder, set));
-  }
+  if (request.format == "gguf") return export_gguf(*model, request.out, type);
+  request.format == "hf" ? export_transformers(*model, request.out, type)
+                         : export_sentence_transformers(*model, request.out, type);
 }
 
 /// Copies the adapter that a run has written, or writes that of a checkpoint.
@@ -78,36 +72,28 @@ void export_adapter(const ExportRequest& request) {
     fs::copy(from, request.out, fs::copy_options::overwrite_existing | fs::copy_options::recursive);
     return;
   }
-  const RunFolder run = run_at(request.folder);
-  const auto refuse = [&] {
-    throw Error(ExitCode::usage, {.what = "there is no adapter", .where = request.folder, .hint = "--format hf"});
-  };
   if (!fs::exists(request.folder)) throw Error(ExitCode::usage, {.what = "no such folder", .where = request.folder});
-  if (!fs::exists(run.resolved())) refuse();
-  const Job job =
-      load_job_of_weights({.file = run.resolved().string(), .set = request.set, .output_dir = run.path.string()});
-  if (!job.spec().model.adapter) refuse();
-  with_model(request, request.set, [&](auto& model) {
-    write_adapter(*model.built.model,
-                  {.adapter = *model.built.adapter,
-                   .weights = trained_weights(*model.built.model),
-                   .base = *job.spec().model.pretrained,
-                   .learned = *model.datasets.train},
-                  request.out);
-    if constexpr (requires { model.files; }) write_text_files(model.files, request.out);
-  });
+  trained::Source source = find_model(request);
+  if (!source.job.spec().model.adapter)
+    throw Error(ExitCode::usage, {.what = "there is no adapter", .where = request.folder, .hint = "--format hf"});
+  const auto model = trained::open(std::move(source), trained::Spelling::not_needed);
+  write_adapter(*model->built.model,
+                {.adapter = *model->built.adapter,
+                 .weights = trained_weights(*model->built.model),
+                 .base = *model->job.spec().model.pretrained,
+                 .learned = *model->datasets.train},
+                request.out);
+  if (model->signature.gives == TextUse::next_token) write_text_files(model->files, request.out);
 }
 
 void export_as_onnx(const ExportRequest& request) {
   if (!request.dtype.empty() && request.dtype != "f32")
     throw Error(ExitCode::usage,
                 {.what = "ONNX files are written in fp32", .where = "--dtype", .hint = "leave it out, or f32"});
-  std::vector<std::string> set = request.set;
-  set.insert(set.end(), {"precision=fp32", "device=cpu"});
-  with_model(request, set, [&](auto& model) {
-    if (model.built.adapter) models::merge_adapter(*model.built.model);
-    export_onnx(model, request.out);
-  });
+  const auto model =
+      trained::open(find_model(request, {"precision=fp32", "device=cpu"}), trained::Spelling::not_needed);
+  if (model->built.adapter) models::merge_adapter(*model->built.model);
+  export_onnx(*model, request.out);
 }
 
 uint64_t size_of(const fs::path& path) {
@@ -144,12 +130,7 @@ int export_command(const ExportRequest& request) {
   } else if (request.format == "onnx") {
     export_as_onnx(request);
   } else {
-    const ModelKind kind = kind_of(request.folder);
-    if (kind == ModelKind::other)
-      throw Error(ExitCode::usage, {.what = request.format + " is a format of models of texts, and this one reads none",
-                                    .where = request.folder,
-                                    .hint = "--format onnx; the run's model.safetensors is for torchvision and timm"});
-    kind == ModelKind::text_encoder ? export_encoder(request) : export_language_model(request);
+    export_texts(request);
   }
   written.is_whole();
   monitor::Console console(monitor::Console::detect(true));

@@ -27,7 +27,7 @@
 #include "gputrain/generation/generate.hpp"
 #include "gputrain/generation/text_stream.hpp"
 #include "gputrain/job/commands.hpp"
-#include "gputrain/setup/language_model.hpp"
+#include "gputrain/trained/model.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -77,7 +77,7 @@ std::vector<Prompt> read_prompts(const std::string& path) {
   return prompts;
 }
 
-generation::Options options_of(const GenerateRequest& request, const LanguageModel& model) {
+generation::Options options_of(const GenerateRequest& request, const trained::Model& model) {
   const bool filters = request.top_k > 0 || request.top_p < 1 || request.min_p > 0;
   if (filters && request.temperature == 0) {
     throw Error(ExitCode::usage,
@@ -93,14 +93,14 @@ generation::Options options_of(const GenerateRequest& request, const LanguageMod
           .seed = static_cast<uint64_t>(request.seed),
           .max_new_tokens = request.max_new_tokens,
           .end_tokens = model.files.end_tokens,
-          .context = {.length = model.limits.length, .has_one_length = !model.context.device.is_cpu()},
+          .context = {.length = model.longest_text, .has_one_length = !model.context.device.is_cpu()},
           .make_graphs = model.make_graphs};
 }
 
 /// Continues prompts and prints what comes.
 class Writer {
  public:
-  Writer(const GenerateRequest& request, LanguageModel& model)
+  Writer(const GenerateRequest& request, trained::Model& model)
       : request_(request), model_(model), options_(options_of(request, model)) {
     for (const std::string& text : request.stop) end_at(text);
     std::ranges::sort(options_.end_tokens);
@@ -160,9 +160,9 @@ class Writer {
                                : model_.tokenizer->encode(prompt.text, prompt.place);
     generation::check_prompt(tokens, options_.context, prompt.place);
     const int64_t highest = *std::ranges::max_element(tokens);
-    if (highest < model_.limits.vocabulary) return tokens;
+    if (highest < model_.vocabulary) return tokens;
     throw Error(ExitCode::data, {.what = "the prompt has token " + grouped(highest) + ", but the model knows " +
-                                         counted(model_.limits.vocabulary, "token") + ": the tokenizer is another's",
+                                         counted(model_.vocabulary, "token") + ": the tokenizer is another's",
                                  .where = prompt.place});
   }
 
@@ -218,7 +218,7 @@ class Writer {
   }
 
   const GenerateRequest& request_;
-  LanguageModel& model_;
+  trained::Model& model_;
   generation::Options options_;
   std::vector<std::string> stops_;
   int64_t read_ = 0, written_ = 0, printed_ = 0;
@@ -247,8 +247,10 @@ int generate_command(const GenerateRequest& request) {
   std::vector<Prompt> prompts;
   if (request.prompt) prompts.push_back({*request.prompt, "--prompt"});
   if (!request.prompts.empty()) prompts = read_prompts(request.prompts);
-  const auto model =
-      open_language_model({.folder = request.folder, .set = request.set, .tokenizer = request.tokenizer});
+  trained::Source source =
+      trained::find({.folder = request.folder, .set = request.set, .tokenizer = request.tokenizer});
+  trained::check_continues_texts(source, "generate");
+  const auto model = trained::open(std::move(source));
   const device::Reading reading(model->built.arena->working_copy());
   Writer writer(request, *model);
   std::optional<Conversation> conversation;

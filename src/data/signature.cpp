@@ -18,14 +18,15 @@ using nlohmann::ordered_json;
 constexpr int kSchema = 1;
 constexpr int64_t kMost = int64_t{1} << 40;  // of any size or number
 constexpr const char* kPixels = "class_of_each_pixel";
-constexpr std::array<std::pair<TextUse, const char*>, 9> kGiven{{{TextUse::next_token, "next_token"},
+constexpr std::array<std::pair<TextUse, const char*>, 10> kGiven{{{TextUse::next_token, "next_token"},
                                                                  {TextUse::masked, "masked_tokens"},
                                                                  {TextUse::label, "class"},
                                                                  {TextUse::labels, "classes"},
                                                                  {TextUse::number, "number"},
                                                                  {TextUse::tags, "tags"},
                                                                  {TextUse::pairs, "vector"},
-                                                                 {TextUse::preference, "preference"},
+                                                                 {TextUse::rating, "reward"},
+                                                                 {TextUse::rating, "preference"},  // earlier names
                                                                  {TextUse::rating, "rating"}}};
 constexpr std::array<std::pair<at::ScalarType, const char*>, 6> kTypes{{{at::kByte, "uint8"},
                                                                         {at::kBool, "bool"},

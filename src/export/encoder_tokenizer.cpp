@@ -63,17 +63,17 @@ Json words_as_json(const tokenizers::Tokenizer& tokenizer) {
 
 }  // namespace
 
-void write_encoder_tokenizer(const TextEncoder& encoder, const fs::path& folder) {
-  if (!encoder.tokenizer_folder.empty())
-    return copy_tokenizer_files(encoder.tokenizer_folder, folder, encoder.tokenizer->source());
-  if (encoder.tokenizer_kind != "words")
-    throw Error(ExitCode::usage, {.what = "transformers has no tokenizer '" + encoder.tokenizer_kind + "'",
+void write_encoder_tokenizer(const trained::Model& model, const fs::path& folder) {
+  if (!model.tokenizer_folder.empty())
+    return copy_tokenizer_files(model.tokenizer_folder, folder, model.tokenizer->source());
+  if (model.tokenizer_kind != "words")
+    throw Error(ExitCode::usage, {.what = "transformers has no tokenizer '" + model.tokenizer_kind + "'",
                                   .where = "--format",
                                   .hint = "published tokenizers and words are written for it"});
-  write_file_atomically(folder / "tokenizer.json", words_as_json(*encoder.tokenizer).dump() + "\n",
+  write_file_atomically(folder / "tokenizer.json", words_as_json(*model.tokenizer).dump() + "\n",
                         ExitCode::environment);
   const Json config{{"tokenizer_class", "PreTrainedTokenizerFast"},
-                    {"model_max_length", encoder.longest_text},
+                    {"model_max_length", model.longest_text},
                     {"pad_token", "[PAD]"},
                     {"unk_token", "[UNK]"},
                     {"cls_token", "[CLS]"},

@@ -3,12 +3,12 @@
 
 #include <filesystem>
 
-#include "gputrain/setup/text_encoder.hpp"
+#include "gputrain/trained/model.hpp"
 
 namespace gputrain::app {
 
 /// Copies the files of a published tokenizer, or writes a tokenizer.json for the words of the training data. Throws
 /// Error(usage) for another tokenizer.
-void write_encoder_tokenizer(const TextEncoder& encoder, const std::filesystem::path& folder);
+void write_encoder_tokenizer(const trained::Model& model, const std::filesystem::path& folder);
 
 }  // namespace gputrain::app

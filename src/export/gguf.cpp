@@ -57,7 +57,7 @@ std::string without_marks(const std::string& source) {
 
 }  // namespace
 
-void export_gguf(LanguageModel& model, const std::filesystem::path& file, StoredType type) {
+void export_gguf(trained::Model& model, const std::filesystem::path& file, StoredType type) {
   if (!model.published)
     throw Error(ExitCode::usage, {.what = "the model's tokenizer is not that of a published model",
                                   .where = "--format gguf",

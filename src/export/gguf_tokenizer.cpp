@@ -168,7 +168,7 @@ void add_special(Values& values, const fs::path& folder, const Tokens& tokens) {
 }
 
 /// Readers know one token that ends a text and one that ends a turn.
-void add_ends(Values& values, const LanguageModel& model) {
+void add_ends(Values& values, const trained::Model& model) {
   constexpr const char* kEndOfText = "tokenizer.ggml.eos_token_id";
   const auto number = [](int64_t token) { return GgufValue(static_cast<uint32_t>(token)); };
   const bool has_end = std::ranges::any_of(values, [&](const auto& value) { return value.first == kEndOfText; });
@@ -226,12 +226,12 @@ tokenizers::SentencePieces sentence_pieces_in(const fs::path& folder) {
 
 }  // namespace
 
-Values gguf_tokenizer(const LanguageModel& model) {
+Values gguf_tokenizer(const trained::Model& model) {
   const fs::path& folder = model.tokenizer_folder;
   const json tokenizer = tokenizers::tokenizer_json_of(folder);
   try {
-    Values values = tokenizer.is_null() ? values_of(sentence_pieces_in(folder), folder, model.limits.vocabulary)
-                                        : values_of(tokenizer, folder, model.limits.vocabulary);
+    Values values = tokenizer.is_null() ? values_of(sentence_pieces_in(folder), folder, model.vocabulary)
+                                        : values_of(tokenizer, folder, model.vocabulary);
     add_ends(values, model);
     return values;
   } catch (const json::exception& error) {

@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "gguf_file.hpp"
-#include "gputrain/setup/language_model.hpp"
+#include "gputrain/trained/model.hpp"
 
 namespace gputrain::app {
 
 /// Tokens, merges, and the tokens that begin and end a text or a turn, of a model with a published tokenizer; its
 /// vocabulary may be padded. Reads a BPE model, byte-level or with byte fallback, from tokenizer.json, from vocab.json
 /// with merges.txt, or from SentencePiece's model. Throws Error(usage) for other tokenizers.
-std::vector<std::pair<std::string, GgufValue>> gguf_tokenizer(const LanguageModel& model);
+std::vector<std::pair<std::string, GgufValue>> gguf_tokenizer(const trained::Model& model);
 
 }  // namespace gputrain::app

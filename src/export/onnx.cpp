@@ -28,12 +28,6 @@ struct Exported {
   Metadata metadata;
 };
 
-at::Tensor logits_of(models::Model& model, const Batch& batch) {
-  const models::Model::LastLayer last = model.last_layer(batch);
-  const at::Tensor logits = last.head.logits ? last.head.logits(last.features) : last.features;
-  return logits.size(-1) == last.classes ? logits : logits.narrow(-1, 0, last.classes);
-}
-
 void write_onnx(const Exported& exported, const std::filesystem::path& file, int64_t most_bytes) {
   models::Model& model = *exported.built.model;
   model.train(false);
@@ -48,11 +42,15 @@ void add_class_names(Metadata& metadata, const std::vector<std::string>& names) 
     metadata["class_names"] = nlohmann::json(names).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-Exported exported_texts(BuiltModel& built, int64_t longest, const std::string& output) {
-  models::Model& model = *built.model;
-  Exported exported{
-      .built = built, .inputs = {kTokens, "lengths", kTokenTypes}, .output = output, .traced = {}, .metadata = {}};
-  exported.traced.extents = onnx::extents_to_record(longest);
+Exported exported_texts(trained::Model& opened) {
+  models::Model& model = *opened.built.model;
+  const bool gives_vectors = models::sentence_modules_of(model).has_value();
+  Exported exported{.built = opened.built,
+                    .inputs = {kTokens, "lengths", kTokenTypes},
+                    .output = gives_vectors ? "vectors" : "logits",
+                    .traced = {},
+                    .metadata = {}};
+  exported.traced.extents = onnx::extents_to_record(opened.longest_text);
   exported.traced.inputs = [](const onnx::Extent& extent) {
     const std::vector<int64_t> sizes{extent.samples, extent.length};
     return std::vector{at::zeros(sizes, at::kLong), at::full({extent.samples}, extent.length, at::kLong),
@@ -62,46 +60,41 @@ Exported exported_texts(BuiltModel& built, int64_t longest, const std::string& o
     Batch batch;
     batch.fields = {{kTokens, inputs[0], inputs[1]}, {kTokenTypes, inputs[2], inputs[1]}};
     batch.samples = batch.samples_on_all_ranks = inputs[0].size(0);
-    return logits_of(model, batch);
+    return trained::outputs_of(model, batch);
   };
+  if (!gives_vectors && opened.signature.gives != TextUse::next_token)
+    add_class_names(exported.metadata, opened.class_names);
+  return exported;
+}
+
+Exported exported_samples(trained::Model& opened) {
+  models::Model& model = *opened.built.model;
+  const std::string name = opened.signature.layout.input().name;
+  Exported exported{.built = opened.built, .inputs = {name}, .output = "logits", .traced = {}, .metadata = {}};
+  exported.traced.extents = onnx::extents_to_record(0);
+  exported.traced.inputs = [shape = opened.datasets.facts.input_shape](const onnx::Extent& extent) {
+    std::vector<int64_t> sizes{extent.samples};
+    sizes.insert(sizes.end(), shape.begin(), shape.end());
+    return std::vector{at::rand(sizes)};
+  };
+  exported.traced.pass = [&model, name](const std::vector<at::Tensor>& inputs) {
+    Batch batch;
+    batch.fields = {{name, inputs[0]}};
+    batch.samples = batch.samples_on_all_ranks = inputs[0].size(0);
+    return trained::outputs_of(model, batch);
+  };
+  add_class_names(exported.metadata, opened.signature.class_names);
+  if (const auto& normalization = opened.signature.normalization) {
+    exported.metadata["image_mean"] = nlohmann::json(normalization->mean).dump();
+    exported.metadata["image_std"] = nlohmann::json(normalization->std).dump();
+  }
   return exported;
 }
 
 }  // namespace
 
-void export_onnx(TextEncoder& encoder, const std::filesystem::path& file, int64_t most_bytes) {
-  const bool gives_vectors = models::sentence_modules_of(*encoder.built.model).has_value();
-  Exported exported = exported_texts(encoder.built, encoder.longest_text, gives_vectors ? "vectors" : "logits");
-  if (!gives_vectors) add_class_names(exported.metadata, encoder.class_names);
-  write_onnx(exported, file, most_bytes);
-}
-
-void export_onnx(LanguageModel& model, const std::filesystem::path& file, int64_t most_bytes) {
-  write_onnx(exported_texts(model.built, model.limits.length, "logits"), file, most_bytes);
-}
-
-void export_onnx(TrainedModel& model, const std::filesystem::path& file, int64_t most_bytes) {
-  const JobDatasets& datasets = model.datasets;
-  const std::string name = datasets.train->layout().input().name;
-  Exported exported{.built = model.built, .inputs = {name}, .output = "logits", .traced = {}, .metadata = {}};
-  exported.traced.extents = onnx::extents_to_record(0);
-  exported.traced.inputs = [&](const onnx::Extent& extent) {
-    std::vector<int64_t> sizes{extent.samples};
-    sizes.insert(sizes.end(), datasets.facts.input_shape.begin(), datasets.facts.input_shape.end());
-    return std::vector{at::rand(sizes)};
-  };
-  exported.traced.pass = [&](const std::vector<at::Tensor>& inputs) {
-    Batch batch;
-    batch.fields = {{name, inputs[0]}};
-    batch.samples = batch.samples_on_all_ranks = inputs[0].size(0);
-    return logits_of(*model.built.model, batch);
-  };
-  add_class_names(exported.metadata, datasets.facts.class_names);
-  if (const auto normalization = datasets.train->normalization()) {
-    exported.metadata["image_mean"] = nlohmann::json(normalization->mean).dump();
-    exported.metadata["image_std"] = nlohmann::json(normalization->std).dump();
-  }
-  write_onnx(exported, file, most_bytes);
+void export_onnx(trained::Model& model, const std::filesystem::path& file, int64_t most_bytes) {
+  write_onnx(model.signature.reads_texts() ? exported_texts(model) : exported_samples(model), file, most_bytes);
 }
 
 }  // namespace gputrain::app

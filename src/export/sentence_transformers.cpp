@@ -33,14 +33,14 @@ Json pooling_config(const models::SentenceModules& modules, int64_t channels) {
 
 }  // namespace
 
-void export_sentence_transformers(TextEncoder& encoder, const fs::path& folder, StoredType type) {
-  const auto modules = models::sentence_modules_of(*encoder.built.model);
+void export_sentence_transformers(trained::Model& model, const fs::path& folder, StoredType type) {
+  const auto modules = models::sentence_modules_of(*model.built.model);
   if (!modules)
     throw Error(ExitCode::usage, {.what = "the model gives no vectors of texts",
                                   .where = "--format sentence-transformers",
                                   .hint = "--set model.config.head=embedder takes the mean of the vectors of a text's "
                                           "tokens"});
-  export_transformers(encoder, folder, type);
+  export_transformers(model, folder, type);
   Json list = Json::array();
   const auto add = [&](const std::string& path, const std::string& kind) {
     const size_t number = list.size();
@@ -57,7 +57,7 @@ void export_sentence_transformers(TextEncoder& encoder, const fs::path& folder, 
     write_json(folder / "2_Normalize" / "config.json", Json::object());
   }
   write_json(folder / "sentence_bert_config.json",
-             {{"max_seq_length", encoder.longest_text}, {"do_lower_case", false}});
+             {{"max_seq_length", model.longest_text}, {"do_lower_case", false}});
   write_json(folder / "config_sentence_transformers.json",
              {{"prompts", Json::object()}, {"default_prompt_name", nullptr}, {"similarity_fn_name", "cosine"}});
   write_json(folder / "modules.json", list);

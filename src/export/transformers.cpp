@@ -72,26 +72,19 @@ json write_published_weights(models::Model& model, const fs::path& folder, Store
 }
 
 /// What transformers computes a loss by; null: the head says it.
-const char* problem_type_of(TextUse use) {
-  if (use == TextUse::number) return "regression";
-  if (use == TextUse::labels) return "multi_label_classification";
-  return use == TextUse::label ? "single_label_classification" : nullptr;
+const char* problem_type_of(TextUse gives) {
+  if (gives == TextUse::number) return "regression";
+  if (gives == TextUse::labels) return "multi_label_classification";
+  return gives == TextUse::label ? "single_label_classification" : nullptr;
 }
 
 }  // namespace
 
-void export_transformers(LanguageModel& model, const fs::path& folder, StoredType type, int64_t file_bytes) {
+void export_transformers(trained::Model& model, const fs::path& folder, StoredType type, int64_t file_bytes) {
+  const TextUse gives = model.signature.gives;
   json config = write_published_weights(*model.built.model, folder, type, file_bytes);
-  write_text_files(model.files, folder);
-  add_special_tokens(config, folder);
-  write_file_atomically(folder / "config.json", config.dump(2) + "\n", ExitCode::environment);
-}
-
-void export_transformers(TextEncoder& encoder, const fs::path& folder, StoredType type) {
-  constexpr int64_t kFileBytes = int64_t{5} << 30;
-  json config = write_published_weights(*encoder.built.model, folder, type, kFileBytes);
-  if (const char* const problem = problem_type_of(encoder.use)) config["problem_type"] = problem;
-  write_encoder_tokenizer(encoder, folder);
+  if (const char* const problem = problem_type_of(gives)) config["problem_type"] = problem;
+  gives == TextUse::next_token ? write_text_files(model.files, folder) : write_encoder_tokenizer(model, folder);
   add_special_tokens(config, folder);
   write_file_atomically(folder / "config.json", config.dump(2) + "\n", ExitCode::environment);
 }

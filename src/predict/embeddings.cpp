@@ -10,13 +10,13 @@
 
 namespace gputrain::app {
 
-at::Tensor embeddings_of(TextEncoder& encoder, const TextsToRead& texts) {
-  if (!models::sentence_modules_of(*encoder.built.model))
+at::Tensor embeddings_of(trained::Model& model, const TextsToRead& texts) {
+  if (!models::sentence_modules_of(*model.built.model))
     throw Error(ExitCode::usage,
                 {.what = "the model gives no vectors of texts",
                  .where = texts.file,
                  .hint = "--set model.config.head=embedder takes the mean of the vectors of a text's tokens"});
-  return at::stack(outputs_of(encoder, texts, TextUse::pairs).outputs).contiguous();
+  return at::stack(outputs_of(model, texts, TextUse::pairs).outputs).contiguous();
 }
 
 void write_npy(const at::Tensor& values, const std::string& path) {

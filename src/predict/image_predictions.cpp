@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <set>
 
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/topk.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -9,10 +8,9 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/data/loader.hpp"
-#include "gputrain/device/working_copy.hpp"
-#include "gputrain/models/mirrored.hpp"
-#include "gputrain/nn/recompute.hpp"
+#include "gputrain/datasets/given_images.hpp"
 #include "gputrain/predict/predict.hpp"
+#include "image_options.hpp"
 #include "json_line.hpp"
 
 namespace gputrain::app {
@@ -80,44 +78,42 @@ std::string line_of_image(TextUse use, const Seen& seen, bool json) {
 
 }  // namespace
 
-ImagePredictions predictions_of(ImageModel& model, int64_t batch_size, bool json) {
-  const auto& images = model.datasets.train;
+ImagePredictions predictions_of(trained::Model& model, const ImagesToSee& wanted) {
+  const std::vector<std::string> files = datasets::image_files(wanted.files);
+  const auto seen = app::datasets_of(
+      model.job, datasets::given_images(files, image_options_of(model), model.class_names, model.signature.gives));
   ImagePredictions predictions;
   std::set<int64_t> unreadable;
-  const data::LoaderOptions reading{.partition = {.global_batch = batch_size, .micro_batch = batch_size},
-                                    .shuffle = false,
-                                    .augment = false,
-                                    .pads = false,
-                                    .num_workers = data::automatic_workers(*images, model.context.device, 1),
-                                    .steps = ceil_divide(images->size(), batch_size),
-                                    .max_bad_fraction = 1,
-                                    .on_bad_sample =
-                                        [&](const data::BadSample& bad) {
-                                          unreadable.insert(bad.index);
-                                          predictions.unreadable.push_back(bad.message);
-                                        },
-                                    .device = model.context.device};
-  data::Loader loader(images, reading);
-  const data::Preprocess preprocess(*images, model.format);
-  const at::NoGradGuard no_grad;
-  const device::Reading weights(model.built.arena->working_copy());
-  models::Mirrored mirrored(*model.built.model);
-  models::Model& predicts = model.mirrors ? mirrored : *model.built.model;
+  const data::LoaderOptions reading{
+      .partition = {.global_batch = wanted.batch_size, .micro_batch = wanted.batch_size},
+      .shuffle = false,
+      .augment = false,
+      .pads = false,
+      .num_workers = data::automatic_workers(*seen.train, model.context.device, 1),
+      .steps = ceil_divide(seen.train->size(), wanted.batch_size),
+      .max_bad_fraction = 1,
+      .on_bad_sample =
+          [&](const data::BadSample& bad) {
+            unreadable.insert(bad.index);
+            predictions.unreadable.push_back(bad.message);
+          },
+      .device = model.context.device};
+  data::Loader loader(seen.train, reading);
+  const data::Preprocess preprocess(*seen.train, app::input_format(model.job.spec(), *seen.train, model.context));
+  trained::Forward forward(model);
   int64_t image = 0;
   for (int64_t step = 0; step < reading.steps; ++step) {
     const auto data = loader.next_step();
     for (const Batch& batch : data.micro_batches) {
-      const nn::ForwardPass pass;
-      const auto last = predicts.last_layer(preprocess(batch));
-      const at::Tensor logits = last.head.logits ? last.head.logits(last.features) : last.features;
+      const at::Tensor logits = forward(preprocess(batch));
       // A model may have more classes than its data.
-      const int64_t known = std::min(last.classes, std::ssize(model.class_names));
-      const at::Tensor rows = model.datasets.task->outputs(logits.narrow(-1, 0, known).to(at::kCPU, at::kFloat));
+      const int64_t known = std::min(logits.size(-1), std::ssize(model.class_names));
+      const at::Tensor rows = seen.task->outputs(logits.narrow(-1, 0, known).to(at::kCPU, at::kFloat));
       for (int64_t row = 0; row < batch.samples; ++row, ++image) {
         if (unreadable.contains(image)) continue;
-        const std::string& file = model.files.at(static_cast<size_t>(image));
-        predictions.lines +=
-            line_of_image(model.use, {.file = file, .names = model.class_names, .values = rows[row]}, json);
+        const std::string& file = files.at(static_cast<size_t>(image));
+        predictions.lines += line_of_image(model.signature.gives,
+                                           {.file = file, .names = model.class_names, .values = rows[row]}, wanted.json);
       }
     }
   }

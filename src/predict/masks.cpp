@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/argmax.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
@@ -18,10 +17,8 @@
 #include "gputrain/data/image_transform.hpp"
 #include "gputrain/data/png.hpp"
 #include "gputrain/datasets/given_images.hpp"
-#include "gputrain/device/working_copy.hpp"
-#include "gputrain/models/mirrored.hpp"
-#include "gputrain/nn/recompute.hpp"
 #include "gputrain/predict/predict.hpp"
+#include "image_options.hpp"
 #include "json_line.hpp"
 
 namespace gputrain::app {
@@ -80,12 +77,14 @@ std::vector<fs::path> mask_files(const std::vector<std::string>& images, const f
 
 class MaskWriter {
  public:
-  MaskWriter(ImageModel& model, const MasksToWrite& masks)
+  MaskWriter(trained::Model& model, std::vector<std::string> images, const ImagesToSee& wanted)
       : model_(model),
-        json_(masks.json),
-        files_(mask_files(model.files, masks.folder)),
-        preprocess_(*model.datasets.train, model.format),
-        mirrored_(*model.built.model) {
+        images_(std::move(images)),
+        json_(wanted.json),
+        files_(mask_files(images_, wanted.masks)),
+        preprocess_(*model.datasets.train,
+                    app::input_format(model.job.spec(), *model.datasets.train, model.context)),
+        forward_(model) {
     if (model.class_names.size() > 256)
       throw Error(ExitCode::usage, {.what = "a mask has at most 256 classes, and the model has " +
                                             std::to_string(model.class_names.size())});
@@ -97,9 +96,7 @@ class MaskWriter {
     for (const ImageToLabel& image : images) pixels.push_back(image.pixels);
     Batch batch{.fields = {{kImage, at::cat(pixels).to(model_.context.device)}}};
     batch.samples = batch.samples_on_all_ranks = std::ssize(images);
-    const nn::ForwardPass pass;
-    const auto last = (model_.mirrors ? mirrored_ : *model_.built.model).last_layer(preprocess_(batch));
-    const at::Tensor rows = last.head.logits ? last.head.logits(last.features) : last.features;
+    const at::Tensor rows = forward_(preprocess_(batch));
     const at::Tensor logits = rows.narrow(-1, 0, std::ssize(model_.class_names)).permute({0, 3, 1, 2}).to(at::kFloat);
     std::string lines;
     for (size_t i = 0; i < images.size(); ++i) {
@@ -121,8 +118,8 @@ class MaskWriter {
     for (size_t label = 0; label < counts.size(); ++label) counts[label].second = label;
     for (int64_t i = 0; i < mask.numel(); ++i) --counts[numbers[i]].first;
     std::ranges::sort(counts);
-    std::string line = model_.files[index] + "\t" + files_[index].string();
-    Json all{{"file", model_.files[index]}, {"mask", files_[index].string()}, {"shares", Json::object()}};
+    std::string line = images_[index] + "\t" + files_[index].string();
+    Json all{{"file", images_[index]}, {"mask", files_[index].string()}, {"shares", Json::object()}};
     for (const auto& [negative, label] : counts) {
       if (negative == 0) break;
       const double share = static_cast<double>(-negative) / static_cast<double>(mask.numel());
@@ -132,19 +129,20 @@ class MaskWriter {
     return json_ ? json_line(all) : line + "\n";
   }
 
-  ImageModel& model_;
+  trained::Model& model_;
+  std::vector<std::string> images_;  // files
   bool json_;
   std::vector<fs::path> files_;
   data::Preprocess preprocess_;
-  models::Mirrored mirrored_;
+  trained::Forward forward_;
 };
 
 }  // namespace
 
-ImagePredictions write_masks(ImageModel& model, const MasksToWrite& masks) {
-  const at::NoGradGuard no_grad;
-  const device::Reading weights(model.built.arena->working_copy());
-  MaskWriter writer(model, masks);
+ImagePredictions write_masks(trained::Model& model, const ImagesToSee& wanted) {
+  const std::vector<std::string> files = datasets::image_files(wanted.files);
+  const data::ImageOptions options = image_options_of(model);
+  MaskWriter writer(model, files, wanted);
   const int64_t channels = model.datasets.train->layout().input().sizes.back();
   ImagePredictions predictions;
   std::vector<ImageToLabel> images;
@@ -152,17 +150,17 @@ ImagePredictions write_masks(ImageModel& model, const MasksToWrite& masks) {
     if (!images.empty()) predictions.lines += writer.write(images);
     images.clear();
   };
-  for (size_t i = 0; i < model.files.size(); ++i) {
+  for (size_t i = 0; i < files.size(); ++i) {
     ImageToLabel image;
     try {
-      image = read_image(i, model.files[i], model.options, channels);
+      image = read_image(i, files[i], options, channels);
     } catch (const Error& bad) {
       if (bad.code() != ExitCode::data) throw;
       predictions.unreadable.emplace_back(bad.what());
       continue;
     }
     const bool is_other = !images.empty() && images.front().pixels.sizes() != image.pixels.sizes();
-    if (is_other || std::ssize(images) == masks.batch_size) flush();
+    if (is_other || std::ssize(images) == wanted.batch_size) flush();
     images.push_back(std::move(image));
   }
   flush();

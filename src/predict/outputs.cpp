@@ -5,7 +5,6 @@
 #include <numeric>
 #include <span>
 
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -13,8 +12,6 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
-#include "gputrain/device/working_copy.hpp"
-#include "gputrain/nn/recompute.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -81,24 +78,20 @@ at::Tensor output_of(const at::Tensor& output, const EncoderInput& input) {
 
 }  // namespace
 
-TextOutputs outputs_of(TextEncoder& encoder, const TextsToRead& wanted, TextUse use) {
+TextOutputs outputs_of(trained::Model& model, const TextsToRead& wanted, TextUse use) {
   TextOutputs all;
   all.texts = records::read_given_texts(
-      {.path = wanted.file, .use = use, .columns = encoder.columns, .class_names = encoder.class_names});
-  const std::vector<EncoderInput> inputs = records::encoder_inputs(all.texts, *encoder.tokenizer, encoder.longest_text);
-  check_tokens(all.texts, inputs, encoder.vocabulary);
-  warn_of_cut(inputs, wanted, encoder.longest_text);
-  const at::NoGradGuard no_grad;
-  const device::Reading reading(encoder.built.arena->working_copy());
+      {.path = wanted.file, .use = use, .columns = model.columns, .class_names = model.class_names});
+  const std::vector<EncoderInput> inputs = records::encoder_inputs(all.texts, *model.tokenizer, model.longest_text);
+  check_tokens(all.texts, inputs, model.vocabulary);
+  warn_of_cut(inputs, wanted, model.longest_text);
+  trained::Forward forward(model);
   const std::vector<size_t> order = longest_first(inputs);
   all.outputs.resize(inputs.size());
   for (size_t begin = 0; begin < order.size();) {
     const size_t size = std::min(static_cast<size_t>(wanted.batch_size), order.size() - begin);
     const auto chosen = std::span(order).subspan(begin, size);
-    const nn::ForwardPass pass;
-    const auto last = encoder.built.model->last_layer(batch_of(inputs, chosen, encoder.context.device));
-    const at::Tensor logits = last.head.logits ? last.head.logits(last.features) : last.features;
-    const at::Tensor outputs = logits.narrow(-1, 0, last.classes).to(at::kCPU, at::kFloat);
+    const at::Tensor outputs = forward(batch_of(inputs, chosen, model.context.device)).to(at::kCPU, at::kFloat);
     for (size_t row = 0; row < size; ++row)
       all.outputs[chosen[row]] = output_of(outputs[static_cast<int64_t>(row)], inputs[chosen[row]]);
     begin += size;

@@ -1,4 +1,4 @@
-// Runs texts through an encoder.
+// Runs texts through a trained model.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace gputrain::app {
 
-/// Texts with what the encoder gives for each: logits [classes], of a tagger [words, classes] without those that were
+/// Texts with what the model gives for each: logits [classes], of a tagger [words, classes] without those that were
 /// cut off, or a vector [channels]; float32 on the CPU.
 struct TextOutputs {
   std::vector<records::GivenText> texts;
@@ -19,6 +19,6 @@ struct TextOutputs {
 };
 
 /// Warns if texts are cut. Throws Error(data) as read_given_texts() does, and for tokens that the model does not know.
-TextOutputs outputs_of(TextEncoder& encoder, const TextsToRead& texts, TextUse use);
+TextOutputs outputs_of(trained::Model& model, const TextsToRead& texts, TextUse use);
 
 }  // namespace gputrain::app

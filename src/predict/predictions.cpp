@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gputrain/core/error.hpp"
 #include "gputrain/tasks/entities.hpp"
 #include "json_line.hpp"
 #include "outputs.hpp"
@@ -28,16 +27,16 @@ Json by_name(const std::vector<std::string>& names, const std::vector<float>& pr
   return all;
 }
 
-/// Writes what the encoder gives for one text.
+/// Writes what the model gives for one text.
 class Lines {
  public:
   Lines(const std::vector<std::string>& names, bool json)
       : names_(names), json_(json), has_entities_(tasks::mark_entities(names)) {}
 
-  std::string of(TextUse use, const records::GivenText& text, const at::Tensor& output) const {
-    if (use == TextUse::number) return number(output);
-    if (use == TextUse::labels) return classes(values_of(at::sigmoid(output)));
-    return use == TextUse::tags ? tags(text, output) : best_class(values_of(at::softmax(output, -1)));
+  std::string of(TextUse gives, const records::GivenText& text, const at::Tensor& output) const {
+    if (gives == TextUse::number) return number(output);
+    if (gives == TextUse::labels) return classes(values_of(at::sigmoid(output)));
+    return gives == TextUse::tags ? tags(text, output) : best_class(values_of(at::softmax(output, -1)));
   }
 
  private:
@@ -105,19 +104,12 @@ class Lines {
 
 }  // namespace
 
-std::string predictions_of(TextEncoder& encoder, const TextsToRead& texts, bool json) {
-  const TextUse use = encoder.use;
-  const bool gives_vectors = use == TextUse::pairs;
-  if (use != TextUse::label && use != TextUse::labels && use != TextUse::number && use != TextUse::tags)
-    throw Error(ExitCode::usage, {.what = gives_vectors            ? "the model gives vectors of texts"
-                                          : use == TextUse::masked ? "the model guesses hidden tokens"
-                                                                   : "the model judges answers to prompts",
-                                  .where = texts.file,
-                                  .hint = gives_vectors ? "gputrain embed" : "predict is for classifiers and taggers"});
-  const TextOutputs all = outputs_of(encoder, texts, use);
-  const Lines lines(encoder.class_names, json);
+std::string predictions_of(trained::Model& model, const TextsToRead& texts, bool json) {
+  const TextUse gives = model.signature.gives;
+  const TextOutputs all = outputs_of(model, texts, gives);
+  const Lines lines(model.class_names, json);
   std::string text;
-  for (size_t i = 0; i < all.texts.size(); ++i) text += lines.of(use, all.texts[i], all.outputs[i]);
+  for (size_t i = 0; i < all.texts.size(); ++i) text += lines.of(gives, all.texts[i], all.outputs[i]);
   return text;
 }
 

@@ -95,6 +95,11 @@ std::string token_beside(const fs::path& folder_or_file, const char* key) {
 
 }  // namespace
 
+fs::path published_path(const config::Choice& choice, const fs::path& pretrained) {
+  if (choice.name == "pretrained") return pretrained;
+  return choice.name == "published" ? hub::pretrained_path(choice.as<PublishedOptions>().tokenizer_path) : fs::path();
+}
+
 std::string end_token_beside(const fs::path& folder_or_file) { return token_beside(folder_or_file, "eos_token"); }
 std::string begin_token_beside(const fs::path& folder_or_file) { return token_beside(folder_or_file, "bos_token"); }
 std::string padding_token_beside(const fs::path& folder_or_file) { return token_beside(folder_or_file, "pad_token"); }

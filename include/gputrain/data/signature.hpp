@@ -20,6 +20,8 @@ struct Signature {
   std::vector<std::string> class_names = {};        // in order of their numbers; empty: they have none
   std::optional<Normalization> normalization = {};  // of images
 
+  bool reads_texts() const noexcept { return longest > 0; }
+
   /// `model`: what the model and its task read and give.
   static Signature of(const Dataset& learned, const InputSpec& model);
   /// Reads what text() writes. Throws Error(data), which names `where`, for anything else.

@@ -83,7 +83,7 @@ struct ExportRequest {
 };
 
 /// `gputrain predict` and `gputrain embed`
-struct TextsRequest {
+struct PredictRequest {
   std::string folder;              // a run folder or that of a published model
   std::vector<std::string> files;  // texts: one; images, for predict: any number
   std::string output;              // empty: stdout
@@ -155,8 +155,8 @@ int agent_command();
 int run_command(const RunRequest& request);
 int eval_command(const EvalRequest& request);
 int generate_command(const GenerateRequest& request);
-int predict_command(const TextsRequest& request);
-int embed_command(const TextsRequest& request);
+int predict_command(const PredictRequest& request);
+int embed_command(const PredictRequest& request);
 int export_command(const ExportRequest& request);
 struct FetchCommand {
   std::string name;      // of a model on the Hugging Face Hub, perhaps with @REVISION

@@ -1,4 +1,4 @@
-// What the model in a folder reads and gives, without opening it.
+// What a job's model reads and gives.
 #pragma once
 
 #include <filesystem>
@@ -11,28 +11,13 @@
 
 namespace gputrain::app {
 
-/// How a trained model is opened, and by which verbs.
-enum class ModelKind { text_encoder, language_model, other };
-
-/// Of a run, one of its checkpoints, or a published model's folder. A folder that is neither, or not there, is taken
-/// for a language model, whose opener says what is wrong with it.
-ModelKind kind_of(const std::filesystem::path& folder);
-
-/// Whether the job's model is an encoder of texts, whatever its task.
-bool is_encoder(const Job& job);
-
 /// What the job's model and task read and give.
 InputSpec model_of(const Job& job);
+/// What the model gives: of two that learn from pairs of answers, one continues texts, and the other judges answers.
+TextUse given_by(const Job& job);
 
 /// What a run writes as its model.json.
 data::Signature signature_of(const Job& job, const JobDatasets& datasets);
-
-/// The signature of a run: its model.json. For runs of versions that wrote none: what the metadata of `weights` says of
-/// images, or config.json or a published tokenizer of texts; else opens the training data. Throws Error(data).
-data::Signature signature_of_run(const Job& job, const std::filesystem::path& weights);
-
-/// The signature of published texts, as config.json says it. Throws Error.
-data::Signature signature_in(const std::filesystem::path& config);
 
 /// The same as open_datasets(job) gives, of data without samples, and without a task.
 JobDatasets datasets_without_samples(const Job& job, const data::Signature& signature);

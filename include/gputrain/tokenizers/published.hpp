@@ -53,6 +53,10 @@ std::string end_token_beside(const std::filesystem::path& folder_or_file);
 std::string begin_token_beside(const std::filesystem::path& folder_or_file);
 std::string padding_token_beside(const std::filesystem::path& folder_or_file);
 
+/// The files of the published tokenizer that `choice` names, the one of the folder of `pretrained` weights too; empty:
+/// it is of another kind.
+std::filesystem::path published_path(const config::Choice& choice, const std::filesystem::path& pretrained);
+
 /// Whether a folder has the files of a tokenizer.
 bool is_published(const std::filesystem::path& folder);
 

@@ -1,0 +1,227 @@
+"""Opens every kind of trained model, in every kind of folder, with every verb that uses one: each works, or is refused in
+one sentence. The table of it stands in configs/models.md.
+
+usage: trained_folders_test.py GPUTRAIN [--write]
+  --write  writes the table anew, to be read before it is committed
+"""
+import concurrent.futures
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+import zlib
+from pathlib import Path
+
+PROGRAM = Path(sys.argv.pop(1)).resolve()
+WRITES = "--write" in sys.argv and not sys.argv.remove("--write")
+PAGE = Path(__file__).resolve().parents[3] / "configs/models.md"
+BEGIN, END = "<!-- made by tests/program/run/trained_folders_test.py -->\n", "<!-- end -->\n"
+VERBS = ["predict", "embed", "generate", "eval", "eval --suite", "export --format hf", "export --format onnx",
+         "export --format gguf", "export --format sentence-transformers", "export --format adapter"]
+WORDS = "red green blue old new small big far".split()
+
+GPT = {"type": "gpt", "config": {"n_layer": 1, "n_head": 2, "n_embd": 16, "block_size": 32}}
+ROTARY = {"type": "gpt", "config": {"n_layer": 1, "n_head": 2, "n_embd": 16, "block_size": 32, "position": "rotary",
+                                    "norm": "rmsnorm", "activation": "swiglu"}}
+
+
+def bert(head):
+    return {"type": "bert", "config": {"n_layer": 1, "n_head": 2, "n_embd": 16, "block_size": 32, "head": head}}
+
+
+def with_head(model, **config):
+    return {**model, "config": {**model["config"], **config}}
+
+
+# kind -> model, task, records of data.train
+KINDS = {
+    "language model": (ROTARY, None, "texts"),
+    "language model, characters": (GPT, None, "characters"),
+    "language model, DPO": (ROTARY, "dpo", "pairs"),
+    "reward model": (with_head(ROTARY, head="classifier"), "reward", "pairs"),
+    "classifier of texts (gpt)": (with_head(ROTARY, head="classifier"), "text_classification", "classes"),
+    "classifier of texts (bert)": (bert("classifier"), "text_classification", "classes"),
+    "several classes of a text": (bert("classifier"), "multi_label_classification", "several"),
+    "number for a text": (bert("classifier"), "regression", "numbers"),
+    "tagger": (bert("tagger"), "tagging", "tags"),
+    "vectors of texts": (bert("embedder"), "retrieval", "alike"),
+    "hidden tokens": (bert("mlm"), None, "plain"),
+    "classifier of images": ({"type": "resnet18"}, None, "images"),
+    "classifier of pixels": ({"type": "unet", "config": {"channels": [8, 16]}}, None, "masks"),
+}
+BRANCHED = ("language model", "classifier of texts (gpt)", "classifier of texts (bert)")  # that have adapters here
+
+
+def byte_tokenizer():
+    vocabulary, other = {}, 256
+    for byte in range(256):
+        shown = 32 < byte < 127 or (byte > 160 and byte != 173)
+        vocabulary[chr(byte if shown else other)] = byte
+        other += not shown
+    special = [{"id": 256 + i, "content": text, "special": True, "normalized": False, "lstrip": False, "rstrip": False,
+                "single_word": False} for i, text in enumerate(["<end>", "[PAD]"])]
+    cut = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    return {"version": "1.0", "added_tokens": special, "pre_tokenizer": cut, "decoder": cut,
+            "model": {"type": "BPE", "vocab": vocabulary, "merges": []}}
+
+
+def png(pixels, size, channels):
+    """Pixels of one byte, or of three."""
+    rows = b"".join(b"\0" + pixels[row * size * channels:(row + 1) * size * channels] for row in range(size))
+    part = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    head = struct.pack(">IIBBBBB", size, size, 8, 0 if channels == 1 else 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + part(b"IHDR", head) + part(b"IDAT", zlib.compress(rows)) + part(b"IEND", b"")
+
+
+def records(kind):
+    for i in range(32):
+        one, two = i % 8, i // 4 % 8
+        text = f"{WORDS[one]} house {WORDS[two]}"
+        size, colour = (one >= 4, one < 4)
+        yield {
+            "texts": {"text": text}, "plain": {"text": text},
+            "pairs": {"prompt": text, "chosen": " good", "rejected": " bad"},
+            "classes": {"text": text, "label": "size" if size else "colour"},
+            "several": {"text": text, "label": ["colour"] * colour + ["size"] * (two >= 4)},
+            "numbers": {"text": text, "label": one / 7},
+            "tags": {"tokens": text.split(), "tags": ["B-X" if size else "O", "O", "O"]},
+            "alike": {"anchor": text, "positive": "it is " + WORDS[one]},
+        }[kind]
+
+
+def write_data(folder):
+    (folder / "tokenizer").mkdir()
+    (folder / "tokenizer/tokenizer.json").write_text(json.dumps(byte_tokenizer()))
+    for kind in ("texts", "plain", "pairs", "classes", "several", "numbers", "tags", "alike"):
+        (folder / f"{kind}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records(kind)))
+    (folder / "characters.txt").write_text("red house blue far old new small big green 0123456789 " * 20)
+    for i in range(16):
+        shade = bytes([i * 16]) * (16 * 16 * 3)
+        for name, content in ((f"images/{'dark' if i < 8 else 'light'}/{i}.png", png(shade, 16, 3)),
+                              (f"masks/images/{i}.png", png(shade, 16, 3)),
+                              (f"masks/masks/{i}.png", png(bytes([i % 2] * 128 + [1] * 128), 16, 1))):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+    (folder / "in.txt").write_text("red house old\nbig house far\n")
+    (folder / "suite.jsonl").write_text(json.dumps({"task": "t", "prompt": "red", "choices": [" a", " b"], "answer": 0}) + "\n")
+
+
+def job(folder, kind):
+    model, task, source = KINDS[kind]
+    data = {"text": {"tokenizer": "published", "tokenizer_path": str(folder / "tokenizer"), "max_length": 16}}
+    if source == "characters":
+        data = {"train": {"format": "text", "path": str(folder / "characters.txt")}}
+    elif source in ("images", "masks"):
+        data = {"train": {"format": "imagefolder" if source == "images" else "segmentation", "path": str(folder / source)},
+                "image": {"size": 16}}
+    elif source == "plain":
+        data = {"train": {"format": "jsonl", "path": str(folder / "plain.jsonl")}, "text": {"tokenizer": "words", "max_length": 16}}
+    else:
+        data["train"] = {"format": "jsonl", "path": str(folder / f"{source}.jsonl")}
+    data["val"] = {"split": 0.25}
+    if source in ("tags", "alike"):  # words are what they are about
+        data["text"] = {"tokenizer": "words", "max_length": 16}
+    job = {"device": "cpu", "model": model, "data": data, "train": {"max_steps": 2, "global_batch_size": 4},
+           "checkpoint": {"interval": 1}, "optimizer": {"type": "sgd", "lr": 0.01}}
+    return {**job, "task": {"type": task}} if task else job
+
+
+def run(*words):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run([PROGRAM, *map(str, words)], capture_output=True, text=True, env=environment, timeout=300)
+
+
+def train(folder, name, job):
+    (folder / f"{name}.json").write_text(json.dumps(job))
+    done = run("run", folder / f"{name}.json", "--output-dir", folder / name)
+    if done.returncode != 0:
+        raise AssertionError(f"{name}: {done.stderr}")
+
+
+def command(verb, folder, model, out):
+    reads_images = "images" in model or "pixels" in model
+    masks = ["--masks", f"{out}.masks"] if "pixels" in model else []
+    job_file = folder if (folder / "job.resolved.yaml").exists() else folder.parent.parent
+    return {
+        "predict": ["predict", folder, "DATA/images/dark/1.png" if reads_images else "DATA/in.txt", *masks],
+        "embed": ["embed", folder, "DATA/in.txt", "--output", out],
+        "generate": ["generate", folder, "--prompt", "red", "--max-new-tokens", "2"],
+        "eval": ["eval", folder / "job.resolved.yaml"] if folder == job_file else
+                ["eval", job_file / "job.resolved.yaml", "--weights", folder],
+        "eval --suite": ["eval", folder, "--suite", "DATA/suite.jsonl"],
+    }.get(verb) or ["export", folder, out, *verb.split()[1:], *(["--merge"] if verb.endswith("hf") else [])]
+
+
+class Folders(unittest.TestCase):
+    maxDiff = None
+
+    def test_each_works_or_is_refused_in_one_sentence(self):
+        with tempfile.TemporaryDirectory() as temporary:
+            data = Path(temporary)
+            write_data(data)
+            table = self.table_of(data)
+        page = PAGE.read_text()
+        begin, end = page.index(BEGIN) + len(BEGIN), page.index(END)
+        if WRITES:
+            PAGE.write_text(page[:begin] + table + page[end:])
+        self.assertEqual(PAGE.read_text()[begin:].split(END)[0], table,
+                         f"write the table anew and read it: {sys.argv[0]} {PROGRAM} --write")
+
+    def table_of(self, data):
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(lambda kind: self.prepare(data, kind), KINDS))
+            tried = [(kind, place, verb) for kind in KINDS for place in self.places(data, kind) for verb in VERBS]
+            outcomes = dict(zip(tried, pool.map(lambda one: self.outcome(data, *one), tried)))
+        reasons, lines = [], ["| model, folder | " + " | ".join(f"`{verb}`" for verb in VERBS) + " |",
+                              "|-" * (len(VERBS) + 1) + "|"]
+        for kind in KINDS:
+            for place in self.places(data, kind):
+                cells = []
+                for verb in VERBS:
+                    reason = outcomes[kind, place, verb]
+                    if reason and reason not in reasons:
+                        reasons.append(reason)
+                    cells.append(f"no ({reasons.index(reason) + 1})" if reason else "yes")
+                lines.append(f"| {kind}, {place} | " + " | ".join(cells) + " |")
+        lines += [""] + [f"{i + 1}. {reason}" for i, reason in enumerate(reasons)]
+        return "\n".join(lines) + "\n"
+
+    def prepare(self, data, kind):
+        train(data, kind, job(data, kind))
+        if kind in BRANCHED:
+            run("export", data / kind, data / f"{kind} published", "--format", "hf")
+            base = data / f"{kind} published"
+            adapted = job(data, kind)
+            adapted["model"] = {"type": adapted["model"]["type"], "pretrained": str(base), "adapter": {"type": "lora", "rank": 2}}
+            train(data, f"{kind} adapted", adapted)
+            run("export", data / f"{kind} adapted", data / f"{kind} adapter", "--format", "adapter")
+
+    def places(self, data, kind):
+        places = {"run": data / kind, "checkpoint": data / kind / "ckpt/step-00000001"}
+        if kind in BRANCHED:
+            places["published folder"] = data / f"{kind} published"
+            places["run with an adapter"] = data / f"{kind} adapted"
+            places["adapter's folder"] = data / f"{kind} adapter"
+        return places
+
+    def outcome(self, data, kind, place, verb):
+        """Empty: it worked."""
+        folder = self.places(data, kind)[place]
+        out = data / re.sub(r"\W", "_", f"{kind} {place} {verb}")
+        words = [str(word).replace("DATA", str(data)) for word in command(verb, folder, kind, out)]
+        done = run(*words)
+        where = f"{' '.join(words)}: {done.returncode}\n{done.stderr}"
+        if done.returncode == 0:
+            return ""
+        errors = re.findall(r"^error: (.*)", done.stderr, re.M)
+        self.assertEqual((done.returncode, len(errors)), (2, 1), where)
+        self.assertFalse(out.exists(), where)
+        return errors[0].replace(str(folder) + ": ", "").replace(str(data) + "/", "")
+
+
+if __name__ == "__main__":
+    unittest.main()
