@@ -300,12 +300,15 @@ void CommandLine::add_readers() {
   list->callback([this] { action = [this] { return app::library().list(kind, plugins); }; });
 
   auto* describe = app.add_subcommand("describe", "explain the options of the job or of one entry");
-  describe
-      ->add_option("kind", kind, "job, a group or key of it (train, optimizer.lr), or model, dataset, optimizer, ...")
-      ->required();
+  describe->add_option("kind", kind,
+                       "job, a group or key of it (train, optimizer.lr), or model, dataset, optimizer, ...");
   describe->add_option("name", name, "the entry, as `gputrain list` names it");
+  describe->add_option("--markdown", markdown, "print a page of the folder configs instead: keys, the default")
+      ->expected(0, 1)
+      ->default_str("keys")
+      ->check(CLI::IsMember({"keys"}));
   add_plugins(*describe, plugins);
-  describe->callback([this] { action = [this] { return app::library().describe(kind, name, plugins); }; });
+  describe->callback([this] { action = [this] { return app::library().describe(kind, name, markdown, plugins); }; });
 
   auto* profile = app.add_subcommand("profile", "say what cost most in the steps that run --profile recorded");
   profile->add_option("run", name, "the run folder")->required()->check(not_empty);

@@ -56,6 +56,25 @@ std::string describe_anything(const std::string& name) {
                        "`gputrain list` shows entries, `gputrain describe job` all keys; or a kind: job" + kinds});
 }
 
+constexpr const char* kKeysHead =
+    R"(# Every key of a job
+
+`gputrain describe --markdown > configs/keys.md` writes this page; a test compares it with the program.
+How to write a job: [README.md](README.md).
+
+| word of a type | what it takes |
+|-|-|
+| length | `500` (steps), `5ep` (epochs), `10%` (of the training), `2Btok` (tokens), `30m` (time); not every key takes every unit |
+| duration | `90s`, `30m`, `1h30m`, `2d` |
+| group | keys of its own, below it in the table; `[]` stands for each element of a list |
+| a value \| list | one value, or several |
+| options | the keys of the entry that was picked: see its table below |
+
+The column *resume* says whether the key may have another value when a run goes on from a checkpoint: `yes`; only with
+`gputrain run --accept`, because results may change; or `no`.
+
+)";
+
 nlohmann::ordered_json as_json(const config::SpecError& error) {
   auto problems = nlohmann::ordered_json::array();
   for (const auto& problem : error.problems()) {
@@ -109,8 +128,15 @@ int list_command(const std::string& kind, const std::vector<std::string>& plugin
   return 0;
 }
 
-int describe_command(const std::string& kind, const std::string& name, const std::vector<std::string>& plugins) {
+int describe_command(const std::string& kind, const std::string& name, const std::string& page,
+                     const std::vector<std::string>& plugins) {
   for (const std::string& file : plugins) load_plugin(file);
+  if (page == "keys") {
+    print(kKeysHead + config::keys_page(job_schema()));
+    return 0;
+  }
+  if (kind.empty())
+    throw Error(ExitCode::usage, {.what = "describe what?", .hint = "`gputrain describe job`, or --help"});
   if (kind == "job" && name.empty())
     print(config::describe_text(job_schema(), width()));
   else if (name.empty() || kind == "job")

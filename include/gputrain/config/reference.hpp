@@ -28,7 +28,10 @@ std::string describe_text(const Schema& schema, size_t width);
 /// The same for one key, or for one group and its keys; empty if the name is unknown.
 std::string describe_text(const Schema& schema, size_t width, std::string_view key);
 
-/// The full names of all keys and groups of the job.
+/// Every key of the schema and of the entries that its keys pick, as sections of a Markdown page.
+std::string keys_page(const Schema& schema);
+
+/// The full names of all keys and groups of the job, without those of a list's elements.
 std::vector<std::string> key_names(const Schema& schema);
 
 /// The options of one entry. Throws Error(usage) with the nearest names if there is no such entry.

@@ -181,7 +181,9 @@ int config_command(const JobRequest& request, bool origin);
 /// What these three show has the entries of plug-ins too, which are given by their files.
 int schema_command(const std::vector<std::string>& plugins);
 int list_command(const std::string& kind, const std::vector<std::string>& plugins);
-int describe_command(const std::string& kind, const std::string& name, const std::vector<std::string>& plugins);
+/// `page`: prints that page in Markdown instead; empty: none.
+int describe_command(const std::string& kind, const std::string& name, const std::string& page,
+                     const std::vector<std::string>& plugins);
 /// `gputrain data audit RUN`
 int audit_command(const std::string& run, bool json);
 struct TokenizeCommand {

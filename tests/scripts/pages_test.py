@@ -1,0 +1,75 @@
+"""The pages: links that lead somewhere, keys that a job has, whole jobs that are valid, keys.md as the program prints it."""
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = sys.argv.pop(1)
+FOLDERS = ("", "configs", "configs/launch", "docker", "scripts/bench", "scripts/gpu", "src", "tests")
+PAGES = [page for folder in FOLDERS for page in sorted((ROOT / folder).glob("*.md"))]
+
+
+def text_of(page):
+    """The page without its blocks of code."""
+    return re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
+
+
+def anchors_of(page):
+    """The anchors of its headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", text_of(page), flags=re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def run(*words):
+    return subprocess.run([PROGRAM, *words], capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+class Pages(unittest.TestCase):
+    def test_keys_page_is_that_of_the_program(self):
+        printed = run("describe", "--markdown").stdout
+        self.assertTrue(printed == (ROOT / "configs/keys.md").read_text(),
+                        "write it anew: gputrain describe --markdown > configs/keys.md")
+
+    def test_links_lead_somewhere(self):
+        for page in PAGES:
+            for target in re.findall(r"\]\(([^)\s]+)\)", text_of(page)):
+                if re.match(r"[a-z]+:", target):
+                    continue
+                path, _, anchor = target.partition("#")
+                to = (page.parent / path).resolve() if path else page
+                with self.subTest(page=str(page.relative_to(ROOT)), link=target):
+                    self.assertTrue(to.exists(), "no such file")
+                    if anchor:
+                        self.assertIn(anchor, anchors_of(to))
+
+    def test_keys_exist(self):
+        """Of what stands in backticks, each `train.max_steps` and `--set train.max_steps=5` that begins with a section."""
+        keys = set(re.findall(r"^\| `([^`]+)` \|", (ROOT / "configs/keys.md").read_text(), flags=re.M))
+        sections = {key.split(".")[0] for key in keys if "." in key} - {"schema", "name"}
+        open_groups = tuple(key[:-1] for key in keys if key.endswith(".*")) + ("model.config.", "task.config.", "env.", "expect.")
+        for page in PAGES:
+            if page.name in ("keys.md", "CHANGELOG.md"):
+                continue
+            for key in re.findall(r"`(?:--set )?([a-z_]+\.[a-z_.]+[a-z_])(?=[`:= ])", text_of(page)):
+                if key.split(".")[0] not in sections or re.search(r"\.(data|onnx|json|jsonl|safetensors|md|yaml|csv|html|hpp|cpp|py)$", key):
+                    continue
+                with self.subTest(page=str(page.relative_to(ROOT)), key=key):
+                    self.assertTrue(key in keys or key.startswith(open_groups), "no such key of a job")
+
+    def test_whole_jobs_are_valid(self):
+        count = 0
+        for page in PAGES:
+            for job in re.findall(r"^```yaml\n(schema: 1\n.*?)^```", page.read_text(), flags=re.M | re.S):
+                count += 1
+                with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file, self.subTest(page=page.name, job=job):
+                    file.write(job)
+                    file.flush()
+                    self.assertEqual(run("validate", file.name).returncode, 0, run("validate", file.name).stderr)
+        self.assertGreater(count, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
