@@ -217,6 +217,7 @@ TEST(DescribeVerb, FindsKeysGroupsAndEntries) {
   const Result group = gputrain({"describe", "job", "limits"});
   EXPECT_THAT(group.out, HasSubstr("limits.max_duration "));
   EXPECT_THAT(group.out, ::testing::Not(HasSubstr("train.max_steps")));
+  EXPECT_THAT(gputrain({"describe", "alerts"}).out, HasSubstr("alerts[].metric  text  required"));
   EXPECT_EQ(gputrain({"describe", "gpt"}).out, gputrain({"describe", "model", "gpt"}).out);
   EXPECT_THAT(refusal_of({"describe", "nonsense"}), HasSubstr("gputrain describe job"));
   EXPECT_THAT(refusal_of({"describe", "max_length"}), HasSubstr("did you mean 'data.text.max_length'?"));
