@@ -8,7 +8,6 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
-#include "gputrain/nn/unit_memory.hpp"
 
 namespace gputrain::generation {
 namespace {
@@ -32,7 +31,7 @@ int64_t rounded_up(int64_t length) {
 std::unique_ptr<device::CapturedGraphs> graphs_for(const models::Model& model, const MakeCapturedGraphs& make_graphs) {
   const nn::Context& context = model.context();
   const bool is_shared =
-      context.tensor_group != nullptr || context.context_group != nullptr || nn::unit_memory() != nullptr;
+      context.tensor_group != nullptr || context.context_group != nullptr || model.unit_memory() != nullptr;
   return make_graphs && !is_shared ? make_graphs(context.device) : nullptr;
 }
 

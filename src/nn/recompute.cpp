@@ -86,14 +86,29 @@ class SecondRun {
   RandomStates present_;
 };
 
-/// Whose weights this forward pass reads; -1: they have memory all the time.
-int64_t current_unit() { return unit_memory() != nullptr ? unit_memory()->current() : -1; }
+/// A unit whose weights are read; null: they have memory all the time.
+struct UnitOfWeights {
+  UnitMemory* memory = nullptr;
+  int64_t number = -1;
+
+  static UnitOfWeights entered() {
+    UnitMemory* const memory = entered_memory();
+    return {memory, memory != nullptr ? memory->current() : -1};
+  }
+  static UnitOfWeights of(const at::Tensor& tensor) {
+    UnitMemory* const memory = tensor.has_storage() ? entered_memory() : nullptr;
+    return {memory, memory != nullptr ? memory->unit_of(tensor.storage().unsafeGetStorageImpl()) : -1};
+  }
+  void need() const {
+    if (number >= 0) memory->need(number);
+  }
+};
 
 struct FirstRun final : torch::CustomClassHolder {
-  FirstRun(Block to_run, at::Device device) : block(std::move(to_run)), random(device), unit(current_unit()) {}
+  FirstRun(Block to_run, at::Device device) : block(std::move(to_run)), random(device), unit(UnitOfWeights::entered()) {}
   Block block;
   RandomStates random;
-  int64_t unit;  // whose weights the block reads; -1: they have memory
+  UnitOfWeights unit;
 };
 
 struct RecomputedBlock : torch::autograd::Function<RecomputedBlock> {
@@ -120,8 +135,9 @@ struct RecomputedBlock : torch::autograd::Function<RecomputedBlock> {
         if (gradient.strides() != at::IntArrayRef(strides)) in_other_order[i] = gradient;
       });
     }
-    if (run->unit >= 0) unit_memory()->need(run->unit);
+    run->unit.need();
     {
+      const EnteredAgain entered(run->unit.memory);
       const SecondRun second(run->random, inputs[0].device());
       const at::AutoGradMode with_graph(true);
       outputs = run->block(inputs);
@@ -145,7 +161,7 @@ struct RecomputedBlock : torch::autograd::Function<RecomputedBlock> {
 struct Recipe {
   c10::weak_intrusive_ptr<c10::StorageImpl> made;
   std::shared_ptr<const std::function<at::Tensor()>> make;
-  int64_t unit;  // whose weights it reads; -1: they have memory
+  UnitOfWeights unit;
 };
 
 thread_local std::vector<Recipe> recipes;  // of this forward pass; few tensors are alive at a time
@@ -166,8 +182,7 @@ class RecipeInstead final : public SavedVariableHooks {
     const Recipe* recipe = tensor.has_storage() ? recipe_for(tensor) : nullptr;
     if (recipe == nullptr) {
       tensor_ = tensor.detach();  // a saved result would hold its own graph
-      if (unit_memory() != nullptr && tensor.has_storage())
-        unit_ = unit_memory()->unit_of(tensor.storage().unsafeGetStorageImpl());
+      unit_ = UnitOfWeights::of(tensor);
       return;
     }
     make_ = recipe->make;
@@ -178,7 +193,7 @@ class RecipeInstead final : public SavedVariableHooks {
   }
 
   at::Tensor call_unpack_hook() override {
-    if (unit_ >= 0) unit_memory()->need(unit_);
+    unit_.need();
     if (make_ == nullptr) return tensor_;
     const at::NoGradGuard no_grad;
     return at::as_strided((*make_)(), sizes_, strides_, offset_);
@@ -189,14 +204,14 @@ class RecipeInstead final : public SavedVariableHooks {
   std::shared_ptr<const std::function<at::Tensor()>> make_;
   std::vector<int64_t> sizes_, strides_;
   int64_t offset_ = 0;
-  int64_t unit_ = -1;  // whose shared-out weights the tensor lies in, or the recipe reads
+  UnitOfWeights unit_;  // whose weights the tensor lies in, or the recipe reads
 };
 
 /// Autograd asks the engine how to save tensors.
 class Engine final : public torch::autograd::Engine {
  public:
   std::unique_ptr<SavedVariableHooks> get_default_saved_variable_hooks() override {
-    return recipes.empty() && unit_memory() == nullptr ? nullptr : std::make_unique<RecipeInstead>();
+    return recipes.empty() && entered_memory() == nullptr ? nullptr : std::make_unique<RecipeInstead>();
   }
 };
 
@@ -213,7 +228,7 @@ void remember(const at::Tensor& made, std::function<at::Tensor()> make) {
   std::erase_if(recipes, [](const Recipe& recipe) { return recipe.made.expired(); });
   const auto storage = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(made.storage().unsafeGetStorageImpl());
   recipes.push_back({c10::weak_intrusive_ptr<c10::StorageImpl>(storage),
-                     std::make_shared<const std::function<at::Tensor()>>(std::move(make)), current_unit()});
+                     std::make_shared<const std::function<at::Tensor()>>(std::move(make)), UnitOfWeights::entered()});
 }
 
 }  // namespace

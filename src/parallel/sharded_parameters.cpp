@@ -12,7 +12,7 @@
 namespace gputrain::parallel {
 
 ShardedParameters::ShardedParameters(comm::ProcessGroups& groups, const device::Arena& arena, models::Model& model)
-    : group_(groups.shards()), is_simulated_(groups.is_simulated()), arena_(arena) {
+    : group_(groups.shards()), is_simulated_(groups.is_simulated()), arena_(arena), model_(model) {
   const auto units = model.units();
   units_.resize(units.size());
   for (size_t i = 0; i < units.size(); ++i) {
@@ -31,11 +31,18 @@ ShardedParameters::ShardedParameters(comm::ProcessGroups& groups, const device::
     unit_of_storage_[part.values.storage().unsafeGetStorageImpl()] = part.unit;
   }
   while (units_[static_cast<size_t>(first_trained_)].parts.empty()) ++first_trained_;
-  before_this_ = std::exchange(nn::unit_memory(), this);
+  serve(this);
+}
+
+/// Makes `memory` that of the model's weights.
+void ShardedParameters::serve(nn::UnitMemory* memory) {
+  model_.set_unit_memory(memory);
+  for (const models::Unit& unit : model_.units())
+    for (nn::Module* module : unit.modules) module->set_unit_memory(memory);
 }
 
 ShardedParameters::~ShardedParameters() {
-  nn::unit_memory() = before_this_;
+  serve(nullptr);
   try {
     release_all();
   } catch (const std::exception&) {

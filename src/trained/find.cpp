@@ -34,10 +34,11 @@ std::string quoted(const std::string& text) {
 /// A job that only says which published model it is, and what else `more` and --set say.
 app::Job job_of(const fs::path& published, const std::vector<std::string>& more, const Request& request) {
   const fs::path config = published / "config.json";
-  const auto type = models::published_model(checkpoint::read_json_object(config), config.string()).type;
-  std::vector<std::string> set{"model.type=" + type, "model.pretrained=" + quoted(published.string()),
+  const auto model = models::published_model(checkpoint::read_json_object(config), config.string());
+  std::vector<std::string> set{"model.type=" + model.type, "model.pretrained=" + quoted(published.string()),
                                "data.train.format=synthetic"};
-  if (request.gives_vectors) set.emplace_back("model.config.head=embedder");
+  if (request.gives_vectors)
+    for (const auto& [name, value] : model.vectors) set.push_back("model.config." + name + "=" + value);
   set.insert(set.end(), more.begin(), more.end());
   set.insert(set.end(), request.set.begin(), request.set.end());
   return app::load_job({.file = {}, .set = std::move(set), .output_dir = {}});

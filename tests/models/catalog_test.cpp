@@ -143,7 +143,7 @@ TEST_P(EveryModel, HoldsEachParameterInOneUnit) {
 /// Weights are NaN but in the unit that was entered last, and those that it borrows.
 class OneUnitAtATime final : public nn::UnitMemory {
  public:
-  explicit OneUnitAtATime(Model& model) {
+  explicit OneUnitAtATime(Model& model) : model_(model) {
     for (const Unit& unit : model.units()) {
       values_.emplace_back();
       for (nn::Module* module : unit.modules) {
@@ -154,9 +154,9 @@ class OneUnitAtATime final : public nn::UnitMemory {
       }
     }
     for (int64_t unit = 0; unit < std::ssize(values_); ++unit) show(unit, false);
-    nn::unit_memory() = this;
+    serve(this);
   }
-  ~OneUnitAtATime() override { nn::unit_memory() = nullptr; }
+  ~OneUnitAtATime() override { serve(nullptr); }
 
   void enter(const nn::Module& module) override {
     entered.insert(current_ = unit_of_.at(&module));
@@ -182,6 +182,12 @@ class OneUnitAtATime final : public nn::UnitMemory {
     }
   }
 
+  void serve(nn::UnitMemory* memory) {
+    for (const Unit& unit : model_.units())
+      for (nn::Module* module : unit.modules) module->set_unit_memory(memory);
+  }
+
+  Model& model_;
   std::map<const nn::Module*, int64_t> unit_of_;
   std::vector<std::vector<std::pair<at::Tensor, at::Tensor>>> values_;  // of each unit: parameter, its value
   int64_t current_ = -1;

@@ -99,7 +99,6 @@ struct Learner {
 
   /// Takes a step with the rows [begin, end) of all; returns the loss of these.
   double step(int64_t begin, int64_t end) {
-    nn::UnitMemory* const before = std::exchange(nn::unit_memory(), sharded.get());
     const at::Tensor all = at::remainder(at::arange(kRows * kTime, at::TensorOptions().dtype(at::kLong)) * 7919, 509)
                                .view({kRows, kTime})
                                .to(device);
@@ -126,7 +125,6 @@ struct Learner {
         {.lr =
              at::full({}, 2e-3, at::TensorOptions().dtype(device.is_cpu() ? at::kDouble : at::kFloat).device(device))});
     parallel->all_gather_values();
-    nn::unit_memory() = before;
     return loss.sum.item<double>();
   }
 };

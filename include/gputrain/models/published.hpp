@@ -21,6 +21,7 @@ struct PublishedModel {
   std::string type;                                                  // entry of the model catalog: "gpt"
   Options options;
   Options defaults = {};  // options that the job may set otherwise: the weights fit all the same
+  Options vectors = {};   // with these it gives vectors of texts, without its head; empty: it cannot
 };
 
 /// Height and width of images.

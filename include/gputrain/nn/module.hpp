@@ -80,6 +80,8 @@ struct Buffer {
   Init init;
 };
 
+class UnitMemory;
+
 class Module {
  public:
   explicit Module(const Context& context) : context_(context) {}
@@ -101,6 +103,11 @@ class Module {
   bool is_training() const noexcept { return training_; }
 
   const Context& context() const noexcept { return context_; }
+
+  /// Who gives weights memory while their unit computes, of a model and the modules of its units; null: they have it
+  /// all the time.
+  UnitMemory* unit_memory() const noexcept { return unit_memory_; }
+  void set_unit_memory(UnitMemory* memory) noexcept { unit_memory_ = memory; }
 
  protected:
   /// `read_as` compute: the layer casts the parameter itself, so a frozen one is kept in that type alone. `sizes` are
@@ -132,6 +139,7 @@ class Module {
   std::deque<Buffer> buffers_;
   std::vector<std::pair<std::string, std::unique_ptr<Module>>> children_;
   bool training_ = true;
+  UnitMemory* unit_memory_ = nullptr;
 };
 
 /// Fills every parameter that has memory and every buffer in place. Values depend only on (seed, name, element index),

@@ -14,7 +14,7 @@ class Module;
 
 class UnitMemory {
  public:
-  virtual ~UnitMemory() = default;
+  virtual ~UnitMemory();
 
   /// A forward pass enters the unit of `module`: its weights have memory when this returns, and until another unit is
   /// entered or, in the backward pass, its gradients are complete.
@@ -29,12 +29,24 @@ class UnitMemory {
   virtual void need(int64_t unit) = 0;
 };
 
-/// Of the model that this process trains; null: all weights have memory all the time.
-UnitMemory*& unit_memory() noexcept;
-
+/// Calls enter() of the module's memory, if it has one (Module::unit_memory).
+void enter_unit(const Module& module);
 /// Call it before the head of a unit reads weights of another unit.
-inline void borrow_weights(const Module& module) {
-  if (unit_memory() != nullptr) unit_memory()->borrow(module);
-}
+void borrow_weights(const Module& module);
+
+/// The memory of the unit that this thread entered last; null: its weights have memory all the time.
+UnitMemory* entered_memory() noexcept;
+
+/// Makes `memory` that of the unit entered last, as a block that is run again needs it, until it is destroyed.
+class EnteredAgain {
+ public:
+  explicit EnteredAgain(UnitMemory* memory);
+  EnteredAgain(const EnteredAgain&) = delete;
+  EnteredAgain& operator=(const EnteredAgain&) = delete;
+  ~EnteredAgain();
+
+ private:
+  UnitMemory* before_;
+};
 
 }  // namespace gputrain::nn

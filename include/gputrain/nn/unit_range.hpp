@@ -21,7 +21,7 @@ UnitListener*& unit_listener() noexcept;
 class UnitRange {
  public:
   explicit UnitRange(const Module& module) : listener_(unit_listener()) {
-    if (unit_memory() != nullptr) unit_memory()->enter(module);
+    enter_unit(module);
     if (listener_ != nullptr) listener_->enter(module);
   }
   UnitRange(const UnitRange&) = delete;

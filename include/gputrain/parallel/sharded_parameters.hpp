@@ -33,8 +33,7 @@ enum class Values { all, trained, frozen };
 
 class ShardedParameters final : public nn::UnitMemory {
  public:
-  /// `arena` keeps owned values only. All arguments must outlive this, which is the process's nn::unit_memory() until
-  /// it is destroyed.
+  /// `arena` keeps owned values only. All arguments must outlive this, which is the memory of the model's units.
   ShardedParameters(comm::ProcessGroups& groups, const device::Arena& arena, models::Model& model);
   ~ShardedParameters() override;
   ShardedParameters(const ShardedParameters&) = delete;
@@ -73,6 +72,7 @@ class ShardedParameters final : public nn::UnitMemory {
     at::Tensor whole, own;
   };
 
+  void serve(nn::UnitMemory* memory);
   int64_t unit_of(const nn::Module& module) const;
   bool is_borrowed(int64_t unit) const;
   std::vector<Piece> pieces(int64_t unit, Values which) const;
@@ -89,7 +89,7 @@ class ShardedParameters final : public nn::UnitMemory {
   comm::Group& group_;
   bool is_simulated_;
   const device::Arena& arena_;
-  nn::UnitMemory* before_this_;
+  models::Model& model_;
   std::vector<Unit> units_;
   std::unordered_map<const nn::Module*, int64_t> unit_of_module_;
   std::unordered_map<const c10::StorageImpl*, int64_t> unit_of_storage_;

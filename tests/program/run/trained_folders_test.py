@@ -107,24 +107,26 @@ def write_data(folder):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
     (folder / "in.txt").write_text("red house old\nbig house far\n")
-    (folder / "suite.jsonl").write_text(json.dumps({"task": "t", "prompt": "red", "choices": [" a", " b"], "answer": 0}) + "\n")
+    (folder / "suite.jsonl").write_text(json.dumps({"task": "t", "context": "red", "choices": [" a", " b"], "answer": 0}) + "\n")
 
 
 def job(folder, kind):
     model, task, source = KINDS[kind]
-    data = {"text": {"tokenizer": "published", "tokenizer_path": str(folder / "tokenizer"), "max_length": 16}}
+    data = {"text": {"tokenizer": "published", "tokenizer_path": str(folder / "tokenizer"), "max_length": 24}}
     if source == "characters":
         data = {"train": {"format": "text", "path": str(folder / "characters.txt")}}
-    elif source in ("images", "masks"):
-        data = {"train": {"format": "imagefolder" if source == "images" else "segmentation", "path": str(folder / source)},
-                "image": {"size": 16}}
+    elif source == "images":
+        data = {"train": {"format": "imagefolder", "path": str(folder / "images")}, "image": {"size": 16}}
+    elif source == "masks":
+        masks = {"format": "segmentation", "path": str(folder / "masks"), "num_classes": 2}
+        data = {"train": masks, "val": masks, "image": {"size": 16}}
     elif source == "plain":
-        data = {"train": {"format": "jsonl", "path": str(folder / "plain.jsonl")}, "text": {"tokenizer": "words", "max_length": 16}}
+        data = {"train": {"format": "jsonl", "path": str(folder / "plain.jsonl")}, "text": {"tokenizer": "words", "max_length": 24}}
     else:
         data["train"] = {"format": "jsonl", "path": str(folder / f"{source}.jsonl")}
-    data["val"] = {"split": 0.25}
+    data.setdefault("val", {"split": "25%"})
     if source in ("tags", "alike"):  # words are what they are about
-        data["text"] = {"tokenizer": "words", "max_length": 16}
+        data["text"] = {"tokenizer": "words", "max_length": 24}
     job = {"device": "cpu", "model": model, "data": data, "train": {"max_steps": 2, "global_batch_size": 4},
            "checkpoint": {"interval": 1}, "optimizer": {"type": "sgd", "lr": 0.01}}
     return {**job, "task": {"type": task}} if task else job
