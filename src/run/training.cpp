@@ -1,7 +1,6 @@
 #include "gputrain/run/training.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <optional>
 #include <utility>
 
@@ -12,7 +11,6 @@
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/process.hpp"
 #include "gputrain/device/fault.hpp"
-#include "gputrain/device/runtime.hpp"
 #include "gputrain/estimate/memory.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/resume/checkpoint_room.hpp"
@@ -23,9 +21,7 @@
 #include "gputrain/setup/model_flops.hpp"
 #include "gputrain/setup/training_loop.hpp"
 #include "gputrain/setup/weights.hpp"
-#include "gputrain/train/expert_shares.hpp"
 #include "gputrain/train/histogram_hook.hpp"
-#include "gputrain/train/replica_hook.hpp"
 #include "gputrain/train/sample_hook.hpp"
 #include "gputrain/train/sampler.hpp"
 #include "gputrain/train/trainer.hpp"
@@ -227,43 +223,15 @@ monitor::Summary Training::train() {
   loop.set_clock(&live_.clock());
 
   std::optional<train::EvalHook> eval;
-  if (datasets.val) {
-    const auto follow = [this](const optim::Evaluated& evaluated, optim::Feedback& feedback) {
-      setup_.optimizer_stack.schedule->follow(evaluated, feedback);
-    };
-    eval.emplace(train::EvalHook::Parts{make_evaluator(spec_, datasets.val, setup_, "val"), *built.model,
-                                        context.groups, reporting_, own_stop, spec_.eval.at_start,
-                                        watched_metric_of(spec_, datasets), spec_.eval.early_stopping,
-                                        [this](const auto& details) { write_evaluation(folder_, details); }, follow,
-                                        [&loop](const auto& work) { loop.run_with_average(work); }});
-  }
-  train::ReplicaHook replicas(
-      {.cadence = plan.cadence_of(spec_.parallel.check_replicas, "parallel.check_replicas"),
-       .groups = context.groups,
-       .arena = *built.arena,
-       .buffers = built.sync_batch_norm ? train::buffers_of(*built.model) : parallel::NamedTensors()});
+  if (datasets.val) eval.emplace(eval_parts(loop));
+  train::ReplicaHook replicas(replica_parts());
   const auto save_now = [&](const auto& progress, auto mode) {
     replicas.check(progress);
     lock_.check();
     checkpointing_.save(progress, mode);
   };
-  train::SaveHook save({.cadence = plan.save,
-                        .pace = plan.save.is_auto && context.rank() == 0 ? &pace_ : nullptr,
-                        .best_metric = plan.save.is_never() ? "" : checkpointing_.best_metric(),
-                        .requests = save_requests_,
-                        .save = save_now,
-                        .look = [this] { look_at_saves(); },
-                        .settle = [this] { return checkpointing_.settle(); },
-                        .saved_evaluation = progress_.evaluates_anew ? -1 : progress_.evaluated_step});
-  train::NonFiniteGuard nonfinite_guard(
-      {.spec = spec_.train,
-       .look_every = context.device.is_cpu() ? 1 : train::kDeviceLookEvery,
-       .scaler = optimizer_stack.scaler.get(),
-       .plan = plan,
-       .order = order_facts(spec_, setup_),
-       .ledger = ledger_,
-       .others_due = [&] { return save.is_due() || (eval && eval->is_due()); },
-       .sends_fp16 = spec_.parallel.compress == "fp16" && context.groups.world_size() > 1});
+  train::SaveHook save(save_parts(save_now));
+  train::NonFiniteGuard nonfinite_guard(guard_parts([&] { return save.is_due() || (eval && eval->is_due()); }));
   train::UnusedParameterHook unused(*built.model);
   train::MeterHook meter({.clock = live_.clock(),
                           .groups = context.groups,
@@ -272,21 +240,8 @@ monitor::Summary Training::train() {
                           .places = live_.places(),
                           .readings = [this] { return live_.readings(); }});
   train::ProfileHook profile(profile_parts());
-  train::ControlHook control({.control = live_.control(),
-                              .groups = context.groups,
-                              .reporting = reporting_,
-                              .board = live_.board(),
-                              .ledger = ledger_,
-                              .peak_lr = spec_.optimizer.peak_lr(plan.batch.global_batch),
-                              .job_lr = spec_.optimizer.lr,
-                              .request_save = [this] { std::ofstream(folder_.save_request()).flush(); },
-                              .profile = profile});
-  log_.set_more_metrics([&] {
-    auto metrics = meter.take_times();
-    if (optimizer_stack.scaler) metrics["train/loss_scale"] = optimizer_stack.scaler->state().scale;
-    metrics.merge(train::expert_shares(*built.model, context.groups));
-    return metrics;
-  });
+  train::ControlHook control(control_parts(profile));
+  log_.set_more_metrics([this, &meter] { return more_metrics(meter); });
   log_.set_model_flops(model_flops(spec_, setup_));
   std::vector<train::Hook*> hooks{&profile, &kernels_, &unused, &nonfinite_guard, &meter, &log_, &replicas, &control};
   train::HistogramHook histograms(
@@ -306,21 +261,37 @@ monitor::Summary Training::train() {
   if (request_.smoke) hooks.push_back(&smoke);
 
   if (!checkpointing_.is_in_place()) checkpointing_.save(progress_, train::SaveMode::durable);
-  train::Outcome outcome;
+  const train::Outcome outcome = train_to_end(loop, hooks, nonfinite_guard);
+  loop.end_with_average();
+  return close(outcome);
+}
+
+/// Trains to the end or to a stop, and goes on after each rollback.
+train::Outcome Training::train_to_end(TrainingLoop& loop, const std::vector<train::Hook*>& hooks,
+                                      const train::NonFiniteGuard& nonfinite_guard) {
   try {
-    while ((outcome = loop.run(progress_, hooks)).stop == train::Stop::diverged) roll_back(nonfinite_guard.finding());
+    while (true) {
+      const train::Outcome outcome = loop.run(progress_, hooks);
+      if (outcome.stop != train::Stop::diverged) return outcome;
+      roll_back(nonfinite_guard.finding());
+    }
   } catch (const Error& failure) {
     // All ranks get here at the same step. Wait, because a rank that left early would abort a collective of another
     // rank.
-    if (failure.code() == ExitCode::refused) context.groups.control().barrier("results refused");
+    if (failure.code() == ExitCode::refused) setup_.context.groups.control().barrier("results refused");
     throw;
   }
-  loop.end_with_average();
-  if (datasets.test && !outcome.is_preempted()) outcome.stop = std::max(outcome.stop, test());
+}
+
+/// Tests the trained model, checks the results against `expect`, and writes the weights.
+monitor::Summary Training::close(train::Outcome outcome) {
+  auto& built = setup_.built;
+  auto& context = setup_.context;
+  if (setup_.datasets.test && !outcome.is_preempted()) outcome.stop = std::max(outcome.stop, test());
   stop_ = outcome.stop;
   const Expectation expectation = check_expectation(spec_, progress_.metrics);
   live_.note_times(progress_);
-  monitor::Summary summary = summarize(job_, context, plan, progress_, log_);
+  monitor::Summary summary = summarize(job_, context, setup_.plan, progress_, log_);
   if (progress_.step > first_step_ && !context.groups.alone()) {
     const auto traffic = traffic_of_step(setup_);
     summary.sent_bytes_per_step = traffic.bytes;
@@ -333,7 +304,7 @@ monitor::Summary Training::train() {
   if (built.adapter) {
     adapter = gathered_weights(built, context, parallel::Values::trained);
   } else {
-    write_weights(built, context.rank(), *datasets.train, folder_);
+    write_weights(built, context.rank(), *setup_.datasets.train, folder_);
   }
   if (context.rank() == 0) {
     finish(summary, expectation, adapter);
@@ -342,28 +313,6 @@ monitor::Summary Training::train() {
     write_merged();
   }
   return summary;
-}
-
-train::ProfileHook::Parts Training::profile_parts() {
-  const auto& context = setup_.context;
-  const data::LoaderOptions reading = loader_options(spec_, *setup_.datasets.train, context, setup_.plan.batch);
-  return {.steps = request_.profile,
-          .folder = folder_.profile(),
-          .facts = {.device = device::facts_of(context.device).name,
-                    .precision = spec_.precision,
-                    .num_workers = reading.num_workers},
-          .model = *setup_.built.model,
-          .groups = setup_.context.groups,
-          .plan = setup_.plan,
-          .device = context.device,
-          .tell_written = [this](const train::Progress& progress) {
-            recorder_.log({.step = progress.step,
-                           .epoch = setup_.plan.epochs_in(progress.step),
-                           .kind = "event",
-                           .label = "profile",
-                           .text = folder_.profile().string() + "/summary.json and traces; `gputrain profile " +
-                                   folder_.path.string() + "` says what cost most"});
-          }};
 }
 
 train::Stop Training::test() {

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "gputrain/cloud/notice.hpp"
 #include "gputrain/job/run_folder.hpp"
@@ -17,8 +19,11 @@
 #include "gputrain/setup/training_setup.hpp"
 #include "gputrain/train/hooks.hpp"
 #include "gputrain/train/profile_hook.hpp"
+#include "gputrain/train/replica_hook.hpp"
 
 namespace gputrain::app {
+
+class TrainingLoop;
 
 class Training {
  public:
@@ -38,13 +43,22 @@ class Training {
   void record_attempt(const DataIdentity& identity);
   std::string resume();
   monitor::Summary train();
+  train::Outcome train_to_end(TrainingLoop& loop, const std::vector<train::Hook*>& hooks,
+                              const train::NonFiniteGuard& nonfinite_guard);
+  monitor::Summary close(train::Outcome outcome);
   std::string present_work() const;
   void record_end(const std::exception& failure);
   void note_reached();
   void record_forced_end(const Error& failure);
   /// Called after every step.
   void look_at_saves();
+  train::EvalHook::Parts eval_parts(TrainingLoop& loop);
+  train::ReplicaHook::Parts replica_parts();
+  train::SaveHook::Parts save_parts(std::function<void(const train::Progress&, train::SaveMode)> save);
+  train::NonFiniteGuard::Parts guard_parts(std::function<bool()> others_due);
+  train::ControlHook::Parts control_parts(train::ProfileHook& profile);
   train::ProfileHook::Parts profile_parts();
+  monitor::Metrics more_metrics(train::MeterHook& meter);
   void finish_mirror();
   void truncate_later_history();
   train::Stop own_stop();

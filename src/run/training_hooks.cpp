@@ -1,0 +1,105 @@
+// What the hooks of an attempt work with: the job's settings for them, and what of the attempt they report to and call.
+#include <fstream>
+#include <utility>
+
+#include "gputrain/device/runtime.hpp"
+#include "gputrain/run/report.hpp"
+#include "gputrain/run/training.hpp"
+#include "gputrain/setup/training_loop.hpp"
+#include "gputrain/train/expert_shares.hpp"
+
+namespace gputrain::app {
+
+train::EvalHook::Parts Training::eval_parts(TrainingLoop& loop) {
+  const auto follow = [this](const optim::Evaluated& evaluated, optim::Feedback& feedback) {
+    setup_.optimizer_stack.schedule->follow(evaluated, feedback);
+  };
+  return {make_evaluator(spec_, setup_.datasets.val, setup_, "val"),
+          *setup_.built.model,
+          setup_.context.groups,
+          reporting_,
+          [this] { return own_stop(); },
+          spec_.eval.at_start,
+          watched_metric_of(spec_, setup_.datasets),
+          spec_.eval.early_stopping,
+          [this](const auto& details) { write_evaluation(folder_, details); },
+          follow,
+          [&loop](const auto& work) { loop.run_with_average(work); }};
+}
+
+train::ReplicaHook::Parts Training::replica_parts() {
+  const auto& built = setup_.built;
+  return {.cadence = setup_.plan.cadence_of(spec_.parallel.check_replicas, "parallel.check_replicas"),
+          .groups = setup_.context.groups,
+          .arena = *built.arena,
+          .buffers = built.sync_batch_norm ? train::buffers_of(*built.model) : parallel::NamedTensors()};
+}
+
+train::SaveHook::Parts Training::save_parts(std::function<void(const train::Progress&, train::SaveMode)> save) {
+  const train::Cadence& cadence = setup_.plan.save;
+  return {.cadence = cadence,
+          .pace = cadence.is_auto && setup_.context.rank() == 0 ? &pace_ : nullptr,
+          .best_metric = cadence.is_never() ? "" : checkpointing_.best_metric(),
+          .requests = save_requests_,
+          .save = std::move(save),
+          .look = [this] { look_at_saves(); },
+          .settle = [this] { return checkpointing_.settle(); },
+          .saved_evaluation = progress_.evaluates_anew ? -1 : progress_.evaluated_step};
+}
+
+train::NonFiniteGuard::Parts Training::guard_parts(std::function<bool()> others_due) {
+  const auto& context = setup_.context;
+  return {.spec = spec_.train,
+          .look_every = context.device.is_cpu() ? 1 : train::kDeviceLookEvery,
+          .scaler = setup_.optimizer_stack.scaler.get(),
+          .plan = setup_.plan,
+          .order = order_facts(spec_, setup_),
+          .ledger = ledger_,
+          .others_due = std::move(others_due),
+          .sends_fp16 = spec_.parallel.compress == "fp16" && context.groups.world_size() > 1};
+}
+
+train::ControlHook::Parts Training::control_parts(train::ProfileHook& profile) {
+  return {.control = live_.control(),
+          .groups = setup_.context.groups,
+          .reporting = reporting_,
+          .board = live_.board(),
+          .ledger = ledger_,
+          .peak_lr = spec_.optimizer.peak_lr(setup_.plan.batch.global_batch),
+          .job_lr = spec_.optimizer.lr,
+          .request_save = [this] { std::ofstream(folder_.save_request()).flush(); },
+          .profile = profile};
+}
+
+train::ProfileHook::Parts Training::profile_parts() {
+  const auto& context = setup_.context;
+  const data::LoaderOptions reading = loader_options(spec_, *setup_.datasets.train, context, setup_.plan.batch);
+  return {.steps = request_.profile,
+          .folder = folder_.profile(),
+          .facts = {.device = device::facts_of(context.device).name,
+                    .precision = spec_.precision,
+                    .num_workers = reading.num_workers},
+          .model = *setup_.built.model,
+          .groups = setup_.context.groups,
+          .plan = setup_.plan,
+          .device = context.device,
+          .tell_written = [this](const train::Progress& progress) {
+            recorder_.log({.step = progress.step,
+                           .epoch = setup_.plan.epochs_in(progress.step),
+                           .kind = "event",
+                           .label = "profile",
+                           .text = folder_.profile().string() + "/summary.json and traces; `gputrain profile " +
+                                   folder_.path.string() + "` says what cost most"});
+          }};
+}
+
+/// Metrics of a log line besides those that every run has.
+monitor::Metrics Training::more_metrics(train::MeterHook& meter) {
+  auto metrics = meter.take_times();
+  const auto& scaler = setup_.optimizer_stack.scaler;
+  if (scaler) metrics["train/loss_scale"] = scaler->state().scale;
+  metrics.merge(train::expert_shares(*setup_.built.model, setup_.context.groups));
+  return metrics;
+}
+
+}  // namespace gputrain::app
