@@ -89,7 +89,7 @@ void FailureDetector::set_places(std::vector<PeerPlace> places) {
   places_ = std::move(places);
 }
 
-std::optional<Verdict> FailureDetector::verdict() const {
+std::optional<RunVerdict> FailureDetector::verdict() const {
   if (!has_verdict_) return std::nullopt;
   const std::lock_guard lock(mutex_);
   return verdict_;
@@ -103,7 +103,7 @@ void FailureDetector::report(Failure failure) {
   ::eventfd_write(wake_event_.get(), 1);
 }
 
-std::optional<Verdict> FailureDetector::explain(Failure failure) {
+std::optional<RunVerdict> FailureDetector::explain(Failure failure) {
   if (!has_verdict_) report(std::move(failure));
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, kExplaining, [this] { return verdict_ || has_no_coordinator_; });
@@ -311,7 +311,7 @@ void FailureDetector::decide() {
   if (found) announce(*found);
 }
 
-void FailureDetector::announce(const Verdict& verdict) {
+void FailureDetector::announce(const RunVerdict& verdict) {
   if (has_verdict_) return;
   if (is_coordinator()) tell_all(text_of({{"verdict", to_json(verdict)}}));
   const std::lock_guard lock(mutex_);

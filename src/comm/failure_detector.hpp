@@ -52,9 +52,9 @@ class FailureDetector {
   void set_places(std::vector<PeerPlace> places);
 
   /// Why this rank has to end; empty: it need not. After a verdict the process has `grace` to end in good order.
-  std::optional<Verdict> verdict() const;
+  std::optional<RunVerdict> verdict() const;
   /// Reports a failed collective and waits a moment for the verdict. Empty: none came, or rank 0 is gone.
-  std::optional<Verdict> explain(Failure failure);
+  std::optional<RunVerdict> explain(Failure failure);
   /// Like explain(), without waiting.
   void report(Failure failure);
   /// This rank ends by itself. `words`: the error message, if it failed.
@@ -84,7 +84,7 @@ class FailureDetector {
   void gather();
   bool has_gathered();
   void decide();
-  void announce(const Verdict& verdict);
+  void announce(const RunVerdict& verdict);
   void end_if_overdue();
   struct End {  // of a process that is ended by force
     Error error;
@@ -123,7 +123,7 @@ class FailureDetector {
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::atomic<bool> has_verdict_ = false, hastens_ = false;
-  std::optional<Verdict> verdict_;
+  std::optional<RunVerdict> verdict_;
   Clock::time_point end_at_;
   std::vector<Failure> reports_;
   std::vector<PeerPlace> places_;  // that the watch thread has not taken yet

@@ -50,13 +50,13 @@ std::string hint_of(ExitCode code) {
 
 }  // namespace
 
-Error Verdict::error_of(int rank, const std::string& happening) const {
+Error RunVerdict::error_of(int rank, const std::string& happening) const {
   const std::string head = "rank " + std::to_string(rank) + ": " + (happening.empty() ? "" : happening + ": ") + cause;
   if (rank == speaker) return {code, {.what = head + page, .hint = hint}};
   return {code, {.what = head, .hint = "rank " + std::to_string(speaker) + " says more"}};
 }
 
-json to_json(const Verdict& verdict) {
+json to_json(const RunVerdict& verdict) {
   return {{"code", static_cast<int>(verdict.code)},
           {"cause", verdict.cause},
           {"page", verdict.page},
@@ -64,7 +64,7 @@ json to_json(const Verdict& verdict) {
           {"speaker", verdict.speaker}};
 }
 
-Verdict verdict_from_json(const json& all) {
+RunVerdict verdict_from_json(const json& all) {
   const bool is_bug = all.at("code").get<int>() == static_cast<int>(ExitCode::internal);
   return {.code = is_bug ? ExitCode::internal : ExitCode::restart,
           .cause = all.at("cause"),
@@ -202,7 +202,7 @@ std::string PeerTable::page_about(const std::optional<AwaitedCollective>& what) 
   return page;
 }
 
-Verdict PeerTable::verdict(ExitCode code, std::string cause, std::string page) const {
+RunVerdict PeerTable::verdict(ExitCode code, std::string cause, std::string page) const {
   const Ranks here = which([](const Rank& one) { return one.life == Life::here; });
   const int speaker = here.empty() ? own_rank_ : here.front();
   return {.code = code, .cause = std::move(cause), .page = std::move(page), .hint = hint_of(code), .speaker = speaker};
@@ -212,7 +212,7 @@ bool PeerTable::has_loss() const {
   return !which([](const Rank& one) { return one.life == Life::failed || one.life == Life::lost; }).empty();
 }
 
-std::optional<Verdict> PeerTable::loss() const {
+std::optional<RunVerdict> PeerTable::loss() const {
   for (const Life life : {Life::failed, Life::lost}) {
     const Ranks those = which([&](const Rank& one) { return one.life == life; });
     if (those.empty()) continue;
@@ -227,7 +227,7 @@ std::optional<Verdict> PeerTable::loss() const {
       const bool is_reported = wait && std::ranges::count(missing_in(*wait), other) > 0;
       if (!is_reported) page += line(is_lost ? "lost" : "ended", name(other) + ": " + state(other));
     }
-    Verdict found = verdict(ExitCode::restart, std::move(cause), std::move(page));
+    RunVerdict found = verdict(ExitCode::restart, std::move(cause), std::move(page));
     if (is_lost) found.hint = "check " + of(rank).host + " and the end of that rank's log; " + found.hint;
     return found;
   }
@@ -251,7 +251,7 @@ bool PeerTable::is_suspicious(double seconds) {
   return false;
 }
 
-std::optional<Verdict> PeerTable::disagreement(double seconds) const {
+std::optional<RunVerdict> PeerTable::disagreement(double seconds) const {
   std::set<std::string> groups;
   for (const Rank& one : ranks_) {
     for (const auto& [group, lane] : one.status.lanes) groups.insert(group);
@@ -264,7 +264,7 @@ std::optional<Verdict> PeerTable::disagreement(double seconds) const {
 
 /// The first difference among the collectives that most ranks still remember: ranks go on meanwhile, so one may
 /// remember calls from a later number on than another.
-std::optional<Verdict> PeerTable::different_calls(const std::string& group) const {
+std::optional<RunVerdict> PeerTable::different_calls(const std::string& group) const {
   int64_t first = INT64_MAX, last = 0;
   for (const Rank& one : ranks_) {
     const auto& lane = one.status.lane(group);
@@ -300,7 +300,7 @@ std::optional<Verdict> PeerTable::different_calls(const std::string& group) cons
 }
 
 /// Every rank waits, each for a collective that another rank has not called.
-std::optional<Verdict> PeerTable::waiting_in_a_circle(double seconds) const {
+std::optional<RunVerdict> PeerTable::waiting_in_a_circle(double seconds) const {
   for (const Rank& one : ranks_) {
     const auto& waiting = one.status.waiting;
     if (one.life != Life::here || !waiting || waiting->seconds < seconds || missing_in(*waiting).empty())
@@ -313,7 +313,7 @@ std::optional<Verdict> PeerTable::waiting_in_a_circle(double seconds) const {
                  page_about(wait));
 }
 
-Verdict PeerTable::failure(const Failure& failure) const {
+RunVerdict PeerTable::failure(const Failure& failure) const {
   const std::string reason = " (" + failure.message + ")";
   const Ranks left = which([](const Rank& one) { return one.life == Life::left; });
   auto in = failure.in ? failure.in : longest_wait();
@@ -328,7 +328,7 @@ Verdict PeerTable::failure(const Failure& failure) const {
   if (missing.empty()) {
     return verdict(ExitCode::restart, in ? failure.message : "a connection between ranks broke" + reason, page);
   }
-  Verdict found = verdict(ExitCode::restart, names(missing) + " did not come" + reason, page);
+  RunVerdict found = verdict(ExitCode::restart, names(missing) + " did not come" + reason, page);
   found.hint = "find out what that rank was doing; parallel.timeout is how long the others wait; " + found.hint;
   return found;
 }

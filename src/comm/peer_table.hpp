@@ -19,7 +19,7 @@
 namespace gputrain::comm {
 
 /// Why all ranks end.
-struct Verdict {
+struct RunVerdict {
   ExitCode code = ExitCode::restart;
   std::string cause;  // "rank 1 on node2 has not been heard from for 15 s"
   std::string page;   // more lines, each after a line feed
@@ -31,9 +31,9 @@ struct Verdict {
   Error error_of(int rank, const std::string& happening) const;
 };
 
-nlohmann::json to_json(const Verdict& verdict);
+nlohmann::json to_json(const RunVerdict& verdict);
 /// Throws nlohmann::json::exception.
-Verdict verdict_from_json(const nlohmann::json& json);
+RunVerdict verdict_from_json(const nlohmann::json& json);
 
 /// A collective that failed.
 struct Failure {
@@ -65,12 +65,12 @@ class PeerTable {
 
   /// Whether a rank is lost or has ended by an error; loss() is the verdict on that.
   bool has_loss() const;
-  std::optional<Verdict> loss() const;
+  std::optional<RunVerdict> loss() const;
   /// The verdict if ranks called different collectives, as far as the calls are known, or have all waited for each
   /// other for `seconds`.
-  std::optional<Verdict> disagreement(double seconds) const;
+  std::optional<RunVerdict> disagreement(double seconds) const;
   /// The verdict on a failed collective if nothing better is known.
-  Verdict failure(const Failure& failure) const;
+  RunVerdict failure(const Failure& failure) const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -102,9 +102,9 @@ class PeerTable {
   /// one. Of ranks that wait for each other, it is the collective of the smallest group.
   AwaitedCollective cause_of(AwaitedCollective wait) const;
   std::string page_about(const std::optional<AwaitedCollective>& what) const;
-  std::optional<Verdict> different_calls(const std::string& group) const;
-  std::optional<Verdict> waiting_in_a_circle(double seconds) const;
-  Verdict verdict(ExitCode code, std::string cause, std::string page) const;
+  std::optional<RunVerdict> different_calls(const std::string& group) const;
+  std::optional<RunVerdict> waiting_in_a_circle(double seconds) const;
+  RunVerdict verdict(ExitCode code, std::string cause, std::string page) const;
 
   std::vector<Rank> ranks_;
   int own_rank_;

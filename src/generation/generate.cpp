@@ -89,7 +89,7 @@ class Batch {
 
 }  // namespace
 
-void check_prompt(std::span<const int64_t> tokens, const Context& context, const std::string& place) {
+void check_prompt(std::span<const int64_t> tokens, const ContextWindow& context, const std::string& place) {
   if (tokens.empty())
     throw Error(ExitCode::usage, {.what = "the prompt is empty", .where = place, .hint = "give it one token at least"});
   if (context.slides || std::ssize(tokens) < context.length) return;

@@ -37,7 +37,7 @@ std::unique_ptr<device::CapturedGraphs> graphs_for(const models::Model& model, c
 
 }  // namespace
 
-Reader::Reader(models::Model& model, const Context& context, const MakeCapturedGraphs& make_graphs)
+Reader::Reader(models::Model& model, const ContextWindow& context, const MakeCapturedGraphs& make_graphs)
     : model_(model), context_(context) {
   auto graphs = graphs_for(model, make_graphs);
   if (graphs != nullptr || !model.context().device.is_cpu()) token_pass_.emplace(model, std::move(graphs));

@@ -16,7 +16,7 @@ namespace gputrain::generation {
 class Reader {
  public:
   /// `make_graphs` as in Options.
-  Reader(models::Model& model, const Context& context, const MakeCapturedGraphs& make_graphs);
+  Reader(models::Model& model, const ContextWindow& context, const MakeCapturedGraphs& make_graphs);
 
   /// Whether each number of texts costs time to prepare for, so that it should not change often.
   bool has_fixed_sizes() const noexcept { return token_pass_.has_value(); }
@@ -35,7 +35,7 @@ class Reader {
   at::Tensor read_anew(const std::vector<std::vector<int64_t>>& texts);
 
   models::Model& model_;
-  Context context_;
+  ContextWindow context_;
   models::Model::Memory memory_;
   int64_t read_ = 0;                     // tokens in memory, padding included
   bool is_padded_ = false;               // the memory of some text begins with padding

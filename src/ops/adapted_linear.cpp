@@ -85,7 +85,7 @@ struct Read {
   std::vector<at::Tensor> as, bs;           // of each adapter
 };
 
-struct Plan final : torch::CustomClassHolder {
+struct AdapterPlan final : torch::CustomClassHolder {
   std::vector<Part> parts;
   at::ScalarType master = at::kFloat;
 };
@@ -109,7 +109,7 @@ class Taker {
 struct AdaptedLinears : torch::autograd::Function<AdaptedLinears> {
   /// `as`, `bs`: of each part; `own`: rows of those that have their own.
   static variable_list forward(AutogradContext* context, const at::Tensor& x, at::TensorList as, at::TensorList bs,
-                               at::TensorList own, const Read& read, const c10::intrusive_ptr<Plan>& plan) {
+                               at::TensorList own, const Read& read, const c10::intrusive_ptr<AdapterPlan>& plan) {
     GPUTRAIN_ASSERT(as.size() == plan->parts.size() && bs.size() == as.size(), "each adapter has two matrices");
     const at::Tensor rows = rows_of(x);
     variable_list results, narrow, own_rows;
@@ -140,7 +140,7 @@ struct AdaptedLinears : torch::autograd::Function<AdaptedLinears> {
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     GPUTRAIN_ASSERT(!at::GradMode::is_enabled(), "adapted layers have no second derivative");
-    const auto plan = c10::static_intrusive_pointer_cast<Plan>(context->saved_data["plan"].toCapsule());
+    const auto plan = c10::static_intrusive_pointer_cast<AdapterPlan>(context->saved_data["plan"].toCapsule());
     const auto saved = context->get_saved_variables();
     Taker take(saved);
     const at::Tensor rows = take.one();
@@ -188,7 +188,7 @@ struct AdaptedLinears : torch::autograd::Function<AdaptedLinears> {
 
 std::vector<at::Tensor> adapted_linears(const Policy& policy, const at::Tensor& x,
                                         const std::vector<AdaptedLinear>& layers) {
-  const auto plan = c10::make_intrusive<Plan>();
+  const auto plan = c10::make_intrusive<AdapterPlan>();
   plan->master = policy.master;
   Read read;
   std::vector<at::Tensor> as, bs, own;

@@ -4,7 +4,7 @@
 
 namespace gputrain::train {
 
-std::vector<int64_t> generate(models::Model& model, std::vector<int64_t> prompt, generation::Context context,
+std::vector<int64_t> generate(models::Model& model, std::vector<int64_t> prompt, generation::ContextWindow context,
                               const std::vector<int64_t>& end_tokens, const SampleSpec& spec, uint64_t seed) {
   context.slides = true;
   const generation::Options options{
@@ -28,7 +28,7 @@ std::string write_sample(models::Model& model, const data::Dataset& vocabulary, 
     throw Error(ExitCode::usage, {.what = "eval.sample.prompt is empty", .hint = "give it at least one character"});
   }
   // On a GPU use one length: choosing and compiling kernels per length takes longer than the whole sample.
-  const generation::Context context{.length = context_length, .has_one_length = !model.context().device.is_cpu()};
+  const generation::ContextWindow context{.length = context_length, .has_one_length = !model.context().device.is_cpu()};
   return tokenizer->decode(generate(model, prompt, context, end_tokens, spec, seed));
 }
 

@@ -16,7 +16,7 @@
 namespace gputrain::generation {
 
 /// The part of a text that the model sees: its last `length` tokens.
-struct Context {
+struct ContextWindow {
   int64_t length = 0;
   bool has_one_length = false;  // pads texts that a model reads anew to it, at the end, where a causal model looks not
   bool slides = false;          // a text goes on when it is longer, which the model then reads anew for every token
@@ -30,7 +30,7 @@ struct Options {
   uint64_t seed = 0;
   int64_t max_new_tokens = 256;
   std::vector<int64_t> end_tokens;  // a text ends with any of them
-  Context context;
+  ContextWindow context;
   /// Whether the text with this number is complete after its new tokens; null: end tokens alone say that.
   std::function<bool(size_t text, std::span<const int64_t> written)> is_complete = {};
   /// Records the pass over a token. Where it gives graphs, and on every GPU, sizes stay the same from token to token.
@@ -47,7 +47,7 @@ struct Continuation {
 using Watch = std::function<void(size_t text, int64_t token)>;
 
 /// Throws Error(usage), with `place`, for a text that generate() refuses.
-void check_prompt(std::span<const int64_t> tokens, const Context& context, const std::string& place = {});
+void check_prompt(std::span<const int64_t> tokens, const ContextWindow& context, const std::string& place = {});
 
 /// Continues each text. What is drawn depends only on weights, text and seed, not on the other texts. Leaves the model
 /// in evaluation mode and does not use its random generators. Throws Error(usage) for an empty text, or for one that

@@ -15,7 +15,7 @@ namespace gputrain::train {
 /// Continues `prompt` by spec.max_new_tokens tokens, also beyond the context, or to the first of `end_tokens`, which is
 /// left out; depends only on weights, prompt and seed. Leaves the model in evaluation mode and does not use its random
 /// generators.
-std::vector<int64_t> generate(models::Model& model, std::vector<int64_t> prompt, generation::Context context,
+std::vector<int64_t> generate(models::Model& model, std::vector<int64_t> prompt, generation::ContextWindow context,
                               const std::vector<int64_t>& end_tokens, const SampleSpec& spec, uint64_t seed);
 
 /// Prompt and continuation as text, with the dataset's tokenizer; it ends before one of the end tokens. Throws

@@ -142,12 +142,12 @@ bool KernelAutotuner::use_custom_kernel(std::string_view name, const Tensors& in
   if (const auto answer = known(uses_custom_, "own", key)) return *answer;
   if (!options_.can_measure()) return false;
   if (!kinds.replicated && has_spent_trials()) return settled(key, {.value = way_of_last_shape(name)});
-  Verdict verdict;
+  KernelComparison found;
   const auto aside = options_.aside ? options_.aside() : nullptr;
   try {
     // All ranks must find the same where they need the same bits, so crashes, which one host remembers, do not count.
     const auto trial = kinds.replicated ? nullptr : begin_trial(key);
-    verdict = compare_kernels(inputs, kinds, custom, reference, options_);
+    found = compare_kernels(inputs, kinds, custom, reference, options_);
   } catch (const NoKernelYet&) {
     return settled(key, {false});
   } catch (const c10::OutOfMemoryError&) {
@@ -158,16 +158,16 @@ bool KernelAutotuner::use_custom_kernel(std::string_view name, const Tensors& in
     log::warning(fmt::format("{}: our kernel failed, using ATen: {}", key, what.substr(0, what.find('\n'))));
     return settled(key, not_kept());
   }
-  note_way(name, verdict.custom);
-  log::info(fmt::format("kernels {}: own {:.3f} ms, aten {:.3f} ms, error {:.1e}: {}", key, verdict.custom_ms,
-                        verdict.reference_ms, verdict.apart, verdict.custom ? "own" : "aten"));
-  if (chooses_roughly()) return settled(key, {verdict.custom});
+  note_way(name, found.custom);
+  log::info(fmt::format("kernels {}: own {:.3f} ms, aten {:.3f} ms, error {:.1e}: {}", key, found.custom_ms,
+                        found.reference_ms, found.apart, found.custom ? "own" : "aten"));
+  if (chooses_roughly()) return settled(key, {found.custom});
   const bool is_kept = remember({{"operator", key},
-                                 {"own", verdict.custom},
-                                 {"own_ms", verdict.custom_ms},
-                                 {"aten_ms", verdict.reference_ms},
-                                 {"error", verdict.apart}});
-  return settled(key, {verdict.custom, is_kept});
+                                 {"own", found.custom},
+                                 {"own_ms", found.custom_ms},
+                                 {"aten_ms", found.reference_ms},
+                                 {"error", found.apart}});
+  return settled(key, {found.custom, is_kept});
 }
 
 void KernelAutotuner::give_up(std::string_view name, const Tensors& inputs, std::string_view reason) {

@@ -140,8 +140,8 @@ Tensors exact_results(const OpImpl& reference, const Tensors& wide, const Tensor
   return results_of(reference, wide, gradients);
 }
 
-Verdict compare(const Tensors& inputs, const KernelAutotuner::Inputs& kinds, const OpImpl& custom,
-                const OpImpl& reference, const KernelAutotuner::Options& options) {
+KernelComparison compare(const Tensors& inputs, const KernelAutotuner::Inputs& kinds, const OpImpl& custom,
+                         const OpImpl& reference, const KernelAutotuner::Options& options) {
   const at::AutoGradMode grad(kinds.differentiable > 0);
   const Tensors wide = leaves_of(inputs, kinds, /*wider=*/true);
   Tensors gradients;
@@ -154,26 +154,26 @@ Verdict compare(const Tensors& inputs, const KernelAutotuner::Inputs& kinds, con
   const Tensors exact = exact_results(reference, wide, gradients);
   const Tensors ours = results_of(custom, leaves_of(inputs, kinds, false), gradients);
   const Tensors theirs = results_of(reference, leaves_of(inputs, kinds, false), gradients);
-  Verdict verdict{.custom = ours.size() == exact.size()};
-  for (size_t i = 0; verdict.custom && i < exact.size(); ++i) {
+  KernelComparison found{.custom = ours.size() == exact.size()};
+  for (size_t i = 0; found.custom && i < exact.size(); ++i) {
     const double error = error_of(ours[i], exact[i]);
-    verdict.apart = std::max(verdict.apart, error);
+    found.apart = std::max(found.apart, error);
     const double allowed = std::max(tolerance_of(inputs[0].scalar_type()), 2 * error_of(theirs[i], exact[i]));
-    verdict.custom = verdict.custom && error <= allowed;  // false for a NaN
+    found.custom = found.custom && error <= allowed;  // false for a NaN
   }
-  if (!verdict.custom) return verdict;
+  if (!found.custom) return found;
   const Tensors leaves = leaves_of(inputs, kinds, false);
   // In turns, the best time of each: a change of clock speed affects both.
-  verdict.custom_ms = verdict.reference_ms = 1e30;
+  found.custom_ms = found.reference_ms = 1e30;
   for (int turn = 0; turn < 5; ++turn) {
     const auto best = [&](double& ms, const OpImpl& impl) {
       ms = std::min(ms, options.milliseconds([&] { results_of(impl, leaves, gradients); }));
     };
-    best(verdict.reference_ms, reference);
-    best(verdict.custom_ms, custom);
+    best(found.reference_ms, reference);
+    best(found.custom_ms, custom);
   }
-  verdict.custom = !options.time_counts || kinds.replicated || verdict.custom_ms < verdict.reference_ms;
-  return verdict;
+  found.custom = !options.time_counts || kinds.replicated || found.custom_ms < found.reference_ms;
+  return found;
 }
 
 }  // namespace
@@ -181,8 +181,8 @@ Verdict compare(const Tensors& inputs, const KernelAutotuner::Inputs& kinds, con
 bool computes_exact_results() noexcept { return is_exact; }
 
 /// A comparison needs extra memory. If a large batch leaves too little, retry with fewer elements.
-Verdict compare_kernels(const Tensors& inputs, const KernelAutotuner::Inputs& kinds, const OpImpl& custom,
-                        const OpImpl& reference, const KernelAutotuner::Options& options) {
+KernelComparison compare_kernels(const Tensors& inputs, const KernelAutotuner::Inputs& kinds, const OpImpl& custom,
+                                 const OpImpl& reference, const KernelAutotuner::Options& options) {
   constexpr int64_t kMostElements = KernelAutotuner::kMostElements;
   for (int64_t most = kinds.whole ? std::numeric_limits<int64_t>::max() : kMostElements;;) {
     try {

@@ -9,14 +9,14 @@ namespace gputrain::ops {
 /// trials would be of fp32 tensors, which a run in 16 bits never has.
 bool computes_exact_results() noexcept;
 
-struct Verdict {
+struct KernelComparison {
   bool custom = false;                                // our way is as exact, and faster if times count
   double custom_ms = 0, reference_ms = 0, apart = 0;  // apart: largest relative error of our results
 };
 
 /// The exact results are the reference's in fp32. A comparison needs extra memory; if a large batch leaves too little,
 /// it runs on fewer rows. Throws OutOfMemoryError if even few do not fit, and what the ways throw.
-Verdict compare_kernels(const Tensors& inputs, const KernelAutotuner::Inputs& kinds, const OpImpl& custom,
-                        const OpImpl& reference, const KernelAutotuner::Options& options);
+KernelComparison compare_kernels(const Tensors& inputs, const KernelAutotuner::Inputs& kinds, const OpImpl& custom,
+                                 const OpImpl& reference, const KernelAutotuner::Options& options);
 
 }  // namespace gputrain::ops

@@ -53,11 +53,11 @@ struct Asked {
   std::vector<std::function<std::shared_ptr<Graph>()>> graphs;
 };
 
-struct Plan {
+struct ExecutionPlan {
   std::shared_ptr<Graph> graph;
   int64_t workspace_bytes = 0;
 
-  explicit Plan(std::shared_ptr<Graph> built) : graph(std::move(built)) {
+  explicit ExecutionPlan(std::shared_ptr<Graph> built) : graph(std::move(built)) {
     check(graph->get_workspace_size(workspace_bytes), "workspace");
   }
 
@@ -96,7 +96,7 @@ std::vector<int64_t> built_plans(Graph& graph, int64_t begin, int64_t end) {
 double milliseconds_of(const std::shared_ptr<Graph>& graph, const Pointers& pointers) {
   double best = std::numeric_limits<double>::infinity();
   try {
-    const Plan plan(graph);
+    const ExecutionPlan plan(graph);
     plan.execute(pointers);  // loads the kernel
     for (int turn = 0; turn < 3; ++turn) best = std::min(best, milliseconds([&] { plan.execute(pointers); }));
   } catch (const std::exception&) {
@@ -224,10 +224,11 @@ void write_plan(const std::filesystem::path& path, const std::string& key, const
   if (!file.good() || ignored) std::filesystem::remove(partial, ignored);
 }
 
-std::shared_ptr<const Plan> plan_of(const Asked& asked, const Pointers& pointers) {
+std::shared_ptr<const ExecutionPlan> plan_of(const Asked& asked, const Pointers& pointers) {
   static std::mutex mutex;
   static auto& plans =
-      *new std::unordered_map<std::string, std::shared_ptr<const Plan>>;  // not destroyed: it outlives cuDNN's shutdown
+      *new std::unordered_map<std::string,
+                              std::shared_ptr<const ExecutionPlan>>;  // not destroyed: it outlives cuDNN's shutdown
   const std::string key = fmt::format("{} on {}", asked.key, c10::cuda::current_device());
   const std::lock_guard lock(mutex);
   if (const auto known = plans.find(key); known != plans.end()) return known->second;
@@ -245,7 +246,7 @@ std::shared_ptr<const Plan> plan_of(const Asked& asked, const Pointers& pointers
     const bool is_lacking = is_new ? asked.deterministic || can_measure() : !std::filesystem::exists(file);
     if (is_lacking) write_plan(file, kept_as, *graph);
   }
-  return plans.emplace(key, std::make_shared<Plan>(std::move(graph))).first->second;
+  return plans.emplace(key, std::make_shared<ExecutionPlan>(std::move(graph))).first->second;
 }
 
 const char* name_of(Element element) { return element == Element::fp16 ? "fp16" : "bf16"; }
@@ -284,8 +285,8 @@ std::string TextsGraph::key() const {
 }
 
 std::string ProductGraph::key() const {
-  return fmt::format("{} {} {}x{}x{}{}{}{}", kind == Kind::gelu ? "gelu" : "gelu_gradient", name_of(element), rows,
-                     in, out, transposed ? " transposed" : "", by_tanh ? " by tanh" : "", with_sums ? " sums" : "");
+  return fmt::format("{} {} {}x{}x{}{}{}{}", kind == Kind::gelu ? "gelu" : "gelu_gradient", name_of(element), rows, in,
+                     out, transposed ? " transposed" : "", by_tanh ? " by tanh" : "", with_sums ? " sums" : "");
 }
 
 void run_graph(const ConvGraph& graph, const std::vector<void*>& tensors, float* sums) {
@@ -297,7 +298,7 @@ void run_graph(const ConvGraph& graph, const std::vector<void*>& tensors, float*
   if (graph.kind == ConvGraph::Kind::sums && graph.element == Element::fp16) {
     asked.graphs.emplace_back([&graph] { return GraphOfConv(graph, SumsAs::statistics).graph(); });
   }
-  const std::shared_ptr<const Plan> plan = plan_of(asked, pointers);
+  const std::shared_ptr<const ExecutionPlan> plan = plan_of(asked, pointers);
   clear_sums(sums, 2 * channels);
   plan->execute(pointers);
 }
@@ -318,7 +319,7 @@ void run_graph(const ProductGraph& graph, const std::vector<void*>& tensors, flo
   std::vector<void*> all = tensors;
   if (graph.with_sums) all.push_back(sums);
   const Pointers pointers = numbered(all);
-  const std::shared_ptr<const Plan> plan =
+  const std::shared_ptr<const ExecutionPlan> plan =
       plan_of({graph.key(), /*deterministic=*/false, {[&graph] { return GraphOfProduct(graph).graph(); }}}, pointers);
   if (graph.with_sums) clear_sums(sums, graph.out);
   plan->execute(pointers);
