@@ -150,8 +150,8 @@ bool takes_aten_only();
 /// The instance of this process; never used without a GPU or in builds without CUDA. GPUTRAIN_KERNEL_CHOICES sets the
 /// path of its file; the default is ~/.cache/gputrain/kernel_choices.jsonl.
 KernelAutotuner& kernel_autotuner();
-/// Set before the first operator runs: times do not count.
-bool& without_clock();
+/// Whether choose_kernels_without_clock() was called: times do not count.
+bool has_no_clock();
 
 /// Runs the operator in the way that kernel_autotuner() selects; an empty `custom` means ATen. See
 /// KernelAutotuner::use_custom_kernel.

@@ -1,5 +1,6 @@
 #include "gputrain/ops/kernel_choices.hpp"
 
+#include <atomic>
 #include <utility>
 
 #include "kernel_autotuner.hpp"
@@ -8,12 +9,13 @@ namespace gputrain::ops {
 
 void keep_kernel_choices(const std::filesystem::path& folder) { kernel_autotuner().keep_in(folder); }
 
-bool& without_clock() {
-  static bool is_set = false;
-  return is_set;
+namespace {
+std::atomic<bool> is_without_clock = false;
 }
 
-void choose_kernels_without_clock() { without_clock() = true; }
+bool has_no_clock() { return is_without_clock; }
+
+void choose_kernels_without_clock() { is_without_clock = true; }
 
 void limit_kernel_trials(double seconds) { kernel_autotuner().limit_trials(seconds); }
 

@@ -28,7 +28,7 @@ KernelAutotuner::Options options_of_process() {
   return {.mode = takes_aten_only() ? KernelAutotuner::Mode::never : KernelAutotuner::Mode::measure,
           .machine = cuda::machine(),
           .file = cuda::choices_file(),
-          .time_counts = !at::globalContext().deterministicAlgorithms() && !without_clock(),
+          .time_counts = !at::globalContext().deterministicAlgorithms() && !has_no_clock(),
           .milliseconds = cuda::milliseconds,
           .can_measure = cuda::can_measure,
           .aside = [] {
