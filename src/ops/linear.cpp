@@ -173,11 +173,13 @@ at::Tensor feed_forward(const Policy& policy, const at::Tensor& x, const FeedFor
   const Tensors inputs = with_copies(policy, {x, layers.weight_1, layers.bias_1, layers.weight_2, layers.bias_2});
   if (!gpu::is_here(inputs[0])) return reference(inputs)[0];
   // Whole: a plan of cuDNN is for one number of rows.
-  const KernelAutotuner::Inputs kinds{
-      .batched = 1, .differentiable = 5, .growth = growth_of(inputs[0], layers.in_out, layers.weight_1), .whole = true};
-  // The number sets it apart from stored choices about an earlier way of ours.
+  const KernelAutotuner::Inputs kinds{.batched = 1,
+                                      .differentiable = 5,
+                                      .growth = growth_of(inputs[0], layers.in_out, layers.weight_1),
+                                      .whole = true,
+                                      .version = 3};
   const std::string name = std::string(layers.activation == Activation::gelu ? "gelu" : "gelu_tanh") +
-                           (layers.in_out ? " feed_forward_in_out 3" : " feed_forward 3");
+                           (layers.in_out ? " feed_forward_in_out" : " feed_forward");
   return run(name, inputs, kinds, gpu::feed_forward(inputs, layers.in_out, layers.activation), reference)[0];
 }
 

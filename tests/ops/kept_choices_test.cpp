@@ -25,7 +25,7 @@ void kill_during(Machine& machine, const std::string& trial) {
   ::waitpid(child, nullptr, 0);
 }
 
-TEST(PathChoice, PassesByWhatCrashedTwice) {
+TEST(KeptKernelChoices, PassesByWhatCrashedTwice) {
   Machine machine;
   int attempts = 0;
   const auto attempt = [&](size_t candidate) {
@@ -42,7 +42,7 @@ TEST(PathChoice, PassesByWhatCrashedTwice) {
   EXPECT_EQ(machine.choice("another").fastest("product", 2, attempt), 1U);
 }
 
-TEST(PathChoice, TriesAgainAfterOneCrash) {
+TEST(KeptKernelChoices, TriesAgainAfterOneCrash) {
   Machine machine;
   const auto attempt = [&](size_t candidate) { ticks += candidate == 1 ? 1 : 2; };
   kill_during(machine, "product");
@@ -55,7 +55,7 @@ TEST(PathChoice, TriesAgainAfterOneCrash) {
 }
 
 // A search for a batch size chooses before the run has its folder.
-TEST(PathChoice, IsKeptWithTheRunIfMadeBefore) {
+TEST(KeptKernelChoices, IsKeptWithTheRunIfMadeBefore) {
   Machine machine;
   KernelAutotuner choice = machine.choice();
   EXPECT_EQ(choice.fastest("ways", 2, [](size_t candidate) { ticks += candidate == 1 ? 1 : 2; }), 1U);
@@ -66,7 +66,16 @@ TEST(PathChoice, IsKeptWithTheRunIfMadeBefore) {
   EXPECT_EQ(resumed.fastest("ways", 2, [](size_t candidate) { ticks += candidate == 1 ? 2 : 1; }), 1U);
 }
 
-TEST(PathChoice, PassesByAnOperatorThatCrashedTwice) {
+TEST(KeptKernelChoices, OfAnEarlierVersionDoNotCount) {
+  Machine machine;
+  EXPECT_FALSE(machine.choice().use_custom_kernel("product", inputs(), kBoth, taking(2), taking(1)));
+  KernelAutotuner::Inputs changed = kBoth;
+  changed.version = 2;
+  EXPECT_TRUE(machine.choice().use_custom_kernel("product", inputs(), changed, taking(1), taking(2)));
+  EXPECT_FALSE(machine.choice().use_custom_kernel("product", inputs(), kBoth, taking(1), taking(2)));
+}
+
+TEST(KeptKernelChoices, PassesByAnOperatorThatCrashedTwice) {
   Machine machine;
   KernelAutotuner first = machine.choice();
   std::string key;
@@ -79,7 +88,7 @@ TEST(PathChoice, PassesByAnOperatorThatCrashedTwice) {
 }
 
 // The next attempt of the run may start on a new machine, or after another run has chosen otherwise.
-TEST(PathChoice, IsKeptWithTheRun) {
+TEST(KeptKernelChoices, IsKeptWithTheRun) {
   Machine machine;
   const auto attempt = [&](size_t candidate) { ticks += candidate == 1 ? 1 : 2; };
   const auto other_attempt = [&](size_t candidate) { ticks += candidate == 1 ? 2 : 1; };
@@ -107,7 +116,7 @@ TEST(PathChoice, IsKeptWithTheRun) {
 }
 
 // A search for a batch size meets each shape once.
-TEST(PathChoice, IsForgottenIfItWasRough) {
+TEST(KeptKernelChoices, IsForgottenIfItWasRough) {
   Machine machine;
   KernelAutotuner choice = machine.choice();
   EXPECT_TRUE(choice.use_custom_kernel("before", inputs(), kBoth, taking(1), taking(2)));
@@ -126,7 +135,7 @@ TEST(PathChoice, IsForgottenIfItWasRough) {
   EXPECT_TRUE(machine.choice().use_custom_kernel("slow", inputs(), kBoth, taking(9), taking(2)));
 }
 
-TEST(PathChoice, IsRememberedForTheSameMachineOnly) {
+TEST(KeptKernelChoices, IsRememberedForTheSameMachineOnly) {
   Machine machine;
   machine.choice().use_custom_kernel("product", inputs(), kBoth, taking(1), taking(2));
   std::ofstream(machine.file, std::ios::app) << "torn {\n[]\n{\"machine\": \"gpu\"}\n";
@@ -135,7 +144,7 @@ TEST(PathChoice, IsRememberedForTheSameMachineOnly) {
 }
 
 // Nor must it use results of a run with a clock, and such a run must not use results without one.
-TEST(PathChoice, IsRememberedSeparatelyWithoutClock) {
+TEST(KeptKernelChoices, IsRememberedSeparatelyWithoutClock) {
   Machine machine;
   EXPECT_FALSE(machine.choice().use_custom_kernel("slow", inputs(), kBoth, taking(3), taking(2)));
   EXPECT_TRUE(

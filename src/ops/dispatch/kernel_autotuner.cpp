@@ -21,8 +21,9 @@
 namespace gputrain::ops {
 namespace {
 
-std::string key_of(std::string_view name, const Tensors& inputs) {
+std::string key_of(std::string_view name, const Tensors& inputs, int version) {
   std::string key(name);
+  if (version > 1) key += fmt::format(" {}", version);
   for (const at::Tensor& input : inputs) {
     if (!input.defined()) {
       key += " -";
@@ -138,7 +139,7 @@ std::filesystem::path KernelAutotuner::kept_in() const {
 bool KernelAutotuner::use_custom_kernel(std::string_view name, const Tensors& inputs, const Inputs& kinds,
                                         const OpImpl& custom, const OpImpl& reference) {
   if (options_.mode == Mode::never || computes_exact_results()) return false;
-  const std::string key = key_of(name, inputs);
+  const std::string key = key_of(name, inputs, kinds.version);
   if (const auto answer = known(uses_custom_, "own", key)) return *answer;
   if (!options_.can_measure()) return false;
   if (!kinds.replicated && has_spent_trials()) return settled(key, {.value = way_of_last_shape(name)});
@@ -170,8 +171,9 @@ bool KernelAutotuner::use_custom_kernel(std::string_view name, const Tensors& in
   return settled(key, {found.custom, is_kept});
 }
 
-void KernelAutotuner::give_up(std::string_view name, const Tensors& inputs, std::string_view reason) {
-  const std::string key = key_of(name, inputs);
+void KernelAutotuner::give_up(std::string_view name, const Tensors& inputs, const Inputs& kinds,
+                              std::string_view reason) {
+  const std::string key = key_of(name, inputs, kinds.version);
   if (!chooses_roughly()) log::warning(fmt::format("{}: no kernel for it, using ATen: {}", key, reason));
   const std::lock_guard lock(mutex_);
   uses_custom_[key] = not_kept();
@@ -296,7 +298,7 @@ Tensors run(std::string_view name, const Tensors& inputs, const KernelAutotuner:
   try {
     return custom(inputs);
   } catch (const NoKernel& reason) {
-    kernel_autotuner().give_up(name, inputs, reason.what());
+    kernel_autotuner().give_up(name, inputs, kinds, reason.what());
   }
   return reference(inputs);
 }

@@ -57,7 +57,7 @@ class KernelAutotuner {
   /// short.
   static constexpr int64_t kMostElements = int64_t{1} << 26;
 
-  /// Properties of an operator's first inputs.
+  /// Properties of an operator and of its first inputs.
   struct Inputs {
     size_t batched = 1;               // inputs that share their rows, the first dim or the first two of three: part of
                                       // them may be compared
@@ -66,6 +66,7 @@ class KernelAutotuner {
     bool whole = false;               // kernels depend on the exact size: compare all of it if memory suffices
     bool replicated = false;          // all ranks need the same bits: our way if correct, without timing
     bool has_outputs_by_row = false;  // each row of the other inputs gives an output: part of them may be compared
+    int version = 1;                  // of our way: stored choices about another version do not count
   };
 
   /// Whether the operator runs our way, forward and backward. The answer is the same with and without a gradient, so
@@ -82,7 +83,7 @@ class KernelAutotuner {
   void settle(const std::string& name, size_t way);
 
   /// These inputs use ATen's way from now on.
-  void give_up(std::string_view name, const Tensors& inputs, std::string_view reason);
+  void give_up(std::string_view name, const Tensors& inputs, const Inputs& kinds, std::string_view reason);
 
   /// Call before kernels run that may crash inside a library, and keep the result while they do. Throws NoKernel if two
   /// earlier processes ended during this trial, so that the next start does not end there again.
