@@ -54,8 +54,11 @@ void describe_keys(config::Description<Spec>& d) {
   }
   d.key("checkpoint", &Spec::checkpoint, "saving and resuming");
   if constexpr (kIsWhole) {
-    d.key("limits", &Spec::limits, "time limit of the run");
-    d.key("parallel", &Spec::parallel, "data-parallel training on several ranks");
+    d.key("limits", &Spec::limits,
+          "when a run ends before its last step: time, cost, idle GPUs, attempts without progress");
+    d.key("parallel", &Spec::parallel,
+          "how ranks share the work: copies, shards, parts of texts, of layers and of the model; how they exchange "
+          "gradients");
   }
   d.key("launch", &Spec::launch, "ranks that `gputrain launch` starts");
   d.key("env", &Spec::env,

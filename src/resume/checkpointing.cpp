@@ -193,7 +193,9 @@ void Checkpointing::save(const train::Progress& progress, train::SaveMode mode) 
     throw Error(
         ExitCode::checkpoint,
         {.what = "cannot save: " + (last_failure_.empty() ? "another rank has the reason" : last_failure_),
-         .hint = "mend that (space, disk, memory), then start again: training goes on from the last good checkpoint"});
+         .hint =
+             "free disk space or memory, or repair the disk, then start again: training continues from the last good "
+             "checkpoint"});
   }
 }
 

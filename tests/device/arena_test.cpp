@@ -70,11 +70,11 @@ TEST(Arena, MakesNeighboursOfEqualSettingsWithinAUnit) {
 
 std::vector<ArenaTensor> two_units_with_a_frozen_stem(std::optional<at::ScalarType> type) {
   std::vector<ArenaTensor> arena_tensors = two_units();
-  for (ArenaTensor& resident : arena_tensors) {
-    if (resident.unit > 0) continue;
-    resident.trainable = false;
-    resident.frozen_type = type;
-    resident.value.set_requires_grad(false);
+  for (ArenaTensor& tensor : arena_tensors) {
+    if (tensor.unit > 0) continue;
+    tensor.trainable = false;
+    tensor.frozen_type = type;
+    tensor.value.set_requires_grad(false);
   }
   return arena_tensors;
 }

@@ -23,7 +23,7 @@
 namespace gputrain::ops {
 namespace {
 
-TEST(PathChoice, TakesOwnWayWhenRightAndFaster) {
+TEST(KernelAutotuner, TakesOwnWayWhenRightAndFaster) {
   Machine machine;
   KernelAutotuner choice = machine.choice();
   EXPECT_TRUE(choice.use_custom_kernel("product", inputs(), kBoth, taking(1), taking(2)));
@@ -31,7 +31,7 @@ TEST(PathChoice, TakesOwnWayWhenRightAndFaster) {
   EXPECT_FALSE(choice.use_custom_kernel("wrong", inputs(), kBoth, taking(1, 1.001), taking(2)));
 }
 
-TEST(PathChoice, FindsFastestWayOnceAndRemembersIt) {
+TEST(KernelAutotuner, FindsFastestWayOnceAndRemembersIt) {
   Machine machine;
   const std::vector<double> times{5, 3, 1, 2};
   int attempts = 0;
@@ -56,7 +56,7 @@ TEST(PathChoice, FindsFastestWayOnceAndRemembersIt) {
   EXPECT_EQ(choice.fastest("later", 4, attempt), 3U);
 }
 
-TEST(PathChoice, TriesSlowWaysNoFurther) {
+TEST(KernelAutotuner, TriesSlowWaysNoFurther) {
   Machine machine;
   std::vector<int> attempts(3);
   const std::vector<double> times{10, 11, 13};
@@ -69,7 +69,7 @@ TEST(PathChoice, TriesSlowWaysNoFurther) {
   EXPECT_THAT(attempts, testing::ElementsAre(4, 4, 2)) << "a first run and three turns, or one turn";
 }
 
-TEST(PathChoice, RepeatsShortWorkInATurn) {
+TEST(KernelAutotuner, RepeatsShortWorkInATurn) {
   Machine machine;
   std::vector<int> attempts(2);
   machine.choice().fastest("short", 2, [&](size_t candidate) {
@@ -80,7 +80,7 @@ TEST(PathChoice, RepeatsShortWorkInATurn) {
 }
 
 // A way that is being measured may start another choice: on a GPU in the backward pass, from another thread.
-TEST(PathChoice, AnswersWhileItMeasures) {
+TEST(KernelAutotuner, AnswersWhileItMeasures) {
   Machine machine;
   KernelAutotuner choice = machine.choice();
   const OpImpl asks = [&](const Tensors& t) {
@@ -92,7 +92,7 @@ TEST(PathChoice, AnswersWhileItMeasures) {
   EXPECT_TRUE(choice.use_custom_kernel("outer", inputs(), kBoth, asks, taking(3)));
 }
 
-TEST(PathChoice, ComparesOnPartOfLargeInputs) {
+TEST(KernelAutotuner, ComparesOnPartOfLargeInputs) {
   Machine machine;
   KernelAutotuner choice = machine.choice();
   std::vector<int64_t> rows;
@@ -106,7 +106,7 @@ TEST(PathChoice, ComparesOnPartOfLargeInputs) {
 }
 
 // A packed batch may be one row of texts.
-TEST(PathChoice, ComparesOnPartOfARowOfTokens) {
+TEST(KernelAutotuner, ComparesOnPartOfARowOfTokens) {
   Machine machine;
   KernelAutotuner choice = machine.choice();
   std::vector<std::vector<int64_t>> seen;
@@ -122,7 +122,7 @@ TEST(PathChoice, ComparesOnPartOfARowOfTokens) {
 }
 
 // A last layer of 150,000 words is larger than a comparison may be, whatever its rows are.
-TEST(PathChoice, ComparesOnPartOfTheOutputs) {
+TEST(KernelAutotuner, ComparesOnPartOfTheOutputs) {
   Machine machine;
   KernelAutotuner choice = machine.choice();
   std::vector<int64_t> outputs;
@@ -143,7 +143,7 @@ TEST(PathChoice, ComparesOnPartOfTheOutputs) {
   EXPECT_THAT(outputs, testing::Each(128));
 }
 
-TEST(PathChoice, TakesFirstOfWaysThatAreNotToBeTried) {
+TEST(KernelAutotuner, TakesFirstOfWaysThatAreNotToBeTried) {
   Machine machine;
   KernelAutotuner choice = machine.choice();
   choice.keep_in(machine.run);
@@ -165,7 +165,7 @@ TEST(PathChoice, TakesFirstOfWaysThatAreNotToBeTried) {
   }
 }
 
-TEST(PathChoice, TriesNothingOnceItsTimeIsUp) {
+TEST(KernelAutotuner, TriesNothingOnceItsTimeIsUp) {
   Machine machine;
   KernelAutotuner choice = machine.choice();
   EXPECT_TRUE(choice.use_custom_kernel("faster", inputs(), kBoth, taking(1), taking(2)));
@@ -183,7 +183,7 @@ TEST(PathChoice, TriesNothingOnceItsTimeIsUp) {
 }
 
 // For example cuDNN plans: a plan for a part of the batch says nothing about the whole.
-TEST(PathChoice, ComparesAllOfSizeBoundKernelsIfMemoryAllows) {
+TEST(KernelAutotuner, ComparesAllOfSizeBoundKernelsIfMemoryAllows) {
   Machine machine;
   KernelAutotuner choice = machine.choice();
   std::vector<int64_t> rows;
@@ -203,7 +203,7 @@ TEST(PathChoice, ComparesAllOfSizeBoundKernelsIfMemoryAllows) {
   EXPECT_EQ(rows.back(), 2);  // like without `whole`
 }
 
-TEST(PathChoice, MeasuresAside) {
+TEST(KernelAutotuner, MeasuresAside) {
   int begun = 0, ended = 0;
   KernelAutotuner choice({.milliseconds =
                               [&](const std::function<void()>& work) {
@@ -224,7 +224,7 @@ TEST(PathChoice, MeasuresAside) {
 }
 
 // A comparison may need more memory than is free beside the step's tensors; it then uses fewer rows.
-TEST(PathChoice, ComparesOnWhatFitsIntoMemory) {
+TEST(KernelAutotuner, ComparesOnWhatFitsIntoMemory) {
   Machine machine;
   KernelAutotuner choice = machine.choice();
   const auto with_memory_for = [](int64_t rows) -> OpImpl {
@@ -239,7 +239,7 @@ TEST(PathChoice, ComparesOnWhatFitsIntoMemory) {
   EXPECT_FALSE(choice.use_custom_kernel("too large", inputs(100), grows, with_memory_for(0), taking(3)));
 }
 
-TEST(PathChoice, ComparesGradientsToo) {
+TEST(KernelAutotuner, ComparesGradientsToo) {
   Machine machine;
   KernelAutotuner choice = machine.choice();
   const OpImpl forgets_one = [](const Tensors& t) { return Tensors{at::mul(t[0], t[1].detach())}; };
@@ -251,7 +251,7 @@ TEST(PathChoice, ComparesGradientsToo) {
   EXPECT_FALSE(choice.use_custom_kernel("doubles", inputs(), kBoth, doubles_one, taking(2)));
 }
 
-TEST(PathChoice, IsMadeOncePerShapeAndType) {
+TEST(KernelAutotuner, IsMadeOncePerShapeAndType) {
   Machine machine;
   KernelAutotuner choice = machine.choice();
   EXPECT_TRUE(choice.use_custom_kernel("product", inputs(), kBoth, taking(1), taking(2)));
@@ -261,7 +261,7 @@ TEST(PathChoice, IsMadeOncePerShapeAndType) {
   EXPECT_FALSE(choice.use_custom_kernel("product", inputs(5), kBoth, taking(9), taking(2)));
 }
 
-TEST(PathChoice, FallsBackToAtenWithoutMeasurement) {
+TEST(KernelAutotuner, FallsBackToAtenWithoutMeasurement) {
   Machine machine;
   machine.can_measure = false;
   KernelAutotuner choice = machine.choice();
@@ -270,7 +270,7 @@ TEST(PathChoice, FallsBackToAtenWithoutMeasurement) {
   EXPECT_TRUE(choice.use_custom_kernel("product", inputs(), kBoth, taking(1), taking(2)));
 }
 
-TEST(PathChoice, IgnoresTimeWhenDeterministic) {
+TEST(KernelAutotuner, IgnoresTimeWhenDeterministic) {
   Machine machine;
   KernelAutotuner choice = machine.choice("gpu", /*time_counts=*/false);
   EXPECT_TRUE(choice.use_custom_kernel("slow", inputs(), kBoth, taking(3), taking(2)));
@@ -278,7 +278,7 @@ TEST(PathChoice, IgnoresTimeWhenDeterministic) {
 }
 
 // Ranks that update replicated weights drift apart if one rank takes another way.
-TEST(PathChoice, IgnoresTimeWhereRanksMustAgree) {
+TEST(KernelAutotuner, IgnoresTimeWhereRanksMustAgree) {
   Machine machine;
   KernelAutotuner choice = machine.choice();
   const KernelAutotuner::Inputs replicated{.batched = 1, .differentiable = 2, .replicated = true};
@@ -286,13 +286,13 @@ TEST(PathChoice, IgnoresTimeWhereRanksMustAgree) {
   EXPECT_FALSE(choice.use_custom_kernel("wrong", inputs(), replicated, taking(1, 1.001), taking(2)));
 }
 
-TEST(PathChoice, FallsBackToAtenWhenOwnWayThrows) {
+TEST(KernelAutotuner, FallsBackToAtenWhenOwnWayThrows) {
   Machine machine;
   const OpImpl throws = [](const Tensors&) -> Tensors { throw std::runtime_error("no such kernel"); };
   EXPECT_FALSE(machine.choice().use_custom_kernel("throws", inputs(), kBoth, throws, taking(2)));
 }
 
-TEST(PathChoice, MayBeAskedByAComparedWay) {
+TEST(KernelAutotuner, MayBeAskedByAComparedWay) {
   Machine machine;
   KernelAutotuner choice = machine.choice();
   const OpImpl asks = [&](const Tensors& t) {
@@ -304,7 +304,7 @@ TEST(PathChoice, MayBeAskedByAComparedWay) {
 }
 
 // The exact results are the reference's in fp32: operators inside it would be tried in a type that the run never uses.
-TEST(PathChoice, TriesNothingWithinExactResults) {
+TEST(KernelAutotuner, TriesNothingWithinExactResults) {
   Machine machine;
   KernelAutotuner choice = machine.choice();
   std::vector<std::pair<at::ScalarType, bool>> answers;
@@ -323,7 +323,7 @@ TEST(PathChoice, TriesNothingWithinExactResults) {
   EXPECT_TRUE(choice.use_custom_kernel("inner", inputs(), kBoth, taking(1), taking(2))) << "no answer is remembered";
 }
 
-TEST(PathChoice, DrawsNoRandomNumbersOfTheRun) {
+TEST(KernelAutotuner, DrawsNoRandomNumbersOfTheRun) {
   Machine machine;
   at::manual_seed(5);
   const at::Tensor expected = at::rand({4});
@@ -333,7 +333,7 @@ TEST(PathChoice, DrawsNoRandomNumbersOfTheRun) {
 }
 
 // A first step in fp16 often overflows: that says nothing about a way and must not reject it.
-TEST(PathChoice, IsMadeFromFiniteInputs) {
+TEST(KernelAutotuner, IsMadeFromFiniteInputs) {
   Machine machine;
   const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   KernelAutotuner choice = machine.choice();
@@ -346,7 +346,7 @@ TEST(PathChoice, IsMadeFromFiniteInputs) {
   }
 }
 
-TEST(PathChoice, IsTheSameWithoutGradient) {
+TEST(KernelAutotuner, IsTheSameWithoutGradient) {
   Machine machine;
   KernelAutotuner choice = machine.choice();
   EXPECT_TRUE(choice.use_custom_kernel("product", inputs(), kBoth, taking(1), taking(2)));
@@ -354,7 +354,7 @@ TEST(PathChoice, IsTheSameWithoutGradient) {
   EXPECT_TRUE(choice.use_custom_kernel("product", inputs(), kBoth, taking(9), taking(2)));
 }
 
-TEST(PathChoice, LeavesInputsAndGradientsAlone) {
+TEST(KernelAutotuner, LeavesInputsAndGradientsAlone) {
   Machine machine;
   const Tensors given = inputs();
   const at::Tensor before = given[0].detach().clone();

@@ -132,10 +132,10 @@ void take_memory(const at::Tensor& tensor);
 
 class Arena {
  public:
-  /// Moves the storage of all residents into one flat buffer (they must share dtype and device) and gives each a
+  /// Moves the storage of all tensors into one flat buffer (they must share dtype and device) and gives each a
   /// `.grad` that is a view of a second flat buffer. Does not copy old contents: initialize or load afterwards.
   /// Within a unit, segments that decay come first, and those of equal settings are neighbours, so that few ranges
-  /// cover the arena. At least one resident is trainable; frozen ones get storage of their own and no `.grad`.
+  /// cover the arena. At least one tensor is trainable; frozen ones get storage of their own and no `.grad`.
   /// Kept::owned gradients: sets no `.grad`; code that takes a gradient after backward must reset `.grad`.
   explicit Arena(const std::vector<ArenaTensor>& arena_tensors, const ArenaOptions& options = {});
 
@@ -210,7 +210,7 @@ class Arena {
   /// The same for `state` from make_state(); the segment must lie in one piece.
   at::Tensor state_view(const at::Tensor& state, const Segment& segment) const;
 
-  /// Asserts that the values and gradients of all residents are still views of the arena, or that no `.grad` is left
+  /// Asserts that the values and gradients of all tensors are still views of the arena, or that no `.grad` is left
   /// for Kept::owned. Setting gradients to none or a backward with other strides replaces a `.grad`.
   void check_views() const;
 

@@ -1,5 +1,5 @@
-// The part of a job that the launcher reads: all keys except those of models, data and optimizers, because their
-// descriptions need LibTorch.
+// The part of a job that a launcher reads without LibTorch: the values of the top level and the sections `checkpoint`,
+// `launch` and `env`. job_spec.hpp adds the other sections.
 #pragma once
 
 #include <cstdint>
