@@ -26,7 +26,7 @@ namespace {
 constexpr std::chrono::seconds kOneTry{1}, kOneLateTry{5};
 constexpr std::chrono::milliseconds kBeforeNextTry{250}, kBeforeNextLookUp{1000};
 
-/// What one try has found: a store, or why there is none, or what another service said.
+/// The result of one try: a store, or the obstacle, or the words of another service.
 struct Finding {
   bool is_store = false;
   std::string obstacle = {}, words = {};
@@ -63,7 +63,7 @@ void append(std::string& bytes, Value value) {
   bytes.append(raw.data(), raw.size());
 }
 
-/// What c10d's client says first; a store answers with the number.
+/// Returns the first message of c10d's client; a store answers with the number.
 std::string greeting(uint32_t number) {
   using c10d::detail::QueryType;
   std::string bytes;

@@ -1,4 +1,4 @@
-// What this rank is doing, for the other ranks: its place in the work, and its collectives, counted and named.
+// A log of this rank's work for the other ranks: its place in the work, and its collectives, counted and named.
 //
 // The training thread writes, the watch thread reads.
 #pragma once
@@ -22,14 +22,14 @@ inline constexpr const char *kControl = "control", *kTensors = "tensor";
 
 /// A collective that a rank waits for.
 struct AwaitedCollective {
-  std::string group;   // which counts its collectives from 1; empty: all that `caller` has called in any group
+  std::string group;   // the group counts its collectives from 1; empty: all that `caller` has called in any group
   int64_t number = 0;  // among those of the group
   std::string what;    // "all-reduce of gradients 3"
   double seconds = 0;
   int caller = 0;
 };
 
-/// What a rank is doing at one moment. Times are durations, because the clocks of hosts differ.
+/// The work of a rank at one moment. Times are durations, because the clocks of hosts differ.
 struct RankStatus {
   struct Lane {
     int64_t begun = 0;               // collectives so far

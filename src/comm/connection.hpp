@@ -20,7 +20,7 @@ struct Connection {
   at::Device device = at::kCPU;
   std::chrono::milliseconds deadline{};
   std::shared_ptr<FailureDetector> detector;  // null for groups without peers (simulated_ranks.hpp)
-  std::string name;                           // of the group: its ranks compare their collectives under it
+  std::string name;                           // name of the group: its ranks compare their collectives under it
   std::string among;                          // " among shards": which ranks, in names of collectives; empty: all
   bool failed = false;  // a collective failed: destroy the backend without waiting for the other ranks
 
@@ -32,7 +32,7 @@ struct Connection {
 
 struct Transfer {
   std::shared_ptr<Connection> connection;
-  std::vector<c10::intrusive_ptr<c10d::Work>> works;  // that make it up
+  std::vector<c10::intrusive_ptr<c10d::Work>> works;  // its parts
   std::string what;                                   // "all-reduce of gradients 3"
   int64_t number;                                     // in the journal of the watch
   std::chrono::steady_clock::time_point start;

@@ -207,7 +207,7 @@ void FailureDetector::take(int rank, std::string_view line) {
   try {
     take_message(rank, json::parse(line));
   } catch (const json::exception&) {
-    // Half a line of a rank that died. What matters is sent again, or follows from its end.
+    // A broken line of a rank that died. Important facts are sent again, or follow from the rank's end.
   }
 }
 

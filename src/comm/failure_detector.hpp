@@ -48,19 +48,20 @@ class FailureDetector {
   /// CollectiveLog::enter(), and a heartbeat soon if the place changed.
   void enter(const char* phase, int64_t step);
 
-  /// Where the ranks are in a mesh, for messages.
+  /// Sets the places of the ranks in a mesh, for messages.
   void set_places(std::vector<PeerPlace> places);
 
-  /// Why this rank has to end; empty: it need not. After a verdict the process has `grace` to end in good order.
+  /// Returns why this rank has to end; empty: it need not. After a verdict the process has `grace` to end in good
+  /// order.
   std::optional<RunVerdict> verdict() const;
   /// Reports a failed collective and waits a moment for the verdict. Empty: none came, or rank 0 is gone.
   std::optional<RunVerdict> explain(Failure failure);
   /// Like explain(), without waiting.
   void report(Failure failure);
-  /// This rank ends by itself. `words`: the error message, if it failed.
+  /// Says that this rank ends by itself. `words`: the error message, if it failed.
   void leave(const std::string& words, bool failed);
-  /// After leave() with an error: whether this rank reports it to the user. Of ranks that fail with the same message
-  /// only one does: rank 0, if it is among the first. Waits a moment for the coordinator's choice.
+  /// Returns, after leave() with an error, whether this rank reports it to the user. Among ranks that fail with the
+  /// same message only one does: rank 0, if it is among the first. Waits a moment for the coordinator's choice.
   bool is_reporter();
   /// After leave(), when only resources are left to release: the process has `grace` for that, then it is ended with
   /// this error. `is_reported`: another rank prints the error.
@@ -86,9 +87,9 @@ class FailureDetector {
   void decide();
   void announce(const RunVerdict& verdict);
   void end_if_overdue();
-  struct End {  // of a process that is ended by force
+  struct End {  // end of a process by force
     Error error;
-    bool is_reported = false;  // by another rank
+    bool is_reported = false;  // another rank reports it
     Clock::time_point at;
   };
   std::optional<End> end_due();
@@ -116,7 +117,7 @@ class FailureDetector {
   std::optional<Gathering> gathering_;
   std::vector<std::pair<int, std::string>> failed_ranks_;  // with their messages; no reporter chosen yet
   Clock::time_point reporters_due_;
-  std::map<std::string, int> reporters_;  // of each message
+  std::map<std::string, int> reporters_;  // the rank that reports each message
   Clock::time_point next_heartbeat_ = Clock::now(), awake_ = Clock::now();
   bool has_news_ = false;
 
@@ -126,14 +127,14 @@ class FailureDetector {
   std::optional<RunVerdict> verdict_;
   Clock::time_point end_at_;
   std::vector<Failure> reports_;
-  std::vector<PeerPlace> places_;  // that the watch thread has not taken yet
+  std::vector<PeerPlace> places_;  // places that the watch thread has not taken yet
   struct Departure {
     std::string words;
     bool failed = false;
   };
   std::optional<Departure> departure_;
   std::optional<int> reporter_;                     // the rank that reports our error message
-  std::optional<Departure> coordinator_departure_;  // as rank 0 announced it
+  std::optional<Departure> coordinator_departure_;  // announced by rank 0
   std::optional<End> own_end_;
   bool departure_announced_ = false, ends_by_itself_ = false, has_no_coordinator_ = false, stops_ = false,
        ends_process_ = false;

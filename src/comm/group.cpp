@@ -130,14 +130,14 @@ Works broadcast_each(const Connection& connection, const at::Tensor& parts, cons
   return works;
 }
 
-/// Gloo's own reduce-scatter is an all-reduce of a copy. This sends half of that, and adds up in the order of the
-/// ranks.
+/// Sends half of what Gloo's own reduce-scatter sends, which is an all-reduce of a copy, and adds up in the order of
+/// the ranks.
 Pending exchange_and_sum(const std::shared_ptr<Connection>& connection, std::string what, const at::Tensor& parts,
                          const at::Tensor& own) {
   const int ranks = connection->backend->getSize();
   const auto rank = static_cast<size_t>(connection->backend->getRank());
   const std::vector<at::Tensor> each = parts.view(-1).chunk(ranks);
-  // Of two ranks, each sends only the other's part; more send all of their parts, their own to themselves.
+  // Two ranks each send only the other's part; more ranks send all of their parts, their own to themselves.
   const bool is_pair = ranks == 2;
   at::Tensor sent = is_pair ? each[1 - rank] : parts.view(-1);
   at::Tensor received = at::empty({sent.numel()}, parts.options());
@@ -309,8 +309,8 @@ Pending Group::start_broadcast(const at::Tensor& tensor, int root, std::string n
   return broadcast_as(connection_, "broadcast of " + std::move(name), tensor, root);
 }
 
-/// To one other rank, a broadcast sends as much as a send. Unlike that, it needs no further communicator in NCCL, and a
-/// wait for it in Gloo can end early without breaking the connection.
+/// Sends by a broadcast, which costs as much as a send if there is one other rank. Unlike a send, it needs no further
+/// communicator in NCCL, and in Gloo a wait for it can end early without breaking the connection.
 Pending Group::transfer(const at::Tensor& tensor, int from, std::string name) {
   GPUTRAIN_ASSERT(size() == 2, "a transfer has two ends");
   return broadcast_as(connection_, "transfer of " + std::move(name), tensor, from);

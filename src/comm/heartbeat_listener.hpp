@@ -1,5 +1,5 @@
-// Where the other ranks connect to rank 0's watch. A rank first says who it is and proves it with the secret; all other
-// connections are closed.
+// The end of rank 0's watch to which the other ranks connect. A rank first says who it is and proves it with the
+// secret; all other connections are closed.
 #pragma once
 
 #include <chrono>
@@ -32,7 +32,7 @@ class HeartbeatListener {
   struct Arrival {
     int rank = 0;
     std::unique_ptr<HeartbeatLink> link;
-    std::vector<std::string> lines;  // what it sent after the first
+    std::vector<std::string> lines;  // lines that it sent after the first
   };
 
   /// `listener`: negative on all ranks but 0. Expects ranks from 1 on, each within `silence`.

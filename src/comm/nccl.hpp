@@ -13,7 +13,7 @@
 namespace gputrain::comm {
 
 struct NcclParams {
-  std::string name;  // of the group, which no other of this process has
+  std::string name;  // name of the group, unique in this process
   int rank = 0, size = 1;
   at::Device device = at::kCPU;
   std::string interface;  // for NCCL's sockets, unless NCCL_SOCKET_IFNAME is set

@@ -118,7 +118,7 @@ std::string PeerTable::names(const Ranks& ranks) const {
   return ranks.size() == 1 ? name(ranks.front()) : ranks_text(ranks);
 }
 
-/// What the rank was doing when it was last heard of.
+/// Describes the rank's work when it was last heard of.
 std::string PeerTable::state(int rank) const {
   const Rank& one = of(rank);
   const double ago = std::chrono::duration<double>(Clock::now() - one.heard).count();
@@ -181,7 +181,7 @@ AwaitedCollective PeerTable::cause_of(AwaitedCollective wait) const {
   return wait;
 }
 
-/// Which ranks have called a collective and which have not.
+/// Lists which ranks have called a collective and which have not.
 std::string PeerTable::page_about(const std::optional<AwaitedCollective>& what) const {
   if (!what) return {};
   Ranks arrived, missing;

@@ -1,4 +1,5 @@
-// What is known about every rank, and what follows: whether the run can go on, and if not, why, on one page.
+// The state of every rank, as far as it is known, and the conclusion: whether the run can go on, and if not, why, on
+// one page.
 //
 // Rank 0 hears from all ranks and decides for them. The others hear from rank 0 only, and decide when rank 0 is lost.
 #pragma once
@@ -18,7 +19,7 @@
 
 namespace gputrain::comm {
 
-/// Why all ranks end.
+/// The reason why all ranks end.
 struct RunVerdict {
   ExitCode code = ExitCode::restart;
   std::string cause;  // "rank 1 on node2 has not been heard from for 15 s"
@@ -41,10 +42,10 @@ struct Failure {
   std::optional<AwaitedCollective> in;
 };
 
-/// Where a rank is in the mesh.
+/// The place of a rank in the mesh.
 struct PeerPlace {
   std::string text;              // added to its name: "stage 1, shard 0"; may be empty
-  std::set<std::string> groups;  // those of the mesh that it is in
+  std::set<std::string> groups;  // groups of the mesh that it is in
 };
 
 class PeerTable {
@@ -98,8 +99,8 @@ class PeerTable {
   bool has_called(int rank, const AwaitedCollective& what) const;
   Ranks ranks_of(const AwaitedCollective& what) const;
   Ranks missing_in(const AwaitedCollective& what) const;
-  /// The collective that keeps others from being called: a rank that is missing in `wait` may itself wait for a third
-  /// one. Of ranks that wait for each other, it is the collective of the smallest group.
+  /// Returns the collective that keeps others from being called: a rank that is missing in `wait` may itself wait for a
+  /// third one. If ranks wait for each other, returns the collective of the smallest group.
   AwaitedCollective cause_of(AwaitedCollective wait) const;
   std::string page_about(const std::optional<AwaitedCollective>& what) const;
   std::optional<RunVerdict> different_calls(const std::string& group) const;

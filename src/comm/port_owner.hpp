@@ -1,4 +1,4 @@
-// Which process of this host listens on a port.
+// The process of this host that listens on a port.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,7 @@
 
 namespace gputrain::comm {
 
-/// Where a rank listens.
+/// The address on which a rank listens.
 struct Endpoint {
   std::string address;
   uint16_t port = 0;

@@ -45,7 +45,7 @@ class SimulatedBackend final : public c10d::Backend {
     if (!own.is_alias_of(all)) own.copy_(all.view({getSize(), -1})[getRank()]);
     return count(traffic_->reduce_scatter, all);
   }
-  /// A reduce-scatter on CPUs: the others send zeros. Of two ranks, only the other's half is exchanged.
+  /// Stands for a reduce-scatter on CPUs: the others send zeros. Two ranks exchange only the other's half.
   c10::intrusive_ptr<c10d::Work> alltoall_base(at::Tensor& received, at::Tensor& sent, std::vector<int64_t>&,
                                                std::vector<int64_t>&, const c10d::AllToAllOptions&) override {
     received.zero_();

@@ -20,7 +20,7 @@
 namespace gputrain::comm {
 namespace {
 
-/// What a rank writes into the store about itself.
+/// The facts about itself that a rank writes into the store.
 struct Arrival {
   std::string host, device_kind, gpu, job, program, run;
   int world_size = 0;
@@ -254,7 +254,7 @@ std::vector<std::string> store_rendezvous(c10d::Store& store, const Rendezvous& 
     return meet(store, at, options);
   } catch (const Error&) {
     throw;
-  } catch (const std::exception&) {  // of c10d: rank 0 has ended, or the time is over
+  } catch (const std::exception&) {  // thrown by c10d: rank 0 has ended, or the time is over
     fail_in_vain(store, at, options.start_deadline);
   }
 }

@@ -43,7 +43,7 @@ class Checker {
     bool guesses = false;  // the name of a choice is invalid: unknown keys may be its options
   };
 
-  /// Where a value goes: its key, its full name, and the type to name in messages.
+  /// The place of a value: its key, its full name, and the type that messages name.
   struct Slot {
     const Key& key;
     std::string dotted;

@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 using Kind = ValueType::Kind;
 
 constexpr const char* kCount = R"([0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?)";
-constexpr const char* kAddress = "^[A-Za-z][A-Za-z0-9+.-]*://";  // which no path is
+constexpr const char* kAddress = "^[A-Za-z][A-Za-z0-9+.-]*://";  // no path looks like this
 constexpr const char* kMetricPattern = "^[^/]+/.+$";
 
 Json reference() { return {{"$ref", "#/$defs/reference"}}; }

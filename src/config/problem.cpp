@@ -55,7 +55,7 @@ size_t word_length(const std::vector<std::string>& line, size_t begin) {
   if (begin >= line.size()) return 1;
   const bool quoted = line[begin] == "\"" || line[begin] == "'";
   size_t end = begin + 1;
-  int open_braces = line[begin] == "{" ? 1 : 0;  // of ${...} or {...}
+  int open_braces = line[begin] == "{" ? 1 : 0;  // inside ${...} or {...}
   for (; end < line.size(); ++end) {
     const std::string& c = line[end];
     if (quoted && c == line[begin]) return end + 1 - begin;

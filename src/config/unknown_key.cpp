@@ -96,7 +96,8 @@ struct Target {
   std::string group, name;
 };
 
-/// Where a value for `known` goes. `optim: sgd` gives a scalar for a group: it goes into the key that picks the entry.
+/// Returns the key that takes a value for `known`. `optim: sgd` gives a scalar for a group: it goes into the key that
+/// picks the entry.
 Target target_of(const KnownKey& known, const Node& part) {
   const Schema* group = group_inside(known.key->type());
   if (part.kind == Node::Kind::scalar && group != nullptr && !group->choices().empty()) {
@@ -135,7 +136,8 @@ bool UnknownKeys::is_renamed(const Node& part, const std::string& group) {
 std::optional<UnknownKeys::Advice> UnknownKeys::renamed(const Question& question) {
   const std::vector<KeyIndex::Renamed> found = index().renamed(question.group, question.part.key);
   if (found.empty()) return std::nullopt;
-  // Of several keys, prefer one in this group, then one that is no option or an option of the picked entry.
+  // If several keys have this name, prefer one in this group, then one that is no option or an option of the picked
+  // entry.
   const auto rank = [&](const KeyIndex::Renamed& renamed) {
     const bool here = renamed.known->group == question.group;
     const bool is_picked = std::any_of(question.picked.begin(), question.picked.end(),
@@ -194,7 +196,7 @@ std::optional<UnknownKeys::Advice> UnknownKeys::misplaced(const Question& questi
   if (known.front()->group.empty()) advice.what = shown(question.part.key) + " belongs at the top level";
   if (!question.group.empty()) advice.what += ", not under " + shown(question.group);
   if (groups.size() == 1) {
-    std::vector<std::string> allowed;  // by any of the entries that have the key
+    std::vector<std::string> allowed;  // values that any entry with this key allows
     const bool is_allowed = std::ranges::any_of(known, [&](const KnownKey* key) {
       const auto& choices = key->key->allowed();
       std::ranges::copy_if(choices, std::back_inserter(allowed), [&](const std::string& choice) {

@@ -16,11 +16,11 @@ struct Magic {
   FileKind kind;
 };
 
-/// Of files that are not text. At least three bytes each, because raw numbers may begin with any two; only the mark of
-/// UTF-16 is shorter.
+/// First bytes of files that are not text. Each has at least three, because raw numbers may begin with any two; only
+/// the mark of UTF-16 is shorter.
 constexpr Magic kMagics[] = {
     {0, "\x28\xb5\x2f\xfd", {FileType::zstandard, "a Zstandard file", "unpack it: zstd -d"}},
-    {0, "\x50\x2a\x4d\x18", {FileType::zstandard, "a Zstandard file", "unpack it: zstd -d"}},  // as pzstd begins it
+    {0, "\x50\x2a\x4d\x18", {FileType::zstandard, "a Zstandard file", "unpack it: zstd -d"}},  // written by pzstd
     {0, "\xfd\x37zXZ\0"sv, {FileType::compressed, "an xz file", "unpack it: unxz"}},
     {4, "1AY&SY", {FileType::compressed, "a bzip2 file", "unpack it: bunzip2"}},
     {0, "PK\x03\x04", {FileType::zip, "a ZIP archive (.zip, .npz, PyTorch's .pt)", "unpack it: unzip"}},

@@ -66,7 +66,7 @@ Ranges url_secrets(std::string_view text) {
     const size_t host_end = find_any(text, "/?#", at, end), user_end = text.substr(0, host_end).rfind('@');
     if (user_end != std::string_view::npos && user_end >= at) {
       const size_t colon = text.find(':', at);
-      // Of `https://x@host`, x is a token; of `ssh://git@host` it is not.
+      // In `https://x@host`, x is a token; in `ssh://git@host`, git is a name.
       if (colon < user_end || is_web) found.push_back({colon < user_end ? colon + 1 : at, user_end});
     }
     add_parameters(text, find_any(text, "?#", host_end, end), end, found);

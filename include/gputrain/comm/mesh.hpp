@@ -10,15 +10,15 @@
 namespace gputrain::comm {
 
 struct Mesh {
-  int ranks = 1;           // of the world
-  int replicas = 1;        // of a stage; each holds every shard once; divides the cells
+  int ranks = 1;           // ranks of the world
+  int replicas = 1;        // replicas of a stage; each holds every shard once; divides the cells
   int context = 1;         // cells that share a sample; divides the cells of a replica
   int tensor = 1;          // ranks of a cell; divides the ranks of a stage
   int pipeline = 1;        // stages; divides `ranks`
   int virtual_stages = 1;  // parts of the model that each stage has (interleaved pipelines); 1 without a pipeline
 
   int stage_ranks() const noexcept { return ranks / pipeline; }
-  int cells() const noexcept { return stage_ranks() / tensor; }  // of a stage
+  int cells() const noexcept { return stage_ranks() / tensor; }  // cells of a stage
   int shards() const noexcept { return cells() / replicas; }
   int samples() const noexcept { return cells() / context; }  // groups of ranks with samples of their own
   int stage_of(int rank) const noexcept { return rank / stage_ranks(); }
@@ -34,9 +34,9 @@ struct Mesh {
   bool has_parts_of_model() const noexcept { return tensor * pipeline > 1; }
   /// Whether a forward pass is collective among ranks. Then all ranks take it, so that all call the same collectives.
   bool has_collective_passes() const noexcept { return context * tensor * pipeline > 1; }
-  /// Of the ranks that read the same samples, one counts them.
+  /// Whether this rank counts its samples: one does among those that read the same samples.
   bool counts_samples(int rank) const noexcept { return rank < stage_ranks() && rank % (tensor * context) == 0; }
-  /// Of the ranks that compute the same loss, one counts it; only the last stage has it.
+  /// Whether this rank counts its loss: one does among those that compute the same loss, which only the last stage has.
   bool counts_loss(int rank) const noexcept { return stage_of(rank) == pipeline - 1 && tensor_place_of(rank) == 0; }
   /// "stage 1, shard 0, tensor 1": along the axes that there are; empty: ranks differ in their data alone.
   std::string place_text(int rank) const;

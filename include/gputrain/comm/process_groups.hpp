@@ -22,7 +22,7 @@ namespace gputrain::comm {
 struct CollectiveTraffic;  // simulated_ranks.hpp
 
 struct GroupOptions {
-  at::Device device = at::kCPU;                       // of the tensors() group
+  at::Device device = at::kCPU;                       // device of the tensors() group
   std::string gpu;                                    // identifies this rank's GPU; empty: none
   std::chrono::milliseconds deadline{600'000};        // for one collective
   std::chrono::milliseconds start_deadline{300'000};  // for all ranks to arrive
@@ -83,11 +83,11 @@ class ProcessGroups {
   Group& control() noexcept { return control_; }  // CPU tensors only
   // The groups of the mesh that this rank is in.
   Group& shards() noexcept { return mesh_.replicas > 1 || mesh_.has_parts_of_model() ? shards_ : tensors_; }
-  Group& replicas() noexcept { return replicas_; }  // those with the same shard
-  Group& layers() noexcept { return layers_; }      // those that share layers: a cell
-  Group& context() noexcept { return context_; }    // those with the same samples
-  Group& stages() noexcept { return stages_; }      // those at the same place of all stages of a pipeline, in order
-  Group& ends() noexcept { return ends_; }          // of these, the first and the last one
+  Group& replicas() noexcept { return replicas_; }  // ranks with the same shard
+  Group& layers() noexcept { return layers_; }      // ranks that share layers: a cell
+  Group& context() noexcept { return context_; }    // ranks with the same samples
+  Group& stages() noexcept { return stages_; }      // ranks at the same place of all stages of a pipeline, in order
+  Group& ends() noexcept { return ends_; }          // the first and the last of these
 
   /// The ranks at the same place of this stage and of a neighbour: rank 0 is that of the stage whose activations the
   /// other one reads, and gradients go back. Groups of their own, for both directions are busy at the same time.

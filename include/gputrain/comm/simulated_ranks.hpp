@@ -13,7 +13,7 @@ namespace gputrain::comm {
 struct CollectiveTraffic {
   struct Kind {
     int64_t calls = 0;
-    int64_t bytes = 0;  // of the caller's tensors
+    int64_t bytes = 0;  // size of the caller's tensors
 
     friend bool operator==(const Kind&, const Kind&) = default;
   };

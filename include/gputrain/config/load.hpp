@@ -45,7 +45,7 @@ struct Setting {
 /// A checked job.
 class Loaded {
  public:
-  /// What of the job as it was written is kept beside its values, by dotted keys.
+  /// Facts about the text of the job that its values do not show, by dotted keys.
   struct Written {
     std::map<std::string, SourceLocation> origins = {};
     std::map<std::string, std::string> references = {};  // texts that had ${...} in them
@@ -74,7 +74,7 @@ class Loaded {
   /// All settings in declaration order.
   std::vector<Setting> settings() const;
 
-  /// Where the value of a dotted key was set: "job.yaml:3:5", "--set train.max_steps" or "default".
+  /// Returns the place where the value of a dotted key was set: "job.yaml:3:5", "--set train.max_steps" or "default".
   std::string origin(const std::string& dotted) const;
 
   /// Throws SpecError if a value has *** in the place of a secret, as in a job that this program has written.
@@ -92,7 +92,7 @@ class Loaded {
 /// Reads and checks a job. Throws SpecError with all mistakes.
 Loaded load(const Schema& schema, const Request& request);
 
-/// What can be read of a job that may be wrong: a key with a mistake may have its default.
+/// Reads as much as it can of a job that may have mistakes: a key with a mistake may have its default.
 Loaded load_despite_mistakes(const Schema& schema, const Request& request);
 
 /// All settings of any spec struct, in declaration order.

@@ -10,8 +10,8 @@ namespace gputrain::config {
 /// Whether the whole name matches; `*` stands for any characters, dots included, and `?` for one.
 bool matches(std::string_view pattern, std::string_view name);
 
-/// What to try instead of a pattern that matches none of the names: the nearest names, or patterns of whole modules, or
-/// the first parts of the names.
+/// Suggests what to try instead of a pattern that matches no name: the nearest names, patterns of whole modules, or the
+/// first parts of the names.
 std::string pattern_hint(std::string_view pattern, const std::vector<std::string>& names);
 
 }  // namespace gputrain::config

@@ -9,7 +9,7 @@
 
 namespace gputrain::config {
 
-/// Where text comes from: a file, a --set, the environment, the defaults.
+/// A source of text: a file, a --set, the environment, the defaults.
 struct Source {
   enum class Kind { file, command_line, fallback };
   std::string name;  // the path as the user wrote it, "--set train.max_steps", or another origin
@@ -36,11 +36,11 @@ struct Node {
   bool removes = false;      // null: removes the value of a lower layer
   bool is_broken = false;    // its ${...} could not be resolved; already reported
   std::string text = {};     // scalar
-  std::string written = {};  // as it was before its ${...} were resolved; empty: it had none
+  std::string written = {};  // the text before its ${...} were resolved; empty: it had none
   SourceLocation location = {};
   std::string key = {};  // if it is part of a map
   SourceLocation key_location = {};
-  std::vector<Node> parts = {};  // of a list or map, in order
+  std::vector<Node> parts = {};  // children of a list or map, in order
 
   const Node* find(std::string_view name) const noexcept;  // the part with this key, or null
   Node* find(std::string_view name) noexcept;

@@ -1,4 +1,4 @@
-// What a library registers in the catalogs while it is loaded.
+// The entries that a library registers in the catalogs while it is loaded.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What the first bytes of a file say it is: messages name a file that is not what it is taken for.
+// The kind of a file by its first bytes, for messages about a file that is not what the user takes it for.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@ struct FileKind {
 /// How much of a file's beginning file_kind() looks at.
 inline constexpr size_t kFileKindBytes = 1024;
 
-/// By the bytes that a file begins with. Text is UTF-8 without control characters.
+/// Returns the kind of a file that begins with these bytes. Text is UTF-8 without control characters.
 FileKind file_kind(std::string_view begin);
 
 }  // namespace gputrain

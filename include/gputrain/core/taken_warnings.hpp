@@ -8,8 +8,8 @@
 
 namespace gputrain::log {
 
-/// While it lives, warnings of this thread, and of those that work for it, come here and are not written. Not one
-/// within another. What nobody takes is written at its end.
+/// While this object exists, it collects the warnings of this thread and of the threads that work for it, and nothing
+/// is written. Its end writes what nobody has taken. One object at a time.
 class TakenWarnings {
  public:
   TakenWarnings();
@@ -20,7 +20,7 @@ class TakenWarnings {
   std::vector<std::string> take();
   void add(std::string_view warning);
 
-  /// The one that takes warnings of this thread; null: they are written.
+  /// Returns the object that collects warnings of this thread; null: they are written.
   static TakenWarnings* current();
 
  private:

@@ -69,7 +69,7 @@ struct Range {
   int64_t size() const noexcept { return end - begin; }
 };
 
-/// What one rank keeps of an arena that ranks share out: ranges in ascending order.
+/// The part of an arena that one rank keeps when ranks share it out: ranges in ascending order.
 using Shard = std::vector<Range>;
 
 /// A range that the rank owns, and where it begins in buffers that hold only what the rank owns.
@@ -78,13 +78,13 @@ struct Piece {
   int64_t at = 0;
 };
 
-/// Which gradients or values have memory: all, or only those of the ranges that the rank owns.
+/// The gradients or values that have memory: all, or only those of the ranges that the rank owns.
 enum class Kept { whole, owned };
 
 /// Sizes up to which neighbouring ranges are joined, from the last to the first.
 struct JoinLimits {
   int64_t bytes = int64_t{25} << 20;
-  int64_t first_bytes = int64_t{1} << 20;  // of the first two: small, so that communication starts early
+  int64_t first_bytes = int64_t{1} << 20;  // limit of the first two: small, so that communication starts early
 };
 
 /// Joins neighbours of `ranges`, elements of `element_bytes`. In descending order; one above the limit stays alone.
@@ -112,7 +112,7 @@ struct GatheredPart {
   at::Tensor values;  // [range.size()]
   at::Tensor copy;    // the same in the working type; undefined if layers read the values
 
-  const at::Tensor& read() const noexcept { return copy.defined() ? copy : values; }  // what layers read
+  const at::Tensor& read() const noexcept { return copy.defined() ? copy : values; }
 };
 
 /// Frozen values of one unit in one dtype, which ranks share out equally. They have memory only while they are
@@ -139,10 +139,10 @@ class Arena {
   /// Kept::owned gradients: sets no `.grad`; code that takes a gradient after backward must reset `.grad`.
   explicit Arena(const std::vector<ArenaTensor>& arena_tensors, const ArenaOptions& options = {});
 
-  int64_t numel() const noexcept { return numel_; }  // of all trainable parameters, with padding
+  int64_t numel() const noexcept { return numel_; }  // elements of all trainable parameters, with padding
   at::TensorOptions options() const { return values_.options(); }
   at::ScalarType type() const { return values_.scalar_type(); }
-  /// What updates compute in and keep state in: type(), but at least fp32.
+  /// Returns the type in which updates compute and keep state: type(), but at least fp32.
   at::ScalarType state_type() const { return has_narrow_values() ? at::kFloat : type(); }
   /// Whether the trained values have 16 bits: there is no wider copy of them.
   bool has_narrow_values() const { return element_bytes() < 4; }
@@ -184,15 +184,16 @@ class Arena {
   /// One range per unit, in order; together they cover the arena.
   std::vector<Range> unit_ranges() const;
 
-  /// Split equally among options.shards ranks, in descending order; empty for one.
+  /// Returns the ranges that are each split equally among options.shards ranks, in descending order; empty for one
+  /// rank.
   const std::vector<Range>& parts() const noexcept { return parts_; }
-  /// What `rank` gets if each part is split equally among the ranks.
+  /// Returns the shard of `rank` if each part is split equally among the ranks.
   Shard shard_of(int64_t rank) const;
   /// For Kept::owned values, after own(): the rank whose shard_of() this rank owns.
   int64_t share() const;
 
-  /// What this rank updates and keeps optimizer state for. By default the whole arena; for Kept::owned nothing until
-  /// own() is called.
+  /// Returns the pieces that this rank updates and keeps optimizer state for: the whole arena by default; with
+  /// Kept::owned, none until own() is called.
   const std::vector<Piece>& owned() const noexcept { return owned_; }
   int64_t owned_numel() const noexcept { return owned_.empty() ? 0 : owned_.back().at + owned_.back().range.size(); }
   bool owns_all() const noexcept { return owned_numel() == numel_; }

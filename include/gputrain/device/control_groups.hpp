@@ -9,8 +9,8 @@ namespace gputrain::device {
 
 /// The least of each level, from this process's group up to the root that it sees.
 struct GroupLimits {
-  int64_t memory_bytes = INT64_MAX;  // what a group may take
-  int64_t room_bytes = INT64_MAX;    // what it can still take; the page cache counts as free
+  int64_t memory_bytes = INT64_MAX;  // limit of a group
+  int64_t room_bytes = INT64_MAX;    // memory that it can still take; the page cache counts as free
   std::optional<double> cores = {};  // the CPU quota
 };
 

@@ -1,4 +1,4 @@
-// What the GPUs of this host say of themselves: temperature, power, clocks, memory, errors.
+// Readings of the GPUs of this host: temperature, power, clocks, memory, errors.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@
 
 namespace gputrain::device {
 
-/// One GPU at one moment. What its driver does not tell is empty.
+/// One GPU at one moment. Values that its driver does not tell are empty.
 struct GpuReading {
   std::string name, uuid, pci_bus_id;            // "NVIDIA H100 80GB HBM3", "GPU-2b1f...", "00000000:3B:00.0"
   std::optional<int> compute_capability;         // 90 for 9.0
@@ -24,7 +24,7 @@ struct GpuReading {
   std::optional<double> power_watts, power_limit_watts;
   std::optional<double> energy_joules;  // since the driver was loaded
   std::optional<double> sm_clock_hertz, memory_clock_hertz;
-  std::vector<std::string> throttle_reasons;  // what holds the clocks down: "power cap", "hardware thermal slowdown"
+  std::vector<std::string> throttle_reasons;  // why clocks are held down: "power cap", "hardware thermal slowdown"
   std::optional<int64_t> ecc_uncorrected;     // memory errors since the driver was loaded
   std::optional<int64_t> latest_xid;          // the last error that the driver reported since the sampler was made
 };

@@ -12,13 +12,13 @@ namespace gputrain::device {
 struct GpuSystem {
   std::string_view name;    // "h100", as --gpus takes it
   std::string_view device;  // the driver's name, for peak_rate()
-  std::string_view server;  // whose data sheet gives the network
+  std::string_view server;  // the server whose data sheet gives the network
   double memory = 0;        // HBM
   double inside = 0;        // NVLink to the other GPUs of the host
   double between = 0;       // network adapter to other hosts
 };
 
-/// By its name, or by a device name as in DeviceFacts; empty: not in the table.
+/// Finds a system by its name, or by a device name as in DeviceFacts; empty: not in the table.
 std::optional<GpuSystem> gpu_system(std::string_view name);
 /// The names that gpu_system() knows.
 std::vector<std::string> gpu_system_names();

@@ -1,4 +1,4 @@
-// Where the time of training steps goes, without making the host or the device wait.
+// The time of each phase of a training step, measured without making the host or the device wait.
 #pragma once
 
 #include <array>
@@ -50,7 +50,7 @@ class PhaseClock {
 
  private:
   struct Mark {
-    std::optional<Phase> phase;  // that begins here
+    std::optional<Phase> phase;  // phase that begins here
     std::chrono::steady_clock::time_point moment;
     std::optional<c10::Event> event;  // on a GPU
   };
@@ -60,7 +60,7 @@ class PhaseClock {
   PhaseTimes times_{};
   std::optional<Mark> last_;      // on a CPU
   std::deque<Mark> marks_;        // on a GPU: those whose phase has not been counted
-  std::vector<c10::Event> idle_;  // to be used again
+  std::vector<c10::Event> idle_;  // events to use again
   int paused_ = 0;
 };
 

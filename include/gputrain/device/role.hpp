@@ -1,9 +1,9 @@
-// What a parameter is for its layer: weight decay, update rules and storage go by it.
+// The role of a parameter in its layer: weight decay, update rules and storage depend on it.
 #pragma once
 
 namespace gputrain::device {
 
-/// For `optimizer.no_decay: [bias, norm]`, and for rules that treat matrices of weights otherwise.
+/// The names in `optimizer.no_decay: [bias, norm]`. Some rules also treat matrices of weights differently.
 enum class Role { weight, bias, norm, embedding };
 
 }  // namespace gputrain::device

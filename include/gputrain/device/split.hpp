@@ -8,8 +8,8 @@ namespace gputrain::device {
 
 struct Split {
   int64_t dim = 0;
-  /// Sizes along `dim` of what lies there one after the other, such as queries, keys and values: each is cut in as many
-  /// neighbouring parts as there are ranks, equal but for one element.
+  /// Sizes of the sections that lie along `dim`, such as queries, keys and values. Each is cut into one part per rank;
+  /// the parts are neighbours and differ by one element at most.
   std::vector<int64_t> sections;
   int rank = 0, ranks = 1;
 
@@ -17,7 +17,7 @@ struct Split {
     int64_t begin = 0, end = 0;
     int64_t size() const noexcept { return end - begin; }
   };
-  /// What a rank has along `dim` of the whole tensor, a range of each section, in ascending order.
+  /// Returns the ranges that a rank has along `dim` of the whole tensor: one of each section, in ascending order.
   std::vector<Range> ranges_of(int of_rank) const {
     std::vector<Range> ranges;
     int64_t before = 0;

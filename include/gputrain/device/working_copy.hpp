@@ -50,7 +50,7 @@ class WorkingCopy final : public c10::intrusive_ptr_target {
 
   at::Tensor values_, copy_;
   std::vector<at::Tensor> weights_;  // views of the values, in the order of versions_
-  std::vector<int64_t> versions_;    // of weights_ when the copy was made current; last: of the values
+  std::vector<int64_t> versions_;  // versions of weights_ when the copy was made current; the last one is of the values
   int readings_ = 0;
   bool was_read_ = false;    // since the last update
   bool is_written_ = false;  // by the last update

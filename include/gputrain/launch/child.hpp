@@ -9,7 +9,7 @@
 
 namespace gputrain::launch {
 
-/// What happened to a process.
+/// A change of a process: it has ended, stopped or gone on.
 struct ProcessStatus {
   enum class Kind { exited, killed, stopped, continued };
   Kind kind = Kind::exited;
@@ -45,7 +45,7 @@ class Child {
   int take_output() noexcept;
   int take_errors() noexcept;
 
-  /// What happened to it since the last call, if anything. Once it has ended, kills what is left of its group.
+  /// Returns what happened to it since the last call, if anything. Once it has ended, kills the rest of its group.
   std::optional<ProcessStatus> look();
   /// Whether it has ended, even before look() reports that.
   bool has_ended() const;

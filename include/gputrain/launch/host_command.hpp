@@ -8,7 +8,7 @@
 
 namespace gputrain::launch {
 
-/// Of this process: "NAME=value".
+/// Returns the environment of this process: "NAME=value".
 std::vector<std::string> own_environment();
 
 /// The command line that runs this program, which lies at the same path on all hosts, with these arguments. ssh passes

@@ -27,7 +27,7 @@ class TreeBuilder final : public YAML::EventHandler {
   /// The source text from `location` on.
   std::string_view text_at(const SourceLocation& location) const;
 
-  /// Where the innermost open list or map starts.
+  /// Returns the start of the innermost open list or map.
   SourceLocation innermost_open() const {
     return open_.empty() ? SourceLocation{source_, 0, 0} : open_.back().node.location;
   }

@@ -111,7 +111,7 @@ class Writer {
     Node node{.kind = Node::Kind::list};
     Writer parts(nullptr);  // a list is one setting
     const bool is_masked = masks_secrets_ && type.inner->kind == Kind::string;
-    type.each(holder, [&](const std::string&, const void* part) {  // of a command, the program's name is shown
+    type.each(holder, [&](const std::string&, const void* part) {  // for a command, the program's name is shown
       node.parts.push_back(is_masked && !node.parts.empty() ? text_node("***")
                                                             : parts.value(*type.inner, part, dotted, change));
     });

@@ -9,13 +9,13 @@
 
 namespace gputrain::device::nvml {
 
-/// What does not change while the GPU is there, or `lost`.
+/// Reads the values that do not change while the GPU is there, or `lost`.
 GpuReading facts_of(const Library& library, Device device);
 
 /// Reads everything else into `reading`, but for its errors (Xid). Returns as soon as the GPU turns out to be lost.
 void read(const Library& library, Device device, GpuReading& reading);
 
-/// The reasons that slow a busy GPU down, of the bits that the library returns.
+/// Translates the bits that the library returns into the reasons that slow a busy GPU down.
 std::vector<std::string> throttle_reasons(unsigned long long bits);
 
 /// Whether a UUID or a PCI bus id, in the form of CUDA ("0000:3b:00.0") or NVML ("00000000:3B:00.0"), means this GPU.

@@ -68,7 +68,7 @@ class Session {
   bool initialised_ = false;
   nvml::EventSet events_ = nullptr;
   std::vector<WatchedGpu> gpus_;
-  GpuReadings readings_;  // what stays equal from one reading to the next
+  GpuReadings readings_;  // the values that stay equal from one reading to the next
 };
 
 void Session::find_gpus(const std::vector<std::string>& wanted) {

@@ -12,7 +12,7 @@ class KernelLogProbe {
  public:
   KernelLogProbe();  // ignores earlier events
 
-  /// What happened since the last call and explains the end of process `id`; empty: nothing found.
+  /// Returns what has happened since the last call that explains the end of process `id`; empty: nothing found.
   std::string since_last(int id);
 
  private:
@@ -20,7 +20,7 @@ class KernelLogProbe {
   int64_t kills_;
 };
 
-/// The line itself if it reports a lack of memory or a GPU error; else empty.
+/// Returns the line itself if it reports a lack of memory or a GPU error; else an empty text.
 std::string find_oom_or_xid(const std::string& line);
 
 }  // namespace gputrain::launch

@@ -31,7 +31,7 @@ class RankProcess {
   void add_to(Poll& poll) const;
   /// Passes on what the rank has written, after writing it to the log file.
   void read(const Line& line);
-  /// What happened to the process, if anything. After its end all its lines have been read.
+  /// Returns what happened to the process, if anything. After its end all its lines have been read.
   std::optional<ProcessStatus> look(const Line& line);
   RankEnd end(const ProcessStatus& status) const;
   void signal(int number);

@@ -58,7 +58,7 @@ std::optional<LauncherEnv> pmi_env(const Variables& variables) {
 
 std::optional<LauncherEnv> pmix_env(const Variables& variables) {
   if (variables.has("OMPI_COMM_WORLD_RANK") || variables.has("PMI_RANK"))
-    return std::nullopt;  // those know the size too
+    return std::nullopt;  // their variables tell the size too
   LauncherEnv env{
       .launcher = "PMIx", .rank = variables.number("PMIX_RANK", 0, kMaximumRanks - 1), .how_to_set = "prterun -x"};
   if (!env.rank) return std::nullopt;

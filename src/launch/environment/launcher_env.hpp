@@ -1,4 +1,4 @@
-// What one launcher says about this process, in the variables that it sets.
+// The facts about this process that one launcher gives in its variables.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace gputrain::launch {
 struct LauncherEnv {
   std::string launcher;
   std::optional<Number> rank, world_size, local_rank, local_world_size;
-  std::string first_host;        // where rank 0 is; empty: unknown
+  std::string first_host;        // host of rank 0; empty: unknown
   std::optional<uint16_t> port;  // rendezvous port, the same for all ranks of a job, different between jobs
   std::string job;               // "Slurm job 12 step 0"; empty: unknown
   std::string how_to_set;        // how to set a variable for all ranks: "mpirun -x"

@@ -13,11 +13,11 @@ namespace {
 constexpr uint16_t kPortOfNodes = 29500;  // torchrun's default
 constexpr int kMostRanksOfANode = 4096;
 
-/// What one scheduler says.
+/// The facts that one scheduler gives.
 struct SchedulerEnv {
   std::string scheduler, name_of_node, name_of_nodes;  // and the names of its variables
   std::optional<Number> node, nodes, ranks;
-  std::string address, name_of_address;  // where node 0 is
+  std::string address, name_of_address;  // node 0's
   std::optional<uint16_t> port;
   std::string job;
 };

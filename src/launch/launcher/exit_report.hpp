@@ -18,7 +18,7 @@ struct Cause {
   enum class Weight { lost_its_peers, had_been_told, by_itself };
   Kind kind = Kind::rank_ended;
   std::string host;
-  std::string story;  // what happened, for all but rank_ended
+  std::string story;  // the event in words, for all but rank_ended
   RankEnd end = {};   // of the rank, if there is one
   Weight weight = Weight::by_itself;
 

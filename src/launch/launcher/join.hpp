@@ -10,7 +10,7 @@ namespace gputrain::launch {
 /// this node, Error(environment) when node 0 cannot be reached within launch.host_timeout.
 int join(const LaunchRequest& request);
 
-/// What a node says about itself.
+/// Returns the facts that a node gives about itself.
 NodeHello node_hello_of(const LaunchRequest& request);
 /// "node 1 of 2 by SkyPilot, node 0 at 10.0.0.4 port 29500"
 std::string text_of(const NodeContext& context);

@@ -69,7 +69,7 @@ class Launcher {
   int attempts_ = 0, restarts_ = 0, without_progress_ = 0;
   std::optional<int64_t> furthest_;
   int stop_signal_ = 0;
-  std::set<const HostLink*> have_interrupted_;  // who has sent SIGINT; null: this process
+  std::set<const HostLink*> have_interrupted_;  // senders of SIGINT; null: this process
   int exit_code_ = 0;
   bool has_checked_ = false;
 };
@@ -183,7 +183,7 @@ Launcher::Gathered Launcher::gather() {
   }
 }
 
-/// Where the ranks meet: on the first host, at the address by which the others reach it.
+/// Finds where the ranks meet: on the first host, at the address by which the others reach it.
 Attempt::MasterEndpoint Launcher::find_master(const std::vector<HostLink*>& links) {
   Attempt::MasterEndpoint master{.address = "127.0.0.1", .port = request_.master_port};
   if (links.size() > 1) {

@@ -1,4 +1,4 @@
-// Where the launchers of the other nodes connect to node 0's launcher and become its agents.
+// The end of node 0's launcher to which the launchers of the other nodes connect, to become its agents.
 #pragma once
 
 #include <functional>
@@ -15,8 +15,8 @@
 
 namespace gputrain::launch {
 
-/// What a launcher says about itself when it connects. It keeps its own command and variables, and takes from node 0
-/// only when to start and as which ranks.
+/// The facts that a launcher gives about itself when it connects. It keeps its own command and variables; node 0 only
+/// tells it when to start, and as which ranks.
 struct NodeHello {
   int node = 0, nodes = 1;
   std::string version, job;
