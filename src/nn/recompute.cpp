@@ -157,14 +157,14 @@ struct RecomputedBlock : torch::autograd::Function<RecomputedBlock> {
   }
 };
 
-/// How to recompute a tensor, as long as that tensor lives.
+/// The way to recompute a tensor, valid as long as that tensor lives.
 struct Recipe {
   c10::weak_intrusive_ptr<c10::StorageImpl> made;
   std::shared_ptr<const std::function<at::Tensor()>> make;
   UnitOfWeights unit;
 };
 
-thread_local std::vector<Recipe> recipes;  // of this forward pass; few tensors are alive at a time
+thread_local std::vector<Recipe> recipes;  // those of this forward pass; few tensors are alive at a time
 
 const Recipe* recipe_for(const at::Tensor& tensor) {
   for (const Recipe& recipe : recipes) {

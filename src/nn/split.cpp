@@ -16,7 +16,7 @@ at::Tensor part_of(const device::Split& split, const at::Tensor& whole) {
 }
 
 at::Tensor whole_of(const device::Split& split, const at::Tensor& part, comm::Group& group) {
-  int64_t most = 0;  // of a rank; all send as much
+  int64_t most = 0;  // size of the largest rank; all send as much
   for (int rank = 0; rank < split.ranks; ++rank) most = std::max(most, split.size_of(rank));
   const at::Tensor rows = part.movedim(split.dim, 0);
   std::vector<int64_t> sizes = rows.sizes().vec();

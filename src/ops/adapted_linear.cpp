@@ -31,7 +31,7 @@ std::vector<int64_t> with_columns(at::IntArrayRef sizes, int64_t columns) {
   return changed;
 }
 
-/// What products read of a parameter: itself, its working copy, or a cast.
+/// Returns the operand of products for a parameter: itself, its working copy, or a cast.
 at::Tensor read_of(const at::Tensor& parameter, at::ScalarType type) {
   if (!parameter.defined()) return {};
   if (parameter.scalar_type() == type) return parameter.detach();
@@ -39,7 +39,7 @@ at::Tensor read_of(const at::Tensor& parameter, at::ScalarType type) {
   return copy.defined() ? copy : parameter.detach().to(type);
 }
 
-/// left^T right in the type of a parameter. A GPU rounds the sum only once, to that type.
+/// Computes left^T right in the type of a parameter. A GPU rounds the sum only once, to that type.
 at::Tensor gradient_of(const at::Tensor& left, const at::Tensor& right, double scale, at::ScalarType type) {
   const bool is_wider = left.is_cuda() && left.scalar_type() != type && type == at::kFloat;
   const at::Tensor product = is_wider ? at::mm(left.t(), right, type) : at::mm(left.t(), right).to(type);
@@ -68,7 +68,7 @@ class Stack {
   }
   const at::Tensor& matrix() const noexcept { return matrix_; }  // [rows, in]; undefined: there is none
   int64_t rows() const noexcept { return rows_; }
-  /// The part of an adapter in dimension `dim` of a tensor that has the stack's rows there.
+  /// Returns the part of an adapter in dimension `dim` of a tensor that has the stack's rows there.
   at::Tensor of(size_t part, const at::Tensor& whole, int64_t dim, int64_t rank) const {
     return whole.narrow(dim, begins_[part], rank);
   }
@@ -79,10 +79,10 @@ class Stack {
   int64_t rows_ = 0;
 };
 
-/// What is read of all layers and adapters.
+/// The operands of all layers and adapters.
 struct Read {
-  std::vector<at::Tensor> weights, biases;  // of each layer
-  std::vector<at::Tensor> as, bs;           // of each adapter
+  std::vector<at::Tensor> weights, biases;  // one for each layer
+  std::vector<at::Tensor> as, bs;           // one for each adapter
 };
 
 struct AdapterPlan final : torch::CustomClassHolder {

@@ -99,7 +99,7 @@ at::Tensor attention_by_text(const at::Tensor& q, const at::Tensor& k, const at:
   if (options.lengths.defined()) tables.lengths = options.lengths.contiguous();
   within.positions = within.lengths = at::Tensor();
   const Tensors q_rows = q.split(1), k_rows = k.split(1), v_rows = v.split(1);
-  Tensors parts;  // of all rows, [1, time of the part, heads, channels]
+  Tensors parts;  // one for each row: [1, time of the part, heads, channels]
   for (size_t row = 0; row < q_rows.size(); ++row) {
     std::vector<int64_t> sizes;
     for (const auto& [begin, end] : texts_of(tables, static_cast<int64_t>(row), time)) sizes.push_back(end - begin);
@@ -209,7 +209,7 @@ at::Tensor kept_by_yarn(int64_t channels, double theta, const RotaryScaling& sca
   }
   first = std::max(first, 0.0);
   last = std::min(last, count - 1);
-  if (first == last) last += 0.001;  // as in transformers, against a division by zero
+  if (first == last) last += 0.001;  // prevents a division by zero, as in transformers
   const at::Tensor places = at::arange(channels / 2, at::TensorOptions().dtype(at::kFloat));
   return 1 - ((places - first) / (last - first)).clamp(0, 1);
 }

@@ -25,7 +25,7 @@ at::Tensor visible_around(const at::Tensor& q, const AttentionOptions& options) 
     restrict((places.unsqueeze(1) - places).abs().lt(options.window).view({1, 1, time, time}));
   }
   if (options.positions.defined()) {
-    const at::Tensor begins = places - options.positions;  // of each token's text
+    const at::Tensor begins = places - options.positions;  // begin of each token's text
     restrict(begins.unsqueeze(1).eq(begins.unsqueeze(2)).unsqueeze(1));
   }
   if (options.lengths.defined()) {
@@ -53,7 +53,7 @@ at::Tensor visible_keys(const at::Tensor& q, const at::Tensor& k, const Attentio
   if (!options.causal) return visible_around(q, options);
   const int64_t time = q.size(2), keys = k.size(2);
   const auto whole = at::TensorOptions().dtype(at::kLong).device(q.device());
-  const at::Tensor places = at::arange(keys - time, keys, whole).unsqueeze(1);  // of the queries, among the keys
+  const at::Tensor places = at::arange(keys - time, keys, whole).unsqueeze(1);  // places of the queries among the keys
   const at::Tensor distance = places - at::arange(keys, whole);
   at::Tensor visible = distance.ge(0);
   if (options.window > 0) visible = visible.logical_and(distance.lt(options.window));

@@ -1,4 +1,4 @@
-// Which keys queries attend to, as a mask.
+// The mask of the keys to which queries attend.
 #pragma once
 
 #include <ATen/core/Tensor.h>

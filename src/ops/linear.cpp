@@ -200,7 +200,7 @@ at::Tensor conv_transpose2d(const Policy& policy, const at::Tensor& x, const at:
                             int64_t stride) {
   const at::Tensor images = cast(x, policy.compute), kernel = operand(weight, policy.compute),
                    added = operand(bias, policy.compute);
-  // As in conv2d(), most CPUs have no units of 16 bits that ATen would use here.
+  // Most CPUs have no units of 16 bits that ATen would use here, as in conv2d().
   const bool is_narrow = images.is_cpu() && images.element_size() < 4;
   const auto read = [&](const at::Tensor& tensor) { return is_narrow ? cast(tensor, at::kFloat) : tensor; };
   return cast(at::conv_transpose2d(read(images), read(kernel), read(added), {stride, stride}), policy.compute);

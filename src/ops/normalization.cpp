@@ -42,7 +42,7 @@ at::Tensor aten_rms_norm(const at::Tensor& x, const at::Tensor& weight, double e
   return cast(y, x.scalar_type());
 }
 
-/// By ATen or our own kernel. `inputs` as in gpu::norm(); dropout needs a residual.
+/// Normalizes by ATen or by our own kernel. `inputs` as in gpu::norm(); dropout needs a residual.
 Tensors norm_on_gpu(const Tensors& inputs, double eps, bool centred, double dropped = 0) {
   const auto reference = [=](double share) -> OpImpl {
     return [=](const Tensors& t) {

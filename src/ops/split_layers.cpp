@@ -63,7 +63,7 @@ struct SplitCrossEntropy : torch::autograd::Function<SplitCrossEntropy> {
     const int64_t columns = rows.size(1);
     const at::Tensor place = wanted - first, is_here = place.ge(0).logical_and(place.lt(columns));
     const at::Tensor column = place.clamp(0, columns - 1).unsqueeze(1), counts = wanted.ne(kIgnoreIndex);
-    // Of the columns here: the logarithm of the sum of exponentials, the target's logit, the sum of all logits.
+    // For the columns here: the logarithm of the sum of exponentials, the target's logit, the sum of all logits.
     const at::Tensor own = at::empty({3, rows.size(0)}, rows.options().dtype(type));
     each_block(rows, [&](int64_t begin, const at::Tensor& part) {
       const at::Tensor wide = part.to(type);

@@ -43,7 +43,7 @@ at::Tensor square_on_gpu(const std::vector<at::Tensor>& pieces) {
   return all;
 }
 
-/// By our own kernels, if KernelAutotuner takes them.
+/// Measures by our own kernels, if KernelAutotuner takes them.
 std::optional<GradientReport> measure_on_gpu(const std::vector<at::Tensor>& pieces, const GradientOptions& options) {
   const at::Tensor square = square_on_gpu(pieces);
   if (!square.defined()) return std::nullopt;

@@ -12,28 +12,28 @@
 
 namespace gputrain::optim {
 
-/// The scalars of one update. They and gradients have the type of values, but at least fp32. Where found_inf is 1,
-/// gradients read as zero, and every share that is taken of something new, rates included, is 0: values and state stay
-/// as they are, to the bit.
+/// The scalars of one update. They and gradients have the type of values, but at least fp32. If found_inf is 1,
+/// gradients read as zero, and every share of something new, rates included, is 0: values and state stay as they are,
+/// to the bit.
 class GuardedStep {
  public:
   GuardedStep(const StepScalars& scalars, const at::Tensor& values);
 
-  /// Unscaled and finite; `gradient` itself if nothing is to do.
+  /// Returns the gradient unscaled and finite; `gradient` itself if nothing is to do.
   at::Tensor gradient(const at::Tensor& gradient) const;
 
-  /// 0-dim, of the type of values: lr * factor.
+  /// Returns lr * factor, 0-dim, in the type of values.
   at::Tensor rate(double factor) const;
-  /// 0-dim, of the type of values: `share` of what is new. Its complement, for state.mul_(): 1 - share.
+  /// Returns `share` for a new value, or its complement 1 - share, for state.mul_(). 0-dim, in the type of values.
   at::Tensor share(double share) const;
   at::Tensor complement(double share) const;
-  /// 0-dim, of the type of values: 1 - lr * factor * decay, by which decoupled decay multiplies values.
+  /// Returns 1 - lr * factor * decay, by which decoupled decay multiplies values. 0-dim, in the type of values.
   at::Tensor decay(double factor, double weight_decay) const;
-  /// The same for any 0-dim double: times 0 if the update is to do nothing.
+  /// Returns any 0-dim double, times 0 if the update is to do nothing.
   at::Tensor guarded(const at::Tensor& number) const;
 
   const at::Tensor& lr() const noexcept { return lr_; }  // 0-dim double, as given
-  /// `after` an update that is made, else `before`. Of any sizes and type, which both share.
+  /// Returns `after` if the update is made, else `before`. Both have the same sizes and type, which may be any.
   at::Tensor either(const at::Tensor& after, const at::Tensor& before) const;
 
  private:
@@ -57,15 +57,15 @@ class CountedStep {
 struct UpdatePiece {
   at::Tensor value, gradient;
   std::vector<at::Tensor> states;
-  ops::RoundedElements rounded = {};  // as in UpdateRange
+  ops::RoundedElements rounded = {};  // those of UpdateRange
 };
 std::vector<UpdatePiece> pieces_of(const UpdateGroup& group, const device::Arena& arena,
                                    const std::vector<at::Tensor>& states);
 
-/// "since.<parameter>" of each that is trained late; see Optimizer::count_since().
+/// Adds "since.<parameter>" of each parameter that is trained late; see Optimizer::count_since().
 void add_counts(Optimizer::State& state, const std::map<std::string, double>& since, const at::Tensor& like);
 
-/// `ratio`, but 1 where the norm of a tensor or of its update is 0. All 0-dim.
+/// Returns `ratio`, but 1 if the norm of a tensor or of its update is 0. All are 0-dim.
 at::Tensor trust_ratio(const at::Tensor& norm, const at::Tensor& update_norm, const at::Tensor& ratio);
 
 }  // namespace gputrain::optim

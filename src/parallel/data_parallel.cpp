@@ -118,7 +118,7 @@ DataParallel::~DataParallel() {
 void DataParallel::all_reduce_squares(const at::Tensor& sum) {
   const auto ranks = static_cast<double>(layers_.size());
   if (ranks > 1) {
-    // What every rank of the layers has counts once.
+    // Gradients that every rank of the layers has count once.
     const bool is_owned = arena_.keeps_owned_gradients_only();
     for (const device::Piece& piece : arena_.owned()) {
       for (const device::Segment& segment : arena_.segments()) {

@@ -93,9 +93,9 @@ struct Pipeline::Run {
     at::Tensor tensor;
     comm::Pending pending;
   };
-  /// What a pass reads, on its way.
+  /// The input of a pass, on its way.
   struct Incoming {
-    std::optional<Batch> batch;  // of a forward pass
+    std::optional<Batch> batch;  // batch of a forward pass
     at::Tensor tensor;           // undefined: it reads nothing from another stage
     comm::Pending pending;
   };
@@ -103,7 +103,7 @@ struct Pipeline::Run {
   Pipeline& pipeline;
   const Work& work;
   DataParallel& data_parallel;
-  std::map<std::pair<int64_t, int64_t>, Held> held = {};  // by part and micro-batch
+  std::map<std::pair<int64_t, int64_t>, Held> held = {};  // keys: part and micro-batch
   std::deque<Outgoing> gradients = {};
   comm::Pending end_gradient = {};
 

@@ -100,7 +100,7 @@ void check_equal(const comm::ProcessGroups& groups, const std::string& tensor, c
     tell_drift(groups, tensor, of_peers, peers, when);
 }
 
-/// Where ranks have other units of a model, the largest number of any of them. Every rank must call.
+/// Returns the largest number of any stage, because stages have other units of the model. Every rank must call.
 int64_t most_of_any_stage(comm::ProcessGroups& groups, int64_t here) {
   if (groups.mesh().pipeline == 1) return here;
   return groups.control().all_gather(at::tensor({here}, at::kLong), "number of hashes").max().item<int64_t>();
@@ -156,7 +156,7 @@ void check_replicas(comm::ProcessGroups& groups, const device::Arena& arena, con
   const comm::Mesh& mesh = groups.mesh();
   std::vector<std::string> names;
   std::vector<at::Tensor> hashes;
-  std::vector<int64_t> strides;  // of the ranks that have the same
+  std::vector<int64_t> strides;  // distance between ranks that have the same tensor
   const auto add = [&](const std::string& name, const at::Tensor& tensor, int64_t stride) {
     names.push_back(name);
     hashes.push_back(hash_of(tensor));

@@ -93,7 +93,7 @@ std::vector<ShardedParameters::Piece> ShardedParameters::pieces(int64_t index, V
 /// Gives `piece.whole` memory and starts to gather its values in it.
 comm::Pending ShardedParameters::gather(int64_t unit, const Piece& piece) {
   device::give_memory(piece.whole);
-  if (is_simulated_) at::Tensor(piece.whole).zero_();  // what the others have
+  if (is_simulated_) at::Tensor(piece.whole).zero_();  // the others' share
   const at::Tensor own = own_part_of(piece.whole);
   own.copy_(piece.own);
   return group_.all_gather_into(piece.whole, own, "values of unit " + std::to_string(unit));

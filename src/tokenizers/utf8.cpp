@@ -66,7 +66,7 @@ int64_t next_code_point(std::string_view text, size_t& at) noexcept {
 
 namespace {
 
-/// Where the text stops being UTF-8; its size if it does not.
+/// Returns the place where the text stops being UTF-8; its size if it never does.
 size_t valid_end(std::string_view text) noexcept {
   size_t at = 0;
   while (at < text.size() && next_code_point(text, at) >= 0) {

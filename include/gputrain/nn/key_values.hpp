@@ -1,4 +1,4 @@
-// What a layer of attention keeps of the tokens that it has read.
+// The keys and values that a layer of attention keeps of the tokens that it has read.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@ class KeyValues {
   /// Adds new tokens, in the same layout. With gradients it copies all, so that earlier results stay as they were.
   void append(const at::Tensor& keys, const at::Tensor& values);
 
-  /// Makes room for `tokens` in all, which is the length from here on: what was not there is zeros. Appending is over.
+  /// Makes room for `tokens` in all, which is the length from here on; new places are zeros. append() is then over.
   void reserve(int64_t tokens);
-  /// After reserve(): writes keys and values of one token [batch, key heads, 1, channels] at `place`, int64 [1] on their
-  /// device, in the same memory each time.
+  /// Writes, after reserve(), keys and values of one token [batch, key heads, 1, channels] at `place`, int64 [1] on
+  /// their device, in the same memory each time.
   void write(const at::Tensor& keys, const at::Tensor& values, const at::Tensor& place);
 
   /// Goes on with these rows of the batch: int64 [rows].

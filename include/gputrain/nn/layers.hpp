@@ -44,10 +44,10 @@ class Linear final : public Module {
     bool bias = true;
     Order order = Order::out_in;
     std::optional<Init> weight_init = {};  // default: torch.nn.Linear's, for the bias too; if set, the bias is zero
-    /// Of what the ranks of Context::tensor_group have a part each. outputs: x is an ops::split_input(), and y has the
+    /// The dimension that the ranks of Context::tensor_group share. outputs: x is an ops::split_input(), and y has the
     /// rank's outputs. inputs: x has the rank's inputs, and y is summed over the ranks.
     Shared shared = Shared::no;
-    std::vector<int64_t> sections = {};  // as in device::Split, of shared outputs; empty: one
+    std::vector<int64_t> sections = {};  // those of device::Split for shared outputs; empty: one
   };
 
   Linear(const Context& context, const Options& options);
@@ -56,8 +56,8 @@ class Linear final : public Module {
   const at::Tensor& bias() const noexcept { return bias_; }  // may be undefined
   const Options& options() const noexcept { return options_; }
 
-  /// Adds a Branch, whose parameters are named as if they were the layer's. Call before the arena is built. Who
-  /// computes with weight() instead of forward() asks has_branch().
+  /// Adds a Branch, whose parameters are named as if they were the layer's. Call before the arena is built. Code that
+  /// computes with weight() instead of forward() must ask has_branch().
   template <class Added, class... Arguments>
   void add_branch(Arguments&&... arguments) {
     GPUTRAIN_ASSERT(branch_ == nullptr, "a dense layer has one branch");
@@ -196,11 +196,11 @@ class Embedding final : public Module {
   at::Tensor forward(const at::Tensor& tokens) const;  // int64 [...] -> [..., channels]
   at::Tensor first_rows(int64_t count) const;          // [count, channels]
   const at::Tensor& weight() const noexcept { return weight_; }
-  int64_t first_row() const noexcept { return first_row_; }  // of those that this rank has
+  int64_t first_row() const noexcept { return first_row_; }  // first row of this rank
 
  private:
   at::Tensor weight_;
-  comm::Group* group_ = nullptr;  // that shares the rows
+  comm::Group* group_ = nullptr;  // ranks that share the rows
   int64_t first_row_ = 0;
 };
 

@@ -10,7 +10,7 @@
 
 namespace gputrain::nn {
 
-/// What the backward pass recomputes.
+/// The parts that the backward pass recomputes.
 enum class Recompute {
   none,
   selective,  // norms and activations: much memory, little time

@@ -28,21 +28,21 @@ enum class Naming {
   convnext     // 3, 5, of torchvision's list of layers; without attention
 };
 
-/// What the layers of attention know of a batch besides its channels.
+/// The facts about a batch that layers of attention need besides its channels.
 struct Sequence {
   std::optional<ops::RotaryTable> rotary = {};  // rotates queries and keys; none if x contains the positions already
   at::Tensor positions = {};                    // as in ops::AttentionOptions; undefined: one text a row
   at::Tensor lengths = {};                      // as in ops::AttentionOptions; undefined: nothing is padding
   ops::Texts texts = {};                        // as in ops::AttentionOptions
-  ops::KeyRoom room = {};                       // of one token of each row, in reserved memory: where it stands
+  ops::KeyRoom room = {};                       // place of the one token of each row in reserved memory
   comm::Group* context = nullptr;               // the ranks that have the other positions; null: x has all
-  KeyValues* earlier = nullptr;  // of the tokens before x; those of x are appended. Null: x is the whole text
+  KeyValues* earlier = nullptr;  // keys of the tokens before x; those of x are appended. Null: x is the whole text
 };
 
 /// The residual stream between blocks: x + added. The norm that reads it does the addition in the same pass.
 struct ResidualStream {
   at::Tensor x, added = {};  // undefined `added` counts as zero
-  at::Tensor routes = {};    // of a block with experts: its router's logits [tokens, experts]
+  at::Tensor routes = {};    // logits of the router of a block with experts [tokens, experts]
 
   at::Tensor sum() const;  // x + added
 };
@@ -97,7 +97,7 @@ class FeedForward final : public Module {
     bool gated = false;  // the activation, of the gate, may not overwrite its input; with silu it is SwiGLU
     ops::Activation activation = ops::Activation::gelu_tanh;
     bool bias = true;
-    double dropout = 0;  // on what the last layer reads
+    double dropout = 0;  // on the input of the last layer
     Init weight_init = Init::normal(0.02), output_init = Init::normal(0.02);
   };
 
@@ -112,12 +112,12 @@ class FeedForward final : public Module {
                                     const at::Tensor& groups);
 
  private:
-  /// Layer `index` of each: of the inputs, or then the output.
+  /// Returns layer `index` of each: first the inputs, then the output.
   static std::vector<const Linear*> layer_of_each(const std::vector<FeedForward*>& all, size_t index);
 
   bool is_one_operator() const;
-  at::Tensor inner(const at::Tensor& x) const;  // what the last layer reads
-  at::Tensor of_one_layer(at::Tensor y) const;  // as inner(), where one layer gives all of it
+  at::Tensor inner(const at::Tensor& x) const;  // input of the last layer
+  at::Tensor of_one_layer(at::Tensor y) const;  // inner(), where one layer gives all of it
   at::Tensor activated(at::Tensor inner) const;
   at::Tensor gated(const at::Tensor& gate, const at::Tensor& up) const;
 

@@ -1,7 +1,7 @@
 // Weights that have memory only while their unit computes, because ranks share them out.
 //
-// A forward pass says which unit it enters (UnitRange). The backward pass needs no saying: what autograd saved of such
-// weights asks for its unit when it is used.
+// A forward pass says which unit it enters (UnitRange). The backward pass need not: a weight that autograd has saved
+// asks for its unit when it is used.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@ class UnitMemory {
  public:
   virtual ~UnitMemory();
 
-  /// A forward pass enters the unit of `module`: its weights have memory when this returns, and until another unit is
-  /// entered or, in the backward pass, its gradients are complete.
+  /// Says that a forward pass enters the unit of `module`. Its weights have memory when this returns, until another
+  /// unit is entered or, in the backward pass, its gradients are complete.
   virtual void enter(const Module& module) = 0;
-  /// The unit entered last also reads weights of the unit of `module`, such as tied ones.
+  /// Says that the unit entered last also reads weights of the unit of `module`, such as tied ones.
   virtual void borrow(const Module& module) = 0;
-  /// The unit entered last, or -1.
+  /// Returns the unit entered last, or -1.
   virtual int64_t current() const = 0;
-  /// The unit whose weights lie in this memory, or -1.
+  /// Returns the unit whose weights lie in this memory, or -1.
   virtual int64_t unit_of(const c10::StorageImpl* storage) const = 0;
-  /// The backward pass is about to read weights of this unit: they have memory when this returns.
+  /// Gives weights of this unit memory, because the backward pass is about to read them.
   virtual void need(int64_t unit) = 0;
 };
 

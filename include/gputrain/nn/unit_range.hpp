@@ -14,7 +14,7 @@ class UnitListener {
   virtual void leave() = 0;
 };
 
-/// Who is told of this thread's forward passes; null: nobody.
+/// Returns the listener that is told of this thread's forward passes; null: nobody.
 UnitListener*& unit_listener() noexcept;
 
 /// A unit's forward pass, from construction to destruction.

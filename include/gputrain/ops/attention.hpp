@@ -14,31 +14,32 @@ namespace gputrain::ops {
 /// The texts of a batch [rows, time], one after the other, for kernels that compute the square of a text instead of
 /// that of a row. The texts cover all rows; padding counts as texts of its own.
 struct Texts {
-  at::Tensor offsets = {};  // int32 [texts + 1]: where each begins among rows x time; the last texts may be empty
+  at::Tensor offsets = {};  // int32 [texts + 1]: begin of each among rows x time; the last texts may be empty
   int64_t longest = 0;      // no text has more positions
-  /// What kernels derive from the offsets, made by the first layer for all: by the elements of a row. May be null.
+  /// Tables that kernels derive from the offsets, by the number of elements of a row. The first layer makes them for
+  /// all layers. May be null.
   std::shared_ptr<std::map<int64_t, at::Tensor>> tables = {};
 };
-/// Those that positions [rows, time] tell apart, at most `most` in a row, in which each text begins with 0. Reads
-/// nothing on the host.
+/// Finds the texts in positions [rows, time], in which each text begins with 0; a row has at most `most`. Reads nothing
+/// on the host.
 Texts texts_of_positions(const at::Tensor& positions, int64_t most, int64_t longest);
-/// One text at the beginning of each row, `lengths` [rows], and the padding behind it.
+/// Makes a text of the first `lengths` [rows] positions of each row, and one of the padding behind it.
 Texts texts_of_lengths(const at::Tensor& lengths, int64_t time);
 
-/// Where the one query of each row stands among keys in memory that has room for more of them. All is read from tensors,
-/// so that the same operators serve any number of tokens. Undefined: the last key is the query's own.
+/// The place of the one query of each row among keys, whose memory has room for more of them. Kernels read it all from
+/// tensors, so that the same operators serve any number of tokens. Undefined: the last key is the query's own.
 struct KeyRoom {
   at::Tensor place = {};   // int64 [1]: the query's own key
-  at::Tensor begins = {};  // int64 [batch]: where each row's text begins, behind padding
-  // The same for FlashAttention, int32: where each text begins among rows x room, [batch + 1]; its keys up to the query's
-  // own, [batch]; the places of the queries, [batch + 1].
+  at::Tensor begins = {};  // int64 [batch]: begin of each row's text, behind padding
+  // The same for FlashAttention, int32: begin of each text among rows x room, [batch + 1]; number of its keys up to the
+  // query's own, [batch]; places of the queries, [batch + 1].
   at::Tensor offsets = {}, lengths = {}, queries = {};
 };
 /// `room`: keys that each row has room for.
 KeyRoom key_room(const at::Tensor& place, const at::Tensor& begins, int64_t room);
 
-/// Which keys a query attends to, and how. Queries are the last positions of the keys: query i stands at key i + (key
-/// time - query time). Not causal, there are as many of both.
+/// The keys to which a query attends, and how. Queries are the last positions of the keys: query i stands at key i +
+/// (key time - query time). If attention is not causal, there are as many queries as keys.
 struct AttentionOptions {
   bool causal = true;           // a query attends to its own place and those before it; false: to both sides
   double dropout = 0;           // on the attention weights; above 0, a CPU stores all attention weights
@@ -52,7 +53,7 @@ struct AttentionOptions {
   /// nothing. Undefined: all are there.
   at::Tensor lengths = {};
   KeyRoom room = {};
-  Texts texts = {};  // those that positions or lengths tell apart, for a GPU; undefined: unknown
+  Texts texts = {};  // the texts that positions or lengths describe, for a GPU; undefined: unknown
 };
 
 /// q [batch, heads, time, channels], k and v [batch, key heads, key time, channels] -> as q. With fewer key heads than
@@ -70,8 +71,8 @@ Heads unpacked(const at::Tensor& packed, int64_t heads, int64_t key_heads);
 at::Tensor packed_attention(const at::Tensor& packed, int64_t heads, int64_t key_heads,
                             const AttentionOptions& options);
 
-/// How frequencies of rotary positions are lowered, so that weights understand longer texts than they were first
-/// trained on. As transformers computes it.
+/// A change of the frequencies of rotary positions, which lets weights understand longer texts than those of their
+/// first training. It is computed as transformers does.
 struct RotaryScaling {
   enum class Kind { none, linear, llama3, yarn };
   Kind kind = Kind::none;
@@ -93,17 +94,17 @@ struct RotaryTable {
   RotaryTable(int64_t positions, int64_t channels, double theta, const at::TensorOptions& options,
               const RotaryScaling& scaling = {});
 
-  /// The angles at positions [batch, time], int64 below the table's positions: [batch, 1, time, channels / 2], or
-  /// [time, channels / 2] of a single row, which then is for all.
+  /// Returns the angles at positions [batch, time], int64 below the table's positions: [batch, 1, time, channels / 2],
+  /// or [time, channels / 2] if there is a single row, which then serves all.
   RotaryTable at(const at::Tensor& positions) const;
 
  private:
   RotaryTable(at::Tensor cosines, at::Tensor sines) : cosine(std::move(cosines)), sine(std::move(sines)) {}
 };
 
-/// Rotates x [batch, heads, time, channels], from position 0 on or where a table of RotaryTable::at() says; time is at
-/// most the table's positions. Of a table with fewer channels, x has the others behind, as they are. Keeps type and
-/// memory order.
+/// Rotates x [batch, heads, time, channels]. Its positions begin at 0, or are those of RotaryTable::at(); time is at
+/// most the table's positions. If the table has fewer channels than x, the last channels of x stay as they are. Keeps
+/// type and memory order.
 at::Tensor rotate(const at::Tensor& x, const RotaryTable& table);
 
 }  // namespace gputrain::ops

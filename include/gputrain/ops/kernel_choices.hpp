@@ -9,12 +9,12 @@
 
 namespace gputrain::ops {
 
-/// From now on, choices are also kept in `folder`, one per rank, and those found there count first: an attempt of a run
+/// Keeps choices in `folder` too from now on, one folder per rank. Choices found there count first: an attempt of a run
 /// computes with the kernels of the attempt before. Only for a process that uses a GPU, as all functions here.
 void keep_kernel_choices(const std::filesystem::path& folder);
 
-/// Call before the first operator runs: kernels are chosen without a clock, so that GPUs of the same kind choose the
-/// same ones. Ranks that share layers need that, to compute the same bits of what each of them has.
+/// Chooses kernels without a clock from now on, so that GPUs of the same kind choose the same ones. Ranks that share
+/// layers need that, because all of them must compute the same bits. Call before the first operator runs.
 void choose_kernels_without_clock();
 
 /// Ends trials once they have taken so many seconds; new shapes then take what was fastest for others.
@@ -38,7 +38,7 @@ struct KernelTrials {
   int64_t count = 0;
   double seconds = 0;
   bool is_spent = false;  // the time for them is used up
-  std::string file;  // where all runs of this user find the choices; empty: nowhere
+  std::string file;  // the choices for all runs of this user; empty: none
 };
 KernelTrials kernel_trials();
 

@@ -16,7 +16,8 @@ namespace gputrain::ops {
 /// Returns the tensor itself if it already has this type.
 at::Tensor cast(const at::Tensor& tensor, at::ScalarType type);
 
-/// What a product reads of a parameter: its copy of this type, placed on the autograd graph, or else a cast.
+/// Returns the operand of a product for a parameter: its copy of this type, placed on the autograd graph, or else a
+/// cast.
 at::Tensor operand(const at::Tensor& parameter, at::ScalarType type);
 
 /// x [..., in], weight [out, in], bias [out] or undefined -> [..., out].
@@ -25,8 +26,8 @@ at::Tensor linear(const Policy& policy, const at::Tensor& x, const at::Tensor& w
 /// Like `linear`, but the weight is stored [in, out], as in GPT-2's files.
 at::Tensor linear_in_out(const Policy& policy, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
-/// The results of several layers without bias on the same x: a GPU computes them as one product if the weights lie one
-/// after the other in memory.
+/// Computes several layers without bias on the same x. A GPU computes them as one product if the weights lie one after
+/// the other in memory.
 std::vector<at::Tensor> linear_each(const Policy& policy, const at::Tensor& x, const std::vector<at::Tensor>& weights);
 
 /// y [..., sum of columns] -> a view of each block of columns. On a GPU, gradients that lie side by side in one tensor,

@@ -13,10 +13,10 @@
 
 namespace gputrain::ops {
 
-/// What the ranks' parts read, which all ranks have: x as it is. The gradient is the sum over the ranks.
+/// Returns x as it is, for the parts of all ranks to read. The gradient is the sum over the ranks.
 at::Tensor split_input(const at::Tensor& x, comm::Group* group);
 
-/// The sum of what the ranks' parts give, on all ranks. The gradient goes to each of them.
+/// Sums the outputs of the ranks' parts, on all ranks. The gradient goes to each of them.
 at::Tensor split_sum(const at::Tensor& part, comm::Group* group);
 
 /// cross_entropy() of logits whose columns the ranks share: this rank's begin at class `first`. The result is the same

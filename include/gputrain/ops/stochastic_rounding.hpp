@@ -10,28 +10,28 @@
 
 namespace gputrain::ops {
 
-/// Which word of which draw belongs to an element. A draw has four words.
+/// The assignment of words to elements. A draw has four words.
 enum class WordOrder {
   neighbours,  // four neighbours share a draw
   blocks       // i, i + 256, i + 512 and i + 768 of 1,024 share a draw
 };
 
-/// What the bits are for: each use has its own draws.
+/// The use of the bits: each use has its own draws.
 enum class RoundingUse { value = 0, averages = 1 };
 
 /// Elements of a tensor, from number `begin` on, which is a multiple of four, and for WordOrder::blocks of 1,024.
 struct RoundedElements {
-  uint64_t key = 0;  // of the tensor
+  uint64_t key = 0;  // key of the tensor
   int64_t begin = 0;
 };
 
-/// 32 random bits for each of `count` elements, as int64 [count] on step's device. `step`: 0-dim, the updates including
-/// this one.
+/// Draws 32 random bits for each of `count` elements, as int64 [count] on step's device. `step`: 0-dim, the number of
+/// updates including this one.
 at::Tensor rounding_words(const RoundedElements& elements, int64_t count, const at::Tensor& step, WordOrder order,
                           RoundingUse use);
 
-/// bf16 from fp32 `values`, by the low 16 of `bits`, an integer for each value. Adds them to the bits that are cut off.
-/// What bf16 can hold stays exact; NaN stays NaN.
+/// Rounds fp32 `values` to bf16: adds the low 16 of `bits`, an integer for each value, to the bits that are cut off.
+/// Values that bf16 can hold stay exact; NaN stays NaN.
 at::Tensor rounded_stochastically(const at::Tensor& values, const at::Tensor& bits);
 
 }  // namespace gputrain::ops

@@ -1,4 +1,4 @@
-// What evaluations tell a learning-rate schedule.
+// The results of evaluations, for a learning-rate schedule.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 
 namespace gputrain::optim {
 
-/// What a curve has made of the evaluations so far. Equal on all ranks; checkpoints store it.
+/// The state of a curve that follows evaluations. Equal on all ranks; checkpoints store it.
 struct Feedback {
-  double factor = 1;           // of lr()
-  std::string metric = {};     // of the values below
+  double factor = 1;           // factor of lr()
+  std::string metric = {};     // name of the metric whose values follow
   std::optional<double> best;  // so far
   int64_t bad = 0;             // evaluations in a row that were not better
   int64_t cooldown = 0;        // evaluations that are still to pass before bad ones count

@@ -82,7 +82,7 @@ struct UpdateRange {
   int64_t values_at = 0;              // in the arena's values
   int64_t gradients_at = 0;           // in its gradients that have memory
   int64_t state_at = 0;               // in a state made by Arena::make_state()
-  ops::RoundedElements rounded = {};  // of a tensor; only if ranges are those of tensors
+  ops::RoundedElements rounded = {};  // elements of a tensor; only if ranges are those of tensors
 };
 
 /// The elements of the arena that this rank updates and that share their settings: what a fused update takes.

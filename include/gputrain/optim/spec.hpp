@@ -44,8 +44,8 @@ struct OptimizerSpec {
   /// Whether weight decay applies to parameters of this role.
   bool decays(nn::ParameterRole role) const;
 
-  /// Of a parameter in the model's unit `unit` of `units`: those of the first group that holds it, and layer decay,
-  /// which leaves a group's own rate alone.
+  /// Returns the settings of a parameter in the model's unit `unit` of `units`: those of the first group that holds it,
+  /// and layer decay, which leaves a group's own rate alone.
   device::UpdateSettings settings_of(const std::string& parameter, int64_t unit, int64_t units) const;
 };
 

@@ -24,12 +24,14 @@ struct AverageRule {
   /// the first one the average is the weights themselves.
   double start = 0, interval = 1;
 
-  /// Where an update is: the updates before it, and the places in training before and after it, see train::Plan.
+  /// The place of an update: the number of updates before it, and the places in training before and after it, see
+  /// train::Plan.
   struct At {
     int64_t step = 0;
     double before = 0, after = 0;
   };
-  /// 1: the average becomes the new weights; 0: it stays. `points`: how many there have been; counts this one.
+  /// Returns the share of the new weights. 1: the average becomes the new weights; 0: it stays. `points`: number of
+  /// points so far; this function counts this one.
   double weight_at(const At& at, int64_t& points) const noexcept;
   std::string describe() const;  // "ema 0.999"
 };

@@ -23,7 +23,7 @@
 // If they also shard the parameters (stage 3, sharded_parameters.hpp), a bucket is a part of one unit.
 //
 // If the ranks are several replicas (hybrid sharding: Zhao et al., "PyTorch FSDP", VLDB 2023), all of that happens
-// within each of them. In the last micro-batch, an all-reduce follows of each owner with those of the other replicas.
+// within each of them. In the last micro-batch, each owner then all-reduces with those of the other replicas.
 #pragma once
 
 #include <cstdint>
@@ -59,15 +59,16 @@ struct ReducerOptions {
   PowerSgd* power_sgd = nullptr;            // compresses gradients if each rank updates all; must outlive this
 };
 
-/// What a rank sends on average in one step: of n ranks, each sends (n - 1) / n of a tensor that is reduced to its
-/// owners or broadcast, and twice that in an all-reduce. With several replicas, n is the number of shards, and each
+/// The bytes that a rank sends on average in one step. Each of n ranks sends (n - 1) / n of a tensor that is reduced to
+/// its owners or broadcast, and twice that in an all-reduce. With several replicas, n is the number of shards, and each
 /// rank all-reduces its shard's gradient with the other replicas.
 struct GradientTraffic {
   int64_t bytes = 0;
   int64_t full_bytes = 0;  // without compression
 };
 
-/// `passes`: micro-batches of the step. If gradients are sharded, each sends all of them.
+/// Returns the traffic of a step with `passes` micro-batches. If gradients are sharded, each micro-batch sends all of
+/// them.
 GradientTraffic traffic_of_step(const device::Arena& arena, const ReducerOptions& options, const comm::Mesh& mesh,
                                 int64_t passes);
 
@@ -143,9 +144,9 @@ class DataParallel {
   void complete_gathering();
 
   comm::Group& group_;     // the ranks among which the sums of a bucket are shared out; without shards, all
-  comm::Group& replicas_;  // those with the same shard
-  comm::Group& layers_;    // those that share layers
-  comm::Group& stages_;    // those with the other stages of a pipeline
+  comm::Group& replicas_;  // ranks with the same shard
+  comm::Group& layers_;    // ranks that share layers
+  comm::Group& stages_;    // ranks with the other stages of a pipeline
   const device::Arena& arena_;
   ReducerOptions options_;
   std::vector<Bucket> buckets_;           // empty on a single rank

@@ -1,6 +1,6 @@
 // Pipeline parallelism: each stage of ranks has some of a model's units, and the micro-batches of a step pass through
-// the stages. timetable.hpp says in which order. What a unit gives goes to the stage of the next unit, and its gradient
-// comes back, between the ranks at the same place of both stages; these have read the same samples.
+// the stages. timetable.hpp says in which order. The output of a unit goes to the stage of the next unit, and its
+// gradient comes back, between the ranks at the same place of both stages; these have read the same samples.
 //
 // A parameter that the last unit shares with the first one (tied embeddings) belongs to the first stage. The last stage
 // gets its values at the beginning of a step and gives back its gradient at the end, before the first stage's last
@@ -36,11 +36,11 @@ class Pipeline {
   /// Call before the first pass after weights have changed. Every rank must call.
   void share_ends();
 
-  /// What a step does.
+  /// The work of a step.
   struct Work {
     int64_t micro_batches = 0;
     std::function<Batch(int64_t index)> batch;     // one of them, as loss() of the task takes it
-    std::function<at::Tensor(const Batch&)> loss;  // from its hidden values, on the last stage: where backward starts
+    std::function<at::Tensor(const Batch&)> loss;  // of its hidden values, on the last stage: backward starts there
     std::function<void(device::Phase)> enter = [](device::Phase) {};
   };
   /// Runs the forward and backward passes of a step; then the gradients are where DataParallel leaves them. Every rank
@@ -60,11 +60,12 @@ class Pipeline {
   int stage_of(int64_t unit) const;
   bool is_here(int64_t unit) const { return stage_of(unit) == stage_; }
   PipelineShape shape(int64_t micro_batches) const;
-  /// Of the model's parts, in the costs of their units.
+  /// Returns the costs of the model's parts, each the sum of its units' costs.
   PassTimes costs() const;
-  /// On the last stage, of the parameter that it shares with the first one, and of its gradient.
+  /// Returns the bytes of the parameter that the last stage shares with the first one, and of its gradient; 0 on other
+  /// stages.
   int64_t borrowed_bytes() const;
-  /// Units of the part of the model, which is one of all stages'.
+  /// Return the units [begin, end) of a part of the model, counted over all stages.
   int64_t begin_of(int64_t part) const { return begins_[static_cast<size_t>(part)]; }
   int64_t end_of(int64_t part) const { return begins_[static_cast<size_t>(part + 1)]; }
 
@@ -81,7 +82,7 @@ class Pipeline {
   std::vector<int64_t> begins_;
   PipelineShape shape_;
   int stage_;
-  at::Tensor shared_;      // by the ends, on the first and the last stage; elsewhere undefined
+  at::Tensor shared_;      // parameter of both ends, on the first and the last stage; elsewhere undefined
   comm::Pending sharing_;  // its values
 };
 

@@ -3,8 +3,8 @@
 //
 // Let G be the sum over ranks of a matrix's gradients [rows, columns]. The ranks all-reduce P = G Q [rows, rank], make
 // its columns orthonormal, all-reduce Q = G^T P [columns, rank], and use P Q^T instead of G. The next step starts from
-// this Q. What is missing of a rank's own gradient is its error, which is added to its next gradient. Other tensors,
-// and matrices that would not shrink below half, are sent uncompressed.
+// this Q. The part of a rank's own gradient that is lost is its error, which is added to its next gradient. Other
+// tensors, and matrices that would not shrink below half, are sent uncompressed.
 //
 // The orthonormal P is rank 0's and is sent with Q: the bits of a QR decomposition depend on the number of threads and
 // on the kind of GPU, and replicas must be identical.

@@ -28,7 +28,7 @@
 
 namespace gputrain::parallel {
 
-/// Which of a unit's values.
+/// A choice of a unit's values.
 enum class Values { all, trained, frozen };
 
 class ShardedParameters final : public nn::UnitMemory {
@@ -60,8 +60,8 @@ class ShardedParameters final : public nn::UnitMemory {
 
  private:
   struct Unit {
-    std::vector<size_t> parts;         // of the arena's gathered parts
-    std::vector<size_t> frozen_parts;  // of the arena's frozen parts
+    std::vector<size_t> parts;         // indices of the arena's gathered parts
+    std::vector<size_t> frozen_parts;  // indices of the arena's frozen parts
     std::vector<comm::Pending> coming;
     bool has_memory = false;
     size_t incomplete = 0;  // parts whose gradients are not complete, since the unit was gathered in a backward pass
@@ -93,9 +93,9 @@ class ShardedParameters final : public nn::UnitMemory {
   std::vector<Unit> units_;
   std::unordered_map<const nn::Module*, int64_t> unit_of_module_;
   std::unordered_map<const c10::StorageImpl*, int64_t> unit_of_storage_;
-  int64_t current_ = -1;               // entered last
-  std::vector<int64_t> borrowed_;      // by the current one
-  int64_t needed_ = -1, before_ = -1;  // by the backward pass: last, and before that
+  int64_t current_ = -1;               // the unit entered last
+  std::vector<int64_t> borrowed_;      // units whose weights the current one borrows
+  int64_t needed_ = -1, before_ = -1;  // units that the backward pass needed last, and before that
   const void* reader_ = nullptr;       // the operator of the backward pass that first needed the last
   int64_t first_trained_ = 0;          // unit: the backward pass ends there
 };

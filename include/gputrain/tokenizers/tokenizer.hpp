@@ -22,7 +22,7 @@ inline constexpr const char* kTargets = "targets";
 /// The tokens around a text that stands for itself, or around and between two.
 struct Frame {
   std::vector<int64_t> before, between, behind;
-  int64_t second_type = 0;  // of the second text's tokens and of `behind`, to models that tell texts apart; else 0
+  int64_t second_type = 0;  // type of the second text's tokens and of `behind`, if a model tells texts apart; else 0
 };
 
 /// Bytes [begin, end) of a text.
@@ -52,36 +52,37 @@ class Tokenizer {
   void encode(std::string_view text, const std::string& name, const Take& take) const {
     tokenize(text, name, take, nullptr);
   }
-  /// All tokens of a short text.
+  /// Returns all tokens of a short text.
   std::vector<int64_t> encode(std::string_view text, const std::string& name) const;
-  /// The same tokens with their ranges, in order of their begins. Several tokens may stand for the same bytes, as those
-  /// of a character that is replaced by others do. A token of what the tokenizer inserts, such as a space before the
-  /// text, has an empty range. Bytes that the tokenizer drops, such as spaces beside a special token, are in no range.
+  /// Returns the same tokens with their ranges, in order of their begins. Several tokens may stand for the same bytes,
+  /// for example if a character is replaced by others. A token that the tokenizer inserts, such as a space before the
+  /// text, has an empty range. Bytes that it drops, such as spaces beside a special token, are in no range.
   TracedTokens encode_traced(std::string_view text, const std::string& name) const;
 
-  /// What the tokenizer wants around one text, or around and between two.
+  /// Returns the tokens that belong around one text, or around and between two.
   virtual Frame frame(bool has_two_texts) const;
-  /// The tokens of a short text that stands for itself, within its frame.
+  /// Returns the tokens of a short text that stands for itself, within its frame.
   std::vector<int64_t> encode_whole(std::string_view text, const std::string& name) const;
 
-  /// The token after the end of a text; none: the vocabulary has no such token.
+  /// Returns the token after the end of a text; none: the vocabulary has no such token.
   virtual std::optional<int64_t> end_token() const { return std::nullopt; }
 
-  /// The token in place of one that a model guesses; none: the vocabulary has no such token.
+  /// Returns the token in place of one that a model guesses; none: the vocabulary has no such token.
   virtual std::optional<int64_t> mask_token() const { return std::nullopt; }
 
-  /// Whether a token is control, not text: its text stands for itself, and what follows is encoded as if it began anew.
+  /// Whether a token is control, not text: its text stands for itself, and the text behind it is encoded as if it began
+  /// there.
   virtual bool is_special(int64_t /*token*/) const { return false; }
 
-  /// The folder of the files that it was read from; empty: it was not read from files.
+  /// Returns the folder of its files; empty: it was not read from files.
   virtual std::filesystem::path folder() const { return {}; }
-  /// The one file of the folder that it was read from, if the job names that; empty: the best one of the folder.
+  /// Returns the one file of the folder that it was read from, if the job names it; empty: the best one of the folder.
   virtual std::filesystem::path source() const { return {}; }
 
-  /// Tokens outside the vocabulary become U+FFFD.
+  /// Returns the text of tokens. Tokens outside the vocabulary become U+FFFD.
   virtual std::string decode(std::span<const int64_t> tokens) const = 0;
 
-  /// The text of each token, by its number.
+  /// Returns the text of each token, by its number.
   virtual std::vector<std::string> token_texts() const;
 
   /// Writes the texts of the tokens into the metadata of weights, under kTargets.
@@ -95,8 +96,8 @@ class Tokenizer {
 
 /// The input for building a tokenizer.
 struct TokenizerRequest {
-  std::span<const std::string> texts;  // of the training data
-  std::span<const std::string> names;  // of these texts, for messages: their paths
+  std::span<const std::string> texts;  // texts of the training data
+  std::span<const std::string> names;  // paths of these texts, for messages
   std::string pretrained = {};         // the job's model.pretrained; empty: none
 };
 

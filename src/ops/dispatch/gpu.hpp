@@ -31,7 +31,7 @@ OpImpl linear(const Tensors& inputs, bool in_out);
 /// copies that lie one after the other in one storage. Gradients as in linear().
 OpImpl linear_each(const Tensors& inputs);
 
-/// As ops::split_columns(), of a tensor that is_here().
+/// Computes ops::split_columns() of a tensor that is_here().
 Tensors split_columns(const at::Tensor& y, const std::vector<int64_t>& columns);
 
 /// x [blocks, rows, inner] times the matrix of each block's group, or its transpose; `matrices` [groups, rows,

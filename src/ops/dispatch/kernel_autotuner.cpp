@@ -123,7 +123,7 @@ void KernelAutotuner::end_rough_choices() {
   const std::lock_guard lock(mutex_);
   uses_custom_ = std::move(*before_rough_);
   before_rough_.reset();
-  most_seconds_ += trials_.done().seconds - spent_before_rough_;  // what is forgotten does not count
+  most_seconds_ += trials_.done().seconds - spent_before_rough_;  // forgotten trials do not count
 }
 
 bool KernelAutotuner::chooses_roughly() const {

@@ -79,10 +79,10 @@ class KernelAutotuner {
   /// settles on 0. Throws NoKernel as begin_trial() does.
   std::optional<size_t> fastest(const std::string& name, size_t ways, const std::function<void(size_t)>& attempt,
                                 const std::function<bool()>& may_try = {});
-  /// From now on this is the fastest way, also for the attempts of this run that follow.
+  /// Takes this for the fastest way from now on, also in later attempts of this run.
   void settle(const std::string& name, size_t way);
 
-  /// These inputs use ATen's way from now on.
+  /// Uses ATen's way for these inputs from now on.
   void give_up(std::string_view name, const Tensors& inputs, const Inputs& kinds, std::string_view reason);
 
   /// Call before kernels run that may crash inside a library, and keep the result while they do. Throws NoKernel if two
@@ -91,22 +91,22 @@ class KernelAutotuner {
   Trials& trials() { return trials_; }
   const std::filesystem::path& file() const noexcept { return options_.file; }
 
-  /// Once trials have taken so many seconds, there are no more: for a new shape, an operator takes the way that it took
-  /// for the last one, and libraries the way that they propose. Choices that must not depend on time are not limited.
+  /// Ends trials once they have taken so many seconds. For a new shape, an operator then takes the way that it took for
+  /// the last one, and libraries the way that they propose. Choices that must not depend on time are not limited.
   void limit_trials(double seconds);
   /// Whether that time is used up.
   bool has_spent_trials() const;
 
-  /// Until end_rough_choices(), nothing that takes seconds to build is built, and what operators choose is forgotten
-  /// afterwards. For steps that only measure, such as those of a search for a batch size.
+  /// Builds nothing that takes seconds until end_rough_choices(), which forgets what operators have chosen since. For
+  /// steps that only measure, such as those of a search for a batch size.
   void begin_rough_choices();
   void end_rough_choices();
   bool chooses_roughly() const;
 
-  /// From now on, the choices that this process uses are also kept in `folder`, and those found there count before all
-  /// others: an attempt of a run then computes with the kernels of the attempt before, also on a new machine.
+  /// Keeps the choices that this process uses in `folder` too, from now on. Those found there count before all others:
+  /// an attempt of a run then computes with the kernels of the attempt before, also on a new machine.
   void keep_in(const std::filesystem::path& folder);
-  /// That folder; empty before keep_in().
+  /// Returns that folder; empty before keep_in().
   std::filesystem::path kept_in() const;
 
  private:
@@ -137,7 +137,7 @@ class KernelAutotuner {
   mutable std::mutex mutex_;  // guards what follows; not held during a measurement, which may ask again
   Answers<bool> uses_custom_;
   Answers<size_t> fastest_;
-  std::map<std::string, bool, std::less<>> last_;  // by operator: whether it took our way for the last shape
+  std::map<std::string, bool, std::less<>> last_;  // whether each operator took our way for the last shape
   double most_seconds_ = std::numeric_limits<double>::infinity();
   double spent_before_rough_ = 0;
   std::optional<Answers<bool>> before_rough_;     // during rough choices: the answers before them

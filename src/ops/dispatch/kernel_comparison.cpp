@@ -31,7 +31,7 @@ at::Tensor first_of(const at::Tensor& tensor, int64_t dim, int64_t count) {
 Tensors parts_of(const Tensors& inputs, const KernelAutotuner::Inputs& kinds, int64_t most) {
   Tensors parts = inputs;
   for (at::Tensor& part : parts) {
-    // Of weights whose copy is read, where ranks share them out: only the gradient counts.
+    // A weight without memory, because ranks share it out and its copy is read: only the gradient counts.
     const bool has_none = part.defined() && part.numel() > 0 && part.storage().nbytes() == 0;
     if (has_none) part = at::zeros_like(part);
   }

@@ -14,8 +14,9 @@ struct KernelComparison {
   double custom_ms = 0, reference_ms = 0, apart = 0;  // apart: largest relative error of our results
 };
 
-/// The exact results are the reference's in fp32. A comparison needs extra memory; if a large batch leaves too little,
-/// it runs on fewer rows. Throws OutOfMemoryError if even few do not fit, and what the ways throw.
+/// Compares both ways with the exact results, which are the reference's in fp32. A comparison needs extra memory; if a
+/// large batch leaves too little, it runs on fewer rows. Throws OutOfMemoryError if even few do not fit, and what the
+/// ways throw.
 KernelComparison compare_kernels(const Tensors& inputs, const KernelAutotuner::Inputs& kinds, const OpImpl& custom,
                                  const OpImpl& reference, const KernelAutotuner::Options& options);
 

@@ -55,7 +55,7 @@ class Trials {
   std::vector<std::string> running_;             // marks; the last is the innermost
   std::unique_ptr<Descriptor> mark_;             // null before the first trial, or if it cannot be made
   std::filesystem::path mark_path_;              // empty before the first trial
-  std::chrono::steady_clock::time_point began_;  // of the outermost trial
+  std::chrono::steady_clock::time_point began_;  // begin of the outermost trial
   Done done_;
   std::function<void(int64_t, std::string_view)> listener_;
 };

@@ -77,7 +77,7 @@ class Adafactor final : public Optimizer {
   void step(const StepScalars& scalars) override {
     const GuardedStep guarded(scalars, arena_.kept_values());
     const CountedStep counted(step_, scalars);
-    std::map<double, at::Tensor> counts;  // by the number of updates that a tensor has missed
+    std::map<double, at::Tensor> counts;  // keys: number of updates that a tensor has missed
     for (const Tensor& tensor : tensors_) {
       const auto late = since_.find(tensor.of.segment.name);
       const double since = late == since_.end() ? 0 : late->second;

@@ -1,5 +1,5 @@
 // AdamW: Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019; torch.optim.AdamW's arithmetic.
-// What is kept in bf16, weights or averages, is computed in fp32 and rounded stochastically.
+// Weights and averages that are kept in bf16 are computed in fp32 and rounded stochastically.
 #include <map>
 #include <string>
 #include <utility>
@@ -168,7 +168,7 @@ class AdamW final : public Optimizer {
   const device::Arena& arena_;
   at::Tensor first_, second_, step_, values_, gradients_;
   ops::FlatUpdate update_{{}};
-  std::vector<ops::FlatUpdate> earlier_;  // whose tables a recorded step may read
+  std::vector<ops::FlatUpdate> earlier_;  // a recorded step may read their tables
   std::vector<Group> groups_;
   std::map<std::string, double> since_;
 };

@@ -175,7 +175,7 @@ class AdamW8bit final : public Optimizer {
     bool is_narrow;
     Average first, second;
   };
-  /// Of the averages, which begin at 0. 0-dim.
+  /// The factors that correct the averages for their begin at 0. 0-dim.
   struct Corrections {
     at::Tensor first, second_root;
   };
@@ -190,7 +190,7 @@ class AdamW8bit final : public Optimizer {
 
   void update_by_aten(const StepScalars& scalars) const {
     const GuardedStep guarded(scalars, arena_.kept_values());
-    std::map<double, Corrections> corrections;  // by the number of updates that a tensor has missed
+    std::map<double, Corrections> corrections;  // keys: number of updates that a tensor has missed
     for (const Tensor& tensor : tensors_) {
       const ops::BlockwiseTensor flat = flat_tensor(tensor);
       auto known = corrections.find(flat.since);
@@ -201,7 +201,8 @@ class AdamW8bit final : public Optimizer {
     }
   }
 
-  /// Its values and gradients are views, or copies where they are not in the order of their elements.
+  /// Returns a tensor whose values and gradients are views, or copies where they are not in the order of their
+  /// elements.
   ops::BlockwiseTensor flat_tensor(const Tensor& tensor) const {
     const auto late = since_.find(tensor.of.segment.name);
     return {.value = tensor.of.value.reshape(-1),
@@ -216,7 +217,7 @@ class AdamW8bit final : public Optimizer {
             .key = rounding_key(arena_, tensor.of.segment.name)};
   }
 
-  /// All tensors for our kernel; none where values or gradients are not in the order of their elements.
+  /// Returns all tensors for our kernel; none if values or gradients are not in the order of their elements.
   std::vector<ops::BlockwiseTensor> flat_tensors() const {
     const at::Tensor copy = copy_to_write(arena_), values = arena_.kept_values();
     std::vector<ops::BlockwiseTensor> all;
@@ -236,7 +237,7 @@ class AdamW8bit final : public Optimizer {
     const at::Tensor rate = guarded.rate(tensor.lr_factor),
                      decay = guarded.decay(tensor.lr_factor, tensor.weight_decay);
     const bool is_rounded = values.scalar_type() == at::kBFloat16;
-    // What is computed beside the state takes little memory, and on a CPU stays in the cache.
+    // Temporary values take little memory, and on a CPU stay in the cache.
     const int64_t most = values.is_cpu() ? int64_t{1} << 16 : int64_t{1} << 24;
     for (int64_t begin = 0; begin < values.size(0); begin += most) {
       const int64_t size = std::min(most, values.size(0) - begin);

@@ -63,7 +63,7 @@ class Lamb final : public Optimizer {
   void step(const StepScalars& scalars) override {
     const GuardedStep guarded(scalars, arena_.kept_values());
     const CountedStep counted(step_, scalars);
-    std::map<double, Corrections> corrections;  // by the number of updates that a tensor has missed
+    std::map<double, Corrections> corrections;  // keys: number of updates that a tensor has missed
     for (const Tensor& tensor : tensors_) {
       const auto late = since_.find(tensor.of.segment.name);
       const double since = late == since_.end() ? 0 : late->second;
@@ -92,7 +92,7 @@ class Lamb final : public Optimizer {
     OwnedTensor of;
     at::Tensor first, second;
   };
-  /// Of the averages, which begin at 0. 0-dim.
+  /// The factors that correct the averages for their begin at 0. 0-dim.
   struct Corrections {
     at::Tensor first, second_root;
   };

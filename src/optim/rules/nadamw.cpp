@@ -87,7 +87,7 @@ class NAdamW final : public Optimizer {
  private:
   struct Group {
     UpdateGroup of;
-    at::Tensor product;  // of the momenta of all updates so far, 0-dim
+    at::Tensor product;  // product of the momenta of all updates so far, 0-dim
     std::vector<UpdatePiece> pieces;
     bool ends_count = false;  // the last group with this product, which moves it on
   };

@@ -74,7 +74,7 @@ class ScheduleFreeAdamW final : public Optimizer {
     const GuardedStep guarded(scalars, arena_.kept_values());
     const CountedStep counted(step_, scalars);
     highest_lr_.copy_(guarded.either(at::maximum(highest_lr_, guarded.lr()), highest_lr_));
-    std::map<double, at::Tensor> shares;  // of the new z in the average, 0-dim double
+    std::map<double, at::Tensor> shares;  // share of the new z in the average, 0-dim double
     for (auto& [since, sum] : weight_sums_) {
       const at::Tensor weight =
           at::pow(step_.to(at::kDouble) - since, spec_.r) * at::pow(highest_lr_, spec_.weight_lr_power);
@@ -163,7 +163,7 @@ class ScheduleFreeAdamW final : public Optimizer {
   ScheduleFreeAdamWSpec spec_;
   const device::Arena& arena_;
   at::Tensor offset_, second_, step_, highest_lr_;
-  std::map<double, at::Tensor> weight_sums_;  // of the steps since an update, 0-dim double
+  std::map<double, at::Tensor> weight_sums_;  // sums over the steps since an update, 0-dim double
   std::vector<Group> groups_;
   std::map<std::string, double> since_;
   std::vector<at::Tensor> trained_;  // values while the arena has the average, in the order of groups and pieces

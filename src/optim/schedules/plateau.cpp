@@ -62,7 +62,7 @@ class PlateauSchedule final : public Schedule {
     feedback.cooldown = spec_.cooldown;
     feedback.bad = 0;
     const double lower = std::max(feedback.factor * spec_.factor, spec_.min_lr / peak_lr_);
-    constexpr double kLeastFall = 1e-8;  // of the rate, as in PyTorch
+    constexpr double kLeastFall = 1e-8;  // least fall of the rate, as in PyTorch
     if ((feedback.factor - lower) * peak_lr_ > kLeastFall) feedback.factor = lower;
   }
 

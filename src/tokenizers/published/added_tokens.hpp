@@ -13,8 +13,8 @@
 namespace gputrain::tokenizers {
 
 struct AddedToken {
-  std::string text;        // as the file spells it
-  std::string shown = {};  // what it is decoded to and looked for; empty: the text, normalised if it is_normalized
+  std::string text;        // spelt as in the file
+  std::string shown = {};  // text to decode to and to look for; empty: `text`, normalised if it is_normalized
   int32_t token = -1;
   bool is_single_word = false;  // not where a letter, a digit or a mark is beside it
   bool takes_space_before = false;
@@ -41,7 +41,7 @@ class AddedTokens {
   int32_t match(std::string_view text, size_t at, size_t& end) const;
 
   std::vector<AddedToken> tokens_;
-  std::array<bool, 256> begins_{};    // by byte: a pattern begins with it
+  std::array<bool, 256> begins_{};    // whether a pattern begins with this byte
   PairTable children_;                // (node, byte) -> node
   std::vector<int32_t> node_tokens_;  // index of the token that ends at a node, or -1
 };

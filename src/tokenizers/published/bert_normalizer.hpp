@@ -1,4 +1,4 @@
-// What BERT does to a text: cleans it, sets CJK characters apart, strips accents, lower case.
+// BERT's normalisation of a text: cleans it, sets CJK characters apart, strips accents, makes lower case.
 #pragma once
 
 #include "normalizers.hpp"

@@ -172,7 +172,7 @@ void Bpe::join_many(size_t begin, Workspace& workspace) const {
     }
   };
   std::vector<int32_t>& tokens = workspace.tokens;
-  std::vector<PairTable::Value>& pairs = workspace.pairs;  // of each token with the next
+  std::vector<PairTable::Value>& pairs = workspace.pairs;  // pair of each token with the next
   std::vector<size_t>&before = workspace.before, &after = workspace.after;
   const size_t count = tokens.size() - begin;
   const auto token = [&](size_t i) -> int32_t& { return tokens[begin + i]; };

@@ -41,7 +41,8 @@ class JsonPart {
   std::string key_;
 };
 
-/// No published tokenizer has a file of half this size. What is larger is another file, and would use up the memory.
+/// Limit of a file. No published tokenizer has half of it; a larger file is something else, and would use up the
+/// memory.
 inline constexpr int64_t kMostFileBytes = int64_t{256} << 20;
 
 /// Reads and parses a file. Throws Error(data), also if it is larger than kMostFileBytes or nested very deep.

@@ -1,4 +1,4 @@
-// What a published tokenizer is made of.
+// The parts of a published tokenizer.
 #pragma once
 
 #include <memory>

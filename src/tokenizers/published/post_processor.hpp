@@ -1,4 +1,4 @@
-// What goes around a text, or two, when special tokens are asked for.
+// The special tokens around a text, or around two.
 #pragma once
 
 #include "gputrain/tokenizers/tokenizer.hpp"

@@ -24,7 +24,7 @@ struct Piece {
 
   std::string_view text;
   bool is_first;             // the text begins with it
-  const ByteRange* origins;  // of its bytes and its end; null: nobody asks
+  const ByteRange* origins;  // origin of each byte and of the end; null: nobody asks
 };
 
 using TakePiece = FunctionRef<void(Piece)>;

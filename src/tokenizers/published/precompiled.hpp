@@ -19,13 +19,13 @@ class PrecompiledRules {
 
   /// Replaces, from left to right, the longest text that has a rule.
   void apply(TracedText& text) const;
-  /// What the tokenizers package makes of the same rules: a character as a reader sees it, of at most 5 bytes, becomes
-  /// what the rule for its shortest begin says.
+  /// Applies the same rules as the tokenizers package does: a character as a reader sees it, of at most 5 bytes, is
+  /// replaced by the rule for its shortest begin.
   void apply_to_graphemes(TracedText& text) const;
 
  private:
   enum class Choice { shortest, longest };
-  /// The rule for a begin of the text; its length, or 0 if there is none.
+  /// Finds the rule for a begin of the text; returns the length of that begin, or 0 if there is none.
   size_t rule(std::string_view text, Choice choice, std::string_view& replacement) const;
 
   /// Makes the result the text, if it is UTF-8: the rules may hold any bytes. Throws Error(data) if it is not.

@@ -12,7 +12,7 @@
 namespace gputrain::tokenizers {
 namespace {
 
-/// Those tokens that are looked for before or after normalisation.
+/// Selects the tokens that are looked for before or after normalisation.
 AddedTokens selected(const std::vector<AddedToken>& all, bool is_normalized) {
   std::vector<AddedToken> tokens;
   std::ranges::copy_if(all, std::back_inserter(tokens),
@@ -20,7 +20,7 @@ AddedTokens selected(const std::vector<AddedToken>& all, bool is_normalized) {
   return AddedTokens(std::move(tokens));
 }
 
-/// Of texts that are looked for; the table for finding them has about 50 bytes for each.
+/// Limit of all texts that are looked for, because the table for finding them has about 50 bytes for each byte of them.
 constexpr size_t kMostAddedBytes = size_t{8} << 20;
 
 PublishedTokenizer::Parts with_shown_texts(PublishedTokenizer::Parts parts) {
@@ -188,10 +188,10 @@ class PublishedTokenizer::Encoder {
   Parts parts_;
   AddedTokens raw_tokens_, normalized_tokens_;
   std::unordered_map<int64_t, const AddedToken*> added_;  // into parts_
-  std::unordered_map<std::string, int64_t> numbers_;      // of added tokens
+  std::unordered_map<std::string, int64_t> numbers_;      // numbers of added tokens
   int64_t size_ = 0;
   mutable std::mutex mutex_;
-  mutable size_t workspaces_ = 0;  // as many as threads ever encoded at once
+  mutable size_t workspaces_ = 0;  // the most threads that ever encoded at once
   mutable std::vector<std::unique_ptr<Workspace>> idle_;
 };
 

@@ -10,13 +10,13 @@
 
 namespace gputrain::tokenizers {
 
-/// Whose dialect a pattern is written in; they differ from PCRE2's, and it is translated.
+/// The dialect of a pattern. Dialects differ from PCRE2's, so the pattern is translated.
 enum class RegexDialect {
   oniguruma,  // tokenizer.json: ^ and $ match at lines, {1,3}+ repeats
   rust        // tiktoken: $ matches only at the end, {1,3}+ is possessive
 };
 
-/// What one thread needs to match; not for two at once.
+/// The memory with which one thread matches; not for two at once.
 class MatchMemory {
  public:
   MatchMemory();

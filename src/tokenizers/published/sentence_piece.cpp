@@ -30,7 +30,7 @@ struct SentencePieceModel {
   enum class Kind : uint64_t { unigram = 1, bpe = 2 };
   Kind kind = Kind::unigram;
   bool falls_back_to_bytes = false;
-  std::string_view rules;  // of normalisation
+  std::string_view rules;  // rules of normalisation
   bool prepends_space = true;
   bool removes_extra_spaces = true;
   bool marks_spaces = true;
@@ -105,7 +105,7 @@ Normalizer normalizer_of(const SentencePieceModel& model, const std::string& fil
 }
 
 std::unique_ptr<const Model> bpe_of(const SentencePieceModel& model, Vocabulary vocabulary, int64_t unknown) {
-  std::map<float, uint32_t, std::greater<>> ranks;  // of scores, the highest first
+  std::map<float, uint32_t, std::greater<>> ranks;  // rank of each score, the highest first
   for (const SentencePiece& piece : model.pieces) ranks[piece.score] = 0;
   uint32_t next = 0;
   for (auto& [score, rank] : ranks) rank = next++;

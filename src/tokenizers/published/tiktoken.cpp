@@ -20,9 +20,9 @@ struct Special {
   std::string_view text;
 };
 
-/// What a file of ranks leaves out.
+/// The facts about a tokenizer that are not in its file of ranks.
 struct Family {
-  size_t ranks;  // by whose number it is known
+  size_t ranks;  // number of ranks, by which the family is recognized
   std::string_view pattern;
   std::array<Special, 10> specials;
   int64_t extras = 0;  // how many special tokens "<|extra_0|>" and so on follow
@@ -60,7 +60,7 @@ constexpr std::array<Family, 5> kFamilies{{
        {128007, "<|end_header_id|>"},
        {128008, "<|eom_id|>"},
        {128009, "<|eot_id|>"},
-       {128010, "<|python_tag|>"}}}},  // those behind have other names in other programs
+       {128010, "<|python_tag|>"}}}},  // tokens behind these have other names in other programs
     {151643, kQwen, {{{151643, "<|endoftext|>"}, {151644, "<|im_start|>"}, {151645, "<|im_end|>"}}}, 205},
     {199998, kO200k, {{{199999, "<|endoftext|>"}, {200018, "<|endofprompt|>"}}}},
 }};

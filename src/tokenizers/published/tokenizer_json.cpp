@@ -27,7 +27,7 @@ std::vector<AddedToken> read_added_tokens(const JsonPart& root, const Vocabulary
                       .is_normalized = part.flag("normalized", true),
                       .is_special = part.flag("special", false)});
   }
-  // Of two tokens that look alike after normalisation the special one is found.
+  // If two tokens look alike after normalisation, the special one is found.
   std::stable_partition(tokens.begin(), tokens.end(), [](const AddedToken& token) { return token.is_special; });
   return tokens;
 }

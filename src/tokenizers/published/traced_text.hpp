@@ -30,7 +30,7 @@ struct TracedText {
   ByteRange origin(size_t begin, size_t end) const { return origin_of(trace(), begin, end); }
 
   std::string text;
-  std::vector<ByteRange> origins;  // of each byte and of the end in the text as it was given; empty: nobody asks
+  std::vector<ByteRange> origins;  // place of each byte, and of the end, in the given text; empty: nobody asks
 };
 
 /// Writes what a text becomes, from left to right.

@@ -31,13 +31,13 @@ std::string mapped(std::string_view text, utf8proc_option_t options) {
   return {reinterpret_cast<const char*>(bytes), static_cast<size_t>(size)};
 }
 
-/// Writes the normal form of bytes [begin, end). What each character, as a reader sees it, becomes is known if none
-/// combines with a neighbour; few do, such as jamos that become one syllable.
+/// Writes the normal form of bytes [begin, end). If no character, as a reader sees it, combines with a neighbour, the
+/// form of each is traced to it; few combine, such as jamos that become one syllable.
 void put_mapped(std::string_view text, size_t begin, size_t end, utf8proc_option_t options, Rewriter& result) {
   const std::string whole = mapped(text.substr(begin, end - begin), options);
   if (!result.is_traced()) return result.put(whole, begin, end);
   std::string joined;
-  std::vector<std::pair<std::string, size_t>> parts;  // what characters become, and their ends
+  std::vector<std::pair<std::string, size_t>> parts;  // new bytes of each character, and its end
   for (size_t at = begin; at < end;) {
     const size_t next = std::min(grapheme_end(text, at), end);
     joined += parts.emplace_back(mapped(text.substr(at, next - at), options), next).first;

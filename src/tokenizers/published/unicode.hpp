@@ -1,4 +1,4 @@
-// What Unicode says about characters, and its normal forms.
+// Unicode's properties of characters, and its normal forms.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ bool is_word(int64_t point) noexcept;         // \w of Unicode's regular express
 int64_t code_point(std::string_view text, size_t& at) noexcept;
 /// Number of bytes of the code point that begins with this byte.
 size_t code_point_bytes(char first) noexcept;
-/// Where the code point before `at` begins; `at` is not 0.
+/// Returns the begin of the code point before `at`, which is not 0.
 size_t code_point_before(std::string_view text, size_t at) noexcept;
 
 /// Rewrites a text character by character: calls change(rewriter, point, begin, end) for each.
@@ -37,7 +37,7 @@ void rewrite_points(TracedText& text, Change change) {
   text = result.finish();
 }
 
-/// Where the character, as a reader sees it, that begins at `at` ends.
+/// Returns the end of the character, as a reader sees it, that begins at `at`.
 size_t grapheme_end(std::string_view text, size_t at) noexcept;
 
 enum class NormalForm { nfc, nfd, nfkc, nfkd };

@@ -40,7 +40,7 @@ Unigram::Unigram(Vocabulary vocabulary, std::vector<double> scores, const std::v
     if (node != 0) node_tokens_[static_cast<size_t>(node)] = token;
   }
   unknown_score_ = lowest - kUnknownPenalty;
-  // Of two ways that are as good, rounding says which is taken.
+  // Rounding decides between two ways that are equally good.
   if (options_.is_single_precision) unknown_score_ = static_cast<double>(static_cast<float>(unknown_score_));
 }
 

@@ -24,7 +24,7 @@ class Unigram final : public Model {
   static constexpr size_t kNone = static_cast<size_t>(-1);
   struct Step {  // the best way to a position
     double score = 0;
-    size_t begin = kNone;  // of its last token
+    size_t begin = kNone;  // begin of its last token
     int32_t token = -1;
   };
   bool find_ways(std::string_view word, std::vector<Step>& ways) const;

@@ -29,7 +29,7 @@ std::vector<std::string> lines_of(const fs::path& file) {
   return lines;
 }
 
-/// Those of the texts that are in the vocabulary, as special tokens.
+/// Returns those of the texts that are in the vocabulary, as special tokens.
 json special_tokens(const json& vocabulary, std::initializer_list<const char*> texts) {
   json tokens = json::array();
   for (const char* text : texts)

@@ -18,7 +18,7 @@ class WordCache {
   struct Place {
     std::array<int32_t, 6> tokens;
     uint8_t count = 0;
-    uint8_t length = 0;  // of the word; 0: empty
+    uint8_t length = 0;  // length of the word; 0: empty
     std::array<char, kLongestWord> word;
 
     std::span<const int32_t> view() const { return {tokens.data(), count}; }

@@ -11,12 +11,12 @@
 
 namespace gputrain::tokenizers {
 
-/// Of one thread at a time, and of one tokenizer: the cache holds its tokens.
+/// The memory of one thread at a time, and of one tokenizer: the cache holds its tokens.
 struct Workspace {
   MatchMemory matches;
   WordCache cache;
-  std::vector<int32_t> tokens;    // of one word
-  std::vector<ByteRange> ranges;  // of the word, for each of them, if is_traced
+  std::vector<int32_t> tokens;    // tokens of one word
+  std::vector<ByteRange> ranges;  // range of each of them in the word, if is_traced
   bool is_traced = false;
   std::vector<PairTable::Value> pairs;  // a model's own, while it works on one word
   std::vector<size_t> before, after;    // the same

@@ -88,7 +88,7 @@ ActivatedGradient activated_product_gradient(const at::Tensor& dy, const at::Ten
                                              ActivationKind kind, bool wants_bias) {
   ActivatedGradient found{.before = at::empty_like(before), .bias = {}};
   const auto in_two = [&] {
-    gemm({.a = dy, .b = matrix, .out = found.before});  // of `after`, until the next line
+    gemm({.a = dy, .b = matrix, .out = found.before});  // holds the gradient of `after` until the next line
     found.bias = to_activation_gradient(before, found.before, kind, wants_bias);
   };
   const auto by_cudnn = [&] {

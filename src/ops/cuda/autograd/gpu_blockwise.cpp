@@ -123,7 +123,7 @@ bool BlockwiseUpdate::adamw(const at::Tensor& step, const UpdateScalars& scalars
       if (more.defined()) results.push_back(more);
     return results;
   };
-  // As for a finite gradient: else neither way does anything.
+  // The scalars of a finite gradient: with others neither way would do anything.
   const auto number = [](const std::optional<at::Tensor>& like, double value) {
     return like ? std::optional(at::full_like(*like, value)) : std::nullopt;
   };

@@ -40,7 +40,7 @@ at::Tensor times(const at::Tensor& x, const at::Tensor& matrix, const Given& bia
 }
 
 struct Gradients {
-  at::Tensor weight, bias;  // of the weight's type; weight is undefined if it was added to its .grad
+  at::Tensor weight, bias;  // in the weight's type; weight is undefined if it was added to its .grad
 };
 
 /// Writes dy^T x to `out`, or adds it, and the sums of dy's columns to `sums` if that is defined. cuBLAS has its
@@ -121,7 +121,7 @@ at::Tensor neighbours(at::TensorList matrices) {
   return matrices[0].as_strided({rows, in}, {in, 1});
 }
 
-/// Where the gradients of neighbouring weights can be added as one matrix; else undefined.
+/// Returns one matrix over the `.grad`s of neighbouring weights, if gradients can be added there; else undefined.
 at::Tensor joined_place(const variable_list& weights) {
   std::vector<at::Tensor> places;
   for (const at::Tensor& weight : weights) {
@@ -229,7 +229,7 @@ bool has_aligned_rows(const at::Tensor& tensor) {
   return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0 && tensor.size(-1) % 8 == 0;
 }
 
-/// What matrix units accept: 16 bits; addresses and rows are multiples of 16 bytes.
+/// Whether matrix units accept these operands: 16 bits; addresses and rows are multiples of 16 bytes.
 bool takes(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& copy) {
   const bool is_16_bits = x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf;
   // Our functions compute a weight's gradient, which a frozen one in 16 bits needs not.

@@ -38,7 +38,7 @@ Dropout dropout_of(const std::vector<int64_t>& list) {
           .offset_pointer = reinterpret_cast<const int64_t*>(list[4])};
 }
 
-/// Where the gradient of a vector goes: `result` for the graph, undefined if it is added to the parameter's .grad.
+/// The destination of a vector's gradient: `result` for the graph, undefined if it is added to the parameter's .grad.
 struct VectorGradient {
   ColumnSums::Out out;
   at::Tensor result;

@@ -54,12 +54,12 @@ struct FlatLaunch {
     cuda::check_launches();
   }
 
-  /// What a comparison of both ways needs.
+  /// The arguments of a comparison of both ways.
   struct Trial {
     FlatUpdate update;      // one stretch over all values
-    UpdateScalars scalars;  // as for a finite gradient: else neither way does anything
+    UpdateScalars scalars;  // those of a finite gradient: with others neither way would do anything
   };
-  /// Created by the first comparison.
+  /// Returns the trial that the first comparison creates.
   static const Trial& trial(std::optional<Trial>& kept, const FlatUpdate& update, const at::Tensor& values,
                             const UpdateScalars& scalars) {
     if (kept) return *kept;
@@ -135,7 +135,7 @@ bool FlatUpdate::adamw(const AdamWBuffers& b, const UpdateScalars& scalars, cons
   };
   const OpImpl reference = [&](const Tensors& t) {
     const UpdateScalars& of = FlatLaunch::trial(kept, *this, t[0], scalars).scalars;
-    // In fp32. What has 16 bits is rounded to the nearest, which is as near as ours on average.
+    // In fp32. Values of 16 bits are rounded to the nearest, which is as near as our rounding on average.
     Tensors wide;
     for (size_t i = 0; i < 4; ++i) wide.push_back(t[i].to(at::kFloat));
     at::_fused_adamw_({wide[0]}, {wide[1]}, {wide[2]}, {wide[3]}, {}, {b.step}, of.lr, rule.beta1, rule.beta2,

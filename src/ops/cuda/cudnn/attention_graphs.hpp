@@ -6,7 +6,7 @@
 
 namespace gputrain::ops::cuda {
 
-/// Which keys a query attends to, by their places in its text, and the scale.
+/// Returns the attributes for the keys to which a query attends, by their places in its text, and for the scale.
 template <class Attributes, class Attention>
 Attributes options_of(const Attention& attention, int64_t window) {
   Attributes attributes;

@@ -39,7 +39,7 @@ using Graph = fe::graph::Graph;
 using Pointers = std::unordered_map<int64_t, void*>;
 
 constexpr int64_t kPlansAtOnce = 4;  // built in parallel; the fastest is used
-constexpr int64_t kMostPlans = 12;   // to look at if the first ones cannot be built
+constexpr int64_t kMostPlans = 12;   // limit of plans to try if the first ones cannot be built
 constexpr int64_t kMostWorkspaceBytes = int64_t{512} << 20;
 
 void check(fe::error_object error, const char* step) {
@@ -61,7 +61,8 @@ struct ExecutionPlan {
     check(graph->get_workspace_size(workspace_bytes), "workspace");
   }
 
-  /// By value: the frontend adds pointers into this workspace to the map, and would reuse those it finds.
+  /// Runs the plan. Takes the pointers by value: the frontend adds pointers into this workspace to the map, and would
+  /// reuse those it finds.
   void execute(Pointers pointers) const {
     const auto workspace = c10::cuda::CUDACachingAllocator::get()->allocate(static_cast<size_t>(workspace_bytes));
     check(graph->execute(at::native::getCudnnHandle(), pointers, workspace.get()), "run");
@@ -167,7 +168,7 @@ std::string file_key(const Asked& asked) {
   return fmt::format("{}, cudnn {}, frontend {}, {}", machine(), cudnnGetVersion(), CUDNN_FRONTEND_VERSION, asked.key);
 }
 
-/// Where a plan is stored: in the run's folder, and for all runs.
+/// Returns the files of a plan: in the run's folder, and for all runs.
 std::vector<std::filesystem::path> files_of(const std::string& key) {
   std::vector<std::filesystem::path> files;
   for (const auto& folder : {kernel_autotuner().kept_in(), choices_file().parent_path()}) {

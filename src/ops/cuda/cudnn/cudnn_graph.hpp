@@ -19,7 +19,7 @@ struct ConvGraph {
 
   Kind kind = Kind::sums;
   Element element = Element::bf16;
-  int64_t images = 0, in = 0, height = 0, width = 0, out = 0, kernel = 1, stride = 1, padding = 0;  // of x and weight
+  int64_t images = 0, in = 0, height = 0, width = 0, out = 0, kernel = 1, stride = 1, padding = 0;  // of x, weight
   bool deterministic = false;  // the same input gives the same bits, and plans are not timed
 
   int64_t height_out() const { return (height + 2 * padding - kernel) / stride + 1; }

@@ -30,7 +30,7 @@ int64_t class_of(int64_t rows) {
 
 TextsGraph texts_graph(TextsGraph::Kind kind, const TextHeads& heads, const std::vector<at::Tensor>& places,
                        const TextsAttention& attention) {
-  constexpr int64_t kLeastRows = 128;  // of a block of the kernels
+  constexpr int64_t kLeastRows = 128;  // rows of a block of the kernels
   return {.kind = kind,
           .element = element_of(heads.q),
           .texts = places[kLengths].size(0),
@@ -48,7 +48,7 @@ TextsGraph texts_graph(TextsGraph::Kind kind, const TextHeads& heads, const std:
           .deterministic = at::globalContext().deterministicAlgorithms()};
 }
 
-/// What both graphs read first.
+/// Returns the first inputs of both graphs.
 std::vector<void*> addresses_of(const TextHeads& heads, const std::vector<at::Tensor>& places) {
   std::vector<void*> all{address_of(heads.q), address_of(heads.k), address_of(heads.v)};
   for (size_t place = kLengths; place <= kLogarithms; ++place) all.push_back(address_of(places[place]));

@@ -13,7 +13,7 @@
 
 namespace gputrain::ops::cuda {
 
-/// What a plan depends on besides the tensors.
+/// The properties on which a plan depends, besides the tensors.
 struct TextsAttention {
   int64_t longest;  // rows of a text; a limit
   bool causal;
@@ -30,17 +30,17 @@ struct TextHeads {
 /// Whether a plan may exist on this GPU. It is built, or refused, when it is first needed.
 bool texts_attention_takes(const TextHeads& heads, const AttentionOptions& options);
 
-/// Where the texts lie: lengths int32 [capacity], then in int64 [capacity + 1] where each text begins, in elements: of
-/// queries, keys, values, results, logarithms, and gradients of keys. The capacity is a power of two, so that few plans
-/// serve all batches, and costs nothing else: memory goes by rows. FlashAttention's backward pass takes another 512
-/// heads channels bytes of fp32 for each 1 of capacity.
+/// Returns the places of the texts: lengths int32 [capacity], then six int64 [capacity + 1] with the begin of each
+/// text, in elements of the queries, keys, values, results, logarithms, and gradients of keys. The capacity is a power
+/// of two, so that few plans serve all batches. It costs no memory in the forward pass; FlashAttention's backward pass
+/// takes 512 heads channels bytes of fp32 for each 1 of capacity.
 std::vector<at::Tensor> text_places(const TextHeads& heads, const Texts& texts);
 
 /// y [rows, heads, channels], logarithms [rows, heads]. Throws NoKernel if cuDNN has no plan, here and below.
 Attended texts_attention(const TextHeads& heads, const std::vector<at::Tensor>& places,
                          const TextsAttention& attention);
 
-/// The gradients of queries, keys and values, without gaps; dy is like y.
+/// Computes the gradients of queries, keys and values, without gaps; dy is like y.
 TextHeads texts_attention_gradient(const TextHeads& heads, const std::vector<at::Tensor>& places,
                                    const TextsAttention& attention, const Attended& found, const at::Tensor& dy);
 

@@ -33,19 +33,19 @@ struct BatchApply {
   const float *scale, *shift;
   bool relu;
   void* y;          // [rows, channels]; may be x
-  uint8_t* passed;  // of passed_bytes(): a bit for each y, 1 if it is above 0; or nullptr
+  uint8_t* passed;  // [passed_bytes()]: a bit for each y, 1 if it is above 0; or nullptr
 };
-/// 0 if this call writes no bits, because channels or addresses do not fill whole packs.
+/// Returns the size of `passed`; 0: this call writes no bits, because channels or addresses do not fill whole packs.
 int64_t passed_bytes(const ImageRows& images, const BatchApply& p);
 void batch_apply(const ImageRows& images, const BatchApply& p, Stream stream);
 
-/// g = dy where y > 0, else 0. The sums of g and of g (x - mean) are kept per part. Where y > 0 follows from `passed`,
-/// else from y, else, without a residual, from x.
+/// Let g = dy where y > 0, else 0. The sums of g and of g (x - mean) are kept per part. Whether y > 0 is read from
+/// `passed`, or else from y, or else, without a residual, computed from x.
 struct BatchGradient {
   const void* dy;                            // [rows, channels]
   const void* x;                             // [rows, channels]
   const void* y;                             // [rows, channels] or nullptr
-  const uint8_t* passed;                     // as batch_apply() writes it; or nullptr
+  const uint8_t* passed;                     // written by batch_apply(); or nullptr
   const float *mean, *rstd, *scale, *shift;  // [channels]
   bool relu;
   float* partials;         // [parts, 2, channels]

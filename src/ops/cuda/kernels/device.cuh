@@ -159,7 +159,7 @@ __device__ inline RandomBits philox(uint64_t key, uint64_t low, uint64_t high) {
   return c;
 }
 
-/// What the draws of stochastic rounding are for; see gputrain/ops/stochastic_rounding.hpp.
+/// The uses of the draws of stochastic rounding; see gputrain/ops/stochastic_rounding.hpp.
 enum class RoundingUse { value, averages };
 
 __device__ inline RandomBits rounding_bits(uint64_t key, int64_t draw, float step, RoundingUse use) {

@@ -12,8 +12,8 @@ struct Stretch {
   float decay;
   float lr_factor = 1;
   float since = 0;                                // updates made before the stretch was trained
-  int64_t values_shift = 0, gradients_shift = 0;  // where values and gradients are, less `begin`
-  uint64_t key = 0;                               // of the stretch's tensor, where bf16 is written
+  int64_t values_shift = 0, gradients_shift = 0;  // places of values and gradients, less `begin`
+  uint64_t key = 0;                               // key of the stretch's tensor, if bf16 is written
   int64_t element = 0;                            // the number of `begin` in that tensor; a multiple of four
 };
 inline constexpr int64_t kStretchAlignment = 4;
