@@ -42,7 +42,7 @@ bool is_wanted(const ordered_json& message) {
   return (weight == message.end() || *weight != 0) && (train == message.end() || *train != false);
 }
 
-/// Keys that are read in any case. Those of a tool only say again which call it answers.
+/// Whether a key is read in any case, or need not be: those of a tool only repeat which call it answers.
 bool is_known_key(const std::string& role, const std::string& key) {
   constexpr std::array kRead{"role", "content", "tool_calls", "weight", "train", "train_detail"};
   return std::ranges::find(kRead, key) != kRead.end() || (role == "tool" && (key == "name" || key == "tool_call_id"));
@@ -52,7 +52,7 @@ bool is_thought(const std::string& key) {
   return key == "thinking" || key == "reasoning_content" || key == "reasoning";
 }
 
-/// Which messages are learned. A role is that of the data, or the one that the template knows.
+/// Returns which messages are learned. A role may be named as in the data, or as the template knows it.
 std::vector<bool> learned_ones(const Learning& learning, const ordered_json& given, const ordered_json& messages) {
   std::vector<bool> learned;
   for (size_t i = 0; i < messages.size(); ++i)
@@ -76,7 +76,7 @@ bool learns_end(Learning::Ends ends, bool is_learned, bool is_last) {
   return false;
 }
 
-/// Adds what is learned of a turn: what is said, what ends it, or one of them.
+/// Adds the learned parts of a turn: its words, its end, or both.
 void add_turn(std::vector<LearnedText::Part>& parts, const Turn& turn, bool words, bool end) {
   const size_t ends_at = turn.end ? turn.end->begin : std::string::npos;
   for (const Range& range : turn.said) {

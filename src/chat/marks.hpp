@@ -12,17 +12,19 @@ namespace gputrain::chat {
 bool is_blank(std::string_view text);
 std::string_view part(const std::string& text, const Range& range);
 
-/// The size of the mark at the begin of a text: <...> without white space, or [...] in capitals. 0 if there is none.
+/// Returns the size of the mark at the begin of a text: <...> without white space, or [...] in capitals. 0 if there is
+/// none.
 size_t mark_at(std::string_view text);
 
-/// How much both texts begin with. It ends between words, and not within a mark such as <|end|> or [INST].
+/// Returns the size of the begin that both texts share. It ends between words, and not within a mark such as <|end|> or
+/// [INST].
 size_t shared_beginning(std::string_view text, std::string_view other);
 
-/// Where the mark begins that a text ends with, such as <|end|> or </s>, or several of them in a row, with white space
-/// behind. The size of the text if it ends with none.
+/// Returns the begin of the mark at the end of a text, such as <|end|> or </s>, or of several of them in a row, with
+/// white space behind. The size of the text if it ends with none.
 size_t ending_mark(std::string_view text);
 
-/// The size of the mark <|...|> that a text begins with, after white space; 0 if it begins with none.
+/// Returns the size of the mark <|...|> at the begin of a text, after white space; 0 if there is none.
 size_t beginning_mark(std::string_view text);
 
 }  // namespace gputrain::chat

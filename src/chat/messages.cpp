@@ -66,7 +66,7 @@ std::string role_called(const std::string& name) {
   return is_usual_role(lower) ? lower : name;
 }
 
-/// What a call of tools says as JSON text, as calls; null if it is no such text.
+/// Reads calls of tools from JSON text; null if it is no such text.
 ordered_json calls_in(const std::string& text) {
   ordered_json calls = parse_json<ordered_json>(text);
   if (calls.is_object()) calls = ordered_json::array({calls});

@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// Where `text` stands in a turn of the probe; npos if not there.
+/// Finds `words` in a turn of the probe; npos: not there. `found` becomes the range that has them.
 size_t place_in(const Rendered& rendered, size_t message, std::string_view words, Range& found) {
   for (const Written& written : rendered.written) {
     if (written.message != message) continue;
@@ -30,7 +30,7 @@ size_t place_in(const Rendered& rendered, size_t message, std::string_view words
   return std::string::npos;
 }
 
-/// What the probe says: words that no template has by itself.
+/// The words of the probe, which no template has by itself.
 constexpr std::string_view kAsked = "Zyqua", kSaid = "Zybor", kThen = kOtherWords;
 
 ordered_json content_of(std::string_view words, bool as_parts) {

@@ -1,4 +1,4 @@
-// What a chat template does with any conversation.
+// The habits of a chat template: what it writes around the words of any conversation.
 #pragma once
 
 #include <functional>
@@ -18,47 +18,48 @@ namespace gputrain::chat {
 
 /// The words of the last message of the probe: no template has them by itself.
 inline constexpr std::string_view kOtherWords = "Zycus";
-/// Such words that no other number has, nor begins with.
+/// Returns such words for a number. No other number has the same, nor words that begin with them.
 inline std::string other_words(size_t number) { return std::string(kOtherWords) + std::to_string(number) + "x"; }
 
-/// What a template does with any conversation, found out by rendering a short one.
+/// The habits of a template, found out by rendering a short conversation.
 class TemplateHabits {
  public:
   /// `variables` are those that all conversations have.
   TemplateHabits(const ChatTemplate& chat_template, const nlohmann::ordered_json& variables);
 
-  /// Messages whose contents and arguments of calls are as the template takes them: texts, or lists of parts, or JSON.
+  /// Returns messages whose contents and arguments of calls have the form that the template takes: texts, or lists of
+  /// parts, or JSON.
   nlohmann::ordered_json suited(const nlohmann::ordered_json& messages) const;
 
-  /// What it writes after a message of the user for the model to go on.
+  /// Returns the text that it writes after a message of the user for the model to go on.
   const std::string& prompt() const { return prompt_; }
-  /// What stands between the begin of an assistant's turn and its words.
+  /// Returns the text between the begin of an assistant's turn and its words.
   const std::string& header() const { return header_; }
-  /// What ends such a turn if other messages follow, and if it is the last.
+  /// Return the end of such a turn, if other messages follow, and if it is the last.
   const std::string& end() const { return end_; }
   const std::string& last_end() const { return last_end_; }
   /// Whether it writes anything after the assistant's words. Unknown counts as yes.
   bool ends_turn(bool is_last) const { return is_last ? ends_last_turn_ : ends_turn_; }
-  /// Whether it writes what the assistant thought, at least in the last turn.
+  /// Whether it writes the thoughts of the assistant, at least in the last turn.
   bool writes_thoughts() const { return writes_thoughts_; }
   /// The marks <|...|> that it writes.
   const std::vector<std::string>& marks() const { return marks_; }
-  /// Why it cannot be told what the assistant says, if it cannot.
+  /// Returns why the words of the assistant cannot be told from the rest; empty: they can.
   const std::string& refusal() const { return refusal_; }
 
   /// Whether the template names this variable, and not only as one that each rendering sets.
   bool reads_variable(const std::string& name) const;
 
-  /// What `find` finds out for this key, once. Thread-safe.
+  /// Returns the result of `find` for this key, which is called once. Thread-safe.
   bool known(const std::string& key, const std::function<bool()>& find) const;
 
   /// Whether this is asked for the first time. Thread-safe.
   bool is_first(const std::string& text) const;
-  /// Each text once. Thread-safe.
+  /// Warns with each text once. Thread-safe.
   void warn_once(const std::string& text) const;
 
-  /// What the template puts behind messages for the model to go on, or what it adds to the last of them for this. Empty
-  /// if it raises.
+  /// Returns the text that the template puts behind messages, or adds to the last of them, for the model to go on.
+  /// Empty if it raises.
   static std::string prompt_after(const ChatTemplate& chat_template, const nlohmann::ordered_json& messages,
                                   const nlohmann::ordered_json& variables);
 
@@ -80,8 +81,8 @@ class TemplateHabits {
   mutable std::mutex told_mutex_;
   mutable std::set<std::string> told_;
   mutable std::map<std::string, bool> known_;
-  std::vector<std::string> names_;                          // that the template has for variables
-  std::optional<nlohmann::ordered_json> content_of_calls_;  // of a message that has calls alone
+  std::vector<std::string> names_;                          // variables that the template names
+  std::optional<nlohmann::ordered_json> content_of_calls_;  // content of a message that has calls alone
 };
 
 }  // namespace gputrain::chat

@@ -70,7 +70,8 @@ class Search {
   std::string role(size_t message) const { return messages_[message].at("role").get<std::string>(); }
   bool is_assistant(size_t message) const { return role(message) == "assistant"; }
 
-  /// What the template marks belongs to the message at which it stood, else to the next one of the assistant.
+  /// Gives each range that the template marks to the message at which it stood, or else to the next one of the
+  /// assistant.
   void take_marked(std::vector<Turn>& turns) const {
     auto written = rendered_.written.begin();
     size_t message = 0;
@@ -104,7 +105,7 @@ class Search {
     return !is_blank(habits_.header()) && turn.starts_with(habits_.header()) ? habits_.header().size() : 0;
   }
 
-  /// With other words in all messages that are not the assistant's, different ones for each.
+  /// Renders the conversation with other words in all messages that are not the assistant's, different ones for each.
   const Rendered& with_other_words() {
     if (others_) return *others_;
     ordered_json other = messages_;
@@ -114,7 +115,8 @@ class Search {
     return *others_;
   }
 
-  /// How much of a message's content the text has at `at`: all of it, or without the spaces around; npos: it has not.
+  /// Returns the size of a message's content at place `at` of the text: all of it, or without the spaces around; npos:
+  /// it is not there.
   size_t content_size(size_t message, size_t at) const {
     std::string content;
     const ordered_json given = messages_[message].value("content", ordered_json());
@@ -127,7 +129,8 @@ class Search {
     return std::string::npos;
   }
 
-  /// Where the words of a message that is not the assistant's begin: in its own turn, else anywhere. npos: unknown.
+  /// Returns the begin of the words of a message that is not the assistant's: in its own turn, or else anywhere. npos:
+  /// unknown.
   size_t words_begin(size_t message) {
     const Rendered& others = with_other_words();
     const std::string words = other_words(message);
@@ -152,8 +155,9 @@ class Search {
     return to + place - from;
   }
 
-  /// What a message says that is not the assistant's: its turn from its words on or, where it is written outside of its
-  /// turn, as the first one of the system often is, the words alone with what ends turns.
+  /// Limits a turn that is not the assistant's to its words and what follows them in the turn. A message may be written
+  /// outside of its turn, as the first one of the system often is: then the words and the end of turns behind them are
+  /// taken.
   void take_words(Turn& turn) {
     const size_t begin = words_begin(turn.message);
     for (size_t i = 0; i < turn.said.size(); ++i) {
@@ -164,7 +168,7 @@ class Search {
       return;
     }
     const bool is_left_out = words_of(messages_[turn.message]).empty() ||
-                             (begin == std::string::npos && is_blank_turn(turn));  // which is told
+                             (begin == std::string::npos && is_blank_turn(turn));  // others warn of that
     const size_t size = begin == std::string::npos ? begin : content_size(turn.message, begin);
     turn.said.clear();
     if (is_left_out) return;
@@ -199,7 +203,7 @@ class Search {
     if (!is_blank(text)) last.end = last.begin + stripped(text, Side::right, " ").size();
   }
 
-  /// What the template writes after all messages belongs to the last turn, for example </s>.
+  /// Adds the text that the template writes after all messages, for example </s>, to the last turn.
   void take_what_follows(Turn& turn) {
     const size_t end = turn.said.back().end, after = rendered_.written.back().range.end;
     if (after >= rendered_.text.size() || is_blank(std::string_view(rendered_.text).substr(after))) return;
@@ -262,7 +266,7 @@ class Search {
   const std::vector<bool>& is_learned_;
   Rendered& rendered_;
   std::optional<Rendered> others_;              // with other words in all messages but the assistant's
-  std::map<std::string, std::string> prompts_;  // by the role before
+  std::map<std::string, std::string> prompts_;  // keys: role of the message before
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Which bytes of a rendered conversation are a message's, and which of these the model says itself.
+// The turns of a rendered conversation: the bytes of each message, and those that the model says itself.
 #pragma once
 
 #include <optional>
@@ -12,14 +12,14 @@
 
 namespace gputrain::chat {
 
-/// What a template writes for one message.
+/// The text that a template writes for one message.
 struct Turn {
   size_t message = 0;
   std::vector<Range> said;   // without the header; in order, apart from each other; empty: the template leaves it out
-  std::optional<Range> end;  // what ends the turn: the last part of what is said
+  std::optional<Range> end;  // end of the turn, the last part of `said`
 };
 
-/// The turns of all messages; of others than the assistant's that are not learned, with their headers. Appends to
+/// Finds the turns of all messages. Turns that are neither the assistant's nor learned keep their headers. Appends to
 /// `rendered` the mark that ends the last turn, if only the next message would bring it. Throws Error(data) if the
 /// template does not tell what is learned.
 std::vector<Turn> find_turns(const ChatTemplate& chat_template, const TemplateHabits& habits,

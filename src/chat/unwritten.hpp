@@ -1,4 +1,4 @@
-// What a conversation gives that its template does not write: refused, or told once.
+// Parts of a conversation that its template does not write: they are refused, or warned of once.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace gputrain::chat {
 
-/// A conversation, as the template takes it, and what the template makes of it.
+/// A conversation in the form that the template takes, and its rendering.
 struct Given {
   const ChatTemplate& chat_template;
   const TemplateHabits& habits;

@@ -82,7 +82,7 @@ class Batch {
 
   const Options& options_;
   std::vector<std::vector<int64_t>> texts_;  // whole ones, of the rows
-  std::vector<size_t> rows_;                 // which text each row is
+  std::vector<size_t> rows_;                 // number of the text in each row
   std::vector<RandomStream> numbers_;        // by text
   std::vector<Continuation> done_;           // by text
 };
@@ -107,7 +107,7 @@ std::vector<Continuation> generate(models::Model& model, const std::vector<std::
   model.train(false);
   Reader reader(model, options.context, options.make_graphs);
   Batch batch(texts, options);
-  // Where another number of texts costs time, complete ones stay until half of them are.
+  // If a change of the number of texts costs time, complete texts stay until half of them are complete.
   const double least_share = reader.has_fixed_sizes() ? 0.5 : 0;
   while (!batch.texts().empty()) {
     batch.add(reader.logits_after(batch.texts()), watch);

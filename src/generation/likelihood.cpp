@@ -18,7 +18,7 @@ namespace {
 
 using ScoredTexts = std::span<const ScoredText>;
 
-/// What the model reads of a text: nothing follows the last token.
+/// Returns the tokens of a text that the model reads: all but the last, which nothing follows.
 std::span<const int64_t> read_of(const ScoredText& text) {
   return std::span(text.tokens).first(text.tokens.size() - 1);
 }
@@ -26,9 +26,9 @@ std::span<const int64_t> read_of(const ScoredText& text) {
 /// ScoredTexts that the model reads in one pass; neighbours may share a row.
 struct SharedPass {
   std::vector<size_t> texts;
-  std::vector<int64_t> rows;  // of each text
-  int64_t count = 0;          // of rows
-  int64_t time = 0;           // of the longest row
+  std::vector<int64_t> rows;  // row of each text
+  int64_t count = 0;          // number of rows
+  int64_t time = 0;           // length of the longest row
 };
 
 /// The longest texts first, so that texts of like length stand together and memory that does not suffice shows at once.

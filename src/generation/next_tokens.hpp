@@ -1,4 +1,4 @@
-// Which tokens follow several texts, by logits that may be on a GPU.
+// The next tokens of several texts, by logits that may be on a GPU.
 #pragma once
 
 #include <cstddef>
@@ -19,10 +19,10 @@ struct Draw {
   double uniform = 0;
 };
 
-/// next_token() of each draw, of logits [rows, vocabulary]. Of a GPU's it reads as few as decide.
+/// Returns next_token() of each draw, from logits [rows, vocabulary]. It reads only as many logits of a GPU as decide.
 std::vector<int64_t> next_tokens(const at::Tensor& logits, std::span<const Draw> draws, const Sampling& sampling);
 
-/// The same for logits on any device, in the way of a GPU.
+/// Does the same for logits on any device, in the way of a GPU.
 std::vector<int64_t> next_tokens_by_few(const at::Tensor& logits, std::span<const Draw> draws,
                                         const Sampling& sampling);
 

@@ -21,12 +21,12 @@ class Reader {
   /// Whether each number of texts costs time to prepare for, so that it should not change often.
   bool has_fixed_sizes() const noexcept { return token_pass_.has_value(); }
 
-  /// Logits [texts, vocabulary] after each text, to be read before the next call. At later calls the texts are the same
-  /// with one more token each; with fixed sizes, some may stay as they are, whose logits mean nothing. As long as texts
-  /// fit into the context, a model that remembers reads only what is new.
+  /// Returns the logits [texts, vocabulary] after each text; read them before the next call. At later calls each text
+  /// has one more token; with fixed sizes, some may stay as they are, and their logits mean nothing. As long as texts
+  /// fit into the context, a model that remembers reads only the new tokens.
   at::Tensor logits_after(const std::vector<std::vector<int64_t>>& texts);
 
-  /// Goes on with these of the texts.
+  /// Keeps only these texts from now on.
   void keep(const std::vector<int64_t>& rows);
 
  private:
@@ -39,9 +39,9 @@ class Reader {
   models::Model::Memory memory_;
   int64_t read_ = 0;                     // tokens in memory, padding included
   bool is_padded_ = false;               // the memory of some text begins with padding
-  std::vector<int64_t> begins_;          // of the texts in memory, behind padding
+  std::vector<int64_t> begins_;          // begins of the texts in memory, behind padding
   std::optional<TokenPass> token_pass_;  // on a GPU, for all tokens after the first ones
-  bool reads_anew_ = false;              // from the first text on that does not fit
+  bool reads_anew_ = false;              // true once a text does not fit
 };
 
 }  // namespace gputrain::generation

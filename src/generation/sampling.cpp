@@ -70,7 +70,8 @@ void keep_top_p(std::vector<Candidate>& tokens, double top_p) {
   std::ranges::sort(tokens, {}, &Candidate::token);
 }
 
-/// What the filters after top_k leave of tokens with their weights, in ascending order, with probabilities.
+/// Applies the filters after top_k to tokens with their weights, in ascending order, and makes the weights
+/// probabilities.
 std::vector<Candidate> with_probabilities(std::vector<Candidate> tokens, const Sampling& sampling) {
   // The highest weight is exp(0).
   if (sampling.min_p > 0)

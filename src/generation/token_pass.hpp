@@ -16,7 +16,7 @@ namespace gputrain::generation {
 /// A token of a text that is read next.
 struct NextToken {
   int64_t token = 0, position = 0;
-  int64_t begin = 0;  // where the text begins in memory, behind padding
+  int64_t begin = 0;  // begin of the text in memory, behind padding
 };
 
 /// The room grows in steps. Until it does, or texts are left out, passes differ in the values of tensors alone: the
@@ -27,11 +27,11 @@ class TokenPass {
   TokenPass(models::Model& model, std::unique_ptr<device::CapturedGraphs> graphs)
       : model_(model), graphs_(std::move(graphs)) {}
 
-  /// Logits [rows, vocabulary] after one token of each row, which memory then has at `place`. Read them before the next
-  /// call.
+  /// Returns the logits [rows, vocabulary] after one token of each row, which memory then has at `place`. Read them
+  /// before the next call.
   at::Tensor logits_after(std::span<const NextToken> tokens, int64_t place, models::Model::Memory& memory);
 
-  /// Call it when the rows in memory change.
+  /// Forgets recorded passes. Call it when the rows in memory change.
   void forget() { passes_ = 0; }
 
  private:
@@ -43,10 +43,10 @@ class TokenPass {
   models::Model& model_;
   std::unique_ptr<device::CapturedGraphs> graphs_;
   size_t recorded_ = 0;         // graphs so far
-  int64_t passes_ = 0;          // of these sizes
+  int64_t passes_ = 0;          // passes of these sizes
   int64_t room_ = 0;            // tokens
   at::Tensor inputs_, staged_;  // int64 [3 rows + 1] on the device, and on the host: tokens, positions, begins, place
-  at::Tensor logits_;           // that a replay writes
+  at::Tensor logits_;           // written by a replay
 };
 
 }  // namespace gputrain::generation

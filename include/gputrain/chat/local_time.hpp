@@ -1,4 +1,4 @@
-// What chat templates take for today.
+// The time that chat templates take for the present.
 #pragma once
 
 #include <ctime>
@@ -7,16 +7,17 @@
 
 namespace gputrain::chat {
 
-/// The key of a run's ledger under which each attempt has it.
+/// The key under which a run's ledger has the time of each attempt.
 inline constexpr const char* kLocalTime = "local_time";
 
-/// The local time: the clock's or, once there is one, that of set_local_time().
+/// Returns the local time: the clock's or, after set_local_time(), the time set.
 std::tm local_time();
 
-/// From now on strftime_now() of all templates writes this time: a run that goes on has the texts that it began with.
+/// Makes strftime_now() of all templates write this time from now on, so that a resumed run has the texts that it began
+/// with.
 void set_local_time(const std::tm& time);
 
-/// "2026-11-28T14:05:09" and back; none: another text.
+/// Convert to "2026-11-28T14:05:09" and back; none: another text.
 std::string text_of(const std::tm& time);
 std::optional<std::tm> local_time_from(const std::string& text);
 

@@ -19,8 +19,9 @@ class ChatTemplate {
   /// `special_tokens` is an object: "bos_token", "eos_token" and so on to their texts.
   ChatTemplate(Template source, const nlohmann::ordered_json& special_tokens);
 
-  /// As apply_chat_template(): `variables` is an object with "tools", "documents" and whatever else the template reads.
-  /// It goes before special tokens. Messages are taken as they are, without keys that are null. Throws Error(data).
+  /// Renders as transformers' apply_chat_template(): `variables` is an object with "tools", "documents" and whatever
+  /// else the template reads; it wins over special tokens of the same name. Messages are taken as they are, without
+  /// keys that are null. Throws Error(data).
   Rendered render(const nlohmann::ordered_json& messages, bool add_generation_prompt,
                   const nlohmann::ordered_json& variables) const;
 

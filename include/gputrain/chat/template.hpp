@@ -26,7 +26,7 @@ struct Written {
 
 struct Rendered {
   std::string text;
-  std::vector<Range> generated;  // what came from `{% generation %}` blocks
+  std::vector<Range> generated;  // text of `{% generation %}` blocks
   std::vector<Written> written;  // in order, apart from each other; the rest was written outside of such loops
 };
 

@@ -11,10 +11,10 @@
 
 namespace gputrain::generation {
 
-/// What ends a text: `eos_token_id` of the generation_config.json in a model's folder or, where that has none, of its
-/// config.json; the end token of the tokenizer; and what ends a turn of the assistant in the chat template. Each may be
-/// missing: an empty folder, null. Ascending, without repetitions. Throws Error(data) for an `eos_token_id` that is not
-/// a number or a list of them.
+/// Returns the tokens that end a text: `eos_token_id` of the generation_config.json in a model's folder or, if that has
+/// none, of its config.json; the end token of the tokenizer; and the end of an assistant's turn in the chat template.
+/// Each may be missing: an empty folder, null. Ascending, without repetitions. Throws Error(data) for an `eos_token_id`
+/// that is not a number or a list of them.
 std::vector<int64_t> end_tokens_of(const std::filesystem::path& folder, const tokenizers::Tokenizer* tokenizer,
                                    const chat::ChatTemplate* chat_template);
 
@@ -28,8 +28,8 @@ std::optional<int64_t> end_of_turn(const chat::ChatTemplate& chat_template, cons
 std::optional<int64_t> first_token_of(const std::filesystem::path& folder,
                                       const tokenizers::PublishedTokenizer& tokenizer);
 
-/// What a model's folder has under a key such as `eos_token_id`, in generation_config.json or, where that has none, in
-/// config.json; empty: neither names one. Throws Error(data) as end_tokens_of().
+/// Returns the numbers that a model's folder has under a key such as `eos_token_id`, in generation_config.json or, if
+/// that has none, in config.json; empty: neither has the key. Throws Error(data) as end_tokens_of().
 std::vector<int64_t> token_numbers(const std::filesystem::path& folder, const char* key);
 
 }  // namespace gputrain::generation

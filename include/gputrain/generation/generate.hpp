@@ -19,7 +19,7 @@ namespace gputrain::generation {
 struct ContextWindow {
   int64_t length = 0;
   bool has_one_length = false;  // pads texts that a model reads anew to it, at the end, where a causal model looks not
-  bool slides = false;          // a text goes on when it is longer, which the model then reads anew for every token
+  bool slides = false;          // a text may become longer; the model then reads it anew for every token
 };
 
 /// Null: what a device repeats is not recorded.
@@ -33,13 +33,13 @@ struct Options {
   ContextWindow context;
   /// Whether the text with this number is complete after its new tokens; null: end tokens alone say that.
   std::function<bool(size_t text, std::span<const int64_t> written)> is_complete = {};
-  /// Records the pass over a token. Where it gives graphs, and on every GPU, sizes stay the same from token to token.
+  /// Records the pass over a token. If it gives graphs, and on every GPU, sizes stay the same from token to token.
   MakeCapturedGraphs make_graphs = device::make_captured_graphs;
 };
 
 struct Continuation {
   std::vector<int64_t> tokens;  // new ones; the last one may be an end token
-  bool is_ended = false;        // by an end token, or because it is complete
+  bool is_ended = false;        // ended by an end token, or complete
   bool is_full = false;         // the model cannot read a longer text
 };
 
@@ -49,9 +49,9 @@ using Watch = std::function<void(size_t text, int64_t token)>;
 /// Throws Error(usage), with `place`, for a text that generate() refuses.
 void check_prompt(std::span<const int64_t> tokens, const ContextWindow& context, const std::string& place = {});
 
-/// Continues each text. What is drawn depends only on weights, text and seed, not on the other texts. Leaves the model
-/// in evaluation mode and does not use its random generators. Throws Error(usage) for an empty text, or for one that
-/// leaves no room in a context that does not slide.
+/// Continues each text. The tokens drawn depend only on weights, text and seed, not on the other texts. Leaves the
+/// model in evaluation mode and does not use its random generators. Throws Error(usage) for an empty text, or for one
+/// that leaves no room in a context that does not slide.
 std::vector<Continuation> generate(models::Model& model, const std::vector<std::vector<int64_t>>& texts,
                                    const Options& options, const Watch& watch = {});
 

@@ -11,25 +11,25 @@
 
 namespace gputrain::generation {
 
-/// Tokens, of which the last `scored` are asked for: each after all before it. At least one token comes before them.
+/// Tokens, the last `scored` of which are scored: each after all before it. At least one token comes before them.
 struct ScoredText {
   std::vector<int64_t> tokens;
   int64_t scored = 0;
 };
 
-/// What the model reads in one pass: at most so many texts, and, if there are several, so many tokens with padding.
+/// Limits of one pass: so many texts, and, if there are several, so many tokens with padding.
 struct BatchLimits {
   int64_t rows = 32, tokens = 16384;
 };
 
-/// Told how many texts are done, of how many.
+/// Called with the number of texts that are done, and of all.
 using Progress = std::function<void(int64_t done, int64_t all)>;
 
-/// The sum of the natural logarithms of the probabilities of each text's scored tokens: softmax in fp32, or in fp64
-/// where the model computes in it, sums in fp64. Texts that differ in their last token alone are read once. What is
-/// read together does not depend on the number of ranks, and neither do the sums where each rank computes with as many
-/// threads. Every rank must call, with the same texts. Leaves the model in evaluation mode. Throws Error(refused) on
-/// all ranks if a sum is not a number.
+/// Returns for each text the sum of the natural logarithms of its scored tokens' probabilities. Softmax is in fp32, or
+/// in fp64 if the model computes in it; sums are in fp64. Texts that differ in their last token alone are read once.
+/// Batches do not depend on the number of ranks, and neither do the sums if each rank computes with as many threads.
+/// Every rank must call, with the same texts. Leaves the model in evaluation mode. Throws Error(refused) on all ranks
+/// if a sum is not a number.
 std::vector<double> log_likelihoods(models::Model& model, std::span<const ScoredText> texts, const BatchLimits& limits,
                                     comm::Group& ranks, const Progress& progress = {});
 

@@ -1,4 +1,4 @@
-// Which token follows: filters a model's logits as transformers does, and draws.
+// The choice of the next token: filters a model's logits as transformers does, and draws.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace gputrain::generation {
 
 /// The filters, in the order in which they act.
 struct Sampling {
-  double repetition_penalty = 1;  // of tokens in the text: divides logits above 0, multiplies others
+  double repetition_penalty = 1;  // for tokens in the text: divides logits above 0, multiplies others
   double temperature = 0;         // divides logits; 0: always the most likely token, the first of several
   int64_t top_k = 0;              // keeps the k most likely tokens, and those as likely as the last; 0: all
   double top_p = 1;               // keeps the most likely tokens that together reach this probability
@@ -23,21 +23,22 @@ struct Candidate {
   double probability = 0;
 };
 
-/// The tokens that the filters leave, in ascending order; their probabilities sum to 1. `text` is what came before.
-/// Works on `logits` [vocabulary] in place. Throws Error(refused) if they are not numbers.
+/// Returns the tokens that the filters leave, in ascending order; their probabilities sum to 1. `text` comes before
+/// them. Works on `logits` [vocabulary] in place. Throws Error(refused) if they are not numbers.
 std::vector<Candidate> candidates(std::span<double> logits, std::span<const int64_t> text, const Sampling& sampling);
 
-/// The next token, by a number that is uniform in [0, 1). As candidates().
+/// Draws the next token by a number that is uniform in [0, 1). See candidates().
 int64_t next_token(std::span<double> logits, std::span<const int64_t> text, const Sampling& sampling, double uniform);
 
-/// What is known of a row of logits after the penalty: some of them, none of which is smaller than one that is missing.
+/// Some logits of a row after the penalty. None of them is smaller than one that is missing.
 struct LargestLogits {
   std::span<const double> logits, tokens;  // in any order
   double weight_of_all = 0;  // the sum over the row of exp((logit - highest) / temperature); read without top_k only
-  double rounding = 0;       // of that sum, as part of it
+  double rounding = 0;       // rounding error of that sum, as part of it
 };
 
-/// next_token() of the whole row, where these logits decide it; otherwise none. With a filter beside the temperature.
+/// Returns next_token() of the whole row if these logits decide it; otherwise none. Needs a filter beside the
+/// temperature.
 std::optional<int64_t> next_token_of_largest(const LargestLogits& largest, const Sampling& sampling, double uniform);
 
 }  // namespace gputrain::generation

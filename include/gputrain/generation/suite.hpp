@@ -36,7 +36,7 @@ struct WholeText {
 /// Is the greedy continuation of the prompt the answer?
 struct Question {
   std::string prompt, answer;
-  std::vector<std::string> stop{"\n\n"};  // what is written ends before the first of these
+  std::vector<std::string> stop{"\n\n"};  // the answer ends before the first of these
   std::optional<int64_t> max_new_tokens;  // none: 256, or half of what the model reads if that is less
 };
 
@@ -47,40 +47,40 @@ struct SuiteItem {
   std::variant<Choices, WholeText, Question> asked;
 };
 
-/// The items of a file of JSON lines. Throws Error(data) with file and line.
+/// Reads the items of a file of JSON lines. Throws Error(data) with file and line.
 std::vector<SuiteItem> read_suite(const std::filesystem::path& file);
 
-/// What a suite needs of a language model.
+/// The language model of a suite, with the facts that a suite needs.
 struct SuiteModel {
   models::Model& model;
   const tokenizers::Tokenizer& tokenizer;
   models::Model::TextLimits limits;
   std::optional<int64_t> first_token;    // comes before a text that has nothing before it; none: there is no such token
-  bool adds_special_tokens = false;      // to texts, as the tokenizer's file says
+  bool adds_special_tokens = false;      // whether texts get special tokens, as the tokenizer's file says
   std::vector<int64_t> end_tokens = {};  // ascending
   MakeCapturedGraphs make_graphs = {};   // as in Options
 };
 
-/// What the model makes of an item.
+/// The answer of the model to an item.
 struct SuiteAnswer {
-  std::vector<double> log_likelihoods;  // of each choice, or of the text; natural logarithms
-  std::string written;                  // after a question's prompt
+  std::vector<double> log_likelihoods;  // natural logarithms, one for each choice, or for the text
+  std::string written;                  // text after a question's prompt
 };
 
-/// Every rank must call, with the same items; each does its share, and all get all answers. Throws Error(data) with
-/// file and line for what has no tokens, or has some that the model does not know.
+/// Answers all items. Every rank must call, with the same items; each does its share, and all get all answers. Throws
+/// Error(data) with file and line for a text that has no tokens, or has some that the model does not know.
 std::vector<SuiteAnswer> answer_suite(const std::vector<SuiteItem>& items, const SuiteModel& model,
                                       const BatchLimits& limits, comm::Group& ranks, const Progress& progress = {});
 
-/// A measure of an item by name: "acc", "acc_norm", "acc_bytes", "exact_match", each 0 or 1; "loglikelihood", "bytes",
-/// "words".
+/// The measures of an item by name: "acc", "acc_norm", "acc_bytes", "exact_match", each 0 or 1; "loglikelihood",
+/// "bytes", "words".
 using ItemScore = std::map<std::string, double>;
 ItemScore score_of(const SuiteItem& item, const SuiteAnswer& answer);
 
 struct SuiteMetric {
   double value = 0;
   std::optional<double> stderr_of_mean;  // none: it is no mean, or that of one item
-  int64_t count = 0;                     // of items
+  int64_t count = 0;                     // number of items
 };
 /// "acc", "bits_per_byte", ... of items by their scores.
 using SuiteMetrics = std::map<std::string, SuiteMetric>;

@@ -22,7 +22,7 @@ class TextStream {
 
   /// The text that the token completes; empty while a character is not whole, or while it may become a stop.
   std::string add(int64_t token);
-  /// What is held back at the end; U+FFFD stands for a character that is not whole.
+  /// Returns the text that is held back at the end; U+FFFD stands for a character that is not whole.
   std::string finish();
   /// Whether a stop has come.
   bool is_stopped() const noexcept { return is_stopped_; }

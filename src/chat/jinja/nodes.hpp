@@ -21,7 +21,7 @@ struct Expression {
   Value evaluate(Render& render) const;
 
   int line = 0;
-  int height = 1;  // of the tree below, which is bounded
+  int height = 1;  // height of the tree below, which is bounded
 
  protected:
   virtual Value result(Render& render) const = 0;
@@ -135,11 +135,11 @@ struct Statement {
 };
 using Block = std::vector<std::unique_ptr<Statement>>;
 
-/// What a value is assigned to.
+/// The target of an assignment.
 struct Target {
   enum class Kind { name, attribute, tuple } kind = Kind::name;
-  size_t id = 0;          // of a name, or of the namespace
-  std::string attribute;  // of the namespace
+  size_t id = 0;          // number of the name, or of the namespace
+  std::string attribute;  // attribute of the namespace
   std::vector<Target> parts;
 
   void assign(Render& render, Value value) const;

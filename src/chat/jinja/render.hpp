@@ -114,7 +114,7 @@ class Render {
   };
 
   Budget budget;
-  int line = 0;  // of what is evaluated, for messages
+  int line = 0;  // line of the present node, for messages
 
  private:
   Value call_macro(const Macro& macro, Arguments arguments);
@@ -123,7 +123,7 @@ class Render {
   Value passed(Arguments& arguments, const MacroDefinition::Parameter& parameter, size_t position);
 
   const Program& program_;
-  std::vector<std::optional<Value>> globals_;  // by id
+  std::vector<std::optional<Value>> globals_;  // index: id
   std::vector<std::unique_ptr<Namespace>> namespaces_;
   std::shared_ptr<Scope> scope_ = std::make_shared<Scope>();
   std::vector<std::unique_ptr<Macro>> macros_;
@@ -131,7 +131,7 @@ class Render {
   std::string* output_ = &text_;
   std::vector<Range> generated_;
   std::unordered_map<const Dict*, size_t> messages_;
-  std::optional<size_t> message_;   // that a loop stands at
+  std::optional<size_t> message_;   // message at which a loop stands
   bool looks_for_message_ = false;  // inside a loop over numbers
   std::vector<Written> written_;
   int level_ = 0;

@@ -19,7 +19,7 @@ struct Prompt {
   int64_t new_tokens = 0;
 };
 
-/// What is scored of all items: the texts of an item are neighbours.
+/// The texts of all items that are scored. Texts of an item are neighbours.
 struct ScoredItems {
   std::vector<ScoredText> texts;
   std::vector<std::pair<size_t, size_t>> sums;  // item, and which of its sums a text is added to
@@ -47,7 +47,8 @@ ScoredItems scored_items(const std::vector<SuiteItem>& items, const SuiteEncoder
   return found;
 }
 
-/// Those that are alike stand together: first by the number of new tokens, then by length.
+/// Returns the prompts of all questions. Similar ones stand together: they are sorted by number of new tokens, then by
+/// length.
 std::vector<Prompt> prompts_of(const std::vector<SuiteItem>& items, const SuiteEncoder& encoder, int64_t length) {
   std::vector<Prompt> prompts;
   for (size_t i = 0; i < items.size(); ++i) {
@@ -64,7 +65,7 @@ std::vector<Prompt> prompts_of(const std::vector<SuiteItem>& items, const SuiteE
   return prompts;
 }
 
-/// The number of prompts from the first one on that are continued side by side.
+/// Returns how many prompts, from the first one on, are continued side by side.
 size_t rows_of(std::span<const Prompt> prompts, const BatchLimits& limits) {
   const int64_t longest = std::ssize(prompts[0].tokens) + prompts[0].new_tokens;
   const int64_t most = std::clamp(limits.tokens / longest, int64_t{1}, limits.rows);

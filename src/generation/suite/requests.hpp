@@ -1,4 +1,4 @@
-// What a suite asks a model for, in tokens.
+// The requests of a suite to a model, in tokens.
 #pragma once
 
 #include <string>

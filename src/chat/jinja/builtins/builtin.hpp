@@ -25,7 +25,7 @@ class Call {
 
   Render& render;
   Budget& budget;
-  const Value self;  // what a filter or test is applied to, or a method's object
+  const Value self;  // operand of a filter or test, or a method's object
   Arguments rest;    // for a builtin that takes any
 
   bool has(size_t i) const { return given_[i].has_value(); }

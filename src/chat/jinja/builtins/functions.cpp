@@ -37,7 +37,7 @@ Value global_range(Call& call) {
   return Value(std::make_shared<const Sequence>(Sequence::Kind::range, std::move(numbers), std::move(label)));
 }
 
-/// As Python's dict(): of a dict or of pairs, and of named arguments.
+/// Makes a dict as Python's dict() does: from a dict or from pairs, and from named arguments.
 std::shared_ptr<const Dict> made_dict(Call& call) {
   auto dict = std::make_shared<Dict>();
   if (call.rest.positional.size() > 1) throw Problem("a dict is made of one dict or list, and named arguments");

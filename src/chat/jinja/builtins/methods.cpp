@@ -135,7 +135,7 @@ const std::vector<Builtin>& string_methods() {
   return kMethods;
 }
 
-/// What a dict's view shows of an entry.
+/// Makes a view of a dict; `show` returns its item for an entry.
 template <class Show>
 Value dict_view(Call& call, std::string_view name, const Show& show) {
   Values shown;

@@ -157,7 +157,7 @@ Value filter_dictsort(Call& call) {
   return Value::list(std::move(pairs));
 }
 
-/// By what an item is sorted or compared.
+/// Returns the key by which an item is sorted or compared.
 Value key_of(Call& call, const Value& item, size_t attribute, bool with_case) {
   const Value key = call.says(attribute) ? at_path(call.render, item, call[attribute]) : item;
   return with_case ? key : without_case(key);

@@ -90,7 +90,7 @@ class Lexer {
   std::string text_;
   size_t at_ = 0;
   int line_ = 1;
-  bool begins_line_ = true;  // what was read last ended a line
+  bool begins_line_ = true;  // the last text read ended a line
   std::string open_;         // the brackets that must close before the tag ends
   std::vector<Token> tokens_;
 };
@@ -123,7 +123,7 @@ void Lexer::push_data(std::string_view data, char sign, bool is_output) {
   if (!data.empty()) push(Kind::data, std::string(data));
 }
 
-/// Where the end of the tag `{% word %}` that begins at `tag` lies, with its sign.
+/// Returns the place of the end of the tag `{% word %}` that begins at `tag`, with its sign.
 std::optional<size_t> Lexer::word_tag(size_t tag, std::string_view word) const {
   size_t position = tag + 2;
   if (is_sign(at(position))) ++position;

@@ -16,13 +16,13 @@ struct SyntaxProblem {
 struct Token {
   enum class Kind { data, output_begin, output_end, block_begin, block_end, name, string, whole, real, symbol, end };
   Kind kind = Kind::end;
-  std::string text;  // of a string, what it stands for
+  std::string text;  // for a string, its value
   int line = 1;
 
   bool is(Kind kind_, std::string_view text_) const { return kind == kind_ && text == text_; }
 };
 
-/// As Jinja with trim_blocks and lstrip_blocks. Throws SyntaxProblem.
+/// Splits a template into tokens, as Jinja with trim_blocks and lstrip_blocks. Throws SyntaxProblem.
 std::vector<Token> tokens_of(std::string_view source);
 
 }  // namespace gputrain::chat

@@ -1,4 +1,4 @@
-// What follows the begin of an expression: attributes, subscripts, calls, filters and tests.
+// The parser of all that follows the begin of an expression: attributes, subscripts, calls, filters and tests.
 #include "expression_parser.hpp"
 
 #include "gputrain/core/printable.hpp"

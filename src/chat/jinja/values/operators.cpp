@@ -44,7 +44,7 @@ double python_remainder(double left, double right) {
   return (rest < 0) != (right < 0) ? rest + right : rest;
 }
 
-/// As CPython divides, which rounds the difference first.
+/// Divides as CPython does, which rounds the difference first.
 double floored(double left, double right) {
   const double rest = std::fmod(left, right);
   const double quotient = (left - rest) / right - (rest != 0 && (rest < 0) != (right < 0) ? 1 : 0);
@@ -338,7 +338,7 @@ struct Stretch {
   int64_t start, count, step;
 };
 
-/// As Python's slice.indices().
+/// Returns the indices of a slice, as Python's slice.indices().
 Stretch stretch_of(const SliceBounds& bounds, int64_t size) {
   const bool goes_back = bounds.step < 0;
   const int64_t lowest = goes_back ? -1 : 0, highest = goes_back ? size - 1 : size;

@@ -1,4 +1,4 @@
-// What Python's operators do with values. A mistake, such as a type that an operator does not take, throws Problem.
+// Python's operators on values. A mistake, such as a type that an operator does not take, throws Problem.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ bool is_ordered(const Value& left, const Value& right);
 int order(const Value& left, const Value& right, const char* symbol, Budget& budget);
 bool contains(const Value& container, const Value& item, Budget& budget);
 
-/// What `for` goes through. An iterator is empty afterwards.
+/// Returns the items that `for` goes through. An iterator is empty afterwards.
 std::shared_ptr<const Sequence> items_of(const Value& value, Budget& budget);
 size_t length_of(const Value& value);
 /// The code point at `index`, which there is.
@@ -46,7 +46,7 @@ struct JsonStyle {
   std::optional<std::string> indent = {};
   std::string item_separator = ", ", key_separator = ": ";
 };
-/// As Python's json.dumps.
+/// Writes JSON as Python's json.dumps does.
 std::string json_text(const Value& value, const JsonStyle& style, Budget& budget);
 
 }  // namespace gputrain::chat

@@ -30,7 +30,8 @@ struct LongerCase {
   int32_t point;
   std::string_view upper, title;
 };
-/// Characters whose upper case is several. Those of Greek with iota below and of Armenian are left as they are.
+/// Characters whose upper case is several characters. Greek ones with iota below and Armenian ones are missing: they
+/// stay as they are.
 constexpr std::array<LongerCase, 10> kLongerCases = {{{0xDF, "SS", "Ss"},
                                                       {0x149, "\u02BCN", "\u02BCN"},
                                                       {0x1F0, "J\u030C", "J\u030C"},

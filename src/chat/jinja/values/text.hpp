@@ -16,12 +16,12 @@ bool is_ascii(std::string_view text) noexcept;
 int32_t next_point(std::string_view text, size_t& at) noexcept;
 void append_point(std::string& text, int32_t point);
 size_t count_points(std::string_view text) noexcept;
-/// Where the code point with this index begins; the size of the text if it has fewer.
+/// Returns the begin of the code point with this index; the size of the text if it has fewer.
 size_t byte_of_point(std::string_view text, size_t index) noexcept;
 
 bool is_space(int32_t point) noexcept;
 bool is_letter(int32_t point) noexcept;
-bool is_digit(int32_t point) noexcept;  // as str.isdigit() means it, but for superscripts and the like
+bool is_digit(int32_t point) noexcept;  // like str.isdigit(), but without superscripts and the like
 bool is_letter_or_digit(int32_t point) noexcept;
 
 enum class Side { left, right, both };
@@ -32,10 +32,10 @@ std::string upper_cased(std::string_view text);
 std::string lower_cased(std::string_view text);
 /// The first character in title case, the others in lower case.
 std::string capitalized(std::string_view text);
-/// As str.title(): capitals after everything that has no case.
+/// Converts as str.title(): capitals after everything that has no case.
 std::string title_cased(std::string_view text);
 
-/// As repr() quotes it.
+/// Quotes a text as repr() does.
 std::string repr_of(std::string_view text);
 /// The shortest digits that read back as the same number, written as repr() does.
 std::string number_text(double number);

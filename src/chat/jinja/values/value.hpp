@@ -17,7 +17,7 @@
 
 namespace gputrain::chat {
 
-/// What is wrong in a template or its variables; whoever catches it knows name and line and throws an Error.
+/// A mistake in a template or its variables. The code that catches it knows name and line and throws an Error.
 class Problem : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -62,10 +62,10 @@ struct Undefined {
 struct Text {
   std::shared_ptr<const std::string> bytes;
   bool is_ascii = true;
-  bool is_safe = false;  // by the filter `safe`: `+` escapes what is joined to it
+  bool is_safe = false;  // made by the filter `safe`: `+` escapes a text that is joined to it
 };
 
-/// What `namespace()` makes. Rendering owns it.
+/// A result of `namespace()`. Rendering owns it.
 struct Namespace {
   std::vector<std::pair<std::string, Value>> attributes;
 
@@ -106,8 +106,8 @@ class Value {
   static Value undefined(std::string message);
   static Value list(Values items);
   static Value tuple(Values items);
-  static Value view(std::string_view name, Values items);  // of a dict: no list, but with a length
-  static Value iterator(Values items);                     // what can be read once
+  static Value view(std::string_view name, Values items);  // view of a dict: no list, but with a length
+  static Value iterator(Values items);                     // can be read once
 
   bool is_undefined() const { return std::holds_alternative<Undefined>(data_); }
   bool is_none() const { return std::holds_alternative<None>(data_); }
@@ -145,7 +145,7 @@ struct Sequence {
   Values items;
   std::string label;  // how a range, a view or an iterator prints
   size_t depth;
-  mutable size_t taken = 0;  // of an iterator
+  mutable size_t taken = 0;  // items that an iterator has given
 
   bool is_indexed() const { return kind == Kind::list || kind == Kind::tuple || kind == Kind::range; }
 };
