@@ -123,7 +123,7 @@ void score(models::Model& model, ScoredTexts texts, const SharedPass& pass, std:
 }  // namespace
 
 std::vector<double> log_likelihoods(models::Model& model, ScoredTexts texts, const BatchLimits& limits,
-                                    comm::Group& ranks, const Progress& progress) {
+                                    comm::Group& ranks, const ProgressWatch& progress) {
   if (texts.empty()) return {};
   const at::NoGradGuard no_grad;
   model.train(false);

@@ -23,7 +23,7 @@ struct BatchLimits {
 };
 
 /// Called with the number of texts that are done, and of all.
-using Progress = std::function<void(int64_t done, int64_t all)>;
+using ProgressWatch = std::function<void(int64_t done, int64_t all)>;
 
 /// Returns for each text the sum of the natural logarithms of its scored tokens' probabilities. Softmax is in fp32, or
 /// in fp64 if the model computes in it; sums are in fp64. Texts that differ in their last token alone are read once.
@@ -31,6 +31,6 @@ using Progress = std::function<void(int64_t done, int64_t all)>;
 /// Every rank must call, with the same texts. Leaves the model in evaluation mode. Throws Error(refused) on all ranks
 /// if a sum is not a number.
 std::vector<double> log_likelihoods(models::Model& model, std::span<const ScoredText> texts, const BatchLimits& limits,
-                                    comm::Group& ranks, const Progress& progress = {});
+                                    comm::Group& ranks, const ProgressWatch& progress = {});
 
 }  // namespace gputrain::generation

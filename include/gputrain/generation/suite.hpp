@@ -70,7 +70,8 @@ struct SuiteAnswer {
 /// Answers all items. Every rank must call, with the same items; each does its share, and all get all answers. Throws
 /// Error(data) with file and line for a text that has no tokens, or has some that the model does not know.
 std::vector<SuiteAnswer> answer_suite(const std::vector<SuiteItem>& items, const SuiteModel& model,
-                                      const BatchLimits& limits, comm::Group& ranks, const Progress& progress = {});
+                                      const BatchLimits& limits, comm::Group& ranks,
+                                      const ProgressWatch& progress = {});
 
 /// The measures of an item by name: "acc", "acc_norm", "acc_bytes", "exact_match", each 0 or 1; "loglikelihood",
 /// "bytes", "words".

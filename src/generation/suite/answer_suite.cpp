@@ -144,7 +144,7 @@ class Written {
 };
 
 void answer_questions(const std::vector<Prompt>& prompts, const SuiteModel& model, const BatchLimits& limits,
-                      comm::Group& ranks, const Progress& progress, std::vector<SuiteAnswer>& answers) {
+                      comm::Group& ranks, const ProgressWatch& progress, std::vector<SuiteAnswer>& answers) {
   if (prompts.empty()) return;
   Written written(prompts);
   int turn = 0;
@@ -165,7 +165,7 @@ void answer_questions(const std::vector<Prompt>& prompts, const SuiteModel& mode
 }  // namespace
 
 std::vector<SuiteAnswer> answer_suite(const std::vector<SuiteItem>& items, const SuiteModel& model,
-                                      const BatchLimits& limits, comm::Group& ranks, const Progress& progress) {
+                                      const BatchLimits& limits, comm::Group& ranks, const ProgressWatch& progress) {
   const SuiteEncoder encoder(model);
   const ScoredItems scored = scored_items(items, encoder);
   const std::vector<Prompt> prompts = prompts_of(items, encoder, model.limits.length);
