@@ -46,7 +46,7 @@ class BlockReader {
  public:
   enum class From {
     cache,  // the page cache may serve data that this machine read or wrote before
-    disk,   // what the disk really holds, where the file system allows it
+    disk,   // the bytes that are really on the disk, if the file system allows it
   };
 
   /// Throws Unreadable if the file cannot be opened.

@@ -114,7 +114,7 @@ std::optional<StepName> parse_step_name(const std::string& name) {
 }
 
 std::vector<std::pair<int64_t, fs::path>> finished_in(const std::vector<fs::path>& folders, std::string* unreadable) {
-  std::map<std::tuple<int64_t, int64_t, int64_t>, fs::path, std::greater<>> found;  // by step, folder, number
+  std::map<std::tuple<int64_t, int64_t, int64_t>, fs::path, std::greater<>> found;  // keys: step, folder, number
   for (size_t i = 0; i < folders.size(); ++i) {
     try {
       for (const auto& [name, path] : finished_names_in(folders[i]))

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* kFormat = "gputrain checkpoint";
-constexpr int64_t kVersion = 3, kVersionWithOrders = 4, kVersionWithCuts = 5;  // of slices
+constexpr int64_t kVersion = 3, kVersionWithOrders = 4, kVersionWithCuts = 5;  // versions of slices
 constexpr size_t kMaxDimensions = 64;
 constexpr const char* kNoOrder = "an order that is not one of the tensor's dimensions";
 constexpr std::string_view kSealKey = "\n  \"seal\": \"";  // unique at this indentation

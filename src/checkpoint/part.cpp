@@ -44,10 +44,10 @@ SafetensorsHeader read_header(const Part::File& file) {
   }
 }
 
-/// What one target takes of one piece, copied from the file's blocks as they pass.
+/// The elements that one target takes from one piece, copied from the file's blocks as they pass.
 class Transfer {
  public:
-  /// `place`: of the piece in the file. `memory`: of the target.
+  /// `place`: the piece's byte in the file. `memory`: the target's.
   Transfer(SharedRuns runs, uint64_t item_bytes, uint64_t place, char* memory)
       : runs_(std::move(runs)), item_bytes_(item_bytes), place_(place), memory_(memory) {
     load();
@@ -57,7 +57,7 @@ class Transfer {
   bool is_done() const noexcept { return runs_.is_at_end(); }
   uint64_t first() const noexcept { return first_; }  // byte of the file
 
-  /// `block`: of the file, from byte `place` on.
+  /// Copies from a block of the file that begins at byte `place`.
   void take(std::string_view block, uint64_t place) {
     const uint64_t block_end = place + block.size();
     while (!is_done() && begin_ < block_end) {
@@ -81,7 +81,7 @@ class Transfer {
   SharedRuns runs_;
   uint64_t item_bytes_, place_;
   char* memory_;
-  uint64_t first_ = 0, begin_ = 0, end_ = 0;  // of the run, in the file
+  uint64_t first_ = 0, begin_ = 0, end_ = 0;  // bytes of the run in the file
   char* to_ = nullptr;
 };
 
@@ -172,7 +172,7 @@ void Part::check_cover(const std::string& name, const Entry& entry) const {
     throw Damage(fmt::format("{} element {} of '{}'", who, element, name), files_[entry.pieces.front().file].path);
   };
   std::vector<SliceRuns> runs;
-  using Next = std::pair<int64_t, size_t>;  // where the next run of a piece begins, and which piece
+  using Next = std::pair<int64_t, size_t>;  // begin of the next run of a piece, and number of the piece
   std::priority_queue<Next, std::vector<Next>, std::greater<>> queue;
   const auto add = [&](size_t piece) {
     if (!runs[piece].is_at_end()) queue.emplace(runs[piece].run().whole, piece);
@@ -261,7 +261,7 @@ void Part::check_all(const std::vector<Target>& targets, std::optional<size_t> t
 void Part::read(const std::vector<Target>& targets, std::optional<size_t> tensors) const {
   check_all(targets, tensors);
   std::vector<std::vector<Transfer>> transfers(files_.size());
-  std::vector<at::Tensor> rows;  // of each target: its own elements, or the whole tensor in the order of the files
+  std::vector<at::Tensor> rows;  // for each target: its own elements, or the whole tensor in the order of the files
   const auto is_in_order = [&](const Target& target) {
     return entry_of(target.name).order == (target.slice ? target.slice->order : std::vector<int64_t>());
   };

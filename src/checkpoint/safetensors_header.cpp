@@ -247,7 +247,7 @@ uint64_t item_bytes(std::string_view dtype) noexcept {
 uint64_t front_bytes(std::string_view front, uint64_t file_bytes) noexcept {
   if (front.size() < kLengthBytes) return std::min(kLengthBytes, file_bytes);
   const uint64_t header_bytes = length_in(front);
-  if (header_bytes > kMaxHeaderBytes) return std::min<uint64_t>(kFileKindBytes, file_bytes);  // to name what it is
+  if (header_bytes > kMaxHeaderBytes) return std::min<uint64_t>(kFileKindBytes, file_bytes);  // enough to name its kind
   return std::min(kLengthBytes + header_bytes, file_bytes);
 }
 

@@ -13,7 +13,7 @@
 namespace gputrain::checkpoint {
 namespace {
 
-/// What a file holds before its data, and where in it each tensor lies.
+/// The header of a file, and the place of each tensor.
 struct FileLayout {
   std::vector<StoredTensor> tensors;  // in the order of their data
   std::string header;
@@ -36,7 +36,7 @@ std::map<std::string_view, at::Tensor> by_name(const NamedTensors& tensors) {
   return named;
 }
 
-/// As a file has it: a copy unless it is row-major in CPU memory.
+/// Returns a tensor in the layout of a file: a copy unless it is row-major in CPU memory.
 at::Tensor row_major_on_cpu(const at::Tensor& tensor) { return tensor.detach().to(at::kCPU).contiguous(); }
 
 }  // namespace
@@ -61,9 +61,9 @@ struct SafetensorsWriter::State {
   AtomicFile file;
   std::optional<BlockWriter> in_order;         // uses the file; until a tensor comes out of the file's order
   const std::vector<StoredTensor> places;      // in the order of their data
-  std::map<std::string_view, size_t> numbers;  // of places
+  std::map<std::string_view, size_t> numbers;  // numbers of places
   std::vector<bool> is_written;
-  size_t count = 0;  // of written tensors
+  size_t count = 0;  // number of written tensors
 };
 
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, const NamedTensors& tensors,

@@ -39,7 +39,7 @@ class SliceRuns {
 
   std::vector<Range> ranges_;
   int64_t row_ = 0, cut_row_ = 0;  // elements
-  int64_t begin_ = 0, end_ = 0;    // of the slice, in the cut
+  int64_t begin_ = 0, end_ = 0;    // elements of the slice in the cut
   Run run_;
 };
 

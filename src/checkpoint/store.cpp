@@ -109,11 +109,11 @@ std::vector<const Listed*> best_of(const std::vector<Listed>& newest_first, cons
     const double first = a->score->value, second = b->score->value;
     return retention.smaller_is_better ? first < second : first > second;
   };
-  std::stable_sort(scored.begin(), scored.end(), is_better);  // of equals the newer one
+  std::stable_sort(scored.begin(), scored.end(), is_better);  // the newer one of equals comes first
   return scored;
 }
 
-/// Compares their manifests, which have the hashes of all files.
+/// Compares the manifests of two checkpoints, which have the hashes of all files.
 bool is_same_checkpoint(const fs::path& a, const fs::path& b) {
   try {
     return read_text(a / kManifestName) == read_text(b / kManifestName);
@@ -122,8 +122,8 @@ bool is_same_checkpoint(const fs::path& a, const fs::path& b) {
   }
 }
 
-/// Gives a step's only checkpoint the step's own name, once its first save is gone. Where that fails, or a kill comes
-/// between, the name that it has is as good.
+/// Gives a step's only checkpoint the step's own name, once its first save is gone. If that fails, or the process is
+/// killed before, its present name is as good.
 fs::path with_own_name(const fs::path& folder, int64_t step) {
   fs::path own = folder.parent_path() / folder_name(step);
   if (folder == own || fs::exists(fs::symlink_status(own))) return folder;
@@ -136,8 +136,8 @@ fs::path with_own_name(const fs::path& folder, int64_t step) {
   }
 }
 
-/// Removes a link for people, or what a copy of the run that followed links has in its place: a folder that is equal to
-/// a checkpoint. Returns what is wrong with anything else there.
+/// Removes a link for people, or the folder in its place if the run was copied by a program that follows links: it is
+/// equal to a checkpoint. Returns what is wrong with anything else there.
 std::string clear_hint(const fs::path& link, const fs::path& checkpoints) {
   std::error_code unknown;
   const auto status = fs::symlink_status(link, unknown);
@@ -275,7 +275,7 @@ fs::path CheckpointStore::confirm(const fs::path& written) {
   try {
     prune_up_to(written, /*only_tell=*/false);
     remove_unused_frozen(folder_);
-  } catch (const Error& failure) {  // what was saved is none the worse
+  } catch (const Error& failure) {  // the saved checkpoint is good all the same
     tell_once(failure.what());
   }
   fs::path folder = with_own_name(written, manifest.step);

@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char *kWeights = "model.safetensors", *kIndex = "model.safetensors.index.json";
-/// What to do where a file is missing or broken.
+/// Returns a hint for a missing or broken file.
 std::string fetch_again(const fs::path& path) {
   const std::string fetch = hub::fetch_command_for(path);
   return fetch.empty() ? "download the folder again: `gputrain fetch NAME` fetches what is missing or has another size"
@@ -85,7 +85,7 @@ fs::path frozen_beside(const fs::path& file) {
   return frozen_path(folder, *frozen);
 }
 
-/// Which file holds each tensor, as an index of shards says.
+/// Reads an index of shards, which names the file of each tensor.
 std::map<std::string, std::string> files_by_tensor(const fs::path& index) {
   const nlohmann::json content = read_json_object(index);
   const auto map = content.find("weight_map");

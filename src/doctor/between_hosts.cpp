@@ -111,7 +111,7 @@ Findings closed_ways(const Serving& hosts, const std::vector<HostReport>& report
 
 void measure_disks(const Serving& hosts, std::vector<HostReport>& reports, const std::string& folder) {
   const auto question = [&](size_t i) { return "disk " + (reports[i].folder.empty() ? folder : reports[i].folder); };
-  // Of a disk that is full, or whose host is not examined, no speed is asked.
+  // A full disk, or one of a host that could not be examined, is not measured.
   const auto is_measured = [&](const HostReport& report) {
     const auto is_unfit = [](const Finding& found) { return found.check == "disk" && found.verdict == Verdict::bad; };
     return is_examined(report) && std::ranges::none_of(report.findings, is_unfit);

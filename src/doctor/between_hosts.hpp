@@ -1,4 +1,4 @@
-// What can only be found by asking several hosts: clocks, ports, the network's speed.
+// Findings that need several hosts: clocks, ports, the network's speed.
 #pragma once
 
 #include <memory>

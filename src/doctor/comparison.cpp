@@ -64,7 +64,7 @@ std::string fix_of(const std::string& fact) {
 
 constexpr double kMostSeconds = 1;
 
-/// Of an even number, the one of the middle two that is nearer to zero.
+/// Returns the middle of the numbers. If their count is even, it is the one of the middle two that is nearer to zero.
 double middle(std::vector<double> numbers) {
   std::ranges::sort(numbers);
   const double low = numbers[(numbers.size() - 1) / 2], high = numbers[numbers.size() / 2];

@@ -21,7 +21,7 @@ std::string file_system_of(const std::filesystem::path& folder, const std::files
     more >> name;
     const std::string below = point.ends_with('/') ? point : point + "/";
     if (!(place.string() + "/").starts_with(below) || below.size() < longest) continue;
-    longest = below.size();  // of two mounts at one place the later one is seen
+    longest = below.size();  // the later one of two mounts at one place is seen
     type = name;
   }
   return type;

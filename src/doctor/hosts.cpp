@@ -57,7 +57,7 @@ void measure_all(const Serving& serving, std::vector<HostReport>& reports, const
   measure_network(serving, reports);
 }
 
-/// What is wrong with the rates, and all of them in one line.
+/// Returns a finding for each rate that is too low, and one with all rates.
 Findings judge(const launch::MachineRates& machine, double least_percent) {
   Findings findings;
   Finding all{.check = "rates", .text = machine.kind};

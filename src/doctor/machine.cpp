@@ -58,7 +58,7 @@ int Machine::nvidia_devices() const {
   int count = 0;
   for (const std::string& device : list("/sys/bus/pci/devices")) {
     const std::string folder = "/sys/bus/pci/devices/" + device;
-    const bool is_display = read(folder + "/class").starts_with("0x03");  // of a bridge or a NIC: another class
+    const bool is_display = read(folder + "/class").starts_with("0x03");  // a bridge or a NIC has another class
     if (is_display && read(folder + "/vendor") == "0x10de") ++count;
   }
   return count;

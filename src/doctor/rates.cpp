@@ -17,7 +17,7 @@ namespace {
 using launch::MachineRates;
 using launch::Rate;
 
-constexpr double kSeconds = 0.3;                 // of each measurement
+constexpr double kSeconds = 0.3;                 // time of each measurement
 constexpr int64_t kCopied = int64_t{256} << 20;  // more than caches hold
 constexpr int64_t kWritten = int64_t{256} << 20;
 
@@ -52,7 +52,7 @@ std::vector<Rate> of_disk(const std::filesystem::path& folder) {
       rate_of("disk", "write to " + (on.empty() ? "disk" : on), app::time_disk(folder, kWritten, 5).write, bytes_text)};
 }
 
-/// What is below `least_percent` is measured up to twice more, and the best counts.
+/// Measures rates, up to twice more while one is below `least_percent` of the best known, and returns the best of each.
 std::vector<Rate> undisturbed(const std::function<std::vector<Rate>()>& measure, const MachineRates& known,
                               double least_percent) {
   constexpr int kTries = 3;

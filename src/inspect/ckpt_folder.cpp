@@ -57,7 +57,7 @@ bool holds_checkpoints(const fs::path& folder) {
   return checkpoint::branches_in(folder).size() > 1;
 }
 
-/// What was set aside in a branch or is left over.
+/// Adds the folders of a branch that were set aside or are left over.
 void add_remains(std::vector<CkptEntry>& entries, const fs::path& branch, const fs::path& root) {
   std::error_code unreadable;
   for (const auto& item : fs::directory_iterator(branch, unreadable)) {

@@ -20,7 +20,7 @@ int64_t bytes_of(const checkpoint::NamedTensors& tensors) {
   return static_cast<int64_t>(checkpoint::safetensors_bytes(tensors));
 }
 
-/// Of the newest branch. 0 where that cannot be looked at, as in a mirror that is away.
+/// Counts the checkpoints of the newest branch. 0 if it cannot be read, for example because the mirror is away.
 int64_t checkpoints_in(const std::filesystem::path& folder) {
   try {
     const auto branch = checkpoint::branch_folder(folder, checkpoint::newest_branch_in(folder));
@@ -30,7 +30,7 @@ int64_t checkpoints_in(const std::filesystem::path& folder) {
   }
 }
 
-/// Of the frozen weights, which are written once; 0 where they are there already.
+/// Returns the size of the frozen weights, which are written once; 0 if they are there already.
 int64_t frozen_bytes_for(models::Model& model, const std::filesystem::path& folder) {
   const auto frozen = frozen_weights(model);
   if (frozen.empty()) return 0;

@@ -180,7 +180,7 @@ void Checkpointing::save(const train::Progress& progress, train::SaveMode mode) 
   groups.enter("in the save after step", progress.step);
   checkpoint::Snapshot live = state_.gather(progress, best_metric_);
   live.synced_before = {parts_.folder.metrics()};
-  // That has waited for the device. Where NCCL called its sums off, updates were made of what they had come to.
+  // gather() has waited for the device. If NCCL has aborted sums, updates were made of incomplete ones.
   if (!parts_.setup.context.device.is_cpu())
     groups.tensors().check("step " + std::to_string(progress.step), std::chrono::steady_clock::now());
   if (writes()) {
@@ -213,7 +213,7 @@ bool Checkpointing::prepare(const checkpoint::Snapshot& live) {
 
 void Checkpointing::write(const checkpoint::Snapshot& live, train::SaveMode mode) {
   if (mode == train::SaveMode::durable) {
-    if (mirror_) mirror_->hold(true);  // what is saved here comes first
+    if (mirror_) mirror_->hold(true);  // the save in the run folder comes first
     note(writer_.save(live));
     if (mirror_) mirror_->hold(false);
     return;

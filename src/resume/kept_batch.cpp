@@ -22,7 +22,8 @@ bool says_other_accumulation(const Job& job, const nlohmann::json& settings_then
   return false;
 }
 
-/// What cannot be read is told where the checkpoint is taken up.
+/// Returns the global batch of the checkpoint; 0: none. Says nothing of a checkpoint that cannot be read: its
+/// restoration will.
 int64_t global_batch_before(const Job& job) {
   try {
     if (job.spec().checkpoint.resume == "never") return 0;

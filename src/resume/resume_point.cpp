@@ -49,13 +49,13 @@ std::string quarantine(const std::filesystem::path& folder, bool is_own) {
   }
 }
 
-/// What rank 0 finds.
+/// Searches on rank 0.
 std::optional<checkpoint::Checkpoint> newest_here(const Job& job, const ResumePoint& point, const Read& read) {
   Search search = checkpoint::find_newest(point.folders, read);
   if (!search.unreadable.empty()) log::warning("the mirror cannot be read: " + search.unreadable);
   if (!search.newest) refuse_to_start_over(job, search);
   for (const auto& rejected : search.rejected) {
-    // What cannot be read now may be good later.
+    // A checkpoint that cannot be read now may be good later.
     const bool is_own = rejected.folder.parent_path() == point.folders.front();
     const std::string aside = rejected.is_damaged ? quarantine(rejected.folder, is_own) : "";
     log::warning("checkpoint skipped: " + rejected.reason + (aside.empty() ? "" : "; it is now " + aside));
@@ -228,8 +228,8 @@ checkpoint::Checkpoint read_given(const std::filesystem::path& path, comm::Proce
   }
 }
 
-/// Rank 0 looks, and every rank reads what it found: ranks that share out a part read files that it does not. What one
-/// of them cannot read is no good where rank 0 cannot either, and the search goes on.
+/// Rank 0 searches, and every rank reads what it found: ranks that share out a part read files that rank 0 does not. If
+/// one of them cannot read a checkpoint and rank 0 cannot read it either, the search goes on.
 std::optional<checkpoint::Checkpoint> newest_good(const Job& job, comm::ProcessGroups& groups, const ResumePoint& point,
                                                   const Read& read) {
   auto& control = groups.control();
@@ -240,7 +240,7 @@ std::optional<checkpoint::Checkpoint> newest_good(const Job& job, comm::ProcessG
   };
   while (true) {
     std::optional<checkpoint::Checkpoint> found;
-    const at::Tensor choice = at::full({3}, -1, at::kLong);  // which folder, step, number
+    const at::Tensor choice = at::full({3}, -1, at::kLong);  // number of the folder, step, number
     groups.on_rank_zero([&] { found = newest_here(job, point, read_unless_refused); }, "search for a checkpoint");
     if (found) {
       choice[0].fill_(found->folder().parent_path() == point.folders.front() ? 0 : 1);
@@ -250,7 +250,7 @@ std::optional<checkpoint::Checkpoint> newest_good(const Job& job, comm::ProcessG
     control.broadcast(choice, 0, "newest good checkpoint");
     const int64_t* const agreed = choice.const_data_ptr<int64_t>();
     if (agreed[0] < 0) {
-      control.barrier("no checkpoint");  // who fails for that must not break off what the others are still told
+      control.barrier("no checkpoint");  // a rank that fails for that must not abort the broadcast to the others
       return std::nullopt;
     }
     const auto folder = point.folders[static_cast<size_t>(agreed[0])] / checkpoint::folder_name(agreed[1], agreed[2]);

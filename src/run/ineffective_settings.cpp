@@ -62,7 +62,7 @@ std::vector<Rule> rules_of_data(const JobSpec& spec, const JobDatasets& datasets
   const bool is_image = layout.is_image(), is_text = layout.token_count() > 0;
   const data::Field* target = layout.target();
   const bool has_classes = target != nullptr && target->type == at::kLong && target->sizes.empty();
-  const bool is_limit = format != "text" && format != "tokens";  // of samples that may all be shorter
+  const bool is_limit = format != "text" && format != "tokens";  // all samples may be shorter
   const bool has_own_tokens = is_text && !datasets.train->tokenizer();
   return {{"data.image.", !is_image, is_text ? "the data is text" : "the data holds no images"},
           {"data.image.augment.", format == "synthetic", "synthetic images are not augmented"},
@@ -104,7 +104,7 @@ std::vector<Rule> rules_of_training(const JobSpec& spec, const TrainingSetup& se
   const auto& plan = setup.plan;
   const optim::Schedule& schedule = *setup.optimizer_stack.schedule;
   const double peak = spec.optimizer.peak_lr(plan.batch.global_batch);
-  constexpr int64_t kMostInNarrowSums = 128;  // of 512 micro-batches, bf16 had lost a seventh of a gradient's norm
+  constexpr int64_t kMostInNarrowSums = 128;  // with 512 micro-batches, bf16 lost a seventh of a gradient's norm
   const bool has_routers = setup.datasets.task->takes_last_layer_alone();
   const std::string no_routers = "only a model that learns the next token has losses of its routers";
   const auto nonfinite = [&](const std::string& wanted) { return "train.nonfinite is not " + wanted; };

@@ -32,7 +32,7 @@ nlohmann::ordered_json attempts_json(const std::vector<PastAttempt>& attempts) {
   return list;
 }
 
-/// What write_evaluation() has written; null: nothing.
+/// Reads the file of write_evaluation(); null: there is none.
 nlohmann::ordered_json evaluation_in(const RunFolder& folder) {
   auto details = parse_json_file<nlohmann::ordered_json>(folder.evaluation());
   return details.is_object() ? std::move(details) : nullptr;

@@ -94,10 +94,10 @@ std::string places(const std::vector<int>& ranks, const comm::ProcessGroups& gro
   return text;
 }
 
-/// What each rank has found.
+/// The findings of each rank.
 struct Sight {
   std::vector<int> blind;            // ranks that do not see the mark
-  std::vector<int64_t> newest_step;  // by rank, of rank 0 and the blind ones
+  std::vector<int64_t> newest_step;  // index: rank; only for rank 0 and the blind ones
 };
 
 Sight look(const Job& job, comm::ProcessGroups& groups, const fs::path& run, const Mark& mark) {

@@ -29,7 +29,7 @@ train::Stop SmokeHook::after_step(train::Progress& progress, const train::StepRe
   return train::Stop::none;
 }
 
-/// As an evaluation of the run, of two batches.
+/// Evaluates two batches as an evaluation of the run would.
 train::Stop SmokeHook::evaluate(const std::shared_ptr<const data::Dataset>& dataset, const std::string& role) {
   auto& setup = parts_.setup;
   const int64_t batch = parts_.spec.eval.batch_size.value_or(setup.plan.batch.micro_batch);

@@ -10,8 +10,8 @@
 
 namespace gputrain::app {
 
-/// After the first steps of an attempt, evaluates some samples of the validation and the test data and saves. What
-/// fails there would have failed after hours. Results stay the same: what the evaluations find is forgotten.
+/// Evaluates some samples of the validation and the test data and saves, after the first steps of an attempt. A failure
+/// there would else come after hours. Results stay the same: those of the evaluations are forgotten.
 class SmokeHook final : public train::Hook {
  public:
   struct Parts {
@@ -34,7 +34,7 @@ class SmokeHook final : public train::Hook {
   train::Stop evaluate(const std::shared_ptr<const data::Dataset>& dataset, const std::string& role);
 
   Parts parts_;
-  int64_t steps_ = 0;  // of this attempt
+  int64_t steps_ = 0;  // steps of this attempt
 };
 
 }  // namespace gputrain::app

@@ -101,7 +101,7 @@ void Training::resume_run() {
                     .watch = live_.text()});
 }
 
-/// The rate after the schedule's rise, where it is not the job's.
+/// Returns the rate after the schedule's rise if it is not the job's.
 std::string Training::rate_text() const {
   std::string text;
   if (progress_.ordered_rate)
@@ -336,7 +336,7 @@ train::Stop Training::test() {
   return train::Stop::none;
 }
 
-/// On rank 0; where no rank has all weights, on every rank. `is_new`: no attempt has logged it yet.
+/// Writes a text on rank 0; every rank must call if no rank has all weights. `is_new`: no attempt has logged it yet.
 void Training::write_sample(bool is_new) {
   const train::SampleSpec& sample = *spec_.eval.sample;
   auto& model = *setup_.built.model;
@@ -359,7 +359,7 @@ bool Training::samples_at_end(const monitor::Summary& summary) const {
   return spec_.eval.sample && summary.status != "stopped";
 }
 
-/// On rank 0; where no rank has all weights, on every rank.
+/// Writes merged weights on rank 0; every rank must call if no rank has all weights.
 void Training::write_merged() {
   const models::Adapter* adapter = setup_.built.adapter.get();
   if (adapter == nullptr || !adapter->is_written_merged()) return;
@@ -367,7 +367,8 @@ void Training::write_merged() {
   if (setup_.context.rank() == 0) write_weights(*setup_.built.model, weights, *setup_.datasets.train, folder_);
 }
 
-/// On rank 0, after it has written the weights of a model without adapter. `adapter_weights`: of a model with one.
+/// Ends an attempt on rank 0, which has already written the weights of a model without adapter. `adapter_weights`:
+/// those of a model with one.
 void Training::finish(const monitor::Summary& summary, const Expectation& expectation,
                       const checkpoint::NamedTensors& adapter_weights) {
   auto& model = *setup_.built.model;

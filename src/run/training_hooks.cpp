@@ -1,4 +1,4 @@
-// What the hooks of an attempt work with: the job's settings for them, and what of the attempt they report to and call.
+// The parts of an attempt's hooks: their settings, and the objects and functions of the attempt that they use.
 #include <fstream>
 #include <utility>
 
@@ -93,7 +93,7 @@ train::ProfileHook::Parts Training::profile_parts() {
           }};
 }
 
-/// Metrics of a log line besides those that every run has.
+/// Returns the metrics of a log line besides those that every run has.
 monitor::Metrics Training::more_metrics(train::MeterHook& meter) {
   auto metrics = meter.take_times();
   const auto& scaler = setup_.optimizer_stack.scaler;

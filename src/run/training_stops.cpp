@@ -16,7 +16,7 @@
 
 namespace gputrain::app {
 
-/// One rank of each machine polls the cloud.
+/// Starts to poll the cloud, on one rank of each machine.
 void Training::watch_notices() {
   const auto sources = cloud::read_metadata_sources();
   if (!spec_.checkpoint.notice.watches() || setup_.context.launch.rendezvous.local_rank != 0) return;

@@ -39,8 +39,8 @@ class EvaluationMode {
   bool was_training_;
 };
 
-/// Of each class and each that its samples were taken for: how many, and how many samples the class has. Of many, those
-/// of most samples.
+/// Returns, for each class and each class that its samples were taken for: both classes, the number of such samples,
+/// and the samples of the class. Keeps the pairs with most samples if there are too many.
 nlohmann::ordered_json confused_pairs(const std::vector<tasks::SampleResult>& results) {
   constexpr size_t kMostPairs = 2000;
   struct Confused {
@@ -63,7 +63,7 @@ nlohmann::ordered_json confused_pairs(const std::vector<tasks::SampleResult>& re
   return list;
 }
 
-/// A PNG file in Base64; null: the sample cannot be read any more.
+/// Returns a PNG file in Base64; null: the sample cannot be read any more.
 nlohmann::ordered_json picture_of(const data::Dataset& dataset, int64_t position) {
   try {
     return to_base64(data::png_of(dataset, position));

@@ -39,7 +39,7 @@ int64_t clock_ahead_ns(comm::ProcessGroups& groups) {
   return hosts[static_cast<size_t>(groups.rank())] == hosts.front() ? 0 : ahead[kTries / 2];
 }
 
-/// What rank 0 must know of every rank.
+/// Returns the numbers that rank 0 needs from every rank.
 std::vector<double> costs_of_rank(const ProfileSummary& summary) {
   std::vector<double> costs{summary.seconds, summary.busy_seconds, summary.flops};
   for (const char* range : {kDataRange, kAgreeRange, kForwardRange, kBackwardRange, kReduceRange, kUpdateRange})
@@ -167,7 +167,8 @@ bool ProfileHook::will_act(const Progress& progress, bool requested) const {
   return requested || (recording_ && recording_->is_on() && progress.step >= last_);
 }
 
-/// Every rank must call. What may fail on one rank alone comes after what all do together.
+/// Ends the recording and writes the profile. Every rank must call. Work that may fail on one rank alone comes after
+/// the collectives.
 void ProfileHook::finish(const Progress& progress) {
   const Recorded recorded = recording_->stop();
   recording_.reset();

@@ -61,7 +61,7 @@ bool Spread::has_bins() const noexcept { return std::isfinite(sum_of_squares) &&
 
 std::vector<Spread> spreads_of(const std::vector<at::Tensor>& flats) {
   std::vector<Spread> spreads(flats.size());
-  std::vector<size_t> tensors;  // that each piece is of
+  std::vector<size_t> tensors;  // tensor of each piece
   std::vector<at::Tensor> least, most, sums, norms;
   for (size_t i = 0; i < flats.size(); ++i) {
     for (const at::Tensor& piece : pieces_of(flats[i])) {
@@ -92,7 +92,7 @@ std::vector<Spread> over_ranks(const std::vector<Spread>& spreads, comm::Process
   const at::Tensor all = groups.control().all_gather(table_of(spreads), "spreads of gradients");
   const auto* next = all.const_data_ptr<double>();
   std::vector<Spread> together(spreads.size());
-  for (int rank = 0; rank < groups.mesh().shards(); ++rank) {  // of the first replica; the others have the same
+  for (int rank = 0; rank < groups.mesh().shards(); ++rank) {  // ranks of the first replica; the others have the same
     for (Spread& spread : together) {
       spread.add({.least = next[0], .most = next[1], .sum = next[2], .sum_of_squares = next[3]});
       next += kNumbersOfSpread;

@@ -14,7 +14,7 @@ namespace gputrain::train {
 
 inline constexpr int64_t kHistogramBins = 64;
 
-/// What a histogram needs to know of the values before it counts them. At first: of none.
+/// The facts about values that a histogram needs before it counts them. At first: of no values.
 struct Spread {
   double least = std::numeric_limits<double>::infinity(), most = -least;
   double sum = 0, sum_of_squares = 0;  // the latter is not finite if a value is not
@@ -23,16 +23,16 @@ struct Spread {
   bool has_bins() const noexcept;
 };
 
-/// Of flat tensors of one type on one device, which may be empty. Waits for the device once.
+/// Returns the spreads of flat tensors of one type on one device, which may be empty. Waits for the device once.
 std::vector<Spread> spreads_of(const std::vector<at::Tensor>& flats);
 
-/// The spreads of tensors of which each rank has a part. Every rank must call.
+/// Combines the spreads of tensors of which each rank has a part. Every rank must call.
 std::vector<Spread> over_ranks(const std::vector<Spread>& spreads, comm::ProcessGroups& groups);
 
-/// How many values of each tensor are in each bin of its spread: [tensors, kHistogramBins] doubles on `device`.
+/// Counts the values of each tensor in each bin of its spread: [tensors, kHistogramBins] doubles on `device`.
 at::Tensor counts_of(const std::vector<at::Tensor>& flats, const std::vector<Spread>& spreads, at::Device device);
 
-/// The histogram of `factor` times the values, from a row of counts on the CPU.
+/// Makes the histogram of `factor` times the values from a row of counts on the CPU.
 monitor::Histogram histogram_of(const Spread& spread, const at::Tensor& counts, double factor);
 
 }  // namespace gputrain::train

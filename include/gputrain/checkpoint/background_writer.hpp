@@ -28,7 +28,7 @@ class BackgroundWriter {
   /// Result of one save.
   struct Result {
     int64_t step = 0;
-    std::filesystem::path folder = {};  // of the checkpoint, on rank 0
+    std::filesystem::path folder = {};  // folder of the checkpoint, on rank 0
     uint64_t bytes = 0;
     double seconds = 0;         // until the checkpoint is durable
     double verify_seconds = 0;  // to read it back and prune older checkpoints
@@ -64,14 +64,14 @@ class BackgroundWriter {
 
   CheckpointStore store_;
   device::Staging staging_;
-  std::map<std::pair<std::string, std::string>, at::Tensor> memory_;  // by file and tensor; kept between saves
+  std::map<std::pair<std::string, std::string>, at::Tensor> memory_;  // keys: file and tensor; kept between saves
   std::vector<std::pair<at::Tensor, at::Tensor>> to_copy_;            // (to, from): the thread's copies for begun_
   std::optional<at::Device> copying_from_;                            // the GPU to synchronise, once for all copies
   std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Snapshot> begun_;  // being copied or written
   bool copying_ = false;
-  double stall_seconds_ = 0;  // of the begun_ save
+  double stall_seconds_ = 0;  // stall of the begun_ save
   std::vector<Result> results_;
   bool closing_ = false;
   std::thread thread_;  // started by the first begin()

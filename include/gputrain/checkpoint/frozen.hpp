@@ -14,13 +14,13 @@
 
 namespace gputrain::checkpoint {
 
-/// What a manifest says of a frozen tensor.
+/// Returns the entry of a frozen tensor in a manifest.
 Frozen::Tensor note_of(const at::Tensor& tensor);
 
 /// One thread may write while another asks.
 class FrozenWeights {
  public:
-  /// Until when the tensors are kept: copies only until they are written.
+  /// The time for which the tensors are kept: copies only until they are written.
   enum class Kept { always, until_written };
 
   /// Hashes the tensors, which must not change as long as this lives. `source`: where their values come from.
@@ -28,10 +28,10 @@ class FrozenWeights {
 
   const Frozen& note() const noexcept { return note_; }
 
-  /// Whether put_into() can write: false if the tensors were let go, and a file that they were written to is gone.
+  /// Whether put_into() can write. False if the tensors were let go, and a file with them is gone.
   bool is_at_hand() const;
 
-  /// Bytes that put_into() would still have to write there.
+  /// Returns the bytes that put_into() would still have to write there.
   uint64_t missing_bytes(const std::filesystem::path& folder) const;
 
   /// Writes the file into a folder of checkpoints unless it is there, and reads it back, once for each folder. Throws
@@ -41,16 +41,16 @@ class FrozenWeights {
  private:
   Frozen note_;
   Kept kept_;
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // guards the members below
   NamedTensors tensors_;
   std::set<std::filesystem::path> holders_;  // folders whose file was compared with its hash
 };
 
-/// As look_at_frozen(), and compares the file with its hash.
+/// Does what look_at_frozen() does, and compares the file with its hash.
 void verify_frozen(const std::filesystem::path& checkpoint, const Frozen& frozen);
 
-/// Removes frozen weights that no manifest in the folder names, those of checkpoints set aside included. Where a
-/// manifest cannot be read nothing is removed.
+/// Removes frozen weights that no manifest in the folder names; manifests of checkpoints set aside count too. If a
+/// manifest cannot be read, nothing is removed.
 void remove_unused_frozen(const std::filesystem::path& folder);
 
 }  // namespace gputrain::checkpoint

@@ -13,38 +13,39 @@
 
 namespace gputrain::checkpoint {
 
-/// What is known about a checkpoint without reading its tensors.
+/// The facts about a checkpoint that need none of its tensors.
 struct Listed {
   std::filesystem::path folder;
   int64_t step = 0;
-  uint64_t bytes = 0;  // of all files
+  uint64_t bytes = 0;  // size of all files
   std::optional<Score> score;
   std::optional<bool> for_good;  // as in its manifest
   std::string problem;           // empty: manifest and sizes are right; hashes were not looked at
 };
 
-/// Those of finished_in(), good or not.
+/// Returns the checkpoints of finished_in(), good or not.
 std::vector<Listed> list_checkpoints(const std::filesystem::path& folder);
 
-/// The newest one of finished_in() whose manifest and sizes are right.
+/// Returns the newest checkpoint of finished_in() whose manifest and sizes are right.
 std::optional<Listed> newest_listed(const std::vector<std::filesystem::path>& folders);
 
-/// What a name in a folder of checkpoints says.
+/// The parts of a name in a folder of checkpoints.
 struct StepName {
   int64_t step = 0;
   int64_t number = 1;  // 2 and up: the step was saved again
   std::string suffix;  // ".bad", ".partial"; empty: a finished checkpoint
 };
-/// Nothing for a name that no checkpoint has.
+/// Parses a name; nothing for a name that no checkpoint has.
 std::optional<StepName> parse_step_name(const std::string& name);
 
-/// The checkpoints with a finished name and their steps, newest first; of one step the first folder's come first, and
-/// there the one that was saved last. Throws Error(checkpoint) when the first folder cannot be read; of another one
-/// `unreadable` says it.
+/// Returns the checkpoints with a finished name and their steps, newest first. Those of one step are in the order of
+/// the folders, and in a folder the one saved last comes first. Throws Error(checkpoint) when the first folder cannot
+/// be read; for another folder, `unreadable` says so.
 std::vector<std::pair<int64_t, std::filesystem::path>> finished_in(const std::vector<std::filesystem::path>& folders,
                                                                    std::string* unreadable = nullptr);
 
-/// The folders of a run's branches by number: the first one is `checkpoints` itself, then there are "branch-2", ...
+/// Returns the folders of a run's branches by number: the first one is `checkpoints` itself, then there are "branch-2",
+/// ...
 std::map<int64_t, std::filesystem::path> branches_in(const std::filesystem::path& checkpoints);
 std::filesystem::path branch_folder(const std::filesystem::path& checkpoints, int64_t branch);
 

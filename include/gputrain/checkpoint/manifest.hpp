@@ -40,7 +40,7 @@ struct Score {
   double value = 0;
 };
 
-/// What is left of a tensor along one dimension: ranges of its indices there, one behind the other.
+/// A cut of a tensor along one dimension: the ranges of indices that are left, one behind the other.
 struct Cut {
   struct Range {
     int64_t begin = 0;
@@ -57,8 +57,8 @@ struct Cut {
 
 /// Consecutive elements of a larger tensor, or of a cut of it, from element `begin`.
 struct Slice {
-  std::vector<int64_t> shape;  // of the whole tensor
-  int64_t begin = 0;           // in the cut, if there is one
+  std::vector<int64_t> shape;  // sizes of the whole tensor
+  int64_t begin = 0;           // first element, in the cut if there is one
   /// The tensor's dimensions, from the one along which elements are farthest apart to the one of neighbours: {0, 2, 3,
   /// 1} for channels-last. Empty: row-major, as it must be for a cut.
   std::vector<int64_t> order = {};
@@ -67,18 +67,18 @@ struct Slice {
   friend bool operator==(const Slice&, const Slice&) = default;
 };
 
-/// Sizes of the tensor whose consecutive elements a slice holds: the whole tensor, or what its cut leaves of it. The
+/// Returns the sizes of the tensor whose consecutive elements a slice holds: of the whole tensor, or of its cut. The
 /// slice must have no flaw.
 std::vector<int64_t> sizes_of_cut(const Slice& slice);
 
-/// What makes a slice impossible, for instance a cut outside the tensor; empty: nothing.
+/// Returns why a slice is impossible, for instance a cut outside the tensor; empty: it is possible.
 std::string flaw_of(const Slice& slice);
 
-/// Which job and which ranks wrote a checkpoint.
+/// The job and the ranks that wrote a checkpoint.
 struct Origin {
-  std::string spec_hash;                        // of the settings that a resumed run may not change
+  std::string spec_hash;                        // hash of the settings that a resumed run may not change
   int64_t world_size = 1;                       // ranks that wrote it
-  std::map<std::string, std::string> versions;  // of gputrain and the libraries that computed it
+  std::map<std::string, std::string> versions;  // versions of gputrain and the libraries that computed it
 
   friend bool operator==(const Origin&, const Origin&) = default;
 };
@@ -86,15 +86,15 @@ struct Origin {
 /// Weights that training did not change. They lie once beside a run's checkpoints, in a file named by its hash.
 struct Frozen {
   struct Tensor {
-    std::string dtype;  // as in safetensors: "BF16"
+    std::string dtype;  // safetensors' name: "BF16"
     std::vector<int64_t> shape;
-    std::string xxh3_128;  // of its bytes in row-major order
+    std::string xxh3_128;  // hash of its bytes in row-major order
 
     friend bool operator==(const Tensor&, const Tensor&) = default;
   };
 
-  FileSeal seal;       // of the file
-  std::string source;  // where the values come from: "pretrained weights/gpt2", "seed 42"
+  FileSeal seal;       // seal of the file
+  std::string source;  // origin of the values: "pretrained weights/gpt2", "seed 42"
   std::map<std::string, Tensor> tensors;
 
   std::string file_name() const;  // "frozen-<hash>.safetensors"
@@ -105,12 +105,12 @@ struct Manifest {
     FileSeal seal;
     std::string part;                     // "model", "optimizer"; empty for a file without tensors
     int64_t rank = 0;                     // the rank that wrote it
-    std::map<std::string, Slice> slices;  // by tensor name; a tensor not listed here is whole
+    std::map<std::string, Slice> slices;  // keys: tensor names; a tensor not listed here is whole
   };
 
   int64_t step = 0;
   Origin origin;
-  std::map<std::string, File> files;  // by name in the checkpoint's folder
+  std::map<std::string, File> files;  // keys: names in the checkpoint's folder
   std::optional<Score> score;
   std::optional<bool> for_good;  // whether the run never removes it; null: older, or no such rule
   std::optional<Frozen> frozen;  // a part of "model" that is not in `files`

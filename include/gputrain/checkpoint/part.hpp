@@ -20,8 +20,8 @@ class Part {
   struct File {
     std::filesystem::path path;
     FileSeal seal;
-    std::map<std::string, Slice> slices;  // by tensor name; a tensor not listed here is whole
-    bool is_shared = false;  // by many checkpoints, which are good again once it is back: Unreadable, not Damage
+    std::map<std::string, Slice> slices;  // keys: tensor names; a tensor not listed here is whole
+    bool is_shared = false;  // many checkpoints share it, and are good again once it is back: Unreadable, not Damage
   };
 
   /// Reads only the headers. Throws Damage if a file is malformed, or if the slices of a tensor do not cover it exactly
@@ -55,14 +55,14 @@ class Part {
   /// The first `count` elements of a slice, from byte `place` of a file.
   struct Piece {
     size_t file;
-    Slice slice;  // of the whole tensor also where the file has all of it
+    Slice slice;  // slice of the whole tensor, also if the file has all of it
     int64_t count;
     uint64_t place;
   };
   struct Entry {
     at::ScalarType type;
     std::vector<int64_t> sizes;
-    std::vector<int64_t> order;  // of the elements, as in Slice
+    std::vector<int64_t> order;  // order of the elements, as in Slice
     std::vector<Piece> pieces;
   };
 

@@ -30,7 +30,7 @@ struct Shard {
   int64_t rank = 0;
   int64_t ranks = 1;                    // number of shards of the part
   NamedTensors tensors;                 // tensors listed in `slices` are flat
-  std::map<std::string, Slice> slices;  // by tensor name; a tensor not listed here is whole
+  std::map<std::string, Slice> slices;  // keys: tensor names; a tensor not listed here is whole
 };
 
 /// The content of one checkpoint. Tensors may be live: the owner of the snapshot must keep them unchanged until it is
@@ -49,15 +49,15 @@ struct Snapshot {
   double patience_seconds = 0;                       // how long rank 0 waits for them
   std::vector<std::filesystem::path> synced_before;  // other files that must be durable before the checkpoint
 
-  uint64_t bytes() const;  // of the tensors
+  uint64_t bytes() const;  // size of the tensors
 };
 
-/// Which checkpoints to keep. A checkpoint stays if at least one of the rules keeps it.
+/// The rules for keeping checkpoints. A checkpoint stays if at least one of them keeps it.
 struct Retention {
   int64_t keep_last = 2;   // at least 1
-  int64_t keep_best = 0;   // by score; only scores of the newest checkpoint's metric count
+  int64_t keep_best = 0;   // keeps those with the best scores; only scores of the newest checkpoint's metric count
   int64_t keep_every = 0;  // keeps steps that are multiples of it; 0: none
-  bool by_mark = false;    // keeps instead what was saved for good; what does not say is kept by keep_every
+  bool by_mark = false;  // keeps checkpoints saved for good instead; keep_every decides about those without such a mark
   bool smaller_is_better = true;
 };
 
@@ -76,8 +76,8 @@ struct Search {
 /// Reads a candidate, as deep as its caller wants; throws Damage or Unreadable when it is not good.
 using Read = std::function<void(const Checkpoint&)>;
 
-/// The newest checkpoint that is good, in the order of finished_in(). `read` is called for one after the other until it
-/// returns; by default every file is compared with its hash. What else `read` throws ends the search.
+/// Finds the newest checkpoint that is good, in the order of finished_in(). Calls `read` for one after the other until
+/// it returns; by default every file is compared with its hash. Any other exception of `read` ends the search.
 Search find_newest(const std::vector<std::filesystem::path>& folders, const Read& read = {});
 
 /// Takes a checkpoint out of the way under a name that is never read, "step-00000100.bad" or with a number, and returns
@@ -97,17 +97,16 @@ class CheckpointStore {
   void prepare(const Snapshot& snapshot);
 
   /// Writes a checkpoint, or a rank's shards of one that rank 0 completes; all ranks' folders are on one disk. When
-  /// this returns it is durable, and has the returned name, which is another one when its step was saved before. Throws
-  /// Error(checkpoint) otherwise; then every older checkpoint is still there, and what was half written is gone. Looks
-  /// for free space before the first byte.
+  /// this returns it is durable, and has the returned name, which is a new one when its step was saved before. Throws
+  /// Error(checkpoint) otherwise; then every older checkpoint is still there, and a half-written one is gone. Looks for
+  /// free space before the first byte.
   std::filesystem::path write(const Snapshot& snapshot);
 
   /// Call instead of write() when this rank cannot save: tells rank 0, which would wait for its shards.
   void withdraw(const Snapshot& snapshot, const std::string& reason) const;
 
-  /// Reads a checkpoint back from the disk, and only when it is good removes older ones that nothing keeps, and the
-  /// first save of its step, whose name it then takes. Returns its name. Throws Error(checkpoint) that says what is
-  /// wrong with it.
+  /// Reads a checkpoint back from the disk. Only when it is good, removes older ones that no rule keeps, and the first
+  /// save of its step, whose name it then takes. Returns its name. Throws Error(checkpoint) with its flaw.
   std::filesystem::path confirm(const std::filesystem::path& written);
 
   /// write() and confirm().
@@ -129,10 +128,10 @@ class CheckpointStore {
   void point_hints_at(const std::filesystem::path& newest) const;
   void tell_once(const std::string& trouble);
 
-  std::filesystem::path root_, folder_;  // of all branches, of this one
+  std::filesystem::path root_, folder_;  // folders of all branches, and of this one
   Retention retention_;
-  std::string told_;                   // of what could not be removed
-  mutable std::string told_of_hints_;  // of what is in the way of the links
+  std::string told_;                   // message about files that could not be removed
+  mutable std::string told_of_hints_;  // message about files in the way of the links
 };
 
 }  // namespace gputrain::checkpoint

@@ -24,14 +24,14 @@ class WeightFiles {
   /// The file, or the index of the shards.
   const std::filesystem::path& path() const noexcept { return path_; }
   std::vector<std::string> names() const;  // sorted by byte value
-  /// As SafetensorsFile::tensor().
+  /// Reads a tensor as SafetensorsFile::tensor() does.
   at::Tensor tensor(const std::string& name) const {
     return part_ ? part_->tensor(name) : holders_.at(name)->tensor(name);
   }
   const std::filesystem::path& file_of(const std::string& name) const {
     return part_ ? path_ : holders_.at(name)->path();
   }
-  /// Of model.safetensors; shards have none.
+  /// Returns the metadata of model.safetensors; shards have none.
   const Metadata& metadata() const noexcept { return metadata_; }
 
  private:
@@ -39,8 +39,8 @@ class WeightFiles {
   void add_shards();
 
   std::filesystem::path path_;
-  std::shared_ptr<const Part> part_;  // of a checkpoint whose ranks shared out the weights; null: any other weights
-  std::map<std::string, std::shared_ptr<const SafetensorsFile>> holders_;  // by name of a tensor
+  std::shared_ptr<const Part> part_;  // that of a checkpoint whose ranks shared out weights; null: other weights
+  std::map<std::string, std::shared_ptr<const SafetensorsFile>> holders_;  // keys: names of tensors
   Metadata metadata_;
 };
 

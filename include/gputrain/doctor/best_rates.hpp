@@ -16,9 +16,10 @@ class BestRates {
   explicit BestRates(const Lookup& lookup);
 
   const std::filesystem::path& file() const noexcept { return file_; }
-  /// By `what`. Empty: this kind was never measured, or the file cannot be read.
+  /// Returns the best rates of a kind of machine, by Rate::what. Empty: this kind was never measured, or the file
+  /// cannot be read.
   std::map<std::string, double> of(const std::string& kind) const;
-  /// Raises what is kept to these rates. Returns why it cannot be written; empty: it is.
+  /// Raises the kept rates to these. Returns why they cannot be written; empty: they are.
   std::string keep(const launch::MachineRates& machine) const;
 
  private:

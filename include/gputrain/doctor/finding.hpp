@@ -1,4 +1,4 @@
-// What a check of a machine has found.
+// The finding of a check of a machine.
 #pragma once
 
 #include <map>
@@ -17,7 +17,7 @@ struct Finding {
   Verdict verdict = Verdict::ok;
   std::string text;
   std::string fix = {};                           // a command, or what to do; may be empty
-  std::map<std::string, std::string> facts = {};  // what should be equal on all hosts: "driver" -> "580.65.06"
+  std::map<std::string, std::string> facts = {};  // facts that should be equal on all hosts: "driver" -> "580.65.06"
 };
 using Findings = std::vector<Finding>;
 

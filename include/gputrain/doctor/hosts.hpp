@@ -17,8 +17,8 @@ struct ExaminedHosts {
 
 struct ExamineRequest {
   std::vector<launch::Host> hosts;
-  std::vector<std::string> arguments;  // of `gputrain` on every host; it must serve() there
-  std::string folder;                  // whose disk is measured, unless a job says where it writes
+  std::vector<std::string> arguments;  // arguments of `gputrain` on every host; it must serve() there
+  std::string folder;                  // its disk is measured, unless a job says where it writes
   bool measures = false;               // also how fast processors, GPUs, memory, disks and the network are
   std::string device = "auto";
   double least_percent = 80;

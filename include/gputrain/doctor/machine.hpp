@@ -1,4 +1,4 @@
-// What the checks look at: files below a root folder, the GPUs, and the software of this program.
+// The machine that the checks look at: files below a root folder, the GPUs, and the software of this program.
 #pragma once
 
 #include <cstdint>
@@ -15,27 +15,27 @@ namespace gputrain::doctor {
 
 struct Software {
   std::string gputrain, torch;  // "0.1.0", "2.11.0"
-  std::string build;            // of gputrain, see build_id(); empty: unknown
+  std::string build;            // that of gputrain, see build_id(); empty: unknown
   int cuda = 0;                 // 13000 for 13.0; 0: a build without CUDA
   std::string cudnn, nccl;      // "9.15", "2.28.9"
   std::string gpu_obstacle;     // why CUDA cannot use GPUs that are there
-  int usable_gpus = 0;          // as CUDA counts them
+  int usable_gpus = 0;          // number that CUDA counts
 };
 
 struct Space {
   int64_t total_bytes = 0, free_bytes = 0;
 };
 
-/// How much a job will write, and where.
+/// The size of a job's checkpoints, and their folder.
 struct PlannedCheckpoints {
   std::string folder;
-  int64_t bytes = 0;                   // of one checkpoint
-  std::vector<std::string> shortages;  // what is wrong with the disks, in words
+  int64_t bytes = 0;                   // size of one checkpoint
+  std::vector<std::string> shortages;  // flaws of the disks, in words
   bool none_fits = false;
   double write_bytes_per_second = 0;  // measured below the folder; 0: could not be
 };
 
-/// A test gives it a folder of its own for /.
+/// This machine, or that of a test, which has a folder of its own for /.
 struct Machine {
   std::filesystem::path root = "/";
   Software software = {};
@@ -43,7 +43,7 @@ struct Machine {
   bool gpus_hang = false;  // the driver gave no readings in time
   int cores = 1;
   std::string cpu = {};
-  std::string address = {}, interface = {};  // of the packets that leave this host; empty: no way out
+  std::string address = {}, interface = {};  // those of packets that leave this host; empty: no way out
   std::optional<PlannedCheckpoints> planned = {};
   Lookup variable = [](const char*) { return std::optional<std::string>(); };
   std::function<std::optional<Space>(const std::filesystem::path&)> space = {};

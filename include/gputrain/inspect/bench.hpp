@@ -33,10 +33,10 @@ struct BenchRow {
   std::string precision, checkpointing, unit;  // unit: "tokens" or "samples"
   int64_t micro_batch = 0, accumulation = 0;
   std::string failure;                   // empty: measured
-  std::vector<double> seconds;           // of each step
+  std::vector<double> seconds;           // time of each step
   std::vector<double> rates;             // units per second, of each step
-  double flops_per_second = 0;           // of the model; 0: the model does not count them
-  double peak_flops_per_second = 0;      // of the device; 0: unknown
+  double flops_per_second = 0;           // rate of the model; 0: the model does not count its operations
+  double peak_flops_per_second = 0;      // rate of the device; 0: unknown
   int64_t peak_bytes = 0;                // device memory, or process memory on a CPU
   double first_loss = 0, last_loss = 0;  // mean over the targets
 

@@ -15,17 +15,17 @@ namespace gputrain::app {
 /// "all_reduce", "reduce", "broadcast", "all_gather".
 const std::vector<std::string>& collective_names();
 
-/// What a rank's link carries per byte of the result, as nccl-tests defines it: 2 (n - 1) / n for all_reduce, (n - 1) /
-/// n for all_gather, 1 for broadcast and reduce.
+/// Returns the bytes that a rank's link carries per byte of the result, as nccl-tests defines them: 2 (n - 1) / n for
+/// all_reduce, (n - 1) / n for all_gather, 1 for broadcast and reduce.
 double bus_factor(std::string_view collective, int ranks);
 
 /// One collective with one size. The data is fp32.
 struct CollectiveRow {
   std::string collective;
   int ranks = 1;
-  int64_t bytes = 0;   // of the result: for all_gather the parts of all ranks together
+  int64_t bytes = 0;   // size of the result: for all_gather the parts of all ranks together
   int64_t wrong = 0;   // elements of the results of all ranks that are not what they should be
-  double seconds = 0;  // of one call, on the slowest rank
+  double seconds = 0;  // time of one call on the slowest rank
 
   int64_t elements() const noexcept { return bytes / 4; }
   /// Bytes per second.

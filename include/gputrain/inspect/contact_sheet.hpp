@@ -9,11 +9,11 @@
 namespace gputrain::app {
 
 struct ContactSheet {
-  std::string title;    // of the page
+  std::string title;    // title of the page
   std::string text;     // below it
   int64_t images = 24;  // samples, spread evenly over the data
-  int64_t epochs = 3;   // of each sample: so many augmented versions besides the plain one; 0: none
-  uint64_t seed = 0;    // of the job: the versions are those that training sees
+  int64_t epochs = 3;   // augmented versions of each sample besides the plain one; 0: none
+  uint64_t seed = 0;    // the job's, so that the versions are those that training sees
 };
 
 /// The page, HTML that needs no other file: for each sample its name, its class, the image as an evaluation reads it,

@@ -16,9 +16,9 @@ struct DataStage {
 };
 
 struct DataRates {
-  std::vector<DataStage> stages;  // of Dataset::read(), each alone, on one thread
+  std::vector<DataStage> stages;  // stages of Dataset::read(), each alone, on one thread
   double one_thread = 0;          // all of them, samples per second
-  double loader = 0;              // what the loader delivers with its workers
+  double loader = 0;              // rate of the loader with its workers
   double preprocess = 0;          // the copy to the device and the conversion there
   int64_t workers = 0, cpus = 0;
   bool is_cheap = false;  // a read is little more than a copy
@@ -28,7 +28,7 @@ struct DataRates {
 /// page cache stays as it is: a second call may find files there.
 DataRates time_data(const Job& job, const JobDatasets& datasets, const RankContext& context, int64_t samples);
 
-/// What limits the rate, and which key to change.
+/// Says what limits the rate, and which key to change.
 std::string data_advice(const DataRates& rates);
 
 }  // namespace gputrain::app

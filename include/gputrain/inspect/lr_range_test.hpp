@@ -41,7 +41,7 @@ struct LrSuggestion {
   bool falls = false;            // the loss falls more than its noise
 };
 
-/// What the losses of rising rates say. Points whose loss is not finite must not be among them.
+/// Suggests a rate from the losses of rising rates. All losses must be finite.
 LrSuggestion suggest_lr(const std::vector<LrPoint>& points);
 
 /// A row for each part of the range: the rate, the smoothed loss and a bar; `columns` wide at most.

@@ -15,14 +15,14 @@ namespace gputrain::app {
 struct MatmulRow {
   std::string precision;
   int64_t size = 0;
-  double seconds = 0;           // of one product, the median
+  double seconds = 0;           // median time of one product
   double flops_per_second = 0;  // two per multiplication
-  double peak = 0;              // of the device's data sheet; 0: unknown
+  double peak = 0;              // rate in the device's data sheet; 0: unknown
 };
 /// Repeats the product for about `seconds`. `precision` is that of a job.
 MatmulRow time_matmul(const std::string& precision, int64_t size, at::Device device, double seconds);
 
-/// What copies of `bytes` reach.
+/// The rate of copies.
 struct CopyRow {
   std::string what;             // "memory to memory"
   double bytes_per_second = 0;  // read and written bytes each count, as in STREAM; between host and GPU, moved bytes

@@ -8,19 +8,20 @@
 
 namespace gputrain::app {
 
-/// Where a step's time goes.
+/// One part of a step's time.
 struct ProfileItem {
   std::string name;
-  double seconds = 0;  // of a step
-  double share = 0;    // of a step
+  double seconds = 0;  // per step
+  double share = 0;    // part of a step
   double calls = 0;    // in a step
 };
 
-/// The ten that cost most: kernels of a GPU, if there was one; otherwise operators, and what the loop does between
-/// them. Throws nlohmann::json::exception.
+/// Returns the ten items that cost most: kernels of a GPU, if there was one; otherwise operators, and the loop's work
+/// between them. Throws nlohmann::json::exception.
 std::vector<ProfileItem> top_of_profile(const nlohmann::json& summary);
 
-/// One sentence for each thing that the numbers show, the most expensive first: what, how much, which key to change.
+/// Returns one sentence for each thing that the numbers show, the most expensive first: what, how much, which key to
+/// change.
 std::vector<std::string> profile_advice(const nlohmann::json& summary);
 
 }  // namespace gputrain::app

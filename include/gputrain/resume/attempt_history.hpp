@@ -14,9 +14,9 @@ namespace gputrain::app {
 
 struct PastAttempt {
   double begin = 0;        // time of its first line, in Unix time
-  double seconds = 0;      // from the start of its process to its newest line
-  int64_t first_step = 0;  // where it went on
-  int64_t last_step = 0;   // of its end, or of its newest line that names a step
+  double seconds = 0;      // time from the start of its process to its newest line
+  int64_t first_step = 0;  // step at which it began
+  int64_t last_step = 0;   // step of its end, or of its newest line that names a step
   std::optional<int> exit_code;
   std::string reason;  // empty: it was killed, or still runs
 };

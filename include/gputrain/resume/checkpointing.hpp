@@ -52,35 +52,36 @@ class Checkpointing {
   /// The checkpoint that resume() began the branch with; empty: it went on in the branch.
   const std::string& from() const noexcept { return from_; }
 
-  /// Puts everything back as the newest good checkpoint has it, but goes on from the step that `progress` is at;
-  /// returns the checkpoint's step. Throws Error(refused), with `reason`, when there is none yet. Every rank must call.
+  /// Restores everything from the newest good checkpoint, but goes on from the step of `progress`; returns the
+  /// checkpoint's step. Throws Error(refused), with `reason`, when there is none yet. Every rank must call.
   int64_t roll_back(train::Progress& progress, const std::string& reason);
 
   /// Saves after `progress.step` steps. A save in the background that fails is told and counted; Error(checkpoint) ends
   /// training when checkpoint.max_save_failures have failed in a row, or when a durable one fails. Every rank must
   /// call.
   void save(const train::Progress& progress, train::SaveMode mode);
-  /// To be called before weights or the optimizer's state change: the save in the background may be copying them.
+  /// Ends the copy that the save in the background makes of weights and the optimizer's state. Call before they change.
   void finish_copy() { writer_.finish_copy(); }
   /// Tells how saves in the background have ended, if any has.
   void note_results();
 
-  /// Waits for the save in the background; whether the last save ended well. Every rank must call.
+  /// Waits for the save in the background. Returns whether the last save ended well. Every rank must call.
   bool settle();
 
-  /// Whether what resume() restored is a checkpoint of the branch in the run's own folder; else the run has to save it
-  /// there before the first step. True where there was none.
+  /// Whether resume() has restored a checkpoint of the branch in the run's own folder, or none. If not, the run has to
+  /// save it there before the first step.
   bool is_in_place() const noexcept { return is_in_place_; }
-  /// The global batch of the run that resume() went on from by path, where that was another one.
+  /// Returns the global batch of the run whose checkpoint resume() took by path, if it is another one than this run's.
   const std::optional<int64_t>& batch_elsewhere() const noexcept { return batch_elsewhere_; }
-  /// What the mirror still has to copy, at most for as long as `seconds_left` says; asked again and again.
+  /// Waits until the mirror has copied everything, at most as long as `seconds_left` says, which is called again and
+  /// again.
   void finish_mirror(const std::function<double()>& seconds_left);
 
-  /// The metric that makes a checkpoint the best; empty: the best is not kept.
+  /// Returns the metric that makes a checkpoint the best; empty: the best is not kept.
   const std::string& best_metric() const noexcept { return best_metric_; }
-  /// How long writing the last checkpoint took; 0: not known yet.
+  /// Returns the time to write the last checkpoint; 0: not known yet.
   double save_seconds() const noexcept { return save_seconds_; }
-  /// How long resume() took to read its checkpoint; 0: there was none.
+  /// Returns the time in which resume() read its checkpoint; 0: there was none.
   double restore_seconds() const noexcept { return restore_seconds_; }
 
  private:
@@ -114,14 +115,14 @@ class Checkpointing {
     data::SampleUsage usage;
     double waited_seconds;  // for the save before it
   };
-  std::map<int64_t, Begun> begun_;  // by step, of the newest save and of those whose end is not known
-  double waited_seconds_ = 0;       // of all saves at intervals
+  std::map<int64_t, Begun> begun_;  // keys: steps of the newest save and of those whose end is not known
+  double waited_seconds_ = 0;       // waits of all saves at intervals
   bool has_told_of_waiting_ = false;
   train::Stopwatch since_start_;
   int64_t announced_step_ = -1;
   int64_t failures_ = 0;  // in a row
   std::string last_failure_;
-  double save_seconds_ = 0, verify_seconds_ = 0;  // of the last one
+  double save_seconds_ = 0, verify_seconds_ = 0;  // times of the last save
   double restore_seconds_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// What the ledger tells a new attempt of the ones before it.
+// The facts that a new attempt reads in the ledger about the ones before it.
 #pragma once
 
 #include <cstdint>
@@ -21,22 +21,22 @@ class EarlierAttempts {
   /// Reads the ledger, on rank 0. Everything given outlives it.
   EarlierAttempts(const Job& job, TrainingSetup& setup, const RunFolder& folder);
 
-  /// What the attempt that goes on from `progress` is called; the first one is 1. Every rank must call.
+  /// Returns the number of the attempt that goes on from `progress`; the first one is 1. Every rank must call.
   int64_t number_of_next(const train::Progress& progress) const;
 
-  /// Throws Error(usage) where the training data is not what the last attempt had, amid a run; with `accept_changes`
-  /// it is told only. Every rank must call.
+  /// Throws Error(usage) if the training data is not that of the last attempt, amid a run; with `accept_changes` it
+  /// only warns. Every rank must call.
   void check_data(const train::Progress& progress, const DataIdentity& now, bool accept_changes) const;
 
-  /// Throws Error(no_restart) where limits.max_attempts_without_progress of them came to nothing. Every rank must call.
+  /// Throws Error(no_restart) if limits.max_attempts_without_progress of them came to nothing. Every rank must call.
   void refuse_if_stuck(const train::Progress& progress) const;
 
-  /// The rate that an order has set: that of the ledger, which has orders that no checkpoint has any more, or else of
-  /// the checkpoint. The job's own rate counts where the job now has another optimizer.lr, which is told. Every rank
+  /// Returns the rate that an order has set: the ledger's, which has orders that no checkpoint has any more, or else
+  /// the checkpoint's. The job's own rate counts if the job now has another optimizer.lr, with a warning. Every rank
   /// must call.
   std::optional<train::OrderedRate> ordered_rate(const train::Progress& progress, int64_t branch) const;
 
-  /// How often they were lost; on rank 0.
+  /// Returns how often they were lost; on rank 0.
   train::InterruptionStats interruptions() const;
 
  private:

@@ -1,4 +1,4 @@
-// What a run writes into its ledger, and reads there again.
+// The records that a run writes into its ledger, and reads there again.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace gputrain::app {
 
-/// The fingerprint as hexadecimal digits: JSON readers elsewhere lose whole numbers of 64 bits.
+/// Writes the fingerprint as hexadecimal digits, because other JSON readers lose whole numbers of 64 bits.
 nlohmann::json to_json(const data::SampleUsage& usage);
 /// Throws nlohmann::json::exception, or std::logic_error for digits that are none.
 data::SampleUsage usage_from_json(const nlohmann::json& json);
@@ -26,25 +26,25 @@ data::OrderFacts order_from_json(const nlohmann::json& json);
 
 nlohmann::json end_record(const monitor::Summary& summary, const train::Progress& progress);
 
-/// What records say of an error: where and what, on one line, and the exit code that the process ends with.
+/// Return an error for records: where and what, on one line, and the exit code with which the process ends.
 std::string reason_of(const std::exception& failure);
 int exit_code_of(const std::exception& failure);
 
-/// What tells training data from other data; 0 or empty: not known.
+/// The properties that tell training data from other data; 0 or empty: not known.
 struct DataIdentity {
   int64_t samples = 0;
-  uint64_t target_names = 0;  // hash of what the numbers of classes or tokens stand for
+  uint64_t target_names = 0;  // hash of the names of classes or texts of tokens
   std::string content = {};   // on rank 0: content_digits()
 };
 DataIdentity identity_of(const TrainingSetup& setup);
-/// That of the run's newest attempt.
+/// Returns the identity of the data of the run's newest attempt.
 DataIdentity identity_before(const std::vector<nlohmann::json>& ledger);
 
 nlohmann::json attempt_record(const Job& job, const TrainingSetup& setup, const train::Progress& progress,
                               const DataIdentity& identity);
 
-/// How many attempts there have been: the lines about them, or the highest number that one was given, as the first in
-/// a folder that goes on from another's checkpoint has not the number 1.
+/// Returns the number of attempts so far: the lines about them, or the highest number of one. In a folder that goes on
+/// from another's checkpoint, the first attempt has not the number 1.
 int64_t attempts_in(const std::vector<nlohmann::json>& ledger);
 
 /// Attempts that died one after the other without coming past `step`, and why the last one did.
@@ -54,7 +54,7 @@ struct Stuck {
 };
 Stuck stuck_at(const std::vector<nlohmann::json>& ledger, int64_t step);
 
-/// How often attempts ended by a failure or without a word, in how much time.
+/// Counts the attempts that ended by a failure or without a word, and their time.
 train::InterruptionStats interruptions_in(const std::vector<nlohmann::json>& ledger);
 
 }  // namespace gputrain::app

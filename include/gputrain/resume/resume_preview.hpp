@@ -1,4 +1,4 @@
-// Where a run would start from, looked for without a trace: for a dry run.
+// The place from which a run would start, for a dry run: looking for it leaves no trace.
 #pragma once
 
 #include <string>

@@ -21,7 +21,7 @@ class AlertWatch {
  public:
   struct Cost {
     double per_second = 0;       // 0: unknown
-    double earlier_seconds = 0;  // that earlier attempts took
+    double earlier_seconds = 0;  // time of earlier attempts
   };
   /// `webhook` is told too, unless it is null.
   AlertWatch(std::vector<monitor::AlertSpec> alerts, monitor::Board& board, train::Control& control,

@@ -1,4 +1,4 @@
-// What a run shows of itself while it goes on, and where it takes orders.
+// The pages that a run serves while it goes on, and the socket at which it takes orders.
 #pragma once
 
 #include <memory>
@@ -28,21 +28,21 @@ class Live {
 
   /// Starts to serve. Call when it is known where the run stands.
   void begin(const train::Progress& progress);
-  /// What the start page says of it; empty: nothing to say.
+  /// Returns the text for the start page; empty: nothing to say.
   std::string text() const;
 
   /// Tells the webhook, and writes report.html on rank 0: the page, as the run ends. A disk error is a warning.
   void end(const monitor::Summary& summary);
 
-  /// Where the time has gone, for report.html.
+  /// Notes how the time was spent, for report.html.
   void note_times(const train::Progress& progress);
 
   monitor::Board& board() noexcept { return board_; }
   device::PhaseClock& clock() noexcept { return clock_; }
   train::Control& control() noexcept { return control_; }
-  /// This rank's memory and its GPU's newest readings, "gpu/power_watts" and so on; NaN for what is not known.
+  /// Returns this rank's memory and its GPU's newest readings, "gpu/power_watts" and so on; NaN for unknown values.
   monitor::Metrics readings() const;
-  /// "node2:1": host and local rank of each rank.
+  /// Returns host and local rank of each rank: "node2:1".
   const std::vector<std::string>& places() const noexcept { return places_; }
 
  private:

@@ -17,7 +17,7 @@ struct Preparation {
   Job job;  // the given job, with the micro-batch that was chosen
   JobDatasets datasets;
   MicroBatchChoice micro_batch;
-  int64_t kept_global_batch = 0;  // of the run that is resumed; 0: a new run
+  int64_t kept_global_batch = 0;  // that of the resumed run; 0: a new run
   std::string resume = {};        // dry run, on rank 0: where a run would start from
 };
 

@@ -12,9 +12,9 @@ struct StartTexts {
   std::string hosts = {};   // empty: this machine and the ranks of the process group
   std::string memory = {};  // empty: only the memory that stays allocated all the time
   std::string saves;        // how often, if checkpoint.interval is auto
-  std::string rate = {};    // the learning rate, where it is not the job's
-  std::string resume;       // where the run starts from
-  std::string watch = {};   // where it can be watched; empty: nowhere
+  std::string rate = {};    // the learning rate, if it is not the job's
+  std::string resume;       // place from which the run starts
+  std::string watch = {};   // address at which it can be watched; empty: none
 };
 
 void print_start_page(monitor::Console& console, const Job& job, const TrainingSetup& setup, const StartTexts& texts);

@@ -79,11 +79,11 @@ class Training {
   monitor::Console& console_;
   KernelStatus& kernels_;
   RunFolder folder_;
-  const RunLock& lock_;  // of the run folder, on rank 0
+  const RunLock& lock_;  // lock of the run folder, on rank 0
   TextFiles text_files_;
   train::Stopwatch since_lock_check_;
   train::Progress progress_;
-  int64_t first_step_ = 0;  // where this attempt starts
+  int64_t first_step_ = 0;  // step at which this attempt starts
   Live live_;
   monitor::Recorder recorder_;
   train::Reporting reporting_;

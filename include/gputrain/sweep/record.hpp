@@ -1,4 +1,4 @@
-// What is known of a sweep's trials, and the file that keeps it.
+// The record of a sweep's trials, and its file.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct Trial {
   std::string state = "waiting";  // done; failed; ended: by asha, it was not among the best
   std::optional<double> value;    // the best of its evaluations
   int64_t evaluations = 0;
-  std::string why = {};  // of a failed trial: the reason
-  int exit_code = 0;     // of a failed trial
+  std::string why = {};  // reason of a failed trial
+  int exit_code = 0;     // that of a failed trial
 
   bool is_over() const { return state != "waiting"; }
   bool has_worked() const { return state == "done" || state == "ended"; }

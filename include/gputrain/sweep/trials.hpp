@@ -12,11 +12,11 @@
 
 namespace gputrain::app {
 
-/// What a trial sets: keys of the job and their values, in the order of the spec.
+/// The settings of a trial: keys of the job and their values, in the order of the spec.
 using TrialSettings = std::vector<std::pair<std::string, std::string>>;
 
-/// The settings of every trial: a pure function of the spec and the seed. Trial n of random and asha does not depend on
-/// how many there are.
+/// Returns the settings of every trial: a pure function of the spec and the seed. Trial n of random and asha does not
+/// depend on how many there are.
 std::vector<TrialSettings> trial_settings(const SweepSpec& spec, uint64_t seed);
 
 /// Asynchronous successive halving (Li et al., "A system for massively parallel hyperparameter tuning", MLSys 2020), in
@@ -31,11 +31,11 @@ class Rungs {
   /// must end; empty: it goes on. A rung that the trial has reached before is not judged again.
   std::optional<int64_t> ends_after(int64_t trial, const std::vector<double>& values);
 
-  /// The best of the values; empty: there is none that is finite.
+  /// Returns the best of the values; empty: none is finite.
   std::optional<double> best(const std::vector<double>& values) const;
   bool is_better(double one, double other) const { return smaller_is_better_ ? one < other : one > other; }
 
-  /// By rung: the trials that have reached it, and their values there. To be kept in a file.
+  /// The trials that have reached each rung, and their values there. To be kept in a file.
   using Reached = std::vector<std::map<int64_t, double>>;
   const Reached& reached() const noexcept { return reached_; }
   void restore(Reached reached) { reached_ = std::move(reached); }

@@ -25,7 +25,7 @@ constexpr const char* kOrderedRate = "ordered_rate";
 struct Order {
   std::string verb;
   double value = 0;
-  std::string from;  // who gives it: "gputrain ctl", "alert 'gpu/temperature_celsius > 85'"
+  std::string from;  // its origin: "gputrain ctl", "alert 'gpu/temperature_celsius > 85'"
 };
 
 /// Takes orders from any thread, and keeps them for the training thread.

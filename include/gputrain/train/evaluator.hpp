@@ -45,13 +45,13 @@ class Evaluator {
   /// metrics; poll.finish() then returns the stop. Every rank must call.
   monitor::Metrics run(models::Model& model, comm::ProcessGroups& groups, StopPoll& poll) const;
 
-  /// The sums and rows of which the metrics are made.
+  /// Returns the sums and rows of which the metrics are made.
   tasks::Totals totals(models::Model& model, comm::ProcessGroups& groups, StopPoll& poll) const;
 
   monitor::Metrics metrics_of(const tasks::Totals& totals) const;
 
-  /// Of which classes the samples were taken for which, and which samples had the greatest losses, with pictures of
-  /// images; null: the task does not tell. What Task::sample_results() says, as report.html shows it.
+  /// Returns, from Task::sample_results() and for report.html, the confused classes and the samples with the greatest
+  /// losses, with pictures of images; null: the task has no results of samples.
   nlohmann::ordered_json details_of(const tasks::Totals& totals) const;
 
   std::string describe() const { return dataset_->describe(); }

@@ -11,8 +11,8 @@ namespace gputrain::train {
 
 /// Logs "weights/NAME" and "gradients/NAME", by the names of checkpoints, as Plan::histograms says. Gradients are those
 /// of the step just done, summed over ranks, without loss scale and before clipping. Weights that are not all finite
-/// have no histogram; if a gradient is not finite, none has. Where each rank has a shard of the gradient, all count
-/// theirs; else rank 0 counts alone.
+/// have no histogram; if one gradient is not finite, no gradient has one. If each rank has a shard of the gradient, all
+/// count theirs; else rank 0 counts alone.
 class HistogramHook final : public Hook {
  public:
   struct Parts {

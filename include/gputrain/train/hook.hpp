@@ -15,12 +15,12 @@ struct StepResult {
   at::Tensor loss_sum;       // double scalar: sum over this rank's targets
   at::Tensor gradient_norm;  // scalar: 2-norm before clipping, over all ranks
   at::Tensor found_inf;      // [1] float: nonzero if the update was skipped
-  double weight = 0;         // of the targets over all ranks
+  double weight = 0;         // weight of the targets over all ranks
   int64_t samples = 0;       // samples over all ranks
   double lr = 0;
 };
 
-/// What a sum of losses is divided by: the weight of its targets, or 1 if there is none.
+/// Returns the divisor of a sum of losses: the weight of its targets, or 1 if there is none.
 inline double divisor_of_loss(double weight) { return weight > 0 ? weight : 1; }
 
 class Hook {

@@ -17,7 +17,7 @@
 
 namespace gputrain::train {
 
-/// Where hooks report.
+/// The recorder to which hooks report, and the plan.
 struct Reporting {
   monitor::Recorder& recorder;
   const Plan& plan;
@@ -64,13 +64,13 @@ class NonFiniteGuard final : public Hook {
   std::string finding_;
 };
 
-/// What a share of the peak rate is computed from; 0: unknown.
+/// The numbers that give a share of the peak rate; 0: unknown.
 struct ModelFlops {
   double per_sample = 0;       // floating-point operations, see models::Model::flops_per_sample
   double peak_per_second = 0;  // of all ranks together
 
-  /// The share that the model's operations are of the peak at this rate ("model FLOPs utilization": Chowdhery et al.,
-  /// "PaLM: scaling language modeling with pathways", 2022); empty: unknown.
+  /// Returns the share of the peak that the model's operations reach at this rate ("model FLOPs utilization": Chowdhery
+  /// et al., "PaLM: scaling language modeling with pathways", 2022); empty: unknown.
   std::optional<double> utilization(double samples_per_second) const {
     if (per_sample <= 0 || peak_per_second <= 0) return std::nullopt;
     return per_sample * samples_per_second / peak_per_second;
@@ -93,21 +93,21 @@ class LogHook final : public Hook {
   /// for the time of the steps between them.
   void pass_over(const Progress& restored, const Progress& reached);
 
-  /// What each line's record gets besides.
+  /// Sets a function that returns more metrics for the record of each line.
   void set_more_metrics(std::function<monitor::Metrics()> more) { more_metrics_ = std::move(more); }
 
-  /// Lines then say how much of the ranks' peak rate the model uses.
+  /// Makes lines say how much of the ranks' peak rate the model uses.
   void set_model_flops(const ModelFlops& flops) { flops_ = flops; }
 
   double first_step_seconds() const noexcept { return first_step_seconds_; }
-  /// Average over this attempt's steps except the first.
+  /// Return averages over this attempt's steps except the first.
   double samples_per_second() const noexcept;
   double tokens_per_second() const noexcept;
 
  private:
   struct Interval {       // since the last log line
     at::Tensor loss_sum;  // double scalar on the device, over this rank's targets
-    double weight = 0;    // of the targets of all ranks
+    double weight = 0;    // weight of the targets of all ranks
     int64_t steps = 0;
     double begin_seconds = 0;  // Progress::train_seconds
     int64_t begin_samples = 0, begin_tokens = 0;
@@ -149,7 +149,7 @@ class EvalHook final : public Hook {
     bool at_start = false;
     std::string best_metric = "val/loss";  // decides whether an evaluation is the best so far
     std::optional<EarlyStoppingSpec> early_stopping = {};
-    /// Told on rank 0 what an evaluation says of single samples, see Evaluator::details_of().
+    /// Called on rank 0 with the details of an evaluation, see Evaluator::details_of().
     std::function<void(const nlohmann::ordered_json& details)> on_details = [](const auto&) {};
     /// Tells the schedule of the learning rate about an evaluation.
     std::function<void(const optim::Evaluated&, optim::Feedback&)> follow = [](const auto&, auto&) {};

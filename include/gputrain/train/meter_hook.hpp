@@ -21,9 +21,9 @@ class MeterHook final : public Hook {
     comm::ProcessGroups& groups;
     Reporting reporting;
     monitor::Board& board;            // only rank 0's is shown
-    std::vector<std::string> places;  // of each rank
-    /// What this rank measures besides, as "rank/memory_bytes"; the same names on every rank, NaN for what is not
-    /// known.
+    std::vector<std::string> places;  // place of each rank
+    /// Returns more measurements of this rank, such as "rank/memory_bytes": the same names on every rank, NaN for
+    /// unknown values.
     std::function<monitor::Metrics()> readings = [] { return monitor::Metrics(); };
   };
   explicit MeterHook(Parts parts)
@@ -48,7 +48,7 @@ class MeterHook final : public Hook {
   Stopwatch since_comparison_;
   int64_t steps_ = 0;  // since then
   bool is_held_ = false;
-  std::vector<device::PhaseTimes> totals_;  // of each rank, over this attempt
+  std::vector<device::PhaseTimes> totals_;  // times of each rank over this attempt
   device::PhaseTimes since_line_{};         // sum over the ranks
   int64_t steps_since_line_ = 0;
   monitor::StragglerFinder finder_;

@@ -12,8 +12,8 @@
 
 namespace gputrain::train {
 
-/// Where steps of this global batch began. Training goes by samples: a run that goes on with another global batch has
-/// left of its epochs, tokens and learning-rate curve what it has not trained yet.
+/// The place where steps of this global batch began. Training goes by samples: a run that goes on with another global
+/// batch still has the epochs, tokens and part of the learning-rate curve that it has not trained yet.
 struct PlanStart {
   int64_t step = 0;
   data::Position position = {};
@@ -27,11 +27,11 @@ struct PlanFacts {
   int64_t tokens_per_sample = 0;  // 0: not text
   int world_size = 1;
   bool drop_last = false;         // the last partial step of an epoch is dropped
-  int64_t kept_global_batch = 0;  // of the resumed run, used if the spec names none; 0: a new run
+  int64_t kept_global_batch = 0;  // that of the resumed run, used if the spec names none; 0: a new run
   PlanStart start = {};
 };
 
-/// How the samples of a step are divided.
+/// The division of the samples of a step.
 struct BatchPlan {
   int64_t global_batch = 0;                 // samples per optimizer step over all ranks
   int64_t micro_batch = 0;                  // maximum samples per forward pass on one rank
@@ -45,8 +45,9 @@ struct BatchPlan {
   int64_t micro_batch_over_ranks(int world_size) const;
 };
 
-/// Steps as a run counts them that has the present global batch from its start: uniform steps. What is left of an epoch
-/// begun with another global batch leads from where that one stood to the epoch's end, so that none is passed twice.
+/// Uniform steps: the count of a run that has had the present global batch from its start. The rest of an epoch that
+/// was begun with another global batch leads from the place reached with that to the epoch's end, so that no place is
+/// passed twice.
 struct UniformSteps {
   int64_t origin = 0;            // from `whole` on, a step less this; below 0 if the global batch was larger before
   int64_t first = 0, whole = 0;  // the epoch that was begun before goes on in steps (first, whole]
@@ -61,14 +62,14 @@ struct UniformSteps {
   bool reaches_multiple(int64_t step, int64_t every) const noexcept;
 };
 
-/// When something recurs: every `steps` steps, every `seconds` seconds, or at an interval that the run chooses
-/// (is_auto). None of them: only at the end.
+/// The times at which something recurs: every `steps` steps, every `seconds` seconds, or at an interval that the run
+/// chooses (is_auto). None of them: only at the end.
 struct Cadence {
   int64_t steps = 0;
   double seconds = 0;
   bool is_auto = false;
   int64_t also_steps = 0;                   // in addition, every so many steps
-  UniformSteps uniform, also_uniform = {};  // what they count
+  UniformSteps uniform, also_uniform = {};  // the counts that `steps` and `also_steps` refer to
 
   bool at_step(int64_t step) const noexcept {
     return (steps > 0 && uniform.reaches_multiple(step, steps)) || also_at_step(step);
@@ -82,33 +83,34 @@ struct Cadence {
 struct Plan {
   BatchPlan batch;
   PlanStart start;
-  /// What epochs, tokens and shares of training count, so that they end where they should.
+  /// The count by which epochs, tokens and shares of training go, so that they end where they should.
   UniformSteps uniform;
-  int64_t tokens_per_step = 0;  // of a full step; 0: not text
+  int64_t tokens_per_step = 0;  // tokens of a full step; 0: not text
   int64_t steps_per_epoch = 0;
-  int64_t samples_per_epoch = 0;  // those that are used
+  int64_t samples_per_epoch = 0;  // samples that are used
   int64_t total_steps = 0;        // INT64_MAX: limited only by time
   bool ends_by_steps = false;     // train.max_steps is what limits total_steps
   double uniform_end = 0;         // if not: the limit in uniform steps, perhaps not a whole number
-  double max_seconds = 0;         // of training, summed over attempts; 0: unlimited
+  double max_seconds = 0;         // limit of training, summed over attempts; 0: unlimited
   Cadence eval, save, log, histograms, sample;
 
   bool is_time_limited() const noexcept { return total_steps == INT64_MAX; }
   double epochs_in(int64_t steps) const noexcept;
-  /// What shares of training count: percentages, and the learning rate.
+  /// Returns the count by which shares of training go: percentages, and the learning rate.
   UniformSteps shares() const noexcept { return ends_by_steps ? UniformSteps{} : uniform; }
-  /// What lengths of this unit count.
+  /// Returns the count by which lengths of this unit go.
   UniformSteps uniform_of(config::Length::Unit unit) const noexcept;
-  /// Remaining training time, until the first limit at this pace.
+  /// Returns the remaining training time, until the first limit at this pace.
   double seconds_left(int64_t step, double seconds_so_far, double seconds_per_step) const noexcept;
-  /// A length in steps, at least 0; percent is of curve_steps(). Throws Error(usage) if the unit is not possible.
+  /// Converts a length to steps, at least 0; percent is of curve_steps(). Throws Error(usage) if the unit is not
+  /// possible.
   int64_t steps_of(const config::Length& length, const std::string& key) const;
-  /// The same for a part of the learning-rate curve, which a new global batch leaves at the same share of training: its
-  /// steps are those that training began with.
+  /// Does the same for a part of the learning-rate curve, which a new global batch leaves at the same share of
+  /// training: its steps are those of the global batch with which training began.
   int64_t steps_of_curve(const config::Length& length, const std::string& key) const;
-  /// Steps of the whole learning-rate curve; INT64_MAX: limited only by time.
+  /// Returns the steps of the whole learning-rate curve; INT64_MAX: limited only by time.
   int64_t curve_steps() const noexcept { return is_time_limited() ? total_steps : total_steps - shares().origin; }
-  /// Where the curve is read before the update after `step`: a whole number unless the global batch has changed.
+  /// Returns the place of the curve for the update after `step`: a whole number unless the global batch has changed.
   double curve_step(int64_t step) const noexcept;
   /// The same as a cadence; keeps a time as seconds. Null: never.
   Cadence cadence_of(const std::optional<config::Length>& length, const std::string& key) const;

@@ -23,14 +23,14 @@ enum class Stop {
   max_duration,
   notice,
   restart,
-  ordered,  // by `gputrain ctl` or an alert
+  ordered,  // ordered by `gputrain ctl` or an alert
   spent,    // limits.max_cost or limits.idle: do not start again
   interrupted,
   terminated,
   diverged
 };
 
-/// This rank's reason to stop now; called often, from the training thread.
+/// Returns this rank's reason to stop now; called often, from the training thread.
 using StopReason = std::function<Stop()>;
 
 /// Installs signal handlers: SIGTERM, SIGINT, SIGUSR1 and, unless ignored, SIGHUP request a stop; SIGUSR2 requests a
@@ -38,17 +38,17 @@ using StopReason = std::function<Stop()>;
 /// to save. Call it once, before any computation: handlers run on a thread of their own, and threads started later
 /// block these signals. Throws Error(environment) if the thread cannot start.
 void watch_signals();
-/// From now on stop signals are only noted, for the ranks to agree on; a second SIGINT still ends the process at once.
-/// One SIGINT from the parent and one from another process count as one, because the launcher forwards signals.
+/// Makes stop signals be only noted from now on, for the ranks to agree on; a second SIGINT still ends the process at
+/// once. One SIGINT from the parent and one from another process count as one, because the launcher forwards signals.
 void note_signals() noexcept;
-/// From now on the process ends with an error and keeps that error's exit code: it ignores stop signals, which a
-/// launcher sends to all ranks once one has ended. SIGINT still ends it.
+/// Says that the process ends with an error and keeps that error's exit code: from now on it ignores stop signals,
+/// which a launcher sends to all ranks once one has ended. SIGINT still ends it.
 void note_failure() noexcept;
-/// From now on the whole run is on disk, so ending the process loses nothing.
+/// Says that the whole run is on disk, so ending the process loses nothing from now on.
 void note_saved() noexcept;
-/// The strongest stop requested by signals since note_signals().
+/// Returns the strongest stop requested by signals since note_signals().
 Stop noted_stop() noexcept;
-/// The exit code of a preempted run.
+/// Returns the exit code of a preempted run.
 ExitCode exit_code_of(Stop stop) noexcept;
 
 /// Checkpoint requests from outside: SIGUSR2, or a file that appears.

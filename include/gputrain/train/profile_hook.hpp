@@ -14,7 +14,7 @@
 
 namespace gputrain::train {
 
-/// What a profile says of its run besides.
+/// More facts about the run for its profile.
 struct ProfileFacts {
   std::string device, precision;
   int64_t num_workers = 0;
@@ -27,7 +27,7 @@ class ProfileHook final : public Hook {
   static constexpr int64_t kWarmupSteps = 5;  // fewer in a run that is too short
 
   struct Parts {
-    int64_t steps = 0;             // to be recorded after the warm-up; fewer if training ends before
+    int64_t steps = 0;             // steps to record after the warm-up; fewer if training ends before
     std::filesystem::path folder;  // gets rank<k>.trace.json and summary.json; an older profile is replaced
     ProfileFacts facts;
     models::Model& model;
@@ -59,10 +59,10 @@ class ProfileHook final : public Hook {
   Parts parts_;
   std::unique_ptr<Recording> recording_;  // until it is written
   int64_t steps_ = 0;
-  bool is_begun_ = false;         // what Parts::steps asks for
+  bool is_begun_ = false;         // the recording of Parts::steps has begun
   int64_t first_ = 0, last_ = 0;  // recorded steps, (first, last]
-  int64_t samples_ = 0;           // of them, over all ranks
-  double train_seconds_ = 0;      // of training before the first of them
+  int64_t samples_ = 0;           // samples of these steps, over all ranks
+  double train_seconds_ = 0;      // training time before the first of these steps
   struct Reached {
     int64_t step = 0;
     double train_seconds = 0;

@@ -46,12 +46,12 @@ struct Progress {
   bool evaluates_anew = false;                // data.val has changed since that evaluation
   double seconds_since_evaluation = 0;        // wall time while attempts ran
   std::optional<OrderedRate> ordered_rate;    // empty: the job's rate counts
-  int64_t average_points = 0;                 // of train.swa: how many weights its mean has
-  optim::Feedback lr_feedback;                // of evaluations, to a schedule that follows them
+  int64_t average_points = 0;                 // number of weights in the mean of train.swa
+  optim::Feedback lr_feedback;                // results of evaluations for a schedule that follows them
   monitor::Metrics metrics;                   // last value of each
   std::map<std::string, monitor::Best> best;  // best value of each validation metric
 
-  /// What the schedule's rate, which rises to `peak_lr`, is multiplied by.
+  /// Returns the factor of the schedule's rate, which rises to `peak_lr`.
   double lr_factor(double peak_lr) const noexcept {
     return (ordered_rate ? ordered_rate->lr / peak_lr : 1) * lr_feedback.factor;
   }

@@ -62,7 +62,7 @@ class SavePace {
   bool is_writing_ = false;
   bool notices_watched_ = false;
   int64_t saves_ = 0;
-  double stall_seconds_ = 0, write_seconds_ = 0;  // of a save; newer saves weigh more
+  double stall_seconds_ = 0, write_seconds_ = 0;  // times of a save; newer saves weigh more
   double told_seconds_ = 0;                       // the interval in the last news
 };
 

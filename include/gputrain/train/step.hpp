@@ -32,7 +32,7 @@ class Step {
     std::optional<double> max_grad_norm;
     bool is_collective = false;  // forward passes are collective over all ranks, so no rank may skip one alone
   };
-  /// What a step works on. All must outlive it.
+  /// The objects that a step works on. All must outlive it.
   struct Parts {
     models::Model& model;
     device::Arena& arena;
@@ -57,10 +57,10 @@ class Step {
 
   Step(Parts parts, Options options);
 
-  /// How this rank can run the next step, with these data. Ranks may have graphs for different shapes.
+  /// Returns how this rank can run the next step, with these data. Ranks may have graphs for different shapes.
   GraphUse graph_use(const data::StepData& data) const;
 
-  /// What an update does, beside the gradients.
+  /// The numbers of an update, beside the gradients.
   struct Rates {
     double lr = 0;
     double average_weight = 0;  // see optim::AverageRule
@@ -78,7 +78,7 @@ class Step {
   struct Updated {
     at::Tensor gradient_norm, found_inf;
   };
-  /// What one graph repeats: a pass, and whether the update follows it.
+  /// The key of a graph: the pass that it repeats, and whether the update follows it.
   struct Shapes {
     bool is_last = false;
     std::vector<int64_t> sizes;

@@ -13,10 +13,10 @@
 
 namespace gputrain::train {
 
-/// What all ranks agreed on before a step.
+/// The agreement of all ranks before a step.
 struct StepConsensus {
   int64_t weight = 0;               // targets of the step over all ranks
-  double loss_weight = 0;           // what the step's loss is divided by: weight, or that of the targets' classes
+  double loss_weight = 0;           // divisor of the step's loss: weight, or that of the targets' classes
   data::SampleUsage usage;          // samples of the step over all ranks
   Stop stop = Stop::none;           // end training instead of this step
   std::vector<bool> hook_requests;  // for each wish given to prefetch(): whether any rank had it

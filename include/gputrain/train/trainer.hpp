@@ -30,7 +30,7 @@ class Trainer {
     Step& step;
     StepPrefetcher& prefetcher;
     const Plan& plan;
-    std::function<Step::Rates(Progress&)> rates;  // of the next step; counts the points of an average
+    std::function<Step::Rates(Progress&)> rates;  // returns those of the next step; counts the points of an average
     comm::ProcessGroups& groups;
     at::Device device = at::kCPU;
     device::PhaseClock* clock = nullptr;  // null: phases are not measured

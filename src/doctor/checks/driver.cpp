@@ -26,7 +26,8 @@ constexpr std::array<MinimumDriver, 10> kMinimumDrivers{{{12000, "525.60.13"},
                                                          {12090, "575.51.03"},
                                                          {13000, "580.65.06"}}};
 
-/// Of the newest version up to `cuda` with the same major number; of the first one if `any_minor`.
+/// Returns the minimum driver of the newest CUDA up to `cuda` with the same major number, or of the first one if
+/// `any_minor`.
 std::string minimum_driver(int cuda, bool any_minor) {
   std::string found;
   for (const auto& [version, driver] : kMinimumDrivers) {

@@ -1,4 +1,4 @@
-// What CUDA_VISIBLE_DEVICES hides.
+// GPUs that CUDA_VISIBLE_DEVICES hides.
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/doctor/checks.hpp"
 

@@ -39,7 +39,7 @@ std::vector<std::string> kernel_log(const std::filesystem::path& path) {
   std::array<char, 8192> record{};
   std::string text;
   for (int i = 0; i < kMostReads && file.get() >= 0; ++i) {
-    const ssize_t count = ::read(file.get(), record.data(), record.size());  // of /dev/kmsg: one record
+    const ssize_t count = ::read(file.get(), record.data(), record.size());  // /dev/kmsg gives one record
     if (count <= 0) break;
     text.append(record.data(), static_cast<size_t>(count));
     for (size_t end; (end = text.find('\n')) != std::string::npos; text.erase(0, end + 1))

@@ -28,12 +28,14 @@ double dense_layer(const Shapes& shapes) {
   return 2 * product(shapes[0]) * static_cast<double>(shapes[1][0]);
 }
 
-/// What one output element of a convolution sums up: [out, in / groups, height, width] without the first.
+/// Returns the number of products in one output element of a convolution: the product of [out, in / groups, height,
+/// width] without the first.
 double products_per_output(const Sizes& weight) {
   return weight.size() < 3 ? 0 : product(weight.begin() + 1, weight.end());
 }
 
-/// Number of output elements, from input [batch, channels, sizes...], weight, and lists stride, padding and dilation.
+/// Returns the number of output elements, from input [batch, channels, sizes...], weight, and lists stride, padding and
+/// dilation.
 double convolved_elements(const Sizes& input, const Sizes& weight, const Shapes& lists) {
   if (input.size() != weight.size() || input.size() < 3 || lists.size() < 3) return 0;
   double elements = static_cast<double>(input[0]) * static_cast<double>(weight[0]);

@@ -1,4 +1,4 @@
-// What recorded events cost: by operator, by range of the training loop, by unit of the model.
+// The costs of recorded events: by operator, by range of the training loop, by unit of the model.
 #pragma once
 
 #include <cstdint>
@@ -29,11 +29,11 @@ struct ProfiledEvent {
   };
   std::string name;
   Kind kind = Kind::op;
-  uint64_t track = 0;  // of the host: a thread; of a device: a stream
+  uint64_t track = 0;  // on the host, a thread; on a device, a stream
   int64_t begin_ns = 0, end_ns = 0;
   double flops = 0;
-  int64_t sequence = -1;  // which operator of the forward pass a node of the backward pass belongs to
-  std::string shapes;     // of the inputs; empty: unknown
+  int64_t sequence = -1;  // number of the forward pass's operator to which a node of the backward pass belongs
+  std::string shapes;     // sizes of the inputs; empty: unknown
 
   double seconds() const { return 1e-9 * static_cast<double>(end_ns - begin_ns); }
 };
@@ -47,7 +47,7 @@ struct UnitPass {
 struct ProfileCost {
   std::string name;
   int64_t calls = 0;
-  double self_seconds = 0;   // without what it called
+  double self_seconds = 0;   // without the operators that it called
   double total_seconds = 0;  // with it; of nested calls of one name, the outer one counts
   double flops = 0;
 };
@@ -59,19 +59,19 @@ struct UnitCost {
 
 struct ProfileSummary {
   int64_t steps = 0;
-  double seconds = 0;                  // of the steps together
-  std::vector<ProfileCost> operators;  // by self time; their self times and those of the ranges sum to `seconds`
-  std::vector<ProfileCost> ranges;     // by total time; self time: between the operators
+  double seconds = 0;                  // time of the steps together
+  std::vector<ProfileCost> operators;  // sorted by self time; their self times and those of the ranges sum to `seconds`
+  std::vector<ProfileCost> ranges;     // sorted by total time; self time: between the operators
   std::vector<UnitCost> units;         // in order of the forward pass
   std::vector<ProfileCost> kernels;    // on a GPU, by time
   double busy_seconds = 0;             // time in which the GPU did something
-  double flops = 0;                    // of the operators
+  double flops = 0;                    // operations of the operators
 
-  /// Total time of a range; 0: there is none.
+  /// Returns the total time of a range; 0: there is none.
   double range_seconds(const std::string& name) const;
 };
 
-/// Counts what lies within ranges named kStepRange.
+/// Sums up the events within ranges named kStepRange.
 ProfileSummary summarize_profile(std::vector<ProfiledEvent> events, const std::vector<UnitPass>& passes);
 
 }  // namespace gputrain::train

@@ -14,7 +14,7 @@ struct TraceFacts {
   int rank = 0;
   std::string host;
   int64_t base_ns = 0;                     // the trace's zero, in nanoseconds since 1970; the same on all ranks
-  int64_t clock_ahead_ns = 0;              // of this host's clock over that of rank 0
+  int64_t clock_ahead_ns = 0;              // lead of this host's clock over rank 0's
   std::map<uint64_t, std::string> tracks;  // their names
 };
 
