@@ -43,7 +43,7 @@ bool becomes_ready(int descriptor, short events, Clock::time_point latest) {
   return false;
 }
 
-/// The first bytes that come, at most `most`; less at the end of the stream or at `latest`.
+/// Returns the first bytes that come, at most `most`; less at the end of the stream or at `latest`.
 std::string receive(int socket, size_t most, Clock::time_point latest) {
   std::string bytes(most, '\0');
   size_t count = 0;
@@ -97,13 +97,13 @@ Finding try_store(const std::string& address, uint16_t port, Clock::time_point l
   return failure.empty() ? greet(socket.get(), latest) : Finding{.obstacle = failure};
 }
 
-/// " (process 4711, sshd)" if a process of this host listens there.
+/// Returns " (process 4711, sshd)" if a process of this host listens there.
 std::string owner_of(const std::string& address, uint16_t port) {
   const std::string owner = is_own_address(address) ? port_owner(port) : "";
   return owner.empty() ? "" : " (" + owner + ")";
 }
 
-/// "rank 0 at node0 (10.0.0.4) port 29500"
+/// Returns "rank 0 at node0 (10.0.0.4) port 29500"
 std::string whereabouts(const Rendezvous& at, const std::string& address) {
   const bool is_named = !at.master_address.empty() && at.master_address != address;
   return std::string(at.store_is_running ? "the launcher's store" : "rank 0") + " at " +

@@ -10,7 +10,7 @@
 
 namespace gputrain::comm {
 
-/// The numeric address of the store. Tells on_waiting if its name takes long to resolve. Throws as
+/// Returns the numeric address of the store. Tells on_waiting if its name takes long to resolve. Throws as
 /// rendezvous_address().
 std::string await_address(const Rendezvous& at, const GroupOptions& options);
 

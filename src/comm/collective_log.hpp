@@ -43,9 +43,9 @@ struct RankStatus {
   std::optional<AwaitedCollective> waiting;
   std::map<std::string, Lane> lanes;  // by group
 
-  /// The collectives in a group; none where the rank has not called any.
+  /// Returns the collectives in a group; none where the rank has not called any.
   const Lane& lane(const std::string& group) const;
-  /// The name of the collective with that number, if known.
+  /// Returns the name of the collective with that number, if known.
   std::optional<std::string> call(const std::string& group, int64_t number) const;
 };
 
@@ -59,7 +59,7 @@ class CollectiveLog {
   bool enter(const char* phase, int64_t step);
   /// Counts a collective, with the size and type of its tensor. Returns its number.
   int64_t begin(const std::string& group, const std::string& what, const at::Tensor& tensor);
-  /// The rank waits for this collective until waited().
+  /// Notes that the rank waits for this collective until waited().
   void wait_for(AwaitedCollective waiting);
   void waited();
 

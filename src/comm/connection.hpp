@@ -39,7 +39,7 @@ struct Transfer {
   std::function<void()> finish = {};  // makes the result of what was received; null: nothing to do
 };
 
-/// The first line of a library's message, without the source location and call stack that c10 and Gloo add.
+/// Returns the first line of a library's message, without the source location and call stack that c10 and Gloo add.
 std::string plain_message(const std::exception& error);
 
 }  // namespace gputrain::comm

@@ -178,7 +178,7 @@ void FailureDetector::wait() {
   if (Clock::now() - std::exchange(awake_, Clock::now()) > kOwnSleep) restart_timeouts();
 }
 
-/// A process that was paused has read no heartbeats.
+/// Restarts all timeouts, because a process that was paused has read no heartbeats.
 void FailureDetector::restart_timeouts() {
   for (auto& [rank, link] : links_) link->heard = Clock::now();
   listener_.restart_timeouts();
@@ -321,8 +321,9 @@ void FailureDetector::announce(const RunVerdict& verdict) {
   changed_.notify_all();
 }
 
-/// The main thread may be stuck where nothing wakes it: in a GPU queue, on a lost disk, in user code. A rank that ends
-/// by itself may finish its writes, but releasing resources can hang as well, for example in NCCL's abort.
+/// Returns the end by force that is due. The main thread may be stuck where nothing wakes it: in a GPU queue, on a lost
+/// disk, in user code. A rank that ends by itself may finish its writes, but releasing resources can hang as well, for
+/// example in NCCL's abort.
 std::optional<FailureDetector::End> FailureDetector::end_due() {
   const auto now = Clock::now();
   const bool is_overdue = verdict_ && !ends_by_itself_ && now >= end_at_;

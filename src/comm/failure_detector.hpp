@@ -45,7 +45,7 @@ class FailureDetector {
 
   int rank() const noexcept { return options_.rank; }
   CollectiveLog& collective_log() noexcept { return collective_log_; }
-  /// CollectiveLog::enter(), and a heartbeat soon if the place changed.
+  /// Does what CollectiveLog::enter() does, and sends a heartbeat soon if the place changed.
   void enter(const char* phase, int64_t step);
 
   /// Sets the places of the ranks in a mesh, for messages.
@@ -56,18 +56,18 @@ class FailureDetector {
   std::optional<RunVerdict> verdict() const;
   /// Reports a failed collective and waits a moment for the verdict. Empty: none came, or rank 0 is gone.
   std::optional<RunVerdict> explain(Failure failure);
-  /// Like explain(), without waiting.
+  /// Reports like explain(), without waiting.
   void report(Failure failure);
   /// Says that this rank ends by itself. `words`: the error message, if it failed.
   void leave(const std::string& words, bool failed);
   /// Returns, after leave() with an error, whether this rank reports it to the user. Among ranks that fail with the
   /// same message only one does: rank 0, if it is among the first. Waits a moment for the coordinator's choice.
   bool is_reporter();
-  /// After leave(), when only resources are left to release: the process has `grace` for that, then it is ended with
-  /// this error. `is_reported`: another rank prints the error.
+  /// Limits, after leave(), the time to release resources: the process has `grace` for that, then it is ended with this
+  /// error. `is_reported`: another rank prints the error.
   void end_by(const Error& error, bool is_reported);
-  /// Called before this thread ends a process whose main thread is stuck; null: nothing is. Does not return if that has
-  /// begun, so that what the handler uses outlives it.
+  /// Sets a function that is called before this thread ends a process whose main thread is stuck; null: none is. Does
+  /// not return if that has begun, so that what the handler uses outlives it.
   void set_forced_exit_handler(std::function<void(const Error&)> on_forced_exit);
 
  private:

@@ -24,7 +24,7 @@ struct HeartbeatLink {
   void add_to(Poll& poll) const;
 };
 
-/// The first line that a rank sends.
+/// Returns the first line that a rank sends.
 std::string hello_of(int rank, const std::string& secret);
 
 class HeartbeatListener {
@@ -39,9 +39,9 @@ class HeartbeatListener {
   HeartbeatListener(int listener, int ranks, std::string secret, std::chrono::milliseconds silence);
 
   void add_to(Poll& poll) const;
-  /// The ranks that have connected since the last call.
+  /// Returns the ranks that have connected since the last call.
   std::vector<Arrival> attend();
-  /// Ranks that have not connected in time.
+  /// Returns ranks that have not connected in time.
   std::vector<int> overdue() const;
   /// Restarts the timeouts of all expected ranks.
   void restart_timeouts();

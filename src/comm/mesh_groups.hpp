@@ -28,7 +28,8 @@ struct MeshGroup {
   int rank = 0, size = 1;
 };
 
-/// The groups of more than one rank that a rank is in. Ranks that connect them in this order do not wait in a circle.
+/// Returns the groups of more than one rank that a rank is in. Ranks that connect them in this order do not wait in a
+/// circle.
 std::vector<MeshGroup> groups_of(const Mesh& mesh, int rank);
 
 }  // namespace gputrain::comm

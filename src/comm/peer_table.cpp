@@ -21,7 +21,7 @@ std::string line(std::string label, const std::string& text) {
   return "\n    " + label + text;
 }
 
-/// "rank 3", "ranks 0, 2-7"
+/// Returns "rank 3", "ranks 0, 2-7"
 std::string ranks_text(const std::vector<int>& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
   for (size_t i = 0; i < ranks.size();) {
@@ -262,7 +262,7 @@ std::optional<RunVerdict> PeerTable::disagreement(double seconds) const {
   return waiting_in_a_circle(seconds);
 }
 
-/// The first difference among the collectives that most ranks still remember: ranks go on meanwhile, so one may
+/// Returns the first difference among the collectives that most ranks still remember: ranks go on meanwhile, so one may
 /// remember calls from a later number on than another.
 std::optional<RunVerdict> PeerTable::different_calls(const std::string& group) const {
   int64_t first = INT64_MAX, last = 0;
@@ -299,7 +299,7 @@ std::optional<RunVerdict> PeerTable::different_calls(const std::string& group) c
                  std::move(page));
 }
 
-/// Every rank waits, each for a collective that another rank has not called.
+/// Returns the verdict if every rank waits, each for a collective that another rank has not called.
 std::optional<RunVerdict> PeerTable::waiting_in_a_circle(double seconds) const {
   for (const Rank& one : ranks_) {
     const auto& waiting = one.status.waiting;

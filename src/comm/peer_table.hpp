@@ -27,8 +27,8 @@ struct RunVerdict {
   std::string hint;
   int speaker = 0;  // the rank that prints the page; the others print only the cause
 
-  /// The error as `rank` reports it; `happening`: what failed there, "all-reduce of gradients 3 failed after 2.0 s", or
-  /// empty.
+  /// Returns the error as `rank` reports it; `happening`: what failed there, "all-reduce of gradients 3 failed after
+  /// 2.0 s", or empty.
   Error error_of(int rank, const std::string& happening) const;
 };
 
@@ -54,9 +54,9 @@ class PeerTable {
 
   void set_places(std::vector<PeerPlace> places);
   void hear(int rank, RankStatus status);
-  /// The rank is lost. `how`: "has not been heard from for 15 s"
+  /// Notes that the rank is lost. `how`: "has not been heard from for 15 s"
   void lose(int rank, std::string how);
-  /// The rank has ended by itself. `failed`: by an error, with the message `words`.
+  /// Notes that the rank has ended by itself. `failed`: by an error, with the message `words`.
   void leave(int rank, std::string words, bool failed);
 
   bool is_here(int rank) const { return of(rank).life == Life::here; }
@@ -67,10 +67,10 @@ class PeerTable {
   /// Whether a rank is lost or has ended by an error; loss() is the verdict on that.
   bool has_loss() const;
   std::optional<RunVerdict> loss() const;
-  /// The verdict if ranks called different collectives, as far as the calls are known, or have all waited for each
-  /// other for `seconds`.
+  /// Returns the verdict if ranks called different collectives, as far as the calls are known, or have all waited for
+  /// each other for `seconds`.
   std::optional<RunVerdict> disagreement(double seconds) const;
-  /// The verdict on a failed collective if nothing better is known.
+  /// Returns the verdict on a failed collective if nothing better is known.
   RunVerdict failure(const Failure& failure) const;
 
  private:

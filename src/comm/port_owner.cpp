@@ -16,7 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The inode of the socket that listens on the port, from the kernel's tables: "local remote state ... inode" per line.
+/// Returns the inode of the socket that listens on the port, from the kernel's tables: "local remote state ... inode"
+/// per line.
 std::optional<std::string> listening_inode(uint16_t port) {
   for (const char* table : {"/proc/self/net/tcp", "/proc/self/net/tcp6"}) {
     std::ifstream file(table);
@@ -45,7 +46,7 @@ bool holds_socket(const fs::path& process, const std::string& inode) {
   return false;
 }
 
-/// The command line of a process, shortened, with only printable characters.
+/// Returns the command line of a process, shortened, with only printable characters.
 std::string command_of(const fs::path& process) {
   constexpr size_t kLongest = 100;
   std::ifstream file(process / "cmdline", std::ios::binary);

@@ -6,7 +6,7 @@
 
 namespace gputrain::comm {
 
-/// "process 4711, gputrain run job.yaml"; empty if nobody listens, or if the process belongs to another user or
+/// Returns "process 4711, gputrain run job.yaml"; empty if nobody listens, or if the process belongs to another user or
 /// container and the kernel does not show it.
 std::string port_owner(uint16_t port);
 

@@ -39,9 +39,9 @@ void quiet_library_logs(int least_level) {
   if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = least_level;
 }
 
-/// torchrun polls for ended ranks ten times a second. It blames one of the ranks that it finds together, and that
-/// should be the rank that died, not one that ended because of it. A rank that ends by its own error first waits for
-/// rank 0 to end.
+/// Waits before this process ends. torchrun polls for ended ranks ten times a second. It blames one of the ranks that
+/// it finds together, and that should be the rank that died, not one that ended because of it. A rank that ends by its
+/// own error first waits for rank 0 to end.
 void let_the_cause_be_found_first() { std::this_thread::sleep_for(std::chrono::milliseconds(750)); }
 
 struct GlooParams {
@@ -61,7 +61,7 @@ c10::intrusive_ptr<c10d::Store> part_of(const c10::intrusive_ptr<c10d::Store>& s
   return c10::make_intrusive<c10d::PrefixStore>(name, store);
 }
 
-/// 64 random bits that the ranks share.
+/// Returns 64 random bits that the ranks share.
 std::string new_secret() {
   std::random_device random;
   return std::to_string(random()) + "-" + std::to_string(random());
@@ -80,7 +80,7 @@ std::shared_ptr<FailureDetector> start_failure_detector(c10d::Store& store, cons
   return std::make_shared<FailureDetector>(std::move(detector), at.rank == 0 ? socket.release() : connect_to(first));
 }
 
-/// The error that ends the process if it has to be ended by force.
+/// Returns the error that ends the process if it has to be ended by force.
 Error as_error(const std::exception& failure) {
   if (const auto* error = dynamic_cast<const Error*>(&failure)) return *error;
   if (auto fault = device::fault_of(failure)) return *fault;
@@ -125,7 +125,7 @@ struct ProcessGroups::Session {
   Connection properties(const std::string& name, at::Device on) const {
     return {.device = on, .deadline = deadline, .detector = detector, .name = name};
   }
-  /// A group for tensors.
+  /// Connects a group for tensors.
   Group connect(const MeshGroup& part) const {
     Connection connection = properties(part.name, device);
     connection.among = part.among;

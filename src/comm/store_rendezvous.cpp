@@ -185,7 +185,7 @@ void check_equal(const Rendezvous& at, const Arrival& own, int rank, const Arriv
   contradict(size_of(own), size_of(other), "start all ranks with the same job and world size");
 }
 
-/// NCCL does not allow two ranks on one GPU.
+/// Checks that each rank has its own GPU: NCCL does not allow two ranks on one.
 void check_gpu(const Rendezvous& at, const Arrival& own, int rank, const Arrival& other) {
   if (rank == at.rank || own.gpu.empty() || own.gpu != other.gpu) return;
   throw Error(ExitCode::environment,

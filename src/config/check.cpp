@@ -40,7 +40,7 @@ std::string letters_of(std::string_view word) {
   return letters;
 }
 
-/// For `type: llama`: a hint if exactly one entry's help has a word with this prefix.
+/// Returns a hint, for `type: llama`, if exactly one entry's help has a word with this prefix.
 std::string told_by_help(const AnyCatalog& catalog, const std::string& name) {
   constexpr size_t kFewestLetters = 3;
   const std::string wanted = letters_of(name);
@@ -70,7 +70,7 @@ std::string example(const Schema& schema) {
   return "{" + (keys.empty() ? "..." : keys) + "}";
 }
 
-/// The shortest valid text for a required key: `data: {train: {path: ...}}`.
+/// Returns the shortest valid text for a required key: `data: {train: {path: ...}}`.
 std::string example(const Key& key) {
   const Schema* group = group_inside(key.type());
   return key.name() + ": " + (group == nullptr ? "..." : example(*group));
@@ -168,7 +168,7 @@ void Checker::run_check(const PendingCheck& check) {
   }
 }
 
-/// The place of the innermost given part of `dotted`.
+/// Returns the place of the innermost given part of `dotted`.
 SourceLocation Checker::location_of(const std::string& dotted) const {
   const Node* node = find_dotted(job_, dotted);
   if (node != nullptr && (node == &job_ || !node->location.is_default())) {
@@ -190,7 +190,7 @@ void Checker::read_choice(const Schema::ChoiceKey& choice, const Key& key, Group
   picked = {entry->name, options};
 }
 
-/// A job that names no entry cannot set its options: which there are is not known.
+/// Refuses the options of a job that names no entry, because it is not known which options there are.
 void Checker::refuse_options_of_no_entry(const Schema::ChoiceKey& choice, const Key& key, const Group& group) {
   const Node* name = group.map == nullptr ? nullptr : group.map->find(key.name());
   const Node* options = group.map == nullptr || choice.under.empty() ? nullptr : group.map->find(choice.under);
@@ -210,8 +210,8 @@ void Checker::refuse_options_of_no_entry(const Schema::ChoiceKey& choice, const 
                 "set " + dotted + ": " + either(fitting.empty() ? choice.catalog->names() : fitting));
 }
 
-/// The entry that the job names, or else `fallback`. For a misspelt name the one nearest entry, so that its options are
-/// still checked; null if there is none.
+/// Returns the entry that the job names, or else `fallback`. For a misspelt name the one nearest entry, so that its
+/// options are still checked; null if there is none.
 const CatalogEntry* Checker::pick(const Schema::ChoiceKey& choice, const Key& key, Group& group,
                                   const std::string& fallback) {
   const std::string dotted = join(group.dotted, key.name());
@@ -266,7 +266,8 @@ void Checker::read_options(const Schema::ChoiceKey& choice, const CatalogEntry* 
   read_group(*entry->schema, std::move(inner), options);
 }
 
-/// `map` plus the name and options of the choice it inherits from; empty if it has its own or there is none to inherit.
+/// Returns `map` plus the name and options of the choice it inherits from; empty if it has its own or there is none to
+/// inherit.
 std::optional<Node> Checker::with_inherited(const Schema& schema, const Node* map) const {
   for (const Schema::ChoiceKey& choice : schema.choices()) {
     const Key& key = schema.keys()[choice.key];

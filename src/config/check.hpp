@@ -29,7 +29,7 @@ class Checker {
     read_value({key, key.name(), key.type()}, key.type(), node, key.locate(spec));
   }
 
-  /// The origin of each setting, by dotted key.
+  /// Returns the origin of each setting, by dotted key.
   std::map<std::string, SourceLocation> take_origins() { return std::move(origins_); }
 
  private:

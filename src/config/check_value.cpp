@@ -14,7 +14,7 @@ using Kind = ValueType::Kind;
 
 constexpr size_t kMostKeys = 12;
 
-/// Hint for a boolean written as another word.
+/// Returns a hint for a boolean written as another word.
 std::string boolean_hint(const std::string& text) {
   for (const std::string_view word : {"yes", "Yes", "YES", "on", "On", "ON", "y", "1"}) {
     if (text == word) return "write `true`";
@@ -25,7 +25,7 @@ std::string boolean_hint(const std::string& text) {
   return {};
 }
 
-/// For `data: {train: folder}`: the line with `path`, plus the other keys that the group needs.
+/// Returns, for `data: {train: folder}`, the line with `path`, plus the other keys that the group needs.
 std::string path_hint(const Schema& schema, const std::string& dotted, const Node& node) {
   const auto is_path = [](const Key& key) { return key.name() == "path"; };
   if (node.kind != Node::Kind::scalar || std::none_of(schema.keys().begin(), schema.keys().end(), is_path)) return {};
@@ -40,7 +40,7 @@ std::string path_hint(const Schema& schema, const std::string& dotted, const Nod
   return "write `" + line + "}`" + also;
 }
 
-/// For `model: resnet18`.
+/// Returns a hint for `model: resnet18`.
 std::string group_hint(const Schema& schema, const std::string& dotted, const Node& node) {
   for (const Schema::ChoiceKey& choice : schema.choices()) {
     if (node.kind != Node::Kind::scalar || choice.catalog->find(node.text) == nullptr) continue;
@@ -52,7 +52,8 @@ std::string group_hint(const Schema& schema, const std::string& dotted, const No
   return names.size() > kMostKeys ? "" : "keys in it: " + either(names);
 }
 
-/// For `include: src` and `betas: 0.9`: the value in brackets, or the form of a list if the value is no valid element.
+/// Returns, for `include: src` and `betas: 0.9`, the value in brackets, or the form of a list if the value is no valid
+/// element.
 std::string list_hint(const Key& key, const ValueType& list, const Node& node) {
   if (node.kind != Node::Kind::scalar) return {};
   const bool is_numeric = list.inner->kind == Kind::number || list.inner->kind == Kind::integer;
@@ -185,7 +186,7 @@ bool allows(const Key&, const T&) {
   return true;
 }
 
-/// For 0.1 or 10 where only percentages are allowed.
+/// Returns a hint for 0.1 or 10 where only percentages are allowed.
 std::string percent_hint(const Key& key, const std::string& text) {
   if (key.allowed_units() != std::vector{Length::Unit::percent}) return {};
   const Parsed<double> number = parse_number(text);

@@ -9,13 +9,13 @@
 
 namespace gputrain::config {
 
-/// "a whole number", "a number or auto", "a list of texts"; `key` limits the units of lengths.
+/// Returns "a whole number", "a number or auto", "a list of texts"; `key` limits the units of lengths.
 std::string expectation(const ValueType& type, const Key& key);
 
-/// "'ninety'", "a list", "nothing".
+/// Returns "'ninety'", "a list", "nothing".
 std::string description(const Node& node);
 
-/// "above 0", "between 0 and 1"; empty if there are no limits.
+/// Returns "above 0", "between 0 and 1"; empty if there are no limits.
 std::string limits_text(const Key::Limits& limits);
 
 }  // namespace gputrain::config

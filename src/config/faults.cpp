@@ -12,7 +12,7 @@ namespace {
 
 using Kind = ValueType::Kind;
 
-/// The type of the values inside null, auto, lists and maps.
+/// Returns the type of the values inside null, auto, lists and maps.
 const ValueType& innermost(const ValueType& type) { return type.inner == nullptr ? type : innermost(*type.inner); }
 
 bool is_list(const ValueType& type) {
@@ -70,7 +70,7 @@ class Inspector {
     }
   }
 
-  /// The reader must accept the default.
+  /// Checks that the reader accepts the default.
   void inspect_default(const Key& key, void* defaults, const std::string& dotted) {
     const Kind kind = key.type().kind;
     if (key.is_required() || kind == Kind::group || kind == Kind::choice) return;

@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kVariables = "vars";
 constexpr std::string_view kEnvironmentPrefix = "env:";
 
-/// Text from outside, with the type that YAML gives to unquoted text.
+/// Returns text from outside, with the type that YAML gives to unquoted text.
 Node plain_node(std::string text) {
   Node node{.kind = Node::Kind::scalar, .quoted = text.empty(), .text = std::move(text)};
   if (!node.quoted && classify(node.text) == Plain::null) node.kind = Node::Kind::null;

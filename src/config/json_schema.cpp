@@ -24,7 +24,7 @@ constexpr const char* kMetricPattern = "^[^/]+/.+$";
 
 Json reference() { return {{"$ref", "#/$defs/reference"}}; }
 
-/// A canonical value as JSON, for "default".
+/// Returns a canonical value as JSON, for "default".
 Json json_of(const Node& node) {
   switch (node.kind) {
     case Node::Kind::null:
@@ -106,7 +106,7 @@ Json name_schema(const Schema::ChoiceKey& choice, const Key& key, const std::str
 
 class SchemaWriter {
  public:
-  /// The forms of a value; more than one become "anyOf".
+  /// Returns the forms of a value; more than one become "anyOf".
   std::vector<Json> forms_of(const ValueType& type, const Key& key) {
     switch (type.kind) {
       case Kind::boolean:

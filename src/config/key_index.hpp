@@ -30,7 +30,7 @@ class KeyIndex {
     const KnownKey* known;
     const Key::Foreign* foreign;
   };
-  /// Keys that other tools call `name`; `group` is the dotted group of the foreign key.
+  /// Returns keys that other tools call `name`; `group` is the dotted group of the foreign key.
   std::vector<Renamed> renamed(std::string_view group, std::string_view name) const;
 
  private:
@@ -39,10 +39,10 @@ class KeyIndex {
   std::vector<KnownKey> keys_;
 };
 
-/// The struct inside `type` (group or optional group), or null.
+/// Returns the struct inside `type` (group or optional group), or null.
 const Schema* group_inside(const ValueType& type);
 
-/// "a.b", or "b" if the group is empty.
+/// Returns "a.b", or "b" if the group is empty.
 std::string join(std::string_view group, std::string_view name);
 
 }  // namespace gputrain::config

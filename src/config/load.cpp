@@ -42,7 +42,7 @@ void note_texts(const Node& node, const std::string& dotted, Loaded::Written& wr
   for (const Node& part : node.parts) note_texts(part, join(dotted, part.key), written);
 }
 
-/// "${env:A}" becomes "${env:A:-***}", so that the job can be read where A is not set.
+/// Changes "${env:A}" to "${env:A:-***}", so that the job can be read where A is not set.
 std::string with_fallbacks(std::string text) {
   for (size_t at = text.find("${env:"); at != std::string::npos; at = text.find("${env:", at + 1)) {
     const size_t end = text.find('}', at);
@@ -60,7 +60,7 @@ void restore_references(Node& node, const std::string& dotted, const std::map<st
   for (Node& part : node.parts) restore_references(part, join(dotted, part.key), references);
 }
 
-/// Empty: there is nothing to read.
+/// Reads the job; empty: there is nothing to read.
 std::optional<Loaded> read(const Schema& schema, const Request& given, Problems& problems) {
   Request request = given;
   if (!request.environment) request.environment = of_this_process;

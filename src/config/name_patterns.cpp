@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kMostParts = 8;
 
-/// The patterns of all modules in the names: "h.*", "h.0.*".
+/// Returns the patterns of all modules in the names: "h.*", "h.0.*".
 std::set<std::string> module_patterns(const std::vector<std::string>& names) {
   std::set<std::string> patterns;
   for (const std::string& name : names) {

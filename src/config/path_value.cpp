@@ -15,7 +15,7 @@ bool begins_variable(std::string_view head) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-/// "s3" of "s3://bucket/x", in lower case; empty: the text is no address.
+/// Returns "s3" of "s3://bucket/x", in lower case; empty: the text is no address.
 std::string scheme_of(std::string_view text) {
   const size_t end = text.find("://");
   std::string scheme;
@@ -35,7 +35,8 @@ constexpr std::array<Store, 4> kStores{{
     {" hdfs ", "hdfs-fuse", "hdfs dfs -get"},
 }};
 
-/// "ORG/NAME" of "hf://models/ORG/NAME/..." or "https://huggingface.co/ORG/NAME/..."; empty: it is none of the Hub.
+/// Returns "ORG/NAME" of "hf://models/ORG/NAME/..." or "https://huggingface.co/ORG/NAME/..."; empty: it is none of the
+/// Hub.
 std::string name_on_the_hub(std::string_view text, const std::string& scheme) {
   std::string_view rest = text.substr(scheme.size() + 3);
   for (const std::string_view host : {"huggingface.co/", "hf.co/"}) {

@@ -8,8 +8,8 @@
 
 namespace gputrain::config {
 
-/// The path with its home folder, or why it has none. Names that only a shell replaces (`~other`, `$NAME`) are refused,
-/// and addresses such as s3://bucket/x, of which folders would be made.
+/// Returns the path with its home folder, or why it has none. Names that only a shell replaces (`~other`, `$NAME`) are
+/// refused, and addresses such as s3://bucket/x, of which folders would be made.
 Parsed<std::string> parse_path(std::string_view text, const Environment& environment);
 
 }  // namespace gputrain::config

@@ -50,7 +50,7 @@ std::vector<std::string> characters(std::string_view line) {
   return found;
 }
 
-/// Length of the key, value or quoted text at `begin`, in characters.
+/// Returns the length of the key, value or quoted text at `begin`, in characters.
 size_t word_length(const std::vector<std::string>& line, size_t begin) {
   if (begin >= line.size()) return 1;
   const bool quoted = line[begin] == "\"" || line[begin] == "'";
@@ -120,7 +120,7 @@ std::string render_page(const std::string& subject, const std::vector<Problem>& 
   return text;
 }
 
-/// Files in the order of their first problem, then --set; within a file from top to bottom.
+/// Sorts files in the order of their first problem, then --set; within a file from top to bottom.
 std::vector<Problem> sorted(std::vector<Problem> problems) {
   std::vector<std::string> sources;
   const auto rank = [&sources](const Problem& problem) {

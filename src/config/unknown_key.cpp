@@ -16,13 +16,13 @@ constexpr size_t kLongestValue = 60;
 
 std::string in_backticks(const std::string& line) { return "`" + line + "`"; }
 
-/// The user's value on one line, or "..." if it is long.
+/// Returns the user's value on one line, or "..." if it is long.
 std::string value_text(const Node& node) {
   std::string text = to_flow(node);
   return text.size() > kLongestValue ? "..." : text;
 }
 
-/// How to write `name: value` into a group: as YAML in a file, or as --set on the command line.
+/// Returns how to write `name: value` into a group: as YAML in a file, or as --set on the command line.
 std::string how_to_write(const Node& part, const std::string& group, const std::string& name,
                          const std::string& value) {
   const SourceLocation& location = part.key_location;
@@ -57,7 +57,7 @@ bool is_for_anchors(const std::string& name) {
          std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
-/// Advice for a key that is common in other tools and has no equivalent here.
+/// Returns advice for a key that is common in other tools and has no equivalent here.
 std::string instead_of_absent(const std::string& group, const std::string& name) {
   struct Absent {
     std::vector<std::string_view> names;
@@ -132,7 +132,7 @@ bool UnknownKeys::is_renamed(const Node& part, const std::string& group) {
   });
 }
 
-/// Another tool's name for one of our keys.
+/// Advises on another tool's name for one of our keys.
 std::optional<UnknownKeys::Advice> UnknownKeys::renamed(const Question& question) {
   const std::vector<KeyIndex::Renamed> found = index().renamed(question.group, question.part.key);
   if (found.empty()) return std::nullopt;
@@ -162,7 +162,7 @@ std::optional<UnknownKeys::Advice> UnknownKeys::renamed(const Question& question
   return advice;
 }
 
-/// An option of an entry that is not picked.
+/// Advises on an option of an entry that is not picked.
 std::optional<UnknownKeys::Advice> UnknownKeys::other_entry(const Question& question) {
   std::vector<std::string> having;
   const KnownKey* option = nullptr;
@@ -186,7 +186,7 @@ std::optional<UnknownKeys::Advice> UnknownKeys::other_entry(const Question& ques
   return advice;
 }
 
-/// One of our keys in the wrong group.
+/// Returns one of our keys in the wrong group.
 std::optional<UnknownKeys::Advice> UnknownKeys::misplaced(const Question& question) {
   std::vector<const KnownKey*> known = index().named(question.part.key);
   std::erase_if(known, [&](const KnownKey* key) { return key->group == question.group; });
@@ -211,7 +211,7 @@ std::optional<UnknownKeys::Advice> UnknownKeys::misplaced(const Question& questi
   return advice;
 }
 
-/// `train.max_steps: 3` in a file.
+/// Advises on `train.max_steps: 3` in a file.
 std::optional<UnknownKeys::Advice> UnknownKeys::dotted(const Question& question) {
   for (const KnownKey& known : index().all()) {
     if (known.dotted() != join(question.group, question.part.key) || known.group == question.group) continue;
@@ -242,8 +242,8 @@ UnknownKeys::Advice UnknownKeys::misspelt(const Question& question) {
   return advice;
 }
 
-/// The one key of any group, or of another tool, with a similar name. Any long word is near some of so many names by
-/// chance, so the distance limit is smaller here than within a group, unless one name contains the other.
+/// Returns the one key of any group, or of another tool, with a similar name. Any long word is near some of so many
+/// names by chance, so the distance limit is smaller here than within a group, unless one name contains the other.
 std::string UnknownKeys::near_elsewhere(const std::string& name) {
   std::vector<std::string> names;
   for (const KnownKey& known : index().all()) {
@@ -263,7 +263,7 @@ std::string UnknownKeys::near_elsewhere(const std::string& name) {
   return {};
 }
 
-/// For an unknown group: where its keys belong.
+/// Returns, for an unknown group, where its keys belong.
 std::string UnknownKeys::advice_inside(const Node& map, const std::string& group) {
   std::string lines;
   for (const Node& part : map.parts) {

@@ -8,7 +8,7 @@
 namespace gputrain {
 namespace {
 
-/// File names and other text from outside may hold any bytes, and addresses a password.
+/// Makes texts fit to show: file names and other text from outside may hold any bytes, and addresses a password.
 Error::Parts fit_to_show(const Error::Parts& parts) {
   const auto fit = [](const std::string& text, const char* kept) { return without_url_secrets(printable(text, kept)); };
   return {.what = fit(parts.what, "\n\t"), .where = fit(parts.where, ""), .hint = fit(parts.hint, "\n\t")};

@@ -47,7 +47,7 @@ spdlog::logger& logger() {
   return *instance;
 }
 
-/// Messages may name files, whose names may hold any bytes, and addresses with a password.
+/// Writes a message. It may name files, whose names may hold any bytes, and addresses with a password.
 void write(spdlog::level::level_enum level, std::string_view message) {
   const std::string shown = without_url_secrets(printable(message, "\n\t"));
   logger().log(level, spdlog::string_view_t(shown.data(), shown.size()));

@@ -75,8 +75,8 @@ Ranges url_secrets(std::string_view text) {
   return found;
 }
 
-/// The value at `at`: in quotes up to the closing one; else to the end of the line or argument, or inside braces of the
-/// entry.
+/// Returns the value at `at`: in quotes up to the closing one; else to the end of the line or argument, or inside
+/// braces of the entry.
 Range value_at(std::string_view text, size_t at) {
   if (at < text.size() && (text[at] == '"' || text[at] == '\''))
     return {at + 1, std::min(text.find(text[at], at + 1), text.size())};

@@ -21,8 +21,8 @@ constexpr int64_t kAlignmentBytes = 128;
 
 int64_t rounded_up(int64_t value, int64_t multiple) { return ceil_divide(value, multiple) * multiple; }
 
-/// The order in memory of the trainable ones: by unit; within a unit, segments that decay first, then by settings;
-/// otherwise as given. `by_reading`: first those that are read in the working type.
+/// Returns the order in memory of the trainable ones: by unit; within a unit, segments that decay first, then by
+/// settings; otherwise as given. `by_reading`: first those that are read in the working type.
 std::vector<size_t> memory_order(const std::vector<ArenaTensor>& arena_tensors, bool by_reading) {
   std::vector<size_t> order(arena_tensors.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -76,7 +76,7 @@ Segment segment_at(int64_t offset, const ArenaTensor& arena_tensor, at::ScalarTy
           .split = arena_tensor.split};
 }
 
-/// One range per unit, in order. `is_cut(i)`: also between segments i - 1 and i of a unit.
+/// Returns one range per unit, in order. `is_cut(i)`: also between segments i - 1 and i of a unit.
 std::vector<Range> ranges_of_units(
     const std::vector<Segment>& segments, const std::function<bool(size_t)>& is_cut = [](size_t) { return false; }) {
   std::vector<Range> ranges;

@@ -21,7 +21,7 @@ struct MemoryFiles {
 constexpr MemoryFiles kVersion2{"memory.max", "memory.current", "inactive_file "};
 constexpr MemoryFiles kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "};
 
-/// The number in a file; -1 if the file does not exist or does not start with a number ("max").
+/// Returns the number in a file; -1 if the file does not exist or does not start with a number ("max").
 int64_t number_in(const fs::path& path) {
   std::ifstream file(path);
   int64_t number = -1;
@@ -55,8 +55,8 @@ void take_version1(GroupLimits& limits, const fs::path& group) {
              static_cast<double>(number_in(group / "cpu.cfs_period_us")));
 }
 
-/// The group's folder and those above it up to `root`. A container sees its own group as the root, and a name that does
-/// not exist there.
+/// Returns the group's folder and those above it up to `root`. A container sees its own group as the root, and a name
+/// that does not exist there.
 std::vector<fs::path> levels(const fs::path& root, const std::string& name) {
   std::vector<fs::path> all{root};
   const fs::path below = fs::path(name).relative_path();

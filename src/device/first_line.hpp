@@ -7,7 +7,7 @@
 
 namespace gputrain::device {
 
-/// LibTorch appends advice for programmers and a source location after the first line.
+/// Returns the first line. LibTorch appends advice for programmers and a source location after it.
 inline std::string first_line(const std::exception& failure) {
   const std::string_view what = failure.what();
   return std::string(what.substr(0, what.find('\n')));

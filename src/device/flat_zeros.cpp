@@ -11,8 +11,8 @@
 namespace gputrain::device {
 namespace {
 
-/// Zeroed memory that takes no RAM before the first write. at::zeros writes every page at once, so an optimizer's state
-/// would be resident before the first step.
+/// Returns zeroed memory that takes no RAM before the first write. at::zeros writes every page at once, so an
+/// optimizer's state would be resident before the first step.
 at::Tensor untouched_zeros(int64_t numel, const at::TensorOptions& options) {
   const auto bytes = static_cast<size_t>(std::max<int64_t>(numel, 1)) * options.dtype().itemsize();
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -7,7 +7,7 @@
 
 namespace gputrain::device {
 
-/// [numel], zero. On the CPU, pages take memory only when written.
+/// Returns [numel] zeros. On the CPU, pages take memory only when written.
 at::Tensor flat_zeros(int64_t numel, const at::TensorOptions& options);
 
 }  // namespace gputrain::device

@@ -16,7 +16,7 @@
 namespace gputrain::device {
 namespace {
 
-/// The size in "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has ..."; 0 if the text has none.
+/// Returns the size in "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has ..."; 0 if the text has none.
 int64_t requested_in(const std::string& text) {
   static const std::string kBefore = "Tried to allocate ";
   const size_t found = text.find(kBefore);

@@ -43,8 +43,8 @@ at::Tensor Staging::empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides
   return at::empty_strided(sizes, strides, options);
 }
 
-/// A new block is a power of two, so that the allocator does not round it up, and no larger than the remaining bytes
-/// unless this request needs it.
+/// Finds or makes a block. A new one is a power of two, so that the allocator does not round it up, and no larger than
+/// the remaining bytes unless this request needs it.
 Staging::Block& Staging::block_with(int64_t bytes) {
   const auto has_room = [bytes](const Block& block) { return block.bytes.numel() - block.used >= bytes; };
   const auto found = std::find_if(blocks_.begin(), blocks_.end(), has_room);

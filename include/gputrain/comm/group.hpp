@@ -45,7 +45,7 @@ class Group {
   /// Sums `tensor` over the ranks, in place. Contiguous, with the same shape and type on every rank.
   [[nodiscard]] Pending all_reduce_sum(const at::Tensor& tensor, std::string name);
 
-  /// Like all_reduce_sum, but only the root gets the sum; the other ranks' tensors are undefined afterwards.
+  /// Sums like all_reduce_sum, but only the root gets the sum; the other ranks' tensors are undefined afterwards.
   [[nodiscard]] Pending reduce_sum(const at::Tensor& tensor, int root, std::string name);
 
   /// Sums `parts` over the ranks; each rank gets its own of the size() equal parts in `own`, which may be that part of
@@ -60,7 +60,7 @@ class Group {
   void broadcast(const at::Tensor& tensor, int root, std::string name);
   [[nodiscard]] Pending start_broadcast(const at::Tensor& tensor, int root, std::string name);
 
-  /// In a group of two: sends `tensor` from one rank to the other, which gives memory of the same shape and type.
+  /// Sends `tensor` in a group of two from one rank to the other, which gives memory of the same shape and type.
   /// Contiguous.
   [[nodiscard]] Pending transfer(const at::Tensor& tensor, int from, std::string name);
 

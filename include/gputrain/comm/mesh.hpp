@@ -28,7 +28,7 @@ struct Mesh {
   int shard_of(int rank) const noexcept { return cell_of(rank) % shards(); }
   int sample_group_of(int rank) const noexcept { return cell_of(rank) / context; }
   int context_place_of(int rank) const noexcept { return cell_of(rank) % context; }
-  /// The first rank with the same part of the model: of its layers, and of its units.
+  /// Returns the first rank with the same part of the model: of its layers, and of its units.
   int first_like(int rank) const noexcept { return stage_of(rank) * stage_ranks() + tensor_place_of(rank); }
   /// Whether the ranks have different parts of the model.
   bool has_parts_of_model() const noexcept { return tensor * pipeline > 1; }
@@ -38,7 +38,7 @@ struct Mesh {
   bool counts_samples(int rank) const noexcept { return rank < stage_ranks() && rank % (tensor * context) == 0; }
   /// Whether this rank counts its loss: one does among those that compute the same loss, which only the last stage has.
   bool counts_loss(int rank) const noexcept { return stage_of(rank) == pipeline - 1 && tensor_place_of(rank) == 0; }
-  /// "stage 1, shard 0, tensor 1": along the axes that there are; empty: ranks differ in their data alone.
+  /// Returns "stage 1, shard 0, tensor 1": along the axes that there are; empty: ranks differ in their data alone.
   std::string place_text(int rank) const;
 
  private:

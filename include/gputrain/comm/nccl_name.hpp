@@ -5,7 +5,7 @@
 
 namespace gputrain::comm {
 
-/// "nccl 2.28.9"; empty in a build without CUDA.
+/// Returns "nccl 2.28.9"; empty in a build without CUDA.
 std::string nccl_name();
 
 }  // namespace gputrain::comm

@@ -41,7 +41,7 @@ class ProcessGroups {
   /// A world of one rank: no socket, no thread, no store.
   ProcessGroups();
 
-  /// Every rank must call. Meets the other ranks at the master's address, then connects the groups. Throws Error(usage)
+  /// Meets the other ranks at the master's address, then connects the groups. Every rank must call. Throws Error(usage)
   /// when the ranks' settings differ, Error(environment) when the port is taken, hosts cannot connect or two ranks
   /// share a GPU, Error(restart) when a rank is missing.
   ProcessGroups(const Rendezvous& at, const GroupOptions& options);
@@ -55,18 +55,18 @@ class ProcessGroups {
   void arrange(const Mesh& mesh);
   const Mesh& mesh() const noexcept { return mesh_; }
 
-  /// Rank 0 holds the store of all ranks: end a successful run with `control().barrier("end")`.
+  /// Closes the groups. Rank 0 holds the store of all ranks: end a successful run with `control().barrier("end")`.
   ~ProcessGroups();
   ProcessGroups(ProcessGroups&&) noexcept;
   ProcessGroups& operator=(ProcessGroups&&) noexcept;
 
   /// Sets this rank's place in its work, which the other ranks report when they wait for it: "in step", 12.
   void enter(const char* phase, int64_t step);
-  /// This rank no longer needs the others: if or how they end does not matter to it from here on.
+  /// Says that this rank no longer needs the others: if or how they end does not matter to it from here on.
   void leave();
   /// Tells the others that this rank ends and why, so that they end too.
   void leave(const std::exception& failure);
-  /// Like leave(failure), then rethrows the exception being handled: as ReportedElsewhere if it is an Error that
+  /// Leaves like leave(failure), then rethrows the exception being handled: as ReportedElsewhere if it is an Error that
   /// another rank with the same failure reports to the user. From here on the process has `grace` to end, then it is
   /// ended with the exit code of the failure.
   [[noreturn]] void fail(const std::exception& failure);
@@ -101,7 +101,7 @@ class ProcessGroups {
   /// ReportedElsewhere with the same exit code.
   void on_rank_zero(const std::function<void()>& action, std::string name);
 
-  /// Rank 0's number or bytes, on every rank; what the others give is ignored. Every rank must call.
+  /// Returns rank 0's number or bytes, on every rank; what the others give is ignored. Every rank must call.
   int64_t from_rank_zero(int64_t number, std::string name);
   std::string from_rank_zero(const std::string& bytes, const std::string& name);
 
@@ -125,8 +125,8 @@ class ProcessGroups {
   std::string description_;
 };
 
-/// For ranks that find a mistake before they meet: they meet for this alone, for some ten seconds at most. Returns true
-/// if this is not rank 0 and rank 0 has the same mistake, in the same `words`, and so reports it to the user.
+/// Lets ranks that find a mistake before they meet do so for this alone, for some ten seconds at most. Returns true if
+/// this is not rank 0 and rank 0 has the same mistake, in the same `words`, and so reports it to the user.
 bool is_reported_by_rank_zero(const Rendezvous& at, const std::string& program, const std::string& words);
 
 }  // namespace gputrain::comm

@@ -19,9 +19,9 @@ struct CollectiveTraffic {
   };
   Kind all_reduce, reduce, broadcast, all_gather, reduce_scatter;
 
-  /// The traffic since `earlier`.
+  /// Returns the traffic since `earlier`.
   CollectiveTraffic operator-(const CollectiveTraffic& earlier) const noexcept;
-  /// This traffic and so many times `more`.
+  /// Returns this traffic and so many times `more`.
   CollectiveTraffic plus(int64_t times, const CollectiveTraffic& more) const noexcept;
 };
 

@@ -16,29 +16,29 @@ class UnknownName : public Error {
   explicit UnknownName(Parts parts) : Error(ExitCode::environment, std::move(parts)) {}
 };
 
-/// A numeric address of `host`, IPv4 first. Throws Error(environment) when the name cannot be resolved.
+/// Returns a numeric address of `host`, IPv4 first. Throws Error(environment) when the name cannot be resolved.
 std::string resolve(const std::string& host);
 
 bool is_loopback(const std::string& address);
 bool is_own_address(const std::string& address);
 
-/// The source address of packets to `address`; empty without a route.
+/// Returns the source address of packets to `address`; empty without a route.
 std::string source_address_towards(const std::string& address);
 
-/// The source address of packets that leave this host; empty if the host has only its loopback.
+/// Returns the source address of packets that leave this host; empty if the host has only its loopback.
 std::string outward_address();
 
-/// The interface that has the address, "eth0"; empty: none.
+/// Returns the interface that has the address, "eth0"; empty: none.
 std::string interface_of(const std::string& address);
 
 /// Starts a TCP connection without waiting. Returns the socket, which becomes writable when the attempt has succeeded
 /// or failed, and which the caller closes; negative, with errno set, if it failed at once.
 int begin_connecting(const std::string& address, uint16_t port);
 
-/// The error of a finished connection attempt, "Connection refused"; empty if it succeeded.
+/// Returns the error of a finished connection attempt, "Connection refused"; empty if it succeeded.
 std::string connecting_failure(int descriptor);
 
-/// The numeric address where the ranks meet, as this host reaches it.
+/// Returns the numeric address where the ranks meet, as this host reaches it.
 std::string rendezvous_address(const Rendezvous& at);
 
 /// A TCP socket that listens on one address only and is closed in child processes.

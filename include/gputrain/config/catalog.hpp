@@ -28,7 +28,7 @@ class Catalog : public AnyCatalog {
     makers_.push_back(std::move(make));
   }
 
-  /// How entry `Derived` is made from its spec.
+  /// Returns the function that makes entry `Derived` from its spec.
   template <class Derived, class Spec>
   static Make maker() {
     return [](const void* spec, Arguments... arguments) -> std::unique_ptr<Base> {

@@ -59,19 +59,19 @@ class Loaded {
     return *static_cast<const Spec*>(spec_.get());
   }
 
-  /// The same job with a changed spec, for example with values that later code has determined.
+  /// Returns the same job with a changed spec, for example with values that later code has determined.
   template <class Spec>
   Loaded with(Spec spec) const {
     GPUTRAIN_ASSERT(schema_ == &schema_of<Spec>(), "the job was loaded with another schema");
     return Loaded(*schema_, std::make_shared<const Spec>(std::move(spec)), written_);
   }
 
-  /// Canonical YAML of every key in declaration order; reads back to the same values. In the place of a secret it has
-  /// the ${...} that the secret came from, or else ***. With `origins`, each line ends in a comment with the origin of
-  /// its value.
+  /// Returns canonical YAML of every key in declaration order; reads back to the same values. In the place of a secret
+  /// it has the ${...} that the secret came from, or else ***. With `origins`, each line ends in a comment with the
+  /// origin of its value.
   std::string resolved_yaml(bool origins = false) const;
 
-  /// All settings in declaration order.
+  /// Returns all settings in declaration order.
   std::vector<Setting> settings() const;
 
   /// Returns the place where the value of a dotted key was set: "job.yaml:3:5", "--set train.max_steps" or "default".
@@ -95,14 +95,14 @@ Loaded load(const Schema& schema, const Request& request);
 /// Reads as much as it can of a job that may have mistakes: a key with a mistake may have its default.
 Loaded load_despite_mistakes(const Schema& schema, const Request& request);
 
-/// All settings of any spec struct, in declaration order.
+/// Returns all settings of any spec struct, in declaration order.
 std::vector<Setting> settings_of(const Schema& schema, const void* spec);
 
-/// Canonical YAML of any spec struct, as in job.resolved.yaml.
+/// Returns canonical YAML of any spec struct, as in job.resolved.yaml.
 std::string to_yaml(const Schema& schema, const void* spec);
 
-/// The settings that two jobs must share to give the same results: all keys that are not `safe`, as "key: value" lines.
-/// The run id is a hash of it.
+/// Returns the settings that two jobs must share to give the same results: all keys that are not `safe`, as "key:
+/// value" lines. The run id is a hash of it.
 std::string identity(const std::vector<Setting>& settings);
 
 /// A key whose value differs between two jobs.

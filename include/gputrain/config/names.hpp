@@ -7,13 +7,14 @@
 
 namespace gputrain::config {
 
-/// Number of edits (insert, delete, replace, swap neighbours) from one name to the other; ignores case, '_' and '-'.
+/// Returns the number of edits (insert, delete, replace, swap neighbours) from one name to the other; ignores case, '_'
+/// and '-'.
 size_t edit_distance(std::string_view a, std::string_view b);
 
-/// The candidates with the smallest distance to `name`, at most three; empty if all are too far away.
+/// Returns the candidates with the smallest distance to `name`, at most three; empty if all are too far away.
 std::vector<std::string> nearest(std::string_view name, const std::vector<std::string>& candidates);
 
-/// "did you mean 'a' or 'b'?"; empty if no candidate is near.
+/// Returns "did you mean 'a' or 'b'?"; empty if no candidate is near.
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates);
 
 /// Translates another tool's value into one of `allowed` (bfloat16 to bf16, true to block); empty if there is none.

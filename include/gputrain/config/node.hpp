@@ -46,11 +46,11 @@ struct Node {
   Node* find(std::string_view name) noexcept;
 };
 
-/// Canonical YAML: two spaces of indentation, lists of scalars on one line, quotes only where needed. `comment` may
-/// return a comment for the end of a leaf's line, given its dotted key.
+/// Returns canonical YAML: two spaces of indentation, lists of scalars on one line, quotes only where needed. `comment`
+/// may return a comment for the end of a leaf's line, given its dotted key.
 std::string to_yaml(const Node& root, const std::function<std::string(const std::string& dotted)>& comment = {});
 
-/// The value on one line, such as `[1, 2]` or `{type: sgd, lr: 0.1}`.
+/// Returns the value on one line, such as `[1, 2]` or `{type: sgd, lr: 0.1}`.
 std::string to_flow(const Node& node);
 
 }  // namespace gputrain::config

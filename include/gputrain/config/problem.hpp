@@ -23,7 +23,7 @@ class SpecError : public Error {
 
   const std::vector<Problem>& problems() const noexcept { return problems_; }
 
-  /// The page for the user: a head line, then each problem with an excerpt and a hint.
+  /// Returns the page for the user: a head line, then each problem with an excerpt and a hint.
   std::string render(bool colour) const;
 
  private:

@@ -12,29 +12,29 @@
 
 namespace gputrain::config {
 
-/// JSON Schema (draft 2020-12) of a complete job file.
+/// Returns the JSON Schema (draft 2020-12) of a complete job file.
 nlohmann::ordered_json json_schema(const Schema& schema, const std::string& title);
 
-/// All catalogs that keys of the schema pick from, each once, in declaration order.
+/// Returns all catalogs that keys of the schema pick from, each once, in declaration order.
 std::vector<const AnyCatalog*> catalogs_of(const Schema& schema);
 
-/// A table of names and their help, in lines of at most `width` characters.
+/// Returns a table of names and their help, in lines of at most `width` characters.
 std::string list_text(const AnyCatalog& catalog, size_t width);
 
-/// The keys of one struct with type, default and help, in lines of at most `width` characters: as a table if there is
-/// room for the help, else with the help below each key.
+/// Returns the keys of one struct with type, default and help, in lines of at most `width` characters: as a table if
+/// there is room for the help, else with the help below each key.
 std::string describe_text(const Schema& schema, size_t width);
 
-/// The same for one key, or for one group and its keys; empty if the name is unknown.
+/// Does the same for one key, or for one group and its keys; empty if the name is unknown.
 std::string describe_text(const Schema& schema, size_t width, std::string_view key);
 
-/// Every key of the schema and of the entries that its keys pick, as sections of a Markdown page.
+/// Returns every key of the schema and of the entries that its keys pick, as sections of a Markdown page.
 std::string keys_page(const Schema& schema);
 
-/// The full names of all keys and groups of the job, without those of a list's elements.
+/// Returns the full names of all keys and groups of the job, without those of a list's elements.
 std::vector<std::string> key_names(const Schema& schema);
 
-/// The options of one entry. Throws Error(usage) with the nearest names if there is no such entry.
+/// Returns the options of one entry. Throws Error(usage) with the nearest names if there is no such entry.
 std::string describe_text(const AnyCatalog& catalog, std::string_view name, size_t width);
 
 /// Mistakes in the declarations themselves: a default outside its limits, an option with the name of a key beside it, a

@@ -20,7 +20,7 @@ class RegistrationsOf {
   const std::vector<std::string>& entries() const noexcept { return entries_; }  // "model 'mlp'"
   const std::string& mistakes() const noexcept { return mistakes_; }             // empty: none
 
-  /// The object that lives; null: none.
+  /// Returns the object that lives; null: none.
   static RegistrationsOf* now() noexcept;
   void add(std::string entry) { entries_.push_back(std::move(entry)); }
   void note(const std::string& mistake);

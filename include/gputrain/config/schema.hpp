@@ -20,11 +20,11 @@ struct ValueType;  // how to read and write one C++ type as YAML; see value_type
 /// What happens if a resumed job has another value for a key: accepted, accepted only with --accept, or refused.
 enum class Change { safe, needs_accept, refused };
 
-/// The ValueType of a C++ type, for the types that describe.hpp lists.
+/// Returns the ValueType of a C++ type, for the types that describe.hpp lists.
 template <class T>
 const ValueType& type_of();
 
-/// The schema of a described struct; built once.
+/// Returns the schema of a described struct; built once.
 template <class Spec>
 const Schema& schema_of();
 
@@ -65,14 +65,14 @@ class Key {
   Key& aliases(std::string foreign, Convert convert);
   Key& alias_flag(std::string foreign, std::string value);  // `bf16: true` stands for `precision: bf16`
   Key& path();                                              // `~` and `$HOME` at the beginning mean the home folder
-  /// For a map: values whose names are those of secrets (core/secrets.hpp) are written as *** in all output. For an
-  /// optional text: it is.
+  /// Masks secrets as *** in all output: in a map, values whose names are those of secrets (core/secrets.hpp); an
+  /// optional text as a whole.
   Key& mask_secrets();
   Key& unit(std::string unit);  // shown in help: "samples", "seconds"
-  /// For a choice: a missing name and missing options come from the choice at this dotted key (`data.val.format` from
+  /// Takes a missing name and missing options of a choice from the choice at this dotted key (`data.val.format` from
   /// `data.train.format`).
   Key& inherits(std::string dotted);
-  /// The same key of a struct that holds this key's struct; `find` gives the address of the inner struct.
+  /// Returns the same key of a struct that holds this key's struct; `find` gives the address of the inner struct.
   Key within(Locate find) const;
 
   const std::string& name() const noexcept { return name_; }
@@ -179,8 +179,8 @@ struct CatalogEntry {
   std::string location = {};  // "file:line" of its registration
 };
 
-/// Registration runs before main(), where errors cannot be reported, so refuse_wrong_registrations() reports them
-/// later.
+/// Notes a mistake. Registration runs before main(), where errors cannot be reported, so refuse_wrong_registrations()
+/// reports them later.
 void note_wrong_registration(const std::string& what);
 /// Throws Error(environment) if the program contains a wrong registration.
 void refuse_wrong_registrations();

@@ -39,7 +39,7 @@ struct Length {
   friend bool operator==(const Length&, const Length&) = default;
 };
 
-/// The text that reads back to exactly this length: "500", "5ep", "10%", "2Btok", "1h30m".
+/// Returns the text that reads back to exactly this length: "500", "5ep", "10%", "2Btok", "1h30m".
 std::string to_string(const Length& length);
 
 /// A wall-clock duration: `90s`, `30m`, `1h30m`, `2d`; a number without a unit is in seconds.
@@ -49,7 +49,7 @@ struct Duration {
   friend bool operator==(const Duration&, const Duration&) = default;
 };
 
-/// The text that reads back to exactly this duration: 90 seconds give "1m30s", 1800 seconds "30m".
+/// Returns the text that reads back to exactly this duration: 90 seconds give "1m30s", 1800 seconds "30m".
 std::string to_string(const Duration& duration);
 
 /// Converters for Key::aliases, for tools that have one key per unit: "0.1" to "10%", "5" to "5ep".

@@ -9,7 +9,7 @@ namespace gputrain {
 
 inline constexpr std::string_view kBase64Digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// With the padding that browsers expect.
+/// Encodes bytes with the padding that browsers expect.
 inline std::string to_base64(std::string_view bytes) {
   std::string text;
   for (size_t at = 0; at < bytes.size(); at += 3) {
@@ -23,7 +23,7 @@ inline std::string to_base64(std::string_view bytes) {
   return text;
 }
 
-/// Nothing if it is not Base64.
+/// Decodes Base64; nothing for any other text.
 inline std::optional<std::string> from_base64(std::string_view text) {
   while (text.ends_with('=')) text.remove_suffix(1);
   if (text.size() % 4 == 1) return std::nullopt;

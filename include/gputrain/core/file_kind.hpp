@@ -30,7 +30,7 @@ struct FileKind {
   std::string_view remedy;  // what to try; may be empty
 
   bool is_text() const noexcept { return type == FileType::text || type == FileType::web_page; }
-  /// "; it is a ZIP archive", to end a message with; empty: unknown.
+  /// Returns "; it is a ZIP archive", to end a message with; empty: unknown.
   std::string it_is() const;
 };
 

@@ -20,23 +20,23 @@ inline constexpr int64_t kMostJsonBytes = int64_t{64} << 20;
 
 bool is_nested_too_deep(std::string_view json) noexcept;
 
-/// A discarded value if the text is not JSON, or nested deeper than kMostJsonDepth.
+/// Parses JSON; a discarded value if the text is not JSON, or nested deeper than kMostJsonDepth.
 template <typename Json = nlohmann::json>
 Json parse_json(std::string_view text) {
   if (is_nested_too_deep(text)) return Json(Json::value_t::discarded);
   return Json::parse(text, nullptr, /*allow_exceptions=*/false);
 }
 
-/// A file's text; an empty one if there is no such file. Throws Error(data) if it is larger than kMostJsonBytes.
+/// Reads a file's text; an empty one if there is no such file. Throws Error(data) if it is larger than kMostJsonBytes.
 std::string read_json_text(const std::filesystem::path& path);
 
-/// A discarded value if there is no such file, or no JSON in it that parse_json() takes.
+/// Parses a file; a discarded value if there is no such file, or no JSON in it that parse_json() takes.
 template <typename Json = nlohmann::json>
 Json parse_json_file(const std::filesystem::path& path) {
   return parse_json<Json>(read_json_text(path));
 }
 
-/// The value of a key. `fallback` if it is missing or of another type, as in a line that another program wrote.
+/// Returns the value of a key. `fallback` if it is missing or of another type, as in a line that another program wrote.
 template <typename Value>
 Value json_value(const nlohmann::json& object, const char* key, Value fallback) {
   const auto found = object.is_object() ? object.find(key) : object.end();

@@ -44,12 +44,12 @@ class LineWriter {
   /// Owns the descriptor. Buffers at most `most_bytes`.
   LineWriter(int descriptor, size_t most_bytes);
 
-  /// The descriptor to poll for POLLOUT; negative while the buffer is empty.
+  /// Returns the descriptor to poll for POLLOUT; negative while the buffer is empty.
   int wants() const noexcept { return waiting_.empty() ? -1 : descriptor_.get(); }
   bool is_broken() const noexcept { return descriptor_.get() < 0; }  // closed, or the reader is gone
   /// Buffers the line and writes as much as possible. Returns false and drops the line if the buffer is full.
   bool write(std::string_view line);
-  /// Like write(), but ignores the limit of the buffer: for lines that must not be lost.
+  /// Writes like write(), but ignores the limit of the buffer: for lines that must not be lost.
   void insist(std::string_view line);
   /// Writes as much of the buffer as possible. Never blocks, even if the descriptor is blocking.
   void flush();

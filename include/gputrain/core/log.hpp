@@ -10,7 +10,7 @@ void info(std::string_view message);
 void warning(std::string_view message);
 void error(std::string_view message);
 
-/// Also appends all further lines to `path`. Throws Error(environment) if the file cannot be opened.
+/// Appends all further lines to `path` too. Throws Error(environment) if the file cannot be opened.
 void open_file(const std::filesystem::path& path);
 
 /// Whether a log file is open.
@@ -18,7 +18,7 @@ bool has_file();
 
 /// Turns stderr off on ranks that would repeat rank 0's lines; the file still gets everything.
 void set_stderr_enabled(bool enabled);
-/// A warning that concerns only this rank: goes to stderr even if stderr is turned off.
+/// Warns about something that concerns only this rank: goes to stderr even if stderr is turned off.
 void own_warning(std::string_view message);
 
 /// Sets a callback that runs before each write to stderr, for example to clear a redrawn status line.

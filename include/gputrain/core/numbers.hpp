@@ -7,7 +7,7 @@
 
 namespace gputrain {
 
-/// count / by, rounded up; `count` must not be negative.
+/// Returns count / by, rounded up; `count` must not be negative.
 constexpr int64_t ceil_divide(int64_t count, int64_t by) noexcept { return count / by + (count % by == 0 ? 0 : 1); }
 
 std::string grouped(int64_t value);                         // 12,345,678

@@ -20,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 class Poll {
  public:
   void add(int descriptor, short events = POLLIN);
-  /// The wait ends at `moment` at the latest.
+  /// Ends the wait at `moment` at the latest.
   void wake_at(Clock::time_point moment) { latest_ = std::min(latest_, moment); }
   void wait();
   bool is_ready(int descriptor) const;
@@ -39,7 +39,7 @@ class SignalReader {
   SignalReader& operator=(const SignalReader&) = delete;
 
   int descriptor() const noexcept { return descriptor_.get(); }
-  /// The next pending signal; does not block.
+  /// Returns the next pending signal; does not block.
   std::optional<int> next();
 
  private:

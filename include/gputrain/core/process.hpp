@@ -12,12 +12,12 @@ namespace gputrain {
 /// Reads an environment variable by name; nothing if it is unset. Tests pass variables of their own.
 using Lookup = std::function<std::optional<std::string>(const char* name)>;
 
-/// Wall-clock seconds since the kernel started this process (includes program loading), to about 10 ms. A script that
-/// ends in `exec gputrain` is the same process, so its time counts too.
+/// Returns wall-clock seconds since the kernel started this process (includes program loading), to about 10 ms. A
+/// script that ends in `exec gputrain` is the same process, so its time counts too.
 double seconds_since_process_start();
 
-/// Path of this program. If the file was replaced while the program runs (an upgrade, a new build), the path of the new
-/// file.
+/// Returns the path of this program. If the file was replaced while the program runs (an upgrade, a new build), the
+/// path of the new file.
 std::string own_program();
 
 /// Throws Error(environment) if the current folder has been deleted: libraries that look for it would end the process.
@@ -31,7 +31,7 @@ void raise_open_files_limit();
 /// and kills all other processes of the container when it ends.
 bool is_init();
 
-/// For PID 1: installs handlers, so that the usual terminating signals end it; keeps handlers that exist.
+/// Installs handlers if this is PID 1, so that the usual terminating signals end it; keeps handlers that exist.
 void let_signals_end_init();
 
 /// Reaps ended children. Leaves those for which `is_known` is true to their owner.

@@ -26,7 +26,7 @@ namespace gputrain {
   return c;
 }
 
-/// A 64-bit hash of a name, the same on all machines and in all versions (FNV-1a, then a finaliser).
+/// Returns a 64-bit hash of a name, the same on all machines and in all versions (FNV-1a, then a finaliser).
 uint64_t stable_hash(std::string_view text) noexcept;
 
 /// Mixes two 64-bit values into one (SplitMix64 finaliser).

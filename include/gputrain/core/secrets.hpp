@@ -12,7 +12,7 @@ bool is_secret_name(std::string_view name);
 /// Replaces passwords and tokens in URLs: https://user:***@host/x?token=***.
 std::string without_url_secrets(std::string_view text);
 
-/// For a line of YAML or a command: also hides what stands after an upper-case name of a secret and ':' or '='. Puts
+/// Hides secrets in a line of YAML or a command, also text after an upper-case name of a secret and ':' or '='. Puts
 /// one '*' for each character, so that columns stay.
 std::string with_starred_secrets(std::string_view line);
 

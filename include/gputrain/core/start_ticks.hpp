@@ -8,7 +8,7 @@
 
 namespace gputrain {
 
-/// When a process was started, in clock ticks since boot; nothing if it has ended. With the process id, no two
+/// Returns when a process was started, in clock ticks since boot; nothing if it has ended. With the process id, no two
 /// processes of one boot have the same.
 std::optional<int64_t> start_ticks_of(pid_t process);
 

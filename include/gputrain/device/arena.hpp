@@ -58,7 +58,8 @@ struct Segment {
   UpdateSettings settings;
   std::optional<Split> split;  // as in ArenaTensor
 
-  /// The dimensions, from the one along which elements are farthest apart to the one of neighbours. Empty: row-major.
+  /// Returns the dimensions, from the one along which elements are farthest apart to the one of neighbours. Empty:
+  /// row-major.
   std::vector<int64_t> order() const;
 };
 
@@ -150,22 +151,22 @@ class Arena {
   int64_t element_bytes() const { return static_cast<int64_t>(values_.itemsize()); }
 
   const at::Tensor& values() const;  // [numel]; asserts that they are whole
-  /// For Kept::owned values: [owned_numel()], those of the pieces, one after the other. Otherwise undefined.
+  /// Returns, for Kept::owned values, [owned_numel()]: those of the pieces, one after the other. Otherwise undefined.
   const at::Tensor& owned_values() const noexcept { return owned_values_; }
   const at::Tensor& kept_values() const noexcept {  // those of the two that have memory
     return keeps_owned_values_only() ? owned_values_ : values_;
   }
   bool keeps_owned_values_only() const noexcept { return kept_values_ == Kept::owned; }
-  /// For Kept::owned values: the parts, in the order of parts().
+  /// Returns, for Kept::owned values, the parts, in the order of parts().
   const std::vector<GatheredPart>& gathered_parts() const noexcept { return gathered_; }
-  /// The segment of a trainable parameter.
+  /// Returns the segment of a trainable parameter.
   const Segment& segment_of(const at::Tensor& parameter) const;
-  /// [numel], zero after construction; undefined for Kept::owned.
+  /// Returns [numel], zero after construction; undefined for Kept::owned.
   const at::Tensor& gradients() const noexcept { return gradients_; }
-  /// For Kept::owned: [owned_numel()], the gradients of the pieces, one after the other. Otherwise undefined.
+  /// Returns, for Kept::owned, [owned_numel()]: the gradients of the pieces, one after the other. Otherwise undefined.
   const at::Tensor& owned_gradients() const noexcept { return owned_gradients_; }
   bool keeps_owned_gradients_only() const noexcept { return kept_ == Kept::owned; }
-  /// The gradient of what the rank owns, in flat tensors that follow one another.
+  /// Returns the gradient of what the rank owns, in flat tensors that follow one another.
   std::vector<at::Tensor> gradients_of_pieces() const;
   const at::Tensor& kept_gradients() const noexcept {  // those of the two that have memory
     return kept_ == Kept::whole ? gradients_ : owned_gradients_;
@@ -174,14 +175,14 @@ class Arena {
   const c10::intrusive_ptr<WorkingCopy>& working_copy() const noexcept { return working_copy_; }  // or null
   const std::vector<Segment>& segments() const noexcept { return segments_; }
 
-  /// The frozen parameters by name, as views of frozen_values(), or for Kept::owned values of frozen_parts().
+  /// Returns the frozen parameters by name, as views of frozen_values(), or for Kept::owned values of frozen_parts().
   const std::vector<std::pair<std::string, at::Tensor>>& frozen() const noexcept { return frozen_; }
-  /// Flat, one per dtype: the frozen values, or for Kept::owned values this rank's share of them.
+  /// Returns one flat tensor per dtype: the frozen values, or for Kept::owned values this rank's share of them.
   const std::vector<at::Tensor>& frozen_values() const noexcept { return frozen_values_; }
-  /// For Kept::owned values: by unit, then dtype. Otherwise empty.
+  /// Returns, for Kept::owned values, the parts by unit, then dtype. Otherwise empty.
   const std::vector<FrozenPart>& frozen_parts() const noexcept { return frozen_parts_; }
 
-  /// One range per unit, in order; together they cover the arena.
+  /// Returns one range per unit, in order; together they cover the arena.
   std::vector<Range> unit_ranges() const;
 
   /// Returns the ranges that are each split equally among options.shards ranks, in descending order; empty for one
@@ -189,7 +190,7 @@ class Arena {
   const std::vector<Range>& parts() const noexcept { return parts_; }
   /// Returns the shard of `rank` if each part is split equally among the ranks.
   Shard shard_of(int64_t rank) const;
-  /// For Kept::owned values, after own(): the rank whose shard_of() this rank owns.
+  /// Returns, for Kept::owned values and after own(), the rank whose shard_of() this rank owns.
   int64_t share() const;
 
   /// Returns the pieces that this rank updates and keeps optimizer state for: the whole arena by default; with
@@ -201,14 +202,14 @@ class Arena {
   /// shard has the same size.
   void own(const Shard& shard);
 
-  /// A new zeroed flat buffer [owned_numel()] of state_type() for the pieces: an optimizer's state. On the CPU, pages
-  /// take memory only when written.
+  /// Returns a new zeroed flat buffer [owned_numel()] of state_type() for the pieces: an optimizer's state. On the CPU,
+  /// pages take memory only when written.
   at::Tensor make_state() const;
-  /// The same with other sizes or of another type: [numel] of `type`.
+  /// Makes the same with other sizes or of another type: [numel] of `type`.
   at::Tensor make_state(int64_t numel, at::ScalarType type) const;
-  /// The view of a segment in `flat`, a buffer of the whole arena, with the segment's sizes and strides.
+  /// Returns the view of a segment in `flat`, a buffer of the whole arena, with the segment's sizes and strides.
   at::Tensor view(const at::Tensor& flat, const Segment& segment) const;
-  /// The same for `state` from make_state(); the segment must lie in one piece.
+  /// Returns the same for `state` from make_state(); the segment must lie in one piece.
   at::Tensor state_view(const at::Tensor& state, const Segment& segment) const;
 
   /// Asserts that the values and gradients of all tensors are still views of the arena, or that no `.grad` is left

@@ -30,7 +30,7 @@ class CapturedGraphs {
   virtual void run_uncaptured(const std::function<void()>& work) = 0;
 };
 
-/// Null if the device cannot record.
+/// Returns null if the device cannot record.
 std::unique_ptr<CapturedGraphs> make_captured_graphs(at::Device device);
 
 }  // namespace gputrain::device

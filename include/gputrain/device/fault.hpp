@@ -11,10 +11,10 @@
 
 namespace gputrain::device {
 
-/// An Error(restart) if `failure` is such a failure.
+/// Returns an Error(restart) if `failure` is such a failure.
 std::optional<Error> fault_of(const std::exception& failure);
 
-/// The same, and if `failure` does not name it and is no Error of ours, asks the device whether it has failed:
+/// Does the same, and if `failure` does not name it and is no Error of ours, asks the device whether it has failed:
 /// libraries such as cuBLAS report that as an error of their own. Does not wait for the device.
 std::optional<Error> fault_of(const std::exception& failure, c10::Device device);
 

@@ -55,7 +55,7 @@ class GpuSampler {
   GpuSampler(const GpuSampler&) = delete;
   GpuSampler& operator=(const GpuSampler&) = delete;
 
-  /// The newest readings; never waits for a GPU.
+  /// Returns the newest readings; never waits for a GPU.
   GpuReadings latest() const;
   /// Waits until the GPUs have been read `number` times, or an obstacle is known. False: `deadline` has come first.
   bool wait_for(int64_t number, std::chrono::steady_clock::time_point deadline) const;

@@ -20,7 +20,7 @@ struct GpuSystem {
 
 /// Finds a system by its name, or by a device name as in DeviceFacts; empty: not in the table.
 std::optional<GpuSystem> gpu_system(std::string_view name);
-/// The names that gpu_system() knows.
+/// Returns the names that gpu_system() knows.
 std::vector<std::string> gpu_system_names();
 
 }  // namespace gputrain::device

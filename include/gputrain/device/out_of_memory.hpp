@@ -28,7 +28,7 @@ struct Shortage {
   bool on_gpu = false;
 };
 
-/// Set if `failure` means out of memory: from our allocators, the C++ library, ATen, or a GPU.
+/// Returns the shortage if `failure` means out of memory: from our allocators, the C++ library, ATen, or a GPU.
 std::optional<Shortage> shortage_of(const std::exception& failure);
 
 struct MemoryReading {

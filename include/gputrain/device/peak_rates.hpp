@@ -6,8 +6,8 @@
 
 namespace gputrain::device {
 
-/// Dense floating-point operations per second for a device name as in DeviceFacts and a precision of the job; empty if
-/// the device is not in the table (all CPUs) or lacks the precision.
+/// Returns dense floating-point operations per second for a device name as in DeviceFacts and a precision of the job;
+/// empty if the device is not in the table (all CPUs) or lacks the precision.
 std::optional<double> peak_rate(std::string_view device, std::string_view precision);
 
 }  // namespace gputrain::device

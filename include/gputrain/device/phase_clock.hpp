@@ -45,7 +45,8 @@ class PhaseClock {
     PhaseClock& clock_;
   };
 
-  /// The time in each phase since the last call. On a GPU, phases that it has not yet finished are left for later.
+  /// Returns the time in each phase since the last call. On a GPU, phases that it has not yet finished are left for
+  /// later.
   PhaseTimes take();
 
  private:

@@ -12,23 +12,23 @@
 
 namespace gputrain::device {
 
-/// Number of GPUs this process can use: 0 without a driver, without CUDA in the build, or with CUDA_VISIBLE_DEVICES
-/// empty.
+/// Returns the number of GPUs this process can use: 0 without a driver, without CUDA in the build, or with
+/// CUDA_VISIBLE_DEVICES empty.
 int gpu_count();
 
-/// Why existing GPUs cannot be used, for example an old driver; empty if there is no GPU or no driver.
+/// Returns why existing GPUs cannot be used, for example an old driver; empty if there is no GPU or no driver.
 std::string gpu_obstacle();
 
 /// Whether this build contains GPU code.
 bool built_with_cuda() noexcept;
 
-/// The device of a rank for `request` (auto, cpu, cuda): the CPU, or GPU number `local_rank`, or the only GPU that the
-/// rank sees. Makes the GPU current for this thread, with a stream that can be captured, unlike the default stream.
-/// Throws Error(usage) for an unknown request, Error(environment) for a missing or broken GPU. `auto` takes the CPU
-/// only if there is no GPU at all.
+/// Returns the device of a rank for `request` (auto, cpu, cuda): the CPU, or GPU number `local_rank`, or the only GPU
+/// that the rank sees. Makes the GPU current for this thread, with a stream that can be captured, unlike the default
+/// stream. Throws Error(usage) for an unknown request, Error(environment) for a missing or broken GPU. `auto` takes the
+/// CPU only if there is no GPU at all.
 at::Device choose_device(std::string_view request, int local_rank);
 
-/// The current GPU of this thread; the CPU in a build without CUDA.
+/// Returns the current GPU of this thread; the CPU in a build without CUDA.
 at::Device current_gpu();
 
 /// Facts about a device for the start page.
@@ -44,11 +44,11 @@ DeviceFacts facts_of(at::Device device);
 /// Waits until all work queued on the device is done. Does nothing on a CPU.
 void synchronize(at::Device device);
 
-/// Memory of a GPU that this process can have: what the driver says is free, and what our allocator holds. Less than
-/// the GPU has: CUDA's own data, cuDNN, NCCL and other processes take their part. 0 on a CPU, see host.hpp.
+/// Returns the memory of a GPU that this process can have: what the driver says is free, and what our allocator holds.
+/// Less than the GPU has: CUDA's own data, cuDNN, NCCL and other processes take their part. 0 on a CPU, see host.hpp.
 int64_t available_gpu_bytes(at::Device device);
 
-/// Peak of the bytes in tensors on a GPU since the last reset; 0 on a CPU, see host.hpp.
+/// Returns the peak of the bytes in tensors on a GPU since the last reset; 0 on a CPU, see host.hpp.
 int64_t peak_allocated_bytes(at::Device device);
 void reset_peak_allocated_bytes(at::Device device);
 
@@ -68,7 +68,7 @@ class PeakExclusion {
 /// Gives a GPU's memory that no tensor holds back to the driver.
 void free_cached_memory(at::Device device);
 
-/// The same on any device, and resets the peak.
+/// Does the same on any device, and resets the peak.
 void release_unused(at::Device device);
 
 /// Seeds the default generators of the CPU and of `device`, if it is a GPU.
@@ -78,7 +78,7 @@ void seed_generators(at::Device device, uint64_t seed);
 /// random states.
 bool is_capturing(at::Device device);
 
-/// The state of the default generator as a byte tensor on the CPU, for a checkpoint.
+/// Returns the state of the default generator as a byte tensor on the CPU, for a checkpoint.
 at::Tensor generator_state(at::Device device);
 /// Throws Error(checkpoint) if `state` is not a state of this kind of device.
 void set_generator_state(at::Device device, const at::Tensor& state);

@@ -38,7 +38,7 @@ struct Split {
     for (const int64_t size : sections) sum += size;
     return sum;
   }
-  /// The sizes of the whole tensor, by those of a part.
+  /// Returns the sizes of the whole tensor, by those of a part.
   std::vector<int64_t> whole_sizes(std::vector<int64_t> part) const {
     part[static_cast<size_t>(dim)] = whole_size();
     return part;

@@ -12,11 +12,11 @@ namespace gputrain::device {
 /// to a power of two.
 class Staging {
  public:
-  /// Total bytes of the coming requests; determines the size of new blocks.
+  /// Sets the total bytes of the coming requests, which determines the size of new blocks.
   void expect(int64_t bytes) { expected_ = bytes; }
 
-  /// Uninitialised memory for a dense tensor with any strides. After the first refusal, which it warns about once, it
-  /// returns ordinary memory, to which copies are slower.
+  /// Returns uninitialised memory for a dense tensor with any strides. After the first refusal, which it warns about
+  /// once, it returns ordinary memory, to which copies are slower.
   at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType type);
 
   /// Allocates no more from the current blocks; each is freed with the last tensor in it.

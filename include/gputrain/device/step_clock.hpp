@@ -15,7 +15,7 @@ class StepClock {
 
   /// Marks a point after all work that this thread has queued on its current stream.
   void mark();
-  /// Seconds between each mark and the next; waits for the device.
+  /// Returns seconds between each mark and the next; waits for the device.
   std::vector<double> seconds() const;
 
  private:

@@ -28,7 +28,7 @@ class WorkingCopy final : public c10::intrusive_ptr_target {
 
   /// Registers `weight`, a view of the values: layers then read the same view of the copy.
   void add(const at::Tensor& weight);
-  /// The same for a weight whose copy others fill.
+  /// Adds in the same way a weight whose copy others fill.
   void add(const at::Tensor& weight, const at::Tensor& copy);
 
   /// Call after every update. `wrote_copy`: the kernel that changed all values (or skipped the update) did the same to
@@ -69,8 +69,8 @@ class Reading {
   c10::intrusive_ptr<WorkingCopy> copy_;
 };
 
-/// The view to read instead of a weight; undefined if no copy of this type is being read. Asserts that the weight has
-/// not changed since the copy was made current.
+/// Returns the view to read instead of a weight; undefined if no copy of this type is being read. Asserts that the
+/// weight has not changed since the copy was made current.
 at::Tensor working_view(const at::Tensor& weight, at::ScalarType type);
 
 }  // namespace gputrain::device

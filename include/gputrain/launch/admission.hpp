@@ -16,9 +16,10 @@ struct AdmissionRequest {
   std::filesystem::path folder;  // of the run, whose disk is measured
 };
 
-/// The plan with the hosts that may take part. Each host measures itself in a process of its own, all at the same time,
-/// and is compared with the best known of its kind. A host that cannot be measured counts as too slow. `say` gets lines
-/// for the user. Throws Error(environment) if a host is refused, or too few are left. Call from the main thread.
+/// Returns the plan with the hosts that may take part. Each host measures itself in a process of its own, all at the
+/// same time, and is compared with the best known of its kind. A host that cannot be measured counts as too slow. `say`
+/// gets lines for the user. Throws Error(environment) if a host is refused, or too few are left. Call from the main
+/// thread.
 HostPlan admit(const AdmissionRequest& request, const std::function<void(const std::string&)>& say);
 
 }  // namespace gputrain::launch

@@ -19,7 +19,7 @@ struct ProcessStatus {
   bool went_well() const noexcept { return kind == Kind::exited && number == 0; }
 };
 
-/// "SIGKILL (killed)", "SIGSEGV (segmentation fault)"
+/// Returns "SIGKILL (killed)", "SIGSEGV (segmentation fault)"
 std::string signal_text(int signal);
 
 class Child {
@@ -40,7 +40,7 @@ class Child {
 
   pid_t id() const noexcept { return id_; }
   bool is_running() const noexcept { return id_ > 0; }
-  /// The ends of its pipes; the caller closes them.
+  /// Returns the ends of its pipes; the caller closes them.
   int take_input() noexcept;
   int take_output() noexcept;
   int take_errors() noexcept;

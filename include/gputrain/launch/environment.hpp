@@ -21,8 +21,8 @@ struct Launch {
   std::string remark;     // for the user; empty: none
 };
 
-/// Without any of the variables: alone. Throws Error(usage), showing the values, when they are incomplete, not numbers,
-/// out of range, or contradict each other.
+/// Reads the environment; alone without any of the variables. Throws Error(usage), showing the values, when they are
+/// incomplete, not numbers, out of range, or contradict each other.
 Launch read_environment(const Lookup& lookup);
 Launch read_environment();  // of this process
 

@@ -44,8 +44,8 @@ struct Host {
   bool is_here() const;  // this machine: no ssh
 };
 
-/// "node0", "node0:8", "user@node0:8", "[fe80::1]:8". Refuses what is no host name, above all what ssh or a shell could
-/// misread: returns empty, with the reason in `problem`.
+/// Reads "node0", "node0:8", "user@node0:8", "[fe80::1]:8". Refuses what is no host name, above all what ssh or a shell
+/// could misread: returns empty, with the reason in `problem`.
 std::optional<Host> read_host(const std::string& text, std::string& problem);
 
 /// Reads one host per line, as OpenMPI and DeepSpeed ("node0 slots=8") or MPICH and Horovod ("node0:8") write them;
@@ -63,9 +63,10 @@ struct HostPlan {
   std::vector<Host> hosts;
   HostCount count;
 };
-/// The hosts that the job names; else the `allocated` ones; else this machine. Throws Error(usage).
+/// Returns the hosts that the job names; else the `allocated` ones; else this machine. Throws Error(usage).
 HostPlan plan_hosts(const LaunchSpec& spec, const std::vector<std::string>& allocated = {});
-/// For launchers that a scheduler starts, one per node: `hosts` has only this node, `count` all. Throws Error(usage).
+/// Plans for launchers that a scheduler starts, one per node: `hosts` has only this node, `count` all. Throws
+/// Error(usage).
 HostPlan plan_nodes(const LaunchSpec& spec, const NodeContext& context);
 
 }  // namespace gputrain::launch

@@ -22,11 +22,11 @@ struct MachineRates {
   std::vector<Rate> rates = {};
   std::map<std::string, double> best = {};  // known before, of this kind, by `what`
 
-  /// The best known before, or measured here of another part; 0: nothing is known.
+  /// Returns the best known before, or measured here of another part; 0: nothing is known.
   double best_for(const Rate& rate) const;
 };
 
-/// Each learns what the others of its kind have measured and known.
+/// Lets each learn what the others of its kind have measured and known.
 void share_best(std::vector<MachineRates>& machines);
 
 /// The rate that is furthest below the best known, in percent of it.

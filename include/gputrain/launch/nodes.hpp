@@ -23,12 +23,12 @@ struct NodeContext {
   std::string job;  // "Slurm job 12 step 0", for messages; empty: unknown
 };
 
-/// Empty without any of the variables. Throws Error(usage), showing the values, when they are incomplete, not numbers,
-/// out of range, or contradict each other.
+/// Reads the node's variables; empty without any. Throws Error(usage), showing the values, when they are incomplete,
+/// not numbers, out of range, or contradict each other.
 std::optional<NodeContext> read_node(const Lookup& lookup);
 std::optional<NodeContext> read_node();  // of this process
 
-/// The nodes that Slurm allocated, if this process runs alone in the batch script or the shell of salloc; empty
+/// Returns the nodes that Slurm allocated, if this process runs alone in the batch script or the shell of salloc; empty
 /// elsewhere. Throws Error(usage) for a malformed list.
 std::vector<std::string> allocated_nodes(const Lookup& lookup);
 std::vector<std::string> allocated_nodes();  // to this process

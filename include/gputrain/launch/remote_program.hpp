@@ -21,9 +21,9 @@ class RemoteProgram {
 
   const std::string& host() const noexcept { return host_; }
   void tell(const std::string& question) { input_.insist(question); }
-  /// The next line of its output; nothing at its end or at the deadline.
+  /// Returns the next line of its output; nothing at its end or at the deadline.
   std::optional<std::string> line(Clock::time_point deadline);
-  /// Its error message, or its last words.
+  /// Returns its error message, or its last words.
   std::string remark() const;
 
  private:

@@ -40,7 +40,7 @@ constexpr uint32_t kFromFullWidthToAscii = 0xfee0;
 
 bool contains(const Range& range, uint32_t code) { return code >= range.first && code <= range.last; }
 
-/// The code of a whole UTF-8 character.
+/// Returns the code of a whole UTF-8 character.
 uint32_t code_of(std::string_view character) {
   constexpr std::array<unsigned, 5> kBitsOfLead{0, 0x7f, 0x1f, 0x0f, 0x07};
   uint32_t code = static_cast<unsigned char>(character[0]) & kBitsOfLead[character.size()];
@@ -54,7 +54,7 @@ std::string number_of(uint32_t code) {
   return text.data();
 }
 
-/// A character beyond ASCII.
+/// Describes a character beyond ASCII.
 OddCharacter described(size_t offset, std::string_view character) {
   const uint32_t code = code_of(character);
   OddCharacter odd{.offset = offset, .text = std::string(character), .name = number_of(code)};
@@ -70,7 +70,7 @@ OddCharacter described(size_t offset, std::string_view character) {
   return odd;
 }
 
-/// The first character beyond ASCII for which `fits` is true.
+/// Returns the first character beyond ASCII for which `fits` is true.
 template <class Fits>
 std::optional<OddCharacter> find(std::string_view text, Fits fits) {
   for (size_t at = 0; at < text.size();) {
@@ -83,7 +83,7 @@ std::optional<OddCharacter> find(std::string_view text, Fits fits) {
   return std::nullopt;
 }
 
-/// The line with blanks instead of comments and of texts in straight quotes.
+/// Returns the line with blanks instead of comments and of texts in straight quotes.
 std::string bare(std::string_view line) {
   std::string bare;
   char quote = '\0';

@@ -19,16 +19,17 @@ struct OddCharacter {
   std::string hint() const;
 };
 
-/// The first invisible character: no ASCII space, or without any width.
+/// Returns the first invisible character: no ASCII space, or without any width.
 std::optional<OddCharacter> find_invisible(std::string_view text);
 
-/// The first character that is invisible or looks like one that YAML gives a meaning: a quote, ':', ',', '{'.
+/// Returns the first character that is invisible or looks like one that YAML gives a meaning: a quote, ':', ',', '{'.
 std::optional<OddCharacter> find_look_alike(std::string_view text);
 
-/// The same outside of comments and straight quotes, line by line.
+/// Does the same outside of comments and straight quotes, line by line.
 std::optional<OddCharacter> find_bare_look_alike(std::string_view yaml);
 
-/// For text that should be ASCII: "'\u0435' is U+0435, no ASCII character"; empty if all of it is.
+/// Describes the first character beyond ASCII, "'\u0435' is U+0435, no ASCII character", in text that should be ASCII;
+/// empty if all of it is.
 std::string beyond_ascii(std::string_view text);
 
 }  // namespace gputrain::config

@@ -21,7 +21,7 @@ std::string_view without_sign(std::string_view text) {
   return text;
 }
 
-/// 16 for "0x1f", 8 for "0o17", else 10.
+/// Returns 16 for "0x1f", 8 for "0o17", else 10.
 int base_of(std::string_view text) {
   if (text.size() > 2 && text[0] == '0' && (text[1] == 'x' || text[1] == 'o')) {
     const bool hex = text[1] == 'x';

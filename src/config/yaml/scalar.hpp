@@ -29,22 +29,22 @@ Parsed<double> parse_number(std::string_view text);
 Parsed<Length> parse_length(std::string_view text);
 Parsed<Duration> parse_duration(std::string_view text);
 
-/// The shortest text that reads back to the same double and looks like a float: "0.1", "256.0", "1.0e-05".
+/// Returns the shortest text that reads back to the same double and looks like a float: "0.1", "256.0", "1.0e-05".
 std::string number_text(double value);
 
-/// The same without the ".0" of whole numbers, for messages and values with a unit.
+/// Returns the same without the ".0" of whole numbers, for messages and values with a unit.
 std::string plain_number(double value);
 
-/// `text` as a YAML scalar: without quotes if every reader takes it for text, else in double quotes.
+/// Returns `text` as a YAML scalar: without quotes if every reader takes it for text, else in double quotes.
 std::string scalar_text(std::string_view text);
 
-/// `text` in double quotes, with control characters escaped.
+/// Returns `text` in double quotes, with control characters escaped.
 std::string double_quoted(std::string_view text);
 
-/// User text for a message: in single quotes, printable, at most about sixty characters.
+/// Returns user text for a message: in single quotes, printable, at most about sixty characters.
 std::string shown(std::string_view text);
 
-/// "a, b or c".
+/// Returns "a, b or c".
 std::string either(const std::vector<std::string>& names);
 
 }  // namespace gputrain::config

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kFileHint = "save it to a file: other ranks and later attempts read it too";
 
-/// Why `path` cannot be a job file, judged by its file status; empty if it can.
+/// Returns why `path` cannot be a job file, judged by its file status; empty if it can.
 std::string refusal(const fs::path& path, std::string& hint) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) {
@@ -51,7 +51,7 @@ bool is_forbidden_control(unsigned char byte) {
   return (byte < 0x20 && byte != '\n' && byte != '\r' && byte != '\t') || byte == 0x7f;
 }
 
-/// Hint for bytes that are not text: `of_file` for a file, another one for --set.
+/// Returns a hint for bytes that are not text: `of_file` for a file, another one for --set.
 std::string hint_for_bytes(const Source& source, const std::string& of_file) {
   const bool is_set = source.kind == Source::Kind::command_line;
   return is_set ? "write it as text in UTF-8, without control characters" : of_file;

@@ -17,13 +17,13 @@ inline constexpr size_t kMaxLineBytes = size_t{64} << 10;
 std::shared_ptr<const Source> read_source(const std::filesystem::path& path, const SourceLocation& asked_by,
                                           Problems& problems);
 
-/// The text without the byte order mark that some editors put before it.
+/// Returns the text without the byte order mark that some editors put before it.
 std::string without_byte_order_mark(std::string text);
 
 /// Reports text that is not UTF-8, has control characters or has a line over 64 KiB; returns true if there is none.
 bool is_clean(const std::shared_ptr<const Source>& source, Problems& problems);
 
-/// The place of the byte at `offset`.
+/// Returns the place of the byte at `offset`.
 SourceLocation location_at(const std::shared_ptr<const Source>& source, size_t offset);
 
 }  // namespace gputrain::config

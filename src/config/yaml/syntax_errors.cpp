@@ -39,7 +39,7 @@ constexpr std::array<Explanation, 15> kExplanations{{
     {"illegal document indicator", "a `---` or `...` inside a quoted text", "a quote before it is never closed"},
 }};
 
-/// For `seed:7`, or a key without ':': YAML joins such a line with the next one.
+/// Explains `seed:7`, or a key without ':': YAML joins such a line with the next one.
 std::optional<SyntaxError> explain_line_above(std::string_view above) {
   const size_t begin = above.find_first_not_of(' ');
   if (begin == std::string_view::npos || above.find(": ") != std::string_view::npos || above.ends_with(':')) return {};

@@ -22,10 +22,10 @@ struct SyntaxContext {
 
 SyntaxError explain_syntax_error(std::string_view parser_message, const SyntaxContext& context);
 
-/// For a file that cannot be read: the language it is written in, if that is clearly not YAML.
+/// Names the language of a file that cannot be read, if that is clearly not YAML.
 std::optional<SyntaxError> other_language(std::string_view name, std::string_view text);
 
-/// The offset in bytes of a tab in the indentation of `line`, if there is one.
+/// Returns the offset in bytes of a tab in the indentation of `line`, if there is one.
 std::optional<size_t> tab_in_indentation(std::string_view line);
 
 }  // namespace gputrain::config

@@ -92,7 +92,7 @@ void TreeBuilder::check_tag(const std::string& tag, const SourceLocation& locati
   stop(location, "the tag " + shown(written) + " is not supported", "leave it out");
 }
 
-/// The source text from `mark` on.
+/// Returns the source text from `mark` on.
 std::string_view TreeBuilder::text_at(const YAML::Mark& mark) const {
   const auto line = static_cast<size_t>(std::max(mark.line, 0));
   if (line >= line_offsets_.size()) return {};
@@ -100,7 +100,7 @@ std::string_view TreeBuilder::text_at(const YAML::Mark& mark) const {
   return std::string_view(source_->text).substr(std::min(offset, source_->text.size()));
 }
 
-/// yaml-cpp accepts a quote that is still open at the end of the file.
+/// Refuses a quote that is still open at the end of the file, which yaml-cpp accepts.
 void TreeBuilder::check_quotes(const YAML::Mark& mark, const SourceLocation& location) {
   const std::string_view text = text_at(mark);
   if (!text.starts_with('"') && !text.starts_with('\'')) return;
@@ -130,7 +130,7 @@ void TreeBuilder::check_characters(const YAML::Mark& mark, std::string_view valu
   stop(location_at(source_, begin + offset), odd->what(), odd->hint());
 }
 
-/// yaml-cpp takes a bracket that is not closed on its line as the start of a key.
+/// Refuses a bracket that is not closed on its line, which yaml-cpp takes as the start of a key.
 void TreeBuilder::refuse_as_key(const YAML::Mark& mark, const SourceLocation& location) {
   const std::string_view text = text_at(mark);
   const std::string_view line = text.substr(0, text.find('\n'));
@@ -263,7 +263,7 @@ void TreeBuilder::take_key(const Node& node) {
   }
 }
 
-/// `{lr:1e-4}`: without a space after the colon, all of it is a key.
+/// Splits `{lr:1e-4}`: without a space after the colon, YAML takes all of it as a key.
 void TreeBuilder::split_key(Frame& frame, Node& value) {
   const size_t colon = frame.key.find(':');
   if (frame.key_is_quoted || colon == 0 || colon == std::string::npos || colon + 1 == frame.key.size()) return;
@@ -275,7 +275,7 @@ void TreeBuilder::split_key(Frame& frame, Node& value) {
                 "write `" + printable(frame.key) + ": " + printable(value.text) + "`");
 }
 
-/// `<<: *base` adds the keys of another map that this map lacks; the first of several maps wins.
+/// Adds, for `<<: *base`, the keys of another map that this map lacks; the first of several maps wins.
 void TreeBuilder::merge_into(Frame& frame) {
   std::vector<Node> bases;
   for (Node& merged : frame.merged) {

@@ -22,9 +22,9 @@ class TreeBuilder final : public YAML::EventHandler {
   TreeBuilder(std::shared_ptr<const Source> source, Budget& budget, Problems& problems);
 
   Node take_root() { return std::move(root_); }
-  /// The place of `mark`, with the column in characters.
+  /// Returns the place of `mark`, with the column in characters.
   SourceLocation location(const YAML::Mark& mark) const;
-  /// The source text from `location` on.
+  /// Returns the source text from `location` on.
   std::string_view text_at(const SourceLocation& location) const;
 
   /// Returns the start of the innermost open list or map.

@@ -7,10 +7,10 @@
 
 namespace gputrain::config {
 
-/// All keys in declaration order. Text is not escaped: call escape_interpolation() before writing YAML.
+/// Returns all keys in declaration order. Text is not escaped: call escape_interpolation() before writing YAML.
 Node node_of(const Schema& schema, const void* spec);
 
-/// One value, without a key.
+/// Returns one value, without a key.
 Node node_of(const ValueType& type, const void* value);
 
 }  // namespace gputrain::config

@@ -30,7 +30,7 @@ std::string driver_version() {
   return "unknown";
 }
 
-/// A CUDA version: 13000 is "13.0".
+/// Returns a CUDA version: 13000 is "13.0".
 std::string version_text(long number) {
   return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
 }
@@ -49,7 +49,7 @@ std::string hex(const cudaUUID_t& uuid) {
 
 size_t aggregate() { return static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE); }
 
-/// A process uses one GPU: the device of the first call.
+/// Returns the peak. A process uses one GPU: the device of the first call.
 Peak& peak_of(at::Device device) {
   namespace allocator = c10::cuda::CUDACachingAllocator;
   static auto& peak =

@@ -28,7 +28,7 @@ struct Questions {
     return answer == kSuccess;
   }
 
-  /// The answer is a number, times `unit`.
+  /// Asks for a number, times `unit`.
   template <typename Number, typename... Parameters, typename... Arguments>
   std::optional<double> number(double unit, int (*function)(Device, Parameters...), Arguments... arguments) {
     Number value = 0;

@@ -74,7 +74,8 @@ int call(int (*function)(Parameters...), Arguments... arguments) {
   return function == nullptr ? kFunctionNotFound : function(arguments...);
 }
 
-/// Empty if the library is not there. It stays loaded until the process ends, for a call of it may never return.
+/// Loads the library; empty if it is not there. It stays loaded until the process ends, for a call of it may never
+/// return.
 std::optional<Library> load(const std::string& path);
 
 }  // namespace gputrain::device::nvml

@@ -77,7 +77,7 @@ std::vector<std::string> environment_of_rank(const StartOrder& order, int local_
   return all;
 }
 
-/// This host's address as the launcher reached it, and the launcher's own, both from sshd.
+/// Returns this host's address as the launcher reached it, and the launcher's own, both from sshd.
 std::pair<std::string, std::string> addresses_of_ssh() {
   const char* text = std::getenv("SSH_CONNECTION");
   std::istringstream words(text == nullptr ? "" : text);
@@ -86,7 +86,8 @@ std::pair<std::string, std::string> addresses_of_ssh() {
   return {server, client};
 }
 
-/// Empty for this host, and for the launcher the address that this node connected to: no other is known to work.
+/// Returns both addresses; empty for this host. The launcher's is the address that this node connected to: no other is
+/// known to work.
 std::pair<std::string, std::string> addresses_of(int socket) {
   sockaddr_storage peer{};
   socklen_t length = sizeof peer;
@@ -186,14 +187,14 @@ bool Agent::is_known(pid_t process) const {
   return std::ranges::any_of(ranks_, [process](const auto& rank) { return rank->process() == process; });
 }
 
-/// A scheduler signals every node, a service manager every process. The launcher alone decides when the ranks end, all
-/// together. Only an agent behind ssh ends its ranks when its host goes down.
+/// Handles a signal. A scheduler signals every node, a service manager every process. The launcher alone decides when
+/// the ranks end, all together. Only an agent behind ssh ends its ranks when its host goes down.
 void Agent::take_signal(int signal) {
   if (is_far_ && own_ == nullptr && signal != SIGUSR2) return leave();
   say({{"kind", "signal"}, {"signal", signal}});
 }
 
-/// The launcher is gone, or is done with us.
+/// Ends, because the launcher is gone or is done with us.
 void Agent::leave() {
   if (std::exchange(is_leaving_, true)) return;
   end_ranks(kEndGrace);
@@ -252,8 +253,8 @@ void Agent::greet(const json& order) {
        {"launcher_address", launchers}});
 }
 
-/// Anyone could have opened this connection. A node takes from it only when to start and as which ranks; the command,
-/// the variables and the log folder are its own.
+/// Keeps this node's own command, variables and log folder, and takes from the connection only when to start and as
+/// which ranks, because anyone could have opened it.
 void Agent::keep_own(StartOrder& order) const {
   if (order.ranks != own_ranks_) {
     throw Error(ExitCode::internal, {.what = "node 0 wants " + std::to_string(order.ranks) +

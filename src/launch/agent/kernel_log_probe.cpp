@@ -24,7 +24,7 @@ int64_t count_of_kills() {
   return kills;
 }
 
-/// The first line of a kernel log record, without its header: "6,339,5140900,-;NVRM: Xid ..."
+/// Returns the first line of a kernel log record, without its header: "6,339,5140900,-;NVRM: Xid ..."
 std::string line_text(std::string_view record) {
   const size_t begin = record.find(';');
   if (begin != std::string_view::npos) record.remove_prefix(begin + 1);

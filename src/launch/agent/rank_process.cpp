@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kTailLines = 12, kLongestTailLine = 400;
 
-/// A disk error does not end training: the rank's lines are passed on all the same.
+/// Opens the log file. A disk error does not end training: the rank's lines are passed on all the same.
 int open_log(const std::filesystem::path& path, std::string& problem) {
   if (path.empty()) return -1;
   std::error_code failure;

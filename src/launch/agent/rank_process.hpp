@@ -24,7 +24,7 @@ class RankProcess {
   RankProcess(int rank, const Child::Options& options, std::filesystem::path log);
 
   int rank() const noexcept { return rank_; }
-  /// Why there is no log file; empty if there is one.
+  /// Returns why there is no log file; empty if there is one.
   const std::string& log_problem() const noexcept { return log_problem_; }
   bool is_running() const noexcept { return child_.is_running(); }
   pid_t process() const noexcept { return child_.id(); }

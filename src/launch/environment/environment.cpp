@@ -31,7 +31,7 @@ bool is_agents_launcher(const LauncherEnv& inner, const LauncherEnv& outer) {
   return is_one_task || inner.agents == outer.world_size->value;
 }
 
-/// The inner claim completed by the outer one. Values that both have must be equal.
+/// Returns the inner claim completed by the outer one. Values that both have must be equal.
 LauncherEnv combine(const Variables& variables, LauncherEnv inner, const LauncherEnv& outer) {
   if (is_agents_launcher(inner, outer)) return inner;
   const auto merge = [&](std::optional<Number>& own, const std::optional<Number>& other) {
@@ -54,7 +54,7 @@ LauncherEnv combine(const Variables& variables, LauncherEnv inner, const Launche
   return inner;
 }
 
-/// The claims of all launchers combined; empty without any.
+/// Returns the claims of all launchers combined; empty without any.
 std::optional<LauncherEnv> combined_env(const Variables& variables) {
   std::optional<LauncherEnv> env;
   for (const auto read : {&slurm_env, &pmix_env, &pmi_env, &open_mpi_env, &explicit_env}) {  // from outer to inner

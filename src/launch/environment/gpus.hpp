@@ -3,7 +3,7 @@
 
 namespace gputrain::launch {
 
-/// 0 without a driver, without CUDA in the build, or with an empty CUDA_VISIBLE_DEVICES.
+/// Returns the number of GPUs; 0 without a driver, without CUDA in the build, or with an empty CUDA_VISIBLE_DEVICES.
 int gpus_here();
 
 }  // namespace gputrain::launch

@@ -12,10 +12,10 @@ inline constexpr size_t kLongestHostName = 253;  // limit of DNS
 /// programs take for an option.
 bool is_host_name(std::string_view text);
 
-/// An IPv6 address without the brackets that URLs have around it; other text as it is.
+/// Returns an IPv6 address without the brackets that URLs have around it; other text as it is.
 std::string without_brackets(const std::string& address);
 
-/// Text for a message: in single quotes, shortened, printable ASCII only.
+/// Returns text for a message: in single quotes, shortened, printable ASCII only.
 std::string in_quotes(std::string_view text);
 
 }  // namespace gputrain::launch

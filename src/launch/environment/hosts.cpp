@@ -19,7 +19,7 @@ constexpr int kMostRanksOfAHost = 4096;
 
 bool is_letter_or_digit(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
 
-/// A number from 1 to `highest`.
+/// Returns a number from 1 to `highest`.
 std::optional<int> read_number(std::string_view text, int highest) {
   int value = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);

@@ -23,14 +23,14 @@ struct LauncherEnv {
 /// Ports for jobs whose launcher names none are in [20000, 30000): below the ephemeral ports, above most services.
 constexpr uint16_t port_of_job(uint64_t number) { return static_cast<uint16_t>(20000 + number % 10000); }
 
-/// Each returns empty if its launcher did not start this process. They throw Error(usage) for invalid values.
+/// Return empty if their launcher did not start this process. They throw Error(usage) for invalid values.
 std::optional<LauncherEnv> explicit_env(const Variables& variables);  // RANK, WORLD_SIZE, ...: torchrun, or by hand
 std::optional<LauncherEnv> open_mpi_env(const Variables& variables);
 std::optional<LauncherEnv> pmi_env(const Variables& variables);   // MPICH, Intel MPI, Cray
 std::optional<LauncherEnv> pmix_env(const Variables& variables);  // PRRTE; other launchers set it too
 std::optional<LauncherEnv> slurm_env(const Variables& variables);
 
-/// A remark for a process in a Slurm job that srun did not start; empty otherwise.
+/// Returns a remark for a process in a Slurm job that srun did not start; empty otherwise.
 std::string remark_on_slurm(const Variables& variables);
 
 }  // namespace gputrain::launch

@@ -25,7 +25,7 @@ std::string padded(int number, size_t width) {
   return digits;
 }
 
-/// The parts between commas outside brackets; empty if the brackets do not match.
+/// Splits at commas outside brackets; empty if the brackets do not match.
 std::optional<std::vector<std::string_view>> split(std::string_view text) {
   std::vector<std::string_view> parts;
   size_t begin = 0;

@@ -77,7 +77,7 @@ std::optional<SchedulerEnv> torchrun_node(const Variables& variables) {
   return env;
 }
 
-/// For schedulers that list the addresses of all nodes, node 0's first.
+/// Reads the addresses of all nodes, node 0's first, for schedulers that list them.
 void read_addresses(const Variables& variables, const char* name, SchedulerEnv& env) {
   const auto addresses = lines_of(variables, name);
   if (addresses.empty()) return;

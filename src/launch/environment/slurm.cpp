@@ -10,8 +10,8 @@
 namespace gputrain::launch {
 namespace {
 
-/// The number of the srun step that started this process. Empty outside of Slurm, in a batch script and in the shell of
-/// salloc: these have the variables of a first task, but nobody started the others.
+/// Returns the number of the srun step that started this process. Empty outside of Slurm, in a batch script and in the
+/// shell of salloc: these have the variables of a first task, but nobody started the others.
 std::optional<uint64_t> step_of(const Variables& variables) {
   constexpr std::array kNames{"batch", "extern", "interactive", "pending"};
   constexpr uint64_t kFirstSpecial = 0xfffffff0;  // Slurm's numbers for those
@@ -22,7 +22,7 @@ std::optional<uint64_t> step_of(const Variables& variables) {
   return *step < kFirstSpecial ? step : std::nullopt;
 }
 
-/// The value of a variable that srun always sets.
+/// Returns the value of a variable that srun always sets.
 template <class Value>
 Value required(const Variables& variables, const char* name, std::optional<Value> value) {
   if (!value) variables.fail("srun started this process, but " + std::string(name) + " is unset");

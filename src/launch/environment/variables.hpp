@@ -27,9 +27,9 @@ class Variables {
 
   std::optional<std::string> text(const char* name) const { return lookup_(name); }
   bool has(const char* name) const { return lookup_(name).has_value(); }
-  /// Empty if not set. Throws if it is no whole number within the bounds.
+  /// Returns a variable's number; empty if it is not set. Throws if it is no whole number within the bounds.
   std::optional<Number> number(const char* name, int lowest, int highest) const;
-  /// The first of these variables that is set.
+  /// Returns the first of these variables that is set.
   std::optional<Number> number(std::initializer_list<const char*> names, int lowest, int highest) const;
   std::optional<uint64_t> large_number(const char* name) const;
 

@@ -27,7 +27,7 @@ struct MeasuredHost {
   std::string objection = {};  // why it may not take part
 };
 
-/// The answer to the question, which follows the host's report; before that a login shell may say something.
+/// Reads the answer to the question, which follows the host's report; before that a login shell may say something.
 void take_rates(RemoteProgram& program, MeasuredHost& measured, Clock::time_point deadline) {
   bool has_reported = false;
   while (const auto line = program.line(deadline)) {

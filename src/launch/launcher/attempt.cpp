@@ -153,7 +153,7 @@ void Attempt::look() {
   }
 }
 
-/// Some ranks have ended, or all were asked to, and others run for too long.
+/// Notes ranks that run for too long after some have ended, or all were asked to.
 void Attempt::note_laggards() {
   for (int rank = 0; rank < world_size_; ++rank) {
     if (ends_.contains(rank)) continue;
@@ -213,7 +213,7 @@ void Attempt::blame_who_made_way() {
     causes_.push_back({.host = host_of(rank), .story = {}, .end = end, .weight = Cause::Weight::lost_its_peers});
 }
 
-/// The first cause with the most weight; if that rank printed no error, one with the same code that did.
+/// Returns the first cause with the most weight; if that rank printed no error, one with the same code that did.
 const Cause* Attempt::main_cause() const {
   const auto most = std::ranges::max_element(causes_, {}, &Cause::weight);
   if (most == causes_.end()) return nullptr;

@@ -22,7 +22,7 @@ struct Cause {
   RankEnd end = {};   // of the rank, if there is one
   Weight weight = Weight::by_itself;
 
-  /// "rank 1 on node2 (process 4711) was killed by SIGKILL (killed)"
+  /// Returns "rank 1 on node2 (process 4711) was killed by SIGKILL (killed)"
   std::string text() const;
   int exit_code() const;
   /// Whether the rank's last lines contain an error; of ranks that end for the same reason only one prints it.
@@ -30,8 +30,8 @@ struct Cause {
   bool allows_restart() const;
 };
 
-/// The cause, if the end of this rank ends the attempt. Empty: it succeeded, did what it was told, or made way: ranks
-/// that agreed to make way end with the code to start again and print no error.
+/// Returns the cause, if the end of this rank ends the attempt. Empty: it succeeded, did what it was told, or made way:
+/// ranks that agreed to make way end with the code to start again and print no error.
 std::optional<Cause> cause_of(const RankEnd& end, const std::string& host);
 
 struct ExitReport {
@@ -47,7 +47,7 @@ struct ExitReport {
   std::string page() const;
 };
 
-/// "from step 20", "from the start"
+/// Returns "from step 20", "from the start"
 std::string resume_text(const RunState& state);
 
 }  // namespace gputrain::launch

@@ -21,7 +21,7 @@ class HostLink {
   using Take = std::function<void(const nlohmann::json& message)>;
 
   HostLink(Host host, std::string version, std::string device);
-  /// For a node whose own launcher connects to us.
+  /// Makes the link to a node whose own launcher connects to us.
   static std::unique_ptr<HostLink> to_node(int node, std::string version, std::string device);
 
   const std::string& name() const noexcept { return host_.name; }
@@ -33,13 +33,13 @@ class HostLink {
   const std::string& address() const noexcept { return address_; }                    // as the launcher reached it
   const std::string& launcher_address() const noexcept { return launcher_address_; }  // ours, as seen from there
   const std::string& loss() const noexcept { return loss_; }                          // why it is away
-  /// The host is about to be taken away: it gets no ranks until it was gone and has come back.
+  /// Notes that the host is about to be taken away: it gets no ranks until it was gone and has come back.
   void leave() noexcept { is_leaving_ = state_ != State::away; }
   bool is_leaving() const noexcept { return is_leaving_; }
 
   /// Starts the agent; for a node: waits for its connection.
   void connect();
-  /// The node has connected. Takes the socket, unless it returns false: the node is here already.
+  /// Takes the socket of a node that has connected, unless it returns false: the node is here already.
   bool welcome(int socket);
   void send(const nlohmann::json& message);
   void drop(std::string why);

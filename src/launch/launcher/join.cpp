@@ -41,7 +41,7 @@ bool becomes_ready(int socket, short events, Clock::time_point latest) {
   return poll.is_ready(socket);
 }
 
-/// Negative, with the reason in errno, if the connection fails.
+/// Connects a socket; negative, with the reason in errno, if that fails.
 int connect_to(const addrinfo& address) {
   Descriptor socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (socket.get() < 0) return -1;
@@ -72,7 +72,7 @@ int connect_to(const NodeContext& context, std::string& obstacle) {
   return -1;
 }
 
-/// The first line of the answer, left in the socket: if it is a hello, the agent reads it.
+/// Returns the first line of the answer, left in the socket: if it is a hello, the agent reads it.
 std::optional<nlohmann::json> peek_answer(int socket, Clock::time_point latest, const Remind& remind) {
   std::array<char, 4096> buffer{};
   for (size_t before = 0; Clock::now() < latest;) {

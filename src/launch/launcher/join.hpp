@@ -12,7 +12,7 @@ int join(const LaunchRequest& request);
 
 /// Returns the facts that a node gives about itself.
 NodeHello node_hello_of(const LaunchRequest& request);
-/// "node 1 of 2 by SkyPilot, node 0 at 10.0.0.4 port 29500"
+/// Returns "node 1 of 2 by SkyPilot, node 0 at 10.0.0.4 port 29500"
 std::string text_of(const NodeContext& context);
 
 /// Serves the launcher at the other end of the socket, like serve_agent(). Takes ownership of the socket.

@@ -143,7 +143,7 @@ const HostLink* Launcher::missing() const {
   return nullptr;
 }
 
-/// At the start the user must fix a host that cannot be reached; later it may come back.
+/// Refuses hosts that cannot be reached: at the start the user must fix them; later they may come back.
 void Launcher::refuse_unreachable() const {
   const HostLink* link = missing();
   throw Error(
@@ -233,8 +233,9 @@ bool Launcher::run_attempt() {
   return false;
 }
 
-/// If the time on this machine is over, we end too: whoever limited it starts the command again. After a notice the run
-/// leaves that host if enough others remain. Ranks that were asked to make way are started again.
+/// Decides how to go on after ranks made way. If the time on this machine is over, we end too: whoever limited it
+/// starts the command again. After a notice the run leaves that host if enough others remain. Ranks that were asked to
+/// make way are started again.
 bool Launcher::go_on_where_way_was_made(Attempt& attempt) {
   const RunState state = request_.state();
   const bool is_notice = state.stopped_by == "notice";
@@ -263,7 +264,8 @@ bool Launcher::go_on_where_way_was_made(Attempt& attempt) {
   return false;
 }
 
-/// Ranks that refuse the job may leave the message to us. Returns whether to try again; empty: the job is valid.
+/// Answers ranks that refuse the job, which may leave the message to us. Returns whether to try again; empty: the job
+/// is valid.
 std::optional<bool> Launcher::answer_refusal(const Attempt& attempt) {
   const Cause cause = attempt.report().cause;
   const bool is_usage = cause.exit_code() == static_cast<int>(ExitCode::usage);
@@ -281,7 +283,7 @@ bool Launcher::is_short_of_hosts(const Attempt& attempt) const {
   return !attempt.is_ending() && attempt.hosts() < static_cast<size_t>(request_.plan.count.most);
 }
 
-/// A lost host that has come back takes part again: the ranks save, end and start once more.
+/// Takes back a lost host that has come back: the ranks save, end and start once more.
 void Launcher::take_back(Attempt& attempt) {
   if (!is_short_of_hosts(attempt)) return;
   if (ready_links().size() > attempt.hosts()) return attempt.ask_to_grow();
@@ -322,7 +324,7 @@ bool Launcher::restart_after(Attempt& attempt) {
   return stop_signal_ == 0;
 }
 
-/// 1 s, 2 s, 4 s, ... while there is no progress.
+/// Waits 1 s, 2 s, 4 s, ... while there is no progress.
 void Launcher::back_off() {
   const auto latest =
       Clock::now() + std::min(std::chrono::seconds(60), std::chrono::seconds(1 << std::min(without_progress_ - 1, 6)));
@@ -340,8 +342,8 @@ void Launcher::take_signals(Attempt* attempt) {
   }
 }
 
-/// A scheduler signals all its nodes, each node passes that on, and SIGTERM follows SIGUSR1: neither may cut short the
-/// save under way. A second SIGINT from the same sender ends the ranks at once.
+/// Handles a signal. A scheduler signals all its nodes, each node passes that on, and SIGTERM follows SIGUSR1: neither
+/// may cut short the save under way. A second SIGINT from the same sender ends the ranks at once.
 void Launcher::take_signal(int signal, const HostLink* node, Attempt* attempt) {
   if (signal == SIGUSR2) {
     if (attempt != nullptr) attempt->pass_on(SIGUSR2);

@@ -10,7 +10,7 @@ class LogFolders {
   /// Keeps the folders of earlier launches and continues their numbers. Without a run folder there are none.
   explicit LogFolders(const std::filesystem::path& run_folder);
 
-  /// The folder of the next attempt, or an empty path; its first writer creates it.
+  /// Returns the folder of the next attempt, or an empty path; its first writer creates it.
   std::filesystem::path next();
   int number() const noexcept { return number_; }  // of the newest attempt
   /// Removes what ranks of the newest attempt left that printed nothing: empty logs, and the folders made for them.

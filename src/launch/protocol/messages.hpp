@@ -58,7 +58,7 @@ void to_json(nlohmann::json& json, const RankEnd& end);
 void from_json(const nlohmann::json& json, RankEnd& end);
 
 std::string to_line(const nlohmann::json& message);
-/// Empty if the line is no message.
+/// Parses a message; empty if the line is none.
 std::optional<nlohmann::json> read_message(std::string_view line);
 
 }  // namespace gputrain::launch
