@@ -27,7 +27,7 @@ void check_parts(size_t index, const ordered_json& parts) {
   }
 }
 
-/// `weight` is 0 or 1, `train` true or false.
+/// Checks that `weight` is 0 or 1, and `train` true or false.
 void check_wish(size_t index, const ordered_json& message) {
   const auto weight = message.find("weight"), train = message.find("train");
   if (weight != message.end() && !weight->is_null() && *weight != 0 && *weight != 1)
@@ -53,7 +53,7 @@ bool is_usual_role(const std::string& role) {
   return std::ranges::find(kUsual, role) != kUsual.end();
 }
 
-/// The role that a name means, as templates know it; the name itself if it is none of the usual ones.
+/// Returns the role that a name means, as templates know it; the name itself if it is none of the usual ones.
 std::string role_called(const std::string& name) {
   constexpr std::pair<const char*, const char*> kRoles[] = {
       {"human", "user"},         {"prompter", "user"},          {"gpt", "assistant"},    {"chatgpt", "assistant"},
@@ -78,7 +78,7 @@ ordered_json calls_in(const std::string& text) {
   return calls;
 }
 
-/// One message, with the keys and the role that templates know. ShareGPT's have `from` and `value`.
+/// Rewrites one message with the keys and the role that templates know. ShareGPT's have `from` and `value`.
 ordered_json usual(const ordered_json& given, size_t index) {
   if (!given.is_object()) refuse_message(index, "is no object with 'role' and 'content'");
   ordered_json result = ordered_json::object();
@@ -103,7 +103,7 @@ ordered_json usual(const ordered_json& given, size_t index) {
   return result;
 }
 
-/// A list, or the text of one, as tables have it.
+/// Reads a list, or the text of one, as tables have it.
 ordered_json list_in(const ordered_json& value) {
   if (!value.is_string()) return value;
   ordered_json parsed = parse_json<ordered_json>(value.get_ref<const std::string&>());

@@ -25,7 +25,7 @@ std::string read_text(const fs::path& path) {
   return text;
 }
 
-/// An object; empty if there is no such file.
+/// Reads an object; empty if there is no such file.
 ordered_json read_object(const fs::path& path) {
   if (!fs::exists(path)) return ordered_json::object();
   try {
@@ -42,7 +42,7 @@ ordered_json read_object(const fs::path& path) {
   throw Error(ExitCode::data, {.what = "expected a JSON object", .where = path.string()});
 }
 
-/// A token is spelled as a string, or as an object with this string and how it is matched.
+/// Reads how a token is spelled: a string, or an object with this string and how it is matched.
 std::optional<std::string> spelling(const ordered_json& object, const char* name) {
   const auto found = object.find(name);
   if (found == object.end()) return std::nullopt;
@@ -50,7 +50,7 @@ std::optional<std::string> spelling(const ordered_json& object, const char* name
   return token.is_string() ? std::optional(token.get<std::string>()) : std::nullopt;
 }
 
-/// The template in a file of JSON, if there is one: the only one, or the one with this name.
+/// Returns the template in a file of JSON, if there is one: the only one, or the one with this name.
 std::optional<std::string> configured(const fs::path& file, const std::string& name) {
   const ordered_json config = read_object(file);
   const auto found = config.find("chat_template");
@@ -67,8 +67,8 @@ std::optional<std::string> configured(const fs::path& file, const std::string& n
                                .hint = "write the template that you want into chat_template.jinja beside it"});
 }
 
-/// Without keys that are null, but for the content beside calls; what the assistant thought stands under both names
-/// that templates use.
+/// Returns a message without keys that are null, but for the content beside calls; the assistant's thoughts stand under
+/// both names that templates use.
 ordered_json prepared(const ordered_json& message) {
   if (!message.is_object()) return message;
   ordered_json result = ordered_json::object();

@@ -42,7 +42,7 @@ class TemplateHabits {
   bool ends_turn(bool is_last) const { return is_last ? ends_last_turn_ : ends_turn_; }
   /// Whether it writes the thoughts of the assistant, at least in the last turn.
   bool writes_thoughts() const { return writes_thoughts_; }
-  /// The marks <|...|> that it writes.
+  /// Returns the marks <|...|> that it writes.
   const std::vector<std::string>& marks() const { return marks_; }
   /// Returns why the words of the assistant cannot be told from the rest; empty: they can.
   const std::string& refusal() const { return refusal_; }

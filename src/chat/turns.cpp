@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// Up to the thoughts that it begins: these are the model's, where the template writes them.
+/// Cuts a prompt before the thoughts that it begins: these are the model's, if the template writes them.
 std::string_view without_thoughts(std::string_view prompt) {
   for (size_t open = prompt.find('<'); open != std::string_view::npos; open = prompt.find('<', open + 1)) {
     const std::string_view mark = prompt.substr(open, mark_at(prompt.substr(open)));
@@ -196,7 +196,7 @@ class Search {
     trim(turn);
   }
 
-  /// A space belongs to the word that follows it.
+  /// Leaves a space at the end to the word that follows it.
   void trim(Turn& turn) const {
     Range& last = turn.said.back();
     const std::string_view text = part(rendered_.text, last);

@@ -22,7 +22,7 @@ bool has_calls(const ordered_json& message) {
   return calls != message.end() && calls->is_array() && !calls->empty();
 }
 
-/// The name of the function that a call calls; null if it has none.
+/// Returns the name of the function that a call calls; null if it has none.
 ordered_json* name_in(ordered_json& call) {
   if (!call.is_object()) return nullptr;
   ordered_json& function = call.contains("function") && call["function"].is_object() ? call["function"] : call;
@@ -74,7 +74,7 @@ bool writes_tools(const Given& given) {
   }
 }
 
-/// Another value of a message's key; null: none.
+/// Returns another value of a message's key; null: none.
 ordered_json other_value(const ordered_json& value, bool is_missing) {
   if (is_missing) return nullptr;
   if (value.is_boolean()) return !value.get<bool>();

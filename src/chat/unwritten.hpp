@@ -20,7 +20,7 @@ struct Given {
   const Rendered& rendered;
 };
 
-/// The texts of a message's content that are not blank, stripped.
+/// Returns the texts of a message's content that are not blank, stripped.
 std::vector<std::string_view> words_of(const nlohmann::ordered_json& message);
 
 /// Warns once of each role whose messages are not written. `roles` are those that the data has.

@@ -16,7 +16,7 @@
 namespace gputrain::generation {
 namespace {
 
-/// The numbers that a text is drawn with: a stream of its own, so that other texts do not change it.
+/// Returns the numbers that a text is drawn with: a stream of its own, so that other texts do not change it.
 RandomStream numbers_for(const std::vector<int64_t>& text, uint64_t seed) {
   uint64_t stream = stable_hash("sample");
   for (const int64_t token : text) stream = mix(stream, static_cast<uint64_t>(token));

@@ -30,7 +30,7 @@ constexpr double kRounding = 1e-9;
 /// A token, or none if only the whole row tells.
 using Certain = std::optional<int64_t>;
 
-/// The values on the host, fp64.
+/// Returns the values on the host, fp64.
 at::Tensor on_host(const at::Tensor& values) {
   if (values.is_cpu()) return values.to(at::kDouble).contiguous();
   const at::Tensor wide = values.to(at::kDouble).contiguous();
@@ -45,7 +45,7 @@ std::span<double> row_of(const at::Tensor& values, size_t row) {
   return {values.mutable_data_ptr<double>() + row * columns, columns};
 }
 
-/// The logits with the penalty, in fp64, of all tokens of the texts.
+/// Returns the logits with the penalty, in fp64, of all tokens of the texts.
 at::Tensor penalised(const at::Tensor& logits, std::span<const Draw> draws, double penalty) {
   size_t longest = 0;
   for (const Draw& draw : draws) longest = std::max(longest, draw.text.size());
@@ -59,7 +59,7 @@ at::Tensor penalised(const at::Tensor& logits, std::span<const Draw> draws, doub
   return wide.scatter(1, places, at::where(found.lt(0), found * penalty, found / penalty));
 }
 
-/// The most likely token of each row: [rows, 2], its logit and its number, the first of several.
+/// Returns the most likely token of each row: [rows, 2], its logit and its number, the first of several.
 std::vector<Certain> most_likely(const at::Tensor& logits, std::span<const Draw> draws) {
   const auto [best, tokens] = at::max(logits, 1);
   const at::Tensor found = on_host(at::stack({best.to(at::kDouble), tokens.to(at::kDouble)}, 1));
@@ -72,7 +72,7 @@ std::vector<Certain> most_likely(const at::Tensor& logits, std::span<const Draw>
   return certain;
 }
 
-/// exp((logit - the highest one) / temperature), fp64.
+/// Returns exp((logit - the highest one) / temperature), fp64.
 at::Tensor weights_of(const at::Tensor& logits, double temperature) {
   const at::Tensor wide = logits.to(at::kDouble);
   return at::exp((wide - wide.amax(1, /*keepdim=*/true)) / temperature);
@@ -119,7 +119,7 @@ std::vector<Certain> drawn_from_largest(const at::Tensor& logits, std::span<cons
   return certain;
 }
 
-/// How many of the largest logits are read.
+/// Returns how many of the largest logits are read.
 int64_t count_for(const Sampling& sampling) { return sampling.top_k > 0 ? 2 * sampling.top_k + 64 : 1024; }
 
 }  // namespace

@@ -20,14 +20,14 @@ int64_t longest_of(const Texts& texts) {
   return longest;
 }
 
-/// A length for prompts on a GPU, where each one costs time to choose kernels: 16, 24, 32, 48, 64 and so on.
+/// Returns a length for prompts on a GPU, where each one costs time to choose kernels: 16, 24, 32, 48, 64 and so on.
 int64_t rounded_up(int64_t length) {
   int64_t power = 16;
   while (power < length) power *= 2;
   return power > 16 && length <= power / 4 * 3 ? power / 4 * 3 : power;
 }
 
-/// Null where a pass cannot be recorded: where ranks share the model, it has collectives and gives memory back.
+/// Makes graphs; null if a pass cannot be recorded: if ranks share the model, it has collectives and gives memory back.
 std::unique_ptr<device::CapturedGraphs> graphs_for(const models::Model& model, const MakeCapturedGraphs& make_graphs) {
   const nn::Context& context = model.context();
   const bool is_shared =
@@ -48,8 +48,8 @@ at::Tensor Reader::logits_after(const Texts& texts) {
   return reads_anew_ ? read_anew(texts) : read_new(texts);
 }
 
-/// Texts end together, so that their next tokens stand side by side: the shorter ones begin with padding. It stays when
-/// the longest text is complete and gone.
+/// Reads the new tokens. Texts end together, so that their next tokens stand side by side: the shorter ones begin with
+/// padding. It stays when the longest text is complete and gone.
 at::Tensor Reader::read_new(const Texts& texts) {
   if (read_ > 0 && token_pass_) return read_one_token(texts);
   const int64_t rows = std::ssize(texts), longest = read_ > 0 ? read_ + 1 : longest_of(texts),

@@ -22,7 +22,7 @@ void penalise(std::span<double> logits, std::span<const int64_t> text, double pe
   }
 }
 
-/// The first of the most likely tokens.
+/// Returns the first of the most likely tokens.
 size_t most_likely(std::span<const double> logits) {
   size_t best = 0;
   bool has_nan = logits.empty();
@@ -48,12 +48,13 @@ bool is_likelier(const Candidate& a, const Candidate& b) {
   return a.probability != b.probability ? a.probability > b.probability : a.token < b.token;
 }
 
-/// The weight of a token beside that of the most likely one, which is 1.
+/// Returns the weight of a token beside that of the most likely one, which is 1.
 double weight_of(double logit, double best, const Sampling& sampling) {
   return std::exp((logit - best) / sampling.temperature);
 }
 
-/// The shortest beginning of the sorted tokens with this part of the whole weight. Sorts no more of them than it needs.
+/// Keeps the shortest beginning of the sorted tokens with this part of the whole weight. Sorts no more of them than it
+/// needs.
 void keep_top_p(std::vector<Candidate>& tokens, double top_p) {
   double whole = 0, before = 0;
   for (const Candidate& each : tokens) whole += each.probability;

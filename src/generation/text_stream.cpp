@@ -13,7 +13,7 @@ constexpr size_t kTokensBefore = 6;  // told tokens that show how the next one i
 constexpr size_t kMostHeldBack = 8;  // no character has more
 constexpr std::string_view kReplacement = "\uFFFD";
 
-/// Length of the UTF-8 sequence that a byte begins; 0: none.
+/// Returns the length of the UTF-8 sequence that a byte begins; 0: none.
 size_t sequence_length(unsigned char byte) {
   if (byte < 0x80) return 1;
   if (byte >= 0xC2 && byte <= 0xDF) return 2;
@@ -29,7 +29,7 @@ bool ends_within_character(std::string_view text) {
   return false;
 }
 
-/// The text with U+FFFD for what is not UTF-8.
+/// Returns the text with U+FFFD for what is not UTF-8.
 std::string repaired(std::string_view text) {
   std::string valid;
   for (size_t at = 0; at < text.size();) {
@@ -45,7 +45,7 @@ std::string repaired(std::string_view text) {
   return valid;
 }
 
-/// How many bytes at the end of the text are the begin of one of the stops.
+/// Returns how many bytes at the end of the text are the begin of one of the stops.
 size_t bytes_of_a_begin(std::string_view text, const std::vector<std::string>& stops) {
   size_t most = 0;
   for (const std::string& stop : stops) {

@@ -11,7 +11,7 @@
 namespace gputrain::generation {
 namespace {
 
-/// Tokens to make room for: at least one behind `place`, and more the longer texts are, for each room costs a
+/// Returns tokens to make room for: at least one behind `place`, and more the longer texts are, for each room costs a
 /// recording.
 int64_t room_for(int64_t place) {
   constexpr int64_t kStep = 256;

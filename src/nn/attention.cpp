@@ -42,7 +42,7 @@ AttentionLayout layout_of(Naming naming) {
   return {.inputs = {"q_proj", "k_proj", "v_proj"}, .output = "o_proj"};
 }
 
-/// Packed [batch, time, heads * 3 * channels] as views of queries, keys and values.
+/// Returns packed [batch, time, heads * 3 * channels] as views of queries, keys and values.
 ops::Heads unpacked_by_head(const at::Tensor& packed, int64_t heads) {
   const auto parts = packed.view({packed.size(0), packed.size(1), heads, -1}).chunk(3, -1);
   return {parts[0].transpose(1, 2), parts[1].transpose(1, 2), parts[2].transpose(1, 2)};
@@ -105,8 +105,8 @@ SelfAttention::SelfAttention(const Context& context, const Options& options)
   key_norm_ = add_norm("k_norm", key_channels, shares_keys_);
 }
 
-/// The key heads that this rank's heads attend to, one for each of them: [batch, all key heads, ...] -> [batch, heads
-/// of the rank, ...].
+/// Returns the key heads that this rank's heads attend to, one for each of them: [batch, all key heads, ...] -> [batch,
+/// heads of the rank, ...].
 at::Tensor SelfAttention::of_own_heads(const at::Tensor& keys) const {
   const int64_t in_group = options_.heads / options_.key_heads, first = context().tensor_group->rank() * heads_;
   const auto whole = at::TensorOptions().dtype(at::kLong).device(keys.device());

@@ -29,8 +29,8 @@
 namespace gputrain::nn {
 namespace {
 
-/// Every expert reads all rows, so that no size depends on which of them a row has chosen. `experts`, `weights` [rows,
-/// chosen ones].
+/// Lets every expert read all rows, so that no size depends on which of them a row has chosen. `experts`, `weights`
+/// [rows, chosen ones].
 at::Tensor sum_of_all(const std::vector<FeedForward*>& all, const at::Tensor& rows, const at::Tensor& experts,
                       const at::Tensor& weights) {
   const at::Tensor none = at::zeros({rows.size(0), std::ssize(all)}, weights.options());
@@ -61,7 +61,7 @@ at::Tensor probabilities_of(const at::Tensor& logits) {
   return at::softmax(logits, -1, logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
 }
 
-/// The mean over the rows that count.
+/// Returns the mean over the rows that count.
 at::Tensor mean_of_counted(const at::Tensor& rows, const at::Tensor& counted) {
   if (!counted.defined()) return at::mean(rows, 0);
   const at::Tensor weights = counted.to(rows.scalar_type());

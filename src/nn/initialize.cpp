@@ -112,7 +112,7 @@ void fill(const at::Tensor& tensor, const Init& init, uint64_t key) {
   }
 }
 
-/// Names are also used in files: without this check, a duplicate would fail at the first checkpoint.
+/// Checks the names, which files also use: without this check, a duplicate would fail at the first checkpoint.
 void check_names(Module& module) {
   std::set<std::string> names;
   const auto note = [&names](const std::string& name, const auto&) {

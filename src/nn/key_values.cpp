@@ -35,7 +35,7 @@ at::Tensor with_room(const at::Tensor& filled, int64_t tokens) {
   return room.transpose(1, 2);
 }
 
-/// Some rows, in the same order in memory.
+/// Returns some rows, in the same order in memory.
 at::Tensor rows_of(const at::Tensor& room, const at::Tensor& rows) {
   return room.transpose(1, 2).index_select(0, rows).transpose(1, 2);
 }

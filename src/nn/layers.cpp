@@ -37,7 +37,7 @@ device::Split split_of(const comm::Group& group, int64_t dim, std::vector<int64_
 
 }  // namespace
 
-/// How ranks share a dimension of the weight, if they do.
+/// Returns how ranks share a dimension of the weight, if they do.
 std::optional<device::Split> Linear::split(Shared along) const {
   if (context().tensor_group == nullptr || options_.shared != along) return std::nullopt;
   const bool is_out = along == Shared::outputs;
@@ -61,7 +61,7 @@ Linear::Linear(const Context& context, const Options& options) : Module(context)
                              of_bias);
 }
 
-/// The results of frozen layers with adapters in one function, in training on a GPU; none: they are not all of this kind.
+/// Computes frozen layers with adapters in one function, in training on a GPU; none: they are not all of this kind.
 std::vector<at::Tensor> Linear::adapted(const std::vector<const Linear*>& layers, const at::Tensor& x) {
   const auto has_branch = [](const Linear* layer) { return layer->branch_ != nullptr; };
   const auto is_frozen = [](const Linear* layer) {

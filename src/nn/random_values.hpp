@@ -14,10 +14,10 @@ void normal_values(uint64_t key, uint64_t chunk, double* values);
 
 using Draw = void (*)(uint64_t key, uint64_t chunk, double* values);
 
-/// normal_values for each instruction set of this processor, the best first.
+/// Returns normal_values for each instruction set of this processor, the best first.
 std::vector<Draw> available_normals();
 
-/// Like normal_values, but uniform in [-1, 1).
+/// Draws like normal_values, but uniform in [-1, 1).
 void uniform_values(uint64_t key, uint64_t chunk, double* values);
 
 }  // namespace gputrain::nn

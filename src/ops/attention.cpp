@@ -49,7 +49,7 @@ bool is_short_in_half(const at::Tensor& q) {
   return q.is_cpu() && q.element_size() == 2 && q.size(2) < kLeastPositionsInHalf;
 }
 
-/// A key head for each head: neighbouring heads have the same one.
+/// Returns a key head for each head: neighbouring heads have the same one.
 at::Tensor repeated(const at::Tensor& keys, int64_t groups) {
   auto sizes = keys.sizes().vec();
   sizes.insert(sizes.begin() + 2, groups);
@@ -76,7 +76,7 @@ at::Tensor product_attention(const at::Tensor& q, const at::Tensor& k, const at:
                                           /*enable_gqa=*/q.size(1) != k.size(1));
 }
 
-/// Texts of a row: those that positions tell apart, up to its length.
+/// Returns the texts of a row that positions tell apart, up to its length.
 std::vector<Span> texts_of(const AttentionOptions& options, int64_t row, int64_t time) {
   const int64_t* const places = options.positions.const_data_ptr<int64_t>() + row * time;
   if (options.lengths.defined()) time = std::min(time, options.lengths.const_data_ptr<int64_t>()[row]);
@@ -89,8 +89,8 @@ std::vector<Span> texts_of(const AttentionOptions& options, int64_t row, int64_t
   return texts;
 }
 
-/// Text after text, which costs the sum of their squares instead of the square of the row. The results of padding are
-/// 0. Splits, because the backward pass then joins gradients instead of adding as many as there are texts.
+/// Computes text after text, which costs the sum of their squares instead of the square of the row. The results of
+/// padding are 0. Splits, because the backward pass then joins gradients instead of adding as many as there are texts.
 at::Tensor attention_by_text(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              const AttentionOptions& options) {
   const int64_t time = q.size(2);
@@ -196,7 +196,7 @@ at::Tensor packed_attention(const at::Tensor& packed, int64_t heads, int64_t key
 
 namespace {
 
-/// How much of each frequency yarn keeps, of [channels / 2].
+/// Returns how much of each frequency yarn keeps, of [channels / 2].
 at::Tensor kept_by_yarn(int64_t channels, double theta, const RotaryScaling& scaling) {
   const auto count = static_cast<double>(channels);
   const auto place_of = [&](double turns) {  // a channel pair's, perhaps between two

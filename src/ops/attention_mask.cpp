@@ -15,7 +15,7 @@ bool needs_mask(const at::Tensor& q, const at::Tensor& k, const AttentionOptions
 
 namespace {
 
-/// visible_keys() without causality; undefined: every key is visible.
+/// Returns visible_keys() without causality; undefined: every key is visible.
 at::Tensor visible_around(const at::Tensor& q, const AttentionOptions& options) {
   const int64_t time = q.size(2);
   const at::Tensor places = at::arange(time, at::TensorOptions().dtype(at::kLong).device(q.device()));
@@ -37,7 +37,7 @@ at::Tensor visible_around(const at::Tensor& q, const AttentionOptions& options) 
   return visible;
 }
 
-/// visible_keys() of a query in memory with room for more keys.
+/// Returns visible_keys() of a query in memory with room for more keys.
 at::Tensor visible_in_room(const at::Tensor& k, const AttentionOptions& options) {
   const auto& room = options.room;
   const at::Tensor places = at::arange(k.size(2), room.place.options()), distance = room.place - places;

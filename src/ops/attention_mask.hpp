@@ -10,8 +10,8 @@ namespace gputrain::ops {
 /// Whether a query sees other keys than all of them or, if causal, those up to its place.
 bool needs_mask(const at::Tensor& q, const at::Tensor& k, const AttentionOptions& options);
 
-/// For attention that needs a mask: bool [batch or 1, 1, time or 1, key time], true where a query attends to a key.
-/// Each query, of padding too, attends to one key at least.
+/// Makes the mask for attention that needs one: bool [batch or 1, 1, time or 1, key time], true where a query attends
+/// to a key. Each query, of padding too, attends to one key at least.
 at::Tensor visible_keys(const at::Tensor& q, const at::Tensor& k, const AttentionOptions& options);
 
 }  // namespace gputrain::ops

@@ -39,7 +39,7 @@ Loss loss_of(const Head& head, const at::Tensor& rows, const at::Tensor& targets
   return loss_of_logits(head, head.logits ? head.logits(rows) : rows, targets, options);
 }
 
-/// An undefined tensor counts as zero.
+/// Adds up tensors; an undefined one counts as zero.
 void add_up(at::Tensor& sum, const at::Tensor& more) {
   if (!sum.defined()) {
     sum = more;

@@ -14,7 +14,7 @@
 namespace gputrain::ops {
 namespace {
 
-/// Number of the first or second chunk of a rank, from the begin of the text.
+/// Returns the number of the first or second chunk of a rank, from the begin of the text.
 int64_t chunk_of(int64_t rank, int64_t ranks, int64_t which) { return which == 0 ? rank : 2 * ranks - 1 - rank; }
 
 /// Chunks of all ranks, one rank after the other [2 * ranks, ...] -> in the order of the text, or the other way round.

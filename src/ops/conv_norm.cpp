@@ -25,13 +25,14 @@ at::Tensor one_by_one(const Policy& policy, at::Tensor x, const std::vector<Conv
   return x;
 }
 
-/// No dilation, no groups, statistics of this rank's batch only, and no bias, which the norm would cancel.
+/// Whether a layer can be joined: no dilation, no groups, statistics of this rank's batch only, and no bias, which the
+/// norm would cancel.
 bool can_be_joined(const ConvNormLayer& layer) {
   if (layer.dilation != 1 || layer.groups != 1) return false;
   return layer.norm.training && (layer.norm.group == nullptr || layer.norm.group->size() == 1) && !layer.bias.defined();
 }
 
-/// In the order of gpu::conv_norms().
+/// Returns the inputs in the order of gpu::conv_norms().
 Tensors inputs_of(const Policy& policy, const at::Tensor& x, const std::vector<ConvNormLayer>& layers,
                   const at::Tensor& residual) {
   Tensors inputs{cast(x, policy.compute), residual};
@@ -42,7 +43,7 @@ Tensors inputs_of(const Policy& policy, const at::Tensor& x, const std::vector<C
   return inputs;
 }
 
-/// The layers with these inputs in place of their own tensors.
+/// Returns the layers with these inputs in place of their own tensors.
 std::vector<ConvNormLayer> with_inputs(std::vector<ConvNormLayer> layers, const Tensors& inputs) {
   const size_t running = 2 + 3 * layers.size();
   for (size_t i = 0; i < layers.size(); ++i) {

@@ -40,7 +40,7 @@ void each_chunk(const at::Tensor& logits, const at::Tensor& targets, const Visit
   }
 }
 
-/// Sum of the losses for these log-likelihoods [rows, classes].
+/// Returns the sum of the losses for these log-likelihoods [rows, classes].
 at::Tensor sum_of(const at::Tensor& log_likelihood, const at::Tensor& targets, double smoothing) {
   at::Tensor sum =
       at::nll_loss(log_likelihood, targets, {}, at::Reduction::Sum, kIgnoreIndex).to(at::kDouble).mul_(1 - smoothing);

@@ -57,7 +57,7 @@ at::Tensor as_one(at::TensorList matrices) {
                                    {distance, first.size(1), 1});
 }
 
-/// x W^T of each block, or x W.
+/// Computes x W^T of each block, or x W.
 at::Tensor products(const at::Tensor& x, const at::Tensor& all, const at::Tensor& groups, bool transposes) {
   if (at::Tensor y = gpu::grouped_products(x, all, groups, transposes); y.defined()) return y;
   const at::Tensor weights = at::index_select(all, 0, groups);
@@ -113,7 +113,7 @@ struct GroupedLinear : torch::autograd::Function<GroupedLinear> {
   }
 
  private:
-  /// The weights' .grad as one tensor, where a sum can be added to it; else undefined.
+  /// Returns the weights' .grad as one tensor, where a sum can be added to it; else undefined.
   static at::Tensor place_of(const variable_list& weights) {
     std::vector<at::Tensor> places;
     for (const at::Tensor& weight : weights) {

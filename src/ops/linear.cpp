@@ -39,7 +39,7 @@ struct ReadCopy : torch::autograd::Function<ReadCopy> {
   }
 };
 
-/// The copy in the weight's place on the graph; a cast if there is no copy.
+/// Returns the copy in the weight's place on the graph; a cast if there is no copy.
 at::Tensor copy_or_cast(const at::Tensor& weight, const at::Tensor& copy, at::ScalarType type) {
   if (!copy.defined()) return cast(weight, type);
   return at::GradMode::is_enabled() && weight.requires_grad() ? ReadCopy::apply(weight, copy) : copy;
@@ -65,7 +65,7 @@ at::Tensor padded(const at::Tensor& tensor, int64_t rows) {
                              tensor.dim() == 1 ? at::IntArrayRef{0, missing} : at::IntArrayRef{0, 0, 0, missing});
 }
 
-/// Output elements of a dense layer per input element, rounded up.
+/// Returns output elements of a dense layer per input element, rounded up.
 int64_t growth_of(const at::Tensor& x, bool in_out, const at::Tensor& weight) {
   return ceil_divide(weight.size(in_out ? 1 : 0), x.size(-1));
 }

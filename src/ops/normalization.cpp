@@ -19,7 +19,8 @@
 namespace gputrain::ops {
 namespace {
 
-/// On a single rank ATen does the same faster, but rejects a single value per channel.
+/// Whether the norm is over several ranks. On a single rank ATen does the same faster, but rejects a single value per
+/// channel.
 bool is_synchronised(const at::Tensor& x, const BatchNormOptions& options) {
   return options.training && options.group != nullptr && (options.group->size() > 1 || x.numel() <= x.size(1));
 }
@@ -70,7 +71,7 @@ Tensors norm_on_gpu(const Tensors& inputs, double eps, bool centred, double drop
   return (use_custom_kernel ? custom(dropped) : reference(dropped))(inputs);
 }
 
-/// Not fused: first the sum, then its norm.
+/// Computes first the sum, then its norm, not fused.
 template <class Norm>
 NormedSum norm_of_sum(const at::Tensor& x, const at::Tensor& residual, double dropped, const Norm& norm) {
   const at::Tensor sum = at::add(residual, dropped > 0 ? dropout(x, dropped) : x);
@@ -110,8 +111,8 @@ NormedSum rms_norm_of_sum(const at::Tensor& x, const at::Tensor& residual, const
 
 namespace {
 
-/// ATen in training. For a single value per channel its unbiased variance is 0 / 0, and the running variance would stay
-/// NaN: update it with 0 instead.
+/// Normalizes by ATen in training. For a single value per channel its unbiased variance is 0 / 0, and the running
+/// variance would stay NaN: update it with 0 instead.
 at::Tensor aten_batch_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                            const at::Tensor& running_mean, const at::Tensor& running_var,
                            const BatchNormOptions& options) {
@@ -128,7 +129,7 @@ at::Tensor aten_batch_norm(const at::Tensor& x, const at::Tensor& weight, const 
   return normed({}, {});
 }
 
-/// In training, by ATen or our own kernel. `inputs` as in gpu::batch_norm().
+/// Normalizes in training, by ATen or our own kernel. `inputs` as in gpu::batch_norm().
 at::Tensor batch_norm_on_gpu(const Tensors& inputs, const BatchNormOptions& options, bool relu) {
   const OpImpl reference = [=](const Tensors& t) {
     at::Tensor y = aten_batch_norm(t[0], t[2], t[3], t[4], t[5], options);

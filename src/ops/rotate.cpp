@@ -33,7 +33,7 @@ at::Tensor turned(const at::Tensor& x, const at::Tensor& cosine, const at::Tenso
   return out;
 }
 
-/// The same by operators that return what they compute.
+/// Returns the same by operators that return what they compute.
 at::Tensor turned_by_parts(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine) {
   const int64_t half = cosine.size(-1), rest = x.size(-1) - 2 * half;
   const at::Tensor low = x.narrow(-1, 0, half), high = x.narrow(-1, half, half);

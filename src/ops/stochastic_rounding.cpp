@@ -17,14 +17,14 @@ namespace {
 
 constexpr int64_t kWord = 0xffffffff;
 
-/// High and low word of a product of two words. int64 wraps, and the words are those of uint64.
+/// Returns high and low word of a product of two words. int64 wraps, and the words are those of uint64.
 std::pair<at::Tensor, at::Tensor> product(const at::Tensor& word, int64_t factor) {
   const at::Tensor all = word.mul(factor);
   return {all.bitwise_right_shift(32).bitwise_and_(kWord), all.bitwise_and(kWord)};
 }
 
-/// Philox4x32-10 on words in int64 tensors: [draws, 4] from the counters' low halves [draws]. As gputrain::philox(),
-/// but on any device.
+/// Computes Philox4x32-10 on words in int64 tensors: [draws, 4] from the counters' low halves [draws]. As
+/// gputrain::philox(), but on any device.
 at::Tensor philox_words(uint64_t key, const at::Tensor& low, const at::Tensor& step, int64_t use) {
   constexpr int64_t kMultiply0 = 0xD2511F53, kMultiply1 = 0xCD9E8D57, kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
   auto key_0 = static_cast<int64_t>(key & kWord), key_1 = static_cast<int64_t>(key >> 32);

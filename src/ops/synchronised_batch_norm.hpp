@@ -6,7 +6,8 @@
 
 namespace gputrain::ops {
 
-/// Like batch_norm(), over options.group. Ranks may have different numbers of rows, some none, but not all none.
+/// Normalizes like batch_norm(), over options.group. Ranks may have different numbers of rows, some none, but not all
+/// none.
 at::Tensor synchronised_batch_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                                    const at::Tensor& running_mean, const at::Tensor& running_var,
                                    const BatchNormOptions& options);

@@ -11,8 +11,8 @@
 namespace gputrain::optim {
 namespace {
 
-/// The 2-norm as a double. A float sum of millions of squares loses digits (the plain norm of 20 million equal floats
-/// is 1.4 % off), so short rows are summed in float and the rows' norms in double.
+/// Returns the 2-norm as a double. A float sum of millions of squares loses digits (the plain norm of 20 million equal
+/// floats is 1.4 % off), so short rows are summed in float and the rows' norms in double.
 at::Tensor norm_of(const at::Tensor& flat) {
   constexpr int64_t kRow = 512;
   if (flat.numel() == 0) return at::zeros({}, flat.options().dtype(at::kDouble));
@@ -32,7 +32,7 @@ at::Tensor norm_of(const std::vector<at::Tensor>& pieces) {
   return at::linalg_vector_norm(at::stack(norms));
 }
 
-/// Sum of squares by our own kernels; undefined if KernelAutotuner does not take them.
+/// Returns the sum of squares by our own kernels; undefined if KernelAutotuner does not take them.
 at::Tensor square_on_gpu(const std::vector<at::Tensor>& pieces) {
   at::Tensor all;
   for (const at::Tensor& piece : pieces) {

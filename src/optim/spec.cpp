@@ -34,7 +34,7 @@ struct Rate {
   bool is_factor = true;
 };
 
-/// "1e-4" or "0.1x"; nothing for any other text, and for what is not above 0.
+/// Reads "1e-4" or "0.1x"; nothing for any other text, and for what is not above 0.
 std::optional<Rate> rate_in(std::string_view text) {
   Rate rate{.value = 0, .is_factor = text.ends_with('x')};
   if (rate.is_factor) text.remove_suffix(1);

@@ -41,7 +41,7 @@ struct DecaySpec {
   static void describe(config::Description<DecaySpec>& d);
 };
 
-/// Share of the peak in the warm-up; 1 from step `warmup` on.
+/// Returns the share of the peak in the warm-up; 1 from step `warmup` on.
 double warmup_share(int64_t step, int64_t warmup);
 
 /// Throws Error(usage) if the last step is unknown, for a curve `name` that ends there.
@@ -49,7 +49,7 @@ void check_has_end(const ScheduleContext& context, const std::string& name);
 /// Throws Error(usage) if the floor is above the peak.
 void check_floor(double min_lr, double peak_lr);
 
-/// "warmup 700 then <curve>", or "<curve>" without a warm-up.
+/// Returns "warmup 700 then <curve>", or "<curve>" without a warm-up.
 std::string after_warmup(int64_t warmup, const std::string& curve);
 
 /// A warm-up, then a decay from the peak to `min_lr` along a curve; constant afterwards.
@@ -61,7 +61,7 @@ class DecayingSchedule : public Schedule {
   std::string describe() const final;
 
  protected:
-  /// Remaining share of the way from floor to peak after `part` of the decay, in [0, 1]: 1 at 0, 0 at 1.
+  /// Returns the remaining share of the way from floor to peak after `part` of the decay, in [0, 1]: 1 at 0, 0 at 1.
   virtual double share_left(double part) const = 0;
 
  private:

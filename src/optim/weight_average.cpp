@@ -80,7 +80,8 @@ void WeightAverage::step(const StepScalars& scalars) {
   }
 }
 
-/// The average stays as it is, because 16 bits cannot hold it: what trains is kept aside.
+/// Puts the average into the weights and keeps the trained values aside, or puts these back. The average stays as it
+/// is, because 16 bits cannot hold it.
 void WeightAverage::exchange_narrow_values() {
   for (Piece& piece : pieces_) {
     if (piece.trained.defined()) {

@@ -12,7 +12,7 @@
 namespace gputrain::parallel {
 namespace {
 
-/// The best of a few runs, because disturbances only make a run longer.
+/// Returns the best of a few runs, because disturbances only make a run longer.
 double seconds_of_all_reduce(comm::Group& group, at::Device device, int64_t bytes) {
   constexpr int kTimes = 5;
   const at::Tensor tensor = at::zeros({bytes / 4}, at::TensorOptions().dtype(at::kFloat).device(device));

@@ -27,7 +27,7 @@ device::Range overlap(const device::Range& a, const device::Range& b) {
   return {.begin = begin, .end = std::max(begin, std::min(a.end, b.end))};
 }
 
-/// The part of `flat`, which holds the elements of `of`, that is `part`.
+/// Returns the part of `flat`, which holds the elements of `of`, that is `part`.
 at::Tensor slice(const at::Tensor& flat, const device::Range& of, const device::Range& part) {
   return flat.narrow(0, part.begin - of.begin, part.size());
 }
@@ -264,7 +264,8 @@ void DataParallel::send(Bucket& bucket, const std::string& name) {
   }
 }
 
-/// Second part of a compressed bucket. It follows the first part of the next bucket, in the same order on all ranks.
+/// Turns to the second part of a compressed bucket. It follows the first part of the next bucket, in the same order on
+/// all ranks.
 void DataParallel::turn(size_t index) { buckets_[index].exchange->turn(group_, name_of(index) + ", second factors"); }
 
 void DataParallel::complete_exchanges() {
@@ -302,7 +303,7 @@ void DataParallel::complete(Bucket& bucket) {
   if (is_last_ && replicas_.size() > 1) send_across(bucket);
 }
 
-/// This rank's part of a bucket that is split equally, in the arena's gradients or the bucket's.
+/// Returns this rank's part of a bucket that is split equally, in the arena's gradients or the bucket's.
 at::Tensor DataParallel::own_sum(const Bucket& bucket) const {
   const auto owned = std::ranges::find_if(
       arena_.owned(), [&](const device::Piece& piece) { return overlap(bucket.range, piece.range).size() > 0; });
@@ -311,7 +312,7 @@ at::Tensor DataParallel::own_sum(const Bucket& bucket) const {
   return arena_.owned_gradients().narrow(0, owned->at + mine.begin - owned->range.begin, mine.size());
 }
 
-/// The sums of the replicas' micro-batches are complete: adds them up.
+/// Adds up the sums of the replicas' micro-batches, which are complete.
 void DataParallel::send_across(Bucket& bucket) {
   bucket.across = own_sum(bucket);
   if (options_.wire_type) {

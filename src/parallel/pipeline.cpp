@@ -78,7 +78,7 @@ Batch Pipeline::beginning_at(int64_t part, const Batch& batch, const at::Tensor&
   return from_here;
 }
 
-/// Imagined neighbours send zeros.
+/// Returns memory like a tensor's; zeros, because imagined neighbours send them.
 at::Tensor Pipeline::memory_like(at::Tensor tensor) const { return groups_.is_simulated() ? tensor.zero_() : tensor; }
 
 /// The passes of a step.
@@ -155,7 +155,7 @@ struct Pipeline::Run {
       end_gradient = pipeline.groups_.ends().transfer(pipeline.shared_.grad(), kLast, "gradients of shared weights");
   }
 
-  /// On the first stage: of the weights that it shares with the last one, which is done with them.
+  /// Adds, on the first stage, the gradient of the weights that it shares with the last one, which is done with them.
   void add_end_gradient() {
     if (!pipeline.shared_.defined()) return;
     const at::NoGradGuard no_grad;

@@ -23,7 +23,7 @@ struct Sizes {
   int64_t rows = 0, columns = 0;
 };
 
-/// A tensor as a matrix in memory order, one row per element of its first dim; {} if it has no such form.
+/// Returns a tensor as a matrix in memory order, one row per element of its first dim; {} if it has no such form.
 Sizes as_matrix(const device::Segment& segment) {
   if (segment.sizes.size() < 2 || segment.numel == 0) return {};
   const int64_t rows = segment.sizes.front();

@@ -37,7 +37,7 @@ std::string layout_text(const device::Arena& arena, const NamedTensors& buffers)
   return text;
 }
 
-/// The bits of a tensor as integers, in row-major order.
+/// Returns the bits of a tensor as integers, in row-major order.
 at::Tensor bits_of(const at::Tensor& tensor) {
   const at::Tensor flat = tensor.contiguous().view({-1});
   switch (flat.itemsize()) {
@@ -52,8 +52,8 @@ at::Tensor bits_of(const at::Tensor& tensor) {
   }
 }
 
-/// Sum of each element's bits times an odd number for its position, modulo 2^64. A single changed element always
-/// changes it, and the order of summation does not matter. [1] int64 on the tensor's device.
+/// Returns the sum of each element's bits times an odd number for its position, modulo 2^64. A single changed element
+/// always changes it, and the order of summation does not matter. [1] int64 on the tensor's device.
 at::Tensor hash_of(const at::Tensor& tensor) {
   const at::Tensor bits = bits_of(tensor.detach());
   const int64_t chunk = int64_t{1} << (bits.is_cpu() ? 15 : 22);  // on a CPU, temporaries fit the cache

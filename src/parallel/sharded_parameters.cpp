@@ -61,7 +61,7 @@ int64_t ShardedParameters::unit_of(const c10::StorageImpl* storage) const {
   return found == unit_of_storage_.end() ? -1 : found->second;
 }
 
-/// This rank's values of a part.
+/// Returns this rank's values of a part.
 at::Tensor ShardedParameters::own_piece(size_t part) const {
   const device::Range& range = arena_.gathered_parts()[part].range;
   const auto piece = std::ranges::find_if(arena_.owned(), [&](const device::Piece& one) {
@@ -75,7 +75,7 @@ at::Tensor ShardedParameters::own_part_of(const at::Tensor& whole) const {
   return whole.narrow(0, group_.rank() * share, share);
 }
 
-/// The parts of a unit, of trained values with those in the arena's type.
+/// Returns the parts of a unit, of trained values with those in the arena's type.
 std::vector<ShardedParameters::Piece> ShardedParameters::pieces(int64_t index, Values which) const {
   const Unit& unit = units_[static_cast<size_t>(index)];
   std::vector<Piece> pieces;

@@ -10,8 +10,8 @@
 namespace gputrain::parallel {
 namespace {
 
-/// The nth forward or backward pass of a stage: as many micro-batches as there are stages go through each of its parts
-/// in turn.
+/// Returns the nth forward or backward pass of a stage: as many micro-batches as there are stages go through each of
+/// its parts in turn.
 Pass nth(const PipelineShape& shape, int64_t n, bool is_forward) {
   const int64_t turn = n / shape.stages, part = turn % shape.parts;
   return {.is_forward = is_forward,
@@ -19,7 +19,7 @@ Pass nth(const PipelineShape& shape, int64_t n, bool is_forward) {
           .part = is_forward ? part : shape.parts - 1 - part};
 }
 
-/// Forward passes before the first backward pass, and before forward and backward passes take turns.
+/// Returns forward passes before the first backward pass, and before forward and backward passes take turns.
 int64_t warm_up_of(const PipelineShape& shape, int64_t stage) {
   const int64_t after = shape.stages - 1 - stage;
   const int64_t passes = shape.parts == 1 ? after : 2 * after + (shape.parts - 1) * shape.stages;

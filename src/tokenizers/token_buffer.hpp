@@ -20,7 +20,7 @@ class TokenBuffer {
     push(token);
   }
 
-  /// For a text that is not traced.
+  /// Adds a token of a text that is not traced.
   void push(int64_t token) {
     tokens_[count_++] = token;
     if (count_ == tokens_.size()) flush();

@@ -21,10 +21,10 @@ bool is_utf8(std::string_view text) noexcept;
 /// Throws Error(data), which names `name`, line and column, if `text` is not UTF-8.
 void check_utf8(std::string_view text, const std::string& name);
 
-/// "name:line:column" of position `at` in a text; columns count bytes.
+/// Returns "name:line:column" of position `at` in a text; columns count bytes.
 std::string place(const std::string& name, std::string_view text, size_t at);
 
-/// "'b' (U+0062)"; only the code if the character is not visible.
+/// Returns "'b' (U+0062)"; only the code if the character is not visible.
 std::string name_of(int64_t point);
 
 }  // namespace gputrain::tokenizers

@@ -37,20 +37,21 @@ class ChatTemplate {
 /// Error(data).
 ChatTemplate read_chat_template(const std::filesystem::path& folder);
 
-/// The template called "tool_use" of a model that has one for conversations with tools. Throws Error(data).
+/// Returns the template called "tool_use" of a model that has one for conversations with tools. Throws Error(data).
 std::optional<ChatTemplate> read_tool_template(const std::filesystem::path& folder);
 
-/// "chatml", "llama3", "plain".
+/// Returns "chatml", "llama3", "plain".
 std::vector<std::string> built_in_chat_templates();
-/// The special tokens are an object, as above. Throws Error(usage), which lists the names, if none is called so.
+/// Returns a built-in template with special tokens, an object as above. Throws Error(usage), which lists the names, if
+/// none is called so.
 ChatTemplate built_in_chat_template(const std::string& name, const nlohmann::ordered_json& special_tokens);
 
-/// The template of a file or a built-in one by its name, or else that of a model's folder, which may be empty. The
-/// special tokens are the folder's. Throws Error(usage) for an unknown name, Error(data) for a template that is broken
-/// or that the folder lacks.
+/// Returns the template of a file or a built-in one by its name, or else that of a model's folder, which may be empty.
+/// The special tokens are the folder's. Throws Error(usage) for an unknown name, Error(data) for a template that is
+/// broken or that the folder lacks.
 ChatTemplate choose_chat_template(const std::optional<std::string>& file_or_name, const std::filesystem::path& folder);
 
-/// The special tokens of a model's folder; an empty object if it has none. Throws Error(data).
+/// Returns the special tokens of a model's folder; an empty object if it has none. Throws Error(data).
 nlohmann::ordered_json read_special_tokens(const std::filesystem::path& folder);
 
 }  // namespace gputrain::chat

@@ -20,7 +20,7 @@ class TextStream {
   TextStream(const tokenizers::Tokenizer& tokenizer, std::span<const int64_t> before,
              std::function<bool(int64_t token)> is_hidden = {}, std::vector<std::string> stops = {});
 
-  /// The text that the token completes; empty while a character is not whole, or while it may become a stop.
+  /// Returns the text that the token completes; empty while a character is not whole, or while it may become a stop.
   std::string add(int64_t token);
   /// Returns the text that is held back at the end; U+FFFD stands for a character that is not whole.
   std::string finish();

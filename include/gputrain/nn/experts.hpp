@@ -33,8 +33,8 @@ class Experts final : public Module {
   };
   Mixed forward(const at::Tensor& x) const;
 
-  /// The results for rows of which each has one expert, in the same order: in blocks, as on a GPU, or expert by expert.
-  /// rows [rows, channels], chosen int64 [rows].
+  /// Computes the results for rows of which each has one expert, in the same order: in blocks, as on a GPU, or expert
+  /// by expert. rows [rows, channels], chosen int64 [rows].
   at::Tensor in_blocks(const at::Tensor& rows, const at::Tensor& chosen) const;
   at::Tensor one_by_one(const at::Tensor& rows, const at::Tensor& chosen) const;
 
@@ -46,7 +46,7 @@ class Experts final : public Module {
   Routes routes_of(const at::Tensor& logits, at::ScalarType type) const;
 
   bool goes_in_blocks(const at::Tensor& x) const;
-  /// The results for rows that are sorted by expert, in the same order.
+  /// Computes the results for rows that are sorted by expert, in the same order.
   at::Tensor apply(const at::Tensor& rows, const std::vector<int64_t>& counts) const;
 
   Options options_;
@@ -57,10 +57,11 @@ class Experts final : public Module {
 /// Losses of the routers of all layers, which spread tokens evenly over experts: 0-dim, at least fp32.
 /// `logits` [tokens, experts] of each layer. `counted`: bool [tokens], false for padding; undefined: all count.
 struct RouterLosses {
-  /// experts x the sum over experts of (share of tokens that chose it) x (its mean probability), as transformers'
-  /// load_balancing_loss_func (Fedus et al., Switch Transformers, arXiv:2101.03961, equation 4).
+  /// Computes experts x the sum over experts of (share of tokens that chose it) x (its mean probability), as
+  /// transformers' load_balancing_loss_func (Fedus et al., Switch Transformers, arXiv:2101.03961, equation 4).
   static at::Tensor balance(const std::vector<at::Tensor>& logits, int64_t per_token, const at::Tensor& counted);
-  /// The mean square of the logarithm of the sum of exponentials (Zoph et al., ST-MoE, arXiv:2202.08906, equation 5).
+  /// Computes the mean square of the logarithm of the sum of exponentials (Zoph et al., ST-MoE, arXiv:2202.08906,
+  /// equation 5).
   static at::Tensor z(const std::vector<at::Tensor>& logits, const at::Tensor& counted);
 };
 
@@ -68,8 +69,8 @@ struct RouterLosses {
 class ExpertCounts {
  public:
   virtual ~ExpertCounts() = default;
-  /// fp64 [layers with experts, experts], on the model's device: this rank's tokens since the last call, without padding.
-  /// Undefined: the model has no experts.
+  /// Returns this rank's tokens since the last call, without padding: fp64 [layers with experts, experts], on the
+  /// model's device. Undefined: the model has no experts.
   virtual at::Tensor take_expert_counts() = 0;
 };
 

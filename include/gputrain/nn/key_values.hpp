@@ -13,7 +13,7 @@ class KeyValues {
  public:
   int64_t length() const noexcept { return length_; }  // tokens
 
-  /// [batch, key heads, length, channels of a head]. Undefined while the length is 0.
+  /// Returns [batch, key heads, length, channels of a head]. Undefined while the length is 0.
   const at::Tensor& keys() const noexcept { return keys_; }
   const at::Tensor& values() const noexcept { return values_; }
 

@@ -23,14 +23,14 @@ namespace gputrain::nn {
 class Branch : public Module {
  public:
   using Module::Module;
-  /// y + f(x), without changing y: x [..., in], y [..., out] -> as y.
+  /// Returns y + f(x), without changing y: x [..., in], y [..., out] -> as y.
   virtual at::Tensor add_to(const at::Tensor& y, const at::Tensor& x) const = 0;
-  /// The matrix [out, in], in the master type.
+  /// Returns the matrix [out, in], in the master type.
   virtual at::Tensor matrix() const = 0;
   /// Makes the matrix zero.
   virtual void clear() = 0;
-  /// Its part of a joined computation for this x, where add_to() gives y + scale B A x and no more; weight and bias are
-  /// left out. Empty: it is something else.
+  /// Returns its part of a joined computation for this x, if add_to() gives y + scale B A x and no more; weight and
+  /// bias are left out. Empty: it is something else.
   virtual std::optional<ops::AdaptedLinear> low_rank(const at::Tensor& /*x*/) const { return std::nullopt; }
 };
 
@@ -79,7 +79,7 @@ class Linear final : public Module {
   Branch* branch_ = nullptr;
 };
 
-/// The results of layers on the same x, as forward() of each gives them; faster on a GPU.
+/// Returns forward() of each layer on the same x; faster on a GPU.
 std::vector<at::Tensor> forward_each(const std::vector<Linear*>& layers, const at::Tensor& x);
 
 /// `weight` [out, in / groups, kernel, kernel], `bias` [out].

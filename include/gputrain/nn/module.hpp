@@ -110,11 +110,11 @@ class Module {
   void set_unit_memory(UnitMemory* memory) noexcept { unit_memory_ = memory; }
 
  protected:
-  /// `read_as` compute: the layer casts the parameter itself, so a frozen one is kept in that type alone. `sizes` are
-  /// those of the whole parameter, also if ranks share it.
+  /// Registers a parameter. `read_as` compute: the layer casts the parameter itself, so a frozen one is kept in that
+  /// type alone. `sizes` are those of the whole parameter, also if ranks share it.
   at::Tensor register_parameter(std::string name, at::IntArrayRef sizes, Init init, ParameterRole role,
                                 ReadAs read_as = ReadAs::master, std::optional<device::Split> split = {});
-  /// `initialize` overwrites `value`, unless `init` is Init::as_given().
+  /// Registers a buffer. `initialize` overwrites `value`, unless `init` is Init::as_given().
   at::Tensor register_buffer(std::string name, at::Tensor value, Init init);
 
   /// Builds a child owned by this module: `conv1_(*add_child<Conv2d>("conv1", context, ...))`. A child without a name
@@ -123,7 +123,7 @@ class Module {
   Child* add_child(std::string name, Arguments&&... arguments) {
     return adopt(std::move(name), std::make_unique<Child>(std::forward<Arguments>(arguments)...));
   }
-  /// The same for a child that is built already.
+  /// Adopts in the same way a child that is built already.
   template <class Child>
   Child* adopt(std::string name, std::unique_ptr<Child> child) {
     Child* raw = child.get();

@@ -8,10 +8,10 @@
 
 namespace gputrain::nn {
 
-/// This rank's part of a whole tensor: a copy.
+/// Returns this rank's part of a whole tensor: a copy.
 at::Tensor part_of(const device::Split& split, const at::Tensor& whole);
 
-/// The whole tensor, from the parts of all ranks. Every rank of the group must call.
+/// Returns the whole tensor, from the parts of all ranks. Every rank of the group must call.
 at::Tensor whole_of(const device::Split& split, const at::Tensor& part, comm::Group& group);
 
 }  // namespace gputrain::nn

@@ -106,7 +106,7 @@ class FeedForward final : public Module {
 
   /// Whether forward_grouped() takes these layers, which have the same options.
   static bool can_be_grouped(const std::vector<FeedForward*>& layers);
-  /// forward() of several layers, each with the blocks of its group: x [blocks, rows, channels] -> as x; see
+  /// Computes forward() of several layers, each with the blocks of its group: x [blocks, rows, channels] -> as x; see
   /// ops::RowBlocks.
   static at::Tensor forward_grouped(const std::vector<FeedForward*>& layers, const at::Tensor& x,
                                     const at::Tensor& groups);

@@ -9,7 +9,7 @@ namespace gputrain::nn {
 class UnitListener {
  public:
   virtual ~UnitListener() = default;
-  /// `module`: a module of the unit (models::Unit).
+  /// Says that a forward pass enters a unit. `module`: a module of the unit (models::Unit).
   virtual void enter(const Module& module) = 0;
   virtual void leave() = 0;
 };

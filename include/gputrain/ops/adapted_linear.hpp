@@ -18,8 +18,8 @@ struct AdaptedLinear {
   at::Tensor dropped = {};  // x after the adapter's dropout, which A reads; undefined: it reads x
 };
 
-/// The result of each layer for x [..., in] -> [..., out]. Sums are added where they are stored: results are not copied
-/// for the adapter's part, nor are gradients of x for each layer's part.
+/// Computes the result of each layer for x [..., in] -> [..., out]. Sums are added where they are stored: results are
+/// not copied for the adapter's part, nor are gradients of x for each layer's part.
 std::vector<at::Tensor> adapted_linears(const Policy& policy, const at::Tensor& x,
                                         const std::vector<AdaptedLinear>& layers);
 

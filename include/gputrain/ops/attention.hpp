@@ -35,7 +35,7 @@ struct KeyRoom {
   // query's own, [batch]; places of the queries, [batch + 1].
   at::Tensor offsets = {}, lengths = {}, queries = {};
 };
-/// `room`: keys that each row has room for.
+/// Makes the room of keys for a query. `room`: keys that each row has room for.
 KeyRoom key_room(const at::Tensor& place, const at::Tensor& begins, int64_t room);
 
 /// The keys to which a query attends, and how. Queries are the last positions of the keys: query i stands at key i +
@@ -56,8 +56,9 @@ struct AttentionOptions {
   Texts texts = {};  // the texts that positions or lengths describe, for a GPU; undefined: unknown
 };
 
-/// q [batch, heads, time, channels], k and v [batch, key heads, key time, channels] -> as q. With fewer key heads than
-/// heads, each serves a group of neighbouring heads (Ainslie et al., arXiv:2305.13245). Softmax in at least fp32.
+/// Computes attention for q [batch, heads, time, channels], k and v [batch, key heads, key time, channels] -> as q.
+/// With fewer key heads than heads, each serves a group of neighbouring heads (Ainslie et al., arXiv:2305.13245).
+/// Softmax in at least fp32.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& options);
 
 struct Heads {
@@ -67,7 +68,7 @@ struct Heads {
 /// Splits packed [batch, time, (heads + 2 key heads) * channels] into views of queries, keys and values.
 Heads unpacked(const at::Tensor& packed, int64_t heads, int64_t key_heads);
 
-/// attention() on a packed tensor -> [batch, time, heads * channels].
+/// Computes attention() on a packed tensor -> [batch, time, heads * channels].
 at::Tensor packed_attention(const at::Tensor& packed, int64_t heads, int64_t key_heads,
                             const AttentionOptions& options);
 

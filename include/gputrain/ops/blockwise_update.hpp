@@ -15,8 +15,8 @@ namespace gputrain::ops {
 /// Elements that share a scale.
 inline constexpr int64_t kQuantizedBlock = 256;
 
-/// The 256 values of dynamic tree quantization in [-1, 1], or in [0, 1], in ascending order (Dettmers, arXiv:1511.04561):
-/// seven decades, each with twice as many values as the one below it, evenly spread; and 0 and 1.
+/// Returns the 256 values of dynamic tree quantization in [-1, 1], or in [0, 1], in ascending order (Dettmers,
+/// arXiv:1511.04561): seven decades, each with twice as many values as the one below it, evenly spread; and 0 and 1.
 std::vector<double> dynamic_tree(bool is_signed);
 
 /// A tensor, flat and contiguous, with its averages: codes and the scale of each block, or without scales fp32 numbers.
@@ -38,8 +38,9 @@ class BlockwiseUpdate {
 
   explicit BlockwiseUpdate(std::vector<BlockwiseTensor> tensors) : tensors_(std::move(tensors)) {}
 
-  /// `step`: 0-dim fp32, the updates including this one. Returns false if it did nothing and ATen has to make the
-  /// update, as FlatUpdate::adamw(). `reference` makes it on copies, to which ours is compared.
+  /// Updates by our kernels. Returns false if it did nothing and ATen has to make the update, as FlatUpdate::adamw().
+  /// `step`: 0-dim fp32, the updates including this one. `reference` makes the update on copies, to which ours is
+  /// compared.
   bool adamw(const at::Tensor& step, const UpdateScalars& scalars, const AdamWRule& rule, const Reference& reference);
 
  private:

@@ -21,7 +21,7 @@ struct Head {
       {};
 };
 
-/// The head's loss of its logits.
+/// Computes the head's loss from its logits.
 Loss loss_of_logits(const Head& head, const at::Tensor& logits, const at::Tensor& targets,
                     const CrossEntropyOptions& options);
 
@@ -30,9 +30,9 @@ Loss loss_of_logits(const Head& head, const at::Tensor& logits, const at::Tensor
 void each_part(const Head& head, const at::Tensor& features, const at::Tensor& targets, int64_t most_bytes,
                const std::function<void(const at::Tensor&, const at::Tensor&)>& visit);
 
-/// cross_entropy() of the head's logits. If they exceed `most_bytes`, each part runs through the head, the loss and
-/// back before the next part starts, as in Liger's fused linear cross entropy (arXiv:2410.10989): logits are computed
-/// once, and the gradients exist when this returns. The backward pass must then start at `weighted`.
+/// Computes cross_entropy() of the head's logits. If they exceed `most_bytes`, each part runs through the head, the
+/// loss and back before the next part starts, as in Liger's fused linear cross entropy (arXiv:2410.10989): logits are
+/// computed once, and the gradients exist when this returns. The backward pass must then start at `weighted`.
 Loss chunked_cross_entropy(const Head& head, const at::Tensor& features, const at::Tensor& targets,
                            const CrossEntropyOptions& options, int64_t most_bytes);
 

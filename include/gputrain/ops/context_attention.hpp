@@ -15,12 +15,13 @@
 
 namespace gputrain::ops {
 
-/// This rank's part of a tensor [batch, time]: [batch, positions of the rank]. If need be, the time is first filled up
-/// with `padding` to a multiple of 2 * ranks.
+/// Returns this rank's part of a tensor [batch, time]: [batch, positions of the rank]. If need be, the time is first
+/// filled up with `padding` to a multiple of 2 * ranks.
 at::Tensor text_part(const at::Tensor& whole, const comm::Group& group, int64_t padding);
 
-/// attention() of the queries of this rank's part with the keys and values of the whole text -> as q. Heads and
-/// options.positions are those of the part. Causal only. Every rank of the group must call, and run the backward pass.
+/// Computes attention() of the queries of this rank's part with the keys and values of the whole text -> as q. Heads
+/// and options.positions are those of the part. Causal only. Every rank of the group must call, and run the backward
+/// pass.
 at::Tensor context_attention(const Heads& heads, const AttentionOptions& options, comm::Group& group);
 
 }  // namespace gputrain::ops

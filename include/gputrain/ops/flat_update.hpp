@@ -74,7 +74,7 @@ struct GradientScalars {
   at::Tensor found_inf, divisor;  // [1] float
 };
 
-/// Sum of squares of a flat gradient in fp32 or bf16, 0-dim double. Undefined if ATen has to compute it.
+/// Sums the squares of a flat gradient in fp32 or bf16, 0-dim double. Undefined if ATen has to compute it.
 at::Tensor square_sum(const at::Tensor& flat);
 /// Scalars for a sum of squares that square_sum() returned. `max_norm` 0: no clipping.
 GradientScalars gradient_scalars(const at::Tensor& square, const std::optional<at::Tensor>& scale, double max_norm);

@@ -19,11 +19,11 @@ class RowBlocks {
   /// `groups` int64 [rows]: the group of each row, from 0 to `count` - 1.
   RowBlocks(const at::Tensor& groups, int64_t count);
 
-  /// x [rows, channels] -> [blocks, rows of a block, channels].
+  /// Arranges x [rows, channels] -> [blocks, rows of a block, channels].
   at::Tensor arranged(const at::Tensor& x) const;
-  /// y [blocks, rows of a block, channels] -> [rows, channels], in the order before arranged().
+  /// Brings y [blocks, rows of a block, channels] -> [rows, channels] into the order before arranged().
   at::Tensor in_order(const at::Tensor& y) const;
-  /// The group of each block, int64 [blocks].
+  /// Returns the group of each block, int64 [blocks].
   const at::Tensor& groups() const noexcept { return groups_; }
 
  private:
@@ -36,8 +36,8 @@ class RowBlocks {
 /// distances.
 bool lie_evenly(const Policy& policy, const std::vector<at::Tensor>& weights);
 
-/// y = x W^T for each block, with the weight [out, in] of its group; x [blocks, rows, in] -> [blocks, rows, out].
-/// Weights and their gradients are as in linear().
+/// Computes y = x W^T for each block, with the weight [out, in] of its group; x [blocks, rows, in] -> [blocks, rows,
+/// out]. Weights and their gradients are as in linear().
 at::Tensor grouped_linear(const Policy& policy, const at::Tensor& x, const at::Tensor& groups,
                           const std::vector<at::Tensor>& weights);
 

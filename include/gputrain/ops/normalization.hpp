@@ -9,17 +9,17 @@ class Group;
 
 namespace gputrain::ops {
 
-/// Over the last dim; weight and bias [channels], bias may be undefined. (Ba et al., arXiv:1607.06450)
+/// Normalizes over the last dim; weight and bias [channels], bias may be undefined. (Ba et al., arXiv:1607.06450)
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps);
 
-/// x / sqrt(mean(x^2) + eps) * weight over the last dim. (Zhang and Sennrich, arXiv:1910.07467)
+/// Computes x / sqrt(mean(x^2) + eps) * weight over the last dim. (Zhang and Sennrich, arXiv:1910.07467)
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
 
 /// The residual stream after an addition, and its norm.
 struct NormedSum {
   at::Tensor sum, normed;
 };
-/// sum = dropout(x) + residual, and its layer norm: one operator, because a GPU can fuse the steps.
+/// Computes sum = dropout(x) + residual, and its layer norm: one operator, because a GPU can fuse the steps.
 NormedSum layer_norm_of_sum(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
                             const at::Tensor& bias, double eps, double dropout);
 NormedSum rms_norm_of_sum(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight, double eps,
@@ -34,13 +34,13 @@ struct BatchNormOptions {
   comm::Group* group = nullptr;
 };
 
-/// x [batch, channels, height, width]. Training updates `running_mean` and `running_var` in place. (Ioffe and Szegedy,
-/// arXiv:1502.03167)
+/// Normalizes x [batch, channels, height, width]. Training updates `running_mean` and `running_var` in place. (Ioffe
+/// and Szegedy, arXiv:1502.03167)
 at::Tensor batch_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                       const at::Tensor& running_mean, const at::Tensor& running_var, const BatchNormOptions& options);
 
-/// relu(batch_norm(x) + residual); residual [batch, channels, height, width] or undefined. One operator, because the
-/// steps can be fused.
+/// Computes relu(batch_norm(x) + residual); residual [batch, channels, height, width] or undefined. One operator,
+/// because the steps can be fused.
 at::Tensor batch_norm_relu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                            const at::Tensor& running_mean, const at::Tensor& running_var,
                            const BatchNormOptions& options, const at::Tensor& residual);

@@ -23,8 +23,8 @@ struct Policy {
 
 Policy policy_of(Precision precision) noexcept;
 
-/// Type of the working copy of the weights. None if layers read the weights themselves or, with GPUTRAIN_KERNELS=aten,
-/// casts of them.
+/// Returns the type of the working copy of the weights. None if layers read the weights themselves or, with
+/// GPUTRAIN_KERNELS=aten, casts of them.
 std::optional<at::ScalarType> working_type(const Policy& policy);
 
 }  // namespace gputrain::ops

@@ -19,8 +19,8 @@ at::Tensor split_input(const at::Tensor& x, comm::Group* group);
 /// Sums the outputs of the ranks' parts, on all ranks. The gradient goes to each of them.
 at::Tensor split_sum(const at::Tensor& part, comm::Group* group);
 
-/// cross_entropy() of logits whose columns the ranks share: this rank's begin at class `first`. The result is the same
-/// on all ranks. Does not change the logits.
+/// Computes cross_entropy() of logits whose columns the ranks share: this rank's begin at class `first`. The result is
+/// the same on all ranks. Does not change the logits.
 Loss split_cross_entropy(const at::Tensor& logits, const at::Tensor& targets, const CrossEntropyOptions& options,
                          int64_t first, comm::Group& group);
 

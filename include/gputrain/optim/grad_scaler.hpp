@@ -21,7 +21,7 @@ class GradScaler {
   explicit GradScaler(at::Device device) : GradScaler(device, Options{}) {}
   GradScaler(at::Device device, const Options& options);
 
-  /// 0-dim float, the live tensor. Multiply the loss by it and pass it to measure_gradient.
+  /// Returns 0-dim float, the live tensor. Multiply the loss by it and pass it to measure_gradient.
   const at::Tensor& scale() const noexcept { return scale_; }
 
   /// Call after each step with that step's GradientReport::found_inf. Does not synchronise the device.

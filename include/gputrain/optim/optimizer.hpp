@@ -46,7 +46,7 @@ class Optimizer {
     std::vector<std::pair<std::string, at::Tensor>> scalars;
     std::vector<OfWeights> of_weights = {};  // every kind, also where the rank owns no weight
 
-    /// The tensors that grow with the model: all but scalars.
+    /// Returns the tensors that grow with the model: all but scalars.
     std::vector<at::Tensor> large() const;
   };
   virtual State state() = 0;
@@ -59,7 +59,8 @@ class Optimizer {
   /// Updates made so far, as a restored state has them; 0 where the rule does not count.
   virtual double updates() const { return 0; }
 
-  /// A tensor of this name begins to be trained, after its state was set to zero. For state that begins otherwise.
+  /// Says that a tensor of this name begins to be trained, after its state was set to zero. For state that begins
+  /// otherwise.
   virtual void begin_anew(const std::string& tensor);
 
   /// Whether evaluations, and what a run writes at its end, take an average of the weights.
@@ -92,11 +93,11 @@ struct UpdateGroup {
   double since = 0;  // see Optimizer::count_since()
   std::vector<UpdateRange> ranges;
 
-  /// The group's views of the buffers, one per range.
+  /// Returns the group's views of the buffers, one per range.
   std::vector<at::Tensor> values(const device::Arena& arena) const;
   std::vector<at::Tensor> gradients(const device::Arena& arena) const;
   std::vector<at::Tensor> states(const at::Tensor& state) const;
-  /// Its rate: `lr` itself where the factor is 1, else a new device scalar.
+  /// Returns its rate: `lr` itself where the factor is 1, else a new device scalar.
   at::Tensor rate(const at::Tensor& lr) const;
 };
 
@@ -108,10 +109,10 @@ enum class Ranges { joined, of_tensors };
 std::vector<UpdateGroup> update_groups(const device::Arena& arena, double weight_decay,
                                        const std::map<std::string, double>& since = {}, Ranges ranges = Ranges::joined);
 
-/// The key of a tensor's random bits: of the job's seed and the tensor's name.
+/// Returns the key of a tensor's random bits: of the job's seed and the tensor's name.
 uint64_t rounding_key(const device::Arena& arena, const std::string& tensor);
 
-/// The same for an update of all groups at once.
+/// Returns the same for an update of all groups at once.
 std::vector<ops::FlatStretch> flat_stretches(const std::vector<UpdateGroup>& groups);
 
 /// For rules that work on matrices instead of ranges, such as Muon and LAMB: a namespace-scope object of this type says
@@ -134,11 +135,11 @@ struct OwnedTensor {
   at::Tensor value, gradient;
   double weight_decay = 0, lr_factor = 1;
 };
-/// All that the rank owns. Asserts that no tensor is cut between ranks.
+/// Returns all that the rank owns. Asserts that no tensor is cut between ranks.
 std::vector<OwnedTensor> owned_tensors(const device::Arena& arena, double weight_decay);
 
-/// The working copy, for an update that can write it together with the values. Undefined if there is none, or if other
-/// ranks own part of it.
+/// Returns the working copy, for an update that can write it together with the values. Undefined if there is none, or
+/// if other ranks own part of it.
 at::Tensor copy_to_write(const device::Arena& arena);
 /// Call after every update. `wrote_copy`: whether it wrote the working copy.
 void note_update(const device::Arena& arena, bool wrote_copy);

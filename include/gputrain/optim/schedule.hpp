@@ -29,7 +29,7 @@ class Schedule {
  public:
   virtual ~Schedule();
 
-  /// The rate of the update after `step` updates. Defined for every step >= 0, also past the end.
+  /// Returns the rate of the update after `step` updates. Defined for every step >= 0, also past the end.
   virtual double lr(int64_t step) const = 0;
 
   /// Curves that follow evaluations change feedback.factor, by which the rate is multiplied.
@@ -39,7 +39,7 @@ class Schedule {
   virtual std::string describe() const = 0;  // "warmup 700 then cosine to 0"
 };
 
-/// The rate at a point between two steps, on the straight line between their rates.
+/// Returns the rate at a point between two steps, on the straight line between their rates.
 double lr_at(const Schedule& schedule, double step);
 
 using ScheduleCatalog = config::Catalog<Schedule, const ScheduleContext&>;

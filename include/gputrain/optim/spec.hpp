@@ -37,8 +37,8 @@ struct OptimizerSpec {
 
   bool has_narrow_master() const { return master == "bf16"; }
 
-  /// Peak rate of a job: `lr`, times global batch / base batch if a base batch size is set (linear scaling, Goyal et
-  /// al., "Accurate, large minibatch SGD", 2017).
+  /// Returns the peak rate of a job: `lr`, times global batch / base batch if a base batch size is set (linear scaling,
+  /// Goyal et al., "Accurate, large minibatch SGD", 2017).
   double peak_lr(int64_t global_batch_size) const;
 
   /// Whether weight decay applies to parameters of this role.

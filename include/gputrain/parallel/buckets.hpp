@@ -9,15 +9,15 @@
 
 namespace gputrain::parallel {
 
-/// The buckets of an arena in the order they start; together they cover it. A unit above the limit has its own bucket.
-/// If ranks split the arena's parts equally, these are the buckets.
+/// Returns the buckets of an arena in the order they start; together they cover it. A unit above the limit has its own
+/// bucket. If ranks split the arena's parts equally, these are the buckets.
 std::vector<device::Range> plan_buckets(const device::Arena& arena, const device::JoinLimits& limits);
 
-/// Each rank's shard of the arena, if ranks split its parts equally.
+/// Returns each rank's shard of the arena, if ranks split its parts equally.
 std::vector<device::Shard> equal_shards(const device::Arena& arena, int ranks);
 
-/// The same between whole tensors: one range per rank, as equal as tensors allow. Together they cover the arena; some
-/// may be empty.
+/// Returns the same between whole tensors: one range per rank, as equal as tensors allow. Together they cover the
+/// arena; some may be empty.
 std::vector<device::Shard> shards_of_tensors(const device::Arena& arena, int ranks);
 
 /// Duration of an all-reduce: `latency_seconds` + bytes / `bytes_per_second`.
@@ -29,8 +29,8 @@ struct LinkSpeed {
 /// Times a few all-reduces in the tensors' group. Every rank must call; all get rank 0's result.
 LinkSpeed measure_link(comm::ProcessGroups& groups, at::Device device);
 
-/// The cheapest bucket size: each bucket costs one latency, and the last one is not hidden behind backward. A power of
-/// two from 1 to 128 MiB.
+/// Returns the cheapest bucket size: each bucket costs one latency, and the last one is not hidden behind backward. A
+/// power of two from 1 to 128 MiB.
 int64_t best_bucket_bytes(const LinkSpeed& link, int64_t gradient_bytes);
 
 }  // namespace gputrain::parallel

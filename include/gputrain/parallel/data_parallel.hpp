@@ -85,8 +85,8 @@ class DataParallel {
   /// summed over the ranks. Every rank must have the same number of micro-batches.
   void prepare(bool is_last);
 
-  /// Between prepare(true) and finish(), where backward passes go through different units: false says that for the
-  /// units of the next ones more micro-batches follow.
+  /// Says, between prepare(true) and finish(), whether no more micro-batches follow for the units of the next backward
+  /// passes, which go through different units.
   void expect(bool are_last) noexcept { expects_ = are_last; }
 
   /// Call after that backward, or instead of it if the rank has nothing to compute. Starts the buckets that an unused

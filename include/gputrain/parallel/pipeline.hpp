@@ -47,8 +47,8 @@ class Pipeline {
   /// must call.
   void run(const Work& work, DataParallel& data_parallel);
 
-  /// A forward pass alone, for an evaluation: on the last stage, the batch for the model's last layer. Every rank must
-  /// call.
+  /// Runs a forward pass alone, for an evaluation: on the last stage, returns the batch for the model's last layer.
+  /// Every rank must call.
   std::optional<Batch> pass(const Batch& batch);
 
   /// Fills `values` on every stage with those of the stage of `unit`. Every rank must call.

@@ -37,9 +37,10 @@ class PowerSgd {
   State state() const;
 
   int64_t rank() const noexcept { return rank_; }
-  /// Number of matrices not in row-major order: their errors and factors are in memory order and fit no other.
+  /// Returns the number of matrices not in row-major order: their errors and factors are in memory order and fit no
+  /// other.
   int64_t reordered() const noexcept { return reordered_; }
-  /// Bytes that one gradient sends.
+  /// Returns bytes that one gradient sends.
   int64_t bytes() const noexcept;
 
   class Exchange;

@@ -21,19 +21,19 @@ class PublishedTokenizer final : public Tokenizer {
   explicit PublishedTokenizer(Parts parts);
   ~PublishedTokenizer() override;
 
-  /// The highest number of a token plus 1; numbers between may be unused.
+  /// Returns the highest number of a token plus 1; numbers between may be unused.
   int64_t vocabulary_size() const override;
 
   Frame frame(bool has_two_texts) const override;
-  /// The one that end_token_beside() spells.
+  /// Returns the one that end_token_beside() spells.
   std::optional<int64_t> end_token() const override;
-  /// "[MASK]" or "<mask>", if the file has it as a special token.
+  /// Returns "[MASK]" or "<mask>", if the file has it as a special token.
   std::optional<int64_t> mask_token() const override;
 
-  /// Special tokens appear as they are spelled.
+  /// Returns the text. Special tokens appear as they are spelled.
   std::string decode(std::span<const int64_t> tokens) const override;
 
-  /// The token that the file spells like this, such as "<|im_end|>".
+  /// Finds the token that the file spells like this, such as "<|im_end|>".
   std::optional<int64_t> find(std::string_view spelling) const;
   bool is_special(int64_t token) const override;
 
@@ -46,10 +46,10 @@ class PublishedTokenizer final : public Tokenizer {
   std::unique_ptr<const Encoder> encoder_;
 };
 
-/// The end token of the model whose tokenizer this is, as its tokenizer_config.json or special_tokens_map.json spells
-/// it; empty: they do not say.
+/// Returns the end token of the model whose tokenizer this is, as its tokenizer_config.json or special_tokens_map.json
+/// spells it; empty: they do not say.
 std::string end_token_beside(const std::filesystem::path& folder_or_file);
-/// The same of its begin token.
+/// Returns the same of its begin token.
 std::string begin_token_beside(const std::filesystem::path& folder_or_file);
 std::string padding_token_beside(const std::filesystem::path& folder_or_file);
 
@@ -65,7 +65,8 @@ bool is_published(const std::filesystem::path& folder);
 /// supported.
 std::shared_ptr<const PublishedTokenizer> read_published(const std::filesystem::path& folder_or_file);
 
-/// The tokenizer.json of a folder, or the one that its vocab.json with merges.txt comes to. Null: it has neither.
+/// Returns the tokenizer.json of a folder, or the one that its vocab.json with merges.txt comes to. Null: it has
+/// neither.
 nlohmann::json tokenizer_json_of(const std::filesystem::path& folder);
 
 /// The pieces of a SentencePiece model, by their numbers.
@@ -75,7 +76,7 @@ struct SentencePieces {
   std::vector<float> scores;
   std::vector<int32_t> kinds;  // 1: normal, 2: unknown, 3: control, 4: user-defined, 5: unused, 6: a byte
 };
-/// Empty: what says most in the folder is no SentencePiece model.
+/// Reads the pieces; empty: what says most in the folder is no SentencePiece model.
 std::optional<SentencePieces> sentence_pieces_of(const std::filesystem::path& folder);
 
 }  // namespace gputrain::tokenizers

@@ -43,7 +43,7 @@ class Tokenizer {
  public:
   virtual ~Tokenizer();
 
-  /// Tokens are numbers from 0 to vocabulary_size() - 1.
+  /// Returns the number of tokens: they are numbers from 0 to vocabulary_size() - 1.
   virtual int64_t vocabulary_size() const = 0;
 
   /// Passes the tokens of `text` to `take`, in order and in several calls, because all tokens of a large text may not

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kDeepestEvaluation = 1500;
 
-/// A message may hold texts of a conversation: only its beginning.
+/// Shortens a message to its beginning, because it may hold texts of a conversation.
 std::string shortened(const std::string& message) {
   constexpr size_t kLongest = 400;
   if (message.size() <= kLongest) return printable(message);

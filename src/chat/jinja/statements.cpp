@@ -62,7 +62,7 @@ Flow For::execute(Render& render) const {
   return is_empty ? render.run_inside(otherwise) : Flow::next;
 }
 
-/// `loop` knows the items to come, so these are chosen before the first turn.
+/// Chooses the items before the first turn, because `loop` knows the items to come.
 std::shared_ptr<const Sequence> For::chosen(Render& render, const Sequence& source) const {
   Values values;
   for (const Value& item : source.items) {

@@ -75,7 +75,7 @@ size_t rows_of(std::span<const Prompt> prompts, const BatchLimits& limits) {
   return rows;
 }
 
-/// The tokens as text: without special ones, and by themselves, as if nothing stood before them.
+/// Returns the tokens as text: without special ones, and by themselves, as if nothing stood before them.
 std::string text_of(std::span<const int64_t> written, const SuiteModel& model) {
   std::vector<int64_t> shown;
   std::ranges::copy_if(written, std::back_inserter(shown), [&](int64_t token) {
@@ -94,7 +94,7 @@ std::string before_stops(std::string text, const Question& question) {
   return text;
 }
 
-/// New tokens of some prompts.
+/// Writes new tokens of some prompts.
 std::vector<Continuation> continued(std::span<const Prompt> prompts, const SuiteModel& model) {
   const bool has_one_length = !model.model.context().device.is_cpu();
   const Options options{.sampling = {},

@@ -6,7 +6,7 @@
 
 namespace gputrain::generation {
 
-/// Bytes of the white-space character of UTF-8 at `at`; 0: there is another character.
+/// Returns the bytes of the white-space character of UTF-8 at `at`; 0: there is another character.
 inline size_t space_at(std::string_view text, size_t at) {
   const auto byte = [&](size_t offset) {
     return at + offset < text.size() ? static_cast<unsigned char>(text[at + offset]) : 0U;
@@ -22,7 +22,7 @@ inline size_t space_at(std::string_view text, size_t at) {
   return is_space ? 3 : 0;
 }
 
-/// The text without the white space at its end.
+/// Returns the text without the white space at its end.
 inline std::string_view without_trailing_space(std::string_view text) {
   size_t end = 0;
   for (size_t at = 0; at < text.size();) {
@@ -33,7 +33,7 @@ inline std::string_view without_trailing_space(std::string_view text) {
   return text.substr(0, end);
 }
 
-/// The number of parts that white space splits the text into, those that are empty included.
+/// Returns the number of parts that white space splits the text into, those that are empty included.
 inline int64_t parts_between_spaces(std::string_view text) {
   int64_t parts = 1;
   bool was_space = false;

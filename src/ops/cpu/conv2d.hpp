@@ -15,8 +15,8 @@ bool own_conv_gradient_is_faster_here();
 /// Whether conv2d() accepts these: fp32 on a CPU, images and weight in NHWC order, enough channels to fill vectors.
 bool conv2d_takes(const at::Tensor& x, const at::Tensor& weight, int64_t dilation, int64_t groups);
 
-/// x [batch, in, height, width], weight [out, in, kernel, kernel], bias [out] or undefined. Recorded on the autograd
-/// graph. The gradient has the weight's strides.
+/// Convolves x [batch, in, height, width] with weight [out, in, kernel, kernel], bias [out] or undefined. Recorded on
+/// the autograd graph. The gradient has the weight's strides.
 at::Tensor conv2d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, int64_t stride,
                   int64_t padding);
 

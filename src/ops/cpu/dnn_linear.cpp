@@ -23,7 +23,7 @@ using torch::autograd::variable_list;
 
 constexpr int64_t kLeastWork = 1 << 20;  // multiplications
 
-/// a [m, k] times the transpose of b [n, k], plus bias [n] -> [m, n]; any strides.
+/// Computes a [m, k] times the transpose of b [n, k], plus bias [n] -> [m, n]; any strides.
 at::Tensor times_transposed(const at::Tensor& a, const at::Tensor& b,
                             const std::optional<at::Tensor>& bias = std::nullopt) {
   using Scalars = c10::List<std::optional<at::Scalar>>;
@@ -34,7 +34,7 @@ at::Tensor times_transposed(const at::Tensor& a, const at::Tensor& b,
   return op.call(a, b, bias, "none", Scalars(), std::nullopt);
 }
 
-/// x as a dense matrix [rows, columns]: oneDNN does not accept repeated or interleaved rows.
+/// Returns x as a dense matrix [rows, columns]: oneDNN does not accept repeated or interleaved rows.
 at::Tensor as_rows(const at::Tensor& x) {
   const at::Tensor rows = x.reshape({-1, x.size(-1)});
   return rows.is_non_overlapping_and_dense() ? rows : rows.contiguous();

@@ -13,8 +13,8 @@ bool dnn_is_faster_here();
 /// Whether dnn_linear() accepts these: fp32 on a CPU, and enough work to hide one more library call.
 bool dnn_takes(const at::Tensor& x, const at::Tensor& matrix);
 
-/// x [..., in] times the matrix [out, in], or [in, out] if `in_out`, plus bias [out] or undefined -> [..., out].
-/// Recorded on the autograd graph.
+/// Computes x [..., in] times the matrix [out, in], or [in, out] if `in_out`, plus bias [out] or undefined -> [...,
+/// out]. Recorded on the autograd graph.
 at::Tensor dnn_linear(const at::Tensor& x, const at::Tensor& matrix, const at::Tensor& bias, bool in_out);
 
 }  // namespace gputrain::ops::cpu

@@ -10,7 +10,7 @@ bool is_fusible(const at::Tensor& x);
 
 at::Tensor gelu_tanh(const at::Tensor& x);
 
-/// weight [channels]; bias may be undefined. Layer norm when `centred`, else RMS norm.
+/// Normalizes with weight [channels]; bias may be undefined. Layer norm when `centred`, else RMS norm.
 at::Tensor norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps, bool centred);
 
 /// Whether batch_norm_relu() accepts these images: fp32 on a CPU in NHWC order, more than one value per channel.
@@ -21,7 +21,7 @@ struct RunningStatistics {
   double momentum;
 };
 
-/// relu(batch_norm(x) + residual) in training; the residual may be undefined.
+/// Computes relu(batch_norm(x) + residual) in training; the residual may be undefined.
 at::Tensor batch_norm_relu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                            const at::Tensor& residual, const RunningStatistics& running, double eps);
 

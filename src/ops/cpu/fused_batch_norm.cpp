@@ -35,7 +35,7 @@ at::Tensor per_partial(const BatchRows& batch) {
   return at::empty({partials_of(batch.rows), batch.channels}, at::kFloat);
 }
 
-/// For each channel, sums value(rows of the partial sum, channel, index in [partials, channels]) in the order of the
+/// Sums, for each channel, value(rows of the partial sum, channel, index in [partials, channels]) in the order of the
 /// partials: the same bits for any number of threads.
 template <class Value>
 std::vector<double> over_partials(const BatchRows& batch, const Value& value) {

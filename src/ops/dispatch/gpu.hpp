@@ -34,8 +34,8 @@ OpImpl linear_each(const Tensors& inputs);
 /// Computes ops::split_columns() of a tensor that is_here().
 Tensors split_columns(const at::Tensor& y, const std::vector<int64_t>& columns);
 
-/// x [blocks, rows, inner] times the matrix of each block's group, or its transpose; `matrices` [groups, rows,
-/// columns], whose last two dims are contiguous. Undefined where it does not take these tensors.
+/// Computes x [blocks, rows, inner] times the matrix of each block's group, or its transpose; `matrices` [groups, rows,
+/// columns], whose last two dims are contiguous. Undefined if it does not take these tensors.
 at::Tensor grouped_products(const at::Tensor& x, const at::Tensor& matrices, const at::Tensor& groups, bool transposes);
 
 /// Adds the sum of dy^T x over the blocks of each group to `sums` [groups, out, in] fp32; dy [blocks, rows, out], x
@@ -54,12 +54,13 @@ OpImpl attention(const at::Tensor& packed, int64_t heads, int64_t key_heads, boo
 at::Tensor attention_to_earlier(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                 const AttentionOptions& options);
 
-/// attention() of a query of each row in options.room, of 16 bits. Undefined where it does not take these tensors.
+/// Computes attention() of a query of each row in options.room, of 16 bits. Undefined if it does not take these
+/// tensors.
 at::Tensor attention_in_room(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              const AttentionOptions& options);
 
-/// attention() within each of options.texts, of as many keys as queries; no tensor of time x time is made. Undefined
-/// where it does not take these tensors.
+/// Computes attention() within each of options.texts, of as many keys as queries; no tensor of time x time is made.
+/// Undefined if it does not take these tensors.
 at::Tensor attention_of_texts(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                               const AttentionOptions& options);
 

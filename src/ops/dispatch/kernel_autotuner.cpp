@@ -214,8 +214,8 @@ void KernelAutotuner::settle(const std::string& name, size_t way) {
   keep("choice", name, answer);
 }
 
-/// Best time of each way, in turns; infinite if the way throws. A way that is clearly slower than the best is tried no
-/// further.
+/// Returns the best time of each way, in turns; infinite if the way throws. A way that is clearly slower than the best
+/// is tried no further.
 std::vector<double> KernelAutotuner::times_of(size_t ways, const std::function<void(size_t)>& attempt) const {
   constexpr int kTurns = 3;
   constexpr double kEnoughMs = 2, kMostRepeats = 4;  // one attempt may be too short to time

@@ -74,9 +74,9 @@ class KernelAutotuner {
   bool use_custom_kernel(std::string_view name, const Tensors& inputs, const Inputs& kinds, const OpImpl& custom,
                          const OpImpl& reference);
 
-  /// Index of the fastest of several ways to the same result; attempt(i) starts one on the device. Excludes ways that
-  /// throw. 0 if times do not count; none if they cannot be measured now. Asks `may_try` before a trial: if it says no,
-  /// settles on 0. Throws NoKernel as begin_trial() does.
+  /// Returns the index of the fastest of several ways to the same result; attempt(i) starts one on the device. Excludes
+  /// ways that throw. 0 if times do not count; none if they cannot be measured now. Asks `may_try` before a trial: if
+  /// it says no, settles on 0. Throws NoKernel as begin_trial() does.
   std::optional<size_t> fastest(const std::string& name, size_t ways, const std::function<void(size_t)>& attempt,
                                 const std::function<bool()>& may_try = {});
   /// Takes this for the fastest way from now on, also in later attempts of this run.
@@ -116,7 +116,7 @@ class KernelAutotuner {
     bool is_kept = false;  // in the folder of keep_in(), or it does not go there
     bool is_used = false;
   };
-  /// A failure of this attempt: the next one may try again.
+  /// Returns a failure of this attempt: the next one may try again.
   static Answer<bool> not_kept() { return {.value = false, .is_kept = true}; }
   template <class Value>
   using Answers = std::unordered_map<std::string, Answer<Value>>;
@@ -148,8 +148,8 @@ class KernelAutotuner {
 /// Whether GPUTRAIN_KERNELS=aten disables our own ways.
 bool takes_aten_only();
 
-/// The instance of this process; never used without a GPU or in builds without CUDA. GPUTRAIN_KERNEL_CHOICES sets the
-/// path of its file; the default is ~/.cache/gputrain/kernel_choices.jsonl.
+/// Returns the instance of this process; never used without a GPU or in builds without CUDA. GPUTRAIN_KERNEL_CHOICES
+/// sets the path of its file; the default is ~/.cache/gputrain/kernel_choices.jsonl.
 KernelAutotuner& kernel_autotuner();
 /// Whether choose_kernels_without_clock() was called: times do not count.
 bool has_no_clock();

@@ -18,16 +18,16 @@
 namespace gputrain::ops {
 namespace {
 
-/// Relative error that rounding in this type allows. compare() also allows twice ATen's error.
+/// Returns the relative error that rounding in this type allows. compare() also allows twice ATen's error.
 double tolerance_of(at::ScalarType type) { return type == at::kFloat || type == at::kDouble ? 2e-5 : 6e-3; }
 
-/// The first entries of dimension `dim`, at most `count` but at least one.
+/// Returns the first entries of dimension `dim`, at most `count` but at least one.
 at::Tensor first_of(const at::Tensor& tensor, int64_t dim, int64_t count) {
   return tensor.narrow(dim, 0, std::clamp<int64_t>(count, 1, tensor.size(dim)));
 }
 
-/// The inputs; if an input or a result has more than `most` elements, only part of the batched inputs' rows. A packed
-/// batch may be a single row of texts, so a row of rows is cut as well.
+/// Returns the inputs; if an input or a result has more than `most` elements, only part of the batched inputs' rows. A
+/// packed batch may be a single row of texts, so a row of rows is cut as well.
 Tensors parts_of(const Tensors& inputs, const KernelAutotuner::Inputs& kinds, int64_t most) {
   Tensors parts = inputs;
   for (at::Tensor& part : parts) {
@@ -180,7 +180,7 @@ KernelComparison compare(const Tensors& inputs, const KernelAutotuner::Inputs& k
 
 bool computes_exact_results() noexcept { return is_exact; }
 
-/// A comparison needs extra memory. If a large batch leaves too little, retry with fewer elements.
+/// Compares; if a large batch leaves too little memory for that, retries with fewer elements.
 KernelComparison compare_kernels(const Tensors& inputs, const KernelAutotuner::Inputs& kinds, const OpImpl& custom,
                                  const OpImpl& reference, const KernelAutotuner::Options& options) {
   constexpr int64_t kMostElements = KernelAutotuner::kMostElements;

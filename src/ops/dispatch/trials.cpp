@@ -19,14 +19,14 @@ namespace {
 
 using File = std::unique_ptr<Descriptor>;
 
-/// A new or existing file that this process has locked; null if that fails.
+/// Returns a new or existing file that this process has locked; null if that fails.
 File locked(const std::filesystem::path& path) {
   auto file = std::make_unique<Descriptor>(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (file->get() < 0 || ::flock(file->get(), LOCK_EX | LOCK_NB) != 0) return nullptr;
   return file;
 }
 
-/// Held by a process that makes or takes marks; null if another one, perhaps stopped, holds it for long.
+/// Locks the folder for a process that makes or takes marks; null if another one, perhaps stopped, holds it for long.
 File lock_of(const std::filesystem::path& folder) {
   constexpr int kTries = 100;
   constexpr std::chrono::milliseconds kBetween{20};
@@ -123,7 +123,8 @@ Trials::Done Trials::done() const {
   return done_;
 }
 
-/// Under the folder's lock, because a file that is not yet locked would be taken for one of a process that ended.
+/// Opens the mark under the folder's lock, because a file that is not yet locked would be taken for one of a process
+/// that ended.
 void Trials::open_mark() {
   mark_path_ = folder_ / own_name();
   std::error_code ignored;

@@ -31,11 +31,11 @@ class Trials {
   /// under a lock that all processes share, so that one of them takes each mark.
   void take_interrupted(const std::function<void(const std::vector<std::string>&)>& take);
 
-  /// A trial runs until the result is destroyed. `mark`: its text for take_interrupted(), one line.
+  /// Begins a trial, which runs until the result is destroyed. `mark`: its text for take_interrupted(), one line.
   [[nodiscard]] std::shared_ptr<void> begin(const std::string& name, const std::string& mark);
 
-  /// Called at the start of each trial with the number of trials so far and the name, from any thread, one call at a
-  /// time.
+  /// Sets a function that is called at the start of each trial with the number of trials so far and the name, from any
+  /// thread, one call at a time.
   void set_listener(std::function<void(int64_t, std::string_view)> listener);
 
   struct Done {

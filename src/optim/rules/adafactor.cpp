@@ -121,7 +121,7 @@ class Adafactor final : public Optimizer {
     at::Tensor squares;
   };
 
-  /// The averages with `gradient` in them, as new memory that may be written.
+  /// Returns the averages with `gradient` in them, as new memory that may be written.
   at::Tensor averages(const Tensor& tensor, const at::Tensor& gradient, const at::Tensor& share) const {
     if (tensor.squares.defined()) {
       tensor.squares.lerp_(gradient.square(), share);

@@ -66,15 +66,15 @@ class Table {
     bounds_ = at::tensor(bounds, at::kDouble).to(options);
   }
 
-  /// [n] from codes [n] and the scales of their blocks.
+  /// Reads numbers [n] from codes [n] and the scales of their blocks.
   at::Tensor read(const at::Tensor& codes, const at::Tensor& scales) const {
     const at::Tensor of_each =
         scales.unsqueeze(1).expand({scales.size(0), kBlock}).reshape(-1).narrow(0, 0, codes.size(0));
     return values_.index_select(0, codes.to(at::kInt)).mul_(of_each);
   }
 
-  /// The codes [n] nearest to `numbers`, and the scales. A square above 0 stays above 0: as 0, it would let a first
-  /// average that is left make a step of any length.
+  /// Returns the codes [n] nearest to `numbers`, and the scales. A square above 0 stays above 0: as 0, it would let a
+  /// first average that is left make a step of any length.
   std::pair<at::Tensor, at::Tensor> write(const at::Tensor& numbers) const {
     const int64_t size = numbers.size(0), rest = (kBlock - size % kBlock) % kBlock;
     const at::Tensor blocks = (rest == 0 ? numbers : at::constant_pad_nd(numbers, {0, rest})).view({-1, kBlock});
@@ -137,7 +137,7 @@ class AdamW8bit final : public Optimizer {
     note_update(arena_, is_done && copy_to_write(arena_).defined());
   }
 
-  /// Numbers in the order of the weight's elements, row by row, whatever its strides.
+  /// Returns the state with numbers in the order of the weight's elements, row by row, whatever its strides.
   State state() override {
     State state{.flat = {}, .scalars = {{"step", step_}}};
     for (const auto& [kind, average] :
@@ -263,7 +263,7 @@ class AdamW8bit final : public Optimizer {
     }
   }
 
-  /// Elements from `begin`, a multiple of kBlock.
+  /// Returns the elements from `begin`, a multiple of kBlock.
   static Average part_of(const Average& average, int64_t begin, int64_t size) {
     Average part{.numbers = average.numbers.narrow(0, begin, size), .scales = {}};
     if (average.scales.defined()) part.scales = average.scales.narrow(0, begin / kBlock, blocks_of(size));

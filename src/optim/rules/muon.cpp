@@ -71,7 +71,8 @@ struct MuonSpec {
   }
 };
 
-/// Singular values near 1 instead of those of `matrix`, by a quintic Newton-Schulz iteration in bf16.
+/// Returns a matrix with singular values near 1 instead of those of `matrix`, by a quintic Newton-Schulz iteration in
+/// bf16.
 at::Tensor orthogonal(const at::Tensor& matrix, int64_t steps) {
   constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315, kEps = 1e-7;
   const bool is_tall = matrix.size(0) > matrix.size(1);
@@ -119,7 +120,7 @@ class Muon final : public Optimizer {
     note_update(arena_, /*wrote_copy=*/false);
   }
 
-  /// exp_avg of a matrix is its velocity; its exp_avg_sq stays 0.
+  /// Returns the state: exp_avg of a matrix is its velocity; its exp_avg_sq stays 0.
   State state() override {
     State state{.flat = {{"exp_avg", first_}, {"exp_avg_sq", second_}}, .scalars = {{"step", step_}}};
     add_counts(state, since_, step_);

@@ -37,7 +37,7 @@ class AddedTokens {
   void cut(std::string_view text, TakeText take_text, TakeToken take_token) const;
 
  private:
-  /// The longest pattern that begins at `at`: its token's index and its end. -1 if none does.
+  /// Finds the longest pattern that begins at `at`: its token's index and its end. -1 if none does.
   int32_t match(std::string_view text, size_t at, size_t& end) const;
 
   std::vector<AddedToken> tokens_;

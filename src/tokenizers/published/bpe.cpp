@@ -11,7 +11,7 @@
 namespace gputrain::tokenizers {
 namespace {
 
-/// The bytes that a text in GPT-2's alphabet stands for, or nothing if it has other characters.
+/// Returns the bytes for which a text in GPT-2's alphabet stands, or nothing if it has other characters.
 std::optional<std::string> bytes_of(std::string_view text) {
   std::string bytes;
   for (size_t at = 0; at < text.size();) {
@@ -162,7 +162,7 @@ void Bpe::join_few(size_t begin, Workspace& workspace) const {
   }
 }
 
-/// The same with a heap of pairs and a linked list of tokens, in n log n.
+/// Does the same with a heap of pairs and a linked list of tokens, in n log n.
 void Bpe::join_many(size_t begin, Workspace& workspace) const {
   struct Candidate {
     PairTable::Value pair;

@@ -33,7 +33,7 @@ void fuse(std::vector<std::string>& texts) {
   texts.assign(1, std::move(all));
 }
 
-/// A text that is looked for. An empty one is everywhere, without end.
+/// Reads a text that is looked for. An empty one is refused: it is everywhere, without end.
 std::string text_to_find(const JsonPart& part, const char* key, const std::string& fallback) {
   std::string text = part.text(key, fallback);
   if (text.empty()) part.refuse("'" + std::string(key) + "' is empty");
@@ -67,7 +67,7 @@ Decoder replace(const JsonPart& part) {
   });
 }
 
-/// The value of "<0x41>".
+/// Returns the value of "<0x41>".
 std::optional<char> byte_of(std::string_view text) {
   if (text.size() != 6 || !text.starts_with("<0x") || text[5] != '>') return std::nullopt;
   const std::string digits(text.substr(3, 2));

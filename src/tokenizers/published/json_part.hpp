@@ -20,7 +20,7 @@ class JsonPart {
   const std::string& file() const { return file_; }
   [[noreturn]] void refuse(const std::string& what, const std::string& hint = {}) const;
 
-  /// False also if it is null, as in the files of the tokenizers package.
+  /// Whether there is such a key. False also if it is null, as in the files of the tokenizers package.
   bool has(const char* key) const;
   JsonPart at(const char* key) const;
   std::vector<JsonPart> list() const;
@@ -30,7 +30,7 @@ class JsonPart {
   double number() const;
   bool flag(const char* key, bool fallback) const;
   std::string text(const char* key, const std::string& fallback) const;
-  /// The value of "type", which says what kind of component it is.
+  /// Returns the value of "type", which says what kind of component it is.
   std::string type() const { return at("type").text(); }
 
  private:
@@ -49,7 +49,7 @@ inline constexpr int64_t kMostFileBytes = int64_t{256} << 20;
 nlohmann::json read_json(const std::string& file);
 std::string read_file(const std::string& file);
 
-/// The begin of a text, for messages, with "..." where something is left out.
+/// Returns the begin of a text, for messages, with "..." where something is left out.
 std::string shortened(std::string_view text, size_t most_bytes = 200);
 
 }  // namespace gputrain::tokenizers

@@ -57,7 +57,7 @@ Normalizer precompiled(const JsonPart& part) {
   };
 }
 
-/// Control characters go, other kinds of white space become spaces.
+/// Removes control characters, and turns other kinds of white space into spaces.
 void nmt(TracedText& text, Workspace&) {
   rewrite_points(text, [](Rewriter& result, int64_t point, size_t begin, size_t end) {
     const bool is_control = (point >= 1 && point <= 8) || point == 0xB || (point >= 0xE && point <= 0x1F) ||

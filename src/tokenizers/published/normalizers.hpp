@@ -14,7 +14,7 @@ struct Workspace;
 /// Thread-safe. Null: none.
 using Normalizer = std::function<void(TracedText& text, Workspace& workspace)>;
 
-/// "normalizer" of a tokenizer.json.
+/// Reads "normalizer" of a tokenizer.json.
 Normalizer read_normalizer(const JsonPart& part);
 
 Normalizer normal_form(NormalForm form);

@@ -30,7 +30,7 @@ class PairTable {
     for (size_t i = first(key);; i = (i + 1) & mask_)
       if (places_[i].key == key || places_[i].value.rank == kNone) return places_[i].value;
   }
-  /// False, and nothing is changed, if the pair is in the table.
+  /// Inserts a pair; false, and nothing is changed, if it is in the table.
   bool insert(int32_t left, int32_t right, Value value) {
     const uint64_t key = key_of(left, right);
     size_t i = first(key);

@@ -6,7 +6,7 @@
 
 namespace gputrain::tokenizers {
 
-/// {"String": "..."} or {"Regex": "..."}.
+/// Reads {"String": "..."} or {"Regex": "..."}.
 inline Regex read_pattern(const JsonPart& part) {
   const std::string where = part.file();
   if (part.has("String")) return {escaped(part.at("String").text()), RegexDialect::oniguruma, where};

@@ -17,7 +17,7 @@ int64_t token_of(const JsonPart& pair) {
   return parts[1].whole_number();
 }
 
-/// The items of a template: special tokens, and the texts A, B in this order.
+/// Reads the items of a template: special tokens, and the texts A, B in this order.
 Frame read_items(const JsonPart& part, const char* key, std::string_view texts) {
   Frame frame;
   size_t text = 0;  // the next one

@@ -11,7 +11,7 @@ struct Frames {
   Frame two{.second_type = 1};
 };
 
-/// "post_processor" of a tokenizer.json.
+/// Reads "post_processor" of a tokenizer.json.
 Frames read_post_processor(const JsonPart& part);
 
 }  // namespace gputrain::tokenizers

@@ -42,12 +42,12 @@ struct PreTokenizers {
   void cut_from(size_t step, Piece piece, Workspace& workspace, TakePiece take) const;
 };
 
-/// "pre_tokenizer" of a tokenizer.json.
+/// Reads "pre_tokenizer" of a tokenizer.json.
 PreTokenizers read_pre_tokenizer(const JsonPart& part);
 
 TracedText with_prefix(std::string_view prefix, std::string_view text, const ByteRange* origins);
 TracedText with_spaces_as(std::string_view mark, std::string_view text, const ByteRange* origins);
-/// Each byte as its character of GPT-2's alphabet.
+/// Writes each byte as its character of GPT-2's alphabet.
 TracedText in_alphabet(std::string_view text, const ByteRange* origins);
 void write_in_alphabet(Piece piece, Workspace& workspace, TakePiece take);
 /// Cuts before each "▁" that follows another character.

@@ -13,8 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The best source in a folder of a model: tokenizer.json says everything, the others leave something out. Empty: there
-/// is none, or several.
+/// Returns the best source in a folder of a model: tokenizer.json says everything, the others leave something out.
+/// Empty: there is none, or several.
 fs::path find_source(const fs::path& folder) {
   for (const char* name : {"tokenizer.json", "tekken.json", "vocab.json", "vocab.txt", "tokenizer.model"})
     if (fs::exists(folder / name) && (name != std::string_view("vocab.json") || fs::exists(folder / "merges.txt")))
@@ -38,7 +38,7 @@ fs::path source_in(const fs::path& folder) {
                        "tokenizer.model, and *.tiktoken; name the file"});
 }
 
-/// A SentencePiece model begins with a field of bytes, a table of ranks with a digit of Base64.
+/// Whether this is a SentencePiece model: it begins with a field of bytes, a table of ranks with a digit of Base64.
 bool is_sentence_piece(const std::string& content) { return content.starts_with('\n'); }
 
 PublishedTokenizer::Parts read_json_file(const std::string& file) {

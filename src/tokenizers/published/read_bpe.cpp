@@ -6,7 +6,7 @@
 namespace gputrain::tokenizers {
 namespace {
 
-/// "a b" or ["a", "b"].
+/// Reads "a b" or ["a", "b"].
 Merge read_merge(const nlohmann::json& value, const JsonPart& merges, size_t index) {
   const std::string place = merges.file() + ": model.merges[" + std::to_string(index) + "]";
   if (value.is_array() && value.size() == 2 && value[0].is_string() && value[1].is_string())

@@ -10,14 +10,14 @@
 
 namespace gputrain::tokenizers {
 
-/// "model" of a tokenizer.json.
+/// Reads "model" of a tokenizer.json.
 std::unique_ptr<const Model> read_bpe(const JsonPart& part, bool is_byte_level);
 
 struct Merge {
   std::string left, right;
   std::string where;  // for messages
 };
-/// The pairs of a list of merges, the first first. Throws Error(data) if a pair or what it becomes is no token.
+/// Returns the pairs of a list of merges, the first first. Throws Error(data) if a pair or what it becomes is no token.
 PairTable pairs_of(const Vocabulary& vocabulary, const std::vector<Merge>& merges, const std::string& inner_prefix);
 
 /// Pairs where only tokens have a rank, lowest first: each way to make a token of two others.

@@ -63,7 +63,7 @@ class Regex {
   std::unique_ptr<pcre2_code, decltype(&pcre2_code_free)> code_;
 };
 
-/// A pattern that matches this text itself.
+/// Makes a pattern that matches this text itself.
 std::string escaped(std::string_view text);
 
 }  // namespace gputrain::tokenizers

@@ -119,7 +119,7 @@ std::unique_ptr<const Model> bpe_of(const SentencePieceModel& model, Vocabulary 
   return std::make_unique<Bpe>(std::move(vocabulary), std::move(pairs), std::move(options));
 }
 
-/// So good that a user-defined piece is taken, unless pieces that overlap its ends save more.
+/// Returns a score so good that a user-defined piece is taken, unless pieces that overlap its ends save more.
 float user_defined_score(std::string_view piece) {
   return static_cast<float>(0.1 * (static_cast<double>(piece.size()) - 1));
 }

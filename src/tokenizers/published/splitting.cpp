@@ -16,7 +16,7 @@ class Stretches {
   Stretches(Piece piece, DelimiterBehavior behavior, TakePiece take)
       : piece_(piece), behavior_(behavior), take_(take) {}
 
-  /// The next stretch; it begins where the last one ended, and may be empty.
+  /// Adds the next stretch; it begins where the last one ended, and may be empty.
   void add(size_t begin, size_t end, bool is_delimiter) {
     using enum DelimiterBehavior;
     const bool joins = behavior_ == contiguous             ? is_delimiter == was_delimiter_

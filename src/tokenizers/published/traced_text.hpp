@@ -12,7 +12,7 @@
 
 namespace gputrain::tokenizers {
 
-/// `origins` are those of a text's bytes and of its end; null: nobody asks.
+/// Returns `origins` are those of a text's bytes and of its end; null: nobody asks.
 inline ByteRange origin_of(const ByteRange* origins, size_t begin, size_t end) {
   if (origins == nullptr) return {};
   const size_t first = origins[begin].begin;
@@ -21,7 +21,7 @@ inline ByteRange origin_of(const ByteRange* origins, size_t begin, size_t end) {
 
 struct TracedText {
   TracedText() = default;
-  /// The text as it is given; its first byte is byte `offset` of what ranges refer to.
+  /// Takes the text as it is given; its first byte is byte `offset` of what ranges refer to.
   TracedText(std::string_view given, size_t offset, bool is_traced) : text(given) {
     for (size_t i = 0; is_traced && i <= text.size(); ++i) origins.push_back({offset + i, offset + i + 1});
   }

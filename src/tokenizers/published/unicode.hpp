@@ -18,9 +18,10 @@ bool is_other(int64_t point) noexcept;        // C, but for what is not assigned
 bool is_nonspacing(int64_t point) noexcept;   // Mn
 bool is_word(int64_t point) noexcept;         // \w of Unicode's regular expressions
 
-/// The code point at `at` of well-formed UTF-8; moves `at` past it. A character that is cut off is its first byte.
+/// Returns the code point at `at` of well-formed UTF-8; moves `at` past it. A character that is cut off is its first
+/// byte.
 int64_t code_point(std::string_view text, size_t& at) noexcept;
-/// Number of bytes of the code point that begins with this byte.
+/// Returns the number of bytes of the code point that begins with this byte.
 size_t code_point_bytes(char first) noexcept;
 /// Returns the begin of the code point before `at`, which is not 0.
 size_t code_point_before(std::string_view text, size_t at) noexcept;
@@ -45,9 +46,9 @@ void normalize(TracedText& text, NormalForm form);
 /// Makes each character full lower case, by itself.
 void lower_case(TracedText& text);
 
-/// GPT-2's alphabet: a visible character for each byte.
+/// Returns a visible character for each byte: GPT-2's alphabet.
 int64_t byte_character(unsigned char byte) noexcept;
-/// The byte of a character of this alphabet, or -1.
+/// Returns the byte of a character of this alphabet, or -1.
 int character_byte(int64_t point) noexcept;
 
 }  // namespace gputrain::tokenizers

@@ -27,18 +27,18 @@ class Vocabulary {
   /// Throws Error(data) if the number is out of range or in use, if the text has another number, or if it is longer
   /// than kLongestToken.
   void add(std::string_view text, int64_t token);
-  /// -1 if there is none.
+  /// Finds a token; -1 if there is none.
   int32_t find(std::string_view text) const {
     const auto found = numbers_.find(text);
     return found == numbers_.end() ? -1 : found->second;
   }
-  /// Null if no token has this number.
+  /// Returns null if no token has this number.
   const std::string* text(int64_t token) const {
     return token >= 0 && token < size() ? texts_[static_cast<size_t>(token)] : nullptr;
   }
-  /// The highest number plus 1; numbers between may be unused.
+  /// Returns the highest number plus 1; numbers between may be unused.
   int64_t size() const { return std::ssize(texts_); }
-  /// How many tokens there are.
+  /// Returns how many tokens there are.
   size_t count() const { return numbers_.size(); }
   const std::string& where() const { return where_; }
 
@@ -52,7 +52,7 @@ class Vocabulary {
   std::vector<const std::string*> texts_;  // into numbers_, whose keys stay where they are
 };
 
-/// An object from texts to numbers.
+/// Reads an object from texts to numbers.
 Vocabulary read_vocabulary(const JsonPart& part);
 
 }  // namespace gputrain::tokenizers

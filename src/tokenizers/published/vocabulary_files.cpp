@@ -11,7 +11,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-/// tokenizer_config.json of the folder, or an empty object.
+/// Returns tokenizer_config.json of the folder, or an empty object.
 json config_of(const fs::path& folder) {
   const fs::path file = folder / "tokenizer_config.json";
   return fs::exists(file) ? read_json(file.string()) : json::object();

@@ -27,7 +27,7 @@ class WordCache {
 
   WordCache() : places_(kPlaces) {}
 
-  /// The place for this word, of at most kLongestWord bytes.
+  /// Returns the place for this word, of at most kLongestWord bytes.
   Place& place(std::string_view word) { return places_[hash(word) >> (64 - kBits)]; }
 
   static bool holds(const Place& place, std::string_view word) {

@@ -34,9 +34,9 @@ class Call {
   bool flag(size_t i) const { return has(i) && is_true(*given_[i]); }
   int64_t whole_or(size_t i, int64_t otherwise) const;
   const std::string& string(size_t i) const;
-  /// Neither missing nor None.
+  /// Whether an argument is neither missing nor None.
   bool says(size_t i) const { return has(i) && !given_[i]->is_none(); }
-  /// The object as text: that of a method is a string.
+  /// Returns the object as text: that of a method is a string.
   std::string self_text() const;
 
  private:
@@ -54,13 +54,13 @@ struct Builtin {
   bool takes_any = false;  // arguments beyond the parameters go to Call::rest
 };
 
-/// Null if there is none.
+/// Finds a filter; null if there is none.
 const Builtin* find_filter(std::string_view name);
 const Builtin* find_test(std::string_view name);
 const Builtin* find_global(std::string_view name);
-/// An attribute of a value that is a function. Throws Problem for one that Python has and we lack.
+/// Returns an attribute of a value that is a function. Throws Problem for one that Python has and we lack.
 const Builtin* find_method(const Value& self, std::string_view name);
-/// An attribute of `loop`, but for functions.
+/// Returns an attribute of `loop`, but for functions.
 std::optional<Value> loop_attribute(const Loop& loop, std::string_view name);
 /// Whether it is a method that changes its object, which templates must not.
 bool is_mutator(const Value& self, std::string_view name);

@@ -31,7 +31,7 @@ Value filter_replace(Call& call) {
       replaced(call.self_text(), text_of(call[0], call.budget), text_of(call[1], call.budget), count, call.budget));
 }
 
-/// Each word begins with a capital, after white space or an opening bracket or dash.
+/// Begins each word with a capital, after white space or an opening bracket or dash.
 Value filter_title(Call& call) {
   const std::string text = call.self_text();
   std::string result;
@@ -75,7 +75,7 @@ Value filter_indent(Call& call) {
   return Value(std::move(result));
 }
 
-/// Without white space around and underscores between digits.
+/// Returns the digits without white space around and underscores between them.
 std::string number_digits(std::string_view text) {
   text = stripped(text, Side::both);
   if (text.starts_with('+')) text.remove_prefix(1);

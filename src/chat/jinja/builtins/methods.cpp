@@ -33,7 +33,7 @@ Value any_affix(Call& call, bool (*matches)(std::string_view text, std::string_v
   return Value(false);
 }
 
-/// The place of the argument, in characters; -1 if it is not there.
+/// Returns the place of the argument, in characters; -1 if it is not there.
 int64_t place_of(Call& call, bool is_last = false) {
   const std::string &text = object_string(call), &part = call.string(0);
   call.budget.spend_search(text, part);

@@ -10,7 +10,7 @@
 namespace gputrain::chat {
 namespace {
 
-/// The value at a path such as "function.name" or "0.name".
+/// Returns the value at a path such as "function.name" or "0.name".
 Value at_path(Render& render, Value value, const Value& path, const Value* otherwise = nullptr) {
   std::vector<Value> keys;
   if (path.string() == nullptr) {

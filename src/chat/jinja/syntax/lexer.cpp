@@ -64,7 +64,7 @@ class Lexer {
     }
     return position;
   }
-  /// Behind what ends with `close` at `position`, and behind the white space that goes with it; moves there.
+  /// Moves behind the text that ends with `close` at `position`, and behind the white space that goes with it.
   void move_behind_end(size_t position, std::string_view close, char sign) {
     position += close.size();
     if (sign == '-') position = after_space(position);

@@ -36,7 +36,7 @@ class StatementParser : private ExpressionParser {
 
   /// Statements until a tag whose first word is one of `ends`; that word is not taken. `opened` began at `line`.
   Block block(Words ends, std::string_view opened, int line);
-  /// The same, and the tag that ends it.
+  /// Parses the same, and the tag that ends it.
   Block whole_block(std::string_view end, std::string_view opened, int line);
   std::unique_ptr<Statement> output();
   std::unique_ptr<Statement> statement();

@@ -197,7 +197,7 @@ bool equal_dicts(const Dict& left, const Dict& right, Budget& budget) {
   return true;
 }
 
-/// The first place where both differ, or the length of the shorter.
+/// Returns the first place where both differ, or the length of the shorter.
 size_t first_difference(const Sequence& left, const Sequence& right, Budget& budget) {
   const size_t shorter = std::min(left.items.size(), right.items.size());
   for (size_t i = 0; i < shorter; ++i)

@@ -13,11 +13,11 @@ enum class Arithmetic { add, subtract, multiply, divide, floor_divide, modulo, p
 Value arithmetic(Arithmetic operation, const Value& left, const Value& right, Budget& budget);
 Value negated(const Value& value);
 
-/// For HTML, and safe from then on.
+/// Escapes text for HTML, which is safe from then on.
 Value escaped(const Value& value, Budget& budget);
 
 bool equal(const Value& left, const Value& right, Budget& budget);
-/// False if both are numbers of which one is NaN.
+/// Whether both can be ordered: false if both are numbers of which one is NaN.
 bool is_ordered(const Value& left, const Value& right);
 /// Less than 0, 0 or more than 0. `symbol` is the operator, for messages.
 int order(const Value& left, const Value& right, const char* symbol, Budget& budget);
@@ -26,7 +26,7 @@ bool contains(const Value& container, const Value& item, Budget& budget);
 /// Returns the items that `for` goes through. An iterator is empty afterwards.
 std::shared_ptr<const Sequence> items_of(const Value& value, Budget& budget);
 size_t length_of(const Value& value);
-/// The code point at `index`, which there is.
+/// Returns the code point at `index`, which there is.
 Value character(const Text& text, size_t index, Budget& budget);
 
 struct SliceBounds {
@@ -35,7 +35,7 @@ struct SliceBounds {
 };
 Value slice_of(const Value& value, const SliceBounds& bounds, Budget& budget);
 
-/// str(value) and repr(value), behind `out`.
+/// Prints str(value) and repr(value) behind `out`.
 void print(const Value& value, std::string& out, Budget& budget);
 void print_repr(const Value& value, std::string& out, Budget& budget);
 std::string text_of(const Value& value, Budget& budget);

@@ -11,7 +11,7 @@
 
 namespace gputrain::chat {
 
-/// At most `count` times, if that is not negative. An empty `old` stands before each character and at the end.
+/// Replaces at most `count` times, if that is not negative. An empty `old` stands before each character and at the end.
 std::string replaced(std::string_view text, std::string_view old, std::string_view by, int64_t count, Budget& budget);
 
 /// Split as str.split() and str.rsplit(): at `separator`, or at white space; at most `most` times, if that is not

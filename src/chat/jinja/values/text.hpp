@@ -12,7 +12,7 @@ namespace gputrain::chat {
 bool is_utf8(std::string_view text) noexcept;
 bool is_ascii(std::string_view text) noexcept;
 
-/// The code point at `at` of well-formed UTF-8; moves `at` past it.
+/// Returns the code point at `at` of well-formed UTF-8; moves `at` past it.
 int32_t next_point(std::string_view text, size_t& at) noexcept;
 void append_point(std::string& text, int32_t point);
 size_t count_points(std::string_view text) noexcept;
@@ -25,22 +25,22 @@ bool is_digit(int32_t point) noexcept;  // like str.isdigit(), but without super
 bool is_letter_or_digit(int32_t point) noexcept;
 
 enum class Side { left, right, both };
-/// Without white space, or without any of `points`, at its ends.
+/// Strips white space, or any of `points`, from the ends.
 std::string_view stripped(std::string_view text, Side side, std::optional<std::string_view> points = {});
 
 std::string upper_cased(std::string_view text);
 std::string lower_cased(std::string_view text);
-/// The first character in title case, the others in lower case.
+/// Writes the first character in title case, the others in lower case.
 std::string capitalized(std::string_view text);
 /// Converts as str.title(): capitals after everything that has no case.
 std::string title_cased(std::string_view text);
 
 /// Quotes a text as repr() does.
 std::string repr_of(std::string_view text);
-/// The shortest digits that read back as the same number, written as repr() does.
+/// Returns the shortest digits that read back as the same number, written as repr() does.
 std::string number_text(double number);
 
-/// In JSON, with quotes. `ascii_only` escapes all else.
+/// Quotes a text for JSON. `ascii_only` escapes all else.
 std::string json_quoted(std::string_view text, bool ascii_only);
 
 }  // namespace gputrain::chat

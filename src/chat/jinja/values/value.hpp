@@ -28,7 +28,7 @@ class Budget {
  public:
   /// Throws Problem when all is spent.
   void spend(size_t steps);
-  /// `text += piece`, and pays for it. Throws Problem if the text gets too long.
+  /// Appends `piece` to `text`, and pays for it. Throws Problem if the text gets too long.
   void append(std::string& text, std::string_view piece);
 
   /// Pays for a search for `part`, or for one of its characters, at each place of a text.
@@ -126,7 +126,7 @@ class Value {
   Loop* loop() const { return pointee<std::shared_ptr<Loop>>(); }
   const Function* function() const { return std::get_if<Function>(&data_); }
 
-  /// A bool or a whole number.
+  /// Returns a bool or a whole number.
   std::optional<int64_t> index() const;
 
  private:
@@ -158,7 +158,7 @@ struct Dict {
   /// Throws Problem for a key of another type.
   explicit Dict(Entries entries);
 
-  /// A later value of the same key replaces the former. Throws Problem for a key of another type.
+  /// Sets a value; a later value of the same key replaces the former. Throws Problem for a key of another type.
   void set(Value key, Value value);
   const Value* find(const Value& key) const;
   const Value* find(std::string_view key) const;
@@ -179,7 +179,7 @@ Value value_of(const nlohmann::ordered_json& json);
 /// Throws Problem for a list or dict, which Python does not look up in a dict.
 void check_hashable(const Value& value);
 bool is_true(const Value& value);
-/// The name of its type in Python.
+/// Returns the name of its type in Python.
 std::string type_name(const Value& value);
 [[noreturn]] void fail_undefined(const Undefined& undefined);
 

@@ -13,8 +13,8 @@ struct Activated {
   at::Tensor before, after;  // [rows, out]
 };
 
-/// before = x matrix + bias, after = GELU of it. x [rows, in]; matrix [in, out] is dense, or the transpose of a dense
-/// one; bias [out]. All have the same 16-bit type.
+/// Computes before = x matrix + bias, and after = GELU of it. x [rows, in]; matrix [in, out] is dense, or the transpose
+/// of a dense one; bias [out]. All have the same 16-bit type.
 Activated activated_product(const at::Tensor& x, const at::Tensor& matrix, const std::optional<at::Tensor>& bias,
                             ActivationKind kind);
 
@@ -23,7 +23,7 @@ struct ActivatedGradient {
   at::Tensor bias;    // fp32 [out], the sums of the columns; undefined unless wanted
 };
 
-/// The gradient of `before`, where dy matrix is that of `after`. dy [rows, in], matrix [in, out] as above.
+/// Computes the gradient of `before`; dy matrix is the gradient of `after`. dy [rows, in], matrix [in, out] as above.
 ActivatedGradient activated_product_gradient(const at::Tensor& dy, const at::Tensor& matrix, const at::Tensor& before,
                                              ActivationKind kind, bool wants_bias);
 

@@ -7,7 +7,8 @@
 
 namespace gputrain::ops::cuda {
 
-/// q [positions, heads, channels], k and v [positions, key heads, channels], 16 bits -> as q. Reads options.texts.
+/// Computes attention within options.texts: q [positions, heads, channels], k and v [positions, key heads, channels],
+/// 16 bits -> as q.
 at::Tensor flash_attention_of_texts(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                     const AttentionOptions& options);
 
@@ -15,9 +16,8 @@ at::Tensor flash_attention_of_texts(const at::Tensor& q, const at::Tensor& k, co
 at::Tensor attention_text_by_text(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   const AttentionOptions& options);
 
-/// q [batch, heads, channels]; k and v [batch x room, key heads, channels], in memory that options.room describes; 16
-/// bits
-/// -> as q.
+/// Computes attention of q [batch, heads, channels] to k and v [batch x room, key heads, channels], in memory that
+/// options.room describes; 16 bits -> as q.
 at::Tensor flash_attention_in_room(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                    const AttentionOptions& options);
 

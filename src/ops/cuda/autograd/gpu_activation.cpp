@@ -108,7 +108,7 @@ struct ActivationFunction : torch::autograd::Function<ActivationFunction> {
   }
 };
 
-/// Elements between neighbouring rows; 0 if rows are not evenly spaced.
+/// Returns the elements between neighbouring rows; 0 if rows are not evenly spaced.
 int64_t row_stride(const at::Tensor& x) {
   if (x.dim() < 2 || x.stride(-1) != 1) return 0;
   for (int64_t dim = 0; dim + 2 < x.dim(); ++dim) {

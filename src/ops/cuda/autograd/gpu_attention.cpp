@@ -174,17 +174,17 @@ bool flash_takes(const at::Tensor& q) {
          cuda::major_capability() >= kAmpere;
 }
 
-/// options.texts of the first `rows` rows: a comparison may see part of them.
+/// Returns options.texts of the first `rows` rows: a comparison may see part of them.
 AttentionOptions first_rows(AttentionOptions options, int64_t rows) {
   options.texts.offsets = options.texts.offsets.clamp_max(rows);
   options.texts.tables = nullptr;
   return options;
 }
 
-/// [batch, heads, time, channels] -> [batch x time, heads, channels].
+/// Brings [batch, heads, time, channels] -> [batch x time, heads, channels].
 at::Tensor beside_each_other(const at::Tensor& heads) { return heads.transpose(1, 2).flatten(0, 1); }
 
-/// The reverse, to as many as `like`.
+/// Does the reverse, to as many as `like`.
 at::Tensor apart(const at::Tensor& y, const at::Tensor& like) {
   return y.view({like.size(0), like.size(2), like.size(1), like.size(3)}).transpose(1, 2);
 }

@@ -80,7 +80,7 @@ struct BlockwiseLaunch {
 
 namespace {
 
-/// A part of a tensor, of the size that a comparison takes.
+/// Returns a part of a tensor, of the size that a comparison takes.
 BlockwiseTensor part_of(const BlockwiseTensor& whole) {
   constexpr int64_t kMostElements = int64_t{1} << 22;
   const int64_t numel = std::min(whole.value.numel(), kMostElements),

@@ -21,7 +21,7 @@ using torch::autograd::variable_list;
 
 at::Tensor channels_last(const at::Tensor& x) { return x.contiguous(at::MemoryFormat::ChannelsLast); }
 
-/// "name, stride 1, padding 1": the part of a choice's key that does not follow from the inputs.
+/// Returns "name, stride 1, padding 1": the part of a choice's key that does not follow from the inputs.
 std::string named(const char* name, const Convolution& conv) {
   return std::string(name) + ", stride " + std::to_string(conv.stride) + ", padding " + std::to_string(conv.padding);
 }
@@ -30,7 +30,7 @@ struct Normed {
   at::Tensor y, moments;
 };
 
-/// The convolution's result and its moments.
+/// Returns the convolution's result and its moments.
 Normed convolved(const at::Tensor& x, const Convolution& conv, const NormOperands& norm) {
   const auto finished = [conv, norm](const SummedImages& found, const Tensors& t) {
     const at::Tensor moments = batch_moments_of(found.y, found.sums, {t[2], t[3], t[4], t[5], norm.momentum, norm.eps});
@@ -49,7 +49,7 @@ Normed convolved(const at::Tensor& x, const Convolution& conv, const NormOperand
   return {.y = found[0], .moments = found[3]};
 }
 
-/// The gradient of x or of the weight; the other one is undefined.
+/// Returns the gradient of x or of the weight; the other one is undefined.
 std::pair<at::Tensor, at::Tensor> conv_gradient(const at::Tensor& dy, const at::Tensor& x, const Convolution& conv,
                                                 bool of_weight) {
   const auto [dx, dweight, none] = at::convolution_backward(
@@ -58,7 +58,7 @@ std::pair<at::Tensor, at::Tensor> conv_gradient(const at::Tensor& dy, const at::
   return {dx, dweight};
 }
 
-/// Backward through a convolution and the ReLU and norm before it. z: the norm's input.
+/// Computes the gradient through a convolution and the ReLU and norm before it. z: the norm's input.
 NormGradients before_conv(const at::Tensor& dy, const Convolution& conv, const at::Tensor& z,
                           const at::Tensor& moments) {
   const auto listed = [](const NormGradients& found) { return Tensors{found.dx, found.dweight, found.dbias}; };

@@ -26,7 +26,7 @@ using torch::autograd::variable_list;
 
 using Given = std::optional<at::Tensor>;
 
-/// A weight [out, in] or [in, out] as a matrix [in, out].
+/// Returns a weight [out, in] or [in, out] as a matrix [in, out].
 at::Tensor matrix_of(const at::Tensor& copy, bool in_out) { return in_out ? copy : copy.t(); }
 
 at::Tensor times(const at::Tensor& x, const at::Tensor& matrix, const Given& bias) {
@@ -199,7 +199,7 @@ struct FeedForwardFunction : torch::autograd::Function<FeedForwardFunction> {
   static ActivationKind gelu(bool by_tanh) { return by_tanh ? ActivationKind::gelu_tanh : ActivationKind::gelu; }
 };
 
-/// Tensors that are neighbouring columns of one contiguous tensor, as that tensor; else undefined.
+/// Returns tensors that are neighbouring columns of one contiguous tensor, as that tensor; else undefined.
 at::Tensor side_by_side(const variable_list& parts) {
   std::vector<int64_t> sizes = parts[0].sizes().vec();
   int64_t columns = 0;
@@ -244,7 +244,8 @@ Given given(const at::Tensor& tensor) { return tensor.defined() ? Given(tensor) 
 
 at::Tensor rows_of(const at::Tensor& x) { return x.view({-1, x.size(-1)}); }
 
-/// Not a view for autograd, which copies the gradients of a view that is overwritten.
+/// Returns rows in the shape of x, not as a view for autograd, which copies the gradients of a view that is
+/// overwritten.
 at::Tensor shaped_as(const at::Tensor& rows, const at::Tensor& x) {
   if (x.dim() == 2) return rows;
   std::vector<int64_t> sizes = x.sizes().vec();

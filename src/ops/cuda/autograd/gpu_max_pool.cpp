@@ -17,7 +17,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// Without tensors.
+/// Describes a pool without its tensors.
 MaxPool pool_of(Element element, at::IntArrayRef sizes) {
   return {.element = element,
           .batch = sizes[0],

@@ -112,7 +112,7 @@ void FlatUpdate::upload(at::Device device) {
 
 namespace {
 
-/// The first `count` elements, on which both ways are compared; undefined stays undefined.
+/// Returns the first `count` elements, on which both ways are compared; undefined stays undefined.
 at::Tensor first_of(const at::Tensor& flat, int64_t count) {
   return flat.defined() && flat.numel() > count ? flat.narrow(0, 0, count) : flat;
 }

@@ -23,7 +23,7 @@ struct AppliedImages {
   at::Tensor y;
   at::Tensor kept;  // tells where y is above 0, if that does not follow from x: bits in uint8, or y; else undefined
 };
-/// relu(normalised x + residual); residual and ReLU are optional.
+/// Computes relu(normalised x + residual); residual and ReLU are optional.
 AppliedImages batch_applied(const at::Tensor& x, const at::Tensor& moments, const at::Tensor& residual, bool relu);
 
 struct AppliedNorm {
@@ -37,7 +37,7 @@ struct NormGradients {
 };
 NormGradients batch_gradients(const at::Tensor& dy, const AppliedNorm& norm);
 
-/// The same without a residual, for dy masked by the ReLU; `sums` [2, channels]: of dy and dy (x - mean).
+/// Computes the same without a residual, for dy masked by the ReLU; `sums` [2, channels]: of dy and dy (x - mean).
 NormGradients batch_gradients_of_sums(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& moments,
                                       const at::Tensor& sums);
 

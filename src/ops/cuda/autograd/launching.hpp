@@ -18,7 +18,7 @@ int major_capability();  // of the GPU: 9 on an H100
 /// Call after launches: throws if one was refused.
 void check_launches();
 
-/// Random bits for one call, advancing the device's generator. Draws none for a share of 0.
+/// Returns random bits for one call, advancing the device's generator. Draws none for a share of 0.
 Dropout drawn_dropout(double share);
 
 double milliseconds(const std::function<void()>& work);
@@ -38,7 +38,7 @@ T* write(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<T*>(tensor.mutable_data_ptr()) : nullptr;
 }
 
-/// cuDNN's graphs take non-const addresses, also of inputs.
+/// Returns the address of a tensor. cuDNN's graphs take non-const addresses, also of inputs.
 inline void* address_of(const at::Tensor& tensor) { return const_cast<void*>(tensor.const_data_ptr()); }
 
 }  // namespace gputrain::ops::cuda

@@ -48,8 +48,8 @@ cudaDataType_t type_of(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kHalf ? CUDA_R_16F : CUDA_R_16BF;
 }
 
-/// cuBLASLt's matrices are column-major: a row-major matrix is passed as its transpose, and a transposed one with a
-/// transpose flag.
+/// Whether a matrix is row-major. cuBLASLt's matrices are column-major: a row-major matrix is passed as its transpose,
+/// and a transposed one with a transpose flag.
 bool is_row_major(const at::Tensor& matrix) { return matrix.stride(1) == 1; }
 
 Layout layout_of(const at::Tensor& matrix) {
@@ -64,13 +64,13 @@ Layout layout_of(const at::Tensor& matrix) {
 
 constexpr uintptr_t kMostAlignment = 256;  // largest one considered; LibTorch's allocator gives at least this
 
-/// The largest power of two, up to kMostAlignment, that divides the address.
+/// Returns the largest power of two, up to kMostAlignment, that divides the address.
 uint32_t alignment_of(const at::Tensor& tensor) {
   const auto address = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
   return static_cast<uint32_t>(std::min(kMostAlignment, address & (~address + 1)));
 }
 
-/// New memory with the same shape and alignment: cuBLASLt's algorithms depend on the alignment.
+/// Returns new memory with the same shape and alignment: cuBLASLt's algorithms depend on the alignment.
 at::Tensor aligned_like(const at::Tensor& tensor) {
   const auto past = reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % kMostAlignment;
   const auto skipped = static_cast<int64_t>(past) / tensor.element_size();
@@ -79,7 +79,7 @@ at::Tensor aligned_like(const at::Tensor& tensor) {
       .view(tensor.sizes());
 }
 
-/// In cuBLASLt's terms, where a and b are swapped: (a b)^T = b^T a^T.
+/// Returns the epilogue in cuBLASLt's terms, where a and b are swapped: (a b)^T = b^T a^T.
 cublasLtEpilogue_t epilogue_of(const GemmCall& p) {
   switch (p.epilogue) {
     case Epilogue::none:
@@ -200,8 +200,8 @@ std::string name_of(const Key& key) {
   return fmt::format("product by cublasLt {} {}", cublasLtGetVersion(), fmt::join(key, " "));
 }
 
-/// `p` for trials. If it adds to `out`, its result goes to new memory, because `out` must not change; none if memory is
-/// short.
+/// Returns `p` for trials. If it adds to `out`, its result goes to new memory, because `out` must not change; none if
+/// memory is short.
 std::optional<GemmCall> trial_of(const GemmCall& p) {
   GemmCall trial = p;
   try {
@@ -212,7 +212,7 @@ std::optional<GemmCall> trial_of(const GemmCall& p) {
   return trial;
 }
 
-/// Index of the fastest algorithm, by trying all; none if they cannot be tried.
+/// Returns the index of the fastest algorithm, by trying all; none if they cannot be tried.
 std::optional<size_t> best_of(const GemmCall& p, const Key& key, const Found& found) {
   const std::optional<GemmCall> trial = trial_of(p);
   if (!trial) return std::nullopt;
@@ -221,7 +221,7 @@ std::optional<size_t> best_of(const GemmCall& p, const Key& key, const Found& fo
                                     [&](size_t i) { check(call.run(found.candidates[i]), "cublasLtMatmul"); });
 }
 
-/// One entry per key for the whole process; a run has some dozens.
+/// Returns the entry of a key, one for the whole process; a run has some dozens.
 Found& found_for(const Key& key) {
   static std::mutex mutex;
   static std::map<Key, Found> all;

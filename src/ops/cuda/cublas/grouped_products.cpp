@@ -19,7 +19,7 @@ cudaDataType_t type_of(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kHalf ? CUDA_R_16F : CUDA_R_16BF;
 }
 
-/// The addresses of the parts of a tensor along its first dim, int64 [parts] on its device.
+/// Returns the addresses of the parts of a tensor along its first dim, int64 [parts] on its device.
 at::Tensor addresses_of_parts(const at::Tensor& tensor) {
   const auto begin = static_cast<int64_t>(reinterpret_cast<uintptr_t>(tensor.const_data_ptr()));
   const int64_t distance = tensor.stride(0) * static_cast<int64_t>(tensor.element_size());
@@ -60,8 +60,8 @@ at::Tensor gpu::grouped_products(const at::Tensor& x, const at::Tensor& matrices
   return y;
 }
 
-/// Block after block: each product is added where its group's sum is, so that no block's own product is stored. The
-/// order is the same every time.
+/// Adds block after block: each product is added where its group's sum is, so that no block's own product is stored.
+/// The order is the same every time.
 bool gpu::add_grouped_products(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& groups,
                                const at::Tensor& sums) {
   if (!takes(x, dy) || !dy.is_contiguous() || sums.scalar_type() != at::kFloat) return false;

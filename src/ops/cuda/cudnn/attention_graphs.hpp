@@ -26,7 +26,7 @@ class GraphOfAttention : public NumberedGraph {
   }
 
  private:
-  /// [batch, heads, time, channels] in rows of `row` elements.
+  /// Lays out [batch, heads, time, channels] in rows of `row` elements.
   Layout heads_in(int64_t heads, int64_t row) const {
     const auto& a = attention_;
     return {.sizes = {a.batch, heads, a.time, a.channels}, .strides = {a.time * row, a.channels, row, 1}};
@@ -88,7 +88,8 @@ class GraphOfTexts : public NumberedGraph {
     Tensor q, k, v;
   };
 
-  /// [texts, heads, longest, channels] in rows of `row` elements. cuDNN begins a text at its offset, not at its stride.
+  /// Lays out [texts, heads, longest, channels] in rows of `row` elements. cuDNN begins a text at its offset, not at
+  /// its stride.
   Layout rows_of(int64_t heads, int64_t channels, int64_t row) const {
     return {.sizes = {texts_.texts, heads, texts_.longest, channels},
             .strides = {texts_.longest * row, channels, row, 1}};

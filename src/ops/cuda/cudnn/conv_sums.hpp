@@ -24,14 +24,14 @@ struct SummedImages {
 /// Whether the function below has a kernel for this.
 bool has_sums(const at::Tensor& x, const Convolution& conv);
 
-/// y = conv(x); the sums of y and of y squared.
+/// Computes y = conv(x), and the sums of y and of y squared.
 SummedImages convolution_sums(const at::Tensor& x, const Convolution& conv);
 
 /// Whether the function below has a kernel for this.
 bool has_gradient_sums(const at::Tensor& dy, const Convolution& conv);
 
-/// Backward through a convolution and the ReLU and norm before it. z is the norm's input, with `moments` of
-/// batch_moments_of(). Returns g, the gradient of the ReLU's operand, and the sums of g and of g (z - mean).
+/// Computes the gradient through a convolution and the ReLU and norm before it. z is the norm's input, with `moments`
+/// of batch_moments_of(). Returns g, the gradient of the ReLU's operand, and the sums of g and of g (z - mean).
 SummedImages convolution_gradient_sums(const at::Tensor& dy, const at::Tensor& z, const at::Tensor& moments,
                                        const Convolution& conv);
 

@@ -93,7 +93,7 @@ std::vector<int64_t> built_plans(Graph& graph, int64_t begin, int64_t end) {
   return plans;
 }
 
-/// Infinite if the plan that the graph is set to does not run.
+/// Times the plan that the graph is set to; infinite if it does not run.
 double milliseconds_of(const std::shared_ptr<Graph>& graph, const Pointers& pointers) {
   double best = std::numeric_limits<double>::infinity();
   try {
@@ -113,7 +113,7 @@ struct Choice {
   double ms = std::numeric_limits<double>::infinity();
 };
 
-/// The fastest of a few plans of a graph on these tensors; the first plan if they are not timed.
+/// Returns the fastest of a few plans of a graph on these tensors; the first plan if they are not timed.
 Choice fastest_plan(std::shared_ptr<Graph> graph, bool deterministic, bool is_timed, const Pointers& pointers) {
   check(graph->validate(), "graph");
   check(graph->build_operation_graph(at::native::getCudnnHandle()), "operations");
@@ -140,8 +140,8 @@ Choice fastest_plan(std::shared_ptr<Graph> graph, bool deterministic, bool is_ti
   return {std::move(graph), fmt::format("{} of {}", best, count), best_ms};
 }
 
-/// The graph that is fastest on these tensors. If timing must not or cannot decide, the first graph with a plan. Throws
-/// NoKernel if there is none.
+/// Returns the graph that is fastest on these tensors. If timing must not or cannot decide, the first graph with a
+/// plan. Throws NoKernel if there is none.
 std::shared_ptr<Graph> found(const Asked& asked, const Pointers& pointers) {
   const device::PeakExclusion aside(
       at::Device(at::kCUDA, c10::cuda::current_device()));  // workspaces of rejected plans
@@ -199,7 +199,7 @@ std::shared_ptr<Graph> read_plan(const std::filesystem::path& path, const std::s
   return graph;
 }
 
-/// Empty if cuDNN cannot serialise the graph.
+/// Serialises a graph; empty if cuDNN cannot.
 std::vector<uint8_t> bytes_of(const Graph& graph) {
   std::vector<uint8_t> data;
   try {
@@ -259,7 +259,7 @@ Pointers numbered(const std::vector<void*>& tensors) {
   return pointers;
 }
 
-/// A kernel may add to the existing values.
+/// Sets the sums to zero, because a kernel may add to the existing values.
 void clear_sums(float* sums, int64_t count) {
   C10_CUDA_CHECK(cudaMemsetAsync(sums, 0, static_cast<size_t>(count) * sizeof(float), current_stream()));
 }

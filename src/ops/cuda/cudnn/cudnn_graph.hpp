@@ -90,10 +90,10 @@ struct ProductGraph {
 /// Runs the graph on the current stream. `tensors` in the order of the kind's description; `sums` [2, channels]
 /// receives both sums. Throws NoKernel if cuDNN has no plan.
 void run_graph(const ConvGraph& graph, const std::vector<void*>& tensors, float* sums);
-/// The same; `tensors` are the addresses of the description's tensors.
+/// Runs in the same way; `tensors` are the addresses of the description's tensors.
 void run_graph(const AttentionGraph& graph, const std::vector<void*>& tensors);
 void run_graph(const TextsGraph& graph, const std::vector<void*>& tensors);
-/// `sums` [out], or nullptr without sums.
+/// Runs the graph; `sums` [out], or nullptr without sums.
 void run_graph(const ProductGraph& graph, const std::vector<void*>& tensors, float* sums);
 
 }  // namespace gputrain::ops::cuda

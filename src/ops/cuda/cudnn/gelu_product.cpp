@@ -21,7 +21,7 @@ ProductGraph graph_of(ProductGraph::Kind kind, const at::Tensor& rows, const at:
           .with_sums = false};
 }
 
-/// The plans expect every tensor to be aligned to 16 bytes.
+/// Returns the addresses of tensors. The plans expect each to be aligned to 16 bytes.
 std::vector<void*> addresses_of(at::TensorList tensors) {
   std::vector<void*> addresses;
   for (const at::Tensor& tensor : tensors) {

@@ -18,10 +18,11 @@ struct Attended {
   at::Tensor logarithms;  // [batch, heads, time] in fp32: logarithms of the sums of exponentials
 };
 
-/// packed: [batch, time, (heads + 2 key heads) channels] in 16 bits, contiguous: queries, keys, values.
+/// Computes attention for packed [batch, time, (heads + 2 key heads) channels] in 16 bits, contiguous: queries, keys,
+/// values.
 Attended packed_attention(const at::Tensor& packed, const PackedAttention& attention);
 
-/// The gradient of `packed`; dy has the shape of y.
+/// Computes the gradient of `packed`; dy has the shape of y.
 at::Tensor packed_attention_gradient(const at::Tensor& packed, const PackedAttention& attention, const Attended& found,
                                      const at::Tensor& dy);
 

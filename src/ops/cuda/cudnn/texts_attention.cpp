@@ -22,7 +22,7 @@ int64_t rounded_up(int64_t count, int64_t least) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(count, least))));
 }
 
-/// The next multiple of a quarter of its highest power of two. Memory of the gradient goes by these rows.
+/// Returns the next multiple of a quarter of its highest power of two. Memory of the gradient goes by these rows.
 int64_t class_of(int64_t rows) {
   const int64_t step = std::max<int64_t>(1, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(rows))) / 4);
   return (rows + step - 1) / step * step;

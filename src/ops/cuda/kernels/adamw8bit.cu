@@ -18,7 +18,7 @@ struct Shared {
   float largest[2][kScaled / kWarpSize];  // of the warps
 };
 
-/// The largest of all threads' values; two at once. A barrier comes first, so that `largest` may be used again.
+/// Finds the largest of all threads' values; two at once. A barrier comes first, so that `largest` may be used again.
 __device__ inline void block_max(float& one, float& other, Shared& shared) {
   GPUTRAIN_UNROLL
   for (int distance = kWarpSize / 2; distance > 0; distance /= 2) {
@@ -37,7 +37,7 @@ __device__ inline void block_max(float& one, float& other, Shared& shared) {
   }
 }
 
-/// The code whose value is nearest; of two that are equally near, the lower one.
+/// Returns the code whose value is nearest; of two that are equally near, the lower one.
 __device__ inline int code_of(const float (&tree)[kCodes], float share) {
   int low = 0, high = kCodes - 1;
   while (low < high) {
@@ -60,7 +60,7 @@ struct AdamW8bitRates {
   float log_beta1, log_beta2, one_less_beta1, one_less_beta2;  // 1 - beta is computed in double
 };
 
-/// Random bits of a thread's elements in four blocks of kScaled, of which `block` is one.
+/// Returns the random bits of a thread's elements in four blocks of kScaled, of which `block` is one.
 __device__ inline unsigned word_of(const RandomBits& bits, int64_t block) {
   const unsigned low = block % 2 == 0 ? bits.word[0] : bits.word[1];
   const unsigned high = block % 2 == 0 ? bits.word[2] : bits.word[3];

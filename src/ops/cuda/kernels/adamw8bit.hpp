@@ -22,7 +22,7 @@ struct UpdatedTensor {
   uint64_t key;  // of the random bits that round bf16 values
 };
 inline constexpr int kScaled = 256;
-/// Number of the grid's blocks for a tensor.
+/// Returns the number of the grid's blocks for a tensor.
 int64_t grid_blocks_of(int64_t numel);
 
 struct AdamW8bitUpdate {

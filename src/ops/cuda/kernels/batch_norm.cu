@@ -22,7 +22,7 @@ __device__ void join(Value& count_a, Value& mean_a, Value& squares_a, Value coun
   count_a = count;
 }
 
-/// Number of rows that this worker visits, of `workers` that take turns.
+/// Returns the number of rows that this worker visits, of `workers` that take turns.
 __device__ inline int64_t turns(int64_t rows, int64_t worker, int64_t workers) {
   return worker < rows ? (rows - worker - 1) / workers + 1 : 0;
 }
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kColumnThreads) batch_statistics_kernel(ImageR
   store_floats(part + 2 * p.channels, squares);
 }
 
-/// kWorkers threads per channel: each sums some parts, and the first adds their sums in a fixed order.
+/// Sums parts with kWorkers threads per channel: each sums some parts, and the first adds their sums in a fixed order.
 __global__ void __launch_bounds__(kChannels* kWorkers) batch_moments_kernel(ImageRows images, BatchMoments p) {
   struct Values {
     double count[kWorkers][kChannels], mean[kWorkers][kChannels], squares[kWorkers][kChannels];
@@ -146,7 +146,7 @@ __global__ void __launch_bounds__(kColumnThreads) batch_apply_kernel(ImageRows i
   }
 }
 
-/// dy where the ReLU let it through, else 0.
+/// Loads dy where the ReLU let it through, else 0.
 template <class T, int kVector>
 __device__ void load_passed(const BatchGradient& p, int64_t place, const float (&x)[kVector],
                             const float (&scale)[kVector], const float (&shift)[kVector], float (&g)[kVector]) {

@@ -54,9 +54,9 @@ struct BatchGradient {
   void* dx;                // [rows, channels]; may be dy
   void* dresidual;         // [rows, channels]: g, which the last launch then reads instead of dy; or nullptr
 };
-/// Three launches: the sums, the slopes, dx.
+/// Launches three kernels: the sums, the slopes, dx.
 void batch_gradient(const ImageRows& images, const BatchGradient& p, Stream stream);
-/// If dy is already g (`relu` is false) and its sums are known: `partials` is [1, 2, channels].
+/// Does the same if dy is already g (`relu` is false) and its sums are known: `partials` is [1, 2, channels].
 void batch_gradient_of_sums(const ImageRows& images, const BatchGradient& p, Stream stream);
 
 }  // namespace gputrain::ops::cuda

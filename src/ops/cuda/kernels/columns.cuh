@@ -12,7 +12,7 @@ struct ColumnGrid {
   dim3 blocks, threads;
 };
 
-/// `parts` blocks share the rows; if rows are narrow, a warp covers several of them.
+/// Makes a grid in which `parts` blocks share the rows; if rows are narrow, a warp covers several of them.
 inline ColumnGrid column_grid(int64_t width, int vector, int64_t parts) {
   const int64_t packs = divided_up(width, vector);
   int64_t x = 1;
@@ -30,7 +30,7 @@ struct ColumnWalk {
         step(static_cast<int64_t>(blocks_y()) * threads_y()),
         end(column < width ? rows : 0) {}
 
-  /// Number of rows that this thread visits.
+  /// Returns the number of rows that this thread visits.
   __device__ int64_t count() const { return first < end ? (end - first - 1) / step + 1 : 0; }
 };
 

@@ -25,7 +25,7 @@ struct Exponentials {
   __device__ float lse() const { return top + logf(sum); }
 };
 
-/// Number of classes among the kVector columns that begin here.
+/// Returns the number of classes among the kVector columns that begin here.
 template <int kVector>
 __device__ int classes_from(int64_t column, int64_t classes) {
   const int64_t left = classes - column;
@@ -59,7 +59,7 @@ __device__ Exponentials of_thread(const T* row, int64_t classes) {
   return all;
 }
 
-/// The block's total, summed in a fixed order and returned to every thread. One barrier.
+/// Returns the block's total, summed in a fixed order and returned to every thread. One barrier.
 __device__ inline Exponentials of_block(Exponentials mine) {
   struct Warps {
     float top[kWarpSize], sum[kWarpSize], plain[kWarpSize];
@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(kMostThreads) scale_logits_kernel(CrossEntropy
   }
 }
 
-/// One block per row. `packed` and `single` are the kernels for packs of columns and for single columns.
+/// Launches one block per row. `packed` and `single` are the kernels for packs of columns and for single columns.
 template <class T, class Kernel>
 void launch_rows(const CrossEntropyRows& p, Kernel packed, Kernel single, Stream stream) {
   constexpr int kVector = kPackOf<T>;

@@ -166,7 +166,7 @@ __device__ inline RandomBits rounding_bits(uint64_t key, int64_t draw, float ste
   return philox(key, static_cast<uint64_t>(draw), static_cast<uint64_t>(step) | static_cast<uint64_t>(use) << 32);
 }
 
-/// A value of bf16, up or down from `value` by the low 16 of `bits`: the mean over all bits is `value`.
+/// Rounds to a value of bf16, up or down from `value` by the low 16 of `bits`: the mean over all bits is `value`.
 __device__ inline float rounded_stochastically(float value, unsigned bits) {
   return value == value ? float_of((bits_of(value) + (bits & 0xffffU)) & 0xffff0000U) : value;
 }

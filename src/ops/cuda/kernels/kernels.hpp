@@ -40,7 +40,7 @@ struct ColumnSums {
 };
 void column_sums(const ColumnSums& p, Stream stream);
 
-/// out[0] = the sum of values [count], in double and in a fixed order.
+/// Sets out[0] to the sum of values [count], in double and in a fixed order.
 void total(const float* values, int64_t count, double* out, Stream stream);
 void total(const double* values, int64_t count, double* out, Stream stream);
 

@@ -17,7 +17,7 @@ struct MaxPool {
   void* dx;                                // shape of x; backward only
 };
 void max_pool_forward(const MaxPool& p, Stream stream);
-/// Each element of x sums the gradients of the windows that chose it, in a fixed order.
+/// Sums, for each element of x, the gradients of the windows that chose it, in a fixed order.
 void max_pool_backward(const MaxPool& p, Stream stream);
 
 }  // namespace gputrain::ops::cuda

@@ -48,7 +48,7 @@ __device__ inline Fp16 narrow<Fp16>(float value) {
 template <class Pack>
 __device__ void check_aligned(const void*) {}
 
-/// Shared memory of a block. The index distinguishes objects of the same type in a kernel.
+/// Returns shared memory of a block. The index distinguishes objects of the same type in a kernel.
 template <class T, int kIndex = 0>
 __device__ T& block_memory() {
   __shared__ T memory;

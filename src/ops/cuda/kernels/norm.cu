@@ -12,7 +12,7 @@ namespace {
 constexpr int kForwardThreads = 256, kMostThreads = 384;  // of a block
 constexpr int kForwardPacks = 3;
 
-/// The thread's pack covers the columns [column_of(pack), column_of(pack) + kVector) of a row.
+/// Returns the first column of the thread's pack, which covers [column_of(pack), column_of(pack) + kVector) of a row.
 template <int kVector>
 __device__ int column_of(int pack) {
   return (pack * threads_x() + thread_x()) * kVector;

@@ -17,7 +17,7 @@ struct Stretch {
   int64_t element = 0;                            // the number of `begin` in that tensor; a multiple of four
 };
 inline constexpr int64_t kStretchAlignment = 4;
-/// Number of blocks for a stretch.
+/// Returns the number of blocks for a stretch.
 int64_t blocks_of(int64_t elements);
 
 /// Operands of every update. Nothing changes if found_inf is not 0.
@@ -53,7 +53,7 @@ struct SgdUpdate {
 };
 void sgd(const SgdUpdate& p, Stream stream);
 
-/// partials[part] = sum of squares of its share of values [count]; not finite if a value is not finite.
+/// Sets partials[part] to the sum of squares of its share of values [count]; not finite if a value is not finite.
 void square_sums(Element element, const void* values, int64_t count, double* partials, int parts, Stream stream);
 
 /// Scalars from the sum of squares of a gradient that is `scale` times too large.
