@@ -24,14 +24,15 @@ auto on_disk(const std::filesystem::path& path, const std::string& what, Action 
 /// Creates a folder where there is none, whose name is then as durable as what it will hold.
 void create_folder(const std::filesystem::path& folder);
 
-/// The name under which a checkpoint is written or removed.
+/// Returns the name under which a checkpoint is written or removed.
 std::filesystem::path partial_name_of(const std::filesystem::path& checkpoint);
 
 /// Removes what is left of folders that a killed process was writing or removing. Returns what to tell of one that
 /// cannot be removed, which takes room and no more; else "".
 std::string remove_partial_folders(const std::filesystem::path& folder);
 
-/// A full disk is better found out before an hour of writing than after it. Throws Error(checkpoint) with this hint.
+/// Checks that there is room, because a full disk is better found out before an hour of writing than after it. Throws
+/// Error(checkpoint) with this hint.
 void check_room(const std::filesystem::path& folder, uint64_t needed, const std::string& hint);
 
 /// Gives `written` a finished name in `folder` that nothing has had there, durably, and returns it.

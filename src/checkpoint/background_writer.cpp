@@ -17,7 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Such tensors are copied by memcpy on the background thread, because training needs the operators' threads. The
+/// Whether a tensor is copied by memcpy on the background thread, because training needs the operators' threads. The
 /// caller copies GPU memory, in stream order.
 bool is_copied_by_bytes(const at::Tensor& tensor) { return tensor.is_cpu() && tensor.is_non_overlapping_and_dense(); }
 
@@ -171,7 +171,7 @@ Snapshot BackgroundWriter::copy_of(const Snapshot& live, const std::vector<at::T
   return copy;
 }
 
-/// Same element order as `like`, so that memcpy works.
+/// Returns memory with the same element order as `like`, so that memcpy works.
 at::Tensor BackgroundWriter::kept_memory(const std::string& file, const std::string& name, const at::Tensor& like) {
   at::Tensor& kept = memory_[{file, name}];
   const bool is_dense = like.is_non_overlapping_and_dense();

@@ -124,7 +124,7 @@ void BlockReader::fill() {
   }
 }
 
-/// Plain reads instead of mmap: a bad sector is then an error, not a SIGBUS.
+/// Reads a block. Plain reads instead of mmap: a bad sector is then an error, not a SIGBUS.
 size_t BlockReader::read_block(char* block) {
   size_t bytes = 0;
   while (bytes < BlockPipe::kBlockBytes) {

@@ -55,7 +55,7 @@ class BlockReader {
   BlockReader& operator=(const BlockReader&) = delete;
   ~BlockReader();
 
-  /// The next bytes, valid until the next call; empty at the end of the file. Throws Unreadable.
+  /// Returns the next bytes, valid until the next call; empty at the end of the file. Throws Unreadable.
   std::string_view next();
 
  private:

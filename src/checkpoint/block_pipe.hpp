@@ -33,9 +33,9 @@ class BlockPipe {
   std::string_view begin_drain();
   void end_drain();
 
-  /// Filling side: no more data. Draining side: no more is wanted.
+  /// Ends the pipe. Filling side: no more data. Draining side: no more is wanted.
   void stop();
-  /// Like stop(), but the other side's next call throws this.
+  /// Ends like stop(), but the other side's next call throws this.
   void fail(std::exception_ptr reason);
   /// Waits until every filled block is drained or the draining side has stopped. Rethrows its failure.
   void wait_until_drained();

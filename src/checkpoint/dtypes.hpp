@@ -8,7 +8,7 @@
 
 namespace gputrain::checkpoint {
 
-/// The header parser rejects dtypes that this does not know.
+/// Returns the type of a name. The header parser rejects dtypes that this does not know.
 at::ScalarType scalar_type_of(std::string_view dtype);
 std::string dtype_of(at::ScalarType type);
 

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kMaxTextBytes = uint64_t{64} << 20;  // larger than any file we write
 
-/// Size of a file; throws if it is missing.
+/// Returns the size of a file; throws if it is missing.
 uint64_t size_of(const fs::path& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);

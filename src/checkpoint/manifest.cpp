@@ -21,7 +21,7 @@ constexpr const char* kNoOrder = "an order that is not one of the tensor's dimen
 constexpr std::string_view kSealKey = "\n  \"seal\": \"";  // unique at this indentation
 constexpr size_t kSealDigits = 32;
 
-/// A file name that stays inside the checkpoint's folder.
+/// Whether this is a file name that stays inside the checkpoint's folder.
 bool is_plain(const std::string& name) {
   return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
          name.find('\0') == std::string::npos && name != kManifestName;
@@ -121,7 +121,8 @@ json json_of(const Manifest::File& file) {
   return value;
 }
 
-/// Earlier programs do not know orders and cuts of slices and would mix up the elements.
+/// Returns the lowest version that has all features of the manifest. Earlier programs do not know orders and cuts of
+/// slices and would mix up the elements.
 int64_t version_of(const Manifest& manifest) {
   int64_t version = kVersion;
   for (const auto& [name, file] : manifest.files) {
@@ -159,7 +160,7 @@ std::string flaw_of(const Cut& cut, const std::vector<int64_t>& shape) {
   return reached > shape[static_cast<size_t>(cut.dim)] ? "a cut outside its tensor" : "";
 }
 
-/// Nothing if there are more elements than an int64 counts.
+/// Returns the number of elements; nothing if there are more than an int64 counts.
 std::optional<int64_t> elements_in(const std::vector<int64_t>& sizes) {
   int64_t elements = 1;
   for (const int64_t size : sizes) {

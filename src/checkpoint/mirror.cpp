@@ -53,7 +53,7 @@ bool holds_copy_of(const fs::path& folder, const Manifest& manifest) {
   });
 }
 
-/// The frozen weights, once for all checkpoints there.
+/// Copies the frozen weights, once for all checkpoints there.
 template <class Pause>
 void copy_frozen(const fs::path& checkpoint, const Frozen& frozen, const fs::path& folder, const Pause& pause) {
   const fs::path target = folder / frozen.file_name();

@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kUnfinished = "its download or copy did not finish: get it again";
 
-/// Its first line that is not empty, or the beginning of a long one.
+/// Returns its first line that is not empty, or the beginning of a long one.
 std::string first_line(std::string_view text) {
   constexpr size_t kShown = 60;
   text.remove_prefix(std::min(text.find_first_not_of(" \r\n\t"), text.size()));

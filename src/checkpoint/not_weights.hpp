@@ -11,7 +11,7 @@ struct NotWeights {
   std::string what, hint = {};
 };
 
-/// `begin`: the first kFileKindBytes of the file, or all of it.
+/// Describes a file that has no weights. `begin`: the first kFileKindBytes of the file, or all of it.
 NotWeights not_weights(std::string_view begin);
 
 /// Python for a file of torch.save: a state dict, or a checkpoint that holds one, which Lightning calls state_dict,

@@ -102,7 +102,7 @@ void read_file(const Part::File& file, std::vector<Transfer> transfers) {
   if (sealer.seal() != file.seal) refuse_damaged(file);
 }
 
-/// The tensor whose elements stand in `flat` in this order.
+/// Returns the tensor whose elements stand in `flat` in this order.
 at::Tensor ordered_tensor(const at::Tensor& flat, const std::vector<int64_t>& sizes,
                           const std::vector<int64_t>& order) {
   if (order.empty()) return flat.view(sizes);
@@ -120,7 +120,7 @@ void take(const Part::Target& target, const at::Tensor& tensor) {
   to.copy_(target.slice ? elements_of(tensor, *target.slice, to.numel()).view(to.sizes()) : tensor);
 }
 
-/// Destination of a file's bytes: the tensor itself if it is contiguous on the CPU, otherwise a temporary.
+/// Returns the destination of a file's bytes: the tensor itself if it is contiguous on the CPU, otherwise a temporary.
 at::Tensor rows_of(const at::Tensor& tensor) {
   if (tensor.is_cpu() && tensor.is_contiguous()) return tensor.detach();
   return at::empty(tensor.sizes(), at::TensorOptions().dtype(tensor.scalar_type()));
@@ -243,7 +243,7 @@ void Part::check(const Target& target) const {
                   "a slice lies within its tensor");
 }
 
-/// A mismatch may come from a damaged header that still parses: then throws Damage instead.
+/// Checks all targets. A mismatch may come from a damaged header that still parses: then throws Damage instead.
 void Part::check_all(const std::vector<Target>& targets, std::optional<size_t> tensors) const {
   try {
     for (const Target& target : targets) check(target);

@@ -55,8 +55,8 @@ std::string shown(std::string_view name) {
   return text + (name.size() > kLongest ? "...'" : "'");
 }
 
-/// Number of elements; nothing if the sizes overflow. A size of 0 counts as 1 in the overflow test, because strides are
-/// products of the other sizes.
+/// Returns the number of elements; nothing if the sizes overflow. A size of 0 counts as 1 in the overflow test, because
+/// strides are products of the other sizes.
 std::optional<uint64_t> numel_of(const std::vector<int64_t>& sizes) {
   int64_t product = 1;
   bool empty = false;
@@ -230,7 +230,7 @@ std::string arrange(std::vector<StoredTensor>& tensors, uint64_t data_bytes) {
   return {};
 }
 
-/// Length of the header: the first 8 bytes, little-endian.
+/// Returns the length of the header: the first 8 bytes, little-endian.
 uint64_t length_in(std::string_view front) noexcept {
   uint64_t length = 0;
   for (size_t i = kLengthBytes; i-- > 0;) length = length << 8 | static_cast<unsigned char>(front[i]);

@@ -21,7 +21,7 @@ constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
 fs::path note_of(const fs::path& folder, const std::string& name) { return folder / (name + ".written"); }
 fs::path failure_of(const fs::path& folder, const std::string& name) { return folder / (name + ".failed"); }
 
-/// The content of a file that is written atomically; nothing if it does not exist yet.
+/// Returns the content of a file that is written atomically; nothing if it does not exist yet.
 std::optional<std::string> take(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return std::nullopt;

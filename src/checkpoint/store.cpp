@@ -46,7 +46,7 @@ void write_folder(const fs::path& folder, const Snapshot& snapshot) {
   write_file_atomically(folder / kManifestName, to_json(manifest), ExitCode::checkpoint);
 }
 
-/// On ranks other than 0.
+/// Writes the shards of a rank other than 0.
 void write_own_shards(const fs::path& folder, const Snapshot& snapshot) {
   for (const Shard& shard : snapshot.shards) {
     const std::string name = file_name(shard.part, shard.rank, shard.ranks);
@@ -97,7 +97,7 @@ void remove_checkpoint(const fs::path& folder) {
   });
 }
 
-/// The best of these first, one of each step, by the metric of the newest one that has a score.
+/// Returns the best of these first, one of each step, by the metric of the newest one that has a score.
 std::vector<const Listed*> best_of(const std::vector<Listed>& newest_first, const Retention& retention) {
   std::vector<const Listed*> scored;
   for (const Listed& listed : newest_first) {
@@ -159,7 +159,7 @@ std::string clear_hint(const fs::path& link, const fs::path& checkpoints) {
          link.filename().string() + " checkpoint";
 }
 
-/// A relative link for people, replaced atomically. Returns what is in its way; a file system may have no links.
+/// Sets a relative link for people, replaced atomically. Returns what is in its way; a file system may have no links.
 std::string set_hint(const fs::path& link, const std::string& target, const fs::path& checkpoints) {
   std::error_code failure;
   if (fs::exists(fs::symlink_status(link, failure)) && !fs::is_symlink(fs::symlink_status(link, failure))) {
@@ -297,8 +297,8 @@ std::vector<fs::path> CheckpointStore::prune(const Search& verified, bool only_t
   return removed;
 }
 
-/// A damaged checkpoint counts for nothing, and goes once enough good ones are newer. One whose step was saved again
-/// goes.
+/// Removes the checkpoints before `newest` that retention does not keep. A damaged checkpoint counts for nothing, and
+/// goes once enough good ones are newer. One whose step was saved again goes.
 std::vector<fs::path> CheckpointStore::prune_up_to(const fs::path& newest, bool only_tell) const {
   std::vector<Listed> candidates;
   for (Listed& listed : list()) {

@@ -33,7 +33,7 @@ std::string fetch_again(const fs::path& path) {
   throw Error(ExitCode::data, {.what = std::move(what), .where = where.string(), .hint = std::move(hint)});
 }
 
-/// A safetensors file of another name; empty: there is none.
+/// Returns a safetensors file of another name; empty: there is none.
 fs::path other_weights_in(const fs::path& folder) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     if (entry.path().extension() == ".safetensors") return entry.path();
@@ -53,7 +53,7 @@ std::string hint_for(const fs::path& path) {
   return other.empty() ? "give the folder that model.safetensors is in" : "give a file, for instance " + other.string();
 }
 
-/// The file of weights, or the index of a folder's shards.
+/// Returns the file of weights, or the index of a folder's shards.
 fs::path found_at(const fs::path& path) {
   if (!fs::exists(path)) refuse(path, "no such file or folder", hint_for(path));
   if (!fs::is_directory(path)) return path;
@@ -75,7 +75,7 @@ void refuse_other_files(const fs::path& path) {
          kTorchConversion);
 }
 
-/// The other file of a checkpoint's weights; empty: there is none.
+/// Returns the other file of a checkpoint's weights; empty: there is none.
 fs::path frozen_beside(const fs::path& file) {
   const fs::path folder = file.parent_path(), manifest = folder / kManifestName;
   if (file.filename() != kWeights || !fs::exists(manifest)) return {};

@@ -15,7 +15,7 @@ constexpr std::chrono::seconds kDiskTime{60};
 
 bool is_examined(const HostReport& report) { return report.problem.empty(); }
 
-/// How far the host's clock is ahead of ours, by the quickest of a few answers.
+/// Returns how far the host's clock is ahead of ours, by the quickest of a few answers.
 std::optional<ClockReading> read_clock(launch::RemoteProgram& host) {
   constexpr int kQuestions = 5;
   const auto now = [] {
@@ -32,7 +32,7 @@ std::optional<ClockReading> read_clock(launch::RemoteProgram& host) {
   return best;
 }
 
-/// The port at which the host takes connections, or why not, in words.
+/// Returns the port at which the host takes connections, or why not, in words.
 std::string port_at(launch::RemoteProgram& host, const std::string& question, const std::string& address) {
   return ask(host, question + " " + address).value_or("no answer");
 }
@@ -41,7 +41,7 @@ bool is_port(const std::string& answer) {
   return !answer.empty() && answer.find_first_not_of("0123456789") == std::string::npos;
 }
 
-/// Bytes per second from one host to another; 0: they are not connected.
+/// Returns the bytes per second from one host to another; 0: they are not connected.
 double network_rate(const Serving& hosts, const std::vector<HostReport>& reports, size_t from, size_t to) {
   const std::string port = port_at(*hosts[to], "take", reports[to].address);
   if (!is_port(port)) return 0;

@@ -11,10 +11,10 @@ namespace gputrain::doctor {
 
 using Serving = std::vector<std::unique_ptr<launch::RemoteProgram>>;  // hosts that serve(), in the order of the reports
 
-/// The answer; nothing if none comes in time.
+/// Returns the answer; nothing if none comes in time.
 std::optional<std::string> ask(launch::RemoteProgram& host, const std::string& question,
                                std::chrono::seconds patience = std::chrono::seconds(10));
-/// A whole answer that is a number.
+/// Returns a whole answer that is a number.
 std::optional<double> number_of(const std::optional<std::string>& answer);
 
 Findings compare_clocks(const Serving& hosts, const std::vector<HostReport>& reports);

@@ -28,7 +28,7 @@ bool contains(const dl_phdr_info& object, ElfW(Addr) address) {
   return false;
 }
 
-/// The first 16 digits of the identity among these notes.
+/// Returns the first 16 digits of the identity among these notes.
 std::string id_in(std::string_view notes) {
   const auto padded = [](size_t size) { return (size + 3) / 4 * 4; };
   ElfW(Nhdr) note;

@@ -69,8 +69,8 @@ Findings judge(const launch::MachineRates& machine, double least_percent) {
   return findings;
 }
 
-/// The file of this machine keeps what all hosts have reached, and the network's rate, which no host measures alone.
-/// Returns why it cannot; empty: it does.
+/// Keeps, in the file of this machine, what all hosts have reached, and the network's rate, which no host measures
+/// alone. Returns why it cannot; empty: it does.
 std::string judge_all(std::vector<HostReport>& reports, const BestRates& file, double least_percent) {
   std::vector<launch::MachineRates> machines;
   for (HostReport& report : reports) {

@@ -20,10 +20,10 @@ class Drain {
   std::jthread thread_;
 };
 
-/// A connected socket, which does not block and which the caller closes. Throws Error(environment).
+/// Returns a connected socket, which does not block and which the caller closes. Throws Error(environment).
 int connect_within(const std::string& address, uint16_t port, int seconds);
 
-/// Bytes per second, from the first byte until the other end has read the last one. Throws Error(environment).
+/// Measures bytes per second, from the first byte until the other end has read the last one. Throws Error(environment).
 double send_rate(const std::string& address, uint16_t port);
 
 }  // namespace gputrain::doctor

@@ -58,8 +58,8 @@ std::string comparison(const BenchRow& row, const BenchRow& with, const Axis& ax
   return fmt::format("{} is {:.2f}x {}{} and {}", axis(row), row.rate() / with.rate(), axis(with), doubt, effect);
 }
 
-/// Synthetic data exists for images and tokens. All formats of gputrain give these; for another format, only its
-/// samples tell.
+/// Refuses samples that are neither images nor tokens, for which there is synthetic data. All formats of gputrain give
+/// these; for another format, only its samples tell.
 void refuse_other_samples(const Job& job) {
   constexpr std::array kOwn{"idx", "imagefolder", "synthetic", "tar", "text", "tokens"};
   if (std::ranges::find(kOwn, job.spec().data.train.format.name) != kOwn.end()) return;
@@ -71,7 +71,7 @@ void refuse_other_samples(const Job& job) {
       "remove --synthetic to measure with the job's own data");
 }
 
-/// JSON has no NaN and no infinity: null stands for them.
+/// Reads a loss; null stands for NaN and infinity, which JSON does not have.
 double loss_from_json(const nlohmann::json& json) {
   return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
 }

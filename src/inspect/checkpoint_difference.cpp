@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 using checkpoint::Checkpoint;
 using checkpoint::Part;
 
-/// A part of the state as an object; empty if it is not an object.
+/// Returns a part of the state as an object; empty if it is not an object.
 nlohmann::json object_at(const Checkpoint& checkpoint, const char* pointer) {
   const nlohmann::json::json_pointer where(pointer);
   const auto& state = checkpoint.state();
@@ -122,7 +122,7 @@ void compare_tensor(const std::string& name, const at::Tensor& a, const at::Tens
   if (difference.differing > 0) file.differing.push_back({name, kind_of(a), difference});
 }
 
-/// A missing file counts as a file without tensors.
+/// Compares two files; a missing one counts as a file without tensors.
 FileDifference compare_files(const std::string& name, const Part* a, const Part* b) {
   FileDifference file{.name = name};
   for (const auto& tensor : a == nullptr ? std::vector<std::string>() : a->names()) {

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kManifest = "manifest.json";
 
-/// A file that vanishes while we look counts for nothing: a run may be writing here.
+/// Sums up bytes. A file that vanishes while we look counts for nothing: a run may be writing here.
 uint64_t bytes_below(const fs::path& folder) {
   uint64_t sum = 0;
   std::error_code ended;

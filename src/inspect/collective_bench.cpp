@@ -18,7 +18,7 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-/// Small whole numbers: fp32 sums them over any number of ranks without rounding.
+/// Returns a small whole number: fp32 sums them over any number of ranks without rounding.
 int64_t factor_of_rank(int64_t rank) { return rank % 8 + 1; }
 
 at::Tensor pattern(int64_t elements, at::Device device) {
@@ -41,7 +41,7 @@ class CollectiveUnderTest {
     gathered_ = group_.all_gather(tensor_, "benchmark");
   }
 
-  /// Elements of this rank's result that are wrong after the first call.
+  /// Counts the elements of this rank's result that are wrong after the first call.
   int64_t wrong() const {
     if (name_ == "reduce" && group_.rank() != 0) return 0;
     const at::Tensor& result = name_ == "all_gather" ? gathered_ : tensor_;

@@ -28,7 +28,7 @@ figcaption span { opacity: 0.6; }
 </style>
 )";
 
-/// The class, or the numbers with their names; empty: the sample has neither.
+/// Returns the class, or the numbers with their names; empty: the sample has neither.
 std::string target_of(const data::Dataset& dataset, int64_t index) {
   const auto& fields = dataset.layout().fields;
   const auto target = std::ranges::find_if(fields, &data::Field::target);
@@ -54,7 +54,7 @@ std::string image_element(const std::string& png, const std::string& what) {
          "\">";
 }
 
-/// The image and, if it has one, its mask.
+/// Returns the image and, if it has one, its mask.
 std::string image_elements(const data::Dataset& dataset, int64_t index, const data::ReadContext& context,
                            const std::string& what) {
   const std::string image = image_element(data::png_of(dataset, index, context), what);

@@ -42,8 +42,8 @@ std::vector<double> smooth(const std::vector<double>& values) {
   return smoothed;
 }
 
-/// The standard deviation of normal noise, by the median of the steps between neighbours: a few large ones, of a
-/// training that diverges, do not count.
+/// Returns the standard deviation of normal noise, by the median of the steps between neighbours: a few large ones, of
+/// a training that diverges, do not count.
 double noise_of(const std::vector<double>& losses) {
   constexpr double kMedianOfNormalSteps = 0.6745 * 1.41421356;
   std::vector<double> steps;
@@ -53,7 +53,7 @@ double noise_of(const std::vector<double>& losses) {
   return *middle / kMedianOfNormalSteps;
 }
 
-/// A number of few digits for a job: 0.0023, 3.1e-5.
+/// Returns a number of few digits for a job: 0.0023, 3.1e-5.
 std::string rate_text(double lr) { return fmt::format("{:.2g}", lr); }
 
 }  // namespace

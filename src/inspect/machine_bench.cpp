@@ -34,7 +34,7 @@ double seconds_since(MachineClock::time_point begin) {
   return std::chrono::duration<double>(MachineClock::now() - begin).count();
 }
 
-/// The median time of a call, of at least five.
+/// Returns the median time of a call, of at least five.
 double median_seconds(const std::function<void()>& work, at::Device device, double seconds) {
   constexpr int kWarmup = 2, kLeast = 5, kMost = 10'000;
   for (int i = 0; i < kWarmup; ++i) work();
@@ -77,7 +77,7 @@ class DiskFile {
   DiskFile& operator=(const DiskFile&) = delete;
   ~DiskFile() { ::unlink(path_.c_str()); }
 
-  /// The caller closes it.
+  /// Opens the file; the caller closes it.
   int open(int flags) {
     const int direct = is_direct_ ? ::open(path_.c_str(), flags | O_DIRECT | O_CLOEXEC, 0600) : -1;
     if (direct >= 0) return direct;

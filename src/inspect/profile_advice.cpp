@@ -34,7 +34,7 @@ double calls_of(const json& costs) {
   return calls;
 }
 
-/// The rank with the largest value.
+/// Returns the rank with the largest value.
 const json& most(const json& ranks, const char* key) {
   return *std::max_element(ranks.begin(), ranks.end(), [key](const json& a, const json& b) {
     return a.at(key).get<double>() < b.at(key).get<double>();

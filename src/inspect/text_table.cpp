@@ -9,7 +9,7 @@
 namespace gputrain::app {
 namespace {
 
-/// Number of UTF-8 code points.
+/// Returns the number of UTF-8 code points.
 size_t width_of(const std::string& text) {
   return static_cast<size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));

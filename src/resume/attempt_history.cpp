@@ -17,7 +17,7 @@ constexpr double kLongestGap = 30 * 86400.0;  // seconds between two lines of an
 /// Whether a process that did not come to an attempt has written the line.
 bool is_of_no_attempt(const std::string& kind) { return kind == "start_failed" || kind == "started_over"; }
 
-/// The rate in an order's or attempt's line; of a field that cannot be read, nothing.
+/// Returns the rate in an order's or attempt's line; of a field that cannot be read, nothing.
 RateChange change_in(const nlohmann::json& line) {
   RateChange change{.step = json_value(line, "step", int64_t{0})};
   try {

@@ -111,7 +111,7 @@ void Checkpointing::tell_of_other_evaluations() const {
       "best one; scores of older checkpoints, by which checkpoint.keep_best keeps them, stay");
 }
 
-/// Every rank must call.
+/// Whether the run may resume. Every rank must call.
 bool Checkpointing::may_resume() const {
   if (parts_.job.spec().checkpoint.resume == "never") return false;
   const bool finds = is_rank_zero() && (!point_.path.empty() || !checkpoint::finished_in(point_.folders).empty());
@@ -159,7 +159,7 @@ int64_t Checkpointing::roll_back(train::Progress& progress, const std::string& r
   return back_to;
 }
 
-/// Another library may round otherwise: who compares runs bit for bit must know.
+/// Warns of other versions of libraries: another one may round otherwise, and who compares runs bit for bit must know.
 void Checkpointing::tell_other_versions(const checkpoint::Checkpoint& from) const {
   if (!is_rank_zero()) return;
   auto today = versions(parts_.setup.context.device);
@@ -199,7 +199,8 @@ void Checkpointing::save(const train::Progress& progress, train::SaveMode mode) 
   }
 }
 
-/// Every rank that writes must call: rank 0 makes room for what they write together. False: there is none.
+/// Makes room, on rank 0, for what all ranks write together. Returns false if there is none. Every rank that writes
+/// must call.
 bool Checkpointing::prepare(const checkpoint::Snapshot& live) {
   bool failed = false;
   try {

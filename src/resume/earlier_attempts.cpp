@@ -63,7 +63,7 @@ void EarlierAttempts::check_data(const train::Progress& progress, const DataIden
   log::warning(what + ": " + effect);
 }
 
-/// A job that always dies at the same place must not be started for ever on rented machines.
+/// Refuses a job that always dies at the same place, so that it is not started for ever on rented machines.
 void EarlierAttempts::refuse_if_stuck(const train::Progress& progress) const {
   const auto& limit = job_.spec().limits.max_attempts_without_progress;
   if (!limit) return;

@@ -75,7 +75,7 @@ struct Refusal {
   }
 };
 
-/// The first rank's that has one. Every rank must call.
+/// Returns the refusal of the first rank that has one. Every rank must call.
 std::optional<Refusal> refusal_of_any(comm::Group& control, const std::optional<Refusal>& own) {
   constexpr size_t kBytes = 4096;
   const at::Tensor told = at::zeros({kBytes}, at::kByte);
@@ -97,8 +97,8 @@ std::optional<Refusal> refusal_of_any(comm::Group& control, const std::optional<
   return std::nullopt;
 }
 
-/// On rank 0, for a checkpoint that it could read and another rank cannot. Throws Error(checkpoint) where rank 0 finds
-/// the file as it was written: then the host of that rank is to be mended, not the checkpoint.
+/// Looks, on rank 0, at a checkpoint that it could read and another rank cannot. Throws Error(checkpoint) if rank 0
+/// finds the file as it was written: then the host of that rank is to be repaired, not the checkpoint.
 void look_again(const std::filesystem::path& folder, Refusal& refusal, const std::vector<std::string>& hosts) {
   try {
     checkpoint::verify_file(folder, std::filesystem::path(refusal.where).filename().string());
@@ -118,7 +118,7 @@ void look_again(const std::filesystem::path& folder, Refusal& refusal, const std
                        folder.string() + " to it"});
 }
 
-/// The last checkpoint that lies in `folder`, as where it was copied to without its run; empty: none.
+/// Returns the last checkpoint that lies in `folder`, as where it was copied to without its run; empty: none.
 std::filesystem::path last_checkpoint_in(const std::filesystem::path& folder) {
   std::filesystem::path last;
   std::error_code ignored;

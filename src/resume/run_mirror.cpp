@@ -19,7 +19,7 @@ RunMirror::RunMirror(Parts parts) : parts_(std::move(parts)) {
   copies_.emplace(parts_.folder, parts_.retention, parts_.branch);
 }
 
-/// Two runs would remove each other's copies.
+/// Locks the mirror: two runs would remove each other's copies.
 void RunMirror::lock() {
   try {
     lock_ = RunLock(parts_.folder);

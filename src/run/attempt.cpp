@@ -15,7 +15,7 @@
 namespace gputrain::app {
 namespace {
 
-/// Rank 0 creates the folder; the other ranks use it afterwards.
+/// Enters the folder: rank 0 creates it; the other ranks use it afterwards.
 TakenRunFolder enter_run_folder(const Job& job, RankContext& context) {
   TakenRunFolder taken{.folder = {job.output_dir}, .lock = {}};
   const auto& spec = job.spec().checkpoint;

@@ -33,7 +33,7 @@ std::vector<std::string> places_of(const std::vector<std::string>& hosts) {
   return places;
 }
 
-/// The number in "after=12"; else 0.
+/// Returns the number in "after=12"; else 0.
 int64_t after_in(const std::string& query) {
   constexpr std::string_view kAfter = "after=";
   int64_t number = 0;
@@ -41,7 +41,7 @@ int64_t after_in(const std::string& query) {
   return number;
 }
 
-/// limits.max_cost and limits.idle.
+/// Returns the rules of limits.max_cost and limits.idle.
 std::vector<monitor::AlertSpec> rules_of(const train::LimitsSpec& limits) {
   std::vector<monitor::AlertSpec> rules;
   if (limits.max_cost)
@@ -55,7 +55,7 @@ std::vector<monitor::AlertSpec> rules_of(const train::LimitsSpec& limits) {
   return rules;
 }
 
-/// Without the attempt that has just begun.
+/// Sums up the time of earlier attempts, without the one that has just begun.
 double seconds_of_earlier_attempts(const std::filesystem::path& ledger) {
   const auto attempts = attempts_of(monitor::read_ledger(ledger).lines);
   double all = 0;

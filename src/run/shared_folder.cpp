@@ -78,7 +78,7 @@ bool writes(int rank, const train::ParallelSpec& spec, const comm::Mesh& mesh) {
   return mesh.place_in_stage_of(rank) < writers;
 }
 
-/// "rank 1 on node1, ranks 2 to 3 on node2"
+/// Returns "rank 1 on node1, ranks 2 to 3 on node2".
 std::string places(const std::vector<int>& ranks, const comm::ProcessGroups& groups) {
   constexpr size_t kMostNamed = 8;
   std::map<std::string, std::vector<int>> by_host;

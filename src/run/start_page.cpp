@@ -27,7 +27,7 @@ std::string launcher_text(const launch::Launch& launch) {
   return "by " + launch.launcher + ", met at " + at.master_address + ":" + std::to_string(at.master_port);
 }
 
-/// "2 hosts, 4 ranks x ", with the ranks of each host if they differ.
+/// Returns "2 hosts, 4 ranks x ", with the ranks of each host if they differ.
 std::string ranks_text(const std::vector<std::string>& hosts) {
   std::map<std::string, int64_t> ranks;
   for (const auto& host : hosts) ++ranks[host];
@@ -116,7 +116,7 @@ std::string batch_text(const JobSpec& spec, const TrainingSetup& setup) {
          " shared out over the ranks";
 }
 
-/// How the ranks are arranged, and whether the groups that talk most lie within hosts.
+/// Returns how the ranks are arranged, and whether the groups that talk most lie within hosts.
 std::string mesh_text(const comm::ProcessGroups& groups) {
   const comm::Mesh& mesh = groups.mesh();
   // Whether groups of `size` neighbours lie within hosts; nobody knows that of imagined ranks.
@@ -141,7 +141,7 @@ std::string mesh_text(const comm::ProcessGroups& groups) {
   return text;
 }
 
-/// How the model is cut, and how long the stages wait for each other.
+/// Returns how the model is cut, and how long the stages wait for each other.
 std::string stages_text(const TrainingSetup& setup) {
   constexpr int64_t kMostNamed = 4;
   const auto& pipeline = *setup.built.pipeline;
@@ -168,7 +168,7 @@ std::string stages_text(const TrainingSetup& setup) {
                             counted(shape.micro_batches, "micro-batch"), 100 * waiting);
 }
 
-/// The chosen micro-batch, or the sizes that a run will try.
+/// Returns the chosen micro-batch, or the sizes that a run will try.
 std::string micro_batch_text(const JobSpec& spec, const TrainingSetup& setup) {
   if (!spec.train.searches_micro_batch()) return setup.micro_batch.text();
   std::string sizes;
@@ -205,7 +205,8 @@ std::string plan_text(const TrainingSetup& setup, const std::string& saves) {
   return text + (plan.save.also_steps > 0 ? ", and every " + grouped(plan.save.also_steps) + " for good" : "");
 }
 
-/// The memory that stays allocated for the whole run, exactly. The activations are unknown before the first step.
+/// Returns the memory that stays allocated for the whole run, exactly. The activations are unknown before the first
+/// step.
 std::string memory_text(const TrainingSetup& setup) {
   const FixedMemory fixed = fixed_memory(setup.built, setup.optimizer_stack);
   const int64_t all = device::facts_of(setup.context.device).total_bytes;

@@ -121,7 +121,7 @@ void Training::record_attempt(const DataIdentity& identity) {
   ledger_.append("attempt", attempt);
 }
 
-/// If restoring fails, writes a "start_failed" ledger line: the start step is not known yet.
+/// Resumes. If restoring fails, writes a "start_failed" ledger line: the start step is not known yet.
 std::string Training::resume() {
   try {
     return checkpointing_.resume(progress_, request_.accept);
@@ -178,7 +178,7 @@ int Training::run() {
   }
 }
 
-/// The present activity in words, for error messages.
+/// Returns the present activity in words, for error messages.
 std::string Training::present_work() const {
   const int64_t step = progress_.step;
   const bool is_done = step >= setup_.plan.total_steps;

@@ -26,8 +26,8 @@ void Training::watch_notices() {
                                     .sources = sources});
 }
 
-/// The checkpoint is already safe in the run folder. Waits for the copy to the mirror only as long as the machine is
-/// likely to exist.
+/// Waits for the copy to the mirror only as long as the machine is likely to exist: the checkpoint is already safe in
+/// the run folder.
 void Training::finish_mirror() {
   constexpr double kSeconds = 600, kSecondsOnRequest = 10, kSecondsToLeave = 3;
   const train::Stopwatch waited;

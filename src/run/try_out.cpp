@@ -20,7 +20,7 @@
 namespace gputrain::app {
 namespace {
 
-/// Every rank must call.
+/// Computes the loss of a batch. Every rank must call.
 double loss_of(TrainingSetup& setup, const Batch& batch) {
   const tasks::Task& task = *setup.datasets.task;
   if (!setup.built.pipeline) return task.loss(*setup.built.model, batch, {}).sum.item<double>();

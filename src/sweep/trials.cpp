@@ -11,7 +11,7 @@
 namespace gputrain::app {
 namespace {
 
-/// Shorter than a double is exact: people read and copy it.
+/// Writes a number, shorter than a double is exact: people read and copy it.
 std::string number_in(const SweepParameter& parameter, double place) {
   const double min = *parameter.min, max = *parameter.max;
   const double number = std::clamp(
@@ -34,7 +34,7 @@ TrialSettings drawn(const SweepSpec& spec, uint64_t seed, uint64_t trial) {
   return settings;
 }
 
-/// The last parameter varies fastest.
+/// Returns all combinations; the last parameter varies fastest.
 std::vector<TrialSettings> combinations(const std::vector<SweepParameter>& parameters) {
   std::vector<TrialSettings> all{{}};
   for (const SweepParameter& parameter : parameters) {

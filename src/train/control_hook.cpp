@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kRate = "optimizer.lr";
 constexpr int64_t kMostProfiledSteps = 1000;  // a trace of each is megabytes
 
-/// The value of "optimizer.lr=1e-4"; NaN if the text is anything else.
+/// Returns the value of "optimizer.lr=1e-4"; NaN if the text is anything else.
 double rate_in(const std::string& text) {
   const size_t equals = text.find('=');
   double value = 0;
@@ -40,7 +40,7 @@ std::vector<Order> unpacked(const std::string& text) {
   return orders;
 }
 
-/// A whole number of steps from 1 to kMostProfiledSteps; else 0.
+/// Returns a whole number of steps from 1 to kMostProfiledSteps; else 0.
 int64_t steps_in(const std::string& text) {
   int64_t steps = 0;
   const char* end = text.data() + text.size();

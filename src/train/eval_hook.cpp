@@ -12,7 +12,7 @@
 namespace gputrain::train {
 namespace {
 
-/// Text of a value; the loss needs no name, because it is the first on the line.
+/// Returns the text of a value; the loss needs no name, because it is the first on the line.
 std::string was_text(const std::string& metric, double value) {
   return metric == "val/loss" ? monitor::significant(value) : metrics_text({{metric, value}}, "val/");
 }
@@ -36,8 +36,8 @@ bool is_patience_over(const std::optional<EarlyStoppingSpec>& spec, const Progre
   return spec && progress.evaluations_without_gain >= spec->patience;
 }
 
-/// The elapsed time is read from the checkpoint, because it is then equal on all ranks. After a rollback it is not
-/// used.
+/// Evaluates if an evaluation is missing. Takes the elapsed time from the checkpoint, because it is then equal on all
+/// ranks. After a rollback it is not used.
 void EvalHook::before_training(Progress& progress) {
   const Cadence& cadence = parts_.reporting.plan.eval;
   bool is_due = cadence.at_step(progress.step);

@@ -13,7 +13,7 @@
 namespace gputrain::train {
 namespace {
 
-/// This rank's part of each of the arena's tensors in `flat`, which holds what the rank owns (`is_owned`) or
+/// Returns this rank's part of each of the arena's tensors in `flat`, which holds what the rank owns (`is_owned`) or
 /// everything.
 std::vector<at::Tensor> parts_in(const at::Tensor& flat, bool is_owned, const device::Arena& arena) {
   std::vector<at::Tensor> parts;

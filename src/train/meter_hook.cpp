@@ -61,7 +61,7 @@ std::vector<PhaseTimes> MeterHook::gather(const PhaseTimes& times) {
   return ranks;
 }
 
-/// Every rank must call.
+/// Compares the times of all ranks. Every rank must call.
 void MeterHook::compare(const Progress& progress) {
   const auto ranks = gather(parts_.clock.take());
   if (!ranks.empty()) show(ranks, progress);

@@ -21,7 +21,7 @@ int64_t rounded(double steps) { return steps < 0x1p62 ? std::llround(steps) : in
   throw Error(ExitCode::usage, {.what = std::move(what), .hint = std::move(hint)});
 }
 
-/// The global batch in samples that the spec names; 0: none.
+/// Returns the global batch in samples that the spec names; 0: none.
 int64_t named_global_batch(const TrainSpec& spec, const PlanFacts& facts) {
   if (spec.global_batch_size && spec.global_batch_tokens) {
     refuse("train.global_batch_size and train.global_batch_tokens are both set", "keep one of the two");
@@ -40,7 +40,7 @@ int64_t named_global_batch(const TrainSpec& spec, const PlanFacts& facts) {
   return tokens / facts.tokens_per_sample;
 }
 
-/// The micro-batch of each rank from train.micro_batch_size; empty: not set.
+/// Returns the micro-batch of each rank from train.micro_batch_size; empty: not set.
 std::vector<int64_t> micro_batches(const TrainSpec& spec, const PlanFacts& facts) {
   if (!spec.micro_batch_size || spec.micro_batch_size->is_auto()) return {};
   std::vector<int64_t> sizes = spec.micro_batch_size->value->values;
@@ -68,7 +68,7 @@ int64_t nearest_step(const UniformSteps& uniform, double steps) {
   return uniform.whole - rounded(before_whole / each);
 }
 
-/// Uniform steps over so many tokens: the last step of an epoch may hold fewer than the others.
+/// Returns uniform steps over so many tokens: the last step of an epoch may hold fewer than the others.
 double uniform_steps_of(double tokens, const Plan& plan) {
   const double samples =
       tokens / static_cast<double>(plan.tokens_per_step) * static_cast<double>(plan.batch.global_batch);
@@ -77,7 +77,7 @@ double uniform_steps_of(double tokens, const Plan& plan) {
   return epochs * static_cast<double>(plan.steps_per_epoch) + rest / static_cast<double>(plan.batch.global_batch);
 }
 
-/// The first step after which training has used so many samples.
+/// Returns the first step after which training has used so many samples.
 int64_t step_with_samples(int64_t samples, const Plan& plan) {
   const int64_t epoch = samples / plan.samples_per_epoch, rest = samples % plan.samples_per_epoch;
   const auto steps = [&](int64_t of) { return ceil_divide(of, plan.batch.global_batch); };
@@ -135,7 +135,7 @@ int64_t steps_per_epoch(const PlanFacts& facts, int64_t global_batch) {
   return facts.dataset_size / global_batch;
 }
 
-/// With keep_every, also saves at its multiples: only saved checkpoints can be kept.
+/// Returns the cadence of saves. With keep_every, it also saves at its multiples: only saved checkpoints can be kept.
 Cadence save_cadence(const CheckpointSpec& spec, const Plan& plan) {
   Cadence cadence{.is_auto = spec.interval && spec.interval->is_auto()};
   if (!cadence.is_auto)

@@ -69,8 +69,9 @@ extern "C" void note_signal(int signal, siginfo_t* info, void* /*context*/) {
   }
 }
 
-/// oneDNN matrix products point the stack pointer into heap memory while they run, and a handler that interrupts one
-/// overwrites the data below. So block signals in all threads that compute: this one and those that it starts.
+/// Handles signals on a thread of its own. oneDNN matrix products point the stack pointer into heap memory while they
+/// run, and a handler that interrupts one overwrites the data below. So block signals in all threads that compute: this
+/// one and those that it starts.
 void handle_on_own_thread(const sigset_t& signals) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   try {

@@ -23,8 +23,8 @@ int64_t wall_clock_ns() {
       .count();
 }
 
-/// How far this host's clock is ahead of rank 0's. Ranks leave a barrier together but for the time of a message; the
-/// median of some barriers is not that of a late message. Every rank must call.
+/// Returns how far this host's clock is ahead of rank 0's. Ranks leave a barrier together but for the time of a
+/// message; the median of some barriers is not that of a late message. Every rank must call.
 int64_t clock_ahead_ns(comm::ProcessGroups& groups) {
   const auto& hosts = groups.hosts();
   if (std::all_of(hosts.begin(), hosts.end(), [&](const std::string& host) { return host == hosts.front(); })) return 0;
@@ -98,7 +98,7 @@ nlohmann::json summary_json(const ProfileSummary& summary) {
           {"device_busy_seconds", summary.busy_seconds}};
 }
 
-/// A full disk must not end training.
+/// Writes a file; returns whether it could, because a full disk must not end training.
 bool is_written_file(const std::filesystem::path& path, const std::string& text) {
   try {
     std::filesystem::create_directories(path.parent_path());

@@ -54,7 +54,7 @@ bool SaveHook::is_due() const {
   return parts_.requests.pending() || (!is_saved_ && seconds > 0 && since_save_.seconds() >= seconds);
 }
 
-/// For the time in which training stands still; the rest of a save in the background is not in it.
+/// Counts the time in which training stands still; the rest of a save in the background is not in it.
 void SaveHook::save(Progress& progress, SaveMode mode) {
   const Stopwatch watch;
   parts_.save(progress, mode);

@@ -13,7 +13,7 @@ using config::Change;
 
 namespace {
 
-/// The search must have something to choose, and must not decide what a step consists of.
+/// Checks that the search has something to choose, and does not decide what a step consists of.
 void check_micro_batch_search(const TrainSpec& spec, config::SpecIssues& issues) {
   if (!spec.searches_micro_batch()) return;
   if (!spec.names_global_batch()) {

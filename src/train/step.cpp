@@ -19,7 +19,7 @@ namespace {
 
 at::TensorOptions double_on(at::Device device) { return at::TensorOptions().dtype(at::kDouble).device(device); }
 
-/// Uninitialised memory of the same shape on `device`; undefined stays undefined.
+/// Returns uninitialised memory of the same shape on `device`; undefined stays undefined.
 at::Tensor like_on(at::Device device, const at::Tensor& tensor) {
   return tensor.defined() ? at::empty_like(tensor, tensor.options().device(device).pinned_memory(false)) : tensor;
 }
@@ -84,7 +84,7 @@ Step::Updated Step::work(const std::vector<Batch>& batches) {
   return done;
 }
 
-/// The device work of a pass, and of the update if it is the last one. Only the batch, `lr_`, `average_weight_`,
+/// Does the device work of a pass, and of the update if it is the last one. Only the batch, `lr_`, `average_weight_`,
 /// `share_` and `loss_sum_` change from step to step.
 Step::Updated Step::work_of_part(const Batch& batch, bool is_last) {
   run_pass(batch, is_last);
@@ -111,13 +111,14 @@ Step::Updated Step::update() {
   return {report.norm, report.found_inf};
 }
 
-/// The weight of a target in the loss, times the loss scale. The gradient is that of (loss sum over all ranks and
-/// micro-batches) / (their targets). After the last pass the arena has all of it on each rank, or only the owned shard.
+/// Returns the weight of a target in the loss, times the loss scale. The gradient is that of (loss sum over all ranks
+/// and micro-batches) / (their targets). After the last pass the arena has all of it on each rank, or only the owned
+/// shard.
 at::Tensor Step::weight_of_target() const {
   return parts_.scaler == nullptr ? share_ : share_.mul(parts_.scaler->scale());
 }
 
-/// The forward and the backward pass of a micro-batch.
+/// Runs the forward and the backward pass of a micro-batch.
 void Step::run_pass(const Batch& batch, bool is_last) {
   parts_.data_parallel.prepare(is_last);
   if (counts(batch)) {  // if it is skipped, finish() reduces the untouched gradients
@@ -168,8 +169,8 @@ bool Step::counts(const Batch& batch) const {
   return (options_.is_collective ? batch.samples_on_all_ranks : batch.weight) > 0;
 }
 
-/// The sizes by which libraries choose algorithms, and the numbers of samples and targets, of which a task may take the
-/// rows.
+/// Returns the sizes by which libraries choose algorithms, and the numbers of samples and targets, of which a task may
+/// take the rows.
 Step::Shapes Step::shapes_of(const std::vector<Batch>& batches, size_t index) {
   Shapes shapes{.is_last = index + 1 == batches.size(), .sizes = {batches[index].samples}};
   for (const BatchField& field : batches[index].fields) {

@@ -71,7 +71,7 @@ void Trainer::prefetch(const Progress& progress, const std::vector<bool>& grante
   if (parts_.clock != nullptr) parts_.clock->leave();
 }
 
-/// One wish per hook; a hook that is about to act has none.
+/// Returns one wish per hook; a hook that is about to act has none.
 std::vector<bool> Trainer::hook_requests(const std::vector<bool>& granted) const {
   std::vector<bool> hook_requests;
   for (size_t i = 0; i < hooks_.size(); ++i) {
@@ -81,7 +81,8 @@ std::vector<bool> Trainer::hook_requests(const std::vector<bool>& granted) const
   return hook_requests;
 }
 
-/// Without this, step times would only measure queueing, and a collective that hangs on the device would go unnoticed.
+/// Waits, because step times would else only measure queueing, and a collective that hangs on the device would go
+/// unnoticed.
 void Trainer::wait_for_device(const Progress& progress, const std::vector<bool>& granted) {
   bool is_looked_at = finished(progress);
   for (size_t i = 0; i < hooks_.size(); ++i) is_looked_at |= hooks_[i]->will_act(progress, granted[i]);

@@ -24,7 +24,7 @@ class Checkpoint {
   /// hashes when they are read. Throws Damage or Unreadable.
   static Checkpoint look_into(const std::filesystem::path& folder);
 
-  /// Like look_into(), but checks the hash of every file.
+  /// Opens like look_into(), but checks the hash of every file.
   static Checkpoint open(const std::filesystem::path& folder);
 
   const std::filesystem::path& folder() const noexcept { return folder_; }
@@ -33,7 +33,7 @@ class Checkpoint {
   const nlohmann::json& state() const noexcept { return *state_; }
 
   std::vector<std::string> part_names() const;  // "model", "optimizer", ...
-  /// The tensors saved as `name`. Throws Damage if there are none.
+  /// Returns the tensors saved as `name`. Throws Damage if there are none.
   const Part& part(const std::string& name) const;
 
  private:
@@ -49,18 +49,18 @@ class Checkpoint {
 /// system allows it. Throws Damage or Unreadable.
 void verify(const std::filesystem::path& folder, const Manifest& manifest);
 
-/// The same for the sizes of all files and the hash of one, which may be that of the frozen weights.
+/// Does the same for the sizes of all files and the hash of one, which may be that of the frozen weights.
 void verify_file(const std::filesystem::path& folder, const std::string& name);
 
-/// Save and restore targets of an optimizer: its flat buffers cut into one view per parameter ("exp_avg.<parameter>"),
-/// or into slices at the bounds of this rank's shard. The result does not depend on arena order, padding or number of
-/// ranks.
+/// Returns the targets of saving and restoring an optimizer: its flat buffers cut into one view per parameter
+/// ("exp_avg.<parameter>"), or into slices at the bounds of this rank's shard. The result does not depend on arena
+/// order, padding or number of ranks.
 std::vector<Part::Target> per_parameter(const device::Arena& arena, const optim::Optimizer::State& state);
-/// The same for one flat buffer of what the rank owns, named "<prefix><parameter>".
+/// Does the same for one flat buffer of what the rank owns, named "<prefix><parameter>".
 std::vector<Part::Target> per_parameter(const device::Arena& arena, const at::Tensor& flat, const std::string& prefix);
-/// The same for the values that have memory, named as their parameters.
+/// Does the same for the values that have memory, named as their parameters.
 std::vector<Part::Target> values_per_parameter(const device::Arena& arena);
-/// The same for this rank's share of the frozen values, where ranks share them out.
+/// Does the same for this rank's share of the frozen values, if ranks share them out.
 std::vector<Part::Target> per_frozen_parameter(const device::Arena& arena);
 
 }  // namespace gputrain::checkpoint

@@ -49,13 +49,14 @@ std::vector<std::pair<int64_t, std::filesystem::path>> finished_in(const std::ve
 std::map<int64_t, std::filesystem::path> branches_in(const std::filesystem::path& checkpoints);
 std::filesystem::path branch_folder(const std::filesystem::path& checkpoints, int64_t branch);
 
-/// The newest branch that has a checkpoint with a finished name; 1 when there is none.
+/// Returns the newest branch that has a checkpoint with a finished name; 1 when there is none.
 int64_t newest_branch_in(const std::filesystem::path& checkpoints);
 
 /// Reads a manifest and checks that every file it names exists with the right size. Throws Damage or Unreadable.
 Manifest look_at_files(const std::filesystem::path& folder);
 
-/// Path of the frozen weights of a checkpoint: beside its folder, or inside it if somebody has put them there.
+/// Returns the path of the frozen weights of a checkpoint: beside its folder, or inside it if somebody has put them
+/// there.
 std::filesystem::path frozen_path(const std::filesystem::path& checkpoint, const Frozen& frozen);
 
 /// Checks that the file exists and has its size. Throws Unreadable: once the file is back, the checkpoint is good.

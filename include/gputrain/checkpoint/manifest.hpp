@@ -126,10 +126,10 @@ Manifest::File parse_file(std::string_view text, const std::filesystem::path& pa
 /// for the message. File names cannot point outside the checkpoint's folder.
 Manifest parse_manifest(std::string_view text, const std::filesystem::path& path);
 
-/// "step-00000100"; "step-00000100-2" when the step is saved again.
+/// Returns "step-00000100"; "step-00000100-2" when the step is saved again.
 std::string folder_name(int64_t step, int64_t number = 1);
 
-/// "model.safetensors", or "model-00002-of-00004.safetensors" for rank 1 of 4.
+/// Returns "model.safetensors", or "model-00002-of-00004.safetensors" for rank 1 of 4.
 std::string file_name(const std::string& part, int64_t rank, int64_t ranks);
 
 }  // namespace gputrain::checkpoint

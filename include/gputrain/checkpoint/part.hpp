@@ -31,11 +31,11 @@ class Part {
   std::vector<std::string> names() const;  // sorted by byte value
   bool contains(const std::string& name) const { return tensors_.count(name) > 0; }
 
-  /// A whole tensor: a view of the file that holds all of it, otherwise a copy assembled from slices. Does not check
-  /// the hash. Throws Error(checkpoint) if absent.
+  /// Returns a whole tensor: a view of the file that holds all of it, otherwise a copy assembled from slices. Does not
+  /// check the hash. Throws Error(checkpoint) if absent.
   at::Tensor tensor(const std::string& name) const;
 
-  /// Type of a tensor. Throws Error(checkpoint) if there is none of this name.
+  /// Returns the type of a tensor. Throws Error(checkpoint) if there is none of this name.
   at::ScalarType type(const std::string& name) const { return entry_of(name).type; }
 
   /// A destination of read(): a tensor, or a slice of one as a tensor of any shape that has the slice's elements, in
@@ -78,10 +78,10 @@ class Part {
   mutable std::map<size_t, SafetensorsFile> mapped_;  // files that tensor() has mapped
 };
 
-/// The first `count` elements of a slice of `tensor`, which is whole: flat, a copy or a view.
+/// Returns the first `count` elements of a slice of `tensor`, which is whole: flat, a copy or a view.
 at::Tensor elements_of(const at::Tensor& tensor, const Slice& slice, int64_t count);
 
-/// One target per whole tensor.
+/// Returns one target per whole tensor.
 std::vector<Part::Target> whole(const NamedTensors& tensors);
 
 /// Fills live tensors, which must be exactly the tensors of the part. Otherwise like Part::read().

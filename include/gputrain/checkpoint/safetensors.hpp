@@ -31,7 +31,7 @@ class SafetensorsFile {
   bool has(const std::string& name) const { return entries_.contains(name); }
   const Metadata& metadata() const noexcept { return metadata_; }
 
-  /// A view of the file; writes change only this process's copy. Throws Error(code) if absent.
+  /// Returns a view of the file; writes change only this process's copy. Throws Error(code) if absent.
   at::Tensor tensor(const std::string& name) const;
 
  private:
@@ -53,10 +53,11 @@ SafetensorsHeader read_safetensors_header(const std::filesystem::path& path, Exi
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
-/// Size of the file that write_safetensors() would write.
+/// Returns the size of the file that write_safetensors() would write.
 uint64_t safetensors_bytes(const NamedTensors& tensors);
 
-/// The seal of the file that write_safetensors would write without metadata, and of each tensor's bytes by name.
+/// Returns the seal of the file that write_safetensors would write without metadata, and of each tensor's bytes by
+/// name.
 FileSeal seal_of_safetensors(const NamedTensors& tensors, std::map<std::string, FileSeal>& of_tensors);
 
 /// Writes tensors (any device, any strides) and metadata to a temporary file, syncs it and renames it to `path`. The

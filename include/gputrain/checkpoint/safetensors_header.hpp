@@ -29,12 +29,12 @@ struct SafetensorsHeader {
 inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // limit of the format
 inline constexpr size_t kMaxDims = 64;                    // limit of torch's iterators
 
-/// Bytes per element; 0 for an unknown dtype.
+/// Returns the bytes per element; 0 for an unknown dtype.
 uint64_t item_bytes(std::string_view dtype) noexcept;
 
-/// How many bytes from the start of the file parse_safetensors() needs. `front` is the part read so far: first only the
-/// length is needed, then also the header; if that is too long, enough to say what the file is instead. Never more than
-/// the file has.
+/// Returns how many bytes from the start of the file parse_safetensors() needs. `front` is the part read so far: first
+/// only the length is needed, then also the header; if that is too long, enough to say what the file is instead. Never
+/// more than the file has.
 uint64_t front_bytes(std::string_view front, uint64_t file_bytes) noexcept;
 
 /// Parses and checks a header. `front` holds the file at least to the end of the header; `file_bytes` is the size of

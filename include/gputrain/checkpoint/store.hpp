@@ -92,8 +92,8 @@ class CheckpointStore {
 
   const std::filesystem::path& folder() const noexcept { return folder_; }
 
-  /// For sharded saves: rank 0 calls this before any rank calls write(). Throws Error(checkpoint) if the disk has too
-  /// little space.
+  /// Makes room for a sharded save: rank 0 calls this before any rank calls write(). Throws Error(checkpoint) if the
+  /// disk has too little space.
   void prepare(const Snapshot& snapshot);
 
   /// Writes a checkpoint, or a rank's shards of one that rank 0 completes; all ranks' folders are on one disk. When
@@ -109,12 +109,12 @@ class CheckpointStore {
   /// save of its step, whose name it then takes. Returns its name. Throws Error(checkpoint) with its flaw.
   std::filesystem::path confirm(const std::filesystem::path& written);
 
-  /// write() and confirm().
+  /// Calls write() and confirm().
   std::filesystem::path save(const Snapshot& snapshot);
 
   Search find_newest(const Read& read = {}) const { return checkpoint::find_newest({folder_}, read); }
 
-  /// All folders with a finished checkpoint's name, newest first, valid or not.
+  /// Returns all folders with a finished checkpoint's name, newest first, valid or not.
   std::vector<Listed> list() const;
 
   /// Removes checkpoints that the retention does not keep, and returns their folders. With `only_tell`, removes

@@ -21,7 +21,7 @@ class WeightFiles {
   /// is missing or what a file is instead.
   explicit WeightFiles(const std::filesystem::path& path);
 
-  /// The file, or the index of the shards.
+  /// Returns the file, or the index of the shards.
   const std::filesystem::path& path() const noexcept { return path_; }
   std::vector<std::string> names() const;  // sorted by byte value
   /// Reads a tensor as SafetensorsFile::tensor() does.
@@ -44,7 +44,7 @@ class WeightFiles {
   Metadata metadata_;
 };
 
-/// The object in a JSON file. Throws Error(data) that says what the file is instead.
+/// Returns the object in a JSON file. Throws Error(data) that says what the file is instead.
 nlohmann::json read_json_object(const std::filesystem::path& path);
 
 }  // namespace gputrain::checkpoint

@@ -21,7 +21,7 @@ Findings check_infiniband(const Machine& machine);
 Findings check_congestion_control(const Machine& machine);
 Findings check_disk(const Machine& machine);
 
-/// All of them, in the order of the page.
+/// Makes all checks, in the order of the page.
 Findings check_all(const Machine& machine);
 
 }  // namespace gputrain::doctor

@@ -49,10 +49,10 @@ struct Machine {
   std::function<std::optional<Space>(const std::filesystem::path&)> space = {};
 
   std::filesystem::path path(const std::string& absolute) const { return root / absolute.substr(1); }
-  /// The file without the line end; empty if it cannot be read.
+  /// Returns the file without the line end; empty if it cannot be read.
   std::string read(const std::string& absolute) const;
   std::vector<std::string> lines(const std::string& absolute) const;
-  /// Names in a folder, sorted.
+  /// Returns names in a folder, sorted.
   std::vector<std::string> list(const std::string& absolute) const;
   bool exists(const std::string& absolute) const;
   /// NVIDIA's GPUs on the PCI bus, with or without a driver.
@@ -60,10 +60,10 @@ struct Machine {
   bool has_gpus() const { return !gpus.gpus.empty(); }
 };
 
-/// The number that the linker has given to the library of this program: equal for equal files. Empty: none.
+/// Returns the number that the linker has given to the library of this program: equal for equal files. Empty: none.
 std::string build_id();
 
-/// This machine, looked at now: waits up to ten seconds for the driver's readings.
+/// Looks at this machine now: waits up to ten seconds for the driver's readings.
 Machine look_at_this_machine(Software software);
 
 }  // namespace gputrain::doctor

@@ -8,10 +8,10 @@
 
 namespace gputrain::doctor {
 
-/// "shm     bad   /dev/shm has 64.0 MiB ...\n              try: ...\n". Breaks lines at `columns`.
+/// Returns "shm     bad   /dev/shm has 64.0 MiB ...\n              try: ...\n". Breaks lines at `columns`.
 std::string page(const Findings& findings, size_t columns, bool colour);
 
-/// One line: how many are bad and what that means.
+/// Returns one line: how many are bad and what that means.
 std::string summary_line(const Findings& findings, bool trains_on_cpu);
 
 }  // namespace gputrain::doctor

@@ -16,20 +16,20 @@ struct RatesRequest {
   double least_percent = 80;           // less of the best known is measured again: something may have disturbed
 };
 
-/// Matrix products, copies in memory and to GPUs, writing to the disk. Throws Error(environment).
+/// Measures matrix products, copies in memory and to GPUs, writing to the disk. Throws Error(environment).
 launch::MachineRates measure_rates(const RatesRequest& request, const BestRates& best);
 
-/// One for each rate; those with less than `least_percent` of the best known are bad.
+/// Returns one finding for each rate; those with less than `least_percent` of the best known are bad.
 Findings rate_findings(const launch::MachineRates& machine, double least_percent);
 
-/// "61.2 GFLOP/s", "1.9 GB/s"
+/// Returns "61.2 GFLOP/s", "1.9 GB/s".
 std::string flops_text(double per_second);
 std::string bytes_text(double per_second);
 
-/// Bytes per second of writing a small file, with fsync. Throws Error(environment).
+/// Measures bytes per second of writing a small file, with fsync. Throws Error(environment).
 double write_speed(const std::filesystem::path& folder);
 
-/// "ext4", "nfs4": what the folder lies on; empty: unknown.
+/// Returns the file system on which the folder lies: "ext4", "nfs4"; empty: unknown.
 std::string file_system_of(const std::filesystem::path& folder, const std::filesystem::path& root = "/");
 
 }  // namespace gputrain::doctor

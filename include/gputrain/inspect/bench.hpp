@@ -19,14 +19,15 @@ struct BenchCombination {
   std::string checkpointing;
   int64_t accumulation = 0;
 
-  /// The combination as `--set` arguments.
+  /// Returns the combination as `--set` arguments.
   std::vector<std::string> settings() const;
 };
 
-/// All combinations, in the order of the request's lists; precision is the outermost loop.
+/// Returns all combinations, in the order of the request's lists; precision is the outermost loop.
 std::vector<BenchCombination> combinations_of(const BenchRequest& request);
 
-/// Settings that replace the job's data by synthetic data of the same shape. Throws Error(usage) if this is impossible.
+/// Returns settings that replace the job's data by synthetic data of the same shape. Throws Error(usage) if this is
+/// impossible.
 std::vector<std::string> synthetic_data(const Job& job);
 
 struct BenchRow {
@@ -42,7 +43,7 @@ struct BenchRow {
 
   bool is_measured() const noexcept { return failure.empty(); }
   double rate() const;
-  /// Half of the distance between the 10 % and 90 % quantiles of the rates, relative to their median.
+  /// Returns half of the distance between the 10 % and 90 % quantiles of the rates, relative to their median.
   double spread() const;
   double utilization() const { return peak_flops_per_second > 0 ? flops_per_second / peak_flops_per_second : 0; }
 };
@@ -51,8 +52,8 @@ nlohmann::json to_json(const BenchRow& row);
 /// Throws nlohmann::json::exception.
 BenchRow row_from_json(const nlohmann::json& json);
 
-/// "bf16 is 1.90x fp32 and saves 35 % memory": for each setting that varies, compares its values with the first one
-/// while the other settings are equal. Marks a ratio that may be chance.
+/// Compares, for each setting that varies, its values with the first one while the other settings are equal: "bf16 is
+/// 1.90x fp32 and saves 35 % memory". Marks a ratio that may be chance.
 std::vector<std::string> comparisons(const std::vector<BenchRow>& rows);
 
 }  // namespace gputrain::app

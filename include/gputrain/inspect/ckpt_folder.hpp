@@ -29,20 +29,20 @@ struct CkptEntry {
   std::optional<checkpoint::Score> score;
   std::string problem;  // found in manifest or file sizes; empty: none
 
-  /// "step-00000020", "branch-2/step-00000020"
+  /// Returns "step-00000020", "branch-2/step-00000020".
   std::string name() const { return folder.lexically_relative(root).string(); }
 };
 
-/// All entries, oldest step first.
+/// Returns all entries, oldest step first.
 std::vector<CkptEntry> entries_of(const std::filesystem::path& folder);
 
-/// The metric of the newest good checkpoint that has a score; empty: none has a score.
+/// Returns the metric of the newest good checkpoint that has a score; empty: none has a score.
 std::string metric_of(const std::vector<CkptEntry>& entries);
 
-/// Name, kind, path, step, size and time as JSON.
+/// Returns name, kind, path, step, size and time as JSON.
 nlohmann::ordered_json entry_json(const CkptEntry& entry);
 
-/// "2026-03-01 12:00:00" in local time, or "2026-03-01T12:00:00Z" in UTC.
+/// Returns "2026-03-01 12:00:00" in local time, or "2026-03-01T12:00:00Z" in UTC.
 std::string time_text(int64_t seconds, bool utc);
 std::string size_text(uint64_t bytes);
 
@@ -52,14 +52,15 @@ void print_json(const nlohmann::ordered_json& json);
 /// Whether the path is one checkpoint, under any of its names: "step-00000020", "latest", "step-00000020.bad".
 bool is_one_checkpoint(const std::filesystem::path& named);
 
-/// The checkpoint folder that the user named: a run folder, its ckpt/, or a copy of ckpt/. Throws Error(usage)
+/// Returns the checkpoint folder that the user named: a run folder, its ckpt/, or a copy of ckpt/. Throws Error(usage)
 /// otherwise.
 std::filesystem::path checkpoints_folder(const std::filesystem::path& named);
 
-/// The problem of a checkpoint in one line, without the path of its folder; empty: it is good. Hashes all files.
+/// Returns the problem of a checkpoint in one line, without the path of its folder; empty: it is good. Hashes all
+/// files.
 std::string problem_of(const std::filesystem::path& folder);
 
-/// The first line of an error, with its path relative to the checkpoint folder.
+/// Returns the first line of an error, with its path relative to the checkpoint folder.
 std::string told_within(const std::filesystem::path& folder, const std::string& error);
 
 }  // namespace gputrain::app

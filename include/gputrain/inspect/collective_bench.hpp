@@ -12,7 +12,7 @@
 
 namespace gputrain::app {
 
-/// "all_reduce", "reduce", "broadcast", "all_gather".
+/// Returns "all_reduce", "reduce", "broadcast", "all_gather".
 const std::vector<std::string>& collective_names();
 
 /// Returns the bytes that a rank's link carries per byte of the result, as nccl-tests defines them: 2 (n - 1) / n for
@@ -28,7 +28,7 @@ struct CollectiveRow {
   double seconds = 0;  // time of one call on the slowest rank
 
   int64_t elements() const noexcept { return bytes / 4; }
-  /// Bytes per second.
+  /// Returns the bytes per second.
   double algorithm_bandwidth() const { return static_cast<double>(bytes) / seconds; }
   double bus_bandwidth() const { return algorithm_bandwidth() * bus_factor(collective, ranks); }
 };
@@ -42,7 +42,7 @@ struct CollectiveCounts {
 CollectiveRow time_collective(const std::string& collective, int64_t bytes, const CollectiveCounts& counts,
                               comm::ProcessGroups& groups, at::Device device);
 
-/// `first`, and each times `factor`, up to `last`.
+/// Returns `first`, and each times `factor`, up to `last`.
 std::vector<int64_t> sizes_between(int64_t first, int64_t last, int64_t factor);
 
 }  // namespace gputrain::app

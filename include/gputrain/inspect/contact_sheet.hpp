@@ -16,9 +16,9 @@ struct ContactSheet {
   uint64_t seed = 0;    // the job's, so that the versions are those that training sees
 };
 
-/// The page, HTML that needs no other file: for each sample its name, its class, the image as an evaluation reads it,
-/// and as training does in its first epochs. A sample that cannot be read is shown with the reason. The dataset's
-/// samples must be images.
+/// Writes the page, HTML that needs no other file: for each sample its name, its class, the image as an evaluation
+/// reads it, and as training does in its first epochs. A sample that cannot be read is shown with the reason. The
+/// dataset's samples must be images.
 std::string contact_sheet(const data::Dataset& dataset, const ContactSheet& sheet);
 
 }  // namespace gputrain::app

@@ -13,7 +13,7 @@ struct LrRange {
   double min = 1e-6, max = 1;
   int64_t steps = 100;
 
-  /// The rate of a step: from min to max, each the same factor above the one before.
+  /// Returns the rate of a step: from min to max, each the same factor above the one before.
   double at(int64_t step) const;
 };
 
@@ -44,10 +44,10 @@ struct LrSuggestion {
 /// Suggests a rate from the losses of rising rates. All losses must be finite.
 LrSuggestion suggest_lr(const std::vector<LrPoint>& points);
 
-/// A row for each part of the range: the rate, the smoothed loss and a bar; `columns` wide at most.
+/// Returns a row for each part of the range: the rate, the smoothed loss and a bar; `columns` wide at most.
 std::string lr_table(const std::vector<LrPoint>& points, const LrSuggestion& found, size_t columns);
 
-/// A drawing of the losses over the rates, as an SVG document.
+/// Returns a drawing of the losses over the rates, as an SVG document.
 std::string lr_picture(const std::vector<LrPoint>& points, const LrSuggestion& found, const std::string& title);
 
 }  // namespace gputrain::app

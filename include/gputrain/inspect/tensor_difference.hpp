@@ -17,7 +17,7 @@ struct TensorDifference {
   void add(const TensorDifference& other);
 };
 
-/// Both tensors must be contiguous, on the CPU, with equal dtype and shape.
+/// Compares two tensors, which must be contiguous, on the CPU, with equal dtype and shape.
 TensorDifference difference_between(const at::Tensor& a, const at::Tensor& b);
 
 }  // namespace gputrain::app

@@ -12,8 +12,8 @@ class TextTable {
   /// One letter per column: 'l' aligns to the left, 'r' to the right.
   explicit TextTable(std::string alignment) : alignment_(std::move(alignment)) {}
 
-  /// Missing cells are empty. Control characters become '?', because names come from files and a terminal would obey
-  /// them.
+  /// Adds a row; missing cells are empty. Control characters become '?', because names come from files and a terminal
+  /// would obey them.
   void add(std::vector<std::string> cells);
 
   /// Lines that end in '\n'. Omits columns without content.

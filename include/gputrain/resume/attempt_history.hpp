@@ -21,11 +21,11 @@ struct PastAttempt {
   std::string reason;  // empty: it was killed, or still runs
 };
 
-/// In order.
+/// Returns the attempts in order.
 std::vector<PastAttempt> attempts_of(const std::vector<nlohmann::json>& ledger);
 
-/// Seconds from one line of an attempt to a later one. Ledgers of older versions have the time of day alone: a gap that
-/// cannot be true counts as none.
+/// Returns seconds from one line of an attempt to a later one. Ledgers of older versions have the time of day alone: a
+/// gap that cannot be true counts as none.
 double seconds_between(const nlohmann::json& line, const nlohmann::json& later);
 
 /// A learning rate that counts from a step on.
@@ -35,7 +35,8 @@ struct RateChange {
   bool is_known = true;                    // false: an older version has written the order, without its rate
 };
 
-/// The changes by orders, and by attempts, that count for the steps of this branch as they were taken last. In order.
+/// Returns the changes by orders, and by attempts, that count for the steps of this branch as they were taken last. In
+/// order.
 std::vector<RateChange> rate_changes_in(const std::vector<nlohmann::json>& ledger, int64_t branch);
 
 }  // namespace gputrain::app

@@ -19,10 +19,10 @@
 
 namespace gputrain::app {
 
-/// The metric that makes an evaluation the best, "val/loss"; empty: there is none. Throws Error(usage) for one that is
-/// not measured.
+/// Returns the metric that makes an evaluation the best, "val/loss"; empty: there is none. Throws Error(usage) for one
+/// that is not measured.
 std::string watched_metric_of(const JobSpec& spec, const JobDatasets& datasets);
-/// The same where the best checkpoints are kept, and else empty.
+/// Returns the same if the best checkpoints are kept, and else an empty name.
 std::string best_metric_of(const JobSpec& spec, const JobDatasets& datasets);
 
 checkpoint::Retention retention_of(const train::CheckpointSpec& spec, const train::Plan& plan,
@@ -47,9 +47,9 @@ class Checkpointing {
   /// Throws Error(checkpoint) when there must be one and is not, Error(usage) when the job has changed in a way that
   /// does not allow going on. Every rank must call.
   std::string resume(train::Progress& progress, bool accept_changes);
-  /// The branch that the run saves in.
+  /// Returns the branch that the run saves in.
   int64_t branch() const noexcept { return point_.branch; }
-  /// The checkpoint that resume() began the branch with; empty: it went on in the branch.
+  /// Returns the checkpoint that resume() began the branch with; empty: it went on in the branch.
   const std::string& from() const noexcept { return from_; }
 
   /// Restores everything from the newest good checkpoint, but goes on from the step of `progress`; returns the

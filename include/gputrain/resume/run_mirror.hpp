@@ -29,7 +29,7 @@ class RunMirror {
   /// Copies in the background; not while the folder is another than at the start, as where a disk was unmounted: what
   /// would then lie there is neither a second copy nor locked.
   void begin(const std::filesystem::path& checkpoint);
-  /// Other writing comes first.
+  /// Holds copies back while other writing comes first.
   void hold(bool held);
   /// Tells how copies have ended, a cause once: a mirror that is gone for the night is one warning.
   void note_results();

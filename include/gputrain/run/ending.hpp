@@ -30,11 +30,11 @@ Expectation check_expectation(const JobSpec& spec, const monitor::Metrics& metri
 monitor::Summary summarize(const Job& job, const RankContext& context, const train::Plan& plan,
                            const train::Progress& progress, const train::LogHook& log);
 
-/// If this attempt had no step left to train, keeps the speed that the earlier summary recorded.
+/// Keeps the speed that the earlier summary recorded, if this attempt had no step left to train.
 void keep_measured(monitor::Summary& summary, const nlohmann::ordered_json& earlier);
 
-/// Test metrics of an earlier attempt of this run that ended at this step; empty if there is none. Rank 0 reads them
-/// and broadcasts. Every rank must call.
+/// Returns the test metrics of an earlier attempt of this run that ended at this step; empty if there is none. Rank 0
+/// reads them and broadcasts. Every rank must call.
 monitor::Metrics tested_before(const nlohmann::ordered_json& earlier, const std::string& run_id, int64_t step,
                                comm::ProcessGroups& groups);
 

@@ -29,11 +29,11 @@ Preparation prepare_run(const RunRequest& request, const Job& job, RankContext& 
 /// nothing of that size is allocated. For a CPU.
 void check_memory(const Job& job, const comm::Rendezvous& at, const std::function<JobDatasets()>& open);
 
-/// A dry run: reads one step of data and computes its loss. Writes nothing. Returns the exit code.
+/// Makes a dry run: reads one step of data and computes its loss. Writes nothing. Returns the exit code.
 int try_out(const Job& job, TrainingSetup& setup, monitor::Console& console, const std::string& resume);
 
-/// One attempt: locks the run folder, resumes, trains, and records how it ended. Returns the exit code. Every rank must
-/// call.
+/// Makes one attempt: locks the run folder, resumes, trains, and records how it ended. Returns the exit code. Every
+/// rank must call.
 int run_attempt(const RunRequest& request, const Job& job, TrainingSetup& setup, monitor::Console& console,
                 KernelStatus& kernels);
 

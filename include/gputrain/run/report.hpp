@@ -15,7 +15,7 @@ inline constexpr size_t kShownLog = size_t{32} << 10;  // bytes, on a page
 /// Keeps what the newest evaluation tells of single samples, for the report. A disk error is a warning.
 void write_evaluation(const RunFolder& folder, const nlohmann::ordered_json& details);
 
-/// `state` is the board's. A disk error is a warning.
+/// Writes report.html. `state` is the board's. A disk error is a warning.
 void write_report(const RunFolder& folder, nlohmann::ordered_json state, const monitor::Summary& summary);
 
 }  // namespace gputrain::app

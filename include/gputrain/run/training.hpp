@@ -50,7 +50,7 @@ class Training {
   void record_end(const std::exception& failure);
   void note_reached();
   void record_forced_end(const Error& failure);
-  /// Called after every step.
+  /// Handles the results of background saves. Called after every step.
   void look_at_saves();
   train::EvalHook::Parts eval_parts(TrainingLoop& loop);
   train::ReplicaHook::Parts replica_parts();

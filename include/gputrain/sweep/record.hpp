@@ -25,7 +25,7 @@ struct Trial {
   bool has_worked() const { return state == "done" || state == "ended"; }
 };
 
-/// "optimizer.lr 0.01  optimizer.momentum 0.9"
+/// Returns "optimizer.lr 0.01 optimizer.momentum 0.9".
 std::string text_of(const TrialSettings& settings);
 
 /// Every change is in the file before the call returns.
@@ -47,9 +47,9 @@ class SweepRecord {
   void fail(size_t trial, int exit_code, std::string why);
 
   nlohmann::ordered_json to_json() const;
-  /// The numbers of the trials, the best first; those without a value last.
+  /// Returns the numbers of the trials, the best first; those without a value last.
   std::vector<size_t> best_first() const;
-  /// A row for each trial, the best first.
+  /// Returns a row for each trial, the best first.
   std::string table() const;
 
  private:

@@ -31,8 +31,8 @@ struct Order {
 /// Takes orders from any thread, and keeps them for the training thread.
 class Control {
  public:
-  /// An order as text: for "set", `argument` is "optimizer.lr=1e-4", for "profile" "10". Returns why it is refused;
-  /// empty: it is taken.
+  /// Takes an order as text: for "set", `argument` is "optimizer.lr=1e-4", for "profile" "10". Returns why it is
+  /// refused; empty: it is taken.
   std::string order(const std::string& verb, const std::string& argument);
   void give(Order order);
 
@@ -71,7 +71,7 @@ class ControlHook final : public Hook {
   void set_rate(const Order& order, Progress& progress);
   void set_paused(bool is_paused);
   void tell(const Order& order, const std::string& text, const Progress& progress);
-  /// `fields`: those that the line in the ledger has besides.
+  /// Tells of an order. `fields`: those that the line in the ledger has besides.
   void tell(const Order& order, const std::string& text, const Progress& progress, const nlohmann::json& fields);
 
   Parts parts_;

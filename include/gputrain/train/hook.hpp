@@ -50,8 +50,8 @@ class Hook {
   /// result are those of after_step().
   virtual Stop while_held(Progress&, bool /*requested*/) { return Stop::none; }
 
-  /// State for the checkpoint, so that a resumed run continues this hook exactly; null: none. Every rank must call;
-  /// restore() gives rank 0's state to every rank.
+  /// Returns the state for the checkpoint, so that a resumed run continues this hook exactly; null: none. Every rank
+  /// must call; restore() gives rank 0's state to every rank.
   virtual nlohmann::json state();
   virtual void restore(const nlohmann::json& state);
 };

@@ -48,7 +48,8 @@ class NonFiniteGuard final : public Hook {
   bool will_act(const Progress& progress, bool requested) const override;
   bool is_due() const override { return parts_.others_due && parts_.others_due(); }
 
-  /// The latest finding in words: "the loss or a gradient is not finite at step 12 (epoch 0, samples 5, 17, 3)".
+  /// Returns the latest finding in words: "the loss or a gradient is not finite at step 12 (epoch 0, samples 5, 17,
+  /// 3)".
   const std::string& finding() const noexcept { return finding_; }
 
  private:
@@ -217,7 +218,7 @@ class SaveHook final : public Hook {
   Stopwatch since_save_;
 };
 
-/// "loss 1.882 ppl 6.57": the metrics with this prefix, in the order of the catalog.
+/// Returns the metrics with this prefix, in the order of the catalog: "loss 1.882 ppl 6.57".
 std::string metrics_text(const monitor::Metrics& metrics, const std::string& prefix);
 
 }  // namespace gputrain::train

@@ -35,7 +35,7 @@ class MeterHook final : public Hook {
   /// Keeps the readings of GPUs and memory new.
   Stop while_held(Progress& progress, bool requested) override;
 
-  /// Seconds of a step in each phase, averaged over the ranks and the steps since the last call, as
+  /// Returns seconds of a step in each phase, averaged over the ranks and the steps since the last call, as
   /// "time/forward_seconds"; empty until the ranks have compared.
   monitor::Metrics take_times();
 

@@ -39,9 +39,9 @@ struct BatchPlan {
   std::vector<int64_t> micro_batches = {};  // one value per rank, if they differ; micro_batch is the largest
   int64_t aliases = 0;                      // the global batch of the spec alone, if another one is kept; else 0
 
-  /// Maximum samples per forward pass on this rank.
+  /// Returns the maximum samples per forward pass on this rank.
   int64_t micro_batch_of(int rank) const;
-  /// The same, summed over all ranks.
+  /// Returns the same, summed over all ranks.
   int64_t micro_batch_over_ranks(int world_size) const;
 };
 
@@ -112,13 +112,14 @@ struct Plan {
   int64_t curve_steps() const noexcept { return is_time_limited() ? total_steps : total_steps - shares().origin; }
   /// Returns the place of the curve for the update after `step`: a whole number unless the global batch has changed.
   double curve_step(int64_t step) const noexcept;
-  /// The same as a cadence; keeps a time as seconds. Null: never.
+  /// Returns the same as a cadence; keeps a time as seconds. Null: never.
   Cadence cadence_of(const std::optional<config::Length>& length, const std::string& key) const;
 };
 
-/// Any two of global batch, micro-batch and accumulation give the third; with a kept global batch, the micro-batch
-/// gives the accumulation. Throws Error(usage) if they contradict each other, if none is given, if a global batch has
-/// fewer samples than ranks or than forward passes, or if the number of micro-batches is not the number of ranks.
+/// Plans the batch. Any two of global batch, micro-batch and accumulation give the third; with a kept global batch, the
+/// micro-batch gives the accumulation. Throws Error(usage) if they contradict each other, if none is given, if a global
+/// batch has fewer samples than ranks or than forward passes, or if the number of micro-batches is not the number of
+/// ranks.
 BatchPlan plan_batch(const TrainSpec& spec, const PlanFacts& facts);
 
 /// Micro-batches to try for a rank's share of a step, smallest first: 1, then for each halving of the share the largest

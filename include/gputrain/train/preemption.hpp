@@ -76,7 +76,7 @@ class StopPoll {
   StopPoll(comm::ProcessGroups& groups, StopReason own);
   /// Returns the stop agreed in earlier calls and votes again. Every rank must call.
   Stop next();
-  /// The same, including the last vote. Every rank must call, unless it fails.
+  /// Returns the same, including the last vote. Every rank must call, unless it fails.
   Stop finish();
 
  private:

@@ -13,14 +13,14 @@ struct InterruptionStats {
   double seconds = 0;  // run time of all attempts
 };
 
-/// The mean time between losses: the mean of a gamma posterior. Its prior is one loss per day of running, or per four
-/// days `with_notice`, if the cloud announces preemption. The prior counts as a quarter of a loss, because a few losses
-/// in little time say little.
+/// Returns the mean time between losses: the mean of a gamma posterior. Its prior is one loss per day of running, or
+/// per four days `with_notice`, if the cloud announces preemption. The prior counts as a quarter of a loss, because a
+/// few losses in little time say little.
 double seconds_between_interruptions(const InterruptionStats& record, bool with_notice);
 
-/// The training time between two saves that loses the least time: more saves cost more, fewer leave more work to
-/// repeat. J. W. Young, "A first order approximation to the optimum checkpoint interval", CACM 17 (1974), sqrt(2 cost
-/// between); J. T. Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps", FGCS 22
+/// Returns the training time between two saves that loses the least time: more saves cost more, fewer leave more work
+/// to repeat. J. W. Young, "A first order approximation to the optimum checkpoint interval", CACM 17 (1974), sqrt(2
+/// cost between); J. T. Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps", FGCS 22
 /// (2006), eq. 37. Saving takes at most 5 % of the time, unless the interval would then exceed half the time between
 /// losses. Between ten seconds and one hour.
 double best_save_interval(double save_cost_seconds, double seconds_between_interruptions);
@@ -32,18 +32,19 @@ class SavePace {
   explicit SavePace(InterruptionStats record = {}) : record_(record) {}
 
   void note_step(double seconds);
-  /// A save is being written from now until note_written() or note_failed().
+  /// Notes that a save is being written from now until note_written() or note_failed().
   void note_begun() { is_writing_ = true; }
   void note_written(double stall_seconds, double write_seconds);
   void note_failed() { is_writing_ = false; }
   /// Whether the cloud is polled for notices. Notices help only if a save fits into the shortest one.
   void set_notices_watched(bool watched) { notices_watched_ = watched; }
 
-  /// Time from the return of one save call to the next save. The first two saves come early, to measure their cost.
+  /// Returns the time from the return of one save call to the next save. The first two saves come early, to measure
+  /// their cost.
   double interval_seconds() const;
-  /// "every 2m11s (auto: a save costs 100ms, work is lost once in 1d0h, presumed)"
+  /// Returns "every 2m11s (auto: a save costs 100ms, work is lost once in 1d0h, presumed)"
   std::string text() const;
-  /// text() if the interval changed noticeably since the last news; else empty.
+  /// Returns text() if the interval changed noticeably since the last news; else an empty text.
   std::string take_news();
 
  private:

@@ -132,7 +132,7 @@ struct ParallelSpec {
   static void describe(config::Description<ParallelSpec>& d);
 };
 
-/// The micro-batches of the ranks, in order: "32 + 16", "8 x 32 + 8 x 16".
+/// Returns the micro-batches of the ranks, in order: "32 + 16", "8 x 32 + 8 x 16".
 std::string sum_text(const std::vector<int64_t>& sizes);
 
 }  // namespace gputrain::train

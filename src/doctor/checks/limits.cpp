@@ -18,7 +18,7 @@ struct Limit {
 
 int64_t number(const std::string& word) { return word == "unlimited" ? kUnlimited : std::atoll(word.c_str()); }
 
-/// "Max open files            1024                 524288               files"
+/// Reads "Max open files            1024                 524288               files".
 std::map<std::string, Limit> limits_of(const Machine& machine) {
   std::map<std::string, Limit> found;
   for (const std::string& line : machine.lines("/proc/self/limits")) {

@@ -9,7 +9,7 @@
 namespace gputrain::doctor {
 namespace {
 
-/// "0 0 1 1", in the order of the GPUs; "?" where the kernel does not say.
+/// Returns "0 0 1 1", in the order of the GPUs; "?" if the kernel does not say.
 std::string nodes_of_gpus(const Machine& machine) {
   std::string text;
   for (const device::GpuReading& gpu : machine.gpus.gpus) {

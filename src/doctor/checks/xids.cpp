@@ -31,7 +31,7 @@ const std::map<int, const char*>& hardware_xids() {
   return kXids;
 }
 
-/// The log's lines from the oldest to now; empty if it cannot be read.
+/// Returns the log's lines from the oldest to now; empty if it cannot be read.
 std::vector<std::string> kernel_log(const std::filesystem::path& path) {
   constexpr int kMostReads = 1'000'000;
   std::vector<std::string> lines;
@@ -48,7 +48,7 @@ std::vector<std::string> kernel_log(const std::filesystem::path& path) {
   return lines;
 }
 
-/// The number in "NVRM: Xid (PCI:0000:3b:00): 79, pid=..."; 0: it is another line.
+/// Returns the number in "NVRM: Xid (PCI:0000:3b:00): 79, pid=..."; 0: it is another line.
 int xid_of(std::string_view line) {
   const size_t begin = line.find("NVRM: Xid");
   const size_t at = begin == std::string_view::npos ? begin : line.find("): ", begin);

@@ -16,13 +16,13 @@ double product(Sizes::const_iterator begin, Sizes::const_iterator end) {
 }
 double product(const Sizes& sizes) { return product(sizes.begin(), sizes.end()); }
 
-/// [..., m, k] times [..., k, n]
+/// Counts [..., m, k] times [..., k, n].
 double matrix_product(const Shapes& shapes, size_t first) {
   if (shapes.size() < first + 2 || shapes[first].size() < 2 || shapes[first + 1].empty()) return 0;
   return 2 * product(shapes[first]) * static_cast<double>(shapes[first + 1].back());
 }
 
-/// Input [..., in], weight [out, in].
+/// Counts a dense layer: input [..., in], weight [out, in].
 double dense_layer(const Shapes& shapes) {
   if (shapes.size() < 2 || shapes[0].empty() || shapes[1].size() != 2) return 0;
   return 2 * product(shapes[0]) * static_cast<double>(shapes[1][0]);

@@ -61,7 +61,7 @@ ProfiledEvent::Kind kind_of(const KinetoEvent& event, bool on_device) {
   }
 }
 
-/// "torch::autograd::CppNode<gputrain::ops::cpu::(anonymous namespace)::RowNorm>" is RowNormBackward.
+/// Shortens a name: "torch::autograd::CppNode<gputrain::ops::cpu::(anonymous namespace)::RowNorm>" is RowNormBackward.
 std::string short_name(std::string name) {
   constexpr std::string_view kNode = "torch::autograd::CppNode<";
   const size_t node = name.find(kNode);

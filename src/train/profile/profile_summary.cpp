@@ -11,7 +11,7 @@ using Kind = ProfiledEvent::Kind;
 using Costs = std::map<std::string, ProfileCost>;
 using Interval = std::pair<int64_t, int64_t>;
 
-/// Disjoint, in order.
+/// Returns the intervals of the steps: disjoint, in order.
 std::vector<Interval> steps_in(const std::vector<ProfiledEvent>& events) {
   std::vector<Interval> steps;
   for (const ProfiledEvent& event : events) {

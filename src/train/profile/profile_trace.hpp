@@ -18,7 +18,7 @@ struct TraceFacts {
   std::map<uint64_t, std::string> tracks;  // their names
 };
 
-/// One JSON object with an event a line: complete events ("X") in microseconds, each rank a process "rank k".
+/// Writes one JSON object with an event a line: complete events ("X") in microseconds, each rank a process "rank k".
 std::string trace_text(const std::vector<ProfiledEvent>& events, const TraceFacts& facts);
 
 }  // namespace gputrain::train
