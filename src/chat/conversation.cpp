@@ -26,7 +26,7 @@ std::vector<std::string> roles_of(const ordered_json& messages) {
 
 bool is_assistant(const ordered_json& message) { return message.at("role") == "assistant"; }
 
-/// Adds a range behind the others; joins it to the last one where they touch.
+/// Adds a range behind the others; joins it to the last one if they touch.
 void add(std::vector<LearnedText::Part>& parts, const Range& range, size_t message) {
   if (range.begin >= range.end) return;
   if (!parts.empty() && parts.back().range.end == range.begin && parts.back().message == message) {

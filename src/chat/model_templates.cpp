@@ -67,7 +67,7 @@ std::optional<std::string> configured(const fs::path& file, const std::string& n
                                .hint = "write the template that you want into chat_template.jinja beside it"});
 }
 
-/// Returns a message without keys that are null, but for the content beside calls; the assistant's thoughts stand under
+/// Returns a message without keys that are null, except the content beside calls; the assistant's thoughts stand under
 /// both names that templates use.
 ordered_json prepared(const ordered_json& message) {
   if (!message.is_object()) return message;

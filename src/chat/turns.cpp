@@ -226,7 +226,7 @@ class Search {
     if (mark < text.size()) turn.end = {last.begin + mark, last.end};
   }
 
-  /// Takes the mark that begins the next turn as the end of this one, where the template writes no other.
+  /// Takes the mark that begins the next turn as the end of this one, if the template writes no other.
   void take_next_mark(Turn& turn) {
     const Range last = turn.said.back();
     const std::string_view rest = std::string_view(rendered_.text).substr(last.end);

@@ -21,14 +21,14 @@ auto on_disk(const std::filesystem::path& path, const std::string& what, Action 
   }
 }
 
-/// Creates a folder where there is none, whose name is then as durable as what it will hold.
+/// Creates a folder if there is none. Its name is then as durable as its future content.
 void create_folder(const std::filesystem::path& folder);
 
 /// Returns the name under which a checkpoint is written or removed.
 std::filesystem::path partial_name_of(const std::filesystem::path& checkpoint);
 
-/// Removes what is left of folders that a killed process was writing or removing. Returns what to tell of one that
-/// cannot be removed, which takes room and no more; else "".
+/// Removes the remains of folders that a killed process was writing or removing. Returns a message about one that
+/// cannot be removed, which only takes room; else "".
 std::string remove_partial_folders(const std::filesystem::path& folder);
 
 /// Checks that there is room, because a full disk is better found out before an hour of writing than after it. Throws

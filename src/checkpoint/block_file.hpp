@@ -14,7 +14,7 @@
 
 namespace gputrain::checkpoint {
 
-/// Bypasses the page cache where the file system can. Through the cache, a checkpoint would evict the training data and
+/// Bypasses the page cache if the file system can. Through the cache, a checkpoint would evict the training data and
 /// take twice as long.
 class BlockWriter {
  public:

@@ -29,8 +29,8 @@ class SliceRuns {
   void skip_to(int64_t whole);
 
  private:
-  /// A range of a row of the whole tensor, and where it begins in a row of the cut. A row is what one index of all
-  /// dimensions before the one of the cut has.
+  /// A range of a row of the whole tensor, and its place in a row of the cut. A row is what one index of all dimensions
+  /// before the one of the cut has.
   struct Range {
     int64_t begin, end, at;
   };

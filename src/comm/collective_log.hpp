@@ -43,7 +43,7 @@ struct RankStatus {
   std::optional<AwaitedCollective> waiting;
   std::map<std::string, Lane> lanes;  // by group
 
-  /// Returns the collectives in a group; none where the rank has not called any.
+  /// Returns the collectives in a group; none if the rank has not called any.
   const Lane& lane(const std::string& group) const;
   /// Returns the name of the collective with that number, if known.
   std::optional<std::string> call(const std::string& group, int64_t number) const;

@@ -186,7 +186,7 @@ bool allows(const Key&, const T&) {
   return true;
 }
 
-/// Returns a hint for 0.1 or 10 where only percentages are allowed.
+/// Returns a hint for 0.1 or 10 if only percentages are allowed.
 std::string percent_hint(const Key& key, const std::string& text) {
   if (key.allowed_units() != std::vector{Length::Unit::percent}) return {};
   const Parsed<double> number = parse_number(text);

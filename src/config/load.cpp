@@ -42,7 +42,7 @@ void note_texts(const Node& node, const std::string& dotted, Loaded::Written& wr
   for (const Node& part : node.parts) note_texts(part, join(dotted, part.key), written);
 }
 
-/// Changes "${env:A}" to "${env:A:-***}", so that the job can be read where A is not set.
+/// Changes "${env:A}" to "${env:A:-***}", so that the job can be read if A is not set.
 std::string with_fallbacks(std::string text) {
   for (size_t at = text.find("${env:"); at != std::string::npos; at = text.find("${env:", at + 1)) {
     const size_t end = text.find('}', at);

@@ -7,7 +7,7 @@
 
 namespace gputrain::device {
 
-/// Returns the number after `word` at the start of a line: "MemAvailable: 123 kB"; 0 if there is no such line.
+/// Returns the number after `word` at the start of a line: "MemAvailable:   123 kB"; 0 if there is no such line.
 int64_t number_behind(const std::string& word, const std::filesystem::path& path);
 
 }  // namespace gputrain::device

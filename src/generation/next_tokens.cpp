@@ -23,8 +23,8 @@
 namespace gputrain::generation {
 namespace {
 
-// Sums of probabilities differ in their last bits by the order of their terms, so a GPU's decide where they are clear
-// of the limit by this part.
+// Sums of probabilities differ in their last bits by the order of their terms, so a GPU's decide if they differ from
+// the limit by this part.
 constexpr double kRounding = 1e-9;
 
 /// A token, or none if only the whole row tells.

@@ -98,7 +98,7 @@ struct Known {
   double edge = 0;
 };
 
-/// Leaves the tokens that top_p and min_p keep, where that is sure without the others.
+/// Leaves the tokens that top_p and min_p keep. Returns whether that is certain without the other tokens.
 bool keep_surely(Known& known, const LargestLogits& largest, const Sampling& sampling) {
   auto& tokens = known.tokens;
   std::ranges::sort(tokens, is_likelier);

@@ -1,4 +1,4 @@
-// Reads texts token by token where every pass has the same sizes: in memory with room for more tokens.
+// Reads texts token by token, with the same sizes in every pass: in memory with room for more tokens.
 #pragma once
 
 #include <cstdint>

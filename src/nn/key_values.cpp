@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kLeastRoom = 64;  // tokens
 
-/// Copies new tokens behind the first `length` in the room, which grows where it is full. Returns all of them.
+/// Copies new tokens behind the first `length` in the room, which grows when it is full. Returns all of them.
 at::Tensor appended(at::Tensor& room, int64_t length, const at::Tensor& added) {
   const int64_t needed = length + added.size(2);
   if (!room.defined() || room.size(2) < needed) {

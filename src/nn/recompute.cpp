@@ -112,7 +112,7 @@ struct FirstRun final : torch::CustomClassHolder {
 };
 
 struct RecomputedBlock : torch::autograd::Function<RecomputedBlock> {
-  /// `anchor` puts the block on the graph where no input does.
+  /// Runs the block and records it as one operator. `anchor` puts it on the graph if no input does.
   static variable_list forward(AutogradContext* context, at::TensorList inputs, const std::optional<at::Tensor>&,
                                const Block& block) {
     auto run = c10::make_intrusive<FirstRun>(block, inputs[0].device());

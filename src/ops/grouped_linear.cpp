@@ -113,7 +113,7 @@ struct GroupedLinear : torch::autograd::Function<GroupedLinear> {
   }
 
  private:
-  /// Returns the weights' .grad as one tensor, where a sum can be added to it; else undefined.
+  /// Returns the weights' .grad as one tensor, if a sum can be added to it; else undefined.
   static at::Tensor place_of(const variable_list& weights) {
     std::vector<at::Tensor> places;
     for (const at::Tensor& weight : weights) {

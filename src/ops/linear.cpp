@@ -100,7 +100,7 @@ at::Tensor dense(Tensors inputs, bool in_out, int64_t columns = 0) {
   return run(in_out ? "linear_in_out" : "linear", inputs, kinds, gpu::linear(inputs, in_out), reference)[0];
 }
 
-/// Casts x to the compute type and appends the parameters' copies, undefined where there is none. A parameter in the
+/// Casts x to the compute type and appends the parameters' copies, undefined if there is none. A parameter in the
 /// compute type, frozen or trained without fp32 values, is its own copy.
 Tensors with_copies(const Policy& policy, const Tensors& x_and_parameters) {
   Tensors inputs = x_and_parameters;

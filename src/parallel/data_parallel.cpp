@@ -48,7 +48,7 @@ GradientTraffic traffic_of_step(const device::Arena& arena, const ReducerOptions
     const auto& frozen = arena.frozen_parts();
     const int64_t first_trained = arena.gathered_parts().back().unit,
                   last = std::max(arena.gathered_parts().front().unit, frozen.empty() ? 0 : frozen.back().unit);
-    // Twice in each pass, but for the last unit, which stays, and those before which nothing is trained.
+    // Twice in each pass. Once for the last unit, which stays, and for units before the first trained one.
     const auto gathers = [&](int64_t unit) { return (unit == last || unit < first_trained ? 1 : 2) * passes; };
     back = full_back = 0;
     for (const device::GatheredPart& part : arena.gathered_parts()) {

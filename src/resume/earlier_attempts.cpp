@@ -19,15 +19,15 @@ EarlierAttempts::EarlierAttempts(const Job& job, TrainingSetup& setup, const Run
   if (setup.context.rank() == 0) ledger_ = monitor::read_ledger(folder.ledger()).lines;
 }
 
-/// The ledger, which only rank 0 has, knows of those that were killed before they saved, and the checkpoint of those
+/// The ledger, which only rank 0 has, knows the attempts that were killed before they saved. The checkpoint knows those
 /// that came before it in another folder.
 int64_t EarlierAttempts::number_of_next(const train::Progress& progress) const {
   const int64_t number = std::max(progress.attempts, attempts_in(ledger_)) + 1;
   return setup_.context.groups.from_rank_zero(number, "number of the attempt");
 }
 
-/// Files that come or go between two attempts change which sample stands where: an epoch begun with the old order is
-/// not finished by the new one. Classes of other names, or other characters, make labels mean something else. Files may
+/// Files that come or go between two attempts change the places of samples: the new order does not finish an epoch that
+/// was begun with the old one. Classes of other names, or other characters, make labels mean something else. Files may
 /// also have been written anew, with as many samples.
 void EarlierAttempts::check_data(const train::Progress& progress, const DataIdentity& now, bool accept_changes) const {
   if (progress.step == 0 || progress.step >= setup_.plan.total_steps) return;

@@ -21,7 +21,7 @@ using checkpoint::Search;
 
 bool is_path(const std::string& resume) { return resume != "auto" && resume != "must" && resume != "never"; }
 
-/// Throws where there are checkpoints after all.
+/// Throws if there are checkpoints after all.
 void refuse_to_start_over(const Job& job, const Search& in_vain) {
   const auto checkpoints = RunFolder{job.output_dir}.checkpoints();
   if (!in_vain.rejected.empty()) {
@@ -39,7 +39,7 @@ void refuse_to_start_over(const Job& job, const Search& in_vain) {
   }
 }
 
-/// Takes a damaged checkpoint out of the way and returns its new name; empty where a mirror does not allow that.
+/// Takes a damaged checkpoint out of the way and returns its new name; empty if a mirror does not allow that.
 std::string quarantine(const std::filesystem::path& folder, bool is_own) {
   try {
     return checkpoint::archive_checkpoint(folder).filename().string();
@@ -118,7 +118,7 @@ void look_again(const std::filesystem::path& folder, Refusal& refusal, const std
                        folder.string() + " to it"});
 }
 
-/// Returns the last checkpoint that lies in `folder`, as where it was copied to without its run; empty: none.
+/// Returns the last checkpoint that lies in `folder`, for example if it was copied there without its run; empty: none.
 std::filesystem::path last_checkpoint_in(const std::filesystem::path& folder) {
   std::filesystem::path last;
   std::error_code ignored;

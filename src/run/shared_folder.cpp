@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 constexpr std::chrono::seconds kPatience{3};  // some network file systems show new files late
 constexpr std::chrono::milliseconds kBetweenLooks{50};
 
-/// A file that rank 0 writes where the run folder is or will be, and removes when the others have looked for it.
+/// A file that rank 0 writes into the place of the run folder, and removes when the others have looked for it.
 struct Mark {
   std::string name;       // empty: it could not be written; who takes the run folder says why
   int64_t above_run = 0;  // how many names of the run folder's path to leave out

@@ -23,7 +23,7 @@ int64_t wall_clock_ns() {
       .count();
 }
 
-/// Returns how far this host's clock is ahead of rank 0's. Ranks leave a barrier together but for the time of a
+/// Returns how far this host's clock is ahead of rank 0's. Ranks leave a barrier together, apart from the time of a
 /// message; the median of some barriers is not that of a late message. Every rank must call.
 int64_t clock_ahead_ns(comm::ProcessGroups& groups) {
   const auto& hosts = groups.hosts();

@@ -238,7 +238,7 @@ void Step::give_up_capture() {
   }
 }
 
-/// Copies a batch to where its graph reads it.
+/// Copies a batch to the place at which its graph reads it.
 void Step::fill(Recording& recording, const Batch& batch) {
   data::await(batch);
   for (size_t f = 0; f < batch.fields.size(); ++f) {

@@ -23,7 +23,7 @@ std::vector<at::Tensor> pieces_of(const at::Tensor& flat) {
   return flat.numel() == 0 ? std::vector<at::Tensor>() : flat.split(kMostInAPiece);
 }
 
-/// On a GPU, LibTorch refuses to count in any order where `deterministic` is set. Sums of ones do not depend on it.
+/// On a GPU, LibTorch refuses to count in any order if `deterministic` is set. Sums of ones do not depend on it.
 class AnyOrder {
  public:
   AnyOrder() : before_(at::globalContext().deterministicAlgorithms()) { set(false); }

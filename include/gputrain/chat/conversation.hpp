@@ -36,12 +36,12 @@ class Conversations {
   /// `variables` are those that all conversations have for the template.
   Conversations(ChatTemplate chat_template, const nlohmann::ordered_json& variables, Learning learning);
 
-  /// Returns the rendered conversation with the ranges that are learned: the text that the template writes at a
-  /// message, without the header that it also writes for the model to go on, or the text that it marks by `{%
-  /// generation %}`. The mark that ends a turn is learned with it, and so is the text that the template writes after
-  /// the last one. If only the next message's header ends a turn, its mark does. A message's own `weight` of 0, or
-  /// `train` of false, keeps it from being learned. `variables` are for the template, as for ChatTemplate::render.
-  /// Throws Error(data) if messages are not valid or if the template does not tell.
+  /// Returns the rendered conversation with the ranges that are learned: the template's text of a message, without the
+  /// header, or the text that it marks by `{% generation %}`. The header is the text that it also writes for the model
+  /// to go on. The mark that ends a turn is learned with it, and so is the text that the template writes after the last
+  /// one. If only the next message's header ends a turn, its mark does. A message's own `weight` of 0, or `train` of
+  /// false, keeps it from being learned. `variables` are for the template, as for ChatTemplate::render. Throws
+  /// Error(data) if messages are not valid or if the template does not tell.
   LearnedText learned(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& variables) const;
 
   /// Returns the marks <|...|> of the template in a short conversation.
@@ -57,8 +57,8 @@ class Conversations {
   std::shared_ptr<const TemplateHabits> habits_;
 };
 
-/// Throws Error(data), which says which message is wrong, unless this is a list of objects with a string "role" and a
-/// "content": a string, a list of {"type": "text", "text": ...}, or null where there are "tool_calls".
+/// Throws Error(data), which names the message, unless this is a list of objects with a string "role" and a "content":
+/// a string, a list of {"type": "text", "text": ...}, or null beside "tool_calls".
 void check_messages(const nlohmann::ordered_json& messages);
 
 /// Returns a list of messages, or its JSON text, with the keys and roles that templates know: `from` and `value` are

@@ -37,8 +37,8 @@ class Template {
   /// supported.
   static Template parse(const std::string& source, std::string name);
 
-  /// Renders with an object's keys as variables. Throws Error(data) that names the line: for what the template itself
-  /// raises, for what Python would raise, and when work, memory or nesting pass their bounds.
+  /// Renders with an object's keys as variables. Throws Error(data) that names the line: if the template raises, if
+  /// Python would raise, and if work, memory or nesting pass their bounds.
   Rendered render(const nlohmann::ordered_json& variables) const;
 
   /// Whether it says by `{% generation %}` what the assistant says.

@@ -45,8 +45,8 @@ class Checkpoint {
   std::map<std::string, Part> parts_;
 };
 
-/// Checks every file of a checkpoint against its hash. Reads from the disk, not from the page cache, where the file
-/// system allows it. Throws Damage or Unreadable.
+/// Checks every file of a checkpoint against its hash. Reads from the disk, not from the page cache, if the file system
+/// allows it. Throws Damage or Unreadable.
 void verify(const std::filesystem::path& folder, const Manifest& manifest);
 
 /// Does the same for the sizes of all files and the hash of one, which may be that of the frozen weights.

@@ -17,8 +17,8 @@ namespace gputrain::checkpoint {
 class WeightFiles {
  public:
   /// `path` is a safetensors file, or a folder with model.safetensors or with shards and their
-  /// model.safetensors.index.json. The frozen weights of a checkpoint belong to it. Throws Error(data) that says what
-  /// is missing or what a file is instead.
+  /// model.safetensors.index.json. The frozen weights of a checkpoint belong to it. Throws Error(data) that names a
+  /// missing file, or the kind of a wrong one.
   explicit WeightFiles(const std::filesystem::path& path);
 
   /// Returns the file, or the index of the shards.

@@ -17,7 +17,7 @@ class AnyCatalog;
 class Schema;
 struct ValueType;  // how to read and write one C++ type as YAML; see value_type.hpp
 
-/// What happens if a resumed job has another value for a key: accepted, accepted only with --accept, or refused.
+/// The answer to another value for a key in a resumed job: accepted, accepted only with --accept, or refused.
 enum class Change { safe, needs_accept, refused };
 
 /// Returns the ValueType of a C++ type, for the types that describe.hpp lists.

@@ -8,7 +8,7 @@
 namespace gputrain::config {
 
 /// Returns the settings of a recorded job, such as "optimizer.lr" and its value on one line of YAML, as
-/// Loaded::settings() has them; unchecked. Throws SpecError where the file cannot be read.
+/// Loaded::settings() has them; unchecked. Throws SpecError if the file cannot be read.
 std::map<std::string, std::string> recorded_settings(const std::filesystem::path& file);
 
 }  // namespace gputrain::config

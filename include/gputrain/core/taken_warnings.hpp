@@ -28,7 +28,7 @@ class TakenWarnings {
   std::vector<std::string> warnings_;
 };
 
-/// While it lives, warnings of this thread go where those of the thread go that it works for.
+/// While this object exists, warnings of this thread go the way of warnings of the thread that it works for.
 class WorkerWarnings {
  public:
   explicit WorkerWarnings(TakenWarnings* of_other);

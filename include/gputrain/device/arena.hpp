@@ -73,7 +73,7 @@ struct Range {
 /// The part of an arena that one rank keeps when ranks share it out: ranges in ascending order.
 using Shard = std::vector<Range>;
 
-/// A range that the rank owns, and where it begins in buffers that hold only what the rank owns.
+/// A range that the rank owns, and its place in buffers of owned ranges alone.
 struct Piece {
   Range range;
   int64_t at = 0;
@@ -153,7 +153,7 @@ class Arena {
   const at::Tensor& values() const;  // [numel]; asserts that they are whole
   /// Returns, for Kept::owned values, [owned_numel()]: those of the pieces, one after the other. Otherwise undefined.
   const at::Tensor& owned_values() const noexcept { return owned_values_; }
-  const at::Tensor& kept_values() const noexcept {  // those of the two that have memory
+  const at::Tensor& kept_values() const noexcept {  // the tensor that has memory
     return keeps_owned_values_only() ? owned_values_ : values_;
   }
   bool keeps_owned_values_only() const noexcept { return kept_values_ == Kept::owned; }
@@ -168,7 +168,7 @@ class Arena {
   bool keeps_owned_gradients_only() const noexcept { return kept_ == Kept::owned; }
   /// Returns the gradient of what the rank owns, in flat tensors that follow one another.
   std::vector<at::Tensor> gradients_of_pieces() const;
-  const at::Tensor& kept_gradients() const noexcept {  // those of the two that have memory
+  const at::Tensor& kept_gradients() const noexcept {  // the tensor that has memory
     return kept_ == Kept::whole ? gradients_ : owned_gradients_;
   }
   void clear_gradients();
@@ -198,7 +198,7 @@ class Arena {
   const std::vector<Piece>& owned() const noexcept { return owned_; }
   int64_t owned_numel() const noexcept { return owned_.empty() ? 0 : owned_.back().at + owned_.back().range.size(); }
   bool owns_all() const noexcept { return owned_numel() == numel_; }
-  /// Call before any use of owned(), owned_gradients(), owned_values() or make_state(). Keeps owned_values() where the
+  /// Call before any use of owned(), owned_gradients(), owned_values() or make_state(). Keeps owned_values() if the
   /// shard has the same size.
   void own(const Shard& shard);
 

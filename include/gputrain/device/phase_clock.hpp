@@ -13,8 +13,8 @@
 
 namespace gputrain::device {
 
-/// The parts of a step. `communication` is the time in which a rank waits for others, not that which it computes
-/// beside; `graph` is a whole step that is replayed as one CUDA graph.
+/// The parts of a step. `communication` is the time in which a rank waits for others, not the time in which it computes
+/// meanwhile; `graph` is a whole step that is replayed as one CUDA graph.
 enum class Phase { load, copy, forward, backward, communication, optimizer, graph, count };
 
 constexpr size_t kPhases = static_cast<size_t>(Phase::count);

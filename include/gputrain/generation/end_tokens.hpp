@@ -23,7 +23,7 @@ std::vector<int64_t> end_tokens_of(const std::filesystem::path& folder, const to
 std::optional<int64_t> end_of_turn(const chat::ChatTemplate& chat_template, const tokenizers::Tokenizer& tokenizer);
 
 /// Returns the token before a text that has nothing before it: the begin token of tokenizer_config.json, or else its
-/// end token; where that has neither, `bos_token_id` or `eos_token_id` of generation_config.json or config.json. None:
+/// end token; if that has neither, `bos_token_id` or `eos_token_id` of generation_config.json or config.json. None:
 /// there is no such token. Throws Error(data) as end_tokens_of().
 std::optional<int64_t> first_token_of(const std::filesystem::path& folder,
                                       const tokenizers::PublishedTokenizer& tokenizer);

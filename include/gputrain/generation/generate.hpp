@@ -18,7 +18,7 @@ namespace gputrain::generation {
 /// The part of a text that the model sees: its last `length` tokens.
 struct ContextWindow {
   int64_t length = 0;
-  bool has_one_length = false;  // pads texts that a model reads anew to it, at the end, where a causal model looks not
+  bool has_one_length = false;  // pads texts that a model reads anew to it, at the end, which a causal model ignores
   bool slides = false;          // a text may become longer; the model then reads it anew for every token
 };
 

@@ -1,4 +1,4 @@
-// Reads what `run --profile` wrote: what cost most, and what to try.
+// Reads the files of `run --profile`: what cost most, and what to try.
 #pragma once
 
 #include <string>

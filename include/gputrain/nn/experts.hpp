@@ -11,9 +11,9 @@
 
 namespace gputrain::nn {
 
-/// Several feed-forward layers of which each token uses the few that a router finds most probable; their results are
-/// added, weighted by those probabilities (Shazeer et al., arXiv:1701.06538; Jiang et al., Mixtral, arXiv:2401.04088).
-/// x [..., channels] -> as x. Parameters are named as in Qwen3-MoE's files: `gate`, and `experts.0.up_proj` and so on.
+/// Several feed-forward layers. Each token uses the few that a router finds most probable; their results are added,
+/// weighted by those probabilities (Shazeer et al., arXiv:1701.06538; Jiang et al., Mixtral, arXiv:2401.04088). x [...,
+/// channels] -> as x. Parameters are named as in Qwen3-MoE's files: `gate`, and `experts.0.up_proj` and so on.
 ///
 /// On a GPU the host does not learn how many tokens each expert gets (ops/grouped_linear.hpp), unless experts have
 /// adapters or biases. In training every expert takes part, if need be with no tokens: its parameters then have

@@ -18,7 +18,7 @@ struct FlatStretch {
   double lr_factor = 1;  // times UpdateScalars::lr
   double since = 0;      // updates made before these were trained: AdamWBuffers::step less this is theirs
   int64_t values_shift = 0, gradients_shift = 0;  // how much further on values (and the copy) and gradients are
-  RoundedElements rounded = {};                   // of one tensor, where values or state have 16 bits
+  RoundedElements rounded = {};                   // elements of one tensor, if values or state have 16 bits
 };
 
 /// Device scalars of an update; found_inf and divisor as in optim::StepScalars.

@@ -29,7 +29,7 @@ class RowBlocks {
  private:
   int64_t rows_in_block_, blocks_;
   at::Tensor groups_;
-  at::Tensor places_;  // int64 [rows]: where each row is among all rows of all blocks
+  at::Tensor places_;  // int64 [rows]: place of each row among all rows of all blocks
 };
 
 /// Whether grouped_linear() takes these weights as they are: the values that it reads lie in one storage, at equal

@@ -44,7 +44,7 @@ class Optimizer {
   struct State {
     std::vector<std::pair<std::string, at::Tensor>> flat;  // [arena.owned_numel()]
     std::vector<std::pair<std::string, at::Tensor>> scalars;
-    std::vector<OfWeights> of_weights = {};  // every kind, also where the rank owns no weight
+    std::vector<OfWeights> of_weights = {};  // every kind, also if the rank owns no weight
 
     /// Returns the tensors that grow with the model: all but scalars.
     std::vector<at::Tensor> large() const;
@@ -56,7 +56,7 @@ class Optimizer {
   /// scalars whose names begin with kSincePrefix.
   virtual void count_since(const std::map<std::string, double>& since);
   static constexpr const char* kSincePrefix = "since.";
-  /// Updates made so far, as a restored state has them; 0 where the rule does not count.
+  /// Updates made so far, as a restored state has them; 0 if the rule does not count.
   virtual double updates() const { return 0; }
 
   /// Says that a tensor of this name begins to be trained, after its state was set to zero. For state that begins
@@ -65,8 +65,8 @@ class Optimizer {
 
   /// Whether evaluations, and what a run writes at its end, take an average of the weights.
   virtual bool has_average() const { return false; }
-  /// Gives the arena's values that this rank owns those of the average, or gives back to the bit what trains. Ranks
-  /// that own a part must gather the others afterwards. Call under NoGradGuard.
+  /// Puts the average into the arena's values that this rank owns, or puts the trained values back, equal to the bit.
+  /// Ranks that own a part must gather the others afterwards. Call under NoGradGuard.
   virtual void exchange_average() {}
   /// State of a rule that keeps average - weights instead of the average.
   static constexpr const char* kAverageOffset = "average_offset";
@@ -77,7 +77,7 @@ class Optimizer {
 using OptimizerCatalog = config::Catalog<Optimizer, const device::Arena&>;
 OptimizerCatalog& catalog();
 
-/// Consecutive elements that an update changes, and where they begin in each buffer.
+/// Consecutive elements that an update changes, and their place in each buffer.
 struct UpdateRange {
   int64_t size = 0;
   int64_t values_at = 0;              // in the arena's values
@@ -86,7 +86,7 @@ struct UpdateRange {
   ops::RoundedElements rounded = {};  // elements of a tensor; only if ranges are those of tensors
 };
 
-/// The elements of the arena that this rank updates and that share their settings: what a fused update takes.
+/// The elements of the arena with the same settings that this rank updates: the operands of a fused update.
 struct UpdateGroup {
   double weight_decay = 0;
   double lr_factor = 1;
@@ -97,14 +97,14 @@ struct UpdateGroup {
   std::vector<at::Tensor> values(const device::Arena& arena) const;
   std::vector<at::Tensor> gradients(const device::Arena& arena) const;
   std::vector<at::Tensor> states(const at::Tensor& state) const;
-  /// Returns its rate: `lr` itself where the factor is 1, else a new device scalar.
+  /// Returns its rate: `lr` itself if the factor is 1, else a new device scalar.
   at::Tensor rate(const at::Tensor& lr) const;
 };
 
 /// Whether neighbours of equal settings are one range, or each tensor has its own, as stochastic rounding needs.
 enum class Ranges { joined, of_tensors };
 
-/// Splits what this rank owns of an arena by settings, `weight_decay` being the rule's own. There is no group where the
+/// Splits what this rank owns of an arena by settings, `weight_decay` being the rule's own. There is no group if the
 /// rank owns nothing.
 std::vector<UpdateGroup> update_groups(const device::Arena& arena, double weight_decay,
                                        const std::map<std::string, double>& since = {}, Ranges ranges = Ranges::joined);
@@ -115,14 +115,14 @@ uint64_t rounding_key(const device::Arena& arena, const std::string& tensor);
 /// Returns the same for an update of all groups at once.
 std::vector<ops::FlatStretch> flat_stretches(const std::vector<UpdateGroup>& groups);
 
-/// For rules that work on matrices instead of ranges, such as Muon and LAMB: a namespace-scope object of this type says
-/// that the rule of this name gets every tensor whole, so that ranks that share out the state own whole tensors.
+/// A mark of rules that work on matrices instead of ranges, such as Muon and LAMB. A namespace-scope object of this
+/// type says that the rule of this name gets every tensor whole: ranks that share out the state then own whole tensors.
 struct WholeTensors {
   explicit WholeTensors(const std::string& rule);
 };
 bool takes_whole_tensors(const std::string& rule);
 
-/// The same for rules that update bf16 weights without a wider copy of them (`optimizer.master: bf16`). Such a rule
+/// A mark of rules that update bf16 weights without a wider copy of them (`optimizer.master: bf16`). Such a rule
 /// computes in fp32 and rounds stochastically.
 struct NarrowMasters {
   explicit NarrowMasters(const std::string& rule);

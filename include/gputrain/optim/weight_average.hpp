@@ -43,7 +43,7 @@ class WeightAverage final : public Optimizer {
  public:
   using Buffers = std::vector<std::pair<std::string, at::Tensor>>;
 
-  /// The average begins at the arena's values, where they have memory. The arena must outlive it.
+  /// The average begins at the arena's values, if they have memory. The arena must outlive it.
   WeightAverage(std::unique_ptr<Optimizer> inner, const device::Arena& arena, Buffers buffers, std::string description);
 
   void step(const StepScalars& scalars) override;

@@ -12,7 +12,7 @@
 //
 // If ranks shard the optimizer state (ZeRO stage 1: Rajbhandari et al., "ZeRO: memory optimizations toward training
 // trillion parameter models", SC 2020), each owns a shard of the arena: a gradient's sum goes only to its owner, which
-// updates the values; then all gather them. That transfers as many bytes as an all-reduce. Where each bucket is split
+// updates the values; then all gather them. That transfers as many bytes as an all-reduce. If each bucket is split
 // equally among the ranks, it is one reduce-scatter and one all-gather; otherwise, each owner has a reduce and a
 // broadcast of its own.
 //

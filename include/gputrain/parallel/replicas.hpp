@@ -23,9 +23,8 @@ void check_same_layout(comm::ProcessGroups& groups, const device::Arena& arena, 
 void broadcast(comm::ProcessGroups& groups, const device::Arena& arena, const NamedTensors& buffers);
 void broadcast(comm::ProcessGroups& groups, const NamedTensors& buffers);
 
-/// Compares a hash of every tensor's bits over the ranks. Throws Error(refused) that contains `when` ("at step 7") and
-/// names the first tensor that differs and the first rank that disagrees with most. One pass over the model and one
-/// small collective.
+/// Compares a hash of every tensor's bits over the ranks. Throws Error(refused) with `when` ("at step 7"), the first
+/// tensor that differs, and the first rank that disagrees with most. One pass over the model and one small collective.
 void check_replicas(comm::ProcessGroups& groups, const device::Arena& arena, const NamedTensors& buffers,
                     const std::string& when);
 

@@ -1,4 +1,4 @@
-// Saving a run and going on from it: where to, from which checkpoint, and what becomes of saves that fail.
+// Saving and resuming a run: the folder, the checkpoint to begin with, and the handling of saves that fail.
 #pragma once
 
 #include <functional>
@@ -43,9 +43,9 @@ class Checkpointing {
   explicit Checkpointing(Parts parts);
 
   /// Follows `checkpoint.resume`: restores everything from the checkpoint it names, if any, and returns what to print.
-  /// `progress` is that of the attempt that saved it; its attempts are 0 where there is none.
-  /// Throws Error(checkpoint) when there must be one and is not, Error(usage) when the job has changed in a way that
-  /// does not allow going on. Every rank must call.
+  /// `progress` is that of the attempt that saved it; its attempts are 0 if there is none. Throws Error(checkpoint)
+  /// when there must be one and is not, Error(usage) when the job has changed in a way that does not allow going on.
+  /// Every rank must call.
   std::string resume(train::Progress& progress, bool accept_changes);
   /// Returns the branch that the run saves in.
   int64_t branch() const noexcept { return point_.branch; }
@@ -56,9 +56,9 @@ class Checkpointing {
   /// checkpoint's step. Throws Error(refused), with `reason`, when there is none yet. Every rank must call.
   int64_t roll_back(train::Progress& progress, const std::string& reason);
 
-  /// Saves after `progress.step` steps. A save in the background that fails is told and counted; Error(checkpoint) ends
-  /// training when checkpoint.max_save_failures have failed in a row, or when a durable one fails. Every rank must
-  /// call.
+  /// Saves after `progress.step` steps. A save in the background that fails gives a warning and is counted;
+  /// Error(checkpoint) ends training when checkpoint.max_save_failures have failed in a row, or when a durable one
+  /// fails. Every rank must call.
   void save(const train::Progress& progress, train::SaveMode mode);
   /// Ends the copy that the save in the background makes of weights and the optimizer's state. Call before they change.
   void finish_copy() { writer_.finish_copy(); }

@@ -9,11 +9,11 @@
 namespace gputrain::app {
 
 /// Samples per optimizer step of the checkpoint that the run will go on from, as far as manifests and sizes tell now; 0
-/// where there is none, or the job names its global batch itself, or another accumulation than before. Every rank must
+/// if there is none, or the job names its global batch itself, or another accumulation than before. Every rank must
 /// call.
 int64_t kept_global_batch(const Job& job, RankContext& context);
 
-/// Warns where it differs from what the job's keys make of it.
+/// Warns if it differs from the global batch by the job's keys.
 void tell_of_kept_batch(const train::BatchPlan& batch);
 
 }  // namespace gputrain::app

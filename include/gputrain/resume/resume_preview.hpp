@@ -7,9 +7,9 @@
 
 namespace gputrain::app {
 
-/// Says it as the start page does. Sizes and states of checkpoints are compared with their manifests, tensors are not
-/// read. Throws what a run would for what is no checkpoint or another job's, and Error(checkpoint) where there is none
-/// but must be, or none is good.
+/// Returns the line of the start page. Sizes and states of checkpoints are compared with their manifests, tensors are
+/// not read. Throws as a run would for a folder that is no checkpoint, or one of another job. Throws Error(checkpoint)
+/// if there must be a checkpoint and is none, or none is good.
 std::string preview_resume(const Job& job, bool accept_changes);
 
 }  // namespace gputrain::app

@@ -1,4 +1,4 @@
-// checkpoint.mirror of a run: its folder, who writes there, and what is told of it.
+// checkpoint.mirror of a run: its folder, its lock, its copies in the background, and the messages about them.
 #pragma once
 
 #include <filesystem>
@@ -26,14 +26,14 @@ class RunMirror {
   /// Throws Error(usage) when the folder is in use by another run.
   explicit RunMirror(Parts parts);
 
-  /// Copies in the background; not while the folder is another than at the start, as where a disk was unmounted: what
-  /// would then lie there is neither a second copy nor locked.
+  /// Copies in the background. Not while the folder is another than at the start, for example because a disk was
+  /// unmounted: a copy there would be no second one, and the folder is not locked.
   void begin(const std::filesystem::path& checkpoint);
   /// Holds copies back while other writing comes first.
   void hold(bool held);
   /// Tells how copies have ended, a cause once: a mirror that is gone for the night is one warning.
   void note_results();
-  /// Waits for what still has to be copied, at most for as long as `seconds_left` says; asked again and again.
+  /// Waits until everything is copied, at most as long as `seconds_left` says, which is called again and again.
   void finish(const std::function<double()>& seconds_left);
 
  private:
@@ -43,7 +43,7 @@ class RunMirror {
   Parts parts_;
   RunLock lock_;
   std::optional<checkpoint::Mirror> copies_;
-  std::string told_;      // the failure that was told last
+  std::string told_;      // the newest failure in a warning
   bool is_away_ = false;  // the folder is not the one that is locked
 };
 

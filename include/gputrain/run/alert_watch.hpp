@@ -1,4 +1,4 @@
-// Follows a run's alerts in a thread of its own, so that a run that hangs is told of too.
+// Follows a run's alerts in a thread of its own, so that a hanging run gives alerts too.
 #pragma once
 
 #include <condition_variable>
@@ -23,7 +23,7 @@ class AlertWatch {
     double per_second = 0;       // 0: unknown
     double earlier_seconds = 0;  // time of earlier attempts
   };
-  /// `webhook` is told too, unless it is null.
+  /// Alerts also go to `webhook`, unless it is null.
   AlertWatch(std::vector<monitor::AlertSpec> alerts, monitor::Board& board, train::Control& control,
              std::filesystem::path folder, const Cost& cost, monitor::Sink* webhook);
   AlertWatch(const AlertWatch&) = delete;

@@ -26,7 +26,7 @@ class Live {
   Live(const Live&) = delete;
   Live& operator=(const Live&) = delete;
 
-  /// Starts to serve. Call when it is known where the run stands.
+  /// Starts to serve. Call when the run's step is known.
   void begin(const train::Progress& progress);
   /// Returns the text for the start page; empty: nothing to say.
   std::string text() const;

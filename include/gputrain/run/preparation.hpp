@@ -18,7 +18,7 @@ struct Preparation {
   JobDatasets datasets;
   MicroBatchChoice micro_batch;
   int64_t kept_global_batch = 0;  // that of the resumed run; 0: a new run
-  std::string resume = {};        // dry run, on rank 0: where a run would start from
+  std::string resume = {};        // dry run, on rank 0: the place from which a run would start
 };
 
 /// Opens the data, checks the job as far as possible without a model, and chooses the micro-batch if the job leaves it

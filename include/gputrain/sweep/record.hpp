@@ -25,7 +25,7 @@ struct Trial {
   bool has_worked() const { return state == "done" || state == "ended"; }
 };
 
-/// Returns "optimizer.lr 0.01 optimizer.momentum 0.9".
+/// Returns "optimizer.lr 0.01  optimizer.momentum 0.9".
 std::string text_of(const TrialSettings& settings);
 
 /// Every change is in the file before the call returns.

@@ -154,7 +154,7 @@ class EvalHook final : public Hook {
     std::function<void(const nlohmann::ordered_json& details)> on_details = [](const auto&) {};
     /// Tells the schedule of the learning rate about an evaluation.
     std::function<void(const optim::Evaluated&, optim::Feedback&)> follow = [](const auto&, auto&) {};
-    /// Runs an evaluation where it may use the memory of the steps.
+    /// Runs an evaluation so that it may use the memory of the steps.
     std::function<void(const std::function<void()>&)> between_steps = [](const auto& work) { work(); };
   };
   explicit EvalHook(Parts parts) : parts_(std::move(parts)) {}

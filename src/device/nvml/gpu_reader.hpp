@@ -12,7 +12,7 @@ namespace gputrain::device::nvml {
 /// Reads the values that do not change while the GPU is there, or `lost`.
 GpuReading facts_of(const Library& library, Device device);
 
-/// Reads everything else into `reading`, but for its errors (Xid). Returns as soon as the GPU turns out to be lost.
+/// Reads everything else into `reading`, except its errors (Xid). Returns as soon as the GPU turns out to be lost.
 void read(const Library& library, Device device, GpuReading& reading);
 
 /// Translates the bits that the library returns into the reasons that slow a busy GPU down.

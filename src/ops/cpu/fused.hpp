@@ -1,4 +1,4 @@
-// fp32 operators for CPUs, on the autograd graph: one or two passes where ATen makes several.
+// fp32 operators for CPUs, on the autograd graph: one or two passes instead of ATen's several.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -39,7 +39,7 @@ Tensors split_columns(const at::Tensor& y, const std::vector<int64_t>& columns);
 at::Tensor grouped_products(const at::Tensor& x, const at::Tensor& matrices, const at::Tensor& groups, bool transposes);
 
 /// Adds the sum of dy^T x over the blocks of each group to `sums` [groups, out, in] fp32; dy [blocks, rows, out], x
-/// [blocks, rows, in]. Returns false, and adds nothing, where it does not take these tensors.
+/// [blocks, rows, in]. Returns false, and adds nothing, if it does not take these tensors.
 bool add_grouped_products(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& groups, const at::Tensor& sums);
 
 /// {x, weight 1, bias 1, weight 2, bias 2, their copies in this order} -> {layer 2(activation(layer 1(x)))}; operands
@@ -50,7 +50,7 @@ OpImpl feed_forward(const Tensors& inputs, bool in_out, Activation activation);
 OpImpl attention(const at::Tensor& packed, int64_t heads, int64_t key_heads, bool causal, double scale);
 
 /// ATen's FlashAttention of queries that are the last positions of the keys: its causal mask ends at the last key. Head
-/// counts may differ. Undefined where it does not take these tensors.
+/// counts may differ. Undefined if it does not take these tensors.
 at::Tensor attention_to_earlier(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                 const AttentionOptions& options);
 

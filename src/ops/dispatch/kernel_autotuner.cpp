@@ -146,7 +146,7 @@ bool KernelAutotuner::use_custom_kernel(std::string_view name, const Tensors& in
   KernelComparison found;
   const auto aside = options_.aside ? options_.aside() : nullptr;
   try {
-    // All ranks must find the same where they need the same bits, so crashes, which one host remembers, do not count.
+    // If ranks need the same bits, all must choose the same. So crashes, which one host remembers, do not count.
     const auto trial = kinds.replicated ? nullptr : begin_trial(key);
     found = compare_kernels(inputs, kinds, custom, reference, options_);
   } catch (const NoKernelYet&) {

@@ -201,8 +201,7 @@ class AdamW8bit final : public Optimizer {
     }
   }
 
-  /// Returns a tensor whose values and gradients are views, or copies where they are not in the order of their
-  /// elements.
+  /// Returns a tensor whose values and gradients are views, or copies if they are not in the order of their elements.
   ops::BlockwiseTensor flat_tensor(const Tensor& tensor) const {
     const auto late = since_.find(tensor.of.segment.name);
     return {.value = tensor.of.value.reshape(-1),

@@ -16,7 +16,7 @@ struct AddedToken {
   std::string text;        // spelt as in the file
   std::string shown = {};  // text to decode to and to look for; empty: `text`, normalised if it is_normalized
   int32_t token = -1;
-  bool is_single_word = false;  // not where a letter, a digit or a mark is beside it
+  bool is_single_word = false;  // not if a letter, a digit or a mark is beside it
   bool takes_space_before = false;
   bool takes_space_behind = false;
   bool is_normalized = false;  // looked for after normalisation

@@ -49,7 +49,7 @@ inline constexpr int64_t kMostFileBytes = int64_t{256} << 20;
 nlohmann::json read_json(const std::string& file);
 std::string read_file(const std::string& file);
 
-/// Returns the begin of a text, for messages, with "..." where something is left out.
+/// Returns the begin of a text, for messages, with "..." if something is left out.
 std::string shortened(std::string_view text, size_t most_bytes = 200);
 
 }  // namespace gputrain::tokenizers

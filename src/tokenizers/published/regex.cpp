@@ -185,7 +185,7 @@ Regex::Regex(std::string_view pattern, RegexDialect dialect, const std::string& 
     throw Error(
         ExitCode::data,
         {.what = "not a regular expression (" + message_of(error) + "): " + shortened(pattern, 1000), .where = where});
-  pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);  // where this fails, the interpreter matches
+  pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);  // if this fails, the interpreter matches
 }
 
 bool Regex::find(std::string_view text, size_t from, MatchMemory& memory, Match& match) const {

@@ -1,5 +1,4 @@
-// Byte-level BPE where the rank of a token is also that of the merge which makes it: OpenAI's tiktoken, Mistral's
-// tekken.
+// Byte-level BPE in which the rank of a token is also that of its merge: OpenAI's tiktoken, Mistral's tekken.
 #include <array>
 #include <charconv>
 

@@ -1,4 +1,4 @@
-// A text that is changed step by step, and where its bytes come from.
+// A text that is changed step by step, and the origins of its bytes.
 #pragma once
 
 #include <algorithm>

@@ -60,7 +60,7 @@ const Builtin* find_test(std::string_view name);
 const Builtin* find_global(std::string_view name);
 /// Returns an attribute of a value that is a function. Throws Problem for one that Python has and we lack.
 const Builtin* find_method(const Value& self, std::string_view name);
-/// Returns an attribute of `loop`, but for functions.
+/// Returns an attribute of `loop` that is no function.
 std::optional<Value> loop_attribute(const Loop& loop, std::string_view name);
 /// Whether it is a method that changes its object, which templates must not.
 bool is_mutator(const Value& self, std::string_view name);

@@ -36,7 +36,7 @@ bool may_try_another(const std::string& layer) {
   return ++tried[layer] <= kMost;
 }
 
-/// Computes by cuDNN where that is faster, else in two kernels.
+/// Computes by cuDNN if that is faster, else in two kernels.
 void run_fastest(const std::string& layer, int64_t rows, const std::function<void()>& in_two,
                  const std::function<void()>& by_cudnn) {
   auto& tuner = kernel_autotuner();
