@@ -140,7 +140,6 @@ std::string xxh3_of(std::string_view unsealed) {
   return sealer.seal().xxh3_128;
 }
 
-/// Whether the text matches its seal.
 bool is_sealed(std::string_view text) {
   const size_t key = text.find(kSealKey), digits = key + kSealKey.size();
   if (key == std::string_view::npos || text.size() < digits + kSealDigits) return false;

@@ -98,7 +98,6 @@ std::vector<Certain> drawn_from_all(const at::Tensor& logits, std::span<const Dr
   return certain;
 }
 
-/// Draws from the `count` largest logits.
 std::vector<Certain> drawn_from_largest(const at::Tensor& logits, std::span<const Draw> draws, const Sampling& sampling,
                                         int64_t count) {
   const auto [largest, tokens] = at::topk(logits, count, 1);

@@ -61,7 +61,6 @@ at::Tensor probabilities_of(const at::Tensor& logits) {
   return at::softmax(logits, -1, logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
 }
 
-/// Returns the mean over the rows that count.
 at::Tensor mean_of_counted(const at::Tensor& rows, const at::Tensor& counted) {
   if (!counted.defined()) return at::mean(rows, 0);
   const at::Tensor weights = counted.to(rows.scalar_type());

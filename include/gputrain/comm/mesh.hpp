@@ -30,7 +30,6 @@ struct Mesh {
   int context_place_of(int rank) const noexcept { return cell_of(rank) % context; }
   /// Returns the first rank with the same part of the model: of its layers, and of its units.
   int first_like(int rank) const noexcept { return stage_of(rank) * stage_ranks() + tensor_place_of(rank); }
-  /// Whether the ranks have different parts of the model.
   bool has_parts_of_model() const noexcept { return tensor * pipeline > 1; }
   /// Whether a forward pass is collective among ranks. Then all ranks take it, so that all call the same collectives.
   bool has_collective_passes() const noexcept { return context * tensor * pipeline > 1; }

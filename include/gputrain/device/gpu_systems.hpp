@@ -20,7 +20,6 @@ struct GpuSystem {
 
 /// Finds a system by its name, or by a device name as in DeviceFacts; empty: not in the table.
 std::optional<GpuSystem> gpu_system(std::string_view name);
-/// Returns the names that gpu_system() knows.
 std::vector<std::string> gpu_system_names();
 
 }  // namespace gputrain::device

@@ -44,9 +44,8 @@ int ranks_on_same_cores(int own, int host, int ranks);
 /// Sets ATen's number of threads. Call before the first operator.
 void set_cpu_threads(const CpuThreads& threads);
 
-/// Returns the peak resident memory of this process.
 int64_t peak_resident_bytes();
-/// Returns its present resident memory; 0 if the system does not tell.
+/// Returns the present resident memory of this process; 0 if the system does not tell.
 int64_t resident_bytes();
 
 /// Returns the memory of the machine, or the container's limit if that is less.

@@ -21,7 +21,6 @@ struct Head {
       {};
 };
 
-/// Computes the head's loss from its logits.
 Loss loss_of_logits(const Head& head, const at::Tensor& logits, const at::Tensor& targets,
                     const CrossEntropyOptions& options);
 

@@ -82,7 +82,6 @@ class Tokenizer {
   /// Returns the text of tokens. Tokens outside the vocabulary become U+FFFD.
   virtual std::string decode(std::span<const int64_t> tokens) const = 0;
 
-  /// Returns the text of each token, by its number.
   virtual std::vector<std::string> token_texts() const;
 
   /// Writes the texts of the tokens into the metadata of weights, under kTargets.

@@ -58,7 +58,6 @@ struct UniformSteps {
     const double left = static_cast<double>(whole - origin) - at_first;
     return at_first + left * static_cast<double>(step - first) / static_cast<double>(whole - first);
   }
-  /// Whether this step reaches a multiple of `every`.
   bool reaches_multiple(int64_t step, int64_t every) const noexcept;
 };
 

@@ -92,7 +92,6 @@ void TreeBuilder::check_tag(const std::string& tag, const SourceLocation& locati
   stop(location, "the tag " + shown(written) + " is not supported", "leave it out");
 }
 
-/// Returns the source text from `mark` on.
 std::string_view TreeBuilder::text_at(const YAML::Mark& mark) const {
   const auto line = static_cast<size_t>(std::max(mark.line, 0));
   if (line >= line_offsets_.size()) return {};

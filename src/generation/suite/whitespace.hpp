@@ -22,7 +22,6 @@ inline size_t space_at(std::string_view text, size_t at) {
   return is_space ? 3 : 0;
 }
 
-/// Returns the text without the white space at its end.
 inline std::string_view without_trailing_space(std::string_view text) {
   size_t end = 0;
   for (size_t at = 0; at < text.size();) {

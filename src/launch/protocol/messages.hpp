@@ -42,7 +42,6 @@ struct StartOrder {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StartOrder, attempt, restarts, command, environment, logs, first_rank, ranks,
                                    world_size, host_number, hosts, master_address, master_port)
 
-/// How a rank ended.
 struct RankEnd {
   int rank = 0, process = 0;
   ProcessStatus status;

@@ -36,7 +36,6 @@ struct Share {
     since = stretch.since;
   }
   __device__ int64_t place(int pack) const { return begin + pack * kThreads * kVector; }
-  /// Draws random bits for a pack.
   __device__ RandomBits bits(int pack, float step, RoundingUse use) const {
     return rounding_bits(key, (element_shift + place(pack)) / kVector, step, use);
   }
