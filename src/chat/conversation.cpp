@@ -86,7 +86,7 @@ void add_turn(std::vector<LearnedText::Part>& parts, const Turn& turn, bool word
 }
 
 constexpr const char* kNoEnds =
-    "what the chat template marks by {% generation %} does not hold what ends a turn: a model does not learn to stop";
+    "the chat template does not mark the end of a turn by {% generation %}: a model does not learn to stop";
 
 /// Whether what ends a turn stands behind what the template marks, or nowhere.
 bool lacks_end(const TemplateHabits& habits, const Turn& turn, const std::string& text) {

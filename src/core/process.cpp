@@ -52,7 +52,7 @@ void require_current_folder() {
   if (!failure) return;
   throw Error(ExitCode::environment,
               {.what = "the current folder cannot be used, it may have been deleted: " + failure.message(),
-               .hint = "cd into a folder that exists, also where a new one has the same name"});
+               .hint = "cd into a folder that exists, even if a new one has the same name"});
 }
 
 void raise_open_files_limit() {

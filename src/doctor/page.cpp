@@ -39,7 +39,7 @@ std::string page(const Findings& findings, size_t columns, bool colour) {
 std::string summary_line(const Findings& findings, bool trains_on_cpu) {
   const auto count = [&](Verdict verdict) { return std::ranges::count(findings, verdict, &Finding::verdict); };
   const auto bad = count(Verdict::bad), warnings = count(Verdict::warn);
-  std::string text = bad > 0 ? "unfit: " + counted(bad, "finding") + " must be mended" : "fit to train";
+  std::string text = bad > 0 ? "unfit: " + counted(bad, "finding") + " must be fixed" : "fit to train";
   if (bad == 0 && trains_on_cpu) text += " on the CPU";
   if (warnings > 0) text += ", " + counted(warnings, "warning");
   return text;

@@ -99,7 +99,7 @@ void advise_on_host(const json& summary, std::vector<WeightedAdvice>& advice) {
   const auto micro_batch = summary.at("run").at("micro_batch").get<int64_t>();
   if (calls > 0 && mean < kSmallOperatorSeconds) {
     advice.push_back({operators / summary.at("seconds").get<double>(),
-                      fmt::format("an operator takes {:.1f} us on average, much of which is the call itself: raise "
+                      fmt::format("an operator takes {:.1f} us on average, and the call itself is much of that: raise "
                                   "train.micro_batch_size (now {})",
                                   1e6 * mean, micro_batch)});
   }

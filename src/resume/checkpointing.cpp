@@ -107,8 +107,8 @@ bool Checkpointing::forget_other_evaluations(const checkpoint::Checkpoint& from,
 
 void Checkpointing::tell_of_other_evaluations() const {
   log::warning(
-      "data.val is evaluated on other data than before: what was measured then counts no more as a result or a "
-      "best one; scores of older checkpoints, by which checkpoint.keep_best keeps them, stay");
+      "data.val is evaluated on other data than before: earlier values no longer count as results or as the best; "
+      "checkpoint.keep_best still goes by the scores of older checkpoints");
 }
 
 /// Whether the run may resume. Every rank must call.

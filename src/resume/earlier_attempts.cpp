@@ -75,7 +75,7 @@ void EarlierAttempts::refuse_if_stuck(const train::Progress& progress) const {
               {.what = counted(attempts, "attempt") + " in a row did not come past step " +
                        std::to_string(progress.step) + (stuck.reason.empty() ? "" : "; the last one: " + stuck.reason),
                .where = folder_.string(),
-               .hint = "mend the cause, then start once with --accept"});
+               .hint = "remove the cause, then start once with --accept"});
 }
 
 std::optional<train::OrderedRate> EarlierAttempts::ordered_rate(const train::Progress& progress, int64_t branch) const {

@@ -37,7 +37,7 @@ TEST(DoctorPage, ColoursOnlyIfAsked) {
 }
 
 TEST(DoctorPage, SumsUp) {
-  EXPECT_EQ(summary_line(kFindings, true), "unfit: 1 finding must be mended");
+  EXPECT_EQ(summary_line(kFindings, true), "unfit: 1 finding must be fixed");
   EXPECT_EQ(summary_line({kFindings[0]}, true), "fit to train on the CPU");
 }
 

@@ -47,8 +47,8 @@ Tokens SuiteEncoder::encode(const std::string& text, bool is_begin, const std::s
 
 int64_t SuiteEncoder::first_token(const std::string& place) const {
   if (model_.first_token) return *model_.first_token;
-  throw Error(ExitCode::data, {.what = "the tokenizer has no token that begins or ends a text, after which the first "
-                                       "token of this one could be scored",
+  throw Error(ExitCode::data, {.what = "the tokenizer has no token that begins or ends a text, so the first token of "
+                                       "this one cannot be scored",
                                .where = place,
                                .hint = "ask for choices after a context"});
 }

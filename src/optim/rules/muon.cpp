@@ -51,8 +51,8 @@ struct MuonSpec {
         .change(config::Change::needs_accept)
         .aliases({"wd"});
     d.key("adamw", &MuonSpec::adamw,
-          "patterns of matrices that AdamW updates, such as output layers, which of a sequential are named by their "
-          "number: 5.*; it updates embeddings in any case");
+          "patterns of matrices that AdamW updates, such as output layers; layers of a sequential are named by their "
+          "number: 5.*; AdamW updates embeddings in any case");
     d.key("betas", &MuonSpec::betas, "of AdamW: decay rates of the averages of the gradient and of its square")
         .elements(2)
         .at_least(0)
