@@ -41,7 +41,7 @@ class GuardedStep {
   at::Tensor lr_, keep_, skip_, divisor_;
 };
 
-/// Counts an update in `step`, 0-dim, while in scope; for good unless found_inf.
+/// A count of an update in `step`, 0-dim, while in scope; for good unless found_inf.
 class CountedStep {
  public:
   CountedStep(const at::Tensor& step, const StepScalars& scalars);

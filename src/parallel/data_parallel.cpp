@@ -68,8 +68,8 @@ GradientTraffic traffic_of_step(const device::Arena& arena, const ReducerOptions
           .full_bytes = share(times * gradient + full_back) + across(gradient)};
 }
 
-/// Runs when backward is done with a parameter, also if an operator added its gradient to .grad directly and there is
-/// none to accumulate. Hooks run in the thread that runs backward; the caller waits for that thread.
+/// A hook that runs when backward is done with a parameter, also if an operator added its gradient to .grad directly
+/// and there is none to accumulate. Hooks run in the thread that runs backward; the caller waits for that thread.
 struct DataParallel::ReadyHook final : torch::autograd::FunctionPostHook {
   ReadyHook(DataParallel& to_tell, at::Tensor of_parameter, const device::Segment& of_segment, size_t of_bucket)
       : all(to_tell), parameter(std::move(of_parameter)), segment(of_segment), bucket(of_bucket) {}

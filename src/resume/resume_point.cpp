@@ -63,7 +63,7 @@ std::optional<checkpoint::Checkpoint> newest_here(const Job& job, const ResumePo
   return std::move(search.newest);
 }
 
-/// Why a rank cannot read a checkpoint that rank 0 has read.
+/// The reason why a rank cannot read a checkpoint that rank 0 has read.
 struct Refusal {
   bool is_damaged = false;
   std::string what, where;

@@ -10,7 +10,7 @@ namespace gputrain::tokenizers {
 template <typename Signature>
 class FunctionRef;
 
-/// Must not outlive what it refers to.
+/// A reference to a function, which must outlive it.
 template <typename Result, typename... Arguments>
 class FunctionRef<Result(Arguments...)> {
  public:

@@ -9,7 +9,7 @@
 
 namespace gputrain::comm {
 
-/// Counts the collectives of the tensor group; those of the control group are too small to matter.
+/// The collectives of the tensor group; those of the control group are too small to matter.
 struct CollectiveTraffic {
   struct Kind {
     int64_t calls = 0;

@@ -34,7 +34,7 @@ struct FileKind {
   std::string it_is() const;
 };
 
-/// How much of a file's beginning file_kind() looks at.
+/// The size of a file's beginning that file_kind() looks at.
 inline constexpr size_t kFileKindBytes = 1024;
 
 /// Returns the kind of a file that begins with these bytes. Text is UTF-8 without control characters.

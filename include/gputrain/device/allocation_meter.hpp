@@ -5,8 +5,8 @@
 
 namespace gputrain::device {
 
-/// Counts blocks that any thread allocates during its lifetime; only one meter at a time. The first meter inserts
-/// itself between ATen and its allocator for the rest of the process.
+/// A count of the blocks that any thread allocates during its lifetime; only one meter at a time. The first meter
+/// inserts itself between ATen and its allocator for the rest of the process.
 class AllocationMeter {
  public:
   AllocationMeter();

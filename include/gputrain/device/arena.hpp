@@ -24,7 +24,7 @@
 
 namespace gputrain::device {
 
-/// How the update of one parameter differs from the optimizer's own settings.
+/// The settings of one parameter's update that differ from the optimizer's own.
 struct UpdateSettings {
   double lr_factor = 1;                // times the learning rate
   std::optional<double> weight_decay;  // instead of the rule's own

@@ -22,7 +22,7 @@ struct ContextWindow {
   bool slides = false;          // a text may become longer; the model then reads it anew for every token
 };
 
-/// Null: what a device repeats is not recorded.
+/// A maker of recorded graphs for a device. Null: work that repeats is not recorded.
 using MakeCapturedGraphs = std::function<std::unique_ptr<device::CapturedGraphs>(at::Device)>;
 
 struct Options {
@@ -43,7 +43,7 @@ struct Continuation {
   bool is_full = false;         // the model cannot read a longer text
 };
 
-/// Told of each new token of the text with this number.
+/// A function that is called with each new token of the text with this number.
 using Watch = std::function<void(size_t text, int64_t token)>;
 
 /// Throws Error(usage), with `place`, for a text that generate() refuses.

@@ -22,7 +22,7 @@ struct BatchLimits {
   int64_t rows = 32, tokens = 16384;
 };
 
-/// Called with the number of texts that are done, and of all.
+/// A function that is called with the number of texts that are done, and of all.
 using ProgressWatch = std::function<void(int64_t done, int64_t all)>;
 
 /// Returns for each text the sum of the natural logarithms of its scored tokens' probabilities. Softmax is in fp32, or

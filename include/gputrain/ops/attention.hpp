@@ -49,8 +49,8 @@ struct AttentionOptions {
   /// int64 [batch, time], the place of each query in its own text. A query attends to no key of another text, so that
   /// several texts share a row, or rows begin with padding. Undefined: one text a row.
   at::Tensor positions = {};
-  /// Not causal: int64 [batch], the keys of each row that are there; the later ones are padding, whose results mean
-  /// nothing. Undefined: all are there.
+  /// For attention that is not causal: int64 [batch], the number of keys of each row. Later keys are padding, and their
+  /// results mean nothing. Undefined: there is no padding.
   at::Tensor lengths = {};
   KeyRoom room = {};
   Texts texts = {};  // the texts that positions or lengths describe, for a GPU; undefined: unknown

@@ -18,7 +18,7 @@ struct Loss {
   at::Tensor weighted;  // sum * weight, on the graph if the logits are
 };
 
-/// Sum of the cross entropy over targets. logits [..., columns >= classes], targets int64 [...]; kIgnoreIndex marks
+/// Sums the cross entropy over targets. logits [..., columns >= classes], targets int64 [...]; kIgnoreIndex marks
 /// targets to skip. Computes in at least fp32. Equals torch.nn.functional.cross_entropy with reduction="sum".
 ///
 /// If the logits require a gradient, the same pass overwrites them with the gradient of `weighted`, so that they are

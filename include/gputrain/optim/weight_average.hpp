@@ -13,7 +13,7 @@
 
 namespace gputrain::optim {
 
-/// How much of the new weights goes into the average after an update.
+/// The share of the new weights in the average after an update.
 struct AverageRule {
   enum class Kind { exponential, equal };
   Kind kind = Kind::exponential;

@@ -28,7 +28,7 @@ struct Trial {
 /// Returns "optimizer.lr 0.01  optimizer.momentum 0.9".
 std::string text_of(const TrialSettings& settings);
 
-/// Every change is in the file before the call returns.
+/// The record of a sweep. Every change is in the file before the call returns.
 class SweepRecord {
  public:
   /// `job`: hash of the settings of the job that change results.

@@ -38,7 +38,7 @@ struct TracedTokens {
   std::vector<ByteRange> ranges;
 };
 
-/// Immutable after construction, so thread-safe.
+/// A tokenizer. Immutable after construction, so thread-safe.
 class Tokenizer {
  public:
   virtual ~Tokenizer();

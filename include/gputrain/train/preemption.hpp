@@ -14,8 +14,8 @@
 
 namespace gputrain::train {
 
-/// Why training ends before its last step. If ranks differ, the last one in this list wins. `diverged` means roll back
-/// to a checkpoint and continue; it needs no vote, because every rank detects it.
+/// The reason why training ends before its last step. If ranks differ, the last one in this list wins. `diverged` means
+/// roll back to a checkpoint and continue; it needs no vote, because every rank detects it.
 enum class Stop {
   none,
   max_time,
@@ -30,7 +30,7 @@ enum class Stop {
   diverged
 };
 
-/// Returns this rank's reason to stop now; called often, from the training thread.
+/// A function that returns this rank's reason to stop now; called often, from the training thread.
 using StopReason = std::function<Stop()>;
 
 /// Installs signal handlers: SIGTERM, SIGINT, SIGUSR1 and, unless ignored, SIGHUP request a stop; SIGUSR2 requests a

@@ -9,7 +9,8 @@
 
 namespace gputrain::train {
 
-/// Only rank 0 writes, as Plan::sample says; the others wait for it in the next step, or compute the same.
+/// The hook that writes texts of the model, at the steps of Plan::sample. Only rank 0 writes; the others wait for it in
+/// the next step, or compute the same.
 class SampleHook final : public Hook {
  public:
   struct Parts {

@@ -24,7 +24,7 @@ struct StepConsensus {
   bool records = false;             // some rank records a part of it
 };
 
-/// How a rank can run a step with graphs. `record`: some of its passes have no graph yet.
+/// A rank's way to run a step with graphs. `record`: some of its passes have no graph yet.
 enum class GraphUse { none, record, replay };
 
 class StepPrefetcher {

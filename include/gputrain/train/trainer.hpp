@@ -13,7 +13,7 @@
 
 namespace gputrain::train {
 
-/// Why the loop ended.
+/// The reason why the loop ended.
 struct Outcome {
   Stop stop = Stop::none;  // none: all steps are done
 

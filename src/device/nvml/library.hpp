@@ -37,7 +37,7 @@ constexpr int kSmClock = 1, kMemoryClock = 2;
 constexpr int kUncorrected = 1, kSinceDriverLoad = 0;
 constexpr unsigned long long kXidEvent = 8;
 
-/// Every pointer may be null: older drivers lack the newer functions.
+/// The functions of the library. Every pointer may be null: older drivers lack the newer functions.
 struct Library {
   int (*init)();
   int (*shutdown)();

@@ -13,8 +13,8 @@ namespace gputrain::launch {
 /// An event that ends an attempt early.
 struct Cause {
   enum class Kind { rank_ended, rank_hangs, host_lost, not_started };
-  /// How likely it is the root cause. A rank that lost its peers says so by its exit code; a rank that had been told to
-  /// end may have had its own reason.
+  /// The likelihood that it is the root cause. A rank that lost its peers says so by its exit code; a rank that had
+  /// been told to end may have had its own reason.
   enum class Weight { lost_its_peers, had_been_told, by_itself };
   Kind kind = Kind::rank_ended;
   std::string host;

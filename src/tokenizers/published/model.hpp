@@ -12,7 +12,7 @@
 
 namespace gputrain::tokenizers {
 
-/// Immutable, so thread-safe.
+/// A model of tokens for words. Immutable, so thread-safe.
 class Model {
  public:
   explicit Model(Vocabulary vocabulary) : vocabulary_(std::move(vocabulary)) {}

@@ -7,8 +7,8 @@
 
 namespace gputrain::ops::cuda {
 
-/// How to request a convolution's sums: as reductions, for which cuDNN generates kernels, or as statistics, which some
-/// of its own fp16 kernels compute.
+/// The form of a request for a convolution's sums: reductions, for which cuDNN generates kernels, or statistics, which
+/// some of its own fp16 kernels compute.
 enum class SumsAs { reductions, statistics };
 
 class GraphOfConv : public NumberedGraph {
