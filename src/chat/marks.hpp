@@ -12,11 +12,10 @@ namespace gputrain::chat {
 bool is_blank(std::string_view text);
 std::string_view part(const std::string& text, const Range& range);
 
-/// Returns the size of the mark at the begin of a text: <...> without white space, or [...] in capitals. 0 if there is
-/// none.
+/// Returns the size of the mark at the begin of a text: <...> without white space, or [...] in capitals; or 0.
 size_t mark_at(std::string_view text);
 
-/// Returns the size of the begin that both texts share. It ends between words, and not within a mark such as <|end|> or
+/// Returns the size of the begin that both share. It ends between words, and not within a mark such as <|end|> or
 /// [INST].
 size_t shared_beginning(std::string_view text, std::string_view other);
 

@@ -27,8 +27,7 @@ class TemplateHabits {
   /// `variables` are those that all conversations have.
   TemplateHabits(const ChatTemplate& chat_template, const nlohmann::ordered_json& variables);
 
-  /// Returns messages whose contents and arguments of calls have the form that the template takes: texts, or lists of
-  /// parts, or JSON.
+  /// Returns messages with contents and arguments of calls in the template's form: texts, or lists of parts, or JSON.
   nlohmann::ordered_json suited(const nlohmann::ordered_json& messages) const;
 
   /// Returns the text that it writes after a message of the user for the model to go on.

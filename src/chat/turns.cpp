@@ -70,8 +70,7 @@ class Search {
   std::string role(size_t message) const { return messages_[message].at("role").get<std::string>(); }
   bool is_assistant(size_t message) const { return role(message) == "assistant"; }
 
-  /// Gives each range that the template marks to the message at which it stood, or else to the next one of the
-  /// assistant.
+  /// Gives each range that the template marks to the message at which it stood, else to the next one of the assistant.
   void take_marked(std::vector<Turn>& turns) const {
     auto written = rendered_.written.begin();
     size_t message = 0;
@@ -115,8 +114,7 @@ class Search {
     return *others_;
   }
 
-  /// Returns the size of a message's content at place `at` of the text: all of it, or without the spaces around; npos:
-  /// it is not there.
+  /// Returns the size of a message's content at `at`: all of it, or without the spaces around; npos: it is not there.
   size_t content_size(size_t message, size_t at) const {
     std::string content;
     const ordered_json given = messages_[message].value("content", ordered_json());
@@ -129,8 +127,7 @@ class Search {
     return std::string::npos;
   }
 
-  /// Returns the begin of the words of a message that is not the assistant's: in its own turn, or else anywhere. npos:
-  /// unknown.
+  /// Returns the begin of the words of a message not of the assistant: in its own turn, else anywhere. npos: unknown.
   size_t words_begin(size_t message) {
     const Rendered& others = with_other_words();
     const std::string words = other_words(message);
@@ -155,9 +152,8 @@ class Search {
     return to + place - from;
   }
 
-  /// Limits a turn that is not the assistant's to its words and what follows them in the turn. A message may be written
-  /// outside of its turn, as the first one of the system often is: then the words and the end of turns behind them are
-  /// taken.
+  /// Limits a turn that is not the assistant's to its words and their end in the turn. If the words are written outside
+  /// of their turn, as the first ones of the system often are, takes them with the mark that ends turns.
   void take_words(Turn& turn) {
     const size_t begin = words_begin(turn.message);
     for (size_t i = 0; i < turn.said.size(); ++i) {

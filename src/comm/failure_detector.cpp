@@ -322,8 +322,8 @@ void FailureDetector::announce(const RunVerdict& verdict) {
 }
 
 /// Returns the end by force that is due. The main thread may be stuck where nothing wakes it: in a GPU queue, on a lost
-/// disk, in user code. A rank that ends by itself may finish its writes, but releasing resources can hang as well, for
-/// example in NCCL's abort.
+/// disk, in user code. A rank that ends by itself may finish its writes, but releasing resources can hang as well, such
+/// as NCCL's abort.
 std::optional<FailureDetector::End> FailureDetector::end_due() {
   const auto now = Clock::now();
   const bool is_overdue = verdict_ && !ends_by_itself_ && now >= end_at_;

@@ -28,8 +28,7 @@ struct MeshGroup {
   int rank = 0, size = 1;
 };
 
-/// Returns the groups of more than one rank that a rank is in. Ranks that connect them in this order do not wait in a
-/// circle.
+/// Returns a rank's groups of more than one rank. Ranks that connect them in this order do not wait in a circle.
 std::vector<MeshGroup> groups_of(const Mesh& mesh, int rank);
 
 }  // namespace gputrain::comm

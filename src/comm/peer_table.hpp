@@ -1,5 +1,4 @@
-// The state of every rank, as far as it is known, and the conclusion: whether the run can go on, and if not, why, on
-// one page.
+// The known state of every rank, and the conclusion: whether the run can go on, and if not, why, on one page.
 //
 // Rank 0 hears from all ranks and decides for them. The others hear from rank 0 only, and decide when rank 0 is lost.
 #pragma once

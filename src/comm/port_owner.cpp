@@ -16,8 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns the inode of the socket that listens on the port, from the kernel's tables: "local remote state ... inode"
-/// per line.
+/// Finds the inode of the socket that listens on the port in the kernel's tables: "local remote state ... inode".
 std::optional<std::string> listening_inode(uint16_t port) {
   for (const char* table : {"/proc/self/net/tcp", "/proc/self/net/tcp6"}) {
     std::ifstream file(table);

@@ -266,8 +266,7 @@ void Checker::read_options(const Schema::ChoiceKey& choice, const CatalogEntry* 
   read_group(*entry->schema, std::move(inner), options);
 }
 
-/// Returns `map` plus the name and options of the choice it inherits from; empty if it has its own or there is none to
-/// inherit.
+/// Returns `map` plus the name and options of the choice it inherits from; empty if it inherits nothing.
 std::optional<Node> Checker::with_inherited(const Schema& schema, const Node* map) const {
   for (const Schema::ChoiceKey& choice : schema.choices()) {
     const Key& key = schema.keys()[choice.key];

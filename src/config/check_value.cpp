@@ -52,8 +52,7 @@ std::string group_hint(const Schema& schema, const std::string& dotted, const No
   return names.size() > kMostKeys ? "" : "keys in it: " + either(names);
 }
 
-/// Returns, for `include: src` and `betas: 0.9`, the value in brackets, or the form of a list if the value is no valid
-/// element.
+/// Returns, for `include: src` and `betas: 0.9`, the value in brackets, or the form of a list for an invalid element.
 std::string list_hint(const Key& key, const ValueType& list, const Node& node) {
   if (node.kind != Node::Kind::scalar) return {};
   const bool is_numeric = list.inner->kind == Kind::number || list.inner->kind == Kind::integer;

@@ -35,8 +35,7 @@ constexpr std::array<Store, 4> kStores{{
     {" hdfs ", "hdfs-fuse", "hdfs dfs -get"},
 }};
 
-/// Returns "ORG/NAME" of "hf://models/ORG/NAME/..." or "https://huggingface.co/ORG/NAME/..."; empty: it is none of the
-/// Hub.
+/// Returns "ORG/NAME" of "hf://models/ORG/NAME/..." or "https://huggingface.co/ORG/NAME/..."; empty: another address.
 std::string name_on_the_hub(std::string_view text, const std::string& scheme) {
   std::string_view rest = text.substr(scheme.size() + 3);
   for (const std::string_view host : {"huggingface.co/", "hf.co/"}) {

@@ -16,8 +16,7 @@ class Problems {
     if (!is_full()) found_.push_back({std::move(location), std::move(what), std::move(hint)});
   }
 
-  /// Whether there are enough problems: more help nobody, and searching the nearest key for each of 100,000 keys takes
-  /// long.
+  /// Whether there are enough problems: more help nobody, and to search the nearest key for 100,000 keys takes long.
   bool is_full() const noexcept { return found_.size() >= kMost; }
   size_t count() const noexcept { return found_.size(); }
   /// Drops all but the first `count`.

@@ -96,8 +96,7 @@ struct Target {
   std::string group, name;
 };
 
-/// Returns the key that takes a value for `known`. `optim: sgd` gives a scalar for a group: it goes into the key that
-/// picks the entry.
+/// Returns the key that takes a value for `known`. The scalar of `optim: sgd` goes into the key that picks the entry.
 Target target_of(const KnownKey& known, const Node& part) {
   const Schema* group = group_inside(known.key->type());
   if (part.kind == Node::Kind::scalar && group != nullptr && !group->choices().empty()) {
@@ -136,8 +135,7 @@ bool UnknownKeys::is_renamed(const Node& part, const std::string& group) {
 std::optional<UnknownKeys::Advice> UnknownKeys::renamed(const Question& question) {
   const std::vector<KeyIndex::Renamed> found = index().renamed(question.group, question.part.key);
   if (found.empty()) return std::nullopt;
-  // If several keys have this name, prefer one in this group, then one that is no option or an option of the picked
-  // entry.
+  // Prefer a key in this group, then one that is no option or an option of the picked entry.
   const auto rank = [&](const KeyIndex::Renamed& renamed) {
     const bool here = renamed.known->group == question.group;
     const bool is_picked = std::any_of(question.picked.begin(), question.picked.end(),

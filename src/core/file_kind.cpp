@@ -51,8 +51,7 @@ constexpr Magic kMagics[] = {
     {0, "\xfe\xff", {FileType::utf16_text, "UTF-16 text", "convert it: iconv -f UTF-16 -t UTF-8"}},
 };
 
-/// Whether these bytes begin a gzip file: the method is deflate, and the three highest flags, which no version uses,
-/// are not set.
+/// Whether this is gzip: the method is deflate, and the three highest flags, which no version uses, are not set.
 bool is_gzip(std::string_view begin) {
   return begin.starts_with("\x1f\x8b\x08") && begin.size() > 3 && (static_cast<unsigned char>(begin[3]) & 0xE0) == 0;
 }

@@ -53,8 +53,7 @@ void check_arena_tensors(const std::vector<ArenaTensor>& arena_tensors) {
   }
 }
 
-/// Returns the size of `numel` elements with padding, so that the next tensor is aligned, also when it is split among
-/// `shards` ranks.
+/// Returns the size with padding, so that the next tensor is aligned, also when it is split among `shards` ranks.
 int64_t padded_size(int64_t numel, at::ScalarType type, int64_t shards = 1) {
   return rounded_up(numel, shards * kAlignmentBytes / static_cast<int64_t>(at::elementSize(type)));
 }

@@ -29,8 +29,8 @@ void fix_cublas_workspace() {
                .hint = "unset it, or set it to :4096:8 or :16:8"});
 }
 
-/// Returns the order of ways. cuDNN's attention is the fastest on the generations it was tuned for; it comes last on
-/// others, as in PyTorch.
+/// Returns the order of ways. cuDNN's is the fastest on the generations it was tuned for, and last on others, as in
+/// PyTorch.
 std::vector<int64_t> attention_order(at::Device device) {
   constexpr long kFirstTunedCudnn = 91501;
   const int generation = device.is_cuda() ? facts_of(device).generation : 0;

@@ -13,8 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-/// Returns the numbers that a file has under a key such as `eos_token_id`; empty: there is no file, or it has no such
-/// key.
+/// Returns the numbers that a file has under a key such as `eos_token_id`; empty: there is no file or no such key.
 std::vector<int64_t> numbers_in(const fs::path& path, const std::string& key) {
   const json content = parse_json_file(path);
   if (!content.is_object()) return {};

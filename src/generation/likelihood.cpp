@@ -31,8 +31,7 @@ struct SharedPass {
   int64_t time = 0;           // length of the longest row
 };
 
-/// Sorts the longest texts first, so that texts of like length stand together and memory that does not suffice shows at
-/// once.
+/// Sorts the longest texts first, so that texts of like length stand together and a lack of memory shows at once.
 std::vector<size_t> order_of(ScoredTexts texts) {
   std::vector<size_t> order(texts.size());
   std::iota(order.begin(), order.end(), size_t{0});

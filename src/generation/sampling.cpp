@@ -53,8 +53,7 @@ double weight_of(double logit, double best, const Sampling& sampling) {
   return std::exp((logit - best) / sampling.temperature);
 }
 
-/// Keeps the shortest beginning of the sorted tokens with this part of the whole weight. Sorts no more of them than it
-/// needs.
+/// Keeps the shortest beginning of the sorted tokens with this part of the whole weight. Sorts only as many as needed.
 void keep_top_p(std::vector<Candidate>& tokens, double top_p) {
   double whole = 0, before = 0;
   for (const Candidate& each : tokens) whole += each.probability;
@@ -71,8 +70,7 @@ void keep_top_p(std::vector<Candidate>& tokens, double top_p) {
   std::ranges::sort(tokens, {}, &Candidate::token);
 }
 
-/// Applies the filters after top_k to tokens with their weights, in ascending order, and makes the weights
-/// probabilities.
+/// Applies the filters after top_k to tokens with weights, in ascending order, and makes the weights probabilities.
 std::vector<Candidate> with_probabilities(std::vector<Candidate> tokens, const Sampling& sampling) {
   // The highest weight is exp(0).
   if (sampling.min_p > 0)

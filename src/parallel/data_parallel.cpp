@@ -264,8 +264,7 @@ void DataParallel::send(Bucket& bucket, const std::string& name) {
   }
 }
 
-/// Turns to the second part of a compressed bucket. It follows the first part of the next bucket, in the same order on
-/// all ranks.
+/// Turns to a compressed bucket's second part. It follows the next bucket's first part, in the same order on all ranks.
 void DataParallel::turn(size_t index) { buckets_[index].exchange->turn(group_, name_of(index) + ", second factors"); }
 
 void DataParallel::complete_exchanges() {

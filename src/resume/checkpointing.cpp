@@ -199,8 +199,7 @@ void Checkpointing::save(const train::Progress& progress, train::SaveMode mode) 
   }
 }
 
-/// Makes room, on rank 0, for what all ranks write together. Returns false if there is none. Every rank that writes
-/// must call.
+/// Makes room, on rank 0, for the files of all ranks. Returns false if there is none. Every rank that writes must call.
 bool Checkpointing::prepare(const checkpoint::Snapshot& live) {
   bool failed = false;
   try {

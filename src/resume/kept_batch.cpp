@@ -22,8 +22,7 @@ bool says_other_accumulation(const Job& job, const nlohmann::json& settings_then
   return false;
 }
 
-/// Returns the global batch of the checkpoint; 0: none. Says nothing of a checkpoint that cannot be read: its
-/// restoration will.
+/// Returns the global batch of the checkpoint; 0: none. Restoring will report a checkpoint that cannot be read.
 int64_t global_batch_before(const Job& job) {
   try {
     if (job.spec().checkpoint.resume == "never") return 0;

@@ -205,8 +205,7 @@ std::string plan_text(const TrainingSetup& setup, const std::string& saves) {
   return text + (plan.save.also_steps > 0 ? ", and every " + grouped(plan.save.also_steps) + " for good" : "");
 }
 
-/// Returns the memory that stays allocated for the whole run, exactly. The activations are unknown before the first
-/// step.
+/// Returns the memory that stays allocated for the whole run. The activations are unknown before the first step.
 std::string memory_text(const TrainingSetup& setup) {
   const FixedMemory fixed = fixed_memory(setup.built, setup.optimizer_stack);
   const int64_t all = device::facts_of(setup.context.device).total_bytes;

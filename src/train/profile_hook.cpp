@@ -167,8 +167,7 @@ bool ProfileHook::will_act(const Progress& progress, bool requested) const {
   return requested || (recording_ && recording_->is_on() && progress.step >= last_);
 }
 
-/// Ends the recording and writes the profile. Every rank must call. Work that may fail on one rank alone comes after
-/// the collectives.
+/// Ends the recording and writes the profile. Every rank must call. Work that may fail on one rank comes last.
 void ProfileHook::finish(const Progress& progress) {
   const Recorded recorded = recording_->stop();
   recording_.reset();

@@ -81,8 +81,7 @@ std::vector<bool> Trainer::hook_requests(const std::vector<bool>& granted) const
   return hook_requests;
 }
 
-/// Waits, because step times would else only measure queueing, and a collective that hangs on the device would go
-/// unnoticed.
+/// Waits, or step times would only measure queueing, and a collective that hangs on the device would go unnoticed.
 void Trainer::wait_for_device(const Progress& progress, const std::vector<bool>& granted) {
   bool is_looked_at = finished(progress);
   for (size_t i = 0; i < hooks_.size(); ++i) is_looked_at |= hooks_[i]->will_act(progress, granted[i]);

@@ -13,8 +13,7 @@ inline constexpr const char* kLocalTime = "local_time";
 /// Returns the local time: the clock's or, after set_local_time(), the time set.
 std::tm local_time();
 
-/// Makes strftime_now() of all templates write this time from now on, so that a resumed run has the texts that it began
-/// with.
+/// Sets the time of strftime_now() in all templates, so that a resumed run has the texts that it began with.
 void set_local_time(const std::tm& time);
 
 /// Convert to "2026-11-28T14:05:09" and back; none: another text.

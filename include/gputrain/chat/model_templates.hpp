@@ -42,8 +42,7 @@ std::optional<ChatTemplate> read_tool_template(const std::filesystem::path& fold
 
 /// Returns "chatml", "llama3", "plain".
 std::vector<std::string> built_in_chat_templates();
-/// Returns a built-in template with special tokens, an object as above. Throws Error(usage), which lists the names, if
-/// none is called so.
+/// Returns a built-in template; special tokens as above. Throws Error(usage), which lists the names, for another name.
 ChatTemplate built_in_chat_template(const std::string& name, const nlohmann::ordered_json& special_tokens);
 
 /// Returns the template of a file or a built-in one by its name, or else that of a model's folder, which may be empty.

@@ -33,8 +33,7 @@ struct Rendered {
 /// Immutable, so thread-safe.
 class Template {
  public:
-  /// Parses a template; `name` is for messages. Throws Error(data) that names the line and what is wrong or not
-  /// supported.
+  /// Parses a template; `name` is for messages. Throws Error(data) with the line and what is wrong or not supported.
   static Template parse(const std::string& source, std::string name);
 
   /// Renders with an object's keys as variables. Throws Error(data) that names the line: if the template raises, if

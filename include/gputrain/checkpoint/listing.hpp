@@ -44,8 +44,7 @@ std::optional<StepName> parse_step_name(const std::string& name);
 std::vector<std::pair<int64_t, std::filesystem::path>> finished_in(const std::vector<std::filesystem::path>& folders,
                                                                    std::string* unreadable = nullptr);
 
-/// Returns the folders of a run's branches by number: the first one is `checkpoints` itself, then there are "branch-2",
-/// ...
+/// Returns the folders of a run's branches by number: the first one is `checkpoints` itself, then "branch-2", ...
 std::map<int64_t, std::filesystem::path> branches_in(const std::filesystem::path& checkpoints);
 std::filesystem::path branch_folder(const std::filesystem::path& checkpoints, int64_t branch);
 
@@ -55,8 +54,7 @@ int64_t newest_branch_in(const std::filesystem::path& checkpoints);
 /// Reads a manifest and checks that every file it names exists with the right size. Throws Damage or Unreadable.
 Manifest look_at_files(const std::filesystem::path& folder);
 
-/// Returns the path of the frozen weights of a checkpoint: beside its folder, or inside it if somebody has put them
-/// there.
+/// Returns the path of a checkpoint's frozen weights: beside its folder, or inside it if somebody has put them there.
 std::filesystem::path frozen_path(const std::filesystem::path& checkpoint, const Frozen& frozen);
 
 /// Checks that the file exists and has its size. Throws Unreadable: once the file is back, the checkpoint is good.

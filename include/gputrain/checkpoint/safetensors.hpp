@@ -56,8 +56,7 @@ using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 /// Returns the size of the file that write_safetensors() would write.
 uint64_t safetensors_bytes(const NamedTensors& tensors);
 
-/// Returns the seal of the file that write_safetensors would write without metadata, and of each tensor's bytes by
-/// name.
+/// Returns the seal of the file that write_safetensors would write without metadata, and of each tensor's bytes.
 FileSeal seal_of_safetensors(const NamedTensors& tensors, std::map<std::string, FileSeal>& of_tensors);
 
 /// Writes tensors (any device, any strides) and metadata to a temporary file, syncs it and renames it to `path`. The

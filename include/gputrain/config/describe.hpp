@@ -37,8 +37,7 @@ class Description {
   /// Sets one line about the purpose of this group of keys.
   void summary(std::string text) { schema_.set_summary(std::move(text)); }
 
-  /// Says that the struct declares only a part of the group's keys: other keys are ignored instead of reported as
-  /// unknown.
+  /// Says that the struct declares only a part of the group's keys: other keys are ignored, not reported as unknown.
   void is_a_part() { schema_.set_part(); }
 
   /// Declares a key stored in `member`, of the struct or of a base of it. Returns the key for further attributes.

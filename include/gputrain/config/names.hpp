@@ -7,8 +7,7 @@
 
 namespace gputrain::config {
 
-/// Returns the number of edits (insert, delete, replace, swap neighbours) from one name to the other; ignores case, '_'
-/// and '-'.
+/// Counts the edits (insert, delete, replace, swap neighbours) from one name to the other; ignores case, '_' and '-'.
 size_t edit_distance(std::string_view a, std::string_view b);
 
 /// Returns the candidates with the smallest distance to `name`, at most three; empty if all are too far away.

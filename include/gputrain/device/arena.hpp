@@ -58,8 +58,7 @@ struct Segment {
   UpdateSettings settings;
   std::optional<Split> split;  // as in ArenaTensor
 
-  /// Returns the dimensions, from the one along which elements are farthest apart to the one of neighbours. Empty:
-  /// row-major.
+  /// Returns the dimensions, from that along which elements are farthest apart to that of neighbours. Empty: row-major.
   std::vector<int64_t> order() const;
 };
 
@@ -185,8 +184,7 @@ class Arena {
   /// Returns one range per unit, in order; together they cover the arena.
   std::vector<Range> unit_ranges() const;
 
-  /// Returns the ranges that are each split equally among options.shards ranks, in descending order; empty for one
-  /// rank.
+  /// Returns the ranges that are split equally among options.shards ranks, in descending order; empty for one rank.
   const std::vector<Range>& parts() const noexcept { return parts_; }
   /// Returns the shard of `rank` if each part is split equally among the ranks.
   Shard shard_of(int64_t rank) const;

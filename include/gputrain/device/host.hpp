@@ -51,9 +51,8 @@ int64_t resident_bytes();
 /// Returns the memory of the machine, or the container's limit if that is less.
 int64_t host_memory_bytes();
 
-/// Returns the memory that this process can still take before the kernel kills something: the minimum of the free
-/// memory of the machine, of each control group above the process, and of the process limits (ulimit -v, -d). The page
-/// cache counts as free.
+/// Returns the memory that this process can still take before the kernel kills something: the least free memory of the
+/// machine, of each control group above the process, and of its limits (ulimit -v, -d). The page cache counts as free.
 int64_t available_host_bytes(const std::filesystem::path& proc = "/proc",
                              const std::filesystem::path& control_groups = "/sys/fs/cgroup");
 

@@ -45,8 +45,7 @@ class PhaseClock {
     PhaseClock& clock_;
   };
 
-  /// Returns the time in each phase since the last call. On a GPU, phases that it has not yet finished are left for
-  /// later.
+  /// Returns the time in each phase since the last call. Phases that a GPU has not yet finished are left for later.
   PhaseTimes take();
 
  private:

@@ -44,9 +44,8 @@ DeviceFacts facts_of(at::Device device);
 /// Waits until all work queued on the device is done. Does nothing on a CPU.
 void synchronize(at::Device device);
 
-/// Returns the memory of a GPU that this process can have: the free memory by the driver, and the memory that our
-/// allocator holds. Less than the GPU has: CUDA's own data, cuDNN, NCCL and other processes take their part. 0 on a
-/// CPU, see host.hpp.
+/// Returns the memory of a GPU that this process can have: the free memory, and that of our allocator. Less than the
+/// GPU has: CUDA's own data, cuDNN, NCCL and other processes take their part. 0 on a CPU, see host.hpp.
 int64_t available_gpu_bytes(at::Device device);
 
 /// Returns the peak of the bytes in tensors on a GPU since the last reset; 0 on a CPU, see host.hpp.

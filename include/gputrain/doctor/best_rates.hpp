@@ -16,8 +16,7 @@ class BestRates {
   explicit BestRates(const Lookup& lookup);
 
   const std::filesystem::path& file() const noexcept { return file_; }
-  /// Returns the best rates of a kind of machine, by Rate::what. Empty: this kind was never measured, or the file
-  /// cannot be read.
+  /// Returns the best rates of a kind of machine, by Rate::what. Empty: never measured, or the file cannot be read.
   std::map<std::string, double> of(const std::string& kind) const;
   /// Raises the kept rates to these. Returns why they cannot be written; empty: they are.
   std::string keep(const launch::MachineRates& machine) const;

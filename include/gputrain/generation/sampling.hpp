@@ -37,8 +37,7 @@ struct LargestLogits {
   double rounding = 0;       // rounding error of that sum, as part of it
 };
 
-/// Returns next_token() of the whole row if these logits decide it; otherwise none. Needs a filter beside the
-/// temperature.
+/// Returns next_token() of the whole row if these logits decide it. Needs a filter beside the temperature.
 std::optional<int64_t> next_token_of_largest(const LargestLogits& largest, const Sampling& sampling, double uniform);
 
 }  // namespace gputrain::generation

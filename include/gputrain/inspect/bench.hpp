@@ -26,8 +26,7 @@ struct BenchCombination {
 /// Returns all combinations, in the order of the request's lists; precision is the outermost loop.
 std::vector<BenchCombination> combinations_of(const BenchRequest& request);
 
-/// Returns settings that replace the job's data by synthetic data of the same shape. Throws Error(usage) if this is
-/// impossible.
+/// Returns settings that replace the job's data by synthetic data of the same shape. Throws Error(usage) if it cannot.
 std::vector<std::string> synthetic_data(const Job& job);
 
 struct BenchRow {

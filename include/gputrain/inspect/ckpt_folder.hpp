@@ -56,8 +56,7 @@ bool is_one_checkpoint(const std::filesystem::path& named);
 /// otherwise.
 std::filesystem::path checkpoints_folder(const std::filesystem::path& named);
 
-/// Returns the problem of a checkpoint in one line, without the path of its folder; empty: it is good. Hashes all
-/// files.
+/// Returns a checkpoint's problem in one line, without the path of its folder; empty: it is good. Hashes all files.
 std::string problem_of(const std::filesystem::path& folder);
 
 /// Returns the first line of an error, with its path relative to the checkpoint folder.

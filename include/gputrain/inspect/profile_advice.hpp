@@ -20,8 +20,7 @@ struct ProfileItem {
 /// between them. Throws nlohmann::json::exception.
 std::vector<ProfileItem> top_of_profile(const nlohmann::json& summary);
 
-/// Returns one sentence for each thing that the numbers show, the most expensive first: what, how much, which key to
-/// change.
+/// Returns one sentence for each finding, the most expensive first: what, how much, which key to change.
 std::vector<std::string> profile_advice(const nlohmann::json& summary);
 
 }  // namespace gputrain::app

@@ -65,8 +65,7 @@ struct HostPlan {
 };
 /// Returns the hosts that the job names; else the `allocated` ones; else this machine. Throws Error(usage).
 HostPlan plan_hosts(const LaunchSpec& spec, const std::vector<std::string>& allocated = {});
-/// Plans for launchers that a scheduler starts, one per node: `hosts` has only this node, `count` all. Throws
-/// Error(usage).
+/// Plans for launchers that a scheduler starts, one per node: `hosts` has this node, `count` all. Throws Error(usage).
 HostPlan plan_nodes(const LaunchSpec& spec, const NodeContext& context);
 
 }  // namespace gputrain::launch

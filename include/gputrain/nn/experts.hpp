@@ -60,8 +60,7 @@ struct RouterLosses {
   /// Computes experts x the sum over experts of (share of tokens that chose it) x (its mean probability), as
   /// transformers' load_balancing_loss_func (Fedus et al., Switch Transformers, arXiv:2101.03961, equation 4).
   static at::Tensor balance(const std::vector<at::Tensor>& logits, int64_t per_token, const at::Tensor& counted);
-  /// Computes the mean square of the logarithm of the sum of exponentials (Zoph et al., ST-MoE, arXiv:2202.08906,
-  /// equation 5).
+  /// Computes the mean square of the logarithm of the sum of exponentials (Zoph et al., arXiv:2202.08906, equation 5).
   static at::Tensor z(const std::vector<at::Tensor>& logits, const at::Tensor& counted);
 };
 

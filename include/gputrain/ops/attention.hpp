@@ -16,8 +16,8 @@ namespace gputrain::ops {
 struct Texts {
   at::Tensor offsets = {};  // int32 [texts + 1]: begin of each among rows x time; the last texts may be empty
   int64_t longest = 0;      // no text has more positions
-  /// Tables that kernels derive from the offsets, by the number of elements of a row. The first layer makes them for
-  /// all layers. May be null.
+  /// Tables that kernels derive from the offsets, by elements of a row; the first layer makes them for all. May be
+  /// null.
   std::shared_ptr<std::map<int64_t, at::Tensor>> tables = {};
 };
 /// Finds the texts in positions [rows, time], in which each text begins with 0; a row has at most `most`. Reads nothing

@@ -16,8 +16,7 @@ namespace gputrain::ops {
 /// Returns the tensor itself if it already has this type.
 at::Tensor cast(const at::Tensor& tensor, at::ScalarType type);
 
-/// Returns the operand of a product for a parameter: its copy of this type, placed on the autograd graph, or else a
-/// cast.
+/// Returns a parameter as operand of a product: its copy of this type, placed on the autograd graph, or else a cast.
 at::Tensor operand(const at::Tensor& parameter, at::ScalarType type);
 
 /// Computes a dense layer: x [..., in], weight [out, in], bias [out] or undefined -> [..., out].

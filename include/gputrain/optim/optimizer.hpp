@@ -59,8 +59,7 @@ class Optimizer {
   /// Updates made so far, as a restored state has them; 0 if the rule does not count.
   virtual double updates() const { return 0; }
 
-  /// Says that a tensor of this name begins to be trained, after its state was set to zero. For state that begins
-  /// otherwise.
+  /// Says that a tensor begins to be trained, after its state was set to zero. For state that begins otherwise.
   virtual void begin_anew(const std::string& tensor);
 
   /// Whether evaluations, and what a run writes at its end, take an average of the weights.

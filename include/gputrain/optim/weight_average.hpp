@@ -24,8 +24,7 @@ struct AverageRule {
   /// the first one the average is the weights themselves.
   double start = 0, interval = 1;
 
-  /// The place of an update: the number of updates before it, and the places in training before and after it, see
-  /// train::Plan.
+  /// The place of an update: the updates before it, and the places in training before and after it, see train::Plan.
   struct At {
     int64_t step = 0;
     double before = 0, after = 0;

@@ -67,8 +67,7 @@ struct GradientTraffic {
   int64_t full_bytes = 0;  // without compression
 };
 
-/// Returns the traffic of a step with `passes` micro-batches. If gradients are sharded, each micro-batch sends all of
-/// them.
+/// Returns the traffic of a step with `passes` micro-batches. Each sends all gradients if these are sharded.
 GradientTraffic traffic_of_step(const device::Arena& arena, const ReducerOptions& options, const comm::Mesh& mesh,
                                 int64_t passes);
 

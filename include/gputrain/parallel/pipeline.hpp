@@ -62,8 +62,7 @@ class Pipeline {
   PipelineShape shape(int64_t micro_batches) const;
   /// Returns the costs of the model's parts, each the sum of its units' costs.
   PassTimes costs() const;
-  /// Returns the bytes of the parameter that the last stage shares with the first one, and of its gradient; 0 on other
-  /// stages.
+  /// Returns, on the last stage, the bytes of the parameter that it shares with the first one, and of its gradient.
   int64_t borrowed_bytes() const;
   /// Return the units [begin, end) of a part of the model, counted over all stages.
   int64_t begin_of(int64_t part) const { return begins_[static_cast<size_t>(part)]; }

@@ -37,8 +37,7 @@ class PowerSgd {
   State state() const;
 
   int64_t rank() const noexcept { return rank_; }
-  /// Returns the number of matrices not in row-major order: their errors and factors are in memory order and fit no
-  /// other.
+  /// Counts the matrices not in row-major order: their errors and factors are in memory order and fit no other.
   int64_t reordered() const noexcept { return reordered_; }
   /// Returns bytes that one gradient sends.
   int64_t bytes() const noexcept;

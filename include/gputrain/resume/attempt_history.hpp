@@ -35,8 +35,7 @@ struct RateChange {
   bool is_known = true;                    // false: an older version has written the order, without its rate
 };
 
-/// Returns the changes by orders, and by attempts, that count for the steps of this branch as they were taken last. In
-/// order.
+/// Returns the changes by orders and attempts that count for this branch's steps as they were taken last. In order.
 std::vector<RateChange> rate_changes_in(const std::vector<nlohmann::json>& ledger, int64_t branch);
 
 }  // namespace gputrain::app

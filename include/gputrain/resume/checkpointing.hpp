@@ -73,8 +73,7 @@ class Checkpointing {
   bool is_in_place() const noexcept { return is_in_place_; }
   /// Returns the global batch of the run whose checkpoint resume() took by path, if it is another one than this run's.
   const std::optional<int64_t>& batch_elsewhere() const noexcept { return batch_elsewhere_; }
-  /// Waits until the mirror has copied everything, at most as long as `seconds_left` says, which is called again and
-  /// again.
+  /// Waits until the mirror has copied everything, at most as long as `seconds_left` says, again and again.
   void finish_mirror(const std::function<double()>& seconds_left);
 
   /// Returns the metric that makes a checkpoint the best; empty: the best is not kept.

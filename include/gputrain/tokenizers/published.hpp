@@ -65,8 +65,7 @@ bool is_published(const std::filesystem::path& folder);
 /// supported.
 std::shared_ptr<const PublishedTokenizer> read_published(const std::filesystem::path& folder_or_file);
 
-/// Returns the tokenizer.json of a folder, or the one that its vocab.json with merges.txt comes to. Null: it has
-/// neither.
+/// Returns a folder's tokenizer.json, or the one that its vocab.json with merges.txt comes to. Null: it has neither.
 nlohmann::json tokenizer_json_of(const std::filesystem::path& folder);
 
 /// The pieces of a SentencePiece model, by their numbers.

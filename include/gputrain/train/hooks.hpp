@@ -48,8 +48,7 @@ class NonFiniteGuard final : public Hook {
   bool will_act(const Progress& progress, bool requested) const override;
   bool is_due() const override { return parts_.others_due && parts_.others_due(); }
 
-  /// Returns the latest finding in words: "the loss or a gradient is not finite at step 12 (epoch 0, samples 5, 17,
-  /// 3)".
+  /// Returns the latest finding: "the loss or a gradient is not finite at step 12 (epoch 0, samples 5, 17, 3)".
   const std::string& finding() const noexcept { return finding_; }
 
  private:

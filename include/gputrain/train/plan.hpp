@@ -45,9 +45,8 @@ struct BatchPlan {
   int64_t micro_batch_over_ranks(int world_size) const;
 };
 
-/// Uniform steps: the count of a run that has had the present global batch from its start. The rest of an epoch that
-/// was begun with another global batch leads from the place reached with that to the epoch's end, so that no place is
-/// passed twice.
+/// Uniform steps: the count of a run that has had the present global batch from its start. The rest of an epoch begun
+/// with another global batch leads from the place reached to the epoch's end, so that no place is passed twice.
 struct UniformSteps {
   int64_t origin = 0;            // from `whole` on, a step less this; below 0 if the global batch was larger before
   int64_t first = 0, whole = 0;  // the epoch that was begun before goes on in steps (first, whole]
@@ -101,8 +100,7 @@ struct Plan {
   UniformSteps uniform_of(config::Length::Unit unit) const noexcept;
   /// Returns the remaining training time, until the first limit at this pace.
   double seconds_left(int64_t step, double seconds_so_far, double seconds_per_step) const noexcept;
-  /// Converts a length to steps, at least 0; percent is of curve_steps(). Throws Error(usage) if the unit is not
-  /// possible.
+  /// Converts a length to steps, at least 0; percent is of curve_steps(). Throws Error(usage) for an impossible unit.
   int64_t steps_of(const config::Length& length, const std::string& key) const;
   /// Does the same for a part of the learning-rate curve, which a new global batch leaves at the same share of
   /// training: its steps are those of the global batch with which training began.

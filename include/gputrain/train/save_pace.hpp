@@ -39,8 +39,7 @@ class SavePace {
   /// Whether the cloud is polled for notices. Notices help only if a save fits into the shortest one.
   void set_notices_watched(bool watched) { notices_watched_ = watched; }
 
-  /// Returns the time from the return of one save call to the next save. The first two saves come early, to measure
-  /// their cost.
+  /// Returns the time from the return of one save call to the next save. The first two come early, to measure the cost.
   double interval_seconds() const;
   /// Returns "every 2m11s (auto: a save costs 100ms, work is lost once in 1d0h, presumed)"
   std::string text() const;

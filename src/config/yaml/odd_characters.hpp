@@ -28,8 +28,7 @@ std::optional<OddCharacter> find_look_alike(std::string_view text);
 /// Does the same outside of comments and straight quotes, line by line.
 std::optional<OddCharacter> find_bare_look_alike(std::string_view yaml);
 
-/// Describes the first character beyond ASCII, "'\u0435' is U+0435, no ASCII character", in text that should be ASCII;
-/// empty if all of it is.
+/// Describes the first character beyond ASCII: "'\u0435' is U+0435, no ASCII character"; empty if there is none.
 std::string beyond_ascii(std::string_view text);
 
 }  // namespace gputrain::config

@@ -74,8 +74,7 @@ int call(int (*function)(Parameters...), Arguments... arguments) {
   return function == nullptr ? kFunctionNotFound : function(arguments...);
 }
 
-/// Loads the library; empty if it is not there. It stays loaded until the process ends, for a call of it may never
-/// return.
+/// Loads the library; empty if it is not there. It stays loaded until the process ends: a call of it may never return.
 std::optional<Library> load(const std::string& path);
 
 }  // namespace gputrain::device::nvml

@@ -26,7 +26,7 @@ constexpr std::array<MinimumDriver, 10> kMinimumDrivers{{{12000, "525.60.13"},
                                                          {12090, "575.51.03"},
                                                          {13000, "580.65.06"}}};
 
-/// Returns the minimum driver of the newest CUDA up to `cuda` with the same major number, or of the first one if
+/// Returns the least driver for the newest CUDA up to `cuda` with its major number, or for the first one if
 /// `any_minor`.
 std::string minimum_driver(int cuda, bool any_minor) {
   std::string found;

@@ -47,8 +47,7 @@ ScoredItems scored_items(const std::vector<SuiteItem>& items, const SuiteEncoder
   return found;
 }
 
-/// Returns the prompts of all questions. Similar ones stand together: they are sorted by number of new tokens, then by
-/// length.
+/// Returns the prompts of all questions, sorted by number of new tokens, then by length: similar ones stand together.
 std::vector<Prompt> prompts_of(const std::vector<SuiteItem>& items, const SuiteEncoder& encoder, int64_t length) {
   std::vector<Prompt> prompts;
   for (size_t i = 0; i < items.size(); ++i) {

@@ -86,8 +86,7 @@ std::pair<std::string, std::string> addresses_of_ssh() {
   return {server, client};
 }
 
-/// Returns both addresses; empty for this host. The launcher's is the address that this node connected to: no other is
-/// known to work.
+/// Returns both addresses; empty for this host. The launcher's is the one that this node connected to.
 std::pair<std::string, std::string> addresses_of(int socket) {
   sockaddr_storage peer{};
   socklen_t length = sizeof peer;

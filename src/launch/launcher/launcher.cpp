@@ -264,8 +264,7 @@ bool Launcher::go_on_where_way_was_made(Attempt& attempt) {
   return false;
 }
 
-/// Answers ranks that refuse the job, which may leave the message to us. Returns whether to try again; empty: the job
-/// is valid.
+/// Answers ranks that refuse the job and may leave the message to us. Returns whether to try again; empty: it is valid.
 std::optional<bool> Launcher::answer_refusal(const Attempt& attempt) {
   const Cause cause = attempt.report().cause;
   const bool is_usage = cause.exit_code() == static_cast<int>(ExitCode::usage);

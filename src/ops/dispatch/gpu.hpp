@@ -54,8 +54,7 @@ OpImpl attention(const at::Tensor& packed, int64_t heads, int64_t key_heads, boo
 at::Tensor attention_to_earlier(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                 const AttentionOptions& options);
 
-/// Computes attention() of a query of each row in options.room, of 16 bits. Undefined if it does not take these
-/// tensors.
+/// Computes attention() of a query of each row in options.room, 16 bits. Undefined if it does not take these tensors.
 at::Tensor attention_in_room(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              const AttentionOptions& options);
 

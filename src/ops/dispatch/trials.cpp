@@ -123,8 +123,7 @@ Trials::Done Trials::done() const {
   return done_;
 }
 
-/// Opens the mark under the folder's lock, because a file that is not yet locked would be taken for one of a process
-/// that ended.
+/// Opens the mark under the folder's lock: an unlocked file would be taken for one of a process that ended.
 void Trials::open_mark() {
   mark_path_ = folder_ / own_name();
   std::error_code ignored;

@@ -71,8 +71,7 @@ struct MuonSpec {
   }
 };
 
-/// Returns a matrix with singular values near 1 instead of those of `matrix`, by a quintic Newton-Schulz iteration in
-/// bf16.
+/// Makes singular values near 1 of those of `matrix`, by a quintic Newton-Schulz iteration in bf16.
 at::Tensor orthogonal(const at::Tensor& matrix, int64_t steps) {
   constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315, kEps = 1e-7;
   const bool is_tall = matrix.size(0) > matrix.size(1);

@@ -41,8 +41,7 @@ class JsonPart {
   std::string key_;
 };
 
-/// Limit of a file. No published tokenizer has half of it; a larger file is something else, and would use up the
-/// memory.
+/// Limit of a file. No published tokenizer has half of it; a larger file is something else, and would fill the memory.
 inline constexpr int64_t kMostFileBytes = int64_t{256} << 20;
 
 /// Reads and parses a file. Throws Error(data), also if it is larger than kMostFileBytes or nested very deep.

@@ -18,8 +18,7 @@ bool is_other(int64_t point) noexcept;        // C, but for what is not assigned
 bool is_nonspacing(int64_t point) noexcept;   // Mn
 bool is_word(int64_t point) noexcept;         // \w of Unicode's regular expressions
 
-/// Returns the code point at `at` of well-formed UTF-8; moves `at` past it. A character that is cut off is its first
-/// byte.
+/// Returns the code point at `at` of well-formed UTF-8; moves `at` past it. A cut-off character is its first byte.
 int64_t code_point(std::string_view text, size_t& at) noexcept;
 /// Returns the number of bytes of the code point that begins with this byte.
 size_t code_point_bytes(char first) noexcept;

@@ -15,8 +15,7 @@ namespace gputrain::tokenizers {
 /// Numbers of tokens must be below this; no tokenizer has as many, and a wrong number must not use up the memory.
 inline constexpr int64_t kMostTokens = int64_t{1} << 24;
 
-/// Limit of the bytes of a token's text. Published tokenizers have hundreds; the work for a token grows with their
-/// square.
+/// Limit of the bytes of a token's text. Published ones have hundreds; the work for a token grows with their square.
 inline constexpr size_t kLongestToken = 4096;
 
 class Vocabulary {

@@ -34,8 +34,7 @@ double products_per_output(const Sizes& weight) {
   return weight.size() < 3 ? 0 : product(weight.begin() + 1, weight.end());
 }
 
-/// Returns the number of output elements, from input [batch, channels, sizes...], weight, and lists stride, padding and
-/// dilation.
+/// Counts output elements, from input [batch, channels, sizes...], weight, and lists stride, padding and dilation.
 double convolved_elements(const Sizes& input, const Sizes& weight, const Shapes& lists) {
   if (input.size() != weight.size() || input.size() < 3 || lists.size() < 3) return 0;
   double elements = static_cast<double>(input[0]) * static_cast<double>(weight[0]);

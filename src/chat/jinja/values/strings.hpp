@@ -14,8 +14,7 @@ namespace gputrain::chat {
 /// Replaces at most `count` times, if that is not negative. An empty `old` stands before each character and at the end.
 std::string replaced(std::string_view text, std::string_view old, std::string_view by, int64_t count, Budget& budget);
 
-/// Split as str.split() and str.rsplit(): at `separator`, or at white space; at most `most` times, if that is not
-/// negative.
+/// Split as str.split() and str.rsplit(): at `separator`, or at white space; at most `most` times, if not negative.
 Values split(std::string_view text, std::optional<std::string_view> separator, int64_t most, Budget& budget);
 Values split_from_end(std::string_view text, std::optional<std::string_view> separator, int64_t most, Budget& budget);
 

@@ -30,8 +30,7 @@ struct LongerCase {
   int32_t point;
   std::string_view upper, title;
 };
-/// Characters whose upper case is several characters. Greek ones with iota below and Armenian ones are missing: they
-/// stay as they are.
+/// Characters with an upper case of several. Greek ones with iota below and Armenian ones stay as they are.
 constexpr std::array<LongerCase, 10> kLongerCases = {{{0xDF, "SS", "Ss"},
                                                       {0x149, "\u02BCN", "\u02BCN"},
                                                       {0x1F0, "J\u030C", "J\u030C"},

@@ -7,8 +7,7 @@
 
 namespace gputrain::ops::cuda {
 
-/// Computes attention within options.texts: q [positions, heads, channels], k and v [positions, key heads, channels],
-/// 16 bits -> as q.
+/// Computes attention in options.texts: q [positions, heads, channels], k, v [positions, key heads, channels], 16 bits.
 at::Tensor flash_attention_of_texts(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                     const AttentionOptions& options);
 

@@ -119,8 +119,7 @@ struct TextsFunction : torch::autograd::Function<TextsFunction> {
   }
 };
 
-/// Whether cuDNN's kernels accept these heads in both directions: 16 bits, heads of a multiple of 16 bytes, at most 128
-/// channels.
+/// Whether cuDNN takes these heads, forward and backward: 16 bits, a multiple of 16 bytes, at most 128 channels.
 bool takes_heads(const at::Tensor& packed, int64_t channels) {
   constexpr int64_t kMostChannels = 128;
   const bool is_16_bits = packed.scalar_type() == at::kBFloat16 || packed.scalar_type() == at::kHalf;

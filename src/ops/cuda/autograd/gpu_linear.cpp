@@ -244,8 +244,7 @@ Given given(const at::Tensor& tensor) { return tensor.defined() ? Given(tensor) 
 
 at::Tensor rows_of(const at::Tensor& x) { return x.view({-1, x.size(-1)}); }
 
-/// Returns rows in the shape of x, not as a view for autograd, which copies the gradients of a view that is
-/// overwritten.
+/// Returns rows in the shape of x, no view for autograd, which copies the gradients of a view that is overwritten.
 at::Tensor shaped_as(const at::Tensor& rows, const at::Tensor& x) {
   if (x.dim() == 2) return rows;
   std::vector<int64_t> sizes = x.sizes().vec();

@@ -88,8 +88,8 @@ class GraphOfTexts : public NumberedGraph {
     Tensor q, k, v;
   };
 
-  /// Lays out [texts, heads, longest, channels] in rows of `row` elements. cuDNN begins a text at its offset, not at
-  /// its stride.
+  /// Lays out [texts, heads, longest, channels] in rows of `row` elements. A text begins at its offset, not at its
+  /// stride.
   Layout rows_of(int64_t heads, int64_t channels, int64_t row) const {
     return {.sizes = {texts_.texts, heads, texts_.longest, channels},
             .strides = {texts_.longest * row, channels, row, 1}};

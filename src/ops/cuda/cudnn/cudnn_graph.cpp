@@ -61,8 +61,8 @@ struct ExecutionPlan {
     check(graph->get_workspace_size(workspace_bytes), "workspace");
   }
 
-  /// Runs the plan. Takes the pointers by value: the frontend adds pointers into this workspace to the map, and would
-  /// reuse those it finds.
+  /// Runs the plan. Takes pointers by value: the frontend adds those of this workspace to the map, and would reuse
+  /// them.
   void execute(Pointers pointers) const {
     const auto workspace = c10::cuda::CUDACachingAllocator::get()->allocate(static_cast<size_t>(workspace_bytes));
     check(graph->execute(at::native::getCudnnHandle(), pointers, workspace.get()), "run");

@@ -18,8 +18,7 @@ struct Attended {
   at::Tensor logarithms;  // [batch, heads, time] in fp32: logarithms of the sums of exponentials
 };
 
-/// Computes attention for packed [batch, time, (heads + 2 key heads) channels] in 16 bits, contiguous: queries, keys,
-/// values.
+/// Computes attention for packed [batch, time, (heads + 2 key heads) channels] in 16 bits, contiguous: q, k, v.
 Attended packed_attention(const at::Tensor& packed, const PackedAttention& attention);
 
 /// Computes the gradient of `packed`; dy has the shape of y.

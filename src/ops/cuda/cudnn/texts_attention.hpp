@@ -36,8 +36,7 @@ bool texts_attention_takes(const TextHeads& heads, const AttentionOptions& optio
 /// takes 512 heads channels bytes of fp32 for each 1 of capacity.
 std::vector<at::Tensor> text_places(const TextHeads& heads, const Texts& texts);
 
-/// Computes y [rows, heads, channels] and logarithms [rows, heads]. Throws NoKernel if cuDNN has no plan, here and
-/// below.
+/// Computes y [rows, heads, channels], logarithms [rows, heads]. Throws NoKernel if cuDNN has no plan, here and below.
 Attended texts_attention(const TextHeads& heads, const std::vector<at::Tensor>& places,
                          const TextsAttention& attention);
 
