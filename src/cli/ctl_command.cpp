@@ -10,7 +10,7 @@
 #include "gputrain/job/commands.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/monitor/format.hpp"
-#include "gputrain/monitor/http_server.hpp"
+#include "gputrain/net/server.hpp"
 #include "run_state.hpp"
 
 namespace gputrain::app {
@@ -58,8 +58,8 @@ int show_status(const CtlCommand& command) {
 int ctl_command(const CtlCommand& command) {
   if (command.verb == "status") return show_status(command);
   const auto answer = asked(command.run, [&] {
-    return monitor::ask(std::filesystem::path(command.run),
-                        {.method = "POST", .path = "/" + command.verb, .query = {}, .body = command.argument});
+    return net::ask(std::filesystem::path(command.run),
+                    {.method = "POST", .url = "/" + command.verb, .body = command.argument});
   });
   if (answer.status != 200) {
     std::string what = answer.body;

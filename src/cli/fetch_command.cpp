@@ -87,7 +87,7 @@ int fetch_command(const FetchCommand& command) {
   Status status(console);
   auto how = hub::fetching_from_environment(model_of(command), hub::environment_variable);
   how.on_progress = [&](const hub::FetchProgress& progress) { status.show(progress); };
-  how.on_trouble = [&](const std::string& text) { console.status(text); };
+  how.retrying.on_trouble = [&](const std::string& text) { console.status(text); };
   const hub::Fetched fetched = hub::fetch(how);
   console.clear_status();
   report(console, command, how, fetched);

@@ -4,20 +4,20 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/json.hpp"
-#include "gputrain/monitor/http_server.hpp"
+#include "gputrain/net/server.hpp"
 
 namespace gputrain::app {
 namespace {
 
-const monitor::HttpRequest kState{.method = "GET", .path = "/state", .query = {}, .body = {}};
+const net::Request kState{.url = "/state"};
 
-monitor::HttpAnswer answer_of(const std::string& run) {
-  if (std::filesystem::is_directory(run)) return monitor::ask(std::filesystem::path(run), kState);
+net::Response answer_of(const std::string& run) {
+  if (std::filesystem::is_directory(run)) return net::ask(std::filesystem::path(run), kState);
   const size_t colon = run.rfind(':');
   const int port = colon == std::string::npos ? 0 : std::atoi(run.c_str() + colon + 1);
-  if (port < 1 || port > 65535)
+  if (port < 1 || port > 65535 || run.find_first_of("/?#@ ") != run.npos)
     throw Error(ExitCode::usage, {.what = "there is no run folder, and this is no HOST:PORT", .where = run});
-  return monitor::ask(run.substr(0, colon), port, kState);
+  return net::ask(run.substr(0, colon), port, kState);
 }
 
 }  // namespace
@@ -30,7 +30,7 @@ void refuse_other_server(const std::string& run) {
 }
 
 nlohmann::json state_of(const std::string& run) {
-  const monitor::HttpAnswer answer = answer_of(run);
+  const net::Response answer = answer_of(run);
   if (answer.status == 403) throw Error(ExitCode::environment, {.what = answer.body, .where = run});
   auto state = parse_json(answer.body);
   const auto has = [&](const char* key, auto is_type) { return state.contains(key) && (state[key].*is_type)(); };

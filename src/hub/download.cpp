@@ -5,7 +5,6 @@
 
 #include "gputrain/core/error.hpp"
 #include "incomplete_file.hpp"
-#include "retries.hpp"
 
 namespace gputrain::hub {
 namespace {
@@ -31,41 +30,43 @@ bool is_sha256(const std::string& etag) { return etag.size() == 64; }
 /// One file on its way: requests what is missing until all is there.
 class Download {
  public:
-  Download(Http& http, const RemoteFile& remote, IncompleteFile& file, const Fetching& how)
-      : http_(http), remote_(remote), file_(file), how_(how) {}
+  Download(net::Client& client, const RemoteFile& remote, IncompleteFile& file, const Fetching& how)
+      : client_(client), remote_(remote), file_(file), how_(how) {}
 
   void complete() {
     if (remote_.size && file_.size() > *remote_.size) file_.restart();
     if (remote_.size && file_.size() == *remote_.size) return;
-    Retries(remote_.url, how_).run([this] { ask_for_rest(); }, [this] { return received_; });
+    how_.retrying.run(
+        remote_.url, [this] { ask_for_rest(); }, [this] { return received_; });
   }
 
  private:
   void ask_for_rest() {
     const uint64_t from = file_.size();
     bool begins = true;
-    const auto receive = [&](const Reply& reply, std::string_view bytes) {
+    const auto receive = [&](const net::Response& reply, std::string_view bytes) {
       if (begins) begin(reply, from);
       begins = false;
       take(bytes);
     };
-    const Reply reply = http_.ask({.url = remote_.url, .token = how_.token, .from = from, .receive = receive});
+    const net::Response reply =
+        client_.ask({.url = remote_.url, .headers = authorization(how_), .from = from, .receive = receive});
     if (reply.status == 416) {  // it has no such bytes: ours are of another content
       file_.restart();
-      throw Interruption("the server does not continue the file");
+      throw net::Interruption("the server does not continue the file");
     }
     if (reply.status != 200 && reply.status != 206) refuse_answer(reply, how_);
-    if (remote_.size && file_.size() < *remote_.size) throw Interruption("the server ends the file early");
+    if (remote_.size && file_.size() < *remote_.size) throw net::Interruption("the server ends the file early");
   }
 
-  void begin(const Reply& reply, uint64_t from) {
+  void begin(const net::Response& reply, uint64_t from) {
     if (reply.status == 200) {
       if (from > 0) file_.restart();
       return;
     }
-    if (reply.header("content-range").starts_with("bytes " + std::to_string(from) + "-")) return;
+    if (reply.headers.get("content-range").starts_with("bytes " + std::to_string(from) + "-")) return;
     file_.restart();
-    throw Interruption("the server sends another part of the file than asked for");
+    throw net::Interruption("the server sends another part of the file than asked for");
   }
 
   void take(std::string_view bytes) {
@@ -81,7 +82,7 @@ class Download {
       how_.on_progress({.file = remote_.name, .received = file_.size(), .size = remote_.size.value_or(0)});
   }
 
-  Http& http_;
+  net::Client& client_;
   const RemoteFile& remote_;
   IncompleteFile& file_;
   const Fetching& how_;
@@ -90,8 +91,8 @@ class Download {
 
 std::string page_of(const Fetching& how) { return how.endpoint + "/" + how.model.name; }
 
-Error::Parts not_allowed(const Reply& reply, const Fetching& how) {
-  const std::string code = reply.header("x-error-code");
+Error::Parts not_allowed(const net::Response& reply, const Fetching& how) {
+  const std::string code = reply.headers.get("x-error-code");
   const std::string token_hint = "set HF_TOKEN to a token of " + how.endpoint + "/settings/tokens";
   if (code == "GatedRepo" || reply.status == 403) {
     return {.what = how.model.name + " is only for those who have accepted its licence",
@@ -107,13 +108,13 @@ Error::Parts not_allowed(const Reply& reply, const Fetching& how) {
   return {.what = "the Hub does not accept the token", .where = page_of(how), .hint = token_hint};
 }
 
-Error::Parts not_there(const Reply& reply, const Fetching& how) {
-  if (reply.header("x-error-code") == "RevisionNotFound") {
+Error::Parts not_there(const net::Response& reply, const Fetching& how) {
+  if (reply.headers.get("x-error-code") == "RevisionNotFound") {
     return {.what = how.model.name + " has no revision " + how.model.revision,
             .where = page_of(how),
             .hint = "--revision main, or a branch, tag or commit of that page"};
   }
-  if (reply.header("x-error-code") == "EntryNotFound")
+  if (reply.headers.get("x-error-code") == "EntryNotFound")
     return {.what = "the repository does not have this file", .where = reply.url};
   return {.what = "there is no model " + how.model.name,
           .where = page_of(how),
@@ -122,34 +123,38 @@ Error::Parts not_there(const Reply& reply, const Fetching& how) {
 
 }  // namespace
 
-void refuse_answer(const Reply& reply, const Fetching& how) {
+net::Headers authorization(const Fetching& how) {
+  return how.token.empty() ? net::Headers() : net::Headers{{"Authorization", "Bearer " + how.token}};
+}
+
+void refuse_answer(const net::Response& reply, const Fetching& how) {
   if (reply.status == 401 || reply.status == 403) throw Error(ExitCode::data, not_allowed(reply, how));
   if (reply.status == 404) throw Error(ExitCode::data, not_there(reply, how));
-  const std::string message = reply.header("x-error-message");
+  const std::string message = reply.headers.get("x-error-message");
   throw Error(ExitCode::environment, {.what = "the server answers " + std::to_string(reply.status) +
                                               (message.empty() ? "" : ": " + message.substr(0, 200)),
                                       .where = reply.url});
 }
 
-RemoteFile look_at(Http& http, const std::string& name, const std::string& url, const Fetching& how) {
-  const Reply reply = ask_patiently(http, {.url = url, .token = how.token, .head = true}, how);
+RemoteFile look_at(net::Client& client, const std::string& name, const std::string& url, const Fetching& how) {
+  const net::Response reply = client.ask({.method = "HEAD", .url = url, .headers = authorization(how)}, how.retrying);
   if (reply.status != 200 && !reply.is_redirect()) refuse_answer(reply, how);
-  const std::string linked = reply.header("x-linked-etag");
+  const std::string linked = reply.headers.get("x-linked-etag");
   RemoteFile file{
-      .name = name, .url = url, .etag = plain_etag(linked.empty() ? reply.header("etag") : linked), .size = {}};
-  file.size = number(reply.header("x-linked-size"));
-  if (!file.size && !reply.is_redirect()) file.size = number(reply.header("content-length"));
+      .name = name, .url = url, .etag = plain_etag(linked.empty() ? reply.headers.get("etag") : linked), .size = {}};
+  file.size = number(reply.headers.get("x-linked-size"));
+  if (!file.size && !reply.is_redirect()) file.size = number(reply.headers.get("content-length"));
   if (!file.etag.empty()) return file;
   throw Error(ExitCode::environment, {.what = "the server does not say which content the file has: there is no ETag",
                                       .where = url,
                                       .hint = "a proxy between may drop it; HF_ENDPOINT must be a Hugging Face Hub"});
 }
 
-void download(Http& http, const RemoteFile& remote, const std::filesystem::path& blob, const Fetching& how) {
+void download(net::Client& client, const RemoteFile& remote, const std::filesystem::path& blob, const Fetching& how) {
   IncompleteFile file(blob.string() + ".incomplete");
   for (;;) {
     const bool is_continued = file.is_continued();
-    Download(http, remote, file, how).complete();
+    Download(client, remote, file, how).complete();
     if (!is_sha256(remote.etag) || file.digest() == remote.etag) break;
     file.restart();
     if (is_continued) continue;  // the first part may be what is wrong

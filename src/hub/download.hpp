@@ -7,7 +7,6 @@
 #include <string>
 
 #include "gputrain/hub/fetch.hpp"
-#include "gputrain/hub/http.hpp"
 
 namespace gputrain::hub {
 
@@ -18,14 +17,17 @@ struct RemoteFile {
   std::optional<uint64_t> size;  // bytes; none: the server does not say
 };
 
+/// The header with the user's token.
+net::Headers authorization(const Fetching& how);
+
 /// Asks for size and content hash. Throws Error(data) if the Hub refuses.
-RemoteFile look_at(Http& http, const std::string& name, const std::string& url, const Fetching& how);
+RemoteFile look_at(net::Client& client, const std::string& name, const std::string& url, const Fetching& how);
 
 /// Fetches to `<blob>.incomplete`, continuing one that is there, checks the content and renames it to `blob`. Throws
 /// Error(data) for other content than the etag says, Error(environment) if network or disk fail.
-void download(Http& http, const RemoteFile& file, const std::filesystem::path& blob, const Fetching& how);
+void download(net::Client& client, const RemoteFile& file, const std::filesystem::path& blob, const Fetching& how);
 
 /// Throws what an answer without content means to the user.
-[[noreturn]] void refuse_answer(const Reply& reply, const Fetching& how);
+[[noreturn]] void refuse_answer(const net::Response& reply, const Fetching& how);
 
 }  // namespace gputrain::hub

@@ -14,9 +14,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/json.hpp"
 #include "gputrain/core/lower_case.hpp"
-#include "gputrain/hub/http.hpp"
 #include "lock.hpp"
-#include "retries.hpp"
 
 namespace gputrain::hub {
 namespace {
@@ -62,10 +60,10 @@ struct Repository {
   std::map<std::string, uint64_t> sizes;  // bytes, where the Hub says them
 };
 
-Repository repository_of(Http& http, const Fetching& how) {
+Repository repository_of(net::Client& client, const Fetching& how) {
   const std::string url =
       how.endpoint + "/api/models/" + how.model.name + "/revision/" + escaped(how.model.revision) + "?blobs=true";
-  const Reply reply = ask_patiently(http, {.url = url, .token = how.token}, how);
+  const net::Response reply = client.ask({.url = url, .headers = authorization(how)}, how.retrying);
   if (reply.status != 200) refuse_answer(reply, how);
   const auto info = parse_json(reply.body);
   const auto text_at = [](const nlohmann::json& object, const char* key) {
@@ -91,8 +89,8 @@ Repository repository_of(Http& http, const Fetching& how) {
 /// Fetches files of one revision and links them into its snapshot.
 class Snapshot {
  public:
-  Snapshot(Http& http, const Fetching& how, const Repository& repository)
-      : http_(http),
+  Snapshot(net::Client& client, const Fetching& how, const Repository& repository)
+      : client_(client),
         how_(how),
         repository_(repository),
         folder_(model_folder(how.cache, how.model)),
@@ -151,14 +149,14 @@ class Snapshot {
   void fetch(const std::string& name) {
     const std::string url =
         how_.endpoint + "/" + how_.model.name + "/resolve/" + repository_.commit + "/" + escaped(name);
-    const RemoteFile file = look_at(http_, name, url, how_);
+    const RemoteFile file = look_at(client_, name, url, how_);
     const fs::path blob = folder_ / "blobs" / file.etag;
     const FileLock lock(locks_ / (file.etag + ".lock"), [&] {
-      if (how_.on_trouble) how_.on_trouble("another process fetches " + name);
+      if (how_.retrying.on_trouble) how_.retrying.on_trouble("another process fetches " + name);
     });
     std::error_code error;
     const auto bytes = fs::file_size(blob, error);
-    if (error || (file.size && *file.size != bytes)) download(http_, file, blob, how_);
+    if (error || (file.size && *file.size != bytes)) download(client_, file, blob, how_);
     link(name, file.etag);
   }
 
@@ -170,16 +168,15 @@ class Snapshot {
     fs::rename(made, path_ / name);
   }
 
-  Http& http_;
+  net::Client& client_;
   const Fetching& how_;
   const Repository& repository_;
   fs::path folder_, locks_, path_;
 };
 
-Fetched fetch_all(const Fetching& how) {
-  Http http;
-  const Repository repository = repository_of(http, how);
-  Snapshot snapshot(http, how, repository);
+Fetched fetch_all(const Fetching& how, net::Client& client) {
+  const Repository repository = repository_of(client, how);
+  Snapshot snapshot(client, how, repository);
   Fetched fetched{.snapshot = snapshot.path(), .commit = repository.commit, .files = {}};
   const auto add = [&](const std::vector<std::string>& names) {
     snapshot.require_room(names);
@@ -241,9 +238,9 @@ Fetching fetching_from_environment(const ModelName& model, const Lookup& lookup)
                                 .hint = "https://huggingface.co"});
 }
 
-Fetched fetch(const Fetching& how) {
+Fetched fetch(const Fetching& how, net::Client client) {
   try {
-    return how.offline.empty() ? fetch_all(how) : found_in_cache(how);
+    return how.offline.empty() ? fetch_all(how, client) : found_in_cache(how);
   } catch (const fs::filesystem_error& error) {
     throw Error(ExitCode::environment, {.what = "cannot write to the cache: " + error.code().message(),
                                         .where = error.path1().string(),

@@ -1,5 +1,6 @@
 #include "gputrain/monitor/webhook.hpp"
 
+#include <chrono>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -7,10 +8,12 @@
 #include "background_sink.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
-#include "gputrain/hub/http.hpp"
+#include "gputrain/net/client.hpp"
 
 namespace gputrain::monitor {
 namespace {
+
+using namespace std::chrono_literals;
 
 class WebhookSink final : public Sink {
  public:
@@ -20,10 +23,12 @@ class WebhookSink final : public Sink {
     const std::string text = name_ + ": " + record.label + (record.label.empty() ? "" : " ") + record.text;
     std::string trouble;
     try {
-      const auto reply = http_.ask(
-          {.url = url_,
-           .json = nlohmann::json{{"text", text}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
-           .limits = {.connect = 3, .silent = 5, .total = 10}});
+      const auto reply = client_.ask(
+          {.method = "POST",
+           .url = url_,
+           .headers = {{"Content-Type", "application/json"}},
+           .body = nlohmann::json{{"text", text}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
+           .limits = {.connect = 3s, .silent = 5s, .total = 10s}});
       if (reply.status >= 300) trouble = "status " + std::to_string(reply.status);
     } catch (const std::exception&) {
       trouble = "no connection";  // what the library says may repeat the address, which is often secret
@@ -36,7 +41,7 @@ class WebhookSink final : public Sink {
 
  private:
   std::string url_, name_;
-  hub::Http http_;
+  net::Client client_;
   bool has_told_ = false;
 };
 

@@ -23,8 +23,8 @@
 namespace gputrain::app {
 namespace {
 
-using monitor::HttpAnswer;
-using monitor::HttpRequest;
+using net::Request;
+using net::Response;
 
 std::vector<std::string> places_of(const std::vector<std::string>& hosts) {
   std::map<std::string, int> next;
@@ -63,14 +63,17 @@ double seconds_of_earlier_attempts(const std::filesystem::path& ledger) {
   return all;
 }
 
-HttpAnswer answer(const monitor::Board& board, const RunFolder& folder, const HttpRequest& request) {
+Response page(const char* type, std::string text) {
+  return {.headers = {{"Content-Type", type}}, .body = std::move(text)};
+}
+
+Response answer(const monitor::Board& board, const RunFolder& folder, const Request& request) {
   if (request.method != "GET" && request.method != "HEAD") return {.status = 405, .body = "only GET and HEAD\n"};
-  if (request.path == "/") return {.type = "text/html; charset=utf-8", .body = std::string(monitor::page_template())};
-  if (request.path == "/metrics")
-    return {.type = "text/plain; version=0.0.4; charset=utf-8", .body = board.prometheus()};
-  if (request.path == "/state") return {.type = "application/json", .body = board.json(after_in(request.query)).dump()};
-  if (request.path == "/log")
-    return {.type = "text/plain; charset=utf-8", .body = monitor::newest_lines(folder.log(0), kShownLog)};
+  const std::string path = request.path();
+  if (path == "/") return page("text/html; charset=utf-8", std::string(monitor::page_template()));
+  if (path == "/metrics") return page("text/plain; version=0.0.4; charset=utf-8", board.prometheus());
+  if (path == "/state") return page("application/json", board.json(after_in(request.query())).dump());
+  if (path == "/log") return {.body = monitor::newest_lines(folder.log(0), kShownLog)};
   return {.status = 404, .body = "there are /, /metrics, /state and /log\n"};
 }
 
@@ -162,13 +165,13 @@ void Live::end(const monitor::Summary& summary) {
 void Live::serve_port() {
   const auto& log = job_.spec().log;
   try {
-    auto listener = monitor::listen_on(log.metrics_host, static_cast<int>(*log.metrics_port));
+    auto listener = net::listen_on(log.metrics_host, static_cast<int>(*log.metrics_port));
     const bool is_local = comm::is_loopback(log.metrics_host);
-    port_ = std::make_unique<monitor::HttpServer>(std::move(listener), [this, is_local](const HttpRequest& request) {
-      if (is_local && !monitor::is_local_host(request.host))
-        return HttpAnswer{.status = 403,
-                          .body = "this page answers under localhost and numeric addresses, not under '" +
-                                  request.host + "'; log.metrics_host: 0.0.0.0 opens it\n"};
+    port_ = std::make_unique<net::Server>(std::move(listener), [this, is_local](const Request& request) {
+      if (is_local && !net::is_local_host(request.headers.get("Host")))
+        return Response{.status = 403,
+                        .body = "this page answers under localhost and numeric addresses, not under '" +
+                                request.headers.get("Host") + "'; log.metrics_host: 0.0.0.0 opens it\n"};
       return answer(board_, folder_, request);
     });
   } catch (const Error& failure) {
@@ -178,12 +181,11 @@ void Live::serve_port() {
 
 void Live::serve_socket() {
   try {
-    socket_ = std::make_unique<monitor::HttpServer>(
-        monitor::listen_for(folder_.path), [this](const HttpRequest& request) -> HttpAnswer {
-          if (request.method != "POST") return answer(board_, folder_, request);
-          const std::string refusal = control_.order(request.path.substr(1), request.body);
-          return {.status = refusal.empty() ? 200 : 400, .body = refusal};
-        });
+    socket_ = std::make_unique<net::Server>(net::listen_for(folder_.path), [this](const Request& request) -> Response {
+      if (request.method != "POST") return answer(board_, folder_, request);
+      const std::string refusal = control_.order(request.path().substr(1), request.body);
+      return {.status = refusal.empty() ? 200 : 400, .body = refusal};
+    });
   } catch (const Error& failure) {
     log::warning("`gputrain ctl` cannot reach this run: " + failure.parts().what);
   }

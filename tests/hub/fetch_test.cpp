@@ -7,7 +7,6 @@
 
 #include "../../src/hub/digest.hpp"
 #include "gputrain/core/error.hpp"
-#include "support/fake_cloud.hpp"
 
 namespace gputrain::hub {
 namespace {
@@ -44,20 +43,23 @@ TEST(Fetch, KnowsWhichVariableForbidsToAsk) {
   EXPECT_EQ(offline({{"HF_HUB_OFFLINE", "0"}, {"TRANSFORMERS_OFFLINE", "1"}}), "");  // the first counts
 }
 
+/// A network without servers.
+struct Silence final : net::Transport {
+  net::Response send(const net::Request&) override { throw net::Unreachable("nobody answers"); }
+};
+
 TEST(Fetch, EndsAfterFiveTriesWithoutServer) {
-  const testing::LoopbackSocket closed;
   std::vector<std::string> troubles;
-  const Fetching how{.model = {.name = "org/model"},
-                     .endpoint = "http://127.0.0.1:" + std::to_string(closed.port()),
-                     .cache = "/nowhere",
-                     .first_pause_seconds = 0,
-                     .on_trouble = [&](const std::string& text) { troubles.push_back(text); }};
+  const Fetching how{
+      .model = {.name = "org/model"},
+      .cache = "/nowhere",
+      .retrying = {.first_pause_seconds = 0, .on_trouble = [&](const std::string& text) { troubles.push_back(text); }}};
   try {
-    fetch(how);
+    fetch(how, net::Client(std::make_unique<Silence>()));
     FAIL() << "there is no server";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::environment);
-    EXPECT_THAT(error.what(), HasSubstr("(tried 5 times)"));
+    EXPECT_THAT(error.what(), HasSubstr("nobody answers (tried 5 times)"));
   }
   EXPECT_THAT(troubles, SizeIs(4));
 }

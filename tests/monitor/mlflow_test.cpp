@@ -4,7 +4,6 @@
 
 #include "../../src/monitor/trackers/mlflow_server.hpp"
 #include "gputrain/core/error.hpp"
-#include "gputrain/hub/http.hpp"
 #include "monitor/tracked_run.hpp"
 #include "support/fake_cloud.hpp"
 #include "support/sanitizers.hpp"
@@ -144,9 +143,9 @@ TEST_F(Mlflow, IsLeftOutAfterARefusal) {
 TEST_F(Mlflow, GivesUpARequestThatHangs) {
   serve({"hangs"});
   MlflowServer server({.uri = address_, .experiment = "x"});
-  server.hurry(1);
+  server.hurry(std::chrono::seconds(1));
   const auto begin = std::chrono::steady_clock::now();
-  EXPECT_THROW(server.experiment(), hub::Interruption);
+  EXPECT_THROW(server.experiment(), net::Interruption);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, ::gputrain::testing::patience(std::chrono::seconds(8)));
 }
 

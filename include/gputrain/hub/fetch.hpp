@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gputrain/hub/cache.hpp"
+#include "gputrain/net/client.hpp"
 
 namespace gputrain::hub {
 
@@ -23,10 +24,12 @@ struct Fetching {
   std::string endpoint = "https://huggingface.co";
   std::string token = {};  // empty: none
   std::filesystem::path cache;
-  std::string offline = {};          // the variable that says that nobody is to be asked; empty: none does
-  double first_pause_seconds = 0.5;  // before a second try; doubles from try to try
+  std::string offline = {};  // the variable that says that nobody is to be asked; empty: none does
   std::function<void(const FetchProgress&)> on_progress = {};
-  std::function<void(const std::string& text)> on_trouble = {};  // before another try, or while another process fetches
+  net::Retrying retrying = {  // `on_trouble` is also told while another process fetches
+      .hint =
+          "check the network, https_proxy and HF_ENDPOINT; what has arrived is kept, and the next call goes on from "
+          "there"};
 };
 
 struct FetchedFile {
@@ -48,6 +51,6 @@ Fetching fetching_from_environment(const ModelName& model, const Lookup& lookup)
 /// Fetches the weights in safetensors and all that describes them. Files that are here are not fetched again, and an
 /// incomplete one is continued. Offline, gives what the cache has. Throws Error(data) for a model or revision that the
 /// Hub does not have or does not give, and Error(environment) for everything that the network or the disk refuses.
-Fetched fetch(const Fetching& how);
+Fetched fetch(const Fetching& how, net::Client client = net::Client());
 
 }  // namespace gputrain::hub

@@ -10,7 +10,7 @@
 #include "gputrain/job/job.hpp"
 #include "gputrain/job/run_folder.hpp"
 #include "gputrain/monitor/board.hpp"
-#include "gputrain/monitor/http_server.hpp"
+#include "gputrain/net/server.hpp"
 #include "gputrain/run/alert_watch.hpp"
 #include "gputrain/setup/training_setup.hpp"
 #include "gputrain/train/control_hook.hpp"
@@ -61,7 +61,7 @@ class Live {
   train::Control control_;
   std::unique_ptr<monitor::Sink> webhook_;  // null: there is none
   // Last: their threads use the others.
-  std::unique_ptr<monitor::HttpServer> port_, socket_;
+  std::unique_ptr<net::Server> port_, socket_;
   std::unique_ptr<AlertWatch> alerts_;
 };
 

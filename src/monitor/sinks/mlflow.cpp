@@ -59,8 +59,7 @@ class MlflowSink final : public Sink {
   }
 
   void close() override {
-    constexpr long kLastSeconds = 2;
-    server_.hurry(kLastSeconds);
+    server_.hurry(std::chrono::seconds(2));
     send();
     if (waiting_.empty() && dropped_ == 0 && has_begun_) {
       end();
@@ -89,7 +88,7 @@ class MlflowSink final : public Sink {
         waiting_.erase(waiting_.begin(), waiting_.begin() + count);
       }
       pause_ = kFirstPause;
-    } catch (const hub::Interruption& trouble) {
+    } catch (const net::Interruption& trouble) {
       tell_once(trouble.what());
       next_try_ = Clock::now() + pause_;
       pause_ = std::min(2 * pause_, kMostPause);
@@ -129,7 +128,7 @@ class MlflowSink final : public Sink {
     const bool is_stopped = ending && ending->status == "stopped";
     try {
       server_.end_run(run_id_, is_stopped ? "KILLED" : ending && ending->status == "done" ? "FINISHED" : "FAILED");
-    } catch (const hub::Interruption& trouble) {
+    } catch (const net::Interruption& trouble) {
       tell_once(trouble.what());
     }
   }

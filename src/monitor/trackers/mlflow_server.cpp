@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "gputrain/core/base64.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/json.hpp"
 #include "gputrain/core/printable.hpp"
@@ -67,12 +68,21 @@ std::string percent_encoded(const std::string& text) {
 }
 
 /// What the server says against a request.
-std::string complaint_of(const hub::Reply& reply) {
+std::string complaint_of(const net::Response& reply) {
   std::string text = "answers " + std::to_string(reply.status);
   const auto object = parse_json(reply.body);
   if (object.is_object() && object.contains("message") && object["message"].is_string())
     text += ": " + object["message"].get<std::string>().substr(0, 300);
   return without_url_secrets(printable(text));
+}
+
+net::Headers headers_of(const MlflowAccess& access) {
+  net::Headers headers;
+  if (!access.user.empty())
+    headers["Authorization"] = "Basic " + to_base64(access.user + ":" + access.password);
+  else if (!access.token.empty())
+    headers["Authorization"] = "Bearer " + access.token;
+  return headers;
 }
 
 std::string text_at(const json& answer, const char* place) {
@@ -174,15 +184,16 @@ void MlflowServer::end_run(const std::string& run_id, const std::string& status)
 }
 
 std::optional<json> MlflowServer::ask(const std::string& path, const json& content) {
-  constexpr long kConnectSeconds = 3;
-  const hub::Reply reply = http_.ask(
-      {.url = access_.uri + "/api/2.0/mlflow/" + path,
-       .token = access_.token,
-       .json = content.is_null() ? "" : content.dump(),
-       .user = access_.user,
-       .password = access_.password,
-       .limits = {
-           .connect = std::min(kConnectSeconds, most_seconds_), .silent = most_seconds_, .total = most_seconds_}});
+  constexpr std::chrono::seconds kConnecting{3};
+  net::Request request{.url = access_.uri + "/api/2.0/mlflow/" + path,
+                       .headers = headers_of(access_),
+                       .limits = {.connect = std::min(kConnecting, most_), .silent = most_, .total = most_}};
+  if (!content.is_null()) {
+    request.method = "POST";
+    request.headers["Content-Type"] = "application/json";
+    request.body = content.dump();
+  }
+  const net::Response reply = client_.ask(request);
   if (reply.status == 404) return std::nullopt;
   json answer = parse_json(reply.body);
   if (reply.status == 200 && answer.is_object()) return answer;

@@ -1,6 +1,7 @@
 // Asks an MLflow server over its REST interface.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -10,8 +11,8 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "gputrain/core/process.hpp"
-#include "gputrain/hub/http.hpp"
 #include "gputrain/monitor/log_spec.hpp"
+#include "gputrain/net/client.hpp"
 
 namespace gputrain::monitor {
 
@@ -33,7 +34,7 @@ struct MlflowMetric {
   int64_t step = 0;
 };
 
-/// Each call throws hub::Interruption if it may succeed later, and Error(environment) if the server refuses it. A call
+/// Each call throws net::Interruption if it may succeed later, and Error(environment) if the server refuses it. A call
 /// takes ten seconds at most. No message holds a secret.
 class MlflowServer {
  public:
@@ -53,7 +54,7 @@ class MlflowServer {
   void end_run(const std::string& run_id, const std::string& status);
 
   /// From now on a call takes `seconds` at most.
-  void hurry(long seconds) { most_seconds_ = seconds; }
+  void hurry(std::chrono::seconds most) { most_ = most; }
 
  private:
   /// The answer; nullopt for 404. `content` null: asks by GET.
@@ -61,8 +62,8 @@ class MlflowServer {
   nlohmann::json must(const std::string& path, const nlohmann::json& content);
 
   MlflowAccess access_;
-  hub::Http http_;
-  long most_seconds_ = 10;
+  net::Client client_;
+  std::chrono::seconds most_{10};
 };
 
 }  // namespace gputrain::monitor

@@ -7,13 +7,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "gputrain/monitor/http_server.hpp"
+#include "gputrain/net/server.hpp"
 #include "support/endless_run.hpp"
 
 namespace gputrain::testing_support {
 namespace {
 
-using monitor::HttpRequest;
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
@@ -21,7 +20,7 @@ using ::testing::Not;
 using Json = nlohmann::json;
 
 Json state_of(const std::string& run) {
-  return Json::parse(monitor::ask(std::filesystem::path(run), {.method = "GET", .path = "/state"}).body);
+  return Json::parse(net::ask(std::filesystem::path(run), {.url = "/state"}).body);
 }
 
 double value_of(const std::string& run, const std::string& name) { return state_of(run)["values"].value(name, 0.0); }
@@ -162,14 +161,12 @@ TEST_F(LiveRun, ServesMeasurementsForPrometheus) {
   Program program(endless(folder_, {"--set", "log.metrics_port=0"}));
   ASSERT_TRUE(program.prints("/metrics"));
   ASSERT_TRUE(reaches(run_, "time/forward_seconds", 1e-9));
-  const std::string page =
-      monitor::ask(std::filesystem::path(run_), HttpRequest{.method = "GET", .path = "/metrics"}).body;
+  const std::string page = net::ask(std::filesystem::path(run_), {.url = "/metrics"}).body;
   EXPECT_THAT(page, AllOf(HasSubstr("gputrain_steps_total{run=\"job-"), HasSubstr("phase=\"backward\"}")));
 }
 
 TEST_F(LiveRun, GoesOnWithoutAPortThatIsTaken) {
-  const monitor::HttpServer other(monitor::listen_on("127.0.0.1", 0),
-                                  [](const HttpRequest&) { return monitor::HttpAnswer{}; });
+  const net::Server other(net::listen_on("127.0.0.1", 0), [](const net::Request&) { return net::Response{}; });
   const std::string job = write_gpt_job(folder_);
   const Result result =
       gputrain({"run", job, "--output-dir", run_, "--set", "log.metrics_port=" + std::to_string(other.port())});

@@ -7,7 +7,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "gputrain/monitor/http_server.hpp"
 #include "support/endless_run.hpp"
 #include "support/sanitizers.hpp"
 

@@ -10,7 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "gputrain/monitor/http_server.hpp"
+#include "gputrain/net/server.hpp"
 #include "support/endless_run.hpp"
 #include "support/needs.hpp"
 #include "support/ports.hpp"
@@ -18,8 +18,6 @@
 namespace gputrain::testing_support {
 namespace {
 
-using monitor::HttpAnswer;
-using monitor::HttpRequest;
 using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
@@ -170,8 +168,8 @@ TEST_F(ControlGroups, AreKnownToDoctor) {
 
 /// A server of something else, which answers everything alike.
 Result top_of(const std::string& body) {
-  const monitor::HttpServer other(monitor::listen_on("127.0.0.1", 0),
-                                  [&](const HttpRequest&) { return HttpAnswer{.body = body}; });
+  const net::Server other(net::listen_on("127.0.0.1", 0),
+                          [&](const net::Request&) { return net::Response{.body = body}; });
   return gputrain({"top", "127.0.0.1:" + std::to_string(other.port()), "--once"});
 }
 

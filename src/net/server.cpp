@@ -1,24 +1,21 @@
-#include "gputrain/monitor/http_server.hpp"
+#include "gputrain/net/server.hpp"
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <chrono>
 #include <list>
 #include <string_view>
 #include <utility>
 
-#include <sys/eventfd.h>
+#include <arpa/inet.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "gputrain/core/acceptor.hpp"
-#include "gputrain/core/log.hpp"
+#include "gputrain/core/lower_case.hpp"
 #include "gputrain/core/poll.hpp"
 #include "gputrain/device/thread.hpp"
-#include "http_message.hpp"
 
-namespace gputrain::monitor {
+namespace gputrain::net {
 namespace {
 
 constexpr size_t kMostConnections = 64;
@@ -58,7 +55,7 @@ bool send_more(Connection& client) {
   return client.sent < client.out.size();
 }
 
-HttpAnswer answer_of(const HttpServer::Handler& handler, const HttpRequest& request) {
+Response answer_of(const Server::Handler& handler, const Request& request) {
   try {
     return handler(request);
   } catch (const std::exception& failure) {
@@ -67,42 +64,46 @@ HttpAnswer answer_of(const HttpServer::Handler& handler, const HttpRequest& requ
 }
 
 /// False: the connection ends.
-bool serve(Connection& client, const HttpServer::Handler& handler) {
+bool serve(Connection& client, const Server::Handler& handler) {
   if (client.is_answered) return send_more(client);
   if (!receive(client)) return false;
-  HttpRequest request;
+  Request request;
   const Parsed parsed = parse(client.in, request);
   if (parsed == Parsed::incomplete) return true;
   client.is_answered = true;
   client.out = text_of(
-      parsed == Parsed::wrong ? HttpAnswer{.status = 400, .body = "not understood\n"} : answer_of(handler, request),
+      parsed == Parsed::wrong ? Response{.status = 400, .body = "not understood\n"} : answer_of(handler, request),
       /*has_body=*/request.method != "HEAD");
   return send_more(client);
 }
 
 }  // namespace
 
-HttpServer::HttpServer(Listener listener, Handler handler)
-    : handler_(std::move(handler)),
-      port_(listener.port),
-      is_private_(listener.is_private),
-      wake_(::eventfd(0, EFD_CLOEXEC)) {
+bool is_local_host(const std::string& host) {
+  std::string name = lower_case(host.ends_with(']') ? host : host.substr(0, host.rfind(':')));  // without the port
+  if (name.starts_with('[') && name.ends_with(']')) name = name.substr(1, name.size() - 2);
+  in6_addr address{};
+  return name == "localhost" || name.ends_with(".localhost") || ::inet_pton(AF_INET, name.c_str(), &address) == 1 ||
+         ::inet_pton(AF_INET6, name.c_str(), &address) == 1;
+}
+
+Server::Server(Listener listener, Handler handler)
+    : handler_(std::move(handler)), port_(listener.port), is_private_(listener.is_private) {
   const int socket = listener.socket->release();
   thread_ = device::start_thread("metrics server", [this, socket] { run(socket); });
 }
 
-HttpServer::~HttpServer() {
-  const uint64_t one = 1;
-  if (::write(wake_.get(), &one, sizeof one) < 0) log::warning("the metrics server does not end");
+Server::~Server() {
+  end_.cancel();
   thread_.join();
 }
 
-void HttpServer::run(int listener) {
+void Server::run(int listener) {
   Acceptor acceptor(listener);
   std::list<Connection> clients;
   while (true) {
     Poll poll;
-    poll.add(wake_.get());
+    poll.add(end_.descriptor());
     const bool is_full = clients.size() >= kMostConnections;
     if (!is_full) acceptor.add_to(poll);
     for (const Connection& client : clients) {
@@ -110,7 +111,7 @@ void HttpServer::run(int listener) {
       poll.wake_at(client.until(is_full));
     }
     poll.wait();
-    if (poll.is_ready(wake_.get())) return;
+    if (poll.is_ready(end_.descriptor())) return;
     const auto now = Clock::now();
     std::erase_if(clients, [&](Connection& client) {
       return client.until(is_full) < now || (poll.is_ready(client.socket.get()) && !serve(client, handler_));
@@ -124,4 +125,4 @@ void HttpServer::run(int listener) {
   }
 }
 
-}  // namespace gputrain::monitor
+}  // namespace gputrain::net

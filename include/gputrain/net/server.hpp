@@ -1,6 +1,7 @@
 // A small HTTP server for the run's own pages: a TCP port, or a socket that belongs to a folder.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -8,19 +9,10 @@
 #include <thread>
 
 #include "gputrain/core/descriptor.hpp"
+#include "gputrain/net/cancellation.hpp"
+#include "gputrain/net/message.hpp"
 
-namespace gputrain::monitor {
-
-struct HttpRequest {
-  std::string method, path, query, body;  // "GET", "/state", "after=3"
-  std::string host = {};                  // under which the client asks: "localhost:9400"
-};
-
-struct HttpAnswer {
-  int status = 200;
-  std::string type = "text/plain; charset=utf-8";
-  std::string body = {};
-};
+namespace gputrain::net {
 
 /// Whether a client that asks under this host means this machine by a numeric address or as localhost. Any web site may
 /// have its own name resolve to this machine, and then read what the site's visitor is answered.
@@ -42,14 +34,14 @@ bool is_own_process(int socket);
 
 /// Answers requests one after the other in a thread of its own, until it is destroyed. A client that is slow, that
 /// sends too much or that leaves does not hold up the others; if there are many, those without a whole request go.
-class HttpServer {
+class Server {
  public:
-  using Handler = std::function<HttpAnswer(const HttpRequest&)>;
+  using Handler = std::function<Response(const Request&)>;
 
-  HttpServer(Listener listener, Handler handler);
-  HttpServer(const HttpServer&) = delete;
-  HttpServer& operator=(const HttpServer&) = delete;
-  ~HttpServer();
+  Server(Listener listener, Handler handler);
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+  ~Server();
 
   int port() const noexcept { return port_; }
 
@@ -59,12 +51,15 @@ class HttpServer {
   Handler handler_;
   int port_;
   bool is_private_;
-  Descriptor wake_;  // an eventfd that ends the thread
+  Cancellation end_;
   std::thread thread_;
 };
 
-/// Asks a server; for `gputrain top` and `gputrain ctl`. Throws Error(environment) if there is no answer in `seconds`.
-HttpAnswer ask(const std::filesystem::path& folder, const HttpRequest& request, double seconds = 10);
-HttpAnswer ask(const std::string& host, int port, const HttpRequest& request, double seconds = 10);
+/// Asks the server of a run; `request.url`: what follows the host. Throws Error(environment) if there is no answer in
+/// this time.
+Response ask(const std::filesystem::path& folder, Request request,
+             std::chrono::milliseconds most = std::chrono::seconds(10));
+Response ask(const std::string& host, int port, Request request,
+             std::chrono::milliseconds most = std::chrono::seconds(10));
 
-}  // namespace gputrain::monitor
+}  // namespace gputrain::net
