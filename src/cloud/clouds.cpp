@@ -22,7 +22,7 @@ Reading notice(std::string event, std::optional<WallTime> at, double promised_se
 bool is_alphanumeric(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
 /// A short printable word, or empty. The answer goes into a header or is printed, so it must not inject anything.
-std::optional<std::string> word_of(const HttpReply& reply) {
+std::optional<std::string> word_of(const net::Response& reply) {
   constexpr size_t kLongest = 1024;
   std::string_view text = reply.body;
   while (text.ends_with('\n') || text.ends_with('\r')) text.remove_suffix(1);
@@ -70,8 +70,8 @@ constexpr double kGooglePreemptSeconds = 30;
 constexpr double kGoogleMaintenanceSeconds = 60;
 constexpr double kGoogleGpuMaintenanceSeconds = 3600;
 
-std::optional<std::string> identify_google(const HttpReply& reply) {
-  if (reply.header("metadata-flavor") != "Google") return std::nullopt;
+std::optional<std::string> identify_google(const net::Response& reply) {
+  if (reply.headers.get("Metadata-Flavor") != "Google") return std::nullopt;
   return word_of(reply);
 }
 
@@ -159,7 +159,7 @@ constexpr std::array kAlibabaPolls{
 // Tencent: tencentcloud.com/document/product/213/32487; metadata.tencentyun.com is 169.254.0.23.
 constexpr double kTencentNoticeSeconds = 120;
 
-std::optional<std::string> identify_tencent(const HttpReply& reply) {
+std::optional<std::string> identify_tencent(const net::Response& reply) {
   auto id = word_of(reply);
   return id && id->starts_with("ins-") ? id : std::nullopt;
 }
@@ -174,8 +174,10 @@ constexpr std::array kTencentPolls{
 
 }  // namespace
 
-std::string Cloud::header_with(const std::string& identity) const {
-  return std::string(header) + (uses_token() ? identity : "");
+net::Headers Cloud::headers_with(const std::string& identity) const {
+  net::Headers headers;
+  headers.read(std::string(header) + (uses_token() ? identity : ""));
+  return headers;
 }
 
 std::span<const Cloud> clouds() {
@@ -183,35 +185,40 @@ std::span<const Cloud> clouds() {
       Cloud{.key = "aws",
             .name = "AWS",
             .address = "169.254.169.254",
-            .probe = {"PUT", "/latest/api/token", "X-aws-ec2-metadata-token-ttl-seconds: 21600"},
+            .probe = {.method = "PUT",
+                      .url = "/latest/api/token",
+                      .headers = {{"X-aws-ec2-metadata-token-ttl-seconds", "21600"}}},
             .identify = word_of,
             .header = "X-aws-ec2-metadata-token: ",
             .polls = kAwsPolls},
       Cloud{.key = "google",
             .name = "Google",
             .address = "169.254.169.254",  // metadata.google.internal
-            .probe = {"GET", "/computeMetadata/v1/instance/id", "Metadata-Flavor: Google"},
+            .probe = {.url = "/computeMetadata/v1/instance/id", .headers = {{"Metadata-Flavor", "Google"}}},
             .identify = identify_google,
             .header = "Metadata-Flavor: Google",
             .polls = kGooglePolls},
       Cloud{.key = "azure",
             .name = "Azure",
             .address = "169.254.169.254",
-            .probe = {"GET", "/metadata/instance/compute/name?api-version=2021-02-01&format=text", "Metadata: true"},
+            .probe = {.url = "/metadata/instance/compute/name?api-version=2021-02-01&format=text",
+                      .headers = {{"Metadata", "true"}}},
             .identify = word_of,
             .header = "Metadata: true",
             .polls = kAzurePolls},
       Cloud{.key = "alibaba",
             .name = "Alibaba",
             .address = "100.100.100.200",
-            .probe = {"PUT", "/latest/api/token", "X-aliyun-ecs-metadata-token-ttl-seconds: 21600"},
+            .probe = {.method = "PUT",
+                      .url = "/latest/api/token",
+                      .headers = {{"X-aliyun-ecs-metadata-token-ttl-seconds", "21600"}}},
             .identify = word_of,
             .header = "X-aliyun-ecs-metadata-token: ",
             .polls = kAlibabaPolls},
       Cloud{.key = "tencent",
             .name = "Tencent",
             .address = "169.254.0.23",  // metadata.tencentyun.com
-            .probe = {"GET", "/latest/meta-data/instance-id", ""},
+            .probe = {.url = "/latest/meta-data/instance-id"},
             .identify = identify_tencent,
             .header = "",
             .polls = kTencentPolls},

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "http.hpp"
+#include "gputrain/net/message.hpp"
 
 namespace gputrain::cloud {
 
@@ -46,13 +46,13 @@ struct Cloud {
   std::string_view key;   // in configuration: "aws"
   std::string_view name;  // for people: "AWS"
   std::string_view address;
-  HttpRequest probe;
-  std::optional<std::string> (*identify)(const HttpReply& reply);
+  net::Request probe;  // its `url` is a path
+  std::optional<std::string> (*identify)(const net::Response& reply);
   std::string_view header;  // of every poll: "Metadata: true"; after a final ": " goes the identity
   std::span<const CloudPoll> polls;
 
   bool uses_token() const noexcept { return header.ends_with(": "); }
-  std::string header_with(const std::string& identity) const;
+  net::Headers headers_with(const std::string& identity) const;
 };
 
 std::span<const Cloud> clouds();

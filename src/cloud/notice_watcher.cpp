@@ -12,6 +12,8 @@
 #include "clouds.hpp"
 #include "gputrain/cloud/notice.hpp"
 #include "gputrain/core/signals.hpp"
+#include "gputrain/net/cancellation.hpp"
+#include "gputrain/net/client.hpp"
 
 namespace gputrain::cloud {
 namespace {
@@ -22,6 +24,8 @@ using Clock = std::chrono::steady_clock;
 constexpr int kProbeRounds = 12;
 constexpr int64_t kFailuresBeforeRemark = 3;
 constexpr size_t kAnswerShown = 120;
+constexpr size_t kLargestAnswer = 64 << 10;
+constexpr std::chrono::milliseconds kConnecting{1000};
 
 Clock::duration seconds(double count) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(count));
@@ -51,8 +55,7 @@ bool is_passing_trouble(int status) { return status == 429 || status >= 500; }
 /// The thread, and the state that it shares with callers.
 class NoticeWatcher::Poller {
  public:
-  explicit Poller(Options options) : options_(std::move(options)), limits_{.total_seconds = options_.answer_seconds} {
-    limits_.connect_seconds = std::min(limits_.connect_seconds, limits_.total_seconds);
+  explicit Poller(Options options) : options_(std::move(options)) {
     const SignalsBlocked inherited;
     thread_ = std::thread([this] { run(); });
   }
@@ -95,7 +98,7 @@ class NoticeWatcher::Poller {
   /// A cloud and its endpoint.
   struct Candidate {
     const Cloud* cloud = nullptr;
-    Endpoint endpoint;
+    std::string service;  // "http://169.254.169.254:80"
   };
   enum class Found { here, elsewhere, unreachable, unclear };
 
@@ -105,8 +108,9 @@ class NoticeWatcher::Poller {
   bool find_cloud();
   Found probe(const Candidate& candidate);
   void ask_all();
-  std::optional<HttpReply> ask(const CloudPoll& poll);
-  void follow(const CloudPoll& poll, const HttpReply& reply, Clock::time_point asked, Track& track);
+  net::Response send(const Candidate& candidate, net::Request request);
+  std::optional<net::Response> ask(const CloudPoll& poll);
+  void follow(const CloudPoll& poll, const net::Response& reply, Clock::time_point asked, Track& track);
   void announce(const Reading& reading, Clock::time_point asked, Track& track) const;
   void note_failure(const std::string& reason);
   void publish();
@@ -114,10 +118,10 @@ class NoticeWatcher::Poller {
   void remark(std::string text);
 
   const Options options_;
-  HttpLimits limits_;
-  Cancellation cancellation_;
+  net::Cancellation cancellation_;
 
   // Used by the thread only.
+  std::unique_ptr<net::Transport> transport_;
   Candidate chosen_;
   std::string identity_;
   std::vector<Track> tracks_;  // one per poll of the cloud
@@ -148,6 +152,7 @@ void NoticeWatcher::Poller::run() noexcept {
 }
 
 void NoticeWatcher::Poller::watch() {
+  transport_ = net::curl_transport();
   if (!find_cloud()) return;
   tracks_.resize(chosen_.cloud->polls.size());
   settle(std::string(chosen_.cloud->name) + " metadata polled every " + interval_text(options_.interval_seconds));
@@ -159,9 +164,10 @@ void NoticeWatcher::Poller::watch() {
 std::vector<NoticeWatcher::Poller::Candidate> NoticeWatcher::Poller::candidates() const {
   std::vector<Candidate> found;
   for (const Cloud& cloud : clouds()) {
-    if (options_.sources.empty()) found.push_back({&cloud, {std::string(cloud.address), 80}});
+    if (options_.sources.empty()) found.push_back({&cloud, "http://" + std::string(cloud.address)});
     for (const MetadataSource& source : options_.sources) {
-      if (source.cloud == cloud.key) found.push_back({&cloud, {source.address, source.port}});
+      if (source.cloud == cloud.key)
+        found.push_back({&cloud, "http://" + source.address + ":" + std::to_string(source.port)});
     }
   }
   return found;
@@ -171,12 +177,12 @@ bool NoticeWatcher::Poller::find_cloud() {
   const auto all = candidates();
   for (int round = 0; round < kProbeRounds; ++round) {
     bool unclear = false;
-    const Endpoint* silent = nullptr;  // three clouds share an address: if one gets no connection, none does
+    std::string silent;  // three clouds share an address: if one gets no connection, none does
     for (const Candidate& candidate : all) {
-      if (silent != nullptr && *silent == candidate.endpoint) continue;
+      if (silent == candidate.service) continue;
       const Found found = probe(candidate);
       if (found == Found::here) return true;
-      if (found == Found::unreachable) silent = &candidate.endpoint;
+      if (found == Found::unreachable) silent = candidate.service;
       unclear = unclear || found == Found::unclear;
     }
     if (!unclear) break;
@@ -186,17 +192,29 @@ bool NoticeWatcher::Poller::find_cloud() {
   return false;
 }
 
+/// Without a proxy, which would answer for another machine, and without a redirect.
+net::Response NoticeWatcher::Poller::send(const Candidate& candidate, net::Request request) {
+  const auto total = std::chrono::ceil<std::chrono::milliseconds>(seconds(options_.answer_seconds));
+  request.url = candidate.service + request.url;
+  request.may_use_proxy = false;
+  request.limits = {.connect = std::min(kConnecting, total), .total = total, .bytes = kLargestAnswer};
+  request.cancellation = &cancellation_;
+  return transport_->send(request);
+}
+
 NoticeWatcher::Poller::Found NoticeWatcher::Poller::probe(const Candidate& candidate) {
-  const HttpResult result = exchange(candidate.endpoint, candidate.cloud->probe, limits_, cancellation_);
-  if (const auto* failure = std::get_if<HttpFailure>(&result)) {
-    return failure->kind == HttpFailure::Kind::unreachable ? Found::unreachable : Found::unclear;
+  try {
+    const net::Response reply = send(candidate, candidate.cloud->probe);
+    auto identity = candidate.cloud->identify(reply);
+    if (!identity) return is_passing_trouble(reply.status) ? Found::unclear : Found::elsewhere;
+    chosen_ = candidate;
+    identity_ = std::move(*identity);
+    return Found::here;
+  } catch (const net::Unreachable&) {
+    return Found::unreachable;
+  } catch (const std::exception&) {
+    return Found::unclear;
   }
-  const auto& reply = std::get<HttpReply>(result);
-  auto identity = candidate.cloud->identify(reply);
-  if (!identity) return is_passing_trouble(reply.status) ? Found::unclear : Found::elsewhere;
-  chosen_ = candidate;
-  identity_ = std::move(*identity);
-  return Found::here;
 }
 
 void NoticeWatcher::Poller::ask_all() {
@@ -210,16 +228,16 @@ void NoticeWatcher::Poller::ask_all() {
 }
 
 /// The answer to one poll; gets a new token if the old one has expired.
-std::optional<HttpReply> NoticeWatcher::Poller::ask(const CloudPoll& poll) {
+std::optional<net::Response> NoticeWatcher::Poller::ask(const CloudPoll& poll) {
   for (bool renewed = false;; renewed = true) {
-    const HttpRequest request{"GET", poll.path, chosen_.cloud->header_with(identity_)};
-    HttpResult result = exchange(chosen_.endpoint, request, limits_, cancellation_);
-    if (const auto* failure = std::get_if<HttpFailure>(&result)) {
-      if (failure->kind != HttpFailure::Kind::cancelled) note_failure(failure->reason);
+    net::Response reply;
+    try {
+      reply = send(chosen_, {.url = std::string(poll.path), .headers = chosen_.cloud->headers_with(identity_)});
+    } catch (const std::exception& failure) {
+      note_failure(net::reason_of(failure));
       return std::nullopt;
     }
-    auto& reply = std::get<HttpReply>(result);
-    if (reply.status == 200 || (reply.status == 404 && poll.none_is_404)) return std::move(reply);
+    if (reply.status == 200 || (reply.status == 404 && poll.none_is_404)) return reply;
     const bool expired = reply.status == 401 && chosen_.cloud->uses_token() && !renewed;
     if (!expired || probe(chosen_) != Found::here) {
       note_failure("status " + std::to_string(reply.status));
@@ -228,7 +246,7 @@ std::optional<HttpReply> NoticeWatcher::Poller::ask(const CloudPoll& poll) {
   }
 }
 
-void NoticeWatcher::Poller::follow(const CloudPoll& poll, const HttpReply& reply, Clock::time_point asked,
+void NoticeWatcher::Poller::follow(const CloudPoll& poll, const net::Response& reply, Clock::time_point asked,
                                    Track& track) {
   failures_in_a_row_ = 0;
   const PollContext context{.identity = identity_, .has_gpu = options_.has_gpu};

@@ -157,52 +157,5 @@ TEST_P(CloudAnswer, IsReadSafelyWhenDamaged) {
   }
 }
 
-TEST(HttpReply, IsCompleteOnlyAtItsLastByte) {
-  for (const std::string& bytes : {
-           std::string("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nMetadata-Flavor:  Google \r\n\r\nhello"),
-           std::string("HTTP/1.0 404 Not Found\r\ncontent-length: 0\r\n\r\n"),
-           std::string("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2;x=y\r\nlo\r\n0\r\n"),
-           std::string("HTTP/1.1 204 No Content\r\n\r\n"),
-       }) {
-    HttpReply reply;
-    for (size_t part = 0; part < bytes.size(); ++part) {
-      EXPECT_EQ(read_reply(std::string_view(bytes).substr(0, part), false, reply), Arrival::incomplete)
-          << part << bytes;
-      EXPECT_EQ(read_reply(std::string_view(bytes).substr(0, part), true, reply), Arrival::malformed) << part << bytes;
-    }
-    ASSERT_EQ(read_reply(bytes, false, reply), Arrival::complete) << bytes;
-    EXPECT_EQ(reply.body, reply.status == 200 ? "hello" : "");
-  }
-}
-
-TEST(HttpReply, EndsWithConnectionWithoutLength) {
-  HttpReply reply;
-  const std::string bytes = "HTTP/1.1 200 OK\nMetadata-Flavor: Google\n\nhello";
-  EXPECT_EQ(read_reply(bytes, false, reply), Arrival::incomplete);
-  ASSERT_EQ(read_reply(bytes, true, reply), Arrival::complete);
-  EXPECT_EQ(reply.body, "hello");
-  EXPECT_EQ(reply.header("metadata-flavor"), "Google");
-  EXPECT_EQ(reply.header("metadata"), "");
-}
-
-TEST(HttpReply, IsRefusedFromFirstWrongBytes) {
-  HttpReply reply;
-  for (const std::string& bytes : {
-           std::string("SSH-2.0-OpenSSH_9.6\r\n"),
-           std::string("\x16\x03\x01\x02", 4),
-           std::string("HTTP/2 200\r\n"),
-           std::string("HTTP/1.1 20 OK\r\n\r\n"),
-           std::string("HTTP/1.1 -20 OK\r\n\r\n"),
-           std::string("HTTP/1.1 999 OK\r\n\r\n"),
-           std::string("HTTP/1.1 200 OK\r\nno colon\r\n\r\n"),
-           std::string("HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"),
-           std::string("HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n"),
-           std::string("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n"),
-           std::string("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nhello\r\n0\r\n\r\n"),
-       }) {
-    EXPECT_EQ(read_reply(bytes, false, reply), Arrival::malformed) << bytes;
-  }
-}
-
 }  // namespace
 }  // namespace gputrain::cloud
