@@ -1,6 +1,6 @@
 # A room is a folder of src/, listed from low to high. Each is an object library; all together form libgputrain.so. A
 # test links only the rooms up to its own, so a room that uses a higher one does not link.
-set(GPUTRAIN_ROOMS core config device comm net hub cloud launch ops nn models tokenizers chat generation data datasets records tasks
+set(GPUTRAIN_ROOMS core config device comm net hub cloud launch tokenizers chat data ops nn models generation datasets records tasks
                    optim parallel checkpoint monitor train job setup trained resume estimate run inspect doctor predict export sweep cli)
 
 # Rooms whose public headers plug-ins include, none of which includes a header of another room. libgputrain.so exports

@@ -12,10 +12,10 @@
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/atomic_file.hpp"
-#include "gputrain/core/batch.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/printable.hpp"
 #include "gputrain/data/answer_fields.hpp"
+#include "gputrain/data/batch.hpp"
 #include "gputrain/data/one_sample.hpp"
 #include "gputrain/data/open.hpp"
 #include "gputrain/inspect/contact_sheet.hpp"

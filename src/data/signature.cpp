@@ -17,17 +17,6 @@ using nlohmann::ordered_json;
 
 constexpr int kSchema = 1;
 constexpr int64_t kMost = int64_t{1} << 40;  // of any size or number
-constexpr const char* kPixels = "class_of_each_pixel";
-constexpr std::array<std::pair<TextUse, const char*>, 10> kGiven{{{TextUse::next_token, "next_token"},
-                                                                 {TextUse::masked, "masked_tokens"},
-                                                                 {TextUse::label, "class"},
-                                                                 {TextUse::labels, "classes"},
-                                                                 {TextUse::number, "number"},
-                                                                 {TextUse::tags, "tags"},
-                                                                 {TextUse::pairs, "vector"},
-                                                                 {TextUse::rating, "reward"},
-                                                                 {TextUse::rating, "preference"},  // earlier names
-                                                                 {TextUse::rating, "rating"}}};
 constexpr std::array<std::pair<at::ScalarType, const char*>, 6> kTypes{{{at::kByte, "uint8"},
                                                                         {at::kBool, "bool"},
                                                                         {at::kInt, "int32"},
@@ -35,22 +24,25 @@ constexpr std::array<std::pair<at::ScalarType, const char*>, 6> kTypes{{{at::kBy
                                                                         {at::kFloat, "float32"},
                                                                         {at::kDouble, "float64"}}};
 
-template <class Table, class Value>
-const char* name_in(const Table& table, Value value) {
-  const auto found = std::ranges::find(table, value, [](const auto& row) { return row.first; });
-  GPUTRAIN_ASSERT(found != table.end(), "a name for it");
+const char* name_of(at::ScalarType type) {
+  const auto found = std::ranges::find(kTypes, type, [](const auto& row) { return row.first; });
+  GPUTRAIN_ASSERT(found != kTypes.end(), "a name for it");
   return found->second;
 }
 
-template <class Table>
-auto value_in(const Table& table, const std::string& name) {
-  const auto found = std::ranges::find(table, name, [](const auto& row) { return row.second; });
-  if (found == table.end()) throw std::invalid_argument("unknown '" + name + "'");
+at::ScalarType type_named(const std::string& name) {
+  const auto found = std::ranges::find(kTypes, name, [](const auto& row) { return row.second; });
+  if (found == kTypes.end()) throw std::invalid_argument("unknown '" + name + "'");
   return found->first;
 }
 
+Target target_named(const std::string& name) {
+  if (const auto target = Target::named(name)) return *target;
+  throw std::invalid_argument("unknown '" + name + "'; a plug-in with its task may know it");
+}
+
 ordered_json described(const Field& field) {
-  ordered_json told{{"name", field.name}, {"type", name_in(kTypes, field.type)}, {"sizes", field.sizes}};
+  ordered_json told{{"name", field.name}, {"type", name_of(field.type)}, {"sizes", field.sizes}};
   if (field.ragged) told["ragged"] = true;
   if (field.target) told["target"] = true;
   return told;
@@ -84,7 +76,7 @@ Normalization normalization_from(const json& told, int64_t channels) {
 
 Field field_from(const json& told) {
   Field field{.name = told.at("name"),
-              .type = value_in(kTypes, told.at("type").get<std::string>()),
+              .type = type_named(told.at("type")),
               .sizes = sizes_from(told.at("sizes")),
               .ragged = told.value("ragged", false),
               .target = told.value("target", false)};
@@ -113,8 +105,7 @@ class NoSamples final : public Dataset {
 }  // namespace
 
 Signature Signature::of(const Dataset& learned, const InputSpec& model) {
-  return {.gives = model.use,
-          .labels_pixels = model.labels_pixels,
+  return {.gives = model.target,
           .layout = learned.layout(),
           .class_names = learned.class_names(),
           .normalization = learned.normalization()};
@@ -122,7 +113,7 @@ Signature Signature::of(const Dataset& learned, const InputSpec& model) {
 
 std::string Signature::text() const {
   ordered_json told{{"schema", kSchema},
-                    {"gives", labels_pixels ? kPixels : name_in(kGiven, gives)},
+                    {"gives", gives.name()},
                     {"classes", layout.num_classes},
                     {"class_names", class_names},
                     {"vocabulary", layout.vocabulary},
@@ -147,9 +138,7 @@ Signature Signature::from(std::string_view text, const std::string& where) {
     if (!told.is_object()) refuse("no JSON object");
     if (told.at("schema") != kSchema)
       refuse("its schema is " + told.at("schema").dump() + ", and this program knows " + std::to_string(kSchema));
-    const std::string gives = told.at("gives");
-    known.labels_pixels = gives == kPixels;
-    if (!known.labels_pixels) known.gives = value_in(kGiven, gives);
+    known.gives = target_named(told.at("gives"));
     known.class_names = told.at("class_names");
     known.longest = number_in(told.at("longest"), 0);
     known.layout.num_classes = number_in(told.at("classes"), 0);

@@ -13,8 +13,8 @@ namespace {
 
 class GivenFiles final : public ImageStore {
  public:
-  GivenFiles(const std::vector<std::string>& files, const std::vector<std::string>& class_names, TextUse use) {
-    if (use == TextUse::number || use == TextUse::labels)
+  GivenFiles(const std::vector<std::string>& files, const std::vector<std::string>& class_names, Target target) {
+    if (target == Target::number || target == Target::labels)
       set_rows(files, std::vector<float>(files.size() * class_names.size(), 0), class_names);
     else
       set_labels(files, std::vector<int32_t>(files.size(), 0), class_names, "");
@@ -50,8 +50,8 @@ std::vector<std::string> image_files(const std::vector<std::string>& paths) {
 
 std::shared_ptr<const data::Dataset> given_images(const std::vector<std::string>& files,
                                                   const data::ImageOptions& options,
-                                                  const std::vector<std::string>& class_names, TextUse use) {
-  return std::make_shared<ImageSamples>(std::make_shared<GivenFiles>(files, class_names, use), options,
+                                                  const std::vector<std::string>& class_names, Target target) {
+  return std::make_shared<ImageSamples>(std::make_shared<GivenFiles>(files, class_names, target), options,
                                         data::Split::val);
 }
 

@@ -285,7 +285,7 @@ class SegmentationImages final : public ImageSamples {
 
  private:
   static std::shared_ptr<const ImageStore> store_of(const SegmentationSpec& spec, const data::DatasetRequest& request) {
-    if (!request.model.labels_pixels)
+    if (request.model.target != Target::pixels)
       throw Error(ExitCode::usage, {.what = "the data has a class for each pixel, but the model does not give one",
                                     .where = "model.type",
                                     .hint = "model: {type: unet}"});

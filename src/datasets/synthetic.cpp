@@ -48,7 +48,7 @@ class Synthetic final : public data::Dataset {
     data::ImageExtent size = data::extent_of(options.size, {.height = 32, .width = 32});
     if (request.role != data::Split::train) size = data::extent_of(options.eval.crop, size);
     const int64_t channels = options.channels.value.value_or(3);
-    has_masks_ = request.model.labels_pixels;
+    has_masks_ = request.model.target == Target::pixels;
     layout_ = (has_masks_ ? data::SampleLayout::masked_images : data::SampleLayout::images)(size.height, size.width,
                                                                                             channels, spec.num_classes);
     statistics_ = statistics_for(

@@ -39,7 +39,7 @@ class Encoder final : public Model {
  public:
   Encoder(const EncoderSpec& spec, const nn::Context& context, const DataFacts& facts);
   static InputSpec reads(const EncoderSpec& spec) {
-    return {.field = kTokens, .longest = spec.block_size.value_or(0), .use = use_of(spec)};
+    return {.field = kTokens, .longest = spec.block_size.value_or(0), .target = target_of(spec)};
   }
 
   at::Tensor forward(const at::Tensor& inputs) override;

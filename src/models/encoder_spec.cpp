@@ -103,18 +103,18 @@ void check_head(const EncoderSpec& spec, config::SpecIssues& issues) {
 
 }  // namespace
 
-TextUse use_of(const EncoderSpec& spec) {
+Target target_of(const EncoderSpec& spec) {
   switch (head_of(spec)) {
     case HeadKind::classifier:
-      return TextUse::label;
+      return Target::label;
     case HeadKind::tagger:
-      return TextUse::tags;
+      return Target::tags;
     case HeadKind::embedder:
-      return TextUse::pairs;
+      return Target::pairs;
     case HeadKind::mlm:
       break;
   }
-  return TextUse::masked;
+  return Target::masked;
 }
 
 bool is_roberta(EncoderVariant variant) noexcept {

@@ -55,7 +55,7 @@ enum class HeadKind {
 enum class Pooling { mean, first, last };  // of a text's tokens
 
 /// What a sample of texts is for its head.
-TextUse use_of(const EncoderSpec& spec);
+Target target_of(const EncoderSpec& spec);
 
 /// The spec with every default resolved. encoder_sizes_of() throws Error(usage) for options that do not fit the data.
 struct EncoderSizes {

@@ -128,7 +128,7 @@ class Gpt final : public Model, public nn::ExpertCounts {
   static InputSpec reads(const GptSpec& spec) {
     return {.field = kTokens,
             .longest = spec.block_size.value_or(0),
-            .use = spec.head == "classifier" ? TextUse::label : TextUse::next_token};
+            .target = spec.head == "classifier" ? Target::label : Target::next_token};
   }
 
   at::Tensor forward(const at::Tensor& inputs) override;

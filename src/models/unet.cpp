@@ -149,7 +149,7 @@ class Unet final : public Model {
     multiplications_ += static_cast<double>(channels[0] * classes) * extents[0].pixels();
   }
 
-  static InputSpec reads(const UnetSpec&) { return {.field = kImage, .labels_pixels = true}; }
+  static InputSpec reads(const UnetSpec&) { return {.field = kImage, .target = Target::pixels}; }
 
   at::Tensor forward(const at::Tensor& inputs) override {
     at::Tensor x = context().channels_last ? inputs.contiguous(at::MemoryFormat::ChannelsLast) : inputs;

@@ -13,8 +13,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "dispatch/gpu.hpp"
-#include "gputrain/core/batch.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/data/batch.hpp"
 
 namespace gputrain::ops {
 namespace {

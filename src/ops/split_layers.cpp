@@ -7,8 +7,8 @@
 #include <ATen/ops/logsumexp.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "gputrain/core/batch.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/data/batch.hpp"
 
 namespace gputrain::ops {
 namespace {

@@ -5,17 +5,17 @@
 
 #include "answers.hpp"
 #include "examples.hpp"
-#include "gputrain/core/batch.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/random.hpp"
 #include "gputrain/data/answer_fields.hpp"
+#include "gputrain/data/batch.hpp"
 #include "text_samples.hpp"
 
 namespace gputrain::records {
 namespace {
 
-/// For TextUse::preference: fields tokens, target, rejected_tokens and rejected_target. For TextUse::rating: tokens,
+/// For Target::preference: fields tokens, target, rejected_tokens and rejected_target. For Target::rating: tokens,
 /// target, unrelated_tokens and unrelated_target (the prompt with the answer of the sample before it), and is_good. All
 /// but is_good are ragged. Targets are the next token within the answer, else kIgnoreIndex.
 /// Packed, several such samples share a row, both texts of each, in the fields tokens, target, positions,
@@ -164,12 +164,12 @@ class AnswerTexts final : public SampleBuilder {
   }
 
  private:
-  bool is_rated() const { return use() == TextUse::rating; }
+  bool is_rated() const { return target() == Target::rating; }
 
   std::optional<RecordTexts> texts_;
 };
 
-const RegisteredBuilder registered_answers{{TextUse::preference, TextUse::rating},
+const RegisteredBuilder registered_answers{{Target::preference, Target::rating},
                                            [](const data::DatasetRequest& request) -> std::unique_ptr<SampleBuilder> {
                                              return std::make_unique<AnswerTexts>(request);
                                            }};

@@ -18,7 +18,7 @@ struct Conll final : SamplesByUse {
       : SamplesByUse(samples_of_records(checked(request), format_named("conll"))) {}
 
   static const data::DatasetRequest& checked(const data::DatasetRequest& request) {
-    if (request.model.reads_tokens() && request.model.use != TextUse::tags)
+    if (request.model.reads_tokens() && request.model.target != Target::tags)
       throw Error(ExitCode::usage, {.what = "CoNLL's files have words with tags, and this model learns no tags",
                                     .where = "data.train.format",
                                     .hint = "model: {type: bert, config: {head: tagger}}"});

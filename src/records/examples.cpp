@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "gputrain/core/batch.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/data/batch.hpp"
 
 namespace gputrain::records {
 namespace {

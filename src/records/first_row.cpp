@@ -88,7 +88,7 @@ enum class FirstRow { record, names, doubtful };
 FirstRow kind_of(const Record& row, const Others& others, const NumberedColumns& columns) {
   const std::string* label = columns.label ? cell_of(row, *columns.label) : nullptr;
   if (columns.label && label != nullptr) {
-    if (columns.use == TextUse::number || columns.use == TextUse::pairs)
+    if (columns.target == Target::number || columns.target == Target::pairs)
       return is_label_of_number(*label) ? FirstRow::record : FirstRow::names;
     if (others.labels.contains(*label)) return FirstRow::record;
   }
@@ -99,8 +99,8 @@ FirstRow kind_of(const Record& row, const Others& others, const NumberedColumns&
 
 }  // namespace
 
-std::optional<NumberedColumns> numbered_columns(const data::ColumnNames& names, TextUse use) {
-  NumberedColumns columns{.text = names.text.value_or(""), .use = use};
+std::optional<NumberedColumns> numbered_columns(const data::ColumnNames& names, Target target) {
+  NumberedColumns columns{.text = names.text.value_or(""), .target = target};
   const std::vector<std::string> labels = names.label ? names.label->values : std::vector<std::string>();
   if (labels.size() == 1) columns.label = labels[0];
   if (!std::ranges::all_of(labels, is_number)) return std::nullopt;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "gputrain/core/batch.hpp"
+#include "gputrain/data/batch.hpp"
 #include "gputrain/data/options.hpp"
 #include "read_all.hpp"
 
@@ -15,10 +15,10 @@ namespace gputrain::records {
 struct NumberedColumns {
   std::string text;                  // empty: it is not named
   std::optional<std::string> label;  // a class or a number; of several columns, the first
-  TextUse use = TextUse::label;
+  Target target = Target::label;
   std::vector<std::string> known_classes = {};
 };
-std::optional<NumberedColumns> numbered_columns(const data::ColumnNames& names, TextUse use);
+std::optional<NumberedColumns> numbered_columns(const data::ColumnNames& names, Target target);
 
 /// Leaves out the first row of each file if it names the columns, and says so. It does not if its label is that of
 /// another row, or a known class; else by its looks: cells of few words, one of them a usual name of a column, or far

@@ -56,10 +56,10 @@ Draft draft_of(const Record& record, const GivenTextFile& file, const SampleBuil
     if (!record.problem.empty()) throw Error(ExitCode::data, {.what = record.problem});
     if (!record.value.is_string()) {
       builder.read_input(record.value, draft);
-    } else if (file.use == TextUse::tags) {
+    } else if (file.target == Target::tags) {
       draft.texts = words_in(record.value.get_ref<const std::string&>());
     } else {
-      if (file.columns.text_pair && file.use != TextUse::pairs)
+      if (file.columns.text_pair && file.target != Target::pairs)
         throw Error(ExitCode::data, {.what = "a line has one text, and the model reads two", .hint = "csv or jsonl"});
       draft.texts.push_back({.text = record.value.get<std::string>()});
     }
@@ -69,9 +69,9 @@ Draft draft_of(const Record& record, const GivenTextFile& file, const SampleBuil
   return draft;
 }
 
-GivenText given_text(Draft draft, TextUse use) {
+GivenText given_text(Draft draft, Target target) {
   GivenText given{.text = {}, .place = std::move(draft.place)};
-  if (use == TextUse::tags) {
+  if (target == Target::tags) {
     for (LearnedText& word : draft.texts) given.words.push_back(std::move(word.text));
     return given;
   }
@@ -106,10 +106,11 @@ EncoderInput encoder_input(const GivenText& text, const tokenizers::Tokenizer& t
 std::vector<GivenText> read_given_texts(const GivenTextFile& file) {
   data::TextOptions options;
   options.columns = file.columns;
-  const auto builder = builder_for({.path = file.path, .model = {.field = kTokens, .use = file.use}, .text = &options});
-  auto numbered = numbered_columns(file.columns, file.use);
+  const auto builder =
+      builder_for({.path = file.path, .model = {.field = kTokens, .target = file.target}, .text = &options});
+  auto numbered = numbered_columns(file.columns, file.target);
   RecordFile wanted{.path = file.path, .columns = builder->columns(), .are_numbers = numbered.has_value()};
-  if (file.use == TextUse::tags) wanted.columns.resize(1);  // words alone, which may stand alone in their lines
+  if (file.target == Target::tags) wanted.columns.resize(1);  // words alone, which may stand alone in their lines
   AllRecords all{.records = records_of(wanted), .begins = {0}};
   if (numbered) {
     numbered->known_classes.insert(numbered->known_classes.end(), file.class_names.begin(), file.class_names.end());
@@ -118,7 +119,7 @@ std::vector<GivenText> read_given_texts(const GivenTextFile& file) {
   if (all.records.empty()) throw Error(ExitCode::data, {.what = "there is no text", .where = file.path});
   std::vector<GivenText> texts;
   texts.reserve(all.records.size());
-  for (const Record& record : all.records) texts.push_back(given_text(draft_of(record, file, *builder), file.use));
+  for (const Record& record : all.records) texts.push_back(given_text(draft_of(record, file, *builder), file.target));
   return texts;
 }
 

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "encoded_texts.hpp"
-#include "gputrain/core/batch.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/data/batch.hpp"
 #include "labels.hpp"
 #include "text_samples.hpp"
 
@@ -36,7 +36,7 @@ class LabelledTexts final : public SampleBuilder {
         path_(request.path) {
     if (options().columns.label && !options().columns.label->values.empty()) labels_ = options().columns.label->values;
     if (request.train != nullptr) known_ = request.train->class_names();
-    if (use() == TextUse::number && labels_.size() > 1)
+    if (target() == Target::number && labels_.size() > 1)
       throw Error(ExitCode::usage,
                   {.what = "a text has one number, and this names " + counted(std::ssize(labels_), "column"),
                    .where = "data.text.columns.label",
@@ -51,11 +51,11 @@ class LabelledTexts final : public SampleBuilder {
   }
 
   void look_at(const std::vector<Record>& records) override {
-    if (use() == TextUse::number) return;
+    if (target() == Target::number) return;
     std::vector<const nlohmann::ordered_json*> good;
     for (const Record& record : records)
       if (record.problem.empty()) good.push_back(&record.value);
-    read_classes_.emplace(good, labels_, use() == TextUse::labels, known_, kLabelHint);
+    read_classes_.emplace(good, labels_, target() == Target::labels, known_, kLabelHint);
     read_classes_->warn(path_);
   }
 
@@ -69,7 +69,7 @@ class LabelledTexts final : public SampleBuilder {
   void read(nlohmann::ordered_json& record, std::vector<Draft>& drafts) const override {
     Draft& draft = drafts.back();
     read_input(record, draft);
-    if (use() == TextUse::number) {
+    if (target() == Target::number) {
       draft.numbers = {static_cast<float>(number_in(value_of_column(record, labels_[0], kLabelHint)))};
     } else {
       draft.names = read_classes_->in(record);
@@ -79,19 +79,19 @@ class LabelledTexts final : public SampleBuilder {
   /// Classes of the training data are those that its labels name; other data must keep to them.
   void settle(std::vector<Draft>& drafts, const std::vector<std::string>* known) override {
     has_more_ = std::ranges::any_of(drafts, [](const Draft& draft) { return draft.texts.size() > 1; });
-    if (use() == TextUse::number) return;
+    if (target() == Target::number) return;
     std::vector<std::string> names = known != nullptr ? *known : read_classes_->fixed();
     if (names.empty())
       for (const Draft& draft : drafts) names.insert(names.end(), draft.names.begin(), draft.names.end());
     const ClassNames classes(std::move(names));
     classes_ = classes.names();
     if (known == nullptr) warn_of_similar(classes_, path_);
-    if (use() == TextUse::labels) columns_ = std::max<int64_t>(1, std::ssize(classes_));
+    if (target() == Target::labels) columns_ = std::max<int64_t>(1, std::ssize(classes_));
     for_each_good(drafts, [&](size_t i) {
       drafts[i].numbers.resize(static_cast<size_t>(columns_));
       for (const std::string& name : std::exchange(drafts[i].names, {})) {
         const int64_t number = classes.number_of(name);
-        if (use() == TextUse::labels) {
+        if (target() == Target::labels) {
           drafts[i].numbers[static_cast<size_t>(number)] = 1;
         } else {
           drafts[i].numbers[0] = static_cast<float>(number);
@@ -114,19 +114,19 @@ class LabelledTexts final : public SampleBuilder {
     layout.fields = {{.name = kTokens, .sizes = {made.longest}, .ragged = true}};
     if (made.has_more && tokenizer().frame(true).second_type != 0)
       layout.fields.push_back({.name = kTokenTypes, .sizes = {made.longest}, .ragged = true});
-    data::Field target{.name = kTarget, .fill = kIgnoreIndex, .target = true};
-    if (use() != TextUse::label) {
-      target.type = at::kFloat;
-      target.fill = std::nan("");
-      if (use() == TextUse::labels) target.sizes = {made.columns};
+    data::Field learned{.name = kTarget, .fill = kIgnoreIndex, .target = true};
+    if (target() != Target::label) {
+      learned.type = at::kFloat;
+      learned.fill = std::nan("");
+      if (target() == Target::labels) learned.sizes = {made.columns};
     }
-    layout.fields.push_back(std::move(target));
-    layout.num_classes = use() == TextUse::number ? 1 : std::ssize(made.classes);
+    layout.fields.push_back(std::move(learned));
+    layout.num_classes = target() == Target::number ? 1 : std::ssize(made.classes);
     return layout;
   }
 
   SampleWords words(const MadeSamples& made) const override {
-    return {.tail = use() == TextUse::number ? ", a number each" : ", " + counted(std::ssize(made.classes), "class")};
+    return {.tail = target() == Target::number ? ", a number each" : ", " + counted(std::ssize(made.classes), "class")};
   }
 
  private:
@@ -136,7 +136,7 @@ class LabelledTexts final : public SampleBuilder {
   std::optional<RecordClasses> read_classes_;
 };
 
-const RegisteredBuilder registered_labelled{{TextUse::label, TextUse::labels, TextUse::number},
+const RegisteredBuilder registered_labelled{{Target::label, Target::labels, Target::number},
                                             [](const data::DatasetRequest& request) -> std::unique_ptr<SampleBuilder> {
                                               return std::make_unique<LabelledTexts>(request);
                                             }};

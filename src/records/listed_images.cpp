@@ -70,7 +70,7 @@ struct ListedImage {
 class ListedImages final : public datasets::ImageStore {
  public:
   ListedImages(const data::DatasetRequest& request, const RecordFormat& format)
-      : use_(request.model.use),
+      : target_(request.model.target),
         paths_(fs::is_directory(request.path) ? fs::path(request.path) : fs::path(request.path).parent_path()),
         columns_(datasets::image_options(request).columns) {
     AllRecords all =
@@ -163,7 +163,7 @@ class ListedImages final : public datasets::ImageStore {
   void read_targets(std::vector<ListedImage>& listed, const data::DatasetRequest& request,
                     const std::vector<Record>& records) {
     std::vector<std::string> names = datasets::known_classes(request);
-    if (use_ == TextUse::number) {
+    if (target_ == Target::number) {
       for_each_good(listed, [&](size_t i) { read_numbers(records[i].value, listed[i]); });
       if (names.empty()) names = names_of_numbers(listed);
       for_each_good(listed, [&](size_t i) {
@@ -183,7 +183,7 @@ class ListedImages final : public datasets::ImageStore {
     std::vector<const Json*> good;
     for (size_t i = 0; i < listed.size(); ++i)
       if (listed[i].problem.empty()) good.push_back(&records[i].value);
-    const RecordClasses classes(good, columns_.labels, use_ == TextUse::labels, names, kColumnsHint);
+    const RecordClasses classes(good, columns_.labels, target_ == Target::labels, names, kColumnsHint);
     classes.warn(where);
     for_each_good(listed, [&](size_t i) { listed[i].classes = classes.in(records[i].value); });
     if (!names.empty()) return;
@@ -197,11 +197,11 @@ class ListedImages final : public datasets::ImageStore {
   void set_targets(std::vector<ListedImage>& listed, const data::DatasetRequest& request,
                    const std::vector<Record>& records, const std::vector<std::string>& names) {
     std::vector<int32_t> labels(listed.size(), 0);
-    const bool has_rows = use_ == TextUse::number || use_ == TextUse::labels;
+    const bool has_rows = target_ == Target::number || target_ == Target::labels;
     std::vector<float> rows(has_rows ? listed.size() * names.size() : 0, 0);
-    const ClassNames classes(use_ == TextUse::number ? std::vector<std::string>() : names);
+    const ClassNames classes(target_ == Target::number ? std::vector<std::string>() : names);
     for_each_good(listed, [&](size_t i) {
-      if (use_ == TextUse::number)
+      if (target_ == Target::number)
         std::ranges::copy(listed[i].numbers, rows.begin() + static_cast<std::ptrdiff_t>(i * names.size()));
       for (const std::string& name : listed[i].classes) {
         labels[i] = static_cast<int32_t>(classes.number_of(name));
@@ -260,7 +260,7 @@ class ListedImages final : public datasets::ImageStore {
     return names;
   }
 
-  TextUse use_;
+  Target target_;
   ImagePaths paths_;
   ListColumns columns_;
   std::string unread_;  // columns: UnreadColumns::line()

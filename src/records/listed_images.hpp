@@ -10,7 +10,7 @@ namespace gputrain::records {
 
 /// The path of an image is that below the folder of the list or the one above it, or absolute. Fields: image, and
 /// target: int64 for a class, float [classes] of zeros and ones for a set of classes, float [numbers] for numbers; see
-/// TextUse. Throws Error(data) if more records are bad than data.max_bad_fraction allows, or the first image does not
+/// Target. Throws Error(data) if more records are bad than data.max_bad_fraction allows, or the first image does not
 /// exist.
 std::shared_ptr<const data::Dataset> listed_images(const data::DatasetRequest& request, const RecordFormat& format);
 

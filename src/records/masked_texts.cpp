@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "encoded_texts.hpp"
-#include "gputrain/core/batch.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/random.hpp"
+#include "gputrain/data/batch.hpp"
 #include "text_samples.hpp"
 
 namespace gputrain::records {
@@ -123,7 +123,7 @@ class MaskedTexts final : public SampleBuilder {
   std::optional<Masking> masking_;
 };
 
-const RegisteredBuilder registered_masked{{TextUse::masked},
+const RegisteredBuilder registered_masked{{Target::masked},
                                           [](const data::DatasetRequest& request) -> std::unique_ptr<SampleBuilder> {
                                             return std::make_unique<MaskedTexts>(request);
                                           }};

@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "examples.hpp"
-#include "gputrain/core/batch.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/data/batch.hpp"
 #include "text_samples.hpp"
 
 namespace gputrain::records {
@@ -120,7 +120,7 @@ class NextTokens final : public SampleBuilder {
 };
 
 const RegisteredBuilder registered_next_tokens{
-    {TextUse::next_token}, [](const data::DatasetRequest& request) -> std::unique_ptr<SampleBuilder> {
+    {Target::next_token}, [](const data::DatasetRequest& request) -> std::unique_ptr<SampleBuilder> {
       return std::make_unique<NextTokens>(request);
     }};
 

@@ -1,45 +1,44 @@
 // What builders of samples have in common, and which there are.
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <utility>
 
 #include "encoded_texts.hpp"
 #include "examples.hpp"
-#include "gputrain/core/batch.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/data/batch.hpp"
 #include "gputrain/data/content_hash.hpp"
 #include "text_samples.hpp"
 
 namespace gputrain::records {
 namespace {
 
-std::map<TextUse, MakeBuilder>& builders() {
-  static std::map<TextUse, MakeBuilder> all;
+std::vector<std::pair<Target, MakeBuilder>>& builders() {
+  static std::vector<std::pair<Target, MakeBuilder>> all;
   return all;
 }
 
 }  // namespace
 
-RegisteredBuilder::RegisteredBuilder(std::vector<TextUse> uses, MakeBuilder make) {
-  for (const TextUse use : uses) builders()[use] = make;
+RegisteredBuilder::RegisteredBuilder(std::vector<Target> targets, MakeBuilder make) {
+  for (const Target& target : targets) builders().emplace_back(target, make);
 }
 
 std::unique_ptr<SampleBuilder> builder_for(const data::DatasetRequest& request) {
-  const auto found = builders().find(request.model.use);
+  const auto found = std::ranges::find(builders(), request.model.target, [](const auto& each) { return each.first; });
   GPUTRAIN_ASSERT(found != builders().end(), "no builder of samples for what the model learns");
   return found->second(request);
 }
 
-std::vector<TextUse> uses_with_builder() {
-  std::vector<TextUse> uses;
-  for (const auto& [use, make] : builders()) uses.push_back(use);
-  return uses;
+std::vector<Target> targets_with_builder() {
+  std::vector<Target> targets;
+  for (const auto& [target, make] : builders()) targets.push_back(target);
+  return targets;
 }
 
 SampleBuilder::SampleBuilder(const data::DatasetRequest& request, int64_t streams)
     : options_(request.text != nullptr ? *request.text : data::TextOptions()),
-      use_(request.model.use),
+      target_(request.model.target),
       streams_(streams) {}
 
 SampleBuilder::~SampleBuilder() = default;

@@ -268,7 +268,7 @@ std::string samples_key(const data::DatasetRequest& request, const std::string& 
   std::ostringstream all;
   all << kMagic << facts_of_program() << '\n'
       << format << '\n'
-      << config::to_yaml(config::schema_of<data::TextOptions>(), &options) << static_cast<int>(request.model.use) << ' '
+      << config::to_yaml(config::schema_of<data::TextOptions>(), &options) << request.model.target.name() << ' '
       << request.sequence_length << ' ' << most << ' ' << tokenizer->vocabulary_size() << ' '
       << tokenizer->source().string() << '\n';
   const std::string templates =

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "encoded_texts.hpp"
-#include "gputrain/core/batch.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/data/batch.hpp"
 #include "labels.hpp"
 #include "text_samples.hpp"
 
@@ -95,7 +95,7 @@ class TaggedTexts final : public SampleBuilder {
   ClassNames names_{{}};
 };
 
-const RegisteredBuilder registered_tagged{{TextUse::tags},
+const RegisteredBuilder registered_tagged{{Target::tags},
                                           [](const data::DatasetRequest& request) -> std::unique_ptr<SampleBuilder> {
                                             return std::make_unique<TaggedTexts>(request);
                                           }};

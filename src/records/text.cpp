@@ -191,7 +191,7 @@ std::shared_ptr<const data::Dataset> masked_files(const TextSpec& spec, const da
 }
 
 std::shared_ptr<const data::Dataset> samples_of_files(const TextSpec& spec, const data::DatasetRequest& request) {
-  if (request.model.use == TextUse::masked) return masked_files(spec, request);
+  if (request.model.target == Target::masked) return masked_files(spec, request);
   return std::make_shared<datasets::TokenWindows>(std::make_shared<TextSource>(spec, request), request);
 }
 

@@ -8,10 +8,10 @@
 #include <fmt/format.h>
 
 #include "encoded_texts.hpp"
-#include "gputrain/core/batch.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/data/batch.hpp"
 #include "gputrain/data/negative_fields.hpp"
 #include "labels.hpp"
 #include "text_samples.hpp"
@@ -167,7 +167,7 @@ class TextPairs final : public SampleBuilder {
   Names number_, negatives_;
 };
 
-const RegisteredBuilder registered_pairs{{TextUse::pairs},
+const RegisteredBuilder registered_pairs{{Target::pairs},
                                          [](const data::DatasetRequest& request) -> std::unique_ptr<SampleBuilder> {
                                            return std::make_unique<TextPairs>(request);
                                          }};

@@ -10,11 +10,11 @@
 
 #include "encoded_texts.hpp"
 #include "first_row.hpp"
-#include "gputrain/core/batch.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/taken_warnings.hpp"
+#include "gputrain/data/batch.hpp"
 #include "gputrain/data/subset.hpp"
 #include "sample_file.hpp"
 #include "samples_by_use.hpp"
@@ -48,7 +48,7 @@ TextSamples::TextSamples(const data::DatasetRequest& request, const RecordFormat
                                       train != nullptr ? train->made_.get() : nullptr);
   made_ = shared_samples(samples_folder(), key, [&] {
     log::TakenWarnings warnings;
-    const std::optional<NumberedColumns> numbered = numbered_columns(builder_->options().columns, builder_->use());
+    const std::optional<NumberedColumns> numbered = numbered_columns(builder_->options().columns, builder_->target());
     AllRecords all = read_files(request, files, format,
                                 {.path = {}, .columns = builder_->columns(), .are_numbers = numbered.has_value()});
     if (numbered && is_table(format)) leave_out_names(all, *numbered);
@@ -337,7 +337,7 @@ std::shared_ptr<const data::Dataset> TextSamples::part(double begin, double end,
 
 std::optional<int64_t> TextSamples::class_of(int64_t index) const {
   const int64_t sample = packs() ? 0 : chosen_[static_cast<size_t>(index)];
-  if (builder_->use() != TextUse::label || made_->problems.contains(sample)) return std::nullopt;
+  if (builder_->target() != Target::label || made_->problems.contains(sample)) return std::nullopt;
   return static_cast<int64_t>(made_->numbers[static_cast<size_t>(sample)]);
 }
 

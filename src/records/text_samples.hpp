@@ -139,13 +139,13 @@ class SampleBuilder {
   const tokenizers::Tokenizer& tokenizer() const noexcept { return *tokenizer_; }
   std::filesystem::path tokenizer_folder() const { return tokenizer_ ? tokenizer_->folder() : std::filesystem::path(); }
   bool is_length_set() const noexcept { return options_.max_length.value.has_value(); }
-  TextUse use() const noexcept { return use_; }
+  Target target() const noexcept { return target_; }
 
  private:
   friend class TextSamples;
 
   data::TextOptions options_;
-  TextUse use_;
+  Target target_;
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer_;
 
  protected:
@@ -159,11 +159,11 @@ using MakeBuilder = std::unique_ptr<SampleBuilder> (*)(const data::DatasetReques
 
 /// Registers the builder for what a task learns.
 struct RegisteredBuilder {
-  RegisteredBuilder(std::vector<TextUse> uses, MakeBuilder make);
+  RegisteredBuilder(std::vector<Target> targets, MakeBuilder make);
 };
 std::unique_ptr<SampleBuilder> builder_for(const data::DatasetRequest& request);
 /// What there is a builder for.
-std::vector<TextUse> uses_with_builder();
+std::vector<Target> targets_with_builder();
 
 class TextSamples final : public data::Dataset {
  public:

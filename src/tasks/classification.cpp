@@ -39,7 +39,7 @@ class Classification final : public Task {
   static bool fits(const TaskRequest& request) {
     const data::Field* target = request.layout.target();
     const bool is_class = target != nullptr && target->type == at::kLong && target->sizes.empty();
-    return is_class && request.layout.token_count() == 0 && !request.model.labels_pixels;
+    return is_class && request.layout.token_count() == 0 && request.model.target != Target::pixels;
   }
 
   static std::vector<Metric> measures() {

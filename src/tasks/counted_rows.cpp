@@ -6,7 +6,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/sort.h>
 
-#include "gputrain/core/batch.hpp"
+#include "gputrain/data/batch.hpp"
 
 namespace gputrain::tasks {
 

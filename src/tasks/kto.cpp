@@ -32,8 +32,8 @@ class Kto final : public Task {
  public:
   Kto(const KtoSpec& spec, const TaskRequest&) : spec_(spec) {}
 
-  static TextUse use() { return TextUse::rating; }
-  static TextUse head() { return TextUse::next_token; }
+  static Target target() { return Target::rating; }
+  static Target head() { return Target::next_token; }
   static bool fits(const TaskRequest& request) { return request.layout.find(data::kIsGood) != nullptr; }
 
   static std::vector<Metric> measures() {

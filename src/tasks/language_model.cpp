@@ -33,16 +33,16 @@ struct LanguageModelSpec {
   static void describe(config::Description<LanguageModelSpec>& d) { d.summary("a token for each token"); }
 };
 
-template <TextUse of>
+template <Target of>
 class LanguageModel final : public Task {
  public:
   LanguageModel(const LanguageModelSpec&, const TaskRequest& request) : label_smoothing_(request.label_smoothing) {}
 
-  static TextUse use() { return of; }
+  static Target target() { return of; }
 
   static bool fits(const TaskRequest& request) {
     const data::Field *target = request.layout.target(), *tokens = request.layout.find(kTokens);
-    if (request.model.use != of) return false;
+    if (request.model.target != of) return false;
     return target != nullptr && tokens != nullptr && target->type == at::kLong && target->sizes == tokens->sizes;
   }
 
@@ -57,7 +57,7 @@ class LanguageModel final : public Task {
     return cross_entropy_loss(model, part_of(batch), label_smoothing_, weight);
   }
 
-  bool takes_parts_of_texts() const override { return of == TextUse::next_token; }
+  bool takes_parts_of_texts() const override { return of == Target::next_token; }
 
   Batch part_of(const Batch& batch) const override {
     const bool is_whole = groups() == nullptr || groups()->context().size() == 1 || batch.is_part_of_texts;
@@ -76,9 +76,9 @@ class LanguageModel final : public Task {
   double label_smoothing_;
 };
 
-const config::Registered<LanguageModel<TextUse::next_token>, LanguageModelSpec> registered_language_model{
+const config::Registered<LanguageModel<Target::next_token>, LanguageModelSpec> registered_language_model{
     catalog(), "language_model", "the next token at each position; loss and perplexity"};
-const config::Registered<LanguageModel<TextUse::masked>, LanguageModelSpec> registered_masked_language_model{
+const config::Registered<LanguageModel<Target::masked>, LanguageModelSpec> registered_masked_language_model{
     catalog(), "masked_language_model", "the tokens that a mask hides; loss and perplexity"};
 
 }  // namespace

@@ -59,13 +59,13 @@ class MultiLabelClassification final : public Task {
  public:
   MultiLabelClassification(const MultiLabelSpec&, const TaskRequest& request) : classes_(request.layout.num_classes) {}
 
-  static TextUse use() { return TextUse::labels; }
-  static TextUse head() { return TextUse::label; }
+  static Target target() { return Target::labels; }
+  static Target head() { return Target::label; }
 
   static bool fits(const TaskRequest& request) {
     const data::Field* target = request.layout.target();
     if (target == nullptr || target->type != at::kFloat || target->sizes.size() != 1) return false;
-    return request.layout.token_count() > 0 || request.model.use == TextUse::labels;
+    return request.layout.token_count() > 0 || request.model.target == Target::labels;
   }
 
   static std::vector<Metric> measures() {

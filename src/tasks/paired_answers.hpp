@@ -15,8 +15,8 @@ struct JudgedPairs {
 
 class PairedAnswers : public Task {
  public:
-  static TextUse use() { return TextUse::preference; }
-  static TextUse head() { return TextUse::next_token; }
+  static Target target() { return Target::preference; }
+  static Target head() { return Target::next_token; }
   static bool fits(const TaskRequest& request);
   static std::vector<Metric> measures();
 

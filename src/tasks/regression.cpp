@@ -33,14 +33,14 @@ class Regression final : public Task {
   Regression(const RegressionSpec& spec, const TaskRequest& request)
       : loss_(spec.loss), is_text_(request.layout.token_count() > 0), columns_(request.layout.target()->numel()) {}
 
-  static TextUse use() { return TextUse::number; }
-  static TextUse head() { return TextUse::label; }
+  static Target target() { return Target::number; }
+  static Target head() { return Target::label; }
 
   static bool fits(const TaskRequest& request) {
     const data::Field* target = request.layout.target();
     if (request.layout.find(kPairTokens) != nullptr) return false;
     if (target == nullptr || target->type != at::kFloat) return false;
-    return target->sizes.empty() || (request.layout.is_image() && request.model.use == TextUse::number);
+    return target->sizes.empty() || (request.layout.is_image() && request.model.target == Target::number);
   }
 
   static std::vector<Metric> measures() {

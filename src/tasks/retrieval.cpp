@@ -62,7 +62,7 @@ class Retrieval final : public Task {
                                     .hint = "loss: ranking, or data.text.columns.negative"});
   }
 
-  static TextUse use() { return TextUse::pairs; }
+  static Target target() { return Target::pairs; }
 
   static bool fits(const TaskRequest& request) {
     return request.layout.find(kPairTokens) != nullptr && request.layout.target() == nullptr;

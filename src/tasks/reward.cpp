@@ -24,7 +24,7 @@ struct RewardSpec {
 
 class Reward final : public PairedAnswers {
  public:
-  static TextUse head() { return TextUse::label; }
+  static Target head() { return Target::label; }
 
   Reward(const RewardSpec& spec, const TaskRequest& request) : PairedAnswers(0), spec_(spec) {
     if (request.layout.find(kRejectedTokens) == nullptr)

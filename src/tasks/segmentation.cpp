@@ -40,7 +40,7 @@ class Segmentation final : public Task {
   static bool fits(const TaskRequest& request) {
     const data::Field* target = request.layout.target();
     const bool is_mask = target != nullptr && target->type == at::kLong && target->sizes.size() == 2;
-    return is_mask && request.layout.is_image() && request.model.labels_pixels;
+    return is_mask && request.layout.is_image() && request.model.target == Target::pixels;
   }
 
   static std::vector<Metric> measures() {

@@ -30,7 +30,7 @@ class Similarity final : public Task {
  public:
   Similarity(const SimilaritySpec& spec, const TaskRequest&) : spec_(spec) {}
 
-  static TextUse use() { return TextUse::pairs; }
+  static Target target() { return Target::pairs; }
 
   static bool fits(const TaskRequest& request) {
     return request.layout.find(kPairTokens) != nullptr && request.layout.target() != nullptr;

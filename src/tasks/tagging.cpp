@@ -24,10 +24,10 @@ class Tagging final : public Task {
   Tagging(const TaggingSpec&, const TaskRequest& request)
       : label_smoothing_(request.label_smoothing), codes_(tag_codes(request.class_names, request.layout.num_classes)) {}
 
-  static TextUse use() { return TextUse::tags; }
+  static Target target() { return Target::tags; }
 
   static bool fits(const TaskRequest& request) {
-    if (request.model.use != TextUse::tags) return false;
+    if (request.model.target != Target::tags) return false;
     const data::Field *target = request.layout.target(), *tokens = request.layout.find(kTokens);
     return target != nullptr && tokens != nullptr && target->type == at::kLong && target->sizes == tokens->sizes;
   }

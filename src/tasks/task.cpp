@@ -16,26 +16,6 @@ const Metric* find_in(const std::vector<Metric>& metrics, std::string_view name)
   return found == metrics.end() ? nullptr : &*found;
 }
 
-struct Given {
-  const char *what, *model;  // ... that gives it
-};
-
-/// What a model of texts gives.
-Given given_for(TextUse use) {
-  switch (use) {
-    case TextUse::masked:
-      return {"tokens that a mask hides", "head: mlm, of model.type: bert"};
-    case TextUse::tags:
-      return {"a class of each token", "head: tagger, of model.type: bert"};
-    case TextUse::pairs:
-      return {"a vector of each text", "head: embedder, of model.type: bert"};
-    case TextUse::next_token:
-      return {"the token that follows", "head: tokens, of model.type: gpt"};
-    default:
-      return {"classes of texts", "head: classifier"};
-  }
-}
-
 }  // namespace
 
 Task::~Task() = default;
@@ -63,19 +43,19 @@ TaskCatalog& catalog() {
 }
 
 InputSpec TaskCatalog::reads(const config::Choice& choice, InputSpec model) const {
-  if (choice.name.empty()) return model;
-  if (const auto use = entries_.at(index_of(choice.name)).use) model.use = *use;
+  if (choice.name.empty() || model.target == Target::pixels) return model;
+  if (const auto target = entries_.at(index_of(choice.name)).target) model.target = *target;
   return model;
 }
 
 void TaskCatalog::check_head(const config::Choice& choice, const InputSpec& model) const {
   if (choice.name.empty() || !model.reads_tokens()) return;
   const auto head = entries_.at(index_of(choice.name)).head;
-  if (!head || *head == model.use) return;
-  throw Error(ExitCode::usage, {.what = choice.name + " learns from a model that gives " + given_for(*head).what +
-                                        ", and this one gives " + given_for(model.use).what,
+  if (!head || *head == model.target) return;
+  throw Error(ExitCode::usage, {.what = choice.name + " learns from a model that gives " + std::string(head->gives()) +
+                                        ", and this one gives " + std::string(model.target.gives()),
                                 .where = "model.config.head",
-                                .hint = given_for(*head).model});
+                                .hint = std::string(head->model())});
 }
 
 std::unique_ptr<Task> TaskCatalog::make(const config::Choice& choice, const TaskRequest& request) const {
@@ -89,7 +69,7 @@ std::unique_ptr<Task> TaskCatalog::make(const config::Choice& choice, const Task
     index = i;
   }
   if (choice.name.empty()) {
-    if (fitting.empty() && request.model.labels_pixels)
+    if (fitting.empty() && request.model.target == Target::pixels)
       throw Error(ExitCode::usage, {.what = "the model gives each pixel a class, but the data has no masks",
                                     .where = "model.type",
                                     .hint = "format: segmentation reads images with masks"});

@@ -28,7 +28,7 @@ class TextClassification final : public Task {
   TextClassification(const TextClassificationSpec& spec, const TaskRequest& request)
       : loss_(ClassLossSpec{.class_weights = spec.class_weights}, request), scores_("classes", spec.auc, request) {}
 
-  static TextUse use() { return TextUse::label; }
+  static Target target() { return Target::label; }
 
   static bool fits(const TaskRequest& request) {
     const data::Field* target = request.layout.target();

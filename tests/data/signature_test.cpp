@@ -14,21 +14,20 @@ std::vector<Signature> some() {
   texts.fields[0].ragged = texts.fields[1].ragged = true;
   texts.texts_in_row = 9;
   texts.longest_text = 32;
-  return {{.gives = TextUse::labels,
+  return {{.gives = Target::labels,
            .layout = SampleLayout::images_with_numbers(28, 30, 3, 2),
            .class_names = {"cat", "\"dog\"\n"},
            .normalization = Normalization{.mean = {0.1, 0.2, 0.3}, .std = {1, 1, 0.125}}},
-          {.gives = TextUse::next_token, .longest = 96, .layout = texts},
-          {.labels_pixels = true, .layout = SampleLayout::masked_images(8, 8, 1, 5)},
-          {.gives = TextUse::label, .layout = SampleLayout::values({7}, at::kFloat, 3)}};
+          {.gives = Target::next_token, .longest = 96, .layout = texts},
+          {.gives = Target::pixels, .layout = SampleLayout::masked_images(8, 8, 1, 5)},
+          {.gives = Target::label, .layout = SampleLayout::values({7}, at::kFloat, 3)}};
 }
 
 TEST(Signature, IsReadAsItWasWritten) {
   for (const Signature& known : some()) {
     const Signature read = Signature::from(known.text(), "model.json");
     EXPECT_EQ(read.text(), known.text());
-    EXPECT_EQ(read.gives, known.labels_pixels ? TextUse::label : known.gives);
-    EXPECT_EQ(read.labels_pixels, known.labels_pixels);
+    EXPECT_EQ(read.gives, known.gives);
     EXPECT_EQ(read.class_names, known.class_names);
     EXPECT_EQ(read.longest, known.longest);
     EXPECT_EQ(read.layout.bytes(), known.layout.bytes());
@@ -48,7 +47,7 @@ TEST(Signature, StandsForTheDataWithoutItsSamples) {
   const auto data = known.without_samples();
   EXPECT_EQ(data->size(), 0);
   EXPECT_EQ(data->class_names(), known.class_names);
-  EXPECT_EQ(Signature::of(*data, {.use = TextUse::labels}).text(), known.text());
+  EXPECT_EQ(Signature::of(*data, {.target = Target::labels}).text(), known.text());
 }
 
 TEST(Signature, RefusesImagesWithoutASpread) {

@@ -28,7 +28,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-const InputSpec kLabelsPixels{.field = kImage, .labels_pixels = true};
+const InputSpec kLabelsPixels{.field = kImage, .target = Target::pixels};
 
 std::string content_of_path(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

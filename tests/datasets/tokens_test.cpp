@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "datasets/opened.hpp"
-#include "gputrain/core/batch.hpp"
+#include "gputrain/data/batch.hpp"
 
 namespace gputrain::datasets {
 namespace {

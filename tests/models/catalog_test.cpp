@@ -70,7 +70,7 @@ Case case_of(const std::string& name, const nn::Context& context = {}) {
   Case made{.model = catalog().make(choice_of(name), context, facts)};
   nn::initialize(*made.model, 7);
   const at::Tensor images = random_leaf({kBatch, 3, 32, 32}, 5, at::kFloat).detach();
-  if (reads.labels_pixels) {
+  if (reads.target == Target::pixels) {
     const at::Tensor targets = images.select(1, 0).gt(0).to(at::kLong) + 2 * images.select(1, 1).gt(0).to(at::kLong);
     made.batch = batch_of(images, targets);
     return made;

@@ -9,7 +9,7 @@
 #include <ATen/ops/randint.h>
 #include <gtest/gtest.h>
 
-#include "gputrain/core/batch.hpp"
+#include "gputrain/data/batch.hpp"
 #include "gputrain/device/host_allocator.hpp"
 #include "ops/compare.hpp"
 

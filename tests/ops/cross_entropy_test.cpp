@@ -13,8 +13,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "gputrain/core/batch.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/data/batch.hpp"
 #include "ops/compare.hpp"
 
 namespace gputrain::ops {

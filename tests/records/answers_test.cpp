@@ -8,9 +8,9 @@
 #include "../../src/records/answers.hpp"
 #include "datasets/opened.hpp"
 #include "datasets/sample_of.hpp"
-#include "gputrain/core/batch.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/data/answer_fields.hpp"
+#include "gputrain/data/batch.hpp"
 
 namespace gputrain::records {
 using namespace datasets;
@@ -21,17 +21,17 @@ using testing::HasSubstr;
 using Json = nlohmann::ordered_json;
 
 struct AnswersTest : FolderTest {
-  data::DatasetSplits opened(TextUse use, const std::string& lines, const std::string& more = "") const {
+  data::DatasetSplits opened(Target target, const std::string& lines, const std::string& more = "") const {
     write("a.jsonl", lines);
     const config::Loaded job = config::load(config::schema_of<JobWithData>(),
                                             {.file = "job.yaml",
                                              .text = "data: {train: {path: " + path("a.jsonl") +
                                                      ", format: jsonl}, text: {tokenizer: bytes" + more + "}}"});
-    return data::open_datasets(job.as<JobWithData>().data, {.field = kTokens, .longest = 100, .use = use}, {});
+    return data::open_datasets(job.as<JobWithData>().data, {.field = kTokens, .longest = 100, .target = target}, {});
   }
-  std::string refusal(TextUse use, const std::string& lines, const std::string& more = "") const {
+  std::string refusal(Target target, const std::string& lines, const std::string& more = "") const {
     try {
-      opened(use, lines, more);
+      opened(target, lines, more);
     } catch (const Error& error) {
       return error.what();
     }
@@ -47,7 +47,7 @@ std::vector<double> targets_of(const std::string& text, size_t prompt) {
 }
 
 TEST_F(AnswersTest, ArePairsOfWhichTheAnswerCounts) {
-  const auto data = opened(TextUse::preference, R"({"prompt": "ab", "chosen": "cd", "rejected": "e"})");
+  const auto data = opened(Target::preference, R"({"prompt": "ab", "chosen": "cd", "rejected": "e"})");
   const auto sample = sample_of(*data.train, 0);
   EXPECT_THAT(sample.at(kTokens), ElementsAre('a', 'b', 'c', 'd'));
   EXPECT_EQ(sample.at(kTarget), targets_of("abcd", 2));
@@ -57,7 +57,7 @@ TEST_F(AnswersTest, ArePairsOfWhichTheAnswerCounts) {
 }
 
 TEST_F(AnswersTest, AreRatedBesideTheAnswerToTheSampleBefore) {
-  const auto data = opened(TextUse::rating, R"({"prompt": "ab", "completion": "c", "label": true}
+  const auto data = opened(Target::rating, R"({"prompt": "ab", "completion": "c", "label": true}
 {"prompt": "x", "completion": "yz", "label": 0}
 )");
   const auto first = sample_of(*data.train, 0), second = sample_of(*data.train, 1);
@@ -121,7 +121,7 @@ TEST_F(AnswersTest, ShareRowsOfTheTrainingDatasShape) {
        .text = "data: {train: {path: " + path("a.jsonl") + ", format: jsonl}, val: {path: " + path("b.jsonl") +
                ", format: jsonl}, text: {tokenizer: bytes, packing: true, max_length: 18}}"});
   const auto data = data::open_datasets(job.as<JobWithData>().data,
-                                        {.field = kTokens, .longest = 100, .use = TextUse::preference}, {});
+                                        {.field = kTokens, .longest = 100, .target = Target::preference}, {});
   EXPECT_EQ(data.train->size(), 2);  // 17 and 7 tokens
   EXPECT_EQ(data.val->size(), 3);    // one pair a row, as in data.train
   const auto sample = sample_of(*data.val, 0);
@@ -136,9 +136,9 @@ TEST_F(AnswersTest, HaveAnotherHashWhereOneWordIsAnother) {
   for (int i = 0; i < 3000; ++i)
     lines += R"({"prompt": "question", "chosen": "some answer", "rejected": "another"})"
              "\n";
-  const uint64_t before = opened(TextUse::preference, lines).train->content_hash();
+  const uint64_t before = opened(Target::preference, lines).train->content_hash();
   lines[lines.size() / 2 + lines.substr(lines.size() / 2).find("some")] = 'S';
-  EXPECT_NE(opened(TextUse::preference, lines).train->content_hash(), before);
+  EXPECT_NE(opened(Target::preference, lines).train->content_hash(), before);
 }
 
 /// Roles are called otherwise, too.
@@ -192,26 +192,26 @@ TEST(Answers, OfPairsAreRatedOneByOne) {
 }
 
 TEST_F(AnswersTest, SayWhatIsWrong) {
-  const auto pair = [&](const std::string& line) { return refusal(TextUse::preference, line); };
+  const auto pair = [&](const std::string& line) { return refusal(Target::preference, line); };
   EXPECT_THAT(pair(R"({"prompt": "a", "chosen": "b"})"), HasSubstr("no 'rejected'"));
   EXPECT_THAT(pair(R"({"prompt": "a", "chosen": "b", "rejected": 3})"), HasSubstr("neither a text nor a list"));
   EXPECT_THAT(pair(R"({"prompt": "a", "chosen": "b", "rejected": ""})"), HasSubstr("'rejected' is empty"));
   EXPECT_THAT(pair(R"({"chosen": "ab", "rejected": "abc"})"), HasSubstr("one answer is the begin of the other"));
-  EXPECT_THAT(refusal(TextUse::preference,
+  EXPECT_THAT(refusal(Target::preference,
                       R"({"prompt": [{"role": "user", "content": "q"}], "chosen": [{"role": "user", "content": "a"}], )"
                       R"("rejected": "b"})",
                       ", chat_template: chatml"),
               HasSubstr("no message of the assistant"));
-  EXPECT_THAT(refusal(TextUse::rating, R"({"prompt": "a", "completion": "b", "label": "good"})"),
+  EXPECT_THAT(refusal(Target::rating, R"({"prompt": "a", "completion": "b", "label": "good"})"),
               HasSubstr("neither true nor false"));
   const Json latin{{"prompt", "a"}, {"completion", "b"}, {"label", "s\xed"}};  // a cell that is not UTF-8
   EXPECT_THROW(ratings_in(latin, data::ColumnNames()), Error);
-  EXPECT_THAT(refusal(TextUse::rating, R"({"prompt": "a", "completion": "b"})"), HasSubstr("without a label"));
+  EXPECT_THAT(refusal(Target::rating, R"({"prompt": "a", "completion": "b"})"), HasSubstr("without a label"));
   const std::string good = R"({"prompt": "abc", "chosen": "d", "rejected": "e"})";
-  EXPECT_THAT(refusal(TextUse::preference, good, ", max_length: 3"), HasSubstr("within the first 3 tokens"));
-  EXPECT_THAT(refusal(TextUse::preference, good, ", loss_on: all"), HasSubstr("all of it"));
-  EXPECT_THAT(refusal(TextUse::preference, good, ", roles_to_train: [user]"), HasSubstr("data.text.roles_to_train"));
-  EXPECT_THAT(refusal(TextUse::preference, good, ", train_on_eos: none"), HasSubstr("data.text.train_on_eos"));
+  EXPECT_THAT(refusal(Target::preference, good, ", max_length: 3"), HasSubstr("within the first 3 tokens"));
+  EXPECT_THAT(refusal(Target::preference, good, ", loss_on: all"), HasSubstr("all of it"));
+  EXPECT_THAT(refusal(Target::preference, good, ", roles_to_train: [user]"), HasSubstr("data.text.roles_to_train"));
+  EXPECT_THAT(refusal(Target::preference, good, ", train_on_eos: none"), HasSubstr("data.text.train_on_eos"));
 }
 
 }  // namespace

@@ -9,8 +9,8 @@
 
 #include "../../src/records/record_file.hpp"
 #include "datasets/opened.hpp"
-#include "gputrain/core/batch.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/data/batch.hpp"
 #include "gputrain/datasets/text_file.hpp"
 #include "gputrain/records/given_texts.hpp"
 

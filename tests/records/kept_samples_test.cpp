@@ -160,7 +160,7 @@ TEST_F(SamplesTest, OfMuchTextAreKeptForTheNextStart) {
              "\n";
   write("a.jsonl", lines);
   data::DatasetSplits first, second;
-  const std::string told = warning_of([&] { first = opened(TextUse::label, "a.jsonl"); });
+  const std::string told = warning_of([&] { first = opened(Target::label, "a.jsonl"); });
   EXPECT_THAT(told, HasSubstr("history"));
   ASSERT_EQ(std::distance(std::filesystem::directory_iterator(path("cache")), {}), 1);
   const auto file = std::filesystem::directory_iterator(path("cache"))->path();
@@ -170,18 +170,18 @@ TEST_F(SamplesTest, OfMuchTextAreKeptForTheNextStart) {
     return status.st_ino;
   };
   const auto before = inode();
-  EXPECT_EQ(warning_of([&] { second = opened(TextUse::label, "a.jsonl"); }), told);
+  EXPECT_EQ(warning_of([&] { second = opened(Target::label, "a.jsonl"); }), told);
   EXPECT_EQ(inode(), before);
   ASSERT_EQ(first.train->size(), second.train->size());
   for (const int64_t i : {int64_t{0}, int64_t{77}, first.train->size() - 1})
     EXPECT_EQ(sample_of(*first.train, i), sample_of(*second.train, i));
   EXPECT_EQ(first.train->content_hash(), second.train->content_hash());
   EXPECT_EQ(first.train->describe(), second.train->describe());
-  opened(TextUse::label, "a.jsonl", "", "tokenizer: bytes, max_length: 60");
+  opened(Target::label, "a.jsonl", "", "tokenizer: bytes, max_length: 60");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path("cache")), {}), 2);
   lines[10] = 'Z';  // the first letter of the first text
   write("a.jsonl", lines);
-  EXPECT_EQ(sample_of(*opened(TextUse::label, "a.jsonl").train, 0)["tokens"][0], 90);
+  EXPECT_EQ(sample_of(*opened(Target::label, "a.jsonl").train, 0)["tokens"][0], 90);
   ::unsetenv("GPUTRAIN_SAMPLES");
 }
 
@@ -230,7 +230,7 @@ TEST_F(SamplesTest, OfConversationsAreKeptWithTheirWarnings) {
              "\n";
   write("a.jsonl", lines);
   const auto told = [&] {
-    return warning_of([&] { opened(TextUse::next_token, "a.jsonl", "", "tokenizer: bytes, chat_template: chatml"); });
+    return warning_of([&] { opened(Target::next_token, "a.jsonl", "", "tokenizer: bytes, chat_template: chatml"); });
   };
   const std::string first = told();
   EXPECT_THAT(first, AllOf(HasSubstr("a key 'rating'"), HasSubstr("<|im_start|>")));

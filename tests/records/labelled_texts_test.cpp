@@ -12,7 +12,7 @@
 #include "../../src/records/masking.hpp"
 #include "datasets/opened.hpp"
 #include "datasets/sample_of.hpp"
-#include "gputrain/core/batch.hpp"
+#include "gputrain/data/batch.hpp"
 
 namespace gputrain::records {
 using namespace datasets;
@@ -24,10 +24,10 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::SizeIs;
 
-data::DatasetSplits opened_for(TextUse use, const std::string& section, int64_t longest = 100) {
+data::DatasetSplits opened_for(Target target, const std::string& section, int64_t longest = 100) {
   const config::Loaded job =
       config::load(config::schema_of<JobWithData>(), {.file = "job.yaml", .text = "data: " + section});
-  return data::open_datasets(job.as<JobWithData>().data, {.field = kTokens, .longest = longest, .use = use}, {});
+  return data::open_datasets(job.as<JobWithData>().data, {.field = kTokens, .longest = longest, .target = target}, {});
 }
 
 struct LabelledTextsTest : FolderTest {
@@ -42,7 +42,7 @@ struct LabelledTextsTest : FolderTest {
 TEST_F(LabelledTextsTest, AreTokensWithAClass) {
   write("a.jsonl",
         "{\"text\": \"Good good film!\", \"label\": \"positive\"}\n{\"text\": \"good\", \"label\": \"negative\"}\n");
-  const auto data = opened_for(TextUse::label, section("a.jsonl"));
+  const auto data = opened_for(Target::label, section("a.jsonl"));
   EXPECT_THAT(data.train->class_names(), ElementsAre("negative", "positive"));
   EXPECT_EQ(data.train->layout().num_classes, 2);
   const auto first = sample_of(*data.train, 0);
@@ -59,13 +59,13 @@ TEST_F(LabelledTextsTest, AreTokensWithAClass) {
 /// The tokens around a text are no text.
 TEST_F(LabelledTextsTest, RefuseAnEmptyText) {
   write("a.csv", "text,label\na b,x\n\" \",y\n");
-  EXPECT_THAT(error_of([&] { opened_for(TextUse::label, section("a.csv")); }),
+  EXPECT_THAT(error_of([&] { opened_for(Target::label, section("a.csv")); }),
               AllOf(HasSubstr("the text is empty"), HasSubstr("a.csv:3")));
 }
 
 TEST_F(LabelledTextsTest, TellTwoTextsApart) {
   write("a.csv", "text,text_pair,label\na b,c,1\na,b b c,0\n");
-  const auto data = opened_for(TextUse::label, section("a.csv"));
+  const auto data = opened_for(Target::label, section("a.csv"));
   const auto sample = sample_of(*data.train, 1);
   EXPECT_THAT(sample.at("tokens"), SizeIs(7));
   EXPECT_THAT(sample.at("token_types"), ElementsAre(0, 0, 0, 1, 1, 1, 1));
@@ -75,18 +75,18 @@ TEST_F(LabelledTextsTest, AreFoundByNumbersOfColumnsWithAndWithoutNames) {
   write("plain.tsv", "a b\t1\nb\t0\nc\t1\n");
   write("named.tsv", "sentence\tscore\na b\t1\nb\t0\nc\t1\n");
   for (const char* name : {"plain.tsv", "named.tsv"}) {
-    const auto data = opened_for(TextUse::label, section(name, ", columns: {text: 0, label: 1}"));
+    const auto data = opened_for(Target::label, section(name, ", columns: {text: 0, label: 1}"));
     EXPECT_EQ(data.train->size(), 3) << name;
     EXPECT_THAT(data.train->class_names(), ElementsAre("0", "1"));
   }
-  EXPECT_THAT(error_of([&] { opened_for(TextUse::label, section("plain.tsv")); }),
+  EXPECT_THAT(error_of([&] { opened_for(Target::label, section("plain.tsv")); }),
               AllOf(HasSubstr("no 'text'"), HasSubstr("{text: 0, label: 1}")));
 }
 
 TEST_F(LabelledTextsTest, CountClassesThatAreNumbersByTheirSize) {
   write("a.jsonl",
         "{\"text\": \"a\", \"label\": 10}\n{\"text\": \"a\", \"label\": 9}\n{\"text\": \"a\", \"label\": 2.0}\n");
-  EXPECT_THAT(opened_for(TextUse::label, section("a.jsonl")).train->class_names(), ElementsAre("2", "9", "10"));
+  EXPECT_THAT(opened_for(Target::label, section("a.jsonl")).train->class_names(), ElementsAre("2", "9", "10"));
 }
 
 TEST_F(LabelledTextsTest, GiveClassesOfTheTrainingDataToOthers) {
@@ -94,37 +94,37 @@ TEST_F(LabelledTextsTest, GiveClassesOfTheTrainingDataToOthers) {
   write("val.csv", "text,label\na,yes\n");
   const std::string files = "{train: {path: " + path("a.csv") + ", format: csv}, val: {path: " + path("val.csv") +
                             "}, text: {tokenizer: words, min_count: 1}}";
-  EXPECT_THAT(sample_of(*opened_for(TextUse::label, files).val, 0).at("target"), ElementsAre(1));
+  EXPECT_THAT(sample_of(*opened_for(Target::label, files).val, 0).at("target"), ElementsAre(1));
   write("val.csv", "text,label\na,maybe\n");
-  EXPECT_THAT(error_of([&] { opened_for(TextUse::label, files); }),
+  EXPECT_THAT(error_of([&] { opened_for(Target::label, files); }),
               AllOf(HasSubstr("'maybe' is not one of the training data: no, yes"), HasSubstr("val.csv:2")));
 }
 
 TEST_F(LabelledTextsTest, RefuseLabelsThatAreEmptyOrOfAnotherKind) {
-  const auto refusal = [&](TextUse use, const std::string& label) {
+  const auto refusal = [&](Target target, const std::string& label) {
     write("a.jsonl", "{\"text\": \"a\", \"label\": " + label + "}\n");
-    return error_of([&] { opened_for(use, section("a.jsonl")); });
+    return error_of([&] { opened_for(target, section("a.jsonl")); });
   };
-  EXPECT_THAT(refusal(TextUse::label, "\" \""), AllOf(HasSubstr("the label is empty"), HasSubstr("a.jsonl:1")));
-  EXPECT_THAT(refusal(TextUse::label, "null"), HasSubstr("'label' is null"));
-  EXPECT_THAT(refusal(TextUse::label, "0.5"), HasSubstr("type: regression"));
-  EXPECT_THAT(refusal(TextUse::label, "[\"a\"]"), HasSubstr("type: multi_label_classification"));
-  EXPECT_THAT(refusal(TextUse::number, "\"four\""), HasSubstr("no number"));
-  EXPECT_THAT(refusal(TextUse::number, "\"nan\""), HasSubstr("no number"));
-  EXPECT_THAT(refusal(TextUse::number, "1e300"), HasSubstr("no number"));  // infinite as a float
+  EXPECT_THAT(refusal(Target::label, "\" \""), AllOf(HasSubstr("the label is empty"), HasSubstr("a.jsonl:1")));
+  EXPECT_THAT(refusal(Target::label, "null"), HasSubstr("'label' is null"));
+  EXPECT_THAT(refusal(Target::label, "0.5"), HasSubstr("type: regression"));
+  EXPECT_THAT(refusal(Target::label, "[\"a\"]"), HasSubstr("type: multi_label_classification"));
+  EXPECT_THAT(refusal(Target::number, "\"four\""), HasSubstr("no number"));
+  EXPECT_THAT(refusal(Target::number, "\"nan\""), HasSubstr("no number"));
+  EXPECT_THAT(refusal(Target::number, "1e300"), HasSubstr("no number"));  // infinite as a float
 }
 
 TEST_F(LabelledTextsTest, KeepNumbersOfClassesThatAreLarge) {
   write("a.jsonl", "{\"text\": \"a\", \"label\": 18446744073709551615}\n{\"text\": \"a\", \"label\": -3}\n");
-  EXPECT_THAT(opened_for(TextUse::label, section("a.jsonl")).train->class_names(),
+  EXPECT_THAT(opened_for(Target::label, section("a.jsonl")).train->class_names(),
               ElementsAre("-3", "18446744073709551615"));
 }
 
 // They would end a run when it writes config.json.
 TEST_F(LabelledTextsTest, RefuseLabelsThatAreNotUtf8) {
   write("a.csv", "text,label\na,good\nb,caf\xe9\n");
-  for (const TextUse use : {TextUse::label, TextUse::labels}) {
-    EXPECT_THAT(error_of([&] { opened_for(use, section("a.csv")); }),
+  for (const Target target : {Target::label, Target::labels}) {
+    EXPECT_THAT(error_of([&] { opened_for(target, section("a.csv")); }),
                 AllOf(HasSubstr("the label is not UTF-8"), HasSubstr("a.csv:3"), HasSubstr("iconv")));
   }
 }
@@ -135,30 +135,30 @@ TEST_F(LabelledTextsTest, NameUnknownClassesBriefly) {
   write("val.csv", "text,label\na," + text + "z\n");
   const std::string files = "{train: {path: " + path("a.csv") + ", format: csv}, val: {path: " + path("val.csv") +
                             "}, text: {tokenizer: words, min_count: 1}}";
-  EXPECT_LT(error_of([&] { opened_for(TextUse::label, files); }).size(), 600U);
+  EXPECT_LT(error_of([&] { opened_for(Target::label, files); }).size(), 600U);
 }
 
 TEST_F(LabelledTextsTest, MayHaveASetOfClassesOrANumber) {
   write("a.csv", "text,label\na,joy | anger\nb,\nc,fear\n");
-  const auto sets = opened_for(TextUse::labels, section("a.csv"));
+  const auto sets = opened_for(Target::labels, section("a.csv"));
   EXPECT_THAT(sets.train->class_names(), ElementsAre("anger", "fear", "joy"));
   EXPECT_THAT(sample_of(*sets.train, 0).at("target"), ElementsAre(1, 0, 1));
   EXPECT_THAT(sample_of(*sets.train, 1).at("target"), ElementsAre(0, 0, 0));
   write("b.csv", "text,label\na,2.5\nb,-1\n");
-  const auto numbers = opened_for(TextUse::number, section("b.csv"));
+  const auto numbers = opened_for(Target::number, section("b.csv"));
   EXPECT_THAT(sample_of(*numbers.train, 0).at("target"), ElementsAre(2.5));
   EXPECT_EQ(numbers.train->layout().num_classes, 1);
 }
 
 TEST_F(LabelledTextsTest, MayHaveAColumnForEachClass) {
   write("a.csv", "text,toxic,rude\na,1,0\nb,0,0\nc,1,1\n");
-  const auto sets = opened_for(TextUse::labels, section("a.csv", ", columns: {label: [toxic, rude]}"));
+  const auto sets = opened_for(Target::labels, section("a.csv", ", columns: {label: [toxic, rude]}"));
   EXPECT_THAT(sets.train->class_names(), ElementsAre("rude", "toxic"));
   EXPECT_THAT(sample_of(*sets.train, 0).at("target"), ElementsAre(0, 1));
   EXPECT_THAT(sample_of(*sets.train, 2).at("target"), ElementsAre(1, 1));
-  EXPECT_THAT(error_of([&] { opened_for(TextUse::label, section("a.csv", ", columns: {label: [toxic, rude]}")); }),
+  EXPECT_THAT(error_of([&] { opened_for(Target::label, section("a.csv", ", columns: {label: [toxic, rude]}")); }),
               AllOf(HasSubstr("0 of the columns of classes are 1"), HasSubstr("a.csv:3")));
-  EXPECT_THAT(error_of([&] { opened_for(TextUse::number, section("a.csv", ", columns: {label: [toxic, rude]}")); },
+  EXPECT_THAT(error_of([&] { opened_for(Target::number, section("a.csv", ", columns: {label: [toxic, rude]}")); },
                        ExitCode::usage),
               HasSubstr("a text has one number"));
 }
@@ -167,7 +167,7 @@ TEST_F(LabelledTextsTest, HaveTheClassesOfTheTrainingDataHoweverTheyAreWritten) 
   write("a.csv", "text,label\na,12.0\nb,3.0\n");
   write("b.csv", "text,label\nc,12\n");
   const std::string job = section("a.csv");
-  const auto data = opened_for(TextUse::label, job.substr(0, job.size() - 1) + ", val: {path: " + path("b.csv") + "}}");
+  const auto data = opened_for(Target::label, job.substr(0, job.size() - 1) + ", val: {path: " + path("b.csv") + "}}");
   EXPECT_THAT(data.train->class_names(), ElementsAre("3", "12"));
   EXPECT_THAT(sample_of(*data.val, 0).at("target"), ElementsAre(1));
 }
@@ -254,8 +254,8 @@ TEST_F(MaskedTextsTest, DifferByEpochAndNotByWorker) {
   std::string text;
   for (int i = 0; i < 400; ++i) text += "word" + std::to_string(i % 20) + " ";
   write("a.txt", text);
-  const auto data = opened_for(TextUse::masked, "{train: {path: " + path("a.txt") +
-                                                    ", format: text}, text: {tokenizer: words, max_length: 50}}");
+  const auto data = opened_for(
+      Target::masked, "{train: {path: " + path("a.txt") + ", format: text}, text: {tokenizer: words, max_length: 50}}");
   EXPECT_EQ(data.train->size(), 9);  // 48 words fit between the tokens around
   const auto tokens_in = [&](int64_t epoch, bool augment) {
     return sample_of(*data.train, 3, {.seed = 7, .epoch = epoch, .augment = augment});
@@ -263,15 +263,15 @@ TEST_F(MaskedTextsTest, DifferByEpochAndNotByWorker) {
   EXPECT_EQ(tokens_in(2, true), tokens_in(2, true));
   EXPECT_NE(tokens_in(2, true), tokens_in(3, true));
   EXPECT_EQ(tokens_in(2, false), tokens_in(3, false));
-  EXPECT_THAT(error_of([&] { opened_for(TextUse::masked, "{train: {path: " + path("a.txt") + ", format: text}}"); },
+  EXPECT_THAT(error_of([&] { opened_for(Target::masked, "{train: {path: " + path("a.txt") + ", format: text}}"); },
                        ExitCode::usage),
               HasSubstr("no token for a mask"));
 }
 
 struct TaggedTextsTest : FolderTest {
   data::DatasetSplits tagged(const std::string& name, const std::string& format = "conll") const {
-    return opened_for(TextUse::tags, "{train: {path: " + path(name) + ", format: " + format +
-                                         "}, text: {tokenizer: words, min_count: 1}}");
+    return opened_for(Target::tags, "{train: {path: " + path(name) + ", format: " + format +
+                                        "}, text: {tokenizer: words, min_count: 1}}");
   }
 };
 
@@ -332,8 +332,8 @@ TEST_F(LabelledTextsTest, TellFilesThatAreTrainedOnAndEvaluated) {
   write("all/train.csv", "text,label\na,x\nb,y\n");
   write("all/test.csv", "text,label\na b,x\n");
   const std::string told = warning_of([&] {
-    opened_for(TextUse::label, "{train: {path: " + path("all") + ", format: csv}, val: {path: " +
-                                   path("all/./test.csv") + "}, text: {tokenizer: words, min_count: 1}}");
+    opened_for(Target::label, "{train: {path: " + path("all") + ", format: csv}, val: {path: " +
+                                  path("all/./test.csv") + "}, text: {tokenizer: words, min_count: 1}}");
   });
   EXPECT_THAT(told, AllOf(HasSubstr("data.val reads 1 file that data.train reads too"), HasSubstr("all/./test.csv")));
 }
@@ -360,7 +360,7 @@ TEST_F(TaggedTextsTest, CutLongTextsWithTheirTags) {
   write("a.conll", text);
   data::DatasetSplits data;
   const std::string warning = warning_of([&] {
-    data = opened_for(TextUse::tags,
+    data = opened_for(Target::tags,
                       "{train: {path: " + path("a.conll") + ", format: conll}, text: {tokenizer: words, min_count: 1}}",
                       6);
   });

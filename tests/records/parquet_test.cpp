@@ -11,8 +11,8 @@
 #include "../../src/records/record_file.hpp"
 #include "datasets/opened.hpp"
 #include "datasets/sample_of.hpp"
-#include "gputrain/core/batch.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/data/batch.hpp"
 #include "support/python_reference.hpp"
 
 namespace gputrain::records {
@@ -127,7 +127,7 @@ TEST_F(ParquetTest, HasImagesInItsRows) {
     const config::Loaded job =
         config::load(config::schema_of<JobWithData>(),
                      {.file = "job.yaml", .text = "data: {train: {path: " + path(name) + ", format: parquet}}"});
-    return data::open_datasets(job.as<JobWithData>().data, {.field = kImage, .use = TextUse::label}, {}).train;
+    return data::open_datasets(job.as<JobWithData>().data, {.field = kImage, .target = Target::label}, {}).train;
   };
   const auto data = images("images.parquet");
   EXPECT_EQ(data->describe(), "3 images 4x4x3, 2 classes");

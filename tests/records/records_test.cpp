@@ -10,8 +10,8 @@
 
 #include "../../src/records/packing.hpp"
 #include "datasets/opened.hpp"
-#include "gputrain/core/batch.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/data/batch.hpp"
 #include "gputrain/data/loader.hpp"
 
 namespace gputrain::records {
@@ -92,7 +92,8 @@ TEST_F(RecordsTest, CountsTheTextsOfEachPartsRows) {
   for (int i = 0; i < 60; ++i) lines += std::string(static_cast<size_t>(i % 20 == 0 ? 9 : 1 + i % 3), 'a') + ",b\n";
   write("a.csv", lines);
   const auto data = open_bytes("a.csv", ", packing: true, max_length: 24");
-  for (const auto& part : {data.train, data.train->part(0, 0.7, data::Split::train), data.train->part(0.7, 1, data::Split::val)}) {
+  for (const auto& part :
+       {data.train, data.train->part(0, 0.7, data::Split::train), data.train->part(0.7, 1, data::Split::val)}) {
     int64_t most = 0, longest = 0;
     for (int64_t i = 0; i < part->size(); ++i) {
       int64_t texts = 0;

@@ -9,16 +9,16 @@
 namespace gputrain::records {
 
 struct SamplesTest : datasets::FolderTest {
-  data::DatasetSplits opened(TextUse use, const std::string& name, const std::string& more = "",
+  data::DatasetSplits opened(Target target, const std::string& name, const std::string& more = "",
                              const std::string& text = "tokenizer: bytes") const {
-    return datasets::open_for({.field = kTokens, .longest = 100, .use = use},
+    return datasets::open_for({.field = kTokens, .longest = 100, .target = target},
                               "{train: {path: " + path(name) + ", format: " + name.substr(name.rfind('.') + 1) +
                                   "}, text: {" + text + "}" + more + "}");
   }
-  std::string described(TextUse use, const std::string& name, const std::string& text = "tokenizer: bytes") const {
+  std::string described(Target target, const std::string& name, const std::string& text = "tokenizer: bytes") const {
     std::string description;
     const std::string warnings =
-        datasets::warning_of([&] { description = opened(use, name, "", text).train->describe(); });
+        datasets::warning_of([&] { description = opened(target, name, "", text).train->describe(); });
     return warnings + description;
   }
 };

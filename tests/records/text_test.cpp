@@ -9,7 +9,7 @@
 #include <zlib.h>
 
 #include "datasets/opened.hpp"
-#include "gputrain/core/batch.hpp"
+#include "gputrain/data/batch.hpp"
 #include "gputrain/datasets/file_list.hpp"
 #include "gputrain/datasets/text_file.hpp"
 

@@ -46,7 +46,7 @@ std::unique_ptr<Task> class_task_of(const std::string& text, const data::SampleL
                                     const data::Dataset* train = nullptr) {
   return catalog().make(
       loaded_task(text)->as<JobOfTask>().type,
-      {.layout = layout, .model = {.use = TextUse::number}, .label_smoothing = smoothing, .train = train});
+      {.layout = layout, .model = {.target = Target::number}, .label_smoothing = smoothing, .train = train});
 }
 
 /// Gives its weights as logits of images that are the rows of the unit matrix.

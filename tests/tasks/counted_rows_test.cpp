@@ -99,7 +99,7 @@ std::unique_ptr<Task> task_of(const std::string& name, const Batch& batch) {
     layout.fields.push_back({.name = field.name, .sizes = {field.values.size(1)}, .target = field.name == kTarget});
   const auto job = config::load(config::schema_of<JobOfTokens>(), {.file = "test.yaml", .text = "type: " + name});
   return catalog().make(job.as<JobOfTokens>().type,
-                        {.layout = layout, .model = {.field = kTokens, .use = TextUse::next_token}});
+                        {.layout = layout, .model = {.field = kTokens, .target = Target::next_token}});
 }
 
 class CountedRows : public ::testing::TestWithParam<std::string> {};

@@ -69,7 +69,7 @@ struct JobWithTask {
 std::unique_ptr<Task> task_of(const std::string& yaml, const data::SampleLayout& layout) {
   const auto job =
       config::load(config::schema_of<JobWithTask>(), {.file = "test.yaml", .text = yaml}).as<JobWithTask>();
-  return catalog().make(job.type, {.layout = layout, .model = {.field = kTokens, .use = TextUse::pairs}});
+  return catalog().make(job.type, {.layout = layout, .model = {.field = kTokens, .target = Target::pairs}});
 }
 
 constexpr const char* kRetrieval = "type: retrieval";

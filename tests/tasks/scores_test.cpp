@@ -6,7 +6,7 @@
 
 #include "../../src/tasks/entities.hpp"
 #include "../../src/tasks/scores.hpp"
-#include "gputrain/core/batch.hpp"
+#include "gputrain/data/batch.hpp"
 
 namespace gputrain::tasks {
 namespace {

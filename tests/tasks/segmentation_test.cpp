@@ -77,7 +77,7 @@ Scores by_hand(const Example& example) {
 
 std::unique_ptr<Task> task_of(int64_t classes = kPixelClasses) {
   return catalog().make({}, {.layout = data::SampleLayout::masked_images(kHeight, kWidth, 3, classes),
-                             .model = {.field = kImage, .labels_pixels = true}});
+                             .model = {.field = kImage, .target = Target::pixels}});
 }
 
 Scores evaluated(const Example& example, const std::vector<int64_t>& batch_sizes, int64_t classes = kPixelClasses) {

@@ -16,7 +16,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-const InputSpec kAny, kReadsTokens{.field = kTokens}, kLabelsPixels{.field = kImage, .labels_pixels = true};
+const InputSpec kAny, kReadsTokens{.field = kTokens}, kLabelsPixels{.field = kImage, .target = Target::pixels};
 
 std::vector<std::string> metrics_for(const data::SampleLayout& layout, const InputSpec& model,
                                      const config::Choice& choice = {}) {
@@ -58,15 +58,15 @@ TEST(TaskCatalog, ChoosesByTheLabelsOfTexts) {
   EXPECT_THAT(metrics_for(sentences, kReadsTokens), ElementsAre("loss", "f1_micro", "f1_macro"));
 }
 
-TEST(TaskCatalog, SaysWhatSamplesOfTextsATaskLearnsFrom) {
-  const auto use = [](const std::string& name) {
+TEST(TaskCatalog, SaysWhatATaskLearnsFromTexts) {
+  const auto target = [](const std::string& name) {
     const config::Choice choice =
         name.empty() ? config::Choice{} : config::Choice{name, catalog().find(name)->schema->create()};
-    return catalog().reads(choice, {.field = kTokens, .use = TextUse::label}).use;
+    return catalog().reads(choice, {.field = kTokens, .target = Target::label}).target;
   };
-  EXPECT_EQ(use(""), TextUse::label);
-  EXPECT_EQ(use("regression"), TextUse::number);
-  EXPECT_EQ(use("classification"), TextUse::label);
+  EXPECT_EQ(target(""), Target::label);
+  EXPECT_EQ(target("regression"), Target::number);
+  EXPECT_EQ(target("classification"), Target::label);
 }
 
 TEST(TaskCatalog, RefusesModelsOfTextsThatGiveSomethingElse) {
@@ -80,26 +80,27 @@ TEST(TaskCatalog, RefusesModelsOfTextsThatGiveSomethingElse) {
       return std::string(error.parts().hint);
     }
   };
-  using enum TextUse;
-  const std::map<std::string, std::vector<TextUse>> good{{"text_classification", {label}},
-                                                         {"multi_label_classification", {label}},
-                                                         {"regression", {label}},
-                                                         {"tagging", {tags}},
-                                                         {"similarity", {pairs}},
-                                                         {"retrieval", {pairs}},
-                                                         {"language_model", {next_token}},
-                                                         {"masked_language_model", {masked}},
-                                                         {"dpo", {next_token}},
-                                                         {"orpo", {next_token}},
-                                                         {"simpo", {next_token}},
-                                                         {"kto", {next_token}},
-                                                         {"reward", {label}}};
-  for (const auto& [name, uses] : good)
-    for (const TextUse use : {next_token, masked, label, tags, pairs})
-      EXPECT_EQ(fits(name, {.field = kTokens, .use = use}).empty(), std::ranges::find(uses, use) != uses.end()) << name;
-  EXPECT_EQ(fits("reward", {.field = kTokens, .use = masked}), "head: classifier");
+  const std::map<std::string, std::vector<Target>> good{{"text_classification", {Target::label}},
+                                                        {"multi_label_classification", {Target::label}},
+                                                        {"regression", {Target::label}},
+                                                        {"tagging", {Target::tags}},
+                                                        {"similarity", {Target::pairs}},
+                                                        {"retrieval", {Target::pairs}},
+                                                        {"language_model", {Target::next_token}},
+                                                        {"masked_language_model", {Target::masked}},
+                                                        {"dpo", {Target::next_token}},
+                                                        {"orpo", {Target::next_token}},
+                                                        {"simpo", {Target::next_token}},
+                                                        {"kto", {Target::next_token}},
+                                                        {"reward", {Target::label}}};
+  for (const auto& [name, targets] : good)
+    for (const Target& target : {Target::next_token, Target::masked, Target::label, Target::tags, Target::pairs})
+      EXPECT_EQ(fits(name, {.field = kTokens, .target = target}).empty(),
+                std::ranges::find(targets, target) != targets.end())
+          << name;
+  EXPECT_EQ(fits("reward", {.field = kTokens, .target = Target::masked}), "head: classifier");
   EXPECT_EQ(fits("regression", {.field = "image"}), "");
-  EXPECT_EQ(fits("classification", {.field = kTokens, .use = masked}), "");  // the data decides
+  EXPECT_EQ(fits("classification", {.field = kTokens, .target = Target::masked}), "");  // the data decides
 }
 
 TEST(TaskCatalog, RefusesDataThatNoTaskFits) {

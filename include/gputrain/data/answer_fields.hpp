@@ -1,4 +1,4 @@
-// Fields of samples of answers to prompts, besides those of core/batch.hpp.
+// Fields of samples of answers to prompts, besides those of batch.hpp.
 #pragma once
 
 namespace gputrain::data {

@@ -9,7 +9,7 @@
 
 #include <c10/core/ScalarType.h>
 
-#include "gputrain/core/batch.hpp"
+#include "gputrain/data/batch.hpp"
 
 namespace gputrain::data {
 

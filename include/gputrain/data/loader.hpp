@@ -9,7 +9,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "gputrain/core/batch.hpp"
+#include "gputrain/data/batch.hpp"
 #include "gputrain/data/dataset.hpp"
 #include "gputrain/data/mixing.hpp"
 #include "gputrain/data/order.hpp"

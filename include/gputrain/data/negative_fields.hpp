@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "gputrain/core/batch.hpp"
+#include "gputrain/data/batch.hpp"
 
 namespace gputrain::data {
 

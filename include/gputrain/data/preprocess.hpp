@@ -5,7 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "gputrain/core/batch.hpp"
+#include "gputrain/data/batch.hpp"
 #include "gputrain/data/dataset.hpp"
 
 namespace gputrain::data {

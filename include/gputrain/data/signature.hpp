@@ -13,8 +13,7 @@ namespace gputrain::data {
 
 /// A run writes it as model.json, so that its model can be opened without the data.
 struct Signature {
-  TextUse gives = TextUse::label;
-  bool labels_pixels = false;                       // it gives each pixel of an image a class, not the image
+  Target gives = Target::label;
   int64_t longest = 0;                              // tokens that the model reads at once; 0: it reads none
   SampleLayout layout;                              // of a sample that the model learned from
   std::vector<std::string> class_names = {};        // in order of their numbers; empty: they have none

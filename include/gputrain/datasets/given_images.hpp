@@ -25,6 +25,6 @@ std::vector<std::string> image_files(const std::vector<std::string>& paths);
 /// model of numbers or of sets of classes, a 0 for each of them. `options` must have a size.
 std::shared_ptr<const data::Dataset> given_images(const std::vector<std::string>& files,
                                                   const data::ImageOptions& options,
-                                                  const std::vector<std::string>& class_names, TextUse use);
+                                                  const std::vector<std::string>& class_names, Target target);
 
 }  // namespace gputrain::datasets

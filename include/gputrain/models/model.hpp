@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "gputrain/config/catalog.hpp"
-#include "gputrain/core/batch.hpp"
+#include "gputrain/data/batch.hpp"
 #include "gputrain/nn/key_values.hpp"
 #include "gputrain/nn/module.hpp"
 #include "gputrain/nn/transformer.hpp"

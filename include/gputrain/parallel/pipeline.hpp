@@ -16,7 +16,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "gputrain/comm/process_groups.hpp"
-#include "gputrain/core/batch.hpp"
+#include "gputrain/data/batch.hpp"
 #include "gputrain/device/phase_clock.hpp"
 #include "gputrain/models/model.hpp"
 #include "gputrain/parallel/data_parallel.hpp"

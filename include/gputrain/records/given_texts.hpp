@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "gputrain/core/batch.hpp"
+#include "gputrain/data/batch.hpp"
 #include "gputrain/data/options.hpp"
 #include "gputrain/tokenizers/tokenizer.hpp"
 
@@ -21,7 +21,7 @@ struct GivenText {
 
 struct GivenTextFile {
   std::string path;  // its extension says the format: csv, tsv, jsonl, parquet, conll, else a text per line
-  TextUse use = TextUse::label;
+  Target target = Target::label;
   data::ColumnNames columns = {};             // those of the training data
   std::vector<std::string> class_names = {};  // of the model, so that a table's row of names is known
 };

@@ -163,8 +163,8 @@ class Task {
 
 /// Tasks are registered like other catalog entries. The class needs a constructor from (Spec, TaskRequest) and two
 /// static functions, `bool fits(const TaskRequest&)` and `std::vector<Metric> measures()`. A task of texts has another,
-/// `TextUse use()`: what samples of texts it learns from. If a model of texts for it is one for another use, it has
-/// also `TextUse head()`: that use.
+/// `Target target()`: what samples of texts it learns from. If it takes a model that gives something else, it has also
+/// `Target head()`, which says what.
 class TaskCatalog final : public config::Catalog<Task, const TaskRequest&> {
  public:
   using Catalog::Catalog;
@@ -185,7 +185,10 @@ class TaskCatalog final : public config::Catalog<Task, const TaskRequest&> {
   template <class Derived, class Spec>
   void note(const std::string&) {
     entries_.push_back({Derived::fits, Derived::measures(), {}, {}});
-    if constexpr (requires { Derived::use(); }) entries_.back().use = entries_.back().head = Derived::use();
+    if constexpr (requires { Derived::target(); }) {
+      entries_.back().target = entries_.back().head = Derived::target();
+      Target::add(Derived::target());
+    }
     if constexpr (requires { Derived::head(); }) entries_.back().head = Derived::head();
     note_metrics(entries_.back().metrics);
   }
@@ -194,8 +197,8 @@ class TaskCatalog final : public config::Catalog<Task, const TaskRequest&> {
   struct Known {
     bool (*fits)(const TaskRequest&);
     std::vector<Metric> metrics;
-    std::optional<TextUse> use;   // what its samples are
-    std::optional<TextUse> head;  // what a model is for that gives what it learns from
+    std::optional<Target> target;  // what its samples are
+    std::optional<Target> head;    // what a model gives that it learns from
   };
   void note_metrics(const std::vector<Metric>& metrics);
 

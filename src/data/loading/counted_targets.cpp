@@ -7,8 +7,8 @@
 #include <ATen/ops/ne.h>
 
 #include "batch_source.hpp"
-#include "gputrain/core/batch.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/data/batch.hpp"
 #include "row_reader.hpp"
 
 namespace gputrain::data {

@@ -10,7 +10,7 @@
 
 #include <ATen/ops/full.h>
 
-#include "gputrain/core/batch.hpp"
+#include "gputrain/data/batch.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/random.hpp"
 #include "gputrain/data/order.hpp"

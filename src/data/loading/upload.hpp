@@ -3,7 +3,7 @@
 
 #include <c10/core/Stream.h>
 
-#include "gputrain/core/batch.hpp"
+#include "gputrain/data/batch.hpp"
 
 namespace gputrain::data {
 

@@ -7,8 +7,8 @@
 
 #include "../../dispatch/gpu.hpp"
 #include "../kernels/cross_entropy.hpp"
-#include "gputrain/core/batch.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/data/batch.hpp"
 #include "launching.hpp"
 
 namespace gputrain::ops {

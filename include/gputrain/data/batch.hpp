@@ -12,6 +12,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/data/target.hpp"
 
 namespace c10 {
 struct Event;
@@ -86,25 +87,11 @@ struct Batch {
   const at::Tensor& input() const { return fields.front().values; }
 };
 
-/// What a model learns from texts, and so what a sample of texts is.
-enum class TextUse {
-  next_token,  // the token that follows each token
-  masked,      // tokens that a mask hides
-  label,       // a class of the text, or of two texts
-  labels,      // any number of classes
-  number,      // a number
-  tags,        // a class of each word
-  pairs,       // texts that are alike, or how much they are
-  preference,  // which of two answers to a prompt is better
-  rating,      // whether an answer to a prompt is good
-};
-
-/// What a model reads from a batch.
+/// What a model reads from a batch, and what it learns from it.
 struct InputSpec {
-  std::string field = {};  // "tokens" or "image"; empty: the first field, whatever it is
-  int64_t longest = 0;     // entries of that field in a sample; 0: as many as the data gives
-  TextUse use = TextUse::next_token;
-  bool labels_pixels = false;  // it gives each pixel of an image a class, not the image
+  std::string field = {};              // "tokens" or "image"; empty: the first field, whatever it is
+  int64_t longest = 0;                 // entries of that field in a sample; 0: as many as the data gives
+  Target target = Target::next_token;  // of images, only Target::pixels means something
 
   bool reads_tokens() const noexcept { return field == kTokens; }
 };
