@@ -17,7 +17,7 @@ std::vector<std::string> target_names(const Dataset& dataset) {
 }
 
 std::vector<int64_t> class_counts(const Dataset& dataset) {
-  std::vector<int64_t> counts(static_cast<size_t>(dataset.layout().num_classes));
+  std::vector<int64_t> counts(static_cast<size_t>(dataset.layout().outputs));
   bool is_any_known = false;
   for (int64_t i = 0; i < dataset.size(); ++i) {
     const std::optional<int64_t> known = dataset.class_of(i);

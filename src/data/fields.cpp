@@ -34,14 +34,14 @@ SampleLayout SampleLayout::masked_images(int64_t height, int64_t width, int64_t 
 SampleLayout SampleLayout::tokens(int64_t length, int64_t vocabulary) {
   return {.fields = {{.name = kTokens, .sizes = {length}},
                      {.name = kTarget, .sizes = {length}, .fill = kIgnoreIndex, .target = true}},
-          .num_classes = vocabulary,
+          .outputs = vocabulary,
           .vocabulary = vocabulary};
 }
 
 SampleLayout SampleLayout::values(std::vector<int64_t> sizes, at::ScalarType type, int64_t classes) {
   return {.fields = {{.name = "values", .type = type, .sizes = std::move(sizes)},
                      {.name = kTarget, .fill = kIgnoreIndex, .target = true}},
-          .num_classes = classes};
+          .outputs = classes};
 }
 
 const Field* SampleLayout::find(std::string_view name) const noexcept {

@@ -70,7 +70,7 @@ std::string kind_of(const SampleLayout& layout) {
   if (target == nullptr) return "images";
   if (target->type != at::kLong) return "images with " + counted(target->numel(), "number") + " each";
   return std::string("images with a class ") + (target->sizes.empty() ? "each" : "of each pixel") + ", of " +
-         counted(layout.num_classes, "class");
+         counted(layout.outputs, "class");
 }
 
 /// Checks now, because otherwise a long training would fail at its first evaluation. Images and texts may differ in

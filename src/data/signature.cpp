@@ -114,7 +114,7 @@ Signature Signature::of(const Dataset& learned, const InputSpec& model) {
 std::string Signature::text() const {
   ordered_json told{{"schema", kSchema},
                     {"gives", gives.name()},
-                    {"classes", layout.num_classes},
+                    {"classes", layout.outputs},
                     {"class_names", class_names},
                     {"vocabulary", layout.vocabulary},
                     {"longest", longest},
@@ -141,7 +141,7 @@ Signature Signature::from(std::string_view text, const std::string& where) {
     known.gives = target_named(told.at("gives"));
     known.class_names = told.at("class_names");
     known.longest = number_in(told.at("longest"), 0);
-    known.layout.num_classes = number_in(told.at("classes"), 0);
+    known.layout.outputs = number_in(told.at("classes"), 0);
     known.layout.vocabulary = number_in(told.at("vocabulary"), 0);
     known.layout.texts_in_row = number_in(told.at("texts_in_row"), 0);
     known.layout.longest_text = number_in(told.at("longest_text"), 0);
@@ -156,8 +156,8 @@ Signature Signature::from(std::string_view text, const std::string& where) {
   } catch (const std::invalid_argument& error) {
     refuse(error.what());
   }
-  if (!known.class_names.empty() && std::ssize(known.class_names) != known.layout.num_classes)
-    refuse("it names " + std::to_string(known.class_names.size()) + " of " + std::to_string(known.layout.num_classes) +
+  if (!known.class_names.empty() && std::ssize(known.class_names) != known.layout.outputs)
+    refuse("it names " + std::to_string(known.class_names.size()) + " of " + std::to_string(known.layout.outputs) +
            " classes");
   return known;
 }

@@ -83,7 +83,7 @@ IdxImages load_idx(const IdxSpec& spec, const data::DatasetRequest& request) {
                                  .where = labels});
   const uint8_t* highest = std::max_element(data.labels.values.get(), data.labels.values.get() + data.labels.count);
   data.num_classes =
-      request.train ? request.train->layout().num_classes : spec.num_classes.value.value_or(int64_t{*highest} + 1);
+      request.train ? request.train->layout().outputs : spec.num_classes.value.value_or(int64_t{*highest} + 1);
   if (*highest >= data.num_classes)
     throw Error(ExitCode::data, {.what = "label " + std::to_string(*highest) + " of image " +
                                          std::to_string(highest - data.labels.values.get()) + " is outside of the " +

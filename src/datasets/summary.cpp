@@ -24,8 +24,7 @@ std::string describe_images(int64_t count, const data::SampleLayout& layout) {
   const auto& sizes = layout.input().sizes;
   for (size_t d = 0; d < sizes.size(); ++d) text += (d ? "x" : "") + std::to_string(sizes[d]);
   const bool has_classes = layout.target() != nullptr && layout.target()->type == at::kLong;
-  return text + ", " +
-         (has_classes ? counted(layout.num_classes, "class") : counted(layout.num_classes, "number") + " each");
+  return text + ", " + (has_classes ? counted(layout.outputs, "class") : counted(layout.outputs, "number") + " each");
 }
 
 }  // namespace gputrain::datasets

@@ -70,7 +70,7 @@ class Synthetic final : public data::Dataset {
   std::string describe() const override {
     if (layout_.is_image()) return describe_images(size(), layout_) + ", made up";
     return counted(size(), "window") + " of " + grouped(layout_.token_count()) + " tokens of " +
-           grouped(layout_.num_classes) + ", made up";
+           grouped(layout_.outputs) + ", made up";
   }
 
   void read(int64_t index, const data::ReadContext&, const data::SampleRow& row) const override {

@@ -5,11 +5,11 @@
 #include <utility>
 #include <vector>
 
-#include "gputrain/data/batch.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/random.hpp"
+#include "gputrain/data/batch.hpp"
 
 namespace gputrain::datasets {
 std::string files_between(const std::vector<int64_t>& ends, int64_t begin, int64_t end) {
@@ -90,8 +90,8 @@ std::shared_ptr<const data::Dataset> TokenWindows::part(double begin, double end
 }
 
 std::string TokenWindows::describe() const {
-  return counted(end_ - begin_, "token") + " of " + grouped(layout_.num_classes) + ", " +
-         source_->describe(begin_, end_) + ", " + counted(windows_, "window") + " of " + grouped(length_);
+  return counted(end_ - begin_, "token") + " of " + grouped(layout_.outputs) + ", " + source_->describe(begin_, end_) +
+         ", " + counted(windows_, "window") + " of " + grouped(length_);
 }
 
 }  // namespace gputrain::datasets

@@ -121,7 +121,7 @@ class LabelledTexts final : public SampleBuilder {
       if (target() == Target::labels) learned.sizes = {made.columns};
     }
     layout.fields.push_back(std::move(learned));
-    layout.num_classes = target() == Target::number ? 1 : std::ssize(made.classes);
+    layout.outputs = target() == Target::number ? 1 : std::ssize(made.classes);
     return layout;
   }
 

@@ -109,7 +109,7 @@ void check_range(const Job& job, const data::Dataset& train, const data::Dataset
   };
   const data::SampleLayout &own = train.layout(), &its = other->layout();
   check(own.vocabulary, its.vocabulary, "different tokens", "vocab_size");
-  if (own.vocabulary == 0) check(own.num_classes, its.num_classes, "classes", "classes");
+  if (own.vocabulary == 0) check(own.outputs, its.outputs, "classes", "classes");
 }
 
 }  // namespace
@@ -118,7 +118,7 @@ models::DataFacts facts_of(const Job& job, const data::Dataset& train) {
   const data::SampleLayout& layout = train.layout();
   const auto& sizes = layout.input().sizes;
   models::DataFacts facts{.input_shape = layout.is_image() ? std::vector<int64_t>{sizes[2], sizes[0], sizes[1]} : sizes,
-                          .num_classes = layout.num_classes,
+                          .num_classes = layout.outputs,
                           .vocabulary = layout.vocabulary,
                           .class_names = train.class_names()};
   // The model has places for all texts that the job allows, whichever there are: those of other data may be longer.
@@ -150,7 +150,7 @@ JobDatasets open_datasets(const Job& job, Purpose purpose) {
   add_facts(job, datasets);
   const auto& layout = datasets.train->layout();
   const bool has_classes = layout.target() != nullptr && layout.target()->type == at::kLong;
-  if (layout.num_classes == 1 && has_classes && datasets.tokens_per_sample() == 0) {
+  if (layout.outputs == 1 && has_classes && datasets.tokens_per_sample() == 0) {
     const auto names = datasets.train->class_names();
     log::warning("data.train: all samples are of one class" + (names.empty() ? "" : " ('" + names.front() + "')") +
                  ": there is nothing to learn; for imagefolder, path must be the folder that contains a "

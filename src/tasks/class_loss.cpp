@@ -64,8 +64,8 @@ std::vector<double> weights_of_classes(const ClassWeights& wanted, const TaskReq
   if (!wanted) return {};
   if (wanted->is_auto() && (request.train == nullptr || request.train->size() == 0)) return {};  // nothing is learned
   std::vector<double> weights = wanted->is_auto() ? balanced_weights(*request.train) : *wanted->value;
-  if (std::ssize(weights) != request.layout.num_classes)
-    refuse_weights(counted(std::ssize(weights), "weight") + " for " + counted(request.layout.num_classes, "class"));
+  if (std::ssize(weights) != request.layout.outputs)
+    refuse_weights(counted(std::ssize(weights), "weight") + " for " + counted(request.layout.outputs, "class"));
   if (std::ranges::all_of(weights, [](double weight) { return weight == 0; }))
     refuse_weights("no class has a weight above 0");
   return weights;

@@ -21,7 +21,7 @@ double auc_of(const at::Tensor& rows) {
 }  // namespace
 
 ClassMetrics::ClassMetrics(std::string rows, const config::Auto<bool>& measures_auc, const TaskRequest& request)
-    : rows_(std::move(rows)), classes_(request.layout.num_classes) {
+    : rows_(std::move(rows)), classes_(request.layout.outputs) {
   constexpr int64_t kManyClasses = 100;
   measures_auc_ = classes_ > 1 && measures_auc.value.value_or(classes_ <= kManyClasses);
 }

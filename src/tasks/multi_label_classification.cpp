@@ -57,7 +57,7 @@ double macro(const std::vector<Hits>& hits) {
 
 class MultiLabelClassification final : public Task {
  public:
-  MultiLabelClassification(const MultiLabelSpec&, const TaskRequest& request) : classes_(request.layout.num_classes) {}
+  MultiLabelClassification(const MultiLabelSpec&, const TaskRequest& request) : classes_(request.layout.outputs) {}
 
   static Target target() { return Target::labels; }
   static Target head() { return Target::label; }

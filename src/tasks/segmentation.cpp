@@ -35,7 +35,7 @@ struct SegmentationSpec {
 class Segmentation final : public Task {
  public:
   Segmentation(const SegmentationSpec&, const TaskRequest& request)
-      : label_smoothing_(request.label_smoothing), classes_(request.layout.num_classes) {}
+      : label_smoothing_(request.label_smoothing), classes_(request.layout.outputs) {}
 
   static bool fits(const TaskRequest& request) {
     const data::Field* target = request.layout.target();

@@ -22,7 +22,7 @@ struct TaggingSpec {
 class Tagging final : public Task {
  public:
   Tagging(const TaggingSpec&, const TaskRequest& request)
-      : label_smoothing_(request.label_smoothing), codes_(tag_codes(request.class_names, request.layout.num_classes)) {}
+      : label_smoothing_(request.label_smoothing), codes_(tag_codes(request.class_names, request.layout.outputs)) {}
 
   static Target target() { return Target::tags; }
 

@@ -161,7 +161,7 @@ nlohmann::ordered_json Evaluator::details_of(const tasks::Totals& found) const {
     if (has_pictures) worst.back()["png"] = picture_of(*dataset_, sample.position);
   }
   return {{"split", options_.prefix},           {"samples", found.weight},
-          {"classes", dataset_->class_names()}, {"number_of_classes", layout.num_classes},
+          {"classes", dataset_->class_names()}, {"number_of_classes", layout.outputs},
           {"pairs", std::move(pairs)},          {"worst", std::move(worst)}};
 }
 

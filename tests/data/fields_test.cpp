@@ -16,7 +16,7 @@ class Sentences final : public Dataset {
                       {.name = kTarget, .fill = kIgnoreIndex, .target = true},
                       {.name = "boxes", .type = at::kFloat, .sizes = {3, 4}, .ragged = true, .target = true},
                       {.name = "weights", .type = at::kFloat, .sizes = {2}, .fill = 0.5}};
-    layout_.num_classes = 12;
+    layout_.outputs = 12;
   }
   int64_t size() const override { return 6; }
   const SampleLayout& layout() const override { return layout_; }

@@ -65,13 +65,13 @@ TEST_F(IdxTest, ReadsImagesAndLabelsOfTheRole) {
   const data::DatasetSplits datasets = open_idx(", val: {}");
   EXPECT_EQ(datasets.train->size(), 3);
   EXPECT_EQ(datasets.train->layout().input().sizes, (std::vector<int64_t>{2, 2, 1}));
-  EXPECT_EQ(datasets.train->layout().num_classes, 3);
+  EXPECT_EQ(datasets.train->layout().outputs, 3);
   EXPECT_EQ(datasets.train->describe(), "3 images 2x2x1, 3 classes");
   const Sample second = read(*datasets.train, 1);
   EXPECT_EQ(std::memcmp(second.input.data(), "\4\5\6\7", 4), 0);
   EXPECT_EQ(second.target, std::vector<int64_t>{0});
   EXPECT_EQ(std::memcmp(read(*datasets.val, 0).input.data(), "abcd", 4), 0);
-  EXPECT_EQ(datasets.val->layout().num_classes, 3) << "the training data's";
+  EXPECT_EQ(datasets.val->layout().outputs, 3) << "the training data's";
 }
 
 TEST_F(IdxTest, KnowsItsContentPackedOrNot) {

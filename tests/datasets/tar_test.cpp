@@ -218,7 +218,7 @@ TEST_F(TarTest, ReadsWebDatasetLabels) {
   EXPECT_EQ(first_byte(*datasets.train, 0, 2), 255);
   EXPECT_EQ(read(*datasets.train, 0).target[0], 10);
   EXPECT_EQ(read(*datasets.train, 1).target[0], 2);
-  EXPECT_EQ(datasets.val->layout().num_classes, 11);
+  EXPECT_EQ(datasets.val->layout().outputs, 11);
   EXPECT_EQ(read(*datasets.val, 0).target[0], 3);
   write("val.tar", tar_entry({"1.png", kRed}) + tar_entry({"1.cls", "11"}) + kEnd);
   EXPECT_THAT(error_of([&] { open_tar(tar, "", ", val: {path: " + val + "}"); }),

@@ -57,11 +57,11 @@ class TokensTest : public FolderTest {
 
 TEST_F(TokensTest, ReadsLlmcFiles) {
   const auto gpt2 = open_tokens(write("a.bin", llmc<uint16_t>(20240520, 1, {5, 50256, 7})), 2);
-  EXPECT_EQ(gpt2.train->layout().num_classes, 50257);
+  EXPECT_EQ(gpt2.train->layout().outputs, 50257);
   EXPECT_THAT(read(*gpt2.train, 0).tokens(), ElementsAre(5, 50256));
   EXPECT_THAT(read(*gpt2.train, 0).target, ElementsAre(50256, 7));
   const auto llama = open_tokens(write("b.bin", llmc<uint32_t>(20240801, 7, {128255, 1})), 1);
-  EXPECT_EQ(llama.train->layout().num_classes, 128256);
+  EXPECT_EQ(llama.train->layout().outputs, 128256);
   EXPECT_THAT(read(*llama.train, 0).tokens(), ElementsAre(128255));
 }
 
@@ -69,12 +69,12 @@ TEST_F(TokensTest, ReadsNanoGptFiles) {
   write("train.bin", raw<uint16_t>({3, 1, 4, 1}));
   write("val.bin", raw<uint16_t>({2, 2}));
   const auto datasets = open_tokens(folder_.string(), 3, "", ", val: {}");
-  EXPECT_EQ(datasets.train->layout().num_classes, 5) << "one more than the highest id";
-  EXPECT_EQ(datasets.val->layout().num_classes, 5);
+  EXPECT_EQ(datasets.train->layout().outputs, 5) << "one more than the highest id";
+  EXPECT_EQ(datasets.val->layout().outputs, 5);
   EXPECT_THAT(read(*datasets.train, 0).target, ElementsAre(1, 4, 1));
   const auto wide = open_tokens(write("wide.bin", raw<uint32_t>({70000, 2})), 1, ", dtype: uint32, vocab_size: 100000");
   EXPECT_THAT(read(*wide.train, 0).tokens(), ElementsAre(70000));
-  EXPECT_EQ(wide.train->layout().num_classes, 100000);
+  EXPECT_EQ(wide.train->layout().outputs, 100000);
 }
 
 TEST_F(TokensTest, ReadsMegatronIndexedFiles) {

@@ -44,7 +44,7 @@ TEST_F(LabelledTextsTest, AreTokensWithAClass) {
         "{\"text\": \"Good good film!\", \"label\": \"positive\"}\n{\"text\": \"good\", \"label\": \"negative\"}\n");
   const auto data = opened_for(Target::label, section("a.jsonl"));
   EXPECT_THAT(data.train->class_names(), ElementsAre("negative", "positive"));
-  EXPECT_EQ(data.train->layout().num_classes, 2);
+  EXPECT_EQ(data.train->layout().outputs, 2);
   const auto first = sample_of(*data.train, 0);
   EXPECT_THAT(first.at("tokens"), SizeIs(6));
   EXPECT_EQ(first.at("tokens").front(), 2);
@@ -147,7 +147,7 @@ TEST_F(LabelledTextsTest, MayHaveASetOfClassesOrANumber) {
   write("b.csv", "text,label\na,2.5\nb,-1\n");
   const auto numbers = opened_for(Target::number, section("b.csv"));
   EXPECT_THAT(sample_of(*numbers.train, 0).at("target"), ElementsAre(2.5));
-  EXPECT_EQ(numbers.train->layout().num_classes, 1);
+  EXPECT_EQ(numbers.train->layout().outputs, 1);
 }
 
 TEST_F(LabelledTextsTest, MayHaveAColumnForEachClass) {

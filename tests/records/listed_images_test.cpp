@@ -59,7 +59,7 @@ TEST_F(ListedImagesTest, HaveClassesInTheOrderOfTheirNames) {
   write("list.csv", "image,label\nmore/b.png,dog\n" + path("a.png") + ",cat\nc.png,dog\n");
   const auto data = images_for(Target::label, section("list.csv")).train;
   EXPECT_THAT(data->class_names(), ElementsAre("cat", "dog"));
-  EXPECT_EQ(data->layout().num_classes, 2);
+  EXPECT_EQ(data->layout().outputs, 2);
   EXPECT_EQ(data->describe(), "3 images 4x4x3, 2 classes");
   const auto first = sample_of(*data, 0);
   EXPECT_THAT(first.at("target"), ElementsAre(1));

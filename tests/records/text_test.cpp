@@ -43,7 +43,7 @@ TEST_F(TextTest, KeepsNoMoreOfAFileThanItsText) {
 
 TEST_F(TextTest, NumbersCharactersByCodePoint) {
   const data::DatasetSplits datasets = open_text(write("a.txt", "hé 日a😀"), 5);
-  EXPECT_EQ(datasets.train->layout().num_classes, 6);  // ' ' a h é 日 😀
+  EXPECT_EQ(datasets.train->layout().outputs, 6);  // ' ' a h é 日 😀
   const Sample sample = read(*datasets.train, 0);
   EXPECT_THAT(sample.tokens(), ElementsAre(2, 3, 0, 4, 1));
   EXPECT_THAT(sample.target, ElementsAre(3, 0, 4, 1, 5));
@@ -74,7 +74,7 @@ const config::Registered<Vowels, config::NoOptions> registered_vowels{tokenizers
 
 TEST_F(TextTest, TakesATokenizerThatAFileRegisters) {
   const data::DatasetSplits datasets = open_text(write("a.txt", "banana"), 5, ", text: {tokenizer: vowels}");
-  EXPECT_EQ(datasets.train->layout().num_classes, 2);
+  EXPECT_EQ(datasets.train->layout().outputs, 2);
   EXPECT_THAT(read(*datasets.train, 0).tokens(), ElementsAre(0, 1, 0, 1, 0));
   EXPECT_EQ(datasets.train->tokenizer()->decode(read(*datasets.train, 0).target), "?????");
 }
@@ -85,7 +85,7 @@ TEST_F(TextTest, TakesATokenizerFromAFile) {
                                    "merges": ["a b"]}, "decoder": {"type": "Fuse"}})");
   const std::string tokenizer = ", text: {tokenizer: published, tokenizer_path: " + path("model") + "}";
   const data::DatasetSplits datasets = open_text(text, 3, tokenizer);
-  EXPECT_EQ(datasets.train->layout().num_classes, 4);
+  EXPECT_EQ(datasets.train->layout().outputs, 4);
   EXPECT_THAT(read(*datasets.train, 0).tokens(), ElementsAre(3, 2, 3));
   EXPECT_EQ(datasets.train->tokenizer()->decode(read(*datasets.train, 0).tokens()), "abcab");
   EXPECT_THAT(error_of([&] { open_text(text, 3, ", text: {tokenizer: published, tokenizer_path: " + text + "}"); }),
@@ -95,7 +95,7 @@ TEST_F(TextTest, TakesATokenizerFromAFile) {
 TEST_F(TextTest, ReadsBytesWhenAsked) {
   const data::DatasetSplits datasets =
       open_text(write("a.bin", std::string("\xff\0z", 3)), 2, ", text: {tokenizer: bytes}");
-  EXPECT_EQ(datasets.train->layout().num_classes, 256);
+  EXPECT_EQ(datasets.train->layout().outputs, 256);
   EXPECT_THAT(read(*datasets.train, 0).tokens(), ElementsAre(255, 0));
   EXPECT_THAT(read(*datasets.train, 0).target, ElementsAre(0, 'z'));
   EXPECT_EQ(datasets.train->tokenizer()->decode(std::vector<int64_t>{104, 105}), "hi");
@@ -138,7 +138,7 @@ TEST_F(TextTest, MovesWindowBordersCountingTokensOnce) {
 
 TEST_F(TextTest, HoldsOutTheEndOfTheText) {
   const data::DatasetSplits datasets = open_text(write("a.txt", "aaaaaaaaaaaaaaaaabcd"), 4, ", val: {split: 20%}");
-  EXPECT_EQ(datasets.train->layout().num_classes, 4) << "the vocabulary is that of the whole text";
+  EXPECT_EQ(datasets.train->layout().outputs, 4) << "the vocabulary is that of the whole text";
   EXPECT_EQ(datasets.train->describe(), "16 tokens of 4, 1 file, 4 windows of 4");
   ASSERT_EQ(datasets.val->size(), 1);
   EXPECT_THAT(read(*datasets.val, 0).tokens(), ElementsAre(0, 1, 2, 0));
@@ -192,7 +192,7 @@ TEST_F(TextTest, LeavesOutByteOrderMark) {
                                     2, ", text: {tokenizer: "s + tokenizer + "}");
     EXPECT_EQ(datasets.train->tokenizer()->decode(read(*datasets.train, 0).tokens()), "ab");
   }
-  EXPECT_EQ(open_text(path("a.txt"), 2).train->layout().num_classes, 3);
+  EXPECT_EQ(open_text(path("a.txt"), 2).train->layout().outputs, 3);
 }
 
 TEST_F(TextTest, NamesFilesOfAnotherKind) {
@@ -352,7 +352,7 @@ TEST(Glob, StaysFastWithManyStars) {
 TEST(RealText, ReadsTinyShakespeare) {
   GPUTRAIN_NEED_DATA(file, "tinyshakespeare.txt");
   const data::DatasetSplits datasets = open("{train: {path: " + file + ", format: text}, val: {split: 10%}}", 256);
-  EXPECT_EQ(datasets.train->layout().num_classes, 65);
+  EXPECT_EQ(datasets.train->layout().outputs, 65);
   EXPECT_EQ(datasets.train->describe(), "1,003,854 tokens of 65, 1 file, 3,922 windows of 256");  // as nanoGPT splits
   EXPECT_EQ(datasets.val->size(), (1115394 - 1003854 - 1 + 255) / 256);
   EXPECT_EQ(datasets.train->tokenizer()->decode(read(*datasets.train, 0).tokens()).substr(0, 14), "First Citizen:");

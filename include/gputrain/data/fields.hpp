@@ -34,10 +34,12 @@ struct Field {
 /// The fields of one sample.
 struct SampleLayout {
   std::vector<Field> fields;  // the first is the model's main input
-  int64_t num_classes = 0;    // classes, vocabulary size, or numbers of a target; 0: the target is none of these
-  int64_t vocabulary = 0;     // tokens are numbers below this; 0: the samples are no tokens
-  int64_t texts_in_row = 0;   // the most texts that kPositions tells apart in a sample, with its end; 0: it has one text
-  int64_t longest_text = 0;   // the most tokens of one of them
+  /// Numbers that a model gives for each target: one for each class, for each token of the vocabulary, or for each
+  /// number to learn. 0: the data does not say.
+  int64_t outputs = 0;
+  int64_t vocabulary = 0;    // tokens are numbers below this; 0: the samples are no tokens
+  int64_t texts_in_row = 0;  // the most texts that kPositions tells apart in a sample, with its end; 0: it has one text
+  int64_t longest_text = 0;  // the most tokens of one of them
 
   /// uint8 [height, width, channels], with one class per sample.
   static SampleLayout images(int64_t height, int64_t width, int64_t channels, int64_t classes);

@@ -10,9 +10,9 @@
 
 #include <ATen/ops/full.h>
 
-#include "gputrain/data/batch.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/random.hpp"
+#include "gputrain/data/batch.hpp"
 #include "gputrain/data/order.hpp"
 
 namespace gputrain::data {
@@ -62,7 +62,7 @@ RowReader::RowReader(std::shared_ptr<const Dataset> dataset, const LoaderOptions
     : dataset_(std::move(dataset)),
       plan_(dataset_->size(), options.partition, options.drop_last, from),
       samples_(dataset_->size()),
-      classes_(dataset_->layout().num_classes),
+      classes_(dataset_->layout().outputs),
       seed_(options.seed),
       shuffle_(options.shuffle),
       augment_(options.augment),
@@ -112,8 +112,8 @@ void RowReader::read_sample(int64_t sample, const ReadContext& context, const Sa
   }
 }
 
-/// In training, padding rows hold real samples, for a model of a user's own that computes batch statistics by itself; so
-/// do rows of several texts, whose positions tell the texts apart.
+/// In training, padding rows hold real samples, for a model of a user's own that computes batch statistics by itself;
+/// so do rows of several texts, whose positions tell the texts apart.
 void RowReader::fill_uncounted(int64_t sample, const ReadContext& context, const SampleRow& to) const noexcept {
   const bool holds_sample = augment_ || dataset_->layout().texts_in_row > 0;
   bool is_read = false;
