@@ -72,19 +72,19 @@ json write_published_weights(models::Model& model, const fs::path& folder, Store
 }
 
 /// What transformers computes a loss by; null: the head says it.
-const char* problem_type_of(TextUse gives) {
-  if (gives == TextUse::number) return "regression";
-  if (gives == TextUse::labels) return "multi_label_classification";
-  return gives == TextUse::label ? "single_label_classification" : nullptr;
+const char* problem_type_of(Target gives) {
+  if (gives == Target::number) return "regression";
+  if (gives == Target::labels) return "multi_label_classification";
+  return gives == Target::label ? "single_label_classification" : nullptr;
 }
 
 }  // namespace
 
 void export_transformers(trained::Model& model, const fs::path& folder, StoredType type, int64_t file_bytes) {
-  const TextUse gives = model.signature.gives;
+  const Target gives = model.signature.gives;
   json config = write_published_weights(*model.built.model, folder, type, file_bytes);
   if (const char* const problem = problem_type_of(gives)) config["problem_type"] = problem;
-  gives == TextUse::next_token ? write_text_files(model.files, folder) : write_encoder_tokenizer(model, folder);
+  gives == Target::next_token ? write_text_files(model.files, folder) : write_encoder_tokenizer(model, folder);
   add_special_tokens(config, folder);
   write_file_atomically(folder / "config.json", config.dump(2) + "\n", ExitCode::environment);
 }

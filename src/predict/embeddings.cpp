@@ -16,7 +16,7 @@ at::Tensor embeddings_of(trained::Model& model, const TextsToRead& texts) {
                 {.what = "the model gives no vectors of texts",
                  .where = texts.file,
                  .hint = "--set model.config.head=embedder takes the mean of the vectors of a text's tokens"});
-  return at::stack(outputs_of(model, texts, TextUse::pairs).outputs).contiguous();
+  return at::stack(outputs_of(model, texts, Target::pairs).outputs).contiguous();
 }
 
 void write_npy(const at::Tensor& values, const std::string& path) {

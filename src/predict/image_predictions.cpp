@@ -71,9 +71,9 @@ std::string numbers(const Seen& seen, bool json) {
   return line + "\n";
 }
 
-std::string line_of_image(TextUse use, const Seen& seen, bool json) {
-  if (use == TextUse::number) return numbers(seen, json);
-  return use == TextUse::labels ? likely_classes(seen, json) : best_classes(seen, json);
+std::string line_of_image(Target target, const Seen& seen, bool json) {
+  if (target == Target::number) return numbers(seen, json);
+  return target == Target::labels ? likely_classes(seen, json) : best_classes(seen, json);
 }
 
 }  // namespace

@@ -19,6 +19,6 @@ struct TextOutputs {
 };
 
 /// Warns if texts are cut. Throws Error(data) as read_given_texts() does, and for tokens that the model does not know.
-TextOutputs outputs_of(trained::Model& model, const TextsToRead& texts, TextUse use);
+TextOutputs outputs_of(trained::Model& model, const TextsToRead& texts, Target target);
 
 }  // namespace gputrain::app

@@ -33,10 +33,10 @@ class Lines {
   Lines(const std::vector<std::string>& names, bool json)
       : names_(names), json_(json), has_entities_(tasks::mark_entities(names)) {}
 
-  std::string of(TextUse gives, const records::GivenText& text, const at::Tensor& output) const {
-    if (gives == TextUse::number) return number(output);
-    if (gives == TextUse::labels) return classes(values_of(at::sigmoid(output)));
-    return gives == TextUse::tags ? tags(text, output) : best_class(values_of(at::softmax(output, -1)));
+  std::string of(Target gives, const records::GivenText& text, const at::Tensor& output) const {
+    if (gives == Target::number) return number(output);
+    if (gives == Target::labels) return classes(values_of(at::sigmoid(output)));
+    return gives == Target::tags ? tags(text, output) : best_class(values_of(at::softmax(output, -1)));
   }
 
  private:
@@ -105,7 +105,7 @@ class Lines {
 }  // namespace
 
 std::string predictions_of(trained::Model& model, const TextsToRead& texts, bool json) {
-  const TextUse gives = model.signature.gives;
+  const Target gives = model.signature.gives;
   const TextOutputs all = outputs_of(model, texts, gives);
   const Lines lines(model.class_names, json);
   std::string text;

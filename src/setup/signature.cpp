@@ -31,15 +31,15 @@ std::vector<std::string> names_in(const checkpoint::Metadata& metadata, int64_t 
 
 InputSpec model_of(const Job& job) {
   InputSpec model = models::catalog().reads(job.spec().model.architecture);
-  if (!model.reads_tokens() && !model.labels_pixels) model.use = TextUse::label;
+  if (!model.reads_tokens() && model.target != Target::pixels) model.target = Target::label;
   return tasks::catalog().reads(job.spec().task.type, model);
 }
 
-TextUse given_by(const Job& job) {
+Target given_by(const Job& job) {
   const InputSpec model = models::catalog().reads(job.spec().model.architecture);
-  if (model.reads_tokens() && model.use == TextUse::next_token) return model.use;
-  const TextUse learned = model_of(job).use;
-  return learned == TextUse::preference ? TextUse::rating : learned;
+  if (model.reads_tokens() && model.use == Target::next_token) return model.use;
+  const Target learned = model_of(job).use;
+  return learned == Target::preference ? Target::rating : learned;
 }
 
 data::Signature signature_of(const Job& job, const JobDatasets& datasets) {
@@ -67,11 +67,10 @@ JobDatasets datasets_without_samples(const Job& job, const data::Signature& sign
 void note_images(const data::Dataset& learned, checkpoint::Metadata& metadata) {
   const data::SampleLayout& layout = learned.layout();
   const auto normalization = learned.normalization();
-  if (!layout.is_image() || layout.num_classes == 0 || !normalization) return;
+  if (!layout.is_image() || layout.outputs == 0 || !normalization) return;
   const auto& sizes = layout.input().sizes;
-  metadata[kImageInput] = json{{"height", sizes[0]},          {"width", sizes[1]},
-                               {"channels", sizes[2]},        {"classes", layout.num_classes},
-                               {"mean", normalization->mean}, {"std", normalization->std}}
+  metadata[kImageInput] = json{{"height", sizes[0]},        {"width", sizes[1]},           {"channels", sizes[2]},
+                               {"classes", layout.outputs}, {"mean", normalization->mean}, {"std", normalization->std}}
                               .dump();
 }
 

@@ -79,7 +79,7 @@ TextFiles text_files_of(const Job& job, const data::Dataset& learned) {
   } else if (learned.layout().token_count() > 0 && fs::is_directory(pretrained)) {
     files.folder = pretrained;  // the data has numbers of tokens
   }
-  const bool continues = models::catalog().reads(spec.model.architecture).use == TextUse::next_token;
+  const bool continues = models::catalog().reads(spec.model.architecture).target == Target::next_token;
   if (!continues || learned.layout().token_count() == 0) return files;
   files.chat_template = find_chat_template(spec.data.text.chat_template, files.folder);
   files.is_other_template = spec.data.text.chat_template.has_value();
