@@ -15,6 +15,7 @@
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/printable.hpp"
 #include "gputrain/data/answer_fields.hpp"
+#include "gputrain/data/signature.hpp"
 #include "gputrain/data/subset.hpp"
 
 namespace gputrain::data {
@@ -103,7 +104,8 @@ class Opener {
   DatasetSplits open() {
     const std::shared_ptr<const Dataset> whole = make(spec_.train.path, spec_.train.format, Split::train);
     trained_on_ = files_;
-    request_.train = whole.get();
+    const Signature learned = Signature::of(*whole, request_.model);
+    request_.train = &learned;
     const double val = fraction_of(spec_.val), test = fraction_of(spec_.test), train = 1 - val - test;
     DatasetSplits datasets;
     datasets.train = train < 1 ? part_of(whole, 0, train, Split::train) : whole;

@@ -96,6 +96,7 @@ class NoSamples final : public Dataset {
   }
   std::optional<Normalization> normalization() const override { return known_.normalization; }
   std::vector<std::string> class_names() const override { return known_.class_names; }
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer() const override { return known_.tokenizer; }
   std::string describe() const override { return "no samples"; }
 
  private:
@@ -108,7 +109,8 @@ Signature Signature::of(const Dataset& learned, const InputSpec& model) {
   return {.gives = model.target,
           .layout = learned.layout(),
           .class_names = learned.class_names(),
-          .normalization = learned.normalization()};
+          .normalization = learned.normalization(),
+          .tokenizer = learned.tokenizer()};
 }
 
 std::string Signature::text() const {

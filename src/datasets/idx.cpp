@@ -11,6 +11,7 @@
 #include "gputrain/data/content_hash.hpp"
 #include "gputrain/data/image_transform.hpp"
 #include "gputrain/data/read_only_file.hpp"
+#include "gputrain/data/signature.hpp"
 #include "gputrain/data/subset.hpp"
 #include "gputrain/datasets/file_list.hpp"
 #include "idx_file.hpp"
@@ -83,7 +84,7 @@ IdxImages load_idx(const IdxSpec& spec, const data::DatasetRequest& request) {
                                  .where = labels});
   const uint8_t* highest = std::max_element(data.labels.values.get(), data.labels.values.get() + data.labels.count);
   data.num_classes =
-      request.train ? request.train->layout().outputs : spec.num_classes.value.value_or(int64_t{*highest} + 1);
+      request.train ? request.train->layout.outputs : spec.num_classes.value.value_or(int64_t{*highest} + 1);
   if (*highest >= data.num_classes)
     throw Error(ExitCode::data, {.what = "label " + std::to_string(*highest) + " of image " +
                                          std::to_string(highest - data.labels.values.get()) + " is outside of the " +
@@ -116,7 +117,7 @@ class Idx final : public data::Dataset {
  public:
   Idx(const IdxSpec& spec, const data::DatasetRequest& request)
       : Idx(std::make_shared<IdxImages>(load_idx(spec, request)), request.image ? *request.image : data::ImageOptions{},
-            request.role, request.train ? request.train->normalization() : std::nullopt) {}
+            request.role, request.train ? request.train->normalization : std::nullopt) {}
 
   Idx(std::shared_ptr<const IdxImages> images, const data::ImageOptions& options, data::Split role,
       std::optional<data::Normalization> statistics)

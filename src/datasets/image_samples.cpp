@@ -1,4 +1,5 @@
 #include "gputrain/datasets/image_samples.hpp"
+#include "gputrain/data/signature.hpp"
 
 #include <algorithm>
 #include <array>
@@ -168,7 +169,7 @@ void keep_images(std::vector<std::string>& names, const std::string& where) {
 }
 
 std::vector<std::string> known_classes(const data::DatasetRequest& request) {
-  return request.train ? request.train->class_names() : std::vector<std::string>();
+  return request.train ? request.train->class_names : std::vector<std::string>();
 }
 
 data::ImageOptions image_options(const data::DatasetRequest& request) {

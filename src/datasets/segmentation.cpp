@@ -16,6 +16,7 @@
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/data/image.hpp"
 #include "gputrain/data/read_only_file.hpp"
+#include "gputrain/data/signature.hpp"
 #include "gputrain/datasets/file_list.hpp"
 #include "gputrain/datasets/image_samples.hpp"
 
@@ -193,7 +194,7 @@ class MaskedImages final : public ImageStore {
     std::vector<std::string> classes = spec.class_names;
     for (int64_t number = std::ssize(classes); number < spec.classes(); ++number)
       classes.push_back(std::to_string(number));
-    if (request.train != nullptr && request.train->class_names() != classes)
+    if (request.train != nullptr && request.train->class_names != classes)
       throw Error(ExitCode::usage, {.what = "its classes are not those of the training data", .where = mask_root});
     set_labels(names, std::vector<int32_t>(names.size(), 0), classes, root_);
   }

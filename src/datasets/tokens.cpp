@@ -12,6 +12,7 @@
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/data/content_hash.hpp"
 #include "gputrain/data/options.hpp"
+#include "gputrain/data/signature.hpp"
 #include "gputrain/datasets/file_list.hpp"
 #include "gputrain/datasets/left_out.hpp"
 #include "gputrain/datasets/token_file.hpp"
@@ -107,8 +108,7 @@ void refuse_as_vocabulary(int64_t highest, const std::string& path) {
 
 class FileTokens final : public TokenSource {
  public:
-  FileTokens(const TokensSpec& spec, const data::DatasetRequest& request, const TokenSource* train)
-      : name_(request.path) {
+  FileTokens(const TokensSpec& spec, const data::DatasetRequest& request) : name_(request.path) {
     const std::vector<std::string> paths = token_paths(request);
     request.tell_files(paths);
     for (const std::string& path : paths) {
@@ -117,14 +117,14 @@ class FileTokens final : public TokenSource {
       ends_.push_back(size_);
     }
     warn_of_unlikely_numbers(files_);
-    const int64_t implied = implied_vocabulary();
-    vocabulary_size_ = train ? train->vocabulary_size() : spec.vocab_size.value.value_or(implied);
+    const int64_t implied = implied_vocabulary(), learned = request.train ? request.train->layout.vocabulary : 0;
+    vocabulary_size_ = learned > 0 ? learned : spec.vocab_size.value.value_or(implied);
     if (vocabulary_size_ == 0) {
       const int64_t highest = highest_token();
       refuse_as_vocabulary(highest, name_);
       vocabulary_size_ = std::max<int64_t>(highest, 0) + 1;
     }
-    if (train && (implied == 0 || implied > vocabulary_size_)) check_all();
+    if (learned > 0 && (implied == 0 || implied > vocabulary_size_)) check_all();
   }
 
   int64_t size() const override { return size_; }
@@ -208,15 +208,10 @@ class FileTokens final : public TokenSource {
   int64_t vocabulary_size_ = 0;
 };
 
-std::shared_ptr<const TokenSource> open_tokens(const TokensSpec& spec, const data::DatasetRequest& request) {
-  const auto* train = dynamic_cast<const TokenWindows*>(request.train);
-  return std::make_shared<FileTokens>(spec, request, train ? &train->source() : nullptr);
-}
-
 class Tokens final : public TokenWindows {
  public:
   Tokens(const TokensSpec& spec, const data::DatasetRequest& request)
-      : TokenWindows(open_tokens(spec, request), request) {}
+      : TokenWindows(std::make_shared<FileTokens>(spec, request), request) {}
 };
 
 const config::Registered<Tokens, TokensSpec> registered_tokens{data::catalog(), "tokens",

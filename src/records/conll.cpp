@@ -13,16 +13,13 @@ struct ConllSpec {
   }
 };
 
-struct Conll final : SamplesByUse {
-  Conll(const ConllSpec&, const data::DatasetRequest& request)
-      : SamplesByUse(samples_of_records(checked(request), format_named("conll"))) {}
-
-  static const data::DatasetRequest& checked(const data::DatasetRequest& request) {
+struct Conll {
+  static std::unique_ptr<data::Dataset> make(const ConllSpec&, const data::DatasetRequest& request) {
     if (request.model.reads_tokens() && request.model.target != Target::tags)
       throw Error(ExitCode::usage, {.what = "CoNLL's files have words with tags, and this model learns no tags",
                                     .where = "data.train.format",
                                     .hint = "model: {type: bert, config: {head: tagger}}"});
-    return request;
+    return samples_of_records(request, format_named("conll"));
   }
 };
 

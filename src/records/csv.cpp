@@ -11,14 +11,16 @@ struct TableSpec {
   }
 };
 
-struct Csv final : SamplesByUse {
-  Csv(const TableSpec&, const data::DatasetRequest& request)
-      : SamplesByUse(samples_of_records(request, format_named("csv"))) {}
+struct Csv {
+  static std::unique_ptr<data::Dataset> make(const TableSpec&, const data::DatasetRequest& request) {
+    return samples_of_records(request, format_named("csv"));
+  }
 };
 
-struct Tsv final : SamplesByUse {
-  Tsv(const TableSpec&, const data::DatasetRequest& request)
-      : SamplesByUse(samples_of_records(request, format_named("tsv"))) {}
+struct Tsv {
+  static std::unique_ptr<data::Dataset> make(const TableSpec&, const data::DatasetRequest& request) {
+    return samples_of_records(request, format_named("tsv"));
+  }
 };
 
 const config::Registered<Csv, TableSpec> registered_csv{

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "gputrain/data/options.hpp"
+#include "gputrain/data/signature.hpp"
 
 namespace gputrain::records {
 namespace {
@@ -58,7 +59,7 @@ bool is_tokenizer_built_from_texts(const data::DatasetRequest& request) {
 std::shared_ptr<const tokenizers::Tokenizer> tokenizer_for(const data::DatasetRequest& request,
                                                            std::span<const std::string> texts,
                                                            std::span<const std::string> names) {
-  if (request.train != nullptr && request.train->tokenizer()) return request.train->tokenizer();
+  if (request.train != nullptr && request.train->tokenizer) return request.train->tokenizer;
   config::Choice choice = request.text != nullptr ? request.text->tokenizer : data::TextOptions().tokenizer;
   const auto& catalog = tokenizers::catalog();
   if (!choice.options) choice = catalog.with_defaults(choice.name);

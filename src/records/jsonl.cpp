@@ -14,9 +14,10 @@ struct JsonLinesSpec {
   }
 };
 
-struct JsonLines final : SamplesByUse {
-  JsonLines(const JsonLinesSpec&, const data::DatasetRequest& request)
-      : SamplesByUse(samples_of_records(request, format_named("jsonl"))) {}
+struct JsonLines {
+  static std::unique_ptr<data::Dataset> make(const JsonLinesSpec&, const data::DatasetRequest& request) {
+    return samples_of_records(request, format_named("jsonl"));
+  }
 };
 
 const config::Registered<JsonLines, JsonLinesSpec> registered_jsonl{

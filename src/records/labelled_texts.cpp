@@ -4,12 +4,12 @@
 #include <optional>
 #include <utility>
 
-#include "encoded_texts.hpp"
+#include "framed_samples.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/data/batch.hpp"
+#include "gputrain/data/signature.hpp"
 #include "labels.hpp"
-#include "text_samples.hpp"
 
 namespace gputrain::records {
 namespace {
@@ -24,18 +24,18 @@ LearnedText labelled_text_in(const nlohmann::ordered_json& record, const std::st
   throw Error(ExitCode::data, {.what = "'" + column + "' is no text but " + std::string(value.type_name())});
 }
 
-/// Fields: tokens, token_types where records have two texts that the tokenizer tells apart, and target: int64 for a
-/// class, float for a number, float [classes] of zeros and ones for a set of classes.
-class LabelledTexts final : public SampleBuilder {
+/// Fields: those of the texts, and target: int64 for a class, float for a number, float [classes] of zeros and ones for
+/// a set of classes.
+class LabelledTexts final : public FramedSamples {
  public:
   explicit LabelledTexts(const data::DatasetRequest& request)
-      : SampleBuilder(request, 1),
+      : FramedSamples(request),
         text_(options().columns.text.value_or("text")),
         pair_(options().columns.text_pair.value_or("text_pair")),
         labels_{"label"},
         path_(request.path) {
     if (options().columns.label && !options().columns.label->values.empty()) labels_ = options().columns.label->values;
-    if (request.train != nullptr) known_ = request.train->class_names();
+    if (request.train != nullptr) known_ = request.train->class_names;
     if (target() == Target::number && labels_.size() > 1)
       throw Error(ExitCode::usage,
                   {.what = "a text has one number, and this names " + counted(std::ssize(labels_), "column"),
@@ -78,7 +78,7 @@ class LabelledTexts final : public SampleBuilder {
 
   /// Classes of the training data are those that its labels name; other data must keep to them.
   void settle(std::vector<Draft>& drafts, const std::vector<std::string>* known) override {
-    has_more_ = std::ranges::any_of(drafts, [](const Draft& draft) { return draft.texts.size() > 1; });
+    FramedSamples::settle(drafts, known);
     if (target() == Target::number) return;
     std::vector<std::string> names = known != nullptr ? *known : read_classes_->fixed();
     if (names.empty())
@@ -100,20 +100,8 @@ class LabelledTexts final : public SampleBuilder {
     });
   }
 
-  std::vector<EncodedSample> encoded(Draft& draft, int64_t most) const override {
-    std::optional<std::vector<int64_t>> pair;
-    if (draft.texts.size() > 1) pair = tokenizer().encode(draft.texts[1].text, draft.place);
-    std::vector<int64_t> tokens = tokenizer().encode(draft.texts[0].text, draft.place);
-    if (tokens.empty() && (!pair || pair->empty())) throw Error(ExitCode::data, {.what = "the text is empty"});
-    FramedTexts texts = framed(tokenizer(), std::move(tokens), std::move(pair), most);
-    return {encoded_sample(std::move(texts))};
-  }
-
   data::SampleLayout layout(const MadeSamples& made) const override {
-    data::SampleLayout layout;
-    layout.fields = {{.name = kTokens, .sizes = {made.longest}, .ragged = true}};
-    if (made.has_more && tokenizer().frame(true).second_type != 0)
-      layout.fields.push_back({.name = kTokenTypes, .sizes = {made.longest}, .ragged = true});
+    data::SampleLayout layout = layout_of_tokens(made);
     data::Field learned{.name = kTarget, .fill = kIgnoreIndex, .target = true};
     if (target() != Target::label) {
       learned.type = at::kFloat;

@@ -270,8 +270,8 @@ class ListedImages final : public datasets::ImageStore {
 
 }  // namespace
 
-std::shared_ptr<const data::Dataset> listed_images(const data::DatasetRequest& request, const RecordFormat& format) {
-  return std::make_shared<datasets::ImageSamples>(std::make_shared<ListedImages>(request, format),
+std::unique_ptr<data::Dataset> listed_images(const data::DatasetRequest& request, const RecordFormat& format) {
+  return std::make_unique<datasets::ImageSamples>(std::make_shared<ListedImages>(request, format),
                                                   datasets::image_options(request), request.role);
 }
 

@@ -12,6 +12,6 @@ namespace gputrain::records {
 /// target: int64 for a class, float [classes] of zeros and ones for a set of classes, float [numbers] for numbers; see
 /// Target. Throws Error(data) if more records are bad than data.max_bad_fraction allows, or the first image does not
 /// exist.
-std::shared_ptr<const data::Dataset> listed_images(const data::DatasetRequest& request, const RecordFormat& format);
+std::unique_ptr<data::Dataset> listed_images(const data::DatasetRequest& request, const RecordFormat& format);
 
 }  // namespace gputrain::records

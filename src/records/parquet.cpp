@@ -13,9 +13,10 @@ struct ParquetSpec {
   }
 };
 
-struct Parquet final : SamplesByUse {
-  Parquet(const ParquetSpec&, const data::DatasetRequest& request)
-      : SamplesByUse(samples_of_records(request, format_named("parquet"))) {}
+struct Parquet {
+  static std::unique_ptr<data::Dataset> make(const ParquetSpec&, const data::DatasetRequest& request) {
+    return samples_of_records(request, format_named("parquet"));
+  }
 };
 
 const config::Registered<Parquet, ParquetSpec> registered_parquet{data::catalog(), "parquet",

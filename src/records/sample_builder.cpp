@@ -43,11 +43,6 @@ SampleBuilder::SampleBuilder(const data::DatasetRequest& request, int64_t stream
 
 SampleBuilder::~SampleBuilder() = default;
 
-void SampleBuilder::follow(const MadeSamples& train) {
-  streams_ = std::ssize(train.streams);
-  has_more_ = train.has_more;
-}
-
 std::vector<std::string> SampleBuilder::texts_for_tokenizer(const Draft& draft) const {
   std::vector<std::string> texts;
   for (const LearnedText& text : draft.texts) texts.push_back(text.text);

@@ -25,6 +25,7 @@
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/random.hpp"
 #include "gputrain/data/content_hash.hpp"
+#include "gputrain/data/signature.hpp"
 
 namespace gputrain::records {
 namespace {
@@ -256,8 +257,7 @@ fs::path samples_folder() {
 }
 
 std::string samples_key(const data::DatasetRequest& request, const std::string& format,
-                        const std::vector<std::string>& files, const tokenizers::Tokenizer* tokenizer, int64_t most,
-                        const MadeSamples* train) {
+                        const std::vector<std::string>& files, const tokenizers::Tokenizer* tokenizer, int64_t most) {
   if (tokenizer == nullptr || is_tokenizer_built_from_texts(request)) return "";
   const data::TextOptions options = request.text != nullptr ? *request.text : data::TextOptions();
   if (tokenizer->folder().empty() && options.tokenizer.name != "bytes") return "";  // nobody knows its files
@@ -276,8 +276,7 @@ std::string samples_key(const data::DatasetRequest& request, const std::string& 
   if (templates.find("strftime_now") != templates.npos) return "";
   all << digits(templates) << '\n';
   for (const std::string& file : files) all << facts_of_file(file) << '\n';
-  if (train != nullptr)
-    all << train->streams.size() << train->has_more << train->longest << HeaderJson(train->classes).dump();
+  if (request.train != nullptr) all << request.train->text();
   return digits(all.str()) + digits("again" + all.str());
 }
 

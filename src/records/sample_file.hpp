@@ -18,13 +18,11 @@ namespace gputrain::records {
 std::filesystem::path samples_folder();
 
 /// Names samples by all that they are made from: the files with their format, times and some of their content, the
-/// tokenizer's files, the settings of texts, the most tokens of a sample, the model's, those of the training data, and
-/// this program. Empty: they are
-/// made anew each time, because there is little text, the tokenizer is made from it or its files are not known, or a
-/// template has the time of day.
+/// tokenizer's files, the settings of texts, the most tokens of a sample, the model's, what is known of the training
+/// data, and this program. Empty: they are made anew each time, because there is little text, the tokenizer is made
+/// from it or its files are not known, or a template has the time of day.
 std::string samples_key(const data::DatasetRequest& request, const std::string& format,
-                        const std::vector<std::string>& files, const tokenizers::Tokenizer* tokenizer, int64_t most,
-                        const MadeSamples* train);
+                        const std::vector<std::string>& files, const tokenizers::Tokenizer* tokenizer, int64_t most);
 
 /// The samples of this key, from its file; where there is none, makes them and writes it. Of several processes, one
 /// makes them while the others wait. Without room on the disk, or locks, each has its own in memory. Old files go when

@@ -5,10 +5,9 @@
 
 namespace gputrain::records {
 
-std::shared_ptr<const data::Dataset> samples_of_records(const data::DatasetRequest& request,
-                                                        const RecordFormat& format) {
+std::unique_ptr<data::Dataset> samples_of_records(const data::DatasetRequest& request, const RecordFormat& format) {
   if (!request.model.reads_tokens()) return listed_images(request, format);
-  return std::make_shared<TextSamples>(request, format);
+  return std::make_unique<TextSamples>(request, format);
 }
 
 }  // namespace gputrain::records

@@ -2,15 +2,13 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
+#include "gputrain/data/dataset.hpp"
 #include "record_file.hpp"
-#include "samples_by_use.hpp"
 
 namespace gputrain::records {
 
 /// Reads the files that the request names; of a folder, those of this format.
-std::shared_ptr<const data::Dataset> samples_of_records(const data::DatasetRequest& request,
-                                                        const RecordFormat& format);
+std::unique_ptr<data::Dataset> samples_of_records(const data::DatasetRequest& request, const RecordFormat& format);
 
 }  // namespace gputrain::records

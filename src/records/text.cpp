@@ -19,7 +19,6 @@
 #include "gputrain/datasets/text_file.hpp"
 #include "gputrain/datasets/token_windows.hpp"
 #include "record_file.hpp"
-#include "samples_by_use.hpp"
 #include "text_samples.hpp"
 
 namespace gputrain::records {
@@ -176,7 +175,7 @@ class TextSource final : public datasets::TokenSource {
 };
 
 /// Each file is a text.
-std::shared_ptr<const data::Dataset> masked_files(const TextSpec& spec, const data::DatasetRequest& request) {
+std::unique_ptr<data::Dataset> masked_files(const TextSpec& spec, const data::DatasetRequest& request) {
   const std::vector<std::string> paths = text_paths(spec, request);
   request.tell_files(paths);
   std::vector<std::string> contents = read_texts(paths);
@@ -187,16 +186,14 @@ std::shared_ptr<const data::Dataset> masked_files(const TextSpec& spec, const da
     texts[i].texts.push_back({.text = std::move(contents[i])});
     texts[i].place = paths[i];
   }
-  return std::make_shared<TextSamples>(request, std::move(texts), counted(std::ssize(paths), "file"));
+  return std::make_unique<TextSamples>(request, std::move(texts), counted(std::ssize(paths), "file"));
 }
 
-std::shared_ptr<const data::Dataset> samples_of_files(const TextSpec& spec, const data::DatasetRequest& request) {
-  if (request.model.target == Target::masked) return masked_files(spec, request);
-  return std::make_shared<datasets::TokenWindows>(std::make_shared<TextSource>(spec, request), request);
-}
-
-struct Text final : SamplesByUse {
-  Text(const TextSpec& spec, const data::DatasetRequest& request) : SamplesByUse(samples_of_files(spec, request)) {}
+struct Text {
+  static std::unique_ptr<data::Dataset> make(const TextSpec& spec, const data::DatasetRequest& request) {
+    if (request.model.target == Target::masked) return masked_files(spec, request);
+    return std::make_unique<datasets::TokenWindows>(std::make_shared<TextSource>(spec, request), request);
+  }
 };
 
 const config::Registered<Text, TextSpec> registered_text{data::catalog(), "text", "plain text, by any tokenizer"};

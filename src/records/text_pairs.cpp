@@ -86,6 +86,12 @@ class TextPairs final : public SampleBuilder {
     if (!found.empty()) negatives_ = std::move(found);
   }
 
+  void follow(const data::SampleLayout& train) override {
+    const auto texts = std::ranges::count_if(train.fields, &data::Field::ragged);
+    streams_ = std::max(texts, static_cast<std::ptrdiff_t>(kPartners));
+    has_more_ = train.target() != nullptr;
+  }
+
   void read_input(const PairRecord& record, Draft& draft) const override { add_text(record, 0, draft); }
 
   void read(PairRecord& record, std::vector<Draft>& drafts) const override {

@@ -14,10 +14,11 @@
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/taken_warnings.hpp"
+#include "gputrain/data/answer_fields.hpp"
 #include "gputrain/data/batch.hpp"
+#include "gputrain/data/signature.hpp"
 #include "gputrain/data/subset.hpp"
 #include "sample_file.hpp"
-#include "samples_by_use.hpp"
 #include "unread_columns.hpp"
 
 namespace gputrain::records {
@@ -43,9 +44,7 @@ TextSamples::TextSamples(const data::DatasetRequest& request, const RecordFormat
   const std::vector<std::string> files = record_files(request, format);
   request.tell_files(files);
   open(request);
-  const auto* train = samples_of<TextSamples>(request.train);
-  const std::string key = samples_key(request, format.name, files, builder_->tokenizer_.get(), most_of(request),
-                                      train != nullptr ? train->made_.get() : nullptr);
+  const std::string key = samples_key(request, format.name, files, builder_->tokenizer_.get(), most_of(request));
   made_ = shared_samples(samples_folder(), key, [&] {
     log::TakenWarnings warnings;
     const std::optional<NumberedColumns> numbered = numbered_columns(builder_->options().columns, builder_->target());
@@ -84,7 +83,7 @@ TextSamples::TextSamples(const TextSamples& whole, std::vector<int64_t> chosen)
 
 /// Finds the tokenizer, unless it is to be built from the texts.
 void TextSamples::open(const data::DatasetRequest& request) {
-  if (samples_of<TextSamples>(request.train) != nullptr || !is_tokenizer_built_from_texts(request))
+  if ((request.train != nullptr && request.train->tokenizer) || !is_tokenizer_built_from_texts(request))
     builder_->tokenizer_ = tokenizer_for(request, {});
 }
 
@@ -92,13 +91,13 @@ void TextSamples::open(const data::DatasetRequest& request) {
 /// training data, so all others are cut to it.
 int64_t TextSamples::most_of(const data::DatasetRequest& request) const {
   if (request.sequence_length > 0) return request.sequence_length;
-  const auto* train = samples_of<TextSamples>(request.train);
-  return train != nullptr ? train->layout_.token_count() : builder_->usual_length();
+  const int64_t learned = request.train != nullptr ? request.train->layout.token_count() : 0;
+  return learned > 0 ? learned : builder_->usual_length();
 }
 
 MadeSamples TextSamples::make_of_records(const data::DatasetRequest& request, AllRecords all, int64_t most) {
   builder_->look_at(all.records);
-  if (const auto* train = samples_of<TextSamples>(request.train)) builder_->follow(*train->made_);
+  if (request.train != nullptr) builder_->follow(request.train->layout);
   const UnreadColumns unread =
       unread_columns(all, [&](const nlohmann::ordered_json& record) { return builder_->columns_of(record); });
   unread.warn(request.path);
@@ -133,8 +132,7 @@ std::vector<Draft> TextSamples::drafts_of(std::vector<Record>& records) const {
 }
 
 MadeSamples TextSamples::make(const data::DatasetRequest& request, std::vector<Draft> drafts, int64_t most) {
-  const auto* train = samples_of<TextSamples>(request.train);
-  builder_->settle(drafts, train != nullptr ? &train->made_->classes : nullptr);
+  builder_->settle(drafts, request.train != nullptr ? &request.train->class_names : nullptr);
   builder_->start();
   for_each_good(drafts, [&](size_t i) { builder_->make_texts(drafts[i]); });
   if (builder_->tokenizer_ == nullptr) {
@@ -151,7 +149,7 @@ void TextSamples::finish(const data::DatasetRequest& request) {
   builder_->ready();
   const int64_t most = most_of(request);
   tell(request, builder_->most_of_text(most));
-  lay_out(most, samples_of<TextSamples>(request.train));
+  lay_out(most, request.train != nullptr ? &request.train->layout : nullptr);
 }
 
 /// Some at a time, so that tokens are not in memory twice.
@@ -195,23 +193,23 @@ void TextSamples::tell(const data::DatasetRequest& request, int64_t most) const 
 }
 
 /// What the job sets is the length of packed rows; otherwise it is a limit.
-void TextSamples::lay_out(int64_t most, const TextSamples* train) {
+void TextSamples::lay_out(int64_t most, const data::SampleLayout* train) {
   chosen_.resize(static_cast<size_t>(made_->size()));
   std::iota(chosen_.begin(), chosen_.end(), 0);
+  const int64_t learned = train != nullptr ? train->token_count() : 0;
   if (packs()) {
-    int64_t longest = train != nullptr ? train->row_size_ : 2;
+    int64_t longest = std::max<int64_t>(2, learned);
     for (const int64_t sample : chosen_) longest = std::max(longest, made_->sum_of(sample));
     row_size_ = builder_->is_length_set() ? most : std::min(most, longest);
     // Rows of one size have one shape with those of the training data.
-    if (train != nullptr && row_size_ == train->row_size_) most_in_row_ = train->most_in_row_;
+    const data::Field* samples = train != nullptr ? train->find(data::kIsSample) : nullptr;
+    if (samples != nullptr && row_size_ == learned) most_in_row_ = samples->sizes[0];
     pack_rows();
   }
   content_hash_ = builder_->content_hash(*made_, rows_);
-  layout_ = packs() ? builder_->packed_layout(row_size_, most_in_row_)
-            : train ? train->layout_
-                    : builder_->layout(*made_);
+  layout_ = packs() ? builder_->packed_layout(row_size_, most_in_row_) : builder_->layout(*made_);
   for (data::Field& field : layout_.fields)
-    if (field.ragged) field.sizes.front() = std::max(field.sizes.front(), made_->longest);
+    if (field.ragged) field.sizes.front() = std::max(field.sizes.front(), learned);
   layout_.vocabulary = builder_->tokenizer().vocabulary_size();
   if (packs()) count_texts_in_rows();
 }

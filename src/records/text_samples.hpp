@@ -98,9 +98,10 @@ class SampleBuilder {
   virtual std::vector<std::string> columns() const = 0;
   /// The columns of this record that count. What no record reads is told.
   virtual std::vector<std::string> columns_of(const nlohmann::ordered_json& /*record*/) const { return columns(); }
-  /// Decides what only all records together can say, unless the training data has decided it.
+  /// Decides what only all records together can say, which follow() may change.
   virtual void look_at(const std::vector<Record>& /*records*/) {}
-  void follow(const MadeSamples& train);
+  /// Decides it as the training data has.
+  virtual void follow(const data::SampleLayout& /*train*/) {}
   /// Fills the draft that there is, or more of them, and may move values out of the record. Thread-safe. Throws
   /// Error(data).
   virtual void read(nlohmann::ordered_json& record, std::vector<Draft>& drafts) const = 0;
@@ -197,7 +198,7 @@ class TextSamples final : public data::Dataset {
   MadeSamples encode(std::vector<Draft>& drafts, int64_t most) const;
   void tell(const data::DatasetRequest& request, int64_t most) const;
   void finish(const data::DatasetRequest& request);
-  void lay_out(int64_t most, const TextSamples* train);
+  void lay_out(int64_t most, const data::SampleLayout* train);
   void pack_rows();
   void count_texts_in_rows();
   bool packs() const { return builder_->packs(); }

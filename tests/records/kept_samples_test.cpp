@@ -198,7 +198,7 @@ TEST_F(SamplesTest, DependOnTheTokenizersFilesAlone) {
     const data::TextOptions& text = loaded.as<JobWithData>().data.text;
     const data::DatasetRequest request{.path = path("a.jsonl"), .model = {.field = kTokens}, .text = &text};
     const auto tokenizer = tokenizers::catalog().make(text.tokenizer, {});
-    return samples_key(request, "jsonl", {path("a.jsonl")}, tokenizer.get(), 100, nullptr);
+    return samples_key(request, "jsonl", {path("a.jsonl")}, tokenizer.get(), 100);
   };
   const auto write_tokenizer = [&](const std::string& name, const std::string& special) {
     write(name, testing_support::byte_tokenizer({special}).dump());

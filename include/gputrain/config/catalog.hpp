@@ -28,11 +28,15 @@ class Catalog : public AnyCatalog {
     makers_.push_back(std::move(make));
   }
 
-  /// Returns the function that makes entry `Derived` from its spec.
+  /// How entry `Derived` is made from its spec: by its static function `make`, if it has one, else as an object of it.
   template <class Derived, class Spec>
   static Make maker() {
-    return [](const void* spec, Arguments... arguments) -> std::unique_ptr<Base> {
-      return std::make_unique<Derived>(*static_cast<const Spec*>(spec), std::forward<Arguments>(arguments)...);
+    return [](const void* options, Arguments... arguments) -> std::unique_ptr<Base> {
+      const auto& spec = *static_cast<const Spec*>(options);
+      if constexpr (requires { Derived::make(spec, std::forward<Arguments>(arguments)...); })
+        return Derived::make(spec, std::forward<Arguments>(arguments)...);
+      else
+        return std::make_unique<Derived>(spec, std::forward<Arguments>(arguments)...);
     };
   }
 

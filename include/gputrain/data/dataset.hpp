@@ -16,6 +16,7 @@ namespace gputrain::data {
 
 struct ImageOptions;  // options.hpp
 struct TextOptions;
+struct Signature;  // signature.hpp
 
 enum class Split { train, val, test };
 
@@ -95,9 +96,9 @@ struct DatasetRequest {
   const ImageOptions* image = nullptr;  // `data.image`; null: defaults
   const TextOptions* text = nullptr;    // `data.text`; null: defaults
   double max_bad_fraction = 0;          // of the samples, that may be unreadable
-  const Dataset* train =
-      nullptr;  // the training data, when val or test is opened: its vocabulary, class names and statistics apply
-  std::vector<std::string>* files = nullptr;  // for val and test: gives vocabulary, class names and statistics
+  /// What is known of the training data, when val or test is opened: its classes, tokenizer and statistics apply.
+  const Signature* train = nullptr;
+  std::vector<std::string>* files = nullptr;  // gets what tell_files() tells
   std::vector<std::string> own_folders = {};  // of the job: its run folder, its mirror; their files are not data
   /// Formats that read files report them here: a warning is logged if evaluation reads the training files.
   void tell_files(std::vector<std::string> read) const {

@@ -18,6 +18,7 @@ struct Signature {
   SampleLayout layout;                              // of a sample that the model learned from
   std::vector<std::string> class_names = {};        // in order of their numbers; empty: they have none
   std::optional<Normalization> normalization = {};  // of images
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer = nullptr;  // not in text(), for its own files tell it
 
   bool reads_texts() const noexcept { return longest > 0; }
 
@@ -28,7 +29,7 @@ struct Signature {
   /// JSON, for people and programs.
   std::string text() const;
 
-  /// Training data with these properties, without samples and tokenizer.
+  /// Training data with these properties, without samples.
   std::shared_ptr<const Dataset> without_samples() const;
 };
 

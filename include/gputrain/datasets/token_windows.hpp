@@ -49,8 +49,6 @@ class TokenWindows : public data::Dataset {
   uint64_t content_hash() const override { return source_->content_hash(); }
   std::string describe() const override;
 
-  const TokenSource& source() const noexcept { return *source_; }
-
  private:
   void read_run(int64_t first, int64_t count, int64_t* input, int64_t* target) const;
 

@@ -1,0 +1,23 @@
+// Base of samples of one text or two within their frame, with values that are learned of the whole.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "text_samples.hpp"
+
+namespace gputrain::records {
+
+/// Fields: tokens, and token_types where records have two texts that the tokenizer tells apart.
+class FramedSamples : public SampleBuilder {
+ public:
+  void follow(const data::SampleLayout& train) override;
+  void settle(std::vector<Draft>& drafts, const std::vector<std::string>* known) override;
+  std::vector<EncodedSample> encoded(Draft& draft, int64_t most) const override;
+
+ protected:
+  explicit FramedSamples(const data::DatasetRequest& request) : SampleBuilder(request, 1) {}
+  data::SampleLayout layout_of_tokens(const MadeSamples& made) const;
+};
+
+}  // namespace gputrain::records
