@@ -23,7 +23,7 @@
 #include "gputrain/data/dataset.hpp"
 #include "gputrain/data/mixing.hpp"
 #include "gputrain/tasks/cross_entropy.hpp"
-#include "logits.hpp"
+#include "gputrain/tasks/logits.hpp"
 
 namespace gputrain::tasks {
 namespace {

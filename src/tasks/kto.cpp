@@ -11,7 +11,7 @@
 #include "answers.hpp"
 #include "gputrain/data/answer_fields.hpp"
 #include "gputrain/nn/recompute.hpp"
-#include "logits.hpp"
+#include "gputrain/tasks/logits.hpp"
 
 namespace gputrain::tasks {
 namespace {

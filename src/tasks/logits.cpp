@@ -1,4 +1,4 @@
-#include "logits.hpp"
+#include "gputrain/tasks/logits.hpp"
 
 #include <ATen/ops/mul.h>
 #include <ATen/ops/sum.h>

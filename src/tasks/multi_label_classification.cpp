@@ -9,7 +9,7 @@
 #include <ATen/ops/nan_to_num.h>
 #include <ATen/ops/sigmoid.h>
 
-#include "logits.hpp"
+#include "gputrain/tasks/logits.hpp"
 #include "scores.hpp"
 
 namespace gputrain::tasks {

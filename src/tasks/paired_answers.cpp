@@ -9,7 +9,7 @@
 
 #include "gputrain/data/answer_fields.hpp"
 #include "gputrain/nn/recompute.hpp"
-#include "logits.hpp"
+#include "gputrain/tasks/logits.hpp"
 
 namespace gputrain::tasks {
 namespace {

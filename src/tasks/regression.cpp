@@ -9,7 +9,7 @@
 #include <ATen/ops/sub.h>
 #include <ATen/ops/where.h>
 
-#include "logits.hpp"
+#include "gputrain/tasks/logits.hpp"
 #include "scores.hpp"
 
 namespace gputrain::tasks {

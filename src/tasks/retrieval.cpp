@@ -19,7 +19,7 @@
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/data/negative_fields.hpp"
 #include "gputrain/nn/recompute.hpp"
-#include "logits.hpp"
+#include "gputrain/tasks/logits.hpp"
 #include "text_embeddings.hpp"
 
 namespace gputrain::tasks {

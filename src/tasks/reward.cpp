@@ -4,7 +4,7 @@
 
 #include "answers.hpp"
 #include "gputrain/core/error.hpp"
-#include "logits.hpp"
+#include "gputrain/tasks/logits.hpp"
 #include "paired_answers.hpp"
 
 namespace gputrain::tasks {

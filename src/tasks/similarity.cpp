@@ -8,7 +8,7 @@
 #include <ATen/ops/where.h>
 
 #include "gputrain/nn/recompute.hpp"
-#include "logits.hpp"
+#include "gputrain/tasks/logits.hpp"
 #include "scores.hpp"
 #include "text_embeddings.hpp"
 

@@ -9,7 +9,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "gputrain/core/error.hpp"
-#include "logits.hpp"
+#include "gputrain/tasks/logits.hpp"
 
 namespace gputrain::tasks {
 namespace {
