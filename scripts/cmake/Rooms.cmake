@@ -5,7 +5,7 @@ set(GPUTRAIN_ROOMS core config device comm net hub cloud launch tokenizers chat 
 
 # Rooms whose public headers plug-ins include, none of which includes a header of another room. libgputrain.so exports
 # their symbols.
-set(GPUTRAIN_PLUGIN_ROOMS core config device comm ops nn models tokenizers data tasks optim monitor)
+set(GPUTRAIN_PLUGIN_ROOMS core config device comm ops nn models tokenizers data records tasks optim monitor)
 
 # gputrain_room(<room> [NO_TORCH] SOURCES <files...> [LIBRARIES <targets...>])
 # NO_TORCH builds a room without LibTorch, so that clang can build it for the fuzzers and its tests start fast.

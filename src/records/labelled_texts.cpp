@@ -9,6 +9,7 @@
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/data/batch.hpp"
 #include "gputrain/data/signature.hpp"
+#include "gputrain/records/record_reader.hpp"
 #include "labels.hpp"
 
 namespace gputrain::records {
@@ -17,12 +18,6 @@ namespace {
 constexpr const char* kLabelHint =
     "data.text.columns: {text: NAME, label: NAME}; by number where the first row does not name them: {text: 0, "
     "label: 1}";
-
-LearnedText labelled_text_in(const nlohmann::ordered_json& record, const std::string& column) {
-  const auto& value = value_of_column(record, column, kLabelHint);
-  if (value.is_string()) return {.text = value.get<std::string>()};
-  throw Error(ExitCode::data, {.what = "'" + column + "' is no text but " + std::string(value.type_name())});
-}
 
 /// Fields: those of the texts, and target: int64 for a class, float for a number, float [classes] of zeros and ones for
 /// a set of classes.
@@ -60,17 +55,17 @@ class LabelledTexts final : public FramedSamples {
   }
 
   void read_input(const nlohmann::ordered_json& record, Draft& draft) const override {
-    draft.texts.push_back(labelled_text_in(record, text_));
+    draft.texts.push_back({.text = text_in(record, text_, kLabelHint)});
     const auto pair = record.find(pair_);
     if (options().columns.text_pair || (pair != record.end() && !pair->is_null()))
-      draft.texts.push_back(labelled_text_in(record, pair_));
+      draft.texts.push_back({.text = text_in(record, pair_, kLabelHint)});
   }
 
   void read(nlohmann::ordered_json& record, std::vector<Draft>& drafts) const override {
     Draft& draft = drafts.back();
     read_input(record, draft);
     if (target() == Target::number) {
-      draft.numbers = {static_cast<float>(number_in(value_of_column(record, labels_[0], kLabelHint)))};
+      draft.numbers = {static_cast<float>(number_in(record, labels_[0], kLabelHint))};
     } else {
       draft.names = read_classes_->in(record);
     }

@@ -1,6 +1,7 @@
 // What builders of samples have in common, and which there are.
 #include <algorithm>
 #include <limits>
+#include <stdexcept>
 #include <utility>
 
 #include "encoded_texts.hpp"
@@ -18,16 +19,28 @@ std::vector<std::pair<Target, MakeBuilder>>& builders() {
   return all;
 }
 
+/// Null: nothing makes samples for it.
+const MakeBuilder* find_builder(const Target& target) {
+  const auto found = std::ranges::find(builders(), target, [](const auto& each) { return each.first; });
+  return found == builders().end() ? nullptr : &found->second;
+}
+
 }  // namespace
 
 RegisteredBuilder::RegisteredBuilder(std::vector<Target> targets, MakeBuilder make) {
-  for (const Target& target : targets) builders().emplace_back(target, make);
+  for (const Target& target : targets) {
+    if (find_builder(target) != nullptr)
+      throw std::logic_error("samples for '" + std::string(target.name()) + "' are made in two ways");
+    builders().emplace_back(target, make);
+  }
 }
 
 std::unique_ptr<SampleBuilder> builder_for(const data::DatasetRequest& request) {
-  const auto found = std::ranges::find(builders(), request.model.target, [](const auto& each) { return each.first; });
-  GPUTRAIN_ASSERT(found != builders().end(), "no builder of samples for what the model learns");
-  return found->second(request);
+  const Target& target = request.model.target;
+  if (const MakeBuilder* make = find_builder(target)) return (*make)(request);
+  throw Error(ExitCode::usage, {.what = "records have no samples for a model that gives " + std::string(target.gives()),
+                                .where = request.path,
+                                .hint = "task.type says what is learned; a task of a plug-in has a reader of records"});
 }
 
 std::vector<Target> targets_with_builder() {

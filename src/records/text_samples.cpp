@@ -255,14 +255,16 @@ void TextSamples::read(int64_t index, const data::ReadContext& context, const da
   const int64_t sample = chosen_[static_cast<size_t>(index)];
   if (const auto problem = made_->problems.find(sample); problem != made_->problems.end())
     throw Error(ExitCode::data, {.what = problem->second.what, .where = problem->second.where});
-  const size_t field = write_streams(sample, row);
-  if (made_->columns > 0 && field < layout_.fields.size()) {
-    const float* numbers = made_->numbers.values().data() + sample * made_->columns;
+  const float* number = made_->numbers.values().data() + sample * made_->columns;
+  for (size_t field = write_streams(sample, row); made_->columns > 0 && field < layout_.fields.size(); ++field) {
+    const int64_t count = layout_.fields[field].numel();
     if (layout_.fields[field].type == at::kLong) {
-      *row.values<int64_t>(field) = static_cast<int64_t>(*numbers);
+      std::transform(number, number + count, row.values<int64_t>(field),
+                     [](float value) { return static_cast<int64_t>(value); });
     } else {
-      std::copy_n(numbers, made_->columns, row.values<float>(field));
+      std::copy_n(number, count, row.values<float>(field));
     }
+    number += count;
   }
   builder_->finish_row(sample, context, row);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -156,12 +157,13 @@ class SampleBuilder {
   bool has_more_ = false;  // as of MadeSamples
 };
 
-using MakeBuilder = std::unique_ptr<SampleBuilder> (*)(const data::DatasetRequest&);
+using MakeBuilder = std::function<std::unique_ptr<SampleBuilder>(const data::DatasetRequest&)>;
 
-/// Registers the builder for what a task learns.
+/// Registers the builder for what a task learns. Throws std::logic_error if there is one.
 struct RegisteredBuilder {
   RegisteredBuilder(std::vector<Target> targets, MakeBuilder make);
 };
+/// Throws Error(usage) if there is none for what the model learns.
 std::unique_ptr<SampleBuilder> builder_for(const data::DatasetRequest& request);
 /// What there is a builder for.
 std::vector<Target> targets_with_builder();

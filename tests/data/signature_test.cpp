@@ -50,6 +50,21 @@ TEST(Signature, StandsForTheDataWithoutItsSamples) {
   EXPECT_EQ(Signature::of(*data, {.target = Target::labels}).text(), known.text());
 }
 
+TEST(Signature, KnowsTheTargetsOfTasksThatAreThere) {
+  std::string text = some()[1].text();
+  text.replace(text.find("next_token"), 10, "mood");
+  EXPECT_THROW(Signature::from(text, "model.json"), Error);
+  constexpr Target kMood{"mood", "the mood of a text", "head: classifier"};
+  Target::add(kMood);
+  const Target read = Signature::from(text, "model.json").gives;
+  EXPECT_EQ(read, kMood);
+  EXPECT_EQ(read.model(), "head: classifier");
+  Target::add(Target("mood", "something else"));
+  EXPECT_EQ(Target::named("mood")->gives(), "the mood of a text");
+  EXPECT_NE(Target::named("class"), Target::labels);
+  EXPECT_EQ(Target::named("class"), Target::label);
+}
+
 TEST(Signature, RefusesImagesWithoutASpread) {
   const std::string good = some().front().text();
   for (const char* text : {"0.0", "-1.0", "null"}) {

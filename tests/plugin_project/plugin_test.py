@@ -134,6 +134,42 @@ class Plugins(unittest.TestCase):
         self.assertIn("dataset 'stripes', lr_scheduler 'halves', augmentation 'invert', sink 'step_lines'", page)
         self.assertEqual((self.folder / "more/steps.txt").read_text(), "1 0.003\n2 0.003\n3 0.0015\n4 0.0015\n")
 
+    def test_learns_samples_that_its_task_makes(self):
+        texts = [f"{'so ' * before}yes{' no' * behind}" for before in range(4) for behind in range(4)]
+        data = self.folder / "spans.jsonl"
+        data.write_text("".join(json.dumps({"text": text, "answer": "yes"}) + "\n" for text in texts))
+        source = f"{{path: {data}, format: jsonl}}"
+        job = self.folder / "spans.yaml"
+        job.write_text(f"""
+plugins: [{self.more}/libanswer_span.so]
+model: {{type: bert, config: {{head: classifier, n_layer: 1, n_head: 2, n_embd: 32, dropout: 0}}}}
+task: {{type: answer_span}}
+data: {{train: {source}, val: {source}, text: {{tokenizer: words, min_count: 1}}}}
+train: {{max_steps: 60, global_batch_size: 16}}
+optimizer: {{type: adamw, lr: 0.01}}
+eval: {{interval: 60}}
+log: {{interval: 1}}
+""")
+        run = self.folder / "spans"
+        page = self.gputrain("run", job, "--output-dir", run)
+        self.assertIn("16 texts of 1 file", page)
+        self.assertIn("2 numbers each", page)
+        losses = self.losses_of("spans")
+        self.assertLess(losses[-1], losses[0] / 10)
+        self.assertEqual(json.loads((run / "model.json").read_text())["gives"], "answer_span")
+        self.assertIn("val/loss", self.gputrain("eval", run, "--json"))
+        (self.folder / "texts.jsonl").write_text(data.read_text())
+        told = self.gputrain("predict", run, self.folder / "texts.jsonl", "--json").splitlines()
+        spans = [json.loads(line)["numbers"] for line in told if line.startswith("{")]
+        for text, (begin, end) in zip(texts, spans, strict=True):
+            self.assertAlmostEqual(begin, text.index("yes") / len(text), delta=0.2)
+            self.assertAlmostEqual(end, (text.index("yes") + 3) / len(text), delta=0.2)
+        with self.subTest("a record that its reader refuses"):
+            data.write_text(data.read_text() + '{"text": "so", "answer": "yes"}\n')
+            text = self.gputrain("run", job, "--output-dir", self.folder / "refused_spans", expected=3)
+            self.assertIn("the answer is not in the text", text)
+            self.assertIn("spans.jsonl:17", text)
+
     def test_verbs_show_entries_of_plugins_they_are_given(self):
         self.assertNotIn("tiny_mixer", self.gputrain("list", "models"))
         self.assertIn("tiny_mixer", self.gputrain("list", "models", "--plugin", self.mixer))

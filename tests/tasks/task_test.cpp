@@ -69,6 +69,27 @@ TEST(TaskCatalog, SaysWhatATaskLearnsFromTexts) {
   EXPECT_EQ(target("classification"), Target::label);
 }
 
+constexpr Target kMood{"mood", "the mood of a text"};
+
+struct Moods final : Task {
+  Moods(const config::NoOptions&, const TaskRequest&) {}
+  static Target target() { return kMood; }
+  static Target head() { return Target::label; }
+  static std::unique_ptr<records::RecordReader> reader(const data::DatasetRequest&) { return nullptr; }
+  static bool fits(const TaskRequest& request) { return request.model.target == kMood; }
+  static std::vector<Metric> measures() { return {}; }
+  ops::Loss loss(models::Model&, const Batch&, const at::Tensor&) const override { return {}; }
+  Tally::Parts parts() const override { return {}; }
+  void evaluate(models::Model&, const Batch&, Tally&) const override {}
+};
+
+TEST(TaskCatalog, TakesATaskWithATargetAndSamplesOfItsOwn) {
+  TaskCatalog tasks("task of a test");
+  tasks.note<Moods, config::NoOptions>("moods");
+  EXPECT_EQ(Target::named("mood"), kMood);
+  EXPECT_THROW(records::add_reader(kMood, nullptr), std::logic_error) << "it is there";
+}
+
 TEST(TaskCatalog, RefusesModelsOfTextsThatGiveSomethingElse) {
   const auto fits = [](const std::string& name, const InputSpec& model) {
     try {

@@ -15,6 +15,7 @@
 #include "gputrain/data/dataset.hpp"
 #include "gputrain/models/model.hpp"
 #include "gputrain/ops/cross_entropy.hpp"
+#include "gputrain/records/record_reader.hpp"
 
 namespace gputrain::tasks {
 
@@ -164,7 +165,8 @@ class Task {
 /// Tasks are registered like other catalog entries. The class needs a constructor from (Spec, TaskRequest) and two
 /// static functions, `bool fits(const TaskRequest&)` and `std::vector<Metric> measures()`. A task of texts has another,
 /// `Target target()`: what samples of texts it learns from. If it takes a model that gives something else, it has also
-/// `Target head()`, which says what.
+/// `Target head()`, which says what. If nothing else makes samples for its target, it has a third one, of type
+/// records::MakeReader: `reader`.
 class TaskCatalog final : public config::Catalog<Task, const TaskRequest&> {
  public:
   using Catalog::Catalog;
@@ -188,6 +190,7 @@ class TaskCatalog final : public config::Catalog<Task, const TaskRequest&> {
     if constexpr (requires { Derived::target(); }) {
       entries_.back().target = entries_.back().head = Derived::target();
       Target::add(Derived::target());
+      if constexpr (requires { Derived::reader; }) records::add_reader(Derived::target(), Derived::reader);
     }
     if constexpr (requires { Derived::head(); }) entries_.back().head = Derived::head();
     note_metrics(entries_.back().metrics);
