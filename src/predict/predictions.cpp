@@ -5,6 +5,7 @@
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/softmax.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "gputrain/tasks/entities.hpp"
@@ -36,13 +37,19 @@ class Lines {
   std::string of(Target gives, const records::GivenText& text, const at::Tensor& output) const {
     if (gives == Target::number) return number(output);
     if (gives == Target::labels) return classes(values_of(at::sigmoid(output)));
-    return gives == Target::tags ? tags(text, output) : best_class(values_of(at::softmax(output, -1)));
+    if (gives == Target::tags) return tags(text, output);
+    return gives == Target::label ? best_class(values_of(at::softmax(output, -1))) : numbers(values_of(output));
   }
 
  private:
   std::string number(const at::Tensor& output) const {
     const float value = output.const_data_ptr<float>()[0];
     return json_ ? json_line({{"number", value}}) : fmt::format("{}\n", value);
+  }
+
+  /// What a task of a plug-in learns.
+  std::string numbers(const std::vector<float>& values) const {
+    return json_ ? json_line({{"numbers", values}}) : fmt::format("{}\n", fmt::join(values, "\t"));
   }
 
   std::string best_class(const std::vector<float>& probabilities) const {
