@@ -33,7 +33,7 @@ struct LanguageModelSpec {
   static void describe(config::Description<LanguageModelSpec>& d) { d.summary("a token for each token"); }
 };
 
-template <Target of>
+template <const Target& of>
 class LanguageModel final : public Task {
  public:
   LanguageModel(const LanguageModelSpec&, const TaskRequest& request) : label_smoothing_(request.label_smoothing) {}
