@@ -169,10 +169,7 @@ class AnswerTexts final : public SampleBuilder {
   std::optional<RecordTexts> texts_;
 };
 
-const RegisteredBuilder registered_answers{{Target::preference, Target::rating},
-                                           [](const data::DatasetRequest& request) -> std::unique_ptr<SampleBuilder> {
-                                             return std::make_unique<AnswerTexts>(request);
-                                           }};
+const RegisteredBuilder<AnswerTexts> registered_answers{Target::preference, Target::rating};
 
 }  // namespace
 }  // namespace gputrain::records

@@ -119,10 +119,7 @@ class LabelledTexts final : public FramedSamples {
   std::optional<RecordClasses> read_classes_;
 };
 
-const RegisteredBuilder registered_labelled{{Target::label, Target::labels, Target::number},
-                                            [](const data::DatasetRequest& request) -> std::unique_ptr<SampleBuilder> {
-                                              return std::make_unique<LabelledTexts>(request);
-                                            }};
+const RegisteredBuilder<LabelledTexts> registered_labelled{Target::label, Target::labels, Target::number};
 
 }  // namespace
 }  // namespace gputrain::records

@@ -123,10 +123,7 @@ class MaskedTexts final : public SampleBuilder {
   std::optional<Masking> masking_;
 };
 
-const RegisteredBuilder registered_masked{{Target::masked},
-                                          [](const data::DatasetRequest& request) -> std::unique_ptr<SampleBuilder> {
-                                            return std::make_unique<MaskedTexts>(request);
-                                          }};
+const RegisteredBuilder<MaskedTexts> registered_masked{Target::masked};
 
 }  // namespace
 }  // namespace gputrain::records

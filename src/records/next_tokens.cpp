@@ -119,10 +119,7 @@ class NextTokens final : public SampleBuilder {
   std::optional<RecordTexts> texts_;
 };
 
-const RegisteredBuilder registered_next_tokens{
-    {Target::next_token}, [](const data::DatasetRequest& request) -> std::unique_ptr<SampleBuilder> {
-      return std::make_unique<NextTokens>(request);
-    }};
+const RegisteredBuilder<NextTokens> registered_next_tokens{Target::next_token};
 
 }  // namespace
 }  // namespace gputrain::records

@@ -63,7 +63,7 @@ double number_in(const nlohmann::ordered_json& record, const std::string& column
 }
 
 void add_reader(const Target& target, MakeReader make) {
-  RegisteredBuilder({target}, [make](const data::DatasetRequest& request) -> std::unique_ptr<SampleBuilder> {
+  add_builder(target, [make](const data::DatasetRequest& request) {
     return std::make_unique<ReadSamples>(request, make(request));
   });
 }

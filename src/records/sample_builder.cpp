@@ -27,12 +27,10 @@ const MakeBuilder* find_builder(const Target& target) {
 
 }  // namespace
 
-RegisteredBuilder::RegisteredBuilder(std::vector<Target> targets, MakeBuilder make) {
-  for (const Target& target : targets) {
-    if (find_builder(target) != nullptr)
-      throw std::logic_error("samples for '" + std::string(target.name()) + "' are made in two ways");
-    builders().emplace_back(target, make);
-  }
+void add_builder(const Target& target, MakeBuilder make) {
+  if (find_builder(target) != nullptr)
+    throw std::logic_error("samples for '" + std::string(target.name()) + "' are made in two ways");
+  builders().emplace_back(target, std::move(make));
 }
 
 std::unique_ptr<SampleBuilder> builder_for(const data::DatasetRequest& request) {

@@ -95,10 +95,7 @@ class TaggedTexts final : public SampleBuilder {
   ClassNames names_{{}};
 };
 
-const RegisteredBuilder registered_tagged{{Target::tags},
-                                          [](const data::DatasetRequest& request) -> std::unique_ptr<SampleBuilder> {
-                                            return std::make_unique<TaggedTexts>(request);
-                                          }};
+const RegisteredBuilder<TaggedTexts> registered_tagged{Target::tags};
 
 }  // namespace
 }  // namespace gputrain::records

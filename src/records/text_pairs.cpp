@@ -173,10 +173,7 @@ class TextPairs final : public SampleBuilder {
   Names number_, negatives_;
 };
 
-const RegisteredBuilder registered_pairs{{Target::pairs},
-                                         [](const data::DatasetRequest& request) -> std::unique_ptr<SampleBuilder> {
-                                           return std::make_unique<TextPairs>(request);
-                                         }};
+const RegisteredBuilder<TextPairs> registered_pairs{Target::pairs};
 
 }  // namespace
 }  // namespace gputrain::records

@@ -159,9 +159,15 @@ class SampleBuilder {
 
 using MakeBuilder = std::function<std::unique_ptr<SampleBuilder>(const data::DatasetRequest&)>;
 
-/// Registers the builder for what a task learns. Throws std::logic_error if there is one.
+/// Throws std::logic_error if something makes samples for the target already.
+void add_builder(const Target& target, MakeBuilder make);
+
+/// Registers the builder of these targets.
+template <class Builder>
 struct RegisteredBuilder {
-  RegisteredBuilder(std::vector<Target> targets, MakeBuilder make);
+  explicit RegisteredBuilder(const auto&... targets) {
+    (add_builder(targets, [](const data::DatasetRequest& request) { return std::make_unique<Builder>(request); }), ...);
+  }
 };
 /// Throws Error(usage) if there is none for what the model learns.
 std::unique_ptr<SampleBuilder> builder_for(const data::DatasetRequest& request);
