@@ -50,8 +50,10 @@ void check_format(const ExportRequest& request, const trained::Source& source) {
   const std::string given = "this model " + trained::what_it_gives(source.signature);
   if (request.format == "gguf" && !source.continues_texts())
     refuse("GGUF is written of language models alone, and " + given, "--format hf");
-  if (request.format == "sentence-transformers" && source.continues_texts())
-    refuse("the model is no encoder of texts", "--format hf");
+  if (request.format == "sentence-transformers" && source.signature.gives != Target::pairs)
+    refuse("sentence-transformers is for vectors of texts, and " + given,
+           "--format hf; of an encoder (model.type: bert) that is no adapter, --set model.config.head=embedder takes the "
+           "mean of the vectors of a text's tokens");
 }
 
 void export_texts(const ExportRequest& request) {
@@ -83,7 +85,7 @@ void export_adapter(const ExportRequest& request) {
                  .base = *model->job.spec().model.pretrained,
                  .learned = *model->datasets.train},
                 request.out);
-  if (model->signature.gives == TextUse::next_token) write_text_files(model->files, request.out);
+  if (model->signature.gives == Target::next_token) write_text_files(model->files, request.out);
 }
 
 void export_as_onnx(const ExportRequest& request) {

@@ -50,20 +50,20 @@ ImagePredictions predictions_for(const PredictRequest& request) {
   const data::Signature& seen = source.signature;
   if (!request.tokenizer.empty())
     throw Error(ExitCode::usage, {.what = "--tokenizer is for texts, and this model reads none", .where = request.folder});
-  if (!seen.layout.is_image() || seen.layout.num_classes == 0)
+  if (!seen.layout.is_image() || seen.layout.outputs == 0)
     throw Error(ExitCode::usage, {.what = "the model reads neither images nor texts", .where = request.folder});
   if (source.weights.empty() || !seen.normalization)
     throw Error(ExitCode::usage,
                 {.what = "a published folder does not say how its images are cut and normalised, as a run does",
                  .where = request.folder,
                  .hint = "gputrain eval with a job that names it as model.pretrained"});
-  if (!seen.labels_pixels && !request.masks.empty())
+  if (seen.gives != Target::pixels && !request.masks.empty())
     throw Error(ExitCode::usage, {.what = "--masks is for models that label pixels, and this one labels images",
                                   .where = request.folder});
   const auto model = trained::open(std::move(source));
   const ImagesToSee images{
       .files = request.files, .batch_size = request.batch_size, .json = request.json, .masks = request.masks};
-  return model->signature.labels_pixels ? write_masks(*model, images) : predictions_of(*model, images);
+  return model->signature.gives == Target::pixels ? write_masks(*model, images) : predictions_of(*model, images);
 }
 
 }  // namespace
@@ -89,11 +89,13 @@ int predict_command(const PredictRequest& request) {
 
 int embed_command(const PredictRequest& request) {
   trained::Source source = source_for(request, /*gives_vectors=*/true);
-  if (!source.reads_texts() || source.continues_texts())
+  if (source.signature.gives != Target::pairs)
     throw Error(ExitCode::usage,
-                {.what = "this model " + trained::what_it_gives(source.signature) + ", and embed is for encoders of texts",
+                {.what = "this model " + trained::what_it_gives(source.signature) + ", and embed is for vectors of texts",
                  .where = request.folder,
-                 .hint = trained::verb_for(source.signature)});
+                 .hint = trained::verb_for(source.signature) +
+                         "; of an encoder (model.type: bert) that is no adapter, --set model.config.head=embedder takes "
+                         "the mean of the vectors of a text's tokens"});
   const at::Tensor vectors = embeddings_of(*trained::open(std::move(source)), texts_of(request));
   write_npy(vectors, request.output);
   monitor::Console console(monitor::Console::detect(true));

@@ -62,7 +62,7 @@ Exported exported_texts(trained::Model& opened) {
     batch.samples = batch.samples_on_all_ranks = inputs[0].size(0);
     return trained::outputs_of(model, batch);
   };
-  if (!gives_vectors && opened.signature.gives != TextUse::next_token)
+  if (!gives_vectors && opened.signature.gives != Target::next_token)
     add_class_names(exported.metadata, opened.class_names);
   return exported;
 }

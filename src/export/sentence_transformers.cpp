@@ -35,11 +35,7 @@ Json pooling_config(const models::SentenceModules& modules, int64_t channels) {
 
 void export_sentence_transformers(trained::Model& model, const fs::path& folder, StoredType type) {
   const auto modules = models::sentence_modules_of(*model.built.model);
-  if (!modules)
-    throw Error(ExitCode::usage, {.what = "the model gives no vectors of texts",
-                                  .where = "--format sentence-transformers",
-                                  .hint = "--set model.config.head=embedder takes the mean of the vectors of a text's "
-                                          "tokens"});
+  GPUTRAIN_ASSERT(modules, "a model that gives vectors");
   export_transformers(model, folder, type);
   Json list = Json::array();
   const auto add = [&](const std::string& path, const std::string& kind) {

@@ -5,17 +5,11 @@
 
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
-#include "gputrain/models/sentence_modules.hpp"
 #include "outputs.hpp"
 
 namespace gputrain::app {
 
 at::Tensor embeddings_of(trained::Model& model, const TextsToRead& texts) {
-  if (!models::sentence_modules_of(*model.built.model))
-    throw Error(ExitCode::usage,
-                {.what = "the model gives no vectors of texts",
-                 .where = texts.file,
-                 .hint = "--set model.config.head=embedder takes the mean of the vectors of a text's tokens"});
   return at::stack(outputs_of(model, texts, Target::pairs).outputs).contiguous();
 }
 

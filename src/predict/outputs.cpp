@@ -81,7 +81,7 @@ at::Tensor output_of(const at::Tensor& output, const EncoderInput& input) {
 TextOutputs outputs_of(trained::Model& model, const TextsToRead& wanted, Target target) {
   TextOutputs all;
   all.texts = records::read_given_texts(
-      {.path = wanted.file, .target = use, .columns = model.columns, .class_names = model.class_names});
+      {.path = wanted.file, .target = target, .columns = model.columns, .class_names = model.class_names});
   const std::vector<EncoderInput> inputs = records::encoder_inputs(all.texts, *model.tokenizer, model.longest_text);
   check_tokens(all.texts, inputs, model.vocabulary);
   warn_of_cut(inputs, wanted, model.longest_text);

@@ -61,7 +61,7 @@ Source published_source(const Request& request, const fs::path& published, const
 }
 
 /// Opens the base that an adapter's adapter_config.json names.
-Source adapter_source(const Request& request) {
+Source adapter_source(Request request) {
   const fs::path config = request.folder / models::kAdapterConfig;
   const auto told = checkpoint::read_json_object(config);
   const auto base = told.find("base_model_name_or_path");
@@ -72,6 +72,7 @@ Source adapter_source(const Request& request) {
     throw Error(ExitCode::data, {.what = "there is no model for the adapter in " + published.string(),
                                  .where = config.string(),
                                  .hint = hub::fetch_command_for(published)});
+  request.gives_vectors = false;  // the adapter was trained with the head that the base has
   Source source = published_source(
       request, published, {"model.adapter.type=lora", "model.adapter.pretrained=" + quoted(request.folder.string())});
   if (const auto task = told.value("task_type", nlohmann::json()); source.continues_texts() && task == "SEQ_CLS")

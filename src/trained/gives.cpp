@@ -3,40 +3,16 @@
 #include "gputrain/trained/model.hpp"
 
 namespace gputrain::trained {
-namespace {
 
-struct Words {
-  TextUse gives;
-  const char* of_text;
-  const char* of_image;
-  const char* verb;
-};
-constexpr Words kWords[] = {
-    {TextUse::next_token, "continues texts", "", "gputrain generate"},
-    {TextUse::masked, "guesses hidden tokens", "", "gputrain eval"},
-    {TextUse::label, "gives a class of each text", "gives a class of each image", "gputrain predict"},
-    {TextUse::labels, "gives classes of each text", "gives classes of each image", "gputrain predict"},
-    {TextUse::number, "gives a number for each text", "gives numbers for each image", "gputrain predict"},
-    {TextUse::tags, "gives a tag of each word", "", "gputrain predict"},
-    {TextUse::pairs, "gives vectors of texts", "", "gputrain embed"},
-    {TextUse::rating, "judges answers to prompts", "", "gputrain eval"},
-};
+std::string what_it_gives(const data::Signature& signature) { return "gives " + std::string(signature.gives.gives()); }
 
-const Words& words_of(const data::Signature& signature) {
-  for (const Words& words : kWords)
-    if (words.gives == signature.gives) return words;
-  GPUTRAIN_ASSERT(false, "words for what it gives");
+std::string verb_for(const data::Signature& signature) {
+  const Target& gives = signature.gives;
+  if (gives == Target::next_token) return "gputrain generate";
+  if (gives == Target::pairs) return "gputrain embed";
+  const bool is_for_evaluation = gives == Target::masked || gives == Target::preference || gives == Target::rating;
+  return is_for_evaluation ? "gputrain eval" : "gputrain predict";
 }
-
-}  // namespace
-
-std::string what_it_gives(const data::Signature& signature) {
-  if (signature.labels_pixels) return "gives a class of each pixel";
-  const Words& words = words_of(signature);
-  return signature.reads_texts() ? words.of_text : words.of_image;
-}
-
-std::string verb_for(const data::Signature& signature) { return words_of(signature).verb; }
 
 void check_continues_texts(const Source& source, const std::string& user) {
   if (source.continues_texts()) return;

@@ -29,8 +29,8 @@ app::Job job_to_build(const Source& source) {
 /// The names of the classes, numbered where they have none, texts as transformers does.
 std::vector<std::string> names_of_classes(const data::Signature& signature) {
   std::vector<std::string> names = signature.class_names;
-  if (signature.gives == TextUse::next_token) return names;
-  for (int64_t i = std::ssize(names); i < signature.layout.num_classes; ++i)
+  if (signature.gives == Target::next_token) return names;
+  for (int64_t i = std::ssize(names); i < signature.layout.outputs; ++i)
     names.push_back((signature.longest > 0 ? "LABEL_" : "") + std::to_string(i));
   return names;
 }

@@ -38,10 +38,10 @@ int64_t classes_in(const json& config) {
 }
 
 /// What a classifier of texts gives, by transformers' problem_type.
-TextUse given_by_classifier(const json& config, int64_t classes) {
+Target given_by_classifier(const json& config, int64_t classes) {
   const json problem = config.value("problem_type", json());
-  if (problem == "regression" || (!problem.is_string() && classes == 1)) return TextUse::number;
-  return problem == "multi_label_classification" ? TextUse::labels : TextUse::label;
+  if (problem == "regression" || (!problem.is_string() && classes == 1)) return Target::number;
+  return problem == "multi_label_classification" ? Target::labels : Target::label;
 }
 
 /// A number that is always in a family's options.
@@ -52,17 +52,17 @@ int64_t size_in(const models::PublishedModel& published, const std::string& name
 
 Signature texts_in(const json& config, const fs::path& file, const InputSpec& model) {
   const models::PublishedModel published = models::published_model(config, file.string());
-  Signature known{.gives = model.use, .longest = size_in(published, "block_size")};
+  Signature known{.gives = model.target, .longest = size_in(published, "block_size")};
   const int64_t vocabulary = size_in(published, "vocab_size");
-  if (known.gives == TextUse::next_token) {
+  if (known.gives == Target::next_token) {
     known.layout = SampleLayout::tokens(known.longest, vocabulary);
     return known;
   }
   known.layout.fields = {{.name = kTokens, .sizes = {known.longest}, .ragged = true}};
   known.layout.vocabulary = vocabulary;
-  known.layout.num_classes = classes_in(config);
+  known.layout.outputs = classes_in(config);
   known.class_names = models::class_names_in(config);
-  if (known.gives == TextUse::label) known.gives = given_by_classifier(config, known.layout.num_classes);
+  if (known.gives == Target::label) known.gives = given_by_classifier(config, known.layout.outputs);
   return known;
 }
 
@@ -71,7 +71,7 @@ Signature images_in(const json& config, const fs::path& file) {
   if (!size)
     throw Error(ExitCode::data, {.what = "it does not say how large the model's images are", .where = file.string()});
   constexpr int64_t kChannels = 3;
-  return {.gives = TextUse::label,
+  return {.gives = Target::label,
           .layout = SampleLayout::images(size->height, size->width, kChannels, classes_in(config)),
           .class_names = models::class_names_in(config),
           .normalization = app::normalization_beside(file.parent_path())};
@@ -79,11 +79,11 @@ Signature images_in(const json& config, const fs::path& file) {
 
 SampleLayout layout_of_images(const InputSpec& model, const SampleLayout& known) {
   const auto& sizes = known.input().sizes;
-  const bool has_numbers = model.use == TextUse::number || model.use == TextUse::labels;
-  const auto make = model.labels_pixels ? SampleLayout::masked_images
+  const bool has_numbers = model.target == Target::number || model.target == Target::labels;
+  const auto make = model.target == Target::pixels ? SampleLayout::masked_images
                     : has_numbers       ? SampleLayout::images_with_numbers
                                         : SampleLayout::images;
-  return make(sizes[0], sizes[1], sizes[2], known.num_classes);
+  return make(sizes[0], sizes[1], sizes[2], known.outputs);
 }
 
 /// What the weights say of images or, as a checkpoint does not, those that the run wrote at its end.
@@ -94,7 +94,6 @@ std::optional<Signature> images_of_run(const app::Job& job, const fs::path& weig
   if (!images) return images;
   const InputSpec model = app::model_of(job);
   images->gives = app::given_by(job);
-  images->labels_pixels = model.labels_pixels;
   images->layout = layout_of_images(model, images->layout);
   return images;
 }
@@ -125,9 +124,9 @@ RunSignature signature_of_run(const app::Job& job, const fs::path& weights) {
   }
   const int64_t longest = model.longest > 0 ? model.longest : job.spec().data.text.max_length.value.value_or(0);
   if (const fs::path tokenizer = tokenizer_of_run(job, run);
-      app::given_by(job) == TextUse::next_token && !tokenizer.empty() && longest > 0) {
+      app::given_by(job) == Target::next_token && !tokenizer.empty() && longest > 0) {
     const int64_t vocabulary = tokenizers::read_published(tokenizer)->vocabulary_size();
-    return {{.gives = TextUse::next_token, .longest = longest, .layout = SampleLayout::tokens(longest, vocabulary)}};
+    return {{.gives = Target::next_token, .longest = longest, .layout = SampleLayout::tokens(longest, vocabulary)}};
   }
   RunSignature opened{.signature = {}, .training_data = app::open_datasets(job, app::Purpose::reading)};
   app::check_learned_from(weights, *opened.training_data);

@@ -185,8 +185,9 @@ const RankBody takes_two_frozen_units("takes_two_frozen_units", [] {
 
 TEST(ShardedParameters, TakeTheMemoryOfTwoFrozenUnits) { expect_success("takes_two_frozen_units", 4); }
 
-/// Compares the gradients of what is trained with those of a model that one rank has whole.
-int compare_gradients(Trained trained) {
+/// Compares the gradients of what is trained with those of a model that one rank has whole. `has_reference`: another
+/// shared-out model computes between the forward and the backward pass.
+int compare_gradients(Trained trained, bool has_reference = false) {
   comm::ProcessGroups groups = join(), none;
   constexpr int64_t kNarrow = 24;
   Sharded whole(none, kNarrow, at::kDouble, trained), sharded(groups, kNarrow, at::kDouble, trained);
@@ -198,8 +199,16 @@ int compare_gradients(Trained trained) {
   for (int rank = 0; rank < groups.world_size(); ++rank) {
     whole.model.forward(rows(rank)).square().sum().backward();
   }
+  std::optional<Sharded> reference;
+  if (has_reference) reference.emplace(groups, kNarrow, at::kDouble, trained);
   parallel.prepare(true);
-  sharded.model.forward(rows(groups.rank())).square().sum().backward();
+  const at::Tensor given = sharded.model.forward(rows(groups.rank()));
+  if (reference) {
+    const at::NoGradGuard no_grad;
+    const double difference = distance(reference->model.forward(rows(groups.rank())), given);
+    if (difference != 0) return fail("the reference gives something else", difference);
+  }
+  given.square().sum().backward();
   if (parallel.started() != parallel.buckets())
     return fail("started within backward", static_cast<double>(parallel.started()));
   parallel.finish();
@@ -228,11 +237,14 @@ int compare_gradients(Trained trained) {
 const RankBody has_equal_gradients("has_equal_gradients", [] { return compare_gradients({}); });
 const RankBody has_equal_gradients_beside_frozen("has_equal_gradients_beside_frozen",
                                                  [] { return compare_gradients({.biases_from = 3}); });
+const RankBody has_equal_gradients_beside_reference("has_equal_gradients_beside_reference",
+                                                    [] { return compare_gradients({}, /*has_reference=*/true); });
 
 TEST(ShardedParameters, HaveTheGradientsOfWholeOnes) {
   for (const int world : {2, 3}) {
     expect_success("has_equal_gradients", world);
     expect_success("has_equal_gradients_beside_frozen", world);
+    expect_success("has_equal_gradients_beside_reference", world);
   }
 }
 

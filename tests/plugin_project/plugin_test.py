@@ -157,13 +157,15 @@ log: {{interval: 1}}
         losses = self.losses_of("spans")
         self.assertLess(losses[-1], losses[0] / 10)
         self.assertEqual(json.loads((run / "model.json").read_text())["gives"], "answer_span")
-        self.assertIn("val/loss", self.gputrain("eval", run, "--json"))
+        told = self.gputrain("eval", run / "job.resolved.yaml", "--json")
+        loss = float(re.search(r'"val/loss": *([-+.e0-9]+)', told)[1])
         (self.folder / "texts.jsonl").write_text(data.read_text())
         told = self.gputrain("predict", run, self.folder / "texts.jsonl", "--json").splitlines()
         spans = [json.loads(line)["numbers"] for line in told if line.startswith("{")]
-        for text, (begin, end) in zip(texts, spans, strict=True):
-            self.assertAlmostEqual(begin, text.index("yes") / len(text), delta=0.2)
-            self.assertAlmostEqual(end, (text.index("yes") + 3) / len(text), delta=0.2)
+        truth = [(text.index("yes") / len(text), (text.index("yes") + 3) / len(text)) for text in texts]
+        errors = [(guess - true) ** 2 for span, both in zip(spans, truth, strict=True)
+                  for guess, true in zip(span, both, strict=True)]
+        self.assertAlmostEqual(sum(errors) / len(errors), loss, places=5)
         with self.subTest("a record that its reader refuses"):
             data.write_text(data.read_text() + '{"text": "so", "answer": "yes"}\n')
             text = self.gputrain("run", job, "--output-dir", self.folder / "refused_spans", expected=3)

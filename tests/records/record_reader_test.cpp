@@ -1,6 +1,7 @@
 // Samples of a target that a task brings with a reader of records, and data for validation beside a part of other data.
 #include "gputrain/records/record_reader.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 

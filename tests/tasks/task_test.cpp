@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
+#include <stdexcept>
 
 #include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>

@@ -42,7 +42,7 @@ class Target {
 
 inline constexpr Target Target::next_token{"next_token", "the token that follows", "head: tokens, of model.type: gpt"};
 inline constexpr Target Target::masked{"masked_tokens", "tokens that a mask hides", "head: mlm, of model.type: bert"};
-inline constexpr Target Target::label{"class", "classes of texts", "head: classifier"};
+inline constexpr Target Target::label{"class", "a class", "head: classifier"};
 inline constexpr Target Target::labels{"classes", "sets of classes"};
 inline constexpr Target Target::number{"number", "numbers"};
 inline constexpr Target Target::tags{"tags", "a class of each token", "head: tagger, of model.type: bert"};

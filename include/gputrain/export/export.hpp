@@ -23,7 +23,7 @@ void export_transformers(trained::Model& model, const std::filesystem::path& fol
                          int64_t file_bytes = int64_t{5} << 30);
 
 /// Writes a folder that sentence-transformers loads: that of transformers, and the modules that make a text's vector.
-/// Throws Error(usage) as export_transformers() does, and if the model gives no vectors.
+/// `model` gives vectors. Throws Error(usage) as export_transformers() does.
 void export_sentence_transformers(trained::Model& model, const std::filesystem::path& folder, StoredType type);
 
 /// Writes one GGUF file with weights and tokenizer, for llama.cpp and what is built on it. Vectors, and matrices whose

@@ -45,8 +45,8 @@ ImagePredictions predictions_of(trained::Model& model, const ImagesToSee& images
 /// images of one stem, and where a mask would replace an image; Error(environment) for a mask that cannot be written.
 ImagePredictions write_masks(trained::Model& model, const ImagesToSee& images);
 
-/// The vectors of the texts, in the order of the file: float32 [texts, channels] on the CPU. Throws Error(usage) if the
-/// model gives none; Error(data) for a file that cannot be read.
+/// The vectors of the texts, in the order of the file: float32 [texts, channels] on the CPU. `model` gives
+/// vectors. Throws Error(data) for a file that cannot be read.
 at::Tensor embeddings_of(trained::Model& model, const TextsToRead& texts);
 
 /// Writes a float32 tensor on the CPU in NumPy's format .npy, version 1.0. Throws Error(environment).

@@ -13,8 +13,9 @@ namespace gputrain::app {
 
 /// What the job's model and task read and give.
 InputSpec model_of(const Job& job);
-/// What the model gives: of two that learn from pairs of answers, one continues texts, and the other judges answers.
-TextUse given_by(const Job& job);
+/// Returns what the model gives. Of two that learn from pairs of answers, one continues texts, and the other judges
+/// answers.
+Target given_by(const Job& job);
 
 /// What a run writes as its model.json.
 data::Signature signature_of(const Job& job, const JobDatasets& datasets);

@@ -42,7 +42,7 @@ struct Source {
   std::optional<app::JobDatasets> training_data = {};  // open, where nothing else says what the run's model is
 
   bool reads_texts() const noexcept { return signature.reads_texts(); }
-  bool continues_texts() const noexcept { return signature.gives == TextUse::next_token; }
+  bool continues_texts() const noexcept { return signature.gives == Target::next_token; }
 };
 
 /// Finds what a folder holds. Opens training data only for a run without model.json, of a version that wrote none,

@@ -144,16 +144,14 @@ def train(folder, name, job):
         raise AssertionError(f"{name}: {done.stderr}")
 
 
-def command(verb, folder, model, out):
+def command(verb, folder, job_file, model, out):
     reads_images = "images" in model or "pixels" in model
     masks = ["--masks", f"{out}.masks"] if "pixels" in model else []
-    job_file = folder if (folder / "job.resolved.yaml").exists() else folder.parent.parent
     return {
         "predict": ["predict", folder, "DATA/images/dark/1.png" if reads_images else "DATA/in.txt", *masks],
         "embed": ["embed", folder, "DATA/in.txt", "--output", out],
         "generate": ["generate", folder, "--prompt", "red", "--max-new-tokens", "2"],
-        "eval": ["eval", folder / "job.resolved.yaml"] if folder == job_file else
-                ["eval", job_file / "job.resolved.yaml", "--weights", folder],
+        "eval": ["eval", job_file, "--weights", folder],
         "eval --suite": ["eval", folder, "--suite", "DATA/suite.jsonl"],
     }.get(verb) or ["export", folder, out, *verb.split()[1:], *(["--merge"] if verb.endswith("hf") else [])]
 
@@ -214,7 +212,8 @@ class Folders(unittest.TestCase):
         """Empty: it worked."""
         folder = self.places(data, kind)[place]
         out = data / re.sub(r"\W", "_", f"{kind} {place} {verb}")
-        words = [str(word).replace("DATA", str(data)) for word in command(verb, folder, kind, out)]
+        job_file = data / f"{kind}{' adapted' if 'adapter' in place else ''}.json"
+        words = [str(word).replace("DATA", str(data)) for word in command(verb, folder, job_file, kind, out)]
         done = run(*words)
         where = f"{' '.join(words)}: {done.returncode}\n{done.stderr}"
         if done.returncode == 0:
