@@ -1,5 +1,6 @@
 #include "gputrain/config/load.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -76,6 +77,15 @@ std::optional<Loaded> read(const Schema& schema, const Request& given, Problems&
   return Loaded(schema, std::move(spec), std::move(written));
 }
 
+/// Where a key was set, or the first key of a group.
+SourceLocation place_of(const std::string& key, const std::map<std::string, SourceLocation>& origins) {
+  if (const auto found = origins.find(key); found != origins.end()) return found->second;
+  const std::string inside = key + ".";
+  for (auto at = origins.lower_bound(inside); at != origins.end() && at->first.starts_with(inside); ++at)
+    if (!at->second.is_default()) return at->second;
+  return {};
+}
+
 }  // namespace
 
 Loaded load(const Schema& schema, const Request& request) {
@@ -117,10 +127,18 @@ void Loaded::require_secrets() const {
 }
 
 SpecError Loaded::error(const std::string& dotted, std::string what, std::string hint) const {
-  const auto found = written_.origins.find(dotted);
-  const SourceLocation location = found == written_.origins.end() ? SourceLocation{} : found->second;
-  const std::string subject = location.is_default() ? "the job" : location.source->name;
-  return SpecError(subject, {{location, dotted + ": " + std::move(what), std::move(hint)}});
+  SpecIssues issues;
+  issues.add(dotted, std::move(what), std::move(hint));
+  return error(issues);
+}
+
+SpecError Loaded::error(const SpecIssues& issues) const {
+  std::vector<Problem> problems;
+  for (const auto& [key, what, hint] : issues.all())
+    problems.push_back({place_of(key, written_.origins), key + ": " + what, hint});
+  const auto written = std::ranges::find_if(problems, [](const Problem& one) { return !one.location.is_default(); });
+  std::string subject = written == problems.end() ? "the job" : written->location.source->name;
+  return SpecError(std::move(subject), std::move(problems));
 }
 
 std::string identity(const std::vector<Setting>& settings) {

@@ -205,6 +205,12 @@ TEST(Loaded, PlacesErrorFoundByLaterCode) {
                "     = write `20`");
   EXPECT_THAT(loaded.error("seed", "is odd").what(), testing::HasSubstr("--set seed: is odd"));
   EXPECT_THAT(loaded.error("data.num_workers", "too many").what(), testing::EndsWith("\n\ndata.num_workers: too many"));
+  SpecIssues issues;  // a group is where its first key is
+  issues.add("data.num_workers", "too many");
+  issues.add("train", "too long");
+  EXPECT_THAT(loaded.error(issues).what(),
+              testing::AllOf(testing::StartsWith("2 mistakes in job.yaml"), testing::HasSubstr("data.num_workers: too"),
+                             testing::HasSubstr("job.yaml:4:21: train: too long")));
 }
 
 TEST(Loaded, RefusesAnotherStructType) {

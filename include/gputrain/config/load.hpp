@@ -82,6 +82,8 @@ class Loaded {
 
   /// Creates the error for a problem that only later code can see, at the place where the key was set.
   SpecError error(const std::string& dotted, std::string what, std::string hint = {}) const;
+  /// The same for several problems.
+  SpecError error(const SpecIssues& issues) const;
 
  private:
   const Schema* schema_;
