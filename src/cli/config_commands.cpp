@@ -11,6 +11,7 @@
 #include "gputrain/job/job.hpp"
 #include "gputrain/job/plugins.hpp"
 #include "gputrain/monitor/console.hpp"
+#include "gputrain/setup/compatibility.hpp"
 #include "gputrain/setup/versions.hpp"
 
 namespace gputrain::app {
@@ -83,18 +84,23 @@ nlohmann::ordered_json as_json(const config::SpecError& error) {
   return {{"valid", false}, {"problems", problems}};
 }
 
+Job valid_job(const JobRequest& request) {
+  Job job = load_job(request);
+  job.loaded.require_secrets();
+  check_compatibility(job);
+  return job;
+}
+
 }  // namespace
 
 int validate_command(const JobRequest& request, bool json) {
   if (!json) {
-    const Job job = load_job(request);
-    job.loaded.require_secrets();
+    const Job job = valid_job(request);
     print(request.file + ": valid, run id " + job.run_id + "\n");
     return 0;
   }
   try {
-    const Job job = load_job(request);
-    job.loaded.require_secrets();
+    const Job job = valid_job(request);
     print(nlohmann::ordered_json{{"valid", true}, {"run_id", job.run_id}}.dump(2) + "\n");
     return 0;
   } catch (const config::SpecError& error) {

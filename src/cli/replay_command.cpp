@@ -320,7 +320,7 @@ Comparison replay(const ReplayWindow& window, const Job& job, TrainingSetup& set
   const Checkpoint& of_then = window.at_step ? *window.at_step : window.from;
   for (auto& note : notes_on_settings(of_then, job.loaded.settings())) comparison.notes.push_back(std::move(note));
   Curve evaluations;
-  if (setup.optimizer_stack.schedule->follows_evaluations())
+  if (optim::schedules().abilities(job.spec().lr_scheduler.type).follows_evaluations)
     evaluations = read_curve(window.folder.metrics(), "eval", {watched_metric_of(job.spec(), setup.datasets)});
   ReplayHook hook(log, window, std::move(evaluations), setup, comparison);
   const train::Stopwatch watch;

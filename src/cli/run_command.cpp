@@ -11,6 +11,7 @@
 #include "gputrain/job/commands.hpp"
 #include "gputrain/job/job_environment.hpp"
 #include "gputrain/run/preparation.hpp"
+#include "gputrain/setup/compatibility.hpp"
 #include "gputrain/train/preemption.hpp"
 
 namespace gputrain::app {
@@ -37,6 +38,7 @@ int run_command(const RunRequest& request) {
   try {
     job = load_job(request.job);
     job->loaded.require_secrets();
+    check_compatibility(*job);
   } catch (const Error& mistake) {
     if (!request.silent_if_wrong) fail_before_rendezvous(mistake);
     return static_cast<int>(ExitCode::usage);

@@ -18,6 +18,7 @@
 #include "gputrain/job/job_environment.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/monitor/format.hpp"
+#include "gputrain/setup/compatibility.hpp"
 #include "gputrain/setup/training_loop.hpp"
 
 namespace gputrain::app {
@@ -143,6 +144,7 @@ int tune_lr(const TuneLrRequest& request, const Job& job) {
 
 int tune_lr_command(const TuneLrRequest& request) {
   const Job job = load_job(request.job);
+  check_compatibility(job);
   refuse_what_cannot_be_tuned(request, job);
   take_environment(job.spec().env);
   try {

@@ -12,6 +12,7 @@
 #include "gputrain/device/out_of_memory.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/monitor/format.hpp"
+#include "gputrain/setup/compatibility.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -53,28 +54,38 @@ void add_micro_batch(std::vector<Remedy>& remedies, const JobSpec& spec, const T
                       .saved = memory.total() - memory.total(micro)});
 }
 
+/// Whether a run would take the job as `change` makes it.
+template <class Change>
+bool may_have(JobSpec spec, const Change& change) {
+  change(spec);
+  return broken_rules(features_of(spec)).empty();
+}
+
 void add_sharding(std::vector<Remedy>& remedies, const JobSpec& spec, const TrainingSetup& setup,
                   const Memory& memory) {
   const int64_t ranks = setup.context.groups.mesh().shards();
   const bool has_stages = setup.built.pipeline != nullptr;
-  if (ranks == 1 || spec.parallel.shard == "parameters" || spec.parallel.compress == "powersgd") return;
+  if (ranks == 1 || spec.parallel.shard == "parameters") return;
+  const auto may_share = [&](const char* shard) {
+    return may_have(spec, [shard](JobSpec& changed) { changed.parallel.shard = shard; });
+  };
   const int64_t shared = memory.fixed.gradients + (spec.parallel.shard == "none" ? memory.fixed.optimizer_state : 0);
   const auto saved = [ranks](int64_t bytes) { return bytes - bytes / ranks; };
-  if (has_stages && spec.parallel.shard == "none") {
+  if (has_stages && spec.parallel.shard == "none" && may_share("optimizer")) {
     remedies.push_back({.set = "parallel.shard=optimizer",
                         .effect = fmt::format("each of {} ranks keeps its part of the optimizer state", ranks),
                         .saved = saved(memory.fixed.optimizer_state),
                         .change = 1});
   }
   if (has_stages) return;
-  if (spec.parallel.shard != "gradients") {
+  if (spec.parallel.shard != "gradients" && may_share("gradients")) {
     remedies.push_back(
         {.set = "parallel.shard=gradients",
          .effect = fmt::format("each of {} ranks keeps its part of gradients and optimizer state", ranks),
          .saved = saved(shared),
          .change = 1});
   }
-  if (optim::takes_whole_tensors(spec.optimizer.type.name)) return;
+  if (!may_share("parameters")) return;
   const int64_t weights = memory.fixed.parameters + memory.fixed.working_copy;
   remedies.push_back({.set = "parallel.shard=parameters",
                       .effect = fmt::format("each of {} ranks keeps its part of the weights as well", ranks),
@@ -97,7 +108,8 @@ void add_passes(std::vector<Remedy>& remedies, const JobSpec& spec, const Traini
                         .effect = "fewer batches are read ahead",
                         .saved = memory.data - memory.data * least / ahead});
   }
-  if (spec.train.activation_checkpointing != "block" && setup.built.model->offers(nn::Recompute::block)) {
+  if (spec.train.activation_checkpointing != "block" &&
+      may_have(spec, [](JobSpec& changed) { changed.train.activation_checkpointing = "block"; })) {
     remedies.push_back({.set = "train.activation_checkpointing=block",
                         .effect = "blocks are recomputed in the backward pass; a step takes a third longer",
                         .saved = activations / 2});

@@ -65,12 +65,9 @@ std::vector<PlanCandidate> meshes_of(const MeshRequest& request) {
   return all;
 }
 
-std::vector<std::string> shards_of(const PlanCandidate& mesh, const std::vector<std::string>& shards, int64_t ranks) {
+std::vector<std::string> shards_of(const PlanCandidate& mesh, int64_t ranks) {
   if (ranks / (mesh.tensor * mesh.pipeline) == 1) return {"none"};
-  std::vector<std::string> possible = shards;
-  if (mesh.virtual_stages > 1)
-    std::erase_if(possible, [](const std::string& one) { return one == "gradients" || one == "parameters"; });
-  return possible;
+  return {"none", "optimizer", "gradients", "parameters"};
 }
 
 std::vector<int64_t> replicas_of(const PlanCandidate& mesh, int64_t ranks, int64_t ranks_per_host) {

@@ -16,7 +16,7 @@
 #include "gputrain/estimate/pipeline_time.hpp"
 #include "gputrain/estimate/plan_meshes.hpp"
 #include "gputrain/estimate/predicted_activations.hpp"
-#include "gputrain/optim/optimizer.hpp"
+#include "gputrain/setup/compatibility.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -37,20 +37,9 @@ std::vector<PlanCandidate> each(const std::vector<PlanCandidate>& candidates, Va
   return all;
 }
 
-/// Sharings that the job can have.
-std::vector<std::string> shards_of(const JobSpec& spec, const models::Model& model, int world_size) {
-  if (world_size == 1) return {"none"};
-  std::vector<std::string> shards{"none", "optimizer", "gradients"};
-  const bool has_whole_tensors = optim::takes_whole_tensors(spec.optimizer.type.name);
-  if (!has_whole_tensors && model.announces_units()) shards.emplace_back("parameters");
-  return shards;
-}
-
-std::vector<std::string> checkpointings_of(const models::Model& model) {
-  std::vector<std::string> kinds{"none"};
-  if (model.offers(nn::Recompute::selective)) kinds.emplace_back("selective");
-  if (model.offers(nn::Recompute::block)) kinds.emplace_back("block");
-  return kinds;
+/// Whether a run would take the job with these settings.
+bool is_compatible(const Job& job, const PlanCandidate& candidate) {
+  return broken_rules(features_of(job_of(job, candidate).spec())).empty();
 }
 
 /// The degrees that the job sets.
@@ -113,10 +102,8 @@ class PlanSearch {
     flops_ = built.model->flops_per_sample();
     if (flops_ == 0) flops_ = 6 * static_cast<double>(built.parameter_count);
     parameters_ = built.parameter_count;
-    shards_ = shards_of(job.spec(), *built.model, request.world_size);
-    has_replicas_ = !optim::takes_whole_tensors(job.spec().optimizer.type.name);
-    checkpointings_ = checkpointings_of(*built.model);
-    shares_texts_ = built.model->takes_parts_of_texts() && datasets_.task->takes_parts_of_texts();
+    for (const char* kind : {"none", "selective", "block"})
+      if (is_compatible(job, {.checkpointing = kind})) checkpointings_.emplace_back(kind);
     take_sizes();
     meshes_ = meshes_among(request.world_size);
     plan_ = plan_of_any();
@@ -174,8 +161,7 @@ class PlanSearch {
                                                    .sizes = sizes_,
                                                    .tokens = traffic_.tokens,
                                                    .fixed = fixed_});
-    // layouts_of() would not see that: they do not depend on how texts are shared.
-    if (!shares_texts_) std::erase_if(meshes, [&](const auto& one) { return one.context > fixed_.context; });
+    std::erase_if(meshes, [&](const auto& one) { return !is_compatible(job_, one); });
     return meshes;
   }
 
@@ -210,10 +196,9 @@ class PlanSearch {
   /// Those of a mesh, without the sizes of the batch.
   std::vector<PlanCandidate> sharings_of(const PlanCandidate& mesh) const {
     const int64_t in_host = request_.rates.ranks_per_host;
-    std::vector<PlanCandidate> all =
-        each({mesh}, &PlanCandidate::shard, app::shards_of(mesh, shards_, request_.world_size));
-    if (has_replicas_) all = each(all, &PlanCandidate::replicate, replicas_of(mesh, request_.world_size, in_host));
-    std::erase_if(all, [](const PlanCandidate& one) { return one.shard == "none" && one.replicate > 1; });
+    std::vector<PlanCandidate> all = each({mesh}, &PlanCandidate::shard, app::shards_of(mesh, request_.world_size));
+    all = each(all, &PlanCandidate::replicate, replicas_of(mesh, request_.world_size, in_host));
+    std::erase_if(all, [&](const PlanCandidate& one) { return !is_compatible(job_, one); });
     return all;
   }
 
@@ -414,7 +399,11 @@ class PlanSearch {
     const bool is_own = has_own_degrees(mesh);
     const int64_t groups = ranks / mesh.ranks_of_a_sample();
     PlanCandidate candidate = mesh;
-    candidate.shard = app::shards_of(mesh, shards_, ranks).back();
+    for (const std::string& shard : app::shards_of(mesh, ranks)) {
+      PlanCandidate sharing = mesh;
+      sharing.shard = shard;
+      if (is_compatible(job_, sharing)) candidate.shard = shard;
+    }
     candidate.accumulation = std::max<int64_t>(1, plan_.batch.global_batch / groups);
     if (!is_own && (plan_.batch.global_batch % groups != 0 || !may_fit(candidate, ranks))) return false;
     activations_.expect({.tensor = mesh.tensor, .context = mesh.context});
@@ -436,10 +425,9 @@ class PlanSearch {
   RankContext context_;
   PredictedActivations activations_;
   train::Plan plan_;
-  bool has_replicas_ = true, shares_texts_ = false;
   double flops_ = 0;  // of a sample, forward and backward
   int64_t parameters_ = 0;
-  std::vector<std::string> shards_, checkpointings_;
+  std::vector<std::string> checkpointings_;
   std::vector<PlanCandidate> meshes_;
   DecoderSizes sizes_;
   DecoderTraffic traffic_;
@@ -471,6 +459,7 @@ const PlanRow& Plans::smallest() const {
 }
 
 Plans search_plans(const Job& job, const PlanRequest& request) {
+  check_compatibility(job);
   refuse_what_is_not_predicted(job);
   return PlanSearch(job, request).search();
 }

@@ -3,7 +3,6 @@
 #include "gputrain/config/names.hpp"
 #include "gputrain/device/gpu_allocator.hpp"
 #include "gputrain/hub/cache.hpp"
-#include "gputrain/optim/optimizer.hpp"
 #include "job_keys.hpp"
 
 namespace gputrain::app {
@@ -16,22 +15,6 @@ void check_allocator(const JobSpec& spec, config::SpecIssues& issues) {
   if (!spec.alloc_conf) return;
   if (const auto problem = device::problem_of_allocator_settings(*spec.alloc_conf); !problem.empty())
     issues.add("alloc_conf", problem);
-  if (spec.device == "cpu")
-    issues.add("alloc_conf", "configures GPU memory, but device is cpu", "remove it, or set device: auto");
-}
-
-/// Whether the job can do without fp32 weights.
-void check_master(const JobSpec& spec, config::SpecIssues& issues) {
-  if (!spec.optimizer.has_narrow_master()) return;
-  const auto refuse = [&](const std::string& why, const std::string& hint) {
-    issues.add("optimizer.master", "bf16: " + why, hint + ", or optimizer.master: fp32");
-  };
-  if (spec.precision != "bf16") refuse("layers compute in " + spec.precision, "precision: bf16");
-  if (!optim::takes_narrow_masters(spec.optimizer.type.name))
-    refuse(spec.optimizer.type.name + " needs fp32 weights", "optimizer.type: adamw8bit or adamw");
-  if (spec.parallel.tensor > 1) refuse("ranks that share layers keep fp32 weights", "parallel.tensor: 1");
-  if (spec.parallel.pipeline > 1) refuse("stages of a pipeline keep fp32 weights", "parallel.pipeline: 1");
-  if (spec.parallel.compress != "none") refuse("gradients are sent in bf16 already", "parallel.compress: none");
 }
 
 /// Whether this job's data gives the metric is checked after the data is open.
@@ -80,11 +63,6 @@ void ModelSpec::describe(config::Description<ModelSpec>& d) {
       .aliases({"freeze_layers", "frozen_layers"})
       .aliases("freeze_backbone", [](const std::string&) { return R"(["*", "!HEAD.*"])"; });
   d.key("adapter", &ModelSpec::adapter, "what is added to the model and trained beside frozen parameters");
-  d.check([](const ModelSpec& spec, config::SpecIssues& issues) {
-    if (!spec.adapter || spec.pretrained) return;
-    issues.add("adapter", "an adapter changes little, and there is nothing to change: model.pretrained is missing",
-               "model.pretrained: DIR");
-  });
 }
 
 void TaskSpec::describe(config::Description<TaskSpec>& d) {
@@ -109,12 +87,6 @@ void JobSpec::describe(config::Description<JobSpec>& d) {
   describe_keys(d);
   d.check([](const JobSpec& spec, config::SpecIssues& issues) {
     check_job_start(spec, issues);
-    if (spec.precision == "fp16" && spec.parallel.compress == "powersgd") {
-      issues.add("parallel.compress",
-                 "powersgd keeps errors from step to step, but the loss scale of fp16 changes between steps",
-                 "precision: bf16, or parallel.compress: fp16");
-    }
-    check_master(spec, issues);
     check_allocator(spec, issues);
     check_metric(spec, issues);
   });

@@ -143,8 +143,7 @@ class Convnet final : public Model {
     return units;
   }
 
-  bool announces_units() const override { return true; }
-  bool offers(nn::Recompute how) const override { return how == nn::Recompute::block; }
+  static Abilities abilities() { return {.announces_units = true, .recomputes_blocks = true}; }
 
  private:
   static int64_t halved(const ConvnetSpec& spec, int64_t size) {

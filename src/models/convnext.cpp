@@ -176,8 +176,9 @@ class Convnext final : public Model {
     return units;
   }
 
-  bool announces_units() const override { return true; }
-  bool offers(nn::Recompute) const override { return true; }
+  static Abilities abilities() {
+    return {.announces_units = true, .recomputes_blocks = true, .recomputes_selectively = true};
+  }
 
   // A multiplication and an addition per weight and output pixel, once in the forward and twice in the backward pass.
   double flops_per_sample() const override { return 6 * multiplications_; }

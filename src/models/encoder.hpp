@@ -46,8 +46,9 @@ class Encoder final : public Model {
   LastLayer last_layer(const Batch& batch) override;
   std::vector<Unit> units() override;
   std::vector<nn::Module*> head_parts() override { return head_->parts(); }
-  bool announces_units() const override { return true; }
-  bool offers(nn::Recompute) const override { return true; }
+  static Abilities abilities() {
+    return {.announces_units = true, .recomputes_blocks = true, .recomputes_selectively = true};
+  }
   double flops_per_sample() const override;
 
   const EncoderSizes& sizes() const noexcept { return sizes_; }

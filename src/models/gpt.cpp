@@ -35,21 +35,18 @@ double embedding_scale_of(const GptSpec& spec, at::ScalarType compute) {
 }
 
 /// Why so many ranks cannot share the layers; empty: they can.
-std::string obstacle_to_split(const GptSpec& spec, const GptSizes& sizes, int64_t ranks) {
-  if (sizes.classes > 0) return "a classifier reads the last token only";
+std::string obstacle_to_split(const GptSizes& sizes, int64_t ranks) {
   if (sizes.heads % ranks != 0) return "its " + std::to_string(sizes.heads) + " heads cannot be shared equally";
   const bool has_one_layer = sizes.naming == nn::Naming::gpt2 || sizes.naming == nn::Naming::phi3;
   if (has_one_layer && sizes.key_heads % ranks != 0)
     return "its " + std::to_string(sizes.key_heads) +
            " key heads cannot be shared equally, and are in a layer with the queries";
-  if (spec.qk_norm_across_heads) return "a norm over all heads needs all heads";
-  if (spec.dropout > 0) return "dropout would differ between the ranks";
   return "";
 }
 
-void check_split(const GptSpec& spec, const GptSizes& sizes, const comm::Group* group) {
+void check_split(const GptSizes& sizes, const comm::Group* group) {
   if (group == nullptr) return;
-  const std::string obstacle = obstacle_to_split(spec, sizes, group->size());
+  const std::string obstacle = obstacle_to_split(sizes, group->size());
   if (obstacle.empty()) return;
   throw Error(ExitCode::usage,
               {.what = counted(group->size(), "rank") + " cannot share the layers of this model: " + obstacle,
@@ -64,7 +61,7 @@ Gpt::Gpt(const GptSpec& spec, const nn::Context& context, const DataFacts& facts
       spec_(spec),
       sizes_(sizes_of(spec, facts)),
       embedding_scale_(embedding_scale_of(spec, context.policy.compute)) {
-  check_split(spec, sizes_, context.tensor_group);
+  check_split(sizes_, context.tensor_group);
   const GptNames& names = names_of(sizes_.naming);
   sample_tokens_ = facts.input_shape.size() == 1 ? facts.input_shape[0] : sizes_.positions;
   const auto embedding = [&](int64_t rows) {
@@ -261,7 +258,7 @@ Model::LastLayer Gpt::last_layer(const Batch& batch) {
   return {.features = ops::split_input(features, context().tensor_group),
           .head = std::move(head),
           .classes = sizes_.vocabulary,
-          .extra_loss = learns_routes && has_router_losses() ? router_loss(routes, counted) : at::Tensor()};
+          .extra_loss = learns_routes && has_router_losses(spec_) ? router_loss(routes, counted) : at::Tensor()};
 }
 
 at::Tensor Gpt::take_expert_counts() {

@@ -128,17 +128,24 @@ class Gpt final : public Model, public nn::ExpertCounts {
   static InputSpec reads(const GptSpec& spec) {
     return {.field = kTokens,
             .longest = spec.block_size.value_or(0),
-            .target = spec.head == "classifier" ? Target::label : Target::next_token};
+            .target = gives_tokens(spec) ? Target::next_token : Target::label};
+  }
+  static Abilities abilities(const GptSpec& spec) {
+    return {.announces_units = true,
+            .takes_parts_of_texts = gives_tokens(spec),
+            .splits_layers = gives_tokens(spec),
+            .runs_in_parts = gives_tokens(spec),
+            .recomputes_blocks = true,
+            .recomputes_selectively = true,
+            .ties_ends = spec.tie_embeddings && gives_tokens(spec),
+            .drops_out = spec.dropout > 0,
+            .norms_across_heads = spec.qk_norm_across_heads,
+            .has_router_losses = has_router_losses(spec)};
   }
 
   at::Tensor forward(const at::Tensor& inputs) override;
   std::vector<Unit> units() override;
-  bool announces_units() const override { return true; }
-  bool takes_parts_of_texts() const override { return score_ == nullptr; }
-  bool splits_layers() const override { return true; }
-  bool offers(nn::Recompute) const override { return true; }
   double flops_per_sample() const override;
-  bool runs_in_parts() const override { return score_ == nullptr && !has_router_losses(); }
   std::vector<double> flops_of_units() const override;
   at::Tensor run_units(const Batch& batch, int64_t end) override;
   at::Tensor empty_hidden(const Batch& batch) const override;
@@ -184,8 +191,9 @@ class Gpt final : public Model, public nn::ExpertCounts {
   at::Tensor logits(const at::Tensor& features) const;  // [..., columns()]
   int64_t columns() const;
   std::vector<at::Tensor> head_parameters();
-  bool has_router_losses() const {
-    return spec_.n_expert > 0 && (spec_.router_aux_loss_coef > 0 || spec_.router_z_loss_coef > 0);
+  static bool gives_tokens(const GptSpec& spec) { return spec.head != "classifier"; }
+  static bool has_router_losses(const GptSpec& spec) {
+    return spec.n_expert > 0 && (spec.router_aux_loss_coef > 0 || spec.router_z_loss_coef > 0);
   }
   at::Tensor router_loss(const std::vector<at::Tensor>& routes, const at::Tensor& counted) const;
   LastLayer classes_of_texts(const at::Tensor& features, const at::Tensor& counts);

@@ -81,8 +81,7 @@ class InvertedResidualNet : public Model {
 
   InvertedResidualNet(const Plan& plan, const nn::Context& context, const DataFacts& facts);
 
-  bool announces_units() const override { return true; }
-  bool offers(nn::Recompute how) const override { return how == nn::Recompute::block; }
+  static Abilities abilities() { return {.announces_units = true, .recomputes_blocks = true}; }
 
   // A multiplication and an addition per weight and output pixel, once in the forward and twice in the backward pass.
   double flops_per_sample() const override { return 6 * multiplications_; }

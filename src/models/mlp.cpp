@@ -56,7 +56,7 @@ class Mlp final : public Model {
 
   bool takes_any_size() const override { return false; }
 
-  bool announces_units() const override { return true; }
+  static Abilities abilities() { return {.announces_units = true}; }
 
   std::vector<Unit> units() override {
     std::vector<Unit> units;

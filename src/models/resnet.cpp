@@ -154,8 +154,7 @@ class Resnet : public Model {
     return units;
   }
 
-  bool announces_units() const override { return true; }
-  bool offers(nn::Recompute how) const override { return how == nn::Recompute::block; }
+  static Abilities abilities() { return {.announces_units = true, .recomputes_blocks = true}; }
 
   // A multiplication and an addition per weight and output pixel, once in the forward and twice in the backward pass.
   double flops_per_sample() const override { return 6 * multiplications_; }

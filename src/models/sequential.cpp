@@ -373,7 +373,7 @@ class Sequential final : public Model {
     return units;
   }
 
-  bool announces_units() const override { return true; }
+  static Abilities abilities() { return {.announces_units = true}; }
   bool takes_any_size() const override { return takes_any_size_; }
   double flops_per_sample() const override { return flops_; }
 

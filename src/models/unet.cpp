@@ -175,8 +175,7 @@ class Unet final : public Model {
     return units;
   }
 
-  bool announces_units() const override { return true; }
-  bool offers(nn::Recompute how) const override { return how == nn::Recompute::block; }
+  static Abilities abilities() { return {.announces_units = true, .recomputes_blocks = true}; }
   double flops_per_sample() const override { return 6 * multiplications_; }
 
  private:

@@ -65,8 +65,9 @@ class Vit : public Model {
 
   at::Tensor forward(const at::Tensor& inputs) override;
   std::vector<Unit> units() override;
-  bool announces_units() const override { return true; }
-  bool offers(nn::Recompute) const override { return true; }
+  static Abilities abilities() {
+    return {.announces_units = true, .recomputes_blocks = true, .recomputes_selectively = true};
+  }
   bool takes_any_size() const override { return false; }  // there is a position for each patch
   double flops_per_sample() const override;
 

@@ -1,7 +1,6 @@
 #include "gputrain/optim/optimizer.hpp"
 
 #include <algorithm>
-#include <set>
 #include <tuple>
 #include <utility>
 
@@ -111,28 +110,6 @@ std::vector<UpdateGroup> update_groups(const device::Arena& arena, double weight
   }
   return groups;
 }
-
-namespace {
-
-std::set<std::string>& rules_of_whole_tensors() {
-  static std::set<std::string> rules;
-  return rules;
-}
-
-std::set<std::string>& rules_of_narrow_masters() {
-  static std::set<std::string> rules;
-  return rules;
-}
-
-}  // namespace
-
-WholeTensors::WholeTensors(const std::string& rule) { rules_of_whole_tensors().insert(rule); }
-
-bool takes_whole_tensors(const std::string& rule) { return rules_of_whole_tensors().contains(rule); }
-
-NarrowMasters::NarrowMasters(const std::string& rule) { rules_of_narrow_masters().insert(rule); }
-
-bool takes_narrow_masters(const std::string& rule) { return rules_of_narrow_masters().contains(rule); }
 
 std::vector<OwnedTensor> owned_tensors(const device::Arena& arena, double weight_decay) {
   std::vector<OwnedTensor> tensors;

@@ -46,16 +46,6 @@ void warn_of_other_tokens(const Job& job, const JobDatasets& datasets) {
                "made by their tokenizer, format: tokens, or data.text.tokenizer: published with their folder");
 }
 
-void check_recompute(const Job& job, const models::Model& model) {
-  const auto how = model.context().recompute;
-  if (how == nn::Recompute::none || model.offers(how)) return;
-  const bool offers_blocks = model.offers(nn::Recompute::block);
-  throw job.loaded.error("train.activation_checkpointing",
-                         job.spec().model.architecture.name + (offers_blocks ? " has nothing that is cheap to recompute"
-                                                                             : " has no blocks to recompute"),
-                         offers_blocks ? "block, or leave it out" : "leave it out");
-}
-
 /// Otherwise the first evaluation would fail.
 void check_sizes(const Job& job, const models::Model& model, const JobDatasets& datasets) {
   const auto& trained = datasets.train->layout();
@@ -160,39 +150,6 @@ void keep_sizes_alone(std::vector<device::ArenaTensor>& arena_tensors) {
   }
 }
 
-/// Refuses what a pipeline does not do.
-void check_pipeline(const Job& job, const models::Model& model, const JobDatasets& datasets,
-                    const std::vector<device::ArenaTensor>& arena_tensors, bool shares_values) {
-  const JobSpec& spec = job.spec();
-  const auto refuse = [&](const std::string& what, const std::string& hint = "1") {
-    throw job.loaded.error("parallel.pipeline", what, hint);
-  };
-  if (!model.runs_in_parts() || !datasets.task->takes_last_layer_alone())
-    refuse("only a model of type gpt runs in parts, where it learns the next token, and without losses of its experts "
-           "(model.config.router_aux_loss_coef: 0)");
-  if (std::ranges::any_of(arena_tensors, [](const auto& one) { return !one.trainable; }))
-    refuse("frozen weights and adapters are not for stages", "1, or parallel.shard: parameters, which shares them out");
-  if (shares_values && model.shared_by_ends().defined()) {
-    refuse("the embedding is the head as well (tie_embeddings), and no rank has all of it",
-           "1, parallel.shard: gradients, or tie_embeddings: false");
-  }
-  if (spec.log.histograms) {
-    throw job.loaded.error(
-        "log.histograms",
-        "no rank has all layers, because parallel.pipeline is " + std::to_string(spec.parallel.pipeline), "null");
-  }
-  if (spec.eval.sample) {
-    throw job.loaded.error("eval.sample",
-                           "a text is written token by token, for which the stages of parallel.pipeline would wait",
-                           "null; gputrain generate writes texts with the weights of a checkpoint");
-  }
-  if (spec.train.searches_micro_batch()) {
-    throw job.loaded.error("train.micro_batch_size",
-                           "auto measures one pass at a time, and the stages of a pipeline run several",
-                           "a number; each stage holds as many micro-batches as there are stages from it to the end");
-  }
-}
-
 /// Cuts the model into the stages of the ranks. Keeps in `arena_tensors` what this rank has.
 void cut_into_stages(BuiltModel& built, const Job& job, RankContext& context,
                      std::vector<device::ArenaTensor>& arena_tensors, bool has_memory) {
@@ -237,33 +194,10 @@ BuiltModel lay_out_model(const Job& job, const JobDatasets& datasets, RankContex
     built.images = models::ImageSize{layout.input().sizes[0], layout.input().sizes[1]};
   built.pretrained = spec.model.pretrained_path();
   built.model = models::catalog().make(spec.model.architecture, model_context, datasets.facts);
-  if (mesh.tensor > 1 &&
-      (!built.model->splits_layers() || !datasets.task->takes_parts_of_texts() || spec.model.adapter)) {
-    throw job.loaded.error(
-        "parallel.tensor",
-        "ranks share layers only where a model of type gpt learns the next token, without an adapter", "1");
-  }
-  if (mesh.tensor > 1 && spec.log.histograms) {
-    throw job.loaded.error("log.histograms",
-                           "no rank has whole layers, because parallel.tensor is " + std::to_string(mesh.tensor),
-                           "null");
-  }
-  if (mesh.context > 1 && !(built.model->takes_parts_of_texts() && datasets.task->takes_parts_of_texts())) {
-    throw job.loaded.error("parallel.context",
-                           "ranks share the positions of texts only where a model of type gpt learns the next token",
-                           "1");
-  }
-  if (shares_values && !built.model->announces_units()) {
-    throw job.loaded.error("parallel.shard",
-                           spec.model.architecture.name +
-                               " does not say when its parts compute (nn::UnitRange), for their weights to be gathered",
-                           "gradients");
-  }
   if (const auto& adapter = spec.model.adapter) {
     built.adapter = models::adapters().make(adapter->type);
     built.adapter->adapt(*built.model);
   }
-  check_recompute(job, *built.model);
   check_sizes(job, *built.model, datasets);
   built.has_batch_norm = has_batch_norm(*built.model);
   built.sync_batch_norm = spec.parallel.sync_bn && built.has_batch_norm;
@@ -276,35 +210,12 @@ BuiltModel lay_out_model(const Job& job, const JobDatasets& datasets, RankContex
     built.parameter_count += numel;
     if (one.trainable) built.trainable_count += numel;
   }
-  if (mesh.pipeline > 1) {
-    check_pipeline(job, *built.model, datasets, arena_tensors, shares_values);
-    cut_into_stages(built, job, context, arena_tensors, has_memory);
-  }
+  if (mesh.pipeline > 1) cut_into_stages(built, job, context, arena_tensors, has_memory);
   if (!has_memory) keep_sizes_alone(arena_tensors);
-  const bool in_whole_tensors = optim::takes_whole_tensors(spec.optimizer.type.name);
-  if (in_whole_tensors && shares_values) {
-    throw job.loaded.error("parallel.shard",
-                           spec.optimizer.type.name + " updates whole matrices, but each rank has a part",
-                           "gradients, which shares out whole tensors, or another optimizer");
-  }
-  if (in_whole_tensors && shares && mesh.pipeline > 1) {
-    throw job.loaded.error("parallel.pipeline",
-                           spec.optimizer.type.name + " updates whole matrices, and a rank of a stage may have none",
-                           "1, parallel.shard: none, or another optimizer");
-  }
-  if (in_whole_tensors && mesh.tensor > 1) {
-    throw job.loaded.error("parallel.tensor",
-                           spec.optimizer.type.name + " updates whole matrices, but ranks share them",
-                           "1, or another optimizer");
-  }
+  const bool in_whole_tensors = optim::catalog().abilities(spec.optimizer.type).whole_tensors;
   for (const auto& one : arena_tensors) {
     if (one.trainable || !one.split) continue;
     throw job.loaded.error("parallel.tensor", "a frozen layer cannot be shared: " + one.name, "1");
-  }
-  if (in_whole_tensors && shares && mesh.replicas > 1) {
-    throw job.loaded.error("parallel.replicate",
-                           spec.optimizer.type.name + " updates whole matrices, and a rank may have none of a bucket",
-                           "1, or another optimizer");
   }
   built.arena = std::make_unique<device::Arena>(
       arena_tensors,

@@ -5,15 +5,15 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "gputrain/setup/compatibility.hpp"
 #include "gputrain/train/step.hpp"
 
 namespace gputrain::app {
 
 std::string obstacle_to_capture(const JobSpec& spec, const TrainingSetup& setup) {
   if (spec.train.cuda_graphs == "off") return "train.cuda_graphs is off";
-  if (setup.built.sharded) return "parallel.shard: parameters gives and takes the memory of weights within the step";
-  if (setup.built.pipeline) return "the stages of a pipeline run other passes";
-  if (setup.gradient_sync.power_sgd) return "parallel.compress: powersgd runs a QR decomposition within the step";
+  const std::string why = why_given_up("train.cuda_graphs: auto", spec, setup.context.groups.mesh());
+  if (!why.empty()) return why;
   const data::Dataset& train = *setup.datasets.train;
   const bool differ = std::ranges::any_of(train.layout().fields, &data::Field::ragged);
   if (differ && train.length(0) == 0) return "the dataset does not tell how long its samples are";

@@ -8,6 +8,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/setup/compatibility.hpp"
 #include "gputrain/train/step.hpp"
 
 namespace gputrain::app {
@@ -34,13 +35,6 @@ optim::AverageRule average_rule_of(const train::TrainSpec& spec, const train::Pl
       .kind = optim::AverageRule::Kind::equal,
       .start = static_cast<double>(std::max<int64_t>(1, plan.steps_of_curve(swa.start, "train.swa.start"))),
       .interval = static_cast<double>(std::max<int64_t>(1, plan.steps_of_curve(swa.interval, "train.swa.interval")))};
-}
-
-/// Ranks that compare their samples gather as many from each.
-void check_shared_samples(const Job& job, const JobDatasets& datasets, const train::Plan& plan) {
-  if (!datasets.task->is_collective() || plan.batch.micro_batches.empty()) return;
-  throw job.loaded.error("train.micro_batch_size", "the task compares samples of all ranks, which need one size",
-                         "one number");
 }
 
 void check_mirroring(const Job& job, const JobDatasets& datasets) {
@@ -127,10 +121,7 @@ OptimizerStack build_optimizer_stack(const Job& job, const RankContext& context,
   OptimizerStack optimizer_stack;
   optimizer_stack.optimizer = optim::catalog().make(spec.optimizer.type, *built.arena);
   if (spec.train.ema || spec.train.swa) {
-    if (optimizer_stack.optimizer->has_average()) {
-      throw job.loaded.error(spec.train.ema ? "train.ema" : "train.swa",
-                             spec.optimizer.type.name + " has an average of the weights already", "leave it out");
-    }
+    GPUTRAIN_ASSERT(!optimizer_stack.optimizer->has_average(), "two averages of the weights");
     optimizer_stack.average_rule = average_rule_of(spec.train, plan);
     if (spec.train.swa && optimizer_stack.average_rule.start > static_cast<double>(plan.curve_steps()))
       throw job.loaded.error("train.swa.start", "the mean would begin after the last step", "75%");
@@ -141,11 +132,6 @@ OptimizerStack build_optimizer_stack(const Job& job, const RankContext& context,
   }
   if (optimizer_stack.optimizer->has_average()) optimizer_stack.average = optimizer_stack.optimizer.get();
   optimizer_stack.schedule = schedule_of(spec, plan);
-  if (optimizer_stack.schedule->follows_evaluations() && (!spec.data.val || plan.eval.is_never())) {
-    throw job.loaded.error("lr_scheduler.type",
-                           spec.lr_scheduler.type.name + " follows evaluations, and there are none",
-                           spec.data.val ? "set eval.interval: 1ep" : "set data.val, or take another curve");
-  }
   if (context.policy.loss_scaling) optimizer_stack.scaler = std::make_unique<optim::GradScaler>(context.device);
   return optimizer_stack;
 }
@@ -186,10 +172,10 @@ TrainingSetup::TrainingSetup(const Job& job, RankContext at, const std::function
                              int64_t kept_global_batch, Weights weights)
     : context(std::move(at)) {
   try {
+    check_compatibility(job);
     datasets = open();
     datasets.task->join(context.groups);
     plan = plan_run(job.spec(), datasets, context, kept_global_batch);
-    check_shared_samples(job, datasets, plan);
     check_mirroring(job, datasets);
     check_micro_batches(job, plan, context.groups.mesh());
     built =

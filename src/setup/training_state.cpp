@@ -215,7 +215,8 @@ void TrainingState::restore(const checkpoint::Checkpoint& from, train::Progress&
     if (factor != 1)
       progress.ordered_rate = {.lr = factor * job_.spec().optimizer.peak_lr(setup_.plan.batch.global_batch),
                                .job_lr = job_.spec().optimizer.lr};
-    if (!setup_.optimizer_stack.schedule->follows_evaluations()) progress.lr_feedback = {};  // of another curve
+    if (!optim::schedules().abilities(job_.spec().lr_scheduler.type).follows_evaluations)
+      progress.lr_feedback = {};  // of another curve
     if (progress.step != from.step())
       throw checkpoint::Damage("its state is that of step " + std::to_string(progress.step), from.folder());
     note_source(from);

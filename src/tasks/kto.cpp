@@ -34,6 +34,7 @@ class Kto final : public Task {
 
   static Target target() { return Target::rating; }
   static Target head() { return Target::next_token; }
+  static Abilities abilities() { return {.compares_samples = true}; }
   static bool fits(const TaskRequest& request) { return request.layout.find(data::kIsGood) != nullptr; }
 
   static std::vector<Metric> measures() {
@@ -49,8 +50,6 @@ class Kto final : public Task {
         {.name = "rejected_reward", .finish = mean("rejected_reward", "bad")},
         {.name = "kl", .smaller_is_better = true, .finish = mean("kl", "samples")}};
   }
-
-  bool is_collective() const override { return groups() != nullptr && !groups()->alone(); }
 
   int64_t reference_numbers() const override { return 2; }
 

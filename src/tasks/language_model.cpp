@@ -39,6 +39,9 @@ class LanguageModel final : public Task {
   LanguageModel(const LanguageModelSpec&, const TaskRequest& request) : label_smoothing_(request.label_smoothing) {}
 
   static Target target() { return of; }
+  static Abilities abilities() {
+    return {.takes_parts_of_texts = of == Target::next_token, .takes_last_layer_alone = true};
+  }
 
   static bool fits(const TaskRequest& request) {
     const data::Field *target = request.layout.target(), *tokens = request.layout.find(kTokens);
@@ -57,14 +60,10 @@ class LanguageModel final : public Task {
     return cross_entropy_loss(model, part_of(batch), label_smoothing_, weight);
   }
 
-  bool takes_parts_of_texts() const override { return of == Target::next_token; }
-
   Batch part_of(const Batch& batch) const override {
     const bool is_whole = groups() == nullptr || groups()->context().size() == 1 || batch.is_part_of_texts;
     return is_whole ? batch : part_of_texts(batch, groups()->context());
   }
-
-  bool takes_last_layer_alone() const override { return true; }
 
   Tally::Parts parts() const override { return {.sums = {"loss"}}; }
 

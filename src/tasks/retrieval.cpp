@@ -63,6 +63,7 @@ class Retrieval final : public Task {
   }
 
   static Target target() { return Target::pairs; }
+  static Abilities abilities(const RetrievalSpec& spec) { return {.compares_samples = spec.loss == "ranking"}; }
 
   static bool fits(const TaskRequest& request) {
     return request.layout.find(kPairTokens) != nullptr && request.layout.target() == nullptr;
@@ -86,8 +87,6 @@ class Retrieval final : public Task {
     const nn::ForwardPass pass;
     return loss_of_sum(losses(embedded(model, batch), batch, groups()), weight);
   }
-
-  bool is_collective() const override { return spec_.loss == "ranking" && groups() != nullptr && !groups()->alone(); }
 
   Tally::Parts parts() const override { return {.sums = {"loss"}, .rows = {{.name = "embeddings", .columns = 0}}}; }
 

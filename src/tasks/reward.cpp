@@ -25,12 +25,10 @@ struct RewardSpec {
 class Reward final : public PairedAnswers {
  public:
   static Target head() { return Target::label; }
+  static Abilities abilities() { return {.reads_rows_alone = true}; }
 
   Reward(const RewardSpec& spec, const TaskRequest& request) : PairedAnswers(0), spec_(spec) {
-    if (request.layout.find(kRejectedTokens) == nullptr)
-      throw Error(ExitCode::usage, {.what = "a reward model reads each answer in a row of its own",
-                                    .where = "data.text.packing",
-                                    .hint = "leave it out"});
+    GPUTRAIN_ASSERT(request.layout.find(kRejectedTokens) != nullptr, "a reward model reads packed answers");
   }
 
  protected:

@@ -48,6 +48,14 @@ InputSpec TaskCatalog::reads(const config::Choice& choice, InputSpec model) cons
   return model;
 }
 
+Abilities TaskCatalog::abilities(const config::Choice& choice, const InputSpec& model) const {
+  if (!choice.name.empty()) return CatalogOfAbilities::abilities(choice);
+  if (!model.reads_tokens()) return {};
+  const auto found = std::ranges::find(entries_, std::optional(model.use), &Known::use);
+  if (found == entries_.end()) return {};
+  return CatalogOfAbilities::abilities(with_defaults(entries().at(static_cast<size_t>(found - entries_.begin())).name));
+}
+
 void TaskCatalog::check_head(const config::Choice& choice, const InputSpec& model) const {
   if (choice.name.empty() || !model.reads_tokens()) return;
   const auto head = entries_.at(index_of(choice.name)).head;
@@ -86,8 +94,9 @@ std::unique_ptr<Task> TaskCatalog::make(const config::Choice& choice, const Task
                                     .hint = fitting.empty() ? "" : "what fits: " + names});
   }
   const auto& entry = entries().at(index);
-  const auto options = choice.name.empty() ? entry.schema->create() : nullptr;
-  auto task = Catalog::make(choice.name.empty() ? config::Choice{entry.name, options} : choice, request);
+  const config::Choice chosen = choice.name.empty() ? with_defaults(entry.name) : choice;
+  auto task = Catalog::make(chosen, request);
+  task->abilities_ = CatalogOfAbilities::abilities(chosen);
   task->metrics_ = task->chosen(entries_[index].metrics);
   return task;
 }

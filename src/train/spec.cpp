@@ -156,9 +156,6 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
   d.check([](const TrainSpec& spec, config::SpecIssues& issues) {
     check_micro_batch_search(spec, issues);
     check_batch_sizes(spec, issues);
-    if (spec.ema && spec.swa)
-      issues.add("swa", "an evaluation can take one average of the weights, and train.ema is another",
-                 "one of the two");
   });
 }
 
@@ -387,37 +384,6 @@ void ParallelSpec::describe(config::Description<ParallelSpec>& d) {
       .above(0)
       .change(Change::safe);
   d.key("timeout", &ParallelSpec::timeout, "maximum time of a collective").above(0).change(Change::safe);
-  d.check([](const ParallelSpec& spec, config::SpecIssues& issues) {
-    if (spec.compress == "powersgd" && spec.shard != "none") {
-      issues.add("compress", "powersgd needs the whole gradient of a matrix on every rank, but shard is " + spec.shard,
-                 "compress: bf16 or fp16, or shard: none");
-    }
-    if (spec.replicate > 1 && spec.shard == "none") {
-      issues.add("replicate", "each rank is a replica already, because shard is none",
-                 "shard: parameters, gradients or optimizer, or leave replicate out");
-    }
-    if (spec.compress == "powersgd" && spec.tensor > 1) {
-      issues.add(
-          "compress",
-          "powersgd needs whole matrices, and ranks share them, because tensor is " + std::to_string(spec.tensor),
-          "compress: bf16 or fp16, or tensor: 1");
-    }
-    if (spec.compress == "powersgd" && spec.pipeline > 1) {
-      issues.add("compress", "powersgd compares what all ranks send, and stages of a pipeline have other matrices",
-                 "compress: bf16 or fp16, or pipeline: 1");
-    }
-    if (spec.virtual_stages > 1 && spec.pipeline == 1)
-      issues.add("virtual_stages", "there are no stages, because pipeline is 1", "pipeline: 2, or 1 virtual stage");
-    if (spec.virtual_stages > 1 && (spec.shard == "gradients" || spec.shard == "parameters")) {
-      issues.add("virtual_stages",
-                 "every pass of a part would send its gradients to their owners, because shard is " + spec.shard,
-                 "shard: optimizer, or 1 virtual stage");
-    }
-    if (spec.compress != "powersgd" && !spec.powersgd_rank.is_auto()) {
-      issues.add("powersgd_rank", "powersgd_rank is for compress: powersgd, but compress is " + spec.compress,
-                 "compress: powersgd, or leave powersgd_rank out");
-    }
-  });
 }
 
 std::string sum_text(const std::vector<int64_t>& sizes) {

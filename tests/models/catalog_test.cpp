@@ -195,7 +195,7 @@ class OneUnitAtATime final : public nn::UnitMemory {
 
 TEST_P(EveryModel, ReadsWeightsOfTheUnitThatItAnnounces) {
   auto [model, batch] = case_of(GetParam());
-  if (!model->announces_units()) GTEST_SKIP() << "it announces none";
+  if (!catalog().abilities(choice_of(GetParam())).announces_units) GTEST_SKIP() << "it announces none";
   const at::NoGradGuard no_grad;
   const at::Tensor expected = model->forward(batch.input());
   OneUnitAtATime memory(*model);

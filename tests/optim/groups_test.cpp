@@ -43,7 +43,7 @@ struct Rank {
                                .decays = i % 2 == 0,
                                .settings = spec.settings_of(kNames[i], unit, 3)});
     }
-    const bool in_whole_tensors = takes_whole_tensors(spec.type.name);
+    const bool in_whole_tensors = catalog().abilities(spec.type).whole_tensors;
     arena = std::make_unique<device::Arena>(
         arena_tensors, device::ArenaOptions{.gradients = ranks > 1 ? device::Kept::owned : device::Kept::whole,
                                             .shards = in_whole_tensors ? 1 : ranks});

@@ -30,6 +30,8 @@ struct NormedSpec {
 /// tensor would have another length.
 class Normed final : public optim::Optimizer {
  public:
+  static optim::Abilities abilities() { return {.whole_tensors = true}; }
+
   Normed(const NormedSpec&, const device::Arena& arena) : tensors_(optim::owned_tensors(arena, 0)) {}
 
   void step(const optim::StepScalars& scalars) override {
@@ -47,7 +49,6 @@ class Normed final : public optim::Optimizer {
 };
 
 const config::Registered<Normed, NormedSpec> registered_normed{optim::catalog(), "normed", "for a test"};
-const optim::WholeTensors whole_for_normed{"normed"};
 
 std::unique_ptr<optim::Optimizer> normed(const device::Arena& arena) {
   return optim::optimizer_of("type: normed", arena);
@@ -80,8 +81,9 @@ const RankBody gives_whole_tensors("gives_whole_tensors", [] {
 });
 
 TEST(WholeTensors, AreGivenToARuleThatAsksForThem) {
-  EXPECT_TRUE(optim::takes_whole_tensors("normed"));
-  EXPECT_FALSE(optim::takes_whole_tensors("adamw"));
+  const auto& rules = optim::catalog();
+  EXPECT_TRUE(rules.abilities(rules.with_defaults("normed")).whole_tensors);
+  EXPECT_FALSE(rules.abilities(rules.with_defaults("adamw")).whole_tensors);
   for (const int world : {2, 3}) expect_success("gives_whole_tensors", world);
 }
 

@@ -107,7 +107,7 @@ class TinyMixer final : public models::Model {
   }
 
   bool takes_any_size() const override { return false; }
-  bool announces_units() const override { return true; }
+  static models::Abilities abilities() { return {.announces_units = true}; }
 
   std::vector<models::Unit> units() override {
     std::vector<models::Unit> units{{"stem", {stem_}}};

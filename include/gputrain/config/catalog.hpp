@@ -49,6 +49,35 @@ class Catalog : public AnyCatalog {
   std::vector<Make> makers_;
 };
 
+/// A catalog whose entries say what they can do before they are built: an entry has a static function
+/// `Abilities abilities(const Spec&)` or `Abilities abilities()`; without one, it can do what `Abilities` has by
+/// default.
+template <class Abilities, class Base, class... Arguments>
+class CatalogOfAbilities : public Catalog<Base, Arguments...> {
+ public:
+  using Catalog<Base, Arguments...>::Catalog;
+
+  Abilities abilities(const Choice& choice) const {
+    return abilities_.at(this->index_of(choice.name))(choice.options.get());
+  }
+
+  template <class Derived, class Spec>
+  void note(const std::string&) {
+    abilities_.push_back([](const void* spec) -> Abilities {
+      if constexpr (requires(const Spec& options) { Derived::abilities(options); }) {
+        return Derived::abilities(*static_cast<const Spec*>(spec));
+      } else if constexpr (requires { Derived::abilities(); }) {
+        return Derived::abilities();
+      } else {
+        return {};
+      }
+    });
+  }
+
+ private:
+  std::vector<Abilities (*)(const void* spec)> abilities_;
+};
+
 /// The spec of an entry without options of its own.
 struct NoOptions {
   static void describe(Description<NoOptions>&) {}

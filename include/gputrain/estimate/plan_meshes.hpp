@@ -26,9 +26,8 @@ std::vector<PlanCandidate> meshes_of(const MeshRequest& request);
 /// them have room enough.
 constexpr int64_t kLeastPositions = 4096;
 
-/// Sharings of the optimizer state, gradients and parameters that a mesh can have, of `shards`: stages of several parts
-/// would send the gradients of every pass.
-std::vector<std::string> shards_of(const PlanCandidate& mesh, const std::vector<std::string>& shards, int64_t ranks);
+/// Sharings of the optimizer state, gradients and parameters for which a mesh has the ranks.
+std::vector<std::string> shards_of(const PlanCandidate& mesh, int64_t ranks);
 
 /// How many replicas the ranks of a mesh can be whose shards lie within hosts, or which have whole hosts.
 std::vector<int64_t> replicas_of(const PlanCandidate& mesh, int64_t ranks, int64_t ranks_per_host);

@@ -34,6 +34,29 @@ struct Unit {
   std::vector<nn::Module*> modules;  // owned by the model
 };
 
+/// What a model can do, and what of it hinders others, as its spec says before it is built.
+struct Abilities {
+  /// Forward passes say by nn::UnitRange which unit computes: ranks that share out the weights gather those of that
+  /// unit. Whatever reads weights of another unit says nn::borrow_weights().
+  bool announces_units = false;
+  bool takes_parts_of_texts = false;  // last_layer() takes a batch with Batch::is_part_of_texts
+  /// Ranks share its layers if nn::Context::tensor_group is set. Its constructor throws Error(usage) for numbers of
+  /// ranks that cannot.
+  bool splits_layers = false;
+  /// It can run in parts (pipeline parallelism): it has flops_of_units() and the three functions behind it, and
+  /// last_layer() takes a batch with Batch::hidden.
+  bool runs_in_parts = false;
+  bool recomputes_blocks = false, recomputes_selectively = false;  // as nn::Context::recompute asks
+  bool ties_ends = false;                                          // it has shared_by_ends()
+  bool drops_out = false;                                          // it has dropout
+  bool norms_across_heads = false;
+  bool has_router_losses = false;
+
+  bool recomputes(nn::Recompute how) const noexcept {
+    return how == nn::Recompute::block ? recomputes_blocks : how == nn::Recompute::selective && recomputes_selectively;
+  }
+};
+
 class Model : public nn::Module {
  public:
   using nn::Module::Module;
@@ -88,23 +111,6 @@ class Model : public nn::Module {
   /// and without gradients. Throws Error(usage) where the model does not offer it.
   virtual at::Tensor next_logits(const NextTokens& next, Memory& earlier);
 
-  /// Whether this model supports this kind of recomputation.
-  virtual bool offers(nn::Recompute) const { return false; }
-
-  /// Whether forward passes say by nn::UnitRange which unit computes: ranks that share out the weights gather those of
-  /// that unit. Whatever reads weights of another unit says nn::borrow_weights().
-  virtual bool announces_units() const { return false; }
-
-  /// Whether last_layer() takes a batch with Batch::is_part_of_texts.
-  virtual bool takes_parts_of_texts() const { return false; }
-
-  /// Whether ranks share its layers if nn::Context::tensor_group is set. Its constructor throws Error(usage) for
-  /// numbers of ranks that cannot.
-  virtual bool splits_layers() const { return false; }
-
-  /// Whether it can run in parts (pipeline parallelism): it then has the four functions below, and last_layer() takes a
-  /// batch with Batch::hidden.
-  virtual bool runs_in_parts() const { return false; }
   /// Floating-point operations per sample of each unit, in order.
   virtual std::vector<double> flops_of_units() const { return {}; }
   /// Runs the units from Batch::first_unit to before `end`, which is not the last one. Returns what unit `end` reads.
@@ -121,7 +127,7 @@ class Model : public nn::Module {
   virtual double flops_per_sample() const { return 0; }
 
  protected:
-  /// block.forward(x), for a block of a model that offers nn::Recompute::block; the backward pass may run it again.
+  /// block.forward(x), for a block of a model that recomputes_blocks; the backward pass may run it again.
   template <class Block>
   at::Tensor run_block(const at::Tensor& x, Block& block) const {
     const nn::UnitRange range(block);
@@ -154,16 +160,17 @@ class Model : public nn::Module {
   }
 };
 
-class ModelCatalog final : public config::Catalog<Model, const nn::Context&, const DataFacts&> {
+class ModelCatalog final : public config::CatalogOfAbilities<Abilities, Model, const nn::Context&, const DataFacts&> {
  public:
-  using Catalog::Catalog;
+  using CatalogOfAbilities::CatalogOfAbilities;
 
   /// What the chosen model reads, before it is built: data is opened for it. A model says so by a static function
   /// `InputSpec reads(const Spec&)`; without one it reads the first field of any data.
   InputSpec reads(const config::Choice& choice) const { return reads_.at(index_of(choice.name))(choice.options.get()); }
 
   template <class Derived, class Spec>
-  void note(const std::string&) {
+  void note(const std::string& name) {
+    CatalogOfAbilities::note<Derived, Spec>(name);
     if constexpr (requires(const Spec& spec) { Derived::reads(spec); }) {
       reads_.push_back([](const void* spec) { return Derived::reads(*static_cast<const Spec*>(spec)); });
     } else {

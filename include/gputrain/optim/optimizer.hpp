@@ -33,7 +33,7 @@ class Optimizer {
   virtual void step(const StepScalars& scalars) = 0;
 
   /// One kind of state, such as row_var, with a tensor of any type and sizes for each weight that has it and that this
-  /// rank owns whole, by the weight's name. For rules of WholeTensors.
+  /// rank owns whole, by the weight's name. For rules of whole_tensors.
   struct OfWeights {
     std::string kind;
     std::vector<std::pair<std::string, at::Tensor>> tensors;
@@ -73,7 +73,19 @@ class Optimizer {
   virtual std::string describe() const = 0;  // "adamw betas 0.9 0.95 decay 0.1"
 };
 
-using OptimizerCatalog = config::Catalog<Optimizer, const device::Arena&>;
+/// What a rule needs and can do, as its spec says before it is built.
+struct Abilities {
+  /// It works on matrices instead of ranges, such as Muon and LAMB, and gets every tensor whole: ranks that share out
+  /// the state own whole tensors.
+  bool whole_tensors = false;
+  /// It updates bf16 weights without a wider copy of them (`optimizer.master: bf16`): it computes in fp32 and rounds
+  /// stochastically.
+  bool narrow_masters = false;
+  bool narrow_state = false;  // running averages in bf16
+  bool has_average = false;   // as Optimizer::has_average()
+};
+
+using OptimizerCatalog = config::CatalogOfAbilities<Abilities, Optimizer, const device::Arena&>;
 OptimizerCatalog& catalog();
 
 /// Consecutive elements that an update changes, and their place in each buffer.
@@ -113,20 +125,6 @@ uint64_t rounding_key(const device::Arena& arena, const std::string& tensor);
 
 /// Returns the same for an update of all groups at once.
 std::vector<ops::FlatStretch> flat_stretches(const std::vector<UpdateGroup>& groups);
-
-/// A mark of rules that work on matrices instead of ranges, such as Muon and LAMB. A namespace-scope object of this
-/// type says that the rule of this name gets every tensor whole: ranks that share out the state then own whole tensors.
-struct WholeTensors {
-  explicit WholeTensors(const std::string& rule);
-};
-bool takes_whole_tensors(const std::string& rule);
-
-/// A mark of rules that update bf16 weights without a wider copy of them (`optimizer.master: bf16`). Such a rule
-/// computes in fp32 and rounds stochastically.
-struct NarrowMasters {
-  explicit NarrowMasters(const std::string& rule);
-};
-bool takes_narrow_masters(const std::string& rule);
 
 /// A tensor of the arena that this rank owns whole, with the tensor's own sizes and strides.
 struct OwnedTensor {

@@ -25,6 +25,10 @@ struct ScheduleContext {
   std::function<int64_t(const config::Length& length, const std::string& key)> to_steps;
 };
 
+struct CurveAbilities {
+  bool follows_evaluations = false;  // it changes Feedback::factor, by which the rate is multiplied
+};
+
 class Schedule {
  public:
   virtual ~Schedule();
@@ -32,8 +36,6 @@ class Schedule {
   /// Returns the rate of the update after `step` updates. Defined for every step >= 0, also past the end.
   virtual double lr(int64_t step) const = 0;
 
-  /// Curves that follow evaluations change feedback.factor, by which the rate is multiplied.
-  virtual bool follows_evaluations() const { return false; }
   virtual void follow(const Evaluated&, Feedback&) const {}
 
   virtual std::string describe() const = 0;  // "warmup 700 then cosine to 0"
@@ -42,7 +44,7 @@ class Schedule {
 /// Returns the rate at a point between two steps, on the straight line between their rates.
 double lr_at(const Schedule& schedule, double step);
 
-using ScheduleCatalog = config::Catalog<Schedule, const ScheduleContext&>;
+using ScheduleCatalog = config::CatalogOfAbilities<CurveAbilities, Schedule, const ScheduleContext&>;
 ScheduleCatalog& schedules();
 
 }  // namespace gputrain::optim

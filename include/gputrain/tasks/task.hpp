@@ -97,6 +97,17 @@ struct SampleResult {
   double loss = 0;
 };
 
+/// What a task takes, as its spec says before it is built.
+struct Abilities {
+  /// Ranks may share the positions of texts: loss() and evaluate() then take this rank's part of a batch. They are
+  /// collective over those ranks.
+  bool takes_parts_of_texts = false;
+  /// loss() and evaluate() call the model once, for its last layer, so that it may have begun elsewhere.
+  bool takes_last_layer_alone = false;
+  bool compares_samples = false;  // of all ranks that joined: loss() is collective over them
+  bool reads_rows_alone = false;  // several samples may not share a row
+};
+
 class Task {
  public:
   virtual ~Task();
@@ -129,16 +140,12 @@ class Task {
 
   /// Whether loss() is collective over the ranks that joined, so that every rank must call it, also with a batch
   /// without samples.
-  virtual bool is_collective() const { return false; }
+  bool is_collective() const { return abilities_.compares_samples && groups_ != nullptr && !groups_->alone(); }
 
-  /// Whether ranks may share the positions of texts: loss() and evaluate() then take this rank's part of a batch. They
-  /// are collective over those ranks.
-  virtual bool takes_parts_of_texts() const { return false; }
   /// The part of a batch that loss() and evaluate() take of it, or the batch itself.
   virtual Batch part_of(const Batch& batch) const { return batch; }
 
-  /// Whether loss() and evaluate() call the model once, for its last layer, so that it may have begun elsewhere.
-  virtual bool takes_last_layer_alone() const { return false; }
+  bool takes_last_layer_alone() const noexcept { return abilities_.takes_last_layer_alone; }
 
   /// In the order in which the console shows them.
   const std::vector<Metric>& metrics() const noexcept { return metrics_; }
@@ -158,6 +165,7 @@ class Task {
 
  private:
   friend class TaskCatalog;
+  Abilities abilities_;
   std::vector<Metric> metrics_;
   comm::ProcessGroups* groups_ = nullptr;
 };
@@ -167,9 +175,9 @@ class Task {
 /// `Target target()`: what samples of texts it learns from. If it takes a model that gives something else, it has also
 /// `Target head()`, which says what. If nothing else makes samples for its target, it has a third one, of type
 /// records::MakeReader: `reader`.
-class TaskCatalog final : public config::Catalog<Task, const TaskRequest&> {
+class TaskCatalog final : public config::CatalogOfAbilities<Abilities, Task, const TaskRequest&> {
  public:
-  using Catalog::Catalog;
+  using CatalogOfAbilities::CatalogOfAbilities;
 
   /// Makes the task that `choice` names; without a name, the one that fits the model and the data. Throws Error(usage)
   /// if none or several fit.
@@ -178,6 +186,9 @@ class TaskCatalog final : public config::Catalog<Task, const TaskRequest&> {
   /// What a model reads for this task: data is opened for it.
   InputSpec reads(const config::Choice& choice, InputSpec model) const;
 
+  /// Without a name, what the task of such a model of texts can do.
+  Abilities abilities(const config::Choice& choice, const InputSpec& model) const;
+
   /// Throws Error(usage) for a model of texts that gives something else than what the task learns from.
   void check_head(const config::Choice& choice, const InputSpec& model) const;
 
@@ -185,7 +196,8 @@ class TaskCatalog final : public config::Catalog<Task, const TaskRequest&> {
   const std::vector<Metric>& metrics() const noexcept { return all_metrics_; }
 
   template <class Derived, class Spec>
-  void note(const std::string&) {
+  void note(const std::string& name) {
+    CatalogOfAbilities::note<Derived, Spec>(name);
     entries_.push_back({Derived::fits, Derived::measures(), {}, {}});
     if constexpr (requires { Derived::target(); }) {
       entries_.back().target = entries_.back().head = Derived::target();

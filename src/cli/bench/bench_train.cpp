@@ -23,6 +23,7 @@
 #include "gputrain/launch/child.hpp"
 #include "gputrain/launch/environment.hpp"
 #include "gputrain/monitor/format.hpp"
+#include "gputrain/setup/compatibility.hpp"
 #include "gputrain/setup/timed_steps.hpp"
 
 namespace gputrain::app {
@@ -102,6 +103,7 @@ class Bench {
       for (const auto& more : {data_, combination.settings()})
         each.set.insert(each.set.end(), more.begin(), more.end());
       const Job checked = load_job(each);  // reports errors before the first measurement
+      check_compatibility(checked);
       rows_.push_back({.precision = checked.spec().precision,
                        .checkpointing = checked.spec().train.activation_checkpointing,
                        .micro_batch = combination.micro_batch,

@@ -53,6 +53,8 @@ struct AdafactorSpec {
 
 class Adafactor final : public Optimizer {
  public:
+  static Abilities abilities() { return {.whole_tensors = true}; }
+
   Adafactor(const AdafactorSpec& spec, const device::Arena& arena)
       : spec_(spec),
         arena_(arena),
@@ -157,7 +159,6 @@ class Adafactor final : public Optimizer {
 
 const config::Registered<Adafactor, AdafactorSpec> registered_adafactor{
     catalog(), "adafactor", "Adam's second average in factors, with little memory"};
-const WholeTensors whole_for_adafactor{"adafactor"};
 
 }  // namespace
 }  // namespace gputrain::optim

@@ -48,6 +48,10 @@ struct AdamWSpec {
 
 class AdamW final : public Optimizer {
  public:
+  static Abilities abilities(const AdamWSpec& spec) {
+    return {.narrow_masters = true, .narrow_state = spec.averages == "bf16"};
+  }
+
   AdamW(const AdamWSpec& spec, const device::Arena& arena)
       : spec_(spec),
         arena_(arena),
@@ -56,11 +60,7 @@ class AdamW final : public Optimizer {
         step_(at::zeros({}, arena.options().dtype(at::kFloat))),
         values_(arena.kept_values()),
         gradients_(arena.kept_gradients()) {
-    if (has_narrow_averages() && arena.type() == at::kDouble) {
-      throw Error(ExitCode::usage, {.what = "averages in bf16 do not go with weights in fp64",
-                                    .where = "optimizer.averages",
-                                    .hint = "another precision, or averages: fp32"});
-    }
+    GPUTRAIN_ASSERT(!has_narrow_averages() || arena.type() != at::kDouble, "averages in bf16 of weights in fp64");
     build_groups();
   }
 
@@ -174,7 +174,6 @@ class AdamW final : public Optimizer {
 };
 
 const config::Registered<AdamW, AdamWSpec> registered_adamw{catalog(), "adamw", "Adam with decoupled weight decay"};
-const NarrowMasters narrow_for_adamw{"adamw"};
 
 }  // namespace
 }  // namespace gputrain::optim

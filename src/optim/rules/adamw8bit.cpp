@@ -92,6 +92,8 @@ class Table {
 
 class AdamW8bit final : public Optimizer {
  public:
+  static Abilities abilities() { return {.whole_tensors = true, .narrow_masters = true}; }
+
   AdamW8bit(const AdamW8bitSpec& spec, const device::Arena& arena)
       : spec_(spec),
         arena_(arena),
@@ -286,8 +288,6 @@ class AdamW8bit final : public Optimizer {
 
 const config::Registered<AdamW8bit, AdamW8bitSpec> registered_adamw8bit{catalog(), "adamw8bit",
                                                                         "AdamW with averages of 8 bits"};
-const WholeTensors whole_for_adamw8bit{"adamw8bit"};
-const NarrowMasters narrow_for_adamw8bit{"adamw8bit"};
 
 }  // namespace
 }  // namespace gputrain::optim

@@ -47,6 +47,8 @@ struct LambSpec {
 
 class Lamb final : public Optimizer {
  public:
+  static Abilities abilities() { return {.whole_tensors = true}; }
+
   Lamb(const LambSpec& spec, const device::Arena& arena)
       : spec_(spec),
         arena_(arena),
@@ -129,7 +131,6 @@ class Lamb final : public Optimizer {
 };
 
 const config::Registered<Lamb, LambSpec> registered_lamb{catalog(), "lamb", "Adam by the norms of tensors"};
-const WholeTensors whole_for_lamb{"lamb"};
 
 }  // namespace
 }  // namespace gputrain::optim

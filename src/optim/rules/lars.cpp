@@ -48,6 +48,8 @@ struct LarsSpec {
 
 class Lars final : public Optimizer {
  public:
+  static Abilities abilities() { return {.whole_tensors = true}; }
+
   Lars(const LarsSpec& spec, const device::Arena& arena) : spec_(spec), arena_(arena) {
     if (spec.momentum > 0) velocity_ = arena.make_state();
     for (const OwnedTensor& tensor : owned_tensors(arena, spec.weight_decay)) {
@@ -107,7 +109,6 @@ class Lars final : public Optimizer {
 };
 
 const config::Registered<Lars, LarsSpec> registered_lars{catalog(), "lars", "momentum by the norms of tensors"};
-const WholeTensors whole_for_lars{"lars"};
 
 }  // namespace
 }  // namespace gputrain::optim

@@ -87,6 +87,8 @@ at::Tensor orthogonal(const at::Tensor& matrix, int64_t steps) {
 
 class Muon final : public Optimizer {
  public:
+  static Abilities abilities() { return {.whole_tensors = true}; }
+
   Muon(const MuonSpec& spec, const device::Arena& arena)
       : spec_(spec),
         arena_(arena),
@@ -195,7 +197,6 @@ class Muon final : public Optimizer {
 
 const config::Registered<Muon, MuonSpec> registered_muon{catalog(), "muon",
                                                          "orthogonal updates of matrices; AdamW for the rest"};
-const WholeTensors whole_for_muon{"muon"};
 
 }  // namespace
 }  // namespace gputrain::optim

@@ -60,6 +60,8 @@ struct ScheduleFreeAdamWSpec {
 
 class ScheduleFreeAdamW final : public Optimizer {
  public:
+  static Abilities abilities() { return {.has_average = true}; }
+
   ScheduleFreeAdamW(const ScheduleFreeAdamWSpec& spec, const device::Arena& arena)
       : spec_(spec),
         arena_(arena),

@@ -43,7 +43,7 @@ class PlateauSchedule final : public Schedule {
 
   double lr(int64_t step) const override { return peak_lr_ * warmup_share(step, warmup_); }
 
-  bool follows_evaluations() const override { return true; }
+  static CurveAbilities abilities() { return {.follows_evaluations = true}; }
 
   void follow(const Evaluated& evaluated, Feedback& feedback) const override {
     if (feedback.metric != evaluated.metric) feedback.best.reset(), feedback.bad = 0;

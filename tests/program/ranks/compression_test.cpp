@@ -169,7 +169,7 @@ TEST_F(GradientCompression, RefusesImpossibleSettingsBeforeStart) {
   refused({"parallel.compress=powersgd", "parallel.shard=gradients"},
           "powersgd needs the whole gradient of a matrix on every rank");
   refused({"parallel.compress=powersgd", "precision=fp16"}, "but the loss scale of fp16 changes");
-  refused({"parallel.compress=fp16", "parallel.powersgd_rank=8"}, "powersgd_rank is for compress: powersgd");
+  refused({"parallel.compress=fp16", "parallel.powersgd_rank=8"}, "powersgd_rank is for parallel.compress: powersgd");
 }
 
 /// A model of 7 MiB, so that the bucket size matters.

@@ -93,8 +93,10 @@ TEST_F(ContextParallel, IsForCausalTextsOnly) {
                                            "train: {max_steps: 1, global_batch_size: 8}\nparallel: {context: 2}\n");
   const Result refused = ranks(2, images, folder_ / "images");
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_THAT(refused.err, HasSubstr("ranks share the positions of texts only where a model of type gpt learns"));
-  const Result uneven = ranks(3, images, folder_ / "images");
+  EXPECT_THAT(refused.err,
+              HasSubstr("ranks share the positions of texts only for a model of type gpt that learns the next token"));
+  const Result uneven =
+      ranks(3, write_job("n_head: 2, n_embd: 32", false), folder_ / "uneven", {"--set", "parallel.context=2"});
   EXPECT_EQ(uneven.exit_code, 2);
   EXPECT_THAT(uneven.err, HasSubstr("3 ranks cannot be groups of 2 that share texts"));
   EXPECT_THAT(uneven.err, HasSubstr("1 or 3, or another number of ranks"));
