@@ -173,27 +173,42 @@ void cut_into_stages(BuiltModel& built, const Job& job, RankContext& context,
   built.pipeline = std::make_unique<parallel::Pipeline>(context.groups, *built.model, begins, has_memory);
 }
 
-/// The model in its arena, with the shares of all ranks; nothing is filled yet. `has_memory` false: all of it has
-/// sizes, but parameters, gradients and what is made beside them have no memory.
-BuiltModel lay_out_model(const Job& job, const JobDatasets& datasets, RankContext& context, bool has_memory) {
+/// What ranks of the mesh share out.
+struct Sharing {
+  bool state, gradients, values;
+  bool in_whole_tensors;  // no tensor is cut between ranks
+};
+
+Sharing sharing_of(const JobSpec& spec, const comm::Mesh& mesh) {
+  const std::string shard = mesh.shards() > 1 ? spec.parallel.shard : "none";
+  return {.state = shard != "none",
+          .gradients = shard == "gradients" || shard == "parameters",
+          .values = shard == "parameters",
+          .in_whole_tensors = optim::catalog().abilities(spec.optimizer.type).whole_tensors};
+}
+
+nn::Context model_context(const JobSpec& spec, const JobDatasets& datasets, RankContext& context,
+                          bool takes_no_memory) {
+  const comm::Mesh& mesh = context.groups.mesh();
+  return {.policy = context.policy,
+          .device = context.device,
+          .channels_last = input_format(spec, *datasets.train, context).channels_last,
+          .recompute = nn::recompute_from_name(spec.train.activation_checkpointing),
+          .takes_no_memory = takes_no_memory,
+          .batch_group = spec.parallel.sync_bn ? &context.groups.tensors() : nullptr,
+          .tensor_group = mesh.tensor > 1 ? &context.groups.layers() : nullptr,
+          .context_group = mesh.context > 1 ? &context.groups.context() : nullptr};
+}
+
+/// The model with its adapter, and what the data says about it; without an arena.
+BuiltModel make_model(const Job& job, const JobDatasets& datasets, const nn::Context& context) {
   const JobSpec& spec = job.spec();
   BuiltModel built;
-  const comm::Mesh& mesh = context.groups.mesh();
-  const bool shares = spec.parallel.shard != "none" && mesh.shards() > 1;
-  const bool shares_values = shares && spec.parallel.shard == "parameters";
-  const nn::Context model_context{.policy = context.policy,
-                                  .device = context.device,
-                                  .channels_last = input_format(spec, *datasets.train, context).channels_last,
-                                  .recompute = nn::recompute_from_name(spec.train.activation_checkpointing),
-                                  .takes_no_memory = shares_values || !has_memory || mesh.pipeline > 1,
-                                  .batch_group = spec.parallel.sync_bn ? &context.groups.tensors() : nullptr,
-                                  .tensor_group = mesh.tensor > 1 ? &context.groups.layers() : nullptr,
-                                  .context_group = mesh.context > 1 ? &context.groups.context() : nullptr};
   built.class_names = datasets.train->class_names();
   if (const auto& layout = datasets.train->layout(); layout.is_image())
     built.images = models::ImageSize{layout.input().sizes[0], layout.input().sizes[1]};
   built.pretrained = spec.model.pretrained_path();
-  built.model = models::catalog().make(spec.model.architecture, model_context, datasets.facts);
+  built.model = models::catalog().make(spec.model.architecture, context, datasets.facts);
   if (const auto& adapter = spec.model.adapter) {
     built.adapter = models::adapters().make(adapter->type);
     built.adapter->adapt(*built.model);
@@ -202,7 +217,10 @@ BuiltModel lay_out_model(const Job& job, const JobDatasets& datasets, RankContex
   built.has_batch_norm = has_batch_norm(*built.model);
   built.sync_batch_norm = spec.parallel.sync_bn && built.has_batch_norm;
   if (spec.parallel.sync_bn && !built.sync_batch_norm) log::warning("parallel.sync_bn: the model has no batch norm");
-  auto arena_tensors = arena_tensors_of(job, *built.model);
+  return built;
+}
+
+void count_parameters(BuiltModel& built, const std::vector<device::ArenaTensor>& arena_tensors) {
   for (const auto& one : arena_tensors) {
     const auto& split = one.split;
     const int64_t numel =
@@ -210,32 +228,51 @@ BuiltModel lay_out_model(const Job& job, const JobDatasets& datasets, RankContex
     built.parameter_count += numel;
     if (one.trainable) built.trainable_count += numel;
   }
-  if (mesh.pipeline > 1) cut_into_stages(built, job, context, arena_tensors, has_memory);
-  if (!has_memory) keep_sizes_alone(arena_tensors);
-  const bool in_whole_tensors = optim::catalog().abilities(spec.optimizer.type).whole_tensors;
+}
+
+void check_frozen_layers(const Job& job, const std::vector<device::ArenaTensor>& arena_tensors) {
   for (const auto& one : arena_tensors) {
     if (one.trainable || !one.split) continue;
     throw job.loaded.error("parallel.tensor", "a frozen layer cannot be shared: " + one.name, "1");
   }
+}
+
+void make_arena(BuiltModel& built, const JobSpec& spec, const RankContext& context, const Sharing& sharing,
+                const std::vector<device::ArenaTensor>& arena_tensors) {
+  const comm::Mesh& mesh = context.groups.mesh();
+  const bool is_narrow = spec.optimizer.has_narrow_master();
   built.arena = std::make_unique<device::Arena>(
-      arena_tensors,
-      device::ArenaOptions{
-          .gradients = shares && spec.parallel.shard != "optimizer" ? device::Kept::owned : device::Kept::whole,
-          .values = shares_values ? device::Kept::owned : device::Kept::whole,
-          .values_type = spec.optimizer.has_narrow_master() ? std::optional(at::kBFloat16) : std::nullopt,
-          .rounding_seed = static_cast<uint64_t>(spec.seed),
-          .working_type = spec.optimizer.has_narrow_master() ? std::nullopt : ops::working_type(context.policy),
-          .shards = shares && !in_whole_tensors ? mesh.shards() : 1,
-          .parts = bucket_limits(spec.parallel)});
+      arena_tensors, device::ArenaOptions{.gradients = sharing.gradients ? device::Kept::owned : device::Kept::whole,
+                                          .values = sharing.values ? device::Kept::owned : device::Kept::whole,
+                                          .values_type = is_narrow ? std::optional(at::kBFloat16) : std::nullopt,
+                                          .rounding_seed = static_cast<uint64_t>(spec.seed),
+                                          .working_type = is_narrow ? std::nullopt : ops::working_type(context.policy),
+                                          .shards = sharing.state && !sharing.in_whole_tensors ? mesh.shards() : 1,
+                                          .parts = bucket_limits(spec.parallel)});
   device::release_unused(context.device);  // what the parameters lay in before, frozen ones in fp32
   for (const auto& arena_tensor : arena_tensors) {
     if (arena_tensor.trainable) built.parameters.push_back(arena_tensor.value);
   }
-  if (shares) {
-    built.owners = in_whole_tensors ? parallel::shards_of_tensors(*built.arena, mesh.shards())
-                                    : parallel::equal_shards(*built.arena, mesh.shards());
-    built.arena->own(built.owners[static_cast<size_t>(mesh.shard_of(context.rank()))]);
-  }
+  if (!sharing.state) return;
+  built.owners = sharing.in_whole_tensors ? parallel::shards_of_tensors(*built.arena, mesh.shards())
+                                          : parallel::equal_shards(*built.arena, mesh.shards());
+  built.arena->own(built.owners[static_cast<size_t>(mesh.shard_of(context.rank()))]);
+}
+
+/// The model in its arena, with the shares of all ranks; nothing is filled yet. `has_memory` false: all of it has
+/// sizes, but parameters, gradients and what is made beside them have no memory.
+BuiltModel lay_out_model(const Job& job, const JobDatasets& datasets, RankContext& context, bool has_memory) {
+  const JobSpec& spec = job.spec();
+  const comm::Mesh& mesh = context.groups.mesh();
+  const Sharing sharing = sharing_of(spec, mesh);
+  const bool takes_no_memory = sharing.values || !has_memory || mesh.pipeline > 1;
+  BuiltModel built = make_model(job, datasets, model_context(spec, datasets, context, takes_no_memory));
+  auto arena_tensors = arena_tensors_of(job, *built.model);
+  count_parameters(built, arena_tensors);
+  check_frozen_layers(job, arena_tensors);
+  if (mesh.pipeline > 1) cut_into_stages(built, job, context, arena_tensors, has_memory);
+  if (!has_memory) keep_sizes_alone(arena_tensors);
+  make_arena(built, spec, context, sharing, arena_tensors);
   return built;
 }
 
