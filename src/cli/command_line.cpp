@@ -81,6 +81,7 @@ CommandLine::CommandLine() {
   add_export();
   add_fetch();
   add_readers();
+  add_data();
   add_ckpt();
   add_replay();
   add_bench();
@@ -303,10 +304,10 @@ void CommandLine::add_readers() {
   describe->add_option("kind", kind,
                        "job, a group or key of it (train, optimizer.lr), or model, dataset, optimizer, ...");
   describe->add_option("name", name, "the entry, as `gputrain list` names it");
-  describe->add_option("--markdown", markdown, "print a page of the folder configs instead: keys, the default")
+  describe->add_option("--markdown", markdown, "print a page of the folder configs instead: keys, the default, or compatibility")
       ->expected(0, 1)
       ->default_str("keys")
-      ->check(CLI::IsMember({"keys"}));
+      ->check(CLI::IsMember({"keys", "compatibility"}));
   add_plugins(*describe, plugins);
   describe->callback([this] { action = [this] { return app::library().describe(kind, name, markdown, plugins); }; });
 
@@ -315,6 +316,22 @@ void CommandLine::add_readers() {
   profile->add_flag("--json", json, "print one JSON document");
   profile->callback([this] { action = [this] { return app::library().profile(name, json); }; });
 
+  auto* completion = app.add_subcommand("completion", "print what makes a shell complete command lines of gputrain");
+  completion->add_option("shell", name, "bash, zsh or fish; the first line says where it goes")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  completion->callback([this] {
+    action = [this] {
+      std::fputs(app::completion_script(name).c_str(), stdout);
+      return 0;
+    };
+  });
+
+  auto* version = app.add_subcommand("version", "print versions of gputrain and what it was built with");
+  version->callback([this] { action = [] { return app::library().version(); }; });
+}
+
+void CommandLine::add_data() {
   auto* data = app.add_subcommand("data", "prepare data, and check the data of a run");
   data->require_subcommand(1);
   auto* audit = data->add_subcommand("audit", "prove from a run's ledger that every sample was used once per epoch");
@@ -345,20 +362,6 @@ void CommandLine::add_readers() {
   show->add_option("--output", data_show.output, "images: the page (HTML) to write")->check(not_empty);
   show->add_flag("--json", data_show.json, "one object a line: tokens, and the target of each (-100: not learned)");
   show->callback([this] { action = [this] { return app::library().data_show(data_show); }; });
-
-  auto* completion = app.add_subcommand("completion", "print what makes a shell complete command lines of gputrain");
-  completion->add_option("shell", name, "bash, zsh or fish; the first line says where it goes")
-      ->required()
-      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
-  completion->callback([this] {
-    action = [this] {
-      std::fputs(app::completion_script(name).c_str(), stdout);
-      return 0;
-    };
-  });
-
-  auto* version = app.add_subcommand("version", "print versions of gputrain and what it was built with");
-  version->callback([this] { action = [] { return app::library().version(); }; });
 }
 
 std::optional<int> CommandLine::read(const std::vector<std::string>& words) {

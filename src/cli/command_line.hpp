@@ -74,6 +74,7 @@ struct CommandLine {
   void add_init();
   void add_tune();
   void add_readers();
+  void add_data();
   void add_ckpt();
   void add_watching();
   /// Parses the command after the options of `launch`, which every rank parses again.

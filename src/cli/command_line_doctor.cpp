@@ -28,7 +28,7 @@ void CommandLine::add_doctor() {
   verb->footer(
       "The best rates are kept in $XDG_STATE_HOME/gputrain/machines.json, else below\n"
       "~/.local/state.\n"
-      "Exit code: 0 fit, perhaps with warnings; 6 something must be mended first.");
+      "Exit code: 0 fit, perhaps with warnings; 6 something must be fixed first.");
   verb->callback([this] { action = [this] { return app::library().doctor(doctor); }; });
 }
 

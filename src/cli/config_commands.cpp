@@ -137,6 +137,10 @@ int list_command(const std::string& kind, const std::vector<std::string>& plugin
 int describe_command(const std::string& kind, const std::string& name, const std::string& page,
                      const std::vector<std::string>& plugins) {
   for (const std::string& file : plugins) load_plugin(file);
+  if (page == "compatibility") {
+    print(compatibility_page());
+    return 0;
+  }
   if (page == "keys") {
     print(kKeysHead + config::keys_page(job_schema()));
     return 0;

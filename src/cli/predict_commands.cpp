@@ -94,8 +94,8 @@ int embed_command(const PredictRequest& request) {
                 {.what = "this model " + trained::what_it_gives(source.signature) + ", and embed is for vectors of texts",
                  .where = request.folder,
                  .hint = trained::verb_for(source.signature) +
-                         "; of an encoder (model.type: bert) that is no adapter, --set model.config.head=embedder takes "
-                         "the mean of the vectors of a text's tokens"});
+                         "; an encoder without an adapter (model.type: bert) gives the mean of the vectors of a text's "
+                         "tokens with --set model.config.head=embedder"});
   const at::Tensor vectors = embeddings_of(*trained::open(std::move(source)), texts_of(request));
   write_npy(vectors, request.output);
   monitor::Console console(monitor::Console::detect(true));

@@ -339,7 +339,7 @@ class Sweep {
     throw Error(is_known ? static_cast<ExitCode>(first.exit_code) : ExitCode::environment,
                 {.what = fmt::format("{} of {} trials failed; the first one: {}", failed, trials().size(), first.why),
                  .where = folder_.string(),
-                 .hint = "mend the cause; the same command tries them again"});
+                 .hint = "fix the cause; the same command tries them again"});
   }
 
   void write_best(size_t trial) {

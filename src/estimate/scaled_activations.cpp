@@ -1,6 +1,7 @@
 #include "gputrain/estimate/scaled_activations.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <utility>
@@ -129,6 +130,34 @@ void take_keys(SharedBytes& all, double of_a_rank) {
   all.of_keys = std::max(0.0, of_a_rank - (all.of_positions + all.of_layers) / kFewRanks);
 }
 
+/// Sizes of the head whose activations are wanted.
+struct HeadFacts {
+  int64_t tokens, measured_tokens, channels, columns, element_bytes;
+};
+
+/// Adds what the head keeps, of which logits grow with its columns. `measured` gives the bytes of a small decoder.
+void add_head(const HeadFacts& head, const std::function<double(const SmallDecoder&)>& measured,
+              BlockActivations& found) {
+  const double times = static_cast<double>(head.tokens) / static_cast<double>(head.measured_tokens);
+  SmallDecoder decoder{.heads = 2,
+                    .key_heads = 2,
+                    .channels = 64,
+                    .inner = 64,
+                    .vocabulary = kLogits,
+                    .tokens = head.measured_tokens,
+                    .has_experts = false};
+  const double with_logits = measured(decoder);
+  decoder.layers = 2;
+  const double kept = measured(decoder) - with_logits;
+  decoder.layers = 1;
+  decoder.vocabulary = 2 * kLogits;
+  const double of_logits = (measured(decoder) - with_logits) / static_cast<double>(kLogits * head.measured_tokens);
+  found.in_head = std::max(0.0, with_logits - kept - of_logits * static_cast<double>(kLogits * head.measured_tokens)) * times *
+                  static_cast<double>(head.channels) / static_cast<double>(decoder.channels);
+  found.logits = of_logits * static_cast<double>(head.columns) * static_cast<double>(head.tokens);
+  found.most_logits = of_logits * static_cast<double>(nn::Context().logits_bytes) / static_cast<double>(head.element_bytes);
+}
+
 }  // namespace
 
 double SharedBytes::on(const SampleRanks& ranks) const noexcept {
@@ -207,28 +236,15 @@ BlockActivations scaled_activations(const Job& job, const std::string& checkpoin
   }
   if (settings.at("model.config.head") != "tokens") return found;
 
-  const double times = static_cast<double>(tokens) / static_cast<double>(small.tokens);
-  SmallDecoder head{.heads = 2,
-                    .key_heads = 2,
-                    .channels = 64,
-                    .inner = 64,
-                    .vocabulary = kLogits,
-                    .tokens = small.tokens,
-                    .has_experts = false};
-  const double with_logits = measured(head);
-  head.layers = 2;
-  const double kept = measured(head) - with_logits;
-  head.layers = 1;
-  head.vocabulary = 2 * kLogits;
-  const double of_logits = (measured(head) - with_logits) / static_cast<double>(kLogits * small.tokens);
-  const auto columns = static_cast<double>(
-      std::max({texts.vocabulary, number(settings, "vocab_size"), number(settings, "pad_vocab_to")}));
-  const auto element =
-      static_cast<double>(at::elementSize(ops::policy_of(ops::precision_from_name(job.spec().precision)).compute));
-  found.in_head = std::max(0.0, with_logits - kept - of_logits * static_cast<double>(kLogits * small.tokens)) * times *
-                  static_cast<double>(sizes.channels) / static_cast<double>(head.channels);
-  found.logits = of_logits * columns * static_cast<double>(tokens);
-  found.most_logits = of_logits * static_cast<double>(nn::Context().logits_bytes) / element;
+  const auto columns =
+      std::max({texts.vocabulary, number(settings, "vocab_size"), number(settings, "pad_vocab_to")});
+  const auto compute = ops::policy_of(ops::precision_from_name(job.spec().precision)).compute;
+  add_head({.tokens = tokens,
+            .measured_tokens = small.tokens,
+            .channels = sizes.channels,
+            .columns = columns,
+            .element_bytes = static_cast<int64_t>(at::elementSize(compute))},
+           measured, found);
   return found;
 }
 

@@ -19,7 +19,7 @@
 #include "gputrain/parallel/replicas.hpp"
 #include "gputrain/setup/training_setup.hpp"
 #include "gputrain/setup/weights.hpp"
-#include "residents.hpp"
+#include "arena_tensors.hpp"
 
 namespace gputrain::app {
 namespace {

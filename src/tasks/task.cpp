@@ -51,7 +51,7 @@ InputSpec TaskCatalog::reads(const config::Choice& choice, InputSpec model) cons
 Abilities TaskCatalog::abilities(const config::Choice& choice, const InputSpec& model) const {
   if (!choice.name.empty()) return CatalogOfAbilities::abilities(choice);
   if (!model.reads_tokens()) return {};
-  const auto found = std::ranges::find(entries_, std::optional(model.use), &Known::use);
+  const auto found = std::ranges::find(entries_, std::optional(model.target), &Known::target);
   if (found == entries_.end()) return {};
   return CatalogOfAbilities::abilities(with_defaults(entries().at(static_cast<size_t>(found - entries_.begin())).name));
 }

@@ -1,4 +1,5 @@
-"""The pages: links that lead somewhere, keys that a job has, whole jobs that are valid, keys.md as the program prints it."""
+"""The pages: links that lead somewhere, keys that a job has, whole jobs that are valid, keys.md and
+compatibility.md as the program prints them."""
 import re
 import subprocess
 import sys
@@ -28,10 +29,11 @@ def run(*words):
 
 
 class Pages(unittest.TestCase):
-    def test_keys_page_is_that_of_the_program(self):
-        printed = run("describe", "--markdown").stdout
-        self.assertTrue(printed == (ROOT / "configs/keys.md").read_text(),
-                        "write it anew: gputrain describe --markdown > configs/keys.md")
+    def test_pages_are_those_of_the_program(self):
+        for page in ("keys", "compatibility"):
+            printed = run("describe", "--markdown", page).stdout
+            self.assertTrue(printed == (ROOT / f"configs/{page}.md").read_text(),
+                            f"write it anew: gputrain describe --markdown {page} > configs/{page}.md")
 
     def test_links_lead_somewhere(self):
         for page in PAGES:

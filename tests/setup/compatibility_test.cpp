@@ -158,13 +158,6 @@ TEST(Compatibility, HasRulesOfFeaturesThatThereAre) {
   }
 }
 
-TEST(Compatibility, IsThePageInConfigs) {
-  if (compatibility_page() == committed_page()) return;
-  const std::string written = ::testing::TempDir() + "compatibility.md";
-  std::ofstream(written) << compatibility_page();
-  FAIL() << "the program's page has changed: cp " << written << " configs/";
-}
-
 // The matrix is what happens: a job with two features has the mistakes of each, one for each x where they meet, and
 // none where one has what the other needs.
 TEST(Compatibility, IsTheSameForEveryPair) {

@@ -1,4 +1,4 @@
-#include "residents.hpp"
+#include "arena_tensors.hpp"
 
 #include <algorithm>
 #include <map>
@@ -66,7 +66,7 @@ void check_groups(const Job& job, models::Model& model, const Names& names) {
   }
 }
 
-device::ArenaTensor resident_of(const optim::OptimizerSpec& optimizer, const std::string& name,
+device::ArenaTensor tensor_of(const optim::OptimizerSpec& optimizer, const std::string& name,
                                 const nn::Parameter& parameter, at::ScalarType compute) {
   device::ArenaTensor arena_tensor{
       .name = name,
@@ -107,7 +107,7 @@ std::vector<device::ArenaTensor> arena_tensors_of(const Job& job, models::Model&
         auto& [name, holder] = found->second;
         GPUTRAIN_ASSERT(holder.empty(), "parameter '" + name + "' is in " + holder + " and again in " + told);
         holder = told;
-        arena_tensors.push_back(resident_of(optimizer, name, parameter, model.context().policy.compute));
+        arena_tensors.push_back(tensor_of(optimizer, name, parameter, model.context().policy.compute));
         arena_tensors.back().unit = static_cast<int64_t>(number);
         arena_tensors.back().split = parameter.split;
         arena_tensors.back().settings = optimizer.settings_of(name, static_cast<int64_t>(number), std::ssize(units));
