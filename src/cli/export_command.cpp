@@ -52,7 +52,8 @@ void check_format(const ExportRequest& request, const trained::Source& source) {
     refuse("GGUF is written of language models alone, and " + given, "--format hf");
   if (request.format == "sentence-transformers" && source.signature.gives != Target::pairs)
     refuse("sentence-transformers is for vectors of texts, and " + given,
-           "--format hf; an encoder without an adapter (model.type: bert) gives the mean of the vectors of a text's tokens "
+           "--format hf; an encoder without an adapter (model.type: bert) gives the mean of the vectors of a text's "
+           "tokens "
            "with --set model.config.head=embedder");
 }
 

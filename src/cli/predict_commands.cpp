@@ -17,10 +17,8 @@ namespace gputrain::app {
 namespace {
 
 trained::Source source_for(const PredictRequest& request, bool gives_vectors) {
-  return trained::find({.folder = request.folder,
-                        .set = request.set,
-                        .tokenizer = request.tokenizer,
-                        .gives_vectors = gives_vectors});
+  return trained::find(
+      {.folder = request.folder, .set = request.set, .tokenizer = request.tokenizer, .gives_vectors = gives_vectors});
 }
 
 TextsToRead texts_of(const PredictRequest& request) {
@@ -49,7 +47,8 @@ ImagePredictions predictions_for(const PredictRequest& request) {
   if (source.reads_texts()) return predictions_of_texts(request, std::move(source));
   const data::Signature& seen = source.signature;
   if (!request.tokenizer.empty())
-    throw Error(ExitCode::usage, {.what = "--tokenizer is for texts, and this model reads none", .where = request.folder});
+    throw Error(ExitCode::usage,
+                {.what = "--tokenizer is for texts, and this model reads none", .where = request.folder});
   if (!seen.layout.is_image() || seen.layout.outputs == 0)
     throw Error(ExitCode::usage, {.what = "the model reads neither images nor texts", .where = request.folder});
   if (source.weights.empty() || !seen.normalization)
@@ -90,12 +89,13 @@ int predict_command(const PredictRequest& request) {
 int embed_command(const PredictRequest& request) {
   trained::Source source = source_for(request, /*gives_vectors=*/true);
   if (source.signature.gives != Target::pairs)
-    throw Error(ExitCode::usage,
-                {.what = "this model " + trained::what_it_gives(source.signature) + ", and embed is for vectors of texts",
-                 .where = request.folder,
-                 .hint = trained::verb_for(source.signature) +
-                         "; an encoder without an adapter (model.type: bert) gives the mean of the vectors of a text's "
-                         "tokens with --set model.config.head=embedder"});
+    throw Error(
+        ExitCode::usage,
+        {.what = "this model " + trained::what_it_gives(source.signature) + ", and embed is for vectors of texts",
+         .where = request.folder,
+         .hint = trained::verb_for(source.signature) +
+                 "; an encoder without an adapter (model.type: bert) gives the mean of the vectors of a text's "
+                 "tokens with --set model.config.head=embedder"});
   const at::Tensor vectors = embeddings_of(*trained::open(std::move(source)), texts_of(request));
   write_npy(vectors, request.output);
   monitor::Console console(monitor::Console::detect(true));

@@ -140,22 +140,23 @@ void add_head(const HeadFacts& head, const std::function<double(const SmallDecod
               BlockActivations& found) {
   const double times = static_cast<double>(head.tokens) / static_cast<double>(head.measured_tokens);
   SmallDecoder decoder{.heads = 2,
-                    .key_heads = 2,
-                    .channels = 64,
-                    .inner = 64,
-                    .vocabulary = kLogits,
-                    .tokens = head.measured_tokens,
-                    .has_experts = false};
+                       .key_heads = 2,
+                       .channels = 64,
+                       .inner = 64,
+                       .vocabulary = kLogits,
+                       .tokens = head.measured_tokens,
+                       .has_experts = false};
   const double with_logits = measured(decoder);
   decoder.layers = 2;
   const double kept = measured(decoder) - with_logits;
   decoder.layers = 1;
   decoder.vocabulary = 2 * kLogits;
   const double of_logits = (measured(decoder) - with_logits) / static_cast<double>(kLogits * head.measured_tokens);
-  found.in_head = std::max(0.0, with_logits - kept - of_logits * static_cast<double>(kLogits * head.measured_tokens)) * times *
-                  static_cast<double>(head.channels) / static_cast<double>(decoder.channels);
+  found.in_head = std::max(0.0, with_logits - kept - of_logits * static_cast<double>(kLogits * head.measured_tokens)) *
+                  times * static_cast<double>(head.channels) / static_cast<double>(decoder.channels);
   found.logits = of_logits * static_cast<double>(head.columns) * static_cast<double>(head.tokens);
-  found.most_logits = of_logits * static_cast<double>(nn::Context().logits_bytes) / static_cast<double>(head.element_bytes);
+  found.most_logits =
+      of_logits * static_cast<double>(nn::Context().logits_bytes) / static_cast<double>(head.element_bytes);
 }
 
 }  // namespace
@@ -236,8 +237,7 @@ BlockActivations scaled_activations(const Job& job, const std::string& checkpoin
   }
   if (settings.at("model.config.head") != "tokens") return found;
 
-  const auto columns =
-      std::max({texts.vocabulary, number(settings, "vocab_size"), number(settings, "pad_vocab_to")});
+  const auto columns = std::max({texts.vocabulary, number(settings, "vocab_size"), number(settings, "pad_vocab_to")});
   const auto compute = ops::policy_of(ops::precision_from_name(job.spec().precision)).compute;
   add_head({.tokens = tokens,
             .measured_tokens = small.tokens,

@@ -77,7 +77,8 @@ at::Tensor repeated(const at::Tensor& counted, size_t layers) {
 at::Tensor RouterLosses::balance(const std::vector<at::Tensor>& logits, int64_t per_token, const at::Tensor& counted) {
   const at::Tensor all = at::cat(logits), probabilities = probabilities_of(all);
   const at::Tensor chosen = std::get<1>(at::topk(probabilities.detach(), per_token, -1));
-  const at::Tensor choices = at::zeros_like(probabilities).scatter_(1, chosen, 1), of_all = repeated(counted, logits.size());
+  const at::Tensor choices = at::zeros_like(probabilities).scatter_(1, chosen, 1),
+                   of_all = repeated(counted, logits.size());
   const at::Tensor shares = mean_of_counted(choices, of_all), means = mean_of_counted(probabilities, of_all);
   return at::sum(at::mul(shares, means)) * all.size(1);
 }
@@ -140,8 +141,7 @@ at::Tensor Experts::in_blocks(const at::Tensor& rows, const at::Tensor& chosen) 
 }
 
 at::Tensor Experts::one_by_one(const at::Tensor& rows, const at::Tensor& chosen) const {
-  if (device::is_capturing(rows.device()))
-    throw std::runtime_error("the host reads how many tokens each expert gets");
+  if (device::is_capturing(rows.device())) throw std::runtime_error("the host reads how many tokens each expert gets");
   const at::Tensor counted = at::bincount(chosen, {}, options_.count).cpu();
   const std::vector<int64_t> counts(counted.const_data_ptr<int64_t>(),
                                     counted.const_data_ptr<int64_t>() + counted.numel());

@@ -70,7 +70,8 @@ std::vector<at::Tensor> Linear::adapted(const std::vector<const Linear*>& layers
   };
   // Not by the grad mode: a block that is computed again has another one then, and must give the same results.
   const bool is_trained_on_gpu = x.is_cuda() && layers.front()->is_training();
-  if (!is_trained_on_gpu || !std::ranges::any_of(layers, has_branch) || !std::ranges::all_of(layers, is_frozen)) return {};
+  if (!is_trained_on_gpu || !std::ranges::any_of(layers, has_branch) || !std::ranges::all_of(layers, is_frozen))
+    return {};
   std::vector<ops::AdaptedLinear> all;
   for (const Linear* layer : layers) {
     const auto low_rank = has_branch(layer) ? layer->branch_->low_rank(x) : ops::AdaptedLinear();

@@ -50,7 +50,8 @@ class RandomStates {
  private:
   /// Compares states, which are bytes on the CPU.
   static bool is_equal(const at::Tensor& one, const at::Tensor& other) {
-    return one.nbytes() == other.nbytes() && std::memcmp(one.const_data_ptr(), other.const_data_ptr(), one.nbytes()) == 0;
+    return one.nbytes() == other.nbytes() &&
+           std::memcmp(one.const_data_ptr(), other.const_data_ptr(), one.nbytes()) == 0;
   }
 
   at::Device device_;
@@ -105,7 +106,8 @@ struct UnitOfWeights {
 };
 
 struct FirstRun final : torch::CustomClassHolder {
-  FirstRun(Block to_run, at::Device device) : block(std::move(to_run)), random(device), unit(UnitOfWeights::entered()) {}
+  FirstRun(Block to_run, at::Device device)
+      : block(std::move(to_run)), random(device), unit(UnitOfWeights::entered()) {}
   Block block;
   RandomStates random;
   UnitOfWeights unit;

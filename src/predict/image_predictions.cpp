@@ -84,20 +84,19 @@ ImagePredictions predictions_of(trained::Model& model, const ImagesToSee& wanted
       model.job, datasets::given_images(files, image_options_of(model), model.class_names, model.signature.gives));
   ImagePredictions predictions;
   std::set<int64_t> unreadable;
-  const data::LoaderOptions reading{
-      .partition = {.global_batch = wanted.batch_size, .micro_batch = wanted.batch_size},
-      .shuffle = false,
-      .augment = false,
-      .pads = false,
-      .num_workers = data::automatic_workers(*seen.train, model.context.device, 1),
-      .steps = ceil_divide(seen.train->size(), wanted.batch_size),
-      .max_bad_fraction = 1,
-      .on_bad_sample =
-          [&](const data::BadSample& bad) {
-            unreadable.insert(bad.index);
-            predictions.unreadable.push_back(bad.message);
-          },
-      .device = model.context.device};
+  const data::LoaderOptions reading{.partition = {.global_batch = wanted.batch_size, .micro_batch = wanted.batch_size},
+                                    .shuffle = false,
+                                    .augment = false,
+                                    .pads = false,
+                                    .num_workers = data::automatic_workers(*seen.train, model.context.device, 1),
+                                    .steps = ceil_divide(seen.train->size(), wanted.batch_size),
+                                    .max_bad_fraction = 1,
+                                    .on_bad_sample =
+                                        [&](const data::BadSample& bad) {
+                                          unreadable.insert(bad.index);
+                                          predictions.unreadable.push_back(bad.message);
+                                        },
+                                    .device = model.context.device};
   data::Loader loader(seen.train, reading);
   const data::Preprocess preprocess(*seen.train, app::input_format(model.job.spec(), *seen.train, model.context));
   trained::Forward forward(model);
@@ -112,8 +111,8 @@ ImagePredictions predictions_of(trained::Model& model, const ImagesToSee& wanted
       for (int64_t row = 0; row < batch.samples; ++row, ++image) {
         if (unreadable.contains(image)) continue;
         const std::string& file = files.at(static_cast<size_t>(image));
-        predictions.lines += line_of_image(model.signature.gives,
-                                           {.file = file, .names = model.class_names, .values = rows[row]}, wanted.json);
+        predictions.lines += line_of_image(
+            model.signature.gives, {.file = file, .names = model.class_names, .values = rows[row]}, wanted.json);
       }
     }
   }

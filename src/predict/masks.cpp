@@ -82,8 +82,7 @@ class MaskWriter {
         images_(std::move(images)),
         json_(wanted.json),
         files_(mask_files(images_, wanted.masks)),
-        preprocess_(*model.datasets.train,
-                    app::input_format(model.job.spec(), *model.datasets.train, model.context)),
+        preprocess_(*model.datasets.train, app::input_format(model.job.spec(), *model.datasets.train, model.context)),
         forward_(model) {
     if (model.class_names.size() > 256)
       throw Error(ExitCode::usage, {.what = "a mask has at most 256 classes, and the model has " +

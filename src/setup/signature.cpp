@@ -37,7 +37,8 @@ InputSpec model_of(const Job& job) {
 
 Target given_by(const Job& job) {
   const InputSpec model = models::catalog().reads(job.spec().model.architecture);
-  if (model.reads_tokens() && (model.target == Target::next_token || model.target == Target::pairs)) return model.target;
+  if (model.reads_tokens() && (model.target == Target::next_token || model.target == Target::pairs))
+    return model.target;
   const Target learned = model_of(job).target;
   return learned == Target::preference ? Target::rating : learned;
 }

@@ -50,9 +50,10 @@ void open_texts(Source& source, Spelling spelling, Model& model) {
     model.tokenizer_folder = fs::is_directory(source.tokenizer) ? source.tokenizer : source.tokenizer.parent_path();
   }
   if (!model.tokenizer && spelling == Spelling::needed)
-    throw Error(ExitCode::usage, {.what = "the run was trained on numbers of tokens and does not say how they are spelled",
-                                  .where = source.folder.string(),
-                                  .hint = "--tokenizer with the folder of the published model they are of"});
+    throw Error(ExitCode::usage,
+                {.what = "the run was trained on numbers of tokens and does not say how they are spelled",
+                 .where = source.folder.string(),
+                 .hint = "--tokenizer with the folder of the published model they are of"});
   if (source.training_data) app::check_learned_from(source.weights, *source.training_data);
 }
 
@@ -60,10 +61,9 @@ void open_texts(Source& source, Spelling spelling, Model& model) {
 void check_whole(const Source& source, const app::BuiltModel& built) {
   const auto& missing = built.not_loaded.missing_parts;
   if (built.not_loaded.classes_left_out == 0 && missing.empty()) return;
-  throw Error(ExitCode::data,
-              {.what = "the weights have no head of this kind" +
-                       (missing.empty() ? "" : ": '" + missing.front() + "' is missing"),
-               .where = source.folder.string()});
+  throw Error(ExitCode::data, {.what = "the weights have no head of this kind" +
+                                       (missing.empty() ? "" : ": '" + missing.front() + "' is missing"),
+                               .where = source.folder.string()});
 }
 
 void find_text_files(Model& model) {

@@ -81,8 +81,8 @@ SampleLayout layout_of_images(const InputSpec& model, const SampleLayout& known)
   const auto& sizes = known.input().sizes;
   const bool has_numbers = model.target == Target::number || model.target == Target::labels;
   const auto make = model.target == Target::pixels ? SampleLayout::masked_images
-                    : has_numbers       ? SampleLayout::images_with_numbers
-                                        : SampleLayout::images;
+                    : has_numbers                  ? SampleLayout::images_with_numbers
+                                                   : SampleLayout::images;
   return make(sizes[0], sizes[1], sizes[2], known.outputs);
 }
 

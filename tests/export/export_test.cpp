@@ -43,7 +43,7 @@ const fs::path ExportTest::folder_ = fs::temp_directory_path() / ("gputrain_expo
 TEST_F(ExportTest, WritesWhatOthersReadBack) {
   for (const auto& entry : fs::directory_iterator(folder_)) {
     const fs::path& folder = entry.path();
-    const auto model = open_language_model({.folder = folder / "base"});
+    const auto model = trained::open(trained::find({.folder = folder / "base"}));
     export_gguf(*model, folder / "f32.gguf", StoredType::f32);
     export_gguf(*model, folder / "q8_0.gguf", StoredType::q8_0);
     export_transformers(*model, folder / "hf", StoredType::f32, /*file_bytes=*/100'000);
@@ -54,7 +54,7 @@ TEST_F(ExportTest, WritesWhatOthersReadBack) {
 TEST_F(ExportTest, RefusesTokenizersThatGgufLacks) {
   const fs::path base = folder_ / "qwen3" / "copy";
   fs::copy(folder_ / "qwen3" / "base", base);
-  const auto model = open_language_model({.folder = base});
+  const auto model = trained::open(trained::find({.folder = base}));
   std::ofstream(base / "tokenizer.json") << R"({"model": {"type": "WordPiece", "vocab": {}}})";
   try {
     export_gguf(*model, base / "out.gguf", StoredType::f16);
@@ -102,9 +102,10 @@ class GgufTokenizer : public ::testing::Test {
 };
 
 std::vector<std::pair<std::string, GgufValue>> values_of(const fs::path& folder) {
-  LanguageModel model;
+  trained::Model model{
+      load_job({.file = {}, .set = {"model.type=mlp", "data.train.format=synthetic"}, .output_dir = {}})};
   model.tokenizer_folder = folder;
-  model.limits.vocabulary = 6;
+  model.vocabulary = 6;
   return gguf_tokenizer(model);
 }
 

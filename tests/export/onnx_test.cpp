@@ -39,6 +39,7 @@
 #include "gputrain/checkpoint/safetensors.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/export/export.hpp"
+#include "gputrain/setup/signature.hpp"
 #include "gputrain/setup/weights.hpp"
 #include "support/python_reference.hpp"
 
@@ -61,18 +62,24 @@ class OnnxTest : public ::testing::Test {
   const fs::path folder_ = fs::temp_directory_path() / ("gputrain_onnx_" + std::to_string(::getpid()));
 };
 
-std::vector<std::string> settings_of(const std::string& type, const std::vector<std::string>& options) {
+Job job_of(const std::string& type, const std::vector<std::string>& options) {
   std::vector<std::string> set{"model.type=" + type, "data.train.format=synthetic",
                                "data.train.num_classes=" + std::to_string(kClasses),
                                "data.image.size=" + std::to_string(kImageSize)};
   for (const std::string& option : options) set.push_back("model.config." + option);
-  return set;
+  return load_job({.file = {}, .set = std::move(set), .output_dir = {}});
+}
+
+/// Opens the data of the model's job, made-up images.
+void open_data(trained::Model& model) {
+  model.datasets = open_datasets(model.job);
+  model.signature = signature_of(model.job, model.datasets);
 }
 
 /// With weights of which none is 0 or 1.
 BuiltModel random_model(const std::string& type, const std::vector<std::string>& options,
                         const models::DataFacts& facts, const nn::Context& context = {}) {
-  const Job job = load_job({.file = {}, .set = settings_of(type, options), .output_dir = {}});
+  const Job job = job_of(type, options);
   BuiltModel built;
   built.model = models::catalog().make(job.spec().model.architecture, context, facts);
   nn::initialize(*built.model, 1);
@@ -160,10 +167,11 @@ TEST_F(OnnxTest, GivesTheLogitsOfLanguageModels) {
     SCOPED_TRACE(name);
     std::vector<std::string> all = small;
     all.insert(all.end(), options.begin(), options.end());
-    LanguageModel model;
+    trained::Model model{job_of("gpt", all)};
+    model.signature = {.gives = Target::next_token, .longest = kLongest};
     model.built =
         random_model("gpt", all, {.input_shape = {kLongest}, .num_classes = kVocabulary, .vocabulary = kVocabulary});
-    model.limits = {.vocabulary = kVocabulary, .length = kLongest};
+    model.longest_text = kLongest;
     write_texts(*model.built.model, folder_ / (std::string(name) + ".safetensors"));
     export_onnx(model, folder_ / (std::string(name) + ".onnx"));
   }
@@ -187,7 +195,8 @@ TEST_F(OnnxTest, GivesWhatEncodersSayOfTextsWithPadding) {
     SCOPED_TRACE(name);
     std::vector<std::string> all = small;
     all.insert(all.end(), options.begin(), options.end());
-    TextEncoder encoder;
+    trained::Model encoder{job_of("bert", all)};
+    encoder.signature.longest = kLongest;
     encoder.built = random_model("bert", all, kTextFacts);
     encoder.longest_text = kLongest;
     write_texts(*encoder.built.model, folder_ / (std::string(name) + ".safetensors"),
@@ -197,7 +206,8 @@ TEST_F(OnnxTest, GivesWhatEncodersSayOfTextsWithPadding) {
   const NamedOptions reward{"reward", {"head=classifier", "num_classes=1", "layout=llama", "position=rotary"}};
   std::vector<std::string> all = small;
   all.insert(all.end(), reward.options.begin(), reward.options.end());
-  TextEncoder rating;
+  trained::Model rating{job_of("gpt", all)};
+  rating.signature = {.gives = Target::rating, .longest = kLongest};
   rating.built = random_model("gpt", all, {.input_shape = {kLongest}, .num_classes = 1, .vocabulary = kVocabulary});
   rating.longest_text = kLongest;
   write_texts(*rating.built.model, folder_ / "reward.safetensors");
@@ -230,10 +240,9 @@ TEST_F(OnnxTest, GivesTheLogitsOfEveryImageModel) {
   int number = 0;
   for (const auto& [type, options] : models) {
     SCOPED_TRACE(type);
-    const Job job = load_job({.file = {}, .set = settings_of(type, options), .output_dir = {}});
-    if (models::catalog().reads(job.spec().model.architecture).reads_tokens()) continue;
-    TrainedModel model;
-    model.datasets = open_datasets(job);
+    trained::Model model{job_of(type, options)};
+    if (models::catalog().reads(model.job.spec().model.architecture).reads_tokens()) continue;
+    open_data(model);
     model.built = random_model(type, options, model.datasets.facts, {.channels_last = number % 2 == 0});
     if (is_large(*model.built.model)) continue;  // of its family, a smaller one is written
     const std::string name = type + "_" + std::to_string(number++);
@@ -289,7 +298,9 @@ TEST_F(OnnxTest, TranslatesOperatorsAsAtenComputesThem) {
        [](const at::Tensor& x) { return at::linalg_vector_norm(x.flatten(1), 2, at::IntArrayRef{1}, true); }},
       {"samples", [](const at::Tensor& x) { return x.flatten(1) * static_cast<double>(1) / x.size(0) * x.size(0); }},
       {"parts",
-       [](const at::Tensor& x) { return x.chunk(3, 1)[1] - x.split(1, 1)[0] + x.split_with_sizes({1, 2}, 1)[1]; }},
+       [](const at::Tensor& x) {
+         return x.chunk(3, 1)[1] - x.split(1, 1)[0] + x.split_with_sizes({1, 2}, 1)[1];
+       }},
       {"products",
        [](const at::Tensor& x) {
          const at::Tensor first = x.select(1, 0), second = x.select(1, 1);
@@ -305,10 +316,18 @@ TEST_F(OnnxTest, TranslatesOperatorsAsAtenComputesThem) {
          const at::Tensor weight = at::ones({3, 2, 2, 3}, x.options()) * 0.1;
          return at::conv_transpose2d(x, weight, {}, {2, 3}, {1, 0}, {1, 0});
        }},
-      {"padding", [](const at::Tensor& x) { return at::constant_pad_nd(x, {1, 2, 0, 3}, 0.5); }},
-      {"interpolation", [](const at::Tensor& x) { return at::upsample_bilinear2d(x, {50, 33}, false); }},
+      {"padding",
+       [](const at::Tensor& x) {
+         return at::constant_pad_nd(x, {1, 2, 0, 3}, 0.5);
+       }},
+      {"interpolation",
+       [](const at::Tensor& x) {
+         return at::upsample_bilinear2d(x, {50, 33}, false);
+       }},
       {"pool",
-       [](const at::Tensor& x) { return at::max_pool2d(x, {3, 2}, {2, 2}, {1, 0}, {1, 1}, /*ceil_mode=*/true); }},
+       [](const at::Tensor& x) {
+         return at::max_pool2d(x, {3, 2}, {2, 2}, {1, 0}, {1, 1}, /*ceil_mode=*/true);
+       }},
       {"written over",
        [](const at::Tensor& x) {
          at::Tensor sum = at::zeros({3, 1, 1}, x.options());
@@ -316,8 +335,8 @@ TEST_F(OnnxTest, TranslatesOperatorsAsAtenComputesThem) {
          return (x * sum).relu_().add_(x);
        }},
   };
-  TrainedModel model;
-  model.datasets = open_datasets(load_job({.file = {}, .set = settings_of("mlp", {}), .output_dir = {}}));
+  trained::Model model{job_of("mlp", {})};
+  open_data(model);
   for (const auto& [name, one] : cases) {
     SCOPED_TRACE(name);
     model.built.model = std::make_unique<OneOperator>(one);
@@ -340,8 +359,8 @@ TEST_F(OnnxTest, RefusesModelsThatItCannotWrite) {
          return y.neg();
        }},
   };
-  TrainedModel model;
-  model.datasets = open_datasets(load_job({.file = {}, .set = settings_of("mlp", {}), .output_dir = {}}));
+  trained::Model model{job_of("mlp", {})};
+  open_data(model);
   for (const auto& [words, one] : cases) {
     model.built.model = std::make_unique<OneOperator>(one);
     try {
@@ -361,12 +380,12 @@ TEST_F(OnnxTest, OpensARunAndKeepsLargeWeightsInAFileOfTheirOwn) {
   std::ofstream(run / "job.resolved.yaml")
       << "model: {type: resnet18, config: {width: 8}}\n"
          "data: {train: {format: imagefolder, path: /nowhere}, image: {size: 32}}\n";
-  const Job job = load_job({.file = {}, .set = settings_of("resnet18", options), .output_dir = {}});
+  const Job job = job_of("resnet18", options);
   const JobDatasets datasets = open_datasets(job);
-  const BuiltModel trained = random_model("resnet18", options, datasets.facts);
-  write_weights(*trained.model, named_weights(*trained.model), *datasets.train, RunFolder{run});
-  write_images(*trained.model, folder_ / "model.safetensors");
-  const auto opened = open_trained_model(run, {"device=cpu", "precision=fp32"});
+  const BuiltModel built = random_model("resnet18", options, datasets.facts);
+  write_weights(*built.model, named_weights(*built.model), *datasets.train, RunFolder{run});
+  write_images(*built.model, folder_ / "model.safetensors");
+  const auto opened = trained::open(trained::find({.folder = run, .set = {"device=cpu", "precision=fp32"}}));
   export_onnx(*opened, folder_ / "model.onnx", /*most_bytes=*/1000);
   EXPECT_GT(fs::file_size(folder_ / "model.onnx.data"), fs::file_size(folder_ / "model.onnx"));
   EXPECT_TRUE(gputrain::testing::run_reference("export/onnx_reference.py", {folder_}));

@@ -30,13 +30,13 @@ struct Request {
 
 /// A trained model that is not open: what it reads and gives, and where its parts lie.
 struct Source {
-  std::filesystem::path folder;     // that was asked for
-  app::Job job;                     // of the run, or one that only says which published model it is
-  bool shares_model = false;        // --set says how ranks share the model: else each has all of it
+  std::filesystem::path folder;  // that was asked for
+  app::Job job;                  // of the run, or one that only says which published model it is
+  bool shares_model = false;     // --set says how ranks share the model: else each has all of it
   data::Signature signature;
   std::filesystem::path weights;    // of the run; empty: the job names them
   std::filesystem::path tokenizer;  // a published one; empty: it is made from the training data, or no text is read
-  std::optional<std::string> chat_template = {};    // a file or a name; none: that of the tokenizer
+  std::optional<std::string> chat_template = {};       // a file or a name; none: that of the tokenizer
   bool adds_special_tokens = false;                    // to a prompt, as the tokenizer's file says
   std::optional<int64_t> longest = {};                 // tokens of a text, where fewer are wanted than the model reads
   std::optional<app::JobDatasets> training_data = {};  // open, where nothing else says what the run's model is
