@@ -53,7 +53,7 @@ KINDS = {
     "classifier of images": ({"type": "resnet18"}, None, "images", "a class"),
     "classifier of pixels": ({"type": "unet", "config": {"channels": [8, 16]}}, None, "masks", "a class of each pixel"),
 }
-BRANCHED = ("language model", "classifier of texts (gpt)", "classifier of texts (bert)")  # that have adapters here
+BRANCHED = ("language model", "language model, DPO", "classifier of texts (gpt)", "classifier of texts (bert)")  # that have adapters here
 
 
 def byte_tokenizer():
@@ -176,7 +176,8 @@ class Folders(unittest.TestCase):
             list(pool.map(lambda kind: self.prepare(data, kind), KINDS))
             tried = [(kind, place, verb) for kind in KINDS for place in self.places(data, kind) for verb in VERBS]
             outcomes = dict(zip(tried, pool.map(lambda one: self.outcome(data, *one), tried)))
-        reasons, lines = [], ["| model | folder | " + " | ".join(f"`{verb}`" for verb in VERBS) + " |",
+        shown = ["eval JOB --weights" if verb == "eval" else verb.replace("--format ", "") for verb in VERBS]
+        reasons, lines = [], ["| model | folder | " + " | ".join(f"`{verb}`" for verb in shown) + " |",
                               "|-" * (len(VERBS) + 2) + "|"]
         for kind in KINDS:
             folders = {}  # of equal rows
