@@ -10,8 +10,10 @@
 #include "gputrain/estimate/memory.hpp"
 #include "gputrain/job/commands.hpp"
 #include "gputrain/job/job_environment.hpp"
+#include "gputrain/launch/environment.hpp"
 #include "gputrain/run/preparation.hpp"
 #include "gputrain/setup/compatibility.hpp"
+#include "gputrain/setup/training_setup.hpp"
 #include "gputrain/train/preemption.hpp"
 
 namespace gputrain::app {
@@ -38,7 +40,9 @@ int run_command(const RunRequest& request) {
   try {
     job = load_job(request.job);
     job->loaded.require_secrets();
-    check_compatibility(*job);
+    const int64_t simulated = request.dry_run_request.world_size;
+    const int ranks = launch::read_environment().rendezvous.world_size;
+    check_compatibility(*job, mesh_of(*job, simulated > 0 ? static_cast<int>(simulated) : ranks));
   } catch (const Error& mistake) {
     if (!request.silent_if_wrong) fail_before_rendezvous(mistake);
     return static_cast<int>(ExitCode::usage);

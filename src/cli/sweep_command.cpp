@@ -33,6 +33,7 @@
 #include "gputrain/launch/child.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/monitor/format.hpp"
+#include "gputrain/setup/compatibility.hpp"
 #include "gputrain/sweep/record.hpp"
 #include "gputrain/tasks/task.hpp"
 #include "gputrain/train/preemption.hpp"
@@ -127,7 +128,8 @@ class Sweep {
   /// A mistake in the last trial must not show after a night of others.
   void check_settings() const {
     for (size_t trial = 0; trial < trials().size(); ++trial)
-      load_job({.file = request_.job.file, .set = settings_of_run(trial), .output_dir = run_of(trial).string()});
+      check_compatibility(
+          load_job({.file = request_.job.file, .set = settings_of_run(trial), .output_dir = run_of(trial).string()}));
   }
 
   void take_folder() {

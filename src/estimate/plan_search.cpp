@@ -25,7 +25,7 @@ constexpr int kMostRanks = 1 << 20;
 
 /// Each of `candidates` with each of `values`.
 template <class Value>
-std::vector<PlanCandidate> each(const std::vector<PlanCandidate>& candidates, Value PlanCandidate::* member,
+std::vector<PlanCandidate> each(const std::vector<PlanCandidate>& candidates, Value PlanCandidate::*member,
                                 const std::vector<Value>& values) {
   std::vector<PlanCandidate> all;
   for (const PlanCandidate& one : candidates) {
@@ -452,6 +452,17 @@ void refuse_what_is_not_predicted(const Job& job) {
   }
 }
 
+/// The job without what the search tries whatever the job says.
+Job without_searched(const Job& job) {
+  JobSpec spec = job.spec();
+  spec.parallel.shard = "none";
+  spec.parallel.replicate = 1;
+  spec.train.activation_checkpointing = "none";
+  Job rest = job;
+  rest.loaded = job.loaded.with(std::move(spec));
+  return rest;
+}
+
 }  // namespace
 
 const PlanRow& Plans::smallest() const {
@@ -459,7 +470,7 @@ const PlanRow& Plans::smallest() const {
 }
 
 Plans search_plans(const Job& job, const PlanRequest& request) {
-  check_compatibility(job);
+  check_compatibility(without_searched(job));
   refuse_what_is_not_predicted(job);
   return PlanSearch(job, request).search();
 }

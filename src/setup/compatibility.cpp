@@ -106,13 +106,46 @@ bool applies(const CompatibilityRule& rule, const Features& job) {
 }
 
 std::string with_names(std::string text, const JobSpec& spec) {
+  const std::string& task = spec.task.type.name;
   for (const auto& [place, name] :
-       {std::pair("{model}", &spec.model.architecture.name), std::pair("{task}", &spec.task.type.name),
-        std::pair("{optimizer}", &spec.optimizer.type.name), std::pair("{curve}", &spec.lr_scheduler.type.name)}) {
+       {std::pair("{model}", spec.model.architecture.name), std::pair("{task}", task.empty() ? "the task" : task),
+        std::pair("{optimizer}", spec.optimizer.type.name), std::pair("{curve}", spec.lr_scheduler.type.name)}) {
     const size_t at = text.find(place);
-    if (at != std::string::npos) text.replace(at, std::string_view(place).size(), *name);
+    if (at != std::string::npos) text.replace(at, std::string_view(place).size(), name);
   }
   return text;
+}
+
+Features features_of(const JobSpec& spec, const JobAbilities& can) {
+  Features features;
+  for (const auto& [name, has] : all_features_of(spec, can))
+    if (has) features.insert(name);
+  return features;
+}
+
+/// Takes away what has no effect where ranks are arranged like this.
+void leave_out_idle(Features& features, const comm::Mesh& mesh) {
+  const auto leave_out = [&](std::initializer_list<const char*> names) {
+    for (const char* name : names) features.erase(name);
+  };
+  if (mesh.ranks == 1) leave_out({"parallel.compress: fp16 or bf16"});
+  if (mesh.ranks == 1 && features.contains("parallel.compress: powersgd"))
+    leave_out({"parallel.compress: powersgd", "parallel.powersgd_rank"});
+  if (mesh.pipeline == 1 && features.contains("parallel.pipeline"))
+    leave_out({"parallel.pipeline", "parallel.virtual_stages"});
+  if (mesh.tensor == 1) leave_out({"parallel.tensor"});
+  if (mesh.context == 1) leave_out({"parallel.context"});
+  if (mesh.shards() == 1 && features.contains("parallel.shard"))
+    leave_out({"parallel.shard", "parallel.shard: gradients", "parallel.shard: parameters", "parallel.replicate"});
+}
+
+void refuse_broken_rules(const Job& job, const Features& features) {
+  const auto broken = broken_rules(features);
+  if (broken.empty()) return;
+  config::SpecIssues issues;
+  for (const CompatibilityRule* rule : broken)
+    issues.add(rule->one.substr(0, rule->one.find(':')), with_names(rule->why, job.spec()), rule->instead);
+  throw job.loaded.error(issues);
 }
 
 }  // namespace
@@ -123,12 +156,7 @@ std::vector<std::string> all_features() {
   return names;
 }
 
-Features features_of(const JobSpec& spec) {
-  Features features;
-  for (const auto& [name, has] : all_features_of(spec, abilities_of(spec)))
-    if (has) features.insert(name);
-  return features;
-}
+Features features_of(const JobSpec& spec) { return features_of(spec, abilities_of(spec)); }
 
 std::vector<const CompatibilityRule*> broken_rules(const Features& features) {
   std::vector<const CompatibilityRule*> broken;
@@ -139,20 +167,19 @@ std::vector<const CompatibilityRule*> broken_rules(const Features& features) {
   return broken;
 }
 
-void check_compatibility(const Job& job) {
-  const auto broken = broken_rules(features_of(job.spec()));
-  if (broken.empty()) return;
-  config::SpecIssues issues;
-  for (const CompatibilityRule* rule : broken)
-    issues.add(rule->one.substr(0, rule->one.find(':')), with_names(rule->why, job.spec()), rule->instead);
-  throw job.loaded.error(issues);
+void check_compatibility(const Job& job) { refuse_broken_rules(job, features_of(job.spec())); }
+
+void check_compatibility(const Job& job, const comm::Mesh& mesh, const tasks::Task* task) {
+  JobAbilities can = abilities_of(job.spec());
+  if (task != nullptr) can.task = task->abilities();
+  Features features = features_of(job.spec(), can);
+  leave_out_idle(features, mesh);
+  refuse_broken_rules(job, features);
 }
 
 std::string why_given_up(const std::string& feature, const JobSpec& spec, const comm::Mesh& mesh) {
   Features features = features_of(spec);
-  if (mesh.ranks == 1) features.erase("parallel.compress: powersgd");
-  if (mesh.pipeline == 1) features.erase("parallel.pipeline");
-  if (mesh.shards() == 1) features.erase("parallel.shard: parameters");
+  leave_out_idle(features, mesh);
   for (const CompatibilityRule& rule : compatibility_rules())
     if (rule.one == feature && rule.relation == Relation::gives_up && applies(rule, features)) return rule.why;
   return {};

@@ -51,7 +51,9 @@ std::string degrees_text(const std::vector<int64_t>& degrees) {
   return text;
 }
 
-/// The arrangement of the ranks that the job asks for. On one rank there is nothing to arrange.
+}  // namespace
+
+/// On one rank there is nothing to arrange.
 comm::Mesh mesh_of(const Job& job, int ranks) {
   comm::Mesh mesh{.ranks = ranks};
   if (ranks == 1) return mesh;
@@ -93,6 +95,8 @@ comm::Mesh mesh_of(const Job& job, int ranks) {
   if (stages > 1) mesh.virtual_stages = static_cast<int>(spec.virtual_stages);
   return mesh;
 }
+
+namespace {
 
 /// What the ranks must have in common.
 std::string purpose_of(const Job& job) {

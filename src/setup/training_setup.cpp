@@ -172,12 +172,14 @@ TrainingSetup::TrainingSetup(const Job& job, RankContext at, const std::function
                              int64_t kept_global_batch, Weights weights)
     : context(std::move(at)) {
   try {
-    check_compatibility(job);
+    const comm::Mesh& mesh = context.groups.mesh();
+    check_compatibility(job, mesh);
     datasets = open();
+    check_compatibility(job, mesh, datasets.task.get());
     datasets.task->join(context.groups);
     plan = plan_run(job.spec(), datasets, context, kept_global_batch);
     check_mirroring(job, datasets);
-    check_micro_batches(job, plan, context.groups.mesh());
+    check_micro_batches(job, plan, mesh);
     built =
         weights == Weights::values ? build_model(job, datasets, context) : model_without_memory(job, datasets, context);
     optimizer_stack = build_optimizer_stack(job, context, plan, built);

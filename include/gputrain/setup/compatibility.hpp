@@ -39,8 +39,11 @@ const std::vector<CompatibilityRule>& compatibility_rules();
 /// The rules that refuse a job with these features, all of them.
 std::vector<const CompatibilityRule*> broken_rules(const Features& features);
 
-/// Throws SpecError with all rules that refuse the job, each at its key.
+/// Throws SpecError with all rules that refuse the job, each at its key: on any number of ranks.
 void check_compatibility(const Job& job);
+/// The same for ranks that are arranged like this: what a job asks of more ranks than there are has no effect and is not
+/// refused. `task`: of the open data, which decides where the job names none; null: there is no data yet.
+void check_compatibility(const Job& job, const comm::Mesh& mesh, const tasks::Task* task = nullptr);
 
 /// Why ranks that are arranged like this train without a feature that the job asks for; empty: they have it.
 std::string why_given_up(const std::string& feature, const JobSpec& spec, const comm::Mesh& mesh);

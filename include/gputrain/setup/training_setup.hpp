@@ -61,6 +61,9 @@ RankContext create_rank_context(const JobStart& spec, const Meeting& meeting);
 /// counts what it would send.
 RankContext simulate_rank(const Job& job, const comm::Rendezvous& at, std::shared_ptr<comm::CollectiveTraffic> traffic);
 
+/// Arranges `ranks` as the job says. Throws SpecError for numbers that do not divide each other.
+comm::Mesh mesh_of(const Job& job, int ranks);
+
 /// Call in a handler, for an error before the rendezvous: rethrows it. The ranks meet only to find out if rank 0 has
 /// the same error; then this rank throws ReportedElsewhere, so that only rank 0 prints it.
 [[noreturn]] void fail_before_rendezvous(const Error& mistake);

@@ -147,6 +147,8 @@ class Task {
 
   bool takes_last_layer_alone() const noexcept { return abilities_.takes_last_layer_alone; }
 
+  const Abilities& abilities() const noexcept { return abilities_; }
+
   /// In the order in which the console shows them.
   const std::vector<Metric>& metrics() const noexcept { return metrics_; }
   /// The metric that decides which checkpoint is the best, unless the job names another.
