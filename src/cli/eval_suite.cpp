@@ -127,6 +127,10 @@ void write_samples(const fs::path& path, const std::vector<SuiteItem>& items,
 
 void evaluate_suite(const EvalRequest& request, const std::vector<SuiteItem>& items, trained::Model& model) {
   comm::ProcessGroups& groups = model.context.groups;
+  if (model.built.has_parts())
+    throw Error(ExitCode::usage, {.what = "each rank answers its own part of a suite, and these share a model",
+                                  .where = "parallel",
+                                  .hint = "leave it out: each rank then has the whole model"});
   monitor::Console console(monitor::Console::detect(groups.rank() == 0 && !request.json));
   console.line("eval", request.job.file + " on " + counted(std::ssize(items), "line") + " of " + request.suite.file);
   const device::Reading reading(model.built.arena->working_copy());

@@ -51,7 +51,10 @@ ImagePredictions predictions_for(const PredictRequest& request) {
                 {.what = "--tokenizer is for texts, and this model reads none", .where = request.folder});
   if (!seen.layout.is_image() || seen.layout.outputs == 0)
     throw Error(ExitCode::usage, {.what = "the model reads neither images nor texts", .where = request.folder});
-  if (source.weights.empty() || !seen.normalization)
+  if (!source.weights.empty() && !seen.normalization)
+    throw Error(ExitCode::data,
+                {.what = "the run does not say how its images are normalised", .where = request.folder});
+  if (source.weights.empty())
     throw Error(ExitCode::usage,
                 {.what = "a published folder does not say how its images are cut and normalised, as a run does",
                  .where = request.folder,

@@ -20,8 +20,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Whether --set changes a key, one below it, or a group that it is in.
 bool sets(const Request& request, const std::string& key) {
-  return std::ranges::any_of(request.set, [&](const std::string& one) { return one.starts_with(key); });
+  return std::ranges::any_of(request.set, [&](const std::string& one) {
+    const std::string set = one.substr(0, one.find('='));
+    return set == key || set.starts_with(key + ".") || key.starts_with(set + ".");
+  });
 }
 
 /// Quoted for YAML.
@@ -47,7 +51,7 @@ app::Job job_of(const fs::path& published, const std::vector<std::string>& more,
 Source published_source(const Request& request, const fs::path& published, const std::vector<std::string>& more) {
   Source source{.folder = request.folder,
                 .job = job_of(published, more, request),
-                .shares_model = sets(request, "parallel."),
+                .shares_model = sets(request, "parallel"),
                 .signature = {},
                 .weights = {},
                 .tokenizer = {}};
@@ -56,8 +60,20 @@ Source published_source(const Request& request, const fs::path& published, const
   source.tokenizer = request.tokenizer.empty() ? published : request.tokenizer;
   source.chat_template = source.job.spec().data.text.chat_template;
   source.adds_special_tokens = true;
-  if (!source.continues_texts()) source.longest = source.job.spec().data.text.max_length.value;
+  if (!source.continues_texts() || sets(request, "data.text.max_length"))
+    source.longest = source.job.spec().data.text.max_length.value;
   return source;
+}
+
+/// Throws Error(usage) for an adapter of a model with classes whose base has none: PEFT's task_type says what it is of.
+void check_head(const nlohmann::json& adapter, const Source& base) {
+  const auto task = adapter.value("task_type", nlohmann::json());
+  const Target& gives = base.signature.gives;
+  const bool has_classes = gives == Target::label || gives == Target::labels || gives == Target::number;
+  if (!(task == "SEQ_CLS" && !has_classes) && !(task == "TOKEN_CLS" && gives != Target::tags)) return;
+  throw Error(ExitCode::usage, {.what = "the adapter gives classes, and its base " + what_it_gives(base.signature),
+                                .where = base.folder.string(),
+                                .hint = "name the run that trained it, or its export with --merge"});
 }
 
 /// Opens the base that an adapter's adapter_config.json names.
@@ -65,7 +81,7 @@ Source adapter_source(Request request) {
   const fs::path config = request.folder / models::kAdapterConfig;
   const auto told = checkpoint::read_json_object(config);
   const auto base = told.find("base_model_name_or_path");
-  if (base == told.end() || !base->is_string())
+  if (base == told.end() || !base->is_string() || base->get<std::string>().empty())
     throw Error(ExitCode::data, {.what = "it names no base_model_name_or_path", .where = config.string()});
   const fs::path published = hub::pretrained_path(base->get<std::string>());
   if (!exists(published / "config.json"))
@@ -75,11 +91,11 @@ Source adapter_source(Request request) {
   request.gives_vectors = false;  // the adapter was trained with the head that the base has
   Source source = published_source(
       request, published, {"model.adapter.type=lora", "model.adapter.pretrained=" + quoted(request.folder.string())});
-  if (const auto task = told.value("task_type", nlohmann::json()); source.continues_texts() && task == "SEQ_CLS")
-    throw Error(ExitCode::usage, {.what = "the adapter is of a classifier, and its base continues texts",
-                                  .where = request.folder.string(),
-                                  .hint = "name the run that trained it, or its export with --merge"});
+  check_head(told, source);
   source.weights = request.folder;
+  if (request.tokenizer.empty() && tokenizers::is_published(request.folder)) source.tokenizer = request.folder;
+  const fs::path learned = request.folder / app::kChatTemplate;
+  if (exists(learned) && !sets(request, "data.text.chat_template")) source.chat_template = learned.string();
   return source;
 }
 
@@ -87,15 +103,24 @@ Source adapter_source(Request request) {
 std::optional<std::string> template_of_run(const app::Job& job, const app::RunFolder& run, const Request& request,
                                            const fs::path& tokenizer) {
   const fs::path learned = run.path / app::kChatTemplate;
-  if (!exists(learned) || sets(request, "data.text.chat_template=")) return job.spec().data.text.chat_template;
+  if (!exists(learned) || sets(request, "data.text.chat_template")) return job.spec().data.text.chat_template;
   return tokenizer == run.path ? std::nullopt : std::optional(learned.string());
+}
+
+/// Images of another size than the run's: the model is built for these.
+void take_image_size(const app::Job& job, data::Signature& signature) {
+  const auto& size = job.spec().data.image.size;
+  if (size.is_auto() || !signature.layout.is_image() || signature.gives == Target::pixels) return;
+  auto& sizes = signature.layout.fields.front().sizes;
+  sizes[0] = size.value->values.front();
+  sizes[1] = size.value->values.back();
 }
 
 Source run_source(const Request& request, const app::RunFolder& run) {
   Source source{.folder = request.folder,
                 .job = app::load_job_of_weights(
                     {.file = run.resolved().string(), .set = request.set, .output_dir = run.path.string()}),
-                .shares_model = sets(request, "parallel."),
+                .shares_model = sets(request, "parallel"),
                 .signature = {},
                 .weights = {},
                 .tokenizer = request.tokenizer};
@@ -103,13 +128,14 @@ Source run_source(const Request& request, const app::RunFolder& run) {
   RunSignature known = signature_of_run(source.job, source.weights);
   source.signature = std::move(known.signature);
   source.training_data = std::move(known.training_data);
+  if (sets(request, "data.image.size")) take_image_size(source.job, source.signature);
   if (!source.reads_texts()) return source;
   const auto& text = source.job.spec().data.text;
   const fs::path own = tokenizer_of_run(source.job, run);
   if (source.tokenizer.empty()) source.tokenizer = own;
   source.chat_template = template_of_run(source.job, run, request, source.tokenizer);
   // Texts to continue may be longer than those that the run has learned from.
-  if (!source.continues_texts() || sets(request, "data.text.max_length=")) source.longest = text.max_length.value;
+  if (!source.continues_texts() || sets(request, "data.text.max_length")) source.longest = text.max_length.value;
   // Some learn from texts without begin and end.
   const std::string& format = source.job.spec().data.train.format.name;
   source.adds_special_tokens = !own.empty() && format != "text" && format != "tokens";

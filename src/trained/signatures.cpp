@@ -111,6 +111,11 @@ RunSignature signature_of_run(const app::Job& job, const fs::path& weights) {
   if (const fs::path own = run.signature(); exists(own)) {
     RunSignature known{Signature::from(read_json_text(own), own.string())};
     known.signature.gives = app::given_by(job);  // --set may ask for another head
+    if (known.signature.reads_texts() != models::catalog().reads(job.spec().model.architecture).reads_tokens())
+      throw Error(ExitCode::data,
+                  {.what = "not what a run says of its model: its \"longest\" is of a model of another kind",
+                   .where = own.string(),
+                   .hint = "without this file, the run's training data tells the same"});
     return known;
   }
   const InputSpec model = models::catalog().reads(job.spec().model.architecture);
