@@ -45,6 +45,11 @@ std::string refusal(const std::function<void()>& verb) {
   }
 }
 
+/// Whether a plan tries other values, whatever the job says.
+bool is_searched(const std::string& setting) {
+  return setting.starts_with("parallel.shard") || setting.starts_with("parallel.replicate");
+}
+
 TEST(CompatibleVerbs, RefuseTheSamePairs) {
   const TemporaryFolder folder;
   const std::string file = folder.write("job.yaml", kJob);
@@ -55,7 +60,9 @@ TEST(CompatibleVerbs, RefuseTheSamePairs) {
       const std::string said = refusal([&] { app::validate_command(job, /*json=*/false); });
       if (said.empty()) continue;
       ++refused;
-      EXPECT_EQ(refusal([&] { app::run_command({.job = job}); }), said);
+      EXPECT_EQ(refusal([&] { app::run_command({.job = job, .dry_run = true, .dry_run_request = {.world_size = 8}}); }),
+                said);
+      if (is_searched(kSwitches[i]) || is_searched(kSwitches[j])) continue;
       EXPECT_EQ(refusal([&] { app::search_plans(app::load_job(job), {.world_size = 8, .rates = {}}); }), said);
     }
   }
@@ -85,6 +92,37 @@ TEST(CompatibleVerbs, PlanWhatARunTakes) {
       EXPECT_TRUE(app::broken_rules(app::features_of(app::job_of(job, row.candidate).spec())).empty())
           << setting << ": " << app::yaml_of(row.candidate);
   }
+}
+
+// What a job asks of more ranks than there are has no effect: runs that began so go on.
+TEST(CompatibleVerbs, RunWhatRanksDoNotShare) {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("job.yaml", kJob), run = folder / "run";
+  const std::vector<std::string> settings{"--set", "data.train={format: synthetic, samples: 64, vocab_size: 67}",
+                                          "--set", "parallel.shard=parameters",
+                                          "--set", "optimizer.type=muon"};
+  const auto with_settings = [&](std::vector<std::string> words) {
+    words.insert(words.end(), settings.begin(), settings.end());
+    return gputrain(words);
+  };
+  EXPECT_EQ(with_settings({"validate", file}).exit_code, 2);
+  EXPECT_EQ(with_settings({"run", file, "--output-dir", run}).exit_code, 0);
+  EXPECT_EQ(gputrain({"run", run + "/job.resolved.yaml", "--output-dir", run, "--set", "train.max_steps=3", "--accept"})
+                .exit_code,
+            0);
+}
+
+TEST(CompatibleVerbs, RefuseATrialBeforeTheFirstOne) {
+  const TemporaryFolder folder;
+  const std::string file =
+      folder.write("job.yaml", std::string(kJob) +
+                                   "sweep: {method: grid, metric: val/loss, parameters: [{key: train.swa.start, "
+                                   "values: [50%]}]}\n");
+  const Result result = gputrain(
+      {"sweep", file, "--output-dir", folder / "sweep", "--set", "train.ema.decay=0.9", "--set", "data.val.split=25%"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("one of the two"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "sweep/trial-001"));
 }
 
 TEST(CompatibleVerbs, TellAllReasonsWithTheirLines) {

@@ -156,7 +156,8 @@ optimizer: {type: adamw, lr: 0.005}
   const Result predicted = gputrain({"predict", folder_ / "classes", folder_ / "classes.jsonl"}, kOneThread);
   EXPECT_EQ(predicted.exit_code, 0) << predicted.err;
   EXPECT_THAT(predicted.out, HasSubstr("a colour\t0."));
-  EXPECT_THAT(gputrain({"generate", folder_ / "classes", "--prompt", "red"}).err, HasSubstr("gives classes of texts"));
+  EXPECT_THAT(gputrain({"generate", folder_ / "classes", "--prompt", "red"}).err,
+              HasSubstr("gives a class, and generate is for models that continue texts"));
 }
 
 TEST_F(Preferences, SayWhatIsWrongWithARecord) {

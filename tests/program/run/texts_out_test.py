@@ -270,7 +270,7 @@ class Predictions(Case):
 
     def test_are_refused_of_hidden_tokens_whose_export_guesses_them(self):
         run = self.run_job("hidden", "masked_language_model", [{"text": text} for text in TEXTS if text])
-        self.assertIn("guesses hidden tokens", self.gputrain("predict", run, self.texts, expected=2))
+        self.assertIn("tokens that a mask hides", self.gputrain("predict", run, self.texts, expected=2))
         folder = self.exported(run)
         _, logits = self.logits(AutoModelForMaskedLM, folder, TEXTS)
         self.assertEqual(logits.shape[-1], len(WORDS))
