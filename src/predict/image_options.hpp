@@ -1,4 +1,4 @@
-// How a trained model looks at images.
+// Options by which images are read for a trained model.
 #pragma once
 
 #include "gputrain/data/options.hpp"
@@ -6,7 +6,7 @@
 
 namespace gputrain::app {
 
-/// How the run's validation images are read, with what the job left to the data.
+/// Returns how the run's validation images are read, with what the job left to the data.
 data::ImageOptions image_options_of(const trained::Model& model);
 
 }  // namespace gputrain::app

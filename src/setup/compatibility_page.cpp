@@ -86,11 +86,18 @@ std::string reason(const CompatibilityRule& rule) {
 std::string compatibility_page() {
   std::string page =
       "# What does not go together\n\n"
-      "`gputrain validate`, `gputrain run` and `gputrain plan` refuse jobs by this table, with all reasons at once and "
-      "before anything is opened. The program writes this page.\n\n"
-      "x: not together, in parentheses only with a third feature. needs: the one does not go without the other. o: "
-      "together, but the one has no effect. ?: the names of parameters decide. The number is that of the reason below; "
-      "what to write instead stands for the value of the first key.\n\n" +
+      "`gputrain validate` refuses jobs by this table, for any number of ranks, with all reasons at once. `gputrain "
+      "run` "
+      "does the same before anything is opened, for the ranks that there are: what they do not share has no effect. "
+      "`gputrain plan` leaves out candidates by the same table. The program writes this page.\n\n"
+      "| in a cell | meaning |\n|-|-|\n"
+      "| x | the two do not go together |\n"
+      "| (x) | the same, if the job has a third feature, too |\n"
+      "| needs | the one in the row does not go without the one in the column |\n"
+      "| o | together, the one in the row has no effect |\n"
+      "| ? | the names of the parameters decide |\n\n"
+      "The number is that of the reason below. What stands there after \"Instead\" is a value for the first key of the "
+      "reason.\n\n" +
       table() + "\n## Reasons\n\n";
   int number = 0;
   for (const CompatibilityRule& rule : compatibility_rules()) page += fmt::format("{}. {}\n", ++number, reason(rule));

@@ -1,4 +1,4 @@
-// What a folder holds: a run, one of its checkpoints or its adapter, a published model, or an adapter for one.
+// Finds what a folder holds: a run, one of its checkpoints, a published model, or an adapter for one.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -28,14 +28,14 @@ bool sets(const Request& request, const std::string& key) {
   });
 }
 
-/// Quoted for YAML.
+/// Quotes a text for YAML.
 std::string quoted(const std::string& text) {
   std::string yaml = "'";
   for (const char c : text) yaml += c == '\'' ? "''" : std::string(1, c);
   return yaml + "'";
 }
 
-/// A job that only says which published model it is, and what else `more` and --set say.
+/// Makes a job that only says which published model it is, and what else `more` and --set say.
 app::Job job_of(const fs::path& published, const std::vector<std::string>& more, const Request& request) {
   const fs::path config = published / "config.json";
   const auto model = models::published_model(checkpoint::read_json_object(config), config.string());
@@ -76,7 +76,7 @@ void check_head(const nlohmann::json& adapter, const Source& base) {
                                 .hint = "name the run that trained it, or its export with --merge"});
 }
 
-/// Opens the base that an adapter's adapter_config.json names.
+/// Finds the base that an adapter's adapter_config.json names; the job loads the adapter.
 Source adapter_source(Request request) {
   const fs::path config = request.folder / models::kAdapterConfig;
   const auto told = checkpoint::read_json_object(config);
@@ -92,14 +92,14 @@ Source adapter_source(Request request) {
   Source source = published_source(
       request, published, {"model.adapter.type=lora", "model.adapter.pretrained=" + quoted(request.folder.string())});
   check_head(told, source);
-  source.weights = request.folder;
   if (request.tokenizer.empty() && tokenizers::is_published(request.folder)) source.tokenizer = request.folder;
   const fs::path learned = request.folder / app::kChatTemplate;
   if (exists(learned) && !sets(request, "data.text.chat_template")) source.chat_template = learned.string();
   return source;
 }
 
-/// The template that the run has learned; what its job names may have changed since. None: that of the tokenizer.
+/// Returns the template that the run has learned, because what its job names may have changed since. None: that of the
+/// tokenizer.
 std::optional<std::string> template_of_run(const app::Job& job, const app::RunFolder& run, const Request& request,
                                            const fs::path& tokenizer) {
   const fs::path learned = run.path / app::kChatTemplate;
@@ -107,7 +107,7 @@ std::optional<std::string> template_of_run(const app::Job& job, const app::RunFo
   return tokenizer == run.path ? std::nullopt : std::optional(learned.string());
 }
 
-/// Images of another size than the run's: the model is built for these.
+/// Takes the size of images that --set asks for: the model is built for it.
 void take_image_size(const app::Job& job, data::Signature& signature) {
   const auto& size = job.spec().data.image.size;
   if (size.is_auto() || !signature.layout.is_image() || signature.gives == Target::pixels) return;

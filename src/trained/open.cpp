@@ -15,18 +15,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The job that the model is built by: it reads no base whose weights are replaced, and its ranks share nothing.
+/// Returns the job that the model is built by. It reads no base whose weights are replaced, and its ranks share nothing
+/// unless --set says so.
 app::Job job_to_build(const Source& source) {
   app::JobSpec spec = source.job.spec();
-  const bool is_run = !source.weights.empty() && !exists(source.weights / models::kAdapterConfig);
-  if (is_run && !spec.model.adapter) spec.model.pretrained.reset();
+  if (!source.weights.empty() && !spec.model.adapter) spec.model.pretrained.reset();
   if (!source.shares_model) spec.parallel = {.timeout = spec.parallel.timeout};
   app::Job job = source.job;
   job.loaded = job.loaded.with(std::move(spec));
   return job;
 }
 
-/// The names of the classes, numbered where they have none, texts as transformers does.
+/// Returns the names of the classes. Those without a name are numbered, those of texts as transformers does.
 std::vector<std::string> names_of_classes(const data::Signature& signature) {
   std::vector<std::string> names = signature.class_names;
   if (signature.gives == Target::next_token) return names;
@@ -57,7 +57,7 @@ void open_texts(Source& source, Spelling spelling, Model& model) {
   if (source.training_data) app::check_learned_from(source.weights, *source.training_data);
 }
 
-/// What has no values would give random classes.
+/// Throws Error(data) if a part of the model has no values: it would give random classes.
 void check_whole(const Source& source, const app::BuiltModel& built) {
   const auto& missing = built.not_loaded.missing_parts;
   if (built.not_loaded.classes_left_out == 0 && missing.empty()) return;

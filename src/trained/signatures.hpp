@@ -15,15 +15,15 @@ struct RunSignature {
   std::optional<app::JobDatasets> training_data = {};  // if it had to be opened
 };
 
-/// The signature of a run: its model.json. For runs of versions that wrote none: what the metadata of `weights` says of
-/// images, or config.json or a published tokenizer of texts; else opens the training data. Throws Error(data).
+/// Returns the signature of a run: its model.json. For runs of versions that wrote none: what the metadata of `weights`
+/// says of images, or config.json or a published tokenizer of texts; else opens the training data. Throws Error(data).
 RunSignature signature_of_run(const app::Job& job, const std::filesystem::path& weights);
 
-/// The signature of a published model, as its config.json says it. `job`: names the model. Throws Error(data).
+/// Returns the signature of a published model, as its config.json says it. `job`: names the model. Throws Error(data).
 data::Signature signature_of_published(const app::Job& job, const std::filesystem::path& config);
 
-/// The tokenizer of the run's data, if it is a published one: the copy in the run folder or, before there is one, the
-/// files that the job names; else empty.
+/// Returns the tokenizer of the run's data, if it is a published one: the copy in the run folder or, before there is
+/// one, the files that the job names; else empty.
 std::filesystem::path tokenizer_of_run(const app::Job& job, const app::RunFolder& run);
 
 }  // namespace gputrain::trained

@@ -34,7 +34,7 @@ struct Source {
   app::Job job;                  // of the run, or one that only says which published model it is
   bool shares_model = false;     // --set says how ranks share the model: else each has all of it
   data::Signature signature;
-  std::filesystem::path weights;    // of the run; empty: the job names them
+  std::filesystem::path weights;    // of a run; empty: the job names all weights
   std::filesystem::path tokenizer;  // a published one; empty: it is made from the training data, or no text is read
   std::optional<std::string> chat_template = {};       // a file or a name; none: that of the tokenizer
   bool adds_special_tokens = false;                    // to a prompt, as the tokenizer's file says
@@ -50,12 +50,12 @@ struct Source {
 /// Error(data) for files that cannot be read. Every rank must call.
 Source find(const Request& request);
 
-/// Throws Error(usage) unless it continues texts: says what it gives instead, and which verb is for that. `user`: who
-/// needs it, such as "generate".
+/// Throws Error(usage) unless the model continues texts: the error says what it gives instead, and which verb is for
+/// that. `user`: who needs it, such as "generate".
 void check_continues_texts(const Source& source, const std::string& user);
-/// What the model gives, as a sentence goes on after "the model": "gives a class of each text".
+/// Returns what the model gives, to go on after "the model": "gives a class".
 std::string what_it_gives(const data::Signature& signature);
-/// The verb that uses such a model: "gputrain predict".
+/// Returns the verb that uses such a model: "gputrain predict".
 std::string verb_for(const data::Signature& signature);
 
 struct Model {
@@ -81,6 +81,7 @@ struct Model {
   generation::MakeCapturedGraphs make_graphs;  // null: train.cuda_graphs is off
 };
 
+/// Whether tokens must be spelled: whoever reads or writes texts needs a tokenizer.
 enum class Spelling { needed, not_needed };
 
 /// Builds the model, loads its weights and its tokenizer; it is in evaluation mode. Opens training data only where the
@@ -102,7 +103,7 @@ class Forward {
   std::optional<models::Mirrored> mirrored_;
 };
 
-/// The same of any model, in whatever mode it is.
+/// Does the same with any model, in the mode that it is in.
 at::Tensor outputs_of(models::Model& model, const Batch& batch);
 
 }  // namespace gputrain::trained
