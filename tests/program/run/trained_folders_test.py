@@ -171,6 +171,17 @@ class Folders(unittest.TestCase):
         self.assertEqual(PAGE.read_text()[begin:].split(END)[0], table,
                          f"write the table anew and read it: {sys.argv[0]} {PROGRAM} --write")
 
+    def test_an_adapter_is_read_with_its_own_tokenizer(self):
+        with tempfile.TemporaryDirectory() as temporary:
+            data, kind = Path(temporary), "language model"
+            write_data(data)
+            self.prepare(data, kind)
+            (data / f"{kind} published/tokenizer.json").unlink()  # of the base
+            words = ("--prompt", "red", "--max-new-tokens", "4", "--json")
+            of_run, of_folder = (run("generate", data / f"{kind} {place}", *words) for place in ("adapted", "adapter"))
+            self.assertEqual(of_folder.returncode, 0, of_folder.stderr)
+            self.assertEqual(of_folder.stdout, of_run.stdout)
+
     def table_of(self, data):
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(lambda kind: self.prepare(data, kind), KINDS))
