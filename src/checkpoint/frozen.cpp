@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "block_file.hpp"
-#include "dtypes.hpp"
+#include "safetensors/dtypes.hpp"
 
 namespace gputrain::checkpoint {
 namespace {

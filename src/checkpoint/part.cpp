@@ -14,7 +14,7 @@
 #include <fmt/ranges.h>
 
 #include "block_file.hpp"
-#include "dtypes.hpp"
+#include "safetensors/dtypes.hpp"
 #include "gputrain/checkpoint/safetensors_header.hpp"
 #include "slice_runs.hpp"
 

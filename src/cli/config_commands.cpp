@@ -7,12 +7,12 @@
 #include "gputrain/config/names.hpp"
 #include "gputrain/config/reference.hpp"
 #include "gputrain/core/error.hpp"
-#include "gputrain/job/commands.hpp"
 #include "gputrain/job/job.hpp"
 #include "gputrain/job/plugins.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/setup/compatibility.hpp"
 #include "gputrain/setup/versions.hpp"
+#include "commands.hpp"
 
 namespace gputrain::app {
 namespace {

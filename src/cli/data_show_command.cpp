@@ -19,11 +19,11 @@
 #include "gputrain/data/one_sample.hpp"
 #include "gputrain/data/open.hpp"
 #include "gputrain/inspect/contact_sheet.hpp"
-#include "gputrain/job/commands.hpp"
 #include "gputrain/job/job.hpp"
 #include "gputrain/models/model.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/tasks/task.hpp"
+#include "commands.hpp"
 
 namespace gputrain::app {
 namespace {

@@ -20,12 +20,12 @@
 #include "gputrain/doctor/hosts.hpp"
 #include "gputrain/doctor/page.hpp"
 #include "gputrain/doctor/rates.hpp"
-#include "gputrain/job/commands.hpp"
 #include "gputrain/job/job_environment.hpp"
 #include "gputrain/job/run_folder.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/resume/checkpoint_room.hpp"
 #include "gputrain/setup/versions.hpp"
+#include "commands.hpp"
 
 namespace gputrain::app {
 namespace {

@@ -14,11 +14,11 @@
 #include "gputrain/core/lower_case.hpp"
 #include "gputrain/core/printable.hpp"
 #include "gputrain/datasets/roles.hpp"
-#include "gputrain/job/commands.hpp"
 #include "gputrain/job/job.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/records/image_list.hpp"
 #include "gputrain/setup/training_setup.hpp"
+#include "commands.hpp"
 
 namespace gputrain::app {
 namespace {

@@ -11,7 +11,6 @@
 #include "gputrain/checkpoint/listing.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/json.hpp"
-#include "gputrain/job/commands.hpp"
 #include "gputrain/job/job_start.hpp"
 #include "gputrain/job/run_folder.hpp"
 #include "gputrain/job/version.hpp"
@@ -19,6 +18,7 @@
 #include "gputrain/launch/agent.hpp"
 #include "gputrain/launch/launcher.hpp"
 #include "job_check.hpp"
+#include "commands.hpp"
 
 namespace gputrain::app {
 namespace {

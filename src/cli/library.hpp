@@ -1,7 +1,7 @@
 // libgputrain.so contains everything that needs LibTorch, which takes 0.2 s and 100 MB to load.
 #pragma once
 
-#include "gputrain/job/commands.hpp"
+#include "commands.hpp"
 
 namespace gputrain::app {
 

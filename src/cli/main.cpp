@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <string>
 
-#include "command_line.hpp"
+#include "command_line/command_line.hpp"
 #include "gputrain/config/problem.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/inheritance.hpp"

@@ -3,18 +3,18 @@
 #include <optional>
 #include <utility>
 
-#include "dry_run.hpp"
+#include "planning/dry_run.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/process.hpp"
 #include "gputrain/device/fault.hpp"
 #include "gputrain/estimate/memory.hpp"
-#include "gputrain/job/commands.hpp"
 #include "gputrain/job/job_environment.hpp"
 #include "gputrain/launch/environment.hpp"
 #include "gputrain/run/preparation.hpp"
 #include "gputrain/setup/compatibility.hpp"
 #include "gputrain/setup/training_setup.hpp"
 #include "gputrain/train/preemption.hpp"
+#include "commands.hpp"
 
 namespace gputrain::app {
 namespace {

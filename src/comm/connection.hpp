@@ -10,7 +10,7 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
-#include "failure_detector.hpp"
+#include "detector/failure_detector.hpp"
 #include "gputrain/comm/group.hpp"
 
 namespace gputrain::comm {

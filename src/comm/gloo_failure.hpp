@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "failure_detector.hpp"
+#include "detector/failure_detector.hpp"
 
 namespace gputrain::comm {
 

@@ -18,7 +18,7 @@
 
 #include "await_store.hpp"
 #include "connection.hpp"
-#include "failure_detector.hpp"
+#include "detector/failure_detector.hpp"
 #include "gloo_failure.hpp"
 #include "gputrain/comm/sockets.hpp"
 #include "gputrain/core/error.hpp"

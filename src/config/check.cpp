@@ -5,7 +5,7 @@
 #include <sstream>
 #include <utility>
 
-#include "expectation.hpp"
+#include "values/expectation.hpp"
 #include "gputrain/config/names.hpp"
 #include "gputrain/core/lower_case.hpp"
 #include "yaml/scalar.hpp"

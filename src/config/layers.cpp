@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "path_value.hpp"
+#include "values/path_value.hpp"
 #include "yaml/scalar.hpp"
 #include "yaml/source.hpp"
 #include "yaml/syntax_errors.hpp"

@@ -4,10 +4,10 @@
 #include <array>
 #include <cstdio>
 
-#include "byte_source.hpp"
+#include "streams/byte_source.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/data/read_only_file.hpp"
-#include "gzip_stream.hpp"
+#include "streams/gzip_stream.hpp"
 
 namespace gputrain::datasets {
 namespace {

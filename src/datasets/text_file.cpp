@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "byte_source.hpp"
+#include "streams/byte_source.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/data/read_only_file.hpp"
 

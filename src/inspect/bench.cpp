@@ -108,24 +108,6 @@ std::vector<std::string> BenchCombination::settings() const {
   return set;
 }
 
-std::vector<BenchCombination> combinations_of(const BenchRequest& request) {
-  const auto or_job = [](auto list, auto as_the_job_says) {
-    if (list.empty()) list.push_back(as_the_job_says);
-    return list;
-  };
-  std::vector<BenchCombination> all;
-  for (const auto& precision : or_job(request.precision, std::string())) {
-    for (const int64_t micro_batch : or_job(request.micro_batch, int64_t{0})) {
-      for (const auto& checkpointing : or_job(request.checkpointing, std::string())) {
-        for (const int64_t accumulation : or_job(request.accumulation, int64_t{1})) {
-          all.push_back({precision, micro_batch, checkpointing, accumulation});
-        }
-      }
-    }
-  }
-  return all;
-}
-
 double BenchRow::rate() const { return median(rates); }
 
 double BenchRow::spread() const { return (quantile(rates, 0.9) - quantile(rates, 0.1)) / (2 * rate()); }

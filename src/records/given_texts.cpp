@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <utility>
 
-#include "encoded_texts.hpp"
-#include "first_row.hpp"
+#include "tokens/encoded_texts.hpp"
+#include "formats/first_row.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/datasets/parallel_for.hpp"
 #include "gputrain/datasets/text_file.hpp"
-#include "record_file.hpp"
-#include "text_samples.hpp"
+#include "formats/record_file.hpp"
+#include "samples/text_samples.hpp"
 
 namespace gputrain::records {
 namespace {

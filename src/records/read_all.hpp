@@ -8,7 +8,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/data/dataset.hpp"
 #include "gputrain/datasets/parallel_for.hpp"
-#include "record_file.hpp"
+#include "formats/record_file.hpp"
 
 namespace gputrain::records {
 

@@ -4,8 +4,8 @@
 #include <unordered_map>
 
 #include "gputrain/core/error.hpp"
-#include "published/traced_text.hpp"
-#include "published/unicode.hpp"
+#include "published/text/traced_text.hpp"
+#include "published/text/unicode.hpp"
 #include "token_buffer.hpp"
 #include "utf8.hpp"
 

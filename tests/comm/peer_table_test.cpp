@@ -1,5 +1,5 @@
 // The conclusions of rank 0 from what ranks report, without any rank.
-#include "peer_table.hpp"
+#include "detector/peer_table.hpp"
 
 #include <string>
 #include <vector>

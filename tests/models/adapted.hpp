@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "../../src/models/gpt.hpp"
+#include "../../src/models/texts/gpt.hpp"
 #include "gputrain/config/load.hpp"
 #include "gputrain/models/adapter.hpp"
 

@@ -19,7 +19,7 @@
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
-#include "../../src/models/encoder.hpp"
+#include "../../src/models/texts/encoder.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/device/host_allocator.hpp"
 #include "gputrain/device/runtime.hpp"

@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "../../src/models/encoder.hpp"
+#include "../../src/models/texts/encoder.hpp"
 #include "gputrain/models/published.hpp"
 #include "models/weights.hpp"
 

@@ -15,7 +15,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "../../src/models/encoder.hpp"
+#include "../../src/models/texts/encoder.hpp"
 #include "gputrain/core/error.hpp"
 #include "models/small_job.hpp"
 #include "ops/compare.hpp"

@@ -14,7 +14,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "../../src/models/encoder.hpp"
+#include "../../src/models/texts/encoder.hpp"
 #include "../../src/models/weight_matching.hpp"
 #include "gputrain/config/problem.hpp"
 #include "gputrain/core/error.hpp"

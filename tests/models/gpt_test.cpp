@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "../../src/models/gpt.hpp"
+#include "../../src/models/texts/gpt.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/models/published.hpp"
 #include "ops/compare.hpp"

@@ -13,7 +13,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "../../src/models/gpt.hpp"
+#include "../../src/models/texts/gpt.hpp"
 #include "gputrain/config/problem.hpp"
 #include "gputrain/core/error.hpp"
 #include "models/weights.hpp"

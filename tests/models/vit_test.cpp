@@ -1,4 +1,4 @@
-#include "../../src/models/vit.hpp"
+#include "../../src/models/images/vit.hpp"
 
 #include <cmath>
 #include <map>

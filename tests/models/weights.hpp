@@ -8,7 +8,7 @@
 
 #include <ATen/ops/full.h>
 
-#include "../../src/models/gpt.hpp"
+#include "../../src/models/texts/gpt.hpp"
 #include "gputrain/models/pretrained.hpp"
 #include "models/small_job.hpp"
 

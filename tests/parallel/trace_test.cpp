@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
-#include "../../src/models/gpt.hpp"
+#include "../../src/models/texts/gpt.hpp"
 #include "comm/rank_processes.hpp"
 #include "gputrain/models/model.hpp"
 #include "gputrain/parallel/data_parallel.hpp"

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "../../src/records/answers.hpp"
+#include "../../src/records/samples/answers.hpp"
 #include "datasets/opened.hpp"
 #include "datasets/sample_of.hpp"
 #include "gputrain/core/error.hpp"

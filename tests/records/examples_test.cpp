@@ -1,4 +1,4 @@
-#include "../../src/records/examples.hpp"
+#include "../../src/records/tokens/examples.hpp"
 
 #include <filesystem>
 #include <fstream>

@@ -7,7 +7,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
-#include "../../src/records/record_file.hpp"
+#include "../../src/records/formats/record_file.hpp"
 #include "datasets/opened.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/data/batch.hpp"

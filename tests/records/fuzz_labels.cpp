@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "../../src/records/labels.hpp"
-#include "../../src/records/record_file.hpp"
+#include "../../src/records/formats/record_file.hpp"
 #include "gputrain/datasets/parallel_for.hpp"
 #include "gputrain/datasets/text_file.hpp"
 #include "support/fuzzed_file.hpp"

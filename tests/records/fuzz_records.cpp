@@ -1,7 +1,7 @@
 // Arbitrary bytes as JSON records and as tables, plain, gzip or Zstandard: an error, or records with a place each.
 //
 //   build/fuzz/tests/records/records_fuzzer -max_total_time=300 CORPUS tests/records/seeds/records
-#include "../../src/records/record_file.hpp"
+#include "../../src/records/formats/record_file.hpp"
 #include "gputrain/datasets/parallel_for.hpp"
 #include "gputrain/datasets/text_file.hpp"
 #include "support/fuzzed_file.hpp"

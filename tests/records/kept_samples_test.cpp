@@ -14,7 +14,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "../../src/records/sample_file.hpp"
+#include "../../src/records/samples/sample_file.hpp"
 #include "datasets/sample_of.hpp"
 #include "gputrain/tokenizers/tokenizer.hpp"
 #include "samples_fixture.hpp"

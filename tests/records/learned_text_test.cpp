@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "../../src/records/learned_text.hpp"
+#include "../../src/records/tokens/learned_text.hpp"
 #include "datasets/opened.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/taken_warnings.hpp"

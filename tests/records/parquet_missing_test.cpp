@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "../../src/records/record_file.hpp"
+#include "../../src/records/formats/record_file.hpp"
 #include "datasets/opened.hpp"
 #include "gputrain/core/error.hpp"
 

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "../../src/records/record_file.hpp"
+#include "../../src/records/formats/record_file.hpp"
 #include "datasets/opened.hpp"
 #include "datasets/sample_of.hpp"
 #include "gputrain/core/error.hpp"

@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "../../src/records/packing.hpp"
+#include "../../src/records/samples/packing.hpp"
 #include "datasets/opened.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/data/batch.hpp"

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "../../src/records/text_samples.hpp"
+#include "../../src/records/samples/text_samples.hpp"
 #include "datasets/opened.hpp"
 
 namespace gputrain::records {

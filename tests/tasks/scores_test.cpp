@@ -4,7 +4,7 @@
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
-#include "../../src/tasks/entities.hpp"
+#include "../../src/tasks/texts/entities.hpp"
 #include "../../src/tasks/scores.hpp"
 #include "gputrain/data/batch.hpp"
 

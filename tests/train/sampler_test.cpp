@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "../../src/models/gpt.hpp"
+#include "../../src/models/texts/gpt.hpp"
 #include "gputrain/train/sampler.hpp"
 
 namespace gputrain::train {

@@ -7,8 +7,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "gputrain/job/commands.hpp"
 #include "gputrain/job/job.hpp"
+#include "gputrain/job/job_request.hpp"
 
 namespace gputrain::app {
 
@@ -22,9 +22,6 @@ struct BenchCombination {
   /// Returns the combination as `--set` arguments.
   std::vector<std::string> settings() const;
 };
-
-/// Returns all combinations, in the order of the request's lists; precision is the outermost loop.
-std::vector<BenchCombination> combinations_of(const BenchRequest& request);
 
 /// Returns settings that replace the job's data by synthetic data of the same shape. Throws Error(usage) if it cannot.
 std::vector<std::string> synthetic_data(const Job& job);

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "gputrain/config/load.hpp"
-#include "gputrain/job/commands.hpp"
+#include "gputrain/job/job_request.hpp"
 #include "gputrain/job/job_spec.hpp"
 
 namespace gputrain::app {

@@ -11,7 +11,7 @@
 
 #include "gputrain/config/describe.hpp"
 #include "gputrain/config/load.hpp"
-#include "gputrain/job/commands.hpp"
+#include "gputrain/job/job_request.hpp"
 #include "gputrain/launch/hosts.hpp"
 #include "gputrain/train/spec.hpp"
 

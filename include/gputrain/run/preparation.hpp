@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "gputrain/job/commands.hpp"
+#include "gputrain/run/run_request.hpp"
 #include "gputrain/job/job.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/run/kernel_status.hpp"

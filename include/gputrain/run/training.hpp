@@ -15,6 +15,7 @@
 #include "gputrain/run/ending.hpp"
 #include "gputrain/run/kernel_status.hpp"
 #include "gputrain/run/live.hpp"
+#include "gputrain/run/run_request.hpp"
 #include "gputrain/setup/text_files.hpp"
 #include "gputrain/setup/training_setup.hpp"
 #include "gputrain/train/hooks.hpp"

@@ -9,12 +9,12 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/inspect/collective_bench.hpp"
-#include "gputrain/job/commands.hpp"
 #include "gputrain/job/job_environment.hpp"
 #include "gputrain/job/job_start.hpp"
 #include "gputrain/launch/environment.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/setup/training_setup.hpp"
+#include "../commands.hpp"
 
 namespace gputrain::app {
 namespace {

@@ -6,10 +6,10 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/inspect/data_bench.hpp"
-#include "gputrain/job/commands.hpp"
 #include "gputrain/job/job_environment.hpp"
 #include "gputrain/launch/environment.hpp"
 #include "gputrain/monitor/format.hpp"
+#include "../commands.hpp"
 
 namespace gputrain::app {
 namespace {

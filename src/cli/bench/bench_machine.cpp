@@ -11,8 +11,8 @@
 #include "gputrain/device/host.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/inspect/machine_bench.hpp"
-#include "gputrain/job/commands.hpp"
 #include "gputrain/monitor/format.hpp"
+#include "../commands.hpp"
 
 namespace gputrain::app {
 namespace {

@@ -14,6 +14,7 @@
 #include "gputrain/job/job_environment.hpp"
 #include "gputrain/setup/timed_steps.hpp"
 #include "gputrain/setup/versions.hpp"
+#include "../commands.hpp"
 
 namespace gputrain::app {
 namespace {

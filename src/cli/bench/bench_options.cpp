@@ -1,7 +1,7 @@
 // The options of `gputrain bench`.
-#include "../command_line.hpp"
+#include "../command_line/command_line.hpp"
 #include "../library.hpp"
-#include "../options.hpp"
+#include "../command_line/options.hpp"
 
 namespace gputrain {
 

@@ -25,9 +25,29 @@
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/setup/compatibility.hpp"
 #include "gputrain/setup/timed_steps.hpp"
+#include "../commands.hpp"
 
 namespace gputrain::app {
 namespace {
+
+/// Returns all combinations, in the order of the request's lists; precision is the outermost loop.
+std::vector<BenchCombination> combinations_of(const BenchRequest& request) {
+  const auto or_job = [](auto list, auto as_the_job_says) {
+    if (list.empty()) list.push_back(as_the_job_says);
+    return list;
+  };
+  std::vector<BenchCombination> all;
+  for (const auto& precision : or_job(request.precision, std::string())) {
+    for (const int64_t micro_batch : or_job(request.micro_batch, int64_t{0})) {
+      for (const auto& checkpointing : or_job(request.checkpointing, std::string())) {
+        for (const int64_t accumulation : or_job(request.accumulation, int64_t{1})) {
+          all.push_back({precision, micro_batch, checkpointing, accumulation});
+        }
+      }
+    }
+  }
+  return all;
+}
 
 /// How a process ended, and its output.
 struct Ended {

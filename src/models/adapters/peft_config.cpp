@@ -5,8 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "../encoder.hpp"
-#include "../gpt.hpp"
+#include "../texts/encoder.hpp"
+#include "../texts/gpt.hpp"
 #include "../published/config_json.hpp"
 #include "gputrain/core/json.hpp"
 #include "gputrain/models/adapter.hpp"

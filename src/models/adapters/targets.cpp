@@ -8,8 +8,8 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-#include "../encoder.hpp"
-#include "../gpt.hpp"
+#include "../texts/encoder.hpp"
+#include "../texts/gpt.hpp"
 #include "gputrain/config/names.hpp"
 #include "gputrain/core/error.hpp"
 

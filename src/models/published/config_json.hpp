@@ -9,7 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "../gpt.hpp"
+#include "../texts/gpt.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/models/published.hpp"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "unicode.hpp"
+#include "text/unicode.hpp"
 
 namespace gputrain::tokenizers {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "../function_ref.hpp"
-#include "pair_table.hpp"
+#include "subwords/pair_table.hpp"
 
 namespace gputrain::tokenizers {
 

@@ -6,10 +6,10 @@
 #include <optional>
 
 #include "../utf8.hpp"
-#include "model.hpp"
-#include "pattern.hpp"
-#include "unicode.hpp"
-#include "workspace.hpp"
+#include "subwords/model.hpp"
+#include "text/pattern.hpp"
+#include "text/unicode.hpp"
+#include "subwords/workspace.hpp"
 
 namespace gputrain::tokenizers {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "json_part.hpp"
+#include "files/json_part.hpp"
 
 namespace gputrain::tokenizers {
 

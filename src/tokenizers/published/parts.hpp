@@ -8,10 +8,10 @@
 #include "added_tokens.hpp"
 #include "decoders.hpp"
 #include "gputrain/tokenizers/published.hpp"
-#include "model.hpp"
-#include "normalizers.hpp"
+#include "subwords/model.hpp"
+#include "text/normalizers.hpp"
 #include "post_processor.hpp"
-#include "pre_tokenizers.hpp"
+#include "text/pre_tokenizers.hpp"
 
 namespace gputrain::tokenizers {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "gputrain/tokenizers/tokenizer.hpp"
-#include "json_part.hpp"
+#include "files/json_part.hpp"
 
 namespace gputrain::tokenizers {
 

@@ -7,7 +7,7 @@
 #include "../utf8.hpp"
 #include "gputrain/core/error.hpp"
 #include "parts.hpp"
-#include "workspace.hpp"
+#include "subwords/workspace.hpp"
 
 namespace gputrain::tokenizers {
 namespace {

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "gputrain/estimate/plan_search.hpp"
-#include "gputrain/job/commands.hpp"
+#include "../../../src/cli/commands.hpp"
 #include "gputrain/setup/compatibility.hpp"
 #include "support/program.hpp"
 

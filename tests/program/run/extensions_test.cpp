@@ -17,7 +17,7 @@
 #include "comm/rank_processes.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/inspect/bench.hpp"
-#include "gputrain/job/commands.hpp"
+#include "../../../src/cli/commands.hpp"
 #include "gputrain/run/ineffective_settings.hpp"
 #include "gputrain/setup/training_loop.hpp"
 #include "support/program.hpp"

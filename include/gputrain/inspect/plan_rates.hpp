@@ -1,0 +1,24 @@
+// The constants of `gputrain plan`: measured where there are files, else published, else assumed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gputrain::app {
+
+struct ClusterRates;
+struct JobSpec;
+
+struct RateSources {
+  std::string gpus;  // "h100"; empty: those of the measured file or here, else h100
+  int64_t gpus_per_host = 8;
+  std::string bench_train;              // what `bench train --json` printed; empty: none
+  std::vector<std::string> bench_comm;  // what `bench comm --json` printed, inside a host, between hosts
+};
+
+/// Throws Error(usage) for GPUs that are not known, a precision that they lack, and files that are not of `gputrain
+/// bench`.
+ClusterRates plan_rates(const RateSources& sources, const JobSpec& spec);
+
+}  // namespace gputrain::app

@@ -1,0 +1,75 @@
+#include "command_line.hpp"
+#include "../library.hpp"
+#include "options.hpp"
+
+namespace gputrain {
+
+void CommandLine::add_plan() {
+  auto* verb = app.add_subcommand("plan", "predict how to share a job among many GPUs: what fits, what is fastest");
+  add_job(*verb, plan.job);
+  verb->add_option("--world-size", plan.world_size, "ranks, one for each GPU")
+      ->required()
+      ->check(CLI::Range(1, 1 << 20));
+  verb->add_option("--device-memory", plan.device_memory, "memory of each GPU, such as 80GiB (default: of a GPU here)")
+      ->check(not_empty);
+  verb->add_option("--gpus", plan.rates.gpus, "whose published rates count: b200, h200, h100, a100, v100")->check(not_empty);
+  verb->add_option("--gpus-per-host", plan.rates.gpus_per_host, "ranks on each host (default: 8)")->check(at_least(1));
+  verb->add_option("--bench-train", plan.rates.bench_train, "measured steps: what `bench train --json` printed on such a GPU")
+      ->check(not_empty);
+  verb->add_option("--bench-comm", plan.rates.bench_comm,
+                   "measured links: what `bench comm --json` printed, on one host, on several (repeatable)")
+      ->allow_extra_args(false)
+      ->check(not_empty);
+  verb->add_flag("--json", plan.json, "print one JSON document");
+  verb->footer(
+      "Varies parallel.shard, replicate, tensor, pipeline, virtual_stages and\n"
+      "context, train.micro_batch_size with accumulation, and\n"
+      "train.activation_checkpointing; the global batch stays, and so do tensor,\n"
+      "pipeline, virtual_stages and context where the job sets them. Starts nothing.\n"
+      "Exit code: 0 something fits; 6 nothing fits.");
+  verb->callback([this] { action = [this] { return app::library().plan(plan); }; });
+}
+
+void CommandLine::add_sweep() {
+  auto* verb = app.add_subcommand("sweep", "search for good settings: run trials of a job, each with other values");
+  add_job(*verb, sweep.job);
+  verb->add_option("--output-dir", sweep.job.output_dir, "the folder of the sweep, as --set output_dir=DIR");
+  verb->add_flag("--json", sweep.json, "print the trials as JSON at the end");
+  verb->footer(
+      "The job's `sweep:` says what is varied and how. Each trial is a run in the folder\n"
+      "trial-NNN of the sweep's; the same command goes on where the sweep was stopped or\n"
+      "killed. At the end: a table, and best.yaml, the job with the best settings.");
+  verb->callback([this] { action = [this] { return app::library().sweep(sweep); }; });
+}
+
+void CommandLine::add_tune() {
+  auto* tune = app.add_subcommand("tune", "find a setting of a job by short trials");
+  tune->require_subcommand(1);
+  auto* verb = tune->add_subcommand("lr", "find a learning rate: a few steps, each at a higher rate");
+  add_job(*verb, tune_lr.job);
+  verb->add_option("--min", tune_lr.min, "the first rate (default: 1e-6)")->check(CLI::PositiveNumber);
+  verb->add_option("--max", tune_lr.max, "the last rate (default: 1)")->check(CLI::PositiveNumber);
+  verb->add_option("--steps", tune_lr.steps, "steps between them (default: 100)")
+      ->check(CLI::Range(int64_t{20}, int64_t{100000}));
+  verb->add_option("--output", tune_lr.output, "the picture of the losses to write (SVG)")->check(not_empty);
+  verb->add_flag("--json", tune_lr.json, "print one JSON document");
+  verb->footer(
+      "A learning-rate range test (Smith, 2017): trains from the first weights on the\n"
+      "job's data, without its schedule, until the loss is four times its lowest. A good\n"
+      "optimizer.lr to begin with is that at which the loss falls fastest, and at least\n"
+      "a tenth of that with the lowest loss. Writes no run folder.\n"
+      "Exit code: 0 there is such a rate; 4 the loss falls at none.");
+  verb->callback([this] { action = [this] { return app::library().tune_lr(tune_lr); }; });
+}
+
+void CommandLine::add_init() {
+  auto* verb = app.add_subcommand("init", "write a job for images or text, to begin with");
+  verb->add_option("data", init.data,
+                   "a folder with a folder of images for each class, a .tar of one, IDX files, or a .txt file")
+      ->required()
+      ->check(not_empty);
+  verb->add_option("--output", init.output, "the job file to write (default: job.yaml)")->check(not_empty);
+  verb->callback([this] { action = [this] { return app::library().init(init); }; });
+}
+
+}  // namespace gputrain

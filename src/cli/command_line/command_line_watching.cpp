@@ -1,0 +1,34 @@
+// Verbs for runs that are going on.
+#include "command_line.hpp"
+#include "../library.hpp"
+
+namespace gputrain {
+
+void CommandLine::add_watching() {
+  auto* verb = app.add_subcommand("ctl", "give an order to a run that is going on");
+  verb->add_option("run", ctl.run, "the run folder, on the host of rank 0")->required();
+  verb->add_option("verb", ctl.verb, "status, save, pause, resume, stop, profile or set")
+      ->required()
+      ->check(CLI::IsMember({"status", "save", "pause", "resume", "stop", "profile", "set"}));
+  verb->add_option("argument", ctl.argument, "with set: optimizer.lr=1e-4; with profile: the number of steps");
+  verb->add_flag("--json", ctl.json, "with status: print one JSON document");
+  verb->footer(
+      "The ranks carry out an order together, between two steps, and the ledger keeps\n"
+      "it. stop saves and ends with exit code 143; the same command goes on from there.\n"
+      "A learning rate that was set stays set when the run is resumed.");
+  verb->callback([this] { action = [this] { return app::library().ctl(ctl); }; });
+
+  auto* page = app.add_subcommand("top", "watch a run in the terminal");
+  page->add_option("run", top.run, "the run folder, on the host of rank 0; or HOST:PORT of its log.metrics_port")
+      ->required();
+  page->add_flag("--once", top.once, "print one page and end; so it is too where stdout is no terminal");
+  page->footer("Ctrl-C ends it; the run goes on.");
+  auto* runs = app.add_subcommand("compare", "compare runs: settings that differ, results, speed, curves");
+  runs->add_option("runs", compare.runs, "run folders")->required()->expected(2, -1);
+  runs->add_option("--html", compare.html, "write a page with their curves over one another");
+  runs->add_flag("--json", compare.json, "print one JSON document");
+  runs->callback([this] { action = [this] { return app::library().compare(compare); }; });
+  page->callback([this] { action = [this] { return app::library().top(top); }; });
+}
+
+}  // namespace gputrain

@@ -1,0 +1,73 @@
+// `gputrain ctl`: gives an order to a run that is going on.
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "../commands.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
+#include "gputrain/monitor/console.hpp"
+#include "gputrain/monitor/format.hpp"
+#include "gputrain/net/server.hpp"
+#include "run_state.hpp"
+
+namespace gputrain::app {
+namespace {
+
+/// Calls `ask`. Throws Error(environment) if no run answers in that folder.
+template <class Ask>
+auto asked(const std::string& run, const Ask& ask) {
+  if (!std::filesystem::is_directory(run))
+    throw Error(ExitCode::usage, {.what = "there is no run folder", .where = run, .hint = "runs/NAME"});
+  try {
+    return ask();
+  } catch (const Error&) {
+    throw Error(ExitCode::environment, {.what = "no run answers in this folder",
+                                        .where = run,
+                                        .hint = "ask on the host of rank 0, as the same user, while the run goes on"});
+  }
+}
+
+int show_status(const CtlCommand& command) {
+  nlohmann::json state = asked(command.run, [&] { return state_of(command.run); });
+  if (command.json) {
+    state.erase("points");
+    std::printf("%s\n", state.dump(2).c_str());
+    return 0;
+  }
+  const nlohmann::json& values = state["values"];
+  const auto number = [&](const char* name) { return values.value(name, 0.0); };
+  const auto measured = [&](const char* name) {
+    const auto found = values.find(name);
+    return found != values.end() && found->is_number() ? monitor::significant(found->get<double>()) : "-";
+  };
+  const auto planned = static_cast<int64_t>(number("planned_steps"));
+  monitor::Console console(monitor::Console::detect(true));
+  console.show("run", state.value("run_id", "") + "  " + state.value("state", ""));
+  console.show("step", grouped(static_cast<int64_t>(number("steps_total"))) +
+                           (planned > 0 ? "/" + grouped(planned) : "") + "  loss " + measured("train/loss") + "  lr " +
+                           measured("train/lr") + "  attempt " + grouped(static_cast<int64_t>(number("attempt"))));
+  for (const auto& alert : state["alerts"]) console.show("alert", alert.get<std::string>());
+  return 0;
+}
+
+}  // namespace
+
+int ctl_command(const CtlCommand& command) {
+  if (command.verb == "status") return show_status(command);
+  const auto answer = asked(command.run, [&] {
+    return net::ask(std::filesystem::path(command.run),
+                    {.method = "POST", .url = "/" + command.verb, .body = command.argument});
+  });
+  if (answer.status != 200) {
+    std::string what = answer.body;
+    if (what.ends_with('\n')) what.pop_back();
+    throw Error(ExitCode::usage, {.what = what, .where = "gputrain ctl"});
+  }
+  std::printf("%s: the run does it before its next step\n", command.verb.c_str());
+  return 0;
+}
+
+}  // namespace gputrain::app

@@ -1,0 +1,144 @@
+// `gputrain export`: writes a trained model for other programs.
+#include <filesystem>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/device/working_copy.hpp"
+#include "gputrain/export/export.hpp"
+#include "gputrain/monitor/console.hpp"
+#include "gputrain/monitor/format.hpp"
+#include "gputrain/setup/weights.hpp"
+#include "../commands.hpp"
+
+namespace gputrain::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The type that the run computed in, where the user does not say.
+StoredType type_of(const ExportRequest& request, const RankContext& context) {
+  if (!request.dtype.empty()) return stored_type_from_name(request.dtype);
+  const auto compute = context.policy.compute;
+  return compute == at::kBFloat16 ? StoredType::bf16 : compute == at::kHalf ? StoredType::f16 : StoredType::f32;
+}
+
+void merge_as_asked(const ExportRequest& request, BuiltModel& built) {
+  if (!built.adapter) return;
+  if (request.format != "gguf" && !request.merge)
+    throw Error(ExitCode::usage, {.what = "the run trained an adapter",
+                                  .where = request.folder,
+                                  .hint = "--merge writes the whole model, --format adapter the adapter alone"});
+  models::merge_adapter(*built.model);
+}
+
+trained::Source find_model(const ExportRequest& request, const std::vector<std::string>& set = {}) {
+  std::vector<std::string> all = request.set;
+  all.insert(all.end(), set.begin(), set.end());
+  return trained::find({.folder = request.folder,
+                        .set = std::move(all),
+                        .tokenizer = request.tokenizer,
+                        .gives_vectors = request.format == "sentence-transformers"});
+}
+
+/// Throws Error(usage) for a model that the format is not for.
+void check_format(const ExportRequest& request, const trained::Source& source) {
+  const auto refuse = [&](const std::string& what, const std::string& hint) {
+    throw Error(ExitCode::usage, {.what = what, .where = request.folder, .hint = hint});
+  };
+  if (!source.reads_texts())
+    refuse(request.format + " is a format of models of texts, and this one reads none",
+           "--format onnx; the run's model.safetensors is for torchvision and timm");
+  const std::string given = "this model " + trained::what_it_gives(source.signature);
+  if (request.format == "gguf" && !source.continues_texts())
+    refuse("GGUF is written of language models alone, and " + given, "--format hf");
+  if (request.format == "sentence-transformers" && source.signature.gives != Target::pairs)
+    refuse("sentence-transformers is for vectors of texts, and " + given,
+           "--format hf; an encoder without an adapter (model.type: bert) gives the mean of the vectors of a text's "
+           "tokens "
+           "with --set model.config.head=embedder");
+}
+
+void export_texts(const ExportRequest& request) {
+  trained::Source source = find_model(request);
+  check_format(request, source);
+  const auto model = trained::open(std::move(source));
+  merge_as_asked(request, model->built);
+  const StoredType type = type_of(request, model->context);
+  if (request.format == "gguf") return export_gguf(*model, request.out, type);
+  request.format == "hf" ? export_transformers(*model, request.out, type)
+                         : export_sentence_transformers(*model, request.out, type);
+}
+
+/// Copies the adapter that a run has written, or writes that of a checkpoint.
+void export_adapter(const ExportRequest& request) {
+  if (const fs::path from = adapter_folder_at(request.folder); !from.empty()) {
+    fs::create_directories(request.out);
+    fs::copy(from, request.out, fs::copy_options::overwrite_existing | fs::copy_options::recursive);
+    return;
+  }
+  if (!fs::exists(request.folder)) throw Error(ExitCode::usage, {.what = "no such folder", .where = request.folder});
+  trained::Source source = find_model(request);
+  if (!source.job.spec().model.adapter)
+    throw Error(ExitCode::usage, {.what = "there is no adapter", .where = request.folder, .hint = "--format hf"});
+  const auto model = trained::open(std::move(source), trained::Spelling::not_needed);
+  write_adapter(*model->built.model,
+                {.adapter = *model->built.adapter,
+                 .weights = trained_weights(*model->built.model),
+                 .base = *model->job.spec().model.pretrained,
+                 .learned = *model->datasets.train},
+                request.out);
+  if (model->signature.gives == Target::next_token) write_text_files(model->files, request.out);
+}
+
+void export_as_onnx(const ExportRequest& request) {
+  if (!request.dtype.empty() && request.dtype != "f32")
+    throw Error(ExitCode::usage,
+                {.what = "ONNX files are written in fp32", .where = "--dtype", .hint = "leave it out, or f32"});
+  const auto model =
+      trained::open(find_model(request, {"precision=fp32", "device=cpu"}), trained::Spelling::not_needed);
+  if (model->built.adapter) models::merge_adapter(*model->built.model);
+  export_onnx(*model, request.out);
+}
+
+uint64_t size_of(const fs::path& path) {
+  if (!fs::is_directory(path)) return fs::file_size(path);
+  uint64_t bytes = 0;
+  for (const auto& entry : fs::directory_iterator(path))
+    if (entry.is_regular_file()) bytes += entry.file_size();
+  return bytes;
+}
+
+/// Removes what a failed export has written, where there was nothing before.
+class Written {
+ public:
+  explicit Written(fs::path out) : out_(std::move(out)), is_new_(!fs::exists(out_)) {}
+  Written(const Written&) = delete;
+  Written& operator=(const Written&) = delete;
+  ~Written() {
+    std::error_code ignored;
+    if (is_new_ && !is_whole_) fs::remove_all(out_, ignored);
+  }
+  void is_whole() { is_whole_ = true; }
+
+ private:
+  fs::path out_;
+  bool is_new_, is_whole_ = false;
+};
+
+}  // namespace
+
+int export_model_command(const ExportRequest& request) {
+  Written written(request.out);
+  if (request.format == "adapter") {
+    export_adapter(request);
+  } else if (request.format == "onnx") {
+    export_as_onnx(request);
+  } else {
+    export_texts(request);
+  }
+  written.is_whole();
+  monitor::Console console(monitor::Console::detect(true));
+  console.show("export", request.out + "  " + monitor::bytes(static_cast<double>(size_of(request.out))));
+  return 0;
+}
+
+}  // namespace gputrain::app

@@ -1,0 +1,110 @@
+// `gputrain predict` and `gputrain embed`: what a trained model says of images and texts.
+#include <unistd.h>
+
+#include <cstdio>
+#include <string>
+
+#include "gputrain/core/atomic_file.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
+#include "gputrain/core/numbers.hpp"
+#include "gputrain/core/printable.hpp"
+#include "gputrain/monitor/console.hpp"
+#include "gputrain/predict/predict.hpp"
+#include "../commands.hpp"
+
+namespace gputrain::app {
+namespace {
+
+trained::Source source_for(const PredictRequest& request, bool gives_vectors) {
+  return trained::find(
+      {.folder = request.folder, .set = request.set, .tokenizer = request.tokenizer, .gives_vectors = gives_vectors});
+}
+
+TextsToRead texts_of(const PredictRequest& request) {
+  if (request.files.size() > 1)
+    throw Error(ExitCode::usage,
+                {.what = "texts are read from one file, and these are " + std::to_string(request.files.size()),
+                 .where = request.files[1],
+                 .hint = "one file after the other"});
+  return {.file = request.files.front(), .batch_size = request.batch_size};
+}
+
+ImagePredictions predictions_of_texts(const PredictRequest& request, trained::Source source) {
+  if (!request.masks.empty())
+    throw Error(ExitCode::usage, {.what = "--masks is for images, and this reads texts", .where = request.folder});
+  if (trained::verb_for(source.signature) != "gputrain predict")
+    throw Error(ExitCode::usage, {.what = "this model " + trained::what_it_gives(source.signature) +
+                                          ", and predict is for classes, numbers and tags",
+                                  .where = request.folder,
+                                  .hint = trained::verb_for(source.signature)});
+  return {.lines = predictions_of(*trained::open(std::move(source)), texts_of(request), request.json),
+          .unreadable = {}};
+}
+
+ImagePredictions predictions_for(const PredictRequest& request) {
+  trained::Source source = source_for(request, /*gives_vectors=*/false);
+  if (source.reads_texts()) return predictions_of_texts(request, std::move(source));
+  const data::Signature& seen = source.signature;
+  if (!request.tokenizer.empty())
+    throw Error(ExitCode::usage,
+                {.what = "--tokenizer is for texts, and this model reads none", .where = request.folder});
+  if (!seen.layout.is_image() || seen.layout.outputs == 0)
+    throw Error(ExitCode::usage, {.what = "the model reads neither images nor texts", .where = request.folder});
+  if (!source.weights.empty() && !seen.normalization)
+    throw Error(ExitCode::data,
+                {.what = "the run does not say how its images are normalised", .where = request.folder});
+  if (source.weights.empty())
+    throw Error(ExitCode::usage,
+                {.what = "a published folder does not say how its images are cut and normalised, as a run does",
+                 .where = request.folder,
+                 .hint = "gputrain eval with a job that names it as model.pretrained"});
+  if (seen.gives != Target::pixels && !request.masks.empty())
+    throw Error(ExitCode::usage, {.what = "--masks is for models that label pixels, and this one labels images",
+                                  .where = request.folder});
+  const auto model = trained::open(std::move(source));
+  const ImagesToSee images{
+      .files = request.files, .batch_size = request.batch_size, .json = request.json, .masks = request.masks};
+  return model->signature.gives == Target::pixels ? write_masks(*model, images) : predictions_of(*model, images);
+}
+
+}  // namespace
+
+int predict_command(const PredictRequest& request) {
+  const auto [lines, unreadable] = predictions_for(request);
+  if (!request.output.empty()) {
+    write_file_atomically(request.output, lines, ExitCode::environment);
+  } else {
+    // A terminal obeys control characters, and names of classes may have any.
+    const std::string shown = isatty(STDOUT_FILENO) == 1 ? printable(lines, "\n\t") : lines;
+    std::fwrite(shown.data(), 1, shown.size(), stdout);
+    std::fflush(stdout);
+  }
+  if (unreadable.size() > 1)
+    for (const std::string& why : unreadable) log::warning(why);
+  if (!unreadable.empty())
+    throw Error(ExitCode::data, {.what = counted(std::ssize(unreadable), "image") + " cannot be read" +
+                                         (unreadable.size() == 1 ? ": " + unreadable.front() : ", see above") +
+                                         (lines.empty() ? "" : "; the others are done")});
+  return 0;
+}
+
+int embed_command(const PredictRequest& request) {
+  trained::Source source = source_for(request, /*gives_vectors=*/true);
+  if (source.signature.gives != Target::pairs)
+    throw Error(
+        ExitCode::usage,
+        {.what = "this model " + trained::what_it_gives(source.signature) + ", and embed is for vectors of texts",
+         .where = request.folder,
+         .hint = trained::verb_for(source.signature) +
+                 "; an encoder without an adapter (model.type: bert) gives the mean of the vectors of a text's "
+                 "tokens with --set model.config.head=embedder"});
+  const at::Tensor vectors = embeddings_of(*trained::open(std::move(source)), texts_of(request));
+  write_npy(vectors, request.output);
+  monitor::Console console(monitor::Console::detect(true));
+  console.show("embed",
+               request.output + "  " + counted(vectors.size(0), "text") + ", " + counted(vectors.size(1), "channel"));
+  return 0;
+}
+
+}  // namespace gputrain::app

@@ -1,0 +1,19 @@
+// What the families of decoders with Llama's names have in common.
+#pragma once
+
+#include <string>
+
+#include "../config_json.hpp"
+
+namespace gputrain::models {
+
+/// Adds layers, heads, channels, positions and vocabulary. Throws Error(data) if one is missing.
+void add_sizes(SpecOptions& options, const ConfigReader& reader);
+
+/// A config.json with these sizes.
+nlohmann::json sizes_config(const GptSizes& sizes, const char* model_type, const char* architecture);
+
+/// As PublishedFamily::parameter_of, for a Gpt whose parameters have Llama's names.
+std::string llama_parameter_of(const Model& model, const std::string& file_name);
+
+}  // namespace gputrain::models

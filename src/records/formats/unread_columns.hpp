@@ -1,0 +1,30 @@
+// Columns of records that nothing is made of.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "../read_all.hpp"
+
+namespace gputrain::records {
+
+struct UnreadColumns {
+  std::map<std::string, int64_t> records;  // that have such a column, by its name
+  int64_t of = 0;
+
+  /// "id, source (12 of 32)": how many records have a column, where not all have it.
+  std::string line() const;
+  /// Warns of columns with names that mean something to other programs: system, history, weight.
+  void warn(const std::string& where) const;
+};
+
+/// Finds the columns with a value that nobody reads, in records that can be read. `columns_of` gives those of a record
+/// that are read.
+UnreadColumns unread_columns(
+    const AllRecords& all,
+    const std::function<std::vector<std::string>(const nlohmann::ordered_json& record)>& columns_of);
+
+}  // namespace gputrain::records
