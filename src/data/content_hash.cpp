@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kMostPieces = 256, kPieceBytes = 4096;
 
-/// Place `i` of `count`, evenly spread from 0 to `last`; the middle if there is only one.
+/// Returns place `i` of `count`, evenly spread from 0 to `last`; the middle if there is only one.
 int64_t spread(int64_t i, int64_t count, int64_t last) { return count == 1 ? last / 2 : i * last / (count - 1); }
 
 uint64_t hash_of(const Content& content, int64_t most_pieces) {

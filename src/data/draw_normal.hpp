@@ -1,4 +1,4 @@
-// A draw of the normal distribution.
+// Draw from the normal distribution.
 #pragma once
 
 #include <cmath>
@@ -8,7 +8,7 @@
 
 namespace gputrain::data {
 
-/// With mean 0 and standard deviation 1, by Box and Muller.
+/// Draws with mean 0 and standard deviation 1, by Box and Muller.
 inline double draw_normal(RandomStream& random) {
   const double radius = std::sqrt(-2 * std::log(1 - random.uniform()));
   return radius * std::cos(2 * std::numbers::pi * random.uniform());

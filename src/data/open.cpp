@@ -29,7 +29,7 @@ std::string key_of(Split role) {
   return role == Split::val ? "data.val" : role == Split::test ? "data.test" : "data.train";
 }
 
-/// `reason` is the format's message, or empty.
+/// Refuses a split; `reason` is the format's message, or empty.
 [[noreturn]] void refuse_split(const Dataset& whole, double share, Split role, const std::string& reason) {
   const bool is_held_out = role != Split::train;
   throw Error(ExitCode::data,
@@ -54,7 +54,7 @@ std::shared_ptr<const Dataset> part_of(const std::shared_ptr<const Dataset>& who
   return part;
 }
 
-/// What samples are, in words that are equal for those of one kind.
+/// Describes samples in words that are equal for those of one kind.
 std::string kind_of(const SampleLayout& layout) {
   std::string text;
   if (!layout.is_image()) {
@@ -74,8 +74,8 @@ std::string kind_of(const SampleLayout& layout) {
          counted(layout.outputs, "class");
 }
 
-/// Checks now, because otherwise a long training would fail at its first evaluation. Images and texts may differ in
-/// size; all other samples must have the sizes that the model was built for.
+/// Checks layouts now, because otherwise a long training would fail at its first evaluation. Images and texts may
+/// differ in size; all other samples must have the sizes that the model was built for.
 void check_alike(const Dataset& train, const std::shared_ptr<const Dataset>& other, const std::string& key) {
   if (!other) return;
   const std::string wanted = kind_of(train.layout()), found = kind_of(other->layout());
@@ -140,8 +140,8 @@ class Opener {
     return dataset;
   }
 
-  /// A folder of training data may have the files for evaluation in it. Formats that read a part of a file or of a
-  /// folder tell more than names of files.
+  /// Warns if a folder of training data has the files for evaluation in it. Formats that read a part of a file or of a
+  /// folder report more than names of files.
   void warn_of_shared_files(const std::string& key) const {
     const auto is_file = [](const std::string& name) {
       std::error_code unknown;

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The entry of `folder` with the name nearest to `name`; empty if none is near.
+/// Returns the entry of `folder` with the name nearest to `name`; empty if none is near.
 std::string nearest_entry(const fs::path& folder, const std::string& name) {
   constexpr size_t kMostEntries = 10000;
   std::vector<std::string> entries;

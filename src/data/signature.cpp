@@ -16,7 +16,7 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 constexpr int kSchema = 1;
-constexpr int64_t kMost = int64_t{1} << 40;  // of any size or number
+constexpr int64_t kMost = int64_t{1} << 40;  // maximum of any size or number
 constexpr std::array<std::pair<at::ScalarType, const char*>, 6> kTypes{{{at::kByte, "uint8"},
                                                                         {at::kBool, "bool"},
                                                                         {at::kInt, "int32"},
@@ -48,7 +48,7 @@ ordered_json described(const Field& field) {
   return told;
 }
 
-/// A whole number from `least` on, small enough to compute with.
+/// Returns a whole number from `least` on, small enough to compute with.
 int64_t number_in(const json& told, int64_t least) {
   if (!told.is_number_integer() || told < least || told > kMost)
     throw std::invalid_argument("no number of " + std::to_string(least) + " or more: " + told.dump());

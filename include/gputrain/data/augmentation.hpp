@@ -20,50 +20,50 @@ struct Normalization;  // dataset.hpp
 struct Pixels {
   uint8_t* values = nullptr;
   int64_t width = 0, height = 0, channels = 0;
-  const Normalization* statistics = nullptr;  // with which they are normalised afterwards; null: mean 0, std 1
-  int64_t* mask = nullptr;  // [height, width], the class of each pixel, moved with it; null: the image has no mask
+  const Normalization* statistics = nullptr;  // for their later normalisation; null: mean 0, std 1
+  int64_t* mask = nullptr;  // [height, width], class of each pixel, moved with it; null: the image has no mask
 };
 
-/// Thread-safe. All randomness comes from the given stream, so every worker, rank and attempt draws the same values.
+/// Kind of random change, thread-safe. Draws only from the given stream, so all workers, ranks and attempts agree.
 class Augmentation {
  public:
   virtual ~Augmentation();
 
-  /// Whether the job turns it on. The default must be off.
+  /// Returns whether the job turns it on. The default must be off.
   virtual bool is_on() const = 0;
-  /// Augmentations run, and draw random numbers, in ascending order; equal numbers run in order of name.
+  /// Returns its place: augmentations run, and draw random numbers, in ascending order; equal ones in order of name.
   virtual int order() const = 0;
 
-  /// Geometry: changes which pixels of the image the input shows. `image` is the size of the stored image.
+  /// Changes which pixels of the image the input shows. `image` is the size of the stored image.
   virtual void place(RandomStream&, const ImageDecoder::Size& /*image*/, Fit&) const {}
-  /// Pixels: changes them after fitting, mostly their colours. Its random stream is independent of the one of place().
+  /// Changes pixels after fitting, mostly their colours. Its random stream is independent of the one of place().
   virtual void recolour(RandomStream&, const Pixels&) const {}
-  /// Whether recolour() leaves pixels where they are, or moves Pixels::mask with them.
+  /// Returns whether recolour() leaves pixels where they are, or moves Pixels::mask with them.
   virtual bool keeps_masks() const { return true; }
 
-  /// Whether it chooses a crop. A job can have only one such augmentation.
+  /// Returns whether it chooses a crop. A job can have only one such augmentation.
   virtual bool crops() const { return false; }
-  /// Whether it resizes. If so, the job must set `data.image.size`.
+  /// Returns whether it resizes. If so, the job must set `data.image.size`.
   virtual bool needs_size() const { return false; }
-  /// Evaluation resizes images to this factor times the input size, because training sees only crops.
+  /// Returns the factor times the input size to which evaluation resizes images, because training sees only crops.
   virtual double eval_zoom() const { return 1; }
 };
 
 using AugmentationCatalog = config::Catalog<Augmentation>;
 AugmentationCatalog& augmentations();
 
-/// `data.image.augment`: the options of all augmentations. Copies share the options, which never change after parsing.
+/// Options of all augmentations, `data.image.augment`. Copies share the options, which never change after parsing.
 class AugmentOptions {
  public:
-  AugmentOptions();  // everything off
+  AugmentOptions();  // turns everything off
 
-  MixOptions mix = {};  // acts on micro-batches, in the loader
+  MixOptions mix = {};  // mixing of micro-batches, in the loader
 
   struct Active {
     std::string name;
     std::unique_ptr<const Augmentation> augmentation;
   };
-  /// The augmentations that are on, in the order in which they run.
+  /// Returns the augmentations that are on, in the order in which they run.
   std::vector<Active> active() const;
 
   static void describe(config::Description<AugmentOptions>& d);
@@ -77,7 +77,7 @@ class AugmentOptions {
   void* spec_of(const std::string& name) const;
   static std::unique_ptr<const Augmentation> make(const Entry& entry);
 
-  std::vector<Entry> entries_;  // in the order in which they run
+  std::vector<Entry> entries_;  // entries in the order in which they run
 };
 
 }  // namespace gputrain::data

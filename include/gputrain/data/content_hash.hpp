@@ -1,4 +1,4 @@
-// Tells data from other data that has taken its place, by sizes and a few pieces of it.
+// Hash that tells data from other data in its place, by sizes and a few pieces.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,11 @@ struct Content {
   std::function<void(int64_t offset, std::span<std::byte> to)> read;  // fills `to`
 };
 
-Content content_of(const ReadOnlyFile& file);  // which outlives it
+Content content_of(const ReadOnlyFile& file);  // refers to `file`
 Content content_of(std::span<const std::byte> bytes);
 
-/// A hash of content in `count` parts: of the sizes of at most 256 of them, and of at most 256 pieces of 4 KiB, evenly
-/// spread over the whole. All of the content counts if it is less than that. Never 0. Throws Error(data).
+/// Returns a hash of content in `count` parts: of the sizes of at most 256 of them, and of at most 256 pieces of 4 KiB,
+/// evenly spread over the whole, or all of it if that is less. Never 0. Throws Error(data).
 uint64_t content_hash(int64_t count, const std::function<Content(int64_t index)>& part);
 
 }  // namespace gputrain::data

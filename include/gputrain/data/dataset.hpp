@@ -25,8 +25,8 @@ struct Normalization {
   std::vector<double> mean, std;
 };
 
-/// All that a read may depend on. Augmentation draws only from (seed, epoch, sample index), so every worker, rank and
-/// attempt reads the same sample.
+/// Everything that a read may depend on. Augmentation draws only from (seed, epoch, sample index), so every worker,
+/// rank and attempt reads the same sample.
 struct ReadContext {
   uint64_t seed = 0;
   int64_t epoch = 0;
@@ -44,63 +44,62 @@ class Dataset {
   /// Thread-safe. Throws Error(data) if the sample cannot be read.
   virtual void read(int64_t index, const ReadContext& context, const SampleRow& row) const = 0;
 
-  /// Entries of the ragged fields of a sample, at least 1, for datasets whose samples differ in length; else 0. Known
-  /// without reading the sample.
+  /// Returns the entries of the ragged fields of a sample, at least 1, without reading it, if samples differ in length;
+  /// else 0.
   virtual int64_t length(int64_t /*index*/) const { return 0; }
-  /// The same of the fields that one pass reads; see Field::pass.
+  /// Returns the same for the fields that one pass reads; see Field::pass.
   virtual int64_t length_of_pass(int64_t index, int /*pass*/) const { return length(index); }
 
-  /// Whether a read costs little more than a copy, so that worker threads would only add overhead.
+  /// Returns whether a read costs little more than a copy, so that worker threads would only add overhead.
   virtual bool is_cheap_to_read() const { return false; }
 
-  /// The part [begin, end) of the data, as fractions, for `role`. Null: the caller picks the samples with a fixed
-  /// shuffle. Override it if order matters (text) or if roles are read differently (images).
+  /// Returns the part [begin, end) of the data, as fractions, for `role`. Null: the caller picks the samples with a
+  /// fixed shuffle. Override it if order matters (text) or if roles are read differently (images).
   virtual std::shared_ptr<const Dataset> part(double begin, double end, Split role) const;
 
   virtual std::optional<Normalization> normalization() const { return std::nullopt; }
   virtual std::vector<std::string> class_names() const { return {}; }
-  /// The number of a sample's class, known without reading the sample; empty: not known, or it has none.
+  /// Returns the number of a sample's class without reading the sample; empty: not known, or it has none.
   virtual std::optional<int64_t> class_of(int64_t /*index*/) const { return std::nullopt; }
-  /// What a person calls a sample, such as its file; empty: its number.
+  /// Returns a name for people, such as the sample's file; empty: its number.
   virtual std::string sample_name(int64_t /*index*/) const { return {}; }
 
-  /// The tokenizer that made the samples; null if the samples are not text, or were tokens already.
+  /// Returns the tokenizer that made the samples; null if the samples are not text, or were tokens already.
   virtual std::shared_ptr<const tokenizers::Tokenizer> tokenizer() const { return nullptr; }
 
-  /// A hash of sizes and pieces of the content, which tells it from other content with as many samples; 0: not known.
-  /// Reads a megabyte at most. Throws Error(data).
+  /// Returns a hash of sizes and pieces of the content, which tells it from other content with as many samples; 0: not
+  /// known. Reads a megabyte at most. Throws Error(data).
   virtual uint64_t content_hash() const { return 0; }
 
-  /// One line that is printed at the start of a run: "60,000 images 28x28x1, 10 classes".
+  /// Returns the line that a run prints at its start: "60,000 images 28x28x1, 10 classes".
   virtual std::string describe() const = 0;
 };
 
-/// The names of target numbers: classes or characters; empty if unknown.
+/// Returns the names of target numbers: classes or characters; empty if unknown.
 std::vector<std::string> target_names(const Dataset& dataset);
 
-/// How many samples each of the layout's classes has. Throws Error(usage) if the classes are not known without reading
-/// the samples.
+/// Counts the samples of each of the layout's classes. Throws Error(usage) if that needs the samples to be read.
 std::vector<int64_t> class_counts(const Dataset& dataset);
 
-/// The dataset's content_hash() as digits; empty: there is none, or the data cannot be read, which who reads it will
-/// say.
+/// Returns the dataset's content_hash() as digits; empty: there is none, or the data cannot be read, which its reader
+/// will report.
 std::string content_digits(const Dataset& dataset);
 
-/// What every format gets, besides its own options.
+/// Request that every format gets, besides its own options.
 struct DatasetRequest {
   std::string path;  // after interpolation; may be empty if the format needs none
   Split role = Split::train;
-  InputSpec model = {};                 // what the model reads
+  InputSpec model = {};                 // model input
   std::string pretrained = {};          // the job's model.pretrained: a folder or a file; empty: none
   int64_t sequence_length = 0;          // tokens per sample, for text formats; 0: neither model nor job sets it
   const ImageOptions* image = nullptr;  // `data.image`; null: defaults
   const TextOptions* text = nullptr;    // `data.text`; null: defaults
-  double max_bad_fraction = 0;          // of the samples, that may be unreadable
-  /// What is known of the training data, when val or test is opened: its classes, tokenizer and statistics apply.
+  double max_bad_fraction = 0;          // fraction of the samples that may be unreadable
+  /// Signature of the training data, for val and test: its classes, tokenizer and statistics apply.
   const Signature* train = nullptr;
-  std::vector<std::string>* files = nullptr;  // gets what tell_files() tells
-  std::vector<std::string> own_folders = {};  // of the job: its run folder, its mirror; their files are not data
-  /// Formats that read files report them here: a warning is logged if evaluation reads the training files.
+  std::vector<std::string>* files = nullptr;  // list that tell_files() fills; null: nobody asks
+  std::vector<std::string> own_folders = {};  // run folder and mirror of the job; their files are not data
+  /// Reports the files that a format reads: a warning is logged if evaluation reads the training files.
   void tell_files(std::vector<std::string> read) const {
     if (files != nullptr) *files = std::move(read);
   }

@@ -1,4 +1,4 @@
-// How an epoch is divided over ranks, according to the step plan that each rank's loader uses.
+// Division of an epoch over ranks, according to the step plan that each rank's loader uses.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 namespace gputrain::data {
 
 struct EpochShares {
-  int64_t steps = 0;      // in an epoch
-  int64_t most_rows = 0;  // of the largest micro-batch
+  int64_t steps = 0;      // steps in an epoch
+  int64_t most_rows = 0;  // rows of the largest micro-batch
 
   /// Counted samples per rank.
   struct Spread {
@@ -18,12 +18,12 @@ struct EpochShares {
 
     friend bool operator==(const Spread&, const Spread&) = default;
   };
-  Spread in_step;  // in a full step
+  Spread in_step;  // spread in a full step
   Spread in_epoch;
   int64_t used = 0;               // counted samples of all ranks in an epoch; some are left out if data.last is drop
   int64_t in_last_step = 0;       // counted samples of all ranks in the last step
   int64_t idle_in_last_step = 0;  // ranks without a sample in the last step
-  /// True: every sample index was computed and checked to occur once. False: too many samples to check within seconds.
+  /// True: every sample index was computed and occurs once. False: too many samples to check within seconds.
   bool each_looked_up = false;
 };
 

@@ -1,4 +1,4 @@
-// Decodes JPEG and PNG, and fits images to the size of the model's input.
+// Decoder of JPEG and PNG, and fitting of images to the size of the model's input.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ struct ImageView {
   int64_t width = 0, height = 0, channels = 0;
 };
 
-/// How an output of `width` x `height` is made: resize the source box [left, right) x [top, bottom) to full_width x
+/// Recipe of an output of `width` x `height`: resize the source box [left, right) x [top, bottom) to full_width x
 /// full_height, show it from (x, y) on with black outside, then flip.
 struct Fit {
   int64_t left = 0, top = 0, right = 0, bottom = 0;
@@ -26,19 +26,19 @@ struct Fit {
   bool flip = false;
 };
 
-/// Bilinear with antialiasing, like Pillow and torchvision (a triangle filter scaled by the reduction). `to` is
-/// [height, width, channels]. `reduction`: by what factor `from` is smaller than the image that `fit` describes.
+/// Resizes bilinearly with antialiasing, like Pillow and torchvision (a triangle filter scaled by the reduction). `to`
+/// is [height, width, channels]. `from` is smaller by the factor `reduction` than the image that `fit` describes.
 void fit_image(const ImageView& from, const Fit& fit, uint8_t* to, int64_t reduction = 1);
 
-/// The same for a mask of one channel: the nearest pixel, like Pillow. `to` [height, width] gets class_of[value] of it,
-/// and `outside` where no pixel is.
+/// Does the same for a mask of one channel, with the nearest pixel, like Pillow. `to` [height, width] gets
+/// class_of[value] of it, and `outside` where no pixel is.
 void fit_mask(const ImageView& from, const Fit& fit, const std::array<int64_t, 256>& class_of, int64_t outside,
               int64_t* to);
 
-/// Images that declare more pixels than this are rejected before anything is allocated.
+/// Maximum of pixels: images that declare more are rejected before anything is allocated.
 inline constexpr int64_t kMostPixels = 178'956'970;
 
-/// Decodes one image after another and reuses its buffers. Not thread-safe.
+/// Decoder of one image after another; reuses its buffers. Not thread-safe.
 class ImageDecoder {
  public:
   ImageDecoder();

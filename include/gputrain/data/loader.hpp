@@ -17,9 +17,9 @@
 
 namespace gputrain::data {
 
-/// Which samples this rank reads. Of a step's B positions, micro-batch i of m has [B i / m, B (i+1) / m) over all
-/// ranks, so it has the same samples for any number of ranks. Of its n positions, rank r of W reads [n r / W, n (r+1) /
-/// W), or a part in proportion to `micro_batches`.
+/// Share of the samples that this rank reads. Micro-batch i of m has the positions [B i / m, B (i+1) / m) of a step's
+/// B, over all ranks, so it has the same samples for any number of ranks. Rank r of W reads [n r / W, n (r+1) / W) of
+/// its n positions, or a part in proportion to `micro_batches`.
 struct DataPartition {
   int64_t global_batch = 1;                 // samples per optimizer step over all ranks
   int64_t micro_batch = 1;                  // maximum samples per micro-batch on each rank
@@ -30,7 +30,7 @@ struct DataPartition {
 
 /// A sample that could not be read; skipped because `max_bad_fraction` allows it.
 struct BadSample {
-  int64_t index = 0;  // in the dataset
+  int64_t index = 0;  // number in the dataset
   int64_t epoch = 0;
   std::string message;
 };
@@ -40,24 +40,24 @@ struct LoaderOptions {
   uint64_t seed = 0;
   bool shuffle = true;
   bool augment = true;
-  MixOptions mix = {};                     // of images; only with `augment`
-  std::vector<double> class_weights = {};  // of each class in the loss; empty: 1
-  bool drop_last = false;       // drop the last partial step of an epoch; false: pad it with samples that do not count
-  bool pads = true;             // false: cut padding rows off (batch norm), so that the shapes of the last step differ
-  int num_workers = 0;          // 0: read in the calling thread
+  MixOptions mix = {};                     // mixing of images; only with `augment`
+  std::vector<double> class_weights = {};  // weight of each class in the loss; empty: 1
+  bool drop_last = false;  // true: drop the last partial step of an epoch; false: pad it with samples that do not count
+  bool pads = true;        // false: cut padding rows off (batch norm), so that the shapes of the last step differ
+  int num_workers = 0;     // threads that read; 0: the calling thread reads
   int prefetch_batches = 2;     // micro-batches kept ready, at least 1 and at least those of one step
   int64_t steps = 0;            // number of steps that the caller will ask for; nothing after them is read; 0: no limit
-  double max_bad_fraction = 0;  // of an epoch's samples; a skipped sample keeps its position, with weight 0
+  double max_bad_fraction = 0;  // fraction of an epoch's samples; a skipped sample keeps its position, with weight 0
   std::function<void(const BadSample&)> on_bad_sample = {};  // called in order, from next_step()
   double timeout_seconds = 600;                              // longest wait for a batch
-  /// How many lengths batches of texts may have, each at least that of its longest text; 0: just that length. With a
-  /// number, batches also say how many of their targets count at most: BatchField::most_counted.
+  /// Number of lengths that batches of texts may have, each at least that of its longest text; 0: just that length.
+  /// With a number, batches also have an upper bound of their targets that count: BatchField::most_counted.
   int64_t length_classes = 0;
-  bool pin_memory = true;        // only when `device` is a GPU
-  at::Device device = at::kCPU;  // where batches go
+  bool pin_memory = true;        // ignored unless `device` is a GPU
+  at::Device device = at::kCPU;  // device of the batches
 };
 
-/// Where a loader begins: all that it needs to continue exactly, on any number of ranks and with any global batch.
+/// Start of a loader: all that it needs to continue exactly, on any number of ranks and with any global batch.
 struct LoaderState {
   Position from = {};
   int64_t unreadable = 0;  // samples of the current epoch that were skipped, on all ranks
@@ -68,14 +68,14 @@ struct LoaderState {
 struct StepData {
   std::vector<Batch> micro_batches;  // on the host, or being copied to a GPU; Preprocess finishes each
   int64_t weight = 0;                // sum of Batch::weight
-  std::vector<double> loss_weights;  // Batch::weight of each, where each target counts as much as its class
+  std::vector<double> loss_weights;  // Batch::weight of each, with each target times the weight of its class
   int64_t samples = 0;               // sum of Batch::samples
-  SampleUsage usage;                 // of the samples read
+  SampleUsage usage;                 // usage of the samples read
   int64_t epoch = 0;
   bool ends_epoch = false;
 };
 
-/// Returns optimizer steps in order, without end: one epoch follows the other. For one consumer thread.
+/// Reader of optimizer steps in order, without end: one epoch follows the other. For one consumer thread.
 class Loader {
  public:
   Loader(std::shared_ptr<const Dataset> dataset, LoaderOptions options, LoaderState start = {});
@@ -84,8 +84,8 @@ class Loader {
   int64_t steps_per_epoch() const noexcept;
   int64_t micro_batches_per_step() const noexcept;
 
-  /// This rank's data of the next step; the first call starts the workers. Rethrows a worker's error, that of the
-  /// earliest sample first. The caller owns the tensors.
+  /// Returns this rank's data of the next step; the first call starts the workers. Rethrows a worker's error, that of
+  /// the earliest sample first. The caller owns the tensors.
   StepData next_step();
 
  private:

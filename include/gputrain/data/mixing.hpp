@@ -6,8 +6,8 @@
 
 namespace gputrain::data {
 
-// Fields that a loader adds to batches of mixed images. A loss is kMixedPart of that with the targets of kTarget, and
-// the rest of that with those of kMixedTarget.
+// Fields that a loader adds to batches of mixed images. The loss is kMixedPart times that with the targets of kTarget,
+// plus (1 - kMixedPart) times that with those of kMixedTarget.
 inline constexpr const char* kMixedTarget = "mixed_target";  // [batch] int64
 inline constexpr const char* kMixedPart = "mixed_part";      // [batch] float64, the same number in each row
 

@@ -1,4 +1,4 @@
-// Fields of the texts of a sample that are not like its first.
+// Fields of a sample's texts that are not like its first.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace gputrain::data {
 
-/// The field of one of several, numbered from 0: "negative_tokens", "negative_tokens_2".
+/// Returns the field of such a text, numbered from 0: "negative_tokens", "negative_tokens_2".
 inline std::string negative_tokens(int64_t number) {
   return kNegativeTokens + (number == 0 ? std::string() : "_" + std::to_string(number + 1));
 }

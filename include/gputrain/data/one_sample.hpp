@@ -11,10 +11,10 @@ namespace gputrain::data {
 
 class OneSample {
  public:
-  /// Reads it. Throws Error(data) if it cannot be read.
+  /// Reads the sample. Throws Error(data) if it cannot be read.
   OneSample(const Dataset& dataset, int64_t index, const ReadContext& context);
 
-  /// The values of field number `field`. T must be as large as the field's element type.
+  /// Returns the values of field number `field`. T must be as large as the field's element type.
   template <class T>
   const T* values(size_t field) const {
     GPUTRAIN_ASSERT(sizeof(T) == memory_[field].element_bytes, "a field is read as another type than it has");

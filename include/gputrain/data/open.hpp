@@ -1,4 +1,4 @@
-// Opens the datasets of a job's `data` section.
+// Opening of the datasets of a job's `data` section.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct DatasetSplits {
 DatasetSplits open_datasets(const DataSpec& spec, const InputSpec& model,
                             const std::vector<std::string>& own_folders = {}, const std::string& pretrained = {});
 
-/// The value of `num_workers: auto` for a rank that may use `cpus` logical CPUs.
+/// Returns the value of `num_workers: auto` for a rank that may use `cpus` logical CPUs.
 int automatic_workers(const Dataset& dataset, at::Device device, int cpus);
 
 }  // namespace gputrain::data

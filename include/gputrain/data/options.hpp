@@ -1,4 +1,4 @@
-// `data.image` and `data.text`: how images and text are read, in any format.
+// Options of reading images and text in any format, `data.image` and `data.text`.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,7 @@ struct ImageColumns {
   }
 };
 
-/// Height and width of images; `otherwise` where it is auto.
+/// Height and width of images.
 struct ImageExtent {
   int64_t height = 0, width = 0;
 };
@@ -89,12 +89,12 @@ struct ImageOptions {
   }
 };
 
-/// Names of the columns of records, where they are not those that are usual.
+/// Names of the columns of records, where they are not the usual ones.
 struct ColumnNames {
   std::optional<std::string> text, text_pair, negative, words, tags, prompt, completion, chosen, rejected, messages;
   std::optional<config::OneOrMore<std::string>> label;
 
-  /// The column of labels where there is one alone. Throws Error(usage) if the job names several.
+  /// Returns the column of labels, if any. Throws Error(usage) if the job names several.
   std::optional<std::string> one_label() const;
 
   static void describe(config::Description<ColumnNames>& d) {
@@ -121,7 +121,7 @@ struct ColumnNames {
   }
 };
 
-/// Which tokens of a text a mask hides, for models that guess them (Devlin et al., arXiv:1810.04805, section 3.1).
+/// Choice of the tokens that a mask hides, for models that guess them (Devlin et al., arXiv:1810.04805, section 3.1).
 struct MaskingOptions {
   double fraction = 0.15;
   bool whole_words = false;

@@ -1,4 +1,4 @@
-// The order of an epoch's samples: computed, not stored; and where training stands in it.
+// Order of an epoch's samples, computed, not stored; and the position of training in it.
 #pragma once
 
 #include <array>
@@ -11,9 +11,9 @@ namespace gputrain::data {
 /// finite domains", 2002). Fewer than two evaluations of the network per position on average.
 class Permutation {
  public:
-  Permutation(uint64_t seed, int64_t epoch, int64_t n) noexcept;  // n >= 1
+  Permutation(uint64_t seed, int64_t epoch, int64_t n) noexcept;  // needs n >= 1
 
-  int64_t operator()(int64_t position) const noexcept;  // 0 <= position < n
+  int64_t operator()(int64_t position) const noexcept;  // needs 0 <= position < n
 
  private:
   static constexpr int kRounds = 8;
@@ -26,18 +26,18 @@ class Permutation {
   std::array<uint64_t, kRounds> keys_;
 };
 
-/// Where training stands in its data, whatever the size of its steps.
+/// Position of training in its data, whatever the size of its steps.
 struct Position {
   int64_t epoch = 0;
-  int64_t samples = 0;  // of this epoch, used so far
+  int64_t samples = 0;  // samples of this epoch used so far
 
   friend bool operator==(const Position&, const Position&) = default;
 };
 
-/// The order in which a loader with this seed reads an epoch of n samples.
+/// Returns the order in which a loader with this seed reads an epoch of n samples.
 Permutation order_of_epoch(uint64_t loader_seed, int64_t epoch, int64_t n) noexcept;
 
-/// The sample at `position` of an epoch of n samples, for a permutation with this seed.
+/// Returns the sample at `position` of an epoch of n samples, for a permutation with this seed.
 int64_t permute(uint64_t seed, int64_t epoch, int64_t n, int64_t position) noexcept;
 
 }  // namespace gputrain::data

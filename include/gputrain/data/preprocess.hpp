@@ -1,4 +1,4 @@
-// The last stage of a batch before the model: runs on the device and converts to the model's types.
+// Last stage of a batch before the model: runs on the device and converts to the model's types.
 #pragma once
 
 #include <memory>
@@ -13,11 +13,11 @@ namespace gputrain::data {
 /// The format in which the model wants floats.
 struct InputFormat {
   at::Device device = at::kCPU;
-  at::ScalarType float_type = at::kFloat;  // of normalised images and of other floats except targets
+  at::ScalarType float_type = at::kFloat;  // type of normalised images and of other floats except targets
   bool channels_last = false;
 };
 
-/// Finishes batches of one dataset. Not thread-safe.
+/// Last stage for batches of one dataset. Not thread-safe.
 class Preprocess {
  public:
   Preprocess(const Dataset& dataset, const InputFormat& format);

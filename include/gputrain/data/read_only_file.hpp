@@ -27,7 +27,7 @@ class ReadOnlyFile {
   /// Fills `to` from `offset`. Throws Error(data) if the file ends too early.
   void read(int64_t offset, std::span<std::byte> to) const;
 
-  /// Bytes [offset, offset + count), which must lie inside the file.
+  /// Returns bytes [offset, offset + count), which must lie inside the file.
   std::vector<std::byte> read(int64_t offset, int64_t count) const;
 
  private:
@@ -36,7 +36,7 @@ class ReadOnlyFile {
   int64_t size_ = 0;
 };
 
-/// What the file's first bytes say it is.
+/// Tells the kind of a file by its first bytes.
 FileKind kind_of(const ReadOnlyFile& file);
 
 /// Throws Error(data): `path` does not exist. `wanted` says what it should be ("an image folder"); the hint helps.

@@ -1,4 +1,4 @@
-// Times the parts of Dataset::read() on one thread, for a benchmark. Costs a comparison otherwise.
+// Timer of the parts of Dataset::read() on one thread, for a benchmark. Costs a comparison otherwise.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,7 @@
 
 namespace gputrain::data {
 
-/// Lives while this thread reads samples. One at a time on a thread.
+/// Times of the samples that this thread reads while it lives. One at a time on a thread.
 class ReadStages {
  public:
   ReadStages() { current() = this; }
@@ -16,15 +16,15 @@ class ReadStages {
   ReadStages& operator=(const ReadStages&) = delete;
   ~ReadStages() { current() = nullptr; }
 
-  /// Call before each sample.
+  /// Starts the clock; call it before each sample.
   void begin() { since_ = std::chrono::steady_clock::now(); }
 
-  /// For datasets: what this thread has done since begin() or the last call was this stage.
+  /// Ends a stage, for datasets: this thread's time since begin() or the last call belongs to it.
   static void end(const char* stage) {
     if (ReadStages* listener = current(); listener != nullptr) listener->note(stage);
   }
 
-  /// Each stage with its seconds, in their order.
+  /// Returns each stage with its seconds, in their order.
   const std::vector<std::pair<std::string, double>>& stages() const noexcept { return stages_; }
 
  private:

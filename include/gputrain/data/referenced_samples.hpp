@@ -15,7 +15,7 @@ namespace gputrain::data {
 /// Another dataset, with the field kReference last: 0 until numbers are set.
 class ReferencedSamples final : public Dataset {
  public:
-  /// `numbers`: how many there are of each sample, at least 1.
+  /// Takes `numbers`, the count for each sample, at least 1.
   ReferencedSamples(std::shared_ptr<const Dataset> samples, int64_t numbers);
 
   int64_t size() const override { return samples_->size(); }
@@ -32,7 +32,7 @@ class ReferencedSamples final : public Dataset {
 
   const std::shared_ptr<const Dataset>& samples() const noexcept { return samples_; }
   int64_t numbers() const noexcept { return numbers_; }
-  /// float64 [size(), numbers()] on the CPU. Call it before samples are read.
+  /// Sets float64 [size(), numbers()] on the CPU. Call it before samples are read.
   void set(const at::Tensor& values);
 
  private:

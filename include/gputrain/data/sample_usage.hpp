@@ -1,4 +1,4 @@
-// Which samples training used, as sums independent of order and ranks: a run records them and an audit checks them.
+// Samples that training used, as sums independent of order and ranks: a run records them and an audit checks them.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace gputrain::data {
 struct SampleUsage {
   int64_t samples = 0;
   uint64_t fingerprint = 0;
-  int64_t unreadable = 0;  // of `samples`: skipped because they could not be read
+  int64_t unreadable = 0;  // skipped ones of `samples`, which could not be read
 
   void add(const SampleUsage& other) noexcept {
     samples += other.samples;
@@ -25,36 +25,36 @@ struct SampleUsage {
 
 uint64_t usage_hash(int64_t epoch, int64_t sample) noexcept;
 
-/// All that determines which samples a step uses. Steps count from the start of training; the functions below know
+/// Facts that determine which samples a step uses. Steps count from the start of training; the functions below know
 /// those from `first_step` on, which have this global batch.
 struct OrderFacts {
-  int64_t samples = 1;  // in the data set
+  int64_t samples = 1;  // number of samples in the dataset
   int64_t global_batch = 1;
   uint64_t seed = 0;  // LoaderOptions::seed
   bool shuffle = true;
   bool drop_last = false;
   int64_t first_step = 0;
-  Position from = {};  // at first_step
+  Position from = {};  // position at first_step
 };
 
-/// Whether a run can stand at `from` after `first_step` steps; the functions below assume it.
+/// Returns whether a run can stand at `from` after `first_step` steps; the functions below assume it.
 bool is_reachable(const OrderFacts& order) noexcept;
 
-/// This and the functions below throw for an impossible order, for instance one without samples.
+/// Counts the steps. Throws, like the functions below, for an impossible order, for instance one without samples.
 int64_t steps_per_epoch(const OrderFacts& order);
 
-/// The step that a run with this global batch from the start would be at in the place of `step`: the same if the global
-/// batch has never changed. Whole epochs give whole multiples of steps_per_epoch().
+/// Returns the step that a run with this global batch from the start would be at instead of `step`: the same if the
+/// global batch has never changed. Whole epochs give whole multiples of steps_per_epoch().
 int64_t uniform_step(const OrderFacts& order, int64_t step);
 
-/// Where training stands after so many steps.
+/// Returns the position of training after `step` steps.
 Position position_after(const OrderFacts& order, int64_t step);
 
-/// The usage of optimizer steps [begin, end). O(samples used) time, no memory.
+/// Returns the usage of optimizer steps [begin, end). O(samples used) time, no memory.
 SampleUsage expected_usage(const OrderFacts& order, int64_t begin, int64_t end);
 
-/// The usage of all steps before `end`, whatever their sizes; with drop_last, each epoch ends as steps of this global
-/// batch end it.
+/// Returns the usage of all steps before `end`, whatever their sizes; with drop_last, each epoch ends as steps of this
+/// global batch end it.
 SampleUsage usage_before(const OrderFacts& order, Position end);
 
 /// The samples of one optimizer step, over all ranks.

@@ -1,4 +1,4 @@
-// What a trained model reads and gives: all that is known of its training data but the samples.
+// Signature of a trained model: its input and output, and all that is known of its training data but the samples.
 #pragma once
 
 #include <memory>
@@ -11,25 +11,25 @@
 
 namespace gputrain::data {
 
-/// A run writes it as model.json, so that its model can be opened without the data.
+/// Content of model.json, which a run writes so that its model can be opened without the data.
 struct Signature {
   Target gives = Target::label;
   int64_t longest = 0;                              // tokens that the model reads at once; 0: it reads none
-  SampleLayout layout;                              // of a sample that the model learned from
-  std::vector<std::string> class_names = {};        // in order of their numbers; empty: they have none
-  std::optional<Normalization> normalization = {};  // of images
-  std::shared_ptr<const tokenizers::Tokenizer> tokenizer = nullptr;  // not in text(), for its own files tell it
+  SampleLayout layout;                              // layout of a sample that the model learned from
+  std::vector<std::string> class_names = {};        // names in order of the classes' numbers; empty: they have none
+  std::optional<Normalization> normalization = {};  // statistics of images
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer = nullptr;  // not in text(): its own files store it
 
   bool reads_texts() const noexcept { return longest > 0; }
 
-  /// `model`: what the model and its task read and give.
+  /// Describes a model that learned from `learned`; `model` is what it and its task read and give.
   static Signature of(const Dataset& learned, const InputSpec& model);
   /// Reads what text() writes. Throws Error(data), which names `where`, for anything else.
   static Signature from(std::string_view text, const std::string& where);
-  /// JSON, for people and programs.
+  /// Returns JSON, for people and programs.
   std::string text() const;
 
-  /// Training data with these properties, without samples.
+  /// Returns training data with these properties, without samples.
   std::shared_ptr<const Dataset> without_samples() const;
 };
 

@@ -11,7 +11,7 @@
 
 namespace gputrain::data {
 
-/// Where the training data comes from.
+/// Source of the training data.
 struct TrainSource {
   std::string path;
   config::Choice format;
@@ -27,7 +27,7 @@ struct TrainSource {
   }
 };
 
-/// Where validation or test data comes from.
+/// Source of validation or test data.
 struct HeldOutSource {
   std::optional<std::string> path;
   config::Choice format;

@@ -7,10 +7,10 @@
 
 namespace gputrain::data {
 
-/// The sample at a place of the fixed shuffled order that splits are ranges of, for n samples.
+/// Returns the sample at `place` of the fixed shuffled order of n samples, of which splits are ranges.
 int64_t sample_of_split(int64_t place, int64_t n) noexcept;
 
-/// Base of subsets: all but the samples is as in `whole`.
+/// Base of subsets: everything but the samples is that of `whole`.
 class SomeSamples : public Dataset {
  public:
   int64_t size() const final { return size_; }
@@ -40,8 +40,8 @@ class Subset final : public SomeSamples {
   std::string sample_name(int64_t index) const override { return whole().sample_name(sample(index)); }
   std::optional<int64_t> class_of(int64_t index) const override { return whole().class_of(sample(index)); }
 
-  /// Samples [begin, end), as fractions, of a shuffled order. Disjoint ranges share no sample; ranges that cover [0, 1]
-  /// cover all samples.
+  /// Takes samples [begin, end), as fractions, of a shuffled order. Disjoint ranges share no sample; ranges that cover
+  /// [0, 1] cover all samples.
   Subset(std::shared_ptr<const Dataset> whole, double begin, double end);
 
   void read(int64_t index, const ReadContext& context, const SampleRow& row) const override;
@@ -55,7 +55,7 @@ class Subset final : public SomeSamples {
 
 class FirstSamples final : public SomeSamples {
  public:
-  /// At most `count` samples.
+  /// Takes at most `count` samples.
   FirstSamples(std::shared_ptr<const Dataset> whole, int64_t count);
 
   void read(int64_t index, const ReadContext& context, const SampleRow& row) const override;

@@ -1,4 +1,3 @@
-// What a model learns from a sample.
 #pragma once
 
 #include <optional>
@@ -6,12 +5,12 @@
 
 namespace gputrain {
 
-/// What a model learns from a sample, and gives. An open set: a task of a plug-in has another one, with a name of its
-/// own. Two with the same name are the same.
+/// Target that a model learns from a sample, and gives. An open set: a task of a plug-in has another one, with a name
+/// of its own. Two with the same name are the same.
 class Target {
  public:
-  /// The texts must last as long as the program. `name` stands in model.json. `gives` says what a model that learns it
-  /// gives, as in "the token that follows", and `model` which models do; empty: it needs none of its own.
+  /// Takes texts that last as long as the program. `name` stands in model.json. `gives` is the output of a model that
+  /// learns it, as in "the token that follows", and `model` the models that can; empty: it needs none of its own.
   constexpr explicit Target(std::string_view name, std::string_view gives, std::string_view model = {}) noexcept
       : name_(name), gives_(gives), model_(model) {}
 
@@ -19,14 +18,14 @@ class Target {
   static const Target masked;      // tokens that a mask hides
   static const Target label;       // a class
   static const Target labels;      // any number of classes
-  static const Target number;      // a number; of an image, one or several
+  static const Target number;      // a number; for an image, one or several
   static const Target tags;        // a class of each word
   static const Target pairs;       // vectors of texts that are alike, or how much they are
-  static const Target preference;  // which of two answers to a prompt is better
+  static const Target preference;  // choice of the better of two answers to a prompt
   static const Target rating;      // whether an answer to a prompt is good
   static const Target pixels;      // a class of each pixel of an image
 
-  /// The target of this name: one of the above, or one that add() made known; none: there is no such target.
+  /// Returns the target of this name, one of the above or one from add(); none: there is no such target.
   static std::optional<Target> named(std::string_view name);
   static void add(const Target& target);
 

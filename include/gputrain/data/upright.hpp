@@ -6,7 +6,7 @@
 
 namespace gputrain::data {
 
-/// Whether ImageDecoder turns or mirrors this JPEG or PNG file, because of its EXIF orientation.
+/// Returns whether ImageDecoder turns or mirrors this JPEG or PNG file, because of its EXIF orientation.
 bool is_turned_upright(std::span<const std::byte> file);
 
 }  // namespace gputrain::data

@@ -1,5 +1,5 @@
-// Policies: which operations change an image, and how strongly, drawn anew for each image. A job names one by the word
-// that timm or torchvision has for it.
+// Policies: which operations change an image, and how strongly, drawn anew for each image. A job names one by its name
+// in timm or torchvision.
 #pragma once
 
 #include <memory>
@@ -19,13 +19,13 @@ enum class Operation {
   translate_x,  // pixels
   translate_y,
   rotate,      // degrees
-  brightness,  // this and the next three: a factor, 1 changes nothing
+  brightness,  // factor, like the next three; 1 changes nothing
   saturation,
   contrast,
   sharpness,
   posterize,     // bits that are kept
   solarize,      // the lowest value that is inverted
-  solarize_add,  // what is added to dark values
+  solarize_add,  // addition to dark values
   auto_contrast,
   equalize,
   invert,
@@ -35,36 +35,36 @@ enum class Operation {
 struct PixelOperation {
   Operation operation = Operation::identity;
   double argument = 0;
-  Filter filter = Filter::nearest;  // of shears, translations and rotations
+  Filter filter = Filter::nearest;  // filter of shears, translations and rotations
 };
 
 void apply(const PixelOperation& operation, const Pixels& pixels, const Colour& outside);
 
-/// Thread-safe.
+/// Policy that draws operations for an image. Thread-safe.
 class AugmentPolicy {
  public:
   virtual ~AugmentPolicy();
 
-  /// The operations for an image of this size, in their order.
+  /// Draws the operations for an image of this size, in their order.
   virtual std::vector<PixelOperation> draw(RandomStream& random, int64_t width, int64_t height) const = 0;
-  /// Whether the mean colour appears where an operation moves the image away; otherwise black does.
+  /// Returns whether the mean colour appears where an operation moves the image away; otherwise black does.
   virtual bool shows_mean_outside() const = 0;
 };
 
-/// A mistake of the word: the fact, and what to try.
+/// Mistake in the word of a policy: the fact, and what to try.
 struct PolicyMistake {
   std::string what, hint;
 };
 
-/// The policy of this word. Null: `mistake` says why.
+/// Returns the policy of this word. Null: `mistake` says why.
 std::unique_ptr<const AugmentPolicy> policy_of(const std::string& word, PolicyMistake& mistake);
 
-/// timm's: rand-m9-mstd0.5-inc1, original, originalr, v0, v0r. Null: not such a word, or one with the mistake that is
-/// then set.
+/// Returns timm's: rand-m9-mstd0.5-inc1, original, originalr, v0, v0r. Null: not such a word, or one with the mistake
+/// that is then set.
 std::unique_ptr<const AugmentPolicy> timm_policy(const std::string& word, PolicyMistake& mistake);
 
-/// torchvision's, with its defaults: trivial (TrivialAugmentWide), imagenet, cifar10, svhn (AutoAugment). Null: not
-/// such a word.
+/// Returns torchvision's, with its defaults: trivial (TrivialAugmentWide), imagenet, cifar10, svhn (AutoAugment). Null:
+/// not such a word.
 std::unique_ptr<const AugmentPolicy> torchvision_policy(const std::string& word);
 
 }  // namespace gputrain::data

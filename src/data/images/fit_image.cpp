@@ -9,7 +9,7 @@
 namespace gputrain::data {
 namespace {
 
-/// For one axis, the source pixels and weights that make each output pixel.
+/// Source pixels and weights that make each output pixel, for one axis.
 struct Taps {
   struct Output {
     int64_t first = 0;   // source pixel of the first weight
@@ -20,8 +20,8 @@ struct Taps {
   std::vector<float> all;
 };
 
-/// The box [low, high) lies in source pixels [begin, end) and is resized to `full` pixels; makes `count` of them from
-/// `first` on.
+/// Makes taps of `count` pixels from `first` on, where the box [low, high) in source pixels [begin, end) is resized to
+/// `full` pixels.
 Taps make_taps(double low, double high, int64_t begin, int64_t end, int64_t full, int64_t first, int64_t count) {
   Taps taps;
   taps.outputs.resize(static_cast<size_t>(count));
@@ -44,13 +44,13 @@ Taps make_taps(double low, double high, int64_t begin, int64_t end, int64_t full
   return taps;
 }
 
-/// row[i] = weighted sum over source rows, for values [begin, end) of each.
+/// Computes row[i], the weighted sum over source rows, for values [begin, end) of each.
 void blend_rows(const ImageView& from, const Taps& taps, const Taps::Output& output, size_t begin, size_t end,
                 float* row) {
   const auto stride = static_cast<size_t>(from.width * from.channels);
   const uint8_t* source = from.pixels + static_cast<size_t>(output.first) * stride;
   const float* weights = taps.all.data() + output.weights;
-  std::fill(row + begin, row + end, 0.5f);  // the cast to uint8 truncates: this makes it round
+  std::fill(row + begin, row + end, 0.5f);  // makes the cast to uint8, which truncates, round
   size_t t = 0;
   for (; t + 2 <= output.count; t += 2) {
     const uint8_t *upper = source + t * stride, *lower = upper + stride;
@@ -87,7 +87,7 @@ void copy_row(const uint8_t* from, int64_t width, int64_t channels, bool flip, u
     for (int64_t c = 0; c < channels; ++c) *to++ = from[x * channels + c];
 }
 
-/// The part [first, first + count) of the output that shows the image; it begins at `full_first` of the resized image.
+/// Part [first, first + count) of the output that shows the image, from `full_first` of the resized image on.
 struct Shown {
   int64_t first, full_first, count;
 };
@@ -145,7 +145,7 @@ void resample(const ImageView& from, const Fit& fit, int64_t reduction, const Sh
   }
 }
 
-/// The source pixel in which the centre of each shown one lies.
+/// Returns the source pixel in which the centre of each shown one lies.
 std::vector<int64_t> nearest_pixels(int64_t low, int64_t high, int64_t full, const Shown& shown) {
   std::vector<int64_t> pixels;
   for (int64_t i = 0; i < shown.count; ++i) {

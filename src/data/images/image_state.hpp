@@ -16,10 +16,10 @@ namespace gputrain::data {
 /// Throws for sizes that are not positive or that exceed kMostPixels.
 void check_image_size(int64_t width, int64_t height, const std::string& name);
 
-/// Grey from RGB by ITU-R 601, like Pillow's convert("L").
+/// Converts RGB to grey by ITU-R 601, like Pillow's convert("L").
 uint8_t grey_of(int red, int green, int blue);
 
-/// The orientation in an EXIF block, 1 (upright) to 8; 1 if there is none or it is invalid.
+/// Returns the orientation in an EXIF block, 1 (upright) to 8; 1 if there is none or it is invalid.
 int orientation_of(std::span<const std::byte> exif);
 
 /// Writes `from`, rotated and mirrored to be upright, into `to`.

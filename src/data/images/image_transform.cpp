@@ -11,7 +11,7 @@ namespace {
 constexpr uint64_t kColourStream = 0x636f6c6f7572;
 
 int64_t centered(int64_t full, int64_t length) {
-  // Like torchvision: rounds half to even when it crops, down when it pads.
+  // Rounding like torchvision's: half to even when it crops, down when it pads.
   if (full < length) return -((length - full) / 2);
   return static_cast<int64_t>(std::nearbyint(static_cast<double>(full - length) / 2));
 }
@@ -41,7 +41,7 @@ Fit ImageTransform::whole(const ReadContext& context, int64_t width, int64_t hei
           .full_height = cover.height,
           .width = size_.width,
           .height = size_.height};
-  // One side becomes that of what is covered; the other one is rounded down, as in torchvision.
+  // One side becomes that of the cover; the other one is rounded down, as in torchvision.
   if (width * cover.height <= height * cover.width) {
     fit.full_height = cover.width * height / width;
   } else {

@@ -28,15 +28,15 @@ struct JpegReader::State {
     std::longjmp(of(info).back, 1);
   }
 
-  /// After damage libjpeg continues and fills with grey. These warnings mean wrong pixels; the others (stray bytes
-  /// before a marker, an unusual version) are harmless.
+  /// Refuses damage after which libjpeg continues and fills with grey. These warnings mean wrong pixels; the others
+  /// (stray bytes before a marker, an unusual version) are harmless.
   static void take_warning(j_common_ptr info, int level) {
     constexpr std::array<int, 5> kDamage{JWRN_JPEG_EOF, JWRN_HIT_MARKER, JWRN_HUFF_BAD_CODE, JWRN_ARITH_BAD_CODE,
                                          JWRN_MUST_RESYNC};
     if (level < 0 && std::ranges::find(kDamage, info->err->msg_code) != kDamage.end()) refuse(info);
   }
 
-  /// Hundreds of empty progressive scans make a small file take minutes.
+  /// Limits scans: hundreds of empty progressive scans make a small file take minutes.
   static void limit_scans(j_common_ptr info) {
     constexpr int kMostScans = 500;
     if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMostScans) return;
@@ -49,7 +49,7 @@ namespace {
 
 constexpr const char* kDamaged = "damaged JPEG file: ";
 
-// Adobe files store inverted inks: 255 means no ink.
+// Converts CMYK as Adobe files store it, with inverted inks: 255 means no ink.
 void inks_to_pixels(const std::vector<uint8_t>& inks, int64_t channels, uint8_t* pixels) {
   const auto light = [](int ink, int black) { return (ink * black + 127) / 255; };
   for (size_t i = 0; i < inks.size(); i += 4) {

@@ -1,4 +1,4 @@
-// JPEG through libjpeg.
+// Reader of JPEG through libjpeg.
 #pragma once
 
 #include <memory>
@@ -13,15 +13,15 @@ class JpegReader {
   ~JpegReader();
 
   static bool recognizes(std::span<const std::byte> file);
-  static std::span<const std::byte> exif(std::span<const std::byte> file);            // empty if it has none
-  ImageDecoder::Size open(std::span<const std::byte> file, const std::string& name);  // size as stored, not rotated
+  static std::span<const std::byte> exif(std::span<const std::byte> file);            // returns nothing if it has none
+  ImageDecoder::Size open(std::span<const std::byte> file, const std::string& name);  // as stored, not rotated
   ImageView decode(int64_t channels, int64_t reduction, std::vector<uint8_t>& pixels);
 
  private:
   struct State;
 
-  /// Runs calls of libjpeg. What it or a progress monitor refuses becomes an Error that begins with `failure`. It
-  /// leaves the calls by longjmp(), so they own nothing.
+  /// Runs calls of libjpeg. An error of libjpeg or of a progress monitor becomes an Error that begins with `failure`.
+  /// It leaves the calls by longjmp(), so they own nothing.
   template <class Calls>
   void run(const char* failure, const Calls& calls);
 

@@ -95,7 +95,7 @@ at::Tensor ImageNormalizer::on_host(const at::Tensor& images) {
   return out.to(format_.type);
 }
 
-/// One kernel: addcmul reads bytes, computes in float and writes the output's type and layout.
+/// Runs one kernel: addcmul reads bytes, computes in float and writes the output's type and layout.
 at::Tensor ImageNormalizer::on_device(const at::Tensor& images) const {
   at::Tensor out =
       at::empty({images.size(0), images.size(3), images.size(1), images.size(2)}, images.options().dtype(format_.type),

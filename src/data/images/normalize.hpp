@@ -1,4 +1,4 @@
-// Bytes to normalised floats: (value / 255 - mean) / std per channel, in one pass.
+// Normalisation from bytes to floats: (value / 255 - mean) / std per channel, in one pass.
 #pragma once
 
 #include <vector>
@@ -19,14 +19,14 @@ class ImageNormalizer {
  public:
   ImageNormalizer(const Normalization& statistics, int64_t channels, at::Device device, ImageFormat format);
 
-  /// [batch, height, width, channels] bytes on our device -> [batch, channels, height, width] in the given format.
+  /// Converts bytes [batch, height, width, channels] on our device to [batch, channels, height, width] in the format.
   at::Tensor operator()(const at::Tensor& images);
 
  private:
   at::Tensor on_host(const at::Tensor& images);
   at::Tensor on_device(const at::Tensor& images) const;
 
-  std::vector<double> scale_, shift_;  // value * scale + shift
+  std::vector<double> scale_, shift_;  // factor and addend: value * scale + shift
   at::Tensor device_scale_, device_shift_;
   ImageFormat format_;
   TensorPool outputs_;

@@ -6,7 +6,7 @@
 namespace gputrain::data {
 namespace {
 
-/// Reads numbers of a TIFF structure in its byte order; 0 outside its bytes.
+/// Reader of numbers of a TIFF structure in its byte order; 0 outside its bytes.
 class Tiff {
  public:
   explicit Tiff(std::span<const std::byte> bytes) : bytes_(bytes) {

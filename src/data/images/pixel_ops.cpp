@@ -22,13 +22,13 @@ void look_up(const Pixels& pixels, const ByteTable& table) {
   for (int64_t i = 0; i < count; ++i) values[i] = table[values[i]];
 }
 
-/// `make` turns the histogram of a channel into its table.
+/// Maps each channel by the table that `make` makes of its histogram.
 template <class Make>
 void look_up_by_histogram(const Pixels& pixels, const Make& make) {
   const auto channels = static_cast<size_t>(pixels.channels);
   uint8_t* const values = pixels.values;
   const auto count = static_cast<size_t>(byte_count(pixels));
-  // Two of each channel in turn: with one, equal neighbours would wait for each other's increment.
+  // Two histograms for each channel in turn: with one, equal neighbours would wait for each other's increment.
   std::array<std::array<uint32_t, 256>, 6> counts{};
   size_t i = 0;
   for (; i + 2 * channels <= count; i += 2 * channels)
@@ -51,7 +51,7 @@ ByteTable unchanged() {
   return table;
 }
 
-/// Like Pillow's Image.blend: in fp32, rounded down.
+/// Blends like Pillow's Image.blend: in fp32, rounded down.
 uint8_t blended(uint8_t from, uint8_t to, float part) {
   const float value = static_cast<float>(from) + part * static_cast<float>(int{to} - int{from});
   return static_cast<uint8_t>(std::clamp(value, 0.0f, 255.0f));
@@ -79,7 +79,7 @@ std::vector<uint8_t>& scratch_of(int64_t bytes) {
   return scratch;
 }
 
-/// Pillow's ImageFilter.SMOOTH for the inner values of a row: the pixel counts five times, each neighbour once.
+/// Smooths the inner values of a row like Pillow's ImageFilter.SMOOTH: weight 5 for the pixel, 1 for each neighbour.
 void smooth_row(const uint8_t* above, const uint8_t* row, const uint8_t* below, int64_t channels, int64_t begin,
                 int64_t end, uint8_t* to) {
   for (int64_t i = begin; i < end; ++i) {
@@ -95,7 +95,7 @@ struct HueSaturation {
   uint8_t hue, saturation, value;
 };
 
-/// Pillow's conversion to HSV, each in 0 to 255.
+/// Converts to HSV like Pillow, each in 0 to 255.
 HueSaturation to_hsv(const uint8_t* rgb) {
   const auto [low, high] = std::minmax({rgb[0], rgb[1], rgb[2]});
   if (low == high) return {0, 0, high};

@@ -55,7 +55,7 @@ BorderedImage with_border(const Pixels& pixels) {
 
 Lanes all_of(float value) { return Lanes{value, value, value, value}; }
 
-/// Weights of the pixels at -1, 0, 1 and 2 for a place `part` of the way from 0 to 1: the cubic with slope -1.
+/// Returns the weights of the pixels at -1, 0, 1 and 2 for a place `part` of the way from 0 to 1: a cubic, slope -1.
 Lanes cubic_weights(float part) {
   constexpr Lanes kConstant{0, 1, 0, 0}, kLinear{-1, 0, 1, 0}, kSquare{2, -2, 1, -1}, kCube{-1, 1, -1, 1};
   const Lanes d = all_of(part);
@@ -114,7 +114,7 @@ void transform_smoothly(const Pixels& pixels, const Affine& a, const Colour& out
   }
 }
 
-/// In 16 bits after the point, like Pillow.
+/// Computes with 16 bits after the point, like Pillow.
 template <size_t Channels>
 void transform_to_nearest(const Pixels& pixels, const Affine& a, const Colour& outside) {
   thread_local std::vector<uint8_t> original;
@@ -149,7 +149,7 @@ void transform_channels(const Pixels& pixels, const Affine& affine, Filter filte
 
 Affine Affine::rotation(double degrees, int64_t width, int64_t height) {
   const double angle = -(degrees - 360 * std::floor(degrees / 360)) * std::numbers::pi / 180;
-  const auto rounded = [](double value) { return std::nearbyint(value * 1e15) / 1e15; };  // as Pillow does
+  const auto rounded = [](double value) { return std::nearbyint(value * 1e15) / 1e15; };  // like Pillow
   const double cosine = rounded(std::cos(angle)), sine = rounded(std::sin(angle));
   const double x = static_cast<double>(width) / 2, y = static_cast<double>(height) / 2;
   return {.xx = cosine,

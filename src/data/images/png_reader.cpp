@@ -29,8 +29,8 @@ void visit_chunks(std::span<const std::byte> file, const Visit& visit) {
   }
 }
 
-/// The file without its ancillary chunks. Colour profiles, gamma and transparency would change pixels, so that they
-/// differ from what other tools train on; all ancillary chunks add attack surface.
+/// Returns the file without its ancillary chunks. Colour profiles, gamma and transparency would change pixels, so that
+/// they differ from what other tools train on; all ancillary chunks add attack surface.
 std::vector<std::byte> critical_chunks(std::span<const std::byte> file) {
   std::vector<std::byte> kept(file.begin(), file.begin() + kSignature.size());
   visit_chunks(file, [&kept](std::span<const std::byte> chunk) {
@@ -41,7 +41,7 @@ std::vector<std::byte> critical_chunks(std::span<const std::byte> file) {
   return kept;
 }
 
-/// libpng's control structure; the destructor frees it.
+/// Owner of libpng's control structure.
 class Image {
  public:
   Image(std::span<const std::byte> file, const std::string& name) : name_(name) {
@@ -64,7 +64,7 @@ class Image {
     check();
   }
 
-  /// libpng keeps the order of a palette, and makes one of grey values in their order.
+  /// Reads numbers: libpng keeps the order of a palette, and makes one of grey values in their order.
   void read_numbers(std::vector<uint8_t>& numbers) {
     image_.format = PNG_FORMAT_RGB_COLORMAP;
     numbers.resize(PNG_IMAGE_SIZE(image_));

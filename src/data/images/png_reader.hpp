@@ -1,4 +1,4 @@
-// PNG through libpng's simplified interface.
+// Reader of PNG through libpng's simplified interface.
 #pragma once
 
 #include "image_state.hpp"
@@ -8,13 +8,13 @@ namespace gputrain::data {
 class PngReader {
  public:
   static bool recognizes(std::span<const std::byte> file);
-  static std::span<const std::byte> exif(std::span<const std::byte> file);  // empty if it has none
+  static std::span<const std::byte> exif(std::span<const std::byte> file);  // returns nothing if it has none
   ImageDecoder::Size open(std::span<const std::byte> file, const std::string& name);
   ImageView decode(int64_t channels, std::vector<uint8_t>& pixels);
   ImageView decode_numbers(std::vector<uint8_t>& pixels);
 
  private:
-  /// The grey values of colours that are all grey.
+  /// Decodes the grey values of colours that are all grey.
   ImageView decode_grey_colours(std::vector<uint8_t>& pixels);
 
   std::span<const std::byte> file_;

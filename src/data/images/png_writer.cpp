@@ -28,7 +28,7 @@ std::string png_with(png_uint_32 format, const uint8_t* pixels, int64_t width, i
   return file;
 }
 
-/// The bits of a number, three by three, become the highest, next and further bits of red, green and blue.
+/// Spreads the bits of a number, three by three, over the highest, next and further bits of red, green and blue.
 std::array<uint8_t, 3 * kColours> voc_palette() {
   std::array<uint8_t, 3 * kColours> palette{};
   for (size_t number = 0; number < kColours; ++number)

@@ -1,5 +1,5 @@
-// RandAugment (Cubuk et al., arXiv:1909.13719) and AutoAugment's policies for ImageNet as timm has them: levels of 0 to
-// 10, bilinear or bicubic by chance, the mean colour outside.
+// RandAugment (Cubuk et al., arXiv:1909.13719) and AutoAugment's policies for ImageNet like timm's: levels of 0 to 10,
+// bilinear or bicubic by chance, the mean colour outside.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -75,7 +75,7 @@ const TimmOperation& timm_operation(std::string_view name) {
   return *found;
 }
 
-/// How far levels vary, and the highest one.
+/// Deviation of levels, and the highest one.
 struct Levels {
   double deviation = 0;  // infinite: uniform, from 0 to the level
   double most = kMostLevel;
@@ -136,7 +136,7 @@ using TimmPair = std::array<TimmHalf, 2>;
 
 class TimmAutoAugment final : public AugmentPolicy {
  public:
-  /// `posterize` replaces the Posterize of the pairs.
+  /// Replaces the Posterize of the pairs by `posterize`.
   TimmAutoAugment(std::span<const TimmPair> pairs, std::string_view posterize, const Levels& levels)
       : pairs_(pairs), posterize_(posterize), levels_(levels) {}
 
@@ -200,7 +200,7 @@ std::optional<Number> number_in(std::string_view text) {
 
 constexpr double kMostDeviation = 100;  // more means uniform
 
-/// The parts of a word after its first, as key and value.
+/// Parts of a word after its first, as key and value.
 class PolicyWord {
  public:
   PolicyWord(const std::string& word, PolicyMistake& mistake) : word_(word), mistake_(mistake) {
@@ -217,7 +217,7 @@ class PolicyWord {
 
   const std::string& name() const { return name_; }
 
-  /// Calls `take(key, value)` for each part; it returns false for what it cannot take.
+  /// Calls `take(key, value)` for each part; it returns false if it cannot take it.
   template <class Take>
   bool each_part(const std::string& possible, const Take& take) {
     for (const auto& [key, value] : parts_)

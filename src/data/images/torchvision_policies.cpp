@@ -1,5 +1,5 @@
-// TrivialAugmentWide (Müller and Hutter, arXiv:2103.10158) and AutoAugment (Cubuk et al., arXiv:1805.09501) as
-// torchvision has them: magnitudes in steps, the nearest pixel, black outside.
+// TrivialAugmentWide (Müller and Hutter, arXiv:2103.10158) and AutoAugment (Cubuk et al., arXiv:1805.09501) like
+// torchvision's: magnitudes in steps, the nearest pixel, black outside.
 #include <array>
 #include <cmath>
 #include <span>
@@ -9,8 +9,8 @@
 namespace gputrain::data {
 namespace {
 
-/// Step `index` of `count` from `first` to `last`, as torch.linspace has it: in fp32, from the nearer end, and rounded
-/// once.
+/// Returns step `index` of `count` from `first` to `last` like torch.linspace: in fp32, from the nearer end, and
+/// rounded once.
 double linspace(double first, double last, int64_t index, int64_t count) {
   const double step = static_cast<double>(static_cast<float>(last - first) / static_cast<float>(count - 1));
   const double value = index < count / 2 ? first + step * static_cast<double>(index)
@@ -26,7 +26,7 @@ bool is_enhancement(Operation operation) {
   return operation >= Operation::brightness && operation <= Operation::sharpness;
 }
 
-/// The greatest magnitudes of a set of operations, and the number of steps to them.
+/// Greatest magnitudes of a set of operations, and the number of steps to them.
 struct MagnitudeScale {
   double shear, rotation, enhancement;
   double fewest_bits;
@@ -52,7 +52,7 @@ struct MagnitudeScale {
   }
 };
 
-/// A magnitude as the argument of its operation.
+/// Returns the operation with the argument for a magnitude.
 PixelOperation with_magnitude(Operation operation, double magnitude) {
   if (is_enhancement(operation)) return {operation, 1 + magnitude};
   // torchvision says how far the image moves, the operation from where it comes.
@@ -81,7 +81,7 @@ class TrivialAugment final : public AugmentPolicy {
   bool shows_mean_outside() const override { return false; }
 };
 
-/// One operation of a pair: how likely it is, and its magnitude.
+/// One operation of a pair, with its probability and magnitude.
 struct Half {
   Operation operation;
   double probability;
@@ -95,7 +95,7 @@ class AutoAugment final : public AugmentPolicy {
 
   std::vector<PixelOperation> draw(RandomStream& random, int64_t width, int64_t height) const override {
     constexpr MagnitudeScale kScale{.shear = 0.3, .rotation = 30, .enhancement = 0.9, .fewest_bits = 4, .steps = 10};
-    constexpr double kMostPart = 150.0 / 331.0;  // of the image, that it moves
+    constexpr double kMostPart = 150.0 / 331.0;  // fraction of the image by which it moves
     std::vector<PixelOperation> operations;
     for (const Half& half : pairs_[static_cast<size_t>(random.below(std::ssize(pairs_)))]) {
       const bool is_on = random.uniform() <= half.probability, is_negative = random.below(2) == 0;

@@ -13,7 +13,7 @@ std::vector<int64_t> batched(int64_t rows, const std::vector<int64_t>& sizes) {
   return all;
 }
 
-// tensor.use_count() counts other handles; the storage's count also covers views and autograd's saved tensors.
+// Checks both counts: tensor.use_count() counts handles, the storage's also views and autograd's saved tensors.
 bool is_held_by_us_alone(const at::Tensor& tensor) {
   return tensor.use_count() == 1 && tensor.storage().use_count() == 1;
 }

@@ -21,7 +21,7 @@ struct BatchBuffers {
 /// thread-safe.
 class TensorPool {
  public:
-  /// A tensor of these sizes with undefined content.
+  /// Returns a tensor of these sizes with undefined content.
   at::Tensor get(at::IntArrayRef sizes, const at::TensorOptions& options,
                  at::MemoryFormat format = at::MemoryFormat::Contiguous);
 

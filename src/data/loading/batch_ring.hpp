@@ -1,4 +1,4 @@
-// A ring of micro-batches: worker threads fill it, one consumer takes batches in order.
+// Ring of micro-batches: worker threads fill it, one consumer takes batches in order.
 #pragma once
 
 #include <atomic>
@@ -48,7 +48,7 @@ class BatchRing final : public BatchSource {
 
   std::mutex mutex_;
   std::condition_variable work_, ready_;
-  int64_t next_batch_ = 0;   // next to be returned
+  int64_t next_batch_ = 0;   // next batch to be returned
   int64_t claim_batch_ = 0;  // the batch whose rows are being claimed
   int64_t claim_row_ = 0;
   std::atomic<bool> stop_{false};

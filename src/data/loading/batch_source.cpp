@@ -11,7 +11,7 @@
 namespace gputrain::data {
 namespace {
 
-/// Reads on demand, on torch's compute threads: they would wait for the batch anyway.
+/// Source that reads on demand, on torch's compute threads: they would wait for the batch anyway.
 class InlineSource final : public BatchSource {
  public:
   InlineSource(const RowReader& reader, const ReadAhead& options)

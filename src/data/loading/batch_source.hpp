@@ -18,22 +18,22 @@ class BatchSource {
  public:
   virtual ~BatchSource() = default;
 
-  /// The next micro-batch. Throws the error of its first row that could not be read; a repeated call throws it again.
+  /// Returns the next micro-batch. Throws the error of its first row that could not be read, also when repeated.
   virtual FilledBatch next() = 0;
 
-  /// Whether next() timed out. Worker threads that are stuck in storage then still use this object: do not destroy it.
+  /// Returns whether next() timed out. Workers that are stuck in storage then still use this object: do not destroy it.
   virtual bool has_given_up() const { return false; }
 };
 
 struct ReadAhead {
-  int workers = 0;          // 0: the caller and torch's compute threads read on demand
+  int workers = 0;          // threads; 0: the caller and torch's compute threads read on demand
   int64_t slots = 2;        // micro-batches that are ready or being read
-  int64_t end = INT64_MAX;  // the first micro-batch that is not read
+  int64_t end = INT64_MAX;  // first micro-batch that is not read
   double timeout_seconds = 600;
   bool pinned = false;
 };
 
-/// `reader` must outlive the source.
+/// Makes a source that `reader` must outlive.
 std::unique_ptr<BatchSource> make_batch_source(const RowReader& reader, const ReadAhead& options);
 
 }  // namespace gputrain::data

@@ -14,7 +14,7 @@
 namespace gputrain::data {
 namespace {
 
-/// Whether a sample has many targets, of which some may not count.
+/// Returns whether a sample has many targets, some of which may not count.
 bool has_targets(const Field& field) {
   return field.type == at::kLong && field.fill == static_cast<double>(kIgnoreIndex) && field.numel() > 1;
 }

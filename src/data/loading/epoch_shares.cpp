@@ -26,7 +26,7 @@ EpochShares::Spread spread_of(const std::vector<int64_t>& counts) {
   return {.fewest = *fewest, .most = *most};
 }
 
-/// Marks the samples that all ranks take in one step, and returns each rank's count.
+/// Marks of the samples that all ranks take.
 class TakenSamples {
  public:
   explicit TakenSamples(const OrderFacts& order)
@@ -65,7 +65,7 @@ class TakenSamples {
 
   const OrderFacts& order_;
   Permutation permutation_;
-  std::vector<bool> taken_;  // indexed by sample; empty: too many samples
+  std::vector<bool> taken_;  // marks by sample; empty: too many samples
   int64_t used_ = 0;
 };
 

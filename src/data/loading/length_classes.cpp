@@ -22,7 +22,7 @@ struct Length {
   int64_t length, batches;
 };
 
-/// The lengths that occur, rounded up so that they are a few hundred at most, ascending up to `most`.
+/// Returns the lengths that occur, rounded up so that they are a few hundred at most, ascending up to `most`.
 std::vector<Length> lengths_that_occur(const std::vector<int64_t>& longest, int64_t most) {
   constexpr int64_t kMostLengths = 512;
   const int64_t step = rounded_up(std::max<int64_t>(1, most / kMostLengths), kStep);
@@ -33,7 +33,7 @@ std::vector<Length> lengths_that_occur(const std::vector<int64_t>& longest, int6
   return lengths;
 }
 
-/// The longest that a sample may be in the ragged fields of each pass.
+/// Returns the longest that a sample may be in the ragged fields of each pass.
 std::map<int, int64_t> longest_by_pass(const Dataset& dataset) {
   std::map<int, int64_t> longest;
   for (const Field& field : dataset.layout().fields)
@@ -41,7 +41,7 @@ std::map<int, int64_t> longest_by_pass(const Dataset& dataset) {
   return longest;
 }
 
-/// The entries of the longest sample that counts, at least 1.
+/// Returns the entries of the longest sample that counts, at least 1.
 int64_t longest_of(const at::Tensor& counts, int64_t counted) {
   return counted == 0 ? 1 : std::max<int64_t>(1, counts.narrow(0, 0, counted).max().item<int64_t>());
 }
@@ -49,13 +49,13 @@ int64_t longest_of(const at::Tensor& counts, int64_t counted) {
 }  // namespace
 
 LengthClasses LengthClasses::fitted(const std::vector<int64_t>& longest, int64_t most, int64_t count) {
-  // What one class more must save: about what the choices and the graph of its shapes cost.
+  // Least saving by one class more: about the cost of the choices and the graph for its shapes.
   constexpr double kLeastSaved = 0.005;
   const std::vector<Length> lengths = lengths_that_occur(longest, most);
   const size_t size = lengths.size(), classes = std::min(size, static_cast<size_t>(count));
-  std::vector<int64_t> batches{0};  // of the first lengths
+  std::vector<int64_t> batches{0};  // sums over the first lengths
   for (const Length& each : lengths) batches.push_back(batches.back() + each.batches);
-  // The least sum of lengths of the first `end` kinds of batches in k classes, and where the last of these begins.
+  // Least sum of lengths of the first `end` kinds of batches in k classes, and where the last of these begins.
   constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
   std::vector<std::vector<std::pair<int64_t, size_t>>> best(classes + 1,
                                                             std::vector(size + 1, std::pair{kNone, size_t{0}}));
@@ -99,7 +99,7 @@ std::vector<int64_t> lengths_of(const RowReader& reader, const std::map<int, Len
   const auto& fields = reader.dataset().layout().fields;
   const int64_t counted = reader.plan().micro_batch(index).counted;
   std::vector<int64_t> lengths(fields.size());
-  std::map<int, int64_t> longest;  // by pass
+  std::map<int, int64_t> longest;  // longest by pass
   for (size_t i = 0; i < fields.size(); ++i) {
     if (!fields[i].ragged) continue;
     lengths[i] = longest_of(filled.counts[i], counted);

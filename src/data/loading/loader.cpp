@@ -25,7 +25,7 @@ namespace gputrain::data {
 
 namespace {
 
-/// The rows of a field that are used, of which the first `counted` count. A ragged field is cut to `length`, which
+/// Returns the first `rows` rows of a field; only the first `counted` count. A ragged field is cut to `length`, which
 /// holds all samples that count: rows that only fill the batch have tokens, but no targets, and both must have one
 /// length.
 BatchField first_rows(const Field& field, const at::Tensor& values, const at::Tensor& counts, int64_t rows,
@@ -67,14 +67,14 @@ struct Loader::Impl {
   LoaderOptions options;
   int64_t step = 0;  // steps returned
   RowReader reader;
-  std::map<int, LengthClasses> classes;  // by pass; empty: a ragged field is as long as its longest sample
-  std::set<int> full_passes;             // of the classes: all samples of the dataset have the same length
-  CountedTargets counted_targets;        // with classes
+  std::map<int, LengthClasses> classes;  // classes by pass; empty: a ragged field is as long as its longest sample
+  std::set<int> full_passes;             // passes where all samples of the dataset have the same length, with classes
+  CountedTargets counted_targets;        // empty without classes
   std::optional<Uploader> uploader;      // if the device is a GPU
   std::unique_ptr<BatchSource> source;   // empty until started; declared after the reader, which it uses
   int64_t next_batch = 0;
   int64_t bad_epoch = 0;
-  double bad_in_epoch = 0;  // of this rank, with its share of those before its start
+  double bad_in_epoch = 0;  // bad samples of this rank, with its share of those before its start
 };
 
 void Loader::Impl::start() {
@@ -103,7 +103,7 @@ void Loader::Impl::note_bad(std::vector<ReadOutcome::BadRow> bad) {
   }
 }
 
-/// What the loss of mixed images needs, also in batches that are not mixed: all batches have the same fields.
+/// Adds the fields for the loss of mixed images, also to batches that are not mixed: all batches have the same fields.
 void Loader::Impl::add_mixed_fields(const Mixing& mixing, Batch& batch) const {
   const at::Tensor targets = batch.fields[reader.target_field()].values;
   const bool is_pinned = options.pin_memory && options.device.is_cuda();
@@ -116,7 +116,7 @@ void Loader::Impl::add_mixed_fields(const Mixing& mixing, Batch& batch) const {
   batch.fields.push_back({kMixedPart, uninitialised(at::kDouble).fill_(mixing.part)});
 }
 
-/// Mixing changes nothing: it takes from each target what another row gets.
+/// Ignores mixing, which does not change the sum: each target loses in one row what it gains in another.
 double Loader::Impl::loss_weight_of(const Batch& batch) const {
   if (options.class_weights.empty()) return static_cast<double>(batch.weight);
   const at::Tensor targets = batch.fields[reader.target_field()].values;

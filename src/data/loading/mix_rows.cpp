@@ -8,7 +8,7 @@
 namespace gputrain::data {
 namespace {
 
-/// The logarithm of a draw of the gamma distribution, by Marsaglia and Tsang, "A simple method for generating gamma
+/// Draws from the gamma distribution, as a logarithm, by Marsaglia and Tsang, "A simple method for generating gamma
 /// variables" (2000). Small shapes give numbers that are 0 in floating point.
 double log_gamma_draw(RandomStream& random, double shape) {
   if (shape < 1) return log_gamma_draw(random, shape + 1) + std::log(1 - random.uniform()) / shape;
@@ -20,7 +20,7 @@ double log_gamma_draw(RandomStream& random, double shape) {
   }
 }
 
-/// Of the beta distribution with both parameters `alpha`.
+/// Draws from the beta distribution with both parameters `alpha`.
 double draw_beta(RandomStream& random, double alpha) {
   const double one = log_gamma_draw(random, alpha), other = log_gamma_draw(random, alpha);
   return 1 / (1 + std::exp(other - one));
@@ -52,7 +52,7 @@ Mixing draw_mixing(const MixOptions& options, RandomStream& random, int64_t heig
   mixing.left = std::clamp<int64_t>(x - across / 2, 0, width);
   mixing.right = std::clamp<int64_t>(x + (across + 1) / 2, 0, width);
   const int64_t area = (mixing.bottom - mixing.top) * (mixing.right - mixing.left);
-  mixing.part = 1 - static_cast<double>(area) / static_cast<double>(height * width);  // what is left at the border
+  mixing.part = 1 - static_cast<double>(area) / static_cast<double>(height * width);  // its area is less at the border
   return mixing;
 }
 

@@ -1,4 +1,4 @@
-// Mixes the images of a micro-batch in pairs, in place.
+// Mixing of the images of a micro-batch in pairs, in place.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace gputrain::data {
 
-/// How the images of a micro-batch are mixed.
+/// One draw of how the images of a micro-batch are mixed.
 struct Mixing {
-  double part = 1;  // of the image itself; 1: not mixed
+  double part = 1;  // part of the image itself; 1: not mixed
   bool cuts = false;
-  int64_t left = 0, top = 0, right = 0, bottom = 0;  // the rectangle of the other image, if it cuts
+  int64_t left = 0, top = 0, right = 0, bottom = 0;  // rectangle of the other image, if it cuts
 };
 
-/// Like timm's Mixup in mode "batch".
+/// Draws like timm's Mixup in mode "batch".
 Mixing draw_mixing(const MixOptions& options, RandomStream& random, int64_t height, int64_t width);
 
 /// Mixes row i of [rows, height, width, channels] with row `rows` - 1 - i.

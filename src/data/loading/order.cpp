@@ -7,7 +7,7 @@
 
 namespace gputrain::data {
 
-// A network over a few values reaches only some of their permutations; six bits with cycle walking reach all.
+// Bits of the smallest network: one over fewer values reaches only some permutations; six bits reach all.
 constexpr int kFewestBits = 6;
 
 Permutation::Permutation(uint64_t seed, int64_t epoch, int64_t n) noexcept : n_(static_cast<uint64_t>(n)) {
@@ -40,7 +40,7 @@ int64_t permute(uint64_t seed, int64_t epoch, int64_t n, int64_t position) noexc
   return Permutation(seed, epoch, n)(position);
 }
 
-// A separate stream: order and augmentation must not share random numbers.
+// Uses a stream of its own: order and augmentation must not share random numbers.
 Permutation order_of_epoch(uint64_t loader_seed, int64_t epoch, int64_t n) noexcept {
   constexpr uint64_t kOrderStream = 1;
   return {mix(loader_seed, kOrderStream), epoch, n};

@@ -10,7 +10,7 @@ namespace gputrain::data {
 
 struct Preprocess::Impl {
   at::ScalarType float_type;
-  std::vector<bool> is_target;  // by field of the layout; those that the loader adds are targets, too
+  std::vector<bool> is_target;  // targets by field of the layout; fields that the loader adds are targets too
   std::optional<ImageNormalizer> normalizer;
 };
 

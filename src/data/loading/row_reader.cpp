@@ -30,7 +30,7 @@ Error with_sample(const Error& error, int64_t sample) {
   return Error(error.code(), std::move(parts));
 }
 
-/// Here, because a device could not say which sample it is.
+/// Checks targets here, because a device could not say which sample is wrong.
 void check_classes(std::span<const int64_t> targets, int64_t classes) {
   const auto wrong =
       std::ranges::find_if(targets, [classes](int64_t t) { return t != kIgnoreIndex && (t < 0 || t >= classes); });
@@ -39,7 +39,7 @@ void check_classes(std::span<const int64_t> targets, int64_t classes) {
                                          std::to_string(classes) + " classes"});
 }
 
-/// The bytes of one element of `type` with this value.
+/// Returns the bytes of one element of `type` with this value.
 std::vector<std::byte> element_of(at::ScalarType type, double value) {
   const at::Tensor element = at::full({1}, value, type);
   const auto* bytes = static_cast<const std::byte*>(element.const_data_ptr());
@@ -112,8 +112,8 @@ void RowReader::read_sample(int64_t sample, const ReadContext& context, const Sa
   }
 }
 
-/// In training, padding rows hold real samples, for a model of a user's own that computes batch statistics by itself;
-/// so do rows of several texts, whose positions tell the texts apart.
+/// Fills a padding row. In training it holds a real sample, for a user's own model that computes batch statistics by
+/// itself; so does a row of several texts, whose positions tell the texts apart.
 void RowReader::fill_uncounted(int64_t sample, const ReadContext& context, const SampleRow& to) const noexcept {
   const bool holds_sample = augment_ || dataset_->layout().texts_in_row > 0;
   bool is_read = false;
@@ -128,7 +128,7 @@ void RowReader::fill_uncounted(int64_t sample, const ReadContext& context, const
   }
 }
 
-/// The number of targets of the sample that count.
+/// Returns the number of targets of the sample that count.
 int64_t RowReader::weight_of(const SampleRow& row) const {
   if (!weighed_) return 1;
   const FieldFacts& facts = fields_[*weighed_];
@@ -155,8 +155,8 @@ void RowReader::read_counted(int64_t sample, const ReadContext& context, const S
   }
 }
 
-/// The samples of a step, the longest first: those of a micro-batch, on all ranks, then differ little in length, and
-/// little of it is padding. A step still has the samples that the order gives it.
+/// Returns the samples of a step, the longest first: those of a micro-batch, on all ranks, then differ little in length
+/// and need little padding. A step still has the samples that the order gives it.
 std::vector<int64_t> RowReader::samples_by_length(int64_t index, const Permutation& order) const {
   const auto [begin, end] = plan_.positions_of_step(index);
   std::vector<std::pair<int64_t, int64_t>> lengths;  // negative, and the sample

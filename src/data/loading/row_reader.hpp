@@ -1,4 +1,4 @@
-// Reads rows of a micro-batch into its buffers: the work of a worker thread.
+// Reader of rows of a micro-batch into its buffers: the work of a worker thread.
 #pragma once
 
 #include <atomic>
@@ -25,9 +25,9 @@ struct ReadOutcome {
   };
 
   int64_t weight = 0;
-  SampleUsage usage;  // of the rows that count, including bad ones: their positions are used
+  SampleUsage usage;  // usage of the rows that count, including bad ones: their positions are used
   std::vector<BadRow> bad;
-  std::exception_ptr error;  // of the lowest row that failed
+  std::exception_ptr error;  // error of the lowest row that failed
   int64_t error_row = 0;
 
   void add(ReadOutcome other);
@@ -44,15 +44,15 @@ class RowReader {
   ReadOutcome read(int64_t index, int64_t begin, int64_t end, const BatchMemory& to,
                    const std::atomic<bool>& stop) const noexcept;
 
-  /// Whether images are mixed. If so, complete() follows when all rows of a micro-batch are read, once.
+  /// Returns whether images are mixed. If so, call complete() once when all rows of a micro-batch are read.
   bool mixes() const noexcept { return mix_.is_on(); }
   void complete(int64_t index, const BatchMemory& to) const noexcept;
-  /// How complete() mixes the counted rows of micro-batch `index`: a function of seed, epoch and its first position.
+  /// Returns how complete() mixes the counted rows of micro-batch `index`, from seed, epoch and its first position.
   Mixing mixing_of(int64_t index) const noexcept;
-  /// The length of the longest sample of micro-batch `index`, on all ranks, in fields of this pass: the same on every
-  /// rank. 0: the dataset does not know lengths.
+  /// Returns the length of the longest sample of micro-batch `index`, on all ranks, in fields of this pass: the same on
+  /// every rank. 0: the dataset does not know lengths.
   int64_t longest_on_all_ranks(int64_t index, int pass) const;
-  /// The field of the targets that are classes.
+  /// Returns the field of the targets that are classes.
   size_t target_field() const { return weighed_.value(); }
 
  private:
@@ -67,7 +67,7 @@ class RowReader {
   std::shared_ptr<const Dataset> dataset_;
   StepPlan plan_;
   int64_t samples_;
-  int64_t classes_;  // targets are below it; 0: they are not classes
+  int64_t classes_;  // upper bound of targets; 0: they are not classes
   struct FieldFacts {
     std::vector<std::byte> fill;  // one element
     int64_t most;                 // for a ragged field, the maximum entries of a row; else 1
@@ -79,7 +79,7 @@ class RowReader {
   uint64_t seed_;
   MixOptions mix_;  // off unless the samples are images with a class each
   bool shuffle_, augment_, tolerant_;
-  bool by_length_;  // samples of a step are sorted by length
+  bool by_length_;  // true: samples of a step are sorted by length
 };
 
 }  // namespace gputrain::data

@@ -37,7 +37,7 @@ uint64_t usage_hash(int64_t epoch, int64_t sample) noexcept {
 }
 
 bool is_reachable(const OrderFacts& order) noexcept {
-  constexpr int64_t kMostSamples = int64_t{1} << 55;  // used in a whole run
+  constexpr int64_t kMostSamples = int64_t{1} << 55;  // maximum of samples that a whole run uses
   const auto& [epoch, samples] = order.from;
   const bool is_in_epoch = samples >= 0 && samples <= order.samples;
   return order.first_step >= 0 && is_in_epoch && epoch >= 0 &&

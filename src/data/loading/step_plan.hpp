@@ -1,4 +1,4 @@
-// Which positions of an epoch a micro-batch holds: pure arithmetic, the same on every rank.
+// Positions of an epoch that a micro-batch holds: pure arithmetic, the same on every rank.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace gputrain::data {
 
-/// The rows of one micro-batch on this rank. Row i is the sample at position (first_position + i) modulo the number of
+/// Rows of one micro-batch on this rank. Row i is the sample at position (first_position + i) modulo the number of
 /// samples; the first `counted` rows count, the others are padding.
 struct MicroBatchPlan {
   int64_t epoch = 0;
@@ -16,27 +16,27 @@ struct MicroBatchPlan {
   int64_t rows = 0;
   int64_t counted = 0;
   int64_t counted_on_all_ranks = 0;
-  int64_t first_in_step = 0;  // of those on all ranks
+  int64_t first_in_step = 0;  // place in its step of the micro-batch's first sample on all ranks
 };
 
 class StepPlan {
  public:
-  /// The first step begins at `from`.
+  /// Plans steps from `from` on.
   StepPlan(int64_t samples, const DataPartition& partition, bool drop_last, Position from = {});
 
   int64_t steps_per_epoch() const noexcept { return steps_per_epoch_; }
-  /// What a run with this global batch from the start would have taken until `from`. An epoch that was begun with
-  /// another global batch has its steps counted from its end.
+  /// Returns the steps that a run with this global batch from the start would have taken until `from`. The steps of an
+  /// epoch that was begun with another global batch are counted from its end.
   int64_t steps_before() const noexcept { return steps_before_; }
   bool ends_epoch(int64_t step) const noexcept { return (steps_before_ + step + 1) % steps_per_epoch_ == 0; }
   int64_t micro_batches_per_step() const noexcept { return micro_batches_; }
   int64_t most_rows() const noexcept;
   double share_of_rank() const noexcept { return static_cast<double>(own_parts_) / static_cast<double>(parts_); }
 
-  /// Micro-batch `index`, counted from `from`; its step is index / micro_batches_per_step().
+  /// Returns micro-batch `index`, counted from `from`; its step is index / micro_batches_per_step().
   MicroBatchPlan micro_batch(int64_t index) const noexcept;
 
-  /// The positions [begin, end) of the epoch that the step of micro-batch `index` takes, over all ranks.
+  /// Positions [begin, end) of the epoch that the step of micro-batch `index` takes, over all ranks.
   struct Positions {
     int64_t begin = 0, end = 0;
   };
@@ -45,11 +45,11 @@ class StepPlan {
  private:
   int64_t samples_;
   int64_t global_batch_;
-  int64_t parts_ = 0, parts_below_ = 0, own_parts_ = 0;  // of a micro-batch: of all ranks, of lower ranks, of this rank
+  int64_t parts_ = 0, parts_below_ = 0, own_parts_ = 0;  // shares of a micro-batch: all ranks, lower ranks, this rank
   int64_t micro_batches_;
   int64_t steps_per_epoch_;
   int64_t steps_before_;
-  int64_t begun_epoch_, begun_shift_;  // what is left of the epoch of `from` lies this much beside its usual positions
+  int64_t begun_epoch_, begun_shift_;  // epoch of `from`, and the shift of its remaining positions from the usual ones
 };
 
 }  // namespace gputrain::data

@@ -12,7 +12,7 @@
 namespace gputrain::data {
 namespace {
 
-// Not the job's seed: the split must not change when a run is repeated with another seed.
+// Seed of its own, not the job's: the split must not change when a run is repeated with another seed.
 constexpr uint64_t kSplitSeed = 0x73706C6974;
 
 int64_t place_of(double fraction, const Dataset& whole) {

@@ -14,17 +14,17 @@
 namespace gputrain::data {
 namespace {
 
-/// One copy stream for all loaders: the allocator caches memory per stream, and every evaluation makes a loader of its
-/// own. With one stream each, the stream pool would at some point return the compute stream.
+/// Returns one copy stream for all loaders: the allocator caches memory per stream, and every evaluation makes a loader
+/// of its own. With one stream each, the stream pool would at some point return the compute stream.
 c10::Stream copy_stream(at::Device device) {
   static const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
   return stream;
 }
 
-/// A batch that the device may still read.
+/// Batch that the device may still read.
 struct InUse {
   std::vector<BatchField> fields;
-  std::optional<c10::Event> end;  // of the work that reads it; empty: not all of it is queued
+  std::optional<c10::Event> end;  // end of the work that reads it; empty: not all of it is queued
 };
 
 /// Keeps the memory of a batch until the device is done with it. Tensor::record_stream() would do the same in the

@@ -1,4 +1,3 @@
-// Copies micro-batches to a GPU while it computes.
 #pragma once
 
 #include <c10/core/Stream.h>
@@ -7,7 +6,7 @@
 
 namespace gputrain::data {
 
-/// Copies on its own stream. Not thread-safe.
+/// Copier with a stream of its own. Not thread-safe.
 class Uploader {
  public:
   explicit Uploader(at::Device device);

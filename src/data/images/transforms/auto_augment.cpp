@@ -1,4 +1,4 @@
-// RandAugment, TrivialAugment and AutoAugment, under the words of timm and torchvision.
+// RandAugment, TrivialAugment and AutoAugment, under their names in timm and torchvision.
 #include <memory>
 #include <optional>
 #include <string>

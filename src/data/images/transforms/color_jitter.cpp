@@ -1,4 +1,4 @@
-// Like torchvision's ColorJitter.
+// Changes of colour like torchvision's ColorJitter.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -59,7 +59,7 @@ class ColorJitter final : public Augmentation {
   static constexpr std::array kChanges{brightness, contrast, saturation};
   static constexpr size_t kHue = 3;
 
-  std::array<double, 4> strengths_{};  // of brightness, contrast, saturation, hue
+  std::array<double, 4> strengths_{};  // brightness, contrast, saturation, hue
 };
 
 const config::Registered<ColorJitter, ColorJitterSpec> registered_color_jitter{

@@ -1,5 +1,5 @@
 // Random erasing (Zhong et al., arXiv:1708.04896) like timm's, which acts on normalised values. These are bytes, so the
-// mean is rounded to one, and noise ends where bytes end.
+// mean is rounded, and noise is clipped to the range of bytes.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -52,8 +52,8 @@ struct RandomErasingSpec {
   }
 };
 
-/// Values of the normal distribution at the middles of equal parts of its probability: a draw of one is a draw of the
-/// distribution, in steps finer than a byte.
+/// Values of the normal distribution at the middles of equal parts of its probability: a random one of them is a draw
+/// of the distribution, in steps finer than a byte.
 class NormalTable {
  public:
   static constexpr int kBits = 12;
@@ -77,7 +77,7 @@ class NormalTable {
   std::array<float, size_t{1} << kBits> values_{};
 };
 
-/// What normalised values are as bytes: value * scale + mean.
+/// Conversion of normalised values to bytes: value * scale + mean.
 struct ByteRange {
   float scale, mean;
 
@@ -127,7 +127,7 @@ class RandomErasing final : public Augmentation {
     }
   }
 
-  /// The rows of `rectangle` are `stride` bytes apart.
+  /// Fills `rectangle`, whose rows are `stride` bytes apart.
   void fill(RandomStream& random, const Pixels& rectangle, int64_t stride) const {
     const std::array<ByteRange, 3> ranges = byte_ranges(rectangle);
     const auto channels = static_cast<size_t>(rectangle.channels);

@@ -1,4 +1,4 @@
-// Like torchvision's RandomResizedCrop.
+// Crops like torchvision's RandomResizedCrop.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -35,7 +35,7 @@ class RandomResizedCrop final : public Augmentation {
   int order() const override { return 10; }
   bool crops() const override { return true; }
   bool needs_size() const override { return true; }
-  // Common practice: train on crops of 224, test after resizing to 256.
+  // Follows common practice: train on crops of 224, test after resizing to 256.
   double eval_zoom() const override { return 256.0 / 224.0; }
 
   void place(RandomStream& random, const ImageDecoder::Size& image, Fit& fit) const override {
