@@ -36,7 +36,7 @@ bool matches_set(std::string_view& pattern, char c) {
   return found != negated && c != '/';
 }
 
-/// Glob matching that backtracks only to the last `*` and the last `**`, which is enough.
+/// Glob matcher that backtracks only to the last `*` and the last `**`, which is enough.
 class GlobMatch {
  public:
   GlobMatch(std::string_view pattern, std::string_view path) : pattern_(pattern), path_(path) {}
@@ -57,7 +57,7 @@ class GlobMatch {
   struct Position {
     std::string_view pattern, path;
     bool set = false;
-    bool whole_names = false;  // "**/": continues only at the start of a name
+    bool whole_names = false;  // true for "**/": continues only at the start of a name
   };
 
   bool take_star() {
@@ -114,20 +114,20 @@ std::string whole_pattern(std::string_view pattern) {
   return whole;
 }
 
-/// Whether anything in the folder ("src/data/") may match.
+/// Returns whether anything in the folder ("src/data/") may match.
 bool may_match_in(const std::string& pattern, const std::string& folder) {
   const std::string whole = whole_pattern(pattern), literal = whole.substr(0, whole.find_first_of("*?["));
   const std::string folders = literal.substr(0, literal.rfind('/') + 1);
   return folders.starts_with(folder) || folder.starts_with(folders);
 }
 
-/// Whether everything in the folder matches.
+/// Returns whether everything in the folder matches.
 bool matches_all_in(const std::string& pattern, const std::string& folder) {
   const std::string whole = whole_pattern(pattern);
   return whole.ends_with("/**") && GlobMatch(whole, folder).whole();
 }
 
-/// The folder's entries except hidden ones, in byte order.
+/// Returns the folder's entries except hidden ones, in byte order.
 std::vector<fs::directory_entry> entries_of(const fs::path& folder) {
   std::vector<fs::directory_entry> entries;
   std::error_code error;
@@ -182,7 +182,7 @@ class Walk {
     for (const fs::directory_entry& entry : entries) take(entry, prefix + entry.path().filename().string());
   }
 
-  /// What the entry is comes with its name; only links cost a call of the system.
+  /// Takes an entry. Its type comes with its name; only links cost a system call.
   void take(const fs::directory_entry& entry, const std::string& path) {
     std::error_code unreadable;
     if (entry.is_directory(unreadable)) {
@@ -198,7 +198,7 @@ class Walk {
     return std::ranges::binary_search(entries, folder / "job.resolved.yaml", {}, &fs::directory_entry::path);
   }
 
-  /// Whether to read the folder. Skipped folders may be large, or not readable for this user.
+  /// Returns whether to read the folder. Skipped folders may be large, or not readable for this user.
   bool may_want_in(const std::string& folder) const {
     const auto may_match = [&folder](const std::string& pattern) { return may_match_in(pattern, folder); };
     const auto matches_all = [&folder](const std::string& pattern) { return matches_all_in(pattern, folder); };

@@ -42,7 +42,7 @@ struct IdxImages {
   int64_t width() const { return images.sizes[2]; }
 };
 
-/// The only file of the folder that holds `kind` ("images", "labels") for the role; prefers an unpacked file.
+/// Returns the only file of the folder that holds `kind` ("images", "labels") for the role; prefers an unpacked file.
 std::string find_file(const std::string& folder, data::Split role, const std::string& kind) {
   std::vector<std::string> found;
   for (const std::string& name : list_folder(folder, {}).files) {

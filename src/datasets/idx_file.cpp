@@ -32,7 +32,7 @@ std::string hexadecimal(uint32_t value) {
   return text;
 }
 
-/// The sizes in a header; throws unless it declares `dimensions` dimensions of unsigned bytes.
+/// Returns the sizes in a header; throws unless it declares `dimensions` dimensions of unsigned bytes.
 std::vector<int64_t> parse_header(std::span<const std::byte> header, size_t dimensions, const std::string& name) {
   const uint32_t magic = big_endian(header.data());
   const uint32_t wanted = kUnsignedBytes << 8 | static_cast<uint32_t>(dimensions);
@@ -49,7 +49,7 @@ std::vector<int64_t> parse_header(std::span<const std::byte> header, size_t dime
   return sizes;
 }
 
-/// The product of the sizes; throws if it exceeds `available` bytes.
+/// Returns the product of the sizes; throws if it exceeds `available` bytes.
 int64_t count_values(const std::vector<int64_t>& sizes, int64_t available, const std::string& name) {
   int64_t count = 1;
   std::string shape;

@@ -36,18 +36,18 @@ std::string classes_text(const std::vector<std::string>& classes) {
   return text + (classes.size() > kMost ? ", ..." : "");
 }
 
-/// Lower case, with the dot.
+/// Returns the ending in lower case, with the dot.
 std::string ending_of(std::string_view name) { return lower_case(name.substr(std::min(name.rfind('.'), name.size()))); }
 
-/// Whether all images of the class lie in further folders, as below a folder of a role.
+/// Returns whether all images of the class lie in further folders, as below a folder of a role.
 bool has_only_folders(const std::string& name, const std::vector<std::string>& images) {
   return std::ranges::none_of(images, [&](std::string_view image) {
     return image.starts_with(name + "/") && image.find('/', name.size() + 1) == std::string_view::npos;
   });
 }
 
-/// Refuses classes that are named like roles, for then `prefix` was probably forgotten. Among others that have no such
-/// names they are told: a train may be a vehicle.
+/// Refuses classes that are named like roles, for then `prefix` was probably forgotten. Only warns if other classes
+/// have other names: a train may be a vehicle.
 void check_roles(const std::vector<std::string>& classes, const std::vector<std::string>& images,
                  const std::string& where) {
   std::vector<std::string> named;
@@ -83,8 +83,8 @@ std::string text_of(const data::ImageDecoder::Size& size) {
   return std::to_string(size.width) + " x " + std::to_string(size.height);
 }
 
-/// The stored size that a few sampled images share. Skips images that cannot be read: data.max_bad_fraction may allow
-/// them.
+/// Returns the stored size that a few sampled images share. Skips images that cannot be read: data.max_bad_fraction may
+/// allow them.
 data::ImageDecoder::Size common_size(const ImageStore& store) {
   constexpr int64_t kImages = 16;
   const int64_t count = std::min(kImages, store.size());
@@ -146,7 +146,7 @@ bool is_unread_image_name(std::string_view name) {
   const std::string ending = ending_of(name);
   if (is_image_name(name)) return false;
   const bool is_again = ending.size() > 1 && ending.find_first_not_of("0123456789", 1) == ending.npos &&
-                        is_image_name(name.substr(0, name.size() - ending.size()));  // "1.jpg.1", as wget writes
+                        is_image_name(name.substr(0, name.size() - ending.size()));  // "1.jpg.1", like wget's
   const bool is_longer = ending.starts_with(".jp") || ending.starts_with(".pjp") || ending.starts_with(".png");
   return is_again || is_longer || std::ranges::find(kEndings, ending) != kEndings.end();
 }
@@ -160,7 +160,7 @@ void keep_images(std::vector<std::string>& names, const std::string& where) {
   for (const std::string& name : names) {
     const size_t slash = name.rfind('/');
     const bool has_no_ending = name.find('.', slash + 1) == name.npos;
-    // Beside the folders of classes lies LICENSE, too.
+    // A file such as LICENSE may lie beside the folders of classes.
     const bool may_be_image = has_no_ending && (slash != name.npos || is_image_file(where + "/" + name));
     if (may_be_image || is_unread_image_name(name)) others.add(name);
   }

@@ -66,7 +66,7 @@ class FolderStore final : public ImageStore {
     }
   }
 
-  /// Whether one of the sorted paths lies in the folder.
+  /// Returns whether one of the sorted paths lies in the folder.
   static bool has_any_in(const std::string& folder, const std::vector<std::string>& paths) {
     const auto path = std::lower_bound(paths.begin(), paths.end(), folder);
     return path != paths.end() && path->starts_with(folder);

@@ -13,7 +13,7 @@
 namespace gputrain::datasets {
 
 void parallel_for(size_t count, const std::function<void(size_t)>& work) {
-  constexpr size_t kAtOnce = 16;  // so that threads seldom meet at the counter
+  constexpr size_t kAtOnce = 16;  // makes threads seldom meet at the counter
   std::atomic<size_t> next = 0;
   std::mutex mutex;
   size_t failed_at = count;

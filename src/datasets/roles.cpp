@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 9> kFillers{"set",  "data",   "dataset", 
 
 bool is_filler(std::string_view word) { return std::ranges::find(kFillers, word) != kFillers.end(); }
 
-/// The role of a word, also with a filler at its end: "trainset".
+/// Returns the role of a word, also with a filler at its end: "trainset".
 std::optional<data::Split> role_of_word(std::string_view word) {
   for (const std::string_view filler : kFillers)
     if (word.size() > filler.size() && word.ends_with(filler))
@@ -32,7 +32,7 @@ std::optional<data::Split> role_of_word(std::string_view word) {
   return std::nullopt;
 }
 
-/// In lower case, without digits and punctuation.
+/// Splits a name into words in lower case, without digits and punctuation.
 std::vector<std::string> words_of(std::string_view name) {
   std::vector<std::string> words{""};
   for (const char c : lower_case(name)) {

@@ -34,7 +34,7 @@ struct SegmentationSpec {
   std::vector<int64_t> values;
   std::optional<int64_t> ignore_index = 255;
 
-  /// 0: the spec does not say.
+  /// Returns 0 if the spec does not say.
   int64_t classes() const {
     if (num_classes) return *num_classes;
     return std::max(std::ssize(class_names), std::ssize(values));
@@ -100,7 +100,7 @@ std::array<int64_t, 256> classes_of_numbers(const SegmentationSpec& spec) {
 
 std::string stem_of(const std::string& name) { return std::filesystem::path(name).replace_extension().string(); }
 
-/// Files of images below `root` whose names have the suffix before their endings, by their paths without both.
+/// Returns files of images below `root` whose names have the suffix before their endings, by their paths without both.
 std::map<std::string, std::string> images_by_stem(const std::string& root, const std::string& suffix, const char* what,
                                                   const data::DatasetRequest& request) {
   std::error_code ignored;
@@ -125,7 +125,7 @@ std::map<std::string, std::string> images_by_stem(const std::string& root, const
   return images;
 }
 
-/// What is wrong where no image has a mask, by the first names of both.
+/// Throws an error for images of which none has a mask; names the first of both.
 [[noreturn]] void throw_unmatched(const std::string& root, const std::map<std::string, std::string>& images,
                                   const std::map<std::string, std::string>& masks) {
   std::string what = "no image has a mask of the same name", hint = "images/1.jpg has the mask masks/1.png";
@@ -207,7 +207,7 @@ class MaskedImages final : public ImageStore {
   data::Content content(int64_t index) const override { return content_of_file(full_name(index)); }
 
  private:
-  using Files = std::map<std::string, std::string>;  // by stem
+  using Files = std::map<std::string, std::string>;  // paths by stem
 
   static void keep_listed(const std::string& list, Files& images, Files& masks) {
     const std::set<std::string> names = names_in(list);
@@ -222,7 +222,7 @@ class MaskedImages final : public ImageStore {
   std::optional<MaskFiles> masks_;
 };
 
-/// Looks at some masks. Those of black and white are often 0 and 255, and 255 is ignored unless the job says otherwise.
+/// Checks some masks. Those of black and white are often 0 and 255, and 255 is ignored unless the job says otherwise.
 /// Throws Error(data) if none can be read.
 void look_at_masks(const MaskStore& masks, int64_t count) {
   constexpr int64_t kMasksRead = 16;
@@ -239,7 +239,7 @@ void look_at_masks(const MaskStore& masks, int64_t count) {
       const data::ImageView mask = decoder.decode_numbers();
       for (int64_t at = 0; at < mask.width * mask.height; ++at) ++pixels[mask.pixels[at]];
       ++read;
-    } catch (const Error& error) {  // a few are reported when they are trained on
+    } catch (const Error& error) {  // a few bad ones are reported in training
       if (error.code() != ExitCode::data) throw;
       if (!unreadable) unreadable = std::current_exception();
     }
@@ -260,7 +260,7 @@ void look_at_masks(const MaskStore& masks, int64_t count) {
                "ignore_index: null");
 }
 
-/// Masks cannot follow these.
+/// Refuses augmentations that masks cannot follow.
 void refuse_augmentations(const data::AugmentOptions& augment) {
   if (augment.mix.is_on())
     throw Error(ExitCode::usage, {.what = "images with masks are not mixed: a pixel would be of two classes",

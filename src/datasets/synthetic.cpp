@@ -99,8 +99,8 @@ class Synthetic final : public data::Dataset {
     return bytes;
   }
 
-  /// Noise comes from a random place in a fixed buffer, because new noise for each image would cost more than training
-  /// a small model. The class determines the pattern of 8 by 8 fields.
+  /// Makes an image of the pattern of 8 by 8 fields of its class, and noise from a random place in a fixed buffer,
+  /// because new noise for each image would cost more than training a small model.
   void make_image(RandomStream& random, int64_t label, uint8_t* pixels) const {
     const uint8_t* noise = noise_.data() + random.below(kNoiseOffsets);
     if (!spec_.learnable) {
@@ -117,7 +117,7 @@ class Synthetic final : public data::Dataset {
       }
   }
 
-  /// Each of 8 by 8 fields has a class of its own, which determines how bright it is.
+  /// Makes an image of 8 by 8 fields, each with a class of its own, which determines its brightness.
   void make_masked_image(RandomStream& random, uint8_t* pixels, int64_t* mask) const {
     const uint8_t* noise = noise_.data() + random.below(kNoiseOffsets);
     std::array<int64_t, 64> classes{};
@@ -133,7 +133,7 @@ class Synthetic final : public data::Dataset {
       }
   }
 
-  /// Nine of ten tokens are a function of the previous token.
+  /// Makes tokens, nine of ten as a function of the previous token.
   void make_tokens(RandomStream& random, int64_t* input, int64_t* target) const {
     const int64_t vocabulary = spec_.vocab_size;
     const auto draw = [&] {

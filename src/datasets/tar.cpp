@@ -33,15 +33,15 @@ struct TarSpec {
 
 constexpr int32_t kMostClasses = 1 << 20;
 
-/// The key of a sample in WebDataset: the name up to the first dot after the last slash.
+/// Returns the key of a sample in WebDataset: the name up to the first dot after the last slash.
 std::string_view key_of(std::string_view name) { return name.substr(0, name.find('.', name.rfind('/') + 1)); }
 
-/// What the file is of its sample: "jpg", "cls", "seg.png".
+/// Returns the role of the file in its sample: "jpg", "cls", "seg.png".
 std::string part_of(std::string_view name) {
   return lower_case(name.substr(std::min(key_of(name).size() + 1, name.size())));
 }
 
-/// Whether the image is another part of the sample, such as a mask: NAME.seg.png.
+/// Returns whether the image is another part of the sample, such as a mask: NAME.seg.png.
 bool is_other_part(std::string_view name) { return name.find('.', key_of(name).size() + 1) != std::string_view::npos; }
 
 /// Sorts by name. If names repeat, keeps the last entry, as unpacking would, and returns the others.
@@ -108,15 +108,15 @@ class TarStore final : public ImageStore {
     int32_t number;
     bool has_image = false;
   };
-  using Labels = std::map<std::string, Label>;  // by key_of()
+  using Labels = std::map<std::string, Label>;  // labels by key_of()
 
   struct Shard {
     std::vector<TarEntry> images;
     std::vector<std::string> unread;
-    std::set<std::string> folders;  // the first of each path
+    std::set<std::string> folders;  // first folder of each path
     LeftOut replaced;
     Labels labels;
-    bool has_labels = false;  // also where their names have further dots
+    bool has_labels = false;  // true also where their names have further dots
   };
 
   struct Content {
@@ -134,7 +134,7 @@ class TarStore final : public ImageStore {
                 {.what = what, .where = files_[file].path() + (location.empty() ? "" : ": " + location), .hint = hint});
   }
 
-  /// Whether to ignore it, as in folders: files that macOS adds, .ipynb_checkpoints.
+  /// Returns whether to ignore it, as in folders: files that macOS adds, .ipynb_checkpoints.
   static bool is_hidden(std::string_view name) {
     for (size_t begin = 0; begin < name.size();) {
       const std::string_view part = name.substr(begin, name.find('/', begin) - begin);
@@ -144,7 +144,7 @@ class TarStore final : public ImageStore {
     return false;
   }
 
-  /// Without a warning, a missing class would only show as other numbers of the classes after it.
+  /// Warns, because a missing class would otherwise only show as other numbers of the classes after it.
   static void warn_of_classes_without_images(const std::string& where, const Content& content) {
     std::set<std::string_view> classes;
     for (const std::string_view name : content.names) classes.insert(name.substr(0, name.find('/')));
@@ -154,7 +154,7 @@ class TarStore final : public ImageStore {
     if (!classes.empty()) empty.warn(where, "folder", "without an image (.jpg, .jpeg, .png), which is no class");
   }
 
-  /// The images and labels of an archive, and the images that nothing here reads.
+  /// Lists the images and labels of an archive, and the images that nothing here reads.
   Shard list(size_t file) const {
     Shard shard;
     visit_tar(files_[file], [&](TarEntry&& entry) {
@@ -236,7 +236,7 @@ class TarStore final : public ImageStore {
       refuse(file, entry.name, "an image file of " + std::to_string(entry.size) + " bytes");
   }
 
-  /// The number in a .cls, without surrounding whitespace.
+  /// Returns the number in a .cls, without surrounding whitespace.
   int32_t label_in(size_t file, const TarEntry& entry) const {
     constexpr int64_t kMostBytes = 64;
     std::string text(static_cast<size_t>(std::min(entry.size, kMostBytes)), '\0');

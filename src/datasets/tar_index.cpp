@@ -33,7 +33,7 @@ std::string_view text_of(const Block& block, Field field) {
   return all.substr(0, all.find('\0'));
 }
 
-/// An octal number, or a base-256 number if the first bit is set; empty if it is neither.
+/// Parses an octal number, or a base-256 number if the first bit is set; empty if it is neither.
 std::optional<int64_t> number_of(const Block& block, Field field) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(block[field.at + i]); };
   if (byte(0) & 0x80) {
@@ -104,7 +104,7 @@ class TarReader {
                 {.what = what + " (at byte " + std::to_string(at_) + ")", .where = file_.path(), .hint = hint});
   }
 
-  /// The next header; empty at the end of the archive, which is a block of zeros.
+  /// Returns the next header; empty at the end of the archive, which is a block of zeros.
   std::optional<Block> next_header() {
     if (file_.size() - at_ < kBlock) {
       if (at_ == 0) refuse_other_file("too short for a tar archive");
@@ -120,9 +120,9 @@ class TarReader {
     return block;
   }
 
-  /// tar itself stops at the first end mark too, so the rest of archives that `cat` has joined would be lost.
+  /// Refuses archives that `cat` has joined: tar stops at the first end mark too, so the rest would be lost.
   void refuse_second_archive() {
-    constexpr int64_t kMostPadding = 1 << 20;  // tar fills its last record, usually of 10 KiB, with zeros
+    constexpr int64_t kMostPadding = 1 << 20;  // most zeros with which tar fills its last record, usually of 10 KiB
     const int64_t end = std::min(file_.size(), at_ + kMostPadding) - kBlock;
     for (int64_t offset = at_; offset <= end; offset += kBlock) {
       const Block block = block_at(offset);
@@ -145,7 +145,7 @@ class TarReader {
     fail(what + kind.it_is(), hint.empty() ? "get or write the archive again" : hint);
   }
 
-  /// Reads ahead if the last header was near, because headers of small entries are close together.
+  /// Returns a block. Reads ahead if the last header was near, because headers of small entries are close together.
   Block block_at(int64_t offset) {
     if (offset < ahead_from_ || offset + kBlock > ahead_from_ + std::ssize(ahead_)) {
       const bool is_near = offset - last_header_ < kReadAhead / 4;

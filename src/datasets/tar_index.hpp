@@ -1,4 +1,4 @@
-// Lists the entries of a tar archive from their headers: ustar, pax and GNU long names.
+// Entries of a tar archive from their headers: ustar, pax and GNU long names.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 namespace gputrain::datasets {
 
 struct TarEntry {
-  std::string name;  // as stored, without a leading "./"
+  std::string name;  // name as stored, without a leading "./"
   int64_t offset = 0, size = 0;
-  bool is_link = false;    // hard or symbolic: no content of its own
-  bool is_folder = false;  // its name ends with a slash
+  bool is_link = false;    // true if hard or symbolic: no content of its own
+  bool is_folder = false;  // true if its name ends with a slash
 };
 
 /// Calls `visit` for every file, link and folder, in archive order. Unpacks nothing, and never uses a name as a path.

@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 constexpr size_t kPiece = size_t{1} << 20;
 
-/// Adds up to `most` bytes to `text`; false if these were the last.
+/// Adds up to `most` bytes to `text`; returns false if these were the last.
 bool add_some(std::string& text, size_t most, const ByteSource& source) {
   const size_t size = text.size();
   text.resize(size + most);
@@ -29,10 +29,10 @@ bool add_some(std::string& text, size_t most, const ByteSource& source) {
 }  // namespace
 
 std::string read_text(const std::string& path, int64_t most) {
-  constexpr size_t kFirstPart = kPiece / 16, kLargestPart = 16 * kPiece;  // most files are small
+  constexpr size_t kFirstPart = kPiece / 16, kLargestPart = 16 * kPiece;  // sizes of parts; most files are small
   const auto file = std::make_shared<const data::ReadOnlyFile>(path);
   const ByteSource source = unpacked_bytes_of(file);
-  // A growing string would at times hold the text twice.
+  // Parts, because a growing string would at times hold the text twice.
   std::vector<std::string> parts(1);
   size_t size = 0, part = kFirstPart;
   while (add_some(parts.back(), part, source)) {
@@ -44,7 +44,7 @@ std::string read_text(const std::string& path, int64_t most) {
   size += parts.back().size();
   if (static_cast<int64_t>(size) > most) throw_too_much_text(path);
   if (parts.front().starts_with(kByteOrderMark)) parts.front().erase(0, kByteOrderMark.size());
-  if (parts.size() == 1) return std::string(parts.front());  // without the room that was left in it
+  if (parts.size() == 1) return std::string(parts.front());  // drops unused capacity
   std::string text;
   text.reserve(size);
   for (std::string& each : parts) text += std::exchange(each, {});

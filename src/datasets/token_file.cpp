@@ -15,7 +15,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "token files are little-endian and read as they are");
 
-// llm.c, dev/data/data_common.py: a header of 256 32-bit numbers, then the tokens.
+// Header of llm.c, dev/data/data_common.py: 256 32-bit numbers, then the tokens.
 constexpr int64_t kLlmcHeaderBytes = 256 * 4;
 struct LlmcKind {
   int32_t magic, version;
@@ -35,7 +35,7 @@ constexpr LlmcOther kLlmcOthers[] = {{20240326, "the weights of an llm.c model"}
                                      {20240522, "llm.c's file of an evaluation such as HellaSwag"},
                                      {20240527, "the optimizer state of an llm.c run"}};
 
-// Megatron-LM, megatron/core/datasets/indexed_dataset.py
+// Magic of Megatron-LM, megatron/core/datasets/indexed_dataset.py.
 constexpr char kMegatronMagic[] = "MMIDIDX\0";  // nine bytes with the final zero
 constexpr int64_t kMegatronHeaderBytes = 9 + 8 + 1 + 8 + 8;
 struct MegatronType {
@@ -66,8 +66,8 @@ void widen(std::span<const std::byte> raw, std::span<int64_t> tokens) {
   }
 }
 
-/// Any even number of bytes could be tokens, so rejects what is clearly something else. A mark of UTF-16 alone is not:
-/// it is also a token.
+/// Refuses what is clearly something else, because any even number of bytes could be tokens. A mark of UTF-16 is no
+/// proof: it is also a token.
 void refuse_other_kinds(const data::ReadOnlyFile& file, const std::string& path) {
   constexpr int64_t kFewestOfText = 64;
   const FileKind kind = data::kind_of(file);
@@ -82,7 +82,7 @@ void refuse_other_kinds(const data::ReadOnlyFile& file, const std::string& path)
   fail(path, std::string(kind.name) + ", not token ids", hint);
 }
 
-/// Files of llm.c that are not tokens, or not in this machine's byte order.
+/// Refuses files of llm.c that are not tokens, or not in this machine's byte order.
 void refuse_llmc_file_of_another_kind(int32_t magic, const std::string& path) {
   for (const LlmcOther& other : kLlmcOthers) {
     if (magic == other.magic) fail(path, std::string(other.what) + ", not token ids");
@@ -95,9 +95,9 @@ void refuse_llmc_file_of_another_kind(int32_t magic, const std::string& path) {
   }
 }
 
-/// Whether the numbers of `file` at other places than multiples of `step` are upper parts of wider numbers.
+/// Returns whether the numbers of `file` at other places than multiples of `step` are upper parts of wider numbers.
 bool are_upper_parts(std::span<const int64_t> numbers, size_t step) {
-  constexpr int64_t kHighestUpperHalf = 15;  // of tokens below a million
+  constexpr int64_t kHighestUpperHalf = 15;  // maximum for tokens below a million
   int64_t upper = 0, lower = 0;
   for (size_t i = 0; i < numbers.size(); ++i) {
     int64_t& highest = i % step == 0 ? lower : upper;
@@ -106,9 +106,9 @@ bool are_upper_parts(std::span<const int64_t> numbers, size_t step) {
   return upper <= kHighestUpperHalf && lower > 16 * upper;
 }
 
-/// Whether the bits are those of a whole number from 0 on.
+/// Returns whether the bits are those of a whole number from 0 on.
 bool is_whole_float(int64_t bits, int exponent_bits, int mantissa_bits) {
-  constexpr int64_t kHighestPower = 23;  // of token ids
+  constexpr int64_t kHighestPower = 23;  // maximum for token ids
   const int64_t bias = (int64_t{1} << (exponent_bits - 1)) - 1, power = (bits >> mantissa_bits) - bias;
   if (bits == 0) return true;
   if (power < 0 || power > std::min(bias, kHighestPower)) return false;
@@ -119,7 +119,7 @@ std::string conversion(const std::string& from, const std::string& to) {
   return "numpy.fromfile(FILE, \"" + from + "\").astype(\"" + to + "\").tofile(NEW) converts it";
 }
 
-/// Of floating-point numbers, which all happen to be whole, and of bytes that are ids below 128. Takes the file as
+/// Finds floating-point numbers, which all happen to be whole, and bytes that are ids below 128. Takes the file as
 /// 16-bit numbers.
 std::string doubt_about_type(std::span<const int64_t> halves) {
   const std::string then = "; then set dtype: uint32 beside `format: tokens`";
@@ -176,7 +176,7 @@ void TokenFile::read_header(const std::string& raw_type) {
   count_ = file_.size() / bytes_per_token_;
 }
 
-/// False if this is not a file of llm.c.
+/// Returns false if this is not a file of llm.c.
 bool TokenFile::read_llmc_header() {
   if (file_.size() < 4) return false;
   const auto magic = value_at<int32_t>(file_, 0);

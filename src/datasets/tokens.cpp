@@ -1,4 +1,4 @@
-// Token ids from other tools: llm.c, nanoGPT, Megatron. Reads from the files on demand.
+// Token ids from other tools: llm.c, nanoGPT, Megatron. Read from the files on demand.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -57,7 +57,7 @@ std::string as_pattern(const std::string& path) {
   return pattern;
 }
 
-/// Warns of what may be parts of the data that are packed, not whole yet, or NumPy's.
+/// Warns of files that may be parts of the data: packed, not whole yet, or NumPy's.
 void warn_of_other_parts(const std::string& folder, const std::string& role) {
   LeftOut others;
   std::error_code error;
@@ -88,7 +88,7 @@ std::vector<std::string> token_paths(const data::DatasetRequest& request) {
   return expand_pattern(request.path);
 }
 
-/// Such files are valid tokens too, so only warns, of the first one.
+/// Warns of the first unlikely file; never refuses, for such files are valid tokens too.
 void warn_of_unlikely_numbers(const std::vector<TokenFile>& files) {
   for (const TokenFile& file : files) {
     const std::string doubt = file.doubt();
@@ -96,7 +96,7 @@ void warn_of_unlikely_numbers(const std::vector<TokenFile>& files) {
   }
 }
 
-/// A file of 16-bit numbers, read as 32-bit ones, has such tokens.
+/// Refuses such tokens, which a file of 16-bit numbers has that is read as 32-bit ones.
 void refuse_as_vocabulary(int64_t highest, const std::string& path) {
   constexpr int64_t kMostLikely = 1 << 24;
   if (highest < kMostLikely) return;

@@ -1,4 +1,4 @@
-// Lists the files of a folder or a pattern, in an order that does not depend on the machine.
+// Listing of the files of a folder or a pattern, in an order that does not depend on the machine.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace gputrain::datasets {
 
-/// Whether `path` ("src/data/order.cpp") matches `pattern`. `*` and `?` do not match '/', `**` does; `[a-z]` and
-/// `[!a-z]` are sets. A pattern without '/' matches files of this name in any folder. A pattern that ends in '/'
+/// Returns whether `path` ("src/data/order.cpp") matches `pattern`. `*` and `?` do not match '/', `**` does; `[a-z]`
+/// and `[!a-z]` are sets. A pattern without '/' matches files of this name in any folder. A pattern that ends in '/'
 /// matches everything in such a folder.
 bool matches_glob(std::string_view pattern, std::string_view path);
 
@@ -19,18 +19,18 @@ struct FileFilter {
 
 struct FolderListing {
   std::vector<std::string> files;        // relative paths in byte order
-  std::vector<std::string> run_folders;  // "runs/a/": left out
+  std::vector<std::string> run_folders;  // folders that were left out, "runs/a/"
 };
 
-/// The regular files below `folder`. Skips hidden files and folders (leading dot), and folders of runs: the `own` of
-/// this job and those with the resolved job of another. Follows links, but visits each folder once, and warns of links
-/// to nowhere and of pipes, sockets and devices. Does not read folders in which the filter wants nothing. Throws
-/// Error(usage) if `folder` is one of `own`.
+/// Returns the regular files below `folder`. Skips hidden files and folders (leading dot), and folders of runs: the
+/// `own` of this job and those with the resolved job of another. Follows links, but visits each folder once, and warns
+/// of links to nowhere and of pipes, sockets and devices. Does not read folders in which the filter wants nothing.
+/// Throws Error(usage) if `folder` is one of `own`.
 FolderListing list_folder(const std::string& folder, const FileFilter& filter,
                           const std::vector<std::string>& own = {});
 
-/// The files that match a shell pattern, in byte order, each once; `pattern` itself if it names a file. "{a,b}" and
-/// "{000..146}" are expanded, and each of their parts must match a file.
+/// Returns the files that match a shell pattern, in byte order, each once; `pattern` itself if it names a file. "{a,b}"
+/// and "{000..146}" are expanded, and each of their parts must match a file.
 std::vector<std::string> expand_pattern(const std::string& pattern);
 
 }  // namespace gputrain::datasets

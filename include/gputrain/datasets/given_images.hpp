@@ -1,4 +1,4 @@
-// Images of files for a trained model to look at, without what would be learned from them.
+// Image files as inputs of a trained model, without targets.
 #pragma once
 
 #include <cstddef>
@@ -17,12 +17,12 @@ inline constexpr int64_t kMostImageBytes = int64_t{1} << 30;
 /// Reads a whole file. Throws Error(data), also for a file of more than kMostImageBytes.
 void read_image_file(const std::string& path, std::vector<std::byte>& bytes);
 
-/// The JPEG and PNG files among these paths and in the folders among them, each folder in order of its paths. Throws
-/// Error(data) for a path that does not exist or is no such file, and if there is none.
+/// Returns the JPEG and PNG files among these paths and in the folders among them, each folder in order of its paths.
+/// Throws Error(data) for a path that does not exist or is no such file, and if there is none.
 std::vector<std::string> image_files(const std::vector<std::string>& paths);
 
-/// The images of files, fitted as for validation. All have class 0 of `class_names`, which must not be empty; or, for a
-/// model of numbers or of sets of classes, a 0 for each of them. `options` must have a size.
+/// Returns the images of files, fitted as for validation. All have class 0 of `class_names`, which must not be empty;
+/// or, for a model of numbers or of sets of classes, a 0 for each of them. `options` must have a size.
 std::shared_ptr<const data::Dataset> given_images(const std::vector<std::string>& files,
                                                   const data::ImageOptions& options,
                                                   const std::vector<std::string>& class_names, Target target);

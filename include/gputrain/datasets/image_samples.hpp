@@ -24,7 +24,7 @@ namespace gputrain::datasets {
 /// Masks of images: PNG files as large as their images, whose numbers stand for classes.
 class MaskStore {
  public:
-  /// `class_of`: of each number, its class, kIgnoreIndex, or kNoClass.
+  /// Maps each number by `class_of` to its class, kIgnoreIndex, or kNoClass.
   explicit MaskStore(const std::array<int64_t, 256>& class_of) : class_of_(class_of) {}
   virtual ~MaskStore() = default;
 
@@ -46,25 +46,25 @@ class ImageStore {
   virtual ~ImageStore() = default;
 
   int64_t size() const noexcept { return std::ssize(ends_); }
-  /// -1: the image cannot be read.
+  /// Returns the class; -1: the image cannot be read.
   int64_t label(int64_t index) const { return labels_[static_cast<size_t>(index)]; }
-  /// Of classes, or of the numbers of a row.
+  /// Returns the names of the classes, or of the numbers of a row.
   const std::vector<std::string>& class_names() const noexcept { return class_names_; }
   bool has_rows() const noexcept { return labels_.empty(); }
   std::span<const float> row(int64_t index) const {
     return std::span(rows_).subspan(static_cast<size_t>(index) * class_names_.size(), class_names_.size());
   }
 
-  /// The columns of a list that nothing is made of; empty: none.
+  /// Names the columns of a list that nothing is made of; empty: none.
   virtual std::string unread() const { return {}; }
-  /// Path below the root; "<class>/<rest>" if folders are the classes.
+  /// Returns the path below the root; "<class>/<rest>" if folders are the classes.
   std::string_view name(int64_t index) const;
   virtual std::string full_name(int64_t index) const = 0;  // for messages
   virtual void read(int64_t index, std::vector<std::byte>& bytes) const = 0;
-  /// Null: each image has a class. Else each pixel has one.
+  /// Returns null if each image has a class. Else each pixel has one.
   virtual const MaskStore* masks() const noexcept { return nullptr; }
 
-  /// Of all names, classes and numbers, and of some of the images and masks.
+  /// Returns a hash of all names, classes and numbers, and of some of the images and masks.
   uint64_t content_hash() const;
 
  protected:
@@ -74,19 +74,19 @@ class ImageStore {
   /// only ones allowed; empty: takes the classes from the names. `where` is for messages.
   void set_names(const std::vector<std::string>& names, const std::vector<std::string>& known,
                  const std::string& where);
-  /// The same, with a class number for each name.
+  /// Sets the same, with a class number for each name.
   void set_labels(const std::vector<std::string>& names, std::vector<int32_t> labels,
                   const std::vector<std::string>& known, const std::string& where);
 
-  /// The same with a row of numbers, [names, columns], instead of a class.
+  /// Sets the same with a row of numbers, [names, columns], instead of a class.
   void set_rows(const std::vector<std::string>& names, std::vector<float> rows, std::vector<std::string> columns);
 
  private:
   void keep(const std::vector<std::string>& names, std::vector<int32_t> labels);
 
-  std::string names_;  // concatenated: a million small strings would take three times the memory
+  std::string names_;  // concatenated names: a million small strings would take three times the memory
   std::vector<size_t> ends_;
-  std::vector<int32_t> labels_;  // empty: there are rows
+  std::vector<int32_t> labels_;  // classes; empty: there are rows
   std::vector<float> rows_;
   std::vector<std::string> class_names_;
 };
@@ -96,14 +96,14 @@ data::Content content_of_file(const std::string& path);
 bool is_image_name(std::string_view name);
 /// Decides by the name, or else by the content. Throws Error(data) if it cannot be opened.
 bool is_image_file(const std::string& path);
-/// Whether the name is that of an image format without a decoder here.
+/// Returns whether the name is that of an image format without a decoder here.
 bool is_unread_image_name(std::string_view name);
-/// Without a warning, ignored images would only show as a lower score.
+/// Warns because ignored images would otherwise only show as a lower score.
 void warn_of_unread_images(const std::string& where, const LeftOut& images);
-/// Leaves only the images that are read among the files of a folder, and warns of others that may be images.
+/// Keeps only the images that are read among the files of a folder, and warns of others that may be images.
 void keep_images(std::vector<std::string>& names, const std::string& where);
 
-/// The classes of the training data if val or test is opened; otherwise empty.
+/// Returns the classes of the training data if val or test is opened; otherwise empty.
 std::vector<std::string> known_classes(const data::DatasetRequest& request);
 
 data::ImageOptions image_options(const data::DatasetRequest& request);
@@ -129,15 +129,15 @@ class ImageSamples : public data::Dataset {
  private:
   struct UprightImage {
     data::ImageDecoder::Size size;
-    bool is_turned = false;  // it is stored in another orientation
+    bool is_turned = false;  // true: it is stored in another orientation
   };
   void read_mask(int64_t index, const UprightImage& image, const data::Fit& fit, int64_t* to) const;
-  /// Warns once that an image is of another size than those that gave the input its size.
+  /// Warns once of an image whose size differs from that of those that gave the input its size.
   void warn_of_size(int64_t index, const data::ImageDecoder::Size& size) const;
 
   std::shared_ptr<const ImageStore> store_;
   data::ImageOptions options_;
-  std::optional<data::ImageDecoder::Size> common_size_;  // with `size: auto`
+  std::optional<data::ImageDecoder::Size> common_size_;  // set with `size: auto`
   mutable std::atomic<bool> has_warned_ = false, has_warned_of_turn_ = false;
   std::unique_ptr<const data::ImageTransform> transform_;
   data::SampleLayout layout_;

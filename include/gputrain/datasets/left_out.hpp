@@ -1,4 +1,4 @@
-// Counts the files that a format does not read, for one warning.
+// Count of the files that a format does not read, for one warning.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ struct LeftOut {
   std::string first;
 
   void add(std::string_view name);
-  /// "WHERE: left out 4 links to nowhere, such as a/4.png"; nothing if there are none. `noun` is "link", `which` the
-  /// rest.
+  /// Warns "WHERE: left out 4 links to nowhere, such as a/4.png", if there are any. `noun` is "link", `which` "to
+  /// nowhere".
   void warn(const std::string& where, std::string_view noun, const std::string& which) const;
 };
 

@@ -1,4 +1,4 @@
-// Text files, plain, gzip or Zstandard: as a whole, or a part at a time.
+// Reading of text files, plain, gzip or Zstandard: as a whole, or a part at a time.
 #pragma once
 
 #include <cstddef>
@@ -17,19 +17,19 @@ constexpr int64_t kMostTextBytes = int64_t{16} << 30;
 /// `most` bytes.
 std::string read_text(const std::string& path, int64_t most = kMostTextBytes);
 
-/// The part of a text that is in memory. Whoever reads it consumes what is done, and lets it grow for more.
+/// Part of a text that is in memory. Its reader consumes what is done, and lets it grow for more.
 class TextWindow {
  public:
-  /// Opens a file, and leaves out its byte order mark. Takes what is read from `bytes_left`, which must stay alive, and
-  /// throws Error(data) if that does not suffice.
+  /// Opens a file, and leaves out its byte order mark. Subtracts the bytes read from `bytes_left`, which must stay
+  /// alive, and throws Error(data) if that does not suffice.
   TextWindow(const std::string& path, int64_t& bytes_left);
   /// Holds a whole text; `path` names it in messages.
   TextWindow(std::string text, std::string path);
 
   const std::string& path() const noexcept { return path_; }
-  /// The part; what has been consumed is not in it. Valid until grow().
+  /// Returns the part, without what has been consumed. Valid until grow().
   std::string_view text() const noexcept { return std::string_view(text_).substr(at_); }
-  int64_t line() const noexcept { return line_; }  // number of the line with which the part begins
+  int64_t line() const noexcept { return line_; }  // returns the number of the line with which the part begins
   bool has_more() const noexcept { return has_more_; }
   /// Adds as much again, at least a mebibyte; call it only if there is more.
   void grow();

@@ -17,27 +17,27 @@ class TokenSource {
 
   virtual int64_t size() const = 0;
   virtual int64_t vocabulary_size() const = 0;
-  virtual void read(int64_t first, std::span<int64_t> tokens) const = 0;  // [first, first + tokens.size()) must exist
-  virtual std::string name() const = 0;                                   // for messages: a path
-  virtual std::string describe(int64_t begin, int64_t end) const = 0;     // of tokens [begin, end): "3 files"
-  virtual uint64_t content_hash() const = 0;                              // as Dataset's
+  virtual void read(int64_t first, std::span<int64_t> tokens) const = 0;  // must lie within size()
+  virtual std::string name() const = 0;                                   // returns a path, for messages
+  virtual std::string describe(int64_t begin, int64_t end) const = 0;     // describes tokens [begin, end): "3 files"
+  virtual uint64_t content_hash() const = 0;                              // returns a hash like Dataset's
   virtual std::shared_ptr<const tokenizers::Tokenizer> tokenizer() const { return nullptr; }
 };
 
-/// "3 files": those with a token in [begin, end). `ends` holds the end of each file, in tokens from the start.
+/// Counts the files with a token in [begin, end): "3 files". `ends` holds the end of each file, in tokens.
 std::string files_between(const std::vector<int64_t>& ends, int64_t begin, int64_t end);
 
-/// Tokens per window, from the model or the job. Throws Error(usage) if neither sets it, or if the model reads no
-/// tokens.
+/// Returns the tokens per window, from the model or the job. Throws Error(usage) if neither sets it, or if the model
+/// reads no tokens.
 int64_t window_length(const data::DatasetRequest& request);
 
-/// Every token but the first is a target exactly once per epoch. With augmentation, windows start at a different offset
-/// in each epoch, so that their borders move; the window at the end continues at the start.
+/// Samples in which every token but the first is a target exactly once per epoch. With augmentation, windows start at a
+/// different offset in each epoch, so that their borders move; the window at the end continues at the start.
 class TokenWindows : public data::Dataset {
  public:
-  /// Windows over tokens [begin, end) of the source. Throws Error(data) if there are fewer than two tokens.
+  /// Makes windows over tokens [begin, end) of the source. Throws Error(data) if there are fewer than two tokens.
   TokenWindows(std::shared_ptr<const TokenSource> source, int64_t begin, int64_t end, int64_t sequence_length);
-  /// Windows of window_length() over all tokens. Warns of training data that is much shorter than one.
+  /// Makes windows of window_length() over all tokens. Warns of training data that is much shorter than one.
   TokenWindows(std::shared_ptr<const TokenSource> source, const data::DatasetRequest& request);
 
   int64_t size() const override { return windows_; }

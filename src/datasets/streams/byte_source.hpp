@@ -1,4 +1,4 @@
-// Reads a file from its begin to its end, also unpacked.
+// Readers of a file from its begin to its end, also unpacked.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,13 @@
 
 namespace gputrain::datasets {
 
-/// Fills the span with the next bytes and returns how many there were: fewer than asked for only at the end.
+/// Function that fills the span with the next bytes and returns their number: fewer than asked for only at the end.
 using ByteSource = std::function<size_t(std::span<std::byte>)>;
 
 /// Reads the file as it is.
 ByteSource bytes_of(std::shared_ptr<const data::ReadOnlyFile> file);
 
-/// Reads what is in a gzip or Zstandard file, and any other file as it is. Throws Error(data) for damaged data.
+/// Unpacks a gzip or Zstandard file, and reads any other file as it is. Throws Error(data) for damaged data.
 ByteSource unpacked_bytes_of(std::shared_ptr<const data::ReadOnlyFile> file);
 
 }  // namespace gputrain::datasets

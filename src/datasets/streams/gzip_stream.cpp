@@ -15,8 +15,8 @@ struct GzipStream::State {
   z_stream stream{};
   ByteSource packed;
   std::string name;
-  std::vector<std::byte> piece = std::vector<std::byte>(size_t{1} << 18);  // of the packed data
-  bool has_all = false;                                                    // no piece follows
+  std::vector<std::byte> piece = std::vector<std::byte>(size_t{1} << 18);  // piece of the packed data
+  bool has_all = false;                                                    // true: no piece follows
   bool ended = false;
 
   ~State() { inflateEnd(&stream); }
@@ -33,7 +33,7 @@ struct GzipStream::State {
     stream.avail_in = static_cast<uInt>(count);
   }
 
-  /// A gzip file may hold several members, one after another.
+  /// Starts another member: a gzip file may hold several, one after another.
   void start_next_member() {
     feed();
     if (stream.avail_in == 0) {

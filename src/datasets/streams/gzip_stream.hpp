@@ -1,4 +1,4 @@
-// Unpacks gzip data piece by piece, so that no code must trust the declared size.
+// Unpacking of gzip data piece by piece, so that no code must trust the declared size.
 #pragma once
 
 #include <cstddef>

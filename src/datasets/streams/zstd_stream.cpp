@@ -14,10 +14,10 @@ struct ZstdStream::State {
   ByteSource packed;
   std::string name;
   std::unique_ptr<ZSTD_DStream, decltype(&ZSTD_freeDStream)> stream{ZSTD_createDStream(), &ZSTD_freeDStream};
-  std::vector<std::byte> piece = std::vector<std::byte>(ZSTD_DStreamInSize());  // of the packed data
+  std::vector<std::byte> piece = std::vector<std::byte>(ZSTD_DStreamInSize());  // piece of the packed data
   ZSTD_inBuffer in{.src = piece.data(), .size = 0, .pos = 0};
-  bool has_all = false;      // no piece follows
-  bool is_in_frame = false;  // a file may hold several frames, one after another
+  bool has_all = false;      // true: no piece follows
+  bool is_in_frame = false;  // false between frames; a file may hold several
 
   [[noreturn]] void fail(const std::string& what) const {
     throw Error(ExitCode::data, {.what = what, .where = name, .hint = "get the file again; `zstd -t` checks it"});

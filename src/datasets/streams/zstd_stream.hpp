@@ -1,4 +1,4 @@
-// Unpacks Zstandard data piece by piece, so that no code must trust the declared size.
+// Unpacking of Zstandard data piece by piece, so that no code must trust the declared size.
 #pragma once
 
 #include <cstddef>
