@@ -15,7 +15,7 @@
 namespace gputrain::records {
 namespace {
 
-/// A record per line: JSON where the lines are JSON objects, else a text.
+/// Reads a record per line: JSON where the lines are JSON objects, else a text.
 std::vector<Record> lines_of(const RecordFile& file) {
   int64_t bytes_left = datasets::kMostTextBytes;
   datasets::TextWindow text(file.path, bytes_left);
@@ -49,7 +49,7 @@ std::vector<LearnedText> words_in(const std::string& line) {
   return words;
 }
 
-/// What the record, or the line, gives the model to read.
+/// Makes the model's input of the record, or the line.
 Draft draft_of(const Record& record, const GivenTextFile& file, const SampleBuilder& builder) {
   Draft draft{.place = record.place};
   try {

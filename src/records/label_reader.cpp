@@ -27,7 +27,7 @@ bool is_in_brackets(std::string_view text) {
   return kind != std::string_view::npos && text.back() == kClosed[kind];
 }
 
-/// The JSON list that a cell holds, or one with single quotes, as Python prints lists and sets. Null: none.
+/// Parses the JSON list in a cell, or one with single quotes, as Python prints lists and sets. Null: none.
 Label list_in(const std::string& text) {
   std::string json = text;
   json.front() = '[';
@@ -40,7 +40,7 @@ Label list_in(const std::string& text) {
   return list.is_array() ? list : Label();
 }
 
-/// Whether the name is a whole number, with or without a point and zeros.
+/// Returns whether the name is a whole number, with or without a point and zeros.
 bool is_whole_number(std::string_view name) {
   const size_t digits = name.starts_with('-') ? 1 : 0;
   const size_t point = std::min(name.find('.'), name.size());
@@ -53,7 +53,7 @@ bool is_whole_number(std::string_view name) {
 
 std::string without_point(const std::string& name) { return name.substr(0, name.find('.')); }
 
-/// In lower case, with one space for several.
+/// Returns the name in lower case, with one space for several.
 std::string folded(const std::string& name) {
   std::string text;
   for (const char c : lower_case(name)) {
@@ -76,7 +76,7 @@ LabelReader::LabelReader(const std::vector<const Label*>& labels, bool are_sets,
     : are_sets_(are_sets), known_(known) {
   std::ranges::sort(known_);
   if (are_sets) {
-    size_t strongest = 3;  // a bar separates where there is one, else a semicolon, else a comma
+    size_t strongest = 3;  // a bar has the first rank, then a semicolon, then a comma
     for (const Label* label : labels) {
       if (!label->is_string()) continue;
       const std::string text = trimmed(label->get_ref<const std::string&>());
@@ -95,13 +95,13 @@ LabelReader::LabelReader(const std::vector<const Label*>& labels, bool are_sets,
     try {
       return std::ranges::all_of(names_in(*label), is_whole_number);
     } catch (const Error&) {
-      return true;  // told where the label is read
+      return true;  // reported where the label is read
     }
   };
   are_numbers_ = !known.empty() || std::ranges::all_of(labels, are_whole_numbers);
 }
 
-/// Lists of one length with 0 and 1 alone, or with one of them twice, are no lists of the classes 0 and 1.
+/// Finds lists with a place for each class: of 0 and 1 alone, of one length or with one of them twice.
 void LabelReader::find_places(const std::vector<const Label*>& labels, size_t known) {
   size_t length = 0;
   bool have_one_length = true, has_twice = false;
@@ -190,7 +190,7 @@ void LabelReader::warn(const std::string& where) const {
 
 namespace {
 
-/// The labels of those records that have them.
+/// Returns the labels of those records that have them.
 std::vector<const Label*> labels_of(const std::vector<const Label*>& records, const std::string& column) {
   std::vector<const Label*> labels;
   for (const Label* record : records) {

@@ -1,4 +1,4 @@
-// What readers of labels share.
+// Functions that readers of labels share.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace gputrain::records {
 
-/// Throws Error(data) without a place, which is told by whoever knows the record.
+/// Throws Error(data) without a place, which the caller adds that knows the record.
 [[noreturn]] void refuse_label(const std::string& what, const std::string& hint = {});
 
-/// The label as a message has it: as JSON, not too long.
+/// Returns the label for a message: as JSON, not too long.
 std::string shown(const nlohmann::ordered_json& label);
 
-/// Without blanks at its ends.
+/// Returns the text without blanks at its ends.
 std::string trimmed(const std::string& text);
 
 }  // namespace gputrain::records

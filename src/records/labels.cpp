@@ -30,7 +30,7 @@ bool is_less(const std::string& a, const std::string& b) {
   return left.has_value() == right.has_value() ? a < b : left.has_value();
 }
 
-/// What is not is neither written into config.json nor shown.
+/// Returns whether text is UTF-8; other text is neither written into config.json nor shown.
 bool is_utf8(const std::string& text) {
   for (size_t at = 0; at < text.size();) {
     const size_t length = character_length(text, at);
@@ -102,7 +102,7 @@ std::vector<std::string> texts_of_list(const Label& record, const std::string& c
   const auto cell = record.find(column);
   const Label parsed_cell = cell != record.end() && cell->is_string()
                                 ? parse_json<Label>(cell->get_ref<const std::string&>())
-                                : Label();  // as tables have a list
+                                : Label();  // list in a table's cell
   const Label* found = parsed_cell.is_array() ? &parsed_cell : cell == record.end() ? nullptr : &*cell;
   if (found == nullptr || !found->is_array())
     refuse_label("no list in '" + column + "'", "data.text.columns: {words: NAME, tags: NAME} names other columns");

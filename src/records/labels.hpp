@@ -1,4 +1,4 @@
-// What a label column says: classes by name, sets of classes, numbers, a tag for each word.
+// Labels in their column: classes by name, sets of classes, numbers, a tag for each word.
 #pragma once
 
 #include <cstdint>
@@ -11,26 +11,26 @@
 
 namespace gputrain::records {
 
-/// The value that a record has in this column. Throws Error(data) if it is null, or, with the columns that there are
+/// Returns the value that a record has in this column. Throws Error(data) if it is null, or, with the existing columns
 /// and this hint, if there is none.
 const nlohmann::ordered_json& value_of_column(const nlohmann::ordered_json& record, const std::string& column,
                                               const std::string& hint);
 
-/// The class that a label names. Throws Error(data) if it names none.
+/// Returns the class that a label names. Throws Error(data) if it names none.
 std::string class_named_in(const nlohmann::ordered_json& label);
 
-/// Reads classes from the labels of a split. What they are written like is found from all of them: what separates the
-/// classes of a set ("joy|surprise", "joy;surprise", "joy,surprise", a list), whether lists of 0 and 1 have a place for
-/// each class, and whether 12.0 is the number 12, as programs write it whose columns have empty cells.
+/// Reader of classes from the labels of a split. All of them together tell the spelling: the separator of the classes
+/// of a set ("joy|surprise", "joy;surprise", "joy,surprise", a list), whether lists of 0 and 1 have a place for each
+/// class, and whether 12.0 is the number 12, as programs write it whose columns have empty cells.
 class LabelReader {
  public:
-  /// `known`: the classes of the training data; empty: these labels are the training data's.
+  /// Takes the classes of the training data as `known`; empty: these labels are the training data's.
   LabelReader(const std::vector<const nlohmann::ordered_json*>& labels, bool are_sets,
               const std::vector<std::string>& known);
 
-  /// One class, or those of a set. Throws Error(data) if the label names none.
+  /// Returns one class, or those of a set. Throws Error(data) if the label names none.
   std::vector<std::string> classes_in(const nlohmann::ordered_json& label) const;
-  /// The classes of lists of 0 and 1: "0", "1" and so on; empty: labels name their classes.
+  /// Returns the classes of lists of 0 and 1: "0", "1" and so on; empty: labels name their classes.
   const std::vector<std::string>& places() const noexcept { return places_; }
   /// Warns where commas or semicolons were found to separate classes.
   void warn(const std::string& where) const;
@@ -45,22 +45,22 @@ class LabelReader {
   bool are_sets_;
   std::vector<std::string> known_;  // sorted
   char separator_ = ',';
-  std::string example_;  // a label with this separator
+  std::string example_;  // label with this separator
   bool are_numbers_ = false;
   std::vector<std::string> places_;
 };
 
-/// Reads the classes of a split's records: from the column that names them, or from several columns, one for each
+/// Reader of the classes of a split's records: from the column that names them, or from several columns, one for each
 /// class, with 1 or true in those of a record and 0 or false in the others.
 class RecordClasses {
  public:
-  /// `records`: those that could be read. `hint` is for records without such a column.
+  /// Takes the records that could be read. `hint` is for records without such a column.
   RecordClasses(const std::vector<const nlohmann::ordered_json*>& records, std::vector<std::string> columns,
                 bool are_sets, const std::vector<std::string>& known, std::string hint);
 
-  /// One class, or those of a set. Throws Error(data).
+  /// Returns one class, or those of a set. Throws Error(data).
   std::vector<std::string> in(const nlohmann::ordered_json& record) const;
-  /// The classes that there are whether or not a record has them; empty: those that records name.
+  /// Returns the classes that exist even if no record has them; empty: those that records name.
   std::vector<std::string> fixed() const;
   void warn(const std::string& where) const { reader_.warn(where); }
 
@@ -73,26 +73,26 @@ class RecordClasses {
   LabelReader reader_;
 };
 
-/// Of 1 or true: true; of 0 or false: false, in any case and with blanks around; else none of both.
+/// Returns true for 1 or true, false for 0 or false, in any case and with blanks around; else none of both.
 std::optional<bool> flag_in(std::string_view name);
 
 /// Warns of classes whose names differ only in case or spaces.
 void warn_of_similar(const std::vector<std::string>& classes, const std::string& where);
 
-/// The number of a label, written as a number or as text. Throws Error(data), also if a float cannot hold it.
+/// Returns the number of a label, written as a number or as text. Throws Error(data), also if a float cannot hold it.
 double number_in(const nlohmann::ordered_json& label);
 
-/// The texts, or whole numbers, of the list in this column of a record: words, or their tags. Throws Error(data) if it
-/// is no list, or one of them is neither or not UTF-8.
+/// Returns the texts, or whole numbers, of the list in this column of a record: words, or their tags. Throws
+/// Error(data) if it is no list, or one of them is neither or not UTF-8.
 std::vector<std::string> texts_of_list(const nlohmann::ordered_json& record, const std::string& column);
 
 /// Classes with the numbers 0, 1, ... in order: whole numbers by size, other names by bytes.
 class ClassNames {
  public:
-  explicit ClassNames(std::vector<std::string> names);  // in any order, also several times
+  explicit ClassNames(std::vector<std::string> names);  // takes names in any order, also repeated
 
   const std::vector<std::string>& names() const noexcept { return names_; }
-  /// Throws Error(data), with the classes, if there is none of this name.
+  /// Returns the number of a class. Throws Error(data), with the classes, if there is none of this name.
   int64_t number_of(const std::string& name) const;
 
  private:

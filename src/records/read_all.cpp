@@ -15,7 +15,7 @@
 namespace gputrain::records {
 namespace {
 
-/// Whether it is JSON, but no records: settings lie beside data.
+/// Returns whether it is JSON without records: settings lie beside data.
 bool is_other_json(const std::string& path) {
   const size_t dot = path.rfind(".json");
   if (dot == std::string::npos || path.compare(dot, 6, ".jsonl") == 0) return false;
@@ -24,7 +24,7 @@ bool is_other_json(const std::string& path) {
   return !is_json_records(text.text(), !text.has_more());
 }
 
-/// Lists the files of the format, and tells those of others.
+/// Lists the files of the format, and warns of those of others.
 std::vector<std::string> files_of_folder(const data::DatasetRequest& request, const RecordFormat& format) {
   std::vector<std::string> files;
   datasets::LeftOut others;

@@ -38,7 +38,7 @@ struct TextFile {
   std::string path, text;
 };
 
-/// A pattern may match nothing, but a name without wildcards is a mistake then.
+/// Refuses a name without wildcards that matches nothing; a pattern may.
 void check_names(const TextSpec& spec, const std::vector<std::string>& files, const std::string& folder) {
   for (const std::string& name : spec.include) {
     if (name.find_first_of("*?[") != std::string::npos || name.ends_with('/')) continue;
@@ -73,7 +73,7 @@ std::vector<std::string> read_texts(const std::vector<std::string>& paths) {
   return texts;
 }
 
-/// Why it is probably not text; empty: it may be. Text has no NUL bytes, but images, archives and UTF-16 do.
+/// Returns the reason why it is probably not text; empty: it may be. Images, archives and UTF-16 have NUL bytes.
 std::string doubt_about(const std::string& text, const std::string& path) {
   const FileKind kind = file_kind(text);
   if (kind.type == FileType::lfs_pointer)
@@ -86,7 +86,7 @@ std::string doubt_about(const std::string& text, const std::string& path) {
   return text.find('\0') == std::string::npos ? "" : "has NUL bytes";
 }
 
-/// With `tokenizer: bytes`, training would not notice.
+/// Warns, because with `tokenizer: bytes` training would not notice.
 void warn_of_binary(const std::vector<std::string>& paths, const std::vector<std::string>& texts) {
   int64_t count = 0;
   std::string first;
@@ -99,14 +99,14 @@ void warn_of_binary(const std::vector<std::string>& paths, const std::vector<std
                (count == 1 ? "" : ", for example") + ". Use `include` or `exclude` to choose the files");
 }
 
-/// The format of records that a file has; null: none.
+/// Returns the format of records that a file has; null: none.
 const RecordFormat* records_in(const std::string& path, const std::string& text) {
   if (is_json_records(text, /*is_whole=*/true)) return &format_named("jsonl");
   const RecordFormat* named = format_of_file(path);
   return named != nullptr && (named->name == "csv" || named->name == "tsv") ? named : nullptr;
 }
 
-/// Braces and commas would be learned as text. Among files of other kinds a few of records are nothing unusual.
+/// Warns of records, whose braces and commas would be learned as text; a few among other files are usual.
 void warn_of_records(const std::vector<std::string>& paths, const std::vector<std::string>& texts) {
   int64_t count = 0;
   std::string first;
@@ -174,7 +174,7 @@ class TextSource final : public datasets::TokenSource {
   std::variant<std::vector<uint8_t>, std::vector<uint16_t>, std::vector<int32_t>> tokens_;
 };
 
-/// Each file is a text.
+/// Makes samples with each file as a text.
 std::unique_ptr<data::Dataset> masked_files(const TextSpec& spec, const data::DatasetRequest& request) {
   const std::vector<std::string> paths = text_paths(spec, request);
   request.tell_files(paths);

@@ -1,4 +1,4 @@
-// Looks at a file of records for images that it lists.
+// Search of a file of records for images that it lists.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ struct ImageList {
 /// Error(data).
 std::optional<ImageList> image_list_in(const std::string& path);
 
-/// Whether the file's name says that it has records.
+/// Returns whether the file's name says that it has records.
 bool has_records(const std::string& path);
 
 }  // namespace gputrain::records

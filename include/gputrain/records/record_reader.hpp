@@ -1,4 +1,4 @@
-// How a task of texts, here or in a plug-in, makes its own samples of records.
+// Interface by which a task of texts, here or in a plug-in, makes its own samples of records.
 #pragma once
 
 #include <memory>
@@ -11,22 +11,22 @@
 
 namespace gputrain::records {
 
-/// Reads from a record one text or two, which a model reads, and numbers, which it learns. All functions are
+/// Reader of a record: one text or two, which are the model's input, and numbers, which it learns. All functions are
 /// thread-safe, and those that get a record throw Error(data) for one that cannot be used.
 class RecordReader {
  public:
   virtual ~RecordReader();
 
-  /// The columns that it can read. The user is told of others.
+  /// Names the columns that it can read. The user is warned of others.
   virtual std::vector<std::string> columns() const = 0;
   virtual std::vector<std::string> texts(const nlohmann::ordered_json& record) const = 0;
-  /// The fields that are learned, float or int64, of one size in all samples, and `outputs`.
+  /// Returns the fields that are learned, float or int64, of one size in all samples, and `outputs`.
   virtual data::SampleLayout learned() const = 0;
-  /// The values of these fields, one field after the other.
+  /// Returns the values of these fields, one field after the other.
   virtual std::vector<float> numbers(const nlohmann::ordered_json& record) const = 0;
 };
 
-/// The text, or the number, in a column of a record. Throws Error(data), with the hint, if there is none.
+/// Returns the text, or the number, in a column of a record. Throws Error(data), with the hint, if there is none.
 std::string text_in(const nlohmann::ordered_json& record, const std::string& column, const std::string& hint = {});
 double number_in(const nlohmann::ordered_json& record, const std::string& column, const std::string& hint = {});
 

@@ -1,4 +1,4 @@
-// Turns text into a token file, for `format: tokens`.
+// Conversion of text into a token file, for `format: tokens`.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 namespace gputrain::records {
 
 struct TokenizeRequest {
-  std::vector<std::string> files;  // of records: a document in "text" of each; others: one document
-  std::string tokenizer;           // the file or folder of a published tokenizer
+  std::vector<std::string> files;  // input: a document for the "text" of each record, or for each other file
+  std::string tokenizer;           // file or folder of a published tokenizer
   std::string output;
-  std::optional<std::string> end;  // the token after each document as it is spelled; "none"; empty: the model's own
+  std::optional<std::string> end;  // spelling of the token after each document; "none"; empty: the model's own
   int threads = 1;
 };
 

@@ -20,14 +20,14 @@ std::vector<std::string> cells_of(std::string_view line) {
   return cells;
 }
 
-/// Whether a line before the first word of a sentence is no word with a tag: CoNLL-U and others say there what the
-/// sentence is. A sentence may begin with the word #.
+/// Returns whether a line before the first word of a sentence is no word with a tag: CoNLL-U and others write facts
+/// about the sentence there. A sentence may begin with the word #.
 bool is_comment(std::string_view line, const std::vector<std::string>& cells) {
   return line.starts_with("# ") && cells.size() > 1 &&
          (line.find('=') != std::string_view::npos || cells[1] == "newdoc" || cells[1] == "newpar");
 }
 
-/// CoNLL-U numbers the words in its first column of ten.
+/// Refuses CoNLL-U, which numbers the words in its first column of ten.
 void check_has_words(const std::vector<std::string>& cells, const std::string& place) {
   if (cells.size() == 10 && cells.front() == "1")
     throw Error(ExitCode::data, {.what = "the columns are those of CoNLL-U: a number, then the word",
@@ -48,7 +48,7 @@ std::vector<Record> records_of_conll(datasets::TextWindow& text, const RecordFil
   const bool has_tags = file.columns.size() > 1;
   std::vector<Record> records;
   Json words = Json::array(), tags = Json::array();
-  std::string place, problem;  // of the sentence; no place: it has no line yet
+  std::string place, problem;  // place and problem of the sentence; no place: it has no line yet
   const auto end_sentence = [&] {
     if (place.empty()) return;
     Json value = Json::object();

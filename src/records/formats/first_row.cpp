@@ -24,7 +24,7 @@ bool is_number(const std::string& name) {
   return !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
 }
 
-/// The text of a cell; null: there is none.
+/// Returns the text of a cell; null: there is none.
 const std::string* cell_of(const Record& record, const std::string& column) {
   if (!record.problem.empty() || !record.value.is_object()) return nullptr;
   const auto found = record.value.find(column);
@@ -48,7 +48,7 @@ bool is_label_of_number(const std::string& label) {
   }
 }
 
-/// Whether all cells look like names of columns.
+/// Returns whether all cells look like names of columns.
 bool are_names(const Record& row, double usual_words, const NumberedColumns& columns) {
   bool is_usual = false;
   size_t number = 0;
@@ -62,10 +62,10 @@ bool are_names(const Record& row, double usual_words, const NumberedColumns& col
   return is_usual || (text != nullptr && 2 * static_cast<double>(words_of(*text)) <= usual_words);
 }
 
-/// What rows that are no first ones say.
+/// Labels and lengths of the rows that are no first ones.
 struct Others {
   std::set<std::string> labels;
-  double words = 0;  // of a text
+  double words = 0;  // mean number of words in a text
 
   Others(const AllRecords& all, const NumberedColumns& columns)
       : labels(columns.known_classes.begin(), columns.known_classes.end()) {

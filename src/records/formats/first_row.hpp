@@ -1,4 +1,4 @@
-// Tables whose columns are given by number: whether the first row names them.
+// Test of the first row of a table whose columns are given by number: it may name them.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace gputrain::records {
 
-/// Columns by number, where all that the job names are numbers.
+/// Columns by number, if the job names columns by numbers alone.
 struct NumberedColumns {
   std::string text;                  // empty: it is not named
   std::optional<std::string> label;  // a class or a number; of several columns, the first
@@ -20,9 +20,9 @@ struct NumberedColumns {
 };
 std::optional<NumberedColumns> numbered_columns(const data::ColumnNames& names, Target target);
 
-/// Leaves out the first row of each file if it names the columns, and says so. It does not if its label is that of
-/// another row, or a known class; else by its looks: cells of few words, one of them a usual name of a column, or far
-/// shorter than the other texts. Warns of a row in doubt, which stays.
+/// Leaves out the first row of each file if it names the columns, and says so. If labels are numbers, that is a row
+/// whose label is none. Else a row with a label of another row, or of a known class, stays; others are judged by looks:
+/// cells of few words, one a usual name, or far shorter than the other texts. Warns of a doubtful row, which stays.
 void leave_out_names(AllRecords& all, const NumberedColumns& columns);
 
 }  // namespace gputrain::records

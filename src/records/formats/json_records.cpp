@@ -42,7 +42,7 @@ struct Depth {
   }
 };
 
-/// "(column 27)", or "(line 14, column 3)" if the value has several lines; `line` is that of its first.
+/// Returns "(column 27)", or "(line 14, column 3)" if the value has several lines; `line` is that of its first.
 std::string place_in(std::string_view text, size_t at, int64_t line) {
   const std::string_view before = text.substr(0, at);
   const auto lines = std::ranges::count(before, '\n');
@@ -51,7 +51,7 @@ std::string place_in(std::string_view text, size_t at, int64_t line) {
   return " (" + (is_one_line ? "" : "line " + std::to_string(line + lines) + ", ") + column + ")";
 }
 
-/// Why the parser refuses the text, and where.
+/// Returns the parser's reason to refuse the text, and the place.
 std::string reason_against(std::string_view text, int64_t line) {
   try {
     const Json parsed = Json::parse(text);
@@ -87,7 +87,7 @@ void parse_into(Record& record, const Piece& piece) {
   }
 }
 
-/// Parses what has been found, and hands the records over.
+/// Parses the pieces that were found, and hands the records over.
 void hand_over(std::vector<Piece>& pieces, std::vector<Record>& records, const TakeRecords& take) {
   datasets::parallel_for(pieces.size(), [&](size_t i) { parse_into(records[i], pieces[i]); });
   pieces.clear();
@@ -100,7 +100,7 @@ void hand_over(std::vector<Piece>& pieces, std::vector<Record>& records, const T
               {.what = what, .where = text.path() + (line == 0 ? "" : ":" + std::to_string(line)), .hint = hint});
 }
 
-/// A file that is no JSON would else be a thousand bad samples.
+/// Refuses a file that is no JSON, which would else be a thousand bad samples.
 void check_kind(const TextWindow& text) {
   const FileKind kind = file_kind(text.text());
   if (kind.type != FileType::unknown && kind.type != FileType::text)
@@ -115,7 +115,7 @@ void skip_blanks(TextWindow& text) {
   }
 }
 
-/// Length of the value with which the text begins; empty: its end is not there.
+/// Returns the length of the value with which the text begins; empty: its end is not there.
 std::optional<size_t> length_of_value(std::string_view text) {
   Depth depth;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -126,7 +126,7 @@ std::optional<size_t> length_of_value(std::string_view text) {
   return std::nullopt;
 }
 
-/// Refuses one object over several lines, with the list that is in it.
+/// Refuses one object over several lines, and names the list in it.
 void refuse_document(TextWindow& text) {
   constexpr size_t kMost = size_t{64} << 20;
   const auto first_line = [&] { return text.text().substr(0, text.text().find('\n')); };
@@ -171,7 +171,7 @@ void read_lines(TextWindow& text, const TakeRecords& take) {
   }
 }
 
-/// Reads the elements of a list, behind its bracket.
+/// Reader of the elements of a list, behind its bracket.
 class ListReader {
  public:
   ListReader(TextWindow& text, const TakeRecords& take) : text_(text), take_(take), begin_(text.line()) {}
@@ -190,7 +190,7 @@ class ListReader {
   }
 
  private:
-  /// Takes what is whole of the part in memory, and returns how much that is.
+  /// Takes the whole elements of the part in memory, and returns their length.
   size_t take_elements() {
     const std::string_view all = text_.text();
     size_t done = 0, counted = 0;
@@ -220,7 +220,7 @@ class ListReader {
     }
   }
 
-  /// A comma comes behind an element, and the end behind an element or at once.
+  /// Checks that a comma comes behind an element, and the end behind an element or at once.
   void check_turn(char c, int64_t line) {
     if (wants_element_ && !(c == ']' && count_ == 0))
       refuse(text_, "an element of the JSON list is missing before '" + std::string(1, c) + "'", {}, line);
@@ -233,7 +233,7 @@ class ListReader {
   std::vector<Piece> pieces_;
   std::vector<Record> records_;
   int64_t begin_;      // line of the newest element
-  int64_t count_ = 0;  // of elements
+  int64_t count_ = 0;  // elements so far
   bool wants_element_ = true, is_closed_ = false;
 };
 

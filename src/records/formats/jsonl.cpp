@@ -1,4 +1,4 @@
-// JSON: a record per line, or per element of a list.
+// Records in JSON: one per line, or per element of a list.
 #include "gputrain/config/catalog.hpp"
 #include "../samples/samples_of_records.hpp"
 

@@ -16,7 +16,7 @@
 namespace gputrain::records {
 namespace {
 
-/// Opened once, and never closed: the tables of its classes are in it.
+/// Opens the library once, and never closes it: the tables of its classes are in it.
 const ParquetLibrary& parquet_library() {
   static const void* const found = [] {
     void* opened = ::dlopen("libgputrain_parquet.so", RTLD_NOW | RTLD_LOCAL);
@@ -30,7 +30,7 @@ const ParquetLibrary& parquet_library() {
                .hint = "./scripts/setup.sh --parquet installs what it needs; then build again"});
 }
 
-/// Refuses what is no Parquet file, or only the beginning of one, in words of its own.
+/// Refuses a file that is no Parquet file, or only the beginning of one.
 void check_is_parquet(const std::string& path) {
   constexpr std::string_view kMagic = "PAR1";
   const data::ReadOnlyFile file(path);

@@ -17,20 +17,20 @@ namespace {
 
 using datasets::TextWindow;
 using Cells = std::vector<std::string>;
-using Pairs = std::vector<nlohmann::ordered_json::object_t::value_type>;  // of which an ordered object is made
+using Pairs = std::vector<nlohmann::ordered_json::object_t::value_type>;  // elements of an ordered object
 
-/// How the cells of a table are written.
+/// Notation of the cells of a table.
 struct TableStyle {
   char separator = ',';
-  bool has_quotes = true;  // RFC 4180; else a quotation mark is a letter
+  bool has_quotes = true;  // true: RFC 4180; false: a quotation mark is a letter
 };
 
-/// Walks over a table, row by row.
+/// Reader of a table, row by row.
 class TableReader {
  public:
   TableReader(TextWindow& text, TableStyle style) : text_(text), style_(style) {}
 
-  /// Reads the next row that is not empty; false at the end.
+  /// Reads the next row that is not empty; returns false at the end.
   bool next() {
     while (true) {
       const size_t begin = std::min(text_.text().find_first_not_of("\r\n"), text_.text().size());
@@ -49,7 +49,7 @@ class TableReader {
   std::string place() const { return text_.path() + ":" + std::to_string(row_line_); }
 
  private:
-  /// Reads the row with which the text begins, up to at_; false if its end is not in memory.
+  /// Reads the row with which the text begins, up to at_; returns false if its end is not in memory.
   bool read_row() {
     cells_.clear();
     problem_.clear();
@@ -106,7 +106,7 @@ bool is_wanted(const std::string& column, const RecordFile& file) {
   return std::ranges::find(file.columns, column) != file.columns.end();
 }
 
-/// How well a separator explains the first rows: the columns that it finds, and whether all rows have as many cells.
+/// Rates a separator by the first rows: the wanted columns that it finds, and whether all rows have as many cells.
 std::pair<int64_t, bool> fit_of(const std::string& begin, bool is_cut, const RecordFile& file, char separator) {
   constexpr size_t kRows = 20;
   std::vector<Cells> rows;
@@ -125,7 +125,7 @@ std::pair<int64_t, bool> fit_of(const std::string& begin, bool is_cut, const Rec
   return {found, std::ranges::all_of(rows, [&](const Cells& row) { return row.size() == rows[0].size(); })};
 }
 
-/// Spreadsheets write semicolons where a comma is part of numbers.
+/// Finds the separator. Spreadsheets write semicolons where a comma is part of numbers.
 char separator_of(const TextWindow& text, const RecordFile& file) {
   constexpr size_t kMost = size_t{64} << 10;
   const std::string begin(text.text().substr(0, kMost));
@@ -151,7 +151,7 @@ std::string_view without_blanks(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(' ') + 1 - begin);
 }
 
-/// Only the columns that are read need names, each one of its own.
+/// Checks that the columns that are read have names, each one of its own; others need none.
 void check_columns(Cells& columns, const RecordFile& file, TableStyle style) {
   if (!style.has_quotes && std::ranges::all_of(columns, is_in_quotes))
     throw Error(ExitCode::data, {.what = "the names of the columns are in quotation marks, which are letters in tsv",
@@ -167,7 +167,7 @@ void check_columns(Cells& columns, const RecordFile& file, TableStyle style) {
     throw Error(ExitCode::data, {.what = "no column has a name in the first row", .where = file.path});
 }
 
-/// Cells that were quoted by a program which takes quotation marks for more than letters.
+/// Cells that were quoted by a program for which quotation marks are more than letters.
 struct QuotedCells {
   int64_t count = 0;
   std::string first;
@@ -203,7 +203,7 @@ void drop_doubles(Cells& columns) {
     if (!seen.insert(column).second) column.clear();
 }
 
-/// Appends, because to look for the name in thousands of columns takes longer than to read the row.
+/// Makes a record. Appends, because to look for the name in thousands of columns takes longer than to read the row.
 Record record_of(TableReader& reader, const Cells& columns, const RecordFile& file) {
   Record record{.value = nlohmann::ordered_json::object(), .place = reader.place(), .problem = reader.problem()};
   Cells& cells = reader.cells();
@@ -243,8 +243,8 @@ std::vector<Record> records_of_style(TextWindow& text, const RecordFile& file, T
   return records;
 }
 
-/// Takes off the first line by which spreadsheets tell each other the separator: `sep=;`, perhaps in quotation marks,
-/// and with more separators behind it.
+/// Removes the first line in which spreadsheets declare the separator: `sep=;`, perhaps in quotation marks, and with
+/// more separators behind it.
 std::optional<char> told_separator(TextWindow& text) {
   constexpr std::string_view kTold = "sep=";
   std::string_view line = text.text().substr(0, text.text().find_first_of("\r\n"));

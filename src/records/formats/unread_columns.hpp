@@ -12,17 +12,17 @@
 namespace gputrain::records {
 
 struct UnreadColumns {
-  std::map<std::string, int64_t> records;  // that have such a column, by its name
+  std::map<std::string, int64_t> records;  // number of records that have the column, by its name
   int64_t of = 0;
 
-  /// "id, source (12 of 32)": how many records have a column, where not all have it.
+  /// Returns "id, source (12 of 32)": the columns, with the number of records that have one, if not all do.
   std::string line() const;
   /// Warns of columns with names that mean something to other programs: system, history, weight.
   void warn(const std::string& where) const;
 };
 
-/// Finds the columns with a value that nobody reads, in records that can be read. `columns_of` gives those of a record
-/// that are read.
+/// Finds the columns with a value that nobody reads, in records that can be read. `columns_of` returns those of a
+/// record that are read.
 UnreadColumns unread_columns(
     const AllRecords& all,
     const std::function<std::vector<std::string>(const nlohmann::ordered_json& record)>& columns_of);

@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::array kImages{"image", "path", "file", "filename", "file_name", "image_path", "filepath"};
 constexpr std::array kLabels{"label", "labels", "class", "class_name", "category", "target", "tag"};
 
-/// Names in order of preference. The name as it is written; empty: the record has none of them.
+/// Returns the column's name as it is written, for `names` in order of preference; empty: the record has none.
 template <size_t count>
 std::string column_named(const Json& record, const std::array<const char*, count>& names) {
   for (const char* name : names)

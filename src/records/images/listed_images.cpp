@@ -29,7 +29,7 @@ constexpr const char* kColumnsHint =
     "data.image.columns: {image: NAME, label: NAME or [NAME, NAME]}; by number where the first row of a table names no "
     "columns: {image: 0, label: 1}";
 
-/// The columns that the job names, or the usual ones. Names that are all numbers count the columns of a table.
+/// Columns that the job names, or the usual ones. Names that are all numbers count the columns of a table.
 struct ListColumns {
   std::string image = "image";
   std::vector<std::string> labels{"label"};
@@ -57,10 +57,10 @@ const Json& cell_of(const Json& record, const std::string& column) {
   return value_of_column(record, column, kColumnsHint);
 }
 
-/// What a record says.
+/// Content of a record.
 struct ListedImage {
   std::string path;
-  std::vector<uint8_t> bytes;  // of an image that is in the record itself
+  std::vector<uint8_t> bytes;  // bytes of an image that is in the record itself
   bool is_missing = false;
   std::vector<std::string> classes;
   std::vector<float> numbers;
@@ -110,8 +110,8 @@ class ListedImages final : public datasets::ImageStore {
   }
 
  private:
-  /// The first row of a table whose columns have numbers may name them all the same: then its image is no file, and
-  /// that of the second row is one.
+  /// Leaves out the first row of a table whose columns have numbers if it names them nevertheless: its image is no
+  /// file, and that of the second row is one.
   void leave_out_names(std::vector<Record>& records) const {
     const auto has_file = [&](const Record& record) {
       const auto path = record.value.find(columns_.image);
@@ -236,7 +236,7 @@ class ListedImages final : public datasets::ImageStore {
     }
   }
 
-  /// The message of the first image without a file names a few more.
+  /// Adds a few more names to the message of the first image without a file.
   static void name_more_missing(std::vector<ListedImage>& listed) {
     constexpr int kMost = 3;
     const auto first = std::ranges::find_if(listed, &ListedImage::is_missing);

@@ -1,4 +1,4 @@
-// Samples of answers to prompts: pairs of which one is better, or answers that are good or bad.
+// Samples of answers to prompts: pairs of a better and a worse one, or answers that are good or bad.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -15,10 +15,10 @@
 namespace gputrain::records {
 namespace {
 
-/// For Target::preference: fields tokens, target, rejected_tokens and rejected_target. For Target::rating: tokens,
-/// target, unrelated_tokens and unrelated_target (the prompt with the answer of the sample before it), and is_good. All
-/// but is_good are ragged. Targets are the next token within the answer, else kIgnoreIndex.
-/// Packed, several such samples share a row, both texts of each, in the fields tokens, target, positions,
+/// Samples with the fields tokens, target, rejected_tokens and rejected_target for Target::preference; for
+/// Target::rating: tokens, target, unrelated_tokens and unrelated_target (the prompt with the answer of the sample
+/// before it), and is_good. All but is_good are ragged. Targets are the next token within the answer, else
+/// kIgnoreIndex. Packed, several such samples share a row, both texts of each, in the fields tokens, target, positions,
 /// text_of_token, is_sample and is_good.
 class AnswerTexts final : public SampleBuilder {
  public:
@@ -34,7 +34,7 @@ class AnswerTexts final : public SampleBuilder {
 
   std::vector<std::string> columns() const override { return columns_of_answers(options().columns); }
 
-  /// Gives the columns of a pair of answers, or of a completion with a label, and those of the prompt.
+  /// Returns the columns of a pair of answers, or of a completion with a label, and those of the prompt.
   std::vector<std::string> columns_of(const nlohmann::ordered_json& record) const override {
     const data::ColumnNames& names = options().columns;
     const std::string completion = names.completion.value_or("completion"), label = names.one_label().value_or("label"),
@@ -130,7 +130,7 @@ class AnswerTexts final : public SampleBuilder {
                      {.name = kTarget, .sizes = {length}, .fill = kIgnored},
                      {.name = kPositions, .sizes = {length}},
                      {.name = data::kTextOfToken, .sizes = {length}, .fill = -1},
-                     // A target, because the samples of a row are what is counted.
+                     // Target, because the samples of a row are counted.
                      {.name = data::kIsSample, .sizes = {samples}, .fill = kIgnored, .target = true}};
     if (is_rated()) layout.fields.push_back({.name = data::kIsGood, .type = at::kFloat, .sizes = {samples}});
     return layout;
@@ -139,7 +139,7 @@ class AnswerTexts final : public SampleBuilder {
   bool learns_tokens() const override { return true; }
   bool packs() const override { return options().packing; }
 
-  /// Hashes every token, and where texts and rows end: what a model gave the answers is kept for this data alone.
+  /// Hashes tokens and the ends of texts and rows: the numbers that a model gave the answers hold for this data alone.
   uint64_t content_hash(const MadeSamples& made, const PackedRows& rows) const override {
     uint64_t hash = 1;
     const auto add = [&hash](const auto& values) {

@@ -23,8 +23,8 @@ const AnswerJson* column_of(const AnswerJson& record, const std::string& name) {
   return found == record.end() || found->is_null() ? nullptr : &*found;
 }
 
-/// A text, or a list of messages with the keys and roles that templates know. A cell of a table has a list as JSON
-/// text.
+/// Returns a text, or a list of messages with the keys and roles that templates know. A cell of a table has a list as
+/// JSON text.
 AnswerJson answer_in(const AnswerJson& record, const std::string& name) {
   const AnswerJson* found = column_of(record, name);
   if (found == nullptr) refuse_answer("no '" + name + "'", kAnswersHint);
@@ -37,10 +37,10 @@ AnswerJson answer_in(const AnswerJson& record, const std::string& name) {
   return value->is_array() ? chat::usual_messages(*value) : *value;
 }
 
-/// Whether a list of messages begins with what the assistant says, not with a prompt.
+/// Returns whether a list of messages begins with the assistant's, not with a prompt.
 bool begins_with_answer(const AnswerJson& messages) { return messages.front().at("role") == "assistant"; }
 
-/// The same of a value that need not be a list of messages.
+/// Returns the same for a value that need not be a list of messages.
 bool may_begin_with_answer(const AnswerJson& value) {
   try {
     return begins_with_answer(chat::usual_messages(value));
@@ -49,18 +49,18 @@ bool may_begin_with_answer(const AnswerJson& value) {
   }
 }
 
-/// A prompt as the answer is written: before messages of the assistant, a text is what the user says.
+/// Returns a prompt in the form of the answer: before messages of the assistant, a text becomes the user's message.
 AnswerJson prompt_for(const AnswerJson& prompt, const AnswerJson& answer) {
   const bool is_said = prompt.is_string() && answer.is_array() && begins_with_answer(answer);
   return is_said ? AnswerJson::array({{{"role", "user"}, {"content", prompt}}}) : prompt;
 }
 
-/// Whether a record has a prompt in Alpaca's columns, or in one called "question".
+/// Returns whether a record has a prompt in Alpaca's columns, or in one called "question".
 bool asks(const AnswerJson& record) {
   return column_of(record, "instruction") != nullptr || column_of(record, "question") != nullptr;
 }
 
-/// The prompt after what the column "system" says.
+/// Puts the content of the column "system" before the prompt.
 AnswerJson with_system(const AnswerJson& prompt, const AnswerJson& record) {
   const AnswerJson* system = column_of(record, "system");
   if (system == nullptr || *system == "") return prompt;
@@ -77,21 +77,21 @@ AnswerJson with_system(const AnswerJson& prompt, const AnswerJson& record) {
   return messages;
 }
 
-/// The column of prompts, or what Alpaca's columns or "question" make a conversation of.
+/// Returns the column of prompts, or the conversation that Alpaca's columns or "question" make.
 AnswerJson prompt_in(const AnswerJson& record, const data::ColumnNames& names, const AnswerJson& answer) {
   const std::string column = names.prompt.value_or("prompt");
   if (column_of(record, column) == nullptr && asks(record)) return chat::alpaca_prompt(record);
   return with_system(prompt_for(answer_in(record, column), answer), record);
 }
 
-/// A text that follows a list of messages is what the assistant says.
+/// Turns a text that follows a list of messages into the assistant's message.
 AnswerJson as_in(const AnswerJson& prompt, const AnswerJson& answer) {
   if (!prompt.is_array() || !answer.is_string()) return answer;
   return AnswerJson::array({{{"role", "assistant"}, {"content", answer}}});
 }
 
-/// The messages, or the text, that both begin with. Of texts, up to the space before they differ: tokens often begin
-/// with one.
+/// Splits off the messages, or the text, with which both begin. Texts are split before the space in front of the
+/// difference: tokens often begin with one.
 Preference divided(const AnswerJson& chosen, const AnswerJson& rejected) {
   if (chosen.is_array() != rejected.is_array()) refuse_answer("one answer is a text, the other a list of messages");
   if (!chosen.is_array()) {
@@ -115,7 +115,7 @@ Preference divided(const AnswerJson& chosen, const AnswerJson& rejected) {
   return {{prompt, part(chosen, shared, std::ssize(chosen))}, {prompt, part(rejected, shared, std::ssize(rejected))}};
 }
 
-/// Refuses a prompt, a text, that is none of what the user says at the begin of both answers.
+/// Refuses a prompt, a text, that is none of the user's messages at the begin of both answers.
 void check_is_repeated(const AnswerJson& prompt, const AnswerJson& shared) {
   const auto is_prompt = [&](const AnswerJson& message) {
     return message.at("role") == "user" && message.contains("content") && message.at("content") == prompt;
@@ -126,7 +126,7 @@ void check_is_repeated(const AnswerJson& prompt, const AnswerJson& shared) {
                   "the assistant says");
 }
 
-/// true and false, 1 and 0, or such words.
+/// Reads true and false, 1 and 0, or such words.
 bool is_good_in(const AnswerJson& label) {
   if (label.is_boolean()) return label.get<bool>();
   if (label.is_number() && (label == 0 || label == 1)) return label == 1;

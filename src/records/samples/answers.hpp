@@ -1,4 +1,4 @@
-// Records of answers to prompts, in the shapes in which TRL's data come.
+// Records of answers to prompts, in the forms of TRL's data.
 #pragma once
 
 #include <string>
@@ -9,16 +9,16 @@
 
 namespace gputrain::records {
 
-/// What to try when a record has no answers.
+/// Hint for a record without answers.
 inline constexpr const char* kAnswersHint =
     "prompt, chosen and rejected, or prompt, completion and label; data.text.columns names others";
 
 std::vector<std::string> columns_of_answers(const data::ColumnNames& names);
-/// Those from which the prompt of a record is made, and the variables of its chat template.
+/// Returns the columns from which the prompt of a record is made, and the variables of its chat template.
 std::vector<std::string> columns_of_prompt(const nlohmann::ordered_json& record, const data::ColumnNames& names);
 
-/// A prompt with the better of two answers, and with the worse one. Without a prompt, it is what both answers begin
-/// with. Throws Error(data).
+/// Prompt with the better of two answers, and with the worse one. Without a prompt column, the prompt is the common
+/// begin of both answers. Throws Error(data).
 struct Preference {
   Dialogue chosen, rejected;
 };
@@ -28,7 +28,7 @@ struct Rating {
   Dialogue dialogue;
   bool is_good = false;
 };
-/// That of a completion with a label, or those of two answers, of which the chosen one is good. Throws Error(data).
+/// Returns that of a completion with a label, or those of two answers, of which the chosen is good. Throws Error(data).
 std::vector<Rating> ratings_in(const nlohmann::ordered_json& record, const data::ColumnNames& names);
 
 }  // namespace gputrain::records

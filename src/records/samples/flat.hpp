@@ -13,7 +13,7 @@ class Flat {
  public:
   void append(std::span<const Value> more) { own_.insert(own_.end(), more.begin(), more.end()); }
   void push_back(Value value) { own_.push_back(value); }
-  /// Takes values that are kept elsewhere, as long as this lives.
+  /// Refers to values that are kept elsewhere, as long as this lives.
   void view(std::span<const Value> values) { viewed_ = values; }
 
   std::span<const Value> values() const noexcept { return viewed_.data() != nullptr ? viewed_ : std::span(own_); }

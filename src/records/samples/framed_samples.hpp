@@ -1,4 +1,4 @@
-// Base of samples of one text or two within their frame, with values that are learned of the whole.
+// Base of samples of one text or two within their frame, with targets of the whole.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace gputrain::records {
 
-/// Fields: tokens, and token_types where records have two texts that the tokenizer tells apart.
+/// Samples with the fields tokens, and token_types where records have two texts that the tokenizer tells apart.
 class FramedSamples : public SampleBuilder {
  public:
   void follow(const data::SampleLayout& train) override;

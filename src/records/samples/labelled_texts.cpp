@@ -19,8 +19,8 @@ constexpr const char* kLabelHint =
     "data.text.columns: {text: NAME, label: NAME}; by number where the first row does not name them: {text: 0, "
     "label: 1}";
 
-/// Fields: those of the texts, and target: int64 for a class, float for a number, float [classes] of zeros and ones for
-/// a set of classes.
+/// Samples with the fields of the texts, and target: int64 for a class, float for a number, float [classes] of zeros
+/// and ones for a set of classes.
 class LabelledTexts final : public FramedSamples {
  public:
   explicit LabelledTexts(const data::DatasetRequest& request)
@@ -71,7 +71,7 @@ class LabelledTexts final : public FramedSamples {
     }
   }
 
-  /// Classes of the training data are those that its labels name; other data must keep to them.
+  /// Numbers the classes. Those of the training data are those that its labels name; other data must keep to them.
   void settle(std::vector<Draft>& drafts, const std::vector<std::string>* known) override {
     FramedSamples::settle(drafts, known);
     if (target() == Target::number) return;

@@ -1,6 +1,6 @@
 #include "masking.hpp"
 
-// Texts of which a mask hides some tokens, for models that guess them.
+// Texts in which a mask hides some tokens, for models that guess them.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -14,11 +14,11 @@
 namespace gputrain::records {
 namespace {
 
-constexpr double kMasked = 0.8, kReplaced = 0.1;  // of the chosen tokens
-constexpr int64_t kUsualLength = 512;             // tokens of a sample, where neither model nor job says more
+constexpr double kMasked = 0.8, kReplaced = 0.1;  // fractions of the chosen tokens
+constexpr int64_t kUsualLength = 512;             // tokens of a sample, if neither model nor job sets more
 
-/// Which tokens continue the word before: those that WordPiece begins with ##; else, of tokenizers that write the space
-/// before a word into its first token, those without a space.
+/// Marks the tokens that continue the word before: those that WordPiece begins with ##; else, for tokenizers that write
+/// the space before a word into its first token, those without a space.
 std::vector<bool> continuing_tokens(const std::vector<std::string>& texts) {
   const bool is_word_piece = std::ranges::any_of(texts, [](const auto& text) { return text.starts_with("##"); });
   std::vector<bool> continues;
@@ -44,7 +44,7 @@ Masking::Masking(const data::MaskingOptions& options, const tokenizers::Tokenize
 
 void Masking::hide(std::span<int64_t> tokens, std::span<int64_t> targets, uint64_t seed, uint64_t stream) const {
   RandomStream random(seed, stream);
-  bool chosen = false, follows_text = false;  // of the token before
+  bool chosen = false, follows_text = false;  // facts of the token before
   for (size_t i = 0; i < tokens.size(); ++i) {
     const auto token = static_cast<size_t>(tokens[i]);
     targets[i] = kIgnoreIndex;
@@ -68,7 +68,7 @@ void Masking::hide(std::span<int64_t> tokens, std::span<int64_t> targets, uint64
 
 namespace {
 
-/// Fields tokens and target, ragged. A text that is longer than a sample becomes several.
+/// Samples with the fields tokens and target, ragged. A text that is longer than a sample becomes several.
 class MaskedTexts final : public SampleBuilder {
  public:
   explicit MaskedTexts(const data::DatasetRequest& request)

@@ -1,4 +1,4 @@
-// Texts and conversations whose next tokens are learned: each its own sample, or packed into rows.
+// Texts and conversations whose next tokens are learned: one sample each, or packed into rows.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -18,15 +18,15 @@ bool has_value(const nlohmann::ordered_json& record, const std::string& column) 
   return found != record.end() && !found->is_null();
 }
 
-/// Fields tokens and target; packed, positions too, and every row has as many tokens. Otherwise samples differ in
-/// length.
+/// Samples with the fields tokens and target; packed, positions too, and every row has as many tokens. Otherwise
+/// samples differ in length.
 class NextTokens final : public SampleBuilder {
  public:
   explicit NextTokens(const data::DatasetRequest& request) : SampleBuilder(request, 1) {}
 
   std::vector<std::string> columns() const override { return columns_of_texts(options()); }
 
-  /// As RecordTexts::of() chooses: those of one form of records, and what goes with conversations.
+  /// Chooses like RecordTexts::of(): the columns of one form of records, and those that go with conversations.
   std::vector<std::string> columns_of(const nlohmann::ordered_json& record) const override {
     const data::ColumnNames& names = options().columns;
     std::vector<std::vector<std::string>> forms{
@@ -36,7 +36,7 @@ class NextTokens final : public SampleBuilder {
         {names.text.value_or("text")},
         {"instruction", "input", "context", "output", "response", "history", "system"}};
     const auto form = std::ranges::find_if(forms, [&](const auto& columns) {
-      const bool is_list = columns.back() == "system" && columns.size() == 2;  // an empty one is none
+      const bool is_list = columns.back() == "system" && columns.size() == 2;  // true for a list; an empty one is none
       return has_value(record, columns[0]) && !(is_list && (record[columns[0]].empty() || record[columns[0]] == ""));
     });
     if (form == forms.end()) return columns();

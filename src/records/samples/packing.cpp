@@ -21,7 +21,7 @@ PackedRows pack(std::span<const int64_t> lengths, int64_t capacity, int64_t most
   const auto length_of = [&](int64_t sample) { return lengths[static_cast<size_t>(sample)]; };
   std::ranges::stable_sort(order, [&](int64_t a, int64_t b) { return length_of(a) > length_of(b); });
   std::vector<std::vector<int64_t>> rows;
-  std::multimap<int64_t, size_t> open;  // room that is left -> row
+  std::multimap<int64_t, size_t> open;  // rows by the room that is left
   for (const int64_t sample : order) {
     const int64_t length = length_of(sample);
     GPUTRAIN_ASSERT(length > 0 && length <= capacity, "a sample is longer than a row");

@@ -1,4 +1,4 @@
-// What builders of samples have in common, and which there are.
+// Common parts of builders of samples, and their register.
 #include <algorithm>
 #include <limits>
 #include <stdexcept>
@@ -19,7 +19,7 @@ std::vector<std::pair<Target, MakeBuilder>>& builders() {
   return all;
 }
 
-/// Null: nothing makes samples for it.
+/// Returns null if nothing makes samples for it.
 const MakeBuilder* find_builder(const Target& target) {
   const auto found = std::ranges::find(builders(), target, [](const auto& each) { return each.first; });
   return found == builders().end() ? nullptr : &found->second;

@@ -34,10 +34,10 @@ namespace fs = std::filesystem;
 using HeaderJson = nlohmann::json;
 
 constexpr char kMagic[] = "gputrain samples 1\n";
-constexpr int64_t kLeastBytes = int64_t{16} << 20;  // of text that is worth a file
+constexpr int64_t kLeastBytes = int64_t{16} << 20;  // bytes of text that are worth a file
 constexpr size_t kAligned = 64;
 
-/// A file as memory that processes share. Nobody changes it: a new one takes its name.
+/// File as memory that processes share. Nobody changes it: a new one takes its name.
 class Mapping {
  public:
   Mapping(const Descriptor& file, size_t size)
@@ -127,7 +127,7 @@ bool view_arrays(const HeaderJson& header, std::string_view file, size_t at, Mad
   return fits && at == file.size();
 }
 
-/// Whether the arrays agree, so that no sample lies outside them.
+/// Returns whether the arrays agree, so that no sample lies outside them.
 bool are_consistent(const MadeSamples& made) {
   const int64_t size = made.size();
   const bool has_targets = made.columns >= 0 && made.numbers.size() == size * made.columns;
@@ -139,7 +139,7 @@ bool are_consistent(const MadeSamples& made) {
          });
 }
 
-/// The bytes of a file, for keys. Tokenizers' files are small.
+/// Returns the bytes of a file, for keys. Tokenizers' files are small.
 std::string content_of_file(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream content;
@@ -147,7 +147,7 @@ std::string content_of_file(const fs::path& path) {
   return content.str();
 }
 
-/// What a tokenizer and its templates are read from. Its folder may hold much else.
+/// Returns the files from which a tokenizer and its templates are read. Its folder may hold many others.
 std::string content_of_tokenizer(const tokenizers::Tokenizer& tokenizer) {
   const fs::path folder = tokenizer.folder();
   if (folder.empty()) return "";
@@ -172,7 +172,7 @@ std::string content_of_tokenizer(const tokenizers::Tokenizer& tokenizer) {
   return content;
 }
 
-constexpr size_t kDigits = 16;  // of a hash
+constexpr size_t kDigits = 16;  // digits of a hash
 
 std::string digits(std::string_view text) {
   std::ostringstream out;
@@ -180,7 +180,7 @@ std::string digits(std::string_view text) {
   return out.str();
 }
 
-/// Whether a file's name begins with a key as samples_key() makes it. The folder may have other files as well.
+/// Returns whether a file's name begins with a key as samples_key() makes it. The folder may have other files as well.
 bool is_ours(const fs::path& path) {
   const std::string name = path.filename().string();
   return name.find('.') == 2 * kDigits && name.find_first_not_of("0123456789abcdef") == 2 * kDigits &&
@@ -197,7 +197,7 @@ std::string facts_of_file(const std::string& path) {
   return facts.str();
 }
 
-/// The library that this code is in: another may make other samples.
+/// Identifies the library that this code is in: another may make other samples.
 std::string facts_of_program() {
   Dl_info info{};
   struct stat status {};
@@ -208,7 +208,7 @@ std::string facts_of_program() {
   return facts.str();
 }
 
-/// Waits while another process holds the lock; it falls when that process ends in any way.
+/// Waits while another process holds the lock; the lock ends with that process in any case.
 std::unique_ptr<const Descriptor> locked(const fs::path& path) {
   auto file = std::make_unique<const Descriptor>(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (file->get() < 0) return nullptr;
@@ -217,7 +217,7 @@ std::unique_ptr<const Descriptor> locked(const fs::path& path) {
   return file;
 }
 
-/// Removes the files that were not used for longest, and what killed processes left.
+/// Removes the files that were not used for longest, and leftovers of killed processes.
 void remove_old(const fs::path& folder, const fs::path& keep, int64_t most_bytes) {
   struct File {
     fs::path path;
@@ -322,7 +322,7 @@ std::shared_ptr<const MadeSamples> mapped_samples(const fs::path& path, const st
   } catch (const HeaderJson::exception&) {
     return nullptr;
   }
-  ::futimens(file.get(), nullptr);  // used now
+  ::futimens(file.get(), nullptr);  // marks it as used now
   return {samples, &samples->made};
 }
 

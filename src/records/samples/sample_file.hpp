@@ -13,27 +13,27 @@
 
 namespace gputrain::records {
 
-/// $GPUTRAIN_SAMPLES, or $XDG_CACHE_HOME/gputrain/samples, or ~/.cache/gputrain/samples; empty: none are kept
+/// Returns $GPUTRAIN_SAMPLES, or $XDG_CACHE_HOME/gputrain/samples, or ~/.cache/gputrain/samples; empty: none are kept
 /// (GPUTRAIN_SAMPLES is empty, or there is no home).
 std::filesystem::path samples_folder();
 
 /// Names samples by all that they are made from: the files with their format, times and some of their content, the
-/// tokenizer's files, the settings of texts, the most tokens of a sample, the model's, what is known of the training
-/// data, and this program. Empty: they are made anew each time, because there is little text, the tokenizer is made
-/// from it or its files are not known, or a template has the time of day.
+/// tokenizer's files, the settings of texts, the maximum of tokens in a sample, the model's, the facts about the
+/// training data, and this program. Empty: they are made anew each time, because there is little text, the tokenizer is
+/// made from it or its files are not known, or a template has the time of day.
 std::string samples_key(const data::DatasetRequest& request, const std::string& format,
                         const std::vector<std::string>& files, const tokenizers::Tokenizer* tokenizer, int64_t most);
 
-/// The samples of this key, from its file; where there is none, makes them and writes it. Of several processes, one
+/// Returns the samples of this key from its file; if there is none, makes them and writes it. One of several processes
 /// makes them while the others wait. Without room on the disk, or locks, each has its own in memory. Old files go when
 /// all together are too large.
 std::shared_ptr<const MadeSamples> shared_samples(const std::filesystem::path& folder, const std::string& key,
                                                   const std::function<MadeSamples()>& make,
                                                   int64_t most_bytes = int64_t{64} << 30);
 
-/// Throws if the file cannot be written.
+/// Writes the file. Throws if it cannot be written.
 void write_samples(const std::filesystem::path& path, const std::string& key, const MadeSamples& made);
-/// Null: the file is not whole, or of another key.
+/// Returns null if the file is not whole, or of another key.
 std::shared_ptr<const MadeSamples> mapped_samples(const std::filesystem::path& path, const std::string& key);
 
 }  // namespace gputrain::records

@@ -1,4 +1,4 @@
-// The samples of a format of records: what they are depends on what the model reads, and learns from it.
+// Samples of a format of records, by the model's input and target.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace gputrain::records {
 
-/// Reads the files that the request names; of a folder, those of this format.
+/// Reads the files that the request names; for a folder, those of this format.
 std::unique_ptr<data::Dataset> samples_of_records(const data::DatasetRequest& request, const RecordFormat& format);
 
 }  // namespace gputrain::records

@@ -13,10 +13,10 @@
 namespace gputrain::records {
 namespace {
 
-constexpr std::string_view kNoTag = "-100";  // of a word that is not learned, as in prepared datasets
+constexpr std::string_view kNoTag = "-100";  // tag of a word that is not learned, as in prepared datasets
 
-/// Fields tokens and target, ragged. The first token of a word has the class of its tag; the others are not learned, as
-/// in transformers' examples.
+/// Samples with the fields tokens and target, ragged. The first token of a word has the class of its tag; the others
+/// are not learned, as in transformers' examples.
 class TaggedTexts final : public SampleBuilder {
  public:
   explicit TaggedTexts(const data::DatasetRequest& request)

@@ -1,4 +1,4 @@
-// Pairs of texts for embedders: alike, or with a number that says how much; perhaps with others that are not alike.
+// Pairs of texts for embedders: alike, or with a number for their likeness; perhaps with others that are not alike.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -24,10 +24,10 @@ using PairRecord = nlohmann::ordered_json;
 constexpr size_t kPartners = 2;  // texts that are alike
 constexpr int kMostNegatives = 64;
 
-/// The names that a column may have.
+/// Possible names of a column.
 using Names = std::vector<std::string>;
 
-/// The name under which a record has a column; none: it has no such column.
+/// Returns the name under which a record has a column; none: it has no such column.
 std::optional<std::string> name_in(const PairRecord& record, const Names& names) {
   const auto found = std::ranges::find_if(names, [&](const std::string& name) {
     const auto value = record.find(name);
@@ -36,8 +36,8 @@ std::optional<std::string> name_in(const PairRecord& record, const Names& names)
   return found == names.end() ? std::nullopt : std::optional(*found);
 }
 
-/// Fields tokens, pair_tokens and, if records have them, negative_tokens, ragged; target, a float, if records have a
-/// number. The columns are those of sentence-transformers' examples.
+/// Samples with the fields tokens, pair_tokens and, if records have them, negative_tokens, ragged; target, a float, if
+/// records have a number. The columns are those of sentence-transformers' examples.
 class TextPairs final : public SampleBuilder {
  public:
   explicit TextPairs(const data::DatasetRequest& request) : SampleBuilder(request, kPartners) {
@@ -70,7 +70,7 @@ class TextPairs final : public SampleBuilder {
     return all;
   }
 
-  /// What any record has, all must have.
+  /// Collects the columns that any record has: all must have them.
   void look_at(const std::vector<Record>& records) override {
     std::vector<bool> has(negatives_.size());
     for (const Record& record : records) {

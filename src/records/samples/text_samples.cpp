@@ -87,8 +87,8 @@ void TextSamples::open(const data::DatasetRequest& request) {
     builder_->tokenizer_ = tokenizer_for(request, {});
 }
 
-/// The most tokens of a sample, or of a row. Without a limit in the job, the model is built for the longest text of the
-/// training data, so all others are cut to it.
+/// Returns the maximum of tokens in a sample, or in a row. Without a limit in the job, the model is built for the
+/// longest text of the training data, so all others are cut to it.
 int64_t TextSamples::most_of(const data::DatasetRequest& request) const {
   if (request.sequence_length > 0) return request.sequence_length;
   const int64_t learned = request.train != nullptr ? request.train->layout.token_count() : 0;
@@ -107,7 +107,7 @@ MadeSamples TextSamples::make_of_records(const data::DatasetRequest& request, Al
   return made;
 }
 
-/// Frees each record once it is read: its values take more memory than its texts.
+/// Makes drafts, and frees each record once it is read: its values take more memory than its texts.
 std::vector<Draft> TextSamples::drafts_of(std::vector<Record>& records) const {
   std::vector<std::vector<Draft>> drafts(records.size());
   datasets::parallel_for(records.size(), [&](size_t i) {
@@ -152,7 +152,7 @@ void TextSamples::finish(const data::DatasetRequest& request) {
   lay_out(most, request.train != nullptr ? &request.train->layout : nullptr);
 }
 
-/// Some at a time, so that tokens are not in memory twice.
+/// Encodes some drafts at a time, so that tokens are not in memory twice.
 MadeSamples TextSamples::encode(std::vector<Draft>& drafts, int64_t most) const {
   constexpr size_t kAtOnce = 1 << 14;
   MadeSamples made{.streams = std::vector<MadeSamples::Stream>(static_cast<size_t>(builder_->streams_)),
@@ -180,7 +180,7 @@ MadeSamples TextSamples::encode(std::vector<Draft>& drafts, int64_t most) const 
   return made;
 }
 
-/// Refuses or warns.
+/// Refuses bad samples, or warns of them.
 void TextSamples::tell(const data::DatasetRequest& request, int64_t most) const {
   check_bad(made_->bad, request);
   if (made_->cut > 0) {
@@ -192,7 +192,7 @@ void TextSamples::tell(const data::DatasetRequest& request, int64_t most) const 
   builder_->check(*made_, made_->longest, request.path);
 }
 
-/// What the job sets is the length of packed rows; otherwise it is a limit.
+/// Lays out samples. The job's length is the length of packed rows; otherwise it is a limit.
 void TextSamples::lay_out(int64_t most, const data::SampleLayout* train) {
   chosen_.resize(static_cast<size_t>(made_->size()));
   std::iota(chosen_.begin(), chosen_.end(), 0);
@@ -214,7 +214,7 @@ void TextSamples::lay_out(int64_t most, const data::SampleLayout* train) {
   if (packs()) count_texts_in_rows();
 }
 
-/// The end of a row counts as one more text.
+/// Counts texts; the end of a row is one more.
 void TextSamples::count_texts_in_rows() {
   layout_.texts_in_row = 0;
   layout_.longest_text = made_->longest;
@@ -269,7 +269,7 @@ void TextSamples::read(int64_t index, const data::ReadContext& context, const da
   builder_->finish_row(sample, context, row);
 }
 
-/// Returns the number of the next field.
+/// Writes the streams; returns the number of the next field.
 size_t TextSamples::write_streams(int64_t sample, const data::SampleRow& row) const {
   size_t field = 0;
   for (const MadeSamples::Stream& stream : made_->streams) {
@@ -307,7 +307,7 @@ void TextSamples::read_packed(int64_t index, const data::SampleRow& row) const {
       at += length;
     }
   }
-  // The rest counts as one more text, of which nothing is learned.
+  // The rest counts as one more text, and nothing of it is learned.
   std::iota(positions + at, positions + row_size_, 0);
   std::fill(tokens + at, tokens + row_size_, 0);
   std::fill(targets + at, targets + row_size_, kIgnoreIndex);

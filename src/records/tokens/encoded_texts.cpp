@@ -9,7 +9,7 @@
 namespace gputrain::records {
 namespace {
 
-/// Cuts the longer text, or both, until they have `room` tokens. Of an odd number the longer one keeps one more, and
+/// Cuts the longer text, or both, until they have `room` tokens. If `room` is odd, the longer one keeps one more, or
 /// the second of two that are equally long.
 void cut_longest_first(std::vector<int64_t>& first, std::vector<int64_t>& second, size_t room) {
   if (first.size() + second.size() <= room) return;
@@ -40,7 +40,7 @@ FramedTexts framed(const tokenizers::Tokenizer& tokenizer, std::vector<int64_t> 
   const size_t border = texts.tokens.size();
   add(behind);
   add(frame.behind);
-  if (texts.tokens.size() > limit) texts.tokens.resize(limit);  // the frame alone is longer
+  if (texts.tokens.size() > limit) texts.tokens.resize(limit);  // for a frame that alone is longer
   texts.second = has_second_type ? std::min(border, texts.tokens.size()) : texts.tokens.size();
   return texts;
 }

@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint32_t kLearned = uint32_t{1} << 31;
 
-/// Which tokens are learned: those of which a byte is, or which the tokenizer inserts there.
+/// Marks the tokens that are learned: those with a learned byte, or which the tokenizer inserts there.
 std::vector<bool> learned_tokens(const LearnedText& text, const std::vector<tokenizers::ByteRange>& ranges) {
   std::vector<bool> learned(ranges.size());
   for (size_t i = 0; i < ranges.size(); ++i) {

@@ -26,7 +26,7 @@ const Json* find(const Json& record, const std::string& column) {
   return found == record.end() || found->is_null() ? nullptr : &*found;
 }
 
-/// A column that a record has. Tables have an empty cell where a record has no value.
+/// Returns a column that a record has. Tables have an empty cell where a record has no value.
 const Json* find_filled(const Json& record, const std::string& column) {
   const Json* value = find(record, column);
   return value == nullptr || *value == "" || (value->is_structured() && value->empty()) ? nullptr : value;
@@ -37,7 +37,7 @@ const std::string& text_of(const Json& value, const std::string& column) {
   return value.get_ref<const std::string&>();
 }
 
-/// A value that is JSON, or its text, as tables have it: an object, or a list.
+/// Parses an object, or a list, from JSON or from its text in a table.
 Json json_in(const Json& value, const std::string& name, bool is_object) {
   Json parsed = value.is_string() ? parse_json<Json>(value.get_ref<const std::string&>()) : value;
   if (!is_object && parsed.is_object()) parsed = Json::array({parsed});
@@ -46,7 +46,7 @@ Json json_in(const Json& value, const std::string& name, bool is_object) {
   return parsed;
 }
 
-/// Descriptions of tools. A list may have each as JSON text.
+/// Reads descriptions of tools. A list may have each as JSON text.
 Json tools_in(const Json& value) {
   Json tools = json_in(value, "tools", false);
   for (Json& tool : tools)
@@ -54,7 +54,7 @@ Json tools_in(const Json& value) {
   return tools;
 }
 
-/// The role of messages that one of data.text.roles_to_train means: human is the user.
+/// Returns the role of messages that one of data.text.roles_to_train means: human is the user.
 std::string role_meant(const std::string& name) {
   const Json message = chat::usual_messages(Json::array({{{"role", name}, {"content", ""}}}))[0];
   const std::string role = message.at("role");
@@ -84,7 +84,7 @@ bool is_unwanted(const Json& message) {
   return (weight != message.end() && *weight == 0) || (train != message.end() && *train == false);
 }
 
-/// Everything is learned, so that nothing says what is not.
+/// Refuses choices of what is learned where everything is learned.
 void check_learns_all(const data::TextOptions& options) {
   if (options.loss_on != "all") return;
   for (const auto& [is_set, key] : {std::pair(options.roles_to_train.has_value(), "data.text.roles_to_train"),
@@ -124,7 +124,7 @@ std::vector<std::string> columns_of_texts(const data::TextOptions& options) {
 
 namespace {
 
-/// Null: the text is no JSON list of messages.
+/// Returns null if the text is no JSON list of messages.
 Json messages_in_json(std::string_view text) {
   if (!text.starts_with('[')) return nullptr;
   Json list = parse_json<Json>(text);
@@ -274,7 +274,7 @@ void RecordTexts::tell_unread(const chat::Conversations& conversations, const Js
   const std::lock_guard lock(told_->mutex);
   told_->has_conversations = true;
   for (const Json& message : messages) told_->roles.insert(message.at("role").get<std::string>());
-  if (told_->roles.contains("developer")) told_->roles.insert("system");  // which the template may take it for
+  if (told_->roles.contains("developer")) told_->roles.insert("system");  // the template may take one for the other
   for (const std::string& key : conversations.unread_keys(messages))
     if (told_->keys.insert(key).second)
       warnings.push_back("messages have a key '" + printable(key) +
@@ -311,7 +311,7 @@ LearnedText RecordTexts::conversation_of(const Json& record) const {
       tell_once("data.text.loss_on: all learns every message, also those with weight 0 or train false");
     return text;
   }
-  // Of a conversation without a column of its prompt, the completion is the last message.
+  // Conversations without a column for the prompt have the last message as completion.
   size_t first = options_.loss_on == "assistant" ? 0 : asked;
   if (options_.loss_on == "completion" && asked == 0 && !whole.learned.empty()) first = whole.learned.back().message;
   for (const auto& [range, message] : whole.learned)

@@ -25,7 +25,7 @@ struct Document {
   std::string text, name;
 };
 
-/// Number of the token after each document; none: there is none.
+/// Returns the number of the token after each document; none: there is none.
 std::optional<int64_t> end_token(const TokenizeRequest& request, const tokenizers::PublishedTokenizer& tokenizer) {
   const std::string spelling = request.end.value_or(tokenizers::end_token_beside(request.tokenizer));
   if (spelling == "none") return std::nullopt;
@@ -52,7 +52,7 @@ std::string text_of(const Record& record) {
   return text->get<std::string>();
 }
 
-/// A file of another kind would become tokens without a word.
+/// Refuses a file of another kind, which would become tokens without a warning.
 void check_is_text(const std::string& text, const std::string& path) {
   const FileKind kind = file_kind(text);
   if (kind.type != FileType::unknown && !kind.is_text() && kind.type != FileType::web_page)
@@ -60,7 +60,7 @@ void check_is_text(const std::string& text, const std::string& path) {
                 {.what = std::string(kind.name) + ", not text", .where = path, .hint = std::string(kind.remedy)});
 }
 
-/// Writes token files block by block; documents of a block are encoded by several threads.
+/// Writer of token files block by block; documents of a block are encoded by several threads.
 class Writer {
  public:
   Writer(const TokenizeRequest& request, const std::function<void(const TokenizeReport&)>& progress)
@@ -96,14 +96,13 @@ class Writer {
       report_.bytes_per_token == 2 ? write<uint16_t>(tokens) : write<uint32_t>(tokens);
       report_.tokens += std::ssize(tokens);
     }
-    header_ =
-        datasets::token_file_header(report_.bytes_per_token, report_.tokens);  // refuses too many before more are made
+    header_ = datasets::token_file_header(report_.bytes_per_token, report_.tokens);  // refuses too many tokens early
     report_.documents += std::ssize(documents);
     report_.text_bytes += std::exchange(block_bytes_, 0);
     progress_(report_);
   }
 
-  /// Throws the error of the first document that has one.
+  /// Encodes documents. Throws the error of the first document that has one.
   std::vector<std::vector<int64_t>> encoded(const std::vector<Document>& documents) const {
     std::vector<std::vector<int64_t>> all(documents.size());
     std::vector<std::exception_ptr> failures(documents.size());
@@ -141,14 +140,14 @@ class Writer {
   int threads_;
   const std::function<void(const TokenizeReport&)>& progress_;
   AtomicFile file_;
-  std::string header_;  // for the tokens so far
+  std::string header_;  // header for the tokens so far
   std::vector<Document> block_;
   int64_t block_bytes_ = 0;
   TokenizeReport report_;
 };
 
 void add_json(const std::string& path, Writer& writer) {
-  int64_t bytes_left = std::numeric_limits<int64_t>::max();  // records are not kept
+  int64_t bytes_left = std::numeric_limits<int64_t>::max();  // no limit, for records are not kept
   datasets::TextWindow text(path, bytes_left);
   read_json(text, [&](const std::vector<Record>& records) {
     for (const Record& record : records) writer.add({text_of(record), record.place});

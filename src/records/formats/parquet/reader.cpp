@@ -16,7 +16,7 @@
 namespace gputrain::records {
 namespace {
 
-/// Long enough to spread what a batch costs, short enough for rows of megabytes.
+/// Rows of a batch: enough to spread its cost, few enough for rows of megabytes.
 constexpr int64_t kRowsAtOnce = 512;
 
 [[noreturn]] void fail(std::string message) {
@@ -34,7 +34,7 @@ Value value_in(arrow::Result<Value>&& result) {
   return std::move(result).ValueUnsafe();
 }
 
-/// Arrow reports by Status, and Parquet below it by exceptions.
+/// Converts exceptions: Arrow reports by Status, and Parquet below it by exceptions.
 template <class Work>
 auto without_their_exceptions(const Work& work) {
   try {
@@ -108,7 +108,7 @@ class Reader final : public ParquetReader {
   }
 
   std::unique_ptr<parquet::arrow::FileReader> reader_;
-  std::unique_ptr<arrow::RecordBatchReader> batches_;  // of one row group; reads from reader_
+  std::unique_ptr<arrow::RecordBatchReader> batches_;  // batches of one row group; reads from reader_
   std::vector<int> leaves_;
   int next_group_ = 0;
 };

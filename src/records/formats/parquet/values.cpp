@@ -28,7 +28,7 @@ Json text_at(const arrow::Array& array, int64_t index, TextSeen& seen) {
   return std::string(text);
 }
 
-/// Text where the bytes can be text, for some programs do not mark texts as such; else as they are.
+/// Returns text where the bytes can be text, since some programs do not mark texts as such; else the bytes.
 template <class Array>
 Json bytes_at(const arrow::Array& array, int64_t index, TextSeen& seen) {
   const std::string_view bytes = as<Array>(array).GetView(index);
@@ -84,7 +84,7 @@ Json dictionary_at(const arrow::DictionaryArray& array, int64_t index, TextSeen&
   return value_of(*array.dictionary(), place, seen);
 }
 
-/// What Arrow prints, for types that JSON does not have.
+/// Returns the value as Arrow prints it, for types that JSON does not have.
 Json printed(const arrow::Array& array, int64_t index) {
   const auto scalar = array.GetScalar(index);
   if (!scalar.ok()) throw std::runtime_error(scalar.status().message());
