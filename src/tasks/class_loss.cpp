@@ -28,7 +28,7 @@
 namespace gputrain::tasks {
 namespace {
 
-/// [rows, classes]: 1 at the target, and nothing where it does not count.
+/// Returns [rows, classes]: 1 at the target, and nothing where it does not count.
 at::Tensor one_hot(const at::Tensor& targets, int64_t classes, at::ScalarType type) {
   return targets.unsqueeze(-1).eq(at::arange(classes, targets.options())).to(type);
 }
@@ -106,7 +106,7 @@ at::Tensor ClassLoss::weight_of(const at::Tensor& targets) const {
   return one_hot(targets, classes, at::kDouble).mul(weights_on(targets.device(), classes)).sum();
 }
 
-/// A model may have more classes than the data.
+/// Returns the weights, as many as `classes`: a model may have more than the data.
 at::Tensor ClassLoss::weights_on(at::Device device, int64_t classes) const {
   if (!weights_.defined() || weights_.device() != device || weights_.size(0) < classes) {
     std::vector<double> all = class_weights_;
@@ -132,8 +132,8 @@ ClassLoss::Wanted ClassLoss::wanted(const Batch& batch, const at::Tensor& logits
   return {.probabilities = std::move(probabilities), .counts = counts, .weights = weights};
 }
 
-/// The loss of each row, with the weight of its class. In the cross entropy each class has its weight, also where
-/// targets are smoothed, as in torch. The others are weighted by sample (Cui et al., arXiv:1901.05555).
+/// Returns the loss of each row, with the weight of its class. In the cross entropy each class has its weight, also
+/// where targets are smoothed, as in torch. The others are weighted by sample (Cui et al., arXiv:1901.05555).
 at::Tensor ClassLoss::losses(const at::Tensor& logits, const Wanted& wanted) const {
   if (spec_.loss != "cross_entropy") return of_probabilities(logits, wanted.probabilities) * wanted.weights;
   const at::Tensor weights = weights_on(logits.device(), logits.size(-1)).to(logits.scalar_type());
@@ -153,7 +153,7 @@ at::Tensor ClassLoss::of_probabilities(const at::Tensor& logits, const at::Tenso
   }
   const at::Tensor guesses = at::sigmoid(logits), others = at::rsub(probabilities, 1);
   const at::Tensor missed = at::rsub(guesses * probabilities + at::rsub(guesses, 1) * others, 1);
-  // Below a gamma of 1 the power has no derivative at 0, which the sigmoid rounds to.
+  // A gamma below 1 gives the power no derivative at 0, to which the sigmoid rounds.
   at::Tensor each = entropies(probabilities) * at::pow(at::clamp_min(missed, 1e-12), spec_.gamma);
   if (spec_.alpha) each = each * (probabilities * *spec_.alpha + others * (1 - *spec_.alpha));
   return each.sum(-1);

@@ -11,7 +11,7 @@
 
 namespace gputrain::tasks {
 
-/// null: all classes count alike; auto: in inverse proportion to how many samples they have.
+/// Weights of classes; null: all count alike; auto: in inverse proportion to how many samples they have.
 using ClassWeights = std::optional<config::Auto<std::vector<double>>>;
 
 struct ClassLossSpec {
@@ -22,7 +22,7 @@ struct ClassLossSpec {
   double gamma = 2;
   std::optional<double> alpha = 0.25;
 
-  /// What other tasks with classes have too.
+  /// Describes the key that other tasks with classes have too.
   template <class Spec>
   static void describe_weights(config::Description<Spec>& d) {
     d.key("class_weights", &Spec::class_weights,
@@ -57,39 +57,39 @@ struct ClassLossSpec {
   static void check(const ClassLossSpec& spec, config::SpecIssues& issues);
 };
 
-/// The weight of each class; empty: all count alike. Throws Error(usage) if there are not as many as classes, or none
-/// is above 0.
+/// Returns the weight of each class; empty: all count alike. Throws Error(usage) if there are not as many as classes,
+/// or none is above 0.
 std::vector<double> weights_of_classes(const ClassWeights& wanted, const TaskRequest& request);
 
 class ClassLoss {
  public:
   ClassLoss(const ClassLossSpec& spec, const TaskRequest& request);
 
-  /// See Task::loss(). Targets int64 [batch], with data::kMixedTarget and data::kMixedPart if images are mixed.
+  /// Returns the loss; see Task::loss(). Targets are int64 [batch], with data::kMixedTarget and kMixedPart if mixed.
   ops::Loss operator()(models::Model& model, const Batch& batch, const at::Tensor& weight) const;
 
-  /// The same sum for a batch that is not mixed, without smoothing and without an autograd graph: a double on the
-  /// model's device. Calls `visit` with logits [rows, classes] and targets [rows] of each part.
+  /// Returns the same sum for a batch that is not mixed, without smoothing and without an autograd graph: a double on
+  /// the model's device. Calls `visit` with logits [rows, classes] and targets [rows] of each part.
   at::Tensor evaluate(models::Model& model, const Batch& batch,
                       const std::function<void(const at::Tensor&, const at::Tensor&)>& visit) const;
 
-  /// The loss of each row, without smoothing, as if all classes counted alike; targets are at least 0.
+  /// Returns the loss of each row, without smoothing, as if all classes counted alike; targets are at least 0.
   at::Tensor each(const at::Tensor& logits, const at::Tensor& targets) const;
 
-  /// [rows, classes], of the type of the logits.
+  /// Returns [rows, classes], of the type of the logits.
   at::Tensor probabilities(const at::Tensor& logits) const;
 
-  /// The sum of the weights of these targets' classes: a 0-dim double.
+  /// Returns the sum of the weights of these targets' classes: a 0-dim double.
   at::Tensor weight_of(const at::Tensor& targets) const;
 
   const std::vector<double>& class_weights() const noexcept { return class_weights_; }
 
  private:
-  /// What a batch shall become.
+  /// Targets of a batch.
   struct Wanted {
     at::Tensor probabilities;  // [rows, classes]; 0 in a row that does not count
-    at::Tensor counts;         // [rows]: 1, 0 for one that does not count, or the part that does of a mixed one
-    at::Tensor weights;        // [rows]: the same, of which each class counts as much as its weight
+    at::Tensor counts;         // [rows]: 1; 0 for one that does not count; or the part of a mixed one that does
+    at::Tensor weights;        // [rows]: the same, times the weights of the classes
   };
   bool is_fused() const { return spec_.loss == "cross_entropy" && class_weights_.empty(); }
   Wanted wanted(const Batch& batch, const at::Tensor& logits, double smoothing) const;
@@ -100,7 +100,7 @@ class ClassLoss {
   ClassLossSpec spec_;
   double smoothing_;
   std::vector<double> class_weights_;
-  mutable at::Tensor weights_;  // the same, where the logits are: a copy at the first use, none in a recorded step
+  mutable at::Tensor weights_;  // copy where the logits are, made at the first use, not in a recorded step
 };
 
 }  // namespace gputrain::tasks

@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kAuc = "auc";
 constexpr const char* kProbabilities = "probabilities";
 
-/// Of rows of probabilities, each with the true class behind them; there may be no row, and then no column.
+/// Computes auc from rows of probabilities, each with the true class behind them; without a row there is no column.
 double auc_of(const at::Tensor& rows) {
   return rows.size(0) == 0 ? 0.5 : auc(rows.narrow(1, 0, rows.size(1) - 1), rows.select(1, -1));
 }

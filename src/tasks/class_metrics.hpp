@@ -16,16 +16,16 @@ inline constexpr const char* kAucHelp =
 /// The metrics f1, precision, recall and auc, beside others of a task.
 class ClassMetrics {
  public:
-  /// `rows`: the name of rows whose first columns are the predicted and the true class; see Confusion.
+  /// Takes the name of rows whose first columns are the predicted and the true class; see Confusion.
   ClassMetrics(std::string rows, const config::Auto<bool>& measures_auc, const TaskRequest& request);
 
-  /// All four, of any number of classes.
+  /// Returns all four, of any number of classes.
   static std::vector<Metric> of_rows(const std::string& rows, int64_t classes = 0);
 
-  /// Those of a task's metrics that are measured, of as many classes as the data has.
+  /// Returns those of a task's metrics that are measured, of as many classes as the data has.
   std::vector<Metric> chosen(std::vector<Metric> metrics) const;
   void add_to(Tally::Parts& parts) const;
-  /// Probabilities [rows, classes] and true classes [rows].
+  /// Appends probabilities [rows, classes] and true classes [rows].
   void append(const at::Tensor& probabilities, const at::Tensor& targets, Tally& tally) const;
   bool measures_auc() const noexcept { return measures_auc_; }
 
@@ -35,7 +35,7 @@ class ClassMetrics {
   bool measures_auc_;
 };
 
-/// The mean loss of an evaluation whose sums have "loss" and, if classes have weights, "loss_weight".
+/// Returns the mean loss of an evaluation whose sums have "loss" and, if classes have weights, "loss_weight".
 double mean_loss(const Totals& totals);
 
 }  // namespace gputrain::tasks

@@ -69,7 +69,7 @@ class Classification final : public Task {
   }
 
   void evaluate(models::Model& model, const Batch& batch, Tally& tally) const override {
-    // Where some rows do not count, others may be left out.
+    // If some rows do not count, others may be left out.
     const bool has_all_rows = batch.weight == batch.samples;
     int64_t position = has_all_rows ? batch.first_position : kUnknownPosition;
     tally.add("loss", loss_.evaluate(model, batch, [&](const at::Tensor& logits, const at::Tensor& targets) {
@@ -92,7 +92,7 @@ class Classification final : public Task {
     for (int64_t i = 0; i < rows.size(0); ++i) {
       const auto target = static_cast<int64_t>(row[i][1]);
       const bool is_known = row[i][3] > kUnknownPosition;
-      if (is_known && target != kIgnoreIndex)  // padding
+      if (is_known && target != kIgnoreIndex)  // leaves out padding
         all.push_back({.position = static_cast<int64_t>(row[i][3]),
                        .guess = static_cast<int64_t>(row[i][0]),
                        .target = target,
@@ -106,7 +106,7 @@ class Classification final : public Task {
 
   std::vector<Metric> chosen(std::vector<Metric> all) const override { return scores_.chosen(std::move(all)); }
 
-  /// A row for each sample: the guessed and the true class, the loss, the position.
+  /// Returns a row for each sample: the guessed and the true class, the loss, the position.
   at::Tensor results_of(const at::Tensor& logits, const at::Tensor& targets, int64_t position) const {
     const auto options = logits.options().dtype(at::kDouble);
     const at::Tensor positions = position == kUnknownPosition

@@ -19,7 +19,7 @@
 namespace gputrain::tasks {
 namespace {
 
-/// Without this check, a mistake in a model would appear as an error of a later operator.
+/// Checks logits here: otherwise a mistake in a model would appear as an error of a later operator.
 void check_logits(const models::Model& model, const at::Tensor& features, const ops::Head& head,
                   const at::Tensor& targets) {
   const at::IntArrayRef rows = features.sizes().slice(0, static_cast<size_t>(std::max<int64_t>(features.dim() - 1, 0)));
@@ -33,7 +33,7 @@ void check_logits(const models::Model& model, const at::Tensor& features, const 
                   "no parameter can learn from the model's logits: they are integers, or detached");
 }
 
-/// Features and targets of a batch, without the rows that no target counts in, where that spares the last layer much.
+/// Features and targets of a batch, without the rows in which no target counts, where that spares the last layer much.
 /// A rank without any keeps all: it reads the weights that the others read.
 struct Rows {
   at::Tensor features, targets;
@@ -49,7 +49,7 @@ Rows counted_rows(const models::Model::LastLayer& last, const Batch& batch) {
   return {last.features.reshape({-1, last.features.size(-1)}).index_select(0, rows), flat.index_select(0, rows)};
 }
 
-/// A loss for the mean of a batch, as part of its sum, which `weight` multiplies.
+/// Turns a loss for the mean of a batch into a part of its sum, times `weight`.
 at::Tensor times_targets(const at::Tensor& loss, const at::Tensor& targets, const at::Tensor& weight) {
   const at::Tensor count = targets.ne(kIgnoreIndex).sum().to(at::kDouble);
   return at::mul(loss.to(at::kDouble), weight.defined() ? at::mul(count, weight) : count);

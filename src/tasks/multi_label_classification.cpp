@@ -19,14 +19,14 @@ struct MultiLabelSpec {
   static void describe(config::Description<MultiLabelSpec>& d) { d.summary("a set of classes for each text or image"); }
 };
 
-/// The mean over the classes, for each row; 0 where the target does not count.
+/// Returns the mean over the classes, for each row; 0 where the target does not count.
 at::Tensor cross_entropies(const at::Tensor& logits, const at::Tensor& targets) {
   const at::Tensor truth = at::nan_to_num(targets);
   const at::Tensor each = at::binary_cross_entropy_with_logits(logits, truth.to(logits.scalar_type()), {}, {}, 0);
   return at::mul(each, at::isnan(targets).logical_not()).mean(-1);
 }
 
-/// Of double [samples, 2 classes]: predicted classes, then true ones.
+/// Counts hits in double [samples, 2 classes]: predicted classes, then true ones.
 std::vector<Hits> hits_of(const at::Tensor& rows) {
   const int64_t classes = rows.size(1) / 2;
   const at::Tensor counts = at::isnan(rows).any(1).logical_not().unsqueeze(1);
@@ -96,7 +96,7 @@ class MultiLabelClassification final : public Task {
   }
 
  private:
-  /// A model may have more classes than the data.
+  /// Returns the logits of the data's classes: a model may have more.
   at::Tensor logits_of(models::Model& model, const Batch& batch) const {
     return wide_logits(model, batch).narrow(-1, 0, classes_);
   }

@@ -78,7 +78,7 @@ class Regression final : public Task {
   static constexpr const char* kPearson = "pearson";
   static constexpr const char* kSpearman = "spearman";
 
-  /// Correlations are of one number, and do not see its scale.
+  /// Leaves out correlations for images, which may have several numbers.
   std::vector<Metric> chosen(std::vector<Metric> all) const override {
     if (is_text_) return all;
     std::erase_if(all, [](const Metric& metric) { return metric.name == kPearson || metric.name == kSpearman; });
@@ -89,7 +89,7 @@ class Regression final : public Task {
   at::Tensor guesses_of(models::Model& model, const Batch& batch) const { return outputs(wide_logits(model, batch)); }
   at::Tensor targets_of(const Batch& batch) const { return batch.tensor(kTarget).view({-1, columns_}); }
 
-  /// The mean over the numbers of each row; 0 where the target does not count.
+  /// Returns the mean over the numbers of each row; 0 where the target does not count.
   at::Tensor losses(const at::Tensor& guesses, const at::Tensor& targets) const {
     const at::Tensor truth = at::where(at::isnan(targets), guesses.detach(), targets.to(guesses.scalar_type()));
     if (loss_ == "smooth_l1") return at::smooth_l1_loss(guesses, truth, at::Reduction::None).mean(-1);

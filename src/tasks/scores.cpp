@@ -21,7 +21,7 @@
 namespace gputrain::tasks {
 namespace {
 
-/// The two columns, without rows that do not count.
+/// Returns the two columns, without rows that do not count.
 std::array<std::vector<double>, 2> columns_of(const at::Tensor& rows) {
   std::array<std::vector<double>, 2> columns;
   const at::Tensor values = rows.contiguous();
@@ -48,7 +48,7 @@ double correlation(const std::vector<double>& a, const std::vector<double>& b) {
   return aa > 0 && bb > 0 ? ab / std::sqrt(aa * bb) : 0;
 }
 
-/// NaN counts as less than any number.
+/// Returns ranks; NaN counts as less than any number.
 std::vector<double> ranks_of(std::vector<double> values) {
   for (double& value : values)
     if (std::isnan(value)) value = -std::numeric_limits<double>::infinity();

@@ -15,11 +15,11 @@
 namespace gputrain::tasks {
 namespace {
 
-// Pixels of each class: those of which this is the predicted and the true class, the predicted, the true.
+// Names of sums of pixels of each class: predicted and true ones, predicted ones, true ones.
 constexpr const char *kBoth = "both", *kPredicted = "predicted", *kTrue = "true";
 
-/// The mean over the classes that occur, as predicted or true ones, of intersection over union (Everingham et al.,
-/// "The Pascal Visual Object Classes Challenge: A Retrospective", 2015).
+/// Returns the mean over the classes that occur, as predicted or true ones, of intersection over union (Everingham et
+/// al., "The Pascal Visual Object Classes Challenge: A Retrospective", 2015).
 double mean_iou(const Totals& totals) {
   const at::Tensor both = totals.vectors.at(kBoth);
   const at::Tensor either = at::sub(totals.vectors.at(kPredicted).add(totals.vectors.at(kTrue)), both);

@@ -52,7 +52,7 @@ Totals Tally::merge(comm::ProcessGroups& groups) const {
   return totals;
 }
 
-/// Each rank writes its rows at their place into zeros; the all-reduced sum then has the rows of all ranks.
+/// Joins the rows of all ranks: each writes its rows at their place into zeros, and the all-reduced sum has all.
 at::Tensor Tally::joined(const Rows& part, comm::ProcessGroups& groups) const {
   const auto& pieces = rows_.at(part.name);
   const auto options = at::TensorOptions().dtype(at::kDouble);

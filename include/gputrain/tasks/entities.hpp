@@ -9,15 +9,15 @@
 namespace gputrain::tasks {
 
 struct Entity {
-  std::string kind;            // the X of its tags
-  int64_t begin = 0, end = 0;  // its words: from the first up to the one behind the last
+  std::string kind;            // X of its tags
+  int64_t begin = 0, end = 0;  // range of its words, [begin, end)
 };
 
-/// The entities of one text by the tags of its words, as the metric entity_f1 finds them. A tag without such a prefix
-/// is an entity of one word, but O is none.
+/// Returns the entities of one text by the tags of its words, as the metric entity_f1 finds them. A tag without such a
+/// prefix is an entity of one word, but O is none.
 std::vector<Entity> entities_in(const std::vector<std::string>& tags);
 
-/// Whether some of these tags are parts of entities, as B-X is.
+/// Returns whether some of these tags, like B-X, are parts of entities.
 bool mark_entities(const std::vector<std::string>& tags);
 
 }  // namespace gputrain::tasks

@@ -1,4 +1,4 @@
-// A task: what the model learns. It defines targets, loss and metrics. One task per file in src/tasks.
+// Task: targets, loss and metrics of what the model learns. One task per file in src/tasks.
 #pragma once
 
 #include <functional>
@@ -28,19 +28,19 @@ struct Totals {
 };
 
 struct Metric {
-  /// detail: only logged. result: also shown at the end of a run. best: also decides which checkpoint is the best,
-  /// unless checkpoint.metric names another metric; each task has one.
+  /// Role of a metric. detail: only logged. result: also shown at the end of a run. best: also decides which checkpoint
+  /// is the best, unless checkpoint.metric names another metric; each task has one.
   enum class Use { detail, result, best };
 
   std::string name;  // "top1": logged as "val/top1"
   bool smaller_is_better = false;
   std::string label = {};  // console label; empty: the name
-  std::string unit = {};   // after the value on the console: "%"
+  std::string unit = {};   // unit behind the value on the console: "%"
   Use use = Use::detail;
   std::function<double(const Totals&)> finish = {};
 };
 
-/// Collects the parts of metrics on one rank. Sums are exact over batches and ranks. Rows are kept one by one, for
+/// Collector of the parts of metrics on one rank. Sums are exact over batches and ranks. Rows are kept one by one, for
 /// metrics that need all of them, such as AUC or mAP.
 class Tally {
  public:
@@ -48,12 +48,12 @@ class Tally {
     std::string name;
     int64_t columns = 1;  // 0: as many as the rows that are appended
   };
-  /// A sum of several numbers, such as one of each class.
+  /// Sum of several numbers, such as one of each class.
   struct Vector {
     std::string name;
     int64_t entries = 0;
   };
-  /// The same on every rank, also on a rank without a batch.
+  /// Parts, the same on every rank, also on a rank without a batch.
   struct Parts {
     std::vector<std::string> sums;
     std::vector<Rows> rows = {};
@@ -68,7 +68,7 @@ class Tally {
   void append(const std::string& name, const at::Tensor& rows);
   void add_weight(int64_t weight) { weight_ += weight; }
 
-  /// Waits for the device. Every rank must call.
+  /// Merges all ranks' tallies and waits for the device. Every rank must call.
   Totals merge(comm::ProcessGroups& groups) const;
 
  private:
@@ -76,93 +76,93 @@ class Tally {
 
   Parts parts_;
   at::Tensor sums_;                           // double: the sums, then the entries of the vectors
-  std::map<std::string, at::Tensor> places_;  // by name, parts of sums_
+  std::map<std::string, at::Tensor> places_;  // parts of sums_, by name
   std::map<std::string, std::vector<at::Tensor>> rows_;
   int64_t weight_ = 0;
 };
 
-/// What a task is chosen by and built from.
+/// Facts by which a task is chosen and built.
 struct TaskRequest {
   const data::SampleLayout& layout;
   const InputSpec& model;
   double label_smoothing = 0;
-  std::vector<std::string> class_names = {};  // of the training data; empty: unknown
-  const data::Dataset* train = nullptr;       // the training data; null: there is none
+  std::vector<std::string> class_names = {};  // names of the training data's classes; empty: unknown
+  const data::Dataset* train = nullptr;       // training data; null: there is none
 };
 
-/// What an evaluation says of a sample with a class.
+/// Evaluation of a sample with a class.
 struct SampleResult {
-  int64_t position = 0;  // in the dataset
+  int64_t position = 0;  // position in the dataset
   int64_t guess = 0, target = 0;
   double loss = 0;
 };
 
-/// What a task takes, as its spec says before it is built.
+/// Abilities of a task, which its spec states before it is built.
 struct Abilities {
-  /// Ranks may share the positions of texts: loss() and evaluate() then take this rank's part of a batch. They are
-  /// collective over those ranks.
+  /// True: ranks may share the positions of texts: loss() and evaluate() then take this rank's part of a batch. They
+  /// are collective over those ranks.
   bool takes_parts_of_texts = false;
-  /// loss() and evaluate() call the model once, for its last layer, so that it may have begun elsewhere.
+  /// True: loss() and evaluate() call the model once, for its last layer, so that it may have begun elsewhere.
   bool takes_last_layer_alone = false;
-  bool compares_samples = false;  // of all ranks that joined: loss() is collective over them
-  bool reads_rows_alone = false;  // several samples may not share a row
+  bool compares_samples = false;  // true: compares those of all ranks that joined: loss() is collective over them
+  bool reads_rows_alone = false;  // true: several samples may not share a row
 };
 
 class Task {
  public:
   virtual ~Task();
 
-  /// Sum (not mean) of the loss over the batch's targets, at least in fp32. `weighted` is this sum times `weight`, a
-  /// 0-dim double on the model's device (undefined: 1). Start the backward pass at `weighted`.
+  /// Returns the sum (not mean) of the loss over the batch's targets, at least in fp32. `weighted` is this sum times
+  /// `weight`, a 0-dim double on the model's device (undefined: 1). Start the backward pass at `weighted`.
   virtual ops::Loss loss(models::Model& model, const Batch& batch, const at::Tensor& weight) const = 0;
 
-  /// The parts that evaluate() adds.
+  /// Returns the parts that evaluate() adds.
   virtual Tally::Parts parts() const = 0;
   /// Adds the parts of a batch to `tally`, without label smoothing. Call it in evaluation mode, without autograd.
   virtual void evaluate(models::Model& model, const Batch& batch, Tally& tally) const = 0;
 
-  /// What an evaluation tells of single samples; empty: nothing.
+  /// Returns results of single samples; empty: the task has none.
   virtual std::vector<SampleResult> sample_results(const Totals& totals) const;
 
-  /// How much each class counts in loss(); empty: all alike. The sum over a step is then divided by the sum of the
-  /// weights of its targets (data::LoaderOptions::class_weights).
+  /// Returns the weight of each class in loss(); empty: all alike. The sum over a step is then divided by the sum of
+  /// the weights of its targets (data::LoaderOptions::class_weights).
   virtual std::vector<double> class_weights() const { return {}; }
 
-  /// What logits [rows, classes] of the model say of each class, of 1; of a task of numbers, the numbers themselves.
+  /// Converts logits [rows, classes] to a probability for each class; for a task of numbers, to the numbers themselves.
   virtual at::Tensor outputs(const at::Tensor& logits) const;
 
-  /// How many numbers of each sample the loss takes from the model as it is before training, such as the probabilities
-  /// that it gives answers. They come in the field kReference. 0: none.
+  /// Returns how many numbers of each sample the loss takes from the model as it is before training, such as the
+  /// probabilities that it gives answers. They come in the field kReference. 0: none.
   virtual int64_t reference_numbers() const { return 0; }
-  /// Those of a batch, which need not have that field: [samples, reference_numbers()]; a row may have several samples.
-  /// Call it in evaluation mode, without autograd.
+  /// Returns those of a batch, which need not have that field: [samples, reference_numbers()]; a row may have several
+  /// samples. Call it in evaluation mode, without autograd.
   virtual at::Tensor reference(models::Model& model, const Batch& batch) const;
 
-  /// Whether loss() is collective over the ranks that joined, so that every rank must call it, also with a batch
-  /// without samples.
+  /// Returns whether loss() is collective over the ranks that joined, so that every rank must call it, also with a
+  /// batch without samples.
   bool is_collective() const { return abilities_.compares_samples && groups_ != nullptr && !groups_->alone(); }
 
-  /// The part of a batch that loss() and evaluate() take of it, or the batch itself.
+  /// Returns the part of a batch that loss() and evaluate() take of it, or the batch itself.
   virtual Batch part_of(const Batch& batch) const { return batch; }
 
   bool takes_last_layer_alone() const noexcept { return abilities_.takes_last_layer_alone; }
 
   const Abilities& abilities() const noexcept { return abilities_; }
 
-  /// In the order in which the console shows them.
+  /// Returns the metrics in the order in which the console shows them.
   const std::vector<Metric>& metrics() const noexcept { return metrics_; }
-  /// The metric that decides which checkpoint is the best, unless the job names another.
+  /// Returns the metric that decides which checkpoint is the best, unless the job names another.
   const Metric& best_metric() const;
-  const Metric* find(std::string_view name) const noexcept;  // null: this task has no such metric
+  const Metric* find(std::string_view name) const noexcept;  // returns null if this task has no such metric
 
-  /// Losses that compare samples compare those of all ranks from now on, not only this rank's. The groups must outlive
-  /// the task.
+  /// Makes losses that compare samples compare those of all ranks, not only this rank's. The groups must outlive the
+  /// task.
   void join(comm::ProcessGroups& groups) noexcept { groups_ = &groups; }
 
  protected:
-  comm::ProcessGroups* groups() const noexcept { return groups_; }  // null: this rank is alone
+  comm::ProcessGroups* groups() const noexcept { return groups_; }  // returns null if this rank is alone
 
-  /// Which of the metrics of its class this task has, and how it uses them.
+  /// Chooses which of the metrics of its class this task has, and how it uses them.
   virtual std::vector<Metric> chosen(std::vector<Metric> all) const { return all; }
 
  private:
@@ -172,10 +172,10 @@ class Task {
   comm::ProcessGroups* groups_ = nullptr;
 };
 
-/// Tasks are registered like other catalog entries. The class needs a constructor from (Spec, TaskRequest) and two
-/// static functions, `bool fits(const TaskRequest&)` and `std::vector<Metric> measures()`. A task of texts has another,
-/// `Target target()`: what samples of texts it learns from. If it takes a model that gives something else, it has also
-/// `Target head()`, which says what. If nothing else makes samples for its target, it has a third one, of type
+/// Catalog of tasks, which are registered like other catalog entries. The class needs a constructor from (Spec,
+/// TaskRequest) and two static functions, `bool fits(const TaskRequest&)` and `std::vector<Metric> measures()`. A task
+/// of texts has another, `Target target()`: the target of its samples. If its model gives something else, it has also
+/// `Target head()`, which names that. If nothing else makes samples for its target, it has a third one, of type
 /// records::MakeReader: `reader`.
 class TaskCatalog final : public config::CatalogOfAbilities<Abilities, Task, const TaskRequest&> {
  public:
@@ -185,16 +185,16 @@ class TaskCatalog final : public config::CatalogOfAbilities<Abilities, Task, con
   /// if none or several fit.
   std::unique_ptr<Task> make(const config::Choice& choice, const TaskRequest& request) const;
 
-  /// What a model reads for this task: data is opened for it.
+  /// Returns the model's input for this task: data is opened for it.
   InputSpec reads(const config::Choice& choice, InputSpec model) const;
 
-  /// Without a name, what the task of such a model of texts can do.
+  /// Returns the abilities; without a name, those of the task of such a model of texts.
   Abilities abilities(const config::Choice& choice, const InputSpec& model) const;
 
-  /// Throws Error(usage) for a model of texts that gives something else than what the task learns from.
+  /// Throws Error(usage) for a model of texts that gives something else than the task needs.
   void check_head(const config::Choice& choice, const InputSpec& model) const;
 
-  /// The metrics of all tasks, each name once.
+  /// Returns the metrics of all tasks, each name once.
   const std::vector<Metric>& metrics() const noexcept { return all_metrics_; }
 
   template <class Derived, class Spec>
@@ -214,21 +214,21 @@ class TaskCatalog final : public config::CatalogOfAbilities<Abilities, Task, con
   struct Known {
     bool (*fits)(const TaskRequest&);
     std::vector<Metric> metrics;
-    std::optional<Target> target;  // what its samples are
-    std::optional<Target> head;    // what a model gives that it learns from
+    std::optional<Target> target;  // target of its samples
+    std::optional<Target> head;    // output of a model that it takes
   };
   void note_metrics(const std::vector<Metric>& metrics);
 
-  std::vector<Known> entries_;  // in the order of the catalog
+  std::vector<Known> entries_;  // entries in the order of the catalog
   std::vector<Metric> all_metrics_;
 };
 
 TaskCatalog& catalog();
 
-/// The metric of this name in any task; also finds its logged name "val/top1". Null: unknown.
+/// Returns the metric of this name in any task; also finds its logged name "val/top1". Null: unknown.
 const Metric* find_metric(std::string_view name) noexcept;
 
-/// Whether a smaller value is better; false for unknown metrics.
+/// Returns whether a smaller value is better; false for unknown metrics.
 bool smaller_is_better(std::string_view name) noexcept;
 
 }  // namespace gputrain::tasks

@@ -31,7 +31,7 @@ at::Tensor log_probs_of(const models::Model::LastLayer& last, const at::Tensor& 
   return ops::log_probs(logits, targets, last.classes);
 }
 
-/// The same in parts; if there are several, the backward pass computes each again.
+/// Computes the same in parts; if there are several, the backward pass computes each again.
 at::Tensor log_probs_in_parts(const models::Model& model, const models::Model::LastLayer& last, const at::Tensor& rows,
                               const at::Tensor& targets) {
   std::vector<at::Tensor> parts;
@@ -95,7 +95,7 @@ AnswerRows::AnswerRows(const Batch& batch, const std::vector<AnswerField>& field
   counts_ = at::cat(counts);
 }
 
-/// Broadcasts to [rows, time].
+/// Returns the field of each token; broadcasts to [rows, time].
 at::Tensor AnswerRows::field_of_token() const {
   if (texts_.defined()) return at::remainder(texts_, fields_);
   const int64_t rows = tokens_.size(0);
@@ -132,7 +132,7 @@ at::Tensor AnswerRows::log_probs(models::Model& model, const at::Tensor& targets
   if (most == 0 && !flat.is_cpu()) return log_probs_in_parts(model, last, features, flat).view(targets.sizes());
   at::Tensor places = counted_places(flat, most);
   if (places.numel() == 0 && flat.numel() > 0)
-    places = at::zeros({1}, places.options());  // all ranks read the same weights
+    places = at::zeros({1}, places.options());  // makes all ranks read the same weights
   const at::Tensor found =
       log_probs_in_parts(model, last, features.index_select(0, places), flat.index_select(0, places));
   return at::zeros({flat.size(0)}, found.options()).index_copy(0, places, found).view(targets.sizes());

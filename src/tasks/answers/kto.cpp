@@ -67,7 +67,7 @@ class Kto final : public Task {
     return {.sums = {"loss", "samples", "chosen_reward", "good", "rejected_reward", "bad", "kl"}};
   }
 
-  /// The divergence is estimated from each batch of this rank.
+  /// Estimates the divergence from each batch of this rank.
   void evaluate(models::Model& model, const Batch& batch, Tally& tally) const override {
     const Judged judged = judge(model, batch, nullptr);
     const at::Tensor good = judged.is_good.logical_and(judged.is_read),
@@ -89,7 +89,7 @@ class Kto final : public Task {
     at::Tensor divergence;                         // 0-dim
   };
 
-  /// With `groups`, the divergence is that of the samples of all ranks.
+  /// Judges answers. With `groups`, the divergence is that of the samples of all ranks.
   Judged judge(models::Model& model, const Batch& batch, comm::ProcessGroups* groups) const {
     // Answers to other prompts need no graph; but where they share rows with the others, one pass is cheaper.
     std::vector<AnswerLogProbs> answers;
@@ -115,7 +115,7 @@ class Kto final : public Task {
     return judged;
   }
 
-  /// How far the model has moved: the mean over prompts with answers to other prompts, at least 0.
+  /// Returns how far the model has moved: the mean over prompts with answers to other prompts, at least 0.
   static at::Tensor divergence(const AnswerLogProbs& unrelated, const at::Tensor& before, comm::ProcessGroups* groups) {
     const at::NoGradGuard no_grad;
     const at::Tensor is_read = unrelated.counts.gt(0);

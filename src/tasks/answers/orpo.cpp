@@ -22,9 +22,9 @@ struct OrpoSpec {
   }
 };
 
-/// log(p / (1 - p)) of a log-probability below 0.
+/// Returns log(p / (1 - p)) of a log-probability below 0.
 at::Tensor log_odds(const at::Tensor& log_prob) {
-  constexpr double kNearestToOne = -1e-7;  // else a sure answer would have infinite odds
+  constexpr double kNearestToOne = -1e-7;  // limit, or a sure answer would have infinite odds
   const at::Tensor below_one = at::clamp_max(log_prob, kNearestToOne);
   return below_one - at::log(at::expm1(below_one).neg());
 }
@@ -34,7 +34,7 @@ class Orpo final : public PairedAnswers {
   Orpo(const OrpoSpec& spec, const TaskRequest&) : PairedAnswers(0), spec_(spec) {}
 
  protected:
-  /// The language model's part is the mean over all tokens of the prompt and the better answer.
+  /// Judges pairs. The language model's part is the mean over all tokens of the prompt and the better answer.
   JudgedPairs judge(models::Model& model, const Batch& batch, double) const override {
     const AnswerRows rows(batch, {kChosenAnswer, kRejectedAnswer});
     const at::Tensor whole = rows.targets_of_whole_first(), log_probs = rows.log_probs(model, whole);

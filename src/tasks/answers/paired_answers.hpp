@@ -7,7 +7,7 @@
 
 namespace gputrain::tasks {
 
-/// Each [samples]. A reward says how good the model finds an answer; its unit is the task's.
+/// Losses and rewards, [samples] each. A reward says how good the model finds an answer; its unit is the task's.
 struct JudgedPairs {
   at::Tensor losses;  // 0 for samples that are unreadable
   at::Tensor chosen_rewards, rejected_rewards;
@@ -25,7 +25,7 @@ class PairedAnswers : public Task {
   void evaluate(models::Model& model, const Batch& batch, Tally& tally) const final;
 
  protected:
-  /// `smoothing`: the share of pairs whose answers are the wrong way round.
+  /// Judges pairs; `smoothing` is the share of them whose answers are the wrong way round.
   virtual JudgedPairs judge(models::Model& model, const Batch& batch, double smoothing) const = 0;
 
   explicit PairedAnswers(double smoothing) : smoothing_(smoothing) {}
@@ -34,7 +34,7 @@ class PairedAnswers : public Task {
   double smoothing_;
 };
 
-/// -log sigmoid(margins), with the share `smoothing` of -log sigmoid(-margins).
+/// Returns -log sigmoid(margins), with the share `smoothing` of -log sigmoid(-margins).
 at::Tensor logistic_losses(const at::Tensor& margins, double smoothing);
 
 }  // namespace gputrain::tasks

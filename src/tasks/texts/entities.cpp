@@ -20,7 +20,7 @@ struct Tag {
   std::string kind;
 };
 
-/// A tag of IOB, or of BIOES, whose E and S the scheme BILOU calls L and U.
+/// Parses a tag of IOB, or of BIOES, whose E and S the scheme BILOU calls L and U.
 Tag tag_of(const std::string& tag) {
   constexpr std::array<std::pair<std::string_view, Part>, 6> kPrefixes{
       {{"B-", kBegin}, {"I-", kInside}, {"E-", kEnd}, {"S-", kSingle}, {"L-", kEnd}, {"U-", kSingle}}};
@@ -29,7 +29,7 @@ Tag tag_of(const std::string& tag) {
   return {tag == "O" ? kOutside : kBegin, tag};
 }
 
-/// Finds the entities of one text: kind, number of the first word, number behind the last one.
+/// Finder of the entities of one text: kind, number of the first word, number behind the last one.
 class EntityFinder {
  public:
   using Entity = std::tuple<int64_t, int64_t, int64_t>;

@@ -1,4 +1,4 @@
-// Tokens: the next one at each position, or those that a mask hides.
+// Learning of tokens: the next one at each position, or those that a mask hides.
 #include <algorithm>
 #include <cmath>
 
@@ -12,12 +12,12 @@ namespace {
 
 double mean_loss(const Totals& totals) { return totals.sums.at("loss") / std::max(1.0, totals.weight); }
 
-/// This rank's positions of the texts of a batch.
+/// Returns this rank's positions of the texts of a batch.
 Batch part_of_texts(const Batch& batch, const comm::Group& group) {
   Batch part = batch;
   part.is_part_of_texts = true;
   part.has_one_text_a_row = batch.find(kPositions) == nullptr;
-  part.weight = 0;  // unknown of the part
+  part.weight = 0;  // unknown for the part
   const at::Tensor& tokens = batch.tensor(kTokens);
   const BatchField* positions = batch.find(kPositions);
   const at::Tensor whole = positions != nullptr

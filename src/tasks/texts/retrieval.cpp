@@ -1,4 +1,4 @@
-// Embeddings of texts that are alike, near each other and far from all others.
+// Learning of embeddings of texts that are alike: near each other and far from all others.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -45,7 +45,7 @@ struct RetrievalSpec {
   }
 };
 
-/// Which rows count of tensors gathered from all ranks, of which each gave `rows`, `own` of them samples.
+/// Marks the rows that count in tensors gathered from all ranks; each rank gave `rows`, `own` of them samples.
 at::Tensor counted_of_ranks(int64_t own, int64_t rows, const at::TensorOptions& options, comm::ProcessGroups& groups) {
   const at::TensorOptions numbers = options.dtype(at::kLong);
   const at::Tensor counts = groups.tensors().all_gather(at::full({1}, own, numbers), "samples of all ranks");
@@ -90,7 +90,7 @@ class Retrieval final : public Task {
 
   Tally::Parts parts() const override { return {.sums = {"loss"}, .rows = {{.name = "embeddings", .columns = 0}}}; }
 
-  /// The loss is that among the samples of each batch of this rank.
+  /// Evaluates the loss among the samples of each batch of this rank.
   void evaluate(models::Model& model, const Batch& batch, Tally& tally) const override {
     const auto texts = embedded(model, batch);
     tally.add("loss", losses(texts, batch, nullptr).sum());
@@ -119,7 +119,7 @@ class Retrieval final : public Task {
 
   at::Tensor triplet(const Texts& texts, int64_t samples) const {
     const auto distance = [&](const at::Tensor& to) {
-      constexpr double kNoZero = 1e-6;  // as torch's pairwise_distance: the root has no slope at zero
+      constexpr double kNoZero = 1e-6;  // like torch's pairwise_distance: the root has no slope at zero
       return at::linalg_vector_norm(at::sub(texts[0], to) + kNoZero, 2, at::IntArrayRef{-1});
     };
     at::Tensor sum;
@@ -130,7 +130,7 @@ class Retrieval final : public Task {
     return sum / static_cast<double>(negatives_);
   }
 
-  /// The ranks' rows are as many: they share a micro-batch evenly, and its padding stands last.
+  /// Ranks candidates. All ranks have as many rows: they share a micro-batch evenly, and its padding stands last.
   at::Tensor ranking(const Texts& texts, const Batch& batch, comm::ProcessGroups* groups) const {
     const int64_t own = batch.samples, rows = texts[0].size(0);
     const bool is_alone = groups == nullptr || groups->alone();
@@ -151,7 +151,7 @@ class Retrieval final : public Task {
     return at::log_softmax(scores, 1).gather(1, partners.unsqueeze(1)).squeeze(1).neg();
   }
 
-  /// In percent of all texts: how many have their partner among the nearest so many partners.
+  /// Returns the percentage of texts whose partner is among the `nearest` nearest partners.
   static double recall(const at::Tensor& rows, int64_t nearest) {
     const int64_t count = rows.size(0), channels = rows.size(1) / 2;
     if (count == 0) return 0;
@@ -169,7 +169,7 @@ class Retrieval final : public Task {
   }
 
   RetrievalSpec spec_;
-  int64_t negatives_ = 0;  // texts of each sample
+  int64_t negatives_ = 0;  // negative texts of each sample
 };
 
 const config::Registered<Retrieval, RetrievalSpec> registered_retrieval{

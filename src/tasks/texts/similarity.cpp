@@ -67,7 +67,7 @@ class Similarity final : public Task {
     return {embeddings_of(model, batch, kTokens), embeddings_of(model, batch, kPairTokens)};
   }
 
-  /// Squared errors of the cosines; 0 where the target does not count.
+  /// Returns squared errors of the cosines; 0 where the target does not count.
   at::Tensor errors(const at::Tensor& a, const at::Tensor& b, const at::Tensor& targets) const {
     at::Tensor sum;
     for (const int64_t length : lengths_to_learn(spec_.matryoshka, a.size(1))) {

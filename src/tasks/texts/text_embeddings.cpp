@@ -14,7 +14,7 @@
 namespace gputrain::tasks {
 namespace {
 
-constexpr double kShortest = 1e-12;  // a shorter vector is divided by this
+constexpr double kShortest = 1e-12;  // least divisor of a vector
 
 struct GatheredRows : torch::autograd::Function<GatheredRows> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& rows,
