@@ -28,7 +28,7 @@ void check_matches(const Job& job, const std::string& key, std::string_view patt
 
 bool is_negated(std::string_view pattern) { return pattern.starts_with('!'); }
 
-/// The last pattern that matches counts.
+/// Returns whether patterns freeze a parameter; the last one that matches counts.
 bool is_frozen(const Names& patterns, const std::string& parameter) {
   bool frozen = false;
   for (const std::string_view pattern : patterns) {
@@ -74,7 +74,7 @@ device::ArenaTensor tensor_of(const optim::OptimizerSpec& optimizer, const std::
       .decays = optimizer.decays(parameter.role),
       .role = parameter.role,
       .trainable = parameter.trainable,
-      // Rows of a trained table are read in the master type.
+      // Reads of a trained table's rows are in the master type.
       .read_in_master = parameter.read_as == nn::ReadAs::master || parameter.role == nn::ParameterRole::embedding};
   if (!parameter.trainable && parameter.read_as == nn::ReadAs::compute) arena_tensor.frozen_type = compute;
   return arena_tensor;
@@ -89,7 +89,7 @@ std::vector<device::ArenaTensor> arena_tensors_of(const Job& job, models::Model&
   check_groups(job, model, names);
   struct Known {
     std::string name;
-    std::string unit;  // that holds it; empty: none yet
+    std::string unit;  // unit that holds it; empty: none yet
   };
   std::map<const void*, Known> known;
   model.each_parameter([&](const std::string& name, const nn::Parameter& parameter) {
@@ -114,7 +114,7 @@ std::vector<device::ArenaTensor> arena_tensors_of(const Job& job, models::Model&
       });
     }
   }
-  model.each_parameter([&](const std::string& name, nn::Parameter& parameter) {  // in an order that all ranks share
+  model.each_parameter([&](const std::string& name, nn::Parameter& parameter) {  // the order is the same on all ranks
     const bool is_in_a_unit = !known.at(parameter.value.unsafeGetTensorImpl()).unit.empty();
     GPUTRAIN_ASSERT(is_in_a_unit, "parameter '" + name + "' is in none of the model's units");
   });

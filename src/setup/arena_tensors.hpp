@@ -1,4 +1,4 @@
-// The parameters of a model as the arena takes them: which are trained, and with what settings.
+// Parameters of a model as the arena takes them: which are trained, and with what settings.
 #pragma once
 
 #include <vector>
@@ -9,9 +9,9 @@
 
 namespace gputrain::app {
 
-/// Every parameter once, in unit order, with its full name. Those that model.freeze names are frozen, the others get
-/// the settings of optimizer.groups and layer_decay. Throws config::SpecError for a pattern that matches no parameter,
-/// and where nothing is left to train.
+/// Returns every parameter once, in unit order, with its full name. Those that model.freeze names are frozen, the
+/// others get the settings of optimizer.groups and layer_decay. Throws config::SpecError for a pattern that matches no
+/// parameter, and if nothing is left to train.
 std::vector<device::ArenaTensor> arena_tensors_of(const Job& job, models::Model& model);
 
 }  // namespace gputrain::app

@@ -11,7 +11,7 @@
 namespace gputrain::app {
 namespace {
 
-/// What the job's entries of catalogs can do.
+/// Abilities of the job's entries of catalogs.
 struct JobAbilities {
   models::Abilities model;
   tasks::Abilities task;
@@ -123,7 +123,7 @@ Features features_of(const JobSpec& spec, const JobAbilities& can) {
   return features;
 }
 
-/// Takes away what has no effect where ranks are arranged like this.
+/// Removes features that have no effect on ranks that are arranged like this.
 void leave_out_idle(Features& features, const comm::Mesh& mesh) {
   const auto leave_out = [&](std::initializer_list<const char*> names) {
     for (const char* name : names) features.erase(name);

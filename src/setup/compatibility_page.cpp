@@ -31,13 +31,13 @@ Words words_of(Relation relation) {
   return {};
 }
 
-/// Keys as code.
+/// Shows keys as code.
 std::string shown(const std::string& feature) {
   const bool is_prose = feature.starts_with("a ") || feature.starts_with("an ") || feature.find('\'') != feature.npos;
   return is_prose ? feature : "`" + feature + "`";
 }
 
-/// Marks by features, the one that comes later on the page first.
+/// Returns marks by features, the one that comes later on the page first.
 std::map<std::pair<size_t, size_t>, std::string> marks_of(const std::vector<std::string>& features) {
   const auto place = [&](const std::string& name) {
     return static_cast<size_t>(std::ranges::find(features, name) - features.begin());
@@ -56,7 +56,7 @@ std::map<std::pair<size_t, size_t>, std::string> marks_of(const std::vector<std:
 std::string table() {
   const std::vector<std::string> features = all_features();
   auto marks = marks_of(features);
-  std::set<size_t> columns;  // that have a mark
+  std::set<size_t> columns;  // columns that have a mark
   for (const auto& [place, mark] : marks) columns.insert(place.second);
   std::string head = "| |", line = "|-|", rows;
   for (const size_t column : columns) {

@@ -1,4 +1,4 @@
-// What does not go together. A rule is one entry here; nothing else has to know of it.
+// Rules of what does not go together. A rule is one entry here; nothing else has to know of it.
 #include "gputrain/setup/compatibility.hpp"
 
 namespace gputrain::app {

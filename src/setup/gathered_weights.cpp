@@ -1,4 +1,4 @@
-// Weights of a model of which no rank may have all.
+// Weights of a model if perhaps no rank has all of them.
 #include <functional>
 #include <map>
 #include <optional>
@@ -22,14 +22,14 @@ int BuiltModel::tensor_ranks() const {
 
 namespace {
 
-/// Whether a parameter can be gathered now: while `unit` is at hand, if ranks share out the values.
+/// Returns whether a parameter can be gathered now: while `unit` is at hand, if ranks share out the values.
 bool is_at_hand(const BuiltModel& built, const std::string& name, const nn::Parameter& parameter,
                 std::optional<int64_t> unit) {
   if (built.pipeline == nullptr) return device::has_memory(parameter.value);
   return !unit || built.units.at(name) == *unit;
 }
 
-/// A parameter, or the whole of it if ranks share it, wherever its stage is. Every rank must call.
+/// Returns a parameter, or the whole of it if ranks share it, from any stage. Every rank must call.
 at::Tensor whole_parameter(const BuiltModel& built, const std::string& name, const nn::Parameter& parameter) {
   const at::Tensor value = parameter.value.detach();
   const auto whole_here = [&] {
@@ -80,7 +80,7 @@ checkpoint::NamedTensors live_weights(models::Model& model, parallel::Values whi
   }
 }
 
-/// Copies on rank 0 of values that ranks share out, unit by unit after a call of `change`. Every rank must call.
+/// Copies values that ranks share out to rank 0, unit by unit after a call of `change`. Every rank must call.
 checkpoint::NamedTensors gather(
     BuiltModel& built, const RankContext& context, parallel::Values which,
     const std::function<void()>& change = [] {}) {
@@ -97,7 +97,7 @@ checkpoint::NamedTensors gather(
   for (int64_t unit = 0; built.sharded && unit < built.sharded->units(); ++unit)
     built.sharded->with_unit(unit, [&] { keep(unit); }, which);
   if (context.rank() != 0) return {};
-  checkpoint::NamedTensors weights = live_weights(*built.model, which);  // with buffers
+  checkpoint::NamedTensors weights = live_weights(*built.model, which);  // buffers included
   for (auto& [name, tensor] : weights) {
     if (const auto found = gathered.find(name); found != gathered.end()) tensor = found->second;
   }

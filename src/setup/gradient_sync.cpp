@@ -14,7 +14,7 @@ namespace gputrain::app {
 namespace {
 
 constexpr double kMebibyte = 1 << 20;
-/// Below this size, measuring costs more than it gains: it sends several times as much.
+/// Least size to measure: below it, measuring costs more than it gains, as it sends several times as much.
 constexpr int64_t kFewGradientBytes = int64_t{4} << 20;
 
 void choose_buckets(GradientSync& gradient_sync, const JobSpec& spec, comm::ProcessGroups& groups,
@@ -46,7 +46,7 @@ void choose_buckets(GradientSync& gradient_sync, const JobSpec& spec, comm::Proc
 
 const char* name_of(at::ScalarType type) { return type == at::kHalf ? "fp16" : "bf16"; }
 
-/// What is sent in fewer bytes than it has: gradients, and weights of which each rank owns a part.
+/// Describes what is sent in fewer bytes than it has: gradients, and weights of which each rank owns a part.
 std::string wire_text(const GradientSync& gradient_sync, const device::Arena& arena) {
   std::string text;
   if (gradient_sync.power_sgd)
@@ -57,7 +57,7 @@ std::string wire_text(const GradientSync& gradient_sync, const device::Arena& ar
   return text;
 }
 
-/// This rank's slice of a tensor with one row per rank.
+/// Returns this rank's slice of a tensor with one row per rank.
 checkpoint::Slice slice_of(const at::Tensor& own, const comm::ProcessGroups& groups) {
   std::vector<int64_t> shape = own.sizes().vec();
   shape.insert(shape.begin(), groups.world_size());

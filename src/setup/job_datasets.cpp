@@ -1,4 +1,4 @@
-// A job's datasets, and its task.
+// Datasets of a job, and its task.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -53,7 +53,7 @@ bool is_fraction(const std::string& text) {
   return !text.empty() && *end == '\0' && text.find('.') != std::string::npos;
 }
 
-/// The local time of the run's first attempt, as its ledger has it; none: there is none that this run goes on from.
+/// Returns the local time of the run's first attempt from its ledger; none: this run continues none.
 std::optional<std::tm> time_of_first_attempt(const Job& job) {
   if (job.spec().checkpoint.resume == "never") return std::nullopt;
   std::ifstream ledger(RunFolder{job.output_dir}.ledger());
@@ -66,7 +66,7 @@ std::optional<std::tm> time_of_first_attempt(const Job& job) {
   return std::nullopt;
 }
 
-/// Labels that another task of images would read otherwise.
+/// Warns of labels that another task of images would read otherwise.
 void warn_of_labels(const std::vector<std::string>& classes) {
   const auto told = [&](const std::string& name, const std::string& what) {
     log::warning("data.train: " + counted(std::ssize(classes), "class") + ", such as '" + name + "': " + what);
@@ -99,7 +99,7 @@ void warn_of_classes_split_off(const data::Dataset& train) {
                ". Split off less, or give data.val and data.test a path of their own");
 }
 
-/// A model of the training data has no rows for what only the other data has.
+/// Refuses other data with tokens or classes that the training data lacks: the model has no rows for them.
 void check_range(const Job& job, const data::Dataset& train, const data::Dataset* other, const std::string& key) {
   if (other == nullptr) return;
   const auto check = [&](int64_t learned, int64_t there, const std::string& what, const std::string& option) {
@@ -121,7 +121,7 @@ models::DataFacts facts_of(const Job& job, const data::Dataset& train) {
                           .num_classes = layout.outputs,
                           .vocabulary = layout.vocabulary,
                           .class_names = train.class_names()};
-  // The model has places for all texts that the job allows, whichever there are: those of other data may be longer.
+  // The model has places for all texts that the job allows: those of other data may be longer than these.
   if (layout.token_count() > 0) facts.longest_text = job.spec().data.text.max_length.value.value_or(0);
   return facts;
 }

@@ -1,4 +1,4 @@
-// Builds the model in its arena, as the job's ranks share it.
+// Construction of the model in its arena, as the job's ranks share it.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -24,7 +24,7 @@
 namespace gputrain::app {
 namespace {
 
-/// A numeric option of the model; 0: the model has no such option, or it depends on the data.
+/// Returns a numeric option of the model; 0: the model has no such option, or it depends on the data.
 int64_t model_option(const Job& job, const std::string& name) {
   for (const auto& setting : job.loaded.settings()) {
     if (setting.key == "model.config." + name && setting.value != "null") return std::stoll(setting.value);
@@ -46,7 +46,7 @@ void warn_of_other_tokens(const Job& job, const JobDatasets& datasets) {
                "made by their tokenizer, format: tokens, or data.text.tokenizer: published with their folder");
 }
 
-/// Otherwise the first evaluation would fail.
+/// Refuses other sizes of images, with which otherwise the first evaluation would fail.
 void check_sizes(const Job& job, const models::Model& model, const JobDatasets& datasets) {
   const auto& trained = datasets.train->layout();
   if (!trained.is_image() || model.takes_any_size()) return;
@@ -69,7 +69,7 @@ void share_model(BuiltModel& built, comm::ProcessGroups& groups) {
   parallel::check_replicas(groups, *built.arena, buffers, "at the start");
 }
 
-/// A layer that is neither in the file nor trained would give random classes.
+/// Refuses a layer that is neither in the file nor trained: it would give random classes.
 void check_new_layers_are_trained(const Job& job, const BuiltModel& built) {
   if (!built.adapter) return;
   const int64_t classes = built.not_loaded.classes_left_out;
@@ -88,7 +88,7 @@ void check_new_layers_are_trained(const Job& job, const BuiltModel& built) {
       });
 }
 
-/// Initial values, from the seed or from files, of the parameters that have memory.
+/// Sets initial values, from the seed or from files, of the parameters that have memory.
 void fill_model(BuiltModel& built, const JobSpec& spec) {
   nn::initialize(*built.model, static_cast<uint64_t>(spec.seed));
   if (!built.pretrained.empty())
@@ -96,7 +96,7 @@ void fill_model(BuiltModel& built, const JobSpec& spec) {
   if (built.adapter && !built.adapter->pretrained().empty()) load_adapter(built, built.adapter->pretrained());
 }
 
-/// Warns where weights of single pixels were trained on images of another shape with as many pixels. A published family
+/// Warns if weights of single pixels were trained on images of another shape with as many pixels. A published family
 /// fits its weights to the images itself.
 void warn_of_other_images(const BuiltModel& built) {
   if (!built.images || built.model->takes_any_size() || models::family_of(*built.model)) return;
@@ -108,7 +108,7 @@ void warn_of_other_images(const BuiltModel& built) {
                   theirs->height, theirs->width, built.images->height, built.images->width));
 }
 
-/// Warns where a folder of timm says that its images were normalised otherwise than those of this job.
+/// Warns if a folder of timm names another normalisation of images than that of this job.
 void warn_of_other_normalization(const BuiltModel& built, const data::Dataset& train) {
   const auto theirs = normalization_beside(built.pretrained);
   const auto ours = train.normalization();
@@ -124,7 +124,7 @@ void warn_of_other_normalization(const BuiltModel& built, const data::Dataset& t
                   fmt::join(theirs->mean, ", "), fmt::join(theirs->std, ", ")));
 }
 
-/// Whether pretrained weights are good for this job.
+/// Checks that pretrained weights are good for this job.
 void check_pretrained(const BuiltModel& built, const Job& job, const JobDatasets& datasets) {
   if (built.pretrained.empty()) return;
   check_new_layers_are_trained(job, built);
@@ -150,7 +150,7 @@ void keep_sizes_alone(std::vector<device::ArenaTensor>& arena_tensors) {
   }
 }
 
-/// Cuts the model into the stages of the ranks. Keeps in `arena_tensors` what this rank has.
+/// Cuts the model into the stages of the ranks. Keeps this rank's part in `arena_tensors`.
 void cut_into_stages(BuiltModel& built, const Job& job, RankContext& context,
                      std::vector<device::ArenaTensor>& arena_tensors, bool has_memory) {
   const comm::Mesh& mesh = context.groups.mesh();
@@ -173,10 +173,10 @@ void cut_into_stages(BuiltModel& built, const Job& job, RankContext& context,
   built.pipeline = std::make_unique<parallel::Pipeline>(context.groups, *built.model, begins, has_memory);
 }
 
-/// What ranks of the mesh share out.
+/// Parts of the training state that ranks of the mesh share out.
 struct Sharing {
   bool state, gradients, values;
-  bool in_whole_tensors;  // no tensor is cut between ranks
+  bool in_whole_tensors;  // true: no tensor is cut between ranks
 };
 
 Sharing sharing_of(const JobSpec& spec, const comm::Mesh& mesh) {
@@ -200,7 +200,7 @@ nn::Context model_context(const JobSpec& spec, const JobDatasets& datasets, Rank
           .context_group = mesh.context > 1 ? &context.groups.context() : nullptr};
 }
 
-/// The model with its adapter, and what the data says about it; without an arena.
+/// Makes the model with its adapter, and the data's facts about it; without an arena.
 BuiltModel make_model(const Job& job, const JobDatasets& datasets, const nn::Context& context) {
   const JobSpec& spec = job.spec();
   BuiltModel built;
@@ -249,7 +249,7 @@ void make_arena(BuiltModel& built, const JobSpec& spec, const RankContext& conte
                                           .working_type = is_narrow ? std::nullopt : ops::working_type(context.policy),
                                           .shards = sharing.state && !sharing.in_whole_tensors ? mesh.shards() : 1,
                                           .parts = bucket_limits(spec.parallel)});
-  device::release_unused(context.device);  // what the parameters lay in before, frozen ones in fp32
+  device::release_unused(context.device);  // previous memory of the parameters, with frozen ones in fp32
   for (const auto& arena_tensor : arena_tensors) {
     if (arena_tensor.trainable) built.parameters.push_back(arena_tensor.value);
   }
@@ -259,8 +259,8 @@ void make_arena(BuiltModel& built, const JobSpec& spec, const RankContext& conte
   built.arena->own(built.owners[static_cast<size_t>(mesh.shard_of(context.rank()))]);
 }
 
-/// The model in its arena, with the shares of all ranks; nothing is filled yet. `has_memory` false: all of it has
-/// sizes, but parameters, gradients and what is made beside them have no memory.
+/// Lays out the model in its arena, with the shares of all ranks; nothing is filled yet. `has_memory` false: all of it
+/// has sizes, but parameters, gradients and tensors made beside them have no memory.
 BuiltModel lay_out_model(const Job& job, const JobDatasets& datasets, RankContext& context, bool has_memory) {
   const JobSpec& spec = job.spec();
   const comm::Mesh& mesh = context.groups.mesh();

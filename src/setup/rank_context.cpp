@@ -1,4 +1,4 @@
-// Sets up a process for a job: device, threads, process groups.
+// Setup of a process for a job: device, threads, process groups.
 #include <chrono>
 #include <memory>
 #include <utility>
@@ -42,7 +42,7 @@ void set_up(RankContext& context, const JobStart& spec, const std::string& devic
   device::seed_generators(context.device, static_cast<uint64_t>(spec.seed) + static_cast<uint64_t>(context.rank()));
 }
 
-/// "1, 2 or 4"
+/// Returns "1, 2 or 4".
 std::string degrees_text(const std::vector<int64_t>& degrees) {
   std::string text;
   for (size_t i = 0; i < degrees.size(); ++i) {
@@ -53,13 +53,13 @@ std::string degrees_text(const std::vector<int64_t>& degrees) {
 
 }  // namespace
 
-/// On one rank there is nothing to arrange.
+/// Arranges nothing on one rank.
 comm::Mesh mesh_of(const Job& job, int ranks) {
   comm::Mesh mesh{.ranks = ranks};
   if (ranks == 1) return mesh;
   const auto& spec = job.spec().parallel;
   const int64_t replicas = spec.replicate, context = spec.context, tensor = spec.tensor, stages = spec.pipeline;
-  std::string of_stage, in_cells;  // of a pipeline, or that share layers, if they do
+  std::string of_stage, in_cells;  // text for ranks of a pipeline, or for ranks that share layers
   const auto refuse = [&](const char* key, const std::string& what, const auto& is_good) {
     std::vector<int64_t> others;
     for (int64_t one = 1; one <= ranks; ++one)
@@ -98,7 +98,7 @@ comm::Mesh mesh_of(const Job& job, int ranks) {
 
 namespace {
 
-/// What the ranks must have in common.
+/// Returns what the ranks must have in common.
 std::string purpose_of(const Job& job) {
   const std::string plugins = plugins_text(false);
   return "run " + job.run_id + (plugins.empty() ? "" : " with the plug-ins " + plugins);

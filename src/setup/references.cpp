@@ -27,7 +27,7 @@ namespace {
 
 constexpr const char *kSample = "sample", *kRows = "reference", *kBeginning = "beginning";
 
-/// A dataset with the number of each sample; -1 for padding.
+/// Dataset with the number of each sample; -1 for padding.
 class NumberedSamples final : public data::Dataset {
  public:
   explicit NumberedSamples(std::shared_ptr<const data::Dataset> samples)
@@ -51,10 +51,10 @@ class NumberedSamples final : public data::Dataset {
   data::SampleLayout layout_;
 };
 
-/// Collects rows: the number of a sample, then what the task takes of it.
+/// Collector of rows: the number of a sample, then the task's numbers for it.
 class ReferenceTask final : public tasks::Task {
  public:
-  /// `numbers`: of a row.
+  /// Takes the numbers of a row.
   ReferenceTask(std::shared_ptr<const tasks::Task> task, int64_t numbers) : task_(std::move(task)), numbers_(numbers) {}
 
   ops::Loss loss(models::Model& model, const Batch& batch, const at::Tensor& weight) const override {
@@ -74,8 +74,8 @@ class ReferenceTask final : public tasks::Task {
   int64_t numbers_;
 };
 
-/// What the numbers depend on besides the data: how the model computes, and its weights, by their sums. Another order
-/// of adding changes the last digits of a sum alone.
+/// Describes what the numbers depend on besides the data: the precision, and the weights, by their sums. Another order
+/// of adding changes only the last digits of a sum.
 std::string beginning_of(const Job& job, BuiltModel& built) {
   std::map<std::string, at::Tensor> of_parameter;
   each_weight(built, [&](const std::string& name, const at::Tensor& values) {
@@ -97,7 +97,7 @@ Splits splits_of(JobDatasets& datasets) {
   Splits splits;
   for (const auto& [name, dataset] :
        {std::pair{"train", datasets.train}, std::pair{"val", datasets.val}, std::pair{"test", datasets.test}}) {
-    // They are const for those who read them, and these have not begun.
+    // They are const for their readers, which have not begun.
     auto* referenced = const_cast<data::ReferencedSamples*>(  // NOLINT(cppcoreguidelines-pro-type-const-cast)
         dynamic_cast<const data::ReferencedSamples*>(dataset.get()));
     if (referenced != nullptr) splits[name] = referenced;
@@ -105,7 +105,7 @@ Splits splits_of(JobDatasets& datasets) {
   return splits;
 }
 
-/// The numbers that the file has of the same data and beginning, by split.
+/// Returns the numbers that the file has of the same data and beginning, by split.
 std::map<std::string, at::Tensor> kept_in(const std::filesystem::path& file, const std::string& beginning,
                                           const Splits& splits) {
   std::map<std::string, at::Tensor> kept;
@@ -132,7 +132,7 @@ std::map<std::string, at::Tensor> kept_in(const std::filesystem::path& file, con
   return kept;
 }
 
-/// Only warns if it cannot: they can be computed again.
+/// Keeps the numbers. Only warns if it cannot: they can be computed again.
 void keep(const std::filesystem::path& file, const std::string& beginning, const Splits& splits,
           const std::map<std::string, at::Tensor>& values) {
   std::error_code unknown;
@@ -155,7 +155,7 @@ at::Tensor computed(const Job& job, TrainingSetup& setup, const std::string& rol
   const auto task = std::make_shared<ReferenceTask>(setup.datasets.task, samples.numbers());
   const auto numbered = std::make_shared<NumberedSamples>(samples.samples());
   train::StopPoll never(setup.context.groups, {});
-  // No more samples than there are: "val" has a limit of its own.
+  // Limit of all samples: "val" has a limit of its own.
   const auto totals = make_evaluator(job.spec(), numbered, setup, role, samples.size(), task)
                           .totals(*setup.built.model, setup.context.groups, never);
   never.finish();

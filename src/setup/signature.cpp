@@ -18,7 +18,7 @@ using nlohmann::json;
 
 constexpr const char* kImageInput = "image_input";
 
-/// What weights of images tell beside those: the names of their classes.
+/// Returns the names of classes, which weights of images store beside those facts.
 std::vector<std::string> names_in(const checkpoint::Metadata& metadata, int64_t classes) {
   const auto names = metadata.find(tokenizers::kTargets);
   const json told = names == metadata.end() ? json() : parse_json(names->second);
@@ -47,7 +47,7 @@ data::Signature signature_of(const Job& job, const JobDatasets& datasets) {
   const InputSpec model = model_of(job);
   data::Signature known = data::Signature::of(*datasets.train, model);
   known.gives = given_by(job);
-  // As models compute it: the places that they have do not depend on the samples that there are.
+  // Longest text as models compute it: their number of places does not depend on the samples at hand.
   const auto& facts = datasets.facts;
   if (model.reads_tokens())
     known.longest = model.longest > 0 ? model.longest : std::max(facts.input_shape[0], facts.longest_text);

@@ -18,7 +18,7 @@ using nlohmann::ordered_json;
 
 constexpr const char *kGeneration = "generation_config.json", *kTokenizer = "tokenizer_config.json";
 
-/// Null: there is no such file, or it is none.
+/// Returns null if there is no such file, or it is no object.
 ordered_json read_object(const fs::path& path) {
   ordered_json content = parse_json_file<ordered_json>(path);
   return content.is_object() ? content : ordered_json();
@@ -28,7 +28,7 @@ void write_json(const fs::path& path, const ordered_json& content) {
   write_file_atomically(path, content.dump(2) + "\n", ExitCode::environment);
 }
 
-/// Templates for tools or documents, beside the one that is the model's.
+/// Copies templates for tools or documents, beside the one that is the model's.
 void copy_more_templates(const fs::path& from, const fs::path& to) {
   constexpr const char* kMore = "additional_chat_templates";
   if (from.empty() || !fs::is_directory(from / kMore)) return;
@@ -39,12 +39,12 @@ void copy_more_templates(const fs::path& from, const fs::path& to) {
                             ExitCode::environment);
 }
 
-/// One number, or a list of them.
+/// Returns one number, or a list of them.
 json number_or_list(const std::vector<int64_t>& numbers) {
   return numbers.size() == 1 ? json(numbers.front()) : json(numbers);
 }
 
-/// transformers prefers chat_template.jinja, older readers know tokenizer_config.json alone: both say the same.
+/// Writes the template twice: transformers prefers chat_template.jinja, older readers know tokenizer_config.json alone.
 void write_template(const TextFiles& files, const fs::path& folder) {
   const std::string& source = files.chat_template->source().source();
   ordered_json config = read_object(folder / kTokenizer);
@@ -109,7 +109,7 @@ void add_special_tokens(json& config, const fs::path& folder) {
   const ordered_json named = read.is_null() ? ordered_json::object() : read;
   for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})
     if (config.value(key, json()).is_null() && named.contains(key)) config[key] = named[key];
-  // Without it, transformers' classifiers read one text at a time.
+  // Classifiers of transformers without it read one text at a time.
   if (!config.contains("pad_token_id") || !config["pad_token_id"].is_null() || !tokenizers::is_published(folder))
     return;
   const std::string padding = tokenizers::padding_token_beside(folder);

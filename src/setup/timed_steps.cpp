@@ -13,7 +13,7 @@
 namespace gputrain::app {
 namespace {
 
-/// Records the end and the result of each step without synchronizing the device.
+/// Recorder of the end and the result of each step without synchronizing the device.
 class TimingHook final : public train::Hook {
  public:
   TimingHook(at::Device device, double enough_seconds, std::function<void()> at_end)

@@ -29,9 +29,9 @@ std::filesystem::path weights_of_run(const Job& job, const RunFolder& run) {
 
 RunFolder run_at(const std::filesystem::path& folder) {
   if (!exists(folder / checkpoint::kManifestName)) return {folder};
-  constexpr int kMostLevels = 3;  // ckpt/branch-2/step-00000100
-  // As it is written first: ckpt/ may be a link to another disk. Then where it lies: `best` is a link, and `.` has no
-  // folder above.
+  constexpr int kMostLevels = 3;  // such as ckpt/branch-2/step-00000100
+  // Path as it is written first: ckpt/ may be a link to another disk. Then the real one: `best` is a link, and `.` has
+  // no folder above.
   for (std::filesystem::path above :
        {std::filesystem::absolute(folder / "").lexically_normal().parent_path(), std::filesystem::canonical(folder)}) {
     for (int level = 0; level < kMostLevels; ++level) {
@@ -65,14 +65,14 @@ TrainedRun trained_run(const std::filesystem::path& folder, const std::vector<st
 
 namespace {
 
-/// The checkpoint that the weights are of: its folder, or a file in it. Empty: they are of none.
+/// Returns the checkpoint that has the weights: its folder, or that of a file in it. Empty: none has them.
 std::filesystem::path checkpoint_of(const std::filesystem::path& weights) {
   for (const auto& folder : {weights, weights.parent_path()})
     if (exists(folder / checkpoint::kManifestName)) return folder;
   return {};
 }
 
-/// A run that averages its weights has evaluated the average that lies beside them in the optimizer's state.
+/// Loads the average beside the weights in the optimizer's state: a run that averages its weights has evaluated it.
 void load_average(const std::filesystem::path& weights, BuiltModel& built) {
   const auto folder = checkpoint_of(weights);
   if (folder.empty()) return;
@@ -93,7 +93,7 @@ void load_average(const std::filesystem::path& weights, BuiltModel& built) {
                                                 : std::string(optim::WeightAverage::kName) + "." + target.name;
   }
   std::erase_if(targets, [&](const auto& target) { return !state.contains(target.name); });
-  std::vector<std::pair<at::Tensor, at::Tensor>> to_cast, to_add;  // to, from
+  std::vector<std::pair<at::Tensor, at::Tensor>> to_cast, to_add;  // pairs of to, from
   for (auto& target : targets) {
     const bool is_offset = offsets.contains(target.name);
     if (state.type(target.name) == target.tensor.scalar_type() && !is_offset) continue;

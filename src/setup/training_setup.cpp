@@ -14,7 +14,7 @@
 namespace gputrain::app {
 namespace {
 
-/// Tensor cores compute in NHWC, and oneDNN is fastest in it.
+/// Returns whether images are in NHWC: tensor cores compute in it, and oneDNN is fastest in it.
 bool wants_channels_last(const JobSpec& spec, const data::Dataset& dataset) {
   return dataset.layout().token_count() == 0 && spec.train.channels_last.value.value_or(true);
 }
@@ -42,7 +42,7 @@ void check_mirroring(const Job& job, const JobDatasets& datasets) {
   throw job.loaded.error("eval.hflip", "only images have a mirror image", "leave it out");
 }
 
-/// The stages of an interleaved pipeline take as many micro-batches in turn as there are stages.
+/// Checks that the stages of an interleaved pipeline take as many micro-batches in turn as there are stages.
 void check_micro_batches(const Job& job, const train::Plan& plan, const comm::Mesh& mesh) {
   if (mesh.virtual_stages == 1 || plan.batch.accumulation % mesh.pipeline == 0) return;
   throw job.loaded.error(

@@ -38,7 +38,7 @@ std::string source_now(const JobSpec& spec) {
   return spec.model.pretrained ? "model.pretrained " + *spec.model.pretrained : "seed " + std::to_string(spec.seed);
 }
 
-/// Of the validation data, on rank 0.
+/// Returns the digest of the validation data, on rank 0.
 std::string val_content_here(const TrainingSetup& setup) {
   const auto& val = setup.datasets.val;
   return val && setup.context.rank() == 0 ? data::content_digits(*val) : "";
@@ -55,13 +55,13 @@ void reading_state_of(const checkpoint::Checkpoint& from, const std::function<vo
   }
 }
 
-/// The key of the average that the job keeps; empty: none.
+/// Returns the key of the average that the job keeps; empty: none.
 std::string average_of(const JobSpec& spec, const OptimizerStack& optimizer_stack) {
   if (optimizer_stack.average == nullptr) return "";
   return spec.train.ema ? "train.ema" : spec.train.swa ? "train.swa" : "optimizer.type " + spec.optimizer.type.name;
 }
 
-/// A run keeps one kind of average from its start, or none: it cannot begin with what is not there.
+/// Refuses another average: a run keeps one kind from its start, or none, and cannot begin with one that is missing.
 void check_average(const checkpoint::Checkpoint& from, const std::string& now) {
   const std::string then = from.state().value("average", "");
   if (then == now) return;
@@ -72,13 +72,13 @@ void check_average(const checkpoint::Checkpoint& from, const std::string& now) {
                                         "model.pretrained to start from these weights"});
 }
 
-/// Where the checkpoint stands in the data. Older ones do not say: their steps all had one global batch.
+/// Returns the checkpoint's position in the data. Older ones do not store it: their steps all had one global batch.
 data::Position position_at(const checkpoint::Checkpoint& from, const data::OrderFacts& now) {
   data::OrderFacts then = now;
   if (const auto position = from.state().find("position"); position != from.state().end()) {
     position->at("epoch").get_to(then.from.epoch);
     position->at("samples").get_to(then.from.samples);
-    then.from.samples = std::min(then.from.samples, now.samples);  // of data that has shrunk since
+    then.from.samples = std::min(then.from.samples, now.samples);  // limit for data that has shrunk since
     if (!data::is_reachable(then)) throw checkpoint::Damage("its state names a place outside the data", from.folder());
     return data::position_after(then, 0);
   }
@@ -105,12 +105,12 @@ bool TrainingState::has_other_validation_data(const checkpoint::Checkpoint& from
 
 namespace {
 
-/// What rank `rank` of `ranks` writes of a part.
+/// Returns the part that rank `rank` of `ranks` writes.
 checkpoint::Shard shard_of(std::string part, const BuiltModel& built, int rank, int ranks,
                            std::vector<checkpoint::Part::Target> targets) {
   checkpoint::Shard shard{.part = std::move(part), .tensors = {}, .slices = {}};
   if (ranks > 1) shard.rank = rank, shard.ranks = ranks;
-  const bool has_first_part = rank % built.tensor_ranks() == 0;  // it writes what the ranks of its layers all have
+  const bool has_first_part = rank % built.tensor_ranks() == 0;  // writes what the ranks of its layers all have
   for (auto& owned : targets) {
     if (!has_first_part && !(owned.slice && owned.slice->cut)) continue;
     if (owned.slice) shard.slices[owned.name] = *owned.slice;
@@ -148,8 +148,8 @@ std::vector<checkpoint::Part::Target> weight_targets(const BuiltModel& built) {
   return targets;
 }
 
-/// check_job_changes() compares only settings. The global batch may differ with equal settings, for example if this run
-/// was planned from the newest checkpoint and that one is damaged.
+/// Compares the global batch; check_job_changes() compares only settings. It may differ with equal settings, for
+/// example if this run was planned from the newest checkpoint and that one is damaged.
 void TrainingState::check_global_batch(const checkpoint::Checkpoint& from, bool accept_changes) const {
   const int64_t now = setup_.plan.batch.global_batch, before = from.state().value("global_batch", now);
   if (before == now) return;
@@ -211,12 +211,12 @@ void TrainingState::restore(const checkpoint::Checkpoint& from, train::Progress&
   reading_state_of(from, [&] {
     const auto& state = from.state();
     progress = train::Progress::from_json(state.at("progress"));
-    const double factor = state.at("progress").value("lr_factor", 1.0);  // older checkpoints keep an order's rate so
+    const double factor = state.at("progress").value("lr_factor", 1.0);  // older checkpoints store an order's rate so
     if (factor != 1)
       progress.ordered_rate = {.lr = factor * job_.spec().optimizer.peak_lr(setup_.plan.batch.global_batch),
                                .job_lr = job_.spec().optimizer.lr};
     if (!optim::schedules().abilities(job_.spec().lr_scheduler.type).follows_evaluations)
-      progress.lr_feedback = {};  // of another curve
+      progress.lr_feedback = {};  // it is that of another curve
     if (progress.step != from.step())
       throw checkpoint::Damage("its state is that of step " + std::to_string(progress.step), from.folder());
     note_source(from);
@@ -240,8 +240,8 @@ void TrainingState::note_given() {
   each_weight(setup_.built, note, parallel::Values::frozen);
 }
 
-/// Frozen values that a checkpoint has are its own, whatever the job's source gives now. Compares the two, and says so
-/// where they differ: an error for an adapter, which is of no use beside other weights than its own.
+/// Notes the source of frozen values. A checkpoint's own ones stay, whatever the job's source gives now. Compares the
+/// two, and reports a difference: an error for an adapter, which is of no use with other weights than its own.
 void TrainingState::note_source(const checkpoint::Checkpoint& from) {
   const auto& saved = from.manifest().frozen;
   const auto frozen = frozen_weights(*setup_.built.model);
@@ -274,13 +274,13 @@ void TrainingState::note_source(const checkpoint::Checkpoint& from) {
                ": the run keeps those that it began with, which lie beside its checkpoints");
 }
 
-/// What is frozen may have another dtype than it was trained in, and the other way round.
+/// Restores weights, also those with another dtype than they were saved in, since they were frozen or trained then.
 void TrainingState::restore_weights(const checkpoint::Checkpoint& from) {
   const checkpoint::Part& part = from.part("model");
   std::set<std::string> may_differ = frozen_names(from);
   for (const auto& [name, tensor] : setup_.built.arena->frozen()) may_differ.insert(name);
   auto targets = weight_targets(setup_.built);
-  std::vector<std::pair<at::Tensor, at::Tensor>> to_cast;  // to, from
+  std::vector<std::pair<at::Tensor, at::Tensor>> to_cast;  // pairs of to, from
   for (auto& target : targets) {
     if (!may_differ.contains(target.name) || !part.contains(target.name)) continue;
     const at::ScalarType type = part.type(target.name);
@@ -296,7 +296,7 @@ void TrainingState::restore_weights(const checkpoint::Checkpoint& from) {
 
 namespace {
 
-/// How many tensors of single weights a checkpoint has, of all ranks: a weight need not have every kind.
+/// Counts the tensors of single weights in a checkpoint, for all ranks: a weight need not have every kind.
 size_t saved_of_weights(const checkpoint::Part& part, const optim::Optimizer::State& state) {
   size_t count = 0;
   for (const std::string& name : part.names()) {
@@ -307,8 +307,8 @@ size_t saved_of_weights(const checkpoint::Part& part, const optim::Optimizer::St
 
 }  // namespace
 
-/// Each rank reads what it owns, whoever wrote it. What was frozen at the checkpoint starts with fresh state, and the
-/// state of what has been frozen since is left out.
+/// Restores what each rank owns, whoever wrote it. Weights that were frozen at the checkpoint start with fresh state,
+/// and the state of weights that have been frozen since is left out.
 void TrainingState::restore_optimizer(const checkpoint::Checkpoint& from) {
   const checkpoint::Part& part = from.part("optimizer");
   const auto& arena = *setup_.built.arena;
@@ -321,10 +321,10 @@ void TrainingState::restore_optimizer(const checkpoint::Checkpoint& from) {
     since[name.substr(std::string_view(optim::Optimizer::kSincePrefix).size())] = part.tensor(name).item<double>();
   }
   const size_t counts = since.size();
-  optimizer.count_since(since);  // a rule may have more state for what was trained late
+  optimizer.count_since(since);  // a rule may have more state for weights that were trained late
   auto state = optimizer.state();
   std::erase_if(state.scalars, [&](const auto& named) { return is_count(named.first); });
-  std::set<std::string> fresh;  // tensors of the state
+  std::set<std::string> fresh;  // names of tensors of the state
   const auto& units = setup_.built.units;
   size_t trained_then = units.empty() ? arena.segments().size() : units.size();
   for (const auto& segment : arena.segments()) {
@@ -352,7 +352,7 @@ void TrainingState::restore_optimizer(const checkpoint::Checkpoint& from) {
   optimizer.count_since(since);
 }
 
-/// Each rank restores its own generator. If the number of ranks or the kind of device changed, it has none in the
+/// Restores each rank's own generator. If the number of ranks or the kind of device changed, it has none in the
 /// checkpoint and starts one seeded with the step.
 void TrainingState::restore_generators(const checkpoint::Checkpoint& from) {
   const auto& generators = from.part("generators");
@@ -371,7 +371,7 @@ void TrainingState::restore_generators(const checkpoint::Checkpoint& from) {
   }
 }
 
-/// On rank 0, for the checkpoints of this attempt. Every rank must call.
+/// Takes frozen weights on rank 0, for the checkpoints of this attempt. Every rank must call.
 void TrainingState::take_frozen() {
   auto& built = setup_.built;
   const bool is_rank_zero = setup_.context.rank() == 0;
@@ -456,7 +456,7 @@ checkpoint::Snapshot TrainingState::gather(const train::Progress& progress, cons
                      .versions = versions(setup_.context.device)},
           .rank = setup_.context.rank(),
           .awaited = files_of_others(),
-          // Shorter than that of the other ranks, who wait for rank 0 in a collective.
+          // Time shorter than that of the other ranks, which wait for rank 0 in a collective.
           .patience_seconds = job_.spec().parallel.timeout.seconds / 2};
 }
 
@@ -471,7 +471,7 @@ std::vector<std::string> TrainingState::files_of_others() const {
   return names;
 }
 
-/// Without buffers: a forward pass changes running statistics.
+/// Leaves out buffers: a forward pass changes running statistics.
 std::vector<at::Tensor> TrainingState::what_only_updates_change() const {
   std::vector<at::Tensor> tensors{setup_.built.arena->kept_values()};
   for (const at::Tensor& tensor : setup_.optimizer_stack.optimizer->state().large()) tensors.push_back(tensor);

@@ -59,17 +59,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Names of the targets as JSON; empty if they have no names.
+/// Returns names of the targets as JSON; empty if they have no names.
 std::string targets_text(const data::Dataset& dataset) {
   const auto names = data::target_names(dataset);
   if (names.empty()) return {};
   return nlohmann::json(names).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);  // may not be UTF-8
 }
 
-/// Under which metadata have what the tokenizer's tokens are, where it is made from the data.
+/// Key of the metadata with the tokenizer's tokens, if it is made from the data.
 constexpr const char* kVocabulary = "vocabulary";
 
-/// A hash of the tokens' texts; empty: the tokenizer is not made from the data.
+/// Returns a hash of the tokens' texts; empty: the tokenizer is not made from the data.
 std::string vocabulary_of(const data::Dataset& dataset) {
   const auto tokenizer = dataset.tokenizer();
   if (tokenizer == nullptr || !tokenizer->folder().empty()) return {};
@@ -78,12 +78,12 @@ std::string vocabulary_of(const data::Dataset& dataset) {
   return std::to_string(stable_hash(all));
 }
 
-/// The config.json beside weights; null: there is none that can be read.
+/// Returns the config.json beside weights; null: there is none that can be read.
 nlohmann::json config_beside(const fs::path& path) {
   return parse_json_file((fs::is_directory(path) ? path : path.parent_path()) / "config.json");
 }
 
-/// The published family of the folder's config.json, if it names the model's weights; null: the model's own names.
+/// Returns the published family that the folder's config.json and the model's weights belong to; null: none, own names.
 std::shared_ptr<const models::PublishedFamily> family_beside(const fs::path& path, const models::Model& model) {
   const nlohmann::json config = fs::is_directory(path) ? config_beside(path) : nlohmann::json();
   if (!config.is_object()) return nullptr;
@@ -91,7 +91,7 @@ std::shared_ptr<const models::PublishedFamily> family_beside(const fs::path& pat
   return family && family->names(model) ? std::move(family) : nullptr;
 }
 
-/// What to try where published weights have other sizes than the model; empty: nothing that is known.
+/// Returns a hint for published weights of other sizes than the model's; empty: none is known.
 std::string sizes_hint(const fs::path& path, const models::Model& model) {
   if (!models::family_of(model)) return {};
   const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
@@ -103,7 +103,7 @@ std::string sizes_hint(const fs::path& path, const models::Model& model) {
                                 : "model.pretrained: " + (folder / "").string() + " takes the sizes from config.json";
 }
 
-/// What the numbers of the targets stand for, and what images the model has seen.
+/// Describes the numbers of the targets, and the images that the model has seen.
 checkpoint::Metadata metadata_of(const data::Dataset& learned) {
   checkpoint::Metadata metadata;
   if (const auto tokenizer = learned.tokenizer(); tokenizer && learned.class_names().empty()) {
@@ -123,7 +123,7 @@ void check_weights(const fs::path& path) { checkpoint::WeightFiles{path}; }
 
 namespace {
 
-/// The metadata of weights or, as a checkpoint has none, of those that its run has written at its end.
+/// Returns the metadata of weights or, as a checkpoint has none, of those that its run has written at its end.
 checkpoint::Metadata metadata_at(const fs::path& path) {
   const fs::path adapter = adapter_folder_at(path);
   const fs::path weights = adapter.empty() ? path : adapter / models::kAdapterWeights;
@@ -134,7 +134,7 @@ checkpoint::Metadata metadata_at(const fs::path& path) {
   return metadata.empty() && is_of_run ? checkpoint::WeightFiles(run.weights()).metadata() : metadata;
 }
 
-/// Gives for each class its row in the weights; empty: the same row, or not known.
+/// Returns for each class its row in the weights; empty: the same row, or not known.
 std::vector<int64_t> rows_of_classes(const fs::path& path, const std::vector<std::string>& class_names) {
   return class_names.empty() ? std::vector<int64_t>() : models::rows_by_name(targets_of(path).names, class_names);
 }
@@ -178,7 +178,7 @@ models::NotLoaded load_weights(BuiltModel& built, const fs::path& path, models::
   models::Model& model = *built.model;
   const checkpoint::WeightFiles files(path);
   auto images = built.images ? images_of(path) : std::nullopt;
-  if (!images && other_classes == models::OtherClasses::refused) images = built.images;  // trained as this model
+  if (!images && other_classes == models::OtherClasses::refused) images = built.images;  // assumes this model's
   return models::load_weights(model,
                               {.where = files.path().string(),
                                .names = files.names(),
@@ -236,7 +236,7 @@ void check_learned_from(const fs::path& weights, const JobDatasets& datasets) {
 
 namespace {
 
-/// What the model's published family calls a tensor; empty for what an adapter adds.
+/// Returns the function that names a tensor as the model's published family does; empty for what an adapter adds.
 std::function<std::string(const std::string&)> naming(models::Model& model) {
   const auto added = models::branch_parameters(model);
   return [&model, left_out = std::set<std::string>(added.begin(), added.end()),
@@ -246,7 +246,7 @@ std::function<std::string(const std::string&)> naming(models::Model& model) {
   };
 }
 
-/// Under the names of the model's published family, without what an adapter adds.
+/// Renames tensors to those of the model's published family, without what an adapter adds.
 checkpoint::NamedTensors published(models::Model& model, checkpoint::NamedTensors tensors) {
   const auto name_of = naming(model);
   for (auto& [name, tensor] : tensors) name = name_of(name);
@@ -254,7 +254,7 @@ checkpoint::NamedTensors published(models::Model& model, checkpoint::NamedTensor
   return tensors;
 }
 
-/// named_weights() whose values are undefined where ranks share a parameter; its sizes are those of the whole.
+/// Returns named_weights() with undefined values if ranks share a parameter; its sizes are those of the whole.
 checkpoint::NamedTensors whole_sizes(models::Model& model) {
   std::map<std::string, at::Tensor> whole;
   model.each_parameter([&](const std::string& name, const nn::Parameter& parameter) {
@@ -269,7 +269,7 @@ checkpoint::NamedTensors whole_sizes(models::Model& model) {
   return tensors;
 }
 
-/// Every rank gathers one unit or parameter after the other; rank 0 writes it.
+/// Gathers one unit or parameter after the other on every rank; rank 0 writes it.
 void write_in_turn(BuiltModel& built, int rank, const data::Dataset& learned, const fs::path& path) {
   std::optional<checkpoint::SafetensorsWriter> writer;
   if (rank == 0) writer.emplace(path, published(*built.model, whole_sizes(*built.model)), metadata_of(learned));

@@ -9,23 +9,23 @@
 namespace gputrain::app {
 
 struct FixedMemory {
-  int64_t parameters = 0;    // trainable ones
-  int64_t borrowed = 0;      // those of the first stage that the last one uses too, with their gradient
-  int64_t frozen = 0;        // parameters that are not trained; where ranks share them out, this rank's share
-  int64_t working_copy = 0;  // of them, in 16 bits
+  int64_t parameters = 0;    // trainable parameters
+  int64_t borrowed = 0;      // parameters of the first stage that the last one uses too, with their gradient
+  int64_t frozen = 0;        // parameters that are not trained; if ranks share them out, this rank's share
+  int64_t working_copy = 0;  // 16-bit copy of parameters
   int64_t gradients = 0;
   int64_t optimizer_state = 0;
   int64_t buffers = 0;  // running statistics
 
   int64_t weights() const noexcept { return parameters + frozen + buffers; }
   int64_t total() const noexcept { return weights() + borrowed + working_copy + gradients + optimizer_state; }
-  /// "weights 10 MiB and 16-bit copy 5 MiB  grads 10 MiB  optimizer 20 MiB"
+  /// Returns "weights 10 MiB and 16-bit copy 5 MiB  grads 10 MiB  optimizer 20 MiB".
   std::string text() const;
 };
 
 FixedMemory fixed_memory(const BuiltModel& built, const OptimizerStack& optimizer_stack);
 
-/// Bytes of one micro-batch in host memory, and how many micro-batches the loader keeps there.
+/// Returns the bytes of one micro-batch in host memory, or the number of micro-batches that the loader keeps there.
 int64_t batch_bytes(const data::Dataset& dataset, int64_t micro_batch);
 int64_t batches_ahead(const JobSpec& spec, const train::BatchPlan& batch);
 

@@ -1,4 +1,4 @@
-// How gradients are reduced over ranks: buckets, dtype on the wire, compression, bytes sent.
+// Reduction of gradients over ranks: buckets, dtype on the wire, compression, bytes sent.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ namespace gputrain::app {
 struct GradientSync {
   device::JoinLimits buckets;
   std::string bucket_reason;  // "auto: ..."; empty if the job sets the size
-  bool is_measured = false;   // the bucket size: a resumed run keeps it, because rounding depends on it
+  bool is_measured = false;   // true for the bucket size: a resumed run keeps it, because rounding depends on it
   std::optional<at::ScalarType> wire_type;
   std::unique_ptr<parallel::PowerSgd> power_sgd;  // null unless parallel.compress is powersgd
 
@@ -28,20 +28,20 @@ struct GradientSync {
 
   /// Adds the fields for a checkpoint's state.
   void note(nlohmann::json& state) const;
-  /// This rank's shard of the power_sgd state: its errors, and on rank 0 also the factors.
+  /// Returns this rank's shard of the power_sgd state: its errors, and on rank 0 also the factors.
   checkpoint::Shard shard(const comm::ProcessGroups& groups) const;
-  /// Restores what fits this job. If the number of ranks, the PowerSGD rank or the memory order differs, the saved
-  /// errors cannot be used: warns and starts with zero errors.
+  /// Restores the state that fits this job. If the number of ranks, the PowerSGD rank or the memory order differs, the
+  /// saved errors cannot be used: warns and starts with zero errors.
   void restore(const checkpoint::Checkpoint& from, const comm::ProcessGroups& groups);
 };
 
-/// The size of buckets as the job sets it, or the default.
+/// Returns the size of buckets that the job sets, or the default.
 device::JoinLimits bucket_limits(const train::ParallelSpec& spec);
 
-/// Every rank must call.
+/// Plans the reduction. Every rank must call.
 GradientSync plan_gradient_sync(const JobSpec& spec, comm::ProcessGroups& groups, const device::Arena& arena);
 
-/// "25 MiB a step instead of 50 MiB, gradients as fp16  3 buckets of 16 MiB (auto: ...)"
+/// Returns "25 MiB a step instead of 50 MiB, gradients as fp16  3 buckets of 16 MiB (auto: ...)".
 std::string describe(const GradientSync& gradient_sync, const device::Arena& arena,
                      const parallel::GradientTraffic& one_step);
 

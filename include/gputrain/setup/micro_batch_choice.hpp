@@ -1,4 +1,4 @@
-// The result of train.micro_batch_size: auto, and how it was found.
+// Result of train.micro_batch_size: auto, with its trials.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +11,22 @@ namespace gputrain::app {
 
 struct MicroBatchTrial {
   int64_t micro_batch = 0;
-  double samples_per_second = 0;  // on the slowest rank
-  int64_t peak_bytes = 0;         // of tensors, on the rank that needs most
-  std::string misfit;             // why it does not fit; empty: it fits
+  double samples_per_second = 0;  // rate of the slowest rank
+  int64_t peak_bytes = 0;         // peak of tensors, on the rank that needs most
+  std::string misfit;             // reason why it does not fit; empty: it fits
 };
 
 struct MicroBatchChoice {
   int64_t micro_batch = 0;
-  std::vector<MicroBatchTrial> trials;  // smallest first; empty: an earlier attempt of the run found the size
-  std::string found_for;                // hash of the job, ranks and devices that the choice is for
+  std::vector<MicroBatchTrial> trials;  // trials, smallest first; empty: an earlier attempt of the run found the size
+  std::string found_for;                // hash of the job, ranks and devices of the choice
   double seconds = 0;
 
   std::string text() const;
   nlohmann::json to_json() const;
 };
 
-/// The smallest micro-batch that fits and whose speed is within the measurement error of the fastest one; 0: none fits.
+/// Returns the smallest micro-batch that fits and is as fast as the fastest within the measurement error; 0: none fits.
 int64_t fastest(const std::vector<MicroBatchTrial>& trials);
 
 }  // namespace gputrain::app

@@ -1,4 +1,4 @@
-// What the utilization of the ranks' devices is computed from.
+// Facts for the utilization of the ranks' devices.
 #pragma once
 
 #include "gputrain/setup/training_setup.hpp"
@@ -6,8 +6,8 @@
 
 namespace gputrain::app {
 
-/// The model's operations, and the peak rate of all ranks in the job's precision: unknown if that of one is. Every rank
-/// must call.
+/// Returns the model's operations, and the peak rate of all ranks in the job's precision, which is unknown if that of
+/// one rank is. Every rank must call.
 train::ModelFlops model_flops(const JobSpec& spec, TrainingSetup& setup);
 
 }  // namespace gputrain::app

@@ -1,4 +1,4 @@
-// What some tasks take from the model as it is before training: Task::reference().
+// Numbers that some tasks take from the model as it is before training: Task::reference().
 #pragma once
 
 #include <filesystem>
@@ -10,17 +10,17 @@
 
 namespace gputrain::app {
 
-/// Gives the samples room for these numbers, if the task has any.
+/// Adds a field for these numbers to the samples, if the task has any.
 void add_references(JobDatasets& datasets);
 
 struct ReferenceRequest {
-  std::filesystem::path file;  // what it has of the same data and the same model is taken from there
-  std::string split = {};      // "train", "val" or "test"; empty: all
-  bool keeps = true;           // new numbers go into the file
-  std::function<void(const std::string&)> say = {};  // told what takes time
+  std::filesystem::path file;                        // source of numbers of the same data and the same model
+  std::string split = {};                            // "train", "val" or "test"; empty: all
+  bool keeps = true;                                 // true: new numbers go into the file
+  std::function<void(const std::string&)> say = {};  // called before work that takes time
 };
 
-/// Computes them with the model as it is now. Every rank must call.
+/// Computes the numbers with the current model. Every rank must call.
 void take_references(const Job& job, TrainingSetup& setup, const ReferenceRequest& request);
 
 }  // namespace gputrain::app

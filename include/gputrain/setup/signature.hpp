@@ -1,4 +1,4 @@
-// What a job's model reads and gives.
+// Input and output of a job's model.
 #pragma once
 
 #include <filesystem>
@@ -11,21 +11,21 @@
 
 namespace gputrain::app {
 
-/// What the job's model and task read and give.
+/// Returns the input and the target of the job's model and task.
 InputSpec model_of(const Job& job);
-/// Returns what the model gives. Of two that learn from pairs of answers, one continues texts, and the other judges
-/// answers.
+/// Returns the target that the model gives. Of two models that learn from pairs of answers, one continues texts, and
+/// the other judges answers.
 Target given_by(const Job& job);
 
-/// What a run writes as its model.json.
+/// Returns the signature that a run writes as its model.json.
 data::Signature signature_of(const Job& job, const JobDatasets& datasets);
 
-/// The same as open_datasets(job) gives, of data without samples, and without a task.
+/// Returns the same as open_datasets(job), for data without samples, and without a task.
 JobDatasets datasets_without_samples(const Job& job, const data::Signature& signature);
 
-/// Images in the metadata of weights, for whoever has the file alone. `note` writes nothing for other data.
+/// Writes facts about images into the metadata of weights, for users of the file alone; nothing for other data.
 void note_images(const data::Dataset& learned, checkpoint::Metadata& metadata);
-/// Empty: the metadata does not say.
+/// Reads these facts; empty: the metadata has none.
 std::optional<data::Signature> images_in(const checkpoint::Metadata& metadata);
 
 }  // namespace gputrain::app

@@ -1,4 +1,4 @@
-// Times optimizer steps one by one, with the code of real runs.
+// Timer of single optimizer steps, with the code of real runs.
 #pragma once
 
 #include <cstdint>
@@ -14,24 +14,24 @@ struct Timing {
   train::BatchPlan batch;  // batch of these steps
   int64_t warmup = 2;      // unmeasured steps: they choose kernels and fill the allocator
   int64_t steps = 3;
-  double enough_seconds = std::numeric_limits<double>::infinity();  // no new step after this time since the first step
+  double enough_seconds = std::numeric_limits<double>::infinity();  // limit for new steps, since the first step
 
-  bool evaluates = false;  // evaluates one pass at the end, with the memory of the steps still allocated
+  bool evaluates = false;  // true: evaluates one pass at the end, with the memory of the steps still allocated
 
-  /// Whether steps use CUDA graphs as in a run: only if the capture step is one of the warmup steps.
+  /// Returns whether steps use CUDA graphs as in a run: only if the capture step is one of the warmup steps.
   bool records() const noexcept { return warmup > train::Step::kPassesBeforeCapture; }
 };
 
 struct TimedSteps {
-  std::vector<double> seconds;             // of each measured step
-  std::vector<double> samples_per_second;  // of this rank, in each measured step
+  std::vector<double> seconds;             // seconds of each measured step
+  std::vector<double> samples_per_second;  // rate of this rank, in each measured step
   int64_t peak_bytes = 0;                  // peak of all tensors, including those of the assembly
-  double first_loss = 0, last_loss = 0;    // mean over the targets, of the first and the last step
+  double first_loss = 0, last_loss = 0;    // means over the targets, of the first and the last step
 
   double median_rate() const;
 };
 
-/// The list must not be empty. For an even size, the mean of the two middle values.
+/// Returns the median; for an even size, the mean of the two middle values. The list must not be empty.
 double median(std::vector<double> values);
 
 /// Takes real steps, which change weights and optimizer state. Reads the training data from its beginning.

@@ -1,4 +1,4 @@
-// The training loop of a run: combines data, model, reduction and update, and can start at any step.
+// Training loop of a run: combines data, model, reduction and update, and can start at any step.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +16,18 @@
 
 namespace gputrain::app {
 
-/// Why steps are not CUDA graphs on a device that supports them; empty: they are.
+/// Returns the reason why steps are not CUDA graphs on a device that supports them; empty: they are.
 std::string obstacle_to_capture(const JobSpec& spec, const TrainingSetup& setup);
 
-/// Of a step with as many passes as the plan has.
+/// Returns the traffic of a step with as many passes as the plan has.
 parallel::GradientTraffic traffic_of_step(const TrainingSetup& setup);
 
 class TrainingLoop {
  public:
   using MakeCapturedGraphs = std::function<std::unique_ptr<device::CapturedGraphs>(at::Device)>;
 
-  /// All arguments must outlive the loop. Calls `before_update` in each step before weights or optimizer state change.
-  /// Every rank must call.
+  /// Refers to all arguments, which must outlive the loop. Calls `before_update` in each step before weights or
+  /// optimizer state change. Every rank must call.
   TrainingLoop(const JobSpec& spec, TrainingSetup& setup, train::StopReason own_stop,
                std::function<void()> before_update,
                MakeCapturedGraphs make_captured_graphs = device::make_captured_graphs);
@@ -37,12 +37,12 @@ class TrainingLoop {
   /// Trains from `progress` to the end or to `last_step`. May be called again, from another step. Every rank must call.
   train::Outcome run(train::Progress& progress, const std::vector<train::Hook*>& hooks, int64_t last_step = INT64_MAX);
 
-  /// For hooks: runs work that is no step in the memory of the steps, see train::Step.
+  /// Runs work that is no step in the memory of the steps, for hooks; see train::Step.
   void run_between_steps(const std::function<void()>& work) { step_ ? step_->run_between_steps(work) : work(); }
 
-  /// The same with the average of the weights in the model, if the job has one. Every rank must call.
+  /// Does the same with the average of the weights in the model, if the job has one. Every rank must call.
   void run_with_average(const std::function<void()>& work);
-  /// After training: the model has the average from here on, if the job has one. Every rank must call.
+  /// Puts the average into the model after training, if the job has one. Every rank must call.
   void end_with_average();
 
  private:
@@ -55,7 +55,7 @@ class TrainingLoop {
   MakeCapturedGraphs make_captured_graphs_;
   parallel::DataParallel data_parallel_;
   device::PhaseClock* clock_ = nullptr;
-  train::Step* step_ = nullptr;  // during run()
+  train::Step* step_ = nullptr;  // set during run()
 };
 
 }  // namespace gputrain::app

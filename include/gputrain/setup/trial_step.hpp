@@ -8,7 +8,7 @@
 namespace gputrain::app {
 
 struct TrialStep {
-  int64_t peak_bytes = 0;  // of tensors, in addition to those of the assembly
+  int64_t peak_bytes = 0;  // peak of tensors, in addition to those of the assembly
   double loss = 0;         // mean over the samples' targets
 };
 
