@@ -1,4 +1,4 @@
-// Finds what a folder holds: a run, one of its checkpoints, a published model, or an adapter for one.
+// Search for the model of a folder: a run, one of its checkpoints, a published model, or an adapter for one.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Whether --set changes a key, one below it, or a group that it is in.
+/// Returns whether --set changes a key, one below it, or a group that it is in.
 bool sets(const Request& request, const std::string& key) {
   return std::ranges::any_of(request.set, [&](const std::string& one) {
     const std::string set = one.substr(0, one.find('='));
@@ -35,7 +35,7 @@ std::string quoted(const std::string& text) {
   return yaml + "'";
 }
 
-/// Makes a job that only says which published model it is, and what else `more` and --set say.
+/// Makes a job that only says which published model it is, with the settings of `more` and --set.
 app::Job job_of(const fs::path& published, const std::vector<std::string>& more, const Request& request) {
   const fs::path config = published / "config.json";
   const auto model = models::published_model(checkpoint::read_json_object(config), config.string());
@@ -65,7 +65,7 @@ Source published_source(const Request& request, const fs::path& published, const
   return source;
 }
 
-/// Throws Error(usage) for an adapter of a model with classes whose base has none: PEFT's task_type says what it is of.
+/// Throws Error(usage) for an adapter of a model with classes, by PEFT's task_type, whose base has none.
 void check_head(const nlohmann::json& adapter, const Source& base) {
   const auto task = adapter.value("task_type", nlohmann::json());
   const Target& gives = base.signature.gives;
@@ -98,7 +98,7 @@ Source adapter_source(Request request) {
   return source;
 }
 
-/// Returns the template that the run has learned, because what its job names may have changed since. None: that of the
+/// Returns the template that the run has learned, because the job's may have changed since. None: that of the
 /// tokenizer.
 std::optional<std::string> template_of_run(const app::Job& job, const app::RunFolder& run, const Request& request,
                                            const fs::path& tokenizer) {
@@ -136,7 +136,7 @@ Source run_source(const Request& request, const app::RunFolder& run) {
   source.chat_template = template_of_run(source.job, run, request, source.tokenizer);
   // Texts to continue may be longer than those that the run has learned from.
   if (!source.continues_texts() || sets(request, "data.text.max_length")) source.longest = text.max_length.value;
-  // Some learn from texts without begin and end.
+  // Formats text and tokens are learned without begin and end.
   const std::string& format = source.job.spec().data.train.format.name;
   source.adds_special_tokens = !own.empty() && format != "text" && format != "tokens";
   return source;

@@ -1,4 +1,4 @@
-// What trained models give, in words.
+// Outputs of trained models, in words.
 #include "gputrain/core/error.hpp"
 #include "gputrain/trained/model.hpp"
 

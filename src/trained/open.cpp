@@ -26,7 +26,7 @@ app::Job job_to_build(const Source& source) {
   return job;
 }
 
-/// Returns the names of the classes. Those without a name are numbered, those of texts as transformers does.
+/// Returns the names of the classes. Those without a name are numbered, those of texts like transformers'.
 std::vector<std::string> names_of_classes(const data::Signature& signature) {
   std::vector<std::string> names = signature.class_names;
   if (signature.gives == Target::next_token) return names;
@@ -35,8 +35,8 @@ std::vector<std::string> names_of_classes(const data::Signature& signature) {
   return names;
 }
 
-/// Opens data and tokenizer. Where a run's data has no tokenizer, the model that it started from may have one beside
-/// its weights.
+/// Opens data and tokenizer. If a run's data has no tokenizer, the model that it started from may have one beside its
+/// weights.
 void open_texts(Source& source, Spelling spelling, Model& model) {
   if (source.tokenizer.empty() && spelling == Spelling::needed) {
     if (!source.training_data) source.training_data = app::open_datasets(source.job, app::Purpose::reading);

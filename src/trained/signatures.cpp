@@ -25,26 +25,26 @@ using data::SampleLayout;
 using data::Signature;
 using nlohmann::json;
 
-/// The number of classes where config.json names none, as in transformers.
+/// Number of classes if config.json names none, as in transformers.
 constexpr int64_t kUsualClasses = 2;
 
 int64_t classes_in(const json& config) {
   const json names = config.value("id2label", json());
-  for (const char* key : {"num_labels", "num_classes"}) {  // of transformers and timm
+  for (const char* key : {"num_labels", "num_classes"}) {  // keys of transformers and timm
     const json count = config.value(key, json());
     if (!(names.is_object() && !names.empty()) && count.is_number_integer()) return count.get<int64_t>();
   }
   return names.is_object() && !names.empty() ? std::ssize(names) : kUsualClasses;
 }
 
-/// What a classifier of texts gives, by transformers' problem_type.
+/// Returns the target of a classifier of texts, by transformers' problem_type.
 Target given_by_classifier(const json& config, int64_t classes) {
   const json problem = config.value("problem_type", json());
   if (problem == "regression" || (!problem.is_string() && classes == 1)) return Target::number;
   return problem == "multi_label_classification" ? Target::labels : Target::label;
 }
 
-/// A number that is always in a family's options.
+/// Returns a number that is always in a family's options.
 int64_t size_in(const models::PublishedModel& published, const std::string& name) {
   const auto found = std::ranges::find(published.options, name, [](const auto& option) { return option.first; });
   return found == published.options.end() ? 1 : std::stoll(found->second);
@@ -86,7 +86,7 @@ SampleLayout layout_of_images(const InputSpec& model, const SampleLayout& known)
   return make(sizes[0], sizes[1], sizes[2], known.outputs);
 }
 
-/// What the weights say of images or, as a checkpoint does not, those that the run wrote at its end.
+/// Returns the images in the metadata of the weights or, as a checkpoint has none, of those from the run's end.
 std::optional<Signature> images_of_run(const app::Job& job, const fs::path& weights) {
   auto images = app::images_in(checkpoint::WeightFiles(weights).metadata());
   const fs::path at_end = app::RunFolder{job.output_dir}.weights();
