@@ -75,7 +75,7 @@ void SweepRecord::restore(Trial& trial, const ordered_json& known) const {
                                   .where = file_.string(),
                                   .hint = "another --output-dir"});
   constexpr int kDiverged = static_cast<int>(ExitCode::refused);
-  if (known.at("state") == "failed" && known.at("exit_code") != kDiverged) return;  // tried again
+  if (known.at("state") == "failed" && known.at("exit_code") != kDiverged) return;  // to be tried again
   trial.state = known.at("state");
   if (!known.at("value").is_null()) trial.value = known["value"].get<double>();
   trial.evaluations = known.at("evaluations");

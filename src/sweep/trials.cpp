@@ -11,7 +11,7 @@
 namespace gputrain::app {
 namespace {
 
-/// Writes a number, shorter than a double is exact: people read and copy it.
+/// Writes a number with fewer digits than a double has: people read and copy it.
 std::string number_in(const SweepParameter& parameter, double place) {
   const double min = *parameter.min, max = *parameter.max;
   const double number = std::clamp(

@@ -1,4 +1,4 @@
-// The record of a sweep's trials, and its file.
+// Record of a sweep's trials, and its file.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ namespace gputrain::app {
 struct Trial {
   TrialSettings settings;
   std::string state = "waiting";  // done; failed; ended: by asha, it was not among the best
-  std::optional<double> value;    // the best of its evaluations
+  std::optional<double> value;    // best of its evaluations
   int64_t evaluations = 0;
   std::string why = {};  // reason of a failed trial
-  int exit_code = 0;     // that of a failed trial
+  int exit_code = 0;     // exit code of a failed trial
 
   bool is_over() const { return state != "waiting"; }
   bool has_worked() const { return state == "done" || state == "ended"; }
@@ -28,15 +28,14 @@ struct Trial {
 /// Returns "optimizer.lr 0.01  optimizer.momentum 0.9".
 std::string text_of(const TrialSettings& settings);
 
-/// The record of a sweep. Every change is in the file before the call returns.
+/// Record of a sweep. Every change is in the file before the call returns.
 class SweepRecord {
  public:
-  /// `job`: hash of the settings of the job that change results.
+  /// Takes the hash of the job's settings that change results as `job`.
   SweepRecord(const SweepSpec& spec, uint64_t seed, std::string job, std::filesystem::path file);
 
-  /// Takes up what the file says, if there is one. Trials that failed, but did not diverge, are to be tried again.
-  /// Throws Error(usage) for the file of another job, metric or list of trials; Error(data) for one that cannot be
-  /// read.
+  /// Reads the file, if there is one. Trials that failed, but did not diverge, are to be tried again. Throws
+  /// Error(usage) for the file of another job, metric or list of trials; Error(data) for one that cannot be read.
   void restore();
 
   const std::vector<Trial>& trials() const noexcept { return trials_; }

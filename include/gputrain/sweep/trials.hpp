@@ -1,4 +1,4 @@
-// The trials of a sweep, and which of them go on.
+// Trials of a sweep, and the rule by which some of them go on.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 
 namespace gputrain::app {
 
-/// The settings of a trial: keys of the job and their values, in the order of the spec.
+/// Settings of a trial: keys of the job and their values, in the order of the spec.
 using TrialSettings = std::vector<std::pair<std::string, std::string>>;
 
 /// Returns the settings of every trial: a pure function of the spec and the seed. Trial n of random and asha does not
-/// depend on how many there are.
+/// depend on the number of trials.
 std::vector<TrialSettings> trial_settings(const SweepSpec& spec, uint64_t seed);
 
 /// Asynchronous successive halving (Li et al., "A system for massively parallel hyperparameter tuning", MLSys 2020), in
@@ -27,15 +27,15 @@ class Rungs {
  public:
   Rungs(const SweepSpec& spec, bool smaller_is_better);
 
-  /// Tells the values of a trial's evaluations so far, in their order. Returns the number of evaluations after which it
-  /// must end; empty: it goes on. A rung that the trial has reached before is not judged again.
+  /// Judges the values of a trial's evaluations so far, in their order. Returns the number of evaluations after which
+  /// it must end; empty: it goes on. A rung that the trial has reached before is not judged again.
   std::optional<int64_t> ends_after(int64_t trial, const std::vector<double>& values);
 
   /// Returns the best of the values; empty: none is finite.
   std::optional<double> best(const std::vector<double>& values) const;
   bool is_better(double one, double other) const { return smaller_is_better_ ? one < other : one > other; }
 
-  /// The trials that have reached each rung, and their values there. To be kept in a file.
+  /// Trials that have reached each rung, with their values there, for a file.
   using Reached = std::vector<std::map<int64_t, double>>;
   const Reached& reached() const noexcept { return reached_; }
   void restore(Reached reached) { reached_ = std::move(reached); }
