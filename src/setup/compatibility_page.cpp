@@ -1,4 +1,4 @@
-// The page configs/compatibility.md.
+// Text of the page configs/compatibility.md.
 #include <algorithm>
 #include <map>
 #include <set>

@@ -136,7 +136,7 @@ JobDatasets datasets_of(const Job& job, std::shared_ptr<const data::Dataset> tra
 JobDatasets open_datasets(const Job& job, Purpose purpose) {
   if (purpose == Purpose::learning)
     tasks::catalog().check_head(job.spec().task.type, models::catalog().reads(job.spec().model.architecture));
-  // Templates may write the day: all attempts have the same texts.
+  // Chat templates may write the date: all attempts must have the same texts.
   chat::set_local_time(time_of_first_attempt(job).value_or(chat::local_time()));
   JobDatasets datasets;
   const std::filesystem::path pretrained = job.spec().model.pretrained_path();

@@ -29,7 +29,7 @@ void warn_of_missing_units(const device::DeviceFacts& gpu, ops::Precision precis
     log::warning(gpu.name + " has no tf32 and uses fp32 instead; try precision: fp16");
 }
 
-/// Sets up what the process computes with; `device` is the kind of device, of which the rank takes its own.
+/// Sets up device, threads and numerics. `device` is a kind of device, of which the rank takes its own.
 void set_up(RankContext& context, const JobStart& spec, const std::string& device, int ranks_here) {
   device::install_host_allocator(ranks_here);
   context.threads = device::plan_cpu_threads(ranks_here, context.launch.allotted_cpus);

@@ -49,7 +49,7 @@ void write_template(const TextFiles& files, const fs::path& folder) {
   const std::string& source = files.chat_template->source().source();
   ordered_json config = read_object(folder / kTokenizer);
   const bool has_one = config.is_object() && config.contains("chat_template");
-  if (has_one && config["chat_template"].is_array() && !files.is_other_template) return;  // others are among them
+  if (has_one && config["chat_template"].is_array() && !files.is_other_template) return;  // others are in the list
   if (has_one && config["chat_template"] != source) {
     config["chat_template"] = source;
     write_json(folder / kTokenizer, config);
@@ -77,7 +77,7 @@ TextFiles text_files_of(const Job& job, const data::Dataset& learned) {
     files.folder = tokenizer->folder();
     files.source = tokenizer->source();
   } else if (learned.layout().token_count() > 0 && fs::is_directory(pretrained)) {
-    files.folder = pretrained;  // the data has numbers of tokens
+    files.folder = pretrained;  // the data has token ids
   }
   const bool continues = models::catalog().reads(spec.model.architecture).target == Target::next_token;
   if (!continues || learned.layout().token_count() == 0) return files;

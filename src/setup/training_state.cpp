@@ -274,7 +274,7 @@ void TrainingState::note_source(const checkpoint::Checkpoint& from) {
                ": the run keeps those that it began with, which lie beside its checkpoints");
 }
 
-/// Restores weights, also those with another dtype than they were saved in, since they were frozen or trained then.
+/// Restores weights. Casts those whose dtype differs because they were frozen then and are trained now, or the reverse.
 void TrainingState::restore_weights(const checkpoint::Checkpoint& from) {
   const checkpoint::Part& part = from.part("model");
   std::set<std::string> may_differ = frozen_names(from);

@@ -106,7 +106,7 @@ at::Tensor ClassLoss::weight_of(const at::Tensor& targets) const {
   return one_hot(targets, classes, at::kDouble).mul(weights_on(targets.device(), classes)).sum();
 }
 
-/// Returns the weights, as many as `classes`: a model may have more than the data.
+/// Returns the weights of `classes` classes: a model may have more than the data, with weight 1.
 at::Tensor ClassLoss::weights_on(at::Device device, int64_t classes) const {
   if (!weights_.defined() || weights_.device() != device || weights_.size(0) < classes) {
     std::vector<double> all = class_weights_;
@@ -153,7 +153,7 @@ at::Tensor ClassLoss::of_probabilities(const at::Tensor& logits, const at::Tenso
   }
   const at::Tensor guesses = at::sigmoid(logits), others = at::rsub(probabilities, 1);
   const at::Tensor missed = at::rsub(guesses * probabilities + at::rsub(guesses, 1) * others, 1);
-  // A gamma below 1 gives the power no derivative at 0, to which the sigmoid rounds.
+  // With a gamma below 1, the power has no derivative at 0, to which the sigmoid rounds.
   at::Tensor each = entropies(probabilities) * at::pow(at::clamp_min(missed, 1e-12), spec_.gamma);
   if (spec_.alpha) each = each * (probabilities * *spec_.alpha + others * (1 - *spec_.alpha));
   return each.sum(-1);

@@ -33,8 +33,8 @@ void check_logits(const models::Model& model, const at::Tensor& features, const 
                   "no parameter can learn from the model's logits: they are integers, or detached");
 }
 
-/// Features and targets of a batch, without the rows in which no target counts, where that spares the last layer much.
-/// A rank without any keeps all: it reads the weights that the others read.
+/// Features and targets of a batch, without the rows in which no target counts, if that spares the last layer much. A
+/// rank without any such row keeps all, so that it reads the same weights as the others.
 struct Rows {
   at::Tensor features, targets;
 };
@@ -49,7 +49,7 @@ Rows counted_rows(const models::Model::LastLayer& last, const Batch& batch) {
   return {last.features.reshape({-1, last.features.size(-1)}).index_select(0, rows), flat.index_select(0, rows)};
 }
 
-/// Turns a loss for the mean of a batch into a part of its sum, times `weight`.
+/// Turns a loss that goes with the mean over a batch into one that goes with the sum, times `weight`.
 at::Tensor times_targets(const at::Tensor& loss, const at::Tensor& targets, const at::Tensor& weight) {
   const at::Tensor count = targets.ne(kIgnoreIndex).sum().to(at::kDouble);
   return at::mul(loss.to(at::kDouble), weight.defined() ? at::mul(count, weight) : count);

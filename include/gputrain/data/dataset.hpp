@@ -37,7 +37,7 @@ class Dataset {
  public:
   virtual ~Dataset();
 
-  virtual int64_t size() const = 0;  // samples in an epoch
+  virtual int64_t size() const = 0;  // counts the samples of an epoch
   virtual const SampleLayout& layout() const = 0;
 
   /// Writes every field of sample `index` into `row`. For a ragged field, writes its entries and sets their count.

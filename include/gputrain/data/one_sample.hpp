@@ -20,7 +20,7 @@ class OneSample {
     GPUTRAIN_ASSERT(sizeof(T) == memory_[field].element_bytes, "a field is read as another type than it has");
     return reinterpret_cast<const T*>(values_[field].data());
   }
-  int64_t count(size_t field) const { return counts_[field]; }  // entries of a ragged field
+  int64_t count(size_t field) const { return counts_[field]; }  // counts entries of a ragged field
 
  private:
   std::vector<std::vector<std::byte>> values_;

@@ -55,7 +55,7 @@ class ImageStore {
     return std::span(rows_).subspan(static_cast<size_t>(index) * class_names_.size(), class_names_.size());
   }
 
-  /// Names the columns of a list that nothing is made of; empty: none.
+  /// Names the unused columns of a list; empty: none.
   virtual std::string unread() const { return {}; }
   /// Returns the path below the root; "<class>/<rest>" if folders are the classes.
   std::string_view name(int64_t index) const;

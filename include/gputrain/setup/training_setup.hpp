@@ -100,7 +100,7 @@ struct BuiltModel {
   std::vector<at::Tensor> parameters;       // trainable ones
   int64_t parameter_count = 0;              // elements of all parameters
   int64_t trainable_count = 0;              // elements of the trained ones
-  models::NotLoaded not_loaded;             // values that pretrained weights did not give
+  models::NotLoaded not_loaded;             // parts that pretrained weights do not have
   std::vector<std::string> class_names;     // names of the classes in the order of the last layer's rows; empty: none
   std::optional<models::ImageSize> images;  // size of the data's images; empty: it has none
   std::filesystem::path pretrained;         // weights that it began with; empty: none

@@ -30,7 +30,7 @@ void check_weights(const std::filesystem::path& path);
 
 /// Loads the model from checkpoint::WeightFiles. Throws Error(data) that lists all tensors that are missing, unexpected
 /// or of another shape. The rows of the last layer follow the names of the classes, if the weights have the same names.
-/// Returns the parts of the model that keep its own values.
+/// Returns the parts of the model that were not loaded.
 models::NotLoaded load_weights(BuiltModel& built, const std::filesystem::path& path,
                                models::OtherClasses other_classes = models::OtherClasses::refused);
 

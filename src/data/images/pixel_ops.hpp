@@ -14,8 +14,8 @@ using Colour = std::array<uint8_t, 3>;  // for grey images, the first value coun
 /// Returns the colour that becomes 0 when the image is normalised, rounded to bytes.
 Colour mean_colour(const Pixels& pixels);
 
-/// Adjust like Pillow's ImageEnhance.Brightness, Contrast, Color and Sharpness: factor 0 gives black, grey of the mean,
-/// the grey image or the smoothed image, 1 the image, and others what lies between or beyond.
+/// Adjusts like Pillow's ImageEnhance.Brightness, Contrast, Color and Sharpness: a factor of 0 gives black, grey of the
+/// mean, the grey image or the smoothed image; 1 gives the image; others lie between or beyond.
 void brightness(const Pixels& pixels, double factor);
 void contrast(const Pixels& pixels, double factor);
 void saturation(const Pixels& pixels, double factor);

@@ -55,7 +55,7 @@ struct MagnitudeScale {
 /// Returns the operation with the argument for a magnitude.
 PixelOperation with_magnitude(Operation operation, double magnitude) {
   if (is_enhancement(operation)) return {operation, 1 + magnitude};
-  // torchvision says how far the image moves, the operation from where it comes.
+  // torchvision states how far the image moves, the operation where its pixels come from.
   if (operation == Operation::translate_x || operation == Operation::translate_y)
     return {operation, -std::trunc(magnitude)};
   return {operation, magnitude};

@@ -68,7 +68,7 @@ struct Loader::Impl {
   int64_t step = 0;  // steps returned
   RowReader reader;
   std::map<int, LengthClasses> classes;  // classes by pass; empty: a ragged field is as long as its longest sample
-  std::set<int> full_passes;             // passes where all samples of the dataset have the same length, with classes
+  std::set<int> full_passes;             // passes where all samples have the maximum length, with classes
   CountedTargets counted_targets;        // empty without classes
   std::optional<Uploader> uploader;      // if the device is a GPU
   std::unique_ptr<BatchSource> source;   // empty until started; declared after the reader, which it uses

@@ -1,4 +1,4 @@
-// Tables with a record per row, separated by commas or tabs.
+// Tables with a record per row, and cells separated by commas, semicolons or tabs.
 #include "gputrain/config/catalog.hpp"
 #include "../samples/samples_of_records.hpp"
 

@@ -196,7 +196,7 @@ struct QuotedCells {
   }
 };
 
-/// Empties the names of columns that no record can have: each name stands for the first column of that name.
+/// Empties repeated names of columns: each name stands for its first column.
 void drop_doubles(Cells& columns) {
   std::set<std::string_view> seen;
   for (std::string& column : columns)

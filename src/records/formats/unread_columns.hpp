@@ -1,4 +1,4 @@
-// Columns of records that nothing is made of.
+// Columns of records that are not used.
 #pragma once
 
 #include <cstdint>

@@ -66,8 +66,8 @@ class AnswerTexts final : public SampleBuilder {
     }
   }
 
-  /// Gives each prompt the answer of the good sample before it, where that is of the same kind, else its own; the first
-  /// one that of the last.
+  /// Gives each usable sample the answer of the one before it (the first: of the last) if both are texts, or both are
+  /// messages; else its own.
   void settle(std::vector<Draft>& drafts, const std::vector<std::string>*) override {
     if (!is_rated()) return;
     const auto is_usable = [](const Draft& draft) { return draft.problem.empty(); };

@@ -260,7 +260,7 @@ std::string samples_key(const data::DatasetRequest& request, const std::string& 
                         const std::vector<std::string>& files, const tokenizers::Tokenizer* tokenizer, int64_t most) {
   if (tokenizer == nullptr || is_tokenizer_built_from_texts(request)) return "";
   const data::TextOptions options = request.text != nullptr ? *request.text : data::TextOptions();
-  if (tokenizer->folder().empty() && options.tokenizer.name != "bytes") return "";  // nobody knows its files
+  if (tokenizer->folder().empty() && options.tokenizer.name != "bytes") return "";  // its files are not known
   int64_t bytes = 0;
   std::error_code ignored;
   for (const std::string& file : files) bytes += static_cast<int64_t>(fs::file_size(file, ignored));

@@ -18,7 +18,7 @@ namespace gputrain::records {
 std::filesystem::path samples_folder();
 
 /// Names samples by all that they are made from: the files with their format, times and some of their content, the
-/// tokenizer's files, the settings of texts, the maximum of tokens in a sample, the model's, the facts about the
+/// tokenizer's files, the settings of texts, the limits of tokens in a sample, the target, the signature of the
 /// training data, and this program. Empty: they are made anew each time, because there is little text, the tokenizer is
 /// made from it or its files are not known, or a template has the time of day.
 std::string samples_key(const data::DatasetRequest& request, const std::string& format,

@@ -201,7 +201,7 @@ void TextSamples::lay_out(int64_t most, const data::SampleLayout* train) {
     int64_t longest = std::max<int64_t>(2, learned);
     for (const int64_t sample : chosen_) longest = std::max(longest, made_->sum_of(sample));
     row_size_ = builder_->is_length_set() ? most : std::min(most, longest);
-    // Rows of one size have one shape with those of the training data.
+    // Rows of the training data's size also get its number of samples, so that all batches have one shape.
     const data::Field* samples = train != nullptr ? train->find(data::kIsSample) : nullptr;
     if (samples != nullptr && row_size_ == learned) most_in_row_ = samples->sizes[0];
     pack_rows();
