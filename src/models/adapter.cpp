@@ -17,7 +17,7 @@
 namespace gputrain::models {
 namespace {
 
-constexpr const char* kPrefix = "base_model.model.";  // of PEFT's wrappers round the model
+constexpr const char* kPrefix = "base_model.model.";  // prefix of PEFT's wrappers round the model
 
 using Visit = std::function<void(const std::string& layer, nn::Linear&)>;
 
@@ -48,10 +48,10 @@ std::vector<std::string> branch_parameters(Model& model) {
 
 namespace {
 
-/// What an adapted model trains: the names in PEFT's files by the model's own.
+/// Returns the names in PEFT's files of the parameters that an adapted model trains, by the model's own names.
 std::map<std::string, std::string> names_in_files(Model& model) {
   const Published published(model);
-  std::map<std::string, std::string> file_names;  // of branches' parameters
+  std::map<std::string, std::string> file_names;  // names of branches' parameters
   each_adapted_layer(model, [&](const std::string& layer, nn::Linear&) {
     for (const char* part : {".lora_A.weight", ".lora_B.weight"})
       file_names[layer + part] = published.module(layer) + part;
@@ -87,8 +87,8 @@ std::vector<std::pair<std::string, at::Tensor>> adapter_weights(
 
 namespace {
 
-/// The model's own weights that PEFT's files may hold beside an adapter, by their names there: those of adapted layers,
-/// and with save_embedding_layers the embedding and the head. Undefined where ranks share a weight.
+/// Returns the model's own weights that PEFT's files may hold beside an adapter, by their names there: those of adapted
+/// layers, and with save_embedding_layers the embedding and the head. Undefined if ranks share a weight.
 std::map<std::string, at::Tensor> weights_of_the_base(Model& model, const std::vector<std::string>& names) {
   std::map<std::string, at::Tensor> frozen, found;
   model.each_parameter([&](const std::string& name, nn::Parameter& parameter) {
@@ -108,8 +108,7 @@ std::map<std::string, at::Tensor> weights_of_the_base(Model& model, const std::v
   return found;
 }
 
-/// Takes those that are the model's out of the names. Where a weight has no memory, it is another call that compares
-/// them.
+/// Removes the model's own weights from the source, and compares those that have memory; another call does the others.
 void pass_over_weights_of_the_base(Model& model, TensorSource& source) {
   for (const auto& [name, ours] : weights_of_the_base(model, source.names)) {
     if (std::erase(source.names, name) == 0 || !ours.defined()) continue;
@@ -131,7 +130,7 @@ void pass_over_weights_of_the_base(Model& model, TensorSource& source) {
   }
 }
 
-/// Names in files of what has a row for each class.
+/// Returns the names in files of parameters that have a row for each class.
 std::set<std::string> names_of_class_rows(Model& model) {
   std::set<const nn::Parameter*> of_classes;
   nn::Module* const last = model.units().back().modules.back();

@@ -20,7 +20,7 @@ std::vector<std::string> lower(std::vector<std::string> names) {
   return names;
 }
 
-/// rows_by_name() for names as they are; empty also where a name occurs twice.
+/// Does what rows_by_name() does, but compares case; returns nothing too if a name occurs twice.
 std::vector<int64_t> rows_by_exact_name(const std::vector<std::string>& theirs, const std::vector<std::string>& ours) {
   std::map<std::string, int64_t> left;
   for (size_t row = 0; row < theirs.size(); ++row) left.emplace(theirs[row], row);
@@ -40,7 +40,7 @@ std::vector<int64_t> rows_by_exact_name(const std::vector<std::string>& theirs, 
 }  // namespace
 
 std::vector<std::string> class_names_in(const nlohmann::json& config) {
-  const auto list = config.find("label_names");  // timm's
+  const auto list = config.find("label_names");  // key of timm
   const auto is_text = [](const nlohmann::json& name) { return name.is_string(); };
   if (list != config.end() && list->is_array() && std::ranges::all_of(*list, is_text))
     return list->get<std::vector<std::string>>();

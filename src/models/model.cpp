@@ -18,7 +18,7 @@ Model::~Model() = default;
 
 namespace {
 
-/// The loss overwrites its logits with the gradient. Copies logits that the model or the graph may read again:
+/// Copies logits that the model or the graph may read again, because the loss overwrites them with the gradient:
 /// log_softmax, for example, saves its result for the backward pass.
 at::Tensor free_to_write(at::Tensor logits) {
   const bool is_ours = logits.use_count() == 1 && logits.storage().use_count() == 1;

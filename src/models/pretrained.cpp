@@ -20,7 +20,7 @@
 namespace gputrain::models {
 namespace {
 
-/// Whether all values are finite, also when they are cast to this type.
+/// Tells whether all values are finite, also when they are cast to this type.
 bool is_finite(const at::Tensor& tensor, at::ScalarType type) {
   if (!tensor.is_floating_point() || tensor.numel() == 0) return true;
   const auto [least, most] = at::aminmax(tensor);  // both NaN if one value is
@@ -43,11 +43,11 @@ void require_finite(const TensorSource& source, const std::string& name, at::Sca
                .hint = is_too_large ? "precision: bf16" : "get the file again, or take weights of an earlier step"});
 }
 
-/// Whether this is a matrix with one value everywhere. Biases and the weights of norms may be so, but are no matrices.
+/// Tells whether this is a matrix with one value everywhere; biases and weights of norms may be constant.
 bool is_constant_matrix(const at::Tensor& tensor) {
   if (tensor.dim() < 2 || tensor.numel() < 2) return false;
   const at::Tensor values = tensor.flatten();
-  if (values[0].item<double>() != values[1].item<double>()) return false;  // nearly always, without reading them all
+  if (values[0].item<double>() != values[1].item<double>()) return false;  // usual case, without reading all values
   const auto [least, most] = at::aminmax(values);
   return least.item<double>() == most.item<double>();
 }
@@ -77,7 +77,7 @@ void fill(const MatchedWeights& found, const TensorSource& source) {
   const at::NoGradGuard no_grad;
   std::vector<std::string> constant;
   for (const auto& [name, ours] : found.pairs) {
-    if (!device::has_memory(ours)) continue;  // of another unit than the one that is filled
+    if (!device::has_memory(ours)) continue;  // part of another unit than the one being filled
     require_finite(source, name, ours.scalar_type());
     const auto split = found.splits.find(name);
     const auto fitted = found.fitted.find(name);

@@ -18,7 +18,7 @@ std::unique_ptr<const PublishedFamily> first_family(const std::function<bool(con
   return nullptr;
 }
 
-/// "gpt2 and llama", "gpt2, llama and qwen2".
+/// Lists the families: "gpt2 and llama", "gpt2, llama and qwen2".
 std::string known_families() {
   const auto names = families().names();
   std::string text;
@@ -26,7 +26,7 @@ std::string known_families() {
   return text;
 }
 
-constexpr const char* kClassifies = "ForSequenceClassification";  // the end of such an architecture's name
+constexpr const char* kClassifies = "ForSequenceClassification";  // end of an architecture's name
 
 bool classifies(const nlohmann::json& config) {
   const auto architectures = config.find("architectures");
@@ -52,7 +52,7 @@ at::Tensor PublishedFamily::fitted(const Model&, const FileTensor& theirs) const
 
 namespace {
 
-/// A side of square images, or the last two of a list: height and width.
+/// Reads an image size: the side of a square, or a list whose last two numbers are height and width.
 std::optional<ImageSize> image_size_of(const nlohmann::json& value) {
   const auto is_size = [](const nlohmann::json& one) { return one.is_number_integer() && one.get<int64_t>() > 0; };
   if (is_size(value)) return ImageSize{value, value};
@@ -63,7 +63,7 @@ std::optional<ImageSize> image_size_of(const nlohmann::json& value) {
 }  // namespace
 
 std::optional<ImageSize> image_size_in(const nlohmann::json& config) {
-  // What a model of timm was built with comes before what its weights were trained on at first.
+  // The size that a timm model was built with comes before the size of its first training.
   for (const char* path : {"/image_size", "/model_args/img_size", "/pretrained_cfg/input_size"}) {
     const nlohmann::json::json_pointer pointer(path);
     if (!config.is_object() || !config.contains(pointer)) continue;
@@ -83,7 +83,7 @@ std::unique_ptr<const PublishedFamily> family_of(const Model& model) {
 PublishedModel published_model(const nlohmann::json& config, const std::string& where) {
   if (!config.is_object()) throw Error(ExitCode::data, {.what = "not a JSON object", .where = where});
   const ConfigReader reader(config, where);
-  const std::string type = reader.text("model_type", "");  // wrong in any family where it is no text
+  const std::string type = reader.text("model_type", "");  // throws in any family if it is not text
   if (reader.find("quantization_config") != nullptr) {
     reader.refuse("these weights are quantised ('quantization_config')", "take the weights that they were made from");
   }

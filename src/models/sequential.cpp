@@ -1,4 +1,4 @@
-// A network that the job lists layer by layer. Parameters are named by the place of their layer, as in
+// Network that the job lists layer by layer. Parameters are named by the index of their layer, as in
 // torch.nn.Sequential: "0.weight".
 #include <cstdint>
 #include <functional>
@@ -25,21 +25,21 @@ namespace {
 /// Sizes of one sample: [channels, height, width] or [features].
 using Sizes = std::vector<int64_t>;
 
-/// What is around a layer.
+/// Surroundings of a layer.
 struct LayerPlace {
   Sizes in;
   const DataFacts& facts;
   std::string before, after;  // the layers beside it; empty: none
 };
 
-/// A layer of the list. Its constructor throws Error(usage) for inputs that it does not take.
+/// Layer of the list. Its constructor throws Error(usage) for inputs that it does not take.
 class Layer : public nn::Module {
  public:
   using Module::Module;
   virtual at::Tensor forward(const at::Tensor& x) = 0;
 
   const Sizes& gives() const noexcept { return gives_; }
-  /// Floating-point operations of a sample, forward and backward.
+  /// Returns the floating-point operations of a sample, forward and backward.
   double flops() const noexcept { return flops_; }
 
  protected:
@@ -70,7 +70,7 @@ void need_vector(const LayerPlace& place) {
   refuse(place, "a vector [features]", "put flatten, global_avg_pool or global_max_pool before it");
 }
 
-/// Height and width after a window has moved over the image.
+/// Returns channels, height and width after a window has moved over the image.
 Sizes moved_over(const LayerPlace& place, int64_t channels, int64_t kernel, int64_t stride, int64_t padding) {
   Sizes sizes{channels};
   for (const int64_t size : {place.in[1], place.in[2]}) {
@@ -125,7 +125,7 @@ class ConvLayer final : public Layer {
   nn::Conv2d* conv_;
 };
 
-/// With a ReLU that follows, one operator.
+/// Batch norm, which is one operator with a ReLU that follows.
 class BatchNormLayer final : public Layer {
  public:
   BatchNormLayer(const config::NoOptions&, const nn::Context& context, const LayerPlace& place)

@@ -74,10 +74,10 @@ std::set<const void*> parameters_of(nn::Module& module) {
   return parameters;
 }
 
-/// Parameters of the layer that gives the classes.
+/// Returns the parameters of the layer that gives the classes.
 std::set<const void*> last_layer_of(Model& model) { return parameters_of(*model.units().back().modules.back()); }
 
-/// Parameters that were added to the model's own.
+/// Returns the parameters that were added to the model's own.
 std::set<const void*> branches_of(Model& model) {
   std::set<const void*> parameters;
   model.each_module([&](const std::string&, nn::Module& module) {
@@ -86,7 +86,7 @@ std::set<const void*> branches_of(Model& model) {
   return parameters;
 }
 
-/// Parameters of a part of the head by its name.
+/// Returns the parameters of each part of the head by its name.
 std::map<std::string, std::set<std::string>> head_parts_of(Model& model) {
   std::map<std::string, std::set<std::string>> parts;
   const auto heads = model.head_parts();
@@ -98,17 +98,16 @@ std::map<std::string, std::set<std::string>> head_parts_of(Model& model) {
   return parts;
 }
 
-/// Whether two shapes differ only in their number of rows.
 bool differ_in_rows(at::IntArrayRef a, at::IntArrayRef b) {
   return !a.empty() && !b.empty() && a[0] != b[0] && a.slice(1) == b.slice(1);
 }
 
-/// Whether two shapes of convolutions differ only in the channels that they read.
+/// Tells whether two shapes of convolutions differ only in the channels that they read.
 bool differ_in_channels(at::IntArrayRef a, at::IntArrayRef b) {
   return a.size() == 4 && b.size() == 4 && a[0] == b[0] && a[1] != b[1] && a.slice(2) == b.slice(2);
 }
 
-/// Whether `theirs` is of a convolution of RGB images, and ours reads grey ones.
+/// Tells whether `theirs` is of a convolution of RGB images, and ours reads grey ones.
 bool are_colours_for_grey(at::IntArrayRef theirs, at::IntArrayRef ours) {
   return differ_in_channels(theirs, ours) && theirs[1] == 3 && ours[1] == 1;
 }
@@ -125,10 +124,10 @@ std::string channels_hint(int64_t theirs) {
 constexpr const char* kTimm =
     "these names are timm's: of timm, ResNets, ViTs and ConvNeXts are read; of other models take torchvision's weights";
 
-/// A batch norm's count of batches: no computation uses it, and older files do not have it.
+/// Tells whether this is a batch norm's count of batches, which no computation uses and older files lack.
 bool is_counter(const at::Tensor& tensor) { return !tensor.is_floating_point() && tensor.dim() == 0; }
 
-/// Whether numbers of one type are cast to the other. Floats of 8 bits mean nothing without the scales beside them.
+/// Tells whether numbers of one type are cast to the other. 8-bit floats mean nothing without the scales beside them.
 bool is_cast(at::ScalarType theirs, at::ScalarType ours) {
   if (!at::isFloatingType(ours)) return at::isIntegralType(theirs, /*includeBool=*/true);
   return theirs == at::kFloat || theirs == at::kBFloat16 || theirs == at::kHalf || theirs == at::kDouble;
@@ -138,7 +137,7 @@ bool are_equal(const at::Tensor& a, const at::Tensor& b) {
   return a.sizes() == b.sizes() && a.to(at::kFloat).equal(b.to(at::kFloat));
 }
 
-/// What the source's names and tensors mean to a model.
+/// Meaning of the source's names and tensors for a model.
 class Reading {
  public:
   Reading() = default;
@@ -193,10 +192,10 @@ class Matching {
   }
 
  private:
-  /// What most of the names that the model knows have in front: nothing, `module.` of DistributedDataParallel, `model.`
-  /// of Lightning. Of several the shortest.
+  /// Returns the prefix of most names that the model knows: nothing, `module.` of DistributedDataParallel, `model.` of
+  /// Lightning. The shortest wins a tie.
   std::string best_prefix() const {
-    std::map<std::string, size_t> known;  // names of the model by what stands before them
+    std::map<std::string, size_t> known;  // number of the model's names by prefix
     for (const std::string& name : source_.names) {
       size_t begin = 0;
       do {
@@ -242,12 +241,12 @@ class Matching {
     if (split != splits_.end()) matched_.splits.emplace(name, split->second);
   }
 
-  /// Notes whether the shapes are of layers that read images of other channels.
+  /// Notes the channels of the file's images if that is all in which the shapes differ.
   void note_channels(at::IntArrayRef theirs, at::IntArrayRef ours) {
     if (differ_in_channels(theirs, ours) && (ours[1] == 1 || ours[1] == 3)) channels_ = theirs[1];
   }
 
-  /// A part of the head is missing if the source has none of its parameters.
+  /// Notes each part of the head for which the source has no parameter.
   void note_missing_parts() {
     for (const auto& [part, names] : head_parts_) {
       if (std::ranges::none_of(names, [&](const std::string& name) { return filled_by_.contains(name); }))
@@ -274,7 +273,7 @@ class Matching {
                                  .hint = std::move(hint)});
   }
 
-  /// Whether most of the file is unknown, and named as models of timm are.
+  /// Tells whether the file has a name that is unknown to the model and begins as in timm.
   bool has_names_of_timm() const {
     constexpr std::array<std::string_view, 6> kStarts{"conv_stem.",   "stem.",    "stages.",
                                                       "patch_embed.", "head.fc.", "blocks.0."};
@@ -293,7 +292,7 @@ class Matching {
   OtherClasses other_classes_ = OtherClasses::refused;
   std::map<std::string, std::set<std::string>> head_parts_;
   std::map<std::string, std::string> filled_by_;  // name of ours -> name in the source
-  int64_t channels_ = 0;  // of the images that the file's first layer reads, where ours has others
+  int64_t channels_ = 0;  // channels of the images that the file's first layer reads, if ours has others
   MatchedWeights matched_;
   Mismatches wrong_;
 };

@@ -1,4 +1,4 @@
-// Which tensor of a file fills which tensor of a model.
+// Matching of a file's tensors to a model's.
 #pragma once
 
 #include <map>
@@ -12,12 +12,12 @@ namespace gputrain::models {
 
 struct MatchedWeights {
   std::map<std::string, at::Tensor> pairs;      // name in the source -> our tensor
-  std::map<std::string, device::Split> splits;  // of those of our tensors that ranks share, by name in the source
-  std::map<std::string, at::Tensor> fitted;     // those of the source that are changed before they fill ours
+  std::map<std::string, device::Split> splits;  // splits of those tensors that ranks share, by name in the source
+  std::map<std::string, at::Tensor> fitted;     // tensors of the source that are changed before they fill ours
   NotLoaded not_loaded;
 };
 
-/// The tensor with these of its rows, as TensorSource::class_rows says; the tensor itself where that changes nothing.
+/// Returns the tensor with these of its rows, as TensorSource::class_rows says; the tensor itself if nothing changes.
 at::Tensor in_order_of_classes(const at::Tensor& tensor, const std::vector<int64_t>& rows);
 
 /// Throws Error(data) that lists every difference.

@@ -5,14 +5,14 @@
 
 namespace gputrain::models {
 
-/// Gives the mean of another model's logits for each image and for the image mirrored left to right, where those of
-/// pixels are mirrored back. That model must outlive it, keeps its own mode, and may not be trained through it.
+/// Wrapper that returns the mean of another model's logits for each image and for its mirror image; logits of pixels
+/// are mirrored back. The other model must outlive it, keeps its own mode, and may not be trained through it.
 class Mirrored final : public Model {
  public:
   explicit Mirrored(Model& model) : Model(model.context()), model_(model) {}
 
-  /// Images [batch, channels, height, width] -> logits [batch, classes] or, of pixels, [batch, height, width, classes].
-  /// Throws Error(usage) for a model of tokens.
+  /// Maps images [batch, channels, height, width] to logits [batch, classes] or, per pixel, [batch, height, width,
+  /// classes]. Throws Error(usage) for a model of tokens.
   at::Tensor forward(const at::Tensor& images) override;
   std::vector<Unit> units() override { return model_.units(); }
 

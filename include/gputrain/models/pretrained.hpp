@@ -1,4 +1,4 @@
-// Starting from published weights: reads a Hugging Face config.json and copies tensors into a model.
+// Start from published weights: reads a Hugging Face config.json and copies tensors into a model.
 #pragma once
 
 #include <cstdint>
@@ -28,31 +28,30 @@ struct TensorSource {
   std::vector<std::string> names;
   std::function<at::Tensor(const std::string& name)> tensor;
   std::function<std::string(const std::string& name)> file_of = {};  // path of the file with a tensor; null: `where`
-  std::shared_ptr<const PublishedFamily> family = {};  // whose names they are; null: those of the model's family
-  std::string sizes_hint = {};                         // what to try where sizes differ
-  std::vector<int64_t> class_rows = {};                // by our class the row of a last layer; empty: the same
-  std::optional<ImageSize> images = {};                // empty: unknown
+  std::shared_ptr<const PublishedFamily> family = {};  // family whose names they are; null: that of the model
+  std::string sizes_hint = {};                         // hint if sizes differ
+  std::vector<int64_t> class_rows = {};                // row of their last layer by our class; empty: the same
+  std::optional<ImageSize> images = {};                // size of the images they were trained on; empty: unknown
 };
 
-/// What to do with a last layer that has another number of classes in the file than in the model. Where it is left out,
-/// the file may lack the parameters of branches and of Model::head_parts() as well: it is of another model. It may then
-/// also be of RGB images where the model reads grey ones: the first layer gets the sum over the colours, as in timm.
+/// Treatment of a last layer whose number of classes in the file is not the model's. With left_out the file is taken
+/// for one of another model: it may also lack the parameters of branches and of Model::head_parts(), and may be of RGB
+/// images where the model reads grey ones: the first layer then gets the sum over the colours, as in timm.
 enum class OtherClasses { refused, left_out };
-/// What the model did not get as it is from weights that are of another model.
+/// Parts of another model's weights that were left out, missing or changed.
 struct NotLoaded {
-  int64_t classes_left_out = 0;                 // in the file, of a last layer that was left out
+  int64_t classes_left_out = 0;                 // classes in the file, of a last layer that was left out
   std::vector<std::string> missing_parts = {};  // names of Model::head_parts() that the file lacks
-  bool sums_colours = false;                    // the first layer's, for grey images
+  bool sums_colours = false;                    // the first layer has the sum over the colours, for grey images
 };
 
-/// Copies the source's tensors into the model's parameters that have memory and its buffers, mapped by the family's
-/// `parameter_of` and cast to their types. A prefix that all names have and the model's do not, such as Lightning's
-/// `model.`, is taken off. Before it writes anything, it throws Error(data) that lists all missing, unknown and
-/// differently shaped tensors; while it writes, for the first tensor with values that are not finite. Returns what
-/// keeps the model's values.
+/// Copies the source's tensors into the model's buffers and those parameters that have memory, mapped by the family's
+/// `parameter_of` and cast to their types. A prefix that all names in the file have and the model's do not, such as
+/// Lightning's `model.`, is removed. Throws Error(data) that lists all missing, unknown and differently shaped tensors
+/// before it writes anything, and while it writes, for the first tensor with values that are not finite.
 NotLoaded load_weights(Model& model, const TensorSource& source, OtherClasses other_classes = OtherClasses::refused);
 
-/// The same for tensors by their names in the source.
+/// Copies tensors by their names in the source, in the same way.
 void load_tensors(const std::map<std::string, at::Tensor>& targets, const TensorSource& source);
 
 }  // namespace gputrain::models

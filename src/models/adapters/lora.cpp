@@ -28,7 +28,7 @@ class LoraBranch final : public nn::Branch {
  public:
   LoraBranch(const nn::Context& context, const nn::Linear::Options& layer, const LoraSettings& settings)
       : Branch(context), scale_(settings.scale()), dropout_(settings.dropout) {
-    // nn::Linear's usual values are those of PEFT: Kaiming's uniform ones with a = sqrt(5).
+    // nn::Linear starts with PEFT's usual values: Kaiming's uniform ones with a = sqrt(5).
     a_ = add_child<nn::Linear>("lora_A", context,
                                nn::Linear::Options{.in = layer.in, .out = settings.rank, .bias = false});
     b_ = add_child<nn::Linear>(
@@ -39,7 +39,7 @@ class LoraBranch final : public nn::Branch {
   at::Tensor add_to(const at::Tensor& y, const at::Tensor& x) const override {
     const bool drops = is_training() && dropout_ > 0;
     const at::Tensor narrow = a_->forward(drops ? ops::dropout(x, dropout_) : x);
-    // One product with the scale and the sum in it, instead of a pass over y for each.
+    // One product includes the scale and the sum, instead of a pass over y for each.
     const at::Tensor b = ops::operand(b_->weight(), context().policy.compute);
     const at::Tensor sum = at::addmm(y.reshape({-1, y.size(-1)}), narrow.reshape({-1, narrow.size(-1)}), b.t(),
                                      /*beta=*/1, /*alpha=*/scale_);
@@ -85,7 +85,7 @@ std::vector<std::string> sorted(std::vector<std::string> names) {
   return names;
 }
 
-/// A job may leave out what the folder says, and may not say otherwise; dropout is not a part of the adapter.
+/// Returns the job's settings, completed by those of the folder, which it may not contradict except in dropout.
 LoraSettings resolved(const LoraSpec& spec) {
   LoraSettings settings;
   if (spec.pretrained) {
@@ -97,7 +97,7 @@ LoraSettings resolved(const LoraSpec& spec) {
     require_equal("rslora", spec.rslora.value_or(settings.rslora), settings.rslora, where);
     const auto check_names = [&](const char* key, const std::vector<std::string>& mine,
                                  const std::vector<std::string>& theirs) {
-      // PEFT writes a set, in any order.
+      // PEFT writes a set in any order.
       if (!mine.empty()) require_equal(key, sorted(mine), sorted(theirs), where);
     };
     check_names("target_modules", spec.target_modules.values, settings.targets);
@@ -114,7 +114,8 @@ LoraSettings resolved(const LoraSpec& spec) {
   return settings;
 }
 
-/// As PEFT's target_modules: q_proj stands for all layers of that name if all are adapted; else each by its whole name.
+/// Names the adapted layers as PEFT's target_modules does: by the last part of the name (q_proj) if all layers with
+/// that name are adapted, else each by its whole name.
 AdaptedLayers adapted_layers(Model& model) {
   const Published published(model);
   AdaptedLayers layers;

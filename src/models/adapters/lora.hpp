@@ -1,5 +1,4 @@
-// LoRA (Hu et al., arXiv:2106.09685): a dense layer y = W x + b becomes W x + b + scale B A dropout(x), with W and b
-// frozen.
+// LoRA (Hu et al., arXiv:2106.09685): a dense layer W x + b becomes W x + b + scale B A dropout(x); W, b are frozen.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +16,7 @@ namespace gputrain::models {
 constexpr int64_t kMostRank = 1'000'000;
 constexpr double kMostAlpha = 1e12;
 
-/// The keys of a job, those of PEFT where it has them. Null or empty: those of `pretrained`, or the usual ones.
+/// Keys of a job, named as in PEFT where it has them. Null or empty: those of `pretrained`, or the usual ones.
 struct LoraSpec {
   std::optional<std::string> pretrained;
   std::optional<int64_t> rank;
@@ -30,7 +29,7 @@ struct LoraSpec {
   static void describe(config::Description<LoraSpec>& d);
 };
 
-/// An adapter with every default resolved.
+/// Settings of an adapter with every default resolved.
 struct LoraSettings {
   int64_t rank = 8;
   double alpha = 8, dropout = 0;
@@ -40,21 +39,21 @@ struct LoraSettings {
   double scale() const;
 };
 
-/// What an adapter_config.json of PEFT says. `where` is its path. Throws Error(data) for a file that is broken, of
-/// another kind of adapter, or with a setting that we do not compute.
+/// Reads an adapter_config.json of PEFT. `where` is its path. Throws Error(data) for a file that is broken, of another
+/// kind of adapter, or with a setting that we do not compute.
 LoraSettings lora_of(const nlohmann::json& config, const std::string& where);
 
-/// The dense layers of an adapter.
+/// Dense layers of an adapter.
 struct AdaptedLayers {
-  std::vector<std::string> names;  // as PEFT's target_modules
+  std::vector<std::string> names;  // names as in PEFT's target_modules
   bool in_out = false;             // their weights are stored [in, out]
 };
 
-/// The adapter_config.json of a model's adapter. `base`: path of the weights beside which it was trained.
+/// Returns the adapter_config.json of a model's adapter. `base`: path of the weights beside which it was trained.
 nlohmann::json peft_config(const Model& model, const LoraSettings& settings, const AdaptedLayers& layers,
                            const std::string& base);
 
-/// The object in FOLDER/adapter_config.json. Throws Error(data).
+/// Reads the object in FOLDER/adapter_config.json. Throws Error(data).
 nlohmann::json read_peft_config(const std::string& folder);
 
 }  // namespace gputrain::models

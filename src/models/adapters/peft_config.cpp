@@ -15,7 +15,7 @@
 namespace gputrain::models {
 namespace {
 
-/// Keys that are read, and those that say nothing about what is computed.
+/// Keys that are read, and keys without effect on what is computed.
 const std::set<std::string> kRead{"peft_type",      "r",    "lora_alpha",      "lora_dropout",     "use_rslora",
                                   "target_modules", "bias", "modules_to_save", "init_lora_weights"};
 const std::set<std::string> kOfNoEffect{
@@ -23,13 +23,13 @@ const std::set<std::string> kOfNoEffect{
     "inference_mode", "megatron_core",  "loftq_config",  "qalora_group_size",       "runtime_config",
     "eva_config",     "layers_pattern", "fan_in_fan_out"};
 
-/// Null, false, empty: a setting that is off.
+/// Tells whether a setting is off: null, false, or empty.
 bool is_off(const nlohmann::json& value) {
   return value.is_null() || value == false || ((value.is_object() || value.is_array()) && value.empty()) ||
          value == "" || value == "none";
 }
 
-/// These begin with other base weights than those of the files.
+/// Tells whether training starts from other base weights than those of the files.
 bool changes_base(const nlohmann::json& init) {
   if (!init.is_string()) return false;
   const auto& name = init.get_ref<const std::string&>();
@@ -87,7 +87,7 @@ LoraSettings lora_of(const nlohmann::json& config, const std::string& where) {
 
 namespace {
 
-/// How PEFT wraps the model; null: without a purpose.
+/// Returns the task with which PEFT wraps the model; null: none.
 nlohmann::json task_type_of(const Model& model) {
   const auto* encoder = dynamic_cast<const Encoder*>(&model);
   if (const auto* decoder = dynamic_cast<const Gpt*>(&model))

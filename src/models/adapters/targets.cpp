@@ -36,7 +36,7 @@ std::vector<NamedModule> modules_of(Model& model) {
 
 std::string last_part(const std::string& name) { return name.substr(name.rfind('.') + 1); }
 
-/// The nearest names, or those that there are.
+/// Suggests the names nearest to the target, or lists all.
 std::string hint_for(const std::string& target, const std::vector<NamedModule>& modules) {
   std::set<std::string> parts;
   for (const NamedModule& one : modules) parts.insert(last_part(one.published));
@@ -47,13 +47,13 @@ std::string hint_for(const std::string& target, const std::vector<NamedModule>& 
   return text;
 }
 
-/// Whether it stands for modules by their names' ends, not for a regular expression.
+/// Tells whether the target means modules by the ends of their names, not by a regular expression.
 bool is_name(const std::string& target) {
   return std::ranges::all_of(target,
                              [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.'; });
 }
 
-/// A regular expression that matches whole names.
+/// Regular expression that matches whole names.
 class WholeName {
  public:
   WholeName(const std::string& pattern, const std::string& key)
@@ -107,14 +107,14 @@ std::vector<NamedModule> meant_by(const std::string& target, const std::vector<N
   return meant;
 }
 
-/// Whether the model's head is its embedding.
+/// Tells whether the model's head is its embedding.
 bool is_tied(const Model& model) {
   if (const auto* encoder = dynamic_cast<const Encoder*>(&model)) return encoder->sizes().head == HeadKind::mlm;
   const auto* gpt = dynamic_cast<const Gpt*>(&model);
   return gpt != nullptr && gpt->spec().tie_embeddings;
 }
 
-/// What to try where a head is wanted that is the embedding.
+/// Returns the hint for a head that is wanted but is the embedding.
 std::string untied(const Model& model) {
   return dynamic_cast<const Gpt*>(&model) == nullptr
              ? "leave it out"
@@ -129,10 +129,10 @@ std::string untied(const Model& model) {
   refuse(key, "'" + target + "' " + what, hint_for(target, candidates));
 }
 
-/// The dense layers outside mixtures of experts, whose layers others hold in one tensor and do not adapt one by one.
+/// Returns the dense layers outside mixtures of experts, which other programs store together and do not adapt singly.
 std::vector<NamedModule> dense_layers_of(const std::vector<NamedModule>& modules) {
   std::vector<NamedModule> dense;
-  std::string mixture = "/";  // its name and a dot
+  std::string mixture = "/";  // name of a mixture and a dot
   for (const NamedModule& one : modules) {
     if (dynamic_cast<nn::Experts*>(one.module) != nullptr) mixture = one.name + ".";
     if (dynamic_cast<nn::Linear*>(one.module) != nullptr && !one.name.starts_with(mixture)) dense.push_back(one);

@@ -1,4 +1,4 @@
-// Which modules of a model an adapter's names mean.
+// Modules of a model that an adapter's names mean.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace gputrain::models {
 
 constexpr const char* kAllLinear = "all-linear";
 
-/// Names in published files of a model's modules and parameters; ours, if no family names them.
+/// Names in published files of a model's modules and parameters; our names if no family names them.
 class Published {
  public:
   explicit Published(const Model& model) : model_(model), family_(family_of(model)) {}
@@ -30,14 +30,14 @@ struct NamedLayer {
   nn::Linear* layer;
 };
 
-/// The dense layers that the targets mean, in the model's order: `all-linear` means all but the one that gives the
-/// classes and those of experts; a name means the modules whose name is or ends in it, as in PEFT; anything else is a
+/// Returns the dense layers that the targets mean, in the model's order: `all-linear` means all but experts and the
+/// layer that gives the classes; a name means the modules whose name is or ends in it, as in PEFT; anything else is a
 /// regular expression of whole names. `key` names the setting in messages. Throws Error(usage) for a target that means
 /// no dense layer, or also an embedding.
 std::vector<NamedLayer> target_layers(Model& model, const std::vector<std::string>& targets, const std::string& key);
 
-/// The modules that the names mean. Throws Error(usage) for a name that means none, and for an embedding that is the
-/// head too: PEFT would train only one of the two.
+/// Returns the modules that the names mean. Throws Error(usage) for a name that means none, and for an embedding that
+/// is the head too: PEFT would train only one of the two.
 std::vector<nn::Module*> modules_to_save(Model& model, const std::vector<std::string>& names, const std::string& key);
 
 }  // namespace gputrain::models

@@ -52,7 +52,7 @@ struct ConvnetSpec {
   }
 };
 
-/// Convolution, optional batch norm, ReLU.
+/// Unit of a convolution, an optional batch norm, and ReLU.
 class ConvUnit final : public nn::Module {
  public:
   ConvUnit(const nn::Context& context, const ConvnetSpec& spec, int64_t in, int64_t out, int64_t stride)

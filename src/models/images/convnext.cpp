@@ -25,7 +25,7 @@ namespace {
 constexpr double kConvnextInitStd = 0.02, kConvnextNormEps = 1e-6;
 constexpr int64_t kConvnextStemStride = 4, kConvnextKernel = 7, kConvnextGrowth = 4;
 
-/// The defaults are those of ConvNeXt-Tiny.
+/// Options; the defaults are those of ConvNeXt-Tiny.
 struct ConvnextSpec {
   std::vector<int64_t> blocks{3, 3, 9, 3}, channels{96, 192, 384, 768};
   double drop_path = 0.1, layer_scale = 1e-6;
@@ -38,16 +38,14 @@ nn::Conv2d::Options convnext_conv(int64_t in, int64_t out, int64_t stride) {
   return {.in = in, .out = out, .kernel = stride, .stride = stride, .weight_init = nn::Init::normal(kConvnextInitStd)};
 }
 
-/// [batch, channels, height, width] as [batch, height, width, channels], and back. In channels-last order neither
-/// copies.
+/// Turns [batch, channels, height, width] into [batch, height, width, channels], or back; no copy if channels-last.
 at::Tensor channels_to_end(const at::Tensor& x) { return x.permute({0, 2, 3, 1}).contiguous(); }
 at::Tensor channels_to_front(const nn::Context& context, const at::Tensor& x) {
   const auto order = context.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
   return x.permute({0, 3, 1, 2}).contiguous(order);
 }
 
-/// A layer norm over channels and a convolution that takes each patch to one pixel. In the stem the convolution is
-/// first.
+/// Layer norm over channels and a convolution that reduces each patch to one pixel; in the stem the other way round.
 class ConvnextPatches final : public nn::Module {
  public:
   enum class Kind { stem, between_stages };
@@ -73,11 +71,11 @@ class ConvnextPatches final : public nn::Module {
   nn::Conv2d* conv_;
 };
 
-/// x + scale f(x): a depthwise convolution, a layer norm and two dense layers over channels.
+/// Block x + scale f(x): f is a depthwise convolution, a layer norm and two dense layers over channels.
 class ConvnextBlock final : public nn::Module {
  public:
   ConvnextBlock(const nn::Context& context, int64_t channels, double layer_scale, double drop_path) : Module(context) {
-    // Like the weights of norms, it is one factor for each channel.
+    // The scale has one factor for each channel, like the weights of norms.
     scale_ =
         register_parameter("layer_scale", {channels, 1, 1}, nn::Init::constant(layer_scale), nn::ParameterRole::norm);
     depthwise_ = add_child<nn::Conv2d>("block.0", context,
@@ -99,7 +97,7 @@ class ConvnextBlock final : public nn::Module {
     drop_path_ = add_child<nn::DropPath>("stochastic_depth", context, drop_path);
   }
 
-  /// The sum has the master type: what is added begins a millionth as large as x, and 16 bits would round it away.
+  /// Computes the sum in the master type: f starts a million times smaller than x, and 16 bits would round it away.
   at::Tensor forward(const at::Tensor& x) const {
     const at::Tensor pixels = norm_->forward(channels_to_end(depthwise_->forward(x)));
     const at::Tensor added = drop_path_->forward(channels_to_front(context(), feed_forward_->forward(pixels)));
@@ -124,7 +122,7 @@ void check_image(const ConvnextSpec& spec, const ImageShape& image) {
                .hint = "use fewer stages, or data.image.size: " + std::to_string(least)});
 }
 
-/// Parameters are named as torchvision does.
+/// ConvNeXt whose parameters are named as in torchvision.
 class Convnext final : public Model {
  public:
   Convnext(const ConvnextSpec& spec, const nn::Context& context, const DataFacts& facts) : Model(context) {
@@ -180,12 +178,12 @@ class Convnext final : public Model {
     return {.announces_units = true, .recomputes_blocks = true, .recomputes_selectively = true};
   }
 
-  // A multiplication and an addition per weight and output pixel, once in the forward and twice in the backward pass.
+  // Counts multiplications and additions per weight and output pixel, once forward and twice backward.
   double flops_per_sample() const override { return 6 * multiplications_; }
 
  private:
   struct Stage {
-    ConvnextPatches* shrink = nullptr;  // halves the image before the blocks; the first stage has none
+    ConvnextPatches* shrink = nullptr;  // module that halves the image before the blocks; null in the first stage
     std::vector<ConvnextBlock*> blocks = {};
   };
 
@@ -242,7 +240,7 @@ void describe_convnext(config::Description<Spec>& d) {
   });
 }
 
-/// Sizes that are published under a name, and the stochastic depth that they were trained with.
+/// Sizes that are published under a name, and the stochastic depth of their training.
 struct ConvnextSizes {
   std::array<int64_t, 4> blocks, channels;
   double drop_path;

@@ -18,7 +18,7 @@ struct EfficientnetSpec {
   std::optional<int64_t> num_classes = {};
 };
 
-/// A row of the paper's table 4: equal blocks, the first of them with the stride.
+/// Row of the paper's table 4: equal blocks, the first of them with the stride.
 struct EfficientnetStage {
   bool is_fused;
   int64_t growth, stride, out, blocks;
@@ -47,7 +47,7 @@ constexpr std::array<EfficientnetStage, 7> kEfficientnetLargeStages{{{true, 1, 1
                                                                      {false, 6, 2, 384, 25},
                                                                      {false, 6, 1, 640, 7}}};
 
-/// A size that is published under a name, and the dropout that it was trained with.
+/// Size that is published under a name, and the dropout of its training.
 struct EfficientnetSizes {
   std::span<const EfficientnetStage> stages;
   double dropout;

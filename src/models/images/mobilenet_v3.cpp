@@ -25,7 +25,7 @@ struct MobilenetSpec {
   }
 };
 
-/// A row of the paper's tables 1 and 2.
+/// Row of the paper's tables 1 and 2.
 struct MobilenetRow {
   int64_t kernel, inner, out;
   bool squeezes;
@@ -71,7 +71,7 @@ constexpr MobilenetSizes kMobilenetLarge{kMobilenetLargeRows, 1280}, kMobilenetS
 
 constexpr int64_t kMobilenetStem = 16;
 
-/// The nearest multiple of 8 that is not below nine tenths of the channels.
+/// Returns the nearest multiple of 8 that is not below nine tenths of the channels.
 constexpr int64_t multiple_of_8(int64_t channels) {
   const int64_t nearest = std::max<int64_t>(8, (channels + 4) / 8 * 8);
   return 10 * nearest < 9 * channels ? nearest + 8 : nearest;

@@ -55,7 +55,7 @@ nn::Conv2d::Options conv_options(int64_t in, int64_t out, int64_t kernel, int64_
           .weight_init = nn::Init::normal(std::sqrt(2 / fan_out))};
 }
 
-/// relu(x + f(x)); f is two or three convolutions, each with its batch norm.
+/// Block relu(x + f(x)); f is two or three convolutions, each with its batch norm.
 class ResnetBlock final : public nn::Module {
  public:
   struct Options {
@@ -156,7 +156,7 @@ class Resnet : public Model {
 
   static Abilities abilities() { return {.announces_units = true, .recomputes_blocks = true}; }
 
-  // A multiplication and an addition per weight and output pixel, once in the forward and twice in the backward pass.
+  // Counts multiplications and additions per weight and output pixel, once forward and twice backward.
   double flops_per_sample() const override { return 6 * multiplications_; }
 
  private:

@@ -53,14 +53,13 @@ nn::Conv2d::Options unet_conv(int64_t in, int64_t out) {
           .weight_init = nn::Init::normal(std::sqrt(2 / fan_in))};
 }
 
-/// Halves height and width of what a ReLU gave: zeros after an odd number of rows or columns are never the only
-/// maximum.
+/// Halves height and width of a ReLU's output: the zeros that pad odd sizes are never the only maximum.
 at::Tensor unet_halved(const at::Tensor& x) {
   const int64_t down = x.size(2) % 2, across = x.size(3) % 2;
   return ops::max_pool2d(down + across > 0 ? at::constant_pad_nd(x, {0, across, 0, down}) : x, 2, 2);
 }
 
-/// Two 3x3 convolutions, each with batch norm and ReLU.
+/// Pair of 3x3 convolutions, each with batch norm and ReLU.
 class UnetConvs : public nn::Module {
  public:
   UnetConvs(const nn::Context& context, int64_t in, int64_t out) : Module(context) {
@@ -78,7 +77,7 @@ class UnetConvs : public nn::Module {
   std::vector<nn::ConvNorm> layers_;
 };
 
-/// A level on the way down.
+/// Level on the way down.
 class UnetDown final : public UnetConvs {
  public:
   UnetDown(const nn::Context& context, int64_t in, int64_t out, bool halves)
@@ -90,7 +89,7 @@ class UnetDown final : public UnetConvs {
   bool halves_;
 };
 
-/// A level on the way up: reads the level below, and what the level on the way down gave.
+/// Level on the way up: reads the level below, and the result of the level on the way down.
 class UnetUp final : public UnetConvs {
  public:
   UnetUp(const nn::Context& context, int64_t below, int64_t out, bool is_bilinear) : UnetConvs(context, 2 * out, out) {
@@ -112,7 +111,7 @@ class UnetUp final : public UnetConvs {
   }
 
  private:
-  /// The projection comes first, on fewer pixels: it commutes with the interpolation.
+  /// Interpolates after the projection, which then runs on fewer pixels: the two commute.
   at::Tensor interpolated(const at::Tensor& below) const {
     const at::Tensor x = projection_->forward(below);
     return at::upsample_bilinear2d(x, {2 * x.size(2), 2 * x.size(3)}, /*align_corners=*/false);
@@ -179,7 +178,7 @@ class Unet final : public Model {
   double flops_per_sample() const override { return 6 * multiplications_; }
 
  private:
-  /// ATen's gradient of the interpolation adds in any order on a GPU.
+  /// Refuses the interpolation on a GPU if the job must be deterministic: ATen's gradient adds in any order there.
   static void check_determinism(const nn::Context& context) {
     if (!context.device.is_cuda() || !at::globalContext().deterministicAlgorithms()) return;
     throw Error(ExitCode::usage, {.what = "bilinear upsampling is not deterministic on a GPU, as the job demands",

@@ -144,7 +144,7 @@ std::vector<Unit> Vit::units() {
   return units;
 }
 
-// Six operations for each weight and token, and for each pair of tokens twelve per channel.
+// Counts six operations for each weight and token, and twelve per channel for each pair of tokens.
 double Vit::flops_per_sample() const {
   const auto patches = static_cast<double>(grid_.rows * grid_.columns), channels = static_cast<double>(spec_.n_embd);
   const auto layers = static_cast<double>(spec_.n_layer), tokens = patches + 1;

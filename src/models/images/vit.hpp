@@ -1,5 +1,4 @@
-// Vision Transformer (Dosovitskiy et al., arXiv:2010.11929): an image is cut into patches, which are the tokens of an
-// encoder.
+// Vision Transformer (Dosovitskiy et al., arXiv:2010.11929): an image is cut into patches, the tokens of an encoder.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +12,10 @@
 
 namespace gputrain::models {
 
-/// Whose names the weights have in files.
+/// Library whose names the weights have in files.
 enum class VitLayout { torchvision, timm };
 
-/// The defaults are those of ViT-B/16.
+/// Options; the defaults are those of ViT-B/16.
 struct VitSpec {
   int64_t patch_size = 16, n_layer = 12, n_head = 12, n_embd = 768;
   std::optional<int64_t> n_inner = {};
@@ -28,11 +27,11 @@ struct VitSpec {
   std::optional<int64_t> num_classes = {};
 
   int64_t inner() const { return n_inner.value_or(4 * n_embd); }
-  /// What torchvision does not have, timm has.
+  /// Tells whether the model has torchvision's form; any other is written for timm.
   bool fits_torchvision() const { return pooling == "token" && qkv_bias; }
 };
 
-/// The patches, a token for the class in front of them, and their positions: [batch, 1 + patches, channels].
+/// Embedding of the patches, with a token for the class before them and positions: [batch, 1 + patches, channels].
 class VitStem final : public nn::Module {
  public:
   VitStem(const nn::Context& context, const VitSpec& spec, int64_t image_channels, int64_t patches);
@@ -44,7 +43,7 @@ class VitStem final : public nn::Module {
   at::Tensor class_token_, positions_;
 };
 
-/// x + attention(norm(x)), then x + feed_forward(norm(x)).
+/// Block x + attention(norm(x)), then x + feed_forward(norm(x)).
 class VitBlock final : public nn::Module {
  public:
   VitBlock(const nn::Context& context, const VitSpec& spec, double drop_path);
@@ -58,7 +57,7 @@ class VitBlock final : public nn::Module {
   nn::DropPath* drop_path_;
 };
 
-/// Parameters are named as timm does.
+/// Vision Transformer whose parameters are named as in timm.
 class Vit : public Model {
  public:
   Vit(const VitSpec& spec, const nn::Context& context, const DataFacts& facts);
@@ -68,10 +67,10 @@ class Vit : public Model {
   static Abilities abilities() {
     return {.announces_units = true, .recomputes_blocks = true, .recomputes_selectively = true};
   }
-  bool takes_any_size() const override { return false; }  // there is a position for each patch
+  bool takes_any_size() const override { return false; }  // each patch has a learned position
   double flops_per_sample() const override;
 
-  /// Rows and columns of patches.
+  /// Grid of patches.
   struct Grid {
     int64_t rows, columns;
     bool operator==(const Grid&) const = default;

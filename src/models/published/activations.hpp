@@ -1,4 +1,4 @@
-// Activations of feed-forward layers without a gate, as transformers calls them.
+// Activations of feed-forward layers without a gate, as transformers names them.
 #pragma once
 
 #include "config_json.hpp"
@@ -6,7 +6,7 @@
 
 namespace gputrain::models {
 
-/// Our name for the activation at `key`. Throws Error(data) for one that we do not compute.
+/// Returns our name for the activation at `key`. Throws Error(data) for one that we do not compute.
 const char* activation_option(const ConfigReader& reader, const char* key, const char* fallback);
 
 const char* activation_function(ops::Activation activation);

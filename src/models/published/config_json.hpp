@@ -15,7 +15,7 @@
 
 namespace gputrain::models {
 
-/// Reads the keys of one config.json. Throws an error that names file and key if a value has the wrong type.
+/// Reader of the keys of one config.json. Throws an error that names file and key if a value has the wrong type.
 class ConfigReader {
  public:
   ConfigReader(const nlohmann::json& config, std::string where) : config_(config), where_(std::move(where)) {}
@@ -24,7 +24,7 @@ class ConfigReader {
     throw Error(ExitCode::data, {.what = std::move(what), .where = where_, .hint = std::move(hint)});
   }
 
-  /// Null means missing, as in transformers.
+  /// Treats null as missing, as transformers does.
   const nlohmann::json* find(const char* key) const {
     const auto found = config_.find(key);
     return found == config_.end() || found->is_null() ? nullptr : &*found;
@@ -34,7 +34,7 @@ class ConfigReader {
 
   std::optional<int64_t> size(const char* key) const { return whole(key, 1, "a whole number above 0"); }
 
-  /// The same for what may be 0.
+  /// Reads a number that may be 0.
   std::optional<int64_t> count(const char* key) const { return whole(key, 0, "a whole number from 0 on"); }
 
   int64_t required_size(const char* key) const {
@@ -98,7 +98,7 @@ class ConfigReader {
   std::string where_;
 };
 
-/// Collects options as YAML scalars.
+/// List of options as YAML scalars.
 class SpecOptions {
  public:
   void add(const char* name, int64_t value) { list.emplace_back(name, std::to_string(value)); }
@@ -118,9 +118,9 @@ inline bool is_model_type(const nlohmann::json& config, const char* type) {
   return found != config.end() && *found == type;
 }
 
-/// Adds the names of the classes, unless they are only numbered.
+/// Adds the names of the classes, unless they are only numbers.
 void add_labels(SpecOptions& defaults, const nlohmann::json& config);
-/// Writes the names of the classes, numbered as in transformers where there are none.
+/// Writes the names of the classes, or transformers' numbered ones if there are none.
 void note_labels(nlohmann::json& config, int64_t classes, const std::vector<std::string>& names);
 
 /// Adds the keys that the config.json of every language model has.

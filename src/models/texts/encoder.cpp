@@ -19,10 +19,10 @@
 namespace gputrain::models {
 namespace {
 
-// Batches then have few shapes: oneDNN prepares each anew.
+// Multiple of tokens, so that batches have few shapes: oneDNN prepares each shape anew.
 constexpr int64_t kTokensOfShapes = 64;
 
-/// Where the tokens of texts with these lengths are in a padded batch, row after row. A text without tokens keeps one.
+/// Returns the indices of the texts' tokens in a padded batch, row after row. A text without tokens keeps one.
 at::Tensor places_of_tokens(const at::Tensor& lengths, int64_t time) {
   const at::Tensor present = at::arange(time, lengths.options()).lt(lengths.clamp_min(1).unsqueeze(1));
   return present.flatten().nonzero().squeeze(1);
@@ -131,7 +131,7 @@ Encoder::Texts Encoder::texts_of(const Batch& batch) {
               .types = values_of(kTokenTypes),
               .positions = values_of(kPositions),
               .lengths = batch.find(kTokens)->counts};
-  // A GPU would have to be waited for.
+  // The lengths are not read from a GPU, because the host would wait for it.
   const bool is_found_full = texts.lengths.defined() && texts.lengths.is_cpu() && !ops::is_recorded() &&
                              texts.lengths.eq(texts.tokens.size(1)).all().item<bool>();
   if (is_found_full || batch.find(kTokens)->is_full) texts.lengths = at::Tensor();
@@ -192,12 +192,11 @@ std::vector<nn::Module*> Encoder::head_unit() const {
 }
 
 double Encoder::flops_per_sample() const {
-  // As Gpt counts them: two operations per weight and token forward and four backward, and two products of [time, keys,
-  // channels].
+  // Counted as in Gpt: 2 operations per weight and token forward, 4 backward, and 2 products of [time, keys, channels].
   const auto tokens = static_cast<double>(sample_tokens_), channels = static_cast<double>(sizes_.channels);
   const double block =
       4 * channels * channels + (sizes_.has_norms_before ? 3 : 2) * channels * static_cast<double>(sizes_.inner);
-  double keys = 0;  // of all layers, for one token
+  double keys = 0;  // sum over all layers, for one token
   for (const int64_t window : sizes_.windows)
     keys += window > 0 ? std::min(static_cast<double>(2 * window - 1), tokens) : tokens;
   double head = 0;

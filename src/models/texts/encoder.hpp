@@ -15,26 +15,25 @@
 
 namespace gputrain::models {
 
-/// norm(x + attention(x)), then norm(x + feed_forward(x)); with norms before, x + attention(norm(x)), then
-/// x + feed_forward(norm(x)).
+/// Block norm(x + attention(x)), then norm(x + feed_forward(x)); with norms before, x + attention(norm(x)), and so on.
 class EncoderBlock final : public nn::Module {
  public:
   EncoderBlock(const nn::Context& context, const EncoderSizes& sizes, size_t layer);
   nn::ResidualStream forward(const nn::ResidualStream& in, const nn::Sequence& sequence) const;
-  /// Which of the model's rotary tables it uses.
+  /// Returns the index of the block's table among the model's rotary tables.
   size_t rotary_index() const noexcept { return rotary_index_; }
 
  private:
   size_t rotary_index_;
   bool has_norms_before_;
-  nn::Norm* attention_norm_ = nullptr;  // null: ModernBERT's first layer reads what is normed already
+  nn::Norm* attention_norm_ = nullptr;  // null in ModernBERT's first layer, whose input is normed already
   nn::Norm* feed_forward_norm_;
   nn::SelfAttention* attention_;
   nn::FeedForward* feed_forward_;
   nn::Dropout *attention_dropout_, *feed_forward_dropout_;  // on what they add
 };
 
-/// Reads of a batch kTokens, ragged where texts differ in length, and where they are there kTokenTypes and kPositions.
+/// Encoder of kTokens, ragged if texts differ in length, and of kTokenTypes and kPositions if the batch has them.
 class Encoder final : public Model {
  public:
   Encoder(const EncoderSpec& spec, const nn::Context& context, const DataFacts& facts);
@@ -56,13 +55,12 @@ class Encoder final : public Model {
  private:
   struct Texts {
     at::Tensor tokens, types = {}, positions = {}, lengths = {};  // all but tokens may be undefined
-    ops::Texts apart = {};                                        // on a GPU, what positions or lengths tell
+    ops::Texts apart = {};                                        // texts that positions or lengths separate; on a GPU
   };
   static Texts texts_of(const Batch& batch);
   std::vector<nn::Module*> head_unit() const;
   ops::Head head() const;
-  /// A CPU computes such texts in one row, without padding. A GPU would have to tell the host how many tokens there
-  /// are.
+  /// Tells whether texts are computed in one row, without padding: not on a GPU, for which the host would wait.
   static bool has_padding_on_cpu(const Texts& texts) {
     return texts.lengths.defined() && texts.lengths.is_cpu() && !texts.positions.defined();
   }
@@ -74,7 +72,7 @@ class Encoder final : public Model {
   int64_t sample_tokens_;
   nn::Embedding* tokens_;
   nn::Embedding *positions_ = nullptr, *types_ = nullptr;
-  std::vector<ops::RotaryTable> rotary_;  // none, or that of all layers, or also that of layers with a window
+  std::vector<ops::RotaryTable> rotary_;  // none, or one for all layers, or a second one for layers with a window
   nn::Norm *embedding_norm_, *final_norm_ = nullptr;
   nn::Dropout* dropout_;
   std::vector<EncoderBlock*> blocks_;

@@ -38,7 +38,7 @@ nn::FeedForward::Options encoder_feed_forward_options(const EncoderSizes& sizes,
           .output_init = output_init};
 }
 
-/// On what attention adds: DistilBERT has none there, and ModernBERT that of the attention weights.
+/// Returns the dropout on what attention adds: DistilBERT has none there, ModernBERT that of the attention weights.
 double dropout_after_attention(const EncoderSizes& sizes) {
   if (sizes.variant == EncoderVariant::distilbert) return 0;
   return sizes.has_norms_before ? sizes.attention_dropout : sizes.dropout;

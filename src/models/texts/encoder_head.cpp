@@ -29,7 +29,7 @@ at::Tensor last_of_texts(const at::Tensor& hidden, const at::Tensor& lengths) {
   return hidden.gather(1, last).squeeze(1);
 }
 
-/// In at least fp32, as torch.nn.functional.normalize.
+/// Divides vectors by their lengths in at least fp32, as torch.nn.functional.normalize does.
 at::Tensor of_unit_length(const at::Tensor& vectors) {
   constexpr double kShortest = 1e-12;
   const at::Tensor wide = vectors.scalar_type() == at::kDouble ? vectors : vectors.to(at::kFloat);

@@ -1,22 +1,22 @@
-// What the parameters of an encoder are called in published files.
+// Names of an encoder's parameters in published files.
 #pragma once
 
 #include "encoder_spec.hpp"
 
 namespace gputrain::models {
 
-/// Of modules; null: this variant does not have it.
+/// Names of modules; null: this variant does not have it.
 struct EncoderNames {
-  const char* root;  // before all names but those of the head
+  const char* root;  // start of all names but those of the head
   const char *tokens, *positions, *types, *embedding_norm, *blocks, *final_norm;
-  const char *attention, *attention_norm, *feed_forward, *feed_forward_norm;  // of a block
+  const char *attention, *attention_norm, *feed_forward, *feed_forward_norm;  // inside a block
   const char *mlm_dense, *mlm_norm, *mlm_bias;
-  const char *pooled_dense, *pooled_norm, *pooled_classes;  // of a classifier
-  const char *tagged_dense, *tagged_norm, *tagged_classes;  // of a tagger
+  const char *pooled_dense, *pooled_norm, *pooled_classes;  // in a classifier
+  const char *tagged_dense, *tagged_norm, *tagged_classes;  // in a tagger
 };
 const EncoderNames& encoder_names_of(EncoderVariant variant);
 
-/// Of the modules of a head; null: there is none. `classes` gives the logits.
+/// Names of the modules of a head; null: there is none. `classes` gives the logits.
 struct HeadNames {
   const char *dense = nullptr, *norm = nullptr, *classes = nullptr;
 };

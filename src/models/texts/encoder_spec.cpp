@@ -40,7 +40,7 @@ Pooling pooling_of(const EncoderSpec& spec) {
   return name == "last" ? Pooling::last : Pooling::first;
 }
 
-/// Token types where the job does not say how many.
+/// Returns the number of token types of a job that does not set it.
 int64_t default_token_types(EncoderVariant variant) {
   if (is_roberta(variant)) return 1;
   return variant == EncoderVariant::bert ? 2 : 0;
@@ -150,7 +150,7 @@ EncoderSizes encoder_sizes_of(const EncoderSpec& spec, const DataFacts& facts) {
   sizes.windows = windows_of(spec.n_layer, spec.window, spec.layer_types);
   sizes.pooling = pooling_of(spec);
   sizes.normalizes = spec.normalize;
-  // Where the classes are tokens, data may give their number alone.
+  // If the classes are tokens, data may only give their number.
   const bool classes_are_tokens = sizes.head == HeadKind::mlm && facts.vocabulary == 0;
   sizes.vocabulary = classes_of(
       spec.vocab_size, {.num_classes = classes_are_tokens ? facts.num_classes : facts.vocabulary}, "vocab_size");

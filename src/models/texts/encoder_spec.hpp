@@ -1,4 +1,4 @@
-// Options of an encoder, and what they come to.
+// Options of an encoder, and the sizes that follow from them.
 #pragma once
 
 #include <cstdint>
@@ -41,38 +41,38 @@ struct EncoderSpec {
 
 constexpr double kEncoderInitStd = 0.02;
 
-/// Whose blocks, head and names an encoder has. XLM-RoBERTa and CamemBERT are RoBERTa with other tokens.
+/// Published encoder whose blocks, head and names a model has. XLM-RoBERTa and CamemBERT are RoBERTa with other tokens.
 enum class EncoderVariant { bert, roberta, xlm_roberta, camembert, distilbert, modernbert };
 bool is_roberta(EncoderVariant variant) noexcept;
 
 enum class HeadKind {
-  mlm,         // each token's logits of the vocabulary
-  classifier,  // each text's logits of the classes
-  tagger,      // each token's logits of the classes
-  embedder     // a vector for each text, of any length
+  mlm,         // logits of the vocabulary for each token
+  classifier,  // logits of the classes for each text
+  tagger,      // logits of the classes for each token
+  embedder     // a vector of any length for each text
 };
 
-enum class Pooling { mean, first, last };  // of a text's tokens
+enum class Pooling { mean, first, last };  // way to pool a text's tokens
 
-/// What a sample of texts is for its head.
+/// Returns what a sample of texts is for its head.
 Target target_of(const EncoderSpec& spec);
 
-/// The spec with every default resolved. encoder_sizes_of() throws Error(usage) for options that do not fit the data.
+/// Spec with every default resolved. encoder_sizes_of() throws Error(usage) for options that do not fit the data.
 struct EncoderSizes {
   EncoderVariant variant;
   int64_t layers, heads, channels, inner, vocabulary;
   int64_t positions;        // tokens of the longest text
   int64_t position_offset;  // learned positions that no text has, before its first
-  int64_t token_types;      // 0: it does not tell them apart
-  bool has_norms_before;    // the blocks' norms, and rotary positions, and a gate in feed-forward layers
+  int64_t token_types;      // 0: it does not use them
+  bool has_norms_before;    // norms before the halves of blocks, with rotary positions and gated feed-forward layers
   ops::Activation activation;
   double norm_eps, dropout, attention_dropout, head_dropout;
-  double rope_theta, rope_local_theta;  // of layers without a window, and with one
-  std::vector<int64_t> windows;         // of each layer, as in ops::AttentionOptions
+  double rope_theta, rope_local_theta;  // bases for layers without a window, and with one
+  std::vector<int64_t> windows;         // one per layer, as in ops::AttentionOptions
   HeadKind head;
   Pooling pooling;
-  bool normalizes;                  // an embedder's vectors, to unit length
-  int64_t classes;                  // of the head; of an embedder its channels
+  bool normalizes;                  // whether an embedder's vectors get unit length
+  int64_t classes;                  // columns of the head; for an embedder its channels
   std::vector<std::string> labels;  // names of the classes; empty: they have none
 };
 EncoderSizes encoder_sizes_of(const EncoderSpec& spec, const DataFacts& facts);

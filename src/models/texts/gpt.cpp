@@ -27,14 +27,14 @@
 namespace gputrain::models {
 namespace {
 
-/// What embeddings are multiplied by, rounded as transformers does: to fp32, then to the type that computes.
+/// Returns the factor of embeddings, rounded as transformers does: to fp32, then to the type that computes.
 double embedding_scale_of(const GptSpec& spec, at::ScalarType compute) {
   if (!spec.scale_embeddings) return 1;
   const auto root = static_cast<float>(std::sqrt(static_cast<double>(spec.n_embd)));
   return at::scalar_tensor(root, at::TensorOptions().dtype(compute)).item<double>();
 }
 
-/// Why so many ranks cannot share the layers; empty: they can.
+/// Explains why so many ranks cannot share the layers; empty: they can.
 std::string obstacle_to_split(const GptSizes& sizes, int64_t ranks) {
   if (sizes.heads % ranks != 0) return "its " + std::to_string(sizes.heads) + " heads cannot be shared equally";
   const bool has_one_layer = sizes.naming == nn::Naming::gpt2 || sizes.naming == nn::Naming::phi3;
@@ -165,12 +165,12 @@ at::Tensor Gpt::empty_hidden(const Batch& batch) const {
 
 int64_t Gpt::columns() const {
   if (const comm::Group* group = context().tensor_group) return ceil_divide(sizes_.vocabulary, group->size());
-  const bool is_padded = head_ == nullptr || !head_->has_branch();  // a branch has as many as there are tokens
+  const bool is_padded = head_ == nullptr || !head_->has_branch();  // a branch has one column per token
   return is_padded ? std::max(sizes_.vocabulary, spec_.pad_vocab_to) : sizes_.vocabulary;
 }
 
 at::Tensor Gpt::logits(const at::Tensor& features) const {
-  const nn::UnitRange range(*norm_);  // the head's unit
+  const nn::UnitRange range(*norm_);  // unit of the head
   if (head_ == nullptr) nn::borrow_weights(*tokens_);
   if (head_ != nullptr && head_->has_branch()) return head_->forward(features);
   const int64_t most = context().tensor_group == nullptr ? spec_.pad_vocab_to : 0;
@@ -184,7 +184,7 @@ std::vector<at::Tensor> Gpt::head_parameters() {
   return parameters;
 }
 
-/// The classes of each text, from the features of its last token, as in transformers' sequence classifiers.
+/// Computes the classes of each text from the features of its last token, as in transformers' sequence classifiers.
 Model::LastLayer Gpt::classes_of_texts(const at::Tensor& features, const at::Tensor& counts) {
   at::Tensor last = features.select(1, -1);
   if (counts.defined()) {
@@ -216,8 +216,8 @@ Gpt::Places Gpt::places_of(const Batch& batch) const {
 
 namespace {
 
-/// bool [rows x time], false for padding; undefined: there is none. The empty end of a packed row counts as one more
-/// text, the only one without a target.
+/// Returns bool [rows x time], false for padding; undefined: there is none. The empty end of a packed row looks like
+/// one more text, the only one without a target.
 at::Tensor counted_tokens(const Batch& batch) {
   const BatchField& tokens = *batch.find(kTokens);
   const auto places = [&] { return at::arange(tokens.values.size(1), tokens.values.options()); };
@@ -242,7 +242,7 @@ Model::LastLayer Gpt::last_layer(const Batch& batch) {
                  .parameters = head_parameters(),
                  .columns = columns()};
   if (comm::Group* group = context().tensor_group) {
-    // Of the embedding and of the head, a rank has the same rows.
+    // A rank has the same rows of the embedding and of the head.
     head.loss = [group, first = tokens_->first_row()](const at::Tensor& columns, const at::Tensor& targets,
                                                       const ops::CrossEntropyOptions& options) {
       return ops::split_cross_entropy(columns, targets, options, first, *group);
@@ -315,9 +315,9 @@ std::vector<Unit> Gpt::units() {
 }
 
 std::vector<double> Gpt::flops_of_units() const {
-  // Two operations per weight and token forward, four backward. Attention has two products of [time, time, channels];
-  // savings from the causal mask do not count, as in PaLM's definition of model FLOPs (arXiv:2204.02311, app. B). With
-  // a window, they are [time, window, channels]. Of experts, those count that a token uses.
+  // Two operations per weight and token forward, four backward. Attention has two products of [time, time, channels],
+  // or [time, window, channels]; savings from the causal mask do not count, as in PaLM's definition of model FLOPs
+  // (arXiv:2204.02311, app. B). Only those experts count that a token uses.
   const auto tokens = static_cast<double>(sample_tokens_), channels = static_cast<double>(sizes_.channels);
   const auto all_heads = static_cast<double>(sizes_.heads * sizes_.head_channels);
   const double key_share = static_cast<double>(sizes_.key_heads) / static_cast<double>(sizes_.heads);

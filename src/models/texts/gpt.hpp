@@ -14,7 +14,7 @@
 
 namespace gputrain::models {
 
-/// The keys of a config.json's rope_scaling.
+/// Keys of rope_scaling in a config.json.
 struct RopeScalingSpec {
   std::string type = "none";
   double factor = 1;
@@ -76,13 +76,13 @@ struct GptSpec {
 
 constexpr double kGptInitStd = 0.02;
 
-/// Where the norms of a block are: before its two halves, after them, or both.
+/// Places of a block's norms: before its two halves, after them, or both.
 enum class NormPlaces { before, after, both };
 
-/// The spec with every default resolved. sizes_of() throws Error(usage) for options that do not fit together.
+/// Spec with every default resolved. sizes_of() throws Error(usage) for options that do not fit together.
 struct GptSizes {
   int64_t layers, heads, key_heads, channels, head_channels, inner, positions, vocabulary;
-  int64_t rotary_channels;  // of each head, the first ones
+  int64_t rotary_channels;  // the first ones of each head
   bool bias, qkv_bias, rotary, rmsnorm, gated;
   bool norms_from_one;  // as in nn::Norm::Options
   NormPlaces norm_places;
@@ -90,26 +90,25 @@ struct GptSizes {
   ops::Activation activation;
   nn::Naming naming;
   ops::RotaryScaling rotary_scaling;
-  std::vector<int64_t> windows;     // of each layer, as in ops::AttentionOptions
-  int64_t expert_inner;             // as `inner`, of each expert
-  std::vector<bool> sparse;         // of each layer: whether it has experts
-  int64_t classes;                  // that it gives each text; 0: it gives tokens
+  std::vector<int64_t> windows;     // one per layer, as in ops::AttentionOptions
+  int64_t expert_inner;             // `inner` of each expert
+  std::vector<bool> sparse;         // whether each layer has experts
+  int64_t classes;                  // number of classes for each text; 0: it predicts tokens
   std::vector<std::string> labels;  // names of the classes; empty: they have none
 };
 GptSizes sizes_of(const GptSpec& spec, const DataFacts& facts);
 nn::Norm::Options norm_options(const GptSpec& spec, const GptSizes& sizes);
 
-/// x + attention(norm(x)), then x + feed_forward(norm(x)); the norms may also be after the halves. In parallel both
-/// halves read the same x.
+/// Block x + attention(norm(x)), then x + feed_forward(norm(x)). Norms may come after; in parallel both read x.
 class GptBlock final : public nn::Module {
  public:
   GptBlock(const nn::Context& context, const GptSpec& spec, const GptSizes& sizes, int64_t layer);
   nn::ResidualStream forward(const nn::ResidualStream& in, const nn::Sequence& sequence) const;
-  /// Which of the model's rotary tables it uses.
+  /// Returns the index of the block's table among the model's rotary tables.
   size_t rotary_index() const noexcept { return rotary_index_; }
 
  private:
-  /// The stream with what was added to it, and its norm.
+  /// Returns the sum of the stream and what was added to it, and the norm of the sum.
   ops::NormedSum read(const nn::Norm* norm, const nn::ResidualStream& stream) const;
   nn::Experts::Mixed fed_forward(const at::Tensor& x) const;
 
@@ -117,7 +116,7 @@ class GptBlock final : public nn::Module {
   bool is_parallel_;
   nn::Norm *before_attention_, *after_attention_, *before_feed_forward_, *after_feed_forward_;  // may be null
   nn::SelfAttention* attention_;
-  nn::FeedForward* feed_forward_ = nullptr;  // or
+  nn::FeedForward* feed_forward_ = nullptr;  // null if the block has experts
   nn::Experts* experts_ = nullptr;
   nn::Dropout* dropout_;
 };
@@ -169,21 +168,20 @@ class Gpt final : public Model, public nn::ExpertCounts {
  private:
   struct Places {
     at::Tensor positions = {};       // as in nn::Sequence, or [1, time] for all rows
-    bool is_one_text = false;        // each row is one text, wherever the positions begin
+    bool is_one_text = false;        // each row is one text, whatever the positions
     comm::Group* context = nullptr;  // as in nn::Sequence
-    ops::Texts texts = {};           // on a GPU, where positions tell texts apart
+    ops::Texts texts = {};           // set on a GPU if positions separate texts
     ops::KeyRoom room = {};          // as in nn::Sequence
   };
-  static constexpr int64_t kFirstBlock = 1;  // its unit
+  static constexpr int64_t kFirstBlock = 1;  // unit of the first block
   int64_t head_unit() const { return kFirstBlock + std::ssize(blocks_); }
   Places places_of(const Batch& batch) const;
-  /// The stream after the units [first, end), where `hidden` is what the first one reads. `earlier`: one entry per
-  /// block, or none.
+  /// Returns the stream after the units [first, end); the first reads `hidden`. `earlier`: one per block, or none.
   nn::ResidualStream stream_after(int64_t first, int64_t end, const at::Tensor& hidden, const at::Tensor& tokens,
                                   const Places& places, std::span<nn::KeyValues> earlier = {},
-                                  std::vector<at::Tensor>* routes = nullptr);  // of each block with experts, if asked
+                                  std::vector<at::Tensor>* routes = nullptr);  // one per block with experts
   at::Tensor normed(const nn::ResidualStream& stream) const;
-  /// Of the whole model.
+  /// Runs the whole model up to its last norm.
   at::Tensor hidden_states(const at::Tensor& tokens, const Places& places, std::span<nn::KeyValues> earlier = {}) {
     return normed(stream_after(0, head_unit(), {}, tokens, places, earlier));
   }
@@ -197,7 +195,7 @@ class Gpt final : public Model, public nn::ExpertCounts {
   }
   at::Tensor router_loss(const std::vector<at::Tensor>& routes, const at::Tensor& counted) const;
   LastLayer classes_of_texts(const at::Tensor& features, const at::Tensor& counts);
-  at::Tensor vocabulary_of(const at::Tensor& columns) const;  // of all ranks, without the padding of logits()
+  at::Tensor vocabulary_of(const at::Tensor& columns) const;  // columns of all ranks, without the padding of logits()
   const at::Tensor& head_weight() const { return head_ != nullptr ? head_->weight() : tokens_->weight(); }
 
   GptSpec spec_;
@@ -206,12 +204,12 @@ class Gpt final : public Model, public nn::ExpertCounts {
   int64_t sample_tokens_;
   nn::Embedding* tokens_;
   nn::Embedding* positions_ = nullptr;
-  std::vector<ops::RotaryTable> rotary_;  // none, or that of all layers, or also that of layers with a window
+  std::vector<ops::RotaryTable> rotary_;  // none, or one for all layers, or a second one for layers with a window
   nn::Dropout* dropout_;
   std::vector<GptBlock*> blocks_;
   nn::Norm* norm_;
   nn::Linear* head_ = nullptr;   // null if tied: the head uses the embedding's weight
-  nn::Linear* score_ = nullptr;  // instead of a head: the classes of a text, from its last token
+  nn::Linear* score_ = nullptr;  // layer instead of a head: gives the classes of a text from its last token
   at::Tensor expert_counts_;     // as in nn::ExpertCounts
 };
 

@@ -1,4 +1,4 @@
-// What the parameters of a decoder are called, in the layouts of published files.
+// Names of a decoder's parameters in the layouts of published files.
 #pragma once
 
 #include "gpt.hpp"
@@ -6,11 +6,11 @@
 namespace gputrain::models {
 
 struct GptNames {
-  const char *tokens, *positions, *blocks, *norm, *head;  // of the model; `positions` is null where they are rotary
-  const char *attention, *feed_forward;                   // of a block
+  const char *tokens, *positions, *blocks, *norm, *head;  // in the model; `positions` is null if they are rotary
+  const char *attention, *feed_forward;                   // names of a block
 };
 const GptNames& names_of(nn::Naming naming);
-constexpr const char* kScore = "score";  // the layer that gives classes, in all of them
+constexpr const char* kScore = "score";  // layer that gives classes, in all layouts
 
 /// Names of a block's norms; null: there is none at this place.
 struct BlockNormNames {

@@ -65,7 +65,7 @@ ops::RotaryScaling rotary_scaling_of(const RopeScalingSpec& spec, int64_t positi
 
 int64_t default_inner(const GptSizes& sizes) {
   if (!sizes.gated) return 4 * sizes.channels;
-  // Two thirds, because there are three matrices instead of two (arXiv:2002.05202), rounded up to a multiple of 64.
+  // Two thirds of 4 x channels, as there are three matrices and not two (arXiv:2002.05202), as a multiple of 64.
   return (8 * sizes.channels / 3 + 63) / 64 * 64;
 }
 
@@ -87,7 +87,7 @@ GptSizes sizes_of(const GptSpec& spec, const DataFacts& facts) {
   sizes.positions = spec.block_size.value_or(std::max(facts.input_shape[0], facts.longest_text));
   sizes.vocabulary = classes_of(
       spec.vocab_size, {.num_classes = facts.vocabulary > 0 ? facts.vocabulary : facts.num_classes}, "vocab_size");
-  // Where the data has no classes, the model gives one number: a reward.
+  // If the data has no classes, the model gives one number: a reward.
   if (spec.head == "classifier")
     sizes.classes = facts.num_classes > 0 ? classes_of(spec.num_classes, facts) : spec.num_classes.value_or(1);
   sizes.labels = names_of_rows(sizes.classes, facts.class_names, spec.labels);

@@ -28,7 +28,7 @@ json read_json(const fs::path& file) {
   return read;
 }
 
-/// An object; an empty one where there is no such file.
+/// Reads an object; returns an empty one if there is no such file.
 json read_object(const fs::path& file) {
   if (!fs::exists(file)) return json::object();
   json read = read_json(file);
@@ -36,7 +36,7 @@ json read_object(const fs::path& file) {
   return read;
 }
 
-/// The package's names of the ways to pool, in files since version 5.4 and before.
+/// Names of the ways to pool in the package, in files since version 5.4 and before.
 const std::map<std::string, std::string> kPoolings{{"mean", "mean"}, {"cls", "first"}, {"lasttoken", "last"}};
 const std::map<std::string, std::string> kOldPoolings{{"pooling_mode_cls_token", "cls"},
                                                       {"pooling_mode_max_tokens", "max"},
@@ -74,8 +74,8 @@ void check_normalize(const fs::path& file) {
       refuse_module(file, std::string("'") + key + "' other than sentence_embedding is not supported");
 }
 
-/// Of the file of the package, or of the tokenizer, where newer versions keep it. A tokenizer without a limit has a
-/// number that no text reaches.
+/// Reads the limit from the package's file, or from the tokenizer's, where newer versions keep it. A tokenizer without
+/// a limit has a number that no text reaches.
 std::optional<int64_t> longest_text_in(const fs::path& folder) {
   const fs::path own = folder / "sentence_bert_config.json", tokenizer = folder / "tokenizer_config.json";
   const json config = read_object(own), beside = read_object(tokenizer);

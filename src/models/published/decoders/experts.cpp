@@ -8,7 +8,7 @@ namespace {
 
 constexpr const char* kLocalCount = "num_local_experts";
 
-/// The layers that `mlp_only_layers` names.
+/// Returns the layers that `mlp_only_layers` names.
 std::set<int64_t> dense_layers(const ConfigReader& reader) {
   const nlohmann::json* list = reader.find("mlp_only_layers");
   if (list == nullptr) return {};

@@ -14,7 +14,7 @@ namespace {
 constexpr double kLocalTheta = 10000, kGlobalTheta = 1000000;
 constexpr int64_t kWindow = 4096;
 
-/// The keys that files leave out, as in transformers' Gemma3TextConfig.
+/// Returns the values of keys that files leave out, as in transformers' Gemma3TextConfig.
 const nlohmann::json& defaults() {
   static const nlohmann::json values{{"vocab_size", 262208},
                                      {"hidden_size", 2304},
@@ -28,7 +28,7 @@ const nlohmann::json& defaults() {
   return values;
 }
 
-/// The config.json of the language model, with defaults.
+/// Returns the config.json of the language model, with defaults.
 nlohmann::json language_part(const nlohmann::json& config, const std::string& where) {
   nlohmann::json language = defaults();
   const auto part = config.find("text_config");
@@ -50,7 +50,7 @@ void expect_gemma3(const ConfigReader& reader) {
     reader.refuse("'hidden_activation' other than gelu_pytorch_tanh is not supported");
 }
 
-/// Adds the windows; false if no layer has one.
+/// Adds the windows; returns false if no layer has one.
 bool add_layers(SpecOptions& options, const ConfigReader& reader) {
   const auto window = reader.has("sliding_window") ? reader.size("sliding_window") : kWindow;
   const int64_t period = reader.size("sliding_window_pattern").value_or(6);
@@ -61,7 +61,7 @@ bool add_layers(SpecOptions& options, const ConfigReader& reader) {
   return std::ranges::find(types, kSlidingLayer) != types.end();
 }
 
-/// The rotary positions of one type of layers, in files of transformers 5.
+/// Returns the rotary positions of one type of layers, in files of transformers 5.
 nlohmann::json rope_map(const ConfigReader& reader, const char* layer_type) {
   const nlohmann::json* all = reader.find("rope_parameters");
   if (all == nullptr) return nlohmann::json::object();
@@ -116,7 +116,7 @@ SpecOptions gemma3_options(const ConfigReader& reader, const std::string& where)
   return options;
 }
 
-/// Whether the Gpt computes exactly what Gemma 3 does.
+/// Tells whether the Gpt computes exactly what Gemma 3 does.
 bool is_gemma3(const GptSpec& spec, const GptSizes& sizes) {
   const bool has_parts = !spec.parallel_residual && spec.partial_rotary_factor == 1 && spec.qk_norm &&
                          !spec.qk_norm_across_heads && spec.scale_embeddings && sizes.norm_places == NormPlaces::both;
@@ -125,7 +125,7 @@ bool is_gemma3(const GptSpec& spec, const GptSizes& sizes) {
          !sizes.qkv_bias;
 }
 
-/// Whole numbers without a point: transformers insists on that.
+/// Writes whole numbers without a point, as transformers requires.
 nlohmann::json whole_if_it_is(double value) {
   if (value == std::floor(value) && value < 1e15) return static_cast<int64_t>(value);
   return value;
@@ -160,7 +160,7 @@ class Gemma3Family final : public PublishedFamily {
     return {"gpt", gemma3_options(ConfigReader(language, where), where).list};
   }
 
-  /// Also true for decoders that are not Gemma, but have its norms.
+  /// Accepts also decoders that are not Gemma, but have its norms.
   bool names(const Model& model) const override {
     const auto* gpt = dynamic_cast<const Gpt*>(&model);
     return gpt != nullptr && gpt->sizes().naming == nn::Naming::llama && gpt->sizes().norms_from_one;

@@ -50,7 +50,7 @@ nlohmann::json gpt2_config(const GptSpec& spec, const GptSizes& sizes) {
           {"layer_norm_epsilon", spec.norm_eps}};
 }
 
-/// Whether the Gpt computes exactly what GPT-2 does.
+/// Tells whether the Gpt computes exactly what GPT-2 does.
 bool is_gpt2(const GptSpec& spec, const GptSizes& sizes) {
   const bool has_plain_blocks = !spec.window && !spec.query_pre_attn_scalar && !spec.parallel_residual;
   return has_plain_blocks && !spec.scale_embeddings && !sizes.rotary && !sizes.rmsnorm && !sizes.gated && sizes.bias &&
@@ -67,7 +67,7 @@ class Gpt2Family final : public PublishedFamily {
     return {"gpt", gpt2_options(ConfigReader(config, where)).list};
   }
 
-  /// Also true for combinations of options that are not GPT-2, but use its names.
+  /// Accepts also combinations of options that are not GPT-2, but use its names.
   bool names(const Model& model) const override {
     const auto* gpt = dynamic_cast<const Gpt*>(&model);
     return gpt != nullptr && gpt->sizes().naming == nn::Naming::gpt2;

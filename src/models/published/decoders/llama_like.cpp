@@ -10,7 +10,7 @@
 namespace gputrain::models {
 namespace {
 
-/// The layers' biases: all of them or none, or those of queries, keys and values alone.
+/// Adds the layers' biases: all of them or none, or only those of queries, keys and values.
 void add_biases(SpecOptions& options, const ConfigReader& reader, const LlamaKind& kind) {
   const bool attention = reader.flag("attention_bias", false), mlp = reader.flag("mlp_bias", false);
   if (!kind.has_biases && (attention || mlp)) {
@@ -26,7 +26,7 @@ void add_biases(SpecOptions& options, const ConfigReader& reader, const LlamaKin
   if (kind.qkv_bias) options.add("qkv_bias", true);
 }
 
-/// The sliding window; none if it is null or not in use.
+/// Returns the sliding window; none if it is null or not in use.
 std::optional<int64_t> window_of(const ConfigReader& reader, const LlamaKind& kind) {
   if (kind.windowed == WindowedLayers::some && !reader.flag("use_sliding_window", false)) return std::nullopt;
   return reader.size("sliding_window");
@@ -80,7 +80,7 @@ nlohmann::json window_config(const GptSizes& sizes, const LlamaKind& kind) {
   const auto types = layer_types_in(sizes.windows);
   config["use_sliding_window"] = windows.layers > 0;
   config["layer_types"] = types;
-  // Readers older than layer_types know layers by their number.
+  // Readers older than layer_types identify layers by their number.
   config["max_window_layers"] = std::ranges::find(types, kSlidingLayer) - types.begin();
   return config;
 }
@@ -101,7 +101,7 @@ nlohmann::json llama_config(const GptSpec& spec, const GptSizes& sizes, const Ll
   return config;
 }
 
-/// Whether a block computes what the family's does, apart from biases and windows.
+/// Tells whether a block computes what the family's does, apart from biases and windows.
 bool has_blocks_of(const LlamaKind& kind, const GptSpec& spec, const GptSizes& sizes) {
   const bool has_plain_norms =
       !spec.parallel_residual && sizes.rmsnorm && !sizes.norms_from_one && sizes.norm_places == kind.norms;
@@ -126,7 +126,7 @@ bool LlamaLikeFamily::names(const Model& model) const {
   const GptSizes& sizes = gpt->sizes();
   if ((gpt->spec().n_expert > 0) != (kind_.experts != nullptr)) return false;
   const bool has_windows = windows_in(sizes.windows).layers > 0;
-  // Llama and Mistral differ in the window alone.
+  // Llama and Mistral differ only in the window.
   const bool is_either =
       kind_.experts == nullptr && kind_.naming == nn::Naming::llama && kind_.windowed != WindowedLayers::some;
   if (is_either && has_windows != (kind_.windowed == WindowedLayers::all)) return false;

@@ -8,23 +8,23 @@
 
 namespace gputrain::models {
 
-/// Which layers of a family attend to a sliding window: all, or those that its config.json names.
+/// Layers of a family with a sliding window: none, all, or those that its config.json names.
 enum class WindowedLayers { none, all, some };
 
-/// How a family differs from Llama.
+/// Differences of a family from Llama.
 struct LlamaKind {
   const char *model_type, *architecture;
-  bool qkv_bias = false;        // biases in queries, keys and values alone
+  bool qkv_bias = false;        // biases only in queries, keys and values
   bool qk_norm = false;         // RMSNorm of each head's query and key
   bool has_biases = false;      // `attention_bias` with `mlp_bias`
-  bool qk_norm_across = false;  // over all heads together
+  bool qk_norm_across = false;  // norm over all heads together
   NormPlaces norms = NormPlaces::before;
   WindowedLayers windowed = WindowedLayers::none;
   nn::Naming naming = nn::Naming::llama;
   bool rotates_part = false;  // `partial_rotary_factor`
   bool scales_rope = true;    // `rope_scaling`
   const ExpertKeys* experts = nullptr;
-  nlohmann::json defaults = nlohmann::json::object();  // of keys that a config.json may lack, as in transformers
+  nlohmann::json defaults = nlohmann::json::object();  // values of keys that a config.json may lack, as in transformers
 };
 
 class LlamaLikeFamily : public PublishedFamily {

@@ -1,4 +1,4 @@
-// Hugging Face's MistralForCausalLM. Without a sliding window it is Llama, and written as such.
+// Hugging Face's MistralForCausalLM. Without a sliding window it is Llama, and written as Llama.
 #include "llama_like.hpp"
 
 namespace gputrain::models {

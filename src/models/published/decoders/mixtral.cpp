@@ -8,7 +8,7 @@ namespace {
 
 constexpr ExpertKeys kMixtralExperts{.count = "num_local_experts", .inner = "intermediate_size"};
 
-/// Parts of names: of our parameters, and in Mixtral's files.
+/// Parts of names: in our parameters, and in Mixtral's files.
 constexpr std::array<std::array<const char*, 2>, 5> kNames{{{".mlp.gate.", ".block_sparse_moe.gate."},
                                                             {".mlp.experts.", ".block_sparse_moe.experts."},
                                                             {".gate_proj.", ".w1."},

@@ -6,14 +6,14 @@
 namespace gputrain::models {
 namespace {
 
-// transformers 4 writes `rope_scaling` and, beside it, `rope_theta`; transformers 5 writes `rope_parameters`, and takes
-// `rope_scaling` where there are both.
+// Returns the key in use: transformers 4 writes `rope_scaling` and, beside it, `rope_theta`; transformers 5 writes
+// `rope_parameters`, and reads `rope_scaling` if there are both.
 const char* rope_key(const ConfigReader& reader) {
   const nlohmann::json* scaling = reader.find("rope_scaling");
   return scaling != nullptr && !scaling->empty() ? "rope_scaling" : "rope_parameters";
 }
 
-/// The rope_type, in older files `type`, as our option.
+/// Returns our option for the rope_type, in older files `type`.
 std::string type_of(const ConfigReader& rope) {
   const std::string type = rope.text("rope_type", rope.text("type", "default"));
   if (type == "default") return "none";
@@ -28,10 +28,10 @@ void add_original_positions(SpecOptions& options, const ConfigReader& rope) {
   if (original) options.add("rope_scaling.original_max_position_embeddings", *original);
 }
 
-/// DeepSeek's way to write the attention factor: as a quotient of two.
+/// Returns the attention factor as DeepSeek writes it: as a quotient of two.
 std::optional<double> quotient_of_scales(const ConfigReader& rope) {
   const double all = rope.number("mscale_all_dim", 0), one = rope.number("mscale", 0);
-  if (one == 0 || all == 0) return std::nullopt;  // as in transformers, one alone does not count
+  if (one == 0 || all == 0) return std::nullopt;  // ignored if alone, as in transformers
   const double growth = std::log(std::max(rope.required_number("factor"), 1.0));
   return (0.1 * one * growth + 1) / (0.1 * all * growth + 1);
 }

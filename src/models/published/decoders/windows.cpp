@@ -5,9 +5,9 @@
 namespace gputrain::models {
 namespace {
 
-constexpr int64_t kMostListed = 10000;  // of which types are listed; published models have some hundred at most
+constexpr int64_t kMostListed = 10000;  // limit for listing types; published models have some hundred layers at most
 
-/// The shortest list whose repetition begins with `types`.
+/// Returns the shortest list whose repetition begins with `types`.
 std::vector<std::string> shortest_pattern(const std::vector<std::string>& types) {
   size_t length = 1;
   const auto repeats = [&] {

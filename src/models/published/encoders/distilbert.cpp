@@ -5,7 +5,7 @@
 namespace gputrain::models {
 namespace {
 
-constexpr double kDistilbertNormEps = 1e-12;  // its config.json has no key for it
+constexpr double kDistilbertNormEps = 1e-12;  // constant without a key in its config.json
 
 void read_distilbert(EncoderOptions& options, const ConfigReader& reader) {
   auto& [fixed, defaults] = options;

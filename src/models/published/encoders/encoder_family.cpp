@@ -30,7 +30,7 @@ const char* architecture_end(HeadKind head) {
   return "Model";
 }
 
-/// The head of the first of `architectures`; none if it is one that we do not have.
+/// Adds the head that the first of `architectures` has; none if we do not know it.
 void add_head(SpecOptions& defaults, const ConfigReader& reader, const std::string& architecture) {
   const nlohmann::json* names = reader.find("architectures");
   if (names == nullptr || !names->is_array() || names->empty() || !names->front().is_string()) return;
@@ -45,7 +45,7 @@ bool has_prefix(const std::string& name, const char* module) {
   return module != nullptr && name.starts_with(std::string(module) + ".");
 }
 
-/// Whether a name of a file is of a head, whichever it is.
+/// Tells whether a name of a file belongs to a head, whichever it is.
 bool is_of_a_head(const std::string& name, EncoderVariant variant) {
   for (const auto& [head, ours] : kHeads) {
     const HeadNames names = head_names_of(variant, head);
@@ -57,7 +57,7 @@ bool is_of_a_head(const std::string& name, EncoderVariant variant) {
          has_prefix(name, "cls.seq_relationship") || has_prefix(name, "qa_outputs");
 }
 
-/// Whether it is a parameter of the head that the model has.
+/// Tells whether it is a parameter of the head that the model has.
 bool is_of_its_head(const std::string& name, const EncoderSizes& sizes) {
   const HeadNames names = head_names_of(sizes.variant, sizes.head);
   for (const char* module : {names.dense, names.norm, names.classes}) {
@@ -67,7 +67,7 @@ bool is_of_its_head(const std::string& name, const EncoderSizes& sizes) {
   return false;
 }
 
-/// The name in a file as newer versions of transformers write it, with the root that bare encoders' files lack.
+/// Returns the name in a file as newer versions of transformers write it, with the root that bare encoders' files lack.
 std::string current_name(std::string name, EncoderVariant variant) {
   constexpr std::array<std::pair<std::string_view, const char*>, 2> kOldEnds{
       {{"LayerNorm.gamma", "LayerNorm.weight"}, {"LayerNorm.beta", "LayerNorm.bias"}}};

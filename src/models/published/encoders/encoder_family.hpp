@@ -1,4 +1,4 @@
-// What the families of encoders have in common.
+// Common parts of the families of encoders.
 #pragma once
 
 #include <string>
@@ -8,17 +8,17 @@
 
 namespace gputrain::models {
 
-/// What a config.json says: what weights fit to, and what a job may set otherwise.
+/// Contents of a config.json: options that the weights require, and options that a job may set otherwise.
 struct EncoderOptions {
   SpecOptions fixed, defaults;
 };
 
-/// How a family differs from the others.
+/// Differences of a family from the others.
 struct EncoderKind {
   EncoderVariant variant;
-  const char* name;          // the variant's in a job
-  const char* model_type;    // of a config.json
-  const char* architecture;  // before ForMaskedLM and so on
+  const char* name;          // name of the variant in a job
+  const char* model_type;    // value in a config.json
+  const char* architecture;  // start of the name, before ForMaskedLM and so on
   void (*read)(EncoderOptions& options, const ConfigReader& reader);
   nlohmann::json (*write)(const EncoderSizes& sizes);  // null: the family cannot
 };
@@ -38,7 +38,7 @@ class EncoderFamily : public PublishedFamily {
   EncoderKind kind_;
 };
 
-/// The keys of BERT and its kin.
+/// Reads the keys of BERT and its relatives.
 void read_bert_keys(EncoderOptions& options, const ConfigReader& reader);
 nlohmann::json bert_keys(const EncoderSizes& sizes);
 

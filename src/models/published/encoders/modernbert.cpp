@@ -8,10 +8,10 @@
 namespace gputrain::models {
 namespace {
 
-constexpr int64_t kModernbertWindow = 128;   // `local_attention`: to both sides together
-constexpr int64_t kModernbertFullEvery = 3;  // of how many layers one has no window, where config.json does not say
+constexpr int64_t kModernbertWindow = 128;   // tokens of `local_attention`, both sides together
+constexpr int64_t kModernbertFullEvery = 3;  // period of layers without a window, if config.json does not say
 
-/// Its biases, and dropouts that we do not have apart.
+/// Rejects biases, and dropouts that we cannot set separately.
 void expect_plain_modernbert(const ConfigReader& reader) {
   for (const char* key : {"attention_bias", "mlp_bias", "norm_bias", "classifier_bias"}) reader.expect_flag(key, false);
   reader.expect_flag("decoder_bias", true);
@@ -23,7 +23,7 @@ void expect_plain_modernbert(const ConfigReader& reader) {
                   "make them equal in config.json: weights do not depend on them");
 }
 
-/// The base of the rotary angles in layers of this type; transformers 5 writes it in a map.
+/// Returns the base of the rotary angles in layers of this type; transformers 5 writes it in a map.
 double theta_of(const ConfigReader& reader, const char* type, const char* old_key, double fallback) {
   const double old = reader.number(old_key, fallback);
   const nlohmann::json* maps = reader.find("rope_parameters");

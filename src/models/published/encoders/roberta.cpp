@@ -4,7 +4,7 @@
 namespace gputrain::models {
 namespace {
 
-// The first position of a text is the one after the number of the token that pads.
+// Reads BERT's keys; the first position of a text comes after the number of the padding token.
 void read_roberta(EncoderOptions& options, const ConfigReader& reader) {
   if (reader.number("pad_token_id", 1) < 0) reader.refuse("'pad_token_id' is below 0");
   read_bert_keys(options, reader);

@@ -1,4 +1,4 @@
-// ConvNeXts of timm, as safetensors files; our own names are torchvision's.
+// ConvNeXts of timm, as safetensors files; our own names are those of torchvision.
 #include <array>
 #include <charconv>
 #include <optional>
@@ -31,7 +31,7 @@ std::string renamed(std::string_view name, const Table& table) {
   return std::string(name);
 }
 
-/// Takes "PREFIX3." off a name and returns 3; nothing, if the name begins otherwise.
+/// Removes "PREFIX3." from a name and returns 3; nothing, if the name begins otherwise.
 std::optional<int> take_number(std::string_view& name, std::string_view prefix) {
   if (!name.starts_with(prefix)) return std::nullopt;
   int number = 0;

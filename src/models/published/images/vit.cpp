@@ -31,7 +31,7 @@ constexpr std::array<Names, 6> kVitBlockNames{{{"ln_1.", "norm1."},
                                                {"mlp.0.", "mlp.fc1."},
                                                {"mlp.3.", "mlp.fc2."}}};
 
-// torchvision's names before version 0.14.
+// Names in torchvision before version 0.14.
 constexpr std::array<Names, 2> kOldVitBlockNames{{{"mlp.linear_1.", "mlp.fc1."}, {"mlp.linear_2.", "mlp.fc2."}}};
 
 template <class Table>
@@ -43,7 +43,7 @@ std::string translated(const std::string& name, const Table& table, std::string_
   return name;
 }
 
-/// From torchvision's names to timm's, or back. Other names stay.
+/// Translates torchvision's names to timm's, or back. Other names stay.
 std::string translated(const std::string& name, std::string_view Names::*from, std::string_view Names::*to) {
   const std::string_view blocks = kVitBlocks.*from;
   if (!name.starts_with(blocks)) return translated(name, kVitNames, from, to);
@@ -55,7 +55,7 @@ std::string translated(const std::string& name, std::string_view Names::*from, s
   return std::string(kVitBlocks.*to) + number + "." + in_block;
 }
 
-/// Positions [1, 1 + patches, channels] for another grid of patches, each as its library does it.
+/// Interpolates positions [1, 1 + patches, channels] for another grid of patches, as the library of the file does.
 at::Tensor interpolated(const at::Tensor& positions, const Vit::Grid& from, const Vit::Grid& to, bool is_timm) {
   const int64_t channels = positions.size(2);
   const at::Tensor wide = positions.scalar_type() == at::kDouble ? positions : positions.to(at::kFloat);
@@ -74,7 +74,7 @@ at::Tensor interpolated(const at::Tensor& positions, const Vit::Grid& from, cons
                                        "WIDTH]}, in pixels of the images that the weights were trained on"});
 }
 
-/// The grid of patches that a file's positions are of. Files that do not say it are of square images.
+/// Returns the grid of patches of a file's positions. If the file does not tell it, the grid is square, or else ours.
 Vit::Grid grid_of(const FileTensor& theirs, const Vit& model) {
   const int64_t patches = theirs.values.size(1) - 1;
   const Vit::Grid& ours = model.grid();
