@@ -29,7 +29,7 @@ Times times_of(const train::Cadence& cadence, const train::Plan& plan) {
   return times + (cadence.at_step(plan.total_steps) ? 0 : 1);
 }
 
-/// Whether a checkpoint with a new best score may be saved between the regular saves.
+/// Tells whether a checkpoint with a new best score may be saved between the regular saves.
 bool saves_between(const JobSpec& spec, const TrainingSetup& setup) {
   const auto& [save, eval] = std::pair(setup.plan.save, setup.plan.eval);
   if (best_metric_of(spec, setup.datasets).empty() || save.is_never() || eval.is_never()) return false;
@@ -40,8 +40,7 @@ struct FilesEstimate {
   int64_t count = 0, bytes = 0, largest = 0;
 };
 
-/// Computes each rank's part in turn with that rank's own code. Does not touch the state's pages, so it takes no
-/// memory.
+/// Computes each rank's part in turn with that rank's own code. Takes no memory: the state's pages stay untouched.
 ShardEstimate estimate_shards(const Job& job, TrainingSetup& setup) {
   auto& built = setup.built;
   device::Arena& arena = *built.arena;
@@ -87,7 +86,7 @@ CommunicationEstimate estimate_communication(const TrainingSetup& setup) {
   return communication;
 }
 
-/// Files of the compression state: every rank writes its errors, rank 0 also the factors.
+/// Estimates the files of the compression state: every rank writes its errors, rank 0 also the factors.
 FilesEstimate estimate_compression(const TrainingSetup& setup) {
   const auto& groups = setup.context.groups;
   if (!setup.gradient_sync.power_sgd) return {};
@@ -98,7 +97,7 @@ FilesEstimate estimate_compression(const TrainingSetup& setup) {
   return {.count = groups.world_size(), .bytes = first + other * (groups.world_size() - 1), .largest = first};
 }
 
-/// Ignores JSON files, which have a few kilobytes.
+/// Estimates a checkpoint without its JSON files, which have a few kilobytes.
 CheckpointEstimate estimate_checkpoint(const Job& job, TrainingSetup& setup, const ShardEstimate& shards, Times saves) {
   const auto& built = setup.built;
   const auto retention = retention_of(job.spec().checkpoint, setup.plan, best_metric_of(job.spec(), setup.datasets));
@@ -121,27 +120,27 @@ CheckpointEstimate estimate_checkpoint(const Job& job, TrainingSetup& setup, con
   return checkpoint;
 }
 
-/// Operations of a step with one sample. If the model gives no number: at least 2 per weight forward and 4 backward.
+/// Returns the operations of a step with one sample; if the model gives none, 2 per weight forward and 4 backward.
 double operations_of(const TrainingSetup& setup) {
   return std::max(setup.built.model->flops_per_sample(), 6.0 * static_cast<double>(setup.built.parameter_count));
 }
 
-/// As many samples as take a few seconds and a quarter of this machine's memory; at least 2.
+/// Returns as many samples as take a few seconds and a quarter of this machine's memory; at least 2.
 int64_t samples_to_try(const TrainingSetup& setup, int64_t bytes_of_one) {
   constexpr double kMostOperations = 5e11;
   const auto in_time = static_cast<int64_t>(kMostOperations / operations_of(setup));
   return std::max<int64_t>(2, std::min(in_time, device::host_memory_bytes() / 4 / std::max<int64_t>(1, bytes_of_one)));
 }
 
-/// The largest micro-batch that fits, of those that a run would try; if none fits, the smallest.
+/// Returns the largest micro-batch that fits, among those that a run would try; if none fits, the smallest.
 int64_t largest_that_fits(const Memory& memory) {
   auto sizes = train::micro_batches_to_try(memory.micro_batch);
   while (sizes.size() > 1 && memory.limit > 0 && memory.total(sizes.back()) > memory.limit) sizes.pop_back();
   return sizes.back();
 }
 
-/// Collectives of a step that starts with this traffic of its first micro-batch: the others may send nothing, or as
-/// much. Takes a step of two.
+/// Counts the collectives of a whole step, given those of its first micro-batch: the others may send nothing, or as
+/// much. Takes a step of two, or in a pipeline of all.
 comm::CollectiveTraffic traffic_of_all_passes(const Job& job, TrainingSetup& setup,
                                               const comm::CollectiveTraffic& so_far,
                                               const comm::CollectiveTraffic& first) {
@@ -156,7 +155,7 @@ comm::CollectiveTraffic traffic_of_all_passes(const Job& job, TrainingSetup& set
   return first.plus(more, (so_far - before) - first);
 }
 
-/// Micro-batches of a step that has as many of them between their forward and backward passes as any.
+/// Returns the number of micro-batches that fills the pipeline; more do not raise the peak.
 int64_t passes_to_measure(const TrainingSetup& setup) {
   if (!setup.built.pipeline) return 1;
   const auto shape = setup.built.pipeline->shape(setup.plan.batch.accumulation);
@@ -178,7 +177,7 @@ Activations measure_activations(const Job& job, TrainingSetup& setup, const Tria
 
 namespace {
 
-/// What is allocated for the whole run, on the rank that has most.
+/// Returns the memory that is allocated for the whole run, on the rank that has most.
 FixedMemory most_fixed_memory(const TrainingSetup& setup, const ShardEstimate& shards) {
   FixedMemory fixed = fixed_memory(setup.built, setup.optimizer_stack);
   fixed.optimizer_state = shards.most_state;
@@ -209,7 +208,7 @@ Activations predict_activations(const Job& job, TrainingSetup& setup, int64_t mo
   return activations;
 }
 
-/// Adds what the ranks of another stage write.
+/// Adds the files that the ranks of another stage write.
 void add_files(ShardEstimate& shards, const ShardEstimate& more) {
   shards.files_bytes += more.files_bytes;
   shards.largest_file = std::max(shards.largest_file, more.largest_file);

@@ -24,7 +24,7 @@ struct Remedy {
   int change = 0;  // change of results: 0 none, 1 rounding, 2 another model or other inputs
 };
 
-/// A divisor of the micro-batch that fits, at most half of it: all passes stay equally large.
+/// Returns a divisor of the micro-batch that fits, at most half of it: all passes stay equally large.
 int64_t smaller_micro_batch(const Memory& memory) {
   for (int64_t smaller = memory.micro_batch / 2; smaller > 1; --smaller) {
     if (memory.micro_batch % smaller == 0 && memory.total(smaller) <= memory.limit) return smaller;
@@ -54,7 +54,7 @@ void add_micro_batch(std::vector<Remedy>& remedies, const JobSpec& spec, const T
                       .saved = memory.total() - memory.total(micro)});
 }
 
-/// Whether a run would take the job as `change` makes it.
+/// Tells whether a run would accept the job after `change`.
 template <class Change>
 bool may_have(JobSpec spec, const Change& change) {
   change(spec);
@@ -93,7 +93,7 @@ void add_sharding(std::vector<Remedy>& remedies, const JobSpec& spec, const Trai
                       .change = 1});
 }
 
-/// Remedies that change only activations and data.
+/// Adds remedies that change only activations and data.
 void add_passes(std::vector<Remedy>& remedies, const JobSpec& spec, const TrainingSetup& setup, const Memory& memory) {
   const int64_t micro = memory.micro_batch, activations = memory.activations.bytes(micro);
   if (memory.evaluates && spec.eval.batch_size && *spec.eval.batch_size > micro) {
@@ -143,7 +143,7 @@ void add_shorter_inputs(std::vector<Remedy>& remedies, const TrainingSetup& setu
   }
 }
 
-/// A model with half as many layers, if the model has a number of layers.
+/// Adds a model with half as many layers, if the model has a number of layers.
 void add_smaller_model(std::vector<Remedy>& remedies, const Job& job, int64_t saved) {
   for (const auto& setting : job.loaded.settings()) {
     if (setting.key != "model.config.n_layer") continue;
@@ -166,7 +166,7 @@ std::string hint_of(const std::vector<Remedy>& remedies) {
   return text + fmt::format("\n    {}  a device with more memory", ++number);
 }
 
-/// The present use, to which `requested` bytes more did not fit.
+/// Describes the present use, to which `requested` bytes more did not fit.
 std::string use_text(const JobSpec& spec, const TrainingSetup& setup, const Memory& memory, int64_t requested) {
   std::string text;
   const auto line = [&](const char* what, int64_t bytes, const std::string& remark) {
@@ -192,7 +192,7 @@ std::string use_text(const JobSpec& spec, const TrainingSetup& setup, const Memo
   return text;
 }
 
-/// What was held at the peak, and `requested` bytes more; the limit lets activations have a little less than they had.
+/// Returns the memory at the peak plus `requested` bytes; the limit leaves activations a little less than they had.
 Memory measured_memory(const JobSpec& spec, const TrainingSetup& setup, int64_t requested) {
   const auto& batch = setup.plan.batch;
   const bool on_cpu = setup.context.device.is_cpu();

@@ -26,10 +26,10 @@
 namespace gputrain::app {
 namespace {
 
-constexpr int64_t kMostPasses = 8;     // forward passes of a trial step; more would only take longer
-constexpr double kEnoughSeconds = 10;  // per micro-batch size
+constexpr int64_t kMostPasses = 8;     // limit for forward passes of a trial step; more would only take longer
+constexpr double kEnoughSeconds = 10;  // limit per micro-batch size
 
-/// The same place with a group of its own, so that a rank that runs out of memory blocks no other rank in a collective.
+/// Returns the context with its own group, so that a rank that runs out of memory blocks no other one in a collective.
 RankContext apart(const RankContext& context) {
   RankContext own;
   own.launch = context.launch;
@@ -42,7 +42,7 @@ RankContext apart(const RankContext& context) {
   return own;
 }
 
-/// The result of one micro-batch size on one rank, as a row of numbers for an all-gather.
+/// Result of one micro-batch size on one rank, as a row of numbers for an all-gather.
 struct TrialFinding {
   double needed_bytes = 0, free_bytes = 0;  // both 0: unknown before the trial
   double fits = 0;
@@ -68,7 +68,7 @@ class MicroBatchSearch {
         whole_(trial_.plan.batch) {}
 
   std::vector<MicroBatchTrial> run() {
-    // cuDNN compiles its plans anew for each size, for a minute or more, and needs hardly other memory with them.
+    // cuDNN would compile its plans anew for each size, for a minute or more, and its memory would hardly change.
     std::optional<ops::RoughKernelChoices> rough;
     if (context_.device.is_cuda()) rough.emplace();
     std::vector<MicroBatchTrial> trials;
@@ -111,10 +111,10 @@ class MicroBatchSearch {
     return finding;
   }
 
-  /// On a GPU, enough steps to measure CUDA graph replays: they are faster and need other memory.
+  /// Returns enough steps, on a GPU, to measure CUDA graph replays, whose speed and memory differ.
   int64_t warmup() const { return context_.device.is_cpu() ? 2 : train::Step::kPassesBeforeCapture + 1; }
 
-  /// On a GPU, keeps a reserve: evaluations and saves between steps fragment the memory.
+  /// Tells whether memory is left; on a GPU with a reserve: evaluations and saves between steps fragment the memory.
   bool leaves_room(int64_t peak_bytes, TrialFinding& finding) const {
     if (context_.device.is_cpu()) return true;  // was checked before the trial
     constexpr double kLeftToPieces = 0.05;
@@ -123,7 +123,7 @@ class MicroBatchSearch {
     return finding.needed_bytes <= finding.free_bytes;
   }
 
-  /// A whole step, or enough passes of it to measure its speed.
+  /// Plans a whole step, or enough passes of it to measure its speed.
   train::BatchPlan batch_of(int64_t size) const {
     const int64_t per_pass = size * context_.groups.mesh().samples();
     const int64_t passes = std::min(kMostPasses, ceil_divide(whole_.global_batch, per_pass));
@@ -131,15 +131,15 @@ class MicroBatchSearch {
         .global_batch = std::min(whole_.global_batch, passes * per_pass), .micro_batch = size, .accumulation = passes};
   }
 
-  /// Host memory of this rank's copy for a background save, and of the threads that write it. The trial's groups have
-  /// no peers, so the sum over ranks is this rank's part.
+  /// Returns the host memory of this rank's copy for a background save, and of the threads that write it. The trial's
+  /// groups have no peers, so the sum over ranks is this rank's part.
   int64_t bytes_of_a_save() {
     constexpr int64_t kStacksAndBlocks = int64_t{32} << 20;
     const int64_t copied = trial_.plan.save.is_never() ? 0 : checkpoint_bytes(trial_);
     return copied > 0 ? copied + kStacksAndBlocks : 0;
   }
 
-  /// Memory needed beyond what is held now: extrapolates linearly from smaller micro-batches.
+  /// Extrapolates the memory needed beyond what is held now, linearly from smaller micro-batches.
   int64_t bytes_needed(int64_t size) {
     const FixedMemory fixed = fixed_memory(trial_.built, trial_.optimizer_stack);
     if (activations_.measured_samples == 0) return fixed.gradients + fixed.optimizer_state + bytes_of_a_save();
@@ -164,7 +164,7 @@ class MicroBatchSearch {
     return trial;
   }
 
-  /// Whether to stop the search: this size took long and is not faster than a smaller one.
+  /// Tells whether to stop the search: this size took long and is not faster than a smaller one.
   bool is_past_the_best(const std::vector<MicroBatchTrial>& trials) const {
     const MicroBatchTrial& last = trials.back();
     const int64_t samples = batch_of(last.micro_batch).global_batch / context_.groups.mesh().samples();
@@ -189,7 +189,7 @@ class MicroBatchSearch {
   std::optional<Error> shortage_;
 };
 
-/// Hash of everything that decides what fits and what is fast.
+/// Hashes everything that decides what fits and what is fast.
 std::string purpose_of(const Job& job, const RankContext& context) {
   const auto facts = device::facts_of(context.device);
   std::string text =
@@ -205,7 +205,7 @@ std::string purpose_of(const Job& job, const RankContext& context) {
   return fmt::format("{:016x}", stable_hash(text));
 }
 
-/// The result in the newest ledger line that has one; null: none.
+/// Returns the result in the newest ledger line that has one; null: none.
 nlohmann::json last_finding(const Job& job) {
   const auto ledger = monitor::read_ledger(RunFolder{job.output_dir}.ledger()).lines;
   for (auto line = ledger.rbegin(); line != ledger.rend(); ++line) {
@@ -215,7 +215,7 @@ nlohmann::json last_finding(const Job& job) {
   return nullptr;
 }
 
-/// The result of an earlier attempt for the same purpose, read by rank 0 and broadcast; 0: none.
+/// Returns the result of an earlier attempt for the same purpose, read by rank 0 and broadcast; 0: none.
 int64_t kept_micro_batch(const Job& job, RankContext& context, const std::string& purpose) {
   int64_t kept = 0;
   if (context.rank() == 0 && job.spec().checkpoint.resume != "never") {

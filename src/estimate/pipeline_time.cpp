@@ -8,9 +8,9 @@
 namespace gputrain::app {
 namespace {
 
-constexpr double kInPass = 3;  // PassTimes count forward passes; a backward one takes twice that
+constexpr double kInPass = 3;  // units per micro-batch: PassTimes count forward passes; a backward one takes twice that
 
-/// What a stage does for every micro-batch, of the slowest stage.
+/// Returns the time of a micro-batch on the slowest stage.
 double slowest_of(const parallel::PipelineShape& shape, const parallel::PassTimes& times) {
   double most = 0;
   for (int64_t stage = 0; stage < shape.stages; ++stage) {
@@ -28,7 +28,7 @@ double seconds_of_all(const parallel::PipelineShape& shape, const parallel::Pass
   return end;
 }
 
-/// Of the stage with most of it.
+/// Returns the time besides passes, on the stage with most of it.
 StepTime most_besides(const PipelineWork& work, const ClusterRates& rates) {
   std::vector<StepTime> of_stages(static_cast<size_t>(work.shape.stages));
   for (size_t part = 0; part < work.kind_of_parts.size(); ++part)
@@ -36,7 +36,7 @@ StepTime most_besides(const PipelineWork& work, const ClusterRates& rates) {
   return *std::ranges::max_element(of_stages, {}, &StepTime::total);
 }
 
-/// A pass that sends beside.
+/// Extends a pass if a transfer beside it takes longer.
 void send_beside(StepTime& pass, const CollectiveTime& sent) {
   const double seconds = pass.total();
   if (sent.seconds <= seconds) return;
@@ -47,7 +47,7 @@ void send_beside(StepTime& pass, const CollectiveTime& sent) {
 
 double sent_bytes(const PipelineWork& work) {
   const auto stages = static_cast<size_t>(work.shape.stages);
-  // Activations of each of its parts, and gradients of all but the first.
+  // A stage sends the activations of each of its parts, and the gradients of all but the first.
   const int64_t transfers = (2 * work.shape.parts - 1) * work.shape.micro_batches;
   double bytes = static_cast<double>(transfers) * sent_bytes(work.transfer);
   for (size_t part = 0; part < work.kind_of_parts.size(); part += stages)
@@ -57,11 +57,11 @@ double sent_bytes(const PipelineWork& work) {
 }
 
 double PipelineTimes::seconds_of(const parallel::PipelineShape& shape, const parallel::PassTimes& times) {
-  // Once all stages are at work, each further micro-batch takes as long as on the slowest one.
+  // Once all stages are busy, each further micro-batch takes as long as on the slowest one.
   const int64_t enough = 2 * shape.stages, counted = std::min(shape.micro_batches, enough);
   const double longest = *std::ranges::max_element(times);
   GPUTRAIN_ASSERT(longest > 0, "passes take time");
-  constexpr double kSteps = 1000;  // times are compared to this part
+  constexpr double kSteps = 1000;  // precision with which times are compared
   std::vector<int64_t> rounded;
   parallel::PassTimes relative;
   for (const double one : times) {
@@ -87,7 +87,7 @@ StepTime PipelineTimes::step_time(const PipelineWork& work, const ClusterRates& 
   const auto stages = static_cast<double>(work.shape.stages), passes = static_cast<double>(work.shape.micro_batches);
   StepTime time;
   parallel::PassTimes times;
-  std::vector<double> last(static_cast<size_t>(work.shape.stages), 0.0);  // more than another backward pass, of a stage
+  std::vector<double> last(static_cast<size_t>(work.shape.stages), 0.0);  // extra time of a stage's last backward pass
   for (size_t part = 0; part < work.kind_of_parts.size(); ++part) {
     const PassesTime& pass = of_kinds[work.kind_of_parts[part]];
     time.add(pass.forward, passes / stages);

@@ -5,7 +5,7 @@
 namespace gputrain::app {
 namespace {
 
-/// Powers of two up to `most`, and 1, that are good; or the one that the job sets.
+/// Returns 1 and the powers of two up to `most` that are good; or the one that the job sets.
 template <class IsGood>
 std::vector<int64_t> powers(int64_t fixed, int64_t most, const IsGood& is_good) {
   if (fixed > 1) return {fixed};
@@ -22,7 +22,7 @@ std::vector<int64_t> stages_of(const MeshRequest& request) {
   return stages;
 }
 
-/// Parts of each stage.
+/// Returns the numbers of parts that each stage may have.
 std::vector<int64_t> parts_of(const MeshRequest& request, int64_t stages) {
   if (stages == 1) return {1};
   if (request.fixed.virtual_stages > 1) return {request.fixed.virtual_stages};

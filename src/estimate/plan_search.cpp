@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kMostRanks = 1 << 20;
 
-/// Each of `candidates` with each of `values`.
+/// Combines each of `candidates` with each of `values`.
 template <class Value>
 std::vector<PlanCandidate> each(const std::vector<PlanCandidate>& candidates, Value PlanCandidate::*member,
                                 const std::vector<Value>& values) {
@@ -37,12 +37,12 @@ std::vector<PlanCandidate> each(const std::vector<PlanCandidate>& candidates, Va
   return all;
 }
 
-/// Whether a run would take the job with these settings.
+/// Tells whether a run would accept the job with these settings.
 bool is_compatible(const Job& job, const PlanCandidate& candidate) {
   return broken_rules(features_of(job_of(job, candidate).spec())).empty();
 }
 
-/// The degrees that the job sets.
+/// Returns the degrees that the job sets.
 PlanCandidate fixed_of(const JobSpec& spec) {
   const auto& parallel = spec.parallel;
   return {.context = parallel.context,
@@ -51,7 +51,7 @@ PlanCandidate fixed_of(const JobSpec& spec) {
           .virtual_stages = parallel.virtual_stages};
 }
 
-/// What of a candidate decides what ranks hold and send.
+/// Settings of a candidate that decide what ranks hold and send.
 using Sharing = std::tuple<std::string, int64_t, int64_t, int64_t, int64_t>;
 Sharing sharing_of(const PlanCandidate& one) {
   return {one.shard, one.replicate, one.tensor, one.pipeline, one.virtual_stages};
@@ -67,7 +67,7 @@ RankContext simulated(const Job& job, int world_size, int64_t ranks_per_host, in
                        std::make_shared<comm::CollectiveTraffic>());
 }
 
-/// Samples in each step of ranks that share them. Throws Error(usage) if that is no whole number.
+/// Returns the samples in each step of ranks that share them. Throws Error(usage) if that is no whole number.
 int64_t share_of(const train::BatchPlan& batch, int64_t ranks) {
   if (batch.global_batch % ranks == 0) return batch.global_batch / ranks;
   const int64_t fewer = batch.global_batch / ranks * ranks;
@@ -79,7 +79,7 @@ int64_t share_of(const train::BatchPlan& batch, int64_t ranks) {
                                                               : fmt::format("{}", ranks))});
 }
 
-/// The layouts of the first and the last stage, which are the same without a pipeline.
+/// Layouts of the first and the last stage, which are the same without a pipeline.
 struct StageLayouts {
   RankLayout first;
   std::optional<RankLayout> last;
@@ -87,7 +87,7 @@ struct StageLayouts {
   const RankLayout& of(const ModelPart& part) const { return last && part.end == last->units ? *last : first; }
 };
 
-/// What all candidates have in common, and what was found of each way to share.
+/// Search with the facts that all candidates have in common, and the layouts found for each way to share the model.
 class PlanSearch {
  public:
   PlanSearch(const Job& job, const PlanRequest& request)
@@ -113,7 +113,7 @@ class PlanSearch {
     Plans plans{.global_batch = plan_.batch.global_batch,
                 .tokens_per_sample = datasets_.tokens_per_sample(),
                 .parameters = parameters_};
-    std::optional<PlanRow> nearest;  // of those that are left out
+    std::optional<PlanRow> nearest;  // smallest of those that are left out
     for (const PlanCandidate& candidate : candidates()) {
       PlanRow row = memory_of(candidate, layouts_of(candidate));
       if (has_own_degrees(candidate) || fits(row.bytes())) {
@@ -130,7 +130,7 @@ class PlanSearch {
     plans.how_activations = activations_.text();
     std::ranges::copy_if(plans.all, std::back_inserter(plans.fitting),
                          [&](const PlanRow& row) { return fits(row.bytes()); });
-    // Times are compared in steps of 1 %, which is finer than the model is right.
+    // Times are compared in steps of 1 %, which is finer than the model's accuracy.
     const auto order = [](const PlanRow& row) {
       return std::pair(std::llround(std::log(row.time.total()) / std::log(1.01)), row.bytes());
     };
@@ -144,7 +144,7 @@ class PlanSearch {
     return static_cast<double>(bytes) <= (1 - kKeptMemory) * static_cast<double>(request_.device_bytes);
   }
 
-  /// Whether ranks share samples as the job says, and no more.
+  /// Tells whether as many ranks share a sample as in the job.
   bool has_own_degrees(const PlanCandidate& candidate) const {
     return candidate.ranks_of_a_sample() == fixed_.ranks_of_a_sample();
   }
@@ -153,7 +153,7 @@ class PlanSearch {
     return simulated(job_of(job_, candidate), request_.world_size, request_.rates.ranks_per_host, 0);
   }
 
-  /// With the job's own degrees first.
+  /// Lists the meshes, the one with the job's own degrees first.
   std::vector<PlanCandidate> meshes_among(int ranks) const {
     if (!can_scale(job_)) return {fixed_};
     std::vector<PlanCandidate> meshes = meshes_of({.ranks = ranks,
@@ -175,10 +175,10 @@ class PlanSearch {
                 .embedding_bytes = static_cast<int64_t>(at::elementSize(context_.policy.master))};
   }
 
-  /// Groups of ranks with samples of their own.
+  /// Returns the number of groups of ranks with samples of their own.
   int64_t groups_of(const PlanCandidate& mesh) const { return request_.world_size / mesh.ranks_of_a_sample(); }
 
-  /// The plan of the first mesh that can have the job's batch. Throws the error of the first of all if none can.
+  /// Returns the plan of the first mesh that can have the job's batch. Throws the error of the first mesh if none can.
   train::Plan plan_of_any() const {
     std::optional<Error> mistake;
     for (const PlanCandidate& mesh : meshes_) {
@@ -193,7 +193,7 @@ class PlanSearch {
     throw Error(*mistake);
   }
 
-  /// Those of a mesh, without the sizes of the batch.
+  /// Lists the sharings of a mesh, without the sizes of the batch.
   std::vector<PlanCandidate> sharings_of(const PlanCandidate& mesh) const {
     const int64_t in_host = request_.rates.ranks_per_host;
     std::vector<PlanCandidate> all = each({mesh}, &PlanCandidate::shard, app::shards_of(mesh, request_.world_size));
@@ -208,7 +208,7 @@ class PlanSearch {
     return with_batches(each(all, &PlanCandidate::checkpointing, checkpointings_));
   }
 
-  /// Of all meshes, without the sizes of batches. Throws the error of a run if none of them is possible.
+  /// Lists the sharings of all meshes, without the sizes of batches. Throws the error of a run if none is possible.
   std::vector<PlanCandidate> sharings(bool that_may_fit) {
     std::vector<PlanCandidate> all;
     SampleRanks most;
@@ -245,7 +245,7 @@ class PlanSearch {
     return all;
   }
 
-  /// Whether what is fixed may fit, if ranks shared all of it equally: no stage has less than the mean of them.
+  /// Tells whether fixed memory may fit if ranks shared all of it equally: the largest stage has at least the mean.
   bool may_fit(const PlanCandidate& sharing, int ranks) {
     if (has_own_degrees(sharing)) return true;
     if (!whole_) whole_ = layout_of({}, simulated(job_of(job_, {}), 1, 1, 0)).fixed;
@@ -261,7 +261,7 @@ class PlanSearch {
     return rank_layout(job_of(job_, candidate), datasets_, plan_, context);
   }
 
-  /// Throws the errors of a run.
+  /// Computes the layouts. Throws the errors of a run.
   StageLayouts layouts_among(int ranks, const PlanCandidate& candidate) const {
     const Job job = job_of(job_, candidate);
     const auto at = [&](int64_t rank) { return simulated(job, ranks, request_.rates.ranks_per_host, rank); };
@@ -302,12 +302,12 @@ class PlanSearch {
     row.utilization = flops_ * row.samples_per_second / (request_.world_size * request_.rates.compute.value);
   }
 
-  /// Operations: the model's own count, 6 for each weight and token and 12 for each pair of tokens and channel of
-  /// attention in a decoder, a third of it forward; block checkpointing computes the forward pass once more (Chen et
-  /// al., arXiv:1604.06174). Ranks that share a sample have an equal share of them. Memory traffic of a pass: gradients
-  /// are read and written once; what selective checkpointing does not keep is read and written once. Of an update:
-  /// gradients are set to zero, and read for their norm and by the rule; values and state are read and written, the
-  /// 16-bit copy is written.
+  /// Computes the work of a part. Operations: the model's own count, 6 for each weight and token and 12 for each pair
+  /// of tokens and channel of attention in a decoder, a third of it forward; block checkpointing repeats the forward
+  /// pass (Chen et al., arXiv:1604.06174). Ranks that share a sample have an equal share of them. Memory traffic of a
+  /// pass: gradients are read and written once; what selective checkpointing does not keep is read and written once.
+  /// Memory traffic of an update: gradients are set to zero, and read for their norm and by the rule; values and state
+  /// are read and written, the 16-bit copy is written.
   StepWork work_of(const PlanCandidate& candidate, const RankLayout& layout, const ModelPart& part) {
     StepWork work{.passes = candidate.accumulation,
                   .in_forward = layout.forward,
@@ -326,7 +326,7 @@ class PlanSearch {
     if (candidate.checkpointing == "selective") {
       PlanCandidate whole = candidate;
       whole.checkpointing = "none";
-      // Of a pipeline, that is of all micro-batches that are held.
+      // In a pipeline, the difference is that of all micro-batches that are held.
       const int64_t kept = activations_.bytes(whole, layout), left = activations_.bytes(candidate, layout);
       bytes += 2 * std::max<int64_t>(0, kept - left) / held_at_once(candidate, layout);
     }
@@ -345,7 +345,7 @@ class PlanSearch {
     return {.stages = candidate.pipeline, .parts = candidate.virtual_stages, .micro_batches = candidate.accumulation};
   }
 
-  /// Of a stage with several parts, the first one stands for what the stage does once in a step.
+  /// Computes the work of a pipeline. The first part of a stage includes what the stage does once in a step.
   PipelineWork pipeline_work_of(const PlanCandidate& candidate) {
     const StageLayouts& layouts = layouts_of(candidate);
     PipelineWork work{
@@ -383,7 +383,7 @@ class PlanSearch {
     work.pass_bytes = work.update_bytes = 0;
   }
 
-  /// The least power of two; 0: none.
+  /// Returns the least power of two; 0: none.
   int64_t ranks_that_would_fit() {
     for (int ranks = 2; ranks <= kMostRanks; ranks *= 2) {
       if (ranks <= request_.world_size) continue;
@@ -394,7 +394,7 @@ class PlanSearch {
     return 0;
   }
 
-  /// With one sample in a micro-batch, and the most that is shared and recomputed.
+  /// Tells whether it fits with one sample in a micro-batch, and as much sharing and recomputation as possible.
   bool would_fit(const PlanCandidate& mesh, int ranks) {
     const bool is_own = has_own_degrees(mesh);
     const int64_t groups = ranks / mesh.ranks_of_a_sample();
@@ -425,13 +425,13 @@ class PlanSearch {
   RankContext context_;
   PredictedActivations activations_;
   train::Plan plan_;
-  double flops_ = 0;  // of a sample, forward and backward
+  double flops_ = 0;  // operations per sample, forward and backward
   int64_t parameters_ = 0;
   std::vector<std::string> checkpointings_;
   std::vector<PlanCandidate> meshes_;
   DecoderSizes sizes_;
   DecoderTraffic traffic_;
-  std::optional<FixedMemory> whole_;  // of a rank alone
+  std::optional<FixedMemory> whole_;  // memory of a rank alone
   std::map<Sharing, StageLayouts> layouts_;
   PipelineTimes pipeline_times_;
 };
@@ -452,7 +452,7 @@ void refuse_what_is_not_predicted(const Job& job) {
   }
 }
 
-/// The job without what the search tries whatever the job says.
+/// Returns the job without the settings that the search tries whatever the job says.
 Job without_searched(const Job& job) {
   JobSpec spec = job.spec();
   spec.parallel.shard = "none";

@@ -11,14 +11,13 @@
 namespace gputrain::app {
 namespace {
 
-constexpr int64_t kMostSamples = 8;          // of a measured step
-constexpr int64_t kGradientsOnTheirWay = 2;  // between stages of a pipeline
-/// Of a sample, so that two hundred samples take some seconds; and of the weights, gradients and state that they
-/// need.
+constexpr int64_t kMostSamples = 8;          // limit for a measured step
+constexpr int64_t kGradientsOnTheirWay = 2;  // buffers between stages of a pipeline
+/// Limits per sample, so that two hundred samples take some seconds; and for its weights, gradients and state.
 constexpr double kQuickFlops = 1e9;
 constexpr int64_t kQuickBytes = int64_t{256} << 20;
 
-/// The last unit with a block, of those that the stage has.
+/// Returns the last unit with a block, among those that the stage has.
 int64_t last_block_of(const RankLayout& layout, int64_t stages) {
   int64_t last = 0;
   for (int64_t part = layout.stage; part < std::ssize(layout.parts); part += stages)
@@ -26,8 +25,7 @@ int64_t last_block_of(const RankLayout& layout, int64_t stages) {
   return last;
 }
 
-/// The most over a backward pass that sends gradients: blocks behind the unit that computes have given back what they
-/// kept.
+/// Returns the peak of a backward pass that sends gradients: blocks after the current unit have freed activations.
 int64_t most_of(const RankLayout& layout, int64_t last_block, int64_t activations, double freed_by_a_block) {
   const int64_t blocks = layout.parts[static_cast<size_t>(layout.stage)].blocks;
   int64_t most = 0;
@@ -38,16 +36,16 @@ int64_t most_of(const RankLayout& layout, int64_t last_block, int64_t activation
   return most;
 }
 
-/// What a stage of a pipeline holds between forward and backward passes, at most.
+/// Most that a stage of a pipeline holds between forward and backward passes.
 struct Held {
-  int64_t blocks = 0;   // of a micro-batch each
-  int64_t outputs = 0;  // what parts gave to the next stage, of a micro-batch each
+  int64_t blocks = 0;   // each of one micro-batch
+  int64_t outputs = 0;  // results sent to the next stage, each of one micro-batch
 };
 
 Held most_held(const PlanCandidate& candidate, const RankLayout& layout) {
   const int64_t stages = candidate.pipeline;
   if (stages == 1) return {.blocks = layout.parts.front().blocks};
-  // Further ones find the same.
+  // Further micro-batches do not change the peak.
   const int64_t enough = stages * candidate.virtual_stages;
   const parallel::PipelineShape shape{
       .stages = stages, .parts = candidate.virtual_stages, .micro_batches = std::min(candidate.accumulation, enough)};
@@ -61,13 +59,13 @@ Held most_held(const PlanCandidate& candidate, const RankLayout& layout) {
   return most;
 }
 
-/// Before the last backward pass.
+/// Returns what is held before the last backward pass.
 Held held_at_end(const PlanCandidate& candidate, const RankLayout& layout) {
   const auto part = static_cast<size_t>(layout.stage);
   return {.blocks = layout.parts[part].blocks, .outputs = candidate.pipeline > 1 && part + 1 < layout.parts.size()};
 }
 
-/// On the line through the two points beside `samples`, or the last two; a single one stands for one sample.
+/// Interpolates between the two points beside `samples`, or extends the last two; a single one stands for one sample.
 int64_t value_at(const std::vector<std::pair<int64_t, int64_t>>& curve, int64_t samples) {
   if (curve.size() == 1) return curve[0].second * samples;
   size_t after = 1;
@@ -150,14 +148,14 @@ int64_t PredictedActivations::scaled_bytes(const PlanCandidate& candidate, const
   const int64_t samples = candidate.micro_batch, stages = candidate.pipeline;
   const bool has_head = layout.stage + 1 == stages, is_pipeline = stages > 1;
   const int64_t hidden = is_pipeline ? hidden_ * samples / candidate.context : 0;
-  // Of a pipeline, a gradient comes from the next stage while another one is on its way to the stage before.
+  // In a pipeline, a gradient comes from the next stage while another one is being sent to the previous stage.
   const auto bytes_of = [&](const Held& held) {
     return found.bytes(samples, held.blocks, has_head, ranks) + hidden * (held.outputs + kGradientsOnTheirWay);
   };
   const int64_t most = bytes_of(most_held(candidate, layout));
-  // Gradients are sent in every pass, or in the last one alone.
+  // Gradients are sent in every pass, or only in the last one.
   const int64_t while_sending = layout.shares_gradients ? most : bytes_of(held_at_end(candidate, layout));
-  // Gradients of a head that is computed in parts are summed beside those of one part.
+  // Gradients of a head that is computed in parts are summed, beside those of one part.
   const bool has_parts = has_head && layout.shares_gradients && found.has_parts(samples, ranks);
   const int64_t of_parts = has_parts ? 2 * layout.largest_of_head : 0;
   const double freed = found.per_block.on(ranks) * static_cast<double>(samples);

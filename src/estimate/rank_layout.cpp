@@ -11,12 +11,12 @@ namespace {
 
 using Kind = Collective::Kind;
 
-/// A bucket of gradients, in the order in which the backward pass fills them.
+/// Bucket of gradients, in the order in which the backward pass fills them.
 struct SentBucket {
   int64_t begun = 0, complete = 0;  // units whose backward pass gives its first and its last gradient
-  int64_t bytes = 0;                // of its gradients
-  int64_t sent = 0;                 // of what goes over the wire
-  int64_t received = 0;             // by a CPU, which has a place of its own for it
+  int64_t bytes = 0;                // size of its gradients
+  int64_t sent = 0;                 // size of what is sent
+  int64_t received = 0;             // size of a CPU's separate buffer for received data
   int64_t largest = 0;              // bytes of its largest parameter
 };
 
@@ -37,7 +37,7 @@ std::vector<SentBucket> buckets_of(const device::Arena& arena, const GradientSyn
   return buckets;
 }
 
-/// Whether the last unit has no matrix of its own: a tied head reads the first unit's.
+/// Tells whether the last unit has no matrix of its own: a tied head reads the first unit's.
 bool has_tied_head(const device::Arena& arena) {
   const auto& segments = arena.segments();
   return std::ranges::none_of(segments, [&](const device::Segment& one) {
@@ -45,8 +45,8 @@ bool has_tied_head(const device::Arena& arena) {
   });
 }
 
-/// Bytes of weights that have memory while a unit's backward pass runs: its own, those of the unit before, which are
-/// gathered already, and what it borrows.
+/// Returns the bytes of weights that have memory while a unit's backward pass runs: its own, those of the unit before,
+/// which are gathered already, and what it borrows.
 int64_t gathered_bytes(const device::Arena& arena, int64_t unit) {
   const bool borrows = unit == arena.segments().back().unit && has_tied_head(arena);
   int64_t bytes = 0;
@@ -57,7 +57,7 @@ int64_t gathered_bytes(const device::Arena& arena, int64_t unit) {
   return bytes;
 }
 
-/// As DataParallel does it: at most two buckets are under way; gradients that only their owners keep fill a third one.
+/// Lists moments as in DataParallel: at most two buckets are being sent; gradients that only owners keep fill a third.
 std::vector<BackwardMoment> moments_of(const device::Arena& arena, const std::vector<SentBucket>& buckets, bool shares,
                                        bool is_narrower) {
   const bool owns_gradients = arena.keeps_owned_gradients_only();
@@ -73,13 +73,13 @@ std::vector<BackwardMoment> moments_of(const device::Arena& arena, const std::ve
       moments.push_back({.unit = unit, .bytes = bytes + gathered_bytes(arena, unit)});
     };
     if (owns_gradients) add(buckets[i].begun, buckets[i].bytes + buckets[i].largest + before(1) + before(2));
-    // The unit has given back what it kept. Without shards, no bucket is given back before the last.
+    // The unit has freed its activations. Without shards, no bucket is freed before the last.
     add(buckets[i].complete - 1, shares ? under_way(buckets[i]) + before(1) : all_sent);
   }
   return moments;
 }
 
-/// The largest share of all ranks. Where parts are split equally, each has the same.
+/// Gives the arena the largest share of all ranks. If parts are split equally, all have the same.
 void own_most(BuiltModel& built) {
   if (built.owners.empty()) return;
   const auto owned = [](const device::Shard& shard) {
@@ -106,7 +106,7 @@ void add_collectives(RankLayout& layout, const device::Arena& arena, const std::
       layout.after_update.push_back({.kind = Kind::all_gather, .bytes = bucket.bytes, .ranks = ranks, .stride = cell});
   }
   if (!arena.keeps_owned_values_only()) return;
-  const int64_t last = arena.gathered_parts().front().unit;  // stays from the forward to the backward pass
+  const int64_t last = arena.gathered_parts().front().unit;  // unit that is kept from the forward to the backward pass
   std::vector<Collective> again;
   for (const device::GatheredPart& part : arena.gathered_parts()) {
     const Collective gather{
@@ -117,7 +117,7 @@ void add_collectives(RankLayout& layout, const device::Arena& arena, const std::
   layout.backward.insert(layout.backward.begin(), again.begin(), again.end());
 }
 
-/// The parts that stages have; without a pipeline, the whole model.
+/// Returns the parts that stages have; without a pipeline, the whole model.
 std::vector<ModelPart> parts_of(const BuiltModel& built) {
   const auto units = static_cast<int64_t>(built.model->units().size());
   if (!built.pipeline) return {{.end = units, .blocks = units - 2, .flops = built.model->flops_per_sample()}};

@@ -13,8 +13,8 @@
 namespace gputrain::app {
 namespace {
 
-constexpr int64_t kMostTokens = 256;   // of a piece of a small decoder's text: with fewer, attention takes another way
-constexpr int64_t kHeadChannels = 32;  // of each head, at least
+constexpr int64_t kMostTokens = 256;   // limit for texts of small decoders; attention to fewer tokens differs
+constexpr int64_t kHeadChannels = 32;  // least number in each head
 constexpr int64_t kVocabulary = 64;    // too few for logits to matter
 constexpr int64_t kLogits = 4096;      // enough for logits to be most of a decoder of 64 channels
 
@@ -26,13 +26,13 @@ Settings settings_of(const Job& job) {
   return settings;
 }
 
-/// A number of the model's; 0: null.
+/// Reads a number of the model; 0: null.
 int64_t number(const Settings& settings, const std::string& name) {
   const auto found = settings.find("model.config." + name);
   return found == settings.end() || found->second == "null" ? 0 : std::stoll(found->second);
 }
 
-/// Layers after which kinds of layers repeat.
+/// Returns the number of layers after which kinds of layers repeat.
 int64_t period_of(const Settings& settings) {
   int64_t period = 1;
   for (const char* key : {"model.config.layer_types", "model.config.mlp_layer_types"}) {
@@ -47,7 +47,7 @@ struct SmallDecoder {
   int64_t layers = 1, heads = 1, key_heads = 1, head_channels = kHeadChannels;
   int64_t channels = 0, inner = 0, expert_inner = 0, vocabulary = 0, tokens = 0;
   bool has_experts = true;
-  SampleRanks ranks = {};  // simulated ones
+  SampleRanks ranks = {};  // simulated ranks
 
   int64_t world_size() const noexcept { return ranks.tensor * ranks.context; }
 };
@@ -61,14 +61,14 @@ DecoderSizes sizes_of(const Settings& settings) {
                      .inner = number(settings, "n_inner")};
   if (sizes.key_heads == 0) sizes.key_heads = sizes.heads;
   if (sizes.head_channels == 0) sizes.head_channels = sizes.channels / sizes.heads;
-  if (sizes.inner == 0) {  // as GptSpec's help says
+  if (sizes.inner == 0) {  // rule of GptSpec
     const bool is_gated = settings.at("model.config.activation").find("glu") != std::string::npos;
     sizes.inner = is_gated ? ceil_divide(8 * sizes.channels / 3, 64) * 64 : 4 * sizes.channels;
   }
   return sizes;
 }
 
-/// The largest power of two that divides all of these, and is at most `most`.
+/// Returns the largest power of two that divides all of these, and is at most `most`.
 int64_t common_power(std::vector<int64_t> numbers, int64_t most) {
   int64_t power = 1;
   while (power * 2 <= most && std::ranges::all_of(numbers, [&](int64_t one) { return one % (power * 2) == 0; }))
@@ -76,7 +76,7 @@ int64_t common_power(std::vector<int64_t> numbers, int64_t most) {
   return power;
 }
 
-/// The job with another decoder, on made-up tokens.
+/// Returns the job with another decoder, on made-up tokens.
 Job job_with(const Settings& settings, const SmallDecoder& small, const std::string& checkpointing, int64_t tokens,
              int64_t period) {
   std::vector<std::string> set;
@@ -106,7 +106,7 @@ Job job_with(const Settings& settings, const SmallDecoder& small, const std::str
   return load_job({.file = {}, .set = set, .output_dir = {}});
 }
 
-/// Bytes of one more sample on the first of so many ranks.
+/// Measures the bytes of one more sample on the first of so many ranks.
 double bytes_per_sample(const Job& job, int64_t ranks) {
   constexpr int64_t kFew = 2, kMore = 4;  // with fewer, gradients of weights would be more than activations
   const comm::Rendezvous first{.world_size = static_cast<int>(ranks), .local_world_size = static_cast<int>(ranks)};
@@ -116,16 +116,16 @@ double bytes_per_sample(const Job& job, int64_t ranks) {
   return static_cast<double>(take_trial_step(job, setup, kMore).peak_bytes - few) / (kMore - kFew);
 }
 
-constexpr int64_t kFewRanks = 2;  // that share a small decoder
+constexpr int64_t kFewRanks = 2;  // ranks that share a small decoder
 
-/// Tells the part of `all` that ranks of layers share by what each of a few ranks has.
+/// Derives the part of `all` that ranks of shared layers split, from the bytes of each of a few ranks.
 void take_layers(SharedBytes& all, double of_a_rank) {
   const double shared = (all.of_positions - of_a_rank) * kFewRanks / (kFewRanks - 1);
   all.of_layers = std::clamp(shared, 0.0, all.of_positions);
   all.of_positions -= all.of_layers;
 }
 
-/// Tells what ranks of a context gather by what each of a few ranks has.
+/// Derives what ranks of a context gather, from the bytes of each of a few ranks.
 void take_keys(SharedBytes& all, double of_a_rank) {
   all.of_keys = std::max(0.0, of_a_rank - (all.of_positions + all.of_layers) / kFewRanks);
 }
@@ -135,7 +135,7 @@ struct HeadFacts {
   int64_t tokens, measured_tokens, channels, columns, element_bytes;
 };
 
-/// Adds what the head keeps, of which logits grow with its columns. `measured` gives the bytes of a small decoder.
+/// Adds what the head keeps; its logits grow with its columns. `measured` gives the bytes of a small decoder.
 void add_head(const HeadFacts& head, const std::function<double(const SmallDecoder&)>& measured,
               BlockActivations& found) {
   const double times = static_cast<double>(head.tokens) / static_cast<double>(head.measured_tokens);
@@ -212,7 +212,7 @@ BlockActivations scaled_activations(const Job& job, const std::string& checkpoin
   const auto measured = [&](const SmallDecoder& decoder) {
     return bytes_per_sample(job_with(settings, decoder, checkpointing, tokens, period), decoder.world_size());
   };
-  /// Of a block, and besides; in bytes of the large decoder.
+  /// Returns the bytes of a block, and the rest, scaled to the large decoder.
   const auto blocks_of = [&](const SampleRanks& ranks) {
     SmallDecoder one = small, two;
     one.ranks = ranks;

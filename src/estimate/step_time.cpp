@@ -26,7 +26,7 @@ double& part_of(StepTime& time, Limit limit) {
 
 /// Collectives one after the other.
 struct Sequence {
-  double seconds = 0, edge = 0;  // edge: of the one beside which nothing computes
+  double seconds = 0, edge = 0;  // edge: time of the one during which nothing computes
   Limit limit = Limit::inside_host;
 };
 
@@ -45,7 +45,7 @@ Sequence sequence_of(const std::vector<Collective>& collectives, Edge edge, cons
   return all;
 }
 
-/// A pass with its collectives beside it, or before the next operation.
+/// Adds the collectives of a pass, which run beside it, and its stalls.
 StepTime pass_time(double compute, const Sequence& sent, const std::vector<Stall>& stalls, const ClusterRates& rates) {
   StepTime time;
   for (const Stall& stall : stalls) {

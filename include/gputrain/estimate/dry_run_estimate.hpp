@@ -15,14 +15,13 @@
 
 namespace gputrain::app {
 
-/// How often something happens in a run, including the end of training; empty: decided by the clock or by the run
-/// itself.
+/// Number of times something happens in a run, also at its end; empty: the clock or the run itself decides.
 using Times = std::optional<int64_t>;
 
 /// Values that may differ between ranks.
 struct ShardEstimate {
   int64_t most_owned = 0, fewest_owned = 0;   // bytes of parameters that a rank updates
-  int64_t owning_nothing = 0;                 // ranks
+  int64_t owning_nothing = 0;                 // ranks without parameters
   int64_t most_state = 0;                     // bytes of optimizer state
   int64_t files_bytes = 0, largest_file = 0;  // files of optimizer state in a checkpoint
 };
@@ -30,26 +29,26 @@ struct ShardEstimate {
 /// Communication of one step.
 struct CommunicationEstimate {
   int64_t buckets = 0, largest_bucket = 0;         // bytes
-  std::optional<comm::CollectiveTraffic> traffic;  // of one rank in one step; empty: no step was taken
-  int64_t bytes_per_rank = 0;                      // bytes that each rank sends in a ring
+  std::optional<comm::CollectiveTraffic> traffic;  // traffic of one rank in one step; empty: no step was taken
+  int64_t bytes_per_rank = 0;                      // sent by each rank in a ring
 };
 
 struct CheckpointEstimate {
   int64_t files = 0;  // files with tensors
   int64_t bytes = 0, largest_file = 0;
-  int64_t frozen_bytes = 0;           // beside the checkpoints, once for all of them
+  int64_t frozen_bytes = 0;           // stored beside the checkpoints, once for all of them
   int64_t most_at_once = 0;           // checkpoints, including the one being written
-  std::optional<int64_t> free_bytes;  // on the disk of output_dir; empty: unknown
+  std::optional<int64_t> free_bytes;  // free on the disk of output_dir; empty: unknown
   int64_t copy_bytes = 0;             // host memory of rank 0 for the copy that a background save writes; 0: no copy
 
   bool fits() const noexcept { return !free_bytes || most_at_once * bytes + frozen_bytes <= *free_bytes; }
 };
 
-/// Extrapolates from a step with one sample, `one`: takes one more with as many samples as take some seconds, at most
-/// `most_samples`, and one with half as many.
+/// Extrapolates from a step with one sample, `one`, and two more steps: one with as many samples as take some seconds,
+/// at most `most_samples`, and one with half as many.
 Activations measure_activations(const Job& job, TrainingSetup& setup, const TrialStep& one, int64_t most_samples);
 
-/// Of a stage of a pipeline.
+/// Estimate for a stage of a pipeline.
 struct StageEstimate {
   ShardEstimate shards;
   Memory memory;
@@ -63,23 +62,22 @@ struct DryRunEstimate {
   ShardEstimate shards;
   CommunicationEstimate communication;
   CheckpointEstimate checkpoint;
-  Memory memory;  // of the rank that has most, in a pipeline on the first stage
+  Memory memory;  // memory of the rank that has most, in a pipeline on the first stage
   std::vector<Memory> memory_of_later_stages = {};
   int64_t host_data = 0;             // bytes of batches read ahead, per rank
-  std::optional<double> first_loss;  // of the first sample; empty: no step was taken
+  std::optional<double> first_loss;  // loss of the first sample; empty: no step was taken
 };
 
-/// Why this machine cannot take small steps with a rank's part of the model in a minute or two; empty: it can.
-/// `setup` may have sizes alone.
+/// Explains why this machine cannot take steps with a rank's part of the model; empty: it can. `setup`: sizes suffice.
 std::string obstacle_to_steps(const TrainingSetup& setup);
 
-/// `setup` is the first rank of a stage of a group without peers. Takes some small steps with it, unless there is
-/// `predicted`: then it may have sizes alone.
+/// Estimates one stage. `setup` is the stage's first rank in a group without peers. Takes some small steps with it,
+/// unless there is `predicted`: then it may only have sizes.
 StageEstimate make_stage_estimate(const Job& job, TrainingSetup& setup, int64_t device_bytes,
                                   PredictedActivations* predicted = nullptr);
 
-/// The same with rank 0 of a group without peers. `traffic` counts what the assembly sends. `later_stages`: of a
-/// pipeline, in order.
+/// Estimates the run with rank 0 of a group without peers. `traffic` counts what the assembly sends. `later_stages`:
+/// the other stages of a pipeline, in order.
 DryRunEstimate make_dry_run_estimate(const Job& job, TrainingSetup& setup, const comm::CollectiveTraffic& traffic,
                                      int64_t device_bytes, const std::vector<StageEstimate>& later_stages = {},
                                      PredictedActivations* predicted = nullptr);

@@ -1,4 +1,4 @@
-// The hosts that a job would use, as far as the job and the command line name them.
+// Hosts that a job would use, as far as the job and the command line name them.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ struct DryRunHosts {
   std::string text;        // "128 hosts x 8 ranks"
 };
 
-/// Throws Error(usage) if the job's hosts have too few ranks, or if the last host would not be full.
+/// Counts the hosts. Throws Error(usage) if the job's hosts have too few ranks, or if the last host would not be full.
 DryRunHosts plan_dry_run_hosts(const launch::LaunchSpec& spec, int world_size);
 
 }  // namespace gputrain::app

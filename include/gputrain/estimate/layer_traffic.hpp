@@ -1,4 +1,4 @@
-// What ranks send while layers compute that they share (parallel.tensor), or whose texts they share (parallel.context).
+// Traffic of ranks that share layers (parallel.tensor) or texts (parallel.context), while these layers compute.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace gputrain::app {
 
-/// The sizes of a decoder that decide what its layers send.
+/// Sizes of a decoder that decide how much its layers send.
 struct DecoderTraffic {
-  int64_t tokens = 0;  // of a sample
+  int64_t tokens = 0;  // tokens of a sample
   int64_t channels = 0;
-  int64_t key_channels = 0;                        // of the keys of all heads
-  int64_t compute_bytes = 2, embedding_bytes = 4;  // of an element: in layers; of what the embedding gives
+  int64_t key_channels = 0;                        // channels of the keys of all heads
+  int64_t compute_bytes = 2, embedding_bytes = 4;  // bytes per element: in layers; in the embedding's output
 };
 
 /// Collectives of a pass of one micro-batch through a part of the model; the layers wait for each of them.
@@ -23,15 +23,15 @@ struct LayerTraffic {
   std::vector<Stall> forward, backward;
 };
 
-/// Tensor parallelism: the results of attention and of the feed-forward layers are all-reduced, and so are the
-/// gradients of what these read (Shoeybi et al., "Megatron-LM", arXiv:1909.08053): [samples, positions of the rank,
-/// channels]. Besides once for the embedding, which is shared by rows, and for the gradient of what the head reads.
-/// Context parallelism: keys and values of all positions are gathered, and their gradients reduced and scattered. Block
-/// checkpointing does all of a block's forward pass again. Left out: what a loss adds up of shared logits.
+/// Lists the collectives of one micro-batch. Tensor parallelism all-reduces the results of attention and of the
+/// feed-forward layers, and the gradients of their inputs (Shoeybi et al., "Megatron-LM", arXiv:1909.08053): [samples,
+/// positions of the rank, channels]; once more for the embedding, which is shared by rows, and for the gradient of the
+/// head's input. Context parallelism gathers keys and values of all positions, and reduces and scatters their
+/// gradients. Block checkpointing repeats a block's forward pass. Left out: the sums over shared logits in a loss.
 LayerTraffic layer_traffic(const PlanCandidate& candidate, const DecoderTraffic& sizes, const ModelPart& part,
                            bool has_head);
 
-/// What a part of the model gives to the next stage of a pipeline, or its gradient: of one micro-batch.
+/// Returns the transfer of one micro-batch's activations, or their gradient, to the next stage of a pipeline.
 Collective transfer_between_stages(const PlanCandidate& candidate, const DecoderTraffic& sizes, int64_t stage_ranks);
 
 }  // namespace gputrain::app

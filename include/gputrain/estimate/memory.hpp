@@ -1,4 +1,4 @@
-// What a rank's memory holds at the peak of a step, measured or predicted, and what to set if it is not enough.
+// Memory of a rank at the peak of a step, measured or predicted, and settings that lower it.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,14 @@
 
 namespace gputrain::app {
 
-/// Bytes at the peak of a step beyond what is fixed: a line through the last two micro-batches that were measured, or
-/// predicted.
+/// Bytes at the peak of a step beyond fixed memory: a line through the last two measured or predicted micro-batches.
 struct Activations {
   bool is_predicted = false;  // no step was taken
   int64_t measured_samples = 0;
   int64_t measured_bytes = 0;
   int64_t bytes_per_sample = 0;  // too high for logits that are computed in parts
 
-  /// `samples` is more than at the last call.
+  /// Adds a point to the line. `samples` is more than at the last call.
   void measure(int64_t samples, int64_t bytes) noexcept;
   int64_t bytes(int64_t samples) const noexcept {
     return measured_bytes + bytes_per_sample * (samples - measured_samples);
@@ -40,11 +39,11 @@ struct Memory {
   bool fits() const noexcept { return limit == 0 || total() <= limit; }
 };
 
-/// Settings that lower memory use, as a hint: smallest change of results first, then largest saving.
+/// Lists settings that lower memory use, as a hint: smallest change of results first, then largest saving.
 std::string memory_remedies(const Job& job, const TrainingSetup& setup, const Memory& memory);
 
-/// The error to report if `failure` is a shortage of memory, else nothing. `setup` is null if it was not built yet.
-/// `when` names the activity: "in step 12".
+/// Returns the error to report if `failure` is a shortage of memory, else nothing. `setup` is null if it was not built
+/// yet. `when` names the activity: "in step 12".
 std::optional<Error> out_of_memory_error(const std::exception& failure, const Job& job, const TrainingSetup* setup,
                                          const std::string& when);
 

@@ -9,14 +9,14 @@
 
 namespace gputrain::app {
 
-/// The micro-batch that the run in the job's folder found last, even for another machine or job.
+/// Returns the micro-batch that the run in the job's folder found last, even for another machine or job.
 std::optional<int64_t> found_before(const Job& job);
 
 /// Searches, or takes the result of an earlier attempt for the same job and devices. Restores random generators and
-/// releases memory afterwards. Throws Error(environment) if not even one sample fits. Every rank must call.
+/// releases memory afterwards. Throws Error(environment) if not even one sample fits. Every rank must call it.
 MicroBatchChoice choose_micro_batch(const Job& job, RankContext& context, const JobDatasets& datasets);
 
-/// A copy of the job with train.micro_batch_size set to `micro_batch`.
+/// Returns a copy of the job with train.micro_batch_size set to `micro_batch`.
 Job with_micro_batch(const Job& job, int64_t micro_batch);
 
 }  // namespace gputrain::app

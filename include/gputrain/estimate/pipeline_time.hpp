@@ -1,4 +1,4 @@
-// The time of a step whose micro-batches pass through the stages of a pipeline.
+// Time of a step whose micro-batches pass through the stages of a pipeline.
 #pragma once
 
 #include <cstdint>
@@ -11,29 +11,29 @@
 
 namespace gputrain::app {
 
-/// One step of all stages.
+/// Work of all stages in one step.
 struct PipelineWork {
   parallel::PipelineShape shape;
-  std::vector<StepWork> kinds;        // passes of parts of the model that differ
-  std::vector<size_t> kind_of_parts;  // in order, of each part of the model
-  Collective transfer;                // of a micro-batch between stages
-  std::vector<Collective> of_ends;    // once in a step, between the first and the last stage
+  std::vector<StepWork> kinds;        // work of parts of the model that differ
+  std::vector<size_t> kind_of_parts;  // index into `kinds` for each part of the model, in order
+  Collective transfer;                // transfer of a micro-batch between stages
+  std::vector<Collective> of_ends;    // transfers between the first and the last stage, once in a step
 };
 
-/// Bytes that each rank of the first stage sends in the step.
+/// Returns the bytes that each rank of the first stage sends in the step.
 double sent_bytes(const PipelineWork& work);
 
-/// Remembers timetables, which many candidates have in common.
+/// Times of steps; remembers timetables, which many candidates have in common.
 class PipelineTimes {
  public:
-  /// Every stage runs its passes as parallel::timed_passes() says; it waits while it has none to run. Sending to the
-  /// next stage counts where it takes longer than a pass, and for the first micro-batch through all stages and the last
-  /// one back. A step is as long as that of the slowest stage; what computes and sends is the mean of the stages, and
-  /// the rest is waiting.
+  /// Computes the time of a step in which every stage runs its passes as parallel::timed_passes() says, and waits
+  /// between them. A transfer to the next stage counts if it takes longer than a pass, and for the first micro-batch
+  /// through all stages and the last one back. A step is as long as that of the slowest stage; computing and sending
+  /// are the mean over the stages, and the rest is waiting.
   StepTime step_time(const PipelineWork& work, const ClusterRates& rates);
 
  private:
-  /// Seconds from the first pass to the last.
+  /// Returns the seconds from the first pass to the last.
   double seconds_of(const parallel::PipelineShape& shape, const parallel::PassTimes& times);
 
   std::map<std::tuple<int64_t, int64_t, int64_t, std::vector<int64_t>>, double> known_;

@@ -1,4 +1,4 @@
-// One combination of the settings that `gputrain plan` varies, and the job that has them.
+// Combination of the settings that `gputrain plan` varies, and the job that has them.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace gputrain::app {
 
-/// Another setting of `parallel` is a member here, a line each in job_of() and yaml_of(), and one in the candidates of
-/// plan_search.cpp.
+/// Settings of a candidate. A further setting of `parallel` needs a member here, a line each in job_of() and yaml_of(),
+/// and one in the candidates of plan_search.cpp.
 struct PlanCandidate {
   std::string shard = "none";          // parallel.shard
   int64_t replicate = 1;               // parallel.replicate
@@ -22,20 +22,20 @@ struct PlanCandidate {
   int64_t micro_batch = 1;             // train.micro_batch_size
   int64_t accumulation = 1;            // train.gradient_accumulation_steps
 
-  /// Ranks that share a sample.
+  /// Returns the number of ranks that share a sample.
   int64_t ranks_of_a_sample() const noexcept { return context * tensor * pipeline; }
 };
 
-/// The job's own settings, and the batch that was planned for them.
+/// Returns the job's own settings, and the batch that was planned for them.
 PlanCandidate candidate_of(const JobSpec& spec, const train::BatchPlan& batch);
 
-/// The job with a candidate's settings, but for the sizes of its batch.
+/// Returns the job with a candidate's settings, except for the sizes of its batch.
 Job job_of(const Job& job, const PlanCandidate& candidate);
 
-/// "tensor 8, pipeline 4 x 2, context 2": how ranks share the model and its texts; empty: they do not.
+/// Describes how ranks share the model and its texts: "tensor 8, pipeline 4 x 2, context 2"; empty: they do not.
 std::string mesh_text(const PlanCandidate& candidate);
 
-/// The lines of a job that stand for a candidate.
+/// Returns the lines of a job for a candidate.
 std::string yaml_of(const PlanCandidate& candidate);
 
 }  // namespace gputrain::app

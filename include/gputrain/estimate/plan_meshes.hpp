@@ -1,4 +1,4 @@
-// Which ways to share a model and its texts among ranks are worth a prediction, by arithmetic alone.
+// Ways to share a model and its texts among ranks that are worth a prediction, by arithmetic alone.
 #pragma once
 
 #include <cstdint>
@@ -13,26 +13,25 @@ namespace gputrain::app {
 struct MeshRequest {
   int64_t ranks = 1, ranks_per_host = 8;
   DecoderSizes sizes;
-  int64_t tokens = 0;   // of a sample
+  int64_t tokens = 0;   // tokens of a sample
   PlanCandidate fixed;  // degrees that the job sets; 1: free
 };
 
-/// Candidates that differ in `context`, `tensor`, `pipeline` and `virtual_stages`; the first one has the job's own.
-/// Tensor: powers of two that a host holds whole and that divide the heads and key heads. Pipeline: stages with as many
-/// layers each, of one part or of two. Context: powers of two that leave each rank kLeastPositions.
+/// Lists candidates that differ in `context`, `tensor`, `pipeline` and `virtual_stages`; the first one has the job's
+/// own. Tensor: powers of two that divide the ranks of a host, the heads and key heads. Pipeline: stages with equally
+/// many layers, in one part or in two. Context: powers of two that leave each rank kLeastPositions.
 std::vector<PlanCandidate> meshes_of(const MeshRequest& request);
 
-/// Positions of a text that each rank has at least, where the search shares texts: with fewer, ranks that do not share
-/// them have room enough.
+/// Least number of positions per rank if the search shares texts: with fewer, whole texts fit as well.
 constexpr int64_t kLeastPositions = 4096;
 
-/// Sharings of the optimizer state, gradients and parameters for which a mesh has the ranks.
+/// Lists the ways to shard optimizer state, gradients and parameters for which a mesh has enough ranks.
 std::vector<std::string> shards_of(const PlanCandidate& mesh, int64_t ranks);
 
-/// How many replicas the ranks of a mesh can be whose shards lie within hosts, or which have whole hosts.
+/// Lists the numbers of replicas for a mesh: 1, and those with whole hosts for each replica.
 std::vector<int64_t> replicas_of(const PlanCandidate& mesh, int64_t ranks, int64_t ranks_per_host);
 
-/// In ascending order.
+/// Returns the divisors in ascending order.
 std::vector<int64_t> divisors_of(int64_t number);
 
 }  // namespace gputrain::app

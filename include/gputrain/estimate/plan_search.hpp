@@ -1,4 +1,4 @@
-// Searches the settings with which a job of N ranks trains fastest in the memory of its devices, by prediction alone.
+// Search for the settings with which a job of N ranks trains fastest in the memory of its devices, by prediction alone.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,23 @@
 
 namespace gputrain::app {
 
-/// What a rank's memory holds at the peak of a step.
+/// Memory of a rank at the peak of a step.
 struct RankMemory {
   FixedMemory fixed;
-  int64_t activations = 0;  // bytes, with gathered weights and gradients under way
+  int64_t activations = 0;  // bytes, with gathered weights and gradients being sent
 
   int64_t bytes() const noexcept { return fixed.total() + activations; }
 };
 
-/// A candidate with what is predicted of it.
+/// Candidate with its prediction.
 struct PlanRow {
   PlanCandidate candidate;
-  RankMemory memory;                                    // of a pipeline's first stage
-  std::optional<RankMemory> memory_of_last_stage = {};  // of a pipeline: the stages between have less
-  int64_t wire_bytes = 0;                               // that each rank sends in a step
+  RankMemory memory;                                    // memory of a pipeline's first stage
+  std::optional<RankMemory> memory_of_last_stage = {};  // set for a pipeline: the stages between have less
+  int64_t wire_bytes = 0;                               // bytes that each rank sends in a step
   StepTime time;
-  double samples_per_second = 0;  // of all ranks
-  double utilization = 0;         // of the peak rate, by the operations of the model; 0: the model counts none
+  double samples_per_second = 0;  // sum over all ranks
+  double utilization = 0;         // share of the peak rate, by the operations of the model; 0: the model counts none
 
   const RankMemory& most_memory() const noexcept {
     return memory_of_last_stage && memory_of_last_stage->bytes() > memory.bytes() ? *memory_of_last_stage : memory;
@@ -43,24 +43,23 @@ struct PlanRequest {
   ClusterRates rates;
 };
 
-/// Devices keep this part of their memory to other things: their context, NCCL, pieces between tensors.
+/// Share of a device's memory for other things: its context, NCCL, gaps between tensors.
 constexpr double kKeptMemory = 0.05;
 
 struct Plans {
   int64_t global_batch = 0, tokens_per_sample = 0, parameters = 0;
-  std::vector<PlanRow> fitting;      // the fastest first; of two within 1 %, that with less memory
-  std::vector<PlanRow> all;          // in the order of the search; of those that share samples, those that fit
-  std::string how_activations;       // were found
-  int64_t ranks_that_would_fit = 0;  // if none fits: the least power of two; 0: no number of ranks
+  std::vector<PlanRow> fitting;      // fastest first; among those within 1 %, the smallest
+  std::vector<PlanRow> all;          // in search order; the job's degrees, and others if they fit (or the smallest)
+  std::string how_activations;       // how activations were found
+  int64_t ranks_that_would_fit = 0;  // least power of two with which it fits, if none fits; 0: no number of ranks
 
-  /// The candidate with the least memory.
+  /// Returns the candidate with the least memory.
   const PlanRow& smallest() const;
 };
 
-/// A degree of context, tensor, pipeline or virtual_stages that the job sets stays; other settings of a candidate are
-/// searched whatever the job says. Opens the job's data, and takes small steps on this machine's CPU, with small models
-/// where the job's is large. Throws Error(usage) if ranks do not divide the global batch, if the model cannot be
-/// predicted, or as a run would.
+/// Searches all settings of a candidate, except a degree of context, tensor, pipeline or virtual_stages that the job
+/// sets. Opens the job's data, and takes small steps on this machine's CPU, with small models if the job's is large.
+/// Throws Error(usage) if ranks do not divide the global batch, if the model cannot be predicted, or as a run would.
 Plans search_plans(const Job& job, const PlanRequest& request);
 
 }  // namespace gputrain::app

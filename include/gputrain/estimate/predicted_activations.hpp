@@ -1,4 +1,4 @@
-// Activations of a job that is not running: measured on this machine's CPU where that is quick, else scaled.
+// Activations of a job that is not running: measured on this machine's CPU if that is quick, else scaled.
 #pragma once
 
 #include <cstdint>
@@ -15,23 +15,23 @@ namespace gputrain::app {
 
 class PredictedActivations {
  public:
-  /// `context`: a simulated rank, whose world the candidates have. All must outlive this.
+  /// Keeps the references. `context`: a simulated rank, whose world the candidates have.
   PredictedActivations(const Job& job, const JobDatasets& datasets, const RankContext& context);
 
-  /// Which ways to share samples candidates have: degrees above 1. Call before bytes().
+  /// Announces how candidates share samples: degrees above 1. Call it before bytes().
   void expect(const SampleRanks& ranks);
 
-  /// Bytes beside what is fixed at the peak of a step; `layout` is that of a stage of the candidate.
+  /// Returns the bytes beyond fixed memory at the peak of a step. `layout`: that of a stage of the candidate.
   int64_t bytes(const PlanCandidate& candidate, const RankLayout& layout);
 
-  /// "measured here", or "scaled from decoders of 1/16 of the channels".
+  /// Describes the method: "measured here, ...", or "scaled from decoders of 2 blocks with 1/16 of the channels, ...".
   std::string text() const;
 
  private:
   enum class Way {
-    each,   // steps of each variant, as a dry run takes them
-    one,    // steps of one rank alone for each kind of checkpointing; what ranks share is added
-    scaled  // the same with smaller models
+    each,   // steps of each variant, as in a dry run
+    one,    // steps of one rank alone for each kind of checkpointing; shared parts are added
+    scaled  // same with smaller models
   };
   /// Peaks by numbers of samples, ascending.
   using Curve = std::vector<std::pair<int64_t, int64_t>>;
@@ -44,10 +44,10 @@ class PredictedActivations {
   const JobDatasets& datasets_;
   const RankContext& context_;
   SampleRanks expected_;
-  int64_t hidden_ = 0;  // bytes of what a block gives, of a sample
+  int64_t hidden_ = 0;  // bytes of a block's output, per sample
   Way way_ = Way::each;
-  std::map<std::string, Curve> measured_;           // by what the variants differ in
-  std::map<std::string, BlockActivations> scaled_;  // by checkpointing
+  std::map<std::string, Curve> measured_;           // key: differences of the variants
+  std::map<std::string, BlockActivations> scaled_;  // key: checkpointing
 };
 
 }  // namespace gputrain::app
