@@ -1,4 +1,4 @@
-// Options by which images are read for a trained model.
+// Options for reading images for a trained model.
 #pragma once
 
 #include "gputrain/data/options.hpp"
@@ -6,7 +6,7 @@
 
 namespace gputrain::app {
 
-/// Returns how the run's validation images are read, with what the job left to the data.
+/// Returns the options of the run's validation images, with those that the job left to the data.
 data::ImageOptions image_options_of(const trained::Model& model);
 
 }  // namespace gputrain::app

@@ -16,12 +16,12 @@
 namespace gputrain::app {
 namespace {
 
-/// Classes on a line.
+/// Number of classes on a line.
 constexpr int64_t kBestClasses = 5;
 
 using Json = nlohmann::ordered_json;
 
-/// What a model gives for an image, and the names of that.
+/// Output of a model for an image, with names.
 struct Seen {
   const std::string& file;
   const std::vector<std::string>& names;

@@ -6,7 +6,7 @@
 
 namespace gputrain::app {
 
-/// One line of output; what is not UTF-8 is replaced.
+/// Returns one line of output; bytes that are not UTF-8 are replaced.
 inline std::string json_line(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }

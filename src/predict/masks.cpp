@@ -28,8 +28,8 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 struct ImageToLabel {
-  size_t index = 0;               // of its file
-  data::ImageDecoder::Size size;  // of the file
+  size_t index = 0;               // index of its file
+  data::ImageDecoder::Size size;  // size of the file's image
   at::Tensor pixels;              // uint8 [1, height, width, channels], scaled as in evaluation
 };
 
@@ -49,7 +49,7 @@ ImageToLabel read_image(size_t index, const std::string& name, const data::Image
   return {index, size, std::move(pixels)};
 }
 
-/// FOLDER/STEM.png of each file.
+/// Returns FOLDER/STEM.png for each file.
 std::vector<fs::path> mask_files(const std::vector<std::string>& images, const fs::path& folder) {
   if (folder.empty())
     throw Error(ExitCode::usage,
@@ -89,7 +89,7 @@ class MaskWriter {
                                             std::to_string(model.class_names.size())});
   }
 
-  /// Images of one size.
+  /// Writes the masks of images of one size.
   std::string write(const std::vector<ImageToLabel>& images) {
     std::vector<at::Tensor> pixels;
     for (const ImageToLabel& image : images) pixels.push_back(image.pixels);

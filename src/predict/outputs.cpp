@@ -18,7 +18,7 @@ namespace {
 
 using records::EncoderInput;
 
-/// The numbers of the texts, the longest first: texts side by side then need little padding.
+/// Returns the indices of the texts, the longest first: texts of similar length need little padding.
 std::vector<size_t> longest_first(const std::vector<EncoderInput>& inputs) {
   std::vector<size_t> order(inputs.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -69,7 +69,7 @@ void warn_of_cut(const std::vector<EncoderInput>& inputs, const TextsToRead& tex
                  counted(most, "token") + "; the longest has " + grouped(longest));
 }
 
-/// Selects the output of one text of a batch. A word without a token has no numbers.
+/// Selects the output of one text of a batch. A word without a token has NaN.
 at::Tensor output_of(const at::Tensor& output, const EncoderInput& input) {
   if (output.dim() == 1) return output;
   const at::Tensor places = at::tensor(input.word_places, at::kLong);

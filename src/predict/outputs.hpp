@@ -1,4 +1,4 @@
-// Runs texts through a trained model.
+// Runs of texts through a trained model.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace gputrain::app {
 
-/// Texts with what the model gives for each: logits [classes], of a tagger [words, classes] without those that were
+/// Texts and the model's output for each: logits [classes], for a tagger [words, classes] without the words that were
 /// cut off, or a vector [channels]; float32 on the CPU.
 struct TextOutputs {
   std::vector<records::GivenText> texts;
   std::vector<at::Tensor> outputs;
 };
 
-/// Warns if texts are cut. Throws Error(data) as read_given_texts() does, and for tokens that the model does not know.
+/// Runs the texts; warns if they are cut. Throws Error(data) as read_given_texts() does, and for unknown tokens.
 TextOutputs outputs_of(trained::Model& model, const TextsToRead& texts, Target target);
 
 }  // namespace gputrain::app

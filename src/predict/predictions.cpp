@@ -28,7 +28,7 @@ Json by_name(const std::vector<std::string>& names, const std::vector<float>& pr
   return all;
 }
 
-/// Writes what the model gives for one text.
+/// Writer of the model's output for one text.
 class Lines {
  public:
   Lines(const std::vector<std::string>& names, bool json)
@@ -47,7 +47,7 @@ class Lines {
     return json_ ? json_line({{"number", value}}) : fmt::format("{}\n", value);
   }
 
-  /// What a task of a plug-in learns.
+  /// Writes the numbers of a plug-in's task.
   std::string numbers(const std::vector<float>& values) const {
     return json_ ? json_line({{"numbers", values}}) : fmt::format("{}\n", fmt::join(values, "\t"));
   }
@@ -73,8 +73,8 @@ class Lines {
     return json_line({{"labels", likely}, {"probabilities", by_name(names_, probabilities)}});
   }
 
-  /// Words beyond the most that the model reads, and words without a token, have no tag: null, or "_" as CoNLL's files
-  /// write it.
+  /// Writes the tag of each word. Words beyond the most that the model reads, and words without a token, have none:
+  /// null, or "_" as in CoNLL's files.
   std::string tags(const records::GivenText& text, const at::Tensor& output) const {
     const auto [most, numbers] = at::softmax(output, -1).max(-1);
     std::vector<float> probabilities = values_of(most);

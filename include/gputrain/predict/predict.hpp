@@ -1,5 +1,4 @@
-// What a trained model says of files: of texts their classes, numbers, tags, or vectors; of images their classes or
-// numbers, or classes of their pixels.
+// Predictions of a trained model: classes, numbers, tags or vectors of texts; classes or numbers of images or pixels.
 #pragma once
 
 #include <cstdint>
@@ -14,38 +13,37 @@
 namespace gputrain::app {
 
 struct TextsToRead {
-  std::string file;         // as records::read_given_texts() reads it
+  std::string file;         // file for records::read_given_texts()
   int64_t batch_size = 32;  // texts of similar length, side by side
 };
 
-/// What the model predicts, in the order of the file. With `json` an object per line for each text; else a line for
-/// each text, of a tagger a line for each word and an empty one behind each text. Throws Error(data) for a file
-/// that cannot be read.
+/// Predicts each text, in the order of the file. With `json` returns an object per line for each text; else a line for
+/// each text, or for a tagger a line for each word and an empty line after each text. Throws Error(data).
 std::string predictions_of(trained::Model& model, const TextsToRead& texts, bool json);
 
 struct ImagesToSee {
   std::vector<std::string> files;  // images, and folders of them
   int64_t batch_size = 32;
   bool json = false;
-  std::filesystem::path masks = {};  // the folder to write them to; is made if it does not exist
+  std::filesystem::path masks = {};  // folder for masks; is made if it does not exist
 };
 
 struct ImagePredictions {
   std::string lines;
-  std::vector<std::string> unreadable;  // of each image that cannot be read: why; it has no line
+  std::vector<std::string> unreadable;  // reason for each image that cannot be read; it has no line
 };
 
-/// The most likely classes of each image, in the order of the files: a line with the file and its best classes, with
-/// `json` an object with the probabilities of all; or the numbers of each image with their names.
+/// Returns a line for each image, in the order of the files: the file and its best classes, with `json` an object with
+/// the probabilities of all; or the image's numbers with their names.
 ImagePredictions predictions_of(trained::Model& model, const ImagesToSee& images);
 
-/// For a model that labels pixels: writes FOLDER/STEM.png for each image, a mask as large as the image, whose numbers
+/// Writes FOLDER/STEM.png for each image with a model that labels pixels: a mask as large as the image, whose numbers
 /// are the classes. Returns a line for each, in the order of the files: file, mask, and the classes with their shares
 /// of the pixels; with `json` an object. Replaces files of these names. Throws Error(usage) without a folder, for
-/// images of one stem, and where a mask would replace an image; Error(environment) for a mask that cannot be written.
+/// images of one stem, and if a mask would replace an image; Error(environment) for a mask that cannot be written.
 ImagePredictions write_masks(trained::Model& model, const ImagesToSee& images);
 
-/// The vectors of the texts, in the order of the file: float32 [texts, channels] on the CPU. `model` gives
+/// Returns the vectors of the texts, in the order of the file: float32 [texts, channels] on the CPU. `model` gives
 /// vectors. Throws Error(data) for a file that cannot be read.
 at::Tensor embeddings_of(trained::Model& model, const TextsToRead& texts);
 
