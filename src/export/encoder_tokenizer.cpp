@@ -29,7 +29,7 @@ Json template_of(const std::vector<TemplatePart>& parts) {
   return list;
 }
 
-/// What tokenizers/words.cpp does, as the package tokenizers has it.
+/// Describes tokenizers/words.cpp in the format of the package tokenizers.
 Json words_as_json(const tokenizers::Tokenizer& tokenizer) {
   const std::vector<std::string> texts = tokenizer.token_texts();
   Json vocabulary = Json::object(), added = Json::array(), special = Json::object();

@@ -1,4 +1,4 @@
-// The tokenizer of an encoder as transformers reads it.
+// Tokenizer of an encoder in the format of transformers.
 #pragma once
 
 #include <filesystem>

@@ -13,7 +13,7 @@
 namespace gputrain::app {
 namespace {
 
-/// llama.cpp's number for what most of the weights are stored as.
+/// Returns llama.cpp's number for the type of most weights.
 uint32_t file_type_of(StoredType type) {
   switch (type) {
     case StoredType::f32:
@@ -49,7 +49,7 @@ std::string bytes_as(const std::string& name, const at::Tensor& tensor, GgmlType
   return bytes_of(converted(name, tensor, StoredType::bf16));
 }
 
-/// Readers of GGUF do not know `{% generation %}`; a comment keeps the white space around it as it is.
+/// Replaces `{% generation %}`, which readers of GGUF do not know, by a comment, which keeps the white space around it.
 std::string without_marks(const std::string& source) {
   static const std::regex marks(R"(\{%(-?)\s*(end)?generation\s*(-?)%\})");
   return std::regex_replace(source, marks, "{#$1 $3#}");

@@ -27,7 +27,7 @@ void put_text(std::string& out, const std::string& text) {
   out += text;
 }
 
-// Numbers of value types in the file.
+// Returns the number of a value's type in the file.
 template <class T>
 constexpr uint32_t kind_of() {
   if constexpr (std::is_same_v<T, uint32_t>) return 4;

@@ -1,4 +1,4 @@
-// The GGUF file format, version 3 (ggml-org/ggml, docs/gguf.md).
+// GGUF file format, version 3 (ggml-org/ggml, docs/gguf.md).
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@ struct GgufTensor {
   std::string name;
   std::vector<int64_t> sizes;  // outermost first, as in LibTorch
   GgmlType type = GgmlType::f32;
-  std::function<std::string()> bytes;  // called when it is written
+  std::function<std::string()> bytes;  // function that is called when the tensor is written
 };
 
-/// Number of bytes of a tensor. A q8_0 tensor's innermost size is a multiple of 32.
+/// Returns the number of bytes of a tensor. A q8_0 tensor's innermost size is a multiple of 32.
 uint64_t stored_bytes(const GgufTensor& tensor);
 
 struct GgufFile {

@@ -87,7 +87,7 @@ bool replace(std::string& name, const Renames& renames) {
   throw Error(ExitCode::usage, {.what = what, .where = "--format gguf", .hint = hint});
 }
 
-/// Llama's files pair channel i of a head with channel i + half; GGUF's pair neighbours.
+/// Reorders channels: Llama's files pair channel i of a head with channel i + half; GGUF pairs neighbours.
 at::Tensor with_neighbours_paired(const at::Tensor& tensor, int64_t heads) {
   const auto rest = tensor.sizes().slice(1);
   std::vector<int64_t> apart{heads, 2, tensor.size(0) / heads / 2};
@@ -95,7 +95,7 @@ at::Tensor with_neighbours_paired(const at::Tensor& tensor, int64_t heads) {
   return tensor.reshape(apart).transpose(1, 2).reshape(tensor.sizes());
 }
 
-/// GPT-NeoX's files hold query, key and value of a head after each other; GGUF's hold all queries first.
+/// Reorders rows: GPT-NeoX's files have query, key and value of a head after each other; GGUF has all queries first.
 at::Tensor by_kind(const at::Tensor& tensor, int64_t heads) {
   const auto rest = tensor.sizes().slice(1);
   std::vector<int64_t> apart{heads, 3, tensor.size(0) / heads / 3};
@@ -103,8 +103,7 @@ at::Tensor by_kind(const at::Tensor& tensor, int64_t heads) {
   return tensor.reshape(apart).transpose(0, 1).reshape(tensor.sizes());
 }
 
-/// One tensor [experts, ...] in the place of each matrix that the files hold once for every expert: ".experts." without
-/// the number.
+/// Joins each matrix that files have once per expert to one tensor [experts, ...], named ".experts." without a number.
 checkpoint::NamedTensors with_experts_together(const checkpoint::NamedTensors& published) {
   checkpoint::NamedTensors together;
   std::map<std::string, std::vector<at::Tensor>> experts;
@@ -122,7 +121,7 @@ checkpoint::NamedTensors with_experts_together(const checkpoint::NamedTensors& p
   return together;
 }
 
-/// Readers of GGUF compute each architecture in one way, whatever the file says.
+/// Throws Error(usage) for options that readers ignore: they compute each architecture in one way.
 void refuse_what_readers_do_not_compute(const json& config, const std::string& type) {
   const auto other = [](const std::string& what) {
     refuse("readers of GGUF compute no " + what + " in this architecture");
@@ -139,7 +138,7 @@ void refuse_what_readers_do_not_compute(const json& config, const std::string& t
   if (!config.value("mlp_only_layers", json::array()).empty()) other("layers without experts beside those with them");
   if (type != "gemma3_text") return;
   const double scalar = config.value("query_pre_attn_scalar", 0.0);
-  const double share = config.value("hidden_size", 0.0) / config.value("num_attention_heads", 1.0);  // of the largest
+  const double share = config.value("hidden_size", 0.0) / config.value("num_attention_heads", 1.0);  // largest model
   if (scalar != config.value("head_dim", 0.0) && scalar != share) other("scale by query_pre_attn_scalar");
   const json layers = config.value("layer_types", json::array());
   for (size_t i = 0; i < layers.size(); ++i)
@@ -216,7 +215,7 @@ void GgufModel::add_rope(std::vector<std::pair<std::string, GgufValue>>& values)
   add("freq_base", static_cast<float>(theta));
   const std::string type = rope.value("rope_type", "default");
   if (type == "llama3" && architecture_ != "llama") refuse("readers of GGUF compute rope_type llama3 in Llamas alone");
-  if (type == "default" || type == "llama3") return;  // llama3 is a tensor
+  if (type == "default" || type == "llama3") return;  // llama3 is stored as a tensor
   if (type != "linear" && type != "yarn") refuse("rope_type '" + type + "' is not written");
   add("scaling.type", type);
   add("scaling.factor", static_cast<float>(rope.at("factor").get<double>()));
@@ -256,7 +255,7 @@ checkpoint::NamedTensors GgufModel::tensors(const checkpoint::NamedTensors& publ
     tensors.emplace_back(name_of(name), stored(name, tensor));
   const json rope = this->rope();
   if (rope.value("rope_type", "default") != "llama3") return tensors;
-  // What each frequency is divided by (arXiv:2407.21783; as transformers computes it).
+  // Divisor of each frequency (arXiv:2407.21783; as transformers computes it).
   const double base = rope.value("rope_theta", config_.value("rope_theta", 10000.0)), factor = rope.at("factor"),
                low = rope.at("low_freq_factor"), high = rope.at("high_freq_factor"),
                positions = rope.at("original_max_position_embeddings");

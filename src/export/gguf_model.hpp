@@ -1,4 +1,4 @@
-// What GGUF calls the parts of published models, and where it stores them otherwise than their files.
+// GGUF's names for the parts of published models, and the values that it stores in another order than their files.
 #pragma once
 
 #include <string>
@@ -12,16 +12,16 @@
 
 namespace gputrain::app {
 
-/// An architecture by its config.json.
+/// Architecture of a config.json.
 class GgufModel {
  public:
   /// Throws Error(usage) for a model_type that GGUF does not know, or an option that it has no key for.
   explicit GgufModel(const nlohmann::json& config);
 
   const std::string& architecture() const noexcept { return architecture_; }
-  /// Sizes and options, under "llama.block_count" and so on.
+  /// Returns sizes and options, named "llama.block_count" and so on.
   std::vector<std::pair<std::string, GgufValue>> values() const;
-  /// The tensors of the model's files under GGUF's names, with values as GGUF stores them.
+  /// Returns the tensors of the model's files under GGUF's names, with values in GGUF's order.
   checkpoint::NamedTensors tensors(const checkpoint::NamedTensors& published) const;
 
  private:
@@ -31,7 +31,7 @@ class GgufModel {
 
   int64_t size(const char* key) const;
   double number(const char* key) const;
-  nlohmann::json rope() const;  // rope_parameters or rope_scaling, of the layers that see everything
+  nlohmann::json rope() const;  // rope_parameters or rope_scaling, of the layers without a window
 
   const nlohmann::json& config_;
   std::string type_, architecture_;

@@ -29,7 +29,7 @@ enum TokenKind : int32_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined
                                 .hint = "--format hf writes a folder that keeps it"});
 }
 
-/// Null counts as absent.
+/// Returns a text; null counts as absent.
 std::string text_at(const json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
@@ -42,7 +42,7 @@ bool flag_at(const json& object, const char* key, bool otherwise) {
 
 json read_json(const fs::path& path) { return parse_json_file(path); }
 
-/// The parts of a pre-tokenizer, each as its type with its pattern.
+/// Lists the parts of a pre-tokenizer, each as its type with its pattern.
 std::vector<std::string> parts_of(const json& part) {
   if (!part.is_object()) return {};
   std::vector<std::string> all;
@@ -59,7 +59,7 @@ std::vector<std::string> parts_of(const json& part) {
   return {text};
 }
 
-/// The name by which llama.cpp knows how text is cut.
+/// Returns llama.cpp's name for the way to split text.
 std::string cutting_of(const json& tokenizer) {
   static const std::string kWords = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|)",
                            kRest = R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
@@ -75,7 +75,7 @@ std::string cutting_of(const json& tokenizer) {
   return "default";
 }
 
-/// Whether a text gets a space before its first word.
+/// Tells whether a text gets a space before its first word.
 bool adds_space(const json& part) {
   if (part.is_array()) return std::ranges::any_of(part, adds_space);
   if (!part.is_object()) return false;
@@ -87,7 +87,7 @@ bool adds_space(const json& part) {
   return adds_space(part.value("normalizers", json())) || adds_space(part.value("pretokenizers", json()));
 }
 
-/// "a b", or a pair.
+/// Returns "a b" for a merge, which may be a pair.
 std::string merge_text(const json& merge) {
   if (merge.is_string()) return merge.get<std::string>();
   return merge.at(0).get<std::string>() + " " + merge.at(1).get<std::string>();
@@ -130,7 +130,7 @@ Tokens tokens_of(const json& tokenizer, int64_t vocabulary, bool has_bytes, cons
   return tokens;
 }
 
-/// SentencePiece joins the pair with the highest score first: here, the earliest merge.
+/// Returns scores by merge: SentencePiece joins the pair with the highest score first, here the earliest merge.
 std::vector<float> scores_of(const json& model, const std::vector<std::string>& texts) {
   std::map<std::string, float> by_text;
   float rank = 0;
@@ -167,7 +167,7 @@ void add_special(Values& values, const fs::path& folder, const Tokens& tokens) {
   }
 }
 
-/// Readers know one token that ends a text and one that ends a turn.
+/// Adds the tokens that end a text and a turn; readers know one of each.
 void add_ends(Values& values, const trained::Model& model) {
   constexpr const char* kEndOfText = "tokenizer.ggml.eos_token_id";
   const auto number = [](int64_t token) { return GgufValue(static_cast<uint32_t>(token)); };
@@ -203,7 +203,7 @@ Values values_of(const json& tokenizer, const fs::path& folder, int64_t vocabula
   return values;
 }
 
-/// SentencePiece's own numbers of kinds and scores are those of GGUF.
+/// Takes over kinds and scores: GGUF uses SentencePiece's numbers.
 Values values_of(const tokenizers::SentencePieces& pieces, const fs::path& folder, int64_t vocabulary) {
   Tokens tokens(vocabulary);
   std::vector<float> scores = pieces.scores;

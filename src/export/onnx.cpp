@@ -19,7 +19,7 @@ namespace {
 
 using Metadata = std::map<std::string, std::string>;
 
-/// What is written, and how the model is called.
+/// Model to write, and the way to call it.
 struct Exported {
   BuiltModel& built;
   std::vector<std::string> inputs;  // names
@@ -36,7 +36,7 @@ void write_onnx(const Exported& exported, const std::filesystem::path& file, int
   graph.write(file, {.metadata = exported.metadata, .most_bytes = most_bytes});
 }
 
-/// Names of classes that are more than numbers.
+/// Adds the names of classes, unless they are only numbers.
 void add_class_names(Metadata& metadata, const std::vector<std::string>& names) {
   if (!names.empty())
     metadata["class_names"] = nlohmann::json(names).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

@@ -19,7 +19,7 @@ void write_json(const fs::path& file, const Json& content) {
   write_file_atomically(file, content.dump(2) + "\n", ExitCode::environment);
 }
 
-/// Keys that every version of the package reads.
+/// Returns keys that every version of the package reads.
 Json pooling_config(const models::SentenceModules& modules, int64_t channels) {
   return {{"word_embedding_dimension", channels},
           {"pooling_mode_cls_token", modules.pooling == "first"},

@@ -30,7 +30,7 @@ int64_t bytes_of(const checkpoint::NamedTensors& tensors) {
   return bytes;
 }
 
-/// Neighbours, in files of at most `most` bytes; a larger tensor has a file of its own.
+/// Splits tensors into files of neighbours of at most `most` bytes; a larger tensor has a file of its own.
 std::vector<checkpoint::NamedTensors> in_files(const checkpoint::NamedTensors& tensors, int64_t most) {
   std::vector<checkpoint::NamedTensors> files(1);
   for (const auto& named : tensors) {
@@ -71,7 +71,7 @@ json write_published_weights(models::Model& model, const fs::path& folder, Store
   return config;
 }
 
-/// What transformers computes a loss by; null: the head says it.
+/// Returns the kind of loss in transformers; null: the head determines it.
 const char* problem_type_of(Target gives) {
   if (gives == Target::number) return "regression";
   if (gives == Target::labels) return "multi_label_classification";

@@ -21,7 +21,7 @@ std::string text_of(const Attribute& attribute) {
   return text;
 }
 
-/// What a node computes.
+/// Describes the computation of a node.
 std::string text_of(const std::string& type, const std::vector<std::string>& inputs,
                     const std::vector<Attribute>& attributes, size_t outputs) {
   std::string text = type + "\n" + std::to_string(outputs);
@@ -30,7 +30,7 @@ std::string text_of(const std::string& type, const std::vector<std::string>& inp
   return text;
 }
 
-/// Type, sizes, and where the values lie.
+/// Describes type, sizes, and the place of the values.
 std::string place_of(const at::Tensor& tensor) {
   std::string text = c10::toString(tensor.scalar_type());
   for (int64_t dim = 0; dim < tensor.dim(); ++dim)
@@ -38,7 +38,7 @@ std::string place_of(const at::Tensor& tensor) {
   return text + " at " + std::to_string(reinterpret_cast<uintptr_t>(tensor.const_data_ptr()));
 }
 
-/// The same, or the values of a tensor that is made for the graph: few of them.
+/// Describes a tensor by its place, or by its values if they are few and made for the graph.
 std::string text_of(const at::Tensor& tensor) {
   constexpr int64_t kFew = 8;
   if (tensor.numel() > kFew || tensor.dim() > 1 || !tensor.is_contiguous()) return place_of(tensor);

@@ -1,4 +1,4 @@
-// Writes a graph as a file of the format of ONNX (onnx.proto of version 1.15).
+// File of a graph in the format of ONNX (onnx.proto of version 1.15).
 #include <numeric>
 #include <optional>
 
@@ -11,8 +11,8 @@
 namespace gputrain::app::onnx {
 namespace {
 
-constexpr int64_t kFileVersion = 9, kOperators = 20;  // of ONNX 1.15: the first operators with GELU
-constexpr int64_t kAlignment = 64;                    // of constants in a file of their own
+constexpr int64_t kFileVersion = 9, kOperators = 20;  // versions of ONNX 1.15: the first operators with GELU
+constexpr int64_t kAlignment = 64;                    // alignment of constants in a file of their own
 
 /// Puts the value of an attribute and the number of its kind.
 void put_value(Message& message, float value) {
@@ -78,13 +78,13 @@ std::string_view bytes_of(const at::Tensor& contiguous) {
   return {static_cast<const char*>(contiguous.const_data_ptr()), contiguous.nbytes()};
 }
 
-/// The file for constants that are too large for the model's own.
+/// File for constants that are too large for the model's own.
 class DataFile {
  public:
   explicit DataFile(const std::filesystem::path& path)
       : name_(path.filename().string()), file_(path, ExitCode::environment) {}
 
-  /// Appends the values, and says in `tensor` where they are.
+  /// Appends the values, and notes in `tensor` where they are.
   void append(std::string_view bytes, Message& tensor) {
     const std::string padding(static_cast<size_t>((kAlignment - offset_ % kAlignment) % kAlignment), '\0');
     file_.write(padding);
@@ -105,7 +105,7 @@ class DataFile {
 };
 
 Message message_of(const std::string& name, const at::Tensor& values, std::optional<DataFile>& data) {
-  constexpr int64_t kSmall = 1024;  // shape inference reads numbers in the model's own file alone
+  constexpr int64_t kSmall = 1024;  // limit: shape inference only reads numbers in the model's own file
   Message message;
   for (const int64_t size : values.sizes()) message.put(1, size);
   message.put(2, number_of_type(values.scalar_type()));
@@ -118,7 +118,7 @@ Message message_of(const std::string& name, const at::Tensor& values, std::optio
   return message;
 }
 
-/// The whole file.
+/// Returns the whole file.
 Message message_of(const Message& graph, const std::map<std::string, std::string>& metadata) {
   Message operators, model;
   operators.put(1, "");

@@ -9,7 +9,7 @@
 
 namespace gputrain::app::onnx {
 
-/// One message: fields in the order in which they are put.
+/// Message: fields in the order in which they are put.
 class Message {
  public:
   void put(int field, int64_t value) {

@@ -15,7 +15,7 @@ namespace {
 class Recording;
 thread_local Recording* current = nullptr;
 
-/// An operator that is running.
+/// Operator that is running.
 struct RunningCall final : at::ObserverContext {
   RecordedCall call;
   bool is_outermost = false;
@@ -61,7 +61,7 @@ class Recording {
   }
 
  private:
-  // An exception would end in a warning of LibTorch.
+  // Notes a mistake instead of throwing: LibTorch would turn an exception into a warning.
   void check(const at::Tensor& tensor, const std::string& reader) {
     if (!tensor.defined()) return;
     const auto known = versions_.find(tensor.unsafeGetTensorImpl());

@@ -1,4 +1,4 @@
-// Records which operators of ATen a forward pass calls.
+// Record of ATen's operators in a forward pass.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,16 @@ namespace gputrain::app::onnx {
 struct RecordedCall {
   std::string name;  // "aten::linear"
   std::vector<std::string> argument_names;
-  std::vector<at::IValue> inputs, outputs;  // holds tensors, so that none takes the address of an earlier one
-  std::vector<uint32_t> output_versions;    // of the tensors among the outputs, after the call
+  std::vector<at::IValue> inputs, outputs;  // values that keep tensors alive, so that no later one has an earlier one's
+                                            // address
+  std::vector<uint32_t> output_versions;    // versions of the tensors among the outputs, after the call
 };
 
-/// The operators that `pass` calls on this thread, without those that these call themselves. Throws an internal error
-/// if a tensor is read after it was written over through another one with the same memory.
+/// Records the operators that `pass` calls on this thread, without those that these call themselves. Throws an internal
+/// error if a tensor is read after it was overwritten through another one with the same memory.
 std::vector<RecordedCall> record(const std::function<void()>& pass);
 
-/// The tensors of a value: a tensor or a list; undefined where one of a list is missing. Empty: it has none.
+/// Returns the tensors of a value: a tensor or a list; undefined if one of a list is missing. Empty: it has none.
 std::vector<at::Tensor> tensors_in(const at::IValue& value);
 
 }  // namespace gputrain::app::onnx

@@ -33,14 +33,14 @@ RecordedPass recorded_pass(const TracedModel& model, const Extent& extent) {
   return pass;
 }
 
-/// "aten::add_" -> "add"
+/// Turns "aten::add_" into "add".
 std::string plain_name(std::string name) {
   if (name.starts_with("aten::")) name = name.substr(6);
   if (name.ends_with('_')) name.pop_back();
   return name;
 }
 
-/// Puts the passes beside each other, call by call.
+/// Comparison of the passes, call by call.
 class Comparison {
   using Tensors = std::vector<at::Tensor>;
 
@@ -91,7 +91,7 @@ class Comparison {
     return sizes;
   }
 
-  /// A new value: what a call returns, or an input.
+  /// Adds a value: a result of a call, or an input.
   int add(const Tensors& tensors, const std::string& call) {
     const int number = static_cast<int>(trace_.values.size());
     trace_.values.push_back({.type = tensors[0].scalar_type(), .sizes = sizes_of(tensors, call)});
@@ -99,7 +99,7 @@ class Comparison {
     return number;
   }
 
-  /// The number of what a call reads; a tensor that no call has returned is a constant.
+  /// Returns the number of a value that a call reads; a tensor that no call has returned is a constant.
   int number_of(const Tensors& tensors, const std::string& call) {
     if (!tensors[0].defined()) return -1;
     std::set<int> found;
@@ -154,7 +154,7 @@ class Comparison {
     return argument;
   }
 
-  /// Whether the results are the same in every pass. What is written over later is not, as its values are gone.
+  /// Tells whether the results are the same in every pass. Overwritten results do not count: their values are gone.
   bool is_constant(const Call& call, const RecordedCall& recorded) const {
     for (const Argument& argument : call.arguments) {
       for (const int number : argument.values)
@@ -208,7 +208,7 @@ class Comparison {
 
   std::vector<Extent> extents_;
   std::vector<RecordedPass> passes_;
-  std::vector<std::unordered_map<const c10::TensorImpl*, int>> numbers_;  // of each pass
+  std::vector<std::unordered_map<const c10::TensorImpl*, int>> numbers_;  // numbers of the tensors in each pass
   Trace trace_;
 };
 

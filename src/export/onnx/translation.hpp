@@ -1,4 +1,4 @@
-// Translates operators of ATen to those of ONNX. Each has a function in operators/.
+// Translation of ATen's operators to those of ONNX. Each has a function in operators/.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace gputrain::app::onnx {
 
-/// One call that is being translated: what it reads, by the names of ATen's arguments, and what it returns.
+/// Call that is being translated: inputs by the names of ATen's arguments, and results.
 class Translation {
  public:
   Translation(const Trace& trace, const Call& call, Graph& into, std::vector<std::string>& names)
@@ -20,25 +20,25 @@ class Translation {
 
   Graph& graph;
 
-  bool has(const char* argument) const;  // it is not None
+  bool has(const char* argument) const;  // false for None
   bool is_tensor(const char* argument) const;
-  /// The name of a tensor in the graph; empty: there is none.
+  /// Returns the name of a tensor in the graph; empty: there is none.
   std::string tensor(const char* argument);
   std::vector<std::string> tensors(const char* argument);
   const Value& value(const char* argument) const;
-  /// A tensor, or a number as one, in this type.
+  /// Returns a tensor, or a number as one, in this type.
   std::string operand(const char* argument, at::ScalarType type);
 
-  /// Numbers that are the same for any number of samples and tokens. Throw Error(usage) where they are not.
+  /// Return numbers that are the same for any number of samples and tokens. Throw Error(usage) if they are not.
   int64_t integer(const char* argument) const;
   std::vector<int64_t> integers(const char* argument) const;
-  /// The same for each of `count` dimensions: ATen gives one number for all of them, or none, which is `missing`.
+  /// Returns a number for each of `count` dimensions. ATen gives one for all of them, or none, which is `missing`.
   std::vector<int64_t> integers(const char* argument, size_t count, int64_t missing) const;
   double real(const char* argument) const;
   bool flag(const char* argument) const;
   std::string text(const char* argument) const;
   Size size(const char* argument) const;
-  /// A dimension of the tensor `self`, counted from its first one.
+  /// Returns a dimension of the tensor `self`, counted from its first one.
   int64_t dim(const char* argument) const;
 
   size_t results() const { return call_.results.size(); }
@@ -55,7 +55,7 @@ class Translation {
 
   const Trace& trace_;
   const Call& call_;
-  std::vector<std::string>& names_;  // in the graph, of the trace's values
+  std::vector<std::string>& names_;  // names in the graph, by value of the trace
 };
 
 using Translator = void (*)(Translation&);

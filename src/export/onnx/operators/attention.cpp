@@ -1,4 +1,4 @@
-// Attention, as products and a softmax.
+// Attention as products and a softmax.
 #include <cmath>
 #include <limits>
 
@@ -7,19 +7,19 @@
 namespace gputrain::app::onnx {
 namespace {
 
-/// Keys or values [batch, key heads, time, channels] -> one for each head: neighbouring heads have the same one.
+/// Repeats keys or values [batch, key heads, time, channels] for each head: neighbouring heads have the same one.
 std::string for_each_head(Translation& t, const std::string& keys, const Value& value) {
   const int64_t key_heads = value.sizes[1].constant, heads = t.value("query").sizes[1].constant;
   if (key_heads == heads) return keys;
   Graph& graph = t.graph;
   const std::string apart = graph.add("Unsqueeze", {keys, graph.numbers({2})});
   const std::string repeated = graph.add("Expand", {apart, graph.numbers({1, 1, heads / key_heads, 1, 1})});
-  // Of the shape [batch, key heads, heads of each, time, channels], the second and third become one.
+  // The second and third dimension of [batch, key heads, heads of each, time, channels] become one.
   return graph.add("Reshape",
                    {repeated, graph.shape({value.sizes[0], {.constant = heads}, value.sizes[2], value.sizes[3]})});
 }
 
-/// Which keys a query sees: those up to its own place. bool [queries, keys]
+/// Returns bool [queries, keys]: the keys that each query sees, up to its own position.
 std::string earlier_keys(Translation& t) {
   Graph& graph = t.graph;
   const auto places = [&](const Size& count) {
@@ -40,7 +40,7 @@ void attention(Translation& t) {
                                      {{"perm", std::vector<int64_t>{0, 1, 3, 2}}});
   std::string scores = graph.add("MatMul", {scaled, keys});
   const auto hide = [&](const std::string& visible) {
-    // No infinity: it would make NaN of itself in a runtime that adds it.
+    // Not infinity, which would become NaN in a runtime that adds it to itself.
     return graph.add("Where", {visible, scores, graph.number(std::numeric_limits<float>::lowest(), query.type)});
   };
   if (t.flag("is_causal")) scores = hide(earlier_keys(t));

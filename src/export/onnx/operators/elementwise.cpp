@@ -26,7 +26,7 @@ void rsub(Translation& t) {
   t.give(t.graph.add("Sub", {t.operand("other", type), t.operand("self", type)}));
 }
 
-/// The type in which two operands are compared; a number takes that of the tensor.
+/// Returns the type in which two operands are compared; a number takes that of the tensor.
 at::ScalarType compared_type(const Translation& t) {
   const at::ScalarType type = t.value("self").type;
   return t.is_tensor("other") ? c10::promoteTypes(type, t.value("other").type) : type;
@@ -99,7 +99,7 @@ void dropout(Translation& t) {
   t.give(t.tensor(t.has("input") ? "input" : "self"));
 }
 
-/// Copies and changes of type or of order in memory.
+/// Translates copies and changes of type or of order in memory.
 void converted(Translation& t) { t.give(t.operand("self", t.result().type)); }
 
 constexpr char kAbs[] = "Abs", kAdd[] = "Add", kAnd[] = "And", kCos[] = "Cos", kDiv[] = "Div", kEqual[] = "Equal",

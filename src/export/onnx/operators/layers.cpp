@@ -1,4 +1,4 @@
-// Layers with weights, and pools of images.
+// Layers with weights, and pooling of images.
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
@@ -67,7 +67,7 @@ void bilinear(Translation& t) {
                      {{"mode", std::string("linear")}, {"coordinate_transformation_mode", std::string("half_pixel")}}));
 }
 
-/// The weight of a norm, or what stands for it where there is none.
+/// Returns the weight of a norm, or ones if there is none.
 std::string factor(Translation& t, int64_t channels) {
   return t.has("weight") ? t.tensor("weight") : t.graph.constant(at::ones({channels}, t.result().type));
 }
@@ -106,7 +106,7 @@ void rms_norm(Translation& t) {
 }
 
 void embedding(Translation& t) {
-  // All tokens have the only row, so that nobody need say which.
+  // A table with one row is expanded for all tokens, which then need not be inputs.
   if (t.value("weight").sizes[0] == Size{.constant = 1})
     return t.give(t.graph.add("Expand", {t.tensor("weight"), t.graph.shape(t.result().sizes)}));
   t.give(t.graph.add("Gather", {t.tensor("weight"), t.tensor("indices")}));

@@ -1,4 +1,4 @@
-// Operators that make one number of many, and softmax.
+// Operators that reduce many numbers to one, and softmax.
 #include "../translation.hpp"
 
 namespace gputrain::app::onnx {

@@ -8,8 +8,8 @@
 namespace gputrain::app::onnx {
 namespace {
 
-/// The shape of the result as int64 [dims]. Reshape has numbers for dimensions that do not change (0) and for one that
-/// follows from the others (-1).
+/// Returns the shape of the result as int64 [dims]. Reshape has numbers for dimensions that do not change (0) and for
+/// one that follows from the others (-1).
 std::string reshaped_shape(Translation& t) {
   const std::vector<Size>&from = t.value("self").sizes, &to = t.result().sizes;
   std::vector<int64_t> numbers;
@@ -93,7 +93,7 @@ void split(Translation& t) {
   for (size_t i = 0; i < parts.size(); ++i) t.give(parts[i], i);
 }
 
-/// ATen pads the last dimension first; ONNX has the begins of all dimensions, then the ends.
+/// Translates a padding: ATen pads the last dimension first; ONNX has the begins of all dimensions, then the ends.
 void pad(Translation& t) {
   const std::vector<int64_t> given = t.integers("pad");
   const size_t dims = t.result().sizes.size();
