@@ -11,11 +11,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kLongestName = 96;  // as the Hub's own limit
+constexpr size_t kLongestName = 96;  // limit of the Hub
 
 bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
 
-/// One part of a model's name. Two dashes would be read as the `/` of the cache's folder names.
+/// Checks one part of a model's name. Two dashes would be read as the `/` of the cache's folder names.
 bool is_name_part(std::string_view part) {
   const auto fits = [](char c) { return is_word(c) || c == '-' || c == '.'; };
   return !part.empty() && std::ranges::all_of(part, fits) && is_word(part.front()) && !part.ends_with('.') &&
@@ -23,7 +23,7 @@ bool is_name_part(std::string_view part) {
          part.find("..") == part.npos;
 }
 
-/// A revision is the path of a file in `refs`, so it must not lead out of it.
+/// Checks a revision, which is the path of a file in `refs` and must not lead out of it.
 bool is_revision(std::string_view text) {
   const auto fits = [](char c) { return is_word(c) || c == '-' || c == '.' || c == '/'; };
   return !text.empty() && text.size() <= 255 && std::ranges::all_of(text, fits) && text.front() != '/' &&
@@ -31,7 +31,7 @@ bool is_revision(std::string_view text) {
          text.find("//") == text.npos;
 }
 
-/// Weights and tokenizers are often given as a file, whose path may look like a name.
+/// Tells whether the text is a file: the paths of weights and tokenizers may look like names.
 bool names_a_file(std::string_view text) {
   const std::string extension = fs::path(text).extension();
   return extension == ".safetensors" || extension == ".json" || extension == ".bin" || extension == ".pt" ||
@@ -43,13 +43,13 @@ std::optional<std::string> not_empty(std::optional<std::string> text) {
   return text && !text->empty() ? text : std::nullopt;
 }
 
-/// `~` stands for the home folder here too, as in huggingface_hub.
+/// Replaces `~` by the home folder, as huggingface_hub does.
 fs::path with_home(const std::string& path, const Lookup& lookup) {
   if (path != "~" && !path.starts_with("~/")) return path;
   return lookup("HOME").value_or("/") + path.substr(1);
 }
 
-/// The commit that a branch or tag stood for when it was fetched; empty: unknown.
+/// Returns the commit of a branch or tag when it was fetched; empty: unknown.
 std::string commit_of(const fs::path& folder, const std::string& revision) {
   if (is_commit(revision)) return revision;
   std::ifstream file(folder / "refs" / revision);
@@ -58,7 +58,7 @@ std::string commit_of(const fs::path& folder, const std::string& revision) {
   return is_commit(commit) ? commit : "";
 }
 
-/// Why snapshot_in() finds none.
+/// Returns the path whose absence makes snapshot_in() find none.
 fs::path missing_in(const fs::path& cache, const ModelName& model) {
   const fs::path folder = model_folder(cache, model);
   const std::string commit = commit_of(folder, model.revision);

@@ -1,4 +1,4 @@
-// Which files of a model's repository are worth fetching.
+// Files of a model's repository that are worth fetching.
 #pragma once
 
 #include <filesystem>
@@ -7,14 +7,14 @@
 
 namespace gputrain::hub {
 
-/// Whether the name is a file of the repository's own folder, safe to create.
+/// Tells whether the name is a file in the top folder of the repository, safe to create.
 bool is_plain_name(const std::string& name);
 
-/// Configurations, tokenizers and chat templates, with the index of the weights.
+/// Chooses configurations, tokenizers and chat templates, with the index of the weights.
 std::vector<std::string> describing_files(const std::vector<std::string>& names);
 
-/// The weights in safetensors: those of the whole model, not a second copy under other names. `snapshot`: where the
-/// index lies, if `names` has one. Throws Error(data) if that names files that the repository does not have.
+/// Chooses the weights in safetensors: the whole model's, without a second copy. `snapshot`: folder of the index, if
+/// `names` has one. Throws Error(data) if the index names files that the repository does not have.
 std::vector<std::string> weight_files(const std::vector<std::string>& names, const std::filesystem::path& snapshot);
 
 }  // namespace gputrain::hub

@@ -1,4 +1,4 @@
-// SHA-256 of bytes as they come.
+// SHA-256 of a stream of bytes.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ class Sha256 {
   Sha256& operator=(const Sha256&) = delete;
 
   void add(std::string_view bytes);
-  /// 64 hex digits of all bytes so far; begins anew.
+  /// Returns 64 hex digits of all bytes so far, and starts anew.
   std::string finish();
 
  private:

@@ -11,7 +11,7 @@ namespace {
 
 bool is_alphanumeric(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-/// Without quotes and the mark of a weak one; empty if it cannot be a file's name.
+/// Removes quotes and the mark of a weak etag; empty if it cannot be a file's name.
 std::string plain_etag(std::string text) {
   if (text.starts_with("W/")) text.erase(0, 2);
   std::erase(text, '"');
@@ -27,7 +27,7 @@ std::optional<uint64_t> number(const std::string& text) {
 
 bool is_sha256(const std::string& etag) { return etag.size() == 64; }
 
-/// One file on its way: requests what is missing until all is there.
+/// Download of one file: requests what is missing until all is there.
 class Download {
  public:
   Download(net::Client& client, const RemoteFile& remote, IncompleteFile& file, const Fetching& how)
@@ -51,7 +51,7 @@ class Download {
     };
     const net::Response reply =
         client_.ask({.url = remote_.url, .headers = authorization(how_), .from = from, .receive = receive});
-    if (reply.status == 416) {  // it has no such bytes: ours are of another content
+    if (reply.status == 416) {  // the server has no such bytes: ours are of another content
       file_.restart();
       throw net::Interruption("the server does not continue the file");
     }
@@ -157,7 +157,7 @@ void download(net::Client& client, const RemoteFile& remote, const std::filesyst
     Download(client, remote, file, how).complete();
     if (!is_sha256(remote.etag) || file.digest() == remote.etag) break;
     file.restart();
-    if (is_continued) continue;  // the first part may be what is wrong
+    if (is_continued) continue;  // the first part may be wrong
     throw Error(ExitCode::data, {.what = "what arrived has another SHA-256 than " + remote.etag,
                                  .where = remote.url,
                                  .hint = "fetch again; a proxy may have changed the content"});

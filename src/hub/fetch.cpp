@@ -53,11 +53,11 @@ std::string escaped(const std::string& text) {
   return url;
 }
 
-/// The files of a revision.
+/// Files of a revision.
 struct Repository {
   std::string commit;
   std::vector<std::string> names;
-  std::map<std::string, uint64_t> sizes;  // bytes, where the Hub says them
+  std::map<std::string, uint64_t> sizes;  // bytes, if the Hub tells them
 };
 
 Repository repository_of(net::Client& client, const Fetching& how) {
@@ -86,7 +86,7 @@ Repository repository_of(net::Client& client, const Fetching& how) {
   return repository;
 }
 
-/// Fetches files of one revision and links them into its snapshot.
+/// Snapshot of one revision: fetches files and links them into it.
 class Snapshot {
  public:
   Snapshot(net::Client& client, const Fetching& how, const Repository& repository)
@@ -101,7 +101,7 @@ class Snapshot {
 
   const fs::path& path() const { return path_; }
 
-  /// Throws Error(environment) if the disk has no room for all of these.
+  /// Throws Error(environment) if the disk has no room for all of these files.
   void require_room(const std::vector<std::string>& names) const {
     uint64_t missing = 0;
     for (const std::string& name : names) {
@@ -127,7 +127,7 @@ class Snapshot {
     return {.name = name, .bytes = fs::file_size(path_ / name), .was_here = was_here};
   }
 
-  /// From now on the revision's name stands for this commit.
+  /// Points the revision's name to this commit.
   void commit() const {
     if (how_.model.revision == repository_.commit) return;
     const fs::path path = folder_ / "refs" / how_.model.revision;
@@ -137,7 +137,7 @@ class Snapshot {
   }
 
  private:
-  /// A commit never changes, so a file of its size needs no question to the server.
+  /// Tells whether the file is here. A commit never changes, so a file of its size needs no question to the server.
   bool is_here(const std::string& name) const {
     std::error_code error;
     const auto bytes = fs::file_size(path_ / name, error);
@@ -160,7 +160,7 @@ class Snapshot {
     link(name, file.etag);
   }
 
-  /// A link of another content is replaced, never missing between.
+  /// Links the file. A link to another content is replaced, and never missing in between.
   void link(const std::string& name, const std::string& etag) const {
     const fs::path target = fs::path("../../blobs") / etag, made = path_ / (name + ".partial");
     fs::remove(made);
@@ -188,18 +188,18 @@ Fetched fetch_all(const Fetching& how, net::Client& client) {
   return fetched;
 }
 
-/// The variable by which huggingface_hub is told to ask nobody; empty: it is not.
+/// Returns the variable that tells huggingface_hub to send no requests; empty: none.
 std::string offline_variable(const Lookup& lookup) {
   for (const char* name : {"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"}) {
     const std::string value = lower_case(lookup(name).value_or(""));
     for (const char* yes : {"1", "on", "yes", "true"})
       if (value == yes) return name;
-    if (!value.empty()) return {};  // the first that says something counts
+    if (!value.empty()) return {};  // the first one that is set counts
   }
   return {};
 }
 
-/// What the cache has of the model.
+/// Returns the cached files of the model.
 Fetched found_in_cache(const Fetching& how) {
   const auto refuse = [&](const std::string& what) {
     throw Error(

@@ -1,4 +1,4 @@
-// A file that is still being fetched: what an earlier call received is kept.
+// File that is still being fetched: what an earlier call received is kept.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +11,22 @@
 
 namespace gputrain::hub {
 
-/// Every failure throws Error(environment) with the path and the system's reason.
+/// Incomplete file. Every failure throws Error(environment) with the path and the system's reason.
 class IncompleteFile {
  public:
-  /// Creates the file, or reads what it has.
+  /// Creates the file, or reads its content.
   explicit IncompleteFile(std::filesystem::path path);
 
   uint64_t size() const noexcept { return size_; }
-  /// Whether an earlier call wrote a part of it.
+  /// Tells whether an earlier call wrote a part of it.
   bool is_continued() const noexcept { return is_continued_; }
 
   void append(std::string_view bytes);
   /// Drops all content.
   void restart();
-  /// SHA-256 of the content in hex digits. Call it once, at the end.
+  /// Returns the SHA-256 of the content in hex digits. Call it once, at the end.
   std::string digest() { return digest_.finish(); }
-  /// Syncs it and gives it its name.
+  /// Syncs the file and gives it its name.
   void move_to(const std::filesystem::path& path);
 
  private:

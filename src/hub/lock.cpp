@@ -10,7 +10,7 @@
 namespace gputrain::hub {
 namespace {
 
-/// Others of the group may share the cache.
+/// Mode for a cache that others of the group may share.
 constexpr mode_t kMode = 0664;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A lock that processes of this and other programs hold while they write one file of the cache.
+// Lock that processes of this and other programs hold while they write one file of the cache.
 #pragma once
 
 #include <filesystem>
@@ -8,14 +8,14 @@
 
 namespace gputrain::hub {
 
-/// Waits for the lock as huggingface_hub does: as long as the other process lives. `on_wait` is called from time to
-/// time. Does nothing on a file system without locks.
+/// Lock that waits as huggingface_hub does: as long as the other process lives. `on_wait` is called from time to time.
+/// Does nothing on a file system without locks.
 class FileLock {
  public:
   FileLock(const std::filesystem::path& path, const std::function<void()>& on_wait);
 
  private:
-  Descriptor file_;  // closing it gives the lock back
+  Descriptor file_;  // lock, until it is closed
 };
 
 }  // namespace gputrain::hub

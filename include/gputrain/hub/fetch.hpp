@@ -1,4 +1,4 @@
-// Fetches a published model from the Hugging Face Hub into its cache.
+// Download of a published model from the Hugging Face Hub into its cache.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 
 namespace gputrain::hub {
 
-/// How far a file has come.
+/// Progress of a file.
 struct FetchProgress {
   std::string file;
-  uint64_t received = 0;  // bytes, with those of an earlier call
+  uint64_t received = 0;  // bytes, including those of an earlier call
   uint64_t size = 0;      // bytes; 0: unknown
 };
 
@@ -24,7 +24,7 @@ struct Fetching {
   std::string endpoint = "https://huggingface.co";
   std::string token = {};  // empty: none
   std::filesystem::path cache;
-  std::string offline = {};  // the variable that says that nobody is to be asked; empty: none does
+  std::string offline = {};  // variable that forbids requests; empty: none
   std::function<void(const FetchProgress&)> on_progress = {};
   net::Retrying retrying = {  // `on_trouble` is also told while another process fetches
       .hint =
@@ -39,18 +39,18 @@ struct FetchedFile {
 };
 
 struct Fetched {
-  std::filesystem::path snapshot;  // the folder to read the model from
+  std::filesystem::path snapshot;  // folder to read the model from
   std::string commit;
   std::vector<FetchedFile> files;
 };
 
-/// What the environment says: HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE, HF_ENDPOINT, HF_TOKEN or the file of `hf auth
-/// login`, and the cache's place. Throws Error(usage) for an endpoint or a token that is none.
+/// Reads the environment: HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE, HF_ENDPOINT, HF_TOKEN or the file of `hf auth login`,
+/// and the cache's place. Throws Error(usage) for an invalid endpoint or token.
 Fetching fetching_from_environment(const ModelName& model, const Lookup& lookup);
 
-/// Fetches the weights in safetensors and all that describes them. Files that are here are not fetched again, and an
-/// incomplete one is continued. Offline, gives what the cache has. Throws Error(data) for a model or revision that the
-/// Hub does not have or does not give, and Error(environment) for everything that the network or the disk refuses.
+/// Fetches the weights in safetensors and all files that describe them. Files that are here are not fetched again, and
+/// an incomplete one is continued. Offline, returns what the cache has. Throws Error(data) for a model or revision that
+/// the Hub does not have or does not give, and Error(environment) if the network or the disk fails.
 Fetched fetch(const Fetching& how, net::Client client = net::Client());
 
 }  // namespace gputrain::hub
