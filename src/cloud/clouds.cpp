@@ -21,7 +21,7 @@ Reading notice(std::string event, std::optional<WallTime> at, double promised_se
 
 bool is_alphanumeric(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-/// A short printable word, or empty. The answer goes into a header or is printed, so it must not inject anything.
+/// Reads a short printable word, else nothing. It goes into a header or is printed, so it must not inject anything.
 std::optional<std::string> word_of(const net::Response& reply) {
   constexpr size_t kLongest = 1024;
   std::string_view text = reply.body;
@@ -31,7 +31,7 @@ std::optional<std::string> word_of(const net::Response& reply) {
   return std::string(text);
 }
 
-/// A short name of letters, digits, '-' and '_', as clouds write events.
+/// Tells whether this is a short name of letters, digits, '-' and '_', as clouds write events.
 bool is_event_name(std::string_view text) {
   return !text.empty() && text.size() <= 64 &&
          std::all_of(text.begin(), text.end(), [](char c) { return is_alphanumeric(c) || c == '-' || c == '_'; });
@@ -42,7 +42,7 @@ std::string_view line_of(std::string_view body) {
   return body;
 }
 
-/// The text under a key of an object; empty if absent or of another type.
+/// Returns the text under a key of an object; empty if absent or of another type.
 std::string text_at(const json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
@@ -58,7 +58,7 @@ Reading read_aws(std::string_view body, const PollContext&) {
   const std::string event = text_at(action, "action");
   const auto at = read_utc_time(text_at(action, "time"));
   if (!is_event_name(event) || !at) return junk();
-  // Hibernation begins when the notice appears.
+  // Hibernation starts when the notice appears.
   return notice(event, event == "hibernate" ? WallTime{} : *at, kAwsNoticeSeconds);
 }
 
@@ -88,7 +88,7 @@ Reading read_google_maintenance(std::string_view body, const PollContext& contex
     return notice("maintenance", std::nullopt,
                   context.has_gpu ? kGoogleGpuMaintenanceSeconds : kGoogleMaintenanceSeconds);
   }
-  // Anything else leaves the machine running: NONE, or a live migration.
+  // NONE, or a live migration, leaves the machine running.
   return is_event_name(word) ? clear() : junk();
 }
 

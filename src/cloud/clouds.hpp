@@ -1,5 +1,4 @@
-// The clouds whose metadata service announces that a machine is about to be taken away: its address, the requests, and
-// how to read the answers.
+// Clouds whose metadata service announces that a machine is taken away: address, requests, and readers of the answers.
 #pragma once
 
 #include <chrono>
@@ -15,7 +14,7 @@ namespace gputrain::cloud {
 
 using WallTime = std::chrono::sys_time<std::chrono::milliseconds>;
 
-/// What an answer to a poll means.
+/// Meaning of an answer to a poll.
 struct Reading {
   enum class Kind {
     clear,   // nothing is announced
@@ -23,14 +22,14 @@ struct Reading {
     junk,    // not what the cloud's documentation describes
   };
   Kind kind = Kind::clear;
-  std::string event;           // "terminate", "preempt", ...: the cloud's word
-  std::optional<WallTime> at;  // when it happens; empty: counted from when the notice appeared
-  double promised_seconds = std::numeric_limits<double>::infinity();  // the longest notice of this cloud
+  std::string event;           // word of the cloud: "terminate", "preempt", ...
+  std::optional<WallTime> at;  // time of the event; empty: counted from when the notice appeared
+  double promised_seconds = std::numeric_limits<double>::infinity();  // longest notice of this cloud
 };
 
-/// What a reader needs besides the answer.
+/// Input of a reader besides the answer.
 struct PollContext {
-  std::string identity;  // what identify() returned
+  std::string identity;  // result of identify()
   bool has_gpu = false;
 };
 
@@ -40,15 +39,15 @@ struct CloudPoll {
   Reading (*read)(std::string_view body, const PollContext& context);
 };
 
-/// One cloud, recognised by its answer to `probe`. The identity in that answer is the token of later requests, the
-/// machine's name, or its id.
+/// Cloud, recognised by its answer to `probe`. The identity there is a token for requests, the machine's name, or its
+/// id.
 struct Cloud {
-  std::string_view key;   // in configuration: "aws"
-  std::string_view name;  // for people: "AWS"
+  std::string_view key;   // name in configuration: "aws"
+  std::string_view name;  // name for people: "AWS"
   std::string_view address;
   net::Request probe;  // its `url` is a path
   std::optional<std::string> (*identify)(const net::Response& reply);
-  std::string_view header;  // of every poll: "Metadata: true"; after a final ": " goes the identity
+  std::string_view header;  // header of every poll: "Metadata: true"; after a final ": " goes the identity
   std::span<const CloudPoll> polls;
 
   bool uses_token() const noexcept { return header.ends_with(": "); }
@@ -57,11 +56,11 @@ struct Cloud {
 
 std::span<const Cloud> clouds();
 
-/// "2026-01-31T17:02:07Z", fractions of a second allowed.
+/// Reads "2026-01-31T17:02:07Z", fractions of a second allowed.
 std::optional<WallTime> read_utc_time(std::string_view text);
-/// "Sat, 31 Jan 2026 17:02:07 GMT".
+/// Reads "Sat, 31 Jan 2026 17:02:07 GMT".
 std::optional<WallTime> read_http_date(std::string_view text);
-/// "2026-02-01 01:02:07", in China's time (UTC+8).
+/// Reads "2026-02-01 01:02:07", in China's time (UTC+8).
 std::optional<WallTime> read_china_time(std::string_view text);
 
 }  // namespace gputrain::cloud

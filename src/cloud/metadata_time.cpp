@@ -5,7 +5,7 @@
 namespace gputrain::cloud {
 namespace {
 
-/// Reads a time from left to right; after the first mismatch it reads nothing more.
+/// Reader of a time from left to right; after the first mismatch it reads nothing more.
 class TimeText {
  public:
   explicit TimeText(std::string_view text) : rest_(text) {}

@@ -6,9 +6,9 @@
 namespace gputrain::cloud {
 namespace {
 
-// Spot machines get at most two minutes, Alibaba's five, for saving. With a longer notice, train until then.
+// Spot machines get at most two minutes, Alibaba's five, for saving. With a longer notice, training goes on.
 constexpr double kLeaveBeforeSeconds = 120;
-constexpr double kSavesInHand = 2;  // a save may take longer than the measured ones
+constexpr double kSavesInHand = 2;  // margin: a save may take longer than the measured ones
 
 }  // namespace
 

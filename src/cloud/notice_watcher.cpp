@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How often to probe a service that exists but does not answer properly when the run starts.
+// Number of probes of a service that exists but does not answer properly when the run starts.
 constexpr int kProbeRounds = 12;
 constexpr int64_t kFailuresBeforeRemark = 3;
 constexpr size_t kAnswerShown = 120;
@@ -31,13 +31,13 @@ Clock::duration seconds(double count) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(count));
 }
 
-/// Whole seconds or, below one, milliseconds.
+/// Writes whole seconds or, below one, milliseconds.
 std::string interval_text(double interval) {
   const bool is_short = interval < 1;
   return std::to_string(std::lround(is_short ? interval * 1000 : interval)) + (is_short ? " ms" : " s");
 }
 
-/// The beginning of an answer as one line of printable characters.
+/// Returns the start of an answer as one line of printable characters.
 std::string shown(std::string_view body) {
   std::string text(body.substr(0, kAnswerShown));
   for (char& c : text) {
@@ -47,12 +47,12 @@ std::string shown(std::string_view body) {
   return text + (body.size() > kAnswerShown ? "..." : "");
 }
 
-/// Busy or broken, unlike a service that does not know the page.
+/// Tells whether a service is busy or broken, unlike one that does not know the page.
 bool is_passing_trouble(int status) { return status == 429 || status >= 500; }
 
 }  // namespace
 
-/// The thread, and the state that it shares with callers.
+/// Poller: the thread, and the state that it shares with callers.
 class NoticeWatcher::Poller {
  public:
   explicit Poller(Options options) : options_(std::move(options)) {
@@ -88,14 +88,13 @@ class NoticeWatcher::Poller {
   }
 
  private:
-  /// The state of one poll of the cloud.
+  /// State of one poll of the cloud.
   struct Track {
     std::optional<Notice> notice;
-    std::optional<WallTime> at;  // as announced
+    std::optional<WallTime> at;  // announced time
     std::optional<Clock::time_point> last_clear;
     bool was_junk = false;
   };
-  /// A cloud and its endpoint.
   struct Candidate {
     const Cloud* cloud = nullptr;
     std::string service;  // "http://169.254.169.254:80"
@@ -120,7 +119,7 @@ class NoticeWatcher::Poller {
   const Options options_;
   net::Cancellation cancellation_;
 
-  // Used by the thread only.
+  // Members that only the thread uses.
   std::unique_ptr<net::Transport> transport_;
   Candidate chosen_;
   std::string identity_;
@@ -192,7 +191,7 @@ bool NoticeWatcher::Poller::find_cloud() {
   return false;
 }
 
-/// Without a proxy, which would answer for another machine, and without a redirect.
+/// Sends a request without a proxy, which would answer for another machine, and without following a redirect.
 net::Response NoticeWatcher::Poller::send(const Candidate& candidate, net::Request request) {
   const auto total = std::chrono::ceil<std::chrono::milliseconds>(seconds(options_.answer_seconds));
   request.url = candidate.service + request.url;
@@ -227,7 +226,7 @@ void NoticeWatcher::Poller::ask_all() {
   publish();
 }
 
-/// The answer to one poll; gets a new token if the old one has expired.
+/// Returns the answer to one poll; gets a new token if the old one has expired.
 std::optional<net::Response> NoticeWatcher::Poller::ask(const CloudPoll& poll) {
   for (bool renewed = false;; renewed = true) {
     net::Response reply;
@@ -272,7 +271,7 @@ void NoticeWatcher::Poller::follow(const CloudPoll& poll, const net::Response& r
 }
 
 void NoticeWatcher::Poller::announce(const Reading& reading, Clock::time_point asked, Track& track) const {
-  // A repeated notice does not begin again.
+  // A repeated notice does not start anew.
   if (track.notice && track.notice->event == reading.event && track.at == reading.at) return;
   track.at = reading.at;
   track.notice = Notice{std::string(chosen_.cloud->name), reading.event, {}};

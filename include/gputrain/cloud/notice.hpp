@@ -1,4 +1,4 @@
-// Reads from the cloud's metadata service that this machine is about to be taken away, and when.
+// Notices of the cloud's metadata service that this machine is about to be taken away, and when.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@
 
 namespace gputrain::cloud {
 
-/// The job keys for notices.
+/// Job keys for notices.
 struct NoticeSpec {
   std::string action = "save";
   config::Duration interval{5};
@@ -23,26 +23,25 @@ struct NoticeSpec {
   static void describe(config::Description<NoticeSpec>& d);
 };
 
-/// The end of a rank's warning when the run makes way for a cloud notice. The launcher reads it to know which host is
-/// about to be taken away.
+/// End of a rank's warning for a cloud notice. By it the launcher knows which host is about to be taken away.
 inline constexpr std::string_view kMakesWay = ": the run saves and makes way";
 
-/// What a cloud announced.
+/// Announcement of a cloud.
 struct Notice {
   std::string cloud;  // "AWS"
-  std::string event;  // the cloud's word: "terminate", "Preempt", ...
+  std::string event;  // word of the cloud: "terminate", "Preempt", ...
   std::chrono::steady_clock::time_point deadline;
 
-  /// Time until the machine may be gone; 0 after that moment.
+  /// Returns the time until the machine may be gone; 0 after that moment.
   double seconds_left() const noexcept;
-  /// Whether it is time to save and leave: at once for spot machines, which get two minutes or less, but not an hour
-  /// before planned maintenance. `save_seconds`: how long a save takes, as measured; 0: unknown.
+  /// Tells whether it is time to save and leave: at once with two minutes or less, as most spot machines get, but not
+  /// an hour before planned maintenance. `save_seconds`: measured duration of a save; 0: unknown.
   bool is_urgent(double save_seconds) const noexcept;
-  /// "AWS announces terminate in 118 s".
+  /// Returns "AWS announces terminate in 118 s".
   std::string text() const;
 };
 
-/// A metadata service to use instead of the cloud's own.
+/// Metadata service to use instead of the cloud's own.
 struct MetadataSource {
   std::string cloud;    // "aws", "google", "azure", "alibaba" or "tencent"
   std::string address;  // numeric IPv4
@@ -54,15 +53,15 @@ struct MetadataSource {
 /// Reads GPUTRAIN_METADATA_URL, for tests and for metadata behind a proxy: "aws=http://127.0.0.1:8080", several
 /// separated by commas; unset: none. Throws Error(usage) for anything else.
 std::vector<MetadataSource> read_metadata_sources(const Lookup& lookup);
-std::vector<MetadataSource> read_metadata_sources();  // of this process
+std::vector<MetadataSource> read_metadata_sources();  // reads this process's environment
 
-/// Finds out in the background which cloud this machine belongs to, then polls it. One per machine is enough: on ranks
-/// with local rank 0. Errors of a service reach training only through take_remarks().
+/// Watcher that finds out in the background which cloud this machine belongs to, then polls it. One per machine is
+/// enough: on ranks with local rank 0. Errors of a service reach training only through take_remarks().
 class NoticeWatcher {
  public:
   struct Options {
     double interval_seconds = 5;
-    double answer_seconds = 2;            // the longest one request may take
+    double answer_seconds = 2;            // limit for one request
     bool has_gpu = false;                 // Google announces maintenance of machines with GPUs an hour before
     std::vector<MetadataSource> sources;  // empty: every cloud at its own address; else only these
   };
@@ -74,11 +73,11 @@ class NoticeWatcher {
   NoticeWatcher(const NoticeWatcher&) = delete;
   NoticeWatcher& operator=(const NoticeWatcher&) = delete;
 
-  /// What the newest valid answer announced; empty if nothing, or if it was withdrawn. Cheap enough for every step.
+  /// Returns the announcement in the newest valid answer; empty: none, or withdrawn. Cheap enough for every step.
   std::optional<Notice> notice() const;
-  /// Remarks for the log, each once: about invalid answers, or a service that no longer answers.
+  /// Returns remarks for the log, each once: about invalid answers, or a service that no longer answers.
   std::vector<std::string> take_remarks();
-  /// "AWS metadata polled every 5 s", "no cloud metadata service", or that the search is still running.
+  /// Returns "AWS metadata polled every 5 s", "no cloud metadata service", or that the search is still running.
   std::string description() const;
   /// Waits for at most this time. Returns whether it is known which cloud this is, if any.
   bool wait_until_known(double seconds) const;
@@ -92,7 +91,7 @@ class NoticeWatcher {
 
  private:
   class Poller;
-  std::unique_ptr<Poller> poller_;  // null: could not be started
+  std::unique_ptr<Poller> poller_;  // null: the thread could not be started
   std::string failure_;
 };
 
