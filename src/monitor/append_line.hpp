@@ -1,4 +1,4 @@
-// Appends whole lines and records to files.
+// Appending of whole lines and records to files.
 #pragma once
 
 #include <filesystem>

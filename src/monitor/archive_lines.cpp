@@ -13,7 +13,7 @@
 namespace gputrain::monitor {
 namespace {
 
-/// The number at the start of "12,345/20,000 61.7% ..." or "12,345 val/loss ...".
+/// Reads the number at the start of "12,345/20,000 61.7% ..." or "12,345 val/loss ...".
 std::optional<int64_t> leading_count(std::string_view text) {
   constexpr int64_t kLargest = INT64_MAX / 10 - 1;
   int64_t value = -1;
@@ -26,7 +26,7 @@ std::optional<int64_t> leading_count(std::string_view text) {
   return value < 0 ? std::nullopt : std::optional(value);
 }
 
-/// The text of a log line after time and level; empty for continuation lines of a block.
+/// Returns the text of a log line after time and level; empty for continuation lines of a block.
 std::string_view message_of(std::string_view line) {
   constexpr std::string_view kTime = "2026-11-20T22:33:44.555 ";
   constexpr size_t kDateMark = 10;

@@ -28,7 +28,7 @@ struct BackgroundSink::Shared {
   bool take(Record& record);
 };
 
-/// Waits for the next record; false at the end.
+/// Waits for the next record; returns false at the end.
 bool BackgroundSink::Shared::take(Record& record) {
   std::unique_lock lock(mutex);
   changed.wait(lock, [&] { return !waiting.empty() || is_ending; });

@@ -1,4 +1,4 @@
-// A sink whose records are written by a thread of its own.
+// Sink whose records are written by a thread of its own.
 #pragma once
 
 #include <chrono>
@@ -8,13 +8,13 @@
 
 namespace gputrain::monitor {
 
-/// Gives records to another sink in their order. At most `room` of them wait; what comes then is dropped and counted.
-/// log() throws what the sink threw at an earlier record.
+/// Sink that passes records to another one in their order. At most `room` of them wait; further ones are dropped and
+/// counted. log() throws what the other sink threw at an earlier record.
 class BackgroundSink final : public Sink {
  public:
   struct Options {
     size_t room = 10'000;
-    std::chrono::milliseconds patience{5'000};  // for the records that wait at the end
+    std::chrono::milliseconds patience{5'000};  // limit for writing the waiting records at the end
   };
 
   BackgroundSink(std::string name, std::unique_ptr<Sink> sink);
@@ -23,10 +23,10 @@ class BackgroundSink final : public Sink {
 
   bool shows_media() const override { return shows_media_; }
   void log(const Record& record) override;
-  /// On the calling thread: a sink that refuses the start must do so before the first step.
+  /// Runs on the calling thread: a sink that refuses the start must do so before the first step.
   void truncate(int64_t step, int64_t evaluated_step) override;
-  /// Waits until everything is written and the sink is closed, for as long as the options say. A sink that takes longer
-  /// is left alone, and what it has not taken is reported as lost.
+  /// Waits until everything is written and the sink is closed, for as long as the options say. A slower sink is
+  /// abandoned, and the records that it has not taken are reported as lost.
   void close() override;
 
  private:
@@ -34,7 +34,7 @@ class BackgroundSink final : public Sink {
   std::string name_;
   Options options_;
   bool shows_media_;
-  std::shared_ptr<Shared> shared_;  // outlived by a thread that hangs
+  std::shared_ptr<Shared> shared_;  // shared with a thread that may hang and live longer
 };
 
 }  // namespace gputrain::monitor

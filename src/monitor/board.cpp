@@ -16,8 +16,8 @@ namespace gputrain::monitor {
 namespace {
 
 constexpr size_t kMostPoints = 4000, kMostEvents = 200;
-constexpr size_t kCompared = 20;                     // training lines, with the newest
-constexpr std::string_view kPhasePrefix = "phase/";  // in a rank's metrics: "phase/load", in seconds
+constexpr size_t kCompared = 20;                     // number of training lines, including the newest
+constexpr std::string_view kPhasePrefix = "phase/";  // prefix in a rank's metrics: "phase/load", in seconds
 
 using Labels = PrometheusText::Labels;
 
@@ -28,7 +28,7 @@ nlohmann::ordered_json finite(const Metrics& metrics) {
   return object;
 }
 
-/// "node2:1": host and GPU.
+/// Returns labels for "node2:1": host and GPU.
 Labels labels_of(size_t rank, const std::string& place) {
   return {{"rank", std::to_string(rank)}, {"host", place.substr(0, place.rfind(':'))}};
 }
@@ -83,7 +83,7 @@ void Board::add_point(int64_t step, double time, const std::string& kind, const 
   const int64_t number = points_.empty() ? 1 : points_.back().number + 1;
   points_.push_back({number, step, time, kind, metrics});
   if (points_.size() < kMostPoints) return;
-  // Every other training point of the older half goes; evaluations stay.
+  // Every other training point of the older half is removed; evaluations stay.
   size_t kept = 0, training = 0;
   const size_t half = points_.size() / 2;
   for (size_t i = 0; i < points_.size(); ++i) {
@@ -180,8 +180,8 @@ nlohmann::ordered_json Board::json(int64_t after_point) const {
   return state;
 }
 
-/// Measurements that follow from others: how long the present step takes, and how the newest training line compares
-/// with the median of those before.
+/// Computes measurements that follow from others: the duration of the present step, the highest utilization of a GPU,
+/// and the newest training line relative to the median of those before.
 Metrics Board::derived() const {
   Metrics metrics;
   if (state_ == "training" && last_step_)

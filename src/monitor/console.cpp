@@ -24,7 +24,7 @@ void write_line(std::string_view text) {
   std::fflush(stdout);
 }
 
-/// 0 if there is no terminal, and on a pseudo-terminal without a size, as under mpirun.
+/// Returns 0 if there is no terminal, and on a pseudo-terminal without a size, as under mpirun.
 size_t known_terminal_width() {
   winsize size{};
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;

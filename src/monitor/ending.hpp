@@ -1,4 +1,4 @@
-// How the attempt has ended, for sinks that are told nothing of it but that they are closed.
+// End of the attempt, for sinks that only see that they are closed.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,7 @@ struct Ending {
   int exit_code = 1;
 };
 
-/// What summary.json of the run folder says; nullopt if the attempt has written no end.
+/// Reads the end from summary.json of the run folder; nullopt if the attempt has written none.
 std::optional<Ending> ending_of(const std::filesystem::path& run_folder);
 
 }  // namespace gputrain::monitor

@@ -17,12 +17,12 @@
 namespace gputrain::monitor {
 namespace {
 
-/// Replaces invalid UTF-8, because a line may contain paths and other programs' output in any encoding.
+/// Writes a line as JSON. Replaces invalid UTF-8, because paths and other programs' output may have any encoding.
 std::string text_of(const nlohmann::json& line) {
   return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-/// Chain of a line, computed without its "chain" field; `before` is the previous line's chain.
+/// Computes the chain of a line without its "chain" field; `before` is the previous line's chain.
 std::string chain_of(const std::string& before, nlohmann::json line) {
   line.erase("chain");
   const std::string text = before + text_of(line);
@@ -31,7 +31,7 @@ std::string chain_of(const std::string& before, nlohmann::json line) {
   return sealer.seal().xxh3_128;
 }
 
-/// Number of bytes up to the last newline.
+/// Returns the number of bytes up to the last newline.
 size_t whole_lines(const std::string& text) {
   const size_t last = text.rfind('\n');
   return last == std::string::npos ? 0 : last + 1;

@@ -12,7 +12,7 @@ using config::Change;
 
 namespace {
 
-/// `report_to: wandb` in our words; empty: none of our sinks.
+/// Returns our sinks for `report_to: wandb`; empty: none.
 std::string sinks_for(const std::string& tracker) {
   const bool is_tracker = tracker == "tensorboard" || tracker == "mlflow" || tracker == "wandb" || tracker == "csv";
   return is_tracker ? "[jsonl, console, " + tracker + "]" : "";

@@ -73,7 +73,7 @@ std::string printable(std::string_view name) {
   return text;
 }
 
-/// The task's metric of "val/top1".
+/// Finds the task's metric of "val/top1".
 const tasks::Metric* metric_of(std::string_view name, const std::vector<tasks::Metric>& metrics) {
   const std::string_view last = name.substr(name.find('/') + 1);
   const auto found = std::ranges::find(metrics, last, &tasks::Metric::name);

@@ -14,7 +14,7 @@ std::string newest_lines(const std::filesystem::path& path, size_t bytes) {
   std::string text(size - begin, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(file.gcount()));
-  const size_t first = begin == 0 ? 0 : text.find('\n') + 1;  // npos + 1 is 0: one line that has no end
+  const size_t first = begin == 0 ? 0 : text.find('\n') + 1;  // npos + 1 is 0: one line without an end
   return text.substr(first);
 }
 

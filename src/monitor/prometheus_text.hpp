@@ -1,4 +1,4 @@
-// Builds a page in Prometheus' text format.
+// Page in Prometheus' text format.
 #pragma once
 
 #include <map>
@@ -13,7 +13,7 @@ class PrometheusText {
   using Labels = std::vector<std::pair<std::string, std::string>>;
   explicit PrometheusText(Labels common) : common_(std::move(common)) {}
 
-  /// `name` as in records; see prometheus_name().
+  /// Adds a value. `name` as in records; see prometheus_name().
   void add(const std::string& name, double value, const Labels& labels = {});
   std::string text() const;
 
@@ -23,7 +23,7 @@ class PrometheusText {
     std::string samples;
   };
   Labels common_;
-  std::map<std::string, Family> families_;  // samples of one name must stand together
+  std::map<std::string, Family> families_;  // samples of one name must be neighbours
 };
 
 }  // namespace gputrain::monitor

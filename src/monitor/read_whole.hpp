@@ -1,4 +1,4 @@
-// Reads files of a run folder.
+// Reading of files in a run folder.
 #pragma once
 
 #include <filesystem>
@@ -6,7 +6,7 @@
 
 namespace gputrain::monitor {
 
-/// The content of a file; empty if there is none. Throws Error(environment) if it cannot be read to its end.
+/// Returns the content of a file; empty if there is none. Throws Error(environment) if it cannot be read to its end.
 std::string read_whole(const std::filesystem::path& path);
 
 }  // namespace gputrain::monitor

@@ -8,7 +8,7 @@ namespace gputrain::monitor {
 std::string report_page(const nlohmann::ordered_json& state) {
   constexpr std::string_view kEmpty = "const REPORT = null;";
   std::string data = state.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-  // No text of a run may end the script.
+  // A text of the run must not end the script.
   for (size_t at = 0; (at = data.find('<', at)) != std::string::npos;) data.replace(at, 1, "\\u003c");
   std::string page(page_template());
   const size_t at = page.find(kEmpty);

@@ -25,7 +25,6 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// The median over all ranks but one.
 template <class Value>
 double median_of_others(const std::vector<PhaseTimes>& ranks, size_t one, const Value& value) {
   std::vector<double> values;
@@ -34,7 +33,7 @@ double median_of_others(const std::vector<PhaseTimes>& ranks, size_t one, const 
   return median(std::move(values));
 }
 
-/// The phase in which the rank loses most against the others.
+/// Returns the phase in which the rank loses most against the others.
 Phase worst_phase(const std::vector<PhaseTimes>& ranks, size_t rank) {
   size_t worst = 0;
   double most = -1;
@@ -49,7 +48,7 @@ Phase worst_phase(const std::vector<PhaseTimes>& ranks, size_t rank) {
   return static_cast<Phase>(worst);
 }
 
-/// Of ranks that do the same work; empty: there is nothing to compare.
+/// Returns the slowest of ranks that do the same work; empty: there is nothing to compare.
 std::optional<Straggler> slowest_of(const std::vector<PhaseTimes>& ranks) {
   if (ranks.size() < 2) return std::nullopt;
   const auto slow = static_cast<size_t>(

@@ -12,7 +12,7 @@ namespace gputrain::monitor {
 namespace {
 
 void write(const std::filesystem::path& path, const nlohmann::ordered_json& object) {
-  // Replaces invalid UTF-8, because the reason may contain a path in any encoding.
+  // Invalid UTF-8 is replaced, because the reason may contain a path in any encoding.
   const std::string text = object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   write_file_atomically(path, text + "\n", ExitCode::environment);
 }
@@ -70,7 +70,7 @@ nlohmann::ordered_json newest_end(const std::filesystem::path& path) {
 
 void restore_newest_end(const std::filesystem::path& path) {
   if (const auto before = newest_end(path); !before.empty()) return write(path, before);
-  std::error_code ignored;  // the file then says that the end is unknown
+  std::error_code ignored;  // if this fails, the file says that the end is unknown
   std::filesystem::remove(path, ignored);
 }
 

@@ -36,7 +36,7 @@ nlohmann::json value_of(const std::string& yaml) {
   if (yaml == "null" || yaml == "~" || yaml.empty()) return nullptr;
   if (yaml == "true" || yaml == "false") return yaml == "true";
   if (yaml.starts_with('"')) {
-    auto text = parse_json(yaml);  // but for rare escapes, YAML's quotes are those of JSON
+    auto text = parse_json(yaml);  // YAML's quotes are those of JSON, except for rare escapes
     if (text.is_string()) return text;
   }
   const auto number = number_of(yaml);

@@ -31,7 +31,7 @@ class WebhookSink final : public Sink {
            .limits = {.connect = 3s, .silent = 5s, .total = 10s}});
       if (reply.status >= 300) trouble = "status " + std::to_string(reply.status);
     } catch (const std::exception&) {
-      trouble = "no connection";  // what the library says may repeat the address, which is often secret
+      trouble = "no connection";  // the library's text may repeat the address, which is often secret
     }
     if (!trouble.empty() && !std::exchange(has_told_, true))
       log::warning("log.webhook: a message was not taken: " + trouble);

@@ -1,4 +1,4 @@
-// Rules about measurements: what to do when a value is too high or too low for too long.
+// Rules about measurements: actions for a value that is too high or too low for too long.
 #pragma once
 
 #include <map>
@@ -21,13 +21,13 @@ struct AlertSpec {
   static void describe(config::Description<AlertSpec>& d);
 };
 
-/// "gpu/temperature_celsius > 85 for 1m"
+/// Returns "gpu/temperature_celsius > 85 for 1m".
 std::string text_of(const AlertSpec& alert);
 
-/// Those that every run has: heat, a lost GPU, a stall, a loss that jumps, a rate that falls, a disk that fills.
+/// Returns the alerts of every run: heat, a lost GPU, a stall, a jump of the loss, a drop of the rate, a full disk.
 std::vector<AlertSpec> default_alerts();
 
-/// Follows rules over time. `>` compares the largest value of all ranks, `<` the smallest.
+/// State of rules over time. `>` compares the largest value of all ranks, `<` the smallest.
 class AlertRules {
  public:
   explicit AlertRules(std::vector<AlertSpec> alerts);
@@ -37,15 +37,15 @@ class AlertRules {
     bool is_firing = false;  // false: it is over
     double value = 0;
   };
-  /// `now` in seconds of any clock. A value that is not there ends an alert.
+  /// Checks the rules and returns those that start or end. `now`: seconds of any clock. A missing value ends an alert.
   std::vector<Change> look(const std::map<std::string, Board::Range>& values, double now);
-  /// Those that are firing, in words.
+  /// Describes the alerts that are firing.
   std::vector<std::string> firing() const;
 
  private:
   struct Followed {
     AlertSpec alert;
-    double since = -1;  // it holds since then; negative: it does not
+    double since = -1;  // start of the time in which it holds; negative: it does not hold
     bool is_firing = false;
   };
   std::vector<Followed> all_;

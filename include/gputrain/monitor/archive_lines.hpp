@@ -1,5 +1,4 @@
-// A resumed run abandons what was logged after its checkpoint: those lines are cut out of curves and logs, and kept in
-// a file beside them.
+// Lines of curves and logs after the checkpoint of a resumed run, which abandons them: they are moved to a file.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +12,8 @@ namespace gputrain::monitor {
 /// number (0 if the file is absent). Throws Error(environment) on a disk error and leaves `path` unchanged.
 int64_t archive_lines(const std::filesystem::path& path, const std::function<bool(const std::string& line)>& stays);
 
-/// The same for one of our log files: removes lines about steps after `resume_step` and evaluations after
-/// `evaluated_step`; keeps warnings, errors and other events. No process may have the file open.
+/// Archives lines of one of our log files about steps after `resume_step` and evaluations after `evaluated_step`; keeps
+/// warnings, errors and other events. No process may have the file open.
 int64_t truncate_log(const std::filesystem::path& path, int64_t resume_step, int64_t evaluated_step);
 
 }  // namespace gputrain::monitor

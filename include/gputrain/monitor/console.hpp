@@ -9,7 +9,7 @@
 
 namespace gputrain::monitor {
 
-/// Width of the terminal in columns; 80 if stdout is not a terminal.
+/// Returns the width of the terminal in columns; 80 if it is unknown.
 size_t terminal_width();
 
 class Console {
@@ -31,12 +31,11 @@ class Console {
 
   // Output goes through printable(), because file names and model samples may contain any bytes.
 
-  /// Prints one line and logs it. `label` ("model", "eval") stands in the first column, bold on a terminal; text wraps
-  /// to its width.
+  /// Prints one line and logs it. `label` ("model", "eval") is the first column, bold on a terminal; text wraps.
   void line(std::string_view label, std::string_view text);
-  /// The same without the log.
+  /// Prints a line without logging it.
   void show(std::string_view label, std::string_view text);
-  /// `label` as wide as the first column, and a space.
+  /// Pads `label` to the width of the first column, and a space.
   static std::string labelled(std::string_view label);
   /// Prints text on its own lines (a model sample) and logs it unchanged.
   void block(std::string_view text);

@@ -1,4 +1,4 @@
-// Formats numbers for the console.
+// Numbers in the format of the console.
 #pragma once
 
 #include <concepts>

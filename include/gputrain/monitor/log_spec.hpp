@@ -1,4 +1,4 @@
-// The `log` section of a job.
+// Section `log` of a job.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace gputrain::monitor {
 
-/// An MLflow server. What is not given comes from the variables that MLflow reads.
+/// MLflow server. Missing options come from the variables that MLflow reads.
 struct MlflowSpec {
   std::optional<std::string> uri, experiment, run_name;
 
   static void describe(config::Description<MlflowSpec>& d);
 };
 
-/// A folder for `wandb sync`.
+/// Folder for `wandb sync`.
 struct WandbSpec {
   std::optional<std::string> project, entity, name;
 
@@ -35,7 +35,7 @@ struct LogSpec {
   std::optional<MlflowSpec> mlflow;
   std::optional<WandbSpec> wandb;
 
-  /// The sinks that `sinks` names, then those with a key of their own, each once.
+  /// Returns the sinks in `sinks`, then those with a key of their own, each once.
   std::vector<config::Choice> chosen_sinks() const;
 
   static void describe(config::Description<LogSpec>& d);

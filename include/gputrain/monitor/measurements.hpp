@@ -1,4 +1,4 @@
-// Every measurement that a run makes: its name in records, and how others call it.
+// Measurements of a run: names in records and in Prometheus.
 #pragma once
 
 #include <span>
@@ -10,25 +10,25 @@ namespace gputrain::monitor {
 
 enum class MeasurementKind { gauge, counter };
 
-/// Values are in base units: seconds, bytes, hertz, degrees Celsius, shares from 0 to 1.
+/// Measurement in base units: seconds, bytes, hertz, degrees Celsius, shares from 0 to 1.
 struct Measurement {
   std::string_view name;  // "gpu/power_watts"
   MeasurementKind kind = MeasurementKind::gauge;
   std::string_view help;
 };
 
-/// Those of a run as a whole, and those of each rank. A task's metrics ("val/top1") are not among them.
+/// Lists the measurements of a run as a whole, and of each rank. A task's metrics ("val/top1") are not among them.
 std::span<const Measurement> measurements();
 
-/// All names that an alert may follow: measurements, and metrics of tasks as "val/loss".
+/// Lists all names that an alert may follow: measurements, and metrics of tasks as "val/loss".
 std::vector<std::string> names_of_measurements();
 
-/// A measurement or a task's metric as Prometheus has it.
+/// Measurement or task's metric in Prometheus.
 struct PrometheusName {
   std::string name;  // "gputrain_gpu_power_watts"
   MeasurementKind kind = MeasurementKind::gauge;
   std::string help;
-  double factor = 1;  // what values are multiplied by
+  double factor = 1;  // factor for values
 };
 PrometheusName prometheus_name(std::string_view name);
 

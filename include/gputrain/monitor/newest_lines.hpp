@@ -6,7 +6,7 @@
 
 namespace gputrain::monitor {
 
-/// The last whole lines of a file, so many bytes at most; empty if it cannot be read.
+/// Returns the last lines of a file that fit into so many bytes; empty if the file cannot be read.
 std::string newest_lines(const std::filesystem::path& path, size_t bytes);
 
 }  // namespace gputrain::monitor

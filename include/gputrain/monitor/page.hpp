@@ -1,4 +1,4 @@
-// The page that shows a run in a browser: live, or as a report in one file. It loads nothing from elsewhere.
+// Page that shows a run in a browser: live, or as a report in one file. It loads nothing from elsewhere.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace gputrain::monitor {
 
-/// Asks "state" of its own server again and again.
+/// Returns the page, which polls "state" of its own server.
 std::string_view page_template();
 
-/// The same page with its data inside. `state` as Board::json() gives it; "tiles" may add [name, text] to it.
+/// Returns the page with its data inside. `state` as in Board::json(); "tiles" may add [name, text] to it.
 std::string report_page(const nlohmann::ordered_json& state);
 
 }  // namespace gputrain::monitor

@@ -1,4 +1,4 @@
-// Gives each record to every sink of the run.
+// Recorder: gives each record to every sink of the run.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,22 @@ namespace gputrain::monitor {
 
 class Recorder {
  public:
-  Recorder() = default;  // without sinks: ranks other than 0
+  Recorder() = default;  // has no sinks: for ranks other than 0
   /// Builds the sinks, which get each record in this order, and the request with secrets masked.
   Recorder(const std::vector<config::Choice>& sinks, const SinkRequest& request);
-  /// The same for sinks without options of their own.
+  /// Builds sinks without options of their own.
   Recorder(const std::vector<std::string>& names, const SinkRequest& request);
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
   ~Recorder();  // closes
 
-  /// One more, after the others.
+  /// Adds one more sink after the others.
   void add(std::string name, std::unique_ptr<Sink> sink);
 
-  /// Lines for the console go to this rank's log too, whatever sinks there are.
+  /// Gives a record to the sinks. Lines for the console also go to this rank's log, whatever sinks there are.
   void log(const Record& record);
   void status(std::string_view text);
-  /// See Sink::truncate. Throws what a sink throws.
+  /// Calls Sink::truncate of each sink. Throws what a sink throws.
   void truncate(int64_t step, int64_t evaluated_step);
 
  private:

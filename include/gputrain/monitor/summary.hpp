@@ -1,4 +1,4 @@
-// summary.json: how a run ended, for programs. Written at the start and at every end, also after a failure, so that it
+// End of a run, for programs (summary.json). Written at the start and at every end, also after a failure, so that it
 // always describes the newest attempt.
 #pragma once
 
@@ -37,7 +37,7 @@ struct Summary {
   double tokens_per_second = 0;
   double wall_seconds = 0;          // this attempt
   double first_step_seconds = 0;    // from process start to the end of the first optimizer step
-  int64_t sent_bytes_per_step = 0;  // average that one rank sends for gradients and weights
+  int64_t sent_bytes_per_step = 0;  // average of one rank for gradients and weights
   int64_t uncompressed_bytes_per_step = 0;
   int64_t peak_memory_bytes = 0;  // device memory on a GPU; resident memory of this process on the CPU
 };
@@ -45,7 +45,7 @@ struct Summary {
 /// Replaces `path` atomically. Throws Error(environment) on a disk error.
 void write_summary(const std::filesystem::path& path, const Summary& summary);
 
-/// An attempt that has not started training, or has not ended yet.
+/// Attempt that has not started training, or has not ended yet.
 struct Beginning {
   std::string run_id;
   std::string status = "begun";  // begun | failed
@@ -54,7 +54,7 @@ struct Beginning {
 };
 /// Writes the beginning of an attempt and keeps the newest known end as "before".
 void write_beginning(const std::filesystem::path& path, const Beginning& beginning);
-/// The end of the newest attempt that trained; an empty object if unknown.
+/// Reads the end of the newest attempt that trained; an empty object if unknown.
 nlohmann::ordered_json newest_end(const std::filesystem::path& path);
 /// Undoes write_beginning(): restores the newest end, because this attempt does not count.
 void restore_newest_end(const std::filesystem::path& path);

@@ -1,4 +1,4 @@
-// The settings of a job as trackers get them.
+// Settings of a job for trackers.
 #pragma once
 
 #include <map>
@@ -10,11 +10,11 @@ namespace gputrain::monitor {
 
 using Settings = std::map<std::string, std::string>;  // "optimizer.lr" and its value as YAML
 
-/// Settings with *** for the values whose names are those of secrets (core/secrets.hpp), and for the passwords of URLs.
-/// A number in the job is none: `train.max_tokens`. In `env` it may be.
+/// Masks with *** the values with names of secrets (core/secrets.hpp), and the passwords of URLs. A number is a secret
+/// only in `env`, so `train.max_tokens` is none.
 Settings masked(const Settings& settings);
 
-/// A value in its own type: null, a bool, a number or a string. A list or a map is a string, as the YAML has it.
+/// Converts a value to its own type: null, a bool, a number or a string. A list or a map becomes a string of YAML.
 nlohmann::json value_of(const std::string& yaml);
 
 }  // namespace gputrain::monitor

@@ -1,4 +1,4 @@
-// Tells people of a run: alerts, and how it ended.
+// Messages about a run to people: alerts, and how it ended.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace gputrain::monitor {
 
-/// Posts each record's text to the address, as {"text": "NAME: ..."}, which Slack, Mattermost and others take. A thread
-/// of its own does it, so that log() may be called by any thread and never waits; what is not taken is a warning.
+/// Creates a sink that posts each record's text to the address, as {"text": "NAME: ..."}, for Slack, Mattermost and
+/// others. A thread of its own does it, so any thread may call log(), which never waits; a failure is a warning.
 std::unique_ptr<Sink> webhook_sink(const std::string& url, const std::string& name);
 
 }  // namespace gputrain::monitor

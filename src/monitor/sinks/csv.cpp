@@ -1,4 +1,4 @@
-// metrics.csv: a row per record with metrics, a column per metric.
+// Table of metrics (metrics.csv): a row per record with metrics, a column per metric.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -23,7 +23,7 @@ namespace {
 
 const std::vector<std::string> kFirstColumns{"time", "step", "epoch", "kind"};
 
-/// No cell of ours has a comma, a quote or a line break.
+/// Splits a line at commas: our cells have no comma, quote or line break.
 std::vector<std::string> cells_of(std::string_view line) {
   std::vector<std::string> cells(1);
   for (const char c : line) {
@@ -41,14 +41,14 @@ std::string line_of(const std::vector<std::string>& cells) {
   return line + "\n";
 }
 
-/// Of a metric, as a cell.
+/// Turns a metric's name into a cell.
 std::string column_of(std::string name) {
   std::ranges::replace_if(
       name, [](char c) { return c == ',' || c == '"' || c == '\n' || c == '\r'; }, '_');
   return name;
 }
 
-/// "nan", "inf" and "-inf" are what pandas and Python read.
+/// Writes a number as pandas and Python read it: "nan", "inf" and "-inf".
 std::string cell_of(double value) { return fmt::format("{}", value); }
 
 class CsvSink final : public Sink {
@@ -102,7 +102,7 @@ class CsvSink final : public Sink {
     return at <= (is_of_val ? std::min(step, evaluated_step) : step);
   }
 
-  /// Writes the file anew with the columns that a record has for the first time.
+  /// Rewrites the file with the columns that a record has for the first time.
   bool widen() {
     const std::string before = read_whole(path_);
     std::string content = line_of(columns_);
@@ -121,7 +121,7 @@ class CsvSink final : public Sink {
     }
   }
 
-  /// Once: later rows are tried again, for there may be room again.
+  /// Warns once; later rows are tried again, because there may be room again.
   void warn() {
     if (!std::exchange(has_failed_, true))
       log::warning(path_.string() + ": cannot be written; training continues, but metrics.csv lacks rows");

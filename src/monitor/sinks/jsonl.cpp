@@ -1,4 +1,4 @@
-// metrics.jsonl: one JSON object per record, appended as it happens.
+// Records as JSON lines (metrics.jsonl), appended as they happen.
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -15,7 +15,7 @@
 namespace gputrain::monitor {
 namespace {
 
-/// Whether a line of an earlier attempt is still valid. A line that is no JSON object with a step is incomplete: false.
+/// Tells whether a line of an earlier attempt is still valid; an incomplete one, without a step, is not.
 bool is_history(const std::string& line, int64_t last_step, int64_t last_evaluation) {
   const auto object = parse_json(line);
   if (!object.is_object() || !object.contains("step") || !object["step"].is_number_integer()) return false;

@@ -1,4 +1,4 @@
-// A run on an MLflow server. What the server does not take now is sent later.
+// Run on an MLflow server. Values that the server does not take now are sent later.
 #include <algorithm>
 #include <chrono>
 #include <deque>
@@ -24,8 +24,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kMostWaiting = 100'000;                        // metrics
-constexpr std::chrono::seconds kFirstPause{5}, kMostPause{60};  // before another try
+constexpr size_t kMostWaiting = 100'000;                        // limit for metrics
+constexpr std::chrono::seconds kFirstPause{5}, kMostPause{60};  // pauses before another try
 
 class MlflowSink final : public Sink {
  public:
@@ -49,7 +49,7 @@ class MlflowSink final : public Sink {
     if (Clock::now() >= next_try_) send();
   }
 
-  /// MLflow has no call that removes metrics: steps that are taken again are there twice.
+  /// Reads the run to continue. MLflow has no call that removes metrics: repeated steps are there twice.
   void truncate(int64_t, int64_t) override {
     const auto state = parse_json_file(state_file());
     if (!state.is_object() || state.value("uri", nlohmann::json()) != shown_uri()) return;
@@ -105,7 +105,7 @@ class MlflowSink final : public Sink {
       run_id_ = server_.begin_run(server_.experiment(), name_);
       save_state();
     }
-    if (!has_params_) {  // those of a run never change there
+    if (!has_params_) {  // parameters of a run never change on the server
       server_.log_params(run_id_, params_);
       has_params_ = true;
       save_state();
@@ -113,7 +113,7 @@ class MlflowSink final : public Sink {
     has_begun_ = true;
   }
 
-  /// What the next attempt continues by.
+  /// Saves what the next attempt needs to continue the run.
   void save_state() const {
     const nlohmann::ordered_json state{{"uri", shown_uri()}, {"run_id", run_id_}, {"has_params", has_params_}};
     try {

@@ -50,7 +50,7 @@ class TensorboardSink final : public Sink {
   }
 
  private:
-  /// Ours: nothing of another program's is changed.
+  /// Lists our files: those of other programs are not changed.
   std::vector<fs::path> event_files() const {
     std::vector<fs::path> files;
     for (const auto& entry : fs::directory_iterator(folder_)) {
@@ -61,7 +61,7 @@ class TensorboardSink final : public Sink {
     return files;
   }
 
-  /// TensorBoard reads files in the order of their names, which begin with the time.
+  /// Names a file after all others: TensorBoard reads files in the order of their names, which begin with the time.
   fs::path name_after(const std::vector<fs::path>& files) const {
     int64_t seconds = std::time(nullptr);
     for (const fs::path& file : files) {
@@ -84,7 +84,7 @@ class TensorboardSink final : public Sink {
   }
 
   fs::path run_folder_, folder_, path_;
-  std::string settings_, begin_;  // begin_: what a file begins with
+  std::string settings_, begin_;  // begin_: start of each file
   bool has_begun_ = false, has_failed_ = false;
 };
 

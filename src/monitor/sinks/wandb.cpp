@@ -1,5 +1,4 @@
-// An offline run of Weights & Biases in wandb/ of the run folder, which `wandb sync` sends to their server. All
-// attempts of a run are one file.
+// Offline run of Weights & Biases in wandb/ of the run folder, for `wandb sync`. All attempts of a run are one file.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -26,9 +25,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kBefore = "run-", kAfter = ".wandb";  // around the id
+constexpr std::string_view kBefore = "run-", kAfter = ".wandb";  // parts of the name around the id
 
-/// An id may not have these signs.
+/// Replaces characters that an id may not have.
 std::string id_of(const std::string& run_id) {
   std::string id = run_id;
   std::ranges::replace_if(
@@ -41,12 +40,12 @@ std::string chosen(const std::optional<std::string>& given, const char* variable
 }
 
 std::string json_of(double value) {
-  if (std::isnan(value)) return "NaN";  // as Python writes it
+  if (std::isnan(value)) return "NaN";  // spelling of Python
   if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
   return nlohmann::json(value).dump();
 }
 
-/// As wandb.Histogram is in a row: counts, and the edges around their bins.
+/// Writes a histogram as wandb.Histogram does: counts, and the edges around their bins.
 std::string json_of(const Histogram& histogram) {
   std::vector<double> edges;
   const auto bins = static_cast<double>(histogram.counts.size());
@@ -74,7 +73,7 @@ class WandbSink final : public Sink {
   bool is_slow() const override { return true; }
   bool shows_media() const override { return true; }
 
-  /// A row holds all that is logged about a step: what is logged later joins it.
+  /// Adds to the row of the step, which holds all records of that step.
   void log(const Record& record) override {
     if (record.metrics.empty() && !record.has_media()) return;
     if (rows_ == 0 || record.step != row_.step) {
@@ -93,7 +92,7 @@ class WandbSink final : public Sink {
     write_row();
   }
 
-  /// Writes the file anew with what stays of it. The marks of `wandb sync` go: it is to be sent again.
+  /// Rewrites the file with the rows that stay. Removes the mark of `wandb sync`, because the run must be sent again.
   void truncate(int64_t step, int64_t evaluated_step) override {
     const fs::path folder = run_folder_ / "wandb";
     path_ = existing_in(folder);
@@ -125,8 +124,7 @@ class WandbSink final : public Sink {
   }
 
  private:
-  /// The file of an earlier attempt; empty if there is none. Its id stays, though that of the job changes with its
-  /// settings.
+  /// Returns the file of an earlier attempt, whose id stays though the job's id changes with its settings; empty: none.
   static fs::path existing_in(const fs::path& folder) {
     std::error_code absent;
     std::vector<fs::path> found;
@@ -140,7 +138,7 @@ class WandbSink final : public Sink {
     return found.empty() ? fs::path() : *std::ranges::max_element(found);
   }
 
-  /// The bytes of a row of an earlier attempt without what is taken again.
+  /// Returns the bytes of a row of an earlier attempt without values that the run repeats.
   std::string kept(wandb::Row row, int64_t step, int64_t evaluated_step) {
     if (row.step > step) return {};
     if (row.step > evaluated_step)
@@ -171,7 +169,7 @@ class WandbSink final : public Sink {
     row.values["_step"] = std::to_string(row.step);
   }
 
-  /// In the place of the row as it was before.
+  /// Writes the row over its earlier version.
   void write_row() {
     const auto begin = static_cast<uintmax_t>(before_row_.size());
     std::error_code failure;
@@ -191,8 +189,8 @@ class WandbSink final : public Sink {
 
   fs::path run_folder_, path_;
   wandb::Run run_;
-  wandb::Framing framing_, before_row_;  // after the newest row, and before it
-  wandb::Row row_;                       // the newest
+  wandb::Framing framing_, before_row_;  // states after the newest row, and before it
+  wandb::Row row_;                       // newest row
   int64_t rows_ = 0;
   wandb::Values summary_;
   bool has_failed_ = false;

@@ -30,7 +30,6 @@ constexpr uint32_t kSummaryValue = 1;
 
 constexpr size_t kLengthBytes = 8, kChecksumBytes = 4;
 
-/// CRC-32C (Castagnoli).
 uint32_t crc32c(std::string_view bytes) {
   static const auto table = [] {
     std::array<uint32_t, 256> made{};
@@ -46,7 +45,7 @@ uint32_t crc32c(std::string_view bytes) {
   return ~crc;
 }
 
-/// Masked, because a checksum over bytes that hold their own checksum says little.
+/// Masks the checksum, because a checksum over bytes that hold their own checksum says little.
 std::string checksum(std::string_view bytes) {
   const uint32_t crc = crc32c(bytes);
   return little_endian(static_cast<uint32_t>(((crc >> 15) | (crc << 17)) + 0xA282EAD8U), kChecksumBytes);
@@ -61,7 +60,7 @@ Message at_now(int64_t step) {
   return Message().number(event_field::kWallTime, seconds_since_epoch()).integer(event_field::kStep, step);
 }
 
-/// Says which part of TensorBoard shows a value.
+/// Names the part of TensorBoard that shows a value.
 Message for_plugin(std::string_view name, std::string_view content = {}) {
   return Message().message(1, Message().text(1, name).bytes(2, content));
 }
@@ -84,7 +83,7 @@ Message text(std::string_view tag, std::string_view value) {
 
 Message histogram(std::string_view tag, const Histogram& values) {
   double count = 0;
-  std::vector<double> limits;  // of each bin
+  std::vector<double> limits;  // upper limit of each bin
   for (const double in_bin : values.counts) {
     count += in_bin;
     const double share = static_cast<double>(limits.size() + 1) / static_cast<double>(values.counts.size());
@@ -104,7 +103,7 @@ Message histogram(std::string_view tag, const Histogram& values) {
       .message(value_field::kMetadata, for_plugin("histograms"));
 }
 
-/// TensorBoard shows texts as Markdown, and what is indented as it is.
+/// Indents a text, so that TensorBoard, which reads Markdown, shows it unchanged.
 std::string verbatim(const std::string& value) {
   std::string indented = "    ";
   for (const char c : value) indented += c == '\n' ? "\n    " : std::string(1, c);
@@ -113,7 +112,7 @@ std::string verbatim(const std::string& value) {
 
 Message hparams(std::string_view tag, const Message& data) {
   constexpr int64_t kFloat = 1;
-  // The data stands in the metadata; readers of today want a value beside it.
+  // The data is in the metadata; current readers want a value beside it.
   const Message nothing = Message().integer(1, kFloat).message(2, Message()).single(5, 0);
   return Message()
       .text(value_field::kTag, tag)
@@ -125,7 +124,7 @@ Message with_value(Message event, const Message& value) {
   return event.message(event_field::kSummary, Message().message(kSummaryValue, value));
 }
 
-/// A google.protobuf.Value; nullopt for a value of no type that TensorBoard compares.
+/// Returns a google.protobuf.Value; nullopt for a type that TensorBoard does not compare.
 std::optional<Message> setting_of(const nlohmann::json& value) {
   if (value.is_number()) return Message().number(2, value.get<double>());
   if (value.is_string()) return Message().text(3, value.get<std::string>());
@@ -133,7 +132,7 @@ std::optional<Message> setting_of(const nlohmann::json& value) {
   return std::nullopt;
 }
 
-/// The event at the front of `bytes` with its frame; empty if it is not whole.
+/// Returns the event at the front of `bytes` with its frame; empty if it is incomplete.
 std::string_view first_record(std::string_view bytes) {
   constexpr size_t kBefore = kLengthBytes + kChecksumBytes;
   if (bytes.size() < kBefore) return {};

@@ -1,4 +1,4 @@
-// The event files of TensorBoard: a sequence of records with checksums, each an Event as a protocol buffer.
+// Event files of TensorBoard: a sequence of records with checksums, each an Event as a protocol buffer.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,19 @@
 
 namespace gputrain::monitor::events {
 
-/// The first record of a file.
+/// Returns the first record of a file.
 std::string header();
-/// Tells a TensorBoard that shows the run already to forget what it has read about this step and later ones. The first
-/// file of a run has it too: TensorBoard takes no notice of the first that it reads.
+/// Returns a record that tells a running TensorBoard to forget what it has read about this step and later ones. The
+/// first file of a run has it too: TensorBoard ignores the first one that it reads.
 std::string start(int64_t step);
-/// Metrics as scalars, histograms, and as texts the message of an event and what the model writes.
+/// Returns metrics as scalars, histograms, and as texts the message of an event and the model's texts.
 std::string of(const Record& record);
-/// What the tab HParams compares: settings that are numbers, bools or texts.
+/// Returns the settings for the tab HParams: those that are numbers, bools or texts.
 std::string session_start(const std::map<std::string, std::string>& settings, const std::string& name);
 std::string session_end(bool is_success);
 
-/// Moves the events about steps after `step` and evaluations after `evaluated_step`, and a last record that is not
-/// whole, to the end of `left`. Throws Error(environment) on a disk error.
+/// Moves the events about steps after `step` and evaluations after `evaluated_step`, and an incomplete last record, to
+/// the end of `left`. Throws Error(environment) on a disk error.
 void truncate_file(const std::filesystem::path& path, const std::filesystem::path& left, int64_t step,
                    int64_t evaluated_step);
 

@@ -14,7 +14,7 @@ inline std::string little_endian(uint64_t value, size_t count) {
   return bytes;
 }
 
-/// Of eight bytes at most.
+/// Reads at most eight bytes.
 inline uint64_t from_little_endian(std::string_view bytes) {
   uint64_t value = 0;
   for (size_t at = bytes.size(); at > 0; --at) value = (value << 8) | static_cast<uint8_t>(bytes[at - 1]);

@@ -18,14 +18,14 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kLongestKey = 250, kLongestValue = 500;  // servers of some versions take more
+constexpr size_t kLongestKey = 250, kLongestValue = 500;  // limits; servers of some versions take more
 
 int64_t now_milliseconds() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
 }
 
-/// MLflow takes letters, digits and a few signs.
+/// Replaces characters that MLflow does not take: it allows letters, digits and a few others.
 std::string key_of(const std::string& name) {
   std::string key = name.substr(0, kLongestKey);
   std::ranges::replace_if(
@@ -38,7 +38,7 @@ std::string key_of(const std::string& name) {
   return key;
 }
 
-/// At most so many bytes, cut between characters.
+/// Cuts a text between characters to the limit.
 std::string value_text(const std::string& value) {
   std::string text = printable(value, "\n\t");
   if (text.size() <= kLongestValue) return text;
@@ -47,7 +47,7 @@ std::string value_text(const std::string& value) {
   return text.substr(0, end);
 }
 
-/// JSON has no such numbers; MLflow takes their names.
+/// Writes a number; MLflow takes the names of those that JSON does not have.
 json number(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
@@ -67,7 +67,7 @@ std::string percent_encoded(const std::string& text) {
   return encoded;
 }
 
-/// What the server says against a request.
+/// Returns the server's complaint about a request.
 std::string complaint_of(const net::Response& reply) {
   std::string text = "answers " + std::to_string(reply.status);
   const auto object = parse_json(reply.body);
@@ -135,7 +135,7 @@ std::string MlflowServer::experiment() {
   if (const auto id = find()) return *id;
   try {
     return text_at(must("experiments/create", {{"name", access_.experiment}}), "/experiment_id");
-  } catch (const Error&) {  // somebody else may have made it in between
+  } catch (const Error&) {  // another process may have made it in between
     if (const auto id = find()) return *id;
     throw;
   }

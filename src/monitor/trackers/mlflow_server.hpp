@@ -1,4 +1,4 @@
-// Asks an MLflow server over its REST interface.
+// Client of an MLflow server over its REST interface.
 #pragma once
 
 #include <chrono>
@@ -18,13 +18,13 @@ namespace gputrain::monitor {
 
 bool is_server_address(const std::string& uri);
 
-/// Where an MLflow server is, and who asks.
+/// Address of an MLflow server, and the user.
 struct MlflowAccess {
   std::string uri, experiment, person;
   std::string token = {}, user = {}, password = {};
 };
 
-/// What the job says, completed by the variables that MLflow reads. Throws Error(usage) for an address that is none.
+/// Completes the job's options by the variables that MLflow reads. Throws Error(usage) for an invalid address.
 MlflowAccess mlflow_access(const MlflowSpec& spec, const Lookup& lookup);
 
 struct MlflowMetric {
@@ -34,30 +34,30 @@ struct MlflowMetric {
   int64_t step = 0;
 };
 
-/// Each call throws net::Interruption if it may succeed later, and Error(environment) if the server refuses it. A call
-/// takes ten seconds at most. No message holds a secret.
+/// Client whose calls throw net::Interruption if they may succeed later, and Error(environment) if the server refuses
+/// them. A call takes ten seconds at most. No message contains a secret.
 class MlflowServer {
  public:
-  static constexpr size_t kMostMetrics = 1000, kMostParams = 100;  // in one request
+  static constexpr size_t kMostMetrics = 1000, kMostParams = 100;  // limits for one request
 
   explicit MlflowServer(MlflowAccess access) : access_(std::move(access)) {}
 
-  /// The id of the experiment, which is made if there is none.
+  /// Returns the id of the experiment, which is made if there is none.
   std::string experiment();
   /// Begins a run and returns its id.
   std::string begin_run(const std::string& experiment_id, const std::string& name);
-  /// Marks a run as running again. False if the server does not have it.
+  /// Marks a run as running again. Returns false if the server does not have it.
   bool continue_run(const std::string& run_id);
   void log_params(const std::string& run_id, const std::map<std::string, std::string>& params);
   void log_metrics(const std::string& run_id, const std::vector<MlflowMetric>& metrics);
-  /// `status`: FINISHED, FAILED or KILLED.
+  /// Ends a run with `status`: FINISHED, FAILED or KILLED.
   void end_run(const std::string& run_id, const std::string& status);
 
-  /// From now on a call takes `seconds` at most.
+  /// Limits the seconds of each further call.
   void hurry(std::chrono::seconds most) { most_ = most; }
 
  private:
-  /// The answer; nullopt for 404. `content` null: asks by GET.
+  /// Returns the answer; nullopt for 404. `content` null: sends GET.
   std::optional<nlohmann::json> ask(const std::string& path, const nlohmann::json& content);
   nlohmann::json must(const std::string& path, const nlohmann::json& content);
 

@@ -11,7 +11,7 @@ namespace {
 
 enum Wire : uint32_t { kVarint = 0, kEightBytes = 1, kLengthAndBytes = 2, kFourBytes = 5 };
 
-/// Takes what it reads off the front of `rest`.
+/// Reader that takes values off the front of `rest`.
 struct Reader {
   std::string_view rest;
 

@@ -21,8 +21,8 @@ constexpr uint32_t kNumber = 1, kHistory = 2, kSummary = 3, kRun = 17, kExit = 1
 namespace run_field {
 constexpr uint32_t kId = 1, kEntity = 2, kProject = 3, kConfig = 4, kDisplayName = 8, kStartTime = 17;
 }
-constexpr uint32_t kUpdate = 1, kItem = 1, kStep = 2;          // of a config or summary; of a history
-constexpr uint32_t kKey = 1, kNestedKey = 2, kValueJson = 16;  // of an item
+constexpr uint32_t kUpdate = 1, kItem = 1, kStep = 2;          // fields of a config or summary; field of a history
+constexpr uint32_t kKey = 1, kNestedKey = 2, kValueJson = 16;  // fields of an item
 
 constexpr std::string_view kFileHeader(":W&B\xe1\xbe\x00", 7);
 constexpr size_t kBlockBytes = 32768, kChunkHeaderBytes = 7;
@@ -40,7 +40,7 @@ std::string chunk(uint8_t kind, std::string_view data) {
   return bytes.append(data);
 }
 
-/// Takes records off a file.
+/// Reader of a file's records.
 class Reader {
  public:
   explicit Reader(std::string_view file) : file_(file), at_(kFileHeader.size()) {}
@@ -88,7 +88,7 @@ Row row_of(std::string_view history) {
 }  // namespace
 
 Message header(const std::string& run_id) {
-  constexpr std::string_view kNeeds = "0.70.0";  // which version of wandb
+  constexpr std::string_view kNeeds = "0.70.0";  // required version of wandb
   return Message()
       .message(record_field::kHeader, Message().message(1, Message().text(1, kProducer).text(2, kNeeds)))
       .message(record_field::kInfo, Message().text(1, run_id));

@@ -1,4 +1,4 @@
-// The file of an offline run of Weights & Biases: records as protocol buffers, framed in blocks as LevelDB's logs are.
+// File of an offline run of Weights & Biases: records as protocol buffers, framed in blocks like LevelDB's logs.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,12 @@ namespace gputrain::monitor::wandb {
 
 using Values = std::map<std::string, std::string>;  // a value is JSON
 
-/// One row of the curves.
+/// Row of the curves.
 struct Row {
   int64_t step = 0;
   Values values = {};
 };
 
-/// What describes a run.
 struct Run {
   std::string id, project, entity, name;
   int64_t start_seconds = 0;
@@ -34,22 +33,22 @@ protobuf::Message of(const Row& row);
 protobuf::Message summary(const Values& values);
 protobuf::Message exit(int exit_code, int64_t runtime_seconds, const std::string& run_id);
 
-/// What is known of an attempt that went before.
+/// Content from earlier attempts.
 struct Past {
   std::vector<Row> rows = {};
   int64_t start_seconds = 0;
 };
 
-/// Whether we have written a file; false too if it cannot be read.
+/// Tells whether we have written a file; false too if it cannot be read.
 bool is_ours(const std::filesystem::path& path);
 
-/// Reads the rows of a file up to its first record that is not whole. Throws Error(environment) on a disk error.
+/// Reads the rows of a file up to its first incomplete record. Throws Error(environment) on a disk error.
 Past read(const std::filesystem::path& path);
 
-/// Makes the records of one file, numbered and framed.
+/// Frame of one file's records, which numbers them.
 class Framing {
  public:
-  /// The bytes of the next record, and at the beginning those of the file's header.
+  /// Returns the bytes of the next record, and at the start those of the file's header.
   std::string next(const protobuf::Message& record);
 
   int64_t size() const { return size_; }  // bytes made so far
