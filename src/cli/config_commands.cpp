@@ -31,7 +31,7 @@ const config::AnyCatalog& catalog_of_kind(const std::string& kind) {
   throw Error(ExitCode::usage, {.what = "there is no kind '" + kind + "'", .hint = "one of: " + known});
 }
 
-/// `describe gpt`, `describe optimizer.lr`: describes everything with this name, of any kind.
+/// Describes everything with this name, of any kind: `describe gpt`, `describe optimizer.lr`.
 std::string describe_anything(const std::string& name) {
   std::string text = config::describe_text(job_schema(), width(), name);
   if (!text.empty()) return text;
@@ -46,7 +46,7 @@ std::string describe_anything(const std::string& name) {
     kinds += ", " + catalog->kind();
   }
   if (!text.empty()) return text;
-  std::vector<std::string> inside;  // for example `describe tokenizer`
+  std::vector<std::string> inside;  // keys that end so, for example for `describe tokenizer`
   std::copy_if(known.begin(), known.end(), std::back_inserter(inside),
                [&](const std::string& key) { return key.ends_with("." + name); });
   std::string near = config::did_you_mean(name, known);

@@ -1,4 +1,4 @@
-// `gputrain data show`: texts or images as the model gets them.
+// Command `gputrain data show`: shows texts or images as the model gets them.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -28,7 +28,7 @@
 namespace gputrain::app {
 namespace {
 
-/// A field of a sample: whole numbers, or floating-point numbers.
+/// Field of a sample: whole numbers, or floating-point numbers.
 struct ShownField {
   std::string name;
   std::vector<int64_t> numbers = {};
@@ -47,7 +47,7 @@ std::vector<Shown> elements(const data::OneSample& sample, size_t field, int64_t
   return {stored, stored + count};
 }
 
-/// Throws Error(data) if the sample cannot be read.
+/// Reads a sample. Throws Error(data) if it cannot be read.
 ShownSample shown_sample(const data::Dataset& dataset, int64_t index) {
   const data::OneSample sample(dataset, index, {});
   const auto& fields = dataset.layout().fields;
@@ -62,8 +62,8 @@ ShownSample shown_sample(const data::Dataset& dataset, int64_t index) {
   return shown;
 }
 
-/// The text, with the parts that are learned between `begin` and `end`. The first token has nothing before it to be
-/// learned from. `targets`: null, or as many as there are tokens.
+/// Returns the text, with the learned parts between `begin` and `end`. The first token cannot be learned, because
+/// nothing is before it. `targets`: null, or as many as there are tokens.
 std::string marked(const std::vector<int64_t>& tokens, const std::vector<int64_t>* targets,
                    const tokenizers::Tokenizer& tokenizer, const std::string& begin, const std::string& end) {
   std::string shown;
@@ -85,7 +85,7 @@ std::string marked(const std::vector<int64_t>& tokens, const std::vector<int64_t
   return shown + (is_inside ? end : "");
 }
 
-/// Fields of tokens, those of the tokens that are learned after them, and what a second text is called.
+/// Names of a field of tokens, of the tokens that are learned after them, and of a second text.
 struct TextField {
   const char *tokens, *targets, *title;
 };
@@ -94,7 +94,7 @@ constexpr TextField kTexts[] = {{kTokens, kTarget, ""},
                                 {kNegativeTokens, "", "negative"},
                                 {kRejectedTokens, kRejectedTarget, "rejected"}};
 
-/// What a sample that is learned as a whole has for a target: "positive", "0.5", "O B-LOC".
+/// Describes the target of a whole sample: "positive", "0.5", "O B-LOC".
 std::string target_text(const ShownField& target, const std::vector<std::string>& classes) {
   if (!target.floats.empty()) return fmt::format("{}", fmt::join(target.floats, " "));
   std::vector<std::string> names;
@@ -120,7 +120,7 @@ nlohmann::json json_of(const ShownSample& sample) {
   return object;
 }
 
-/// The data of a role. Texts come one by one: packing only changes which of them share a row.
+/// Opens the data of a role. Texts are not packed: packing only changes which of them share a row.
 std::shared_ptr<const data::Dataset> data_of(const DataShowRequest& request, const Job& job) {
   data::DataSpec spec = job.spec().data;
   spec.text.packing = false;
@@ -136,7 +136,7 @@ std::shared_ptr<const data::Dataset> data_of(const DataShowRequest& request, con
   return dataset;
 }
 
-/// Whether a target is a token for each token, not what a text as a whole is.
+/// Tells whether the target is a token for each token, not a class or number of the text.
 bool model_learns_tokens(const data::Dataset& dataset) {
   const data::Field *tokens = dataset.layout().find(kTokens), *target = dataset.layout().find(kTarget);
   return tokens != nullptr && target != nullptr && target->sizes == tokens->sizes && dataset.class_names().empty();
@@ -146,7 +146,7 @@ bool model_learns_tokens(const data::Dataset& dataset) {
 
 namespace {
 
-/// What the job does to training images.
+/// Names the job's augmentations of training images.
 std::string augmentations_of(const Job& job) {
   std::string text;
   for (const auto& [name, augmentation] : job.spec().data.image.augment.active())

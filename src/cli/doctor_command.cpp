@@ -1,4 +1,4 @@
-// `gputrain doctor`: whether this machine, or several hosts, can train well.
+// Command `gputrain doctor`: tells whether this machine, or several hosts, can train well.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -50,7 +50,7 @@ doctor::Software software_here() {
           .usable_gpus = device::gpu_count()};
 }
 
-/// Bytes per second; 0 where nothing can be written.
+/// Returns the bytes per second; 0 if nothing can be written.
 double write_speed_of(const std::filesystem::path& folder) {
   try {
     return doctor::write_speed(folder);
@@ -59,7 +59,7 @@ double write_speed_of(const std::filesystem::path& folder) {
   }
 }
 
-/// Builds the job's model, to know how large its checkpoints are.
+/// Builds the job's model to compute the size of its checkpoints.
 doctor::PlannedCheckpoints planned_by(const std::string& file) {
   const Job job = load_job({.file = file, .set = {}, .output_dir = {}});
   take_harmless_environment(job.spec().env);
@@ -86,7 +86,7 @@ nlohmann::json to_json(const doctor::Machine& machine, const doctor::Findings& f
 
 std::string bold(const std::string& text, bool colour) { return colour ? "\x1b[1m" + text + "\x1b[0m" : text; }
 
-/// What is wrong on a host, and the names of the checks that are fine.
+/// Lists the problems of a host, and the names of the checks that are fine.
 doctor::Findings summary_of(const doctor::HostReport& report) {
   if (!report.problem.empty())
     return {{.check = "", .verdict = doctor::Verdict::bad, .text = "cannot be examined: " + report.problem}};
@@ -174,7 +174,7 @@ int examine_hosts(const DoctorRequest& request) {
   return is_fit ? 0 : static_cast<int>(ExitCode::environment);
 }
 
-/// Where the launcher is, if that folder is here; a job's path may be relative to it.
+/// Changes to the launcher's folder, if it is here; a job's path may be relative to it.
 void go_to(const std::string& folder, bool has_job) {
   std::error_code failure;
   std::filesystem::current_path(folder, failure);
@@ -190,7 +190,7 @@ void check_folder_has_use(const DoctorRequest& request) {
                                                     : "--folder is only for --bench and --hosts"});
 }
 
-/// What was measured, and where the best is kept.
+/// Measures the machine's rates, and tells where the best ones are kept.
 doctor::Findings measured(const DoctorRequest& request, const std::string& folder, nlohmann::json& report) {
   const doctor::BestRates best = best_rates();
   const launch::MachineRates rates =

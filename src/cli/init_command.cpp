@@ -1,4 +1,4 @@
-// `gputrain init`: writes a job for data that it looks at.
+// Command `gputrain init`: writes a job for data that it looks at.
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
@@ -25,10 +25,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The lines of `data:`, and whether they are images.
+/// Lines of `data:`, and the kind of the data.
 struct FoundData {
   std::string train, val;
-  std::string image = {};  // of its section: the columns of a list
+  std::string image = {};  // keys of its section `image`: the columns of a list
   bool is_text = false;
 };
 
@@ -46,7 +46,7 @@ bool has_idx_files(const fs::path& folder) {
   });
 }
 
-/// How many classes masks have is not known without reading all of them.
+/// Refuses masks: their number of classes is not known without reading all of them.
 void refuse_masks(const fs::path& data) {
   for (const auto& [images, masks] : {std::pair("images", "masks"), {"JPEGImages", "SegmentationClass"}}) {
     for (const fs::path& folder : {data, data / "train"})
@@ -58,11 +58,11 @@ void refuse_masks(const fs::path& data) {
   }
 }
 
-/// Lists of images, in a file or in those of a folder that are named by their roles; empty train: there is none.
+/// Finds lists of images, in a file or in a folder's files that are named by their roles; empty train: there is none.
 FoundData look_at_lists(const fs::path& data) {
   fs::path train = data, val;
   if (fs::is_directory(data)) {
-    std::map<data::Split, std::string> files;  // the first of each role
+    std::map<data::Split, std::string> files;  // first file of each role
     for (const auto& entry : fs::directory_iterator(data)) {
       const std::string name = entry.path().filename().string();
       const auto role = datasets::role_of_name(name.substr(0, name.find('.')));
@@ -85,7 +85,7 @@ FoundData look_at_lists(const fs::path& data) {
   return found;
 }
 
-/// A folder with a folder for each class, or one for each role with those inside.
+/// Recognises a folder with a folder for each class, or one for each role with those inside.
 FoundData look_at_folder(const fs::path& data) {
   const std::string path = in_quotes(data.string());
   refuse_masks(data);
@@ -101,7 +101,7 @@ FoundData look_at_folder(const fs::path& data) {
           .val = roles.evaluated().empty() ? "{split: 10%}" : "{path: " + folder(roles.evaluated()) + "}"};
 }
 
-/// By the names of files and folders; what is in them shows when they are opened.
+/// Recognises data by the names of files and folders; their content is checked when they are opened.
 FoundData look_at(const fs::path& data) {
   if (!fs::exists(data)) throw Error(ExitCode::data, {.what = "no such file or folder", .where = data.string()});
   const std::string path = in_quotes(data.string());
@@ -121,14 +121,14 @@ FoundData look_at(const fs::path& data) {
                                   "or JSON with the columns image and label, IDX files, or a .txt file"});
 }
 
-/// `image`: the keys of data.image, without braces.
+/// Writes the section `data`. `image`: the keys of data.image, without braces.
 std::string data_section(const FoundData& found, std::string image) {
   if (!found.image.empty()) image += (image.empty() ? "" : ", ") + found.image;
   return "data:\n  train: " + found.train + "\n  val: " + found.val + "\n" +
          (image.empty() ? "" : "  image: {" + image + "}\n");
 }
 
-/// A name for the run, from that of the data.
+/// Derives a name for the run from that of the data.
 std::string name_of(const fs::path& data) {
   const fs::path whole = fs::absolute(data).lexically_normal();
   std::string name = (whole.has_filename() ? whole : whole.parent_path()).stem().string();
@@ -146,7 +146,7 @@ std::string text_job(const FoundData& found) {
          "eval: {interval: 5%, sample: {max_new_tokens: 300}}\n";
 }
 
-/// `size`: of the images, if all have the same; 0: they differ.
+/// Writes the job for images. `size`: that of the images if all have the same; 0: they differ.
 std::string image_job(const FoundData& found, const data::ImageExtent& size, int64_t samples) {
   constexpr int64_t kSmall = 64, kUsual = 224, kMostKept = 512, kUsualBatch = 128, kFewBatches = 8;
   const int64_t shorter = std::min(size.height, size.width), longer = std::max(size.height, size.width);
@@ -169,7 +169,7 @@ std::string image_job(const FoundData& found, const data::ImageExtent& size, int
          "eval: {interval: 1ep}\n";
 }
 
-/// Opens the data of a job, as a run would.
+/// Opens the data of a job as a run would.
 std::shared_ptr<const data::Dataset> opened(const std::string& job, const std::string& output) {
   const fs::path file = output + ".part";
   write_file_atomically(file, job, ExitCode::environment);
@@ -183,7 +183,7 @@ std::shared_ptr<const data::Dataset> opened(const std::string& job, const std::s
   return open_datasets(load_job({.file = file.string(), .set = {}, .output_dir = {}})).train;
 }
 
-/// A tar is first opened as one folder of classes. If it has train/ and others inside, as those.
+/// Recognises a tar with folders of classes, or with train/ and others that have them inside.
 FoundData inside_tar(const FoundData& whole, const fs::path& data, const std::string& head, const std::string& output) {
   const std::string path = in_quotes(data.string());
   const auto opens = [&](const FoundData& found) {

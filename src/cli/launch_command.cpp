@@ -1,4 +1,4 @@
-// `gputrain launch`: starts, watches and restarts the job's ranks on one or many hosts.
+// Command `gputrain launch`: starts, watches and restarts the job's ranks on one or many hosts.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -23,7 +23,7 @@
 namespace gputrain::app {
 namespace {
 
-/// The step in the last complete line of metrics.jsonl.
+/// Returns the step in the last complete line of metrics.jsonl.
 std::optional<int64_t> last_step_in(const std::filesystem::path& metrics) {
   constexpr std::streamoff kEnough = 65536;
   std::ifstream file(metrics, std::ios::binary);
@@ -40,7 +40,7 @@ std::optional<int64_t> last_step_in(const std::filesystem::path& metrics) {
   return step;
 }
 
-/// Whether the same command resumes the run's newest checkpoint, and not a given path.
+/// Tells whether the same command resumes the run's newest checkpoint, and not a given path.
 bool goes_on(const std::string& resume) { return resume == "auto" || resume == "must"; }
 
 std::optional<checkpoint::Listed> newest_of(const RunFolder& folder) {
@@ -63,8 +63,8 @@ launch::RunState state_of(const RunFolder& folder, const std::string& resume) {
   return state;
 }
 
-/// The command of a rank in each attempt. With checkpoint.resume: PATH, the first attempt starts there; later ones
-/// resume from newer checkpoints of the run.
+/// Command of a rank in each attempt. With checkpoint.resume: PATH, the first attempt starts there; later ones resume
+/// from newer checkpoints of the run.
 class RankCommand {
  public:
   RankCommand(std::vector<std::string> arguments, std::string resume, RunFolder folder,
@@ -112,13 +112,13 @@ launch::LaunchRequest plan_launch(const JobStart& spec) {
           .host_timeout_seconds = spec.launch.host_timeout.seconds};
 }
 
-/// Whether the launcher must check the whole job first. Ranks on this machine check it themselves.
+/// Tells whether the launcher must check the whole job first. Ranks on this machine check it themselves.
 bool must_be_sure(const launch::LaunchRequest& plan, const std::string& resume) {
   const bool is_here = std::ranges::all_of(plan.plan.hosts, &launch::Host::is_here);
   return plan.node || !is_here || resume == "never";
 }
 
-/// The hosts that are fast enough. A launcher of one node answers for that node alone.
+/// Returns the hosts that are fast enough. A launcher of one node checks only that node.
 launch::HostPlan admitted(const launch::LaunchRequest& plan, const launch::AdmissionSpec& admission) {
   const bool needs_all = plan.plan.count.least >= static_cast<int>(plan.plan.hosts.size());
   if (admission.action == "exclude" && needs_all && !plan.node) {
@@ -136,7 +136,7 @@ launch::HostPlan admitted(const launch::LaunchRequest& plan, const launch::Admis
   return plan.node ? plan.plan : hosts;
 }
 
-/// Ranks that only measure or evaluate: no run folder, no restart.
+/// Launches ranks that only measure or evaluate: no run folder, no restart.
 int launch_measurement(const LaunchRequest& request) {
   JobRequest job = *request.measures;
   job.set.insert(job.set.end(), request.set.begin(), request.set.end());
@@ -173,7 +173,7 @@ int launch_command(const LaunchRequest& request) {
   plan.state = [folder, resume] { return state_of(folder, resume); };
   if (spec->launch.admission) plan.plan = admitted(plan, *spec->launch.admission);
   if (!check->is_done()) plan.check_job = [check] { return check->passes() ? 0 : check->exit_code(); };
-  // Create the new folder here, so that this start's logs go there and not into the one that rank 0 would move away.
+  // The new folder is created here, so that the logs of this start do not go into the one that rank 0 moves away.
   if (resume == "never" && (!plan.node || plan.node->node == 0)) {
     take_run_folder(folder.path, true, spec->checkpoint.mirror);
   }

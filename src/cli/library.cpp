@@ -9,9 +9,9 @@
 namespace gputrain::app {
 namespace {
 
-/// libgomp threads busy-wait for milliseconds before they sleep. If another process needs the core, they take it from
-/// the thread that they wait for. libgomp reads GOMP_SPINCOUNT when it is loaded with LibTorch; 2000 is about the time
-/// to fall asleep and wake up.
+/// Guard that shortens busy-waiting. libgomp threads busy-wait for milliseconds before they sleep. If another process
+/// needs the core, they take it from the thread that they wait for. libgomp reads GOMP_SPINCOUNT when it is loaded with
+/// LibTorch; 2000 is about the time to fall asleep and wake up.
 class ShortSpinning {
  public:
   ShortSpinning() : is_ours_(std::getenv(kVariable) == nullptr && std::getenv("OMP_WAIT_POLICY") == nullptr) {
@@ -32,8 +32,7 @@ class ShortSpinning {
 
 const Verbs& library() {
   const ShortSpinning spinning;
-  // RTLD_GLOBAL, as if the program were linked to it: LibTorch opens parts of itself by name and expects to find
-  // symbols.
+  // RTLD_GLOBAL works as if the program were linked to it: LibTorch opens parts of itself, which need these symbols.
   void* opened = ::dlopen("libgputrain.so", RTLD_LAZY | RTLD_GLOBAL);
   const void* verbs = opened == nullptr ? nullptr : ::dlsym(opened, "gputrain_verbs");
   if (verbs == nullptr) {

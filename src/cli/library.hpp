@@ -1,4 +1,4 @@
-// libgputrain.so contains everything that needs LibTorch, which takes 0.2 s and 100 MB to load.
+// Library libgputrain.so with everything that needs LibTorch, which takes 0.2 s and 100 MB to load.
 #pragma once
 
 #include "commands.hpp"

@@ -40,7 +40,7 @@ int report(std::exception_ptr failure) {
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "error: out of memory\n  try: a smaller train.micro_batch_size\n");
     return static_cast<int>(ExitCode::environment);
-  } catch (const std::filesystem::filesystem_error& error) {  // a folder that may not be read, for instance
+  } catch (const std::filesystem::filesystem_error& error) {  // for instance, a folder that may not be read
     const Error told(ExitCode::environment, {.what = error.code().message(), .where = error.path1().string()});
     std::fprintf(stderr, "error: %s\n", told.what());
     return static_cast<int>(told.code());

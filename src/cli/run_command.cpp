@@ -1,4 +1,4 @@
-// `gputrain run`: the stages of a job, from the file to the trained model.
+// Command `gputrain run`: the stages of a job, from the file to the trained model.
 #include <csignal>
 #include <optional>
 #include <utility>

@@ -1,4 +1,4 @@
-// The table of this library's subcommands, by which the program finds them.
+// Table of this library's subcommands, by which the program finds them.
 #include "commands.hpp"
 #include "gputrain/config/schema.hpp"
 

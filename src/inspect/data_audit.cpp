@@ -20,26 +20,26 @@ namespace {
 
 using Finding = DataAudit::Finding;
 
-/// A step of one attempt, and the data that training had used by then, according to the ledger.
+/// Step of one attempt, and the data that training had used by then, according to the ledger.
 struct Mark {
   int64_t step = 0;
   data::SampleUsage used;
   bool is_rollback = false;  // the data since the previous mark was skipped on purpose
 };
 
-/// From a start to an end or to a rollback; after a rollback, a new Attempt with the same number begins.
+/// Part of an attempt from its start to its end or to a rollback, after which an Attempt with the same number starts.
 struct Attempt {
   int64_t number = 1;
   data::OrderFacts order;
   std::string content = {};                         // hash of the data's content; empty: not known
-  bool tells_position = true;                       // older ledgers do not say where in the data an attempt begins
+  bool tells_position = true;                       // false for older ledgers, without the position of a start
   std::vector<Mark> marks;                          // start, checkpoints, end
   std::vector<int64_t> skipped;                     // steps without an update
-  std::optional<data::OrderFacts> order_elsewhere;  // if it started from another run's checkpoint: that run's order
-  data::Position position_elsewhere = {};           // of that checkpoint
+  std::optional<data::OrderFacts> order_elsewhere;  // order of the other run, if it started from that run's checkpoint
+  data::Position position_elsewhere = {};           // position of that checkpoint
 };
 
-/// Where the attempt's first mark stands in the data, if the attempt started from another run's checkpoint.
+/// Notes the position in the data of the attempt's first mark, if the attempt started from another run's checkpoint.
 void note_elsewhere(const nlohmann::json& line, Attempt& attempt) {
   const int64_t step = line.at("step").get<int64_t>();
   data::OrderFacts order = attempt.order;
@@ -98,13 +98,13 @@ void cut_to_what_counts(std::vector<Attempt>& attempts) {
   }
 }
 
-/// Where training stood when the attempt began, after steps in the order `before`.
+/// Returns the position of training at the start of the attempt, after steps in the order `before`.
 data::Position position_before(const Attempt& attempt, const data::OrderFacts& before) {
   if (attempt.order_elsewhere) return attempt.position_elsewhere;
   return data::position_after(before, attempt.marks.front().step);
 }
 
-/// What training used from one mark to the next one, which is the attempt's; `before`: its order until the attempt.
+/// Returns what training should have used from one mark to the attempt's next one; `before`: its order until then.
 data::SampleUsage expected_between(const Attempt& attempt, const std::optional<data::OrderFacts>& before,
                                    const Mark& from, const Mark& to) {
   if (to.is_rollback) return {};
@@ -134,12 +134,12 @@ std::optional<Finding> compare(const Attempt& attempt, const std::optional<data:
   return finding;
 }
 
-/// Finds an attempt that does not go on where training stood, or in other data within an epoch: the samples used so far
-/// and those of the new order do not form a whole epoch.
+/// Finds an attempt that does not continue at the position of training, or uses other data within an epoch: the samples
+/// used so far and those of the new order do not form a whole epoch.
 std::optional<Finding> broken_epoch(const data::OrderFacts& before, const Attempt& attempt) {
   const int64_t step = attempt.marks.front().step;
   const data::OrderFacts& now = attempt.order;
-  data::OrderFacts going_on = now;  // may drop what is left of an epoch
+  data::OrderFacts going_on = now;  // may drop the rest of an epoch
   going_on.first_step = step;
   going_on.from = position_before(attempt, before);
   const bool goes_on = data::position_after(now, step) == data::position_after(going_on, step);
@@ -162,7 +162,7 @@ void note(DataAudit& audit, std::optional<Finding> finding) {
   if (finding) audit.findings.push_back(std::move(*finding));
 }
 
-/// Finds data that was written anew within an epoch, with as many samples.
+/// Finds data that was rewritten within an epoch, with as many samples.
 void note_other_content(const std::vector<Attempt>& attempts, DataAudit& audit) {
   const Attempt* before = nullptr;  // the last attempt that counts
   for (const Attempt& attempt : attempts) {
@@ -186,7 +186,7 @@ DataAudit audit_whole(const monitor::LedgerContent& ledger) {
   for (const Attempt& attempt : attempts) audit.discarded += attempt.marks.back().step - attempt.marks.front().step;
   leave_before_elsewhere(attempts);
   cut_to_what_counts(attempts);
-  Mark last;                              // training begins at step 0, with nothing used
+  Mark last;                              // training starts at step 0, with nothing used
   std::optional<data::OrderFacts> order;  // sample order at `last`
   for (const Attempt& attempt : attempts) {
     audit.steps_skipped += static_cast<int64_t>(attempt.skipped.size());

@@ -23,9 +23,9 @@ namespace gputrain::app {
 namespace {
 
 // Shares of published rates that are reached. Compute: GPT-2 124M and ResNet-50 on an H100, in scripts/gpu/README.md.
-// The others are what large copies and NCCL's large messages commonly reach.
+// The others are usual for large copies and NCCL's large messages.
 constexpr double kOfCompute = 0.46, kOfConvolutions = 0.14, kOfMemory = 0.8, kOfLinks = 0.8;
-// Of a hop and of a start in a ring, in NCCL's own model (src/graph/tuning.cc, protocol Simple).
+// Seconds of a hop and of a start in a ring, in NCCL's own model (src/graph/tuning.cc, protocol Simple).
 constexpr double kHopInside = 3.4e-6, kHopBetween = 14e-6, kStart = 8.4e-6;
 
 nlohmann::json read_report(const std::string& file, const char* command) {
@@ -58,7 +58,7 @@ device::GpuSystem system_of(const RateSources& sources, const std::string& measu
   return *device::gpu_system("h100");
 }
 
-/// What the best row reached, with the operations that checkpointing of blocks computes again.
+/// Returns the rate of the best row, including the operations that checkpointing of blocks repeats.
 Constant measured_compute(const nlohmann::json& report, const std::string& file, const std::string& precision,
                           double published) {
   Constant best;
@@ -83,7 +83,7 @@ Constant measured_compute(const nlohmann::json& report, const std::string& file,
   return best;
 }
 
-/// Bandwidth: the best of all sizes. Latency: of the smallest all-gather, which takes n - 1 hops.
+/// Takes the best bandwidth of all sizes, and the latency of the smallest all-gather, which takes n - 1 hops.
 void take_measured_links(ClusterRates& rates, const std::string& file) {
   const nlohmann::json report = read_report(file, "bench comm --json");
   try {
@@ -151,7 +151,7 @@ ClusterRates plan_rates(const RateSources& sources, const JobSpec& spec) {
   rates.between_latency = {.value = kHopBetween, .origin = "published, NCCL's model"};
   rates.start = {.value = kStart, .origin = "published, NCCL's model"};
   auto files = sources.bench_comm;
-  // Those of one host first: what they say of a hop counts in those of several.
+  // Files of one host come first: their latency of a hop is needed for those of several.
   std::ranges::stable_sort(files, {}, [](const std::string& file) {
     const auto report = read_report(file, "bench comm --json");
     const auto hosts = report.value("hosts", std::vector<std::string>());

@@ -35,7 +35,7 @@ const std::vector<std::string> kCompared{"train/loss", "train/grad_norm", "train
 /// Metrics in metrics.jsonl, by step; null if a number was not finite.
 using Curve = std::map<int64_t, std::map<std::string, std::optional<double>>>;
 
-/// Lines of one kind with those of the metrics that they have.
+/// Reads lines of one kind, with the given metrics that they have.
 Curve read_curve(const std::filesystem::path& path, const std::string& kind, const std::vector<std::string>& metrics) {
   Curve curve;
   std::ifstream file(path);
@@ -52,14 +52,14 @@ Curve read_curve(const std::filesystem::path& path, const std::string& kind, con
   return curve;
 }
 
-/// The steps to replay, and the checkpoint to start from.
+/// Steps to replay, and the checkpoint to start from.
 struct ReplayWindow {
   RunFolder folder;
   int64_t step = 0;
   Checkpoint from;
-  std::optional<Checkpoint> at_step;  // to compare weights with
-  Curve curve;                        // of the repeated steps
-  std::vector<RateChange> rates;      // by orders to the run
+  std::optional<Checkpoint> at_step;  // weights to compare with
+  Curve curve;                        // recorded metrics of the repeated steps
+  std::vector<RateChange> rates;      // changes by orders to the run
 };
 
 std::optional<Checkpoint> open_if_good(const std::filesystem::path& folder) {
@@ -144,10 +144,10 @@ ReplayWindow find_window(const std::filesystem::path& run, int64_t step, const s
                                 .hint = next == curve.end() ? "" : "--step " + std::to_string(next->first)});
 }
 
-/// Logs at the steps at which the run logged, and compares.
+/// Hook that logs at the steps at which the run logged, and compares.
 class ReplayHook final : public train::Hook {
  public:
-  /// `evaluations`: those that were recorded, of one metric.
+  /// Keeps the references. `evaluations`: the recorded ones, of one metric.
   ReplayHook(train::LogHook& log, const ReplayWindow& window, Curve evaluations, TrainingSetup& setup,
              ReplayReport& report)
       : log_(log),
@@ -177,7 +177,7 @@ class ReplayHook final : public train::Hook {
       if (change.step <= progress.step) progress.ordered_rate = change.rate;
   }
 
-  /// The schedule may follow evaluations, which a replay does not repeat.
+  /// Gives recorded evaluations to the schedule, which may depend on them; a replay does not repeat them.
   void follow(train::Progress& progress) const {
     const auto evaluated = evaluations_.find(progress.step);
     if (evaluated == evaluations_.end()) return;
@@ -220,7 +220,7 @@ std::string up_to_rounding(std::string_view what, const std::string& then, const
   return fmt::format("{} was {} then and is {} now: expect equality up to rounding only", what, then, now);
 }
 
-/// Changed settings that affect only the order of summation.
+/// Returns notes on changed settings that affect only the order of summation.
 std::vector<std::string> notes_on_settings(const Checkpoint& then, const std::vector<config::Setting>& today) {
   constexpr std::string_view kDecide[] = {"train.micro_batch_size", "train.gradient_accumulation_steps",
                                           "train.channels_last",    "train.cuda_graphs",
@@ -237,9 +237,9 @@ std::vector<std::string> notes_on_settings(const Checkpoint& then, const std::ve
   return notes;
 }
 
-/// Differences in environment and data that explain different results.
+/// Returns notes on differences in environment and data that explain different results.
 std::vector<std::string> notes_on(const std::vector<nlohmann::json>& ledger, int64_t step, const nlohmann::json& now) {
-  nlohmann::json then;  // the last attempt that took the step
+  nlohmann::json then;  // last attempt that took the step
   for (const auto& line : ledger) {
     if (line.value("kind", "") == "attempt" && line.value("step", int64_t{0}) < step) then = line;
   }

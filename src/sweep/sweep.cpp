@@ -42,14 +42,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A text as a value of --set.
+/// Quotes a text as a value of --set.
 std::string as_value(const std::string& text) {
   std::string value = nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   for (size_t at = 0; (at = value.find("${", at)) != std::string::npos; at += 3) value.insert(at, "$");
   return value;
 }
 
-/// The keys of a job that name something outside the run folder, which only one run may use, with their values.
+/// Returns the job's keys, with their values, that name something outside the run folder which only one run may use.
 std::map<std::string, std::string> keys_of_one_run(const Job& job) {
   const JobSpec& spec = job.spec();
   std::map<std::string, std::string> keys{{"name", job.name}};
@@ -125,7 +125,7 @@ class Sweep {
     return set;
   }
 
-  /// A mistake in the last trial must not show after a night of others.
+  /// Checks the settings of all trials, so that a mistake in the last one does not show after a night of others.
   void check_settings() const {
     for (size_t trial = 0; trial < trials().size(); ++trial)
       check_compatibility(
@@ -164,7 +164,7 @@ class Sweep {
     console_.show("trial", fmt::format("{}/{}  {}", trial + 1, trials().size(), text_of(trials()[trial].settings)));
   }
 
-  /// Each trial has a GPU of its own, or its share of the cores.
+  /// Returns the environment of a trial, with a GPU of its own or its share of the cores.
   std::vector<std::string> environment_of(size_t slot) const {
     std::map<std::string, std::string> variables;
     for (char** one = environ; *one != nullptr; ++one) {
@@ -193,7 +193,7 @@ class Sweep {
     return names.empty() ? "" : names[slot % names.size()];
   }
 
-  /// The values of a trial's evaluations, in the order of their steps.
+  /// Returns the values of a trial's evaluations, in the order of their steps.
   std::vector<double> values_of(size_t trial) const {
     std::map<int64_t, double> by_step;
     std::ifstream file(RunFolder{run_of(trial)}.metrics());
@@ -208,7 +208,7 @@ class Sweep {
     return values;
   }
 
-  /// Judges what the trial has reached. A trial that ended before this looked is judged as one that still runs.
+  /// Judges the trial by its metrics. A trial that has ended since the last look is judged like a running one.
   void judge(size_t trial) {
     if (trials()[trial].is_over() || spec_.method != "asha") return;
     std::error_code ignored;
@@ -241,7 +241,7 @@ class Sweep {
     if (trials()[trial].is_over()) return;
     if (end->went_well()) return finish(trial);
     if (const int code = exit_code_of(*end); is_stop(code)) stopped_with_ = code;
-    if (is_ending_ || stopped_with_ != 0) return;  // the trial goes on when the sweep does
+    if (is_ending_ || stopped_with_ != 0) return;  // the trial continues when the sweep does
     fail(trial, *end);
   }
 
@@ -249,7 +249,7 @@ class Sweep {
     return end.kind == launch::ProcessStatus::Kind::exited ? end.number : 128 + end.number;
   }
 
-  /// A run that was asked to stop, or whose machine is taken away, goes on with the same command.
+  /// Tells whether a run was asked to stop, or its machine is taken away: it continues with the same command.
   static bool is_stop(int exit_code) {
     using train::Stop;
     return std::ranges::any_of(std::array{Stop::max_duration, Stop::notice, Stop::restart, Stop::ordered, Stop::spent,
@@ -293,7 +293,7 @@ class Sweep {
     return text.empty() ? "see its log" : text;
   }
 
-  /// Lets the trials save and end.
+  /// Makes the trials save and end.
   void end_children() {
     is_ending_ = true;
     for (auto& running : slots_)
@@ -329,7 +329,7 @@ class Sweep {
     return 0;
   }
 
-  /// Throws if most trials failed for another reason than their settings, with which training diverges.
+  /// Throws if most trials failed for another reason than settings with which training diverges.
   void require_success() const {
     const auto has_failed = [](const Trial& trial) {
       return trial.state == "failed" && trial.exit_code != static_cast<int>(ExitCode::refused);
@@ -368,17 +368,17 @@ class Sweep {
   JobRequest request_;
   bool json_;
   SweepSpec spec_;
-  std::map<std::string, std::string> shared_;  // keys that each trial has a value of its own for, with the job's values
+  std::map<std::string, std::string> shared_;  // keys with a different value for each trial, and the job's values
   int64_t port_;                               // log.metrics_port; 0: none, or a free one
   fs::path folder_;
   bool on_cpu_;
   monitor::Console console_;
   SweepRecord record_;
-  std::map<size_t, uintmax_t> looked_at_;  // by trial: the size of its metrics.jsonl
+  std::map<size_t, uintmax_t> looked_at_;  // size of metrics.jsonl by trial
   std::vector<std::optional<Running>> slots_;
   RunLock lock_;
   bool is_ending_ = false;
-  int stopped_with_ = 0;  // the exit code of a trial that was stopped from outside
+  int stopped_with_ = 0;  // exit code of a trial that was stopped from outside
 };
 
 }  // namespace

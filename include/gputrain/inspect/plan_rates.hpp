@@ -1,4 +1,4 @@
-// The constants of `gputrain plan`: measured where there are files, else published, else assumed.
+// Constants of `gputrain plan`: measured if there are files, else published, else assumed.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,7 @@ struct RateSources {
   std::vector<std::string> bench_comm;  // what `bench comm --json` printed, inside a host, between hosts
 };
 
-/// Throws Error(usage) for GPUs that are not known, a precision that they lack, and files that are not of `gputrain
-/// bench`.
+/// Finds the rates. Throws Error(usage) for unknown GPUs, a precision that they lack, and files of other commands.
 ClusterRates plan_rates(const RateSources& sources, const JobSpec& spec);
 
 }  // namespace gputrain::app

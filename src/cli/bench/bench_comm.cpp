@@ -1,4 +1,4 @@
-// `gputrain bench comm`: times the collectives between the ranks of a job.
+// Command `gputrain bench comm`: times the collectives between the ranks of a job.
 #include <chrono>
 #include <cstdio>
 #include <string>
@@ -26,7 +26,7 @@ void refuse_one_rank() {
                                         "between hosts"});
 }
 
-/// Rank 0's table; the other ranks print nothing.
+/// Table of rank 0; the other ranks print nothing.
 class CommTable {
  public:
   CommTable(const BenchCommRequest& request, const RankContext& context) : request_(request), context_(context) {
@@ -73,7 +73,7 @@ class CommTable {
  private:
   bool prints() const { return context_.rank() == 0; }
 
-  /// "h1:4, h2:4"
+  /// Returns "h1:4, h2:4".
   std::string hosts() const {
     std::vector<std::pair<std::string, int>> counts;
     for (const std::string& host : context_.groups.hosts()) {
@@ -90,7 +90,7 @@ class CommTable {
   nlohmann::json rows_ = nlohmann::json::array();
 };
 
-/// Returns whether every result was right.
+/// Measures all collectives. Returns whether every result was right.
 bool measure_collectives(const BenchCommRequest& request, RankContext& context) {
   CommTable table(request, context);
   const auto& names = request.collectives.empty() ? collective_names() : request.collectives;

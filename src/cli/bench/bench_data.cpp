@@ -1,4 +1,4 @@
-// `gputrain bench data`: how fast a job's training data is read, stage by stage.
+// Command `gputrain bench data`: measures how fast a job's training data is read, stage by stage.
 #include <cstdio>
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// `gputrain bench matmul`, `bench memory` and `bench disk`: what the machine can do at most.
+// Commands `gputrain bench matmul`, `bench memory` and `bench disk`: measure the limits of the machine.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -23,7 +23,7 @@ at::Device measured_device(const std::string& request) {
   return device::choose_device(request, 0);
 }
 
-/// The device in the first line, unless the output is JSON.
+/// Starts a report. Prints the device as the first line, unless the output is JSON.
 nlohmann::json begin_report(const BenchMachineRequest& request, at::Device device) {
   const auto facts = device::facts_of(device);
   const int threads = device::plan_cpu_threads(1).count;

@@ -1,4 +1,4 @@
-// `gputrain bench one`: measures one combination. `bench train` starts one such process for each combination.
+// Command `gputrain bench one`: measures one combination. `bench train` starts one such process for each combination.
 #include <cstdio>
 #include <fstream>
 

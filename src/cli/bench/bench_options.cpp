@@ -1,4 +1,4 @@
-// The options of `gputrain bench`.
+// Options of `gputrain bench`.
 #include "../command_line/command_line.hpp"
 #include "../library.hpp"
 #include "../command_line/options.hpp"

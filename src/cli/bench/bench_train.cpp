@@ -1,5 +1,4 @@
-// `gputrain bench train`: measures a job's training step for one combination of settings after the other, a row for
-// each.
+// Command `gputrain bench train`: measures a job's training step for each combination of settings, a row for each.
 #include <algorithm>
 #include <array>
 #include <csignal>
@@ -49,13 +48,13 @@ std::vector<BenchCombination> combinations_of(const BenchRequest& request) {
   return all;
 }
 
-/// How a process ended, and its output.
+/// End of a process, and its output.
 struct Ended {
   std::string output, errors;
   launch::ProcessStatus status;
 };
 
-/// Reads the available bytes; false at the end.
+/// Reads the available bytes; returns false at the end.
 bool read_some(int descriptor, std::string& text) {
   std::array<char, 4096> buffer{};
   const ssize_t count = ::read(descriptor, buffer.data(), buffer.size());
@@ -89,7 +88,7 @@ Ended run_to_its_end(std::vector<std::string> argv) {
   return ended;
 }
 
-/// The text after "error: " in its stderr, or how the process ended.
+/// Returns the text after "error: " in its stderr, or the way in which the process ended.
 std::string reason_of(const Ended& ended) {
   if (ended.status.kind == launch::ProcessStatus::Kind::killed) {
     const std::string by = "killed by " + launch::signal_text(ended.status.number);
@@ -100,8 +99,7 @@ std::string reason_of(const Ended& ended) {
   return said.empty() ? "exit code " + std::to_string(ended.status.number) : said.substr(0, said.find('\n'));
 }
 
-/// Prints the warnings of the measured process: for example, a missing kernel or graph makes it slower than it could
-/// be.
+/// Prints the warnings of the measured process: for example, a missing kernel or graph makes it slower.
 void pass_on_warnings(const std::string& errors) {
   std::istringstream lines(errors);
   for (std::string line; std::getline(lines, line);) {
@@ -109,7 +107,7 @@ void pass_on_warnings(const std::string& errors) {
   }
 }
 
-/// All combinations, and their results so far.
+/// Benchmark of all combinations, with the results so far.
 class Bench {
  public:
   explicit Bench(const BenchRequest& request) : request_(request) {
@@ -122,7 +120,7 @@ class Bench {
       JobRequest each = request.job;
       for (const auto& more : {data_, combination.settings()})
         each.set.insert(each.set.end(), more.begin(), more.end());
-      const Job checked = load_job(each);  // reports errors before the first measurement
+      const Job checked = load_job(each);  // throws before the first measurement
       check_compatibility(checked);
       rows_.push_back({.precision = checked.spec().precision,
                        .checkpointing = checked.spec().train.activation_checkpointing,

@@ -16,13 +16,13 @@
 namespace gputrain {
 namespace {
 
-/// The file with the job of a run; empty: the folder has none.
+/// Returns the file with the job of a run; empty: the folder has none.
 std::string job_of_run(const std::string& folder) {
   const auto resolved = std::filesystem::path(folder) / "job.resolved.yaml";
   return std::filesystem::exists(resolved) ? resolved.string() : "";
 }
 
-/// The job that says how ranks start: that of a run folder, or none where the model is a published one.
+/// Returns the job that says how ranks start: that of a run folder, or none if the model is a published one.
 app::JobRequest evaluated_job(const app::EvalRequest& eval) {
   app::JobRequest job = eval.job;
   if (eval.suite.file.empty() || std::filesystem::is_regular_file(job.file)) return job;
@@ -30,7 +30,7 @@ app::JobRequest evaluated_job(const app::EvalRequest& eval) {
   return job;
 }
 
-/// Help in lines of at most 80 columns.
+/// Formatter of help in lines of at most 80 columns.
 class HelpLines : public CLI::Formatter {
  public:
   std::string make_option_desc(const CLI::Option* option) const override { return broken(option->get_description()); }
@@ -44,7 +44,7 @@ class HelpLines : public CLI::Formatter {
   std::string broken(const std::string& text) const { return wrapped(text, 80 - get_column_width(), 0); }
 };
 
-/// Ranges let NaN through, because it compares with nothing.
+/// Refuses NaN, which a range lets through because it compares with nothing.
 void refuse_nan(CLI::App& app) {
   const CLI::Validator is_number(
       [](const std::string& text) {

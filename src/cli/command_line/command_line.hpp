@@ -1,4 +1,4 @@
-// The subcommands of the program and their options.
+// Subcommands of the program and their options.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,16 +11,16 @@
 
 namespace gputrain {
 
-/// All subcommands and their options. Parsing sets `action` to that of the given subcommand.
+/// Command line with all subcommands and their options. Parsing sets `action` to that of the given subcommand.
 struct CommandLine {
   CommandLine();
   CommandLine(const CommandLine&) = delete;
 
-  /// Parses a command line. An exit code means that it is done: it was --help or --version.
+  /// Parses a command line. Returns an exit code if that is all: --help or --version.
   std::optional<int> read(const std::vector<std::string>& words);
-  /// Prints what the last of these words may become, for a shell.
+  /// Prints completions of the last of these words, for a shell.
   int complete(const std::vector<std::string>& words) const;
-  /// Does what the subcommand says, and returns the exit code.
+  /// Runs the subcommand, and returns the exit code.
   int act() const { return action(); }
   bool got(const char* subcommand) const { return app.got_subcommand(subcommand); }
 

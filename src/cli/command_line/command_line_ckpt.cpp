@@ -1,4 +1,4 @@
-// Verbs of a run's checkpoints.
+// Verbs for a run's checkpoints.
 #include "command_line.hpp"
 #include "../library.hpp"
 #include "options.hpp"

@@ -21,7 +21,7 @@ std::string found_in(const std::map<std::string, std::string>& answers, const st
   return found == answers.end() ? "" : found->second;
 }
 
-/// The innermost subcommand, and its full name in `path`.
+/// Finds the innermost subcommand, and its full name in `path`.
 const CLI::App& deepest(const CLI::App& app, std::string& path) {
   const CLI::App* verb = &app;
   path = app.get_name();
@@ -32,7 +32,7 @@ const CLI::App& deepest(const CLI::App& app, std::string& path) {
   return *verb;
 }
 
-/// The first word that the parser did not accept.
+/// Returns the first word that the parser did not accept.
 std::string first_unread(const CLI::App& app, const Words& words) {
   const Words unread = app.remaining(true);
   const auto found = std::find_if(words.begin(), words.end(), [&](const std::string& word) {

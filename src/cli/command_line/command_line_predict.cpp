@@ -1,4 +1,4 @@
-// Verbs of trained classifiers of images and encoders of texts.
+// Verbs for trained classifiers of images and encoders of texts.
 #include <string>
 
 #include "command_line.hpp"

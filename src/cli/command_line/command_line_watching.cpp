@@ -1,4 +1,4 @@
-// Verbs for runs that are going on.
+// Verbs for runs in progress.
 #include "command_line.hpp"
 #include "../library.hpp"
 

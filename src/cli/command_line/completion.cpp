@@ -22,7 +22,7 @@ const CLI::Option* option_named(const CLI::App& app, const std::string& word) {
 
 bool takes_value(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
 
-/// From the type that help shows: "TEXT:{train,val,test}".
+/// Reads the choices from the type that help shows: "TEXT:{train,val,test}".
 Words choices_of(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   const size_t begin = type.find('{'), end = type.find('}');
@@ -46,7 +46,7 @@ Words options_of(const CLI::App& app) {
   return names;
 }
 
-/// "optimizer.lr" as "optimizer." while that is what the words have in common, so that a list stays short.
+/// Shortens keys to the part up to the next dot, "optimizer.lr" to "optimizer.", so that a list stays short.
 Words settings(const Words& keys, const std::string& word) {
   Words found;
   for (const std::string& key : keys) {
@@ -62,14 +62,14 @@ Words settings(const Words& keys, const std::string& word) {
 Words completions(const CLI::App& app, const Words& words, const std::function<Words(const std::string& kind)>& names) {
   const std::string word = words.empty() ? "" : words.back();
   const CLI::App* verb = &app;
-  const CLI::Option* waits = nullptr;  // the option whose value comes next
+  const CLI::Option* waits = nullptr;  // option whose value comes next
   for (size_t i = 0; i + 1 < words.size(); ++i) {
     if (waits != nullptr) {
       waits = nullptr;
       continue;
     }
     const CLI::App* next = verb_named(*verb, words[i]);
-    if (next == nullptr && verb->get_name() == "launch") next = verb_named(app, words[i]);  // the command of every rank
+    if (next == nullptr && verb->get_name() == "launch") next = verb_named(app, words[i]);  // command of every rank
     if (next != nullptr) verb = next;
     const CLI::Option* option = option_named(*verb, words[i]);
     if (option != nullptr && takes_value(*option) && words[i].find('=') == std::string::npos) waits = option;

@@ -8,12 +8,12 @@
 
 namespace gputrain::app {
 
-/// What the last of `words` may become. Empty: the shell completes names of files. `names`: those of a kind, "keys" of
-/// a job or "entries" of catalogs; it is called only when one of them is asked for.
+/// Returns completions of the last of `words`. Empty: the shell completes names of files. `names`: returns those of a
+/// kind, "keys" of a job or "entries" of catalogs; it is called only if one of them is needed.
 std::vector<std::string> completions(const CLI::App& app, const std::vector<std::string>& words,
                                      const std::function<std::vector<std::string>(const std::string& kind)>& names);
 
-/// The lines with which a shell asks `gputrain complete`. `shell`: bash, zsh or fish.
+/// Returns the lines with which a shell asks `gputrain complete`. `shell`: bash, zsh or fish.
 std::string completion_script(const std::string& shell);
 
 }  // namespace gputrain::app

@@ -10,7 +10,7 @@
 
 namespace gputrain {
 
-/// The likely cause is an unset variable in a script.
+/// Refuses an empty text, which probably comes from an unset variable in a script.
 inline std::string not_empty(const std::string& text) { return text.empty() ? "is empty" : ""; }
 
 inline void add_set(CLI::App& verb, std::vector<std::string>& set) {

@@ -1,4 +1,4 @@
-// The memory of a rank's device, as --device-memory names it.
+// Memory of a rank's device, as in --device-memory.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace gputrain::app {
 
-/// Bytes of "80GiB", "80 GB" or "512MiB"; if `text` is empty, of a GPU here that the job would use; 0: unknown. Throws
-/// Error(usage).
+/// Returns the bytes of "80GiB", "80 GB" or "512MiB"; if `text` is empty, of a GPU here that the job would use; 0:
+/// unknown. Throws Error(usage).
 int64_t device_bytes(const std::string& text, const JobSpec& spec);
 
 }  // namespace gputrain::app

@@ -37,7 +37,7 @@ void check_ranks(const JobDatasets& datasets, int world_size) {
                                 .hint = fmt::format("at most --world-size {}, or more data", samples)});
 }
 
-/// Checked last, after everything else has been printed.
+/// Throws if memory or disk is too small. Called last, after everything else has been printed.
 void refuse_what_does_not_fit(const Job& job, const DryRunEstimate& estimate, const TrainingSetup& setup) {
   const auto& memory = estimate.memory;
   const auto refuse = [&](const Memory& of_rank, const std::string& of_stage) {
@@ -61,7 +61,7 @@ void refuse_what_does_not_fit(const Job& job, const DryRunEstimate& estimate, co
   }
 }
 
-/// Of a model that is too large to take steps here; null for others, which take them.
+/// Returns predictions for a model that is too large to take steps here; null for others.
 std::unique_ptr<PredictedActivations> predictions_for(const Job& job, const TrainingSetup& sizes,
                                                       const std::string& obstacle) {
   if (obstacle.empty()) return nullptr;
@@ -86,7 +86,7 @@ int simulate_dry_run(const DryRunRequest& request, const Job& job) {
   const auto simulate = [&](int rank) { return simulate_rank(job, rendezvous_of(rank, request, hosts), traffic); };
 
   RankContext context = simulate(0);
-  // Gathered weights get memory where their tensors were made: the meter of trial steps must have been there before.
+  // Gathered weights get memory when their tensors are made: the meter of trial steps must exist before.
   { const device::AllocationMeter meter; }
   const JobDatasets datasets = open_datasets(job);
   plan_run(spec, datasets, context);  // fails before anything large is built
@@ -116,8 +116,7 @@ int simulate_dry_run(const DryRunRequest& request, const Job& job) {
                     .resume = "not looked for (dry run)"});
   print_dry_run_page(console, job, setup, estimate, hosts.ranks_per_host);
   refuse_what_does_not_fit(job, estimate, setup);
-  // A task that compares with the model before training has asked it nothing here, and of shared-out weights only this
-  // rank's are here.
+  // A task that compares with the model before training has no reference here, and this rank may have a part of it.
   const bool is_known = setup.datasets.task->reference_numbers() == 0 && !setup.built.has_parts();
   std::string steps;
   if (predicted) steps = "no step was taken: " + obstacle + "; ";

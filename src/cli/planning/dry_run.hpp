@@ -1,4 +1,4 @@
-// `gputrain run --dry-run --world-size N`: checks a job of N ranks on one machine, before anyone rents N GPUs.
+// Command `gputrain run --dry-run --world-size N`: checks a job of N ranks on one machine, before anyone rents N GPUs.
 #pragma once
 
 #include "gputrain/job/job.hpp"

@@ -147,7 +147,7 @@ nlohmann::json stages_json(const parallel::Pipeline& pipeline, int64_t micro_bat
           {"waiting_share", parallel::bubble_of(parallel::timed_passes(shape, pipeline.costs()))}};
 }
 
-/// When each stage computes what in a step.
+/// Prints which passes each stage computes in a step, and when.
 void print_passes(monitor::Console& console, const TrainingSetup& setup) {
   constexpr size_t kMostStages = 16;
   constexpr int64_t kColumns = 96;

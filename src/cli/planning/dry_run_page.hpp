@@ -1,4 +1,4 @@
-// Prints a forecast below the start page, or as JSON.
+// Forecast below the start page, or as JSON.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace gputrain::app {
 
-/// "predicted 25.7 GiB of 80.0 GiB: weights ...  fits"
+/// Returns "predicted 25.7 GiB of 80.0 GiB: weights ...  fits".
 std::string memory_text(const Memory& memory);
 
 /// Prints the lines that follow the start page.

@@ -1,4 +1,4 @@
-// `gputrain plan`: which settings of a job train fastest on GPUs that nobody has rented yet.
+// Command `gputrain plan`: finds the settings of a job that train fastest on GPUs that nobody has rented yet.
 #include <cmath>
 #include <cstdio>
 

@@ -17,7 +17,7 @@ constexpr size_t kBest = 5;
 struct NamedConstant {
   const char* name;
   const Constant& constant;
-  double unit;  // that `unit_name` counts in
+  double unit;  // value of one `unit_name`
   const char* unit_name;
 };
 

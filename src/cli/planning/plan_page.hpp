@@ -1,4 +1,4 @@
-// Prints what `gputrain plan` predicts, as a page or as JSON.
+// Predictions of `gputrain plan`, as a page or as JSON.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@
 
 namespace gputrain::app {
 
-/// The lines before the candidates: the job, the GPUs, the constants and where they are from.
+/// Returns the lines before the candidates: the job, the GPUs, the constants and their origin.
 std::string plan_head(const Job& job, const PlanRequest& request, const Plans& plans);
-/// The best candidates as a table, and the first of them as lines of a job.
+/// Returns the best candidates as a table, and the first of them as lines of a job.
 std::string plan_table(const Plans& plans);
 nlohmann::json plan_json(const PlanRequest& request, const Plans& plans);
 

@@ -1,4 +1,4 @@
-// `gputrain profile RUN`: what cost most in the steps that `run --profile` recorded, and what to try.
+// Command `gputrain profile RUN`: shows the most expensive parts of the steps of `run --profile`, and advice.
 #include <cstdio>
 #include <filesystem>
 

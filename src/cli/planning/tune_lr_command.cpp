@@ -1,4 +1,4 @@
-// `gputrain tune lr`: trains for some steps at rising learning rates, and says which rate to begin with.
+// Command `gputrain tune lr`: trains for some steps at rising learning rates, and suggests a rate to start with.
 #include <cmath>
 #include <cstdio>
 #include <functional>
@@ -26,7 +26,7 @@ namespace {
 
 class RisingLr final : public optim::Schedule {
  public:
-  /// `scale`: what the optimizer applies at optimizer.lr 1, see lr_base_batch_size.
+  /// Sets the range. `scale`: factor of the optimizer at optimizer.lr 1, see lr_base_batch_size.
   RisingLr(const LrRange& range, double scale) : range_(range), scale_(scale) {}
   double lr(int64_t step) const override { return scale_ * range_.at(step); }
   std::string describe() const override { return "rising"; }

@@ -1,4 +1,4 @@
-// `gputrain ckpt ls` and `verify`.
+// Commands `gputrain ckpt ls` and `verify`.
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 using Kind = CkptEntry::Kind;
 using Json = nlohmann::ordered_json;
 
-/// The one that resuming would take, as far as manifests and sizes tell; null: there is none.
+/// Returns the checkpoint that resuming would take, as far as manifests and sizes tell; null: there is none.
 const CkptEntry* latest_of(const std::vector<CkptEntry>& entries) {
   const CkptEntry* latest = nullptr;
   for (const auto& entry : entries) {
@@ -32,7 +32,7 @@ const CkptEntry* latest_of(const std::vector<CkptEntry>& entries) {
   return latest;
 }
 
-/// The best by the newest one's metric, of equals the newer; null: none has a score.
+/// Returns the best by the newest one's metric, the newer one of two equals; null: none has a score.
 const CkptEntry* best_of(const std::vector<CkptEntry>& entries) {
   const std::string metric = metric_of(entries);
   const bool smaller = tasks::smaller_is_better(metric);
@@ -124,7 +124,7 @@ std::vector<Verified> verify_each(const std::vector<fs::path>& folders, Tell tel
   std::vector<Verified> verified;
   for (const auto& folder : folders) {
     Verified each{folder.string(), problem_of(folder)};
-    const bool was_pruned_meanwhile = !each.problem.empty() && !fs::exists(folder);  // by the running job
+    const bool was_pruned_meanwhile = !each.problem.empty() && !fs::exists(folder);  // the running job prunes
     if (was_pruned_meanwhile) continue;
     tell(each);
     verified.push_back(std::move(each));

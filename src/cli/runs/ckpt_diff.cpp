@@ -1,4 +1,4 @@
-// `gputrain ckpt diff`: prints the differences between two checkpoints, as text or JSON.
+// Command `gputrain ckpt diff`: prints the differences between two checkpoints, as text or JSON.
 #include <algorithm>
 #include <cstdio>
 #include <optional>
@@ -20,7 +20,7 @@ namespace {
 using checkpoint::Checkpoint;
 using DiffJson = nlohmann::ordered_json;
 
-constexpr size_t kWorstShown = 5;  // per file
+constexpr size_t kWorstShown = 5;  // limit per file
 constexpr size_t kUnpairedShown = 8;
 constexpr size_t kNameWidth = 50, kValueWidth = 34;
 
@@ -136,7 +136,7 @@ DiffJson side_json(const ChosenCheckpoint& side) {
           {"skipped", side.skipped}};
 }
 
-/// Infinite numbers become null.
+/// Writes the figures; infinite numbers become null.
 DiffJson figures_json(const TensorDifference& difference) {
   return {{"elements", difference.elements},
           {"differing_elements", difference.differing},

@@ -1,4 +1,4 @@
-// `gputrain ckpt prune`.
+// Command `gputrain ckpt prune`.
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -41,7 +41,7 @@ void remove_folder(const fs::path& folder) {
   }
 }
 
-/// Removes what the request does not keep; removes nothing in a dry run.
+/// Removes the checkpoints that the request does not keep; removes nothing in a dry run.
 Removal prune_folder(const fs::path& folder, const std::vector<CkptEntry>& entries, const PruneRequest& request) {
   const checkpoint::CheckpointStore store(folder,
                                           {.keep_last = request.keep_last,

@@ -1,4 +1,4 @@
-// `gputrain compare`: settings in which runs differ, their results and speed, and their curves over one another.
+// Command `gputrain compare`: shows different settings of runs, their results and speed, and their curves in one chart.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -34,14 +34,14 @@ using Json = nlohmann::ordered_json;
 constexpr size_t kCellWidth = 28;
 
 struct ComparedRun {
-  std::string name;  // the folder's
+  std::string name;  // name of the folder
   std::map<std::string, std::string> settings;
   Json summary;
-  Json points;  // of its curves
+  Json points;  // points of its curves
 };
 
-/// With the defaults of keys that are newer than the run. Of a run with plug-ins what is written alone: nobody's code
-/// is loaded to compare settings.
+/// Returns the settings, with defaults for keys that are newer than the run. A run with plug-ins has only what is
+/// written: no foreign code is loaded to compare settings.
 std::map<std::string, std::string> settings_written_in(const fs::path& resolved) {
   if (!plugins_of({.file = resolved}).empty()) return config::recorded_settings(resolved);
   std::map<std::string, std::string> settings;
@@ -64,7 +64,7 @@ ComparedRun read_run(const std::string& path) {
   return run;
 }
 
-/// One row a name, one cell a run.
+/// Row of a name, with one cell per run.
 using Row = std::pair<std::string, std::vector<std::string>>;
 
 std::vector<Row> differing_settings(const std::vector<ComparedRun>& runs) {
@@ -128,7 +128,7 @@ std::string table_of(const std::string& title, const std::vector<ComparedRun>& r
   return table.text();
 }
 
-/// One page with all curves; each is named after its run.
+/// Returns one page with all curves; each is named after its run.
 std::string page_of(const std::vector<ComparedRun>& runs) {
   Json state{{"name", "compare"}, {"run_id", ""},
              {"folder", ""},      {"state", std::to_string(runs.size()) + " runs"},

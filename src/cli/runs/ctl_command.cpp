@@ -1,4 +1,4 @@
-// `gputrain ctl`: gives an order to a run that is going on.
+// Command `gputrain ctl`: gives an order to a run in progress.
 #include <cstdio>
 #include <filesystem>
 #include <string>

@@ -1,4 +1,4 @@
-// The state that a run tells of itself, for the verbs that show it.
+// State of a run in progress, for the verbs that show it.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace gputrain::app {
 /// Asks the run in a folder, or at HOST:PORT. Throws Error(environment) if no run of gputrain answers there.
 nlohmann::json state_of(const std::string& run);
 
-/// Throws the Error of an answer that is no state of a run.
+/// Throws the error for an answer that is no state of a run.
 [[noreturn]] void refuse_other_server(const std::string& run);
 
 }  // namespace gputrain::app

@@ -1,4 +1,4 @@
-// `gputrain top`: a run in the terminal.
+// Command `gputrain top`: shows a run in the terminal.
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -36,7 +36,7 @@ void print(const nlohmann::json& state, const TopSize& size, const char* before,
   std::fflush(stdout);
 }
 
-/// Whether it was told to end within a second.
+/// Waits a second. Returns whether a signal ended it.
 bool is_ended(const SignalReader& signals) {
   Poll poll;
   poll.add(signals.descriptor());
@@ -55,7 +55,7 @@ int top_command(const TopCommand& command) try {
     return 0;
   }
   const SignalReader signals{SIGINT, SIGTERM};
-  std::fputs("\x1b[?1049h\x1b[?25l", stdout);  // another screen, without a cursor
+  std::fputs("\x1b[?1049h\x1b[?25l", stdout);  // switches to another screen, without a cursor
   std::string end;
   try {
     do {
@@ -72,7 +72,7 @@ int top_command(const TopCommand& command) try {
   std::fputs("\x1b[?25h\x1b[?1049l", stdout);
   if (!end.empty()) std::printf("the run does not answer any more: %s\n", end.c_str());
   return 0;
-} catch (const nlohmann::json::exception&) {  // a field of another kind
+} catch (const nlohmann::json::exception&) {  // a field has another type
   refuse_other_server(command.run);
 }
 

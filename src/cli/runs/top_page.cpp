@@ -52,7 +52,7 @@ class Page {
   std::string coloured(const std::string& text, const char* code) const {
     return size_.colour ? "\x1b[" + std::string(code) + "m" + text + "\x1b[0m" : text;
   }
-  /// As wide as the page; without colours in it.
+  /// Cuts a text to the width of the page; it has no colours.
   std::string cut(const std::string& text) const { return printable(text).substr(0, size_.columns); }
 
   Lines head() const {
@@ -77,7 +77,7 @@ class Page {
     return lines;
   }
 
-  /// The curve of a metric, one block for each column.
+  /// Draws the curve of a metric, one block for each column.
   std::string spark(const std::string& name, size_t columns) const {
     std::vector<double> all;
     for (const auto& point : state_["points"]) {

@@ -1,4 +1,4 @@
-// The page of `gputrain top` as text.
+// Page of `gputrain top` as text.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ struct TopSize {
   bool colour = false;
 };
 
-/// At most as many lines as the size has rows, and as wide. `state` as a run gives it at /state.
+/// Returns at most as many lines as `size` has rows, and as wide. `state`: the run's answer at /state.
 std::vector<std::string> top_page(const nlohmann::json& state, const TopSize& size);
 
 }  // namespace gputrain::app

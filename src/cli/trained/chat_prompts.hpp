@@ -1,4 +1,4 @@
-// Prompts as a chat model reads them.
+// Prompts in the format of a chat model.
 #pragma once
 
 #include <string>
@@ -10,22 +10,23 @@
 
 namespace gputrain::app {
 
-/// What was said, with the text that the model continues with its answer.
+/// Messages so far, as a text that the model continues with its answer.
 class Conversation {
  public:
-  /// Throws Error(usage) if the model's tokenizer is not a published one; Error(data) if there is no chat template.
+  /// Starts with the system's message. Throws Error(usage) if the model's tokenizer is not a published one; Error(data)
+  /// if there is no chat template.
   Conversation(const trained::Model& model, const std::string& system);
 
-  /// The text after which the answer comes.
+  /// Adds a message of the user, and returns the text before the answer.
   std::string ask(const std::string& text);
   void note_answer(const std::string& text);
-  /// Forgets all but the system's message.
+  /// Forgets all messages except the system's.
   void begin_anew();
 
  private:
   chat::ChatTemplate template_;
   nlohmann::ordered_json messages_ = nlohmann::ordered_json::array();
-  size_t kept_ = 0;  // the first messages, which are never forgotten
+  size_t kept_ = 0;  // number of first messages, which are never forgotten
 };
 
 }  // namespace gputrain::app

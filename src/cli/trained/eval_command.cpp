@@ -1,4 +1,4 @@
-// `gputrain eval`: evaluates trained weights on the job's data.
+// Command `gputrain eval`: evaluates trained weights on the job's data.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -26,8 +26,8 @@ std::shared_ptr<const data::Dataset> dataset_for(const std::string& role, const 
   return dataset;
 }
 
-/// Refuses weights whose target numbers have another meaning than those of the data. What a published config.json calls
-/// its classes may be other words for the same; of the weights that the model began with, that has been said.
+/// Refuses weights whose target numbers have another meaning than the data's. Warns about other names of classes in a
+/// published config.json, which may mean the same, except for the weights that the model started from.
 void check_targets(const std::filesystem::path& weights, const TrainingSetup& setup) {
   check_learned_from(weights, setup.datasets);
   const Targets theirs = targets_of(weights);
@@ -36,8 +36,7 @@ void check_targets(const std::filesystem::path& weights, const TrainingSetup& se
     log::warning("the weights were trained on other data: " + setup.datasets.target_kind() + " " + difference);
 }
 
-/// The weights to evaluate, which exist: those given, the run's own or, where no run has saved anything, those that a
-/// run would start from.
+/// Returns weights that exist: the given ones, the run's or, if no run has saved any, those to start from.
 std::filesystem::path weights_to_evaluate(const EvalRequest& request, const Job& job) {
   if (!request.weights.empty()) return request.weights;
   const RunFolder folder{job.output_dir};
@@ -68,7 +67,7 @@ int eval_command(const EvalRequest& request) {
                   {.file = RunFolder{job.output_dir}.references(),
                    .split = request.on,
                    .keeps = false});  // while the model is as before training
-  const bool is_base = setup.built.adapter && weights == setup.built.pretrained;  // which is loaded already
+  const bool is_base = setup.built.adapter && weights == setup.built.pretrained;  // loaded already
   check_targets(weights, setup);
   if (!is_base) load_trained(weights, setup.built);
   train::StopPoll never(context.groups, {});

@@ -29,7 +29,7 @@ using Json = nlohmann::ordered_json;
 using generation::SuiteItem;
 using generation::SuiteMetrics;
 
-/// A job stands for its run folder.
+/// Returns the request for the model; a job stands for its run folder.
 trained::Request model_request(const EvalRequest& request) {
   if (!fs::is_regular_file(request.job.file)) {
     if (!request.job.output_dir) return {.folder = request.job.file, .set = request.job.set};
@@ -109,7 +109,7 @@ void print_table(const SuiteReport& report) {
   std::fputs(table.text().c_str(), stdout);
 }
 
-/// A line for each item: what the model made of it, and its scores.
+/// Writes a line for each item: the model's answer, and its scores.
 void write_samples(const fs::path& path, const std::vector<SuiteItem>& items,
                    const std::vector<generation::SuiteAnswer>& answers, const SuiteReport& report) {
   std::string lines;

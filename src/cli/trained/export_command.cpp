@@ -1,4 +1,4 @@
-// `gputrain export`: writes a trained model for other programs.
+// Command `gputrain export`: writes a trained model for other programs.
 #include <filesystem>
 
 #include "gputrain/core/error.hpp"
@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The type that the run computed in, where the user does not say.
+/// Returns the type that the user wants, or the one that the run computed in.
 StoredType type_of(const ExportRequest& request, const RankContext& context) {
   if (!request.dtype.empty()) return stored_type_from_name(request.dtype);
   const auto compute = context.policy.compute;
@@ -39,7 +39,7 @@ trained::Source find_model(const ExportRequest& request, const std::vector<std::
                         .gives_vectors = request.format == "sentence-transformers"});
 }
 
-/// Throws Error(usage) for a model that the format is not for.
+/// Throws Error(usage) for a model that the format does not support.
 void check_format(const ExportRequest& request, const trained::Source& source) {
   const auto refuse = [&](const std::string& what, const std::string& hint) {
     throw Error(ExitCode::usage, {.what = what, .where = request.folder, .hint = hint});
@@ -107,7 +107,7 @@ uint64_t size_of(const fs::path& path) {
   return bytes;
 }
 
-/// Removes what a failed export has written, where there was nothing before.
+/// Guard that removes the output of a failed export, if there was nothing before.
 class Written {
  public:
   explicit Written(fs::path out) : out_(std::move(out)), is_new_(!fs::exists(out_)) {}

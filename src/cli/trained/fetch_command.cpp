@@ -1,4 +1,4 @@
-// `gputrain fetch`: fetches a published model into the Hugging Face cache.
+// Command `gputrain fetch`: fetches a published model into the Hugging Face cache.
 #include <algorithm>
 #include <chrono>
 #include <string>
@@ -28,7 +28,7 @@ hub::ModelName model_of(const FetchCommand& command) {
                                 .hint = "gputrain fetch Qwen/Qwen3-0.6B"});
 }
 
-/// The status line: how far a file has come, and how fast.
+/// Status line: progress and speed of a file.
 class Status {
  public:
   explicit Status(monitor::Console& console) : console_(console) {}

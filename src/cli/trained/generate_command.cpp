@@ -1,4 +1,4 @@
-// `gputrain generate`: continues prompts with a trained language model.
+// Command `gputrain generate`: continues prompts with a trained language model.
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@
 namespace gputrain::app {
 namespace {
 
-/// A text to continue, and where it was read.
+/// Text to continue, and its place in the input.
 struct Prompt {
   std::string text, place;
 };
@@ -46,14 +46,14 @@ std::string text_of_line(const std::string& line, const std::string& place) {
       {.what = "the line has no text under \"prompt\"", .where = place, .hint = "each line is {\"prompt\": \"...\"}"});
 }
 
-/// Without the carriage return of a Windows line end.
+/// Reads a line without the carriage return of Windows.
 bool next_line(std::istream& stream, std::string& line) {
   if (!std::getline(stream, line)) return false;
   if (line.ends_with('\r')) line.pop_back();
   return true;
 }
 
-/// One prompt a line, in a .jsonl file a JSON object. Empty lines are passed over, as on stdin.
+/// Reads one prompt per line, from a .jsonl file a JSON object. Skips empty lines, as on stdin.
 std::vector<Prompt> read_prompts(const std::string& path) {
   std::ifstream file(path);
   const bool is_json = path.ends_with(".jsonl");
@@ -97,7 +97,7 @@ generation::Options options_of(const GenerateRequest& request, const trained::Mo
           .make_graphs = model.make_graphs};
 }
 
-/// Continues prompts and prints what comes.
+/// Writer that continues prompts and prints the texts.
 class Writer {
  public:
   Writer(const GenerateRequest& request, trained::Model& model)
@@ -106,14 +106,14 @@ class Writer {
     std::ranges::sort(options_.end_tokens);
   }
 
-  /// One prompt: its text is printed as it comes, and returned.
+  /// Continues one prompt; its text is printed as it is generated, and returned.
   std::string write(const Prompt& prompt) {
     const Answer answer = answers_to({tokens_of(prompt)}, [this](const std::string& more) { show(more); }).front();
     show("\n");
     return answer.text;
   }
 
-  /// Many prompts: each text is printed when those beside it are complete. Returns the last one.
+  /// Continues many prompts: each text is printed when its batch is complete. Returns the last one.
   std::string write_all(const std::vector<Prompt>& prompts) {
     std::vector<std::vector<int64_t>> texts;
     for (const Prompt& prompt : prompts) texts.push_back(tokens_of(prompt));
@@ -130,7 +130,7 @@ class Writer {
     return last;
   }
 
-  /// Tokens and time so far.
+  /// Describes tokens and time so far.
   std::string summary() const {
     return fmt::format("{} after {} in {:.2f} s: {:.1f} tokens/s", counted(written_, "token"), counted(read_, "token"),
                        seconds_, seconds_ > 0 ? static_cast<double>(written_) / seconds_ : 0);
@@ -142,7 +142,7 @@ class Writer {
     std::string text;
   };
 
-  /// A text that is one special token ends others as the model's end tokens do.
+  /// Adds a text that ends an answer; if it is one special token, to the model's end tokens.
   void end_at(const std::string& stop) {
     const auto tokens = model_.tokenizer->encode(stop, "--stop");
     const bool is_shown =
@@ -173,7 +173,7 @@ class Writer {
     return {*model_.tokenizer, tokens, is_hidden, stops_};
   }
 
-  /// Continues texts, and tells what comes of them if `tell` is not null.
+  /// Continues texts, and passes the new parts to `tell` if it is not null.
   std::vector<Answer> answers_to(const std::vector<std::vector<int64_t>>& texts,
                                  const std::function<void(const std::string&)>& tell) {
     std::vector<generation::TextStream> streams;
@@ -210,7 +210,7 @@ class Writer {
     std::printf("%s\n", line.dump().c_str());
   }
 
-  /// A terminal obeys control characters, and a model may write any.
+  /// Prints a text; on a terminal, which obeys control characters, without those.
   void show(const std::string& text) const {
     const std::string shown = isatty(STDOUT_FILENO) == 1 ? printable(text, "\n\t") : text;
     std::fwrite(shown.data(), 1, shown.size(), stdout);
@@ -225,7 +225,7 @@ class Writer {
   double seconds_ = 0;
 };
 
-/// Prompts from stdin, line by line; with a conversation, one line answers the other.
+/// Answers prompts from stdin, line by line; with a conversation, each line continues it.
 void answer_lines(Writer& writer, bool json, Conversation* conversation) {
   const bool asks = isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1;
   int64_t number = 0;

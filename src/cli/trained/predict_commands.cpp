@@ -1,4 +1,4 @@
-// `gputrain predict` and `gputrain embed`: what a trained model says of images and texts.
+// Commands `gputrain predict` and `gputrain embed`: print what a trained model predicts for images and texts.
 #include <unistd.h>
 
 #include <cstdio>
@@ -75,7 +75,7 @@ int predict_command(const PredictRequest& request) {
   if (!request.output.empty()) {
     write_file_atomically(request.output, lines, ExitCode::environment);
   } else {
-    // A terminal obeys control characters, and names of classes may have any.
+    // Control characters are replaced, because a terminal obeys them and names of classes may have any.
     const std::string shown = isatty(STDOUT_FILENO) == 1 ? printable(lines, "\n\t") : lines;
     std::fwrite(shown.data(), 1, shown.size(), stdout);
     std::fflush(stdout);

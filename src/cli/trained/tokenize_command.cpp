@@ -1,4 +1,4 @@
-// `gputrain data tokenize`: turns text into a token file.
+// Command `gputrain data tokenize`: turns text into a token file.
 #include <chrono>
 #include <string>
 
