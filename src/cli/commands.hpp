@@ -12,7 +12,7 @@
 
 namespace gputrain::app {
 
-/// `gputrain launch`: its own options as settings of the job, and the command that every rank runs.
+/// Request of `gputrain launch`: its own options as settings of the job, and the command that every rank runs.
 struct LaunchRequest {
   RunRequest run;
   std::optional<JobRequest> measures;  // ranks run `bench comm` or `eval` with this job, instead of `run`
@@ -25,26 +25,26 @@ struct EvalRequest {
   std::string weights;  // model.safetensors or a run folder; empty: the job's own run folder
   std::string on = "val";
   bool json = false;
-  /// Questions and texts for a language model, instead of the job's data. The job may be a run folder, or the folder
-  /// or the name of a published model.
+  /// Questions and texts for a language model, instead of the job's data. The job may be a run folder, or the folder or
+  /// the name of a published model.
   struct Suite {
     std::string file;         // empty: the job's data
-    std::string samples;      // a file to write, with a line for each of the suite; empty: none
+    std::string samples;      // file to write, with a line for each item of the suite; empty: none
     int64_t batch_size = 32;  // texts side by side
   } suite;
 };
 
 struct GenerateRequest {
-  std::string folder;            // a run folder, or that of a published model
+  std::string folder;            // run folder, or folder of a published model
   std::vector<std::string> set;  // --set a.b=YAML
-  std::string tokenizer;         // a published one; empty: the folder's own
+  std::string tokenizer;         // name of a published one; empty: the folder's own
   std::optional<std::string> prompt;
-  std::string prompts;  // a file of them; empty: `prompt`, or lines of stdin
-  bool chat = false;    // prompts are what a user says, in the model's chat template
-  std::string system;   // with `chat`: a message that stands before
+  std::string prompts;  // file of prompts; empty: `prompt`, or lines of stdin
+  bool chat = false;    // prompts are messages of a user, in the model's chat template
+  std::string system;   // first message, with `chat`
   bool json = false;
   int64_t max_new_tokens = 256;
-  std::vector<std::string> stop;  // a text ends before the first of them
+  std::vector<std::string> stop;  // text that ends an answer, which stops before it
   double temperature = 0;
   int64_t top_k = 0;  // 0: all
   double top_p = 1, min_p = 0, repetition_penalty = 1;
@@ -53,41 +53,41 @@ struct GenerateRequest {
 };
 
 struct ExportRequest {
-  std::string folder, out;       // a run folder or that of a published model; a folder or a file
+  std::string folder, out;       // run folder or folder of a published model; folder or file
   std::string format;            // "hf", "gguf", "adapter", "sentence-transformers", "onnx"
   std::string dtype;             // "f32", "f16", "bf16", "q8_0"; empty: the type that the run computed in
-  bool merge = false;            // an adapter into its model
+  bool merge = false;            // whether to merge an adapter into its model
   std::vector<std::string> set;  // --set a.b=YAML
-  std::string tokenizer;         // a published one; empty: the folder's own
+  std::string tokenizer;         // name of a published one; empty: the folder's own
 };
 
-/// `gputrain predict` and `gputrain embed`
+/// Request of `gputrain predict` and `gputrain embed`.
 struct PredictRequest {
-  std::string folder;              // a run folder or that of a published model
-  std::vector<std::string> files;  // texts: one; images, for predict: any number
+  std::string folder;              // run folder or folder of a published model
+  std::vector<std::string> files;  // one file of texts; for predict also any number of images
   std::string output;              // empty: stdout
-  std::string masks;               // for predict: the folder to which masks of images are written; empty: none
+  std::string masks;               // folder for masks of images, for predict; empty: none
   std::vector<std::string> set;    // --set a.b=YAML
-  std::string tokenizer;           // a published one; empty: the folder's own
+  std::string tokenizer;           // name of a published one; empty: the folder's own
   bool json = false;
   int64_t batch_size = 32;
 };
 
 struct ReplayRequest {
-  std::string run;  // a run folder
+  std::string run;  // run folder
   int64_t step = 0;
   bool json = false;
 };
 
 struct PruneRequest {
-  std::string run;  // a run folder or its ckpt/
+  std::string run;  // run folder or its ckpt/
   int64_t keep_last = 0, keep_best = 0, keep_every = 0;
-  bool set_aside = false;  // remove those that were set aside, or are of other branches, too
+  bool set_aside = false;  // whether to remove those that were set aside, or are of other branches, too
   bool dry_run = false;
   bool json = false;
 };
 
-/// `gputrain bench train`. An empty list means: use the job's value.
+/// Request of `gputrain bench train`. An empty list means the job's value.
 struct BenchRequest {
   JobRequest job;
   std::vector<std::string> precision, checkpointing;
@@ -97,8 +97,7 @@ struct BenchRequest {
   bool json = false;
 };
 
-/// `gputrain bench comm`, which every rank runs. The job only says how ranks start and on which device; none: as by
-/// default.
+/// Request of `gputrain bench comm`, which every rank runs. The job only says how ranks start and on which device.
 struct BenchCommRequest {
   JobRequest job;
   std::vector<std::string> collectives;  // empty: all
@@ -107,30 +106,30 @@ struct BenchCommRequest {
   bool json = false;
 };
 
-/// `gputrain bench matmul`, `bench memory`, `bench disk`.
+/// Request of `gputrain bench matmul`, `bench memory` and `bench disk`.
 struct BenchMachineRequest {
   std::string device = "auto";
   std::vector<std::string> precision;  // empty: some
-  std::vector<int64_t> sizes;          // of square matrices; empty: some
-  int64_t bytes = int64_t{256} << 20;  // of a copy, of the file
-  double seconds = 0.5;                // for each measurement
+  std::vector<int64_t> sizes;          // sizes of square matrices; empty: some
+  int64_t bytes = int64_t{256} << 20;  // size of a copy, and of the file
+  double seconds = 0.5;                // duration of each measurement
   std::string folder = ".";
   bool json = false;
 };
 
-/// `gputrain bench data`
+/// Request of `gputrain bench data`.
 struct BenchDataRequest {
   JobRequest job;
   int64_t samples = 1000;
   bool json = false;
 };
 
-// Implemented in the program itself, which starts without LibTorch.
+// Functions in the program itself, which starts without LibTorch.
 int launch_command(const LaunchRequest& request);
-/// The process that `gputrain launch` starts on each host. It talks to the launcher through stdin and stdout.
+/// Runs the process that `gputrain launch` starts on each host. It talks to the launcher through stdin and stdout.
 int agent_command();
 
-// Implemented in libgputrain.so.
+// Functions in libgputrain.so.
 int run_command(const RunRequest& request);
 int eval_command(const EvalRequest& request);
 int generate_command(const GenerateRequest& request);
@@ -138,10 +137,10 @@ int predict_command(const PredictRequest& request);
 int embed_command(const PredictRequest& request);
 int export_model_command(const ExportRequest& request);
 struct FetchCommand {
-  std::string name;      // of a model on the Hugging Face Hub, perhaps with @REVISION
-  std::string revision;  // empty: that of the name, or main
+  std::string name;      // model on the Hugging Face Hub, perhaps with @REVISION
+  std::string revision;  // branch, tag or commit; empty: that of the name, or main
 };
-/// `gputrain fetch NAME`
+/// Runs `gputrain fetch NAME`.
 int fetch_command(const FetchCommand& command);
 /// Returns 4 if the replayed step differs from the recorded one.
 int replay_command(const ReplayRequest& request);
@@ -157,95 +156,95 @@ int bench_disk_command(const BenchMachineRequest& request);
 int bench_data_command(const BenchDataRequest& request);
 int validate_command(const JobRequest& request, bool json);
 int config_command(const JobRequest& request, bool origin);
-/// What these three show has the entries of plug-ins too, which are given by their files.
+/// Prints the schema. This and the next two include the entries of plug-ins, which are given by their files.
 int schema_command(const std::vector<std::string>& plugins);
 int list_command(const std::string& kind, const std::vector<std::string>& plugins);
-/// `page`: prints that page in Markdown instead; empty: none.
+/// Prints a description. `page`: prints that page in Markdown instead; empty: none.
 int describe_command(const std::string& kind, const std::string& name, const std::string& page,
                      const std::vector<std::string>& plugins);
-/// `gputrain data audit RUN`
+/// Runs `gputrain data audit RUN`.
 int audit_command(const std::string& run, bool json);
 struct TokenizeCommand {
   std::vector<std::string> files;
   std::string tokenizer, output;
-  std::string end;  // empty: the tokenizer's own
+  std::string end;  // token at the end of a text; empty: the tokenizer's own
 };
 struct DoctorRequest {
   std::string job;                 // empty: none
   std::vector<std::string> hosts;  // empty: this one
   bool json = false;
-  bool measures = false;        // also how fast the machine is, beside the best known of its kind
-  double least_percent = 80;    // of that best
-  std::string device = "auto";  // what is measured: auto, cpu, cuda
-  bool serves = false;          // of another host: what it has found as one line, then answers (doctor/hosts.hpp)
-  std::string folder;           // whose disk is measured; with `serves` where to be
+  bool measures = false;        // whether to measure the machine, too, and compare it with the best known of its kind
+  double least_percent = 80;    // required share of the best rate
+  std::string device = "auto";  // device to measure: auto, cpu, cuda
+  bool serves = false;          // whether it works for another host, see doctor/hosts.hpp
+  std::string folder;           // folder whose disk is measured; with `serves` the working folder
 };
-/// `gputrain doctor`. Returns 6 if something makes a machine unfit to train, or is too slow.
+/// Runs `gputrain doctor`. Returns 6 if something makes a machine unfit to train, or is too slow.
 int doctor_command(const DoctorRequest& request);
-/// `gputrain data tokenize FILES...`
+/// Runs `gputrain data tokenize FILES...`.
 int tokenize_command(const TokenizeCommand& request);
-/// `gputrain ctl RUN VERB [SETTING]`
+/// Request of `gputrain ctl RUN VERB [SETTING]`.
 struct CtlCommand {
   std::string run, verb, argument;
   bool json = false;
 };
 int ctl_command(const CtlCommand& command);
-/// `gputrain top [RUN|HOST:PORT]`
+/// Request of `gputrain top [RUN|HOST:PORT]`.
 struct TopCommand {
-  std::string run;    // a run folder, or host:port
-  bool once = false;  // print one page and end
+  std::string run;    // run folder, or host:port
+  bool once = false;  // whether to print one page and end
 };
 int top_command(const TopCommand& command);
-/// `gputrain compare RUN...`
+/// Request of `gputrain compare RUN...`.
 struct CompareCommand {
   std::vector<std::string> runs;  // folders
-  std::string html;               // a page with their curves; empty: none
+  std::string html;               // page with their curves; empty: none
   bool json = false;
 };
 int compare_command(const CompareCommand& command);
 struct DataShowRequest {
   JobRequest job;
   std::string on = "train";  // train, val, test
-  int64_t limit = 0;         // samples; 0: 5 texts or 24 images
+  int64_t limit = 0;         // number of samples; 0: 5 texts or 24 images
   bool json = false;
-  std::string output;  // of images: the page to write
+  std::string output;  // page to write, for images
 };
-/// `gputrain data show JOB`
+/// Runs `gputrain data show JOB`.
 int data_show_command(const DataShowRequest& request);
 int version_command();
-/// For shells that complete a word: "keys" of a job, "kinds" of entries, or "entries" with their kinds.
+/// Lists names for shells that complete a word: "keys" of a job, "kinds" of entries, or "entries" with their kinds.
 std::vector<std::string> names_command(const std::string& kind);
-/// `gputrain profile RUN`
+/// Runs `gputrain profile RUN`.
 int profile_command(const std::string& run, bool json);
 struct PlanCommand {
   JobRequest job;
   int world_size = 0;
-  std::string device_memory;  // "80GiB"; empty: that of a GPU here
+  std::string device_memory;  // size such as "80GiB"; empty: that of a GPU here
   RateSources rates;
   bool json = false;
 };
 struct InitRequest {
-  std::string data;  // a folder or a file
+  std::string data;  // folder or file
   std::string output = "job.yaml";
 };
-/// `gputrain init DATA`
+/// Runs `gputrain init DATA`.
 int init_command(const InitRequest& request);
 struct SweepRequest {
   JobRequest job;
   bool json = false;
 };
-/// `gputrain sweep JOB`. Returns the code of a stop if it was asked to stop.
+/// Runs `gputrain sweep JOB`. Returns the code of a stop if it was asked to stop.
 int sweep_command(const SweepRequest& request);
 struct TuneLrRequest {
   JobRequest job;
   double min = 1e-6, max = 1;  // rates
   int64_t steps = 100;
-  std::string output;  // the picture to write (SVG); empty: none
+  std::string output;  // picture to write (SVG); empty: none
   bool json = false;
 };
-/// `gputrain tune lr JOB`. Returns 4 if the loss falls at no rate.
+/// Runs `gputrain tune lr JOB`. Returns 4 if the loss falls at no rate.
 int tune_lr_command(const TuneLrRequest& request);
-/// `gputrain plan JOB`. Returns 6 if nothing fits.
+/// Runs `gputrain plan JOB`. Returns 6 if nothing fits.
 int plan_command(const PlanCommand& command);
 int ckpt_ls_command(const std::string& run, bool json);
 /// Returns 5 if a checkpoint is damaged or none exists.

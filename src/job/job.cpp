@@ -22,7 +22,7 @@ std::string six_hex_digits(uint64_t value) {
   return text.data();
 }
 
-/// What the modules of a sentence-transformers folder say, for a job that does not say it.
+/// Returns settings from the modules of a sentence-transformers folder, if the job does not set them.
 std::vector<std::string> sentence_settings(const std::filesystem::path& folder, const models::PublishedModel& published,
                                            const config::Loaded& job) {
   if (published.type != "bert") return {};
@@ -34,8 +34,8 @@ std::vector<std::string> sentence_settings(const std::filesystem::path& folder, 
   return models::settings_of(*modules, job, "model");
 }
 
-/// The config.json of a Hugging Face folder sets the model's sizes; the job must not contradict them. They are applied
-/// last, so that a `null` in the job that removes its own sizes does not remove them too.
+/// Loads the job with the sizes in the config.json of a Hugging Face folder, which the job must not contradict. They
+/// are applied last, so that a `null` in the job that removes its own sizes does not remove them too.
 config::Loaded load_with_published_sizes(config::Request request) {
   config::Loaded loaded = config::load(job_schema(), request);
   const auto& pretrained = loaded.as<JobSpec>().model.pretrained;
@@ -51,7 +51,7 @@ config::Loaded load_with_published_sizes(config::Request request) {
   return config::load(job_schema(), request);
 }
 
-/// A run folder is read from anywhere.
+/// Makes the paths of plug-ins absolute, because a run folder is read from anywhere.
 config::Loaded with_whole_paths_of_plugins(const config::Loaded& job) {
   if (job.as<JobSpec>().plugins.empty()) return job;
   JobSpec spec = job.as<JobSpec>();
@@ -80,7 +80,7 @@ Job load_job(const JobRequest& request) {
 }
 
 Job load_job_of_weights(JobRequest request) {
-  // `optimizer.master: bf16` needs precision: bf16, but only to train.
+  // `optimizer.master: bf16` needs precision: bf16, but only for training.
   const bool has_other = std::ranges::any_of(
       request.set, [](const std::string& one) { return one.starts_with("precision=") && one != "precision=bf16"; });
   if (has_other) request.set.emplace_back("optimizer.master=fp32");

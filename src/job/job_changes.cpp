@@ -9,8 +9,8 @@
 namespace gputrain::app {
 namespace {
 
-/// Settings of the checkpoint, with the order and the change classes of today's settings. A key that is newer than the
-/// checkpoint gets its default.
+/// Reads the settings of the checkpoint, with the order and the change classes of today's settings. A key that is newer
+/// than the checkpoint gets its default.
 std::vector<config::Setting> settings_from_json(const nlohmann::json& json, const Job& job) {
   const auto defaults = default_settings(job.spec());
   std::vector<config::Setting> settings = job.loaded.settings();

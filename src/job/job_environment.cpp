@@ -15,7 +15,6 @@
 namespace gputrain::app {
 namespace {
 
-/// Command-line arguments of this process.
 std::vector<std::string> own_arguments() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   std::vector<std::string> words;
@@ -28,7 +27,7 @@ bool is_set(const std::pair<const std::string, std::string>& variable) {
   return value != nullptr && variable.second == value;
 }
 
-/// Whether the value names code that the loader, a library of the C library or of CUDA's, or OpenSSL loads.
+/// Tells whether the variable names code to load: by the loader, the C library, CUDA, NCCL, OpenSSL or gputrain.
 bool loads_code(const std::string& name) {
   constexpr std::array<std::string_view, 7> kNames{
       "GPUTRAIN_NVML",         "GCONV_PATH",   "LOCPATH",        "CUDA_INJECTION64_PATH",

@@ -1,11 +1,11 @@
-// The top-level keys, in one order, for the whole job and for the part that starting ranks needs.
+// Top-level keys in one order, for the whole job and for the part that starts ranks.
 #pragma once
 
 #include "gputrain/job/job_start.hpp"
 
 namespace gputrain::app {
 
-/// `Spec`: JobStart, or a struct that derives from it and has the other sections too.
+/// Describes the keys. `Spec`: JobStart, or a struct that derives from it and has the other sections too.
 template <class Spec>
 void describe_keys(config::Description<Spec>& d) {
   using config::Change;

@@ -17,7 +17,7 @@ void check_allocator(const JobSpec& spec, config::SpecIssues& issues) {
     issues.add("alloc_conf", problem);
 }
 
-/// Whether this job's data gives the metric is checked after the data is open.
+/// Checks that the metric exists. After the data is open, another check tells whether this job has it.
 void check_metric(const JobSpec& spec, config::SpecIssues& issues) {
   const auto& name = spec.checkpoint.metric.value;
   if (!name || tasks::find_metric(*name) != nullptr) return;

@@ -8,7 +8,7 @@
 namespace gputrain::app {
 namespace {
 
-/// Name of the job file without its extension, with characters that fit a folder name.
+/// Returns the name of the job file without its extension, with characters that fit a folder name.
 std::string name_from(const std::filesystem::path& file) {
   std::string name = file.stem().string();
   for (char& c : name) {
@@ -57,7 +57,7 @@ std::string name_of(const JobStart& spec, const JobRequest& request) {
 std::filesystem::path output_dir_of(const JobStart& spec, const JobRequest& request) {
   const auto folder = spec.output_dir ? std::filesystem::path(*spec.output_dir)
                                       : std::filesystem::path("runs") / name_of(spec, request);
-  const auto plain = folder.lexically_normal();               // else creating "runs/../x" would create runs as well
+  const auto plain = folder.lexically_normal();               // otherwise "runs/../x" would create runs
   return plain.has_filename() ? plain : plain.parent_path();  // "runs/x/"
 }
 

@@ -29,8 +29,7 @@ std::filesystem::path free_name_beside(const std::filesystem::path& path) {
   }
 }
 
-/// Creates a folder and its missing parents. Syncs each parent, because their names must be as durable as the
-/// checkpoints in them.
+/// Creates a folder and its missing parents, and syncs each parent: names must be as durable as checkpoints.
 void create_durably(const std::filesystem::path& folder, std::error_code& failure) {
   if (std::filesystem::is_directory(folder, failure)) return;
   const auto parent = folder.has_parent_path() ? folder.parent_path() : std::filesystem::path(".");
@@ -44,7 +43,7 @@ void create_durably(const std::filesystem::path& folder, std::error_code& failur
                                       .hint = "choose another with --output-dir"});
 }
 
-/// Why the path cannot be written, according to the kernel, which also knows read-only file systems. Writes nothing.
+/// Returns why the path cannot be written, by the kernel, which also knows read-only file systems. Writes nothing.
 std::error_code obstacle_to_writing(const std::filesystem::path& path) {
   std::error_code unknown;
   const bool is_folder = std::filesystem::is_directory(path, unknown);
@@ -63,12 +62,12 @@ bool holds_checkpoints(const std::filesystem::path& mirror) {
   try {
     return !checkpoint::finished_in({mirror}).empty();
   } catch (const Error&) {
-    return false;  // it may be away
+    return false;  // the mirror may be absent
   }
 }
 
-/// The branch of a run that starts over. Copies of the earlier one's checkpoints may be in a mirror that is away now:
-/// they must not be of this branch.
+/// Returns the branch of a run that starts over. A mirror that is absent now may have copies of the earlier run's
+/// checkpoints, which must be of another branch.
 int64_t branch_to_start_over(const RunFolder& folder, const std::optional<std::string>& mirror) {
   const int64_t earlier = branch_of(folder, mirror).number;
   const auto ledger = monitor::read_ledger(folder.ledger()).lines;
@@ -117,7 +116,7 @@ RunBranch branch_of(const RunFolder& run, const std::optional<std::string>& mirr
     try {
       if (const int64_t newest = checkpoint::newest_branch_in(folder); newest > branch.number)
         branch = {.number = newest, .from = {}};
-    } catch (const Error&) {  // the search for a checkpoint tells
+    } catch (const Error&) {  // the search for a checkpoint reports it
     }
   }
   return branch;
@@ -189,7 +188,7 @@ TakenRunFolder take_run_folder(const std::filesystem::path& path, bool fresh,
   const int64_t branch = fresh ? branch_to_start_over(folder, mirror) : 1;
   if (fresh && has_earlier_run(folder)) {
     const RunLock of_earlier_run(folder.path);
-    // If the path is a link, as to a larger disk, move its target and not the link.
+    // If the path is a link, for example to a larger disk, its target is moved and not the link.
     const auto place = is_symlink(folder.path) ? std::filesystem::canonical(folder.path) : folder.path;
     const auto aside = free_name_beside(place);
     std::filesystem::rename(place, aside, failure);

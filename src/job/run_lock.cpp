@@ -21,7 +21,7 @@
 namespace gputrain::app {
 namespace {
 
-/// "process 4711 on host node1 since 2026-03-01T12:00:00Z"
+/// Returns "process 4711 on host node1 since 2026-03-01T12:00:00Z".
 std::string this_process() {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
@@ -39,7 +39,7 @@ std::string boot() {
   return id;
 }
 
-/// The second line of the file: what tells a process from all others.
+/// Returns the second line of the file, which identifies a process.
 std::string mark_of(pid_t process, int64_t start_ticks) {
   return std::to_string(process) + " " + std::to_string(start_ticks) + " " + boot();
 }
@@ -50,10 +50,10 @@ std::string content_of(int descriptor) {
   return bytes > 0 ? text.data() : "another process";
 }
 
-/// The first line: the process in words.
+/// Returns the first line of the file, which describes the process.
 std::string holder_in(const std::string& content) { return content.substr(0, content.find('\n')); }
 
-/// Whether a lock file names a process that lives and that this one can see, other than this one.
+/// Tells whether a lock file names another process that lives and that this one can see.
 bool names_other_that_lives(const std::string& content) {
   const size_t line = content.find('\n');
   if (line == std::string::npos) return false;
@@ -64,7 +64,6 @@ bool names_other_that_lives(const std::string& content) {
   return ticks && mark == mark_of(process, *ticks);
 }
 
-/// Device and inode of a file.
 std::pair<uint64_t, uint64_t> identity_of(const struct stat& file) { return {file.st_dev, file.st_ino}; }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A loaded job: spec, name, identity and run folder.
+// Loaded job: spec, name, identity and run folder.
 #pragma once
 
 #include <filesystem>
@@ -25,7 +25,7 @@ const config::Schema& job_schema();
 /// Reads and checks the job. Throws config::SpecError with all problems.
 Job load_job(const JobRequest& request);
 
-/// The job of weights that are used and not trained: their precision may be another one than they were trained in.
+/// Loads the job of weights that are used and not trained: precision may differ from that of training.
 Job load_job_of_weights(JobRequest request);
 
 }  // namespace gputrain::app

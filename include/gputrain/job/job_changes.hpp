@@ -1,4 +1,4 @@
-// Which settings of a job may change when a run resumes from a checkpoint.
+// Changes of a job's settings when a run resumes from a checkpoint.
 #pragma once
 
 #include <map>
@@ -12,18 +12,17 @@
 
 namespace gputrain::app {
 
-/// Settings in the JSON format of a checkpoint.
+/// Writes settings in the JSON format of a checkpoint.
 nlohmann::json settings_to_json(const std::vector<config::Setting>& settings);
 
 /// Compares the job with the settings in the checkpoint at `where`. A setting may differ if it cannot change results,
-/// or if the user accepts that it does. Throws Error(usage) that names every other change.
+/// or if the user accepts that it does. Throws Error(usage) that lists all other changes.
 void check_job_changes(const nlohmann::json& saved, const Job& job, bool accept, const std::string& where);
 
-/// Default values of all keys, for this job's data format and schedule.
+/// Returns the default values of all keys, for this job's data format and schedule.
 std::map<std::string, std::string> default_settings(const JobSpec& spec);
 
-/// Whether the job evaluates data.val differently than before. A new path alone does not count: the same data may have
-/// moved.
+/// Tells whether the job evaluates data.val differently than before. A new path alone does not count.
 bool evaluates_otherwise(const nlohmann::json& saved, const std::vector<config::Setting>& today);
 
 }  // namespace gputrain::app

@@ -1,4 +1,4 @@
-// The job's `env:`: variables that libraries read when they load.
+// Variables in the job's `env:`, which libraries read when they load.
 #pragma once
 
 #include <map>
@@ -10,8 +10,8 @@ namespace gputrain::app {
 /// (exec) with all of them. Call before anything is opened and any thread starts. Throws Error(environment).
 void take_environment(const std::map<std::string, std::string>& variables);
 
-/// The same for a command that only looks at the job: of its variables it takes none that loads code into a process,
-/// such as LD_PRELOAD, unless the process has it so already. Throws Error(usage) that names it.
+/// Does the same for a command that only looks at the job. Throws Error(usage) that names a variable that loads code
+/// into a process, such as LD_PRELOAD, unless the process has that value already.
 void take_harmless_environment(const std::map<std::string, std::string>& variables);
 
 }  // namespace gputrain::app

@@ -1,4 +1,4 @@
-// The whole job. Every module describes its own section; this file combines them.
+// Whole job. Every module describes its own section; this file combines them.
 #pragma once
 
 #include <filesystem>
@@ -21,7 +21,7 @@
 
 namespace gputrain::app {
 
-/// `adapter: {type: NAME, ...}`: the adapter's own options beside its name.
+/// Section `adapter: {type: NAME, ...}`: the adapter's own options beside its name.
 struct AdapterSpec {
   config::Choice type{"lora"};
 
@@ -34,14 +34,14 @@ struct ModelSpec {
   std::vector<std::string> freeze;
   std::optional<AdapterSpec> adapter;
 
-  /// Where the files of `pretrained` lie: itself, or in the Hugging Face cache; empty without it. Throws Error(data)
-  /// for a name that is in neither place.
+  /// Returns the folder with the files of `pretrained`: itself, or in the Hugging Face cache; empty without it. Throws
+  /// Error(data) for a name that is in neither place.
   std::filesystem::path pretrained_path() const;
 
   static void describe(config::Description<ModelSpec>& d);
 };
 
-/// The training task: loss and metrics.
+/// Training task: loss and metrics.
 struct TaskSpec {
   config::Choice type;  // empty: the task that fits the model and the data
 

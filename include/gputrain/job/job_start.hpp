@@ -1,4 +1,4 @@
-// The part of a job that a launcher reads without LibTorch: the values of the top level and the sections `checkpoint`,
+// Part of a job that a launcher reads without LibTorch: the values of the top level and the sections `checkpoint`,
 // `launch` and `env`. job_spec.hpp adds the other sections.
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace gputrain::app {
 
-/// Contains every top-level value, because ${...} may refer to each of them.
+/// Top-level values, all of them, because ${...} may refer to each.
 struct JobStart {
   int64_t schema = 1;
   std::optional<std::string> name;
@@ -35,12 +35,12 @@ struct JobStart {
   static void describe(config::Description<JobStart>& d);
 };
 
-/// Checks that involve several keys. For `describe` of JobStart and of derived structs.
+/// Checks rules for several keys. For `describe` of JobStart and of derived structs.
 void check_job_start(const JobStart& spec, config::SpecIssues& issues);
 
 config::Request reading_of(const JobRequest& request);
 std::string name_of(const JobStart& spec, const JobRequest& request);
-/// Path of the run folder.
+/// Returns the path of the run folder.
 std::filesystem::path output_dir_of(const JobStart& spec, const JobRequest& request);
 
 }  // namespace gputrain::app

@@ -12,26 +12,25 @@ namespace gputrain::app {
 struct Plugin {
   std::string path;                  // absolute
   std::string name;                  // "libtiny_mixer.so"
-  std::string build;                 // hash of the file, twelve hex digits: tells builds apart
+  std::string build;                 // hash of the file, twelve hex digits
   std::vector<std::string> entries;  // "model 'tiny_mixer'"
 };
 
-/// Loads a plug-in for the rest of the process; once, however often it is named. Call it before job_schema(), which
-/// contains what it registers. Throws Error(usage) where the file is no plug-in, was built for another gputrain (before
-/// any code of it runs), does not load, or registers a name that is taken.
+/// Loads a plug-in for the rest of the process, at most once. Call it before job_schema(), which contains its entries.
+/// Throws Error(usage) if the file is no plug-in, was built for another gputrain (before any of its code runs), does
+/// not load, or registers a name that is taken.
 void load_plugin(const std::string& file);
 
-/// The key `plugins` of a job that may have mistakes.
+/// Reads the key `plugins` of a job that may have mistakes.
 std::vector<std::string> plugins_of(const config::Request& job);
 
-/// Loads what the key `plugins` of a job names. Ignores other mistakes in the job. Throws config::SpecError at the
-/// place of the key.
+/// Loads the plug-ins of a job's key `plugins`, whatever its other mistakes. Throws config::SpecError at that key.
 void load_plugins_of(const config::Request& job);
 
-/// All plug-ins of this process, in the order in which they were loaded.
+/// Lists the plug-ins of this process, in the order in which they were loaded.
 const std::vector<Plugin>& plugins();
 
-/// "libtiny_mixer.so 3f2a11c0ffee", with what each registers if asked; empty: there are none.
+/// Returns "libtiny_mixer.so 3f2a11c0ffee", with the entries of each if asked; empty: there are none.
 std::string plugins_text(bool with_entries);
 
 }  // namespace gputrain::app

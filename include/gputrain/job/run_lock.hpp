@@ -1,4 +1,4 @@
-// Only one process at a time writes a run folder.
+// Lock of a run folder: only one process at a time writes it.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,13 @@
 
 namespace gputrain::app {
 
-/// A kernel lock (flock) on `<folder>/lock`. The kernel releases it when the process ends in any way, so it is never
-/// stale. On a file system without locks, the content of the file counts: a process that it names, and that lives on
-/// this host, holds the lock; for others there is a warning.
+/// Kernel lock (flock) on `<folder>/lock`. The kernel releases it when the process ends in any way, so it is never
+/// stale. On a file system without locks, the lock belongs to the process that the file names if it still runs on this
+/// host; if not, there is only a warning.
 class RunLock {
  public:
   RunLock() = default;  // holds nothing
-  /// Throws Error(usage) with the name of the holder if another process holds the lock, Error(environment) if the file
-  /// cannot be written.
+  /// Throws Error(usage) that names the holder if another process has the lock, Error(environment) if it cannot write.
   explicit RunLock(const std::filesystem::path& folder);
   RunLock(RunLock&& other) noexcept
       : folder_(std::move(other.folder_)),
@@ -33,10 +32,9 @@ class RunLock {
   }
   ~RunLock();
 
-  /// Throws if the folder was moved or removed: Error(usage) if another run now uses this path, else
-  /// Error(environment).
+  /// Throws if the folder was moved or removed: Error(usage) if another run uses this path, else Error(environment).
   void check() const;
-  /// Whether this path is still the folder that is locked; true if nothing is locked.
+  /// Tells whether this path is still the folder that is locked; true if nothing is locked.
   bool is_held() const;
 
  private:

@@ -1,4 +1,4 @@
-// `sweep:`: a search for good settings by trials of one job.
+// Section `sweep:`: a search for good settings by trials of one job.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace gputrain::app {
 
-/// A key of the job that trials vary: by a list of values, or within a range.
+/// Key of the job that trials vary: by a list of values, or within a range.
 struct SweepParameter {
   std::string key;
   std::vector<std::string> values;

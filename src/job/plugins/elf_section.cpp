@@ -8,7 +8,7 @@
 namespace gputrain::app {
 namespace {
 
-/// `count` bytes from `offset`; empty: they are not all in the file.
+/// Returns `count` bytes from `offset`; empty: they are not all in the file.
 std::optional<std::string_view> part_of(std::string_view file, uint64_t offset, uint64_t count) {
   if (offset > file.size() || count > file.size() - offset) return std::nullopt;
   return file.substr(offset, count);

@@ -41,7 +41,7 @@ std::vector<Plugin>& loaded() {
   throw Error(ExitCode::usage, {.what = std::move(what), .where = file, .hint = std::move(hint)});
 }
 
-/// What tells whether a file is still the same.
+/// Identity of a file, to detect changes.
 struct Identity {
   dev_t device;
   ino_t number;
@@ -79,7 +79,7 @@ std::string whole_file(const std::string& file) {
   return bytes;
 }
 
-/// A line of a stamp: "LibTorch\t2.11.0".
+/// Line of a stamp: "LibTorch\t2.11.0".
 struct StampLine {
   std::string name, value;
 };
@@ -91,7 +91,7 @@ std::vector<StampLine> lines_of(const std::string& stamp) {
   return lines;
 }
 
-/// "LibTorch 2.10.0, here 2.11.0; ...": what differs from the stamp of this program; empty: nothing.
+/// Lists differences from the stamp of this program, "LibTorch 2.10.0, here 2.11.0; ..."; empty: none.
 std::string differences_of(const std::string& stamp) {
   const auto theirs = lines_of(stamp);
   std::string text;
@@ -115,7 +115,7 @@ void check_stamp(const std::string& file, const std::string& bytes) {
            "rebuild it against gputrain " + version() + " as it is installed here");
 }
 
-/// The loader's words with readable names in place of symbols.
+/// Demangles the symbols in the loader's message.
 std::string readable(const std::string& words) {
   std::string text;
   for (size_t at = 0; at < words.size();) {
@@ -130,7 +130,7 @@ std::string readable(const std::string& words) {
   return text;
 }
 
-/// Loads the file, and says what it has registered.
+/// Loads the file, and returns the entries that it has registered.
 std::vector<std::string> load_library(const std::string& file, const Plugin& plugin) {
   const config::RegistrationsOf registrations(plugin.name);
   if (::dlopen(plugin.path.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) {
@@ -166,7 +166,7 @@ void load_plugin(const std::string& file) {
   const std::string bytes = whole_file(file);
   if (!is_shared_library(bytes)) refuse(file, "is no shared library", "a lib*.so that gputrain_plugin() has built");
   check_stamp(file, bytes);
-  // By its path, so that libraries beside it are found. A build that writes it meanwhile is noticed.
+  // The path is loaded, so that libraries beside it are found. A build that writes the file meanwhile is noticed.
   if (identity_of(file) != before) refuse(file, "changes while it is read", "start again when it is built");
   Plugin plugin{.path = path, .name = path.filename(), .build = build_of(bytes), .entries = {}};
   plugin.entries = load_library(file, plugin);
