@@ -15,7 +15,7 @@
 namespace gputrain::app {
 namespace {
 
-/// The name of a row along one of the four settings.
+/// Function that names a row along one of the four settings.
 using Axis = std::function<std::string(const BenchRow&)>;
 
 const std::array<Axis, 4>& axes() {
@@ -42,7 +42,7 @@ double quantile(std::vector<double> values, double part) {
   return std::lerp(values[below], values[above], place - static_cast<double>(below));
 }
 
-/// Whether the middle halves of the rates overlap: then the difference may be chance.
+/// Tells whether the middle halves of the rates overlap: then the difference may be chance.
 bool spreads_meet(const BenchRow& a, const BenchRow& b) {
   constexpr double kLower = 0.25, kUpper = 0.75;
   return quantile(a.rates, kLower) < quantile(b.rates, kUpper) && quantile(b.rates, kLower) < quantile(a.rates, kUpper);
@@ -58,8 +58,8 @@ std::string comparison(const BenchRow& row, const BenchRow& with, const Axis& ax
   return fmt::format("{} is {:.2f}x {}{} and {}", axis(row), row.rate() / with.rate(), axis(with), doubt, effect);
 }
 
-/// Refuses samples that are neither images nor tokens, for which there is synthetic data. All formats of gputrain give
-/// these; for another format, only its samples tell.
+/// Refuses samples that are neither images nor tokens, for which there is no synthetic data. All formats of gputrain
+/// have one of the two; for another format, only its samples tell.
 void refuse_other_samples(const Job& job) {
   constexpr std::array kOwn{"idx", "imagefolder", "synthetic", "tar", "text", "tokens"};
   if (std::ranges::find(kOwn, job.spec().data.train.format.name) != kOwn.end()) return;

@@ -37,8 +37,8 @@ std::map<std::string, std::string> settings_in(const Checkpoint& checkpoint) {
   return settings;
 }
 
-/// Only the schema knows the effect of a change, so the job is loaded again from its settings. Settings of another
-/// version of gputrain may not load: then the result is empty.
+/// Returns the effect of each setting's change. Only the schema knows it, so the job is loaded again from its settings.
+/// Those of another version of gputrain may not load: then the result is empty.
 std::map<std::string, config::Change> changes_of(const std::map<std::string, std::string>& settings) {
   config::Request request;
   for (const auto& [key, value] : settings) request.set.push_back(key + "=" + value);

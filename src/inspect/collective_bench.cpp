@@ -25,7 +25,7 @@ at::Tensor pattern(int64_t elements, at::Device device) {
   return at::arange(elements, at::TensorOptions().dtype(at::kLong).device(device)).remainder(7).add(1).to(at::kFloat);
 }
 
-/// One collective on one tensor.
+/// Collective on one tensor.
 class CollectiveUnderTest {
  public:
   CollectiveUnderTest(std::string name, int64_t elements, comm::ProcessGroups& groups, at::Device device)
@@ -48,7 +48,7 @@ class CollectiveUnderTest {
     return at::ne(result, expected()).sum().item<int64_t>();
   }
 
-  /// Zeros stay zeros however often they are summed.
+  /// Sets zeros, which stay zeros however often they are summed.
   void clear() { tensor_.zero_(); }
 
  private:

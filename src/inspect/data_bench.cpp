@@ -69,7 +69,7 @@ void time_loading(const JobDatasets& datasets, const data::LoaderOptions& option
   const int64_t per_step = reading.partition.global_batch, steps = std::max<int64_t>(2, ceil_divide(samples, per_step));
   reading.steps = 2 * steps;
   data::Loader loader(datasets.train, reading);
-  // The first half finds the batches that workers have read ahead, and the workers' start.
+  // The first half uses up the batches that workers have read ahead, and the workers' start.
   for (int64_t i = 0; i < steps; ++i) loader.next_step();
   double waiting = 0, finishing = 0;
   for (int64_t i = 0; i < steps; ++i) {
@@ -83,7 +83,7 @@ void time_loading(const JobDatasets& datasets, const data::LoaderOptions& option
   }
   const double count = static_cast<double>(steps * per_step);
   rates.preprocess = count / finishing;
-  // With workers, reading goes on while batches are finished.
+  // With workers, the loader continues to read while batches are finished.
   rates.loader = count / (reading.num_workers > 0 ? waiting + finishing : waiting);
 }
 

@@ -13,7 +13,7 @@
 namespace gputrain::app {
 namespace {
 
-/// Losses above twice the first ones are of a training that diverges: they say no more than that.
+/// Limits losses to twice the first ones: higher ones only show that the training diverges.
 std::vector<double> clipped_losses(const std::vector<LrPoint>& points) {
   const size_t first = std::max<size_t>(1, points.size() / 20);
   double highest = points.front().loss;
@@ -23,8 +23,7 @@ std::vector<double> clipped_losses(const std::vector<LrPoint>& points) {
   return losses;
 }
 
-/// Means under a Gaussian window. Unlike a running average it does not lag, so that the curve is not moved to higher
-/// rates.
+/// Computes means under a Gaussian window. Unlike a running average, it does not move the curve to higher rates.
 std::vector<double> smooth(const std::vector<double>& values) {
   const double width = std::max(1.0, static_cast<double>(values.size()) / 30);
   const auto reach = static_cast<int64_t>(std::ceil(3 * width));
@@ -86,7 +85,7 @@ LrSuggestion suggest_lr(const std::vector<LrPoint>& points) {
       found.fastest = found.suggested = i;
     }
   }
-  // Bad first weights give losses that fall at any rate.
+  // Bad initial weights give losses that fall at any rate.
   while (points[found.suggested].lr < points[found.lowest].lr / 10) ++found.suggested;
   constexpr double kFarFromNoise = 2;
   found.falls = smoothed.front() - smoothed[found.lowest] > kFarFromNoise * noise_of(losses);

@@ -34,7 +34,7 @@ double seconds_since(MachineClock::time_point begin) {
   return std::chrono::duration<double>(MachineClock::now() - begin).count();
 }
 
-/// Returns the median time of a call, of at least five.
+/// Returns the median time of at least five calls.
 double median_seconds(const std::function<void()>& work, at::Device device, double seconds) {
   constexpr int kWarmup = 2, kLeast = 5, kMost = 10'000;
   for (int i = 0; i < kWarmup; ++i) work();
@@ -57,7 +57,7 @@ using DiskBuffer = std::unique_ptr<void, decltype(&std::free)>;
 DiskBuffer disk_buffer() {
   DiskBuffer buffer(std::aligned_alloc(kAlignment, kDiskBlock), &std::free);
   if (!buffer) throw std::bad_alloc();
-  // Neither zeros nor a repetition, which some disks store in less.
+  // The content is neither zeros nor a repetition, which some disks compress.
   auto* words = static_cast<uint64_t*>(buffer.get());
   uint64_t state = 0x9E3779B97F4A7C15;
   for (size_t i = 0; i < kDiskBlock / sizeof(uint64_t); ++i) {

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-// Shares of a step from which a cost is worth a sentence.
+// Shares of a step above which a cost is worth a sentence.
 constexpr double kMuchData = 0.05, kMuchReduction = 0.10, kMuchUpdate = 0.15, kMuchBetween = 0.20, kMuchIdle = 0.20;
 constexpr double kSmallOperatorSeconds = 20e-6, kUnevenRanks = 1.10;
 

@@ -14,7 +14,7 @@ namespace gputrain::app {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr int64_t kBlockElements = 4096;  // skips equal blocks as a whole
+constexpr int64_t kBlockElements = 4096;  // size of blocks that are skipped if equal
 
 template <class T>
 double distance(T a, T b) {

@@ -1,4 +1,4 @@
-// One row of `gputrain bench train`: a combination of settings, and how fast it trains.
+// Row of `gputrain bench train`: a combination of settings, and its speed.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ struct BenchRow {
 };
 
 nlohmann::json to_json(const BenchRow& row);
-/// Throws nlohmann::json::exception.
+/// Reads a row. Throws nlohmann::json::exception.
 BenchRow row_from_json(const nlohmann::json& json);
 
 /// Compares, for each setting that varies, its values with the first one while the other settings are equal: "bf16 is

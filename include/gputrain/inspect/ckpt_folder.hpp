@@ -1,4 +1,4 @@
-// The content of a checkpoint folder, for the ckpt subcommands.
+// Content of a checkpoint folder, for the ckpt subcommands.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@
 
 namespace gputrain::app {
 
-/// One subfolder.
+/// Subfolder with a checkpoint or remains of one.
 struct CkptEntry {
   enum class Kind {
     checkpoint,  // has a finished name, good or not
-    set_aside,   // "step-00000020.bad", or of a branch that was left: not read again
+    set_aside,   // "step-00000020.bad", or part of an abandoned branch: not read again
     left_over,   // ".partial": being written, or left by a process that was killed
   };
   std::filesystem::path folder;
@@ -49,11 +49,10 @@ std::string size_text(uint64_t bytes);
 /// Prints a document to stdout. Replaces bytes that are not UTF-8.
 void print_json(const nlohmann::ordered_json& json);
 
-/// Whether the path is one checkpoint, under any of its names: "step-00000020", "latest", "step-00000020.bad".
+/// Tells whether the path is one checkpoint, under any of its names: "step-00000020", "latest", "step-00000020.bad".
 bool is_one_checkpoint(const std::filesystem::path& named);
 
-/// Returns the checkpoint folder that the user named: a run folder, its ckpt/, or a copy of ckpt/. Throws Error(usage)
-/// otherwise.
+/// Returns the checkpoint folder that the user named: a run's ckpt/ or a copy of it. Throws Error(usage) otherwise.
 std::filesystem::path checkpoints_folder(const std::filesystem::path& named);
 
 /// Returns a checkpoint's problem in one line, without the path of its folder; empty: it is good. Hashes all files.

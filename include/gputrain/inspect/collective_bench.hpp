@@ -1,4 +1,4 @@
-// Times the collectives of a group: how long each takes for a size, and how much of the links' bandwidth it uses.
+// Benchmark of the collectives of a group: time for a size, and share of the links' bandwidth.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ const std::vector<std::string>& collective_names();
 /// all_reduce, (n - 1) / n for all_gather, 1 for broadcast and reduce.
 double bus_factor(std::string_view collective, int ranks);
 
-/// One collective with one size. The data is fp32.
+/// Result for one collective and one size. The data is fp32.
 struct CollectiveRow {
   std::string collective;
   int ranks = 1;
@@ -37,12 +37,12 @@ struct CollectiveCounts {
   int64_t warmup = 5, iterations = 20;
 };
 
-/// Checks the result of one call, then times `iterations` calls in a row after `warmup` others. all_gather takes the
-/// next size that all ranks have an equal part of. Every rank must call.
+/// Checks the result of one call, then times `iterations` calls in a row after `warmup` others. all_gather uses the
+/// next size that divides among the ranks. Every rank must call it.
 CollectiveRow time_collective(const std::string& collective, int64_t bytes, const CollectiveCounts& counts,
                               comm::ProcessGroups& groups, at::Device device);
 
-/// Returns `first`, and each times `factor`, up to `last`.
+/// Returns `first`, and its products with powers of `factor`, up to `last`.
 std::vector<int64_t> sizes_between(int64_t first, int64_t last, int64_t factor);
 
 }  // namespace gputrain::app

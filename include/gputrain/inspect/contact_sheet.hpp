@@ -1,4 +1,4 @@
-// A page that shows images as a model gets them.
+// Page that shows images as a model gets them.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@ namespace gputrain::app {
 
 struct ContactSheet {
   std::string title;    // title of the page
-  std::string text;     // below it
+  std::string text;     // text below the title
   int64_t images = 24;  // samples, spread evenly over the data
   int64_t epochs = 3;   // augmented versions of each sample besides the plain one; 0: none
-  uint64_t seed = 0;    // the job's, so that the versions are those that training sees
+  uint64_t seed = 0;    // seed of the job, so that the versions are those of training
 };
 
 /// Writes the page, HTML that needs no other file: for each sample its name, its class, the image as an evaluation

@@ -1,4 +1,4 @@
-// Measures how fast a job's training data can be read, stage by stage, and says what limits it.
+// Speed at which a job's training data can be read, stage by stage, and its limit.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct DataRates {
 /// page cache stays as it is: a second call may find files there.
 DataRates time_data(const Job& job, const JobDatasets& datasets, const RankContext& context, int64_t samples);
 
-/// Says what limits the rate, and which key to change.
+/// Explains what limits the rate, and which key to change.
 std::string data_advice(const DataRates& rates);
 
 }  // namespace gputrain::app

@@ -1,5 +1,5 @@
-// The learning-rate range test: a short training whose rate rises from step to step (Smith, "Cyclical learning rates
-// for training neural networks", WACV 2017).
+// Learning-rate range test: a short training whose rate rises from step to step (Smith, "Cyclical learning rates for
+// training neural networks", WACV 2017).
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,19 @@ struct LrRange {
   double min = 1e-6, max = 1;
   int64_t steps = 100;
 
-  /// Returns the rate of a step: from min to max, each the same factor above the one before.
+  /// Returns the rate of a step: from min to max, in a geometric sequence.
   double at(int64_t step) const;
 };
 
-/// The step at which a rate was tried, and the mean loss before its update.
+/// Rate of a step, and the mean loss before its update.
 struct LrPoint {
   double lr = 0, loss = 0;
 };
 
-/// Sees when the loss has risen so far that higher rates need no trial.
+/// Detector of a loss that has risen so far that higher rates need no trial.
 class Divergence {
  public:
-  /// Whether the smoothed loss is not finite, or four times the lowest.
+  /// Tells whether the loss is not finite, or the smoothed loss above four times the lowest.
   bool has_come(double loss);
 
  private:
@@ -34,10 +34,10 @@ class Divergence {
 };
 
 struct LrSuggestion {
-  std::vector<double> smoothed;  // losses, without their noise
-  size_t lowest = 0;             // the point of the lowest smoothed loss
-  size_t fastest = 0;            // the point at which it falls fastest on a logarithmic axis
-  size_t suggested = 0;          // the later one of `fastest` and of a tenth of the lowest loss's rate
+  std::vector<double> smoothed;  // losses without their noise
+  size_t lowest = 0;             // point of the lowest smoothed loss
+  size_t fastest = 0;            // point at which it falls fastest on a logarithmic axis
+  size_t suggested = 0;          // later one of `fastest` and of a tenth of the lowest loss's rate
   bool falls = false;            // the loss falls more than its noise
 };
 

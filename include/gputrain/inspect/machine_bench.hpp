@@ -1,4 +1,4 @@
-// Measures what a machine can do at most: matrix products, copies in memory, a disk.
+// Benchmarks of a machine's limits: matrix products, copies in memory, a disk.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace gputrain::app {
 
-/// The rate of one product [size, size] x [size, size].
+/// Rate of one product [size, size] x [size, size].
 struct MatmulRow {
   std::string precision;
   int64_t size = 0;
@@ -19,10 +19,10 @@ struct MatmulRow {
   double flops_per_second = 0;  // two per multiplication
   double peak = 0;              // rate in the device's data sheet; 0: unknown
 };
-/// Repeats the product for about `seconds`. `precision` is that of a job.
+/// Repeats the product for about `seconds`. `precision`: as in a job.
 MatmulRow time_matmul(const std::string& precision, int64_t size, at::Device device, double seconds);
 
-/// The rate of copies.
+/// Rate of copies.
 struct CopyRow {
   std::string what;             // "memory to memory"
   double bytes_per_second = 0;  // read and written bytes each count, as in STREAM; between host and GPU, moved bytes

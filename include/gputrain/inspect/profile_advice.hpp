@@ -1,4 +1,4 @@
-// Reads the files of `run --profile`: what cost most, and what to try.
+// Advice from the files of `run --profile`: the most expensive parts, and settings to try.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace gputrain::app {
 
-/// One part of a step's time.
+/// Part of a step's time.
 struct ProfileItem {
   std::string name;
   double seconds = 0;  // per step

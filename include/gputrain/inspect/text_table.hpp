@@ -1,4 +1,4 @@
-// Rows of cells, printed in aligned columns.
+// Table of text in aligned columns.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,13 @@ namespace gputrain::app {
 
 class TextTable {
  public:
-  /// One letter per column: 'l' aligns to the left, 'r' to the right.
+  /// Takes one letter per column: 'l' aligns to the left, 'r' to the right.
   explicit TextTable(std::string alignment) : alignment_(std::move(alignment)) {}
 
-  /// Adds a row; missing cells are empty. Control characters become '?', because names come from files and a terminal
-  /// would obey them.
+  /// Adds a row; missing cells are empty. Control characters, which a terminal would obey, become '?'.
   void add(std::vector<std::string> cells);
 
-  /// Lines that end in '\n'. Omits columns without content.
+  /// Returns lines that end in '\n'. Omits columns without content.
   std::string text() const;
 
  private:
