@@ -35,7 +35,7 @@ class Lines {
       : names_(names), json_(json), has_entities_(tasks::mark_entities(names)) {}
 
   std::string of(Target gives, const records::GivenText& text, const at::Tensor& output) const {
-    if (gives == Target::number) return number(output);
+    if (gives == Target::number && output.numel() == 1) return number(output);
     if (gives == Target::labels) return classes(values_of(at::sigmoid(output)));
     if (gives == Target::tags) return tags(text, output);
     return gives == Target::label ? best_class(values_of(at::softmax(output, -1))) : numbers(values_of(output));
@@ -47,7 +47,7 @@ class Lines {
     return json_ ? json_line({{"number", value}}) : fmt::format("{}\n", value);
   }
 
-  /// Writes the numbers of a plug-in's task.
+  /// Writes several numbers, or what a task of a plug-in learns.
   std::string numbers(const std::vector<float>& values) const {
     return json_ ? json_line({{"numbers", values}}) : fmt::format("{}\n", fmt::join(values, "\t"));
   }
@@ -116,7 +116,11 @@ std::string predictions_of(trained::Model& model, const TextsToRead& texts, bool
   const TextOutputs all = outputs_of(model, texts, gives);
   const Lines lines(model.class_names, json);
   std::string text;
-  for (size_t i = 0; i < all.texts.size(); ++i) text += lines.of(gives, all.texts[i], all.outputs[i]);
+  for (size_t i = 0; i < all.texts.size(); ++i) {
+    // A model may have more classes than its data.
+    const int64_t known = std::min(all.outputs[i].size(-1), std::ssize(model.class_names));
+    text += lines.of(gives, all.texts[i], all.outputs[i].narrow(-1, 0, known));
+  }
   return text;
 }
 

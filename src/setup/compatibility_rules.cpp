@@ -1,4 +1,4 @@
-// The features of jobs, and what does not go together. A feature and a rule are an entry each; nothing else has to know
+// Features of jobs, and rules of what does not go together. A feature and a rule are an entry each; nothing else has to know
 // of them.
 #include <utility>
 

@@ -16,7 +16,7 @@ using Features = std::set<std::string>;
 
 /// Returns all names, in the order of the page.
 std::vector<std::string> all_features();
-/// `task`: of the open data, which decides where the job names none; null: there is no data yet.
+/// Returns the features of a job. `task`: that of the open data, which decides where the job names none; null: there is no data yet.
 Features features_of(const JobSpec& spec, const tasks::Task* task = nullptr);
 
 /// Effect of a rule on a job that has the feature `one`.
@@ -42,8 +42,8 @@ std::vector<const CompatibilityRule*> broken_rules(const Features& features);
 
 /// Throws SpecError with all rules that refuse the job, each at its key, on any number of ranks.
 void check_compatibility(const Job& job);
-/// The same for ranks that are arranged like this: what a job asks of more ranks than there are has no effect and is
-/// not refused. `task`: as above.
+/// Throws the same for ranks that are arranged like this: a setting for more ranks than exist has no effect and is not
+/// refused. `task`: as above.
 void check_compatibility(const Job& job, const comm::Mesh& mesh, const tasks::Task* task = nullptr);
 
 /// Returns the reason why ranks that are arranged like this train without a feature of the job; empty: they have it.
