@@ -72,19 +72,21 @@ json write_published_weights(models::Model& model, const fs::path& folder, Store
 }
 
 /// Returns the kind of loss in transformers; null: the head determines it.
-const char* problem_type_of(Target gives) {
-  if (gives == Target::number) return "regression";
+const char* problem_type_of(const trained::Model& model) {
+  const InputSpec read = models::catalog().reads(model.job.spec().model.architecture);
+  if (read.reads_tokens() && read.target != Target::label) return nullptr;
+  const Target& gives = model.signature.gives;
   if (gives == Target::labels) return "multi_label_classification";
-  return gives == Target::label ? "single_label_classification" : nullptr;
+  return gives == Target::label ? "single_label_classification" : "regression";
 }
 
 }  // namespace
 
 void export_transformers(trained::Model& model, const fs::path& folder, StoredType type, int64_t file_bytes) {
-  const Target gives = model.signature.gives;
   json config = write_published_weights(*model.built.model, folder, type, file_bytes);
-  if (const char* const problem = problem_type_of(gives)) config["problem_type"] = problem;
-  gives == Target::next_token ? write_text_files(model.files, folder) : write_encoder_tokenizer(model, folder);
+  if (const char* const problem = problem_type_of(model)) config["problem_type"] = problem;
+  model.signature.gives == Target::next_token ? write_text_files(model.files, folder)
+                                              : write_encoder_tokenizer(model, folder);
   add_special_tokens(config, folder);
   write_file_atomically(folder / "config.json", config.dump(2) + "\n", ExitCode::environment);
 }
