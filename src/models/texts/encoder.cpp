@@ -32,7 +32,7 @@ at::Tensor places_of_tokens(const at::Tensor& lengths, int64_t time) {
 
 Encoder::Encoder(const EncoderSpec& spec, const nn::Context& context, const DataFacts& facts)
     : Model(context), sizes_(encoder_sizes_of(spec, facts)), sample_tokens_(facts.input_shape[0]) {
-  const EncoderNames& names = encoder_names_of(sizes_.variant);
+  const EncoderVariant& names = *sizes_.variant;
   const auto add_embedding = [&](const char* name, int64_t rows) {
     return add_child<nn::Embedding>(
         name, context, nn::Embedding::Options{.rows = rows, .channels = sizes_.channels, .init_std = kEncoderInitStd});

@@ -6,14 +6,9 @@
 namespace gputrain::models {
 namespace {
 
-nn::Naming block_naming_of(EncoderVariant variant) {
-  if (variant == EncoderVariant::distilbert) return nn::Naming::distilbert;
-  return variant == EncoderVariant::modernbert ? nn::Naming::modernbert : nn::Naming::bert;
-}
-
 nn::SelfAttention::Options encoder_attention_options(const EncoderSizes& sizes, int64_t window,
                                                      const nn::Init& output_init) {
-  return {.naming = block_naming_of(sizes.variant),
+  return {.naming = sizes.variant->in_blocks,
           .channels = sizes.channels,
           .heads = sizes.heads,
           .key_heads = sizes.heads,
@@ -27,7 +22,7 @@ nn::SelfAttention::Options encoder_attention_options(const EncoderSizes& sizes, 
 }
 
 nn::FeedForward::Options encoder_feed_forward_options(const EncoderSizes& sizes, const nn::Init& output_init) {
-  return {.naming = block_naming_of(sizes.variant),
+  return {.naming = sizes.variant->in_blocks,
           .channels = sizes.channels,
           .inner = sizes.inner,
           .gated = sizes.has_norms_before,
@@ -40,7 +35,7 @@ nn::FeedForward::Options encoder_feed_forward_options(const EncoderSizes& sizes,
 
 /// Returns the dropout on what attention adds: DistilBERT has none there, ModernBERT that of the attention weights.
 double dropout_after_attention(const EncoderSizes& sizes) {
-  if (sizes.variant == EncoderVariant::distilbert) return 0;
+  if (!sizes.variant->drops_attended) return 0;
   return sizes.has_norms_before ? sizes.attention_dropout : sizes.dropout;
 }
 
@@ -48,7 +43,7 @@ double dropout_after_attention(const EncoderSizes& sizes) {
 
 EncoderBlock::EncoderBlock(const nn::Context& context, const EncoderSizes& sizes, size_t layer)
     : Module(context), rotary_index_(sizes.windows[layer] > 0 ? 1 : 0), has_norms_before_(sizes.has_norms_before) {
-  const EncoderNames& names = encoder_names_of(sizes.variant);
+  const EncoderVariant& names = *sizes.variant;
   const double depth = has_norms_before_ ? std::sqrt(2.0 * static_cast<double>(sizes.layers)) : 1;
   const auto output_init = nn::Init::normal(kEncoderInitStd / depth);
   const auto add_norm = [&](const char* name) {

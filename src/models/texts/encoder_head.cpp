@@ -38,11 +38,8 @@ at::Tensor of_unit_length(const at::Tensor& vectors) {
 }
 
 ops::Activation head_activation_of(const EncoderSizes& sizes) {
-  const bool is_modernbert = sizes.variant == EncoderVariant::modernbert;
-  if (sizes.head == HeadKind::classifier && !is_modernbert) {
-    return sizes.variant == EncoderVariant::distilbert ? ops::Activation::relu : ops::Activation::tanh;
-  }
-  return is_modernbert || is_roberta(sizes.variant) ? ops::Activation::gelu : sizes.activation;
+  if (sizes.head == HeadKind::classifier) return sizes.variant->of_classifier;
+  return sizes.variant->of_tokens.value_or(sizes.activation);
 }
 
 }  // namespace
@@ -70,27 +67,26 @@ EncoderHead::EncoderHead(const nn::Context& context, const EncoderSizes& sizes)
       normalizes_(sizes.normalizes),
       classes_(sizes.classes),
       activation_(head_activation_of(sizes)) {
-  const HeadNames names = head_names_of(sizes.variant, sizes.head);
-  const bool is_modernbert = sizes.variant == EncoderVariant::modernbert;
+  const HeadNames names = head_names_of(*sizes.variant, sizes.head);
+  const bool has_bias = !sizes.has_norms_before;
   const auto add_linear = [&](const char* name, int64_t out, bool bias, double deviation) {
     return add_child<nn::Linear>(
         name, context,
         nn::Linear::Options{
             .in = sizes.channels, .out = out, .bias = bias, .weight_init = nn::Init::normal(deviation)});
   };
-  if (names.dense != nullptr) dense_ = add_linear(names.dense, sizes.channels, !is_modernbert, kEncoderInitStd);
+  if (names.dense != nullptr) dense_ = add_linear(names.dense, sizes.channels, has_bias, kEncoderInitStd);
   if (names.norm != nullptr) {
-    norm_ = add_child<nn::Norm>(
-        names.norm, context,
-        nn::Norm::Options{.channels = sizes.channels, .bias = !is_modernbert, .eps = sizes.norm_eps});
+    norm_ = add_child<nn::Norm>(names.norm, context,
+                                nn::Norm::Options{.channels = sizes.channels, .bias = has_bias, .eps = sizes.norm_eps});
   }
   if (kind_ == HeadKind::mlm) {
     vocabulary_ = add_child<VocabularyBias>(names.classes, context, sizes.vocabulary);
   } else if (names.classes != nullptr) {
-    const double deviation = is_modernbert ? 1 / std::sqrt(static_cast<double>(sizes.channels)) : kEncoderInitStd;
+    const double deviation = has_bias ? kEncoderInitStd : 1 / std::sqrt(static_cast<double>(sizes.channels));
     classifier_ = add_linear(names.classes, sizes.classes, true, deviation);
   }
-  const bool drops_pooled = is_roberta(sizes.variant) && kind_ == HeadKind::classifier;
+  const bool drops_pooled = sizes.variant->drops_pooled && kind_ == HeadKind::classifier;
   pooled_dropout_ = add_child<nn::Dropout>("pooled_dropout", context, drops_pooled ? sizes.head_dropout : 0);
   dropout_ = add_child<nn::Dropout>("head_dropout", context, classifier_ != nullptr ? sizes.head_dropout : 0);
 }

@@ -1,10 +1,9 @@
 #include "encoder_spec.hpp"
 
 #include <algorithm>
-#include <array>
-#include <string_view>
 #include <utility>
 
+#include "encoder_names.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/models/class_names.hpp"
@@ -12,21 +11,6 @@
 
 namespace gputrain::models {
 namespace {
-
-constexpr std::array<std::pair<std::string_view, EncoderVariant>, 6> kVariants{
-    {{"bert", EncoderVariant::bert},
-     {"roberta", EncoderVariant::roberta},
-     {"xlm_roberta", EncoderVariant::xlm_roberta},
-     {"camembert", EncoderVariant::camembert},
-     {"distilbert", EncoderVariant::distilbert},
-     {"modernbert", EncoderVariant::modernbert}}};
-
-EncoderVariant variant_of(const EncoderSpec& spec) {
-  for (const auto& [name, variant] : kVariants) {
-    if (name == spec.variant) return variant;
-  }
-  GPUTRAIN_ASSERT(false, "a variant without a value");
-}
 
 HeadKind head_of(const EncoderSpec& spec) {
   if (spec.head == "classifier") return HeadKind::classifier;
@@ -38,12 +22,6 @@ Pooling pooling_of(const EncoderSpec& spec) {
   const std::string name = spec.pooling.value_or(spec.head == "embedder" ? "mean" : "first");
   if (name == "mean") return Pooling::mean;
   return name == "last" ? Pooling::last : Pooling::first;
-}
-
-/// Returns the number of token types of a job that does not set it.
-int64_t default_token_types(EncoderVariant variant) {
-  if (is_roberta(variant)) return 1;
-  return variant == EncoderVariant::bert ? 2 : 0;
 }
 
 int64_t encoder_classes_of(const EncoderSpec& spec, const EncoderSizes& sizes, const DataFacts& facts) {
@@ -117,11 +95,6 @@ Target target_of(const EncoderSpec& spec) {
   return Target::masked;
 }
 
-bool is_roberta(EncoderVariant variant) noexcept {
-  return variant == EncoderVariant::roberta || variant == EncoderVariant::xlm_roberta ||
-         variant == EncoderVariant::camembert;
-}
-
 EncoderSizes encoder_sizes_of(const EncoderSpec& spec, const DataFacts& facts) {
   if (facts.input_shape.size() != 1) {
     throw Error(ExitCode::usage, {.what = "bert needs tokens, but the data has samples of " +
@@ -130,16 +103,17 @@ EncoderSizes encoder_sizes_of(const EncoderSpec& spec, const DataFacts& facts) {
                                   .hint = "use convnet or resnet18 for images"});
   }
   EncoderSizes sizes{};
-  sizes.variant = variant_of(spec);
+  const EncoderVariant& variant = encoder_variant(spec.variant);
+  sizes.variant = &variant;
   sizes.head = head_of(spec);
   sizes.layers = spec.n_layer;
   sizes.heads = spec.n_head;
   sizes.channels = spec.n_embd;
   sizes.inner = spec.n_inner.value_or(4 * spec.n_embd);
   sizes.positions = spec.block_size.value_or(std::max(facts.input_shape[0], facts.longest_text));
-  sizes.position_offset = spec.position_offset.value_or(is_roberta(sizes.variant) ? 2 : 0);
-  sizes.token_types = spec.type_vocab_size.value_or(default_token_types(sizes.variant));
-  sizes.has_norms_before = sizes.variant == EncoderVariant::modernbert;
+  sizes.position_offset = spec.position_offset.value_or(variant.position_offset);
+  sizes.token_types = spec.type_vocab_size.value_or(variant.token_types);
+  sizes.has_norms_before = variant.has_norms_before;
   sizes.activation = ops::activation_from_name(spec.activation);
   sizes.norm_eps = spec.norm_eps.value_or(sizes.has_norms_before ? 1e-5 : 1e-12);
   sizes.dropout = spec.dropout;
@@ -170,7 +144,7 @@ void EncoderSpec::describe(config::Description<EncoderSpec>& d) {
   d.key("variant", &EncoderSpec::variant,
         "whose blocks and names of parameters it has; modernbert: norms before the halves of a block, rotary "
         "positions, a gate in feed-forward layers, no biases")
-      .choices({"bert", "roberta", "xlm_roberta", "camembert", "distilbert", "modernbert"});
+      .choices(encoder_variant_names());
   d.key("n_layer", &EncoderSpec::n_layer, "blocks").range(1, kMostLayers).aliases({"num_hidden_layers", "n_layers"});
   d.key("n_head", &EncoderSpec::n_head, "attention heads")
       .range(1, kMostChannels)
@@ -237,8 +211,7 @@ void EncoderSpec::describe(config::Description<EncoderSpec>& d) {
     check_layer_types(spec.n_layer, spec.window, spec.layer_types, issues);
     check_modernbert(spec, issues);
     check_head(spec, issues);
-    const bool has_types = spec.variant != "modernbert" && spec.variant != "distilbert";
-    if (spec.type_vocab_size.value_or(0) > 0 && !has_types) {
+    if (spec.type_vocab_size.value_or(0) > 0 && encoder_variant(spec.variant).types == nullptr) {
       issues.add("type_vocab_size", spec.variant + " does not tell types of tokens apart", "leave it out");
     }
   });

@@ -41,9 +41,7 @@ struct EncoderSpec {
 
 constexpr double kEncoderInitStd = 0.02;
 
-/// Published encoder whose blocks, head and names a model has. XLM-RoBERTa and CamemBERT are RoBERTa with other tokens.
-enum class EncoderVariant { bert, roberta, xlm_roberta, camembert, distilbert, modernbert };
-bool is_roberta(EncoderVariant variant) noexcept;
+struct EncoderVariant;  // encoder_names.hpp
 
 enum class HeadKind {
   mlm,         // logits of the vocabulary for each token
@@ -59,7 +57,7 @@ Target target_of(const EncoderSpec& spec);
 
 /// Spec with every default resolved. encoder_sizes_of() throws Error(usage) for options that do not fit the data.
 struct EncoderSizes {
-  EncoderVariant variant;
+  const EncoderVariant* variant;
   int64_t layers, heads, channels, inner, vocabulary;
   int64_t positions;        // tokens of the longest text
   int64_t position_offset;  // learned positions that no text has, before its first

@@ -17,12 +17,8 @@ nlohmann::json bert_config(const EncoderSizes& sizes) {
 class BertFamily final : public EncoderFamily {
  public:
   explicit BertFamily(const config::NoOptions&)
-      : EncoderFamily({.variant = EncoderVariant::bert,
-                       .name = "bert",
-                       .model_type = "bert",
-                       .architecture = "Bert",
-                       .read = read_bert,
-                       .write = bert_config}) {}
+      : EncoderFamily(
+            {.name = "bert", .model_type = "bert", .architecture = "Bert", .read = read_bert, .write = bert_config}) {}
 };
 
 const config::Registered<BertFamily, config::NoOptions> registered_bert{families(), "bert", "BERT"};

@@ -39,8 +39,7 @@ nlohmann::json distilbert_config(const EncoderSizes& sizes) {
 class DistilbertFamily final : public EncoderFamily {
  public:
   explicit DistilbertFamily(const config::NoOptions&)
-      : EncoderFamily({.variant = EncoderVariant::distilbert,
-                       .name = "distilbert",
+      : EncoderFamily({.name = "distilbert",
                        .model_type = "distilbert",
                        .architecture = "DistilBert",
                        .read = read_distilbert,

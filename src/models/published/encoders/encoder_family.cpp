@@ -46,20 +46,20 @@ bool has_prefix(const std::string& name, const char* module) {
 }
 
 /// Tells whether a name of a file belongs to a head, whichever it is.
-bool is_of_a_head(const std::string& name, EncoderVariant variant) {
+bool is_of_a_head(const std::string& name, const EncoderVariant& variant) {
   for (const auto& [head, ours] : kHeads) {
     const HeadNames names = head_names_of(variant, head);
     for (const char* module : {names.dense, names.norm, names.classes}) {
       if (has_prefix(name, module)) return true;
     }
   }
-  return name.starts_with(std::string(encoder_names_of(variant).root) + "pooler.") ||
-         has_prefix(name, "cls.seq_relationship") || has_prefix(name, "qa_outputs");
+  return name.starts_with(std::string(variant.root) + "pooler.") || has_prefix(name, "cls.seq_relationship") ||
+         has_prefix(name, "qa_outputs");
 }
 
 /// Tells whether it is a parameter of the head that the model has.
 bool is_of_its_head(const std::string& name, const EncoderSizes& sizes) {
-  const HeadNames names = head_names_of(sizes.variant, sizes.head);
+  const HeadNames names = head_names_of(*sizes.variant, sizes.head);
   for (const char* module : {names.dense, names.norm, names.classes}) {
     if (module != nullptr && (name == std::string(module) + ".weight" || name == std::string(module) + ".bias"))
       return true;
@@ -68,18 +68,16 @@ bool is_of_its_head(const std::string& name, const EncoderSizes& sizes) {
 }
 
 /// Returns the name in a file as newer versions of transformers write it, with the root that bare encoders' files lack.
-std::string current_name(std::string name, EncoderVariant variant) {
+std::string current_name(std::string name, const EncoderVariant& variant) {
   constexpr std::array<std::pair<std::string_view, const char*>, 2> kOldEnds{
       {{"LayerNorm.gamma", "LayerNorm.weight"}, {"LayerNorm.beta", "LayerNorm.bias"}}};
   for (const auto& [old, now] : kOldEnds) {
     if (name.ends_with(old)) name.replace(name.size() - old.size(), old.size(), now);
   }
-  const char* const root = encoder_names_of(variant).root;
-  const char* const blocks = variant == EncoderVariant::modernbert   ? "layers."
-                             : variant == EncoderVariant::distilbert ? "transformer."
-                                                                     : "encoder.";
-  for (const char* start : {"embeddings.", "pooler.", "final_norm.", blocks}) {
-    if (name.starts_with(start)) return root + name;
+  const std::string_view blocks = std::string_view(variant.blocks).substr(std::string_view(variant.root).size());
+  for (const std::string_view start :
+       {std::string_view("embeddings."), std::string_view("pooler."), std::string_view("final_norm."), blocks}) {
+    if (name.starts_with(start)) return variant.root + name;
   }
   return name;
 }
@@ -91,7 +89,8 @@ PublishedModel EncoderFamily::model_of(const nlohmann::json& config, const std::
   reader.expect_flag("is_decoder", false);
   reader.expect_flag("add_cross_attention", false);
   reader.expect_flag("tie_word_embeddings", true);
-  if (reader.text("position_embedding_type", "absolute") != "absolute" && kind_.variant != EncoderVariant::modernbert)
+  if (reader.text("position_embedding_type", "absolute") != "absolute" &&
+      encoder_variant(kind_.name).positions != nullptr)
     reader.refuse("'position_embedding_type' other than absolute is not supported");
   EncoderOptions options;
   options.fixed.add("variant", kind_.name);
@@ -104,7 +103,7 @@ PublishedModel EncoderFamily::model_of(const nlohmann::json& config, const std::
 
 bool EncoderFamily::names(const Model& model) const {
   const auto* encoder = dynamic_cast<const Encoder*>(&model);
-  return encoder != nullptr && encoder->sizes().variant == kind_.variant;
+  return encoder != nullptr && encoder->sizes().variant == &encoder_variant(kind_.name);
 }
 
 nlohmann::json EncoderFamily::config_of(const Model& model) const {
@@ -126,22 +125,21 @@ nlohmann::json EncoderFamily::config_of(const Model& model) const {
 
 std::string EncoderFamily::parameter_of(const Model& model, const std::string& file_name) const {
   const EncoderSizes& sizes = dynamic_cast<const Encoder&>(model).sizes();
-  const EncoderNames& names = encoder_names_of(kind_.variant);
-  const std::string name = current_name(file_name, kind_.variant), vocabulary = names.mlm_bias;
+  const EncoderVariant& names = *sizes.variant;
+  const std::string name = current_name(file_name, names), vocabulary = names.mlm_bias, decoder = names.mlm_weight;
   // Older files store numbers of positions and types like weights.
   for (const char* end : {"embeddings.position_ids", "embeddings.token_type_ids"}) {
     if (name == names.root + std::string(end)) return {};
   }
-  const bool has_decoder = kind_.variant == EncoderVariant::bert || is_roberta(kind_.variant);
-  const std::string decoder = vocabulary + (has_decoder ? ".decoder" : "");
   if (name == decoder + ".weight") return sizes.head == HeadKind::mlm ? names.tokens + std::string(".weight") : "";
   if (name == decoder + ".bias") return sizes.head == HeadKind::mlm ? vocabulary + ".bias" : "";
-  return is_of_a_head(name, kind_.variant) && !is_of_its_head(name, sizes) ? "" : name;
+  return is_of_a_head(name, names) && !is_of_its_head(name, sizes) ? "" : name;
 }
 
 std::string EncoderFamily::file_name_of(const Model& model, const std::string& parameter) const {
-  const std::string root = encoder_names_of(kind_.variant).root;
-  const bool is_bare = dynamic_cast<const Encoder&>(model).sizes().head == HeadKind::embedder;
+  const EncoderSizes& sizes = dynamic_cast<const Encoder&>(model).sizes();
+  const std::string root = sizes.variant->root;
+  const bool is_bare = sizes.head == HeadKind::embedder;
   return is_bare && parameter.starts_with(root) ? parameter.substr(root.size()) : parameter;
 }
 

@@ -15,7 +15,6 @@ struct EncoderOptions {
 
 /// Differences of a family from the others.
 struct EncoderKind {
-  EncoderVariant variant;
   const char* name;          // name of the variant in a job
   const char* model_type;    // value in a config.json
   const char* architecture;  // start of the name, before ForMaskedLM and so on

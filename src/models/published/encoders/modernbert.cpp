@@ -87,8 +87,7 @@ nlohmann::json modernbert_config(const EncoderSizes& sizes) {
 class ModernbertFamily final : public EncoderFamily {
  public:
   explicit ModernbertFamily(const config::NoOptions&)
-      : EncoderFamily({.variant = EncoderVariant::modernbert,
-                       .name = "modernbert",
+      : EncoderFamily({.name = "modernbert",
                        .model_type = "modernbert",
                        .architecture = "ModernBert",
                        .read = read_modernbert,

@@ -23,9 +23,8 @@ nlohmann::json roberta_config(const EncoderSizes& sizes) {
   return config;
 }
 
-EncoderKind roberta_kind(EncoderVariant variant, const char* name, const char* model_type, const char* architecture) {
-  return {.variant = variant,
-          .name = name,
+EncoderKind roberta_kind(const char* name, const char* model_type, const char* architecture) {
+  return {.name = name,
           .model_type = model_type,
           .architecture = architecture,
           .read = read_roberta,
@@ -34,20 +33,19 @@ EncoderKind roberta_kind(EncoderVariant variant, const char* name, const char* m
 
 class RobertaFamily final : public EncoderFamily {
  public:
-  explicit RobertaFamily(const config::NoOptions&)
-      : EncoderFamily(roberta_kind(EncoderVariant::roberta, "roberta", "roberta", "Roberta")) {}
+  explicit RobertaFamily(const config::NoOptions&) : EncoderFamily(roberta_kind("roberta", "roberta", "Roberta")) {}
 };
 
 class XlmRobertaFamily final : public EncoderFamily {
  public:
   explicit XlmRobertaFamily(const config::NoOptions&)
-      : EncoderFamily(roberta_kind(EncoderVariant::xlm_roberta, "xlm_roberta", "xlm-roberta", "XLMRoberta")) {}
+      : EncoderFamily(roberta_kind("xlm_roberta", "xlm-roberta", "XLMRoberta")) {}
 };
 
 class CamembertFamily final : public EncoderFamily {
  public:
   explicit CamembertFamily(const config::NoOptions&)
-      : EncoderFamily(roberta_kind(EncoderVariant::camembert, "camembert", "camembert", "Camembert")) {}
+      : EncoderFamily(roberta_kind("camembert", "camembert", "Camembert")) {}
 };
 
 const config::Registered<RobertaFamily, config::NoOptions> registered_roberta{families(), "roberta", "RoBERTa"};
