@@ -216,6 +216,16 @@ class Predictions(Case):
         self.assertEqual(config.problem_type, "regression")
         self.assert_near([each["number"] for each in self.predicted(run, self.texts)], logits[:, 0])
 
+    def test_are_all_numbers_of_a_published_model_and_no_classes_that_the_data_does_not_have(self):
+        lines = [{"text": text, "label": "ab"[len(text) % 2]} for text in TEXTS if text]
+        run = self.run_job("spare", "text_classification", lines, more=", num_classes: 3")
+        self.assertEqual([list(each["probabilities"]) for each in self.predicted(run, self.texts)], [["a", "b"]] * len(TEXTS))
+        folder = self.exported(run)
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | {"problem_type": "regression"}))
+        _, logits = self.logits(AutoModelForSequenceClassification, folder, TEXTS)
+        self.assert_near([each["numbers"] for each in self.predicted(folder, self.texts)], logits)
+
     def test_of_an_adapted_language_model_are_those_of_its_merged_export(self):
         llama = self.folder / "llama"
         BertTokenizerFast(str(self.bert / "vocab.txt")).save_pretrained(llama)
