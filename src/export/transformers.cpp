@@ -60,7 +60,9 @@ void write_weights_in_files(const checkpoint::NamedTensors& tensors, const fs::p
 json write_published_weights(models::Model& model, const fs::path& folder, StoredType type, int64_t file_bytes) {
   json config = models::published_config(model);
   if (config.is_null())
-    throw Error(ExitCode::usage, {.what = "no published family has this architecture", .where = "--format"});
+    throw Error(ExitCode::usage, {.what = "no published family has this architecture",
+                                  .where = "--format",
+                                  .hint = "onnx; model.safetensors of a run of images is for torchvision and timm"});
   if (type == StoredType::q8_0)
     throw Error(ExitCode::usage, {.what = "q8_0 is a type of GGUF", .where = "--dtype", .hint = "f32, f16 or bf16"});
   checkpoint::NamedTensors tensors = published_weights(model);
@@ -85,8 +87,10 @@ const char* problem_type_of(const trained::Model& model) {
 void export_transformers(trained::Model& model, const fs::path& folder, StoredType type, int64_t file_bytes) {
   json config = write_published_weights(*model.built.model, folder, type, file_bytes);
   if (const char* const problem = problem_type_of(model)) config["problem_type"] = problem;
-  model.signature.gives == Target::next_token ? write_text_files(model.files, folder)
-                                              : write_encoder_tokenizer(model, folder);
+  if (model.signature.gives == Target::next_token)
+    write_text_files(model.files, folder);
+  else if (model.signature.reads_texts())
+    write_encoder_tokenizer(model, folder);
   add_special_tokens(config, folder);
   write_file_atomically(folder / "config.json", config.dump(2) + "\n", ExitCode::environment);
 }

@@ -44,9 +44,8 @@ void check_format(const ExportRequest& request, const trained::Source& source) {
   const auto refuse = [&](const std::string& what, const std::string& hint) {
     throw Error(ExitCode::usage, {.what = what, .where = request.folder, .hint = hint});
   };
-  if (!source.reads_texts())
-    refuse(request.format + " is a format of models of texts, and this one reads none",
-           "--format onnx; the run's model.safetensors is for torchvision and timm");
+  if (!source.reads_texts() && request.format != "hf")
+    refuse(request.format + " is a format of models of texts, and this one reads none", "--format onnx, or hf");
   const std::string given = "this model " + trained::what_it_gives(source.signature);
   if (request.format == "gguf" && !source.continues_texts())
     refuse("GGUF is written of language models alone, and " + given, "--format hf");
