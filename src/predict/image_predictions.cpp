@@ -104,10 +104,7 @@ ImagePredictions predictions_of(trained::Model& model, const ImagesToSee& wanted
   for (int64_t step = 0; step < reading.steps; ++step) {
     const auto data = loader.next_step();
     for (const Batch& batch : data.micro_batches) {
-      const at::Tensor logits = forward(preprocess(batch));
-      // A model may have more classes than its data.
-      const int64_t known = std::min(logits.size(-1), std::ssize(model.class_names));
-      const at::Tensor rows = seen.task->outputs(logits.narrow(-1, 0, known).to(at::kCPU, at::kFloat));
+      const at::Tensor rows = seen.task->outputs(forward(preprocess(batch)).to(at::kCPU, at::kFloat));
       for (int64_t row = 0; row < batch.samples; ++row, ++image) {
         if (unreadable.contains(image)) continue;
         const std::string& file = files.at(static_cast<size_t>(image));

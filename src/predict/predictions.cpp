@@ -116,11 +116,7 @@ std::string predictions_of(trained::Model& model, const TextsToRead& texts, bool
   const TextOutputs all = outputs_of(model, texts, gives);
   const Lines lines(model.class_names, json);
   std::string text;
-  for (size_t i = 0; i < all.texts.size(); ++i) {
-    // A model may have more classes than its data.
-    const int64_t known = std::min(all.outputs[i].size(-1), std::ssize(model.class_names));
-    text += lines.of(gives, all.texts[i], all.outputs[i].narrow(-1, 0, known));
-  }
+  for (size_t i = 0; i < all.texts.size(); ++i) text += lines.of(gives, all.texts[i], all.outputs[i]);
   return text;
 }
 

@@ -93,7 +93,8 @@ std::unique_ptr<Model> open(Source source, Spelling spelling = Spelling::needed)
 class Forward {
  public:
   explicit Forward(Model& model);
-  /// Returns logits [batch, ..., classes], or vectors [batch, channels], without outputs that only pad the last layer.
+  /// Returns logits [batch, ..., classes], or vectors [batch, channels], without outputs that only pad the last layer
+  /// or are of classes that the data does not have.
   at::Tensor operator()(const Batch& batch);
 
  private:
