@@ -162,6 +162,10 @@ log: {{interval: 1}}
         (self.folder / "texts.jsonl").write_text(data.read_text())
         told = self.gputrain("predict", run, self.folder / "texts.jsonl", "--json").splitlines()
         spans = [json.loads(line)["numbers"] for line in told if line.startswith("{")]
+        self.gputrain("export", run, self.folder / "spans_out", "--format", "hf")
+        told = self.gputrain("predict", self.folder / "spans_out", self.folder / "texts.jsonl", "--json").splitlines()
+        again = [json.loads(line)["numbers"] for line in told if line.startswith("{")]
+        self.assertEqual(again, spans)
         truth = [(text.index("yes") / len(text), (text.index("yes") + 3) / len(text)) for text in texts]
         errors = [(guess - true) ** 2 for span, both in zip(spans, truth, strict=True)
                   for guess, true in zip(span, both, strict=True)]
