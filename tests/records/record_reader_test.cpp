@@ -24,12 +24,12 @@ using ::testing::HasSubstr;
 
 constexpr Target kSizes{"sizes", "the sizes of a text"};
 
-/// Learns how many bytes and how many words a text has.
+/// Learns how many bytes and how many words a text has. A column without a name is a text.
 class SizeReader final : public RecordReader {
  public:
-  std::vector<std::string> columns() const override { return {"text", "question"}; }
+  std::vector<std::string> columns() const override { return {"text", "question", "0"}; }
   std::vector<std::string> texts(const nlohmann::ordered_json& record) const override {
-    if (!record.contains("question")) return {text_in(record, "text")};
+    if (!record.contains("question")) return {text_of(record)};
     return {text_in(record, "question"), text_in(record, "text")};
   }
   data::SampleLayout learned() const override {
@@ -38,9 +38,14 @@ class SizeReader final : public RecordReader {
             .outputs = 2};
   }
   std::vector<float> numbers(const nlohmann::ordered_json& record) const override {
-    const std::string text = text_in(record, "text");
+    const std::string text = text_of(record);
     const auto words = static_cast<float>(1 + std::ranges::count(text, ' '));
     return {static_cast<float>(text.size()), words, words > 2 ? 1.0F : 0.0F};
+  }
+
+ private:
+  static std::string text_of(const nlohmann::ordered_json& record) {
+    return text_in(record, record.contains("0") ? "0" : "text");
   }
 };
 
@@ -79,6 +84,16 @@ TEST_F(RecordReaderTest, SaysWhichRecordItCannotUse) {
   write("a.jsonl", "{\"text\": \"a\"}\n{\"text\": 7}\n");
   EXPECT_THAT(error_of([&] { opened(kSizes, "a.jsonl"); }),
               AllOf(HasSubstr("'text' is no text"), HasSubstr("a.jsonl:2")));
+}
+
+TEST_F(RecordReaderTest, TakesAFirstRowWithANumberForARecord) {
+  const std::string rows = "so\t7\nnot good at all\t8\nwhat a waste\t9\n";
+  for (const std::string names : {"", "sentence\trank\n"}) {
+    write("a.tsv", names + rows);
+    const auto data = opened(kSizes, "a.tsv", "", "tokenizer: bytes, columns: {text: 0, label: 1}");
+    EXPECT_EQ(data.train->size(), 3) << names;
+    EXPECT_THAT(sample_of(*data.train, 0)["target"], ElementsAre(2, 1)) << names;
+  }
 }
 
 TEST_F(RecordReaderTest, IsTheOnlyOneOfItsTarget) {

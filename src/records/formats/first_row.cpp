@@ -88,8 +88,9 @@ enum class FirstRow { record, names, doubtful };
 FirstRow kind_of(const Record& row, const Others& others, const NumberedColumns& columns) {
   const std::string* label = columns.label ? cell_of(row, *columns.label) : nullptr;
   if (columns.label && label != nullptr) {
-    if (columns.target == Target::number || columns.target == Target::pairs)
-      return is_label_of_number(*label) ? FirstRow::record : FirstRow::names;
+    const bool has_classes = columns.target == Target::label || columns.target == Target::labels;
+    if (!has_classes && is_label_of_number(*label)) return FirstRow::record;
+    if (columns.target == Target::number || columns.target == Target::pairs) return FirstRow::names;
     if (others.labels.contains(*label)) return FirstRow::record;
   }
   if (!row.problem.empty() || !row.value.is_object()) return FirstRow::record;
