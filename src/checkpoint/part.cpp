@@ -14,8 +14,8 @@
 #include <fmt/ranges.h>
 
 #include "block_file.hpp"
-#include "safetensors/dtypes.hpp"
 #include "gputrain/checkpoint/safetensors_header.hpp"
+#include "safetensors/dtypes.hpp"
 #include "slice_runs.hpp"
 
 namespace gputrain::checkpoint {

@@ -3,6 +3,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "commands.hpp"
 #include "gputrain/config/load.hpp"
 #include "gputrain/config/names.hpp"
 #include "gputrain/config/reference.hpp"
@@ -12,7 +13,6 @@
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/setup/compatibility.hpp"
 #include "gputrain/setup/versions.hpp"
-#include "commands.hpp"
 
 namespace gputrain::app {
 namespace {

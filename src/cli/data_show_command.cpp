@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "commands.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/printable.hpp"
@@ -23,7 +24,6 @@
 #include "gputrain/models/model.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/tasks/task.hpp"
-#include "commands.hpp"
 
 namespace gputrain::app {
 namespace {

@@ -10,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "commands.hpp"
 #include "gputrain/comm/nccl_name.hpp"
 #include "gputrain/comm/simulated_ranks.hpp"
 #include "gputrain/core/error.hpp"
@@ -25,7 +26,6 @@
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/resume/checkpoint_room.hpp"
 #include "gputrain/setup/versions.hpp"
-#include "commands.hpp"
 
 namespace gputrain::app {
 namespace {

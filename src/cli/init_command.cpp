@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "commands.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/lower_case.hpp"
@@ -18,7 +19,6 @@
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/records/image_list.hpp"
 #include "gputrain/setup/training_setup.hpp"
-#include "commands.hpp"
 
 namespace gputrain::app {
 namespace {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "commands.hpp"
 #include "gputrain/checkpoint/listing.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/json.hpp"
@@ -18,7 +19,6 @@
 #include "gputrain/launch/agent.hpp"
 #include "gputrain/launch/launcher.hpp"
 #include "job_check.hpp"
-#include "commands.hpp"
 
 namespace gputrain::app {
 namespace {

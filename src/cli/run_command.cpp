@@ -3,7 +3,7 @@
 #include <optional>
 #include <utility>
 
-#include "planning/dry_run.hpp"
+#include "commands.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/process.hpp"
 #include "gputrain/device/fault.hpp"
@@ -14,7 +14,7 @@
 #include "gputrain/setup/compatibility.hpp"
 #include "gputrain/setup/training_setup.hpp"
 #include "gputrain/train/preemption.hpp"
-#include "commands.hpp"
+#include "planning/dry_run.hpp"
 
 namespace gputrain::app {
 namespace {

@@ -136,8 +136,9 @@ struct ProcessGroups::Session {
       }));
     }
     constexpr int kThreads = 2;  // two buckets at a time
-    return Group(connected(std::move(connection),
-                           [&] { return connect_gloo(here, {part.rank, part.size, kThreads, address, to_connect}); }));
+    return Group(connected(std::move(connection), [&] {
+      return connect_gloo(here, {part.rank, part.size, kThreads, address, to_connect});
+    }));
   }
 };
 

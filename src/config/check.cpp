@@ -5,9 +5,9 @@
 #include <sstream>
 #include <utility>
 
-#include "values/expectation.hpp"
 #include "gputrain/config/names.hpp"
 #include "gputrain/core/lower_case.hpp"
+#include "values/expectation.hpp"
 #include "yaml/scalar.hpp"
 
 namespace gputrain::config {

@@ -4,9 +4,9 @@
 #include <array>
 #include <cstdio>
 
-#include "streams/byte_source.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/data/read_only_file.hpp"
+#include "streams/byte_source.hpp"
 #include "streams/gzip_stream.hpp"
 
 namespace gputrain::datasets {

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "streams/byte_source.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/data/read_only_file.hpp"
+#include "streams/byte_source.hpp"
 
 namespace gputrain::datasets {
 namespace {

@@ -52,8 +52,7 @@ void export_sentence_transformers(trained::Model& model, const fs::path& folder,
     add("2_Normalize", "Normalize");
     write_json(folder / "2_Normalize" / "config.json", Json::object());
   }
-  write_json(folder / "sentence_bert_config.json",
-             {{"max_seq_length", model.longest_text}, {"do_lower_case", false}});
+  write_json(folder / "sentence_bert_config.json", {{"max_seq_length", model.longest_text}, {"do_lower_case", false}});
   write_json(folder / "config_sentence_transformers.json",
              {{"prompts", Json::object()}, {"default_prompt_name", nullptr}, {"similarity_fn_name", "cosine"}});
   write_json(folder / "modules.json", list);

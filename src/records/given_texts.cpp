@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <utility>
 
-#include "tokens/encoded_texts.hpp"
 #include "formats/first_row.hpp"
+#include "formats/record_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/datasets/parallel_for.hpp"
 #include "gputrain/datasets/text_file.hpp"
-#include "formats/record_file.hpp"
 #include "samples/text_samples.hpp"
+#include "tokens/encoded_texts.hpp"
 
 namespace gputrain::records {
 namespace {

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "formats/record_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/data/dataset.hpp"
 #include "gputrain/datasets/parallel_for.hpp"
-#include "formats/record_file.hpp"
 
 namespace gputrain::records {
 

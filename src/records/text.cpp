@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "tokens/encoded_texts.hpp"
+#include "formats/record_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/file_kind.hpp"
 #include "gputrain/core/log.hpp"
@@ -18,8 +18,8 @@
 #include "gputrain/datasets/file_list.hpp"
 #include "gputrain/datasets/text_file.hpp"
 #include "gputrain/datasets/token_windows.hpp"
-#include "formats/record_file.hpp"
 #include "samples/text_samples.hpp"
+#include "tokens/encoded_texts.hpp"
 
 namespace gputrain::records {
 namespace {

@@ -67,7 +67,7 @@ void check_groups(const Job& job, models::Model& model, const Names& names) {
 }
 
 device::ArenaTensor tensor_of(const optim::OptimizerSpec& optimizer, const std::string& name,
-                                const nn::Parameter& parameter, at::ScalarType compute) {
+                              const nn::Parameter& parameter, at::ScalarType compute) {
   device::ArenaTensor arena_tensor{
       .name = name,
       .value = parameter.value,

@@ -1,5 +1,5 @@
-// Features of jobs, and rules of what does not go together. A feature and a rule are an entry each; nothing else has to know
-// of them.
+// Features of jobs, and rules of what does not go together. A feature and a rule are an entry each; nothing else has to
+// know of them.
 #include <utility>
 
 #include "gputrain/optim/optimizer.hpp"

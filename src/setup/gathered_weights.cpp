@@ -64,7 +64,8 @@ void each_weight(BuiltModel& built, const std::function<void(const std::string& 
   };
   if (!built.sharded) return visit_all({});
   for (int64_t unit = 0; unit < built.sharded->units(); ++unit)
-    built.sharded->with_unit(unit, [&] { visit_all(unit); }, which);
+    built.sharded->with_unit(
+        unit, [&] { visit_all(unit); }, which);
 }
 
 namespace {
@@ -95,7 +96,8 @@ checkpoint::NamedTensors gather(
   };
   if (!built.sharded) keep({});
   for (int64_t unit = 0; built.sharded && unit < built.sharded->units(); ++unit)
-    built.sharded->with_unit(unit, [&] { keep(unit); }, which);
+    built.sharded->with_unit(
+        unit, [&] { keep(unit); }, which);
   if (context.rank() != 0) return {};
   checkpoint::NamedTensors weights = live_weights(*built.model, which);  // buffers included
   for (auto& [name, tensor] : weights) {

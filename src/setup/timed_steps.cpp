@@ -93,7 +93,8 @@ TimedSteps time_steps(const Job& job, TrainingSetup& setup, const Timing& timing
   const train::Plan plan = setup.plan;
   setup.plan.batch = timing.batch;
   setup.plan.total_steps = timing.warmup + timing.steps;
-  TrainingLoop loop(job.spec(), setup, {}, [] {}, timing.records() ? device::make_captured_graphs : without_graph);
+  TrainingLoop loop(
+      job.spec(), setup, {}, [] {}, timing.records() ? device::make_captured_graphs : without_graph);
   TimingHook hook(setup.context.device, timing.enough_seconds, [&] {
     if (timing.evaluates) loop.run_between_steps([&] { evaluate_once(job, setup); });
   });

@@ -166,7 +166,8 @@ train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data:
 }
 
 TrainingSetup::TrainingSetup(const Job& job, int64_t kept_global_batch)
-    : TrainingSetup(job, create_rank_context(job), [&] { return open_datasets(job); }, kept_global_batch) {}
+    : TrainingSetup(
+          job, create_rank_context(job), [&] { return open_datasets(job); }, kept_global_batch) {}
 
 TrainingSetup::TrainingSetup(const Job& job, RankContext at, const std::function<JobDatasets()>& open,
                              int64_t kept_global_batch, Weights weights)

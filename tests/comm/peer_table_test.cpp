@@ -15,8 +15,7 @@ using ::testing::HasSubstr;
 /// A standing at the start, after `begun` tensor collectives, of which it remembers the last `kept` calls.
 RankStatus status_with(const std::string& call, int64_t begun, size_t kept) {
   RankStatus status{.phase = "at the start", .waiting = {}, .lanes = {}};
-  status.lanes[kTensors] = {
-      .begun = begun, .calls = std::vector<std::string>(kept, call), .last = begun};
+  status.lanes[kTensors] = {.begun = begun, .calls = std::vector<std::string>(kept, call), .last = begun};
   return status;
 }
 

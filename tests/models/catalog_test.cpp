@@ -12,9 +12,9 @@
 #include <torch/csrc/autograd/function.h>
 #include <nlohmann/json.hpp>
 
+#include "../../src/models/images/vit.hpp"
 #include "../../src/models/texts/encoder.hpp"
 #include "../../src/models/texts/gpt.hpp"
-#include "../../src/models/images/vit.hpp"
 #include "gputrain/config/schema.hpp"
 #include "gputrain/models/model.hpp"
 #include "gputrain/nn/unit_memory.hpp"

@@ -353,8 +353,9 @@ TEST(PublishedFamilies, IncludeOneThatAFileRegisters) {
   EXPECT_THAT(published.options, ElementsAre(Pair("hidden", "[6]")));
   EXPECT_THAT(
       refusal({{"model_type", "t5"}}),
-      HasSubstr("bert, camembert, convnext, distilbert, gemma3, gpt2, gpt_neox, llama, mistral, mixtral, modernbert, olmo2, "
-                "phi3, qwen2, qwen3, qwen3_moe, roberta, stack, vit and xlm_roberta are supported"));
+      HasSubstr(
+          "bert, camembert, convnext, distilbert, gemma3, gpt2, gpt_neox, llama, mistral, mixtral, modernbert, olmo2, "
+          "phi3, qwen2, qwen3, qwen3_moe, roberta, stack, vit and xlm_roberta are supported"));
 
   OtherHead mlp(3);
   EXPECT_TRUE(published_config(*mlp.model).is_null());

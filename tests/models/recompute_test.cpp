@@ -9,9 +9,9 @@
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 
+#include "../../src/models/images/vit.hpp"
 #include "../../src/models/texts/encoder.hpp"
 #include "../../src/models/texts/gpt.hpp"
-#include "../../src/models/images/vit.hpp"
 #include "gputrain/device/host_allocator.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/models/model.hpp"

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "../../src/records/labels.hpp"
 #include "../../src/records/formats/record_file.hpp"
+#include "../../src/records/labels.hpp"
 #include "gputrain/datasets/parallel_for.hpp"
 #include "gputrain/datasets/text_file.hpp"
 #include "support/fuzzed_file.hpp"

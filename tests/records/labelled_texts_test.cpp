@@ -8,8 +8,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "../../src/records/tokens/encoded_texts.hpp"
 #include "../../src/records/samples/masking.hpp"
+#include "../../src/records/tokens/encoded_texts.hpp"
 #include "datasets/opened.hpp"
 #include "datasets/sample_of.hpp"
 #include "gputrain/data/batch.hpp"

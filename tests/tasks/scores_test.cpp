@@ -4,8 +4,8 @@
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
-#include "../../src/tasks/texts/entities.hpp"
 #include "../../src/tasks/scores.hpp"
+#include "../../src/tasks/texts/entities.hpp"
 #include "gputrain/data/batch.hpp"
 
 namespace gputrain::tasks {

@@ -34,9 +34,7 @@ class SomeSamples : public Dataset {
 class Subset final : public SomeSamples {
  public:
   int64_t length(int64_t index) const override { return whole().length(sample(index)); }
-  int64_t length_of_pass(int64_t index, int pass) const override {
-    return whole().length_of_pass(sample(index), pass);
-  }
+  int64_t length_of_pass(int64_t index, int pass) const override { return whole().length_of_pass(sample(index), pass); }
   std::string sample_name(int64_t index) const override { return whole().sample_name(sample(index)); }
   std::optional<int64_t> class_of(int64_t index) const override { return whole().class_of(sample(index)); }
 

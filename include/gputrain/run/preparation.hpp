@@ -5,10 +5,10 @@
 #include <functional>
 #include <string>
 
-#include "gputrain/run/run_request.hpp"
 #include "gputrain/job/job.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/run/kernel_status.hpp"
+#include "gputrain/run/run_request.hpp"
 #include "gputrain/setup/training_setup.hpp"
 
 namespace gputrain::app {

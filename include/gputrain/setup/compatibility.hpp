@@ -16,13 +16,14 @@ using Features = std::set<std::string>;
 
 /// Returns all names, in the order of the page.
 std::vector<std::string> all_features();
-/// Returns the features of a job. `task`: that of the open data, which decides where the job names none; null: there is no data yet.
+/// Returns the features of a job. `task`: that of the open data, which decides where the job names none; null: there is
+/// no data yet.
 Features features_of(const JobSpec& spec, const tasks::Task* task = nullptr);
 
 /// Effect of a rule on a job that has the feature `one`.
 enum class Relation {
   excludes,  // must not have the other
-  needs,  // must have the other
+  needs,     // must have the other
   gives_up,  // trains with the other as if it did not have this one
   may_clash  // depends on the model's names, when it is built
 };
@@ -31,8 +32,8 @@ struct CompatibilityRule {
   std::string one;  // feature whose name begins with its key
   Relation relation;
   std::string other;
-  std::string why;  // reason; {model}, {task}, {optimizer} and {curve} stand for their names
-  std::string instead = {};  // value to write at the key of `one`
+  std::string why;            // reason; {model}, {task}, {optimizer} and {curve} stand for their names
+  std::string instead = {};   // value to write at the key of `one`
   std::string and_also = {};  // feature that such jobs must have too; empty: the rule is for all
 };
 const std::vector<CompatibilityRule>& compatibility_rules();

@@ -30,7 +30,7 @@ struct SafetensorsFile::Mapping {
     // O_NONBLOCK: do not wait for a writer if the path is a pipe.
     const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0) refuse_to_read(path, std::strerror(errno), code);
-    struct stat status{};
+    struct stat status {};
     const bool is_file = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
     bytes = is_file ? static_cast<size_t>(status.st_size) : 0;
     // Private and writable: an in-place operation on one of our tensors changes this process's memory, never the file.
@@ -88,12 +88,13 @@ at::Tensor SafetensorsFile::tensor(const std::string& name) const {
     std::memcpy(copy.mutable_data_ptr(), data, entry.end - entry.begin);
     return copy;
   }
-  return at::from_blob(data, entry.sizes, [mapping = mapping_](void*) {}, options);
+  return at::from_blob(
+      data, entry.sizes, [mapping = mapping_](void*) {}, options);
 }
 
 SafetensorsHeader read_safetensors_header(const std::filesystem::path& path, ExitCode code) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat status{};
+  struct stat status {};
   if (file.get() < 0 || ::fstat(file.get(), &status) != 0) refuse_to_read(path, std::strerror(errno), code);
   if (!S_ISREG(status.st_mode)) refuse_to_read(path, "not a file", code);
   const auto file_bytes = static_cast<uint64_t>(status.st_size);

@@ -10,8 +10,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "gputrain/core/file_kind.hpp"
 #include "../not_weights.hpp"
+#include "gputrain/core/file_kind.hpp"
 
 namespace gputrain::checkpoint {
 namespace {

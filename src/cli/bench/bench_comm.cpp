@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "../commands.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/inspect/collective_bench.hpp"
@@ -14,7 +15,6 @@
 #include "gputrain/launch/environment.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/setup/training_setup.hpp"
-#include "../commands.hpp"
 
 namespace gputrain::app {
 namespace {

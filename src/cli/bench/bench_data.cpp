@@ -3,13 +3,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include "../commands.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/inspect/data_bench.hpp"
 #include "gputrain/job/job_environment.hpp"
 #include "gputrain/launch/environment.hpp"
 #include "gputrain/monitor/format.hpp"
-#include "../commands.hpp"
 
 namespace gputrain::app {
 namespace {

@@ -6,13 +6,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "../commands.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/device/host.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/inspect/machine_bench.hpp"
 #include "gputrain/monitor/format.hpp"
-#include "../commands.hpp"
 
 namespace gputrain::app {
 namespace {

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "../commands.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/device/host.hpp"
@@ -14,7 +15,6 @@
 #include "gputrain/job/job_environment.hpp"
 #include "gputrain/setup/timed_steps.hpp"
 #include "gputrain/setup/versions.hpp"
-#include "../commands.hpp"
 
 namespace gputrain::app {
 namespace {

@@ -1,7 +1,7 @@
 // Options of `gputrain bench`.
 #include "../command_line/command_line.hpp"
-#include "../library.hpp"
 #include "../command_line/options.hpp"
+#include "../library.hpp"
 
 namespace gputrain {
 

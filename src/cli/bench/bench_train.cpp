@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
+#include "../commands.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/json.hpp"
 #include "gputrain/core/numbers.hpp"
@@ -24,7 +25,6 @@
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/setup/compatibility.hpp"
 #include "gputrain/setup/timed_steps.hpp"
-#include "../commands.hpp"
 
 namespace gputrain::app {
 namespace {

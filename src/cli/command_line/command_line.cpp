@@ -6,11 +6,11 @@
 #include <sstream>
 #include <utility>
 
+#include "../library.hpp"
 #include "command_line_error.hpp"
 #include "completion.hpp"
 #include "gputrain/core/wrap.hpp"
 #include "gputrain/job/version.hpp"
-#include "../library.hpp"
 #include "options.hpp"
 
 namespace gputrain {
@@ -304,7 +304,9 @@ void CommandLine::add_readers() {
   describe->add_option("kind", kind,
                        "job, a group or key of it (train, optimizer.lr), or model, dataset, optimizer, ...");
   describe->add_option("name", name, "the entry, as `gputrain list` names it");
-  describe->add_option("--markdown", markdown, "print a page of the folder configs instead: keys, the default, or compatibility")
+  describe
+      ->add_option("--markdown", markdown,
+                   "print a page of the folder configs instead: keys, the default, or compatibility")
       ->expected(0, 1)
       ->default_str("keys")
       ->check(CLI::IsMember({"keys", "compatibility"}));

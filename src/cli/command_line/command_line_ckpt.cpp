@@ -1,6 +1,6 @@
 // Verbs for a run's checkpoints.
-#include "command_line.hpp"
 #include "../library.hpp"
+#include "command_line.hpp"
 #include "options.hpp"
 
 namespace gputrain {

@@ -1,5 +1,5 @@
-#include "command_line.hpp"
 #include "../library.hpp"
+#include "command_line.hpp"
 #include "options.hpp"
 
 namespace gputrain {

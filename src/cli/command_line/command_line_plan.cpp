@@ -1,5 +1,5 @@
-#include "command_line.hpp"
 #include "../library.hpp"
+#include "command_line.hpp"
 #include "options.hpp"
 
 namespace gputrain {
@@ -12,9 +12,11 @@ void CommandLine::add_plan() {
       ->check(CLI::Range(1, 1 << 20));
   verb->add_option("--device-memory", plan.device_memory, "memory of each GPU, such as 80GiB (default: of a GPU here)")
       ->check(not_empty);
-  verb->add_option("--gpus", plan.rates.gpus, "whose published rates count: b200, h200, h100, a100, v100")->check(not_empty);
+  verb->add_option("--gpus", plan.rates.gpus, "whose published rates count: b200, h200, h100, a100, v100")
+      ->check(not_empty);
   verb->add_option("--gpus-per-host", plan.rates.gpus_per_host, "ranks on each host (default: 8)")->check(at_least(1));
-  verb->add_option("--bench-train", plan.rates.bench_train, "measured steps: what `bench train --json` printed on such a GPU")
+  verb->add_option("--bench-train", plan.rates.bench_train,
+                   "measured steps: what `bench train --json` printed on such a GPU")
       ->check(not_empty);
   verb->add_option("--bench-comm", plan.rates.bench_comm,
                    "measured links: what `bench comm --json` printed, on one host, on several (repeatable)")

@@ -1,8 +1,8 @@
 // Verbs for trained classifiers of images and encoders of texts.
 #include <string>
 
-#include "command_line.hpp"
 #include "../library.hpp"
+#include "command_line.hpp"
 #include "options.hpp"
 
 namespace gputrain {
@@ -16,14 +16,15 @@ void CommandLine::add_predict() {
         ->check(not_empty);
     verb->add_option("files", predict.files, files)->required()->check(not_empty);
     add_set(*verb, predict.set);
-    verb->add_option("--tokenizer", predict.tokenizer, "a published one, instead of the folder's own")->check(not_empty);
+    verb->add_option("--tokenizer", predict.tokenizer, "a published one, instead of the folder's own")
+        ->check(not_empty);
     verb->add_option("--batch-size", predict.batch_size, "texts or images side by side (default: 32)")
         ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
     return verb;
   };
   const std::string one_file = "texts: csv, tsv, jsonl, parquet or conll by its extension; else one a line";
   auto* verb = add("predict", "say classes of images or pixels, or classes, numbers or tags of texts",
-                      ("images and folders of images; or " + one_file).c_str());
+                   ("images and folders of images; or " + one_file).c_str());
   verb->add_flag("--json", predict.json, "print a JSON object for each image or text");
   verb->add_option("--output", predict.output, "the file to write; default: stdout")->check(not_empty);
   verb->add_option("--masks", predict.masks, "the folder to write masks to, for a model that labels pixels")

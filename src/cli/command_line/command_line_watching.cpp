@@ -1,6 +1,6 @@
 // Verbs for runs in progress.
-#include "command_line.hpp"
 #include "../library.hpp"
+#include "command_line.hpp"
 
 namespace gputrain {
 

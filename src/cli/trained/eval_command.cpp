@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "../commands.hpp"
 #include "eval_suite.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
@@ -13,7 +14,6 @@
 #include "gputrain/setup/training_setup.hpp"
 #include "gputrain/setup/weights.hpp"
 #include "gputrain/train/hooks.hpp"
-#include "../commands.hpp"
 
 namespace gputrain::app {
 namespace {

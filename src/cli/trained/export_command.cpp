@@ -1,13 +1,13 @@
 // Command `gputrain export`: writes a trained model for other programs.
 #include <filesystem>
 
+#include "../commands.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/device/working_copy.hpp"
 #include "gputrain/export/export.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/setup/weights.hpp"
-#include "../commands.hpp"
 
 namespace gputrain::app {
 namespace {

@@ -3,13 +3,13 @@
 #include <chrono>
 #include <string>
 
+#include "../commands.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/hub/fetch.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/monitor/format.hpp"
-#include "../commands.hpp"
 
 namespace gputrain::app {
 namespace {

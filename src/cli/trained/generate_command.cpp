@@ -17,6 +17,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "../commands.hpp"
 #include "chat_prompts.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/json.hpp"
@@ -27,7 +28,6 @@
 #include "gputrain/generation/generate.hpp"
 #include "gputrain/generation/text_stream.hpp"
 #include "gputrain/trained/model.hpp"
-#include "../commands.hpp"
 
 namespace gputrain::app {
 namespace {

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <string>
 
+#include "../commands.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
@@ -11,7 +12,6 @@
 #include "gputrain/core/printable.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/predict/predict.hpp"
-#include "../commands.hpp"
 
 namespace gputrain::app {
 namespace {

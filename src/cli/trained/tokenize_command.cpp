@@ -2,13 +2,13 @@
 #include <chrono>
 #include <string>
 
+#include "../commands.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/device/host.hpp"
 #include "gputrain/hub/cache.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/records/tokenize.hpp"
-#include "../commands.hpp"
 
 namespace gputrain::app {
 

@@ -1,11 +1,11 @@
 #include <algorithm>
 
 #include "../check.hpp"
+#include "../yaml/odd_characters.hpp"
+#include "../yaml/scalar.hpp"
 #include "expectation.hpp"
 #include "gputrain/config/names.hpp"
 #include "path_value.hpp"
-#include "../yaml/odd_characters.hpp"
-#include "../yaml/scalar.hpp"
 
 namespace gputrain::config {
 namespace {

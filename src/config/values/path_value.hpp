@@ -3,8 +3,8 @@
 
 #include <string_view>
 
-#include "gputrain/config/load.hpp"
 #include "../yaml/scalar.hpp"
+#include "gputrain/config/load.hpp"
 
 namespace gputrain::config {
 

@@ -58,7 +58,7 @@ struct Identity {
 };
 
 std::optional<Identity> identity_of(const std::string& file) {
-  struct ::stat found{};
+  struct ::stat found {};
   if (::stat(file.c_str(), &found) != 0) return std::nullopt;
   return Identity{.device = found.st_dev,
                   .number = found.st_ino,

@@ -5,9 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "../published/config_json.hpp"
 #include "../texts/encoder.hpp"
 #include "../texts/gpt.hpp"
-#include "../published/config_json.hpp"
 #include "gputrain/core/json.hpp"
 #include "gputrain/models/adapter.hpp"
 #include "lora.hpp"

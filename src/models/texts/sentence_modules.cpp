@@ -6,9 +6,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "../published/config_json.hpp"
 #include "encoder.hpp"
 #include "gputrain/core/json.hpp"
-#include "../published/config_json.hpp"
 
 namespace gputrain::models {
 namespace {

@@ -1,7 +1,7 @@
 // CoNLL's files: a word and its tag per line, an empty line after each sentence.
+#include "../samples/samples_of_records.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/datasets/token_windows.hpp"
-#include "../samples/samples_of_records.hpp"
 
 namespace gputrain::records {
 namespace {

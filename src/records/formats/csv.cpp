@@ -1,6 +1,6 @@
 // Tables with a record per row, and cells separated by commas, semicolons or tabs.
-#include "gputrain/config/catalog.hpp"
 #include "../samples/samples_of_records.hpp"
+#include "gputrain/config/catalog.hpp"
 
 namespace gputrain::records {
 namespace {

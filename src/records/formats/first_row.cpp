@@ -6,11 +6,11 @@
 #include <string_view>
 #include <utility>
 
+#include "../labels.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/lower_case.hpp"
 #include "gputrain/core/printable.hpp"
-#include "../labels.hpp"
 
 namespace gputrain::records {
 namespace {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "../read_all.hpp"
 #include "gputrain/data/batch.hpp"
 #include "gputrain/data/options.hpp"
-#include "../read_all.hpp"
 
 namespace gputrain::records {
 

@@ -1,6 +1,6 @@
 // Records in JSON: one per line, or per element of a list.
-#include "gputrain/config/catalog.hpp"
 #include "../samples/samples_of_records.hpp"
+#include "gputrain/config/catalog.hpp"
 
 namespace gputrain::records {
 namespace {

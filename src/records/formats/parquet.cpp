@@ -1,6 +1,6 @@
 // Parquet files: a record per row.
-#include "gputrain/config/catalog.hpp"
 #include "../samples/samples_of_records.hpp"
+#include "gputrain/config/catalog.hpp"
 
 namespace gputrain::records {
 namespace {

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 
+#include "../formats/record_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/lower_case.hpp"
 #include "gputrain/datasets/image_samples.hpp"
 #include "gputrain/datasets/text_file.hpp"
-#include "../formats/record_file.hpp"
 
 namespace gputrain::records {
 namespace {

@@ -8,6 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "../formats/unread_columns.hpp"
+#include "../labels.hpp"
+#include "../read_all.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
@@ -15,9 +18,6 @@
 #include "gputrain/data/options.hpp"
 #include "gputrain/datasets/image_samples.hpp"
 #include "image_paths.hpp"
-#include "../labels.hpp"
-#include "../read_all.hpp"
-#include "../formats/unread_columns.hpp"
 
 namespace gputrain::records {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "gputrain/data/dataset.hpp"
 #include "../formats/record_file.hpp"
+#include "gputrain/data/dataset.hpp"
 
 namespace gputrain::records {
 

@@ -3,8 +3,8 @@
 #include <optional>
 #include <utility>
 
-#include "answers.hpp"
 #include "../tokens/examples.hpp"
+#include "answers.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/random.hpp"

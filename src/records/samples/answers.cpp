@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "gputrain/chat/conversation.hpp"
-#include "gputrain/core/error.hpp"
 #include "../label_text.hpp"
 #include "../labels.hpp"
 #include "../tokens/learned_text.hpp"
+#include "gputrain/chat/conversation.hpp"
+#include "gputrain/core/error.hpp"
 
 namespace gputrain::records {
 namespace {

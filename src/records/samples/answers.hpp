@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "gputrain/data/options.hpp"
 #include "../tokens/learned_text.hpp"
+#include "gputrain/data/options.hpp"
 
 namespace gputrain::records {
 

@@ -4,13 +4,13 @@
 #include <optional>
 #include <utility>
 
+#include "../labels.hpp"
 #include "framed_samples.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/data/batch.hpp"
 #include "gputrain/data/signature.hpp"
 #include "gputrain/records/record_reader.hpp"
-#include "../labels.hpp"
 
 namespace gputrain::records {
 namespace {

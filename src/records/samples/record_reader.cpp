@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "../labels.hpp"
 #include "framed_samples.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
-#include "../labels.hpp"
 
 namespace gputrain::records {
 namespace {

@@ -3,11 +3,11 @@
 #include <string_view>
 #include <utility>
 
+#include "../labels.hpp"
 #include "../tokens/encoded_texts.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/data/batch.hpp"
-#include "../labels.hpp"
 #include "text_samples.hpp"
 
 namespace gputrain::records {

@@ -7,13 +7,13 @@
 
 #include <fmt/format.h>
 
+#include "../labels.hpp"
 #include "../tokens/encoded_texts.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/data/batch.hpp"
 #include "gputrain/data/negative_fields.hpp"
-#include "../labels.hpp"
 #include "text_samples.hpp"
 
 namespace gputrain::records {

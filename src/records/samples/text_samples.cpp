@@ -8,8 +8,9 @@
 
 #include <fmt/format.h>
 
-#include "../tokens/encoded_texts.hpp"
 #include "../formats/first_row.hpp"
+#include "../formats/unread_columns.hpp"
+#include "../tokens/encoded_texts.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
@@ -19,7 +20,6 @@
 #include "gputrain/data/signature.hpp"
 #include "gputrain/data/subset.hpp"
 #include "sample_file.hpp"
-#include "../formats/unread_columns.hpp"
 
 namespace gputrain::records {
 namespace {

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "../read_all.hpp"
+#include "../tokens/learned_text.hpp"
 #include "flat.hpp"
 #include "gputrain/data/dataset.hpp"
 #include "gputrain/data/options.hpp"
-#include "../tokens/learned_text.hpp"
 #include "packing.hpp"
-#include "../read_all.hpp"
 
 namespace gputrain::records {
 

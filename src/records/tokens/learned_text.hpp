@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "../formats/record_file.hpp"
 #include "gputrain/chat/conversation.hpp"
 #include "gputrain/chat/model_templates.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/data/options.hpp"
 #include "gputrain/tokenizers/tokenizer.hpp"
-#include "../formats/record_file.hpp"
 
 namespace gputrain::records {
 

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "../formats/record_file.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/file_kind.hpp"
@@ -16,7 +17,6 @@
 #include "gputrain/datasets/text_file.hpp"
 #include "gputrain/datasets/token_file.hpp"
 #include "gputrain/tokenizers/published.hpp"
-#include "../formats/record_file.hpp"
 
 namespace gputrain::records {
 namespace {

@@ -7,8 +7,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "gputrain/tasks/entities.hpp"
 #include "../scores.hpp"
+#include "gputrain/tasks/entities.hpp"
 
 namespace gputrain::tasks {
 

@@ -7,9 +7,9 @@
 #include <ATen/ops/sub.h>
 #include <ATen/ops/where.h>
 
+#include "../scores.hpp"
 #include "gputrain/nn/recompute.hpp"
 #include "gputrain/tasks/logits.hpp"
-#include "../scores.hpp"
 #include "text_embeddings.hpp"
 
 namespace gputrain::tasks {

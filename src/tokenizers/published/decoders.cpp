@@ -7,9 +7,9 @@
 
 #include "../utf8.hpp"
 #include "subwords/model.hpp"
+#include "subwords/workspace.hpp"
 #include "text/pattern.hpp"
 #include "text/unicode.hpp"
-#include "subwords/workspace.hpp"
 
 namespace gputrain::tokenizers {
 namespace {

@@ -8,9 +8,9 @@
 #include "added_tokens.hpp"
 #include "decoders.hpp"
 #include "gputrain/tokenizers/published.hpp"
+#include "post_processor.hpp"
 #include "subwords/model.hpp"
 #include "text/normalizers.hpp"
-#include "post_processor.hpp"
 #include "text/pre_tokenizers.hpp"
 
 namespace gputrain::tokenizers {

@@ -1,8 +1,8 @@
 // The special tokens around a text, or around two.
 #pragma once
 
-#include "gputrain/tokenizers/tokenizer.hpp"
 #include "files/json_part.hpp"
+#include "gputrain/tokenizers/tokenizer.hpp"
 
 namespace gputrain::tokenizers {
 

@@ -7,8 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "gputrain/estimate/plan_search.hpp"
 #include "../../../src/cli/commands.hpp"
+#include "gputrain/estimate/plan_search.hpp"
 #include "gputrain/setup/compatibility.hpp"
 #include "support/program.hpp"
 

@@ -14,10 +14,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "../../../src/cli/commands.hpp"
 #include "comm/rank_processes.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/inspect/bench.hpp"
-#include "../../../src/cli/commands.hpp"
 #include "gputrain/run/ineffective_settings.hpp"
 #include "gputrain/setup/training_loop.hpp"
 #include "support/program.hpp"

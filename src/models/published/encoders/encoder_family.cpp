@@ -98,7 +98,10 @@ PublishedModel EncoderFamily::model_of(const nlohmann::json& config, const std::
   kind_.read(options, reader);
   add_head(options.defaults, reader, kind_.architecture);
   add_labels(options.defaults, config);
-  return {.type = "bert", .options = options.fixed.list, .defaults = options.defaults.list, .vectors = {{"head", "embedder"}}};
+  return {.type = "bert",
+          .options = options.fixed.list,
+          .defaults = options.defaults.list,
+          .vectors = {{"head", "embedder"}}};
 }
 
 bool EncoderFamily::names(const Model& model) const {

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "../activations.hpp"
-#include "encoder_family.hpp"
 #include "../decoders/windows.hpp"
+#include "encoder_family.hpp"
 
 namespace gputrain::models {
 namespace {

@@ -4,10 +4,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "../text/unicode.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/json.hpp"
 #include "gputrain/core/numbers.hpp"
-#include "../text/unicode.hpp"
 
 namespace gputrain::tokenizers {
 

@@ -5,14 +5,14 @@
 #include <map>
 #include <memory>
 
-#include "gputrain/core/error.hpp"
-#include "../text/pre_tokenizers.hpp"
-#include "../text/precompiled.hpp"
-#include "protobuf.hpp"
 #include "../subwords/read_bpe.hpp"
-#include "readers.hpp"
 #include "../subwords/unigram.hpp"
 #include "../subwords/workspace.hpp"
+#include "../text/pre_tokenizers.hpp"
+#include "../text/precompiled.hpp"
+#include "gputrain/core/error.hpp"
+#include "protobuf.hpp"
+#include "readers.hpp"
 
 namespace gputrain::tokenizers {
 namespace {

@@ -3,13 +3,13 @@
 #include <charconv>
 
 #include "../../utf8.hpp"
-#include "gputrain/core/base64.hpp"
-#include "gputrain/core/error.hpp"
 #include "../subwords/read_bpe.hpp"
-#include "readers.hpp"
+#include "../subwords/workspace.hpp"
 #include "../text/splitting.hpp"
 #include "../text/unicode.hpp"
-#include "../subwords/workspace.hpp"
+#include "gputrain/core/base64.hpp"
+#include "gputrain/core/error.hpp"
+#include "readers.hpp"
 
 namespace gputrain::tokenizers {
 namespace {

@@ -5,8 +5,8 @@
 #include <queue>
 
 #include "../../utf8.hpp"
-#include "gputrain/core/error.hpp"
 #include "../text/unicode.hpp"
+#include "gputrain/core/error.hpp"
 
 namespace gputrain::tokenizers {
 namespace {

@@ -1,7 +1,7 @@
 #include "read_bpe.hpp"
 
-#include "gputrain/core/error.hpp"
 #include "../text/unicode.hpp"
+#include "gputrain/core/error.hpp"
 
 namespace gputrain::tokenizers {
 namespace {

@@ -1,7 +1,7 @@
 // Takes the longest token that the rest of a word begins with.
 // Song and others, "Fast WordPiece Tokenization", 2021, describe it; this is the plain way.
-#include "model.hpp"
 #include "../text/unicode.hpp"
+#include "model.hpp"
 
 namespace gputrain::tokenizers {
 namespace {

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "../text/regex.hpp"
 #include "gputrain/tokenizers/tokenizer.hpp"
 #include "pair_table.hpp"
-#include "../text/regex.hpp"
 #include "word_cache.hpp"
 
 namespace gputrain::tokenizers {

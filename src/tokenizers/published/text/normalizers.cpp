@@ -1,12 +1,12 @@
 #include "normalizers.hpp"
 
+#include "../subwords/workspace.hpp"
 #include "bert_normalizer.hpp"
 #include "gputrain/core/base64.hpp"
 #include "pattern.hpp"
 #include "pre_tokenizers.hpp"
 #include "precompiled.hpp"
 #include "unicode.hpp"
-#include "../subwords/workspace.hpp"
 
 namespace gputrain::tokenizers {
 namespace {

@@ -3,10 +3,10 @@
 #include <memory>
 
 #include "../subwords/model.hpp"
+#include "../subwords/workspace.hpp"
 #include "pattern.hpp"
 #include "splitting.hpp"
 #include "unicode.hpp"
-#include "../subwords/workspace.hpp"
 
 namespace gputrain::tokenizers {
 namespace {

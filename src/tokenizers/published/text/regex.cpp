@@ -4,8 +4,8 @@
 #include <cctype>
 #include <new>
 
-#include "gputrain/core/error.hpp"
 #include "../files/json_part.hpp"
+#include "gputrain/core/error.hpp"
 #include "unicode.hpp"
 
 namespace gputrain::tokenizers {

@@ -4,8 +4,8 @@
 #include <array>
 #include <utility>
 
-#include "unicode.hpp"
 #include "../subwords/workspace.hpp"
+#include "unicode.hpp"
 
 namespace gputrain::tokenizers {
 namespace {
