@@ -206,7 +206,7 @@ void CommandLine::add_export() {
                    "a run folder, a checkpoint in it, a published model's folder, or its name on the Hub")
       ->required()
       ->check(not_empty);
-  verb->add_option("out", exported.out, "the folder to write; with gguf and onnx: the file")
+  verb->add_option("out,--output", exported.out, "the folder to write; with gguf and onnx: the file")
       ->required()
       ->check(not_empty);
   verb->add_option(

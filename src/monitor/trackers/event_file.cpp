@@ -10,8 +10,8 @@
 #include "../read_whole.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/little_endian.hpp"
 #include "gputrain/monitor/tracked_settings.hpp"
-#include "little_endian.hpp"
 
 namespace gputrain::monitor::events {
 namespace {

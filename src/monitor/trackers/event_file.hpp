@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
+#include "gputrain/core/protobuf.hpp"
 #include "gputrain/monitor/record.hpp"
 #include "gputrain/monitor/sink.hpp"
-#include "protobuf.hpp"
 
 namespace gputrain::monitor::events {
 

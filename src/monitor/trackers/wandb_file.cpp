@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "../read_whole.hpp"
-#include "little_endian.hpp"
+#include "gputrain/core/little_endian.hpp"
 
 namespace gputrain::monitor::wandb {
 namespace {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "protobuf.hpp"
+#include "gputrain/core/protobuf.hpp"
 
 namespace gputrain::monitor::wandb {
 

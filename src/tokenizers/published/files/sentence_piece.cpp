@@ -1,6 +1,7 @@
 // Reads the models of SentencePiece (Kudo, Richardson, 2018). Its library is not used: it brings a second copy of
 // protocol buffers into the process, and what it does with a model is what our own Bpe and Unigram do.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -11,11 +12,14 @@
 #include "../text/pre_tokenizers.hpp"
 #include "../text/precompiled.hpp"
 #include "gputrain/core/error.hpp"
-#include "protobuf.hpp"
+#include "gputrain/core/protobuf.hpp"
 #include "readers.hpp"
 
 namespace gputrain::tokenizers {
 namespace {
+
+using protobuf::Field;
+using protobuf::read_fields;
 
 enum class PieceType : uint64_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
 
@@ -36,38 +40,30 @@ struct SentencePieceModel {
   bool marks_spaces = true;
 };
 
-/// Calls take(fields) for each field. False if the message is broken.
-template <typename Take>
-bool each_field(std::string_view message, Take take) {
-  ProtobufFields fields(message);
-  while (fields.next()) take(fields);
-  return !fields.is_broken();
-}
-
 bool read_message(std::string_view message, SentencePieceModel& model) {
   bool is_whole = true;
   const auto piece = [&](std::string_view part) {
     SentencePiece& read = model.pieces.emplace_back();
-    is_whole &= each_field(part, [&](const ProtobufFields& field) {
-      if (field.number() == 1) read.text = field.bytes();
-      if (field.number() == 2) read.score = field.as_float();
-      if (field.number() == 3) read.type = static_cast<PieceType>(field.value());
+    is_whole &= read_fields(part, [&](const Field& field) {
+      if (field.number == 1) read.text = field.bytes;
+      if (field.number == 2) read.score = std::bit_cast<float>(static_cast<uint32_t>(field.value));
+      if (field.number == 3) read.type = static_cast<PieceType>(field.value);
     });
   };
-  const auto trainer = [&](const ProtobufFields& field) {
-    if (field.number() == 3) model.kind = static_cast<SentencePieceModel::Kind>(field.value());
-    if (field.number() == 35) model.falls_back_to_bytes = field.value() != 0;
+  const auto trainer = [&](const Field& field) {
+    if (field.number == 3) model.kind = static_cast<SentencePieceModel::Kind>(field.value);
+    if (field.number == 35) model.falls_back_to_bytes = field.value != 0;
   };
-  const auto normalizer = [&](const ProtobufFields& field) {
-    if (field.number() == 2) model.rules = field.bytes();
-    if (field.number() == 3) model.prepends_space = field.value() != 0;
-    if (field.number() == 4) model.removes_extra_spaces = field.value() != 0;
-    if (field.number() == 5) model.marks_spaces = field.value() != 0;
+  const auto normalizer = [&](const Field& field) {
+    if (field.number == 2) model.rules = field.bytes;
+    if (field.number == 3) model.prepends_space = field.value != 0;
+    if (field.number == 4) model.removes_extra_spaces = field.value != 0;
+    if (field.number == 5) model.marks_spaces = field.value != 0;
   };
-  is_whole &= each_field(message, [&](const ProtobufFields& field) {
-    if (field.number() == 1) piece(field.bytes());
-    if (field.number() == 2) is_whole &= each_field(field.bytes(), trainer);
-    if (field.number() == 3) is_whole &= each_field(field.bytes(), normalizer);
+  is_whole &= read_fields(message, [&](const Field& field) {
+    if (field.number == 1) piece(field.bytes);
+    if (field.number == 2) is_whole &= read_fields(field.bytes, trainer);
+    if (field.number == 3) is_whole &= read_fields(field.bytes, normalizer);
   });
   return is_whole && !model.pieces.empty();
 }

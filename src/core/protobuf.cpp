@@ -1,12 +1,12 @@
-#include "protobuf.hpp"
+#include "gputrain/core/protobuf.hpp"
 
 #include <bit>
 #include <optional>
 
+#include "gputrain/core/little_endian.hpp"
 #include "gputrain/core/printable.hpp"
-#include "little_endian.hpp"
 
-namespace gputrain::monitor::protobuf {
+namespace gputrain::protobuf {
 namespace {
 
 enum Wire : uint32_t { kVarint = 0, kEightBytes = 1, kLengthAndBytes = 2, kFourBytes = 5 };
@@ -131,4 +131,4 @@ Field find_field(std::string_view message, uint32_t number) {
   return found;
 }
 
-}  // namespace gputrain::monitor::protobuf
+}  // namespace gputrain::protobuf

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace gputrain::monitor {
+namespace gputrain {
 
 inline std::string little_endian(uint64_t value, size_t count) {
   std::string bytes;
@@ -21,4 +21,4 @@ inline uint64_t from_little_endian(std::string_view bytes) {
   return value;
 }
 
-}  // namespace gputrain::monitor
+}  // namespace gputrain

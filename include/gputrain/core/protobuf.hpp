@@ -1,4 +1,4 @@
-// Wire format of protocol buffers, for the files of trackers.
+// Wire format of protocol buffers, for files of trackers, of ONNX and of SentencePiece.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace gputrain::monitor::protobuf {
+namespace gputrain::protobuf {
 
 /// Message that grows field by field.
 class Message {
@@ -40,4 +40,4 @@ bool read_fields(std::string_view message, const std::function<void(const Field&
 /// Returns the last value of a field; 0 or empty if the message has none.
 Field find_field(std::string_view message, uint32_t number);
 
-}  // namespace gputrain::monitor::protobuf
+}  // namespace gputrain::protobuf
