@@ -1,9 +1,10 @@
 // The table of what does not go together: its page, what a job has, and whether what it allows can be built.
 #include "gputrain/setup/compatibility.hpp"
 
+#include <algorithm>
 #include <fstream>
-#include <map>
 #include <memory>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -103,44 +104,31 @@ const std::vector<Settings> kSwitches{{"parallel.tensor=2"},
 
 std::string key_of(const Settings& settings) { return settings.front().substr(0, settings.front().find('=')); }
 
-/// The committed page: how often a mark stands in the cells where a feature of each set meet.
+/// The committed page: how many rows are about a feature of each of two sets.
 class Table {
  public:
   Table() {
     std::istringstream page(committed_page());
-    std::vector<size_t> columns;
-    for (std::string line, cell; std::getline(page, line);) {
-      std::istringstream cells(line.substr(0, 1) == "|" ? line.substr(1) : "");
-      std::getline(cells, cell, '|');
-      if (line.starts_with("| | "))
-        while (std::getline(cells, cell, '|')) columns.push_back(std::stoul(cell) - 1);
-      if (!line.starts_with("| **")) continue;
-      features_.push_back(cell.substr(cell.find("** ") + 3));
-      std::erase(features_.back(), '`');
-      features_.back().pop_back();
-      for (const size_t column : columns) {
-        std::getline(cells, cell, '|');
-        if (cell.size() > 2) cells_[{features_.back(), features_.at(column)}] = ", " + cell.substr(1);
-      }
+    for (std::string line; std::getline(page, line);) {
+      std::erase(line, '`');
+      std::smatch row;
+      static const std::regex pattern(R"(\| (.+?) \| (does not go with|needs) (.+?) \| .+ \| .+ \|)");
+      if (std::regex_match(line, row, pattern)) rows_.push_back({row[1], row[2], row[3]});
     }
   }
 
-  const std::vector<std::string>& features() const { return features_; }
-
-  int count(const Features& some, const Features& others, const std::string& mark) const {
-    int marks = 0;
-    for (const auto& [pair, cell] : cells_) {
-      const auto& [one, other] = pair;
-      if ((!some.contains(one) || !others.contains(other)) && (!some.contains(other) || !others.contains(one)))
-        continue;
-      for (size_t at = cell.find(", " + mark); at != cell.npos; at = cell.find(", " + mark, at + 1)) ++marks;
-    }
-    return marks;
+  int count(const Features& some, const Features& others, const std::string& relation) const {
+    return static_cast<int>(std::ranges::count_if(rows_, [&](const Row& row) {
+      return row.relation == relation && ((some.contains(row.one) && others.contains(row.other)) ||
+                                          (some.contains(row.other) && others.contains(row.one)));
+    }));
   }
 
  private:
-  std::vector<std::string> features_;
-  std::map<std::pair<std::string, std::string>, std::string> cells_;
+  struct Row {
+    std::string one, relation, other;  // `other` has more words where a third feature is needed
+  };
+  std::vector<Row> rows_;
 };
 
 Features without(Features features, const Features& others) {
@@ -158,11 +146,10 @@ TEST(Compatibility, HasRulesOfFeaturesThatThereAre) {
   }
 }
 
-// The matrix is what happens: a job with two features has the mistakes of each, one for each x where they meet, and
-// none where one has what the other needs.
+// The page is what happens: a job with two features has the mistakes of each, one for each row where they do not go
+// together, and none where one has what the other needs.
 TEST(Compatibility, IsTheSameForEveryPair) {
   const Table table;
-  ASSERT_EQ(table.features(), all_features());
   const Features base = features_of(job_of(kDecoder).spec());
   ASSERT_TRUE(problems_of(job_of(kDecoder)).empty());
   std::vector<Features> gained;
@@ -178,7 +165,8 @@ TEST(Compatibility, IsTheSameForEveryPair) {
   for (size_t i = 0; i < kSwitches.size(); ++i) {
     for (size_t j = i + 1; j < kSwitches.size(); ++j) {
       if (key_of(kSwitches[i]) == key_of(kSwitches[j])) continue;
-      const int clashes = table.count(gained[i], gained[j], "x"), met = table.count(gained[i], gained[j], "needs");
+      const int clashes = table.count(gained[i], gained[j], "does not go with");
+      const int met = table.count(gained[i], gained[j], "needs");
       const Job job = job_of(kDecoder, joined(kSwitches[i], kSwitches[j]));
       EXPECT_EQ(static_cast<int>(problems_of(job).size()), alone[i] + alone[j] + clashes - met)
           << kSwitches[i].front() << " and " << kSwitches[j].front();

@@ -14,7 +14,7 @@ namespace gputrain::app {
 /// Features that the job alone tells, by name: "parallel.tensor", "parallel.shard: parameters".
 using Features = std::set<std::string>;
 
-/// Returns all names, in the order of the page.
+/// Returns all names.
 std::vector<std::string> all_features();
 /// Returns the features of a job. `task`: that of the open data, which decides where the job names none; null: there is
 /// no data yet.
@@ -50,7 +50,7 @@ void check_compatibility(const Job& job, const comm::Mesh& mesh, const tasks::Ta
 /// Returns the reason why ranks that are arranged like this train without a feature of the job; empty: they have it.
 std::string why_given_up(const std::string& feature, const JobSpec& spec, const comm::Mesh& mesh);
 
-/// Returns the table as Markdown, with the reasons below it.
+/// Returns the page of the table, as Markdown.
 std::string compatibility_page();
 
 }  // namespace gputrain::app
