@@ -95,6 +95,7 @@ std::shared_ptr<void> Checker::run() {
 
 void Checker::read_group(const Schema& schema, Group group, void* spec) {
   const size_t problems_before = problems_.count();
+  if (group.map != nullptr) origins_[group.dotted + "."] = group.location;
   const std::optional<Node> inherited = with_inherited(schema, group.map);
   if (inherited) group.map = &*inherited;
   read_keys(schema, group, spec);

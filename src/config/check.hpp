@@ -89,7 +89,7 @@ class Checker {
   const Environment& environment_;
   Problems& problems_;
   UnknownKeys unknown_keys_;
-  std::map<std::string, SourceLocation> origins_;
+  std::map<std::string, SourceLocation> origins_;  // of values; of a group by its key and a dot
   std::vector<PendingCheck> pending_checks_;
   bool misses_values_ = false;
 };

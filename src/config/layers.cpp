@@ -180,8 +180,6 @@ void merge(Node& base, Node over) {
     base = std::move(over);
     return;
   }
-  base.location = over.location;
-  base.key_location = over.key_location;
   std::unordered_map<std::string, size_t> places;
   for (size_t i = 0; i < base.parts.size(); ++i) places.emplace(base.parts[i].key, i);
   for (Node& part : over.parts) {

@@ -77,12 +77,10 @@ std::optional<Loaded> read(const Schema& schema, const Request& given, Problems&
   return Loaded(schema, std::move(spec), std::move(written));
 }
 
-/// Where a key was set, or the first key of a group.
+/// Where a key was set, or a group begins.
 SourceLocation place_of(const std::string& key, const std::map<std::string, SourceLocation>& origins) {
-  if (const auto found = origins.find(key); found != origins.end()) return found->second;
-  const std::string inside = key + ".";
-  for (auto at = origins.lower_bound(inside); at != origins.end() && at->first.starts_with(inside); ++at)
-    if (!at->second.is_default()) return at->second;
+  for (const std::string& name : {key, key + "."})
+    if (const auto found = origins.find(name); found != origins.end()) return found->second;
   return {};
 }
 
@@ -91,7 +89,7 @@ SourceLocation place_of(const std::string& key, const std::map<std::string, Sour
 Loaded load(const Schema& schema, const Request& request) {
   Problems problems;
   std::optional<Loaded> job = read(schema, request, problems);
-  if (problems.count() > 0) throw SpecError(subject_of(request), problems.take());
+  if (problems.count() > 0) throw SpecError(problems.take());
   return *std::move(job);
 }
 
@@ -136,9 +134,7 @@ SpecError Loaded::error(const SpecIssues& issues) const {
   std::vector<Problem> problems;
   for (const auto& [key, what, hint] : issues.all())
     problems.push_back({place_of(key, written_.origins), key + ": " + what, hint});
-  const auto written = std::ranges::find_if(problems, [](const Problem& one) { return !one.location.is_default(); });
-  std::string subject = written == problems.end() ? "the job" : written->location.source->name;
-  return SpecError(std::move(subject), std::move(problems));
+  return SpecError(std::move(problems));
 }
 
 std::string identity(const std::vector<Setting>& settings) {

@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include <fmt/ranges.h>
+
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/secrets.hpp"
 #include "yaml/odd_characters.hpp"
@@ -110,8 +112,20 @@ std::string render_problem(const Problem& problem, const Paint& paint) {
   return text;
 }
 
-std::string render_page(const std::string& subject, const std::vector<Problem>& problems, const Paint& paint) {
-  std::string text = counted(std::ssize(problems), "mistake") + " in " + printable(subject) + "\n";
+/// Returns where the problems are: "job.yaml and --set".
+std::string sources_of(const std::vector<Problem>& problems) {
+  std::vector<std::string> names;
+  for (const auto& [location, what, hint] : problems) {
+    if (location.is_default()) continue;
+    const bool is_set = location.source->kind == Source::Kind::command_line;
+    const std::string name = is_set ? "--set" : printable(location.source->name);
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  }
+  return names.empty() ? "the job" : fmt::format("{}", fmt::join(names, " and "));
+}
+
+std::string render_page(const std::vector<Problem>& problems, const Paint& paint) {
+  std::string text = counted(std::ssize(problems), "mistake") + " in " + sources_of(problems) + "\n";
   for (size_t i = 0; i < std::min(problems.size(), kMostShown); ++i) text += "\n" + render_problem(problems[i], paint);
   if (problems.size() > kMostShown) {
     text += "\nand " + std::to_string(problems.size() - kMostShown) + " more\n";
@@ -147,16 +161,13 @@ std::vector<Problem> sorted(std::vector<Problem> problems) {
 
 }  // namespace
 
-SpecError::SpecError(std::string subject, std::vector<Problem> problems)
-    : SpecError(Sorted{}, std::move(subject), sorted(std::move(problems))) {}
+SpecError::SpecError(std::vector<Problem> problems) : SpecError(Sorted{}, sorted(std::move(problems))) {}
 
-SpecError::SpecError(Sorted, std::string subject, std::vector<Problem> problems)
-    : Error(ExitCode::usage, {.what = render_page(subject, problems, kPlain)}),
-      subject_(std::move(subject)),
-      problems_(std::move(problems)) {}
+SpecError::SpecError(Sorted, std::vector<Problem> problems)
+    : Error(ExitCode::usage, {.what = render_page(problems, kPlain)}), problems_(std::move(problems)) {}
 
 SpecError::~SpecError() = default;
 
-std::string SpecError::render(bool colour) const { return render_page(subject_, problems_, colour ? kColour : kPlain); }
+std::string SpecError::render(bool colour) const { return render_page(problems_, colour ? kColour : kPlain); }
 
 }  // namespace gputrain::config

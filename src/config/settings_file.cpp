@@ -20,7 +20,7 @@ std::map<std::string, std::string> recorded_settings(const std::filesystem::path
   Problems problems;
   const Request request{.file = file, .environment = [](const std::string&) { return std::optional<std::string>(); }};
   const std::optional<Node> job = read_layers(request, budget, problems);
-  if (!job) throw SpecError(file.string(), problems.take());
+  if (!job) throw SpecError(problems.take());
   std::map<std::string, std::string> settings;
   collect(*job, {}, settings);
   return settings;

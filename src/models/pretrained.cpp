@@ -127,7 +127,7 @@ std::vector<std::string> settings_of(const PublishedModel& published, const conf
   for (const auto& [name, value] : published.defaults) {
     if (!is_said(option(name))) lines.push_back(option(name) + "=" + value);
   }
-  if (!conflicts.empty()) throw config::SpecError("the job and the pretrained model", std::move(conflicts));
+  if (!conflicts.empty()) throw config::SpecError(std::move(conflicts));
   return lines;
 }
 

@@ -205,12 +205,24 @@ TEST(Loaded, PlacesErrorFoundByLaterCode) {
                "     = write `20`");
   EXPECT_THAT(loaded.error("seed", "is odd").what(), testing::HasSubstr("--set seed: is odd"));
   EXPECT_THAT(loaded.error("data.num_workers", "too many").what(), testing::EndsWith("\n\ndata.num_workers: too many"));
-  SpecIssues issues;  // a group is where its first key is
+  SpecIssues issues;
+  issues.add("seed", "is odd");
   issues.add("data.num_workers", "too many");
   issues.add("train", "too long");
-  EXPECT_THAT(loaded.error(issues).what(),
-              testing::AllOf(testing::StartsWith("2 mistakes in job.yaml"), testing::HasSubstr("data.num_workers: too"),
-                             testing::HasSubstr("job.yaml:4:21: train: too long")));
+  EXPECT_THAT(loaded.error(issues).what(), testing::AllOf(testing::StartsWith("3 mistakes in job.yaml and --set\n"),
+                                                          testing::HasSubstr("\n\ndata.num_workers: too"),
+                                                          testing::HasSubstr("job.yaml:4:1: train: too long\n"),
+                                                          testing::HasSubstr("--set seed: is")));
+}
+
+TEST(Loaded, PlacesGroupWhereItIsFirstWritten) {
+  const auto said_of = [](const std::string& key, const Loaded& loaded) {
+    return std::string(loaded.error(key, "is wrong").what());
+  };
+  EXPECT_THAT(said_of("train", load_text(kGoodJob, {"train.warmup=5%"})),
+              testing::HasSubstr("\n\njob.yaml:4:1: train: is wrong\n"));
+  EXPECT_THAT(said_of("train.ema", load_text(kGoodJob, {"train.ema.decay=0.5"})),
+              testing::StartsWith("1 mistake in --set\n\n--set train.ema.decay: train.ema: is wrong"));
 }
 
 TEST(Loaded, RefusesAnotherStructType) {

@@ -47,7 +47,7 @@ class Loaded {
  public:
   /// Facts about the text of the job that its values do not show, by dotted keys.
   struct Written {
-    std::map<std::string, SourceLocation> origins = {};
+    std::map<std::string, SourceLocation> origins = {};  // of a group by its key and a dot: "train."
     std::map<std::string, std::string> references = {};  // texts that had ${...} in them
     std::vector<std::string> hidden = {};                // texts with *** in the place of a secret
   };

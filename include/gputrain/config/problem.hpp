@@ -18,7 +18,7 @@ struct Problem {
 /// load() throws this with all mistakes; exit code `usage`. what() is the whole page without colour.
 class SpecError : public Error {
  public:
-  SpecError(std::string subject, std::vector<Problem> problems);
+  explicit SpecError(std::vector<Problem> problems);
   ~SpecError() override;
 
   const std::vector<Problem>& problems() const noexcept { return problems_; }
@@ -28,9 +28,8 @@ class SpecError : public Error {
 
  private:
   struct Sorted {};
-  SpecError(Sorted, std::string subject, std::vector<Problem> problems);
+  SpecError(Sorted, std::vector<Problem> problems);
 
-  std::string subject_;
   std::vector<Problem> problems_;
 };
 
