@@ -29,7 +29,9 @@ class WebhookSink final : public Sink {
            .headers = {{"Content-Type", "application/json"}},
            .body = nlohmann::json{{"text", text}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
            .limits = {.connect = 3s, .silent = 5s, .total = 10s}});
-      if (reply.status >= 300) trouble = "status " + std::to_string(reply.status);
+      if (reply.status >= 300) trouble = "the server answers " + std::to_string(reply.status);
+    } catch (const net::Busy& busy) {
+      trouble = busy.what();
     } catch (const std::exception&) {
       trouble = "no connection";  // the library's text may repeat the address, which is often secret
     }

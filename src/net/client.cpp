@@ -71,7 +71,7 @@ Response Client::ask(const Request& request) {
   for (int hop = 0; hop <= kMostRedirects; ++hop) {
     next.headers = origin_of(next.url) == home ? request.headers : Headers();
     Response response = transport_->send(next);
-    if (is_busy(response.status)) throw Interruption("the server answers " + std::to_string(response.status));
+    if (is_busy(response.status)) throw Busy("the server answers " + std::to_string(response.status));
     const Origin there = origin_of(response.location);
     if (!response.is_redirect() || (request.method != "GET" && there != home)) return response;
     if (home.scheme == "https" && there.scheme != "https")

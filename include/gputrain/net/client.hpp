@@ -17,6 +17,10 @@ namespace gputrain::net {
 struct Interruption : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
+/// The server answers that it is busy: a status such as 429 or 503.
+struct Busy : Interruption {
+  using Interruption::Interruption;
+};
 /// There was no connection: nothing has been sent.
 struct Unreachable : Interruption {
   using Interruption::Interruption;
@@ -58,8 +62,8 @@ class Client {
  public:
   explicit Client(std::unique_ptr<Transport> transport = curl_transport()) : transport_(std::move(transport)) {}
 
-  /// As the transport, but follows redirects, to another host only those of GET; the answer of a busy server is an
-  /// Interruption.
+  /// As the transport, but follows redirects, to another host only those of GET; throws Busy for the
+  /// answer of a busy server.
   Response ask(const Request& request);
   Response ask(const Request& request, const Retrying& retrying);
 
