@@ -78,6 +78,24 @@ void EarlierAttempts::refuse_if_stuck(const train::Progress& progress) const {
                .hint = "remove the cause, then start once with --accept"});
 }
 
+double EarlierAttempts::seconds() const {
+  double all = 0;
+  for (const PastAttempt& attempt : attempts_of(ledger_)) all += attempt.seconds;
+  return all;
+}
+
+void EarlierAttempts::refuse_if_spent() const {
+  const auto& limits = job_.spec().limits;
+  const double most = limits.max_cost.value_or(0), cost = seconds() / 3600 * limits.price_per_hour.value_or(0);
+  const std::string own = limits.max_cost && cost >= most ? monitor::significant(cost) : "";
+  const std::string spent = setup_.context.groups.from_rank_zero(own, "what earlier attempts have cost");
+  if (spent.empty()) return;
+  throw Error(ExitCode::no_restart, {.what = "earlier attempts have cost " + spent + " and limits.max_cost is " +
+                                             monitor::significant(most) + ": nothing is trained",
+                                     .where = folder_.string(),
+                                     .hint = "raise limits.max_cost to go on"});
+}
+
 std::optional<train::OrderedRate> EarlierAttempts::ordered_rate(const train::Progress& progress, int64_t branch) const {
   const std::string& resume = job_.spec().checkpoint.resume;
   auto rate = progress.ordered_rate;

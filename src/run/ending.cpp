@@ -209,7 +209,8 @@ void print_ending(monitor::Console& console, const monitor::Summary& summary, co
   if (summary.status == "stopped" && summary.step > 0) {
     const bool goes_on = resume == "auto" || resume == "must";
     console.line("next", std::string(goes_on ? "the same command" : "the same command without checkpoint.resume") +
-                             " goes on from step " + grouped(summary.step));
+                             " goes on from step " + grouped(summary.step) +
+                             (summary.stopped_by == "limits" ? "; where limits.max_cost is spent, raise it" : ""));
   } else if (summary.first_step_seconds == 0 && summary.status == "done") {
     console.line("next",
                  "nothing was left to train; to go on, raise what ends the job (train.max_steps, train.max_time, "

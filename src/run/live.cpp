@@ -13,11 +13,9 @@
 #include "gputrain/core/log.hpp"
 #include "gputrain/device/host.hpp"
 #include "gputrain/device/runtime.hpp"
-#include "gputrain/monitor/ledger.hpp"
 #include "gputrain/monitor/newest_lines.hpp"
 #include "gputrain/monitor/page.hpp"
 #include "gputrain/monitor/webhook.hpp"
-#include "gputrain/resume/attempt_history.hpp"
 #include "gputrain/run/report.hpp"
 
 namespace gputrain::app {
@@ -53,14 +51,6 @@ std::vector<monitor::AlertSpec> rules_of(const train::LimitsSpec& limits) {
                      .duration = limits.idle->time_window,
                      .action = train::kEnd});
   return rules;
-}
-
-/// Sums up the time of earlier attempts, without the one that has just begun.
-double seconds_of_earlier_attempts(const std::filesystem::path& ledger) {
-  const auto attempts = attempts_of(monitor::read_ledger(ledger).lines);
-  double all = 0;
-  for (size_t i = 0; i + 1 < attempts.size(); ++i) all += attempts[i].seconds;
-  return all;
 }
 
 Response page(const char* type, std::string text) {
@@ -99,7 +89,7 @@ Live::Live(const Job& job, TrainingSetup& setup, const RunFolder& folder)
                 .planned_steps = setup.plan.is_time_limited() ? 0 : setup.plan.total_steps});
 }
 
-void Live::begin(const train::Progress& progress) {
+void Live::begin(const train::Progress& progress, double earlier_seconds) {
   board_.set("attempt", static_cast<double>(progress.attempts));
   if (!is_writer_) return;
   board_.read_history(folder_.metrics());
@@ -114,8 +104,7 @@ void Live::begin(const train::Progress& progress) {
   const double price = job_.spec().limits.price_per_hour.value_or(0);
   alerts_ = std::make_unique<AlertWatch>(
       std::move(rules), board_, control_, folder_.path,
-      AlertWatch::Cost{.per_second = price / 3600, .earlier_seconds = seconds_of_earlier_attempts(folder_.ledger())},
-      webhook_.get());
+      AlertWatch::Cost{.per_second = price / 3600, .earlier_seconds = earlier_seconds}, webhook_.get());
 }
 
 monitor::Metrics Live::readings() const {

@@ -93,7 +93,7 @@ void Training::resume_run() {
   record_attempt(identity);
   if (setup_.context.rank() == 0) write_text_files(text_files_, folder_.path);
   const auto& mirror = spec_.checkpoint.mirror;
-  live_.begin(progress_);
+  live_.begin(progress_, earlier.seconds());
   print_start_page(console_, job_, setup_,
                    {.saves = pace_.text(),
                     .rate = rate_text(),

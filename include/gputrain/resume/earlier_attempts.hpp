@@ -31,6 +31,12 @@ class EarlierAttempts {
   /// Throws Error(no_restart) if limits.max_attempts_without_progress of them came to nothing. Every rank must call.
   void refuse_if_stuck(const train::Progress& progress) const;
 
+  /// Throws Error(no_restart) if they have cost limits.max_cost. Every rank must call.
+  void refuse_if_spent() const;
+
+  /// Returns their time in seconds; on rank 0.
+  double seconds() const;
+
   /// Returns the rate that an order has set: the ledger's, which has orders that no checkpoint has any more, or else
   /// the checkpoint's. The job's own rate counts if the job now has another optimizer.lr, with a warning. Every rank
   /// must call.

@@ -27,7 +27,7 @@ class Live {
   Live& operator=(const Live&) = delete;
 
   /// Starts to serve. Call when the run's step is known.
-  void begin(const train::Progress& progress);
+  void begin(const train::Progress& progress, double earlier_seconds);
   /// Returns the text for the start page; empty: nothing to say.
   std::string text() const;
 

@@ -214,9 +214,22 @@ TEST_F(LiveRun, EndsForGoodWhenItHasCostTooMuch) {
   EXPECT_EQ(result.exit_code, 93);
   EXPECT_EQ(summary(run_)["stopped_by"], "limits");
   EXPECT_THAT(result.out, HasSubstr("(alert cost_total >= 4)"));
-  Program again(endless(folder_, limits));  // what the first attempt cost counts
-  ASSERT_EQ(again.wait().exit_code, 93);
-  EXPECT_LT(summary(run_)["wall_seconds"], 4);
+}
+
+TEST_F(LiveRun, TrainsNothingOnceItHasCostTooMuch) {
+  const std::vector<std::string> price{"--set", "limits.price_per_hour=3600", "--set", "limits.max_cost=3"};
+  ASSERT_EQ(Program(endless(folder_, price)).wait().exit_code, 93);
+  const Json before = summary(run_);
+  const Result again = Program(endless(folder_, price)).wait();
+  EXPECT_EQ(again.exit_code, 93);
+  EXPECT_THAT(again.err, AllOf(HasSubstr("earlier attempts have cost "), HasSubstr("limits.max_cost")));
+  EXPECT_THAT(again.out, Not(HasSubstr("step ")));
+  EXPECT_EQ(summary(run_), before);
+  const Result more =
+      Program(endless(folder_, {"--set", "limits.price_per_hour=3600", "--set", "limits.max_cost=1000", "--set",
+                                "train.max_steps=" + std::to_string(before["step"].get<int64_t>() + 1), "--accept"}))
+          .wait();
+  EXPECT_EQ(more.exit_code, 0) << more.err;
 }
 
 TEST_F(LiveRun, GoesOnWithoutAWebhookAndKeepsItSecret) {
