@@ -13,6 +13,7 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/models/adapter.hpp"
 #include "gputrain/nn/layers.hpp"
 
 namespace gputrain::models {
@@ -141,12 +142,12 @@ bool are_equal(const at::Tensor& a, const at::Tensor& b) {
 class Reading {
  public:
   Reading() = default;
-  Reading(const Model& model, const TensorSource& source)
-      : model_(&model), family_(source.family), images_(source.images) {
+  Reading(Model& model, const TensorSource& source) : model_(&model), family_(source.family), images_(source.images) {
     if (!family_) family_ = family_of(model);
+    for (std::string& name : branch_parameters(model)) added_.insert(std::move(name));
   }
   std::string parameter_of(const std::string& file_name) const {
-    return family_ ? family_->parameter_of(*model_, file_name) : file_name;
+    return family_ && !added_.contains(file_name) ? family_->parameter_of(*model_, file_name) : file_name;
   }
   at::Tensor fitted(const std::string& file_name, const at::Tensor& theirs) const {
     return family_ ? family_->fitted(*model_, {.name = file_name, .values = theirs, .images = images_}) : theirs;
@@ -155,6 +156,7 @@ class Reading {
  private:
   const Model* model_ = nullptr;
   std::shared_ptr<const PublishedFamily> family_;  // null: names are the model's
+  std::set<std::string> added_;                    // by an adapter: no family names it
   std::optional<ImageSize> images_;
 };
 

@@ -393,11 +393,29 @@ TEST_F(AdapterConfig, GivesWhatTheJobLeavesOut) {
   EXPECT_EQ(adapter->config_of(*gpt(classifier), "")["task_type"], "SEQ_CLS");
 }
 
+std::unique_ptr<Encoder> encoder(const std::string& head) {
+  return std::make_unique<Encoder>(EncoderSpec{.n_layer = 1, .n_head = 2, .n_embd = 8, .head = head}, nn::Context{},
+                                   DataFacts{.input_shape = {6}, .num_classes = 3, .vocabulary = 11});
+}
+
+// A checkpoint holds all weights by the model's names, also those that an adapter adds to the layers of a head.
+TEST(LoraOfEncoders, IsReadFromACheckpoint) {
+  for (const char* head : {"classifier", "tagger", "mlm"}) {
+    const auto from = encoder(head), to = encoder(head);
+    std::map<std::string, at::Tensor> saved;
+    for (const auto& model : {&from, &to}) lora("target_modules: all-linear, modules_to_save: []")->adapt(**model);
+    nn::initialize(*from, 1);
+    from->each_parameter([&](const std::string& name, nn::Parameter& parameter) {
+      if (name.ends_with("lora_B.weight")) parameter.value.detach().copy_(at::randn_like(parameter.value.detach()));
+      saved[name] = parameter.value.detach();
+    });
+    nn::initialize(*to, 2);
+    load_weights(*to, source_of(saved));
+    EXPECT_TRUE(to->forward(tokens(1)).equal(from->forward(tokens(1)))) << head;
+  }
+}
+
 TEST(LoraOfEncoders, TrainsAHeadOfItsOwn) {
-  const auto encoder = [](const std::string& head) {
-    return std::make_unique<Encoder>(EncoderSpec{.n_layer = 1, .n_head = 2, .n_embd = 8, .head = head}, nn::Context{},
-                                     DataFacts{.input_shape = {6}, .num_classes = 3, .vocabulary = 11});
-  };
   const auto model = encoder("tagger");
   const auto adapter = lora("target_modules: [query, value], modules_to_save: classifier");
   adapter->adapt(*model);
