@@ -29,7 +29,8 @@ void describe_keys(config::Description<Spec>& d) {
         "settings of the GPU's memory allocator, in the syntax of PYTORCH_ALLOC_CONF: \"expandable_segments:True\"")
       .change(Change::safe);
   d.key("precision", &Spec::precision,
-        "number format of matrix products; weights and optimizer state stay fp32 (fp64: everything, for tests)")
+        "number format of matrix products, convolutions and attention. Weights are kept and updated in fp32, unless "
+        "optimizer.master is bf16. fp64: all numbers are fp64, for tests")
       .choices({"fp32", "tf32", "bf16", "fp16", "fp64"})
       .change(Change::needs_accept)
       .aliases({"mixed_precision", "amp", "use_amp", "use_mixed_precision", "dtype"})

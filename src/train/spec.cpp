@@ -143,8 +143,10 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
       .change(Change::safe)
       .aliases({"gradient_checkpointing", "grad_checkpointing", "checkpoint_activations"});
   d.key("cuda_graphs", &TrainSpec::cuda_graphs,
-        "auto: on a GPU, capture the whole step as a CUDA graph, one for each of at most 8 shapes, and replay it, where "
-        "possible: not where recomputed blocks have dropout, nor with compress: powersgd; off: queue every step anew")
+        "auto: a GPU's steps are recorded as CUDA graphs and replayed, which takes less work of the CPU. There are "
+        "graphs for at most 8 shapes of a micro-batch; other steps run without. So do all steps that cannot be "
+        "recorded: with parallel.shard: parameters, parallel.pipeline or parallel.compress: powersgd, and where "
+        "recomputed blocks have dropout. off: no graphs")
       .choices({"auto", "off"})
       .change(Change::safe);
   d.key("kernel_trials", &TrainSpec::kernel_trials,

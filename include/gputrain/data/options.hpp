@@ -155,10 +155,11 @@ struct TextOptions {
         .range(1, 1 << 24)
         .unit("tokens")
         .aliases({"cutoff_len", "max_seq_len", "max_seq_length", "seq_length", "seq_len", "sequence_length"});
-    d.key("packing", &TextOptions::packing,
-          "jsonl, csv, parquet: several texts share a sample of max_length tokens, and each sees itself alone; false: "
-          "each text "
-          "is a sample, padded to the longest of its micro-batch")
+    d.key(
+         "packing", &TextOptions::packing,
+         "of records (jsonl, csv, tsv, parquet): several texts follow each other in a sample of max_length tokens, and "
+         "the tokens of a text attend to that text alone. false: a sample is one text, padded to the longest of its "
+         "micro-batch")
         .aliases({"sample_packing", "pack"});
     d.key("loss_on", &TextOptions::loss_on,
           "what is learned of a record: all of it, its completion, or what the assistant says; null: the completion, "
