@@ -43,15 +43,11 @@ std::string compatibility_page() {
   std::string page =
       "# What does not go together\n\n"
       "A row is about two features of a job, and stands at the key of one of them. To find all rows of a key, search "
-      "the "
-      "page for it. `gputrain validate` refuses a job by the rows with \"does not go with\" and \"needs\", and tells "
-      "all "
-      "reasons at once. `gputrain run` does the same before it opens anything; what needs more ranks than there are "
-      "has "
-      "no effect then, and is not refused. `gputrain plan` leaves out such settings.\n\n"
+      "the page for it. `gputrain validate` refuses a job by the rows with \"does not go with\" and \"needs\", and "
+      "tells all reasons at once. `gputrain run` does the same before it opens anything; what needs more ranks than "
+      "there are has no effect then, and is not refused. `gputrain plan` leaves out such settings.\n\n"
       "\"has no effect with\": the job runs without the feature. \"may not go with\": it depends on which parameters "
-      "are "
-      "named. The column \"instead\" says what to write at the key of the first column. The program writes this "
+      "are named. The column \"instead\" says what to write at the key of the first column. The program writes this "
       "page.\n\n"
       "| feature | | why | instead |\n|-|-|-|-|\n";
   for (const CompatibilityRule& rule : compatibility_rules()) page += row_of(rule);
