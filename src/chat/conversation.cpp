@@ -36,13 +36,13 @@ void add(std::vector<LearnedText::Part>& parts, const Range& range, size_t messa
   }
 }
 
-/// Whether the message itself says that it is learned: by `weight`, as OpenAI's records have it, or `train`.
+/// Returns whether the message itself says that it is learned: by `weight`, as OpenAI's records have it, or `train`.
 bool is_wanted(const ordered_json& message) {
   const auto weight = message.find("weight"), train = message.find("train");
   return (weight == message.end() || *weight != 0) && (train == message.end() || *train != false);
 }
 
-/// Whether a key is read in any case, or need not be: those of a tool only repeat which call it answers.
+/// Returns whether a key is read in any case, or need not be: those of a tool only repeat which call it answers.
 bool is_known_key(const std::string& role, const std::string& key) {
   constexpr std::array kRead{"role", "content", "tool_calls", "weight", "train", "train_detail"};
   return std::ranges::find(kRead, key) != kRead.end() || (role == "tool" && (key == "name" || key == "tool_call_id"));
@@ -88,7 +88,7 @@ void add_turn(std::vector<LearnedText::Part>& parts, const Turn& turn, bool word
 constexpr const char* kNoEnds =
     "the chat template does not mark the end of a turn by {% generation %}: a model does not learn to stop";
 
-/// Whether what ends a turn stands behind what the template marks, or nowhere.
+/// Returns whether what ends a turn stands behind what the template marks, or nowhere.
 bool lacks_end(const TemplateHabits& habits, const Turn& turn, const std::string& text) {
   if (turn.said.empty() || turn.end) return false;
   const std::string_view rest = stripped(std::string_view(text).substr(turn.said.back().end), Side::left);
@@ -109,10 +109,11 @@ void check_told(const ChatTemplate& chat_template, const TemplateHabits& habits,
   const std::string why = has_marks                  ? "its {% generation %} blocks are empty"
                           : habits.refusal().empty() ? "it writes nothing for its messages"
                                                      : habits.refusal();
-  throw Error(ExitCode::data, {.what = "this chat template does not tell what the assistant says: " + why,
-                               .where = chat_template.source().name(),
-                               .hint = "let it go through messages and write each one at its turn, or mark what the "
-                                       "assistant says by {% generation %}"});
+  throw Error(ExitCode::data,
+              {.what = "this chat template does not tell what the assistant says: " + why,
+               .where = chat_template.source().name(),
+               .hint = "let it write each of `messages` in order, or put what the assistant says between "
+                       "{% generation %} and {% endgeneration %}"});
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ std::optional<Rendered> rendered_probe(const ChatTemplate& chat_template, size_t
   }
 }
 
-/// Whether the words are in the text, and not as Python prints a list.
+/// Returns whether the words are in the text, and not as Python prints a list.
 bool has_words(const std::optional<Rendered>& rendered) {
   if (!rendered) return false;
   for (const std::string_view words : {kAsked, kSaid}) {

@@ -37,22 +37,22 @@ class TemplateHabits {
   /// Return the end of such a turn, if other messages follow, and if it is the last.
   const std::string& end() const { return end_; }
   const std::string& last_end() const { return last_end_; }
-  /// Whether it writes anything after the assistant's words. Unknown counts as yes.
+  /// Returns whether it writes anything after the assistant's words. Unknown counts as yes.
   bool ends_turn(bool is_last) const { return is_last ? ends_last_turn_ : ends_turn_; }
-  /// Whether it writes the thoughts of the assistant, at least in the last turn.
+  /// Returns whether it writes the thoughts of the assistant, at least in the last turn.
   bool writes_thoughts() const { return writes_thoughts_; }
   /// Returns the marks <|...|> that it writes.
   const std::vector<std::string>& marks() const { return marks_; }
   /// Returns why the words of the assistant cannot be told from the rest; empty: they can.
   const std::string& refusal() const { return refusal_; }
 
-  /// Whether the template names this variable, and not only as one that each rendering sets.
+  /// Returns whether the template names this variable, and not only as one that each rendering sets.
   bool reads_variable(const std::string& name) const;
 
   /// Returns the result of `find` for this key, which is called once. Thread-safe.
   bool known(const std::string& key, const std::function<bool()>& find) const;
 
-  /// Whether this is asked for the first time. Thread-safe.
+  /// Returns whether this is asked for the first time. Thread-safe.
   bool is_first(const std::string& text) const;
   /// Warns with each text once. Thread-safe.
   void warn_once(const std::string& text) const;

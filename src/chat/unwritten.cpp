@@ -37,7 +37,8 @@ std::string written_at(const Rendered& rendered, size_t message) {
   return text;
 }
 
-/// Whether the message's only call is written for certain: its turn has the name, which its other keys do not have.
+/// Returns whether the message's only call is written for certain: its turn has the name, which its other keys do not
+/// have.
 bool is_clearly_written(const Given& given, size_t index) {
   ordered_json rest = given.messages[index];
   ordered_json calls = std::exchange(rest["tool_calls"], nullptr);
@@ -61,7 +62,7 @@ bool is_written(const Given& given, size_t message) {
          });
 }
 
-/// Whether the first tool is written. A template that raises counts as one that writes.
+/// Returns whether the first tool is written. A template that raises counts as one that writes.
 bool writes_tools(const Given& given) {
   ordered_json variables = given.variables;
   ordered_json* name = name_in(variables["tools"].front());

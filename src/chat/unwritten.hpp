@@ -29,7 +29,7 @@ void tell_lost_messages(const Given& given, const std::vector<std::string>& role
 /// Warns once of each variable that the template does not read, and of tools that it does not write.
 void tell_lost_variables(const Given& given);
 
-/// Whether the template reads a key of messages that have this role: with another value it writes another text.
+/// Returns whether the template reads a key of messages that have this role: with another value it writes another text.
 bool reads_key(const ChatTemplate& chat_template, const nlohmann::ordered_json& messages,
                const nlohmann::ordered_json& variables, const std::string& role, const std::string& key);
 

@@ -17,8 +17,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Whether a tensor is copied by memcpy on the background thread, because training needs the operators' threads. The
-/// caller copies GPU memory, in stream order.
+/// Returns whether a tensor is copied by memcpy on the background thread, because training needs the operators'
+/// threads. The caller copies GPU memory, in stream order.
 bool is_copied_by_bytes(const at::Tensor& tensor) { return tensor.is_cpu() && tensor.is_non_overlapping_and_dense(); }
 
 void copy_bytes(const at::Tensor& to, const at::Tensor& from) {

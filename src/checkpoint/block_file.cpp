@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kReadFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;  // do not block on a pipe
 
-/// Whether the middle of a file is in the page cache. The head often is, because its header was read.
+/// Returns whether the middle of a file is in the page cache. The head often is, because its header was read.
 bool is_cached(int descriptor) {
   struct stat status {};
   char byte = 0;

@@ -21,7 +21,7 @@ constexpr const char* kNoOrder = "an order that is not one of the tensor's dimen
 constexpr std::string_view kSealKey = "\n  \"seal\": \"";  // unique at this indentation
 constexpr size_t kSealDigits = 32;
 
-/// Whether this is a file name that stays inside the checkpoint's folder.
+/// Returns whether this is a file name that stays inside the checkpoint's folder.
 bool is_plain(const std::string& name) {
   return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
          name.find('\0') == std::string::npos && name != kManifestName;

@@ -73,7 +73,7 @@ void verify_all(const fs::path& folder, const Manifest& manifest) {
   if (manifest.frozen) verify_frozen(folder, *manifest.frozen);
 }
 
-/// Whether all files exist with their sizes.
+/// Returns whether all files exist with their sizes.
 bool is_whole(const fs::path& folder) {
   try {
     look_at_files(folder);

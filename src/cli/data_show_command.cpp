@@ -136,7 +136,7 @@ std::shared_ptr<const data::Dataset> data_of(const DataShowRequest& request, con
   return dataset;
 }
 
-/// Tells whether the target is a token for each token, not a class or number of the text.
+/// Returns whether the target is a token for each token, not a class or number of the text.
 bool model_learns_tokens(const data::Dataset& dataset) {
   const data::Field *tokens = dataset.layout().find(kTokens), *target = dataset.layout().find(kTarget);
   return tokens != nullptr && target != nullptr && target->sizes == tokens->sizes && dataset.class_names().empty();

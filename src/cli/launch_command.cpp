@@ -40,7 +40,7 @@ std::optional<int64_t> last_step_in(const std::filesystem::path& metrics) {
   return step;
 }
 
-/// Tells whether the same command resumes the run's newest checkpoint, and not a given path.
+/// Returns whether the same command resumes the run's newest checkpoint, and not a given path.
 bool goes_on(const std::string& resume) { return resume == "auto" || resume == "must"; }
 
 std::optional<checkpoint::Listed> newest_of(const RunFolder& folder) {
@@ -112,7 +112,7 @@ launch::LaunchRequest plan_launch(const JobStart& spec) {
           .host_timeout_seconds = spec.launch.host_timeout.seconds};
 }
 
-/// Tells whether the launcher must check the whole job first. Ranks on this machine check it themselves.
+/// Returns whether the launcher must check the whole job first. Ranks on this machine check it themselves.
 bool must_be_sure(const launch::LaunchRequest& plan, const std::string& resume) {
   const bool is_here = std::ranges::all_of(plan.plan.hosts, &launch::Host::is_here);
   return plan.node || !is_here || resume == "never";

@@ -31,7 +31,7 @@ std::optional<std::string> word_of(const net::Response& reply) {
   return std::string(text);
 }
 
-/// Tells whether this is a short name of letters, digits, '-' and '_', as clouds write events.
+/// Returns whether this is a short name of letters, digits, '-' and '_', as clouds write events.
 bool is_event_name(std::string_view text) {
   return !text.empty() && text.size() <= 64 &&
          std::all_of(text.begin(), text.end(), [](char c) { return is_alphanumeric(c) || c == '-' || c == '_'; });

@@ -47,7 +47,7 @@ std::string shown(std::string_view body) {
   return text + (body.size() > kAnswerShown ? "..." : "");
 }
 
-/// Tells whether a service is busy or broken, unlike one that does not know the page.
+/// Returns whether a service is busy or broken, unlike one that does not know the page.
 bool is_passing_trouble(int status) { return status == 429 || status >= 500; }
 
 }  // namespace

@@ -30,7 +30,7 @@ std::optional<std::string> of_this_process(const std::string& name) {
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
-/// Whether a text has stars in the place of a secret, as without_url_secrets() and masked keys are written.
+/// Returns whether a text has stars in the place of a secret, as without_url_secrets() and masked keys are written.
 bool hides_secret(const std::string& text) {
   return text == kHidden || (text.find(kHidden) != std::string::npos && text.find("://") != std::string::npos);
 }

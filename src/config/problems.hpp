@@ -16,7 +16,8 @@ class Problems {
     if (!is_full()) found_.push_back({std::move(location), std::move(what), std::move(hint)});
   }
 
-  /// Whether there are enough problems: more help nobody, and to search the nearest key for 100,000 keys takes long.
+  /// Returns whether there are enough problems: more help nobody, and to search the nearest key for 100,000 keys takes
+  /// long.
   bool is_full() const noexcept { return found_.size() >= kMost; }
   size_t count() const noexcept { return found_.size(); }
   /// Drops all but the first `count`.

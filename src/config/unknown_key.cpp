@@ -50,7 +50,7 @@ std::string named_in(const std::string& key, const std::string& group) {
   return "unknown key " + shown(key) + (group.empty() ? "" : " in " + shown(group));
 }
 
-/// Whether other YAML files use this top-level key for anchors.
+/// Returns whether other YAML files use this top-level key for anchors.
 bool is_for_anchors(const std::string& name) {
   constexpr const char* kNames[] = {"defaults", "anchors", "common", "shared", "templates"};
   return name.starts_with("x-") || name.starts_with(".") || name.starts_with("_") ||

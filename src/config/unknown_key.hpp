@@ -26,7 +26,7 @@ class UnknownKeys {
   void note(const Node& part, const std::string& group, const std::vector<std::string>& siblings,
             const std::vector<Picked>& picked, Problems& problems);
 
-  /// Whether `part` is another tool's name for a key of `group` itself, not for an option of an entry.
+  /// Returns whether `part` is another tool's name for a key of `group` itself, not for an option of an entry.
   bool is_renamed(const Node& part, const std::string& group);
 
  private:

@@ -51,15 +51,16 @@ constexpr Magic kMagics[] = {
     {0, "\xfe\xff", {FileType::utf16_text, "UTF-16 text", "convert it: iconv -f UTF-16 -t UTF-8"}},
 };
 
-/// Whether this is gzip: the method is deflate, and the three highest flags, which no version uses, are not set.
+/// Returns whether this is gzip: the method is deflate, and the three highest flags, which no version uses, are not
+/// set.
 bool is_gzip(std::string_view begin) {
   return begin.starts_with("\x1f\x8b\x08") && begin.size() > 3 && (static_cast<unsigned char>(begin[3]) & 0xE0) == 0;
 }
 
-/// Whether these bytes begin a safetensors file: a length of at most 16 MiB in eight bytes, then a JSON object.
+/// Returns whether these bytes begin a safetensors file: a length of at most 16 MiB in eight bytes, then a JSON object.
 bool is_safetensors(std::string_view begin) { return begin.size() > 9 && begin.substr(3, 7) == "\0\0\0\0\0{\""sv; }
 
-/// Whether these bytes are text. The last character may be cut off.
+/// Returns whether these bytes are text. The last character may be cut off.
 bool is_text(std::string_view begin) {
   constexpr size_t kLongestCharacter = 4;
   for (size_t at = 0; at < begin.size();) {

@@ -35,7 +35,7 @@ bool is_secret_word(std::string_view word) {
          word.ends_with("pwd") || (contains("token") && !contains("tokeniz"));
 }
 
-/// Whether a word says that tokens are those of texts, which are counted or special: MAX_TOKENS, EOS_TOKEN.
+/// Returns whether a word says that tokens are those of texts, which are counted or special: MAX_TOKENS, EOS_TOKEN.
 bool is_of_texts(std::string_view word) {
   constexpr std::array<std::string_view, 25> kWords{
       "max",   "min",   "num", "n",      "number", "count", "total", "per", "mean", "avg", "limit", "budget", "batch",

@@ -95,7 +95,8 @@ void refuse_llmc_file_of_another_kind(int32_t magic, const std::string& path) {
   }
 }
 
-/// Returns whether the numbers of `file` at other places than multiples of `step` are upper parts of wider numbers.
+/// Returns whether these are parts of wider numbers: only those at multiples of `step` are large, as the others are the
+/// upper parts of token ids.
 bool are_upper_parts(std::span<const int64_t> numbers, size_t step) {
   constexpr int64_t kHighestUpperHalf = 15;  // maximum for tokens below a million
   int64_t upper = 0, lower = 0;

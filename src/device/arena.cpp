@@ -111,7 +111,7 @@ std::vector<Range> pad_parts(std::vector<Segment>& segments, std::vector<Range> 
   return parts;
 }
 
-/// Whether `tensor` is exactly the segment's view of `flat`.
+/// Returns whether `tensor` is exactly the segment's view of `flat`.
 bool lives_in(const at::Tensor& tensor, const at::Tensor& flat, const Segment& segment) {
   return tensor.defined() && tensor.is_alias_of(flat) && tensor.storage_offset() == segment.offset &&
          tensor.sizes() == at::IntArrayRef(segment.sizes) && tensor.strides() == at::IntArrayRef(segment.strides);

@@ -44,7 +44,7 @@ std::vector<std::string_view> parts_of(std::string_view text) {
   return parts;
 }
 
-/// Whether this is a list of divisions for sizes up to the given megabytes, and above: "[256:1,512:2,>:4]".
+/// Returns whether this is a list of divisions for sizes up to the given megabytes, and above: "[256:1,512:2,>:4]".
 bool is_list_of_divisions(std::string_view text) {
   if (!text.starts_with('[') || !text.ends_with(']') || text.size() < 3) return false;
   const auto parts = parts_of(text.substr(1, text.size() - 2));

@@ -30,7 +30,7 @@ constexpr DataSheet kDataSheets[] = {
     {"Tesla V100S-PCIE", 130, 0, 16.4, false},
 };
 
-/// Whether this is the device's name: "NVIDIA A10" is not an A100, and a laptop's card is another one than the
+/// Returns whether this is the device's name: "NVIDIA A10" is not an A100, and a laptop's card is another one than the
 /// desktop's of the same name.
 bool is_named(std::string_view device, std::string_view name) {
   return device.starts_with(name) && device.find(" Laptop") == std::string_view::npos &&

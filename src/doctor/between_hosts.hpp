@@ -19,7 +19,7 @@ std::optional<double> number_of(const std::optional<std::string>& answer);
 
 Findings compare_clocks(const Serving& hosts, const std::vector<HostReport>& reports);
 
-/// Whether every host can open connections to every other one; of many hosts, to the first one and to the next.
+/// Returns whether every host can open connections to every other one; of many hosts, to the first one and to the next.
 Findings closed_ways(const Serving& hosts, const std::vector<HostReport>& reports);
 
 /// Measures how fast each host writes, all at the same time; those that are slow, once more alone.

@@ -48,7 +48,7 @@ std::string difference_text(const std::string& fact, const HostsByValue& values)
   return fact + ": " + text + (has_majority ? ", but " + usual->first + " on all others" : "");
 }
 
-/// Whether ranks cannot work together unless this is equal.
+/// Returns whether ranks cannot work together unless this is equal.
 bool is_necessary(const std::string& fact) {
   static const std::set<std::string> kNecessary{"gputrain", "torch", "CUDA", "cuDNN", "NCCL"};
   return kNecessary.contains(fact);

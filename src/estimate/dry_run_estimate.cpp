@@ -29,7 +29,7 @@ Times times_of(const train::Cadence& cadence, const train::Plan& plan) {
   return times + (cadence.at_step(plan.total_steps) ? 0 : 1);
 }
 
-/// Tells whether a checkpoint with a new best score may be saved between the regular saves.
+/// Returns whether a checkpoint with a new best score may be saved between the regular saves.
 bool saves_between(const JobSpec& spec, const TrainingSetup& setup) {
   const auto& [save, eval] = std::pair(setup.plan.save, setup.plan.eval);
   if (best_metric_of(spec, setup.datasets).empty() || save.is_never() || eval.is_never()) return false;

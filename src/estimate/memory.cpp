@@ -54,7 +54,7 @@ void add_micro_batch(std::vector<Remedy>& remedies, const JobSpec& spec, const T
                       .saved = memory.total() - memory.total(micro)});
 }
 
-/// Tells whether a run would accept the job after `change`.
+/// Returns whether a run would accept the job after `change`.
 template <class Change>
 bool may_have(JobSpec spec, const Change& change) {
   change(spec);

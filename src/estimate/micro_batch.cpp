@@ -114,7 +114,7 @@ class MicroBatchSearch {
   /// Returns enough steps, on a GPU, to measure CUDA graph replays, whose speed and memory differ.
   int64_t warmup() const { return context_.device.is_cpu() ? 2 : train::Step::kPassesBeforeCapture + 1; }
 
-  /// Tells whether memory is left; on a GPU with a reserve: evaluations and saves between steps fragment the memory.
+  /// Returns whether memory is left; on a GPU with a reserve: evaluations and saves between steps fragment the memory.
   bool leaves_room(int64_t peak_bytes, TrialFinding& finding) const {
     if (context_.device.is_cpu()) return true;  // was checked before the trial
     constexpr double kLeftToPieces = 0.05;
@@ -164,7 +164,7 @@ class MicroBatchSearch {
     return trial;
   }
 
-  /// Tells whether to stop the search: this size took long and is not faster than a smaller one.
+  /// Returns whether to stop the search: this size took long and is not faster than a smaller one.
   bool is_past_the_best(const std::vector<MicroBatchTrial>& trials) const {
     const MicroBatchTrial& last = trials.back();
     const int64_t samples = batch_of(last.micro_batch).global_batch / context_.groups.mesh().samples();

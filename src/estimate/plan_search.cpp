@@ -37,7 +37,7 @@ std::vector<PlanCandidate> each(const std::vector<PlanCandidate>& candidates, Va
   return all;
 }
 
-/// Tells whether a run would accept the job with these settings.
+/// Returns whether a run would accept the job with these settings.
 bool is_compatible(const Job& job, const PlanCandidate& candidate) {
   return broken_rules(features_of(job_of(job, candidate).spec())).empty();
 }
@@ -144,7 +144,7 @@ class PlanSearch {
     return static_cast<double>(bytes) <= (1 - kKeptMemory) * static_cast<double>(request_.device_bytes);
   }
 
-  /// Tells whether as many ranks share a sample as in the job.
+  /// Returns whether as many ranks share a sample as in the job.
   bool has_own_degrees(const PlanCandidate& candidate) const {
     return candidate.ranks_of_a_sample() == fixed_.ranks_of_a_sample();
   }
@@ -245,7 +245,7 @@ class PlanSearch {
     return all;
   }
 
-  /// Tells whether fixed memory may fit if ranks shared all of it equally: the largest stage has at least the mean.
+  /// Returns whether fixed memory may fit if ranks shared all of it equally: the largest stage has at least the mean.
   bool may_fit(const PlanCandidate& sharing, int ranks) {
     if (has_own_degrees(sharing)) return true;
     if (!whole_) whole_ = layout_of({}, simulated(job_of(job_, {}), 1, 1, 0)).fixed;
@@ -394,7 +394,7 @@ class PlanSearch {
     return 0;
   }
 
-  /// Tells whether it fits with one sample in a micro-batch, and as much sharing and recomputation as possible.
+  /// Returns whether it fits with one sample in a micro-batch, and as much sharing and recomputation as possible.
   bool would_fit(const PlanCandidate& mesh, int ranks) {
     const bool is_own = has_own_degrees(mesh);
     const int64_t groups = ranks / mesh.ranks_of_a_sample();

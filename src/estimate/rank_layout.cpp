@@ -37,7 +37,7 @@ std::vector<SentBucket> buckets_of(const device::Arena& arena, const GradientSyn
   return buckets;
 }
 
-/// Tells whether the last unit has no matrix of its own: a tied head reads the first unit's.
+/// Returns whether the last unit has no matrix of its own: a tied head reads the first unit's.
 bool has_tied_head(const device::Arena& arena) {
   const auto& segments = arena.segments();
   return std::ranges::none_of(segments, [&](const device::Segment& one) {

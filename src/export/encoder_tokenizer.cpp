@@ -69,7 +69,7 @@ void write_encoder_tokenizer(const trained::Model& model, const fs::path& folder
   if (model.tokenizer_kind != "words")
     throw Error(ExitCode::usage, {.what = "transformers has no tokenizer '" + model.tokenizer_kind + "'",
                                   .where = "--format",
-                                  .hint = "published tokenizers and words are written for it"});
+                                  .hint = "train with the tokenizer `words`, or with a published one"});
   write_file_atomically(folder / "tokenizer.json", words_as_json(*model.tokenizer).dump() + "\n",
                         ExitCode::environment);
   const Json config{{"tokenizer_class", "PreTrainedTokenizerFast"},

@@ -75,7 +75,7 @@ std::string cutting_of(const json& tokenizer) {
   return "default";
 }
 
-/// Tells whether a text gets a space before its first word.
+/// Returns whether a text gets a space before its first word.
 bool adds_space(const json& part) {
   if (part.is_array()) return std::ranges::any_of(part, adds_space);
   if (!part.is_object()) return false;

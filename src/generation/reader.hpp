@@ -18,7 +18,7 @@ class Reader {
   /// `make_graphs` as in Options.
   Reader(models::Model& model, const ContextWindow& context, const MakeCapturedGraphs& make_graphs);
 
-  /// Whether each number of texts costs time to prepare for, so that it should not change often.
+  /// Returns whether each number of texts costs time to prepare for, so that it should not change often.
   bool has_fixed_sizes() const noexcept { return token_pass_.has_value(); }
 
   /// Returns the logits [texts, vocabulary] after each text; read them before the next call. At later calls each text

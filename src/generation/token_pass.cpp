@@ -66,7 +66,7 @@ at::Tensor TokenPass::compute(models::Model::Memory& memory) {
                             memory);
 }
 
-/// Whether there is a graph now. If not, no other is tried.
+/// Returns whether there is a graph now. If not, no other is tried.
 bool TokenPass::record(models::Model::Memory& memory) {
   const std::string obstacle = graphs_->capture([&] { logits_ = compute(memory); });
   if (obstacle.empty()) {

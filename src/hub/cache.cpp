@@ -31,7 +31,7 @@ bool is_revision(std::string_view text) {
          text.find("//") == text.npos;
 }
 
-/// Tells whether the text is a file: the paths of weights and tokenizers may look like names.
+/// Returns whether the text is a file: the paths of weights and tokenizers may look like names.
 bool names_a_file(std::string_view text) {
   const std::string extension = fs::path(text).extension();
   return extension == ".safetensors" || extension == ".json" || extension == ".bin" || extension == ".pt" ||

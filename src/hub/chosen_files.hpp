@@ -7,7 +7,7 @@
 
 namespace gputrain::hub {
 
-/// Tells whether the name is a file in the top folder of the repository, safe to create.
+/// Returns whether the name is a file in the top folder of the repository, safe to create.
 bool is_plain_name(const std::string& name);
 
 /// Chooses configurations, tokenizers and chat templates, with the index of the weights.

@@ -137,7 +137,7 @@ class Snapshot {
   }
 
  private:
-  /// Tells whether the file is here. A commit never changes, so a file of its size needs no question to the server.
+  /// Returns whether the file is here. A commit never changes, so a file of its size needs no question to the server.
   bool is_here(const std::string& name) const {
     std::error_code error;
     const auto bytes = fs::file_size(path_ / name, error);

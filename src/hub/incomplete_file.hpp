@@ -18,7 +18,7 @@ class IncompleteFile {
   explicit IncompleteFile(std::filesystem::path path);
 
   uint64_t size() const noexcept { return size_; }
-  /// Tells whether an earlier call wrote a part of it.
+  /// Returns whether an earlier call wrote a part of it.
   bool is_continued() const noexcept { return is_continued_; }
 
   void append(std::string_view bytes);

@@ -42,7 +42,7 @@ double quantile(std::vector<double> values, double part) {
   return std::lerp(values[below], values[above], place - static_cast<double>(below));
 }
 
-/// Tells whether the middle halves of the rates overlap: then the difference may be chance.
+/// Returns whether the middle halves of the rates overlap: then the difference may be chance.
 bool spreads_meet(const BenchRow& a, const BenchRow& b) {
   constexpr double kLower = 0.25, kUpper = 0.75;
   return quantile(a.rates, kLower) < quantile(b.rates, kUpper) && quantile(b.rates, kLower) < quantile(a.rates, kUpper);

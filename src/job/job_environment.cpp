@@ -27,7 +27,7 @@ bool is_set(const std::pair<const std::string, std::string>& variable) {
   return value != nullptr && variable.second == value;
 }
 
-/// Tells whether the variable names code to load: by the loader, the C library, CUDA, NCCL, OpenSSL or gputrain.
+/// Returns whether the variable names code to load: by the loader, the C library, CUDA, NCCL, OpenSSL or gputrain.
 bool loads_code(const std::string& name) {
   constexpr std::array<std::string_view, 7> kNames{
       "GPUTRAIN_NVML",         "GCONV_PATH",   "LOCPATH",        "CUDA_INJECTION64_PATH",

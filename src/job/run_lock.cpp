@@ -53,7 +53,7 @@ std::string content_of(int descriptor) {
 /// Returns the first line of the file, which describes the process.
 std::string holder_in(const std::string& content) { return content.substr(0, content.find('\n')); }
 
-/// Tells whether a lock file names another process that lives and that this one can see.
+/// Returns whether a lock file names another process that lives and that this one can see.
 bool names_other_that_lives(const std::string& content) {
   const size_t line = content.find('\n');
   if (line == std::string::npos) return false;

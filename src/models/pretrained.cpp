@@ -20,7 +20,7 @@
 namespace gputrain::models {
 namespace {
 
-/// Tells whether all values are finite, also when they are cast to this type.
+/// Returns whether all values are finite, also when they are cast to this type.
 bool is_finite(const at::Tensor& tensor, at::ScalarType type) {
   if (!tensor.is_floating_point() || tensor.numel() == 0) return true;
   const auto [least, most] = at::aminmax(tensor);  // both NaN if one value is
@@ -43,7 +43,7 @@ void require_finite(const TensorSource& source, const std::string& name, at::Sca
                .hint = is_too_large ? "precision: bf16" : "get the file again, or take weights of an earlier step"});
 }
 
-/// Tells whether this is a matrix with one value everywhere; biases and weights of norms may be constant.
+/// Returns whether this is a matrix with one value everywhere; biases and weights of norms may be constant.
 bool is_constant_matrix(const at::Tensor& tensor) {
   if (tensor.dim() < 2 || tensor.numel() < 2) return false;
   const at::Tensor values = tensor.flatten();

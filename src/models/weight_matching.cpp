@@ -103,12 +103,12 @@ bool differ_in_rows(at::IntArrayRef a, at::IntArrayRef b) {
   return !a.empty() && !b.empty() && a[0] != b[0] && a.slice(1) == b.slice(1);
 }
 
-/// Tells whether two shapes of convolutions differ only in the channels that they read.
+/// Returns whether two shapes of convolutions differ only in the channels that they read.
 bool differ_in_channels(at::IntArrayRef a, at::IntArrayRef b) {
   return a.size() == 4 && b.size() == 4 && a[0] == b[0] && a[1] != b[1] && a.slice(2) == b.slice(2);
 }
 
-/// Tells whether `theirs` is of a convolution of RGB images, and ours reads grey ones.
+/// Returns whether `theirs` is of a convolution of RGB images, and ours reads grey ones.
 bool are_colours_for_grey(at::IntArrayRef theirs, at::IntArrayRef ours) {
   return differ_in_channels(theirs, ours) && theirs[1] == 3 && ours[1] == 1;
 }
@@ -125,10 +125,10 @@ std::string channels_hint(int64_t theirs) {
 constexpr const char* kTimm =
     "these names are timm's: of timm, ResNets, ViTs and ConvNeXts are read; of other models take torchvision's weights";
 
-/// Tells whether this is a batch norm's count of batches, which no computation uses and older files lack.
+/// Returns whether this is a batch norm's count of batches, which no computation uses and older files lack.
 bool is_counter(const at::Tensor& tensor) { return !tensor.is_floating_point() && tensor.dim() == 0; }
 
-/// Tells whether numbers of one type are cast to the other. 8-bit floats mean nothing without the scales beside them.
+/// Returns whether numbers of one type are cast to the other. 8-bit floats mean nothing without the scales beside them.
 bool is_cast(at::ScalarType theirs, at::ScalarType ours) {
   if (!at::isFloatingType(ours)) return at::isIntegralType(theirs, /*includeBool=*/true);
   return theirs == at::kFloat || theirs == at::kBFloat16 || theirs == at::kHalf || theirs == at::kDouble;
@@ -275,7 +275,7 @@ class Matching {
                                  .hint = std::move(hint)});
   }
 
-  /// Tells whether the file has a name that is unknown to the model and begins as in timm.
+  /// Returns whether the file has a name that is unknown to the model and begins as in timm.
   bool has_names_of_timm() const {
     constexpr std::array<std::string_view, 6> kStarts{"conv_stem.",   "stem.",    "stages.",
                                                       "patch_embed.", "head.fc.", "blocks.0."};

@@ -7,7 +7,7 @@
 
 namespace gputrain::ops {
 
-/// Whether a query sees other keys than all of them or, if causal, those up to its place.
+/// Returns whether a query sees other keys than all of them or, if causal, those up to its place.
 bool needs_mask(const at::Tensor& q, const at::Tensor& k, const AttentionOptions& options);
 
 /// Makes the mask for attention that needs one: bool [batch or 1, 1, time or 1, key time], true where a query attends

@@ -25,7 +25,8 @@ at::Tensor one_by_one(const Policy& policy, at::Tensor x, const std::vector<Conv
   return x;
 }
 
-/// Whether a layer can be joined: no dilation, no groups, this rank's statistics, no bias, which the norm would cancel.
+/// Returns whether a layer can be joined: no dilation, no groups, this rank's statistics, no bias, which the norm would
+/// cancel.
 bool can_be_joined(const ConvNormLayer& layer) {
   if (layer.dilation != 1 || layer.groups != 1) return false;
   return layer.norm.training && (layer.norm.group == nullptr || layer.norm.group->size() == 1) && !layer.bias.defined();

@@ -114,8 +114,9 @@ Tensors with_copies(const Policy& policy, const Tensors& x_and_parameters) {
   return inputs;
 }
 
-/// Whether to convolve 16-bit values in fp32, as 16-bit units do inside. Most CPUs have no fp16 units, and ATen's own
-/// loops take minutes. oneDNN's bf16 leaves the weight's gradient unwritten if the stride is wider than the image.
+/// Returns whether to convolve 16-bit values in fp32, as 16-bit units do inside. Most CPUs have no fp16 units, and
+/// ATen's own loops take minutes. oneDNN's bf16 leaves the weight's gradient unwritten if the stride is wider than the
+/// image.
 bool goes_through_fp32(const at::Tensor& images, int64_t stride) {
   if (!images.is_cpu()) return false;
   return images.scalar_type() == at::kHalf || (images.scalar_type() == at::kBFloat16 && images.size(-1) < stride);

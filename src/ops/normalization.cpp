@@ -19,7 +19,8 @@
 namespace gputrain::ops {
 namespace {
 
-/// Whether the norm is over several ranks. On one rank ATen does the same faster, but rejects one value per channel.
+/// Returns whether the norm is over several ranks. On one rank ATen does the same faster, but rejects one value per
+/// channel.
 bool is_synchronised(const at::Tensor& x, const BatchNormOptions& options) {
   return options.training && options.group != nullptr && (options.group->size() > 1 || x.numel() <= x.size(1));
 }

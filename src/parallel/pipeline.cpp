@@ -211,7 +211,7 @@ struct Pipeline::Run {
     pipeline.sharing_.wait();
   }
 
-  /// Whether the sizes of what a pass receives are known before the pass before it has run.
+  /// Returns whether the sizes of what a pass receives are known before the pass before it has run.
   static bool knows_sizes(const Pass& pass, const Pass& before) {
     return pass.is_forward || key_of(pass) != key_of(before);
   }

@@ -172,7 +172,7 @@ void ShardedParameters::need(int64_t unit) {
   if (next >= first_trained_ && !before_is_left()) start(next);
 }
 
-/// Whether the unit before the needed one has memory only because one operator may read weights of both.
+/// Returns whether the unit before the needed one has memory only because one operator may read weights of both.
 bool ShardedParameters::before_is_left() const {
   if (before_ < 0 || before_ == needed_ - 1 || before_ == current_ || is_borrowed(before_)) return false;
   const Unit& unit = units_[static_cast<size_t>(before_)];

@@ -53,7 +53,7 @@ void check_tokens(const std::vector<records::GivenText>& texts, const std::vecto
     const int64_t highest = *std::ranges::max_element(inputs[i].tokens);
     if (highest < vocabulary) continue;
     throw Error(ExitCode::data, {.what = "the text has token " + grouped(highest) + ", but the model knows " +
-                                         counted(vocabulary, "token") + ": the tokenizer is another's",
+                                         counted(vocabulary, "token") + ": the tokenizer belongs to another model",
                                  .where = texts[i].place});
   }
 }

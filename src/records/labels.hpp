@@ -73,7 +73,7 @@ class RecordClasses {
   LabelReader reader_;
 };
 
-/// Returns true for 1 or true, false for 0 or false, in any case and with blanks around; else none of both.
+/// Returns true for 1, 1.0 or true, false for 0, 0.0 or false, in any case and with spaces around; else nothing.
 std::optional<bool> flag_in(std::string_view name);
 
 /// Warns of classes whose names differ only in case or spaces.

@@ -14,7 +14,7 @@ namespace {
 constexpr const char* kProcessSeconds = "process_seconds";
 constexpr double kLongestGap = 30 * 86400.0;  // seconds between two lines of an attempt
 
-/// Whether a process that did not come to an attempt has written the line.
+/// Returns whether a process that did not come to an attempt has written the line.
 bool is_of_no_attempt(const std::string& kind) { return kind == "start_failed" || kind == "started_over"; }
 
 /// Returns the rate in an order's or attempt's line; of a field that cannot be read, nothing.

@@ -95,7 +95,7 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
          monitor::duration(restore_seconds_) + (is_from_mirror ? "  (the mirror's: newer than any good one here)" : "");
 }
 
-/// Whether what was evaluated before belongs to another data.val, and is forgotten.
+/// Returns whether what was evaluated before belongs to another data.val, and is forgotten.
 bool Checkpointing::forget_other_evaluations(const checkpoint::Checkpoint& from, train::Progress& progress) const {
   if (progress.evaluated_step < 0 || !parts_.setup.datasets.val) return false;
   if (!state_.has_other_validation_data(from) &&
@@ -111,7 +111,7 @@ void Checkpointing::tell_of_other_evaluations() const {
       "checkpoint.keep_best still goes by the scores of older checkpoints");
 }
 
-/// Whether the run may resume. Every rank must call.
+/// Returns whether the run may resume. Every rank must call.
 bool Checkpointing::may_resume() const {
   if (parts_.job.spec().checkpoint.resume == "never") return false;
   const bool finds = is_rank_zero() && (!point_.path.empty() || !checkpoint::finished_in(point_.folders).empty());

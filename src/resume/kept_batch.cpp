@@ -13,7 +13,7 @@
 namespace gputrain::app {
 namespace {
 
-/// Whether the job now says another number of forward passes than it did then: another global batch is meant.
+/// Returns whether the job now says another number of forward passes than it did then: another global batch is meant.
 bool says_other_accumulation(const Job& job, const nlohmann::json& settings_then) {
   if (!job.spec().train.gradient_accumulation_steps.value) return false;
   for (const auto& [key, value, change] : job.loaded.settings()) {

@@ -37,13 +37,13 @@ std::vector<Rule> rules_of_evaluation(const JobSpec& spec, const JobDatasets& da
           {"data.image.eval.", !has_any, none}};
 }
 
-/// Whether include and exclude, which filter a folder of texts, are set for a single file.
+/// Returns whether include and exclude, which filter a folder of texts, are set for a single file.
 bool is_one_file(const JobSpec& spec) {
   std::error_code ignored;
   return spec.data.train.format.name == "text" && !std::filesystem::is_directory(spec.data.train.path, ignored);
 }
 
-/// Whether a role of the data is read from lists of images, or from records of texts.
+/// Returns whether a role of the data is read from lists of images, or from records of texts.
 bool reads_lists(const JobSpec& spec) {
   const auto has_columns = [](const std::string& format) {
     return format == "csv" || format == "tsv" || format == "jsonl" || format == "parquet";
@@ -79,15 +79,15 @@ std::vector<Rule> rules_of_data(const JobSpec& spec, const JobDatasets& datasets
           {"data.prefetch_factor", spec.data.num_workers.value == 0, "data.num_workers is 0: nothing is read ahead"}};
 }
 
-/// Whether training ends during the warmup of the learning rate.
+/// Returns whether training ends during the warmup of the learning rate.
 bool ends_in_warmup(const optim::Schedule& schedule, const train::Plan& plan, double peak) {
   if (plan.is_time_limited()) return false;
   const double last = schedule.lr(plan.curve_steps() - 1);
   return last < peak && schedule.lr(plan.curve_steps()) > last;
 }
 
-/// Whether the global batch is too small for the micro-batch that the job sets. A batch that was kept for another
-/// number of ranks has its own message.
+/// Returns whether the global batch is too small for the micro-batch that the job sets. A batch that was kept for
+/// another number of ranks has its own message.
 bool is_micro_batch_cut(const JobSpec& spec, const TrainingSetup& setup) {
   const auto& wanted = spec.train.micro_batch_size;
   if (!wanted || wanted->is_auto() || setup.micro_batch.micro_batch > 0) return false;

@@ -71,7 +71,7 @@ int64_t newest_step(const Job& job) {
   }
 }
 
-/// Whether the rank writes parts of checkpoints.
+/// Returns whether the rank writes parts of checkpoints.
 bool writes(int rank, const train::ParallelSpec& spec, const comm::Mesh& mesh) {
   if (spec.compress == "powersgd") return true;
   const int writers = mesh.tensor * (spec.shard == "none" ? 1 : mesh.shards());

@@ -249,7 +249,7 @@ class Sweep {
     return end.kind == launch::ProcessStatus::Kind::exited ? end.number : 128 + end.number;
   }
 
-  /// Tells whether a run was asked to stop, or its machine is taken away: it continues with the same command.
+  /// Returns whether a run was asked to stop, or its machine is taken away: it continues with the same command.
   static bool is_stop(int exit_code) {
     using train::Stop;
     return std::ranges::any_of(std::array{Stop::max_duration, Stop::notice, Stop::restart, Stop::ordered, Stop::spent,

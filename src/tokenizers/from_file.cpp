@@ -76,7 +76,7 @@ const config::Registered<Published, PublishedOptions> registered_published{
 const config::Registered<Pretrained, PretrainedOptions> registered_pretrained{catalog(), "pretrained",
                                                                               "that of model.pretrained"};
 
-/// Returns a token in these files is a string, or an object with `content`.
+/// Returns the text of a token in these files, which is a string or an object with `content`; empty: there is none.
 std::string spelling_in(const fs::path& path, const char* key) {
   const auto config = parse_json_file(path);
   if (!config.is_object() || !config.contains(key)) return {};

@@ -45,8 +45,9 @@ void say(std::string_view text) noexcept {
   std::_Exit(static_cast<int>(exit_code_of(stop)));
 }
 
-/// Whether a second interrupt arrived from the same source. If all processes of a run are interrupted (`pkill -INT`,
-/// Ctrl-C in a terminal), the launcher, our parent, forwards it too: one from it and one from others are one request.
+/// Returns whether a second interrupt arrived from the same source. If all processes of a run are interrupted (`pkill
+/// -INT`, Ctrl-C in a terminal), the launcher, our parent, forwards it too: one from it and one from others are one
+/// request.
 bool insists(const siginfo_t& info) noexcept {
   return (info.si_pid == ::getppid() ? interrupts.of_parent : interrupts.of_others)++ > 0;
 }

@@ -164,7 +164,7 @@ ops::Loss Step::loss_of(const Batch& batch, const at::Tensor& weight) {
   return parts_.task.loss(parts_.model, ready, weight);
 }
 
-/// Whether the batch has more than padding.
+/// Returns whether the batch has more than padding.
 bool Step::counts(const Batch& batch) const {
   return (options_.is_collective ? batch.samples_on_all_ranks : batch.weight) > 0;
 }
@@ -277,7 +277,8 @@ std::string Step::capture(const Shapes& shapes, const Batch& batch) {
   return obstacle;
 }
 
-/// Whether each rank has a graph for its pass now; false: from here on nothing is recorded. Every rank must call.
+/// Returns whether each rank has a graph for its pass now; false: from here on nothing is recorded. Every rank must
+/// call.
 bool Step::record_everywhere(const Shapes& shapes, const Batch& batch) {
   std::string obstacle = capture(shapes, batch);
   if (!parts_.holds_everywhere(obstacle.empty()) && obstacle.empty())

@@ -40,7 +40,7 @@ class Template {
   /// Python would raise, and if work, memory or nesting pass their bounds.
   Rendered render(const nlohmann::ordered_json& variables) const;
 
-  /// Whether it says by `{% generation %}` what the assistant says.
+  /// Returns whether it says by `{% generation %}` what the assistant says.
   bool marks_generated() const noexcept;
   const std::string& name() const noexcept;
   const std::string& source() const noexcept { return *source_; }

@@ -28,7 +28,7 @@ class FrozenWeights {
 
   const Frozen& note() const noexcept { return note_; }
 
-  /// Whether put_into() can write. False if the tensors were let go, and a file with them is gone.
+  /// Returns whether put_into() can write. False if the tensors were let go, and a file with them is gone.
   bool is_at_hand() const;
 
   /// Returns the bytes that put_into() would still have to write there.

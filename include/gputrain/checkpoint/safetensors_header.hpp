@@ -16,7 +16,7 @@ namespace gputrain::checkpoint {
 struct StoredTensor {
   std::string name;
   std::string dtype;           // "F32", "BF16", ...; item_bytes() knows it
-  std::vector<int64_t> sizes;  // at most kMaxDims; their product fits int64
+  std::vector<int64_t> sizes;  // sizes: at most kMaxDims, with a product that fits int64
   uint64_t begin = 0;          // bytes from the start of the file
   uint64_t end = 0;
 };

@@ -77,7 +77,8 @@ struct Search {
 using Read = std::function<void(const Checkpoint&)>;
 
 /// Finds the newest checkpoint that is good, in the order of finished_in(). Calls `read` for one after the other until
-/// it returns; by default every file is compared with its hash. Any other exception of `read` ends the search.
+/// it returns; by default every file is compared with its hash. An exception other than Damage and Unreadable ends the
+/// search.
 Search find_newest(const std::vector<std::filesystem::path>& folders, const Read& read = {});
 
 /// Takes a checkpoint out of the way under a name that is never read, "step-00000100.bad" or with a number, and returns

@@ -34,7 +34,7 @@ struct Notice {
 
   /// Returns the time until the machine may be gone; 0 after that moment.
   double seconds_left() const noexcept;
-  /// Tells whether it is time to save and leave: at once with two minutes or less, as most spot machines get, but not
+  /// Returns whether it is time to save and leave: at once with two minutes or less, as most spot machines get, but not
   /// an hour before planned maintenance. `save_seconds`: measured duration of a save; 0: unknown.
   bool is_urgent(double save_seconds) const noexcept;
   /// Returns "AWS announces terminate in 118 s".

@@ -31,11 +31,13 @@ struct Mesh {
   /// Returns the first rank with the same part of the model: of its layers, and of its units.
   int first_like(int rank) const noexcept { return stage_of(rank) * stage_ranks() + tensor_place_of(rank); }
   bool has_parts_of_model() const noexcept { return tensor * pipeline > 1; }
-  /// Whether a forward pass is collective among ranks. Then all ranks take it, so that all call the same collectives.
+  /// Returns whether a forward pass is collective among ranks. Then all ranks take it, so that all call the same
+  /// collectives.
   bool has_collective_passes() const noexcept { return context * tensor * pipeline > 1; }
-  /// Whether this rank counts its samples: one does among those that read the same samples.
+  /// Returns whether this rank counts its samples: one does among those that read the same samples.
   bool counts_samples(int rank) const noexcept { return rank < stage_ranks() && rank % (tensor * context) == 0; }
-  /// Whether this rank counts its loss: one does among those that compute the same loss, which only the last stage has.
+  /// Returns whether this rank counts its loss: one does among those that compute the same loss, which only the last
+  /// stage has.
   bool counts_loss(int rank) const noexcept { return stage_of(rank) == pipeline - 1 && tensor_place_of(rank) == 0; }
   /// Returns "stage 1, shard 0, tensor 1": along the axes that there are; empty: ranks differ in their data alone.
   std::string place_text(int rank) const;

@@ -105,7 +105,7 @@ class ProcessGroups {
   int64_t from_rank_zero(int64_t number, std::string name);
   std::string from_rank_zero(const std::string& bytes, const std::string& name);
 
-  /// Whether `here` is true on every rank. Every rank must call.
+  /// Returns whether `here` is true on every rank. Every rank must call.
   bool holds_everywhere(bool here, std::string name);
 
   const std::vector<std::string>& hosts() const noexcept { return hosts_; }  // host name of each rank

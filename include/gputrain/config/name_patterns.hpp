@@ -7,7 +7,7 @@
 
 namespace gputrain::config {
 
-/// Whether the whole name matches; `*` stands for any characters, dots included, and `?` for one.
+/// Returns whether the whole name matches; `*` stands for any characters, dots included, and `?` for one.
 bool matches(std::string_view pattern, std::string_view name);
 
 /// Suggests what to try instead of a pattern that matches no name: the nearest names, patterns of whole modules, or the

@@ -13,7 +13,7 @@ void error(std::string_view message);
 /// Appends all further lines to `path` too. Throws Error(environment) if the file cannot be opened.
 void open_file(const std::filesystem::path& path);
 
-/// Whether a log file is open.
+/// Returns whether a log file is open.
 bool has_file();
 
 /// Turns stderr off on ranks that would repeat rank 0's lines; the file still gets everything.

@@ -27,8 +27,8 @@ void require_current_folder();
 /// job or for a data set of many files.
 void raise_open_files_limit();
 
-/// Whether this process is PID 1. The kernel then drops signals without a handler, makes it the parent of all orphans,
-/// and kills all other processes of the container when it ends.
+/// Returns whether this process is PID 1. The kernel then drops signals without a handler, makes it the parent of all
+/// orphans, and kills all other processes of the container when it ends.
 bool is_init();
 
 /// Installs handlers if this is PID 1, so that the usual terminating signals end it; keeps handlers that exist.

@@ -6,7 +6,7 @@
 
 namespace gputrain {
 
-/// Whether a variable of this name usually holds a secret: HF_TOKEN, PGPASS, GH_PAT; not PATH or AUTHOR.
+/// Returns whether a variable of this name usually holds a secret: HF_TOKEN, PGPASS, GH_PAT; not PATH or AUTHOR.
 bool is_secret_name(std::string_view name);
 
 /// Replaces passwords and tokens in URLs: https://user:***@host/x?token=***.

@@ -5,7 +5,7 @@
 
 namespace gputrain {
 
-/// Whether this process ignores the signal, for example SIGHUP under nohup.
+/// Returns whether this process ignores the signal, for example SIGHUP under nohup.
 inline bool is_ignored(int signal) noexcept {
   struct sigaction now {};
   return sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;

@@ -27,7 +27,7 @@ namespace gputrain::device {
 /// The settings of one parameter's update that differ from the optimizer's own.
 struct UpdateSettings {
   double lr_factor = 1;                // times the learning rate
-  std::optional<double> weight_decay;  // instead of the rule's own
+  std::optional<double> weight_decay;  // weight decay of this parameter; empty: the optimizer's
 
   friend bool operator==(const UpdateSettings&, const UpdateSettings&) = default;
 };
@@ -144,7 +144,7 @@ class Arena {
   at::ScalarType type() const { return values_.scalar_type(); }
   /// Returns the type in which updates compute and keep state: type(), but at least fp32.
   at::ScalarType state_type() const { return has_narrow_values() ? at::kFloat : type(); }
-  /// Whether the trained values have 16 bits: there is no wider copy of them.
+  /// Returns whether the trained values have 16 bits: there is no wider copy of them.
   bool has_narrow_values() const { return element_bytes() < 4; }
   uint64_t rounding_seed() const noexcept { return rounding_seed_; }
   int64_t element_bytes() const { return static_cast<int64_t>(values_.itemsize()); }

@@ -22,7 +22,7 @@ enum class VectorUnits { base, avx2, avx512 };
 /// Returns the widest units that this processor supports; it supports the narrower ones too.
 VectorUnits vector_units();
 
-/// Whether the processor is from AMD: Intel's libraries do not use all its features.
+/// Returns whether the processor is from AMD: Intel's libraries do not use all its features.
 bool is_amd();
 
 /// Returns the number of physical cores this process may use (affinity mask, container quota).

@@ -19,7 +19,7 @@ int gpu_count();
 /// Returns why existing GPUs cannot be used, for example an old driver; empty if there is no GPU or no driver.
 std::string gpu_obstacle();
 
-/// Whether this build contains GPU code.
+/// Returns whether this build contains GPU code.
 bool built_with_cuda() noexcept;
 
 /// Returns the device of a rank for `request` (auto, cpu, cuda): the CPU, or GPU number `local_rank`, or the only GPU
@@ -74,8 +74,8 @@ void release_unused(at::Device device);
 /// Seeds the default generators of the CPU and of `device`, if it is a GPU.
 void seed_generators(at::Device device, uint64_t seed);
 
-/// Whether this thread's current stream is being captured: work is then recorded, not run, and the host may not ask for
-/// random states.
+/// Returns whether this thread's current stream is being captured: work is then recorded, not run, and the host may not
+/// ask for random states.
 bool is_capturing(at::Device device);
 
 /// Returns the state of the default generator as a byte tensor on the CPU, for a checkpoint.

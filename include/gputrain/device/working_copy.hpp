@@ -34,7 +34,7 @@ class WorkingCopy final : public c10::intrusive_ptr_target {
   /// Call after every update. `wrote_copy`: the kernel that changed all values (or skipped the update) did the same to
   /// the copy.
   void note_update(bool wrote_copy) noexcept;
-  /// Whether the last update wrote the copy and the copy was current before it.
+  /// Returns whether the last update wrote the copy and the copy was current before it.
   bool is_written() const noexcept { return is_written_; }
 
  private:

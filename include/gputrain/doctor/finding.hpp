@@ -21,7 +21,7 @@ struct Finding {
 };
 using Findings = std::vector<Finding>;
 
-/// Whether nothing is bad.
+/// Returns whether nothing is bad.
 bool is_fit(const Findings& findings);
 
 nlohmann::json to_json(const Findings& findings);

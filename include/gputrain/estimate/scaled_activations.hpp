@@ -46,13 +46,13 @@ struct BlockActivations {
 
   /// Returns the bytes of a rank that holds so many blocks of a sample, which may be those of several micro-batches.
   int64_t bytes(int64_t samples, int64_t held_blocks, bool has_head, const SampleRanks& ranks) const noexcept;
-  /// Tells whether logits of so many samples are computed in parts.
+  /// Returns whether logits of so many samples are computed in parts.
   bool has_parts(int64_t samples, const SampleRanks& ranks) const noexcept {
     return logits * static_cast<double>(samples) > most_logits * static_cast<double>(ranks.tensor * ranks.context);
   }
 };
 
-/// Tells whether the job's model is of a kind that can be scaled.
+/// Returns whether the job's model is of a kind that can be scaled.
 bool can_scale(const Job& job);
 
 /// Facts of the job's texts.

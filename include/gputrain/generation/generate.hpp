@@ -31,7 +31,7 @@ struct Options {
   int64_t max_new_tokens = 256;
   std::vector<int64_t> end_tokens;  // a text ends with any of them
   ContextWindow context;
-  /// Whether the text with this number is complete after its new tokens; null: end tokens alone say that.
+  /// Returns whether the text with this number is complete after its new tokens; null: end tokens alone say that.
   std::function<bool(size_t text, std::span<const int64_t> written)> is_complete = {};
   /// Records the pass over a token. If it gives graphs, and on every GPU, sizes stay the same from token to token.
   MakeCapturedGraphs make_graphs = device::make_captured_graphs;

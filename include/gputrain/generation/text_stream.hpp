@@ -24,7 +24,7 @@ class TextStream {
   std::string add(int64_t token);
   /// Returns the text that is held back at the end; U+FFFD stands for a character that is not whole.
   std::string finish();
-  /// Whether a stop has come.
+  /// Returns whether a stop has come.
   bool is_stopped() const noexcept { return is_stopped_; }
 
  private:

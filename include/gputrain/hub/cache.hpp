@@ -19,7 +19,7 @@ struct ModelName {
 /// Parses a model's name; returns nothing if the text cannot be one: it is a path.
 std::optional<ModelName> model_name(std::string_view text);
 
-/// Tells whether the text is the 40 hex digits of a commit.
+/// Returns whether the text is the 40 hex digits of a commit.
 bool is_commit(std::string_view text);
 
 /// Returns the folder of all cached models: $HF_HUB_CACHE, $HUGGINGFACE_HUB_CACHE, $HF_HOME/hub,

@@ -49,7 +49,7 @@ std::string size_text(uint64_t bytes);
 /// Prints a document to stdout. Replaces bytes that are not UTF-8.
 void print_json(const nlohmann::ordered_json& json);
 
-/// Tells whether the path is one checkpoint, under any of its names: "step-00000020", "latest", "step-00000020.bad".
+/// Returns whether the path is one checkpoint, under any of its names: "step-00000020", "latest", "step-00000020.bad".
 bool is_one_checkpoint(const std::filesystem::path& named);
 
 /// Returns the checkpoint folder that the user named: a run's ckpt/ or a copy of it. Throws Error(usage) otherwise.

@@ -25,7 +25,7 @@ struct LrPoint {
 /// Detector of a loss that has risen so far that higher rates need no trial.
 class Divergence {
  public:
-  /// Tells whether the loss is not finite, or the smoothed loss above four times the lowest.
+  /// Returns whether the loss is not finite, or the smoothed loss above four times the lowest.
   bool has_come(double loss);
 
  private:

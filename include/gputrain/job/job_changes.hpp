@@ -22,7 +22,7 @@ void check_job_changes(const nlohmann::json& saved, const Job& job, bool accept,
 /// Returns the default values of all keys, for this job's data format and schedule.
 std::map<std::string, std::string> default_settings(const JobSpec& spec);
 
-/// Tells whether the job evaluates data.val differently than before. A new path alone does not count.
+/// Returns whether the job evaluates data.val differently than before. A new path alone does not count.
 bool evaluates_otherwise(const nlohmann::json& saved, const std::vector<config::Setting>& today);
 
 }  // namespace gputrain::app

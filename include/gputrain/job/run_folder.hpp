@@ -40,7 +40,7 @@ struct RunBranch {
 /// Finds the branch in the ledger, or in checkpoints of the run or its mirror if theirs is newer.
 RunBranch branch_of(const RunFolder& run, const std::optional<std::string>& mirror);
 
-/// Tells whether the path is that folder or lies below it, with links resolved.
+/// Returns whether the path is that folder or lies below it, with links resolved.
 bool is_within(const std::filesystem::path& path, const std::filesystem::path& folder);
 
 /// Run folder that only this process writes.

@@ -34,7 +34,7 @@ class RunLock {
 
   /// Throws if the folder was moved or removed: Error(usage) if another run uses this path, else Error(environment).
   void check() const;
-  /// Tells whether this path is still the folder that is locked; true if nothing is locked.
+  /// Returns whether this path is still the folder that is locked; true if nothing is locked.
   bool is_held() const;
 
  private:

@@ -47,7 +47,7 @@ class Child {
 
   /// Returns what happened to it since the last call, if anything. Once it has ended, kills the rest of its group.
   std::optional<ProcessStatus> look();
-  /// Whether it has ended, even before look() reports that.
+  /// Returns whether it has ended, even before look() reports that.
   bool has_ended() const;
   /// Sends a signal to the whole group.
   void signal(int number) const;

@@ -26,7 +26,7 @@ class Adapter {
 
   /// Returns the folder of an adapter to start from; empty: it starts as new.
   virtual std::string pretrained() const = 0;
-  /// Tells whether the run also writes the model with the adapter merged into it.
+  /// Returns whether the run also writes the model with the adapter merged into it.
   virtual bool is_written_merged() const = 0;
 
   /// Returns the adapter_config.json with which PEFT reads the adapter of a model that adapt() has changed. `base`:

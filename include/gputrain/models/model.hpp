@@ -120,7 +120,7 @@ class Model : public nn::Module {
   /// Returns the parameter of the first unit that the last one reads too; undefined: there is none.
   virtual at::Tensor shared_by_ends() const { return {}; }
 
-  /// Tells whether images in evaluation may have another size than in training.
+  /// Returns whether images in evaluation may have another size than in training.
   virtual bool takes_any_size() const { return true; }
 
   /// Returns the floating-point operations per sample, forward and backward (6 N D rule or better); 0: unknown.

@@ -43,15 +43,15 @@ class PublishedFamily {
  public:
   virtual ~PublishedFamily();
 
-  /// Tells whether a config.json, a JSON object, describes a model of this family.
+  /// Returns whether a config.json, a JSON object, describes a model of this family.
   virtual bool means(const nlohmann::json& config) const = 0;
   /// Returns the model that it describes. `where` is its path. Throws Error(data) for a config.json that is broken, or
   /// that asks for something we do not compute.
   virtual PublishedModel model_of(const nlohmann::json& config, const std::string& where) const = 0;
 
-  /// Tells whether weights of this model are read and written under this family's names.
+  /// Returns whether weights of this model are read and written under this family's names.
   virtual bool names(const Model& model) const = 0;
-  /// Returns the config.json with which others read the weights of a model that the family names; null: they cannot.
+  /// Returns the config.json that other programs need to read the weights of a model of the family; null: they cannot.
   virtual nlohmann::json config_of(const Model& model) const = 0;
 
   /// Returns the parameter or buffer of the model that a tensor of a file fills; empty: the tensor is skipped. Must
@@ -74,7 +74,7 @@ std::unique_ptr<const PublishedFamily> family_of(const Model& model);
 /// Reads the config.json of any family. Throws Error(data) as model_of() does, and where no family describes it.
 PublishedModel published_model(const nlohmann::json& config, const std::string& where);
 
-/// Tells whether a config.json is of a timm folder, which does not give a model's sizes: the job gives them.
+/// Returns whether a config.json is of a timm folder, which does not give a model's sizes: the job gives them.
 bool is_timm_config(const nlohmann::json& config);
 
 /// Returns PublishedFamily::config_of of the model's family; null if it has none.

@@ -19,11 +19,11 @@ class Sink {
  public:
   virtual ~Sink();
 
-  /// Tells whether log() may take long, for instance because it uses a network. Such a sink gets its records from a
+  /// Returns whether log() may take long, for instance because it uses a network. Such a sink gets its records from a
   /// thread of its own, and training never waits for it.
   virtual bool is_slow() const { return false; }
 
-  /// Tells whether log() also wants records with histograms and texts.
+  /// Returns whether log() also wants records with histograms and texts.
   virtual bool shows_media() const { return false; }
 
   virtual void log(const Record& record) = 0;

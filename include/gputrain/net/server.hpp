@@ -14,8 +14,8 @@
 
 namespace gputrain::net {
 
-/// Whether a client that asks under this host means this machine by a numeric address or as localhost. Any web site may
-/// have its own name resolve to this machine, and then read what the site's visitor is answered.
+/// Returns whether a client that asks under this host means this machine by a numeric address or as localhost. Any web
+/// site may have its own name resolve to this machine, and then read what the site's visitor is answered.
 bool is_local_host(const std::string& host);
 
 /// A listening socket.
@@ -29,7 +29,7 @@ Listener listen_on(const std::string& address, int port);
 /// For this user's processes on this host, which find it by the folder. Throws Error(environment) if another process
 /// listens for the folder already.
 Listener listen_for(const std::filesystem::path& folder);
-/// Whether the other end of a local socket is a process of this user or of root.
+/// Returns whether the other end of a local socket is a process of this user or of root.
 bool is_own_process(int socket);
 
 /// Answers requests one after the other in a thread of its own, until it is destroyed. A client that is slow, that

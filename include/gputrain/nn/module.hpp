@@ -95,7 +95,7 @@ class Module {
   void each_buffer(const std::function<void(const std::string& name, Buffer&)>& visit);
   void each_module(const std::function<void(const std::string& name, Module&)>& visit);  // this module first, name ""
 
-  /// Whether any parameter of it or its children is trainable.
+  /// Returns whether any parameter of it or its children is trainable.
   bool is_trained() const;
 
   /// Sets training or evaluation mode (dropout, batch norm) in this module and all children.

@@ -29,7 +29,7 @@ using Block = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor
 std::vector<at::Tensor> recomputed_block(Recompute how, const std::vector<at::Tensor>& inputs, const Block& block,
                                          const std::function<bool()>& is_trained = {});
 
-/// Whether a block runs for the second time. It must not count as another batch.
+/// Returns whether a block runs for the second time. It must not count as another batch.
 bool is_recomputing() noexcept;
 
 /// Scope of a forward pass. Its end forgets recomputable values, so that the last tensor saved from one frees its

@@ -104,7 +104,7 @@ class FeedForward final : public Module {
   FeedForward(const Context& context, const Options& options);
   at::Tensor forward(const at::Tensor& x) const;
 
-  /// Whether forward_grouped() takes these layers, which have the same options.
+  /// Returns whether forward_grouped() takes these layers, which have the same options.
   static bool can_be_grouped(const std::vector<FeedForward*>& layers);
   /// Computes forward() of several layers, each with the blocks of its group: x [blocks, rows, channels] -> as x; see
   /// ops::RowBlocks.

@@ -18,7 +18,7 @@ std::vector<std::string> activation_names();
 /// Parses one of `activation_names()`; throws Error(usage) for any other name.
 Activation activation_from_name(std::string_view name);
 
-/// Whether `activate` writes its result into its input.
+/// Returns whether `activate` writes its result into its input.
 bool overwrites_input(Activation activation) noexcept;
 
 /// Overwrites `x` if overwrites_input(activation): do not use it afterwards.

@@ -32,8 +32,8 @@ class RowBlocks {
   at::Tensor places_;  // int64 [rows]: place of each row among all rows of all blocks
 };
 
-/// Whether grouped_linear() takes these weights as they are: the values that it reads lie in one storage, at equal
-/// distances.
+/// Returns whether grouped_linear() takes these weights as they are: the values that it reads lie in one storage, at
+/// equal distances.
 bool lie_evenly(const Policy& policy, const std::vector<at::Tensor>& weights);
 
 /// Computes y = x W^T for each block, with the weight [out, in] of its group; x [blocks, rows, in] -> [blocks, rows,

@@ -37,7 +37,7 @@ class GradScaler {
   State state() const;  // reads the device: only for logs and saves
   void restore(const State& state);
 
-  /// Whether the scale fell to kFloor. Reads the device.
+  /// Returns whether the scale fell to kFloor. Reads the device.
   bool has_collapsed() const { return state().scale <= kFloor; }
 
  private:

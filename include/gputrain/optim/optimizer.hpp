@@ -62,7 +62,7 @@ class Optimizer {
   /// Says that a tensor begins to be trained, after its state was set to zero. For state that begins otherwise.
   virtual void begin_anew(const std::string& tensor);
 
-  /// Whether evaluations, and what a run writes at its end, take an average of the weights.
+  /// Returns whether evaluations, and what a run writes at its end, take an average of the weights.
   virtual bool has_average() const { return false; }
   /// Puts the average into the arena's values that this rank owns, or puts the trained values back, equal to the bit.
   /// Ranks that own a part must gather the others afterwards. Call under NoGradGuard.

@@ -41,7 +41,7 @@ struct OptimizerSpec {
   /// Goyal et al., "Accurate, large minibatch SGD", 2017).
   double peak_lr(int64_t global_batch_size) const;
 
-  /// Whether weight decay applies to parameters of this role.
+  /// Returns whether weight decay applies to parameters of this role.
   bool decays(nn::ParameterRole role) const;
 
   /// Returns the settings of a parameter in the model's unit `unit` of `units`: those of the first group that holds it,

@@ -97,9 +97,10 @@ class DataParallel {
   /// prepare() also does this.
   void abandon();
 
-  /// Whether each rank has only its shard of the gradient after finish().
+  /// Returns whether each rank has only its shard of the gradient after finish().
   bool shares() const noexcept { return !options_.owners.empty(); }
-  /// Whether a rank has only a part of the gradient after finish(): its shard, or that of its part of the model.
+  /// Returns whether a rank has only a part of the gradient after finish(): its shard, or that of its part of the
+  /// model.
   bool has_parts() const noexcept { return shares() || layers_.size() > 1 || stages_.size() > 1; }
   /// Makes the sum of squares of this rank's part that of all parts, in place: a 0-dim double tensor.
   void all_reduce_squares(const at::Tensor& sum);

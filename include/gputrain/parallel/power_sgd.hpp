@@ -66,7 +66,7 @@ class PowerSgd::Exchange {
 
   void start(comm::Group& group, const std::string& name);
   void turn(comm::Group& group, const std::string& name);
-  /// Whether the sum is finite: 0-dim bool on the device, valid after turn().
+  /// Returns whether the sum is finite: 0-dim bool on the device, valid after turn().
   const at::Tensor& is_finite() const noexcept { return is_finite_; }
   /// Writes the sum, as it was sent, to this range of the arena's gradient. Unless all ranges are finite, errors and
   /// factors do not change, because there will be no update.

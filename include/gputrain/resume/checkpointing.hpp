@@ -68,8 +68,8 @@ class Checkpointing {
   /// Waits for the save in the background. Returns whether the last save ended well. Every rank must call.
   bool settle();
 
-  /// Whether resume() has restored a checkpoint of the branch in the run's own folder, or none. If not, the run has to
-  /// save it there before the first step.
+  /// Returns whether resume() has restored a checkpoint of the branch in the run's own folder, or none. If not, the run
+  /// has to save it there before the first step.
   bool is_in_place() const noexcept { return is_in_place_; }
   /// Returns the global batch of the run whose checkpoint resume() took by path, if it is another one than this run's.
   const std::optional<int64_t>& batch_elsewhere() const noexcept { return batch_elsewhere_; }

@@ -57,7 +57,7 @@ std::string padding_token_beside(const std::filesystem::path& folder_or_file);
 /// it is of another kind.
 std::filesystem::path published_path(const config::Choice& choice, const std::filesystem::path& pretrained);
 
-/// Whether a folder has the files of a tokenizer.
+/// Returns whether a folder has the files of a tokenizer.
 bool is_published(const std::filesystem::path& folder);
 
 /// Reads a tokenizer from a file, or from the folder of a model: tokenizer.json, or else vocab.json with merges.txt,

@@ -70,7 +70,8 @@ class Tokenizer {
   /// Returns the token in place of one that a model guesses; none: the vocabulary has no such token.
   virtual std::optional<int64_t> mask_token() const { return std::nullopt; }
 
-  /// Whether a token is control, not text: its text stands for itself, and the text behind is encoded as if it began.
+  /// Returns whether a token is control, not text: its text stands for itself, and the text behind is encoded as if it
+  /// began.
   virtual bool is_special(int64_t /*token*/) const { return false; }
 
   /// Returns the folder of its files; empty: it was not read from files.

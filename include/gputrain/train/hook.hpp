@@ -37,14 +37,14 @@ class Hook {
   /// be lost, and be quick. Returns a stop like after_step().
   virtual Stop after_training(Progress&, bool /*stopped*/) { return Stop::none; }
 
-  /// Whether after_step() will read results from the device or do work that is not training. If so, the loop first
-  /// waits for the device, so that the time of the step is complete.
+  /// Returns whether after_step() will read results from the device or do work that is not training. If so, the loop
+  /// first waits for the device, so that the time of the step is complete.
   virtual bool will_act(const Progress&, bool requested) const { return requested; }
 
-  /// Whether a clock or a request makes this hook due. If it is due on any rank, it acts on all ranks.
+  /// Returns whether a clock or a request makes this hook due. If it is due on any rank, it acts on all ranks.
   virtual bool is_due() const { return false; }
 
-  /// Whether training stands still after this step, until while_held() changes that; equal on all ranks.
+  /// Returns whether training stands still after this step, until while_held() changes that; equal on all ranks.
   virtual bool is_holding() const { return false; }
   /// Runs about ten times a second while a hook holds training, on every rank, in the same order. `requested` and the
   /// result are those of after_step().

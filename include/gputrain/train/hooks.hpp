@@ -133,7 +133,7 @@ class LogHook final : public Hook {
   int64_t end_samples_ = 0, end_tokens_ = 0;
 };
 
-/// Whether as many evaluations as early stopping allows brought no gain.
+/// Returns whether as many evaluations as early stopping allows brought no gain.
 bool is_patience_over(const std::optional<EarlyStoppingSpec>& spec, const Progress& progress) noexcept;
 
 /// Evaluates on data.val and records the best values. If a stop interrupted a due evaluation, the next attempt repeats

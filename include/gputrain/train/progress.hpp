@@ -57,7 +57,7 @@ struct Progress {
   }
   /// Forgets the results of data.val after it has changed. Logged metrics stay.
   void forget_evaluations();
-  /// Whether the current data.val was evaluated after the current step.
+  /// Returns whether the current data.val was evaluated after the current step.
   bool is_evaluated() const noexcept { return evaluated_step == step && !evaluates_anew; }
 
   nlohmann::json to_json() const;

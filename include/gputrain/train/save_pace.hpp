@@ -36,7 +36,7 @@ class SavePace {
   void note_begun() { is_writing_ = true; }
   void note_written(double stall_seconds, double write_seconds);
   void note_failed() { is_writing_ = false; }
-  /// Whether the cloud is polled for notices. Notices help only if a save fits into the shortest one.
+  /// Returns whether the cloud is polled for notices. Notices help only if a save fits into the shortest one.
   void set_notices_watched(bool watched) { notices_watched_ = watched; }
 
   /// Returns the time from the return of one save call to the next save. The first two come early, to measure the cost.

@@ -49,7 +49,7 @@ struct TrainSpec {
   config::Duration kernel_trials{.seconds = 120};
 
   bool names_global_batch() const noexcept { return global_batch_size || global_batch_tokens; }
-  /// Whether the micro-batch size is found by trying sizes.
+  /// Returns whether the micro-batch size is found by trying sizes.
   bool searches_micro_batch() const noexcept { return micro_batch_size && micro_batch_size->is_auto(); }
 
   static void describe(config::Description<TrainSpec>& d);

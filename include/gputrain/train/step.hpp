@@ -40,10 +40,10 @@ class Step {
     const data::Preprocess& preprocess;
     parallel::DataParallel& data_parallel;
     optim::Optimizer& optimizer;
-    optim::GradScaler* scaler;                                        // null unless the precision needs loss scaling
-    std::function<void()> before_update = [] {};                      // called before weights or optimizer state change
-    std::unique_ptr<device::CapturedGraphs> graphs = nullptr;         // null: every step is queued without recording
-    /// Whether a condition holds on every rank. Every rank must call.
+    optim::GradScaler* scaler;                                 // null unless the precision needs loss scaling
+    std::function<void()> before_update = [] {};               // called before weights or optimizer state change
+    std::unique_ptr<device::CapturedGraphs> graphs = nullptr;  // null: every step is queued without recording
+    /// Returns whether a condition holds on every rank. Every rank must call.
     std::function<bool(bool)> holds_everywhere = [](bool here) { return here; };
     device::PhaseClock* clock = nullptr;     // null: phases are not measured
     parallel::Pipeline* pipeline = nullptr;  // null: each rank has all units of the model
@@ -118,8 +118,8 @@ class Step {
   at::Tensor share_;                // 0-dim double: the weight of one target in the step's loss
   at::Tensor loss_sum_;             // 0-dim double: of the passes of the step so far
   bool views_checked_ = false;
-  int steps_ = 0;                  // steps run by this object
-  std::map<Shapes, int> queued_;   // passes so far
+  int steps_ = 0;                 // steps run by this object
+  std::map<Shapes, int> queued_;  // passes so far
   std::map<Shapes, Recording> recorded_;
 };
 

@@ -17,7 +17,7 @@ namespace gputrain::train {
 struct Outcome {
   Stop stop = Stop::none;  // none: all steps are done
 
-  /// Whether a stop was requested; the run can be resumed.
+  /// Returns whether a stop was requested; the run can be resumed.
   bool is_preempted() const noexcept { return stop > Stop::early_stop && stop < Stop::diverged; }
 };
 

@@ -12,7 +12,7 @@ namespace gputrain::checkpoint {
 at::ScalarType scalar_type_of(std::string_view dtype);
 std::string dtype_of(at::ScalarType type);
 
-/// Whether every byte is 0 or 1, a valid C++ bool.
+/// Returns whether every byte is 0 or 1, a valid C++ bool.
 bool are_truth_values(const char* data, size_t bytes) noexcept;
 
 }  // namespace gputrain::checkpoint

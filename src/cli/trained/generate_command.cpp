@@ -161,9 +161,10 @@ class Writer {
     generation::check_prompt(tokens, options_.context, prompt.place);
     const int64_t highest = *std::ranges::max_element(tokens);
     if (highest < model_.vocabulary) return tokens;
-    throw Error(ExitCode::data, {.what = "the prompt has token " + grouped(highest) + ", but the model knows " +
-                                         counted(model_.vocabulary, "token") + ": the tokenizer is another's",
-                                 .where = prompt.place});
+    throw Error(ExitCode::data,
+                {.what = "the prompt has token " + grouped(highest) + ", but the model knows " +
+                         counted(model_.vocabulary, "token") + ": the tokenizer belongs to another model",
+                 .where = prompt.place});
   }
 
   generation::TextStream stream_after(const std::vector<int64_t>& tokens) const {

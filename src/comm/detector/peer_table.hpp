@@ -59,11 +59,11 @@ class PeerTable {
   void leave(int rank, std::string words, bool failed);
 
   bool is_here(int rank) const { return of(rank).life == Life::here; }
-  /// Whether to compare the calls of all ranks: one rank has waited `seconds` for a collective that all have called, or
-  /// the calls up to a mark differ. True once for each such state.
+  /// Returns whether to compare the calls of all ranks: one rank has waited `seconds` for a collective that all have
+  /// called, or the calls up to a mark differ. True once for each such state.
   bool is_suspicious(double seconds);
 
-  /// Whether a rank is lost or has ended by an error; loss() is the verdict on that.
+  /// Returns whether a rank is lost or has ended by an error; loss() is the verdict on that.
   bool has_loss() const;
   std::optional<RunVerdict> loss() const;
   /// Returns the verdict if ranks called different collectives, as far as the calls are known, or have all waited for
@@ -93,8 +93,8 @@ class PeerTable {
   std::string state(int rank) const;
   std::optional<AwaitedCollective> longest_wait() const;
   bool is_in(int rank, const std::string& group) const;
-  /// Whether a rank has called the collective, as far as is known. Without a group: whether it has called as many as
-  /// the caller in each group that both are in.
+  /// Returns whether a rank has called the collective, as far as is known. Without a group: whether it has called as
+  /// many as the caller in each group that both are in.
   bool has_called(int rank, const AwaitedCollective& what) const;
   Ranks ranks_of(const AwaitedCollective& what) const;
   Ranks missing_in(const AwaitedCollective& what) const;

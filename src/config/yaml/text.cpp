@@ -12,7 +12,7 @@ constexpr size_t kShownBytes = 60;
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-/// Whether every YAML reader, including version 1.1, takes the unquoted text as text.
+/// Returns whether every YAML reader, including version 1.1, takes the unquoted text as text.
 bool is_safely_bare(std::string_view text) {
   if (text.ends_with(' ')) return false;
   if (text.empty() || !(is_letter(text[0]) || text[0] == '/' || text[0] == '_')) return false;

@@ -18,7 +18,8 @@ void read(const Library& library, Device device, GpuReading& reading);
 /// Translates the bits that the library returns into the reasons that slow a busy GPU down.
 std::vector<std::string> throttle_reasons(unsigned long long bits);
 
-/// Whether a UUID or a PCI bus id, in the form of CUDA ("0000:3b:00.0") or NVML ("00000000:3B:00.0"), means this GPU.
+/// Returns whether a UUID or a PCI bus id, in the form of CUDA ("0000:3b:00.0") or NVML ("00000000:3B:00.0"), means
+/// this GPU.
 bool is_named(const GpuReading& gpu, const std::string& name);
 
 }  // namespace gputrain::device::nvml

@@ -154,7 +154,7 @@ class Comparison {
     return argument;
   }
 
-  /// Tells whether the results are the same in every pass. Overwritten results do not count: their values are gone.
+  /// Returns whether the results are the same in every pass. Overwritten results do not count: their values are gone.
   bool is_constant(const Call& call, const RecordedCall& recorded) const {
     for (const Argument& argument : call.arguments) {
       for (const int number : argument.values)

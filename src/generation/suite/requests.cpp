@@ -38,9 +38,10 @@ Tokens SuiteEncoder::encode(const std::string& text, bool is_begin, const std::s
   Tokens tokens = adds ? model_.tokenizer.encode_whole(text, place) : model_.tokenizer.encode(text, place);
   for (const int64_t token : tokens) {
     if (token < model_.limits.vocabulary) continue;
-    throw Error(ExitCode::data, {.what = "the text has token " + grouped(token) + ", but the model knows " +
-                                         counted(model_.limits.vocabulary, "token") + ": the tokenizer is another's",
-                                 .where = place});
+    throw Error(ExitCode::data,
+                {.what = "the text has token " + grouped(token) + ", but the model knows " +
+                         counted(model_.limits.vocabulary, "token") + ": the tokenizer belongs to another model",
+                 .where = place});
   }
   return tokens;
 }

@@ -14,7 +14,7 @@ int64_t characters_of(const std::string& text) {
   return std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
 }
 
-/// Whether the answer is the first of the choices with the highest score.
+/// Returns whether the answer is the first of the choices with the highest score.
 double is_best(const std::vector<double>& scores, int64_t answer) {
   return std::ranges::max_element(scores) - scores.begin() == answer ? 1 : 0;
 }

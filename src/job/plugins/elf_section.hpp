@@ -7,7 +7,7 @@
 
 namespace gputrain::app {
 
-/// Tells whether the file starts as a shared library does (ELF, 64 bits, little-endian).
+/// Returns whether the file starts as a shared library does (ELF, 64 bits, little-endian).
 bool is_shared_library(std::string_view file) noexcept;
 
 /// Returns the content of the section `name` of such a file; empty: it has none, or is damaged.

@@ -50,7 +50,7 @@ class ReservedPort {
   int number_ = 0;
 };
 
-/// Whether this variable describes a rank of another launcher, under which this one may run.
+/// Returns whether this variable describes a rank of another launcher, under which this one may run.
 bool is_foreign_rank_variable(const std::string& entry) {
   constexpr std::array kPrefixes{"SLURM_", "OMPI_", "PMI_", "PMIX_", "PET_", "TORCHELASTIC_"};
   return std::ranges::any_of(kPrefixes, [&](const char* prefix) { return entry.starts_with(prefix); });

@@ -18,8 +18,8 @@ bool is_loopback(const std::string& address) {
 
 bool differ(const std::optional<Number>& a, const std::optional<Number>& b) { return a && b && a->value != b->value; }
 
-/// Whether the outer launcher started not this process but the inner launcher or its agents: torchrun under srun, or
-/// mpirun in an sbatch script, which starts its agents with srun.
+/// Returns whether the outer launcher started not this process but the inner launcher or its agents: torchrun under
+/// srun, or mpirun in an sbatch script, which starts its agents with srun.
 bool is_agents_launcher(const LauncherEnv& inner, const LauncherEnv& outer) {
   if (!inner.rank) return false;
   const bool is_mpi = !inner.how_to_set.empty();

@@ -19,13 +19,13 @@ struct Cause {
   Kind kind = Kind::rank_ended;
   std::string host;
   std::string story;  // the event in words, for all but rank_ended
-  RankEnd end = {};   // of the rank, if there is one
+  RankEnd end = {};   // the rank and how it ended; empty for a lost host
   Weight weight = Weight::by_itself;
 
   /// Returns "rank 1 on node2 (process 4711) was killed by SIGKILL (killed)"
   std::string text() const;
   int exit_code() const;
-  /// Whether the rank's last lines contain an error; of ranks that end for the same reason only one prints it.
+  /// Returns whether the rank's last lines contain an error; of ranks that end for the same reason only one prints it.
   bool is_reported() const;
   bool allows_restart() const;
 };

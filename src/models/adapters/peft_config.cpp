@@ -23,13 +23,13 @@ const std::set<std::string> kOfNoEffect{
     "inference_mode", "megatron_core",  "loftq_config",  "qalora_group_size",       "runtime_config",
     "eva_config",     "layers_pattern", "fan_in_fan_out"};
 
-/// Tells whether a setting is off: null, false, or empty.
+/// Returns whether a setting is off: null, false, or empty.
 bool is_off(const nlohmann::json& value) {
   return value.is_null() || value == false || ((value.is_object() || value.is_array()) && value.empty()) ||
          value == "" || value == "none";
 }
 
-/// Tells whether training starts from other base weights than those of the files.
+/// Returns whether training starts from other base weights than those of the files.
 bool changes_base(const nlohmann::json& init) {
   if (!init.is_string()) return false;
   const auto& name = init.get_ref<const std::string&>();

@@ -47,7 +47,7 @@ std::string hint_for(const std::string& target, const std::vector<NamedModule>& 
   return text;
 }
 
-/// Tells whether the target means modules by the ends of their names, not by a regular expression.
+/// Returns whether the target means modules by the ends of their names, not by a regular expression.
 bool is_name(const std::string& target) {
   return std::ranges::all_of(target,
                              [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.'; });
@@ -107,7 +107,7 @@ std::vector<NamedModule> meant_by(const std::string& target, const std::vector<N
   return meant;
 }
 
-/// Tells whether the model's head is its embedding.
+/// Returns whether the model's head is its embedding.
 bool is_tied(const Model& model) {
   if (const auto* encoder = dynamic_cast<const Encoder*>(&model)) return encoder->sizes().head == HeadKind::mlm;
   const auto* gpt = dynamic_cast<const Gpt*>(&model);

@@ -27,7 +27,7 @@ struct VitSpec {
   std::optional<int64_t> num_classes = {};
 
   int64_t inner() const { return n_inner.value_or(4 * n_embd); }
-  /// Tells whether the model has torchvision's form; any other is written for timm.
+  /// Returns whether the model has torchvision's form; any other is written for timm.
   bool fits_torchvision() const { return pooling == "token" && qkv_bias; }
 };
 

@@ -60,7 +60,7 @@ class Encoder final : public Model {
   static Texts texts_of(const Batch& batch);
   std::vector<nn::Module*> head_unit() const;
   ops::Head head() const;
-  /// Tells whether texts are computed in one row, without padding: not on a GPU, for which the host would wait.
+  /// Returns whether texts are computed in one row, without padding: not on a GPU, for which the host would wait.
   static bool has_padding_on_cpu(const Texts& texts) {
     return texts.lengths.defined() && texts.lengths.is_cpu() && !texts.positions.defined();
   }

@@ -15,7 +15,7 @@
 namespace gputrain::monitor {
 namespace {
 
-/// Tells whether a line of an earlier attempt is still valid; an incomplete one, without a step, is not.
+/// Returns whether a line of an earlier attempt is still valid; an incomplete one, without a step, is not.
 bool is_history(const std::string& line, int64_t last_step, int64_t last_evaluation) {
   const auto object = parse_json(line);
   if (!object.is_object() || !object.contains("step") || !object["step"].is_number_integer()) return false;

@@ -39,7 +39,7 @@ struct Past {
   int64_t start_seconds = 0;
 };
 
-/// Tells whether we have written a file; false too if it cannot be read.
+/// Returns whether we have written a file; false too if it cannot be read.
 bool is_ours(const std::filesystem::path& path);
 
 /// Reads the rows of a file up to its first incomplete record. Throws Error(environment) on a disk error.

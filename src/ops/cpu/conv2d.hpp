@@ -7,12 +7,13 @@
 
 namespace gputrain::ops::cpu {
 
-/// Whether our gradient is faster than ATen's, by oneDNN, on this CPU. With AVX2, oneDNN's weight gradients take twice
-/// the time of its other products; with AVX-512 they are as fast as ours at that width, within a tenth. This depends on
-/// the processor, not on a measurement, so that a resumed run computes as before.
+/// Returns whether our gradient is faster than ATen's, by oneDNN, on this CPU. With AVX2, oneDNN's weight gradients
+/// take twice the time of its other products; with AVX-512 they are as fast as ours at that width, within a tenth. This
+/// depends on the processor, not on a measurement, so that a resumed run computes as before.
 bool own_conv_gradient_is_faster_here();
 
-/// Whether conv2d() accepts these: fp32 on a CPU, images and weight in NHWC order, enough channels to fill vectors.
+/// Returns whether conv2d() accepts these: fp32 on a CPU, images and weight in NHWC order, enough channels to fill
+/// vectors.
 bool conv2d_takes(const at::Tensor& x, const at::Tensor& weight, int64_t dilation, int64_t groups);
 
 /// Convolves x [batch, in, height, width] with weight [out, in, kernel, kernel], bias [out] or undefined. Recorded on

@@ -5,7 +5,7 @@
 
 namespace gputrain::ops::cpu {
 
-/// Whether the functions below accept this tensor.
+/// Returns whether the functions below accept this tensor.
 bool is_fusible(const at::Tensor& x);
 
 at::Tensor gelu_tanh(const at::Tensor& x);
@@ -13,7 +13,8 @@ at::Tensor gelu_tanh(const at::Tensor& x);
 /// Normalizes with weight [channels]; bias may be undefined. Layer norm when `centred`, else RMS norm.
 at::Tensor norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps, bool centred);
 
-/// Whether batch_norm_relu() accepts these images: fp32 on a CPU in NHWC order, more than one value per channel.
+/// Returns whether batch_norm_relu() accepts these images: fp32 on a CPU in NHWC order, more than one value per
+/// channel.
 bool is_fusible_batch(const at::Tensor& x, const at::Tensor& residual);
 
 struct RunningStatistics {

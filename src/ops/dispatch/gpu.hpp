@@ -14,7 +14,7 @@
 
 namespace gputrain::ops::gpu {
 
-/// Whether our kernels may accept this tensor: a quick first check.
+/// Returns whether our kernels may accept this tensor: a quick first check.
 bool is_here(const at::Tensor& x);
 
 /// Inputs {x, weight, bias, residual}; bias and residual may be undefined. -> {norm(z), z} with z = dropout(x) +

@@ -69,8 +69,9 @@ class KernelAutotuner {
     int version = 1;                  // of our way: stored choices about another version do not count
   };
 
-  /// Whether the operator runs our way, forward and backward. The answer is the same with and without a gradient, so
-  /// that recomputation gives the same results. Inputs are copied: neither they nor their gradients change.
+  /// Returns whether the operator runs our way, forward and backward. The answer is the same with and without a
+  /// gradient, so that recomputation gives the same results. Inputs are copied: neither they nor their gradients
+  /// change.
   bool use_custom_kernel(std::string_view name, const Tensors& inputs, const Inputs& kinds, const OpImpl& custom,
                          const OpImpl& reference);
 
@@ -94,7 +95,7 @@ class KernelAutotuner {
   /// Ends trials once they have taken so many seconds. For a new shape, an operator then takes the way that it took for
   /// the last one, and libraries the way that they propose. Choices that must not depend on time are not limited.
   void limit_trials(double seconds);
-  /// Whether that time is used up.
+  /// Returns whether that time is used up.
   bool has_spent_trials() const;
 
   /// Builds nothing that takes seconds until end_rough_choices(), which forgets what operators have chosen since. For
@@ -145,13 +146,13 @@ class KernelAutotuner {
   std::filesystem::path kept_file_;               // empty before keep_in()
 };
 
-/// Whether GPUTRAIN_KERNELS=aten disables our own ways.
+/// Returns whether GPUTRAIN_KERNELS=aten is set: operators then never use our own kernels.
 bool takes_aten_only();
 
 /// Returns the instance of this process; never used without a GPU or in builds without CUDA. GPUTRAIN_KERNEL_CHOICES
 /// sets the path of its file; the default is ~/.cache/gputrain/kernel_choices.jsonl.
 KernelAutotuner& kernel_autotuner();
-/// Whether choose_kernels_without_clock() was called: times do not count.
+/// Returns whether choose_kernels_without_clock() was called: times do not count.
 bool has_no_clock();
 
 /// Runs the operator in the way that kernel_autotuner() selects; an empty `custom` means ATen. See

@@ -5,8 +5,8 @@
 
 namespace gputrain::ops {
 
-/// Whether this thread computes the exact results of a comparison. Operators then take ATen's way, untried: their own
-/// trials would be of fp32 tensors, which a run in 16 bits never has.
+/// Returns whether this thread computes the exact results of a comparison. Operators then take ATen's way, untried:
+/// their own trials would be of fp32 tensors, which a run in 16 bits never has.
 bool computes_exact_results() noexcept;
 
 struct KernelComparison {

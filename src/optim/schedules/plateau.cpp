@@ -72,7 +72,7 @@ class PlateauSchedule final : public Schedule {
   }
 
  private:
-  /// Whether an evaluation is better. False for what is not finite, whatever came before.
+  /// Returns whether an evaluation is better. False for what is not finite, whatever came before.
   bool is_better(const Evaluated& evaluated, const Feedback& feedback) const {
     const double value = evaluated.value;
     if (!std::isfinite(value)) return false;

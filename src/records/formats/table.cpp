@@ -19,7 +19,7 @@ using datasets::TextWindow;
 using Cells = std::vector<std::string>;
 using Pairs = std::vector<nlohmann::ordered_json::object_t::value_type>;  // elements of an ordered object
 
-/// Notation of the cells of a table.
+/// Format of a table: its separator, and whether cells may be quoted.
 struct TableStyle {
   char separator = ',';
   bool has_quotes = true;  // true: RFC 4180; false: a quotation mark is a letter

@@ -225,11 +225,13 @@ TEST_F(LiveRun, TrainsNothingOnceItHasCostTooMuch) {
   EXPECT_THAT(again.err, AllOf(HasSubstr("earlier attempts have cost "), HasSubstr("limits.max_cost")));
   EXPECT_THAT(again.out, Not(HasSubstr("step ")));
   EXPECT_EQ(summary(run_), before);
-  const Result more =
-      Program(endless(folder_, {"--set", "limits.price_per_hour=3600", "--set", "limits.max_cost=1000", "--set",
-                                "train.max_steps=" + std::to_string(before["step"].get<int64_t>() + 1), "--accept"}))
-          .wait();
-  EXPECT_EQ(more.exit_code, 0) << more.err;
+  const std::string one_more = "train.max_steps=" + std::to_string(before["step"].get<int64_t>() + 1);
+  for (const char* most : {"limits.max_cost=1000", "limits.max_cost=3"}) {  // then it is done, and stays so
+    const Result more =
+        Program(endless(folder_, {"--set", "limits.price_per_hour=3600", "--set", most, "--set", one_more, "--accept"}))
+            .wait();
+    EXPECT_EQ(more.exit_code, 0) << most << more.err;
+  }
 }
 
 TEST_F(LiveRun, GoesOnWithoutAWebhookAndKeepsItSecret) {

@@ -34,7 +34,7 @@ class Call {
   bool flag(size_t i) const { return has(i) && is_true(*given_[i]); }
   int64_t whole_or(size_t i, int64_t otherwise) const;
   const std::string& string(size_t i) const;
-  /// Whether an argument is neither missing nor None.
+  /// Returns whether an argument is neither missing nor None.
   bool says(size_t i) const { return has(i) && !given_[i]->is_none(); }
   /// Returns the object as text: that of a method is a string.
   std::string self_text() const;
@@ -62,7 +62,7 @@ const Builtin* find_global(std::string_view name);
 const Builtin* find_method(const Value& self, std::string_view name);
 /// Returns an attribute of `loop` that is no function.
 std::optional<Value> loop_attribute(const Loop& loop, std::string_view name);
-/// Whether it is a method that changes its object, which templates must not.
+/// Returns whether it is a method that changes its object, which templates must not.
 bool is_mutator(const Value& self, std::string_view name);
 
 /// Runs a builtin and pays for its result.

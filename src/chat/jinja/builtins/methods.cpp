@@ -24,7 +24,7 @@ Value method_split(Call& call, bool from_end) {
                               : split(object_string(call), separator, most, call.budget));
 }
 
-/// Whether `matches` for the argument, or for one of a tuple.
+/// Returns whether `matches` for the argument, or for one of a tuple.
 Value any_affix(Call& call, bool (*matches)(std::string_view text, std::string_view affix)) {
   const Sequence* affixes = call[0].sequence();
   if (affixes == nullptr) return Value(matches(object_string(call), call.string(0)));

@@ -24,7 +24,7 @@ bool is_number(const Value& value) {
 
 bool is_boolean(const Value& value, bool wanted) { return value.boolean() != nullptr && *value.boolean() == wanted; }
 
-/// Whether both are one object. Strings and numbers are compared, which Python leaves open.
+/// Returns whether both are one object. Strings and numbers are compared, which Python leaves open.
 bool is_same(const Value& left, const Value& right, Budget& budget) {
   if (left.sequence() != nullptr) return left.sequence() == right.sequence();
   if (left.dict() != nullptr) return left.dict() == right.dict();

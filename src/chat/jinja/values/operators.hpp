@@ -17,7 +17,7 @@ Value negated(const Value& value);
 Value escaped(const Value& value, Budget& budget);
 
 bool equal(const Value& left, const Value& right, Budget& budget);
-/// Whether both can be ordered: false if both are numbers of which one is NaN.
+/// Returns whether both can be ordered: false if both are numbers of which one is NaN.
 bool is_ordered(const Value& left, const Value& right);
 /// Less than 0, 0 or more than 0. `symbol` is the operator, for messages.
 int order(const Value& left, const Value& right, const char* symbol, Budget& budget);

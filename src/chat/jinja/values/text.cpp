@@ -51,7 +51,7 @@ void append_upper(std::string& result, int32_t point, bool is_title) {
   append_point(result, is_title ? utf8proc_totitle(point) : utf8proc_toupper(point));
 }
 
-/// Whether the sigma before `at` ends a word that has begun.
+/// Returns whether the sigma before `at` ends a word that has begun.
 bool ends_word(std::string_view text, size_t at, bool follows_letter) {
   if (!follows_letter) return false;
   return at >= text.size() || !is_cased(next_point(text, at));

@@ -18,7 +18,7 @@ void add_experts(SpecOptions& options, const ConfigReader& reader, const ExpertK
 
 nlohmann::json experts_config(const GptSpec& spec, const GptSizes& sizes, const ExpertKeys& keys);
 
-/// Tells whether the family can describe the model's experts.
+/// Returns whether the family can describe the model's experts.
 bool has_experts_of(const ExpertKeys& keys, const GptSpec& spec, const GptSizes& sizes);
 
 }  // namespace gputrain::models

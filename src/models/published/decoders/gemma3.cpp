@@ -116,7 +116,7 @@ SpecOptions gemma3_options(const ConfigReader& reader, const std::string& where)
   return options;
 }
 
-/// Tells whether the Gpt computes exactly what Gemma 3 does.
+/// Returns whether the Gpt computes exactly what Gemma 3 does.
 bool is_gemma3(const GptSpec& spec, const GptSizes& sizes) {
   const bool has_parts = !spec.parallel_residual && spec.partial_rotary_factor == 1 && spec.qk_norm &&
                          !spec.qk_norm_across_heads && spec.scale_embeddings && sizes.norm_places == NormPlaces::both;

@@ -50,7 +50,7 @@ nlohmann::json gpt2_config(const GptSpec& spec, const GptSizes& sizes) {
           {"layer_norm_epsilon", spec.norm_eps}};
 }
 
-/// Tells whether the Gpt computes exactly what GPT-2 does.
+/// Returns whether the Gpt computes exactly what GPT-2 does.
 bool is_gpt2(const GptSpec& spec, const GptSizes& sizes) {
   const bool has_plain_blocks = !spec.window && !spec.query_pre_attn_scalar && !spec.parallel_residual;
   return has_plain_blocks && !spec.scale_embeddings && !sizes.rotary && !sizes.rmsnorm && !sizes.gated && sizes.bias &&

@@ -28,7 +28,7 @@ SpecOptions neox_options(const ConfigReader& reader, const std::string& where) {
   return options;
 }
 
-/// Tells whether the Gpt computes exactly what GPT-NeoX does.
+/// Returns whether the Gpt computes exactly what GPT-NeoX does.
 bool is_neox(const GptSpec& spec, const GptSizes& sizes) {
   const bool has_plain_attention = windows_in(sizes.windows).layers == 0 && !spec.query_pre_attn_scalar &&
                                    sizes.heads * sizes.head_channels == sizes.channels;

@@ -101,7 +101,7 @@ nlohmann::json llama_config(const GptSpec& spec, const GptSizes& sizes, const Ll
   return config;
 }
 
-/// Tells whether a block computes what the family's does, apart from biases and windows.
+/// Returns whether a block computes what the family's does, apart from biases and windows.
 bool has_blocks_of(const LlamaKind& kind, const GptSpec& spec, const GptSizes& sizes) {
   const bool has_plain_norms =
       !spec.parallel_residual && sizes.rmsnorm && !sizes.norms_from_one && sizes.norm_places == kind.norms;

@@ -45,7 +45,7 @@ bool has_prefix(const std::string& name, const char* module) {
   return module != nullptr && name.starts_with(std::string(module) + ".");
 }
 
-/// Tells whether a name of a file belongs to a head, whichever it is.
+/// Returns whether a name of a file belongs to a head, whichever it is.
 bool is_of_a_head(const std::string& name, const EncoderVariant& variant) {
   for (const auto& [head, ours] : kHeads) {
     const HeadNames names = head_names_of(variant, head);
@@ -57,7 +57,7 @@ bool is_of_a_head(const std::string& name, const EncoderVariant& variant) {
          has_prefix(name, "qa_outputs");
 }
 
-/// Tells whether it is a parameter of the head that the model has.
+/// Returns whether it is a parameter of the head that the model has.
 bool is_of_its_head(const std::string& name, const EncoderSizes& sizes) {
   const HeadNames names = head_names_of(*sizes.variant, sizes.head);
   for (const char* module : {names.dense, names.norm, names.classes}) {

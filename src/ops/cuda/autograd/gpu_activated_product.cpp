@@ -26,8 +26,8 @@ std::string layer_of(const char* what, const at::Tensor& rows, const at::Tensor&
                      at::toString(rows.scalar_type()));
 }
 
-/// Whether to try cuDNN on one more number of rows: each needs a plan, which takes seconds to build. Jobs whose batches
-/// have many sizes take the other way for most of them.
+/// Returns whether to try cuDNN on one more number of rows: each needs a plan, which takes seconds to build. Jobs whose
+/// batches have many sizes take the other way for most of them.
 bool may_try_another(const std::string& layer) {
   constexpr int kMost = 4;
   static std::mutex mutex;
@@ -46,7 +46,7 @@ void run_fastest(const std::string& layer, int64_t rows, const std::function<voi
   try {
     if (tuner.fastest(name, 2, attempt, [&] { return may_try_another(layer); }) == 1) return by_cudnn();
   } catch (const NoKernel& reason) {
-    log::warning(fmt::format("{}: in two kernels: {}", name, reason.what()));
+    log::warning(fmt::format("{}: two kernels compute it, as cuDNN has none for it: {}", name, reason.what()));
     tuner.settle(name, 0);
   }
   in_two();

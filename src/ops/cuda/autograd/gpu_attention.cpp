@@ -119,7 +119,8 @@ struct TextsFunction : torch::autograd::Function<TextsFunction> {
   }
 };
 
-/// Whether cuDNN takes these heads, forward and backward: 16 bits, a multiple of 16 bytes, at most 128 channels.
+/// Returns whether cuDNN takes these heads, forward and backward: 16 bits, a multiple of 16 bytes, at most 128
+/// channels.
 bool takes_heads(const at::Tensor& packed, int64_t channels) {
   constexpr int64_t kMostChannels = 128;
   const bool is_16_bits = packed.scalar_type() == at::kBFloat16 || packed.scalar_type() == at::kHalf;
@@ -164,7 +165,8 @@ OpImpl attention(const at::Tensor& packed, int64_t heads, int64_t key_heads, boo
 
 namespace {
 
-/// Whether ATen's FlashAttention takes heads of this kind: 16 bits, at most 256 channels, and an Ampere GPU or later.
+/// Returns whether ATen's FlashAttention takes heads of this kind: 16 bits, at most 256 channels, and an Ampere GPU or
+/// later.
 bool flash_takes(const at::Tensor& q) {
   constexpr int64_t kMostChannels = 256;
   constexpr int kAmpere = 8;

@@ -229,7 +229,7 @@ bool has_aligned_rows(const at::Tensor& tensor) {
   return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0 && tensor.size(-1) % 8 == 0;
 }
 
-/// Whether matrix units accept these operands: 16 bits; addresses and rows are multiples of 16 bytes.
+/// Returns whether matrix units accept these operands: 16 bits; addresses and rows are multiples of 16 bytes.
 bool takes(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& copy) {
   const bool is_16_bits = x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf;
   // Our functions compute a weight's gradient, which a frozen one in 16 bits needs not.

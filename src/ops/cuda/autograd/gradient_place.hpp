@@ -5,7 +5,7 @@
 
 namespace gputrain::ops::cuda {
 
-/// Whether the backward pass can add to the parameter's .grad. Its gradient on the graph is then undefined; the
+/// Returns whether the backward pass can add to the parameter's .grad. Its gradient on the graph is then undefined; the
 /// parameter's hooks still run. The .grad of a bf16 parameter is bf16.
 inline bool has_place(const at::Tensor& parameter) {
   if (!parameter.is_leaf() || !parameter.grad().defined()) return false;

@@ -48,8 +48,8 @@ cudaDataType_t type_of(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kHalf ? CUDA_R_16F : CUDA_R_16BF;
 }
 
-/// Whether a matrix is row-major. cuBLASLt's matrices are column-major: a row-major matrix is passed as its transpose,
-/// and a transposed one with a transpose flag.
+/// Returns whether a matrix is row-major. cuBLASLt's matrices are column-major: a row-major matrix is passed as its
+/// transpose, and a transposed one with a transpose flag.
 bool is_row_major(const at::Tensor& matrix) { return matrix.stride(1) == 1; }
 
 Layout layout_of(const at::Tensor& matrix) {
@@ -260,8 +260,8 @@ void gemm_and_finish(const GemmCall& p) {
   finish_by_aten(p);
 }
 
-/// Whether sums are faster apart from the product: for some shapes, kernels that compute both are much slower than
-/// kernels for the product alone.
+/// Returns whether sums are faster apart from the product: for some shapes, kernels that compute both are much slower
+/// than kernels for the product alone.
 bool sums_are_apart(const GemmCall& p) {
   if (p.epilogue != Epilogue::sums_of_a && p.epilogue != Epilogue::sums_of_b) return false;
   const Key key = key_of(p);

@@ -13,7 +13,7 @@ struct Convolution {
   int64_t stride = 1, padding = 0;
 };
 
-/// Whether the functions below accept images of this type.
+/// Returns whether the functions below accept images of this type.
 bool takes_sums(const at::Tensor& x);
 
 struct SummedImages {
@@ -21,13 +21,13 @@ struct SummedImages {
   at::Tensor sums;  // [2, channels of y] in fp32
 };
 
-/// Whether the function below has a kernel for this.
+/// Returns whether the function below has a kernel for this.
 bool has_sums(const at::Tensor& x, const Convolution& conv);
 
 /// Computes y = conv(x), and the sums of y and of y squared.
 SummedImages convolution_sums(const at::Tensor& x, const Convolution& conv);
 
-/// Whether the function below has a kernel for this.
+/// Returns whether the function below has a kernel for this.
 bool has_gradient_sums(const at::Tensor& dy, const Convolution& conv);
 
 /// Computes the gradient through a convolution and the ReLU and norm before it. z is the norm's input, with `moments`

@@ -27,7 +27,7 @@ struct TextHeads {
   at::Tensor q, k, v;
 };
 
-/// Whether a plan may exist on this GPU. It is built, or refused, when it is first needed.
+/// Returns whether a plan may exist on this GPU. It is built, or refused, when it is first needed.
 bool texts_attention_takes(const TextHeads& heads, const AttentionOptions& options);
 
 /// Returns the places of the texts: lengths int32 [capacity], then six int64 [capacity + 1] with the begin of each

@@ -224,7 +224,7 @@ struct Number {
   static constexpr int value = kValue;
 };
 
-/// Whether every row is a whole number of packs and every tensor is aligned to 16 bytes.
+/// Returns whether every row is a whole number of packs and every tensor is aligned to 16 bytes.
 template <class... Pointers>
 bool is_packed(int64_t width, int pack, Pointers... pointers) {
   return width % pack == 0 && ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);

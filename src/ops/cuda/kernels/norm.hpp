@@ -40,7 +40,7 @@ struct NormBackward {
   int parts;           // blocks; each visits every parts-th group of rows
 };
 
-/// Whether the launchers below accept rows of this width.
+/// Returns whether the launchers below accept rows of this width.
 bool takes_norm_width(int64_t width);
 void norm_forward(const NormForward& p, Stream stream);
 void norm_backward(const NormBackward& p, Stream stream);

@@ -13,8 +13,8 @@ struct Stretch {
   float lr_factor = 1;
   float since = 0;                                // updates made before the stretch was trained
   int64_t values_shift = 0, gradients_shift = 0;  // places of values and gradients, less `begin`
-  uint64_t key = 0;                               // key of the stretch's tensor, if bf16 is written
-  int64_t element = 0;                            // the number of `begin` in that tensor; a multiple of four
+  uint64_t key = 0;     // key of the tensor's random bits for stochastic rounding, if bf16 is written
+  int64_t element = 0;  // the number of `begin` in that tensor; a multiple of four
 };
 inline constexpr int64_t kStretchAlignment = 4;
 /// Returns the number of blocks for a stretch.
@@ -30,7 +30,7 @@ struct Update {
   const Stretch* stretches;  // [count], on the device
   int count;
   int64_t blocks;          // for all stretches
-  const float* lr;         // [1], on the device; so are the next two
+  const float* lr;         // learning rate: [1], on the device, as the next two
   const float* divisor;    // divides the gradient; or nullptr
   const float* found_inf;  // or nullptr
 };

@@ -20,7 +20,7 @@ class JsonPart {
   const std::string& file() const { return file_; }
   [[noreturn]] void refuse(const std::string& what, const std::string& hint = {}) const;
 
-  /// Whether there is such a key. False also if it is null, as in the files of the tokenizers package.
+  /// Returns whether there is such a key. False also if it is null, as in the files of the tokenizers package.
   bool has(const char* key) const;
   JsonPart at(const char* key) const;
   std::vector<JsonPart> list() const;

@@ -38,7 +38,8 @@ fs::path source_in(const fs::path& folder) {
                        "tokenizer.model, and *.tiktoken; name the file"});
 }
 
-/// Whether this is a SentencePiece model: it begins with a field of bytes, a table of ranks with a digit of Base64.
+/// Returns whether this is a SentencePiece model: it begins with a field of bytes, a table of ranks with a digit of
+/// Base64.
 bool is_sentence_piece(const std::string& content) { return content.starts_with('\n'); }
 
 PublishedTokenizer::Parts read_json_file(const std::string& file) {

@@ -22,7 +22,7 @@ std::optional<std::string> bytes_of(std::string_view text) {
   return bytes;
 }
 
-/// Whether "▁" stands in a token only at its begin, or behind another "▁" there.
+/// Returns whether "▁" stands in a token only at its begin, or behind another "▁" there.
 bool spaces_only_lead(const Vocabulary& vocabulary) {
   for (int64_t token = 0; token < vocabulary.size(); ++token) {
     const std::string* text = vocabulary.text(token);

@@ -22,9 +22,10 @@ class Model {
   /// Appends the tokens of a word of well-formed UTF-8, not empty, to the workspace. False if a part of the word has no
   /// token.
   virtual bool encode(std::string_view word, Workspace& workspace) const = 0;
-  /// Whether it takes bytes themselves, not the characters that stand for bytes in GPT-2's alphabet.
+  /// Returns whether it takes bytes themselves, not the characters that stand for bytes in GPT-2's alphabet.
   virtual bool takes_bytes() const { return false; }
-  /// Whether no token spans the begin of such a word: text may be cut before each "▁" that follows another character.
+  /// Returns whether no token spans the begin of such a word: text may be cut before each "▁" that follows another
+  /// character.
   virtual bool can_cut_before_spaces() const { return false; }
 
  private:

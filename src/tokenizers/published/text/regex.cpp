@@ -127,7 +127,7 @@ class Translation {
     at_ += 2;
   }
 
-  /// Whether this is such an interval: Oniguruma reads {1,3}+ as one or more times {1,3}, PCRE2 as possessive.
+  /// Returns whether this is such an interval: Oniguruma reads {1,3}+ as one or more times {1,3}, PCRE2 as possessive.
   bool is_repeated_interval() const {
     if (dialect_ != RegexDialect::oniguruma || !follows("}+")) return false;
     const size_t open = result_.rfind('{');

@@ -14,7 +14,7 @@ namespace {
 
 utf8proc_category_t category(int64_t point) noexcept { return utf8proc_category(static_cast<utf8proc_int32_t>(point)); }
 
-/// Whether a character neither changes nor combines with its neighbours, in every normal form, unless the next
+/// Returns whether a character neither changes nor combines with its neighbours, in every normal form, unless the next
 /// character combines with it.
 bool is_plain(int64_t point, NormalForm form) noexcept {
   if (point < 0x80) return true;
