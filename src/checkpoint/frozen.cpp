@@ -34,6 +34,12 @@ Frozen::Tensor note_of(const at::Tensor& tensor) {
   return {.dtype = dtype_of(tensor.scalar_type()), .shape = tensor.sizes().vec(), .xxh3_128 = sealer.seal().xxh3_128};
 }
 
+bool has_other_values(const at::Tensor& now, const Frozen::Tensor& written) {
+  const at::ScalarType type = scalar_type_of(written.dtype);
+  if (type != now.scalar_type() && c10::elementSize(type) >= now.element_size()) return false;
+  return note_of(now.to(type)) != written;
+}
+
 FrozenWeights::FrozenWeights(NamedTensors tensors, std::string source, Kept kept)
     : kept_(kept), tensors_(std::move(tensors)) {
   note_.source = std::move(source);

@@ -112,13 +112,15 @@ std::string render_problem(const Problem& problem, const Paint& paint) {
   return text;
 }
 
+/// Returns whether a place is a --set, and not a setting that was found in a pretrained model's config.json.
+bool is_set(const SourceLocation& location) { return location.source && location.source->name.starts_with("--set "); }
+
 /// Returns where the problems are: "job.yaml and --set".
 std::string sources_of(const std::vector<Problem>& problems) {
   std::vector<std::string> names;
   for (const auto& [location, what, hint] : problems) {
     if (location.is_default()) continue;
-    const bool is_set = location.source->kind == Source::Kind::command_line;
-    const std::string name = is_set ? "--set" : printable(location.source->name);
+    const std::string name = is_set(location) ? "--set" : printable(location.source->name);
     if (std::ranges::find(names, name) == names.end()) names.push_back(name);
   }
   return names.empty() ? "the job" : fmt::format("{}", fmt::join(names, " and "));
@@ -147,8 +149,7 @@ std::vector<Problem> sorted(std::vector<Problem> problems) {
   for (const Problem& problem : problems) static_cast<void>(rank(problem));
   std::stable_sort(problems.begin(), problems.end(), [&rank](const Problem& a, const Problem& b) {
     const auto key = [&rank](const Problem& p) {
-      const bool is_set = p.location.source && p.location.source->kind == Source::Kind::command_line;
-      return std::tuple(is_set, rank(p), p.location.line, p.location.column);
+      return std::tuple(is_set(p.location), rank(p), p.location.line, p.location.column);
     };
     return key(a) < key(b);
   });

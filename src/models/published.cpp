@@ -119,7 +119,7 @@ void note_labels(nlohmann::json& config, int64_t classes, const std::vector<std:
   nlohmann::json names_by_number = nlohmann::json::object(), numbers_by_name = nlohmann::json::object();
   for (int64_t i = 0; i < classes; ++i) {
     const std::string number = std::to_string(i);
-    const std::string name = names.empty() ? "LABEL_" + number : names[static_cast<size_t>(i)];
+    const std::string name = i < std::ssize(names) ? names[static_cast<size_t>(i)] : "LABEL_" + number;
     names_by_number[number] = name;
     numbers_by_name[name] = i;
   }

@@ -104,7 +104,8 @@ ImagePredictions predictions_of(trained::Model& model, const ImagesToSee& wanted
   for (int64_t step = 0; step < reading.steps; ++step) {
     const auto data = loader.next_step();
     for (const Batch& batch : data.micro_batches) {
-      const at::Tensor rows = seen.task->outputs(forward(preprocess(batch)).to(at::kCPU, at::kFloat));
+      const at::Tensor rows = trained::with_names(
+          seen.task->outputs(forward(preprocess(batch)).to(at::kCPU, at::kFloat)), model.class_names);
       for (int64_t row = 0; row < batch.samples; ++row, ++image) {
         if (unreadable.contains(image)) continue;
         const std::string& file = files.at(static_cast<size_t>(image));

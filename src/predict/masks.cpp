@@ -95,7 +95,8 @@ class MaskWriter {
     for (const ImageToLabel& image : images) pixels.push_back(image.pixels);
     Batch batch{.fields = {{kImage, at::cat(pixels).to(model_.context.device)}}};
     batch.samples = batch.samples_on_all_ranks = std::ssize(images);
-    const at::Tensor logits = forward_(preprocess_(batch)).permute({0, 3, 1, 2}).to(at::kFloat);
+    const at::Tensor logits =
+        trained::with_names(forward_(preprocess_(batch)), model_.class_names).permute({0, 3, 1, 2}).to(at::kFloat);
     std::string lines;
     for (size_t i = 0; i < images.size(); ++i) {
       const auto& [width, height] = images[i].size;

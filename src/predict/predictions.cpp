@@ -36,12 +36,15 @@ class Lines {
 
   std::string of(Target gives, const records::GivenText& text, const at::Tensor& output) const {
     if (gives == Target::number && output.numel() == 1) return number(output);
-    if (gives == Target::labels) return classes(values_of(at::sigmoid(output)));
+    if (gives == Target::labels) return classes(values_of(with_names(at::sigmoid(output))));
     if (gives == Target::tags) return tags(text, output);
-    return gives == Target::label ? best_class(values_of(at::softmax(output, -1))) : numbers(values_of(output));
+    return gives == Target::label ? best_class(values_of(with_names(at::softmax(output, -1))))
+                                  : numbers(values_of(output));
   }
 
  private:
+  at::Tensor with_names(const at::Tensor& outputs) const { return trained::with_names(outputs, names_); }
+
   std::string number(const at::Tensor& output) const {
     const float value = output.const_data_ptr<float>()[0];
     return json_ ? json_line({{"number", value}}) : fmt::format("{}\n", value);
@@ -76,7 +79,7 @@ class Lines {
   /// Writes the tag of each word. Words beyond the most that the model reads, and words without a token, have none:
   /// null, or "_" as in CoNLL's files.
   std::string tags(const records::GivenText& text, const at::Tensor& output) const {
-    const auto [most, numbers] = at::softmax(output, -1).max(-1);
+    const auto [most, numbers] = with_names(at::softmax(output, -1)).max(-1);
     std::vector<float> probabilities = values_of(most);
     probabilities.resize(text.words.size(), NAN);
     std::vector<std::string> tags(text.words.size());

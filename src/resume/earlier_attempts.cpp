@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
-#include "gputrain/core/json.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/monitor/format.hpp"
@@ -88,9 +87,7 @@ double EarlierAttempts::seconds() const {
 void EarlierAttempts::refuse_if_spent() const {
   const auto& limits = job_.spec().limits;
   const double most = limits.max_cost.value_or(0), cost = seconds() / 3600 * limits.price_per_hour.value_or(0);
-  const auto summary = parse_json_file(RunFolder{folder_}.summary());
-  const bool is_done = summary.is_object() && summary.value("status", "") == "done";
-  const std::string own = limits.max_cost && cost >= most && !is_done ? monitor::significant(cost) : "";
+  const std::string own = limits.max_cost && cost >= most ? monitor::significant(cost) : "";
   const std::string spent = setup_.context.groups.from_rank_zero(own, "what earlier attempts have cost");
   if (spent.empty()) return;
   throw Error(ExitCode::no_restart, {.what = "earlier attempts have cost " + spent + " and limits.max_cost is " +

@@ -5,7 +5,6 @@
 #include "gputrain/job/run_folder.hpp"
 #include "gputrain/monitor/summary.hpp"
 #include "gputrain/ops/kernel_choices.hpp"
-#include "gputrain/resume/earlier_attempts.hpp"
 #include "gputrain/run/ending.hpp"
 #include "gputrain/run/preparation.hpp"
 #include "gputrain/run/rank_logs.hpp"
@@ -33,7 +32,6 @@ int run_attempt(const RunRequest& request, const Job& job, TrainingSetup& setup,
                 KernelStatus& kernels) {
   const TakenRunFolder taken = enter_run_folder(job, setup.context);
   const RunFolder& folder = taken.folder;
-  EarlierAttempts(job, setup, folder).refuse_if_spent();  // before summary.json, which says how the last one ended
   const bool writes = setup.context.rank() == 0;
   bool has_begun = false;
   try {

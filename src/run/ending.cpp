@@ -213,7 +213,8 @@ void print_ending(monitor::Console& console, const monitor::Summary& summary, co
                              (summary.stopped_by == "limits" ? "; where limits.max_cost is spent, raise it" : ""));
   } else if (summary.first_step_seconds == 0 && summary.status == "done") {
     console.line("next",
-                 "nothing was left to train; to go on, raise what ends the job (train.max_steps, train.max_time, "
+                 "nothing was left to train; to go on, raise what ends the job (train.max_steps, train.max_epochs, "
+                 "train.max_time, "
                  "eval.early_stopping.patience) and add --accept");
   }
   const bool has_adapter = std::filesystem::exists(folder.adapter());

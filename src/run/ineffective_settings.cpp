@@ -108,7 +108,15 @@ std::vector<Rule> rules_of_training(const JobSpec& spec, const TrainingSetup& se
   const bool has_routers = setup.datasets.task->takes_last_layer_alone();
   const std::string no_routers = "only a model that learns the next token has losses of its routers";
   const auto nonfinite = [&](const std::string& wanted) { return "train.nonfinite is not " + wanted; };
-  return {{"train.max_skips_in_a_row", spec.train.nonfinite != "skip", nonfinite("skip")},
+  const comm::Mesh& mesh = setup.context.groups.mesh();
+  const bool is_alone = mesh.ranks == 1;
+  const std::string one_rank = "there is one rank; gputrain launch --nproc-per-node starts more";
+  return {{"parallel.tensor", is_alone, one_rank},
+          {"parallel.pipeline", is_alone, one_rank},
+          {"parallel.context", is_alone, one_rank},
+          {"parallel.shard", is_alone, one_rank},
+          {"parallel.replicate", is_alone, one_rank},
+          {"train.max_skips_in_a_row", spec.train.nonfinite != "skip", nonfinite("skip")},
           {"train.max_rollbacks", spec.train.nonfinite != "rollback", nonfinite("rollback")},
           {"train.micro_batch_size", is_micro_batch_cut(spec, setup),
            "that is " + counted(plan.batch.micro_batch, "sample"), "is more than a rank's share of the global batch"},

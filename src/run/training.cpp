@@ -86,6 +86,7 @@ void Training::resume_run() {
   const DataIdentity identity = identity_of(setup_);
   earlier.check_data(progress_, identity, request_.accept);
   if (!request_.accept) earlier.refuse_if_stuck(progress_);
+  if (progress_.step < setup_.plan.total_steps) earlier.refuse_if_spent();
   progress_.ordered_rate = earlier.ordered_rate(progress_, checkpointing_.branch());
   truncate_later_history();
   tell_of_kept_batch(setup_.plan.batch);

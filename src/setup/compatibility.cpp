@@ -4,6 +4,8 @@
 #include <string_view>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "gputrain/core/error.hpp"
 
 namespace gputrain::app {
@@ -46,11 +48,27 @@ void refuse_broken_rules(const Job& job, const Features& features) {
   if (broken.empty()) return;
   config::SpecIssues issues;
   for (const CompatibilityRule* rule : broken)
-    issues.add(rule->one.substr(0, rule->one.find(':')), with_names(rule->why, job.spec()), rule->instead);
+    issues.add(rule->one.substr(0, rule->one.find(':')),
+               fmt::format("{} {}: {}", words_of(rule->relation), rule->other, with_names(rule->why, job.spec())),
+               "instead: " + rule->instead);
   throw job.loaded.error(issues);
 }
 
 }  // namespace
+
+const char* words_of(Relation relation) {
+  switch (relation) {
+    case Relation::excludes:
+      return "does not go with";
+    case Relation::needs:
+      return "needs";
+    case Relation::gives_up:
+      return "has no effect with";
+    case Relation::may_clash:
+      return "may not go with";
+  }
+  return "";
+}
 
 std::vector<const CompatibilityRule*> broken_rules(const Features& features) {
   std::vector<const CompatibilityRule*> broken;

@@ -8,20 +8,6 @@
 namespace gputrain::app {
 namespace {
 
-const char* words_of(Relation relation) {
-  switch (relation) {
-    case Relation::excludes:
-      return "does not go with";
-    case Relation::needs:
-      return "needs";
-    case Relation::gives_up:
-      return "has no effect with";
-    case Relation::may_clash:
-      return "may not go with";
-  }
-  return "";
-}
-
 /// Shows keys as code.
 std::string shown(const std::string& feature) {
   const bool is_prose = feature.starts_with("a ") || feature.starts_with("an ") || feature.find('\'') != feature.npos;

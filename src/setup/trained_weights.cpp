@@ -12,6 +12,7 @@
 #include "gputrain/checkpoint/checkpoint.hpp"
 #include "gputrain/checkpoint/listing.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/setup/training_state.hpp"
 #include "gputrain/setup/weights.hpp"
 #include "gputrain/train/evaluator.hpp"
@@ -116,6 +117,7 @@ void load_trained(const std::filesystem::path& weights, BuiltModel& built) {
       load_weights(built, weights);
     } else {
       load_adapter(built, adapter);
+      if (!built.sharded) check_base(adapter, built);
     }
   };
   if (built.sharded) {
@@ -124,6 +126,28 @@ void load_trained(const std::filesystem::path& weights, BuiltModel& built) {
     load();
   }
   load_average(weights, built);
+}
+
+void check_base(const std::filesystem::path& adapter, const BuiltModel& built) {
+  const RunFolder run{std::filesystem::absolute(adapter / "").lexically_normal().parent_path().parent_path()};
+  if (!exists(run.resolved()) || !exists(run.checkpoints())) return;
+  const auto newest =
+      checkpoint::newest_listed({checkpoint::branch_folder(run.checkpoints(), branch_of(run, {}).number)});
+  const auto written = newest ? checkpoint::Checkpoint::look_into(newest->folder).manifest().frozen : std::nullopt;
+  if (!written) return;
+  int64_t others = 0;
+  for (const auto& [name, tensor] : frozen_weights(*built.model)) {
+    const auto then = written->tensors.find(name);
+    others += then != written->tensors.end() && checkpoint::has_other_values(tensor, then->second);
+  }
+  if (others > 0)
+    throw Error(ExitCode::data,
+                {.what = "model.pretrained holds other values than those that the adapter was trained on, "
+                         "in " +
+                         counted(others, "tensor"),
+                 .where = built.pretrained.string(),
+                 .hint = "put the weights back that the run began with; its checkpoints have them: " +
+                         newest->folder.string()});
 }
 
 }  // namespace gputrain::app

@@ -252,9 +252,9 @@ class Sweep {
   /// Returns whether a run was asked to stop, or its machine is taken away: it continues with the same command.
   static bool is_stop(int exit_code) {
     using train::Stop;
-    return std::ranges::any_of(std::array{Stop::max_duration, Stop::notice, Stop::restart, Stop::ordered, Stop::spent,
-                                          Stop::interrupted, Stop::terminated},
-                               [&](Stop stop) { return static_cast<int>(train::exit_code_of(stop)) == exit_code; });
+    return std::ranges::any_of(
+        std::array{Stop::max_duration, Stop::notice, Stop::restart, Stop::ordered, Stop::interrupted, Stop::terminated},
+        [&](Stop stop) { return static_cast<int>(train::exit_code_of(stop)) == exit_code; });
   }
 
   void finish(size_t trial) {
@@ -349,14 +349,13 @@ class Sweep {
     if (!fs::exists(run))
       throw Error(ExitCode::environment,
                   {.what = "the folder of the best trial is gone", .where = run_of(trial).string()});
-    JobRequest as_job{.file = run.string()};
+    JobRequest as_job{.file = run.string(), .output_dir = (folder_ / "best").string()};
     for (const auto& [key, value] : shared_) as_job.set.push_back(key + "=" + as_value(value));
     if (port_ > 0) as_job.set.push_back(fmt::format("log.metrics_port={}", port_));
     std::istringstream resolved(load_job(as_job).loaded.resolved_yaml());
     std::string text = fmt::format("# The best of {}: {}, {} {}\n", counted(std::ssize(trials()), "trial"),
                                    name_of(trial), spec_.metric, monitor::significant(*trials()[trial].value));
-    for (std::string line; std::getline(resolved, line);)
-      if (!line.starts_with("output_dir:")) text += line + "\n";
+    for (std::string line; std::getline(resolved, line);) text += line + "\n";
     const fs::path best = folder_ / "best.yaml";
     write_file_atomically(best, text, ExitCode::environment);
     console_.show("best",

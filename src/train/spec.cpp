@@ -228,7 +228,7 @@ void EvalSpec::describe(config::Description<EvalSpec>& d) {
         "of images: take the mean of the predictions for each one and for its mirror image (test-time flip)")
       .change(Change::safe);
   d.key("early_stopping", &EvalSpec::early_stopping,
-        "end training when evaluations stop improving; null: train to the end")
+        "end training when evaluations stop improving by checkpoint.metric; null: train to the end")
       .change(Change::safe);
   d.key("sample", &EvalSpec::sample, "a text the model writes after training; null: none").change(Change::safe);
 }
@@ -257,8 +257,8 @@ void CheckpointSpec::describe(config::Description<CheckpointSpec>& d) {
       .above(0)
       .change(Change::safe);
   d.key("metric", &CheckpointSpec::metric,
-        "the metric of data.val that decides which checkpoint is best, such as loss or top1; auto: the metric of "
-        "the task (top1; for text, loss)")
+        "the metric of data.val that decides which checkpoint is best, such as loss or top1; auto: that of "
+        "the task (top1 of images, accuracy of texts with classes, loss of language models, and so on)")
       .change(Change::safe)
       .aliases({"metric_for_best_model", "monitor"});
   d.key("max_save_failures", &CheckpointSpec::max_save_failures,

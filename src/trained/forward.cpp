@@ -15,10 +15,11 @@ Forward::Forward(Model& model) : model_(model), weights_(model.built.arena->work
 
 at::Tensor Forward::operator()(const Batch& batch) {
   const nn::ForwardPass pass;
-  const at::Tensor outputs = outputs_of(mirrored_ ? *mirrored_ : *model_.built.model, batch);
-  const int64_t known = std::ssize(model_.class_names);
-  const bool has_more = known > 0 && known < outputs.size(-1) && model_.signature.gives != Target::pairs;
-  return has_more ? outputs.narrow(-1, 0, known) : outputs;
+  return outputs_of(mirrored_ ? *mirrored_ : *model_.built.model, batch);
+}
+
+at::Tensor with_names(const at::Tensor& outputs, const std::vector<std::string>& names) {
+  return outputs.narrow(-1, 0, std::min(outputs.size(-1), std::ssize(names)));
 }
 
 }  // namespace gputrain::trained

@@ -94,6 +94,7 @@ void open_parts(Source& source, Spelling spelling, const app::Job& job, Model& m
   model.built = app::build_model(job, model.datasets, model.context);
   if (source.weights.empty()) {
     check_whole(source, model.built);
+    if (model.built.adapter) app::check_base(source.folder, model.built);
   } else {
     app::load_trained(source.weights, model.built);
   }

@@ -17,6 +17,10 @@ namespace gputrain::checkpoint {
 /// Returns the entry of a frozen tensor in a manifest.
 Frozen::Tensor note_of(const at::Tensor& tensor);
 
+/// Returns whether a tensor has other values than the frozen one that was written. One of a wider type is cast first; one
+/// of another type that is not wider cannot tell, and counts as equal.
+bool has_other_values(const at::Tensor& now, const Frozen::Tensor& written);
+
 /// One thread may write while another asks.
 class FrozenWeights {
  public:

@@ -27,6 +27,8 @@ enum class Relation {
   gives_up,  // trains with the other as if it did not have this one
   may_clash  // depends on the model's names, when it is built
 };
+/// Returns the relation as the verb between its two features.
+const char* words_of(Relation relation);
 
 struct CompatibilityRule {
   std::string one;  // feature whose name begins with its key

@@ -93,8 +93,7 @@ std::unique_ptr<Model> open(Source source, Spelling spelling = Spelling::needed)
 class Forward {
  public:
   explicit Forward(Model& model);
-  /// Returns logits [batch, ..., classes], or vectors [batch, channels], without outputs that only pad the last layer
-  /// or are of classes that the data does not have.
+  /// Returns logits [batch, ..., classes], or vectors [batch, channels], without outputs that only pad the last layer.
   at::Tensor operator()(const Batch& batch);
 
  private:
@@ -106,5 +105,9 @@ class Forward {
 
 /// Does the same with any model, in the mode that it is in.
 at::Tensor outputs_of(models::Model& model, const Batch& batch);
+
+/// Returns the outputs [..., classes] that have a name: a model may have more classes than its data. For probabilities,
+/// which count all classes.
+at::Tensor with_names(const at::Tensor& outputs, const std::vector<std::string>& names);
 
 }  // namespace gputrain::trained

@@ -30,13 +30,24 @@ void merge_as_asked(const ExportRequest& request, BuiltModel& built) {
   models::merge_adapter(*built.model);
 }
 
+/// Throws Error(usage) if the export would overwrite what it reads.
+void refuse_to_overwrite(const fs::path& read, const fs::path& out) {
+  std::error_code ignored;
+  if (!fs::equivalent(read, out, ignored)) return;
+  throw Error(ExitCode::usage, {.what = "the export would overwrite the model that it reads",
+                                .where = out.string(),
+                                .hint = "the name of a new folder or file"});
+}
+
 trained::Source find_model(const ExportRequest& request, const std::vector<std::string>& set = {}) {
   std::vector<std::string> all = request.set;
   all.insert(all.end(), set.begin(), set.end());
-  return trained::find({.folder = request.folder,
-                        .set = std::move(all),
-                        .tokenizer = request.tokenizer,
-                        .gives_vectors = request.format == "sentence-transformers"});
+  trained::Source source = trained::find({.folder = request.folder,
+                                          .set = std::move(all),
+                                          .tokenizer = request.tokenizer,
+                                          .gives_vectors = request.format == "sentence-transformers"});
+  refuse_to_overwrite(source.job.spec().model.pretrained.value_or(""), request.out);
+  return source;
 }
 
 /// Throws Error(usage) for a model that the format does not support.
@@ -126,6 +137,7 @@ class Written {
 }  // namespace
 
 int export_model_command(const ExportRequest& request) {
+  refuse_to_overwrite(request.folder, request.out);
   Written written(request.out);
   if (request.format == "adapter") {
     export_adapter(request);

@@ -142,7 +142,8 @@ class Lora final : public Adapter {
   void adapt(Model& model) const override {
     const auto layers = target_layers(model, settings_.targets, std::string(kKey) + "target_modules");
     const std::string save_key = std::string(kKey) + "modules_to_save";
-    const auto saved = modules_to_save(model, settings_.modules_to_save, save_key);
+    // PEFT names both usual heads, and leaves out the one that a model does not have.
+    const auto saved = modules_to_save(model, settings_.modules_to_save, save_key, spec_.pretrained.has_value());
     std::set<const void*> trained;
     for (nn::Module* module : saved) {
       for (const NamedLayer& one : layers) refuse_adapted(*module, one, save_key);

@@ -90,6 +90,11 @@ bool is_or_ends_in(const std::string& name, const std::string& target) {
   return name == target || name.ends_with("." + target);
 }
 
+/// Returns whether a name is that of a part of the target: "classifier.dense" is one of "classifier".
+bool is_inside(const std::string& name, const std::string& target) {
+  return name.starts_with(target + ".") || name.find("." + target + ".") != std::string::npos;
+}
+
 std::vector<NamedModule> meant_by(const std::string& target, const std::vector<NamedModule>& modules,
                                   const std::string& key) {
   std::vector<NamedModule> meant;
@@ -179,20 +184,23 @@ std::vector<NamedLayer> target_layers(Model& model, const std::vector<std::strin
   return layers;
 }
 
-std::vector<nn::Module*> modules_to_save(Model& model, const std::vector<std::string>& names, const std::string& key) {
+std::vector<nn::Module*> modules_to_save(Model& model, const std::vector<std::string>& names, const std::string& key,
+                                         bool may_be_missing) {
   const std::vector<NamedModule> modules = modules_of(model);
   std::vector<nn::Module*> saved;
   for (const std::string& name : names) {
     const size_t before = saved.size();
     for (const NamedModule& one : modules) {
-      if (!is_or_ends_in(one.name, name) && !is_or_ends_in(one.published, name)) continue;
+      if (!is_or_ends_in(one.name, name) && !is_or_ends_in(one.published, name) && !is_inside(one.published, name))
+        continue;
       const bool is_embedding = dynamic_cast<nn::Embedding*>(one.module) != nullptr;
       if (is_embedding && is_tied(model) && one.module == model.units().front().modules.front())
         refuse(key, "'" + name + "' is the head too in this model, and others would take only one of the two",
                untied(model));
       saved.push_back(one.module);
     }
-    if (saved.size() == before) refuse_unknown(model, name, key, modules, "means no module of the model");
+    if (saved.size() == before && !may_be_missing)
+      refuse_unknown(model, name, key, modules, "means no module of the model");
   }
   return saved;
 }

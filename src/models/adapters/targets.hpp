@@ -38,6 +38,7 @@ std::vector<NamedLayer> target_layers(Model& model, const std::vector<std::strin
 
 /// Returns the modules that the names mean. Throws Error(usage) for a name that means none, and for an embedding that
 /// is the head too: PEFT would train only one of the two.
-std::vector<nn::Module*> modules_to_save(Model& model, const std::vector<std::string>& names, const std::string& key);
+std::vector<nn::Module*> modules_to_save(Model& model, const std::vector<std::string>& names, const std::string& key,
+                                         bool may_be_missing);
 
 }  // namespace gputrain::models

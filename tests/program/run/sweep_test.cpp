@@ -83,10 +83,12 @@ TEST(SweepVerb, SaysWhichSettingsAreBestAndWritesTheirJob) {
     if (trials[i]["value"] > trials[best]["value"]) best = i;
   }
   EXPECT_EQ(trials[best]["settings"]["optimizer.lr"], "0.05");
-  const Result again = gputrain({"run", sweep + "/best.yaml", "--output-dir", folder / "again"});
+  const Result again = gputrain({"run", sweep + "/best.yaml"});
   ASSERT_EQ(again.exit_code, 0) << again.err;
-  const Json summary = Json::parse(read_file(folder / "again/summary.json"));
+  const Json summary = Json::parse(read_file(sweep + "/best/summary.json"));
   EXPECT_EQ(summary["best"]["val/top1"]["value"], trials[best]["value"]);
+  const Result more = gputrain({"sweep", job, "--output-dir", sweep});
+  EXPECT_EQ(more.exit_code, 0) << "its folder is still that of the sweep" << more.err;
 }
 
 TEST(SweepVerb, GoesOnAfterTrialsThatFailAndStopsAtAMistake) {

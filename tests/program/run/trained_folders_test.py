@@ -8,6 +8,7 @@ import concurrent.futures
 import json
 import os
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -181,6 +182,36 @@ class Folders(unittest.TestCase):
             of_run, of_folder = (run("generate", data / f"{kind} {place}", *words) for place in ("adapted", "adapter"))
             self.assertEqual(of_folder.returncode, 0, of_folder.stderr)
             self.assertEqual(of_folder.stdout, of_run.stdout)
+
+    def test_an_adapter_is_refused_on_another_base(self):
+        with tempfile.TemporaryDirectory() as temporary:
+            data, kind = Path(temporary), "language model"
+            write_data(data)
+            self.prepare(data, kind)
+            train(data, "other", {**job(data, kind), "seed": 2})
+            run("export", data / "other", data / "other published", "--format", "hf")
+            shutil.copy(data / "other published/model.safetensors", data / f"{kind} published")
+            adapted, words = data / f"{kind} adapted", ("--prompt", "red", "--max-new-tokens", "2")
+            for refused in (("generate", adapted, *words), ("generate", adapted / "adapter", *words),
+                            ("eval", f"{adapted}.json", "--output-dir", adapted),
+                            ("export", adapted, data / "out", "--format", "onnx")):
+                done = run(*refused)
+                self.assertEqual(done.returncode, 3, refused)
+                self.assertIn("holds other values than those that the adapter was trained on, in ", done.stderr)
+            of_checkpoint = run("generate", adapted / "ckpt/step-00000002", *words)
+            self.assertEqual(of_checkpoint.returncode, 0, of_checkpoint.stderr)
+
+    def test_an_export_does_not_overwrite_what_it_reads(self):
+        with tempfile.TemporaryDirectory() as temporary:
+            data, kind = Path(temporary), "language model"
+            write_data(data)
+            self.prepare(data, kind)
+            base = data / f"{kind} published"
+            before = (base / "model.safetensors").read_bytes()
+            for folder, out in ((data / kind, data / kind), (base, base), (data / f"{kind} adapted", base)):
+                done = run("export", folder, out, "--format", "hf", "--merge")
+                self.assertEqual((done.returncode, "overwrite the model that it reads" in done.stderr), (2, True), done.stderr)
+            self.assertEqual((base / "model.safetensors").read_bytes(), before)
 
     def table_of(self, data):
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
