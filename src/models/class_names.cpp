@@ -66,7 +66,7 @@ std::vector<int64_t> rows_by_name(const std::vector<std::string>& theirs, const 
 std::vector<std::string> names_of_rows(int64_t rows, const std::vector<std::string>& of_data,
                                        const std::vector<std::string>& given) {
   if (std::ssize(of_data) == rows) return of_data;
-  if (std::ssize(given) != rows) return {};
+  if (std::ssize(given) != rows) return std::ssize(of_data) < rows ? of_data : std::vector<std::string>();
   if (of_data.empty()) return given;
   std::vector<std::string> names;
   for (const int64_t row : rows_by_name(given, of_data)) names.push_back(given[static_cast<size_t>(row)]);

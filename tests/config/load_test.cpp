@@ -215,6 +215,13 @@ TEST(Loaded, PlacesErrorFoundByLaterCode) {
                                                           testing::HasSubstr("--set seed: is")));
 }
 
+TEST(Loaded, NamesFileOfAFoundSetting) {
+  const Loaded loaded =
+      load(schema_of<SampleJob>(),
+           {.file = "job.yaml", .text = kGoodJob, .found = {.file = "base/config.json", .set = {"seed=7"}}});
+  EXPECT_THAT(loaded.error("seed", "is odd").what(), testing::StartsWith("1 mistake in base/config.json\n"));
+}
+
 TEST(Loaded, PlacesGroupWhereItIsFirstWritten) {
   const auto said_of = [](const std::string& key, const Loaded& loaded) {
     return std::string(loaded.error(key, "is wrong").what());

@@ -23,7 +23,7 @@ std::vector<std::string> class_names_in(const nlohmann::json& config);
 std::vector<int64_t> rows_by_name(const std::vector<std::string>& theirs, const std::vector<std::string>& ours);
 
 /// Returns the names of a layer's rows: those of the data if there is one per row; else the given ones, the data's
-/// first, if they include all of the data's; else nothing.
+/// first, if they include all of the data's; else those of the data, which then are the names of the first rows.
 std::vector<std::string> names_of_rows(int64_t rows, const std::vector<std::string>& of_data,
                                        const std::vector<std::string>& given);
 

@@ -105,6 +105,16 @@ TEST(SweepVerb, GoesOnAfterTrialsThatFailAndStopsAtAMistake) {
   EXPECT_THAT(mistake.err, AllOf(HasSubstr("the trial cannot run"), HasSubstr("/nowhere")));
 }
 
+TEST(SweepVerb, GoesOnAfterATrialThatHasSpentItsBudget) {
+  const TemporaryFolder folder;
+  const std::string job =
+      write_swept_job(folder, "{method: grid, parameters: [{key: optimizer.lr, values: [0.01, 0.02]}]}");
+  const Result result = gputrain({"sweep", job, "--output-dir", folder / "sweep", "--set", "train.max_steps=1000000",
+                                  "--set", "limits.price_per_hour=3600", "--set", "limits.max_cost=0.001"});
+  EXPECT_NE(result.exit_code, 93) << "no trial was stopped from outside";
+  for (const Json& trial : state_in(folder / "sweep")["trials"]) EXPECT_EQ(trial["exit_code"], 93) << trial;
+}
+
 TEST(SweepVerb, GivesEachTrialWhatOnlyOneRunMayUse) {
   const TemporaryFolder folder;
   const std::string job = write_swept_job(

@@ -201,6 +201,43 @@ class Folders(unittest.TestCase):
             of_checkpoint = run("generate", adapted / "ckpt/step-00000002", *words)
             self.assertEqual(of_checkpoint.returncode, 0, of_checkpoint.stderr)
 
+    def test_all_classes_of_a_model_count_and_known_ones_have_names(self):
+        with tempfile.TemporaryDirectory() as temporary:
+            data, kind = Path(temporary), "classifier of texts (bert)"
+            write_data(data)
+            wide = job(data, kind)
+            wide["model"] = with_head(wide["model"], num_classes=4)
+            train(data, "wide", wide)
+            run("export", data / "wide", data / "wide published", "--format", "hf")
+            names = json.loads((data / "wide published/config.json").read_text())["id2label"]
+            self.assertEqual(names, {"0": "colour", "1": "size", "2": "LABEL_2", "3": "LABEL_3"})
+            of_run, of_export = (json.loads(run("predict", data / folder, data / "in.txt", "--json").stdout.splitlines()[0])
+                                 ["probabilities"] for folder in ("wide", "wide published"))
+            self.assertEqual(list(of_run), ["colour", "size"])
+            self.assertEqual(list(of_export), list(names.values()))
+            for name, probability in of_run.items():
+                self.assertAlmostEqual(probability, of_export[name], places=6)
+
+    def test_heads_that_peft_names_and_the_model_lacks_are_left_out(self):
+        with tempfile.TemporaryDirectory() as temporary:
+            data, kind = Path(temporary), "classifier of texts (bert)"
+            write_data(data)
+            self.prepare(data, kind)
+            adapted = job(data, kind)
+            adapter = {"type": "lora", "rank": 2, "modules_to_save": ["classifier"]}
+            adapted["model"] = {"type": "bert", "pretrained": str(data / f"{kind} published"), "adapter": adapter}
+            train(data, "saved", adapted)
+            run("export", data / "saved", data / "saved adapter", "--format", "adapter")
+            config = data / "saved adapter/adapter_config.json"
+            config.write_text(json.dumps({**json.loads(config.read_text()), "modules_to_save": ["classifier", "score"]}))
+            of_run, of_folder = (run("predict", data / folder, data / "in.txt") for folder in ("saved", "saved adapter"))
+            self.assertEqual(of_folder.returncode, 0, of_folder.stderr)
+            self.assertEqual(of_folder.stdout, of_run.stdout)
+            adapter["modules_to_save"].append("score")  # of the job's own, each must be there
+            (data / "wrong.json").write_text(json.dumps(adapted))
+            wrong = run("validate", data / "wrong.json").returncode or run("run", data / "wrong.json", "--dry-run").returncode
+            self.assertEqual(wrong, 2)
+
     def test_an_export_does_not_overwrite_what_it_reads(self):
         with tempfile.TemporaryDirectory() as temporary:
             data, kind = Path(temporary), "language model"
