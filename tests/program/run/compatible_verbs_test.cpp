@@ -133,7 +133,8 @@ TEST(CompatibleVerbs, TellAllReasonsWithTheirLines) {
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, AllOf(HasSubstr("2 mistakes"), HasSubstr("job.yaml:8"), HasSubstr("token by token"),
                                 HasSubstr("muon updates whole matrices, but ranks share them")));
-  EXPECT_THAT(gputrain({"validate", file, "--json"}).out, HasSubstr("\"what\": \"eval.sample: a text is written"));
+  EXPECT_THAT(gputrain({"validate", file, "--json"}).out,
+              HasSubstr("\"what\": \"eval.sample: does not go with parallel.pipeline: a text is written"));
 }
 
 }  // namespace
