@@ -76,8 +76,8 @@ json write_published_weights(models::Model& model, const fs::path& folder, Store
 /// Returns the kind of loss in transformers; null: the head determines it.
 const char* problem_type_of(const trained::Model& model) {
   const InputSpec read = models::catalog().reads(model.job.spec().model.architecture);
-  if (read.reads_tokens() && read.target != Target::label) return nullptr;
   const Target& gives = model.signature.gives;
+  if (gives == Target::rating || (read.reads_tokens() && read.target != Target::label)) return nullptr;
   if (gives == Target::labels) return "multi_label_classification";
   return gives == Target::label ? "single_label_classification" : "regression";
 }

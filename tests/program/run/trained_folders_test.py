@@ -218,6 +218,14 @@ class Folders(unittest.TestCase):
             for name, probability in of_run.items():
                 self.assertAlmostEqual(probability, of_export[name], places=6)
 
+    def test_a_reward_is_exported_without_a_problem_type(self):
+        with tempfile.TemporaryDirectory() as temporary:
+            data = Path(temporary)
+            write_data(data)
+            train(data, "reward", job(data, "reward model"))
+            run("export", data / "reward", data / "published", "--format", "hf")
+            self.assertNotIn("problem_type", json.loads((data / "published/config.json").read_text()))
+
     def test_heads_that_peft_names_and_the_model_lacks_are_left_out(self):
         with tempfile.TemporaryDirectory() as temporary:
             data, kind = Path(temporary), "classifier of texts (bert)"
