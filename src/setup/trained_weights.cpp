@@ -1,5 +1,6 @@
 #include "gputrain/setup/trained_weights.hpp"
 
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -108,6 +109,15 @@ void load_average(const std::filesystem::path& weights, BuiltModel& built) {
   for (const auto& [to, read] : to_add) to.add_(read.to(to.options()));
 }
 
+/// Returns the frozen weights that a checkpoint names; none if it names none, or is damaged.
+std::optional<checkpoint::Frozen> frozen_of(const std::filesystem::path& folder) {
+  try {
+    return checkpoint::Checkpoint::look_into(folder).manifest().frozen;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 void load_trained(const std::filesystem::path& weights, BuiltModel& built) {
@@ -131,23 +141,22 @@ void load_trained(const std::filesystem::path& weights, BuiltModel& built) {
 void check_base(const std::filesystem::path& adapter, const BuiltModel& built) {
   const RunFolder run{std::filesystem::absolute(adapter / "").lexically_normal().parent_path().parent_path()};
   if (!exists(run.resolved()) || !exists(run.checkpoints())) return;
-  const auto newest =
-      checkpoint::newest_listed({checkpoint::branch_folder(run.checkpoints(), branch_of(run, {}).number)});
-  const auto written = newest ? checkpoint::Checkpoint::look_into(newest->folder).manifest().frozen : std::nullopt;
+  const auto branch = checkpoint::branch_folder(run.checkpoints(), branch_of(run, {}).number);
+  const auto newest = checkpoint::newest_listed({branch});
+  const auto written = newest ? frozen_of(newest->folder) : std::nullopt;
   if (!written) return;
   int64_t others = 0;
   for (const auto& [name, tensor] : frozen_weights(*built.model)) {
     const auto then = written->tensors.find(name);
     others += then != written->tensors.end() && checkpoint::has_other_values(tensor, then->second);
   }
-  if (others > 0)
-    throw Error(ExitCode::data,
-                {.what = "model.pretrained holds other values than those that the adapter was trained on, "
-                         "in " +
-                         counted(others, "tensor"),
-                 .where = built.pretrained.string(),
-                 .hint = "put the weights back that the run began with; its checkpoints have them: " +
-                         newest->folder.string()});
+  if (others == 0) return;
+  throw Error(
+      ExitCode::data,
+      {.what = "model.pretrained holds other values than those that the adapter was trained on, in " +
+               counted(others, "tensor"),
+       .where = built.pretrained.string(),
+       .hint = "put the weights back that the run began with; its checkpoints have them: " + newest->folder.string()});
 }
 
 }  // namespace gputrain::app
