@@ -316,11 +316,12 @@ TEST_F(Extensions, ReportsDataThatCannotBeSynthesized) {
 }
 
 TEST_F(Extensions, WarnsOfKeysForOtherData) {
-  const Job idle = job({"data.image.size=32", "data.text.max_length=8"});
+  const Job idle = job({"data.image.size=32", "data.text.max_length=8", "parallel.shard=gradients"});
   const TrainingSetup setup(idle);
   EXPECT_THAT(ineffective_settings(idle, setup),
               ElementsAre(HasSubstr("data.image.size has no effect: the data holds no images"),
-                          HasSubstr("data.text.max_length has no effect: the data holds no text")));
+                          HasSubstr("data.text.max_length has no effect: the data holds no text"),
+                          HasSubstr("parallel.shard has no effect: there is one rank")));
 }
 
 }  // namespace
