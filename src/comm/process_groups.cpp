@@ -231,6 +231,22 @@ std::string ProcessGroups::from_rank_zero(const std::string& bytes, const std::s
   return told;
 }
 
+std::vector<std::string> ProcessGroups::from_each_rank(const std::string& bytes, const std::string& name) {
+  const at::Tensor sizes = control_.all_gather(at::full({1}, std::ssize(bytes), at::kLong), name);
+  const auto longest = sizes.max().item<int64_t>();
+  std::string padded = bytes;
+  padded.resize(static_cast<size_t>(longest));
+  const at::Tensor all =
+      longest == 0 ? at::empty({world_size(), 0}, at::kByte)
+                   : control_.all_gather(at::from_blob(padded.data(), {longest}, at::kByte), name).contiguous();
+  std::vector<std::string> told;
+  for (int64_t rank = 0; rank < world_size(); ++rank) {
+    const auto size = static_cast<size_t>(sizes.reshape({-1})[rank].item<int64_t>());
+    told.emplace_back(reinterpret_cast<const char*>(all.const_data_ptr<uint8_t>()) + rank * longest, size);
+  }
+  return told;
+}
+
 bool ProcessGroups::holds_everywhere(bool here, std::string name) {
   const at::Tensor exceptions = at::full({1}, here ? 0 : 1, at::kLong);
   control_.all_reduce_sum(exceptions, std::move(name)).wait();

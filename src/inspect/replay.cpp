@@ -1,8 +1,10 @@
 #include "gputrain/inspect/replay.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -10,6 +12,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "gputrain/comm/process_groups.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/json.hpp"
 #include "gputrain/core/numbers.hpp"
@@ -205,15 +208,60 @@ class ReplayHook final : public train::Hook {
   ReplayReport& report_;
 };
 
+/// Differences of what ranks compared, by file, tensor and slice. Ranks that hold the same slice compare it alike.
+using Differences = std::map<std::array<std::string, 3>, TensorDifference>;
+
+std::string text_of(const std::optional<checkpoint::Slice>& slice) {
+  if (!slice) return {};
+  std::string text = std::to_string(slice->begin);
+  if (!slice->cut) return text;
+  text += fmt::format(" of dimension {}", slice->cut->dim);
+  for (const auto& range : slice->cut->ranges) text += fmt::format(" {}-{}", range.begin, range.end);
+  return text;
+}
+
 void compare_tensors(const std::string& name, const checkpoint::Part& part,
-                     const std::vector<checkpoint::Part::Target>& live, ReplayReport& report) {
+                     const std::vector<checkpoint::Part::Target>& live, Differences& differences) {
   for (const auto& [tensor, value, slice] : live) {
     at::Tensor saved = part.tensor(tensor);
     if (slice) saved = checkpoint::elements_of(saved, *slice, value.numel()).view(value.sizes());
-    const auto difference = difference_between(saved.contiguous(), value.to(at::kCPU).contiguous());
-    ++report.tensors;
-    if (difference.differing > 0) report.tensors_differing.push_back({name, tensor, difference});
+    differences[{name, tensor, text_of(slice)}] =
+        difference_between(saved.contiguous(), value.to(at::kCPU).contiguous());
   }
+}
+
+/// Adds what the other ranks found: with parameters, states or layers in shards each compares its own. Every rank must
+/// call.
+Differences of_all_ranks(const Differences& own, comm::ProcessGroups& groups) {
+  auto rows = nlohmann::json::array();
+  for (const auto& [key, found] : own) {
+    rows.push_back({key, found.elements, found.differing, std::isinf(found.largest_absolute), found.largest_absolute,
+                    std::isinf(found.largest_relative), found.largest_relative});
+  }
+  const auto number = [](const nlohmann::json& is_infinite, const nlohmann::json& value) {
+    return is_infinite.get<bool>() ? std::numeric_limits<double>::infinity() : value.get<double>();
+  };
+  Differences all;
+  for (const std::string& told : groups.from_each_rank(rows.dump(), "differences of a replay")) {
+    for (const auto& row : nlohmann::json::parse(told)) {
+      all[row[0].get<Differences::key_type>()] = {.elements = row[1].get<int64_t>(),
+                                                  .differing = row[2].get<int64_t>(),
+                                                  .largest_absolute = number(row[3], row[4]),
+                                                  .largest_relative = number(row[5], row[6])};
+    }
+  }
+  return all;
+}
+
+void report_tensors(const Differences& differences, ReplayReport& report) {
+  std::vector<ReplayReport::Tensor> whole;
+  for (const auto& [key, found] : differences) {
+    if (whole.empty() || whole.back().file != key[0] || whole.back().name != key[1]) whole.push_back({key[0], key[1], {}});
+    whole.back().difference.add(found);
+  }
+  report.tensors = std::ssize(whole);
+  for (auto& tensor : whole)
+    if (tensor.difference.differing > 0) report.tensors_differing.push_back(std::move(tensor));
 }
 
 std::string up_to_rounding(std::string_view what, const std::string& then, const std::string& now) {
@@ -300,9 +348,11 @@ ReplayReport run_again(const ReplayWindow& window, const Job& job, TrainingSetup
   report.seconds = watch.seconds();
   if (window.at_step) {
     train::synchronise_buffers(*setup.built.model, setup.context.groups);
-    compare_tensors("model", window.at_step->part("model"), weight_targets(setup.built), report);
+    Differences own;
+    compare_tensors("model", window.at_step->part("model"), weight_targets(setup.built), own);
     compare_tensors("optimizer", window.at_step->part("optimizer"),
-                    checkpoint::per_parameter(*setup.built.arena, setup.optimizer_stack.optimizer->state()), report);
+                    checkpoint::per_parameter(*setup.built.arena, setup.optimizer_stack.optimizer->state()), own);
+    report_tensors(of_all_ranks(own, setup.context.groups), report);
   }
   return report;
 }

@@ -105,6 +105,9 @@ class ProcessGroups {
   int64_t from_rank_zero(int64_t number, std::string name);
   std::string from_rank_zero(const std::string& bytes, const std::string& name);
 
+  /// Returns the bytes of each rank, in order of ranks, on every rank. Every rank must call.
+  std::vector<std::string> from_each_rank(const std::string& bytes, const std::string& name);
+
   /// Returns whether `here` is true on every rank. Every rank must call.
   bool holds_everywhere(bool here, std::string name);
 

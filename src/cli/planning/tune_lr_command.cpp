@@ -16,9 +16,11 @@
 #include "gputrain/estimate/memory.hpp"
 #include "gputrain/inspect/lr_range_test.hpp"
 #include "gputrain/job/job_environment.hpp"
+#include "gputrain/job/run_folder.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/setup/compatibility.hpp"
+#include "gputrain/setup/references.hpp"
 #include "gputrain/setup/training_loop.hpp"
 
 namespace gputrain::app {
@@ -95,6 +97,7 @@ int tune_lr(const TuneLrRequest& request, const Job& job) {
   if (!setup.context.groups.alone())
     throw Error(ExitCode::usage, {.what = "tune lr trains on one rank, but a launcher has started several",
                                   .hint = "start it without a launcher: the global batch decides, not the ranks"});
+  take_references(job, setup, {.file = RunFolder{job.output_dir}.references(), .split = "train", .keeps = false});
   const LrRange range{.min = request.min, .max = request.max, .steps = request.steps};
   const auto& optimizer = job.spec().optimizer;
   const double scale = optimizer.peak_lr(setup.plan.batch.global_batch) / optimizer.lr;

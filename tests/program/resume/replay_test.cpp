@@ -198,5 +198,36 @@ TEST_F(Replay, MatchesARunOnTwoRanks) {
   EXPECT_THAT(replay(20).out, HasSubstr("note     world_size was 2 then and is 1 now"));
 }
 
+/// Only the last rank has the elements that differ, and the first one prints.
+TEST_F(Replay, FindsWhatDiffersOnAnyRank) {
+  run_ = folder_ / "shards";
+  const std::vector<std::string> settings{"--set", "parallel.shard=parameters", "--set", "train.max_steps=2",
+                                          "--set", "checkpoint.interval=1",     "--set", "log.interval=1"};
+  const auto two_ranks = [](const std::vector<std::string>& arguments) {
+    RankPrograms programs = start_ranks(2, arguments);
+    return wait_for(programs);
+  };
+  const std::vector<std::string> step{"replay", run_, "--step", "2"};
+  ASSERT_EQ(ranks(2, job_, run_, settings).exit_code, 0);
+  const Result same = two_ranks(step);
+  EXPECT_EQ(same.exit_code, 0) << same.out << same.err;
+  const std::string other = folder_ / "other", second = "/ckpt/step-00000002";
+  std::filesystem::copy(run_, other, std::filesystem::copy_options::recursive);
+  std::filesystem::remove_all(other + second);
+  std::vector<std::string> changed = settings;
+  changed.insert(changed.end(),
+                 {"--set", "optimizer.groups=[{match: transformer.h.0.mlp.c_proj.bias, lr: 0.5x}]", "--accept"});
+  const Result begun = ranks(2, job_, other, changed);
+  ASSERT_EQ(begun.exit_code, 0) << begun.err;
+  std::filesystem::remove_all(run_ + second);
+  std::filesystem::copy(other + second, run_ + second, std::filesystem::copy_options::recursive);
+  const Result result = two_ranks(step);
+  EXPECT_EQ(result.exit_code, 4) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("metrics  equal at 1 recorded step"));
+  EXPECT_THAT(result.out, HasSubstr("weights  differ in 1 of "));
+  EXPECT_THAT(result.out, HasSubstr(", first model transformer.h.0.mlp.c_proj.bias: "));
+  EXPECT_THAT(result.out, HasSubstr("NOT equal"));
+}
+
 }  // namespace
 }  // namespace gputrain::testing_support
