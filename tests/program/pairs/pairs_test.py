@@ -171,7 +171,7 @@ class Pairs:
     def refusal(self, file, ranks=1):
         """The words with which both `validate` and a run refuse the job; empty: neither does."""
         checked = json.loads(self.run("validate", file, "--json").stdout)
-        reasons = [one["what"] for one in checked.get("mistakes", checked.get("errors", []))]
+        reasons = [one["what"] for one in checked.get("problems", [])]
         if not reasons:
             return ""
         done = self.run("run", file, "--output-dir", self.folder / f"refused-{file.stem}", ranks=ranks)
