@@ -260,6 +260,8 @@ TEST_F(FormatsTest, RefuseDamagedZstandard) {
   damaged[packed.size() / 2 + 1] = static_cast<char>(damaged[packed.size() / 2 + 1] ^ 0x5a);
   write("bad.jsonl.zst", damaged + "junk");
   EXPECT_THAT(error_of([&] { texts_in("bad.jsonl.zst"); }), Not(IsEmpty()));
+  write("longer.jsonl.zst", packed + "junk and more");
+  EXPECT_THAT(error_of([&] { texts_in("longer.jsonl.zst"); }), HasSubstr("damaged Zstandard data: Unknown frame"));
 }
 
 TEST_F(FormatsTest, OfAFolderAreAllReadOrTold) {
