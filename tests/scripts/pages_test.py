@@ -61,6 +61,13 @@ class Pages(unittest.TestCase):
                 with self.subTest(page=str(page.relative_to(ROOT)), key=key):
                     self.assertTrue(key in keys or key.startswith(open_groups), "no such key of a job")
 
+    def test_promises_name_tests_that_exist(self):
+        tests = {".".join(names) for path in (ROOT / "tests").rglob("*_test.cpp")
+                 for names in re.findall(r"^TEST(?:_F|_P)?\((\w+),\s*(\w+)\)", path.read_text(), flags=re.M)}
+        for name in re.findall(r"`([A-Z]\w+\.[A-Z]\w+)`", (ROOT / "tests/README.md").read_text()):
+            with self.subTest(test=name):
+                self.assertIn(name, tests)
+
     def test_whole_jobs_are_valid(self):
         count = 0
         for page in PAGES:

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gputrain/comm/sockets.hpp"
@@ -216,9 +217,15 @@ TEST(LaunchRestart, ContinuesWhenLogsCannotBeWritten) {
 
 TEST(LaunchRestart, IsSkippedWhenItCannotHelp) {
   const TemporaryFolder folder;
-  for (const auto& [setting, code] :
-       std::map<std::string, int>{{"data.train.path=/nowhere", 3}, {"checkpoint.resume=must", 5}}) {
-    Launched launched(folder, {}, {setting});
+  const std::vector<std::pair<Words, int>> ends{
+      {{"lr_scheduler={type: cosine, min_lr: 1}"}, 2},
+      {{"data.train.path=/nowhere"}, 3},
+      {{"optimizer.type=sgd", "optimizer.lr=1e30", "precision=fp32"}, 4},
+      {{"checkpoint.resume=must"}, 5},
+      {{"train.max_steps=1000000", "limits.price_per_hour=1e9", "limits.max_cost=1e-9"}, 93}};
+  for (const auto& [settings, code] : ends) {
+    fs::remove_all(folder / "run");
+    Launched launched(folder, {}, settings);
     const Result result = launched.program().wait();
     EXPECT_EQ(result.exit_code, code) << result.err;
     EXPECT_THAT(result.err, HasSubstr("a restart would not help"));

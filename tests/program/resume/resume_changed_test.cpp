@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "datasets/tiny_images.hpp"
@@ -17,6 +18,7 @@
 namespace gputrain::testing_support {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(ResumeChangedJob, RefusesSettingsThatChangeResults) {
@@ -83,6 +85,43 @@ TEST(ResumeChangedJob, EvaluatesAgainOnOtherValidationData) {
   EXPECT_NE(after["metrics"]["val/loss"], before["val/loss"]);
   EXPECT_EQ(after["best"]["val/loss"]["value"], after["metrics"]["val/loss"]);
   EXPECT_THAT(train("128").err, ::testing::Not(HasSubstr("other data")));
+}
+
+TEST(ResumeChangedJob, AsksBeforeItEvaluatesOtherFiles) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder), text = read_file(folder / "text.txt").substr(0, 2000);
+  const auto train = [&](const std::string& file, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> words{
+        "run", job, "--output-dir", folder / "run", "--set", "data.val.split=null", "--set", "data.val.path=" + file};
+    words.insert(words.end(), more.begin(), more.end());
+    return gputrain(words);
+  };
+  ASSERT_EQ(train(folder.write("a.txt", text)).exit_code, 0);
+  const std::string other = folder.write("b.txt", std::string(text.rbegin(), text.rend()));
+  const Result refused = train(other);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("data.val.path: "), HasSubstr("--accept to go on")));
+  const Result accepted = train(other, {"--accept"});
+  EXPECT_EQ(accepted.exit_code, 0) << accepted.err;
+  EXPECT_THAT(accepted.err, HasSubstr("evaluated on other data than before"));
+}
+
+TEST(ResumeChangedJob, RefusesOtherOptionsOfEvaluation) {
+  const TemporaryFolder folder;
+  const std::string text = write_gpt_job(folder);
+  const std::string images = folder.write(
+      "images.yaml",
+      "schema: 1\nname: images\nmodel: {type: mlp}\n"
+      "data: {train: {format: synthetic, samples: 32, num_classes: 3}, val: {split: 25%}, image: {size: 8}}\n"
+      "train: {max_steps: 2, global_batch_size: 8}\noptimizer: {type: sgd, lr: 0.1}\n");
+  for (const auto& [job, setting] :
+       {std::pair(text, "data.val.split=20%"), std::pair(images, "data.image.eval.resize=10")}) {
+    const std::string run = folder / (job == text ? "text" : "images");
+    ASSERT_EQ(gputrain({"run", job, "--output-dir", run}).exit_code, 0);
+    const Result refused = gputrain({"run", job, "--output-dir", run, "--accept", "--set", setting});
+    EXPECT_EQ(refused.exit_code, 2) << setting;
+    EXPECT_THAT(refused.err, HasSubstr("these settings cannot change"));
+  }
 }
 
 TEST(ResumeChangedJob, AsksBeforeItTakesAnotherGlobalBatch) {

@@ -233,17 +233,17 @@ TEST(EvalVerb, SaysWhatToDoWithoutWeights) {
 
 TEST(Run, OverwritesNoForeignFiles) {
   const TemporaryFolder folder;
-  const std::string job = write_gpt_job(folder);
-  folder.write("theirs/model.safetensors", "weights");
-  for (const std::string more : {"", "--dry-run"}) {
-    std::vector<std::string> command{"run", job, "--output-dir", folder / "theirs"};
-    if (!more.empty()) command.push_back(more);
-    const Result result = gputrain(command);
-    EXPECT_EQ(result.exit_code, 2) << result.out;
-    EXPECT_THAT(result.err, HasSubstr("would overwrite"));
-  }
+  const std::string job = write_gpt_job(folder), weights = folder.write("theirs/model.safetensors", "weights");
+  EXPECT_EQ(gputrain({"run", job, "--dry-run", "--output-dir", folder / "theirs"}).exit_code, 2);
   EXPECT_EQ(gputrain({"launch", "--nproc-per-node", "2", "run", job, "--output-dir", folder / "theirs"}).exit_code, 2);
-  EXPECT_EQ(read_file(folder / "theirs/model.safetensors"), "weights");
+  EXPECT_EQ(read_file(weights), "weights");
+  for (const std::string name : {"model.safetensors", "config.json", "model.json", "metrics.jsonl", "summary.json"}) {
+    const std::string file = folder.write("of-" + name + "/" + name, "theirs");
+    const Result result = gputrain({"run", job, "--output-dir", folder / ("of-" + name)});
+    EXPECT_EQ(result.exit_code, 2) << result.out;
+    EXPECT_THAT(result.err, HasSubstr(name + ": this is not a run folder, and a run would overwrite this file"));
+    EXPECT_EQ(read_file(file), "theirs");
+  }
   EXPECT_EQ(gputrain({"run", job, "--output-dir", ""}).exit_code, 2);
 }
 
