@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include <stdexcept>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 #include <pty.h>
@@ -204,7 +206,11 @@ class WhileSaving {
       if (!program_.is_running()) throw std::runtime_error("the run ended before it saved");
     }
   }
-  Result end_by(int signal) {
+  Result end_by(int signal, int times = 1) {
+    for (; times > 1; --times) {
+      program_.signal(signal);
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // signals that wait together are one
+    }
     program_.signal(signal);
     return program_.wait();
   }
@@ -234,6 +240,14 @@ TEST(StopSignal, EndsWithNewestStepSavedWhileSaving) {
     EXPECT_THAT(saved.back(), HasSubstr(std::to_string(summary(folder / "run")["step"].get<int64_t>())));
     EXPECT_EQ(gputrain({"ckpt", "verify", folder / "run"}).exit_code, 0);
   }
+}
+
+TEST(StopSignal, EndsAtOnceAtASecondInterrupt) {
+  const TemporaryFolder folder;
+  const Result result = WhileSaving(folder).end_by(SIGINT, 2);
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("stopped at once, on request; what was not yet saved is lost"));
+  EXPECT_EQ(gputrain({"ckpt", "verify", folder / "run"}).exit_code, 0);
 }
 
 TEST(Saving, KeepsEarlierCheckpointWhenKilled) {

@@ -148,8 +148,8 @@ TEST(SweepVerb, EndsWithAnErrorWhereMostTrialsFailed) {
   const std::string job =
       write_swept_job(folder, "{method: grid, parameters: [{key: data.train.samples, values: [60, 1, 2]}]}");
   const Result result = gputrain({"sweep", job, "--output-dir", folder / "sweep", "--set", "data.last=drop"});
-  EXPECT_GT(result.exit_code, 0) << result.out;
-  EXPECT_THAT(result.err, HasSubstr("2 of 3 trials failed; the first one: exit "));
+  EXPECT_EQ(result.exit_code, 2) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("2 of 3 trials failed; the first one: exit 2: "));
   EXPECT_TRUE(std::filesystem::exists(folder / "sweep/best.yaml"));
 }
 
