@@ -26,6 +26,14 @@ std::vector<config::Setting> settings_from_json(const nlohmann::json& json, cons
   return settings;
 }
 
+bool has_validation(const std::string& key) { return key.starts_with("data.val."); }
+
+/// Returns whether only one of the checkpoint and the job has data.val, whose keys then stand in one list alone.
+bool gains_or_loses_validation(const nlohmann::json& saved, const std::vector<config::Setting>& today) {
+  const bool before = std::ranges::any_of(saved.items(), [](const auto& item) { return has_validation(item.key()); });
+  return before != std::ranges::any_of(today, has_validation, &config::Setting::key);
+}
+
 }  // namespace
 
 nlohmann::json settings_to_json(const std::vector<config::Setting>& settings) {
@@ -50,6 +58,8 @@ void check_job_changes(const nlohmann::json& saved, const Job& job, bool accept,
     if (change.change == config::Change::refused) refused += line;
     if (change.change == config::Change::needs_accept && !accept) unaccepted += line;
   }
+  if (gains_or_loses_validation(saved, job.loaded.settings()) && !accept)
+    unaccepted += job.spec().data.val ? "\n    data.val: null -> given" : "\n    data.val: given -> null";
   if (!refused.empty()) {
     throw Error(ExitCode::usage,
                 {.what = "the checkpoint belongs to another job; these settings cannot change:" + refused,
@@ -66,6 +76,7 @@ void check_job_changes(const nlohmann::json& saved, const Job& job, bool accept,
 }
 
 bool evaluates_otherwise(const nlohmann::json& saved, const std::vector<config::Setting>& today) {
+  if (gains_or_loses_validation(saved, today)) return true;
   return std::ranges::any_of(today, [&](const config::Setting& setting) {
     const auto before = saved.find(setting.key);
     const bool is_of_data = setting.key.starts_with("data.val.") && setting.key != "data.val.path";

@@ -95,20 +95,20 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
          monitor::duration(restore_seconds_) + (is_from_mirror ? "  (the mirror's: newer than any good one here)" : "");
 }
 
-/// Returns whether what was evaluated before belongs to another data.val, and is forgotten.
+/// Returns whether what was evaluated before belongs to another data.val than today's, if there is one, and is forgotten.
 bool Checkpointing::forget_other_evaluations(const checkpoint::Checkpoint& from, train::Progress& progress) const {
-  if (progress.evaluated_step < 0 || !parts_.setup.datasets.val) return false;
-  if (!state_.has_other_validation_data(from) &&
-      !evaluates_otherwise(from.state().at("settings"), parts_.job.loaded.settings()))
-    return false;
+  if (progress.evaluated_step < 0) return false;
+  const bool has_other_data = parts_.setup.datasets.val && state_.has_other_validation_data(from);
+  if (!has_other_data && !evaluates_otherwise(from.state().at("settings"), parts_.job.loaded.settings())) return false;
   progress.forget_evaluations();
   return true;
 }
 
 void Checkpointing::tell_of_other_evaluations() const {
-  log::warning(
-      "data.val is evaluated on other data than before: earlier values no longer count as results or as the best; "
-      "checkpoint.keep_best still goes by the scores of older checkpoints");
+  log::warning(std::string(parts_.setup.datasets.val ? "data.val is evaluated on other data than before"
+                                                     : "there is no data.val any more") +
+               ": earlier values no longer count as results or as the best; checkpoint.keep_best still goes by the "
+               "scores of older checkpoints");
 }
 
 /// Returns whether the run may resume. Every rank must call.

@@ -124,6 +124,31 @@ TEST(ResumeChangedJob, RefusesOtherOptionsOfEvaluation) {
   }
 }
 
+TEST(ResumeChangedJob, AsksBeforeItEvaluatesForTheFirstOrLastTime) {
+  const TemporaryFolder folder;
+  const std::string job = folder.write(
+      "job.yaml",
+      "schema: 1\nmodel: {type: mlp}\ndata: {train: {format: synthetic, samples: 32, num_classes: 3}, image: {size: 8}}\n"
+      "train: {max_steps: 2, global_batch_size: 8}\noptimizer: {type: sgd, lr: 0.1}\n");
+  const std::string val = "data.val={format: synthetic, samples: 16, num_classes: 3}";
+  for (const bool had_one : {false, true}) {
+    const std::string run = folder / (had_one ? "had" : "lacked");
+    std::vector<std::string> without{"run", job, "--output-dir", run}, with = without;
+    with.insert(with.end(), {"--set", val});
+    ASSERT_EQ(gputrain(had_one ? with : without).exit_code, 0);
+    std::vector<std::string> on = had_one ? without : with;
+    on.insert(on.end(), {"--set", "train.max_steps=4", "--accept"});
+    const std::vector<std::string> unasked(on.begin(), on.end() - 1);
+    const Result refused = gputrain(unasked);
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_THAT(refused.err, HasSubstr(had_one ? "data.val: given -> null" : "data.val: null -> given"));
+    const Result accepted = gputrain(on);
+    EXPECT_EQ(accepted.exit_code, 0) << accepted.err;
+    EXPECT_EQ(read_file(run + "/summary.json").find("val/loss") == std::string::npos, had_one);
+    if (had_one) EXPECT_THAT(accepted.err, HasSubstr("there is no data.val any more: earlier values no longer count"));
+  }
+}
+
 TEST(ResumeChangedJob, AsksBeforeItTakesAnotherGlobalBatch) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
