@@ -226,7 +226,7 @@ class Judge:
                 return result
             self.build_unedited(self.suite.targets(name))
             if failed := self.suite.run(name)[0]:
-                print(f"the test {name} fails without an edit ({failed}); it is left out", flush=True)
+                print(f"the test {name} fails without an edit ({failed}), so it is left out", flush=True)
                 self.broken.add(name)
             else:
                 self.trusted.add(name)
@@ -253,7 +253,7 @@ def summary(results: list[dict]) -> tuple[str, float]:
     tried = count["caught"] + count["survived"]
     percent = 100 * count["caught"] / tried if tried else 100.0
     lines = [f"{one['file']}:{one['line']}: {one['kind']}\n  - {one['before']}\n  + {one['after']}" for one in results if one["result"] == "survived"]
-    lines.append(f"{tried} mutants: {count['caught']} caught, {count['survived']} survived ({int(percent)} % caught), "
+    lines.append(f"{tried} mutants: {count['caught']} caught, {count['survived']} survived ({percent:.0f} % caught), "
                  f"{count['did not compile']} did not compile" + (f", {count['left out']} left out" if count["left out"] else ""))
     return "\n".join(lines), percent
 
@@ -280,7 +280,10 @@ def main() -> int:
     if not options.list:
         build.joinpath("mutate").mkdir(parents=True, exist_ok=True)
         lock = open(build / "mutate.lock", "w")
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.exit(f"another mutate.py edits sources for {build}")
         restore(ROOT, build / "mutate")
     drawn = draw(ROOT, options.seed, options.rooms, changed_lines(ROOT, options.changed) if options.changed else None)
     if options.list:
@@ -291,14 +294,17 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda received, _: sys.exit(128 + received))
     ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
+    with contextlib.suppress(OSError):  # an edit may allocate without end
+        Path("/proc/self/oom_score_adj").write_text("1000")
     judge = Judge(ROOT, build, options)
-    known = {one["key"]: one for one in (json.loads(options.json.read_text()) if options.json and options.json.exists() else [])}
+    known = {one["key"]: one for one in (json.loads(options.json.read_text()) if options.json and options.json.exists() else [])
+             if options.tests in ("near", one["tests"]) or one["result"] != "survived"}
     results = []
     for place in drawn:
         tried = sum(one["result"] in ("caught", "survived") for one in results)
         if tried == options.count:
             break
-        result = known.get(place.key()) or {"key": place.key(), **asdict(place), **judge.judge(place)}
+        result = known.get(place.key()) or {"key": place.key(), **asdict(place), "tests": options.tests, **judge.judge(place)}
         known[place.key()] = result
         results.append(result)
         print(f"[{tried + 1}/{options.count}] {place.file}:{place.line}: {place.kind}: {told(result)}", flush=True)

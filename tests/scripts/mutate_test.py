@@ -163,7 +163,7 @@ class Run(Folder):
     def test_a_test_that_fails_without_an_edit_says_nothing(self):
         self.write("tests/core/a_test.cpp", "int main() { return 1; }\n")
         done = self.run_script("--count", "1")
-        self.assertIn("the test core fails without an edit (exit code 1)", done.stdout)
+        self.assertIn("the test core fails without an edit (exit code 1), so", done.stdout)
         self.assertIn("0 caught, 1 survived", done.stdout)
 
     def test_a_killed_one_leaves_an_edit_for_the_next_to_undo_and_a_stopped_one_none(self):
