@@ -132,9 +132,10 @@ class Suite:
                 found[name] = [lists.parent / word for word in call[4].split() if word.endswith(".cpp")]
         return found
 
-    def near(self, file: str) -> list[str]:
+    def near(self, file: str, seconds: float) -> list[str]:
         """Returns the tests that could notice an edit of a file, in this order: those of its room; those that include its
-        header or have a word of its name, and short ones of rooms that include it; those of the program that use its room."""
+        header or have a word of its name, and short ones of rooms that include it; those of the program that use its room.
+        A test is left out with which they usually take longer than `seconds`."""
         header = re.compile(rf'^#include "(?:\S*/)?{room_of(file)}/(?:\S*/)?{Path(file).stem}\.hpp"', re.MULTILINE)
 
         def includes(path: Path) -> bool:
@@ -147,7 +148,11 @@ class Suite:
                   [name for room in rooms for name in self.of_room(room) if self.usual[name] < 20],
                   [*PROGRAM_TESTS.get(room_of(file), "app").split(), "pages"]]
         ordered = [name for group in groups for name in sorted(group, key=lambda name: self.usual.get(name, 0))]
-        return [name for name in dict.fromkeys(ordered) if name in self.commands]
+        chosen = []
+        for name in dict.fromkeys(ordered):
+            if name in self.commands and sum(map(self.usual.get, [*chosen, name])) <= seconds:
+                chosen.append(name)
+        return chosen
 
     def of_room(self, room: str) -> list[str]:
         return [name for name, command in self.commands.items() if command[0].startswith(f"{self.build}/tests/{room}/")]
@@ -201,7 +206,7 @@ class Judge:
         return sum(block.startswith("src/") and f"/{file}\n" in block + "\n" for block in dump.split("\n\n"))
 
     def attempt(self, place: Place) -> dict:
-        tests = self.suite.near(place.file)
+        tests = self.suite.near(place.file, self.options.seconds)
         tests += self.suite.others(tests) if self.options.tests == "all" else []
         took = {"build_seconds": 0.0, "test_seconds": 0.0}
         with edited(self.root, self.kept, place):
@@ -266,6 +271,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--changed", metavar="REV", help="only lines that differ from this revision")
     parser.add_argument("--preset", default="release")
     parser.add_argument("--tests", choices=["near", "all"], default="near", help="all: survivors meet the whole fast suite")
+    parser.add_argument("--seconds", type=float, default=300, help="what the near tests of a mutant may usually take together")
     parser.add_argument("--json", type=Path, help="results, written as they come; a later call with the same file goes on")
     parser.add_argument("--list", action="store_true", help="print the places and build nothing")
     parser.add_argument("--objects", type=int, default=12, help="leave out headers that more objects of the library include")
@@ -298,7 +304,7 @@ def main() -> int:
         Path("/proc/self/oom_score_adj").write_text("1000")
     judge = Judge(ROOT, build, options)
     known = {one["key"]: one for one in (json.loads(options.json.read_text()) if options.json and options.json.exists() else [])
-             if options.tests in ("near", one["tests"]) or one["result"] != "survived"}
+             if one["result"] != "survived" or options.tests in ("near", one["tests"])}
     results = []
     for place in drawn:
         tried = sum(one["result"] in ("caught", "survived") for one in results)
