@@ -7,13 +7,14 @@ run of the test takes a part of the pairs that depends on the day; over PARTS da
 usage: pairs_test.py GPUTRAIN [--all | --part N] [--only WORD]
   --all     every pair
   --part N  the pairs of one day
-  --only    pairs whose feature or property has WORD in its name
+  --only    pairs whose feature or property matches the regular expression WORD
 """
 import argparse
 import concurrent.futures
 import json
 import math
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -24,7 +25,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
-from small_kinds import KINDS, WORDS, job, write_data  # noqa: E402
+from small_kinds import KINDS, WORDS, job, png, write_data  # noqa: E402
 
 PARTS = 14
 STEPS, SAVED = 6, 3  # of each run; its first checkpoint
@@ -41,12 +42,12 @@ SWITCHES = {
     "recomputed norms": (LETTERS, {"train.activation_checkpointing": "selective"}),
     "tied embedding": (LETTERS, {"model.config.tie_embeddings": True}),
     "experts": (TEXTS, {"model.config.n_expert": 4, "model.config.experts_per_token": 2}),
-    "frozen": (LETTERS, {"model.freeze": ["h.0.*"], "model.config.n_layer": 2}),
-    "clipping": (LETTERS, {"train.clip_grad_norm": 0.1}),
+    "frozen": (LETTERS, {"model.freeze": ["*.h.0.ln_1.*"], "model.config.n_layer": 2}),
+    "clipping": (LETTERS, {"train.max_grad_norm": 0.1}),
     "ema": (LETTERS, {"train.ema.decay": 0.5}),
     "swa": (LETTERS, {"train.swa.start": "50%"}),
-    "groups": (LETTERS, {"optimizer.groups": [{"params": ["*bias"], "lr": "2x", "weight_decay": 0}]}),
-    "histograms": (LETTERS, {"log.histograms": 2}),
+    "groups": (LETTERS, {"optimizer.groups": [{"match": ["*bias"], "lr": "2x", "weight_decay": 0}]}),
+    "histograms": (LETTERS, {"log.histograms": 2, "log.tensorboard": True}),
     "sample": (LETTERS, {"eval.sample.prompt": "red"}),
     "bf16": (LETTERS, {"precision": "bf16"}),
     "sent in bf16": (LETTERS, {"parallel.compress": "bf16"}),
@@ -56,7 +57,7 @@ SWITCHES = {
 NEEDS = {
     "lr_scheduler exponential": {"lr_scheduler.gamma": 0.9},
     "lr_scheduler multistep": {"lr_scheduler.milestones": [2, 4]},
-    "lr_scheduler cosine_restarts": {"lr_scheduler.period": 2},
+    "lr_scheduler cosine_restarts": {"lr_scheduler.first_cycle": 2},
     "lr_scheduler plateau": {"eval.interval": 2},
     "lr_scheduler inverse_sqrt": {"lr_scheduler.warmup": 2},
 }
@@ -70,16 +71,14 @@ RANKS = {"two ranks": {}, "optimizer in shards": {"parallel.shard": "optimizer"}
          "gradients in shards": {"parallel.shard": "gradients"}, "parameters in shards": {"parallel.shard": "parameters"},
          "layers shared": {"parallel.tensor": 2}, "stages": {"parallel.pipeline": 2, "train.micro_batch_size": 2},
          "texts shared": {"parallel.context": 2}}
-# Feature, property: why other ranks may give other numbers.
+# Features with which ranks compute other numbers than one, and why.
 OTHER_NUMBERS = {
-    "powersgd": "approximates gradients of several ranks",
-    "sent in bf16": "rounds gradients of several ranks",
+    "dropout": "each rank draws its own",
+    "experts": "each rank balances the experts of its own texts",
+    "powersgd": "approximates the gradients of several ranks",
+    "sent in bf16": "rounds the gradients of several ranks",
     "bf16": "sums in another order",
     "optimizer adamw8bit": "rounds averages by blocks of a rank's own",
-    "classifier of images": "batch norm of each rank's own images",
-    "task classification": "batch norm of each rank's own images",
-    "classifier of pixels": "batch norm of each rank's own images",
-    "task segmentation": "batch norm of each rank's own images",
 }
 
 
@@ -154,6 +153,10 @@ class Pairs:
             base = job(self.folder, TEXTS if kind == "answers" else "vectors of texts")
             base["data"]["train"] = {"format": "jsonl", "path": str(self.folder / records)}
             base.pop("task", None)
+        if base["model"]["type"] == "bert":
+            base = merged(base, keys({"model.config.dropout": 0}))
+        if base["data"]["train"]["format"] in ("imagefolder", "segmentation"):  # batch norm sees a micro-batch
+            base = merged(base, keys({"train.micro_batch_size": 2}))
         base = merged(base, keys({"precision": "fp64", "train.max_steps": STEPS, "checkpoint.interval": SAVED,
                                   "checkpoint.keep_last": 9, "log.interval": 1, "eval.interval": STEPS, "seed": 3}))
         replaced = {key: value for key, value in settings.items() if "." not in key}
@@ -233,11 +236,11 @@ class Pairs:
 
     def on_ranks(self, feature, property):
         more = RANKS[property]
-        file = self.write_job(feature, self.slug(property), more.items())
+        file, alone = self.write_job(feature, self.slug(property), more.items()), self.reference(feature)
         if refused := self.refusal(file, ranks=2):
             return refused
         run = self.train(file, "whole", ranks=2)
-        self.expect_alike(feature, self.reference(feature), run, property)
+        self.expect_alike(feature, alone, run, property)
 
     def truncated(self, feature, name):
         """A copy of the run as a kill after the first checkpoint leaves it."""
@@ -249,12 +252,13 @@ class Pairs:
     def resumed(self, feature, _):
         copy = self.truncated(feature, "resumed")
         done = self.run("run", self.folder / f"{self.slug(feature)}-alone.json", "--output-dir", copy)
-        if done.returncode != 0 or not re.search(rf"^resume +step {SAVED} ", done.stderr + done.stdout, re.M):
+        if done.returncode != 0 or not re.search(r"^resume +step \d ", done.stderr + done.stdout, re.M):
             raise Wrong(f"resumed: exit code {done.returncode}\n{done.stdout}{done.stderr}")
         self.expect_same_bits(self.reference(feature), copy, "resumed")
 
     def resumed_on_ranks(self, feature, _):
         file = self.write_job(feature, "shards", {"parallel.shard": "optimizer"}.items())
+        self.reference(feature)
         if refused := self.refusal(file, ranks=2):
             return refused
         copy = self.truncated(feature, "resumed_on_ranks")
@@ -270,6 +274,7 @@ class Pairs:
 
     def replayed_in_shards(self, feature, _):
         file = self.write_job(feature, "replayed", {"parallel.shard": "gradients"}.items())
+        self.reference(feature)
         if refused := self.refusal(file, ranks=2):
             return refused
         run = self.train(file, "shards", ranks=2)
@@ -309,7 +314,7 @@ class Pairs:
         if done.returncode not in (0, 4) or not done.stdout:
             raise Wrong(f"tune lr: exit code {done.returncode}\n{done.stderr}")
         for point, values in zip(json.loads(done.stdout)["points"], self.curve(run).values()):
-            if not math.isclose(point["loss"], values["train/loss"], rel_tol=1e-9):
+            if not math.isclose(point["loss"], values["train/loss"], rel_tol=1e-6):
                 raise Wrong(f"tune lr: a loss of {point['loss']}, the run has {values['train/loss']}")
 
     def evaluated(self, feature, _):
@@ -334,6 +339,8 @@ class Pairs:
 
     def prepare(self):
         write_data(self.folder)
+        for i, image in enumerate(sorted(self.folder.glob("images/*/*.png"))):  # of plain ones gradients of batch norm are huge
+            image.write_bytes(png(random.Random(i).randbytes(16 * 16 * 3), 16, 3))
         texts = [f"{one} house {two}" for one in WORDS for two in WORDS[:4]]
         (self.folder / "answers.jsonl").write_text("".join(
             json.dumps({"prompt": text, "completion": " good" if i % 2 else " bad", "label": bool(i % 2)}) + "\n"
@@ -369,7 +376,7 @@ def main():
     parser.add_argument("program", type=Path)
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--part", type=int, default=int(time.time() // 86400) % PARTS)
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", default="", help="a regular expression")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="gputrain_pairs_") as temporary:
         pairs = Pairs(given.program.resolve(), Path(temporary))
@@ -378,7 +385,7 @@ def main():
         every = [(feature, property) for feature in features for property in properties]
         taken = [pair for i, pair in enumerate(every)
                  if (given.all or given.only or (features.index(pair[0]) + 3 * properties.index(pair[1])) % PARTS == given.part)
-                 and any(given.only in name for name in pair)]
+                 and any(re.search(given.only, name) for name in pair)]
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             outcomes = dict(zip(taken, pool.map(lambda pair: pairs.outcome(*pair), taken)))
     wrong = [told for letter, told in outcomes.values() if letter == "W"]
