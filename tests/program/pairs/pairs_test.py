@@ -50,6 +50,11 @@ SWITCHES = {
     "histograms": (LETTERS, {"log.histograms": 2, "log.tensorboard": True}),
     "sample": (LETTERS, {"eval.sample.prompt": "red"}),
     "bf16": (LETTERS, {"precision": "bf16"}),
+    "fp16": (LETTERS, {"precision": "fp16"}),
+    "bf16 weights": (LETTERS, {"precision": "bf16", "optimizer": {"type": "adamw", "lr": 0.01, "master": "bf16"}}),
+    "layer decay": (LETTERS, {"optimizer.layer_decay": 0.5}),
+    "workers": (LETTERS, {"data.num_workers": 2}),
+    "early stopping": (LETTERS, {"eval.early_stopping": {"patience": 3}, "eval.interval": 3}),
     "sent in bf16": (LETTERS, {"parallel.compress": "bf16"}),
     "powersgd": (LETTERS, {"parallel.compress": "powersgd"}),
 }
@@ -78,6 +83,8 @@ OTHER_NUMBERS = {
     "powersgd": "approximates the gradients of several ranks",
     "sent in bf16": "rounds the gradients of several ranks",
     "bf16": "sums in another order",
+    "fp16": "sums in another order",
+    "bf16 weights": "sums in another order",
     "optimizer adamw8bit": "rounds averages by blocks of a rank's own",
 }
 
