@@ -234,6 +234,9 @@ class Pairs:
     def expect_same_bits(self, one, other, what):
         if self.curve(one) != self.curve(other):
             raise Wrong(f"{what}: other metrics: {self.curve(one)}\n{self.curve(other)}")
+        self.expect_same_checkpoint(one, other, what)
+
+    def expect_same_checkpoint(self, one, other, what):
         ckpt = f"ckpt/step-{STEPS:08}"
         done = self.run("ckpt", "diff", one / ckpt, other / ckpt)
         if done.returncode != 0:
@@ -262,6 +265,21 @@ class Pairs:
         if done.returncode != 0 or not re.search(r"^resume +step \d ", done.stderr + done.stdout, re.M):
             raise Wrong(f"resumed: exit code {done.returncode}\n{done.stdout}{done.stderr}")
         self.expect_same_bits(self.reference(feature), copy, "resumed")
+
+    def moved(self, feature, _):
+        """Goes on from the mirror after the machine was lost."""
+        mirror = self.folder / f"mirror-{self.slug(feature)}"
+        file = self.write_job(feature, "mirrored", {"checkpoint.mirror": str(mirror)}.items())
+        run = self.train(file, "moved")
+        shutil.rmtree(run)
+        newest = list(mirror.rglob(f"step-{STEPS:08}"))
+        if len(newest) != 1:
+            raise Wrong(f"the mirror has {newest} of step {STEPS}")
+        shutil.rmtree(newest[0])
+        done = self.run("run", file, "--output-dir", run)
+        if done.returncode != 0 or not re.search(r"^resume +step \d from .*mirror", done.stderr + done.stdout, re.M):
+            raise Wrong(f"moved: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+        self.expect_same_checkpoint(self.reference(feature), run, "moved to another machine")
 
     def resumed_on_ranks(self, feature, _):
         file = self.write_job(feature, "shards", {"parallel.shard": "optimizer"}.items())
@@ -340,7 +358,8 @@ class Pairs:
             raise Wrong(f"eval has nothing of what the run recorded: {now} {recorded}")
 
     def properties(self):
-        return {**{name: self.on_ranks for name in RANKS}, "resumed": self.resumed, "resumed on ranks": self.resumed_on_ranks,
+        return {**{name: self.on_ranks for name in RANKS}, "resumed": self.resumed, "moved": self.moved,
+                "resumed on ranks": self.resumed_on_ranks,
                 "replayed": self.replayed, "replayed in shards": self.replayed_in_shards, "audited": self.audited,
                 "swept": self.swept, "tuned": self.tuned, "evaluated": self.evaluated}
 
