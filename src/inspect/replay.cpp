@@ -256,7 +256,8 @@ Differences of_all_ranks(const Differences& own, comm::ProcessGroups& groups) {
 void report_tensors(const Differences& differences, ReplayReport& report) {
   std::vector<ReplayReport::Tensor> whole;
   for (const auto& [key, found] : differences) {
-    if (whole.empty() || whole.back().file != key[0] || whole.back().name != key[1]) whole.push_back({key[0], key[1], {}});
+    if (whole.empty() || whole.back().file != key[0] || whole.back().name != key[1])
+      whole.push_back({key[0], key[1], {}});
     whole.back().difference.add(found);
   }
   report.tensors = std::ssize(whole);

@@ -95,7 +95,8 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
          monitor::duration(restore_seconds_) + (is_from_mirror ? "  (the mirror's: newer than any good one here)" : "");
 }
 
-/// Returns whether what was evaluated before belongs to another data.val than today's, if there is one, and is forgotten.
+/// Returns whether what was evaluated before belongs to another data.val than today's, if there is one, and is
+/// forgotten.
 bool Checkpointing::forget_other_evaluations(const checkpoint::Checkpoint& from, train::Progress& progress) const {
   if (progress.evaluated_step < 0) return false;
   const bool has_other_data = parts_.setup.datasets.val && state_.has_other_validation_data(from);

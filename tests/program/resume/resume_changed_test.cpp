@@ -145,7 +145,7 @@ TEST(ResumeChangedJob, AsksBeforeItEvaluatesForTheFirstOrLastTime) {
     const Result accepted = gputrain(on);
     EXPECT_EQ(accepted.exit_code, 0) << accepted.err;
     EXPECT_EQ(read_file(run + "/summary.json").find("val/loss") == std::string::npos, had_one);
-    if (had_one) EXPECT_THAT(accepted.err, HasSubstr("there is no data.val any more: earlier values no longer count"));
+    EXPECT_EQ(accepted.err.find("there is no data.val any more: earlier values no longer") != std::string::npos, had_one);
   }
 }
 

@@ -54,6 +54,15 @@ TEST(EarlyStopping, StopsAfterEvaluationsWithoutGain) {
   EXPECT_THAT(never.out, HasSubstr("20/20 steps  all steps done")) << never.err;
 }
 
+TEST(EarlyStopping, CountsFromTheLastGain) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder,
+                                        "eval: {interval: 2, early_stopping: {patience: 2}}\n"
+                                        "lr_scheduler: {type: multistep, milestones: [6], gamma: 1e-300}\n");
+  const Result result = gputrain({"run", job, "--output-dir", folder / "run"});
+  EXPECT_THAT(result.out, HasSubstr("10/20 steps  stopped early")) << result.err;
+}
+
 TEST(EarlyStopping, CountsEqualLossAsNoGain) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "eval: {interval: 2, early_stopping: {patience: 1}}\n");
@@ -203,8 +212,7 @@ TEST(RunSummary, KeepsEarlierEndUnlessTheRunFails) {
 }
 
 class PreemptionNotice : public ::testing::TestWithParam<std::string> {};
-// What each cloud says is known to tests/cloud.
-INSTANTIATE_TEST_SUITE_P(Clouds, PreemptionNotice, ::testing::Values("aws", "azure"),
+INSTANTIATE_TEST_SUITE_P(Clouds, PreemptionNotice, ::testing::ValuesIn(gputrain::testing::kClouds),
                          [](const auto& entry) { return entry.param; });
 
 TEST_P(PreemptionNotice, SavesAndAsksForRestart) {
