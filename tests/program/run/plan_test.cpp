@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -65,6 +66,16 @@ class Plan : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
+/// The plans of GPUs of 80 GiB, made once for jobs of the same text.
+const json& plans_of(const std::string& job, int ranks, const Arguments& more = {}) {
+  static std::map<std::pair<std::string, Arguments>, json> made;
+  Arguments arguments{"--world-size", std::to_string(ranks), "--device-memory", "80GiB", "--json"};
+  arguments = joined(arguments, more);
+  const auto [entry, is_new] = made.try_emplace({read_file(job), arguments});
+  if (is_new) entry->second = printed(joined({"plan", job}, arguments));
+  return entry->second;
+}
+
 struct Agreement {
   std::string shard, checkpointing;
   int micro_batch;
@@ -121,8 +132,7 @@ void expect_same_memory(const json& planned, const json& dry, const std::string&
 /// Memory and bytes on the wire of these candidates, beside those of dry runs with their settings.
 void expect_agreement(const std::string& job, const std::vector<Agreement>& candidates, int ranks = 4,
                       const Arguments& more = {}) {
-  const json plans =
-      printed(joined({"plan", job, "--world-size", std::to_string(ranks), "--device-memory", "80GiB", "--json"}, more));
+  const json& plans = plans_of(job, ranks, more);
   for (const Agreement& wanted : candidates) {
     const std::string name =
         fmt::format("{} {} tensor {} pipeline {} x {} context {}", wanted.shard, wanted.checkpointing, wanted.tensor,
@@ -153,8 +163,8 @@ TEST_F(Plan, PredictsMemoryAndBytesOfDryRuns) {
 TEST_F(Plan, ScalesActivationsOfLargerDecoders) {
   const std::string job = write_job(kLarger);
   expect_agreement(job, {{"none", "none", 2}, {"gradients", "none", 2}, {"parameters", "block", 4}});
-  const json plans = printed({"plan", job, "--world-size", "4", "--device-memory", "80GiB", "--json"});
-  EXPECT_THAT(plans["activations"].get<std::string>(), StartsWith("scaled from decoders of 2 blocks with 1/2"));
+  EXPECT_THAT(plans_of(job, 4)["activations"].get<std::string>(),
+              StartsWith("scaled from decoders of 2 blocks with 1/2"));
 }
 
 TEST_F(Plan, PredictsMemoryOfSharedLayersAndStages) {
@@ -202,8 +212,7 @@ TEST_F(Plan, PredictsMemoryOfTiedEnds) {
 TEST_F(Plan, CountsWhatSharedLayersAndTextsSend) {
   const std::string job = write_job(kLarger);
   const auto sent = [&](const Agreement& wanted, const Arguments& more = {}) {
-    const json plans = printed(joined({"plan", job, "--world-size", "2", "--device-memory", "80GiB", "--json"}, more));
-    const json* const found = find(plans, wanted);
+    const json* const found = find(plans_of(job, 2, more), wanted);
     ASSERT_NE(found, nullptr);
     const json wires = json::parse(dry_run(job, *found, 2).out)["wires"];
     const auto bytes = [&](const char* kind) { return wires[kind]["bytes"].get<double>(); };
@@ -224,7 +233,7 @@ TEST_F(Plan, PrintsOnlyWhatARunAccepts) {
        {Arguments{"--set", "parallel.tensor=2"},
         Arguments{"--set", "parallel.pipeline=4", "--set", "parallel.context=2"},
         Arguments{"--set", "parallel.pipeline=2", "--set", "model.config.tie_embeddings=true"}}) {
-    const json plans = printed(joined({"plan", job, "--world-size", "8", "--device-memory", "80GiB", "--json"}, more));
+    const json& plans = plans_of(job, 8, more);
     std::vector<json> some = plans["plans"];
     std::set<std::string> kinds;  // one of each way to share
     for (const json& one : plans["candidates"]) {
@@ -239,8 +248,7 @@ TEST_F(Plan, PrintsOnlyWhatARunAccepts) {
 }
 
 TEST_F(Plan, KeepsHowTheJobSharesSamples) {
-  const json plans = printed({"plan", write_job(), "--world-size", "8", "--device-memory", "80GiB", "--json", "--set",
-                              "parallel.pipeline=2", "--set", "parallel.virtual_stages=2"});
+  const json& plans = plans_of(write_job(), 8, {"--set", "parallel.pipeline=2", "--set", "parallel.virtual_stages=2"});
   for (const json& one : plans["candidates"]) {
     ASSERT_EQ(one["pipeline"], 2);
     ASSERT_EQ(one["virtual_stages"], 2);
@@ -309,7 +317,7 @@ TEST_F(Plan, TakesMeasuredRatesFromFilesOfBench) {
 TEST_F(Plan, IsWhatADryRunOfALargeModelSays) {
   const std::string job = write_job("n_layer: 40, n_head: 64, n_embd: 8192, block_size: 64, vocab_size: 512");
   const Arguments batch{"--set", "train.global_batch_size=64"};
-  const json plans = printed(joined({"plan", job, "--world-size", "64", "--device-memory", "80GiB", "--json"}, batch));
+  const json& plans = plans_of(job, 64, batch);
   for (const Agreement& wanted : {Agreement{"parameters", "block", 1}, Agreement{"gradients", "none", 1, 8, 2}}) {
     const json* const found = find(plans, wanted);
     ASSERT_NE(found, nullptr) << wanted.shard;
