@@ -26,11 +26,12 @@ function(gputrain_room room)
   endif()
 endfunction()
 
-# gputrain_test(<room> SOURCES <files...> [LABELS <labels...>] [SECONDS <number>]): one executable, one ctest entry. Tests
-# with the label gpu need a GPU for all or some cases; the target gpu_tests builds them. SECONDS is the rough duration of
-# a long test: ctest starts the longest first, so that none runs alone at the end.
+# gputrain_test(<room> SOURCES <files...> [LABELS <labels...>] [SECONDS <number>] [PARTS <number>]): one executable, one
+# ctest entry. Tests with the label gpu need a GPU for all or some cases; the target gpu_tests builds them. SECONDS is the
+# rough duration of a long test: ctest starts the longest first, so that none runs alone at the end. PARTS are as many
+# entries, NAME_1, NAME_2 and so on, which share out the cases and may run at the same time.
 function(gputrain_test room)
-  cmake_parse_arguments(ARG "" "NAME;SECONDS" "SOURCES;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "NAME;SECONDS;PARTS" "SOURCES;LABELS" ${ARGN})
   if(NOT ARG_NAME)
     set(ARG_NAME ${room})
   endif()
@@ -48,15 +49,28 @@ function(gputrain_test room)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_definitions(${target} PRIVATE GPUTRAIN_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 8)
-  add_test(NAME ${ARG_NAME} COMMAND ${target} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set(limit 600)
   if(GPUTRAIN_SANITIZE)
     set(limit 3000)
   endif()
-  set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${limit})
-  if(ARG_SECONDS)
-    set_tests_properties(${ARG_NAME} PROPERTIES COST ${ARG_SECONDS})
+  if(NOT ARG_PARTS)
+    set(ARG_PARTS 1)
   endif()
+  foreach(part RANGE 1 ${ARG_PARTS})
+    set(entry ${ARG_NAME})
+    set(environment OMP_NUM_THREADS=set:1)  # several programs share the cores
+    if(ARG_PARTS GREATER 1)
+      string(APPEND entry _${part})
+      math(EXPR index "${part} - 1")
+      list(APPEND environment GTEST_TOTAL_SHARDS=set:${ARG_PARTS} GTEST_SHARD_INDEX=set:${index})
+    endif()
+    add_test(NAME ${entry} COMMAND ${target} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(${entry} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${limit}
+                                            ENVIRONMENT_MODIFICATION "${environment}")
+    if(ARG_SECONDS)
+      set_tests_properties(${entry} PROPERTIES COST ${ARG_SECONDS})
+    endif()
+  endforeach()
   if("gpu" IN_LIST ARG_LABELS)
     if(NOT TARGET gpu_tests)
       add_custom_target(gpu_tests)
