@@ -104,13 +104,14 @@ struct Served : ::testing::Test {
     return result.exit_code == 0 ? json::parse(result.out) : json();
   }
 
-  /// What transformers answers to the question that ends a conversation.
-  json answered(const std::string& from, const std::string& adapter = "") const {
-    std::vector<std::string> words{from, folder.write("asked.json", conversation("ab", "cd", false).dump()),
-                                   folder / "answer.json"};
-    if (!adapter.empty()) words.push_back(adapter);
+  /// What transformers answers with each of these models to the question that ends a conversation. A model is a folder,
+  /// or FOLDER:ADAPTER.
+  json answered(const std::vector<std::string>& models) const {
+    std::vector<std::string> words{folder.write("asked.json", conversation("ab", "cd", false).dump()),
+                                   folder / "answers.json"};
+    words.insert(words.end(), models.begin(), models.end());
     EXPECT_TRUE(gputrain::testing::run_reference("program/run/served_reference.py", words));
-    return json::parse(read_file(folder / "answer.json"));
+    return json::parse(read_file(folder / "answers.json"));
   }
 };
 
@@ -123,8 +124,9 @@ TEST_P(ServedStyle, AnswersAndStopsHereAndInTransformers) {
   fs::remove(folder / "template.jinja");  // the run folder has its own
   fs::remove_all(folder / "base");
   ASSERT_EQ(gputrain({"export", run, folder / "hf", "--format", "hf", "--dtype", "f32"}).exit_code, 0);
+  const json answers = answered({run, folder / "hf"});
   for (const std::string& from : {run, folder / "hf"}) {
-    const json theirs = answered(from);
+    const json& theirs = answers[from];
     EXPECT_EQ(theirs["end"], json({256, 257})) << from;
     json answer = json::array();
     for (const char letter : GetParam().before_answer + "cdcd") answer.push_back(letter);
@@ -183,8 +185,9 @@ TEST_F(Served, AnAdapterBringsTemplateAndEnd) {
   ASSERT_EQ(gputrain({"export", run, written, "--format", "adapter"}).exit_code, 0);
   const Result exported = gputrain({"export", run + "/ckpt/latest", of_checkpoint, "--format", "adapter"});
   ASSERT_EQ(exported.exit_code, 0) << exported.err;
+  const json answers = answered({base + ":" + written, base + ":" + of_checkpoint});
   for (const std::string& from : {written, of_checkpoint}) {
-    const json theirs = answered(base, from);
+    const json& theirs = answers[base + ":" + from];
     EXPECT_EQ(theirs["end"], json({256, 257})) << from;
     EXPECT_EQ(theirs["answer"], json({'c', 'd', 'c', 'd', 257})) << from;
     EXPECT_EQ(read_file(from + "/adapter_model.safetensors"), read_file(written + "/adapter_model.safetensors"));
