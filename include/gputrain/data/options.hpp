@@ -46,7 +46,7 @@ struct ImageColumns {
           "the class of an image, or a column of 0 and 1 for each class; or, for regression, the columns of its "
           "numbers; "
           "null: label")
-        .aliases({"labels", "target", "targets"});
+        .aliases({"columns.labels", "columns.target", "columns.targets"});
   }
 };
 
@@ -109,7 +109,7 @@ struct ColumnNames {
           "the class of a text, or a number; or, for classes, a column of 0 and 1 for each class; null: label, and for "
           "an "
           "embedder score")
-        .aliases({"labels", "target"});
+        .aliases({"columns.labels", "columns.target"});
     d.key("words", &ColumnNames::words, "a list of words, each with a tag; null: tokens");
     d.key("tags", &ColumnNames::tags, "a list of the tags of these words; null: tags").aliases({"ner_tags"});
     d.key("prompt", &ColumnNames::prompt, "what stands before the completion; null: prompt");

@@ -217,7 +217,7 @@ void LoraSpec::describe(config::Description<LoraSpec>& d) {
   d.key("target_modules", &LoraSpec::target_modules,
         "dense layers that are adapted: names or their ends, as q_proj, regular expressions of whole names, or "
         "all-linear: all but the one that gives the classes; empty: all-linear. Experts are not adapted")
-      .aliases({"lora_target_modules", "lora_target"});
+      .aliases({"lora_target_modules", "lora_target", "adapter.targets"});
   d.key("rslora", &LoraSpec::rslora, "alpha/sqrt(rank) instead of alpha/rank (arXiv:2312.03732); null: false")
       .aliases({"use_rslora"});
   d.key("modules_to_save", &LoraSpec::modules_to_save, "modules that are trained whole, as lm_head")
