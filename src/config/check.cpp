@@ -220,8 +220,7 @@ const CatalogEntry* Checker::pick(const Schema::ChoiceKey& choice, const Key& ke
   const Node* name = group.map == nullptr ? nullptr : group.map->find(key.name());
   if (name == nullptr || name->removes || (name->kind == Node::Kind::null && fallback.empty())) {
     if (key.is_required()) {
-      problems_.add(group.location, "the key " + shown(dotted) + " is missing",
-                    key.help() + ": " + either(choice.catalog->names()));
+      problems_.add(group.location, "the key " + shown(dotted) + " is missing", either(choice.catalog->names()));
     }
     group.guesses = group.guesses || (is_beside && fallback.empty() && key.is_required());
     return choice.catalog->find(fallback);

@@ -1,6 +1,7 @@
 #include "gputrain/config/names.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 
 #include "gputrain/core/lower_case.hpp"
@@ -11,6 +12,7 @@ namespace {
 
 constexpr size_t kLongestName = 64;
 constexpr size_t kMostSuggestions = 3;
+constexpr size_t kShortestBeginning = 3;
 
 std::string normalised(std::string_view name) {
   std::string letters;
@@ -58,6 +60,11 @@ std::vector<std::string> nearest(std::string_view name, const std::vector<std::s
 
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates) {
   std::vector<std::string> names = nearest(name, candidates);
+  if (const std::string begin = normalised(name); names.empty() && begin.size() >= kShortestBeginning) {
+    std::ranges::copy_if(candidates, std::back_inserter(names), [&](const std::string& candidate) {
+      return names.size() < kMostSuggestions && normalised(candidate).starts_with(begin);
+    });
+  }
   if (names.empty()) return {};
   for (std::string& near : names) near = shown(near);
   return "did you mean " + either(names) + "?";

@@ -25,11 +25,16 @@ std::string boolean_hint(const std::string& text) {
   return {};
 }
 
+/// Returns `key: value`; for an element of a list, which has no key, the value.
+std::string line_of(const Node& node, const std::string& value) {
+  return node.key.empty() ? value : node.key + ": " + value;
+}
+
 /// Returns, for `data: {train: folder}`, the line with `path`, plus the other keys that the group needs.
 std::string path_hint(const Schema& schema, const std::string& dotted, const Node& node) {
   const auto is_path = [](const Key& key) { return key.name() == "path"; };
   if (node.kind != Node::Kind::scalar || std::none_of(schema.keys().begin(), schema.keys().end(), is_path)) return {};
-  std::string line = node.key + ": {path: " + to_flow(node), also;
+  std::string line = line_of(node, "{path: ") + to_flow(node), also;
   for (const Schema::ChoiceKey& choice : schema.choices()) {
     const Key& key = schema.keys()[choice.key];
     const bool lends = key.inherited_from() == dotted + "." + key.name();
@@ -44,7 +49,7 @@ std::string path_hint(const Schema& schema, const std::string& dotted, const Nod
 std::string group_hint(const Schema& schema, const std::string& dotted, const Node& node) {
   for (const Schema::ChoiceKey& choice : schema.choices()) {
     if (node.kind != Node::Kind::scalar || choice.catalog->find(node.text) == nullptr) continue;
-    return "write `" + node.key + ": {" + schema.keys()[choice.key].name() + ": " + node.text + "}`";
+    return "write `" + line_of(node, "{" + schema.keys()[choice.key].name() + ": " + node.text + "}`");
   }
   if (std::string hint = path_hint(schema, dotted, node); !hint.empty()) return hint;
   std::vector<std::string> names;
@@ -62,7 +67,7 @@ std::string list_hint(const Key& key, const ValueType& list, const Node& node) {
     return "write `[" + to_flow(node) + "]`";
   std::string parts = "...";
   for (size_t i = 1; i < fewest; ++i) parts += ", ...";
-  return "write a list in square brackets: `" + node.key + ": [" + parts + "]`";
+  return "write a list in square brackets: `" + line_of(node, "[" + parts + "]`");
 }
 
 }  // namespace
