@@ -27,7 +27,8 @@ namespace fs = std::filesystem;
 /// may be long. Whoever names the folder, by whatever path, means the same one.
 std::string socket_name(const fs::path& folder) {
   struct stat status {};
-  if (::stat(folder.c_str(), &status) != 0) fail("cannot open the folder", errno, folder.string());
+  if (::stat(folder.c_str(), &status) != 0 || ::access(folder.c_str(), X_OK) != 0)
+    fail("cannot open the folder", errno, folder.string());
   return "gputrain/" + std::to_string(::geteuid()) + "/" + std::to_string(status.st_dev) + "-" +
          std::to_string(status.st_ino);
 }
@@ -72,7 +73,13 @@ bool is_own_process(int socket) {
 Response ask(const fs::path& folder, Request request, std::chrono::milliseconds most) {
   request.url = "http://localhost" + request.url;
   request.local_socket = socket_name(folder);
-  return answer_to(std::move(request), most, folder.string());
+  try {
+    return answer_to(std::move(request), most, folder.string());
+  } catch (const Error&) {
+    throw Error(ExitCode::environment, {.what = "no run answers in this folder",
+                                        .where = folder.string(),
+                                        .hint = "ask on the host of rank 0, as the same user, while the run goes on"});
+  }
 }
 
 Response ask(const std::string& host, int port, Request request, std::chrono::milliseconds most) {

@@ -16,22 +16,8 @@
 namespace gputrain::app {
 namespace {
 
-/// Calls `ask`. Throws Error(environment) if no run answers in that folder.
-template <class Ask>
-auto asked(const std::string& run, const Ask& ask) {
-  if (!std::filesystem::is_directory(run))
-    throw Error(ExitCode::usage, {.what = "there is no run folder", .where = run, .hint = "runs/NAME"});
-  try {
-    return ask();
-  } catch (const Error&) {
-    throw Error(ExitCode::environment, {.what = "no run answers in this folder",
-                                        .where = run,
-                                        .hint = "ask on the host of rank 0, as the same user, while the run goes on"});
-  }
-}
-
 int show_status(const CtlCommand& command) {
-  nlohmann::json state = asked(command.run, [&] { return state_of(command.run); });
+  nlohmann::json state = state_of(command.run);
   if (command.json) {
     state.erase("points");
     std::printf("%s\n", state.dump(2).c_str());
@@ -56,11 +42,11 @@ int show_status(const CtlCommand& command) {
 }  // namespace
 
 int ctl_command(const CtlCommand& command) {
+  const std::filesystem::path folder = command.run;
+  if (!std::filesystem::is_directory(folder))
+    throw Error(ExitCode::usage, {.what = "there is no run folder", .where = command.run, .hint = "runs/NAME"});
   if (command.verb == "status") return show_status(command);
-  const auto answer = asked(command.run, [&] {
-    return net::ask(std::filesystem::path(command.run),
-                    {.method = "POST", .url = "/" + command.verb, .body = command.argument});
-  });
+  const auto answer = net::ask(folder, {.method = "POST", .url = "/" + command.verb, .body = command.argument});
   if (answer.status != 200) {
     std::string what = answer.body;
     if (what.ends_with('\n')) what.pop_back();

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "gputrain/core/error.hpp"
 #include "scalar.hpp"
 
 namespace gputrain::config {
@@ -70,6 +71,7 @@ std::shared_ptr<const Source> read_source(const fs::path& path, const SourceLoca
   auto source = std::make_shared<Source>();
   source->name = path.string();
   std::string hint;
+  errno = 0;
   std::string why = refusal(path, hint);
   if (why.empty()) {
     std::ifstream file(path, std::ios::binary);
@@ -87,6 +89,8 @@ std::shared_ptr<const Source> read_source(const fs::path& path, const SourceLoca
   if (asked_by.source) {
     problems.add(asked_by, "the included file " + shown(source->name) + ": " + why,
                  "includes are relative to the file that names them");
+  } else if (errno == EACCES) {
+    throw Error(ExitCode::environment, {.what = why, .where = source->name});
   } else {
     problems.add({source, 0, 0}, why, hint);
   }
