@@ -35,7 +35,7 @@ ordered_json read_object(const fs::path& path) {
     ordered_json document = ordered_json::parse(text);
     if (document.is_object()) return document;
   } catch (const ordered_json::exception& error) {
-    throw Error(ExitCode::data, {.what = "not JSON: " + std::string(error.what()),
+    throw Error(ExitCode::data, {.what = "not JSON: " + reason_in(error),
                                  .where = path.string(),
                                  .hint = "download the file again; a Git LFS pointer is not the file"});
   }

@@ -6,6 +6,11 @@
 
 namespace gputrain {
 
+std::string reason_in(const nlohmann::json::exception& error) {
+  const std::string text = error.what();
+  return text.substr(text.find("] ") + 2);
+}
+
 bool is_nested_too_deep(std::string_view json) noexcept {
   int depth = 0;
   bool in_string = false;

@@ -154,7 +154,7 @@ Signature Signature::from(std::string_view text, const std::string& where) {
       known.normalization = normalization_from(*images, known.layout.input().sizes.back());
     }
   } catch (const json::exception& error) {
-    refuse(error.what());
+    refuse(reason_in(error));
   } catch (const std::invalid_argument& error) {
     refuse(error.what());
   }

@@ -26,7 +26,7 @@ HostReport report_of(launch::RemoteProgram& host, Clock::time_point deadline) {
       report.address = json.at("address");
       report.folder = json.value("folder", "");
     } catch (const nlohmann::json::exception& error) {
-      report.problem = std::string("gputrain there sent an invalid report: ") + error.what();
+      report.problem = "gputrain there sent an invalid report: " + reason_in(error);
     }
     return report;
   }

@@ -236,7 +236,7 @@ Values gguf_tokenizer(const trained::Model& model) {
     return values;
   } catch (const json::exception& error) {
     throw Error(ExitCode::data,
-                {.what = "not as a tokenizer should be: " + std::string(error.what()), .where = folder.string()});
+                {.what = "not as a tokenizer should be: " + reason_in(error), .where = folder.string()});
   }
 }
 

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/job/job_changes.hpp"
 #include "gputrain/job/run_folder.hpp"
@@ -18,7 +19,7 @@ std::string preview_resume(const Job& job, bool accept_changes) {
   try {
     check_job_changes(from->state().at("settings"), job, accept_changes, from->folder().string());
   } catch (const nlohmann::json::exception& failure) {
-    throw Error(ExitCode::checkpoint, {.what = std::string("the checkpoint's state cannot be read: ") + failure.what(),
+    throw Error(ExitCode::checkpoint, {.what = "the checkpoint's state cannot be read: " + reason_in(failure),
                                        .where = from->folder().string(),
                                        .hint = "resume from another one: --set checkpoint.resume=PATH"});
   }

@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/device/runtime.hpp"
@@ -49,7 +50,7 @@ void reading_state_of(const checkpoint::Checkpoint& from, const std::function<vo
   try {
     read();
   } catch (const nlohmann::json::exception& failure) {
-    throw Error(ExitCode::checkpoint, {.what = std::string("the checkpoint's state cannot be read: ") + failure.what(),
+    throw Error(ExitCode::checkpoint, {.what = "the checkpoint's state cannot be read: " + reason_in(failure),
                                        .where = from.folder().string(),
                                        .hint = "resume from another checkpoint: --set checkpoint.resume=PATH"});
   }

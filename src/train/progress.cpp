@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/tasks/task.hpp"
 
 namespace gputrain::train {
@@ -105,9 +106,8 @@ Progress Progress::from_json(const nlohmann::json& json) {
     }
     return progress;
   } catch (const nlohmann::json::exception& failure) {
-    throw Error(ExitCode::checkpoint,
-                {.what = std::string("the checkpoint's progress cannot be read: ") + failure.what(),
-                 .hint = "resume from another checkpoint: --set checkpoint.resume=PATH"});
+    throw Error(ExitCode::checkpoint, {.what = "the checkpoint's progress cannot be read: " + reason_in(failure),
+                                       .hint = "resume from another checkpoint: --set checkpoint.resume=PATH"});
   }
 }
 

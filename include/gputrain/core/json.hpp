@@ -18,6 +18,9 @@ inline constexpr int kMostJsonDepth = 200;
 /// as many in memory.
 inline constexpr int64_t kMostJsonBytes = int64_t{64} << 20;
 
+/// Returns what the library says is wrong, without the number that it gives the mistake.
+std::string reason_in(const nlohmann::json::exception& error);
+
 bool is_nested_too_deep(std::string_view json) noexcept;
 
 /// Parses JSON; a discarded value if the text is not JSON, or nested deeper than kMostJsonDepth.

@@ -70,8 +70,7 @@ int profile_command(const std::string& run, bool json) {
     std::printf("%s\n", report.dump(2).c_str());
     return 0;
   } catch (const nlohmann::json::exception& failure) {
-    throw Error(ExitCode::usage,
-                {.what = std::string("is not a profile's summary: ") + failure.what(), .where = path.string()});
+    throw Error(ExitCode::usage, {.what = "is not a profile's summary: " + reason_in(failure), .where = path.string()});
   }
 }
 

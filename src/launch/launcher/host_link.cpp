@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "gputrain/core/json.hpp"
 #include "gputrain/launch/host_command.hpp"
 
 namespace gputrain::launch {
@@ -143,7 +144,7 @@ void HostLink::take_line(std::string_view line, const Take& take) {
     if (state_ == State::connecting && kind == "ready") return get_ready(*message);
     if (kind != "alive") take(*message);
   } catch (const json::exception& error) {
-    drop(std::string("the agent there sent an invalid message: ") + error.what());
+    drop("the agent there sent an invalid message: " + reason_in(error));
   }
 }
 

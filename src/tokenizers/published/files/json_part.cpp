@@ -104,7 +104,7 @@ json read_json(const std::string& file) {
   try {
     return json::parse(text);
   } catch (const json::exception& error) {
-    throw Error(ExitCode::data, {.what = "not JSON: " + shortened(error.what(), 500),
+    throw Error(ExitCode::data, {.what = "not JSON: " + shortened(reason_in(error), 500),
                                  .where = file,
                                  .hint = "download the file again; a Git LFS pointer is not the file"});
   }
