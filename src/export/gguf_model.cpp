@@ -216,7 +216,6 @@ void GgufModel::add_rope(std::vector<std::pair<std::string, GgufValue>>& values)
   const std::string type = rope.value("rope_type", "default");
   if (type == "llama3" && architecture_ != "llama") refuse("readers of GGUF compute rope_type llama3 in Llamas alone");
   if (type == "default" || type == "llama3") return;  // llama3 is stored as a tensor
-  if (type != "linear" && type != "yarn") refuse("rope_type '" + type + "' is not written");
   add("scaling.type", type);
   add("scaling.factor", static_cast<float>(rope.at("factor").get<double>()));
   if (type == "yarn" && rope.contains("original_max_position_embeddings"))

@@ -15,8 +15,8 @@ StoredType stored_type_from_name(const std::string& name) {
   if (name == "f32") return StoredType::f32;
   if (name == "f16") return StoredType::f16;
   if (name == "bf16") return StoredType::bf16;
-  if (name == "q8_0") return StoredType::q8_0;
-  throw Error(ExitCode::usage, {.what = "unknown type '" + name + "'", .hint = "f32, f16, bf16, or q8_0 for GGUF"});
+  GPUTRAIN_ASSERT(name == "q8_0", "one of the types that the command line takes");
+  return StoredType::q8_0;
 }
 
 namespace {

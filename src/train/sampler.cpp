@@ -24,9 +24,7 @@ std::string write_sample(models::Model& model, const data::Dataset& vocabulary, 
                          const std::vector<int64_t>& end_tokens, const SampleSpec& spec, uint64_t seed) {
   const auto tokenizer = vocabulary.tokenizer();
   const auto prompt = tokenizer->encode(spec.prompt, "the prompt");
-  if (prompt.empty()) {
-    throw Error(ExitCode::usage, {.what = "eval.sample.prompt is empty", .hint = "give it at least one character"});
-  }
+  GPUTRAIN_ASSERT(!prompt.empty(), "a prompt that has been checked");
   // On a GPU use one length: choosing and compiling kernels per length takes longer than the whole sample.
   const generation::ContextWindow context{.length = context_length, .has_one_length = !model.context().device.is_cpu()};
   return tokenizer->decode(generate(model, prompt, context, end_tokens, spec, seed));

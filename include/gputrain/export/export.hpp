@@ -13,7 +13,7 @@ namespace gputrain::app {
 /// Types of numbers in a file. q8_0 is GGUF's: blocks of 32 whole numbers of 8 bits with one scale.
 enum class StoredType { f32, f16, bf16, q8_0 };
 
-/// Parses "f32", "f16", "bf16" or "q8_0". Throws Error(usage).
+/// Parses "f32", "f16", "bf16" or "q8_0".
 StoredType stored_type_from_name(const std::string& name);
 
 /// Writes a folder that transformers loads: config.json, weights in files of at most `file_bytes` with an index, and

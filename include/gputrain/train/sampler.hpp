@@ -18,8 +18,8 @@ namespace gputrain::train {
 std::vector<int64_t> generate(models::Model& model, std::vector<int64_t> prompt, generation::ContextWindow context,
                               const std::vector<int64_t>& end_tokens, const SampleSpec& spec, uint64_t seed);
 
-/// Writes prompt and continuation as text, with the dataset's tokenizer; it ends before one of the end tokens. Throws
-/// Error(usage) if the prompt is empty, and what the tokenizer throws if it has no token for the prompt.
+/// Writes prompt and continuation as text, with the dataset's tokenizer; it ends before one of the end tokens. The
+/// prompt has a token. Throws what the tokenizer throws.
 std::string write_sample(models::Model& model, const data::Dataset& vocabulary, int64_t context_length,
                          const std::vector<int64_t>& end_tokens, const SampleSpec& spec, uint64_t seed);
 
