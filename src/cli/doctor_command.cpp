@@ -140,7 +140,7 @@ std::vector<launch::Host> hosts_of(const DoctorRequest& request) {
   for (const std::string& text : request.hosts) {
     std::string problem;
     const auto host = launch::read_host(text, problem);
-    if (!host) throw Error(ExitCode::usage, {.what = "--hosts: " + problem, .where = text});
+    if (!host) throw Error(ExitCode::usage, {.what = problem, .where = "--hosts"});
     hosts.push_back(*host);
   }
   return hosts;

@@ -172,7 +172,7 @@ void check_sample(const Job& job, const JobDatasets& datasets) {
                            "leave eval.sample out, or train on format: text");
   }
   if (tokenizer->encode(sample->prompt, "the prompt").empty()) {
-    throw job.loaded.error("eval.sample.prompt", "the prompt is empty", "give it at least one character");
+    throw job.loaded.error("eval.sample.prompt", "the prompt has no token", "give it at least one word");
   }
 }
 

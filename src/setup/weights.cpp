@@ -178,14 +178,18 @@ models::NotLoaded load_weights(BuiltModel& built, const fs::path& path, models::
   models::Model& model = *built.model;
   const checkpoint::WeightFiles files(path);
   auto images = built.images ? images_of(path) : std::nullopt;
-  if (!images && other_classes == models::OtherClasses::refused) images = built.images;  // assumes this model's
+  std::string hint = built.images ? "" : sizes_hint(path, model);
+  if (other_classes == models::OtherClasses::refused) {  // a run's own
+    if (!images) images = built.images;
+    hint = "use the model.type and model.config of the run that trained them: without --set model.config...";
+  }
   return models::load_weights(model,
                               {.where = files.path().string(),
                                .names = files.names(),
                                .tensor = [&](const std::string& name) { return files.tensor(name); },
                                .file_of = [&](const std::string& name) { return files.file_of(name).string(); },
                                .family = family_beside(path, model),
-                               .sizes_hint = built.images ? "" : sizes_hint(path, model),
+                               .sizes_hint = hint,
                                .class_rows = rows_of_classes(path, built.class_names),
                                .images = images},
                               other_classes);

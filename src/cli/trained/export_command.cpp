@@ -56,7 +56,7 @@ void check_format(const ExportRequest& request, const trained::Source& source) {
     throw Error(ExitCode::usage, {.what = what, .where = request.folder, .hint = hint});
   };
   if (!source.reads_texts() && request.format != "hf")
-    refuse(request.format + " is a format of models of texts, and this one reads none", "--format onnx, or hf");
+    refuse(request.format + " is a format of models of texts, and this one reads none", "--format onnx");
   const std::string given = "this model " + trained::what_it_gives(source.signature);
   if (request.format == "gguf" && !source.continues_texts())
     refuse("GGUF is written of language models alone, and " + given, "--format hf");

@@ -9,6 +9,7 @@
 #include "../texts/encoder.hpp"
 #include "../texts/gpt.hpp"
 #include "gputrain/core/json.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/models/adapter.hpp"
 #include "lora.hpp"
 
@@ -75,7 +76,8 @@ LoraSettings lora_of(const nlohmann::json& config, const std::string& where) {
   settings.rank = reader.size("r").value_or(settings.rank);
   if (settings.rank > kMostRank) reader.refuse("'r' is " + std::to_string(settings.rank) + ": no adapter is so wide");
   settings.alpha = reader.number("lora_alpha", settings.alpha);
-  if (!(settings.alpha > 0 && settings.alpha < kMostAlpha)) reader.refuse("'lora_alpha' is not above 0");
+  if (!(settings.alpha > 0 && settings.alpha < kMostAlpha))
+    reader.refuse("'lora_alpha' is not between 0 and " + grouped(static_cast<int64_t>(kMostAlpha)));
   settings.dropout = reader.number("lora_dropout", 0);
   if (settings.dropout < 0 || settings.dropout >= 1) reader.refuse("'lora_dropout' is no probability below 1");
   settings.rslora = reader.flag("use_rslora", false);

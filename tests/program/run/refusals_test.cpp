@@ -49,8 +49,11 @@ images | lr_scheduler.type=cosine & train.max_steps=null & train.max_time=1m | 2
 images | plugins=['@/text.txt'] | 2 | is no shared library
 images | checkpoint.resume=must | 5 | checkpoint.resume is must, but there is no good checkpoint
 images | checkpoint.resume='@/none' | 5 | there is no such checkpoint
-words | eval.sample.prompt='' | 2 | the prompt is empty
+words | eval.sample.prompt='' | 2 | the prompt has no token
+words | eval.sample.prompt=' ' | 2 | the prompt has no token
 tokens | eval.sample.prompt=a | 2 | no vocabulary to write text with
+images | model={type: sequential, config: {layers: [flatten]}} | 2 | write `{type: flatten}`
+images | model={type: sequential, config: {layers: [{channels: 8}]}} | 2 | = batch_norm, conv2d, 
 images | model={type: sequential, config: {layers: [{type: linear}]}} | 2 | linear needs a vector [features], and the data gives [3, 8, 8]
 images | model={type: sequential, config: {layers: [{type: flatten}, {type: conv2d, channels: 8}, {type: linear}]}} | 2 | conv2d needs an image [channels, height, width], and flatten before it gives [192]
 images | model={type: sequential, config: {layers: [{type: conv2d, channels: 8, groups: 2}, {type: linear}]}} | 2 | conv2d needs channels that 2 groups divide
@@ -67,11 +70,12 @@ pretrained | model.pretrained='@/nameless' | 3 | 'model_type' is missing
 classes | model={type: bert, pretrained: '@/roberta-padding'} & model.config=null | 3 | 'pad_token_id' is below 0
 classes | model={type: bert, pretrained: '@/roberta-positions'} & model.config=null | 3 | leaves no position above 'pad_token_id'
 pretrained | model.adapter={type: lora, pretrained: '@/adapter-init'} | 3 | 'init_lora_weights: pissa' changes the base's weights
-pretrained | model.adapter={type: lora, pretrained: '@/adapter-alpha'} | 3 | 'lora_alpha' is not above 0
+pretrained | model.adapter={type: lora, pretrained: '@/adapter-alpha'} | 3 | 'lora_alpha' is not between 0 and 1,000,000,000,000
 pretrained | model.adapter={type: lora, pretrained: '@/adapter-dropout'} | 3 | 'lora_dropout' is no probability below 1
 pretrained | model.adapter={type: lora, pretrained: '@/adapter-targets'} | 3 | 'target_modules' is missing
 pretrained | model.adapter={type: lora, pretrained: '@/adapter-list'} | 3 | 'target_modules' is no list of names
 pretrained | model.adapter={type: lora, pretrained: '@/adapter-head'} | 2 | 'lm_head' is tied to the embedding in this model, and cannot be adapted by itself
+pretrained | model.adapter={type: lora, targets: [x]} | 2 | is `model.adapter.target_modules: [x]` here
 pretrained | model.adapter={type: lora, target_modules: [nope]} | 2 | 'nope' means no dense layer of the model
 images | data.val={format: synthetic, num_classes: 9} | 3 | of 9 classes, but those of data.train are
 tokens | data.val={format: synthetic, vocab_size: 99} | 2 | has 99 different tokens, and data.train 67
@@ -157,7 +161,7 @@ Call sweeping(const Words& set) {
 }
 
 const std::vector<VerbRow> kExportRows{
-    {exporting("images", "gguf"), usage, "gguf is a format of models of texts, and this one reads none"},
+    {exporting("images", "gguf"), usage, "this one reads none\n  try: --format onnx"},
     {exporting("images", "hf"), usage, "no published family has this architecture"},
     {exporting("text", "hf", "q8_0"), usage, "q8_0 is a type of GGUF"},
     {exporting("text", "onnx", "f16"), usage, "ONNX files are written in fp32"},
@@ -167,6 +171,7 @@ const std::vector<VerbRow> kExportRows{
     {exporting("words", "gguf"), usage, "the model's tokenizer is not that of a published model"},
     {exporting("text", "gguf", "", {"model.config.activation=relu"}), usage,
      "readers of GGUF compute no activation 'relu' in this architecture"},
+    {exporting("rotary", "hf", "", {"model.config.qkv_bias=true"}), data, "without --set model.config"},
     {exporting("rotary", "gguf", "", {"model.config.window=4"}), usage,
      "readers of GGUF compute no attention to a window in this architecture"},
     {exporting("text", "sentence-transformers"), usage, "sentence-transformers is for vectors of texts"},
@@ -182,6 +187,7 @@ const std::vector<VerbRow> kVerbRows{
     {predicting("masks", {"a.png"}, "text.txt/m"), environment, "cannot make the folder: Not a directory"},
     {predicting("tomorrow", {"text.txt"}), data, "its schema is 2, and this program knows 1"},
     {predicting("fieldless", {"text.txt"}), data, "it has no fields"},
+    {predicting("without-gives", {"text.txt"}), data, "what a run says of its model: key 'gives' not found"},
     {predicting("unnamed", {"text.txt"}), data, "it names 1 of 2 classes"},
     {generating("adapter-base"), data, "it names no base_model_name_or_path"},
     {generating("adapter-classes"), usage, "the adapter gives classes, and its base gives the token that follows"},
@@ -198,6 +204,10 @@ const std::vector<VerbRow> kVerbRows{
     {sweeping({"sweep.parallel=2", "data.val.split=25%", "log.metrics_port=65535"}), usage,
      "trials beside each other need a port each"},
     {[](const At&) { app::doctor_command({.hosts = {"a b"}}); }, usage, "--hosts: 'a b' is no host name"},
+    {[](const At& at) { app::ctl_command({.run = at("images"), .verb = "status"}); }, environment,
+     "no run answers in this folder\n  try: ask on the host of rank 0"},
+    {[](const At& at) { app::top_command({.run = at("images"), .once = true}); }, environment,
+     "no run answers in this folder\n  try: ask on the host of rank 0"},
     {[](const At& at) {
        app::search_plans(app::load_job(job_at(at, "images.yaml", {"parallel.compress=powersgd"})),
                          {.world_size = 2, .rates = {}});
@@ -234,6 +244,10 @@ const std::vector<CommandRow> kCommandRows{
     {{"launch", "--standalone", "run", "job.yaml"},
      "launch has no option '--standalone'",
      "without --hosts all ranks run on this host"},
+    {{"launch", "--nproc", "2", "run", "job.yaml"},
+     "`gputrain launch` has no option '--nproc'",
+     "did you mean '--nproc-per-node'?"},
+    {{"export", "run", "--out", "x"}, "`gputrain export` has no option '--out'", "did you mean '--output'?"},
     {{"launch", "--nonsense", "run", "job.yaml"},
      "`gputrain launch` has no option '--nonsense'",
      "`gputrain launch --help` lists them"},

@@ -215,12 +215,13 @@ class RefusedThings : public ::testing::Test {
     const auto changed = [](const std::string& name, const nlohmann::json& changes) {
       fs::copy(at("classes"), at(name), fs::copy_options::recursive);
       auto told = nlohmann::json::parse(read_file(at(name) + "/model.json"));
-      told.update(changes);
+      told.merge_patch(changes);
       write(name + "/model.json", told.dump());
     };
     changed("tomorrow", {{"schema", 2}});
     changed("fieldless", {{"fields", nlohmann::json::array()}});
     changed("unnamed", {{"class_names", {"a"}}});
+    changed("without-gives", {{"gives", nullptr}});
   }
 
   inline static TemporaryFolder* folder_ = nullptr;
