@@ -178,11 +178,11 @@ models::NotLoaded load_weights(BuiltModel& built, const fs::path& path, models::
   models::Model& model = *built.model;
   const checkpoint::WeightFiles files(path);
   auto images = built.images ? images_of(path) : std::nullopt;
+  const bool is_trained = other_classes == models::OtherClasses::refused;
+  if (!images && is_trained) images = built.images;  // assumes this model's
   std::string hint = built.images ? "" : sizes_hint(path, model);
-  if (other_classes == models::OtherClasses::refused) {  // a run's own
-    if (!images) images = built.images;
+  if (is_trained && exists(run_at(fs::is_directory(path) ? path : path.parent_path()).resolved()))
     hint = "use the model.type and model.config of the run that trained them: without --set model.config...";
-  }
   return models::load_weights(model,
                               {.where = files.path().string(),
                                .names = files.names(),

@@ -71,6 +71,8 @@ TEST(PretrainedWeights, AskForConfigJsonWhereSizesDiffer) {
     EXPECT_EQ(result.exit_code, 3) << result.out;
     return result.err;
   };
+  EXPECT_THAT(refusal(start + "/model.safetensors"), HasSubstr("without --set model.config"));
+  fs::remove(start + "/job.resolved.yaml");
   EXPECT_THAT(refusal(start + "/model.safetensors"),
               HasSubstr("model.pretrained: " + start + "/ takes the sizes from"));
   fs::remove(start + "/config.json");
