@@ -118,6 +118,17 @@ TEST(AzureNotice, IgnoresEventsOfOtherMachines) {
       Kind::notice);
 }
 
+TEST(AzureNotice, CountsNoEventOfUnknownMachines) {
+  const std::string whole = azure_event("Preempt", "Scheduled", R"(["trainer-7"])", kLater);
+  const std::string list = R"("Resources": ["trainer-7"], )";
+  ASSERT_NE(whole.find(list), std::string::npos);
+  for (const std::string resources : {"", R"("Resources": "trainer-7", )", R"("Resources": [7], )"}) {
+    std::string event = whole;
+    event.replace(event.find(list), list.size(), resources);
+    EXPECT_EQ(read("azure", azure_list({event})).kind, Kind::junk) << event;
+  }
+}
+
 TEST(AzureNotice, CountsEventsUnderWayNotFinishedOnes) {
   const Reading started = read("azure", azure_list({azure_event("Reboot", "Started", R"(["trainer-7"])", "")}));
   EXPECT_EQ(started.kind, Kind::notice);

@@ -93,11 +93,12 @@ TEST(SchemaFaults, AreNoneInSoundTable) { EXPECT_THAT(faults_of(schema_of<Sample
 struct FaultySpec {
   int64_t low = 0;
   std::string text = "other";
-  Choice rule{"no_such_rule"};
+  Choice rule{"no_such_rule"}, other{"sgd"};
   static void describe(Description<FaultySpec>& d) {
     d.key("low", &FaultySpec::low, "").at_least(1).aliases({"text"});
     d.key("text", &FaultySpec::text, "a text").choices({"one"}).range(0, 1);
     d.choice("lr", &FaultySpec::rule, sample_rules(), "collides with an option");
+    d.choice("other", &FaultySpec::other, sample_rules(), "has options with the same names");
   }
 };
 
@@ -109,7 +110,10 @@ TEST(SchemaFaults, AreFoundInFaultyTable) {
                   HasSubstr("job.text: has a range but is no number"),
                   HasSubstr("job.text: its default is refused: text must be one, not 'other'"),
                   HasSubstr("job.lr: the default 'no_such_rule' is not registered"),
-                  HasSubstr("job.lr.sgd: its option 'lr' is also a key"), HasSubstr("job.lr.adamw: its option 'lr'")));
+                  HasSubstr("job.lr.sgd: its option 'lr' is also a key"), HasSubstr("job.lr.adamw: its option 'lr'"),
+                  HasSubstr("job.lr: two choices of one group have their options beside them"),
+                  HasSubstr("job.other: two choices of one group"), HasSubstr("job.other.sgd: its option 'lr'"),
+                  HasSubstr("job.other.adamw: its option 'lr'")));
 }
 
 TEST(Description, RefusesSameKeyTwice) {

@@ -42,14 +42,16 @@ TEST(BadSamples, EndReadingWithEarliestErrorAndPath) {
 }
 
 TEST(BadSamples, IncludeTargetsThatAreNoClass) {
-  const auto dataset = std::make_shared<NumberedDataset>(10);
-  dataset->wrong_labels = {4};
-  try {
-    Loader(dataset, options_for(10, 10)).next_step();
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::data);
-    EXPECT_THAT(error.what(), HasSubstr("target 10 is not one of 10 classes (sample 4)"));
+  for (const int64_t target : {10, -3}) {
+    const auto dataset = std::make_shared<NumberedDataset>(10);
+    dataset->wrong_labels = {{4, target}};
+    try {
+      Loader(dataset, options_for(10, 10)).next_step();
+      FAIL() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::data);
+      EXPECT_THAT(error.what(), HasSubstr("target " + std::to_string(target) + " is not one of 10 classes (sample 4)"));
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <map>
 #include <set>
 #include <thread>
 
@@ -29,12 +30,14 @@ class NumberedDataset : public Dataset {
       throw Error(broken_code, {.what = "cannot decode", .where = "img/" + std::to_string(index)});
     const int64_t values[3] = {index, context.epoch, context.augment};
     std::memcpy(row.bytes(0), values, sizeof(values));
-    *row.values<int64_t>(1) = wrong_labels.contains(index) ? size_ : index;
+    const auto wrong = wrong_labels.find(index);
+    *row.values<int64_t>(1) = wrong == wrong_labels.end() ? index : wrong->second;
   }
 
   bool cheap = true;
   int delay_microseconds = 0;
-  std::set<int64_t> broken, wrong_labels;
+  std::set<int64_t> broken;
+  std::map<int64_t, int64_t> wrong_labels;  // of samples
   ExitCode broken_code = ExitCode::data;
   mutable std::atomic<int64_t> reads{0};
 
