@@ -1,8 +1,10 @@
 #include <cmath>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "data/numbered_dataset.hpp"
 #include "datasets/opened.hpp"
 
 namespace gputrain::datasets {
@@ -109,6 +111,10 @@ TEST(AutomaticWorkers, AreAsManyAsHelp) {
   const data::DatasetSplits images = open("{train: {format: synthetic}}");
   EXPECT_EQ(data::automatic_workers(*images.train, at::kCPU, 8), 0);
   EXPECT_EQ(data::automatic_workers(*images.train, at::kCUDA, 8), 1) << "copying needs no more";
+  data::NumberedDataset decoded(10);
+  decoded.cheap = false;
+  for (const auto& [cpus, workers] : {std::pair{1, 1}, {8, 7}, {200, 32}})
+    EXPECT_EQ(data::automatic_workers(decoded, at::kCUDA, cpus), workers);
 }
 
 }  // namespace

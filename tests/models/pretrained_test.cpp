@@ -225,7 +225,8 @@ TEST(PublishedModel, FindsGemmaAmongImageParts) {
        {"model.norm.weight", "model.language_model.norm.weight", "language_model.model.norm.weight", "norm.weight"}) {
     EXPECT_EQ(family->parameter_of(*model, name), "model.norm.weight") << name;
   }
-  EXPECT_EQ(family->parameter_of(*model, "lm_head.weight"), "model.embed_tokens.weight");
+  for (const char* name : {"lm_head.weight", "language_model.lm_head.weight"})
+    EXPECT_EQ(family->parameter_of(*model, name), "model.embed_tokens.weight") << name;
   EXPECT_EQ(family->parameter_of(*model, "model.vision_tower.vision_model.post_layernorm.weight"), "");
   EXPECT_EQ(family->parameter_of(*model, "multi_modal_projector.mm_input_projection_weight"), "");
 }

@@ -192,6 +192,29 @@ TEST(NarrowWeights, HaveAWideAverageThatAnEvaluationLeavesAsItIs) {
   EXPECT_TRUE(average.equal(before));
 }
 
+// The shard of a later rank begins elsewhere in the arena than in its buffers.
+TEST(WeightAverage, BeginsATensorAnewOnEachShard) {
+  constexpr int64_t kRanks = 3;
+  for (int64_t rank = 0; rank < kRanks; ++rank) {
+    const RoundedModel model({.shards = kRanks});
+    const device::Arena& arena = *model.arena;
+    model.arena->own(arena.shard_of(rank));
+    WeightAverage optimizer(optimizer_of("type: adamw", arena), arena, {}, "ema");
+    const at::NoGradGuard no_grad;
+    const at::Tensor expected = arena.values().clone();
+    const device::Segment& vector = arena.segments()[1];
+    ASSERT_EQ(vector.name, "vector");
+    for (const at::Tensor& weight : model.weights) weight.add_(at::arange(weight.numel()).view(weight.sizes()));
+    arena.view(expected, vector).copy_(model.weights[1]);
+    optimizer.begin_anew(vector.name);
+    const at::Tensor average = optimizer.state().flat.back().second;
+    for (const device::Piece& piece : arena.owned()) {
+      const int64_t size = piece.range.size();
+      EXPECT_TRUE(average.narrow(0, piece.at, size).equal(expected.narrow(0, piece.range.begin, size))) << rank;
+    }
+  }
+}
+
 TEST(MeasureGradient, SumsNarrowGradientsInFp32) {
   const at::Tensor gradient = at::full({100000}, 0.01, at::kBFloat16);
   const double one = gradient[0].item<double>();
