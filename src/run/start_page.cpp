@@ -116,31 +116,6 @@ std::string batch_text(const JobSpec& spec, const TrainingSetup& setup) {
          " shared out over the ranks";
 }
 
-/// Returns how the ranks are arranged, and whether the groups that talk most lie within hosts.
-std::string mesh_text(const comm::ProcessGroups& groups) {
-  const comm::Mesh& mesh = groups.mesh();
-  // Whether groups of `size` neighbours lie within hosts; nobody knows that of imagined ranks.
-  const auto place = [&](int size) -> std::string {
-    if (groups.is_simulated()) return "";
-    const auto& hosts = groups.hosts();
-    for (int rank = 0; rank < mesh.ranks; ++rank) {
-      if (hosts[static_cast<size_t>(rank)] != hosts[static_cast<size_t>(rank - rank % size)]) return " across hosts";
-    }
-    return " within hosts";
-  };
-  std::string text;
-  const auto add = [&](const std::string& more, int size) { text += (text.empty() ? "" : "  ") + more + place(size); };
-  if (mesh.pipeline > 1) {
-    const std::string parts = mesh.virtual_stages > 1 ? " of " + counted(mesh.virtual_stages, "part") + " each" : "";
-    add(counted(mesh.pipeline, "stage") + parts, mesh.stage_ranks());
-  }
-  const int replica = mesh.shards() * mesh.tensor;
-  if (mesh.replicas > 1) add(counted(mesh.replicas, "replica") + " of " + counted(mesh.shards(), "shard"), replica);
-  if (mesh.context > 1) add(std::to_string(mesh.context) + " parts of each text", mesh.context * mesh.tensor);
-  if (mesh.tensor > 1) add(counted(mesh.tensor, "rank") + " share the layers", mesh.tensor);
-  return text;
-}
-
 /// Returns how the model is cut, and how long the stages wait for each other.
 std::string stages_text(const TrainingSetup& setup) {
   constexpr int64_t kMostNamed = 4;
@@ -216,6 +191,27 @@ std::string memory_text(const TrainingSetup& setup) {
 
 }  // namespace
 
+std::string mesh_text(const comm::Mesh& mesh, const std::vector<std::string>& hosts) {
+  const auto place = [&](int size) -> std::string {
+    if (hosts.empty()) return "";
+    for (int rank = 0; rank < mesh.ranks; ++rank) {
+      if (hosts[static_cast<size_t>(rank)] != hosts[static_cast<size_t>(rank - rank % size)]) return " across hosts";
+    }
+    return " within hosts";
+  };
+  std::string text;
+  const auto add = [&](const std::string& more, int size) { text += (text.empty() ? "" : "  ") + more + place(size); };
+  if (mesh.pipeline > 1) {
+    const std::string parts = mesh.virtual_stages > 1 ? " of " + counted(mesh.virtual_stages, "part") + " each" : "";
+    add(counted(mesh.pipeline, "stage") + parts, mesh.stage_ranks());
+  }
+  const int replica = mesh.shards() * mesh.tensor;
+  if (mesh.replicas > 1) add(counted(mesh.replicas, "replica") + " of " + counted(mesh.shards(), "shard"), replica);
+  if (mesh.context > 1) add(std::to_string(mesh.context) + " parts of each text", mesh.context * mesh.tensor);
+  if (mesh.tensor > 1) add(counted(mesh.tensor, "rank") + " share the layers", mesh.tensor);
+  return text;
+}
+
 void print_start_page(monitor::Console& console, const Job& job, const TrainingSetup& setup, const StartTexts& texts) {
   console.block("gputrain " + version() + "  run " + job.run_id + "  resolved " +
                 (job.output_dir / "job.resolved.yaml").string());
@@ -227,10 +223,11 @@ void print_start_page(monitor::Console& console, const Job& job, const TrainingS
   if (!texts.rate.empty()) console.line("rate", texts.rate);
   const bool is_chosen = job.spec().train.searches_micro_batch() || setup.micro_batch.micro_batch > 0;
   if (is_chosen) console.line("micro", micro_batch_text(job.spec(), setup));
-  if (const comm::Mesh& mesh = setup.context.groups.mesh(); mesh.replicas > 1 || mesh.has_collective_passes())
-    console.line("mesh", mesh_text(setup.context.groups));
+  const auto& groups = setup.context.groups;
+  if (const comm::Mesh& mesh = groups.mesh(); mesh.replicas > 1 || mesh.has_collective_passes())
+    console.line("mesh", mesh_text(mesh, groups.is_simulated() ? std::vector<std::string>() : groups.hosts()));
   if (setup.built.pipeline) console.line("stages", stages_text(setup));
-  if (!setup.context.groups.alone())
+  if (!groups.alone())
     console.line("reduce", describe(setup.gradient_sync, *setup.built.arena, traffic_of_step(setup)));
   if (!setup.context.device.is_cpu()) console.line("graph", graph_text(job.spec(), setup));
   console.line("plan", plan_text(setup, texts.saves));

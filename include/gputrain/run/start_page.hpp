@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/setup/training_setup.hpp"
@@ -16,6 +17,10 @@ struct StartTexts {
   std::string resume;       // place from which the run starts
   std::string watch = {};   // address at which it can be watched; empty: none
 };
+
+/// Returns how the ranks are arranged, and whether the groups that talk most lie within hosts. `hosts`: those of the
+/// ranks; empty: nobody knows.
+std::string mesh_text(const comm::Mesh& mesh, const std::vector<std::string>& hosts);
 
 void print_start_page(monitor::Console& console, const Job& job, const TrainingSetup& setup, const StartTexts& texts);
 

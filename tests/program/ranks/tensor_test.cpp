@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "gputrain/run/start_page.hpp"
 #include "like_one_rank.hpp"
 
 namespace gputrain::testing_support {
@@ -19,6 +20,17 @@ const std::string kGrouped =
     "swiglu, "
     "qk_norm: true, tie_embeddings: false}";
 const std::string kTied = "{n_layer: 2, n_head: 4, n_embd: 32, block_size: 16}";
+
+TEST(MeshText, SaysWhichGroupsLieWithinHosts) {
+  const std::vector<std::string> hosts{"a", "a", "b", "b", "c", "c", "d", "d"};
+  const comm::Mesh texts{.ranks = 8, .context = 2, .tensor = 2};
+  EXPECT_EQ(app::mesh_text(texts, hosts), "2 parts of each text across hosts  2 ranks share the layers within hosts");
+  EXPECT_EQ(app::mesh_text(texts, {}), "2 parts of each text  2 ranks share the layers");
+  EXPECT_EQ(app::mesh_text({.ranks = 8, .replicas = 2, .tensor = 2}, hosts),
+            "2 replicas of 2 shards across hosts  2 ranks share the layers within hosts");
+  EXPECT_EQ(app::mesh_text({.ranks = 8, .pipeline = 4}, hosts), "4 stages within hosts");
+  EXPECT_EQ(app::mesh_text({.ranks = 8, .pipeline = 2}, hosts), "2 stages across hosts");
+}
 
 using TensorParallel = LikeOneRank;
 
