@@ -269,7 +269,7 @@ TEST_F(DryRun, LoadsNoCodeThatTheJobNames) {
 TEST_F(DryRun, CountsStepsEvalsSavesAndFilesLikeARun) {
   const std::string job = write_job(
       "train: {max_epochs: 2, global_batch_size: 22}\n"
-      "checkpoint: {interval: 4, keep_last: 100, keep_best: 0}\n");
+      "checkpoint: {interval: 4, keep_last: 100, keep_best: 0, keep_every: 6}\n");  // both save at step 12
   for (const int ranks : {2, 4}) {
     for (const std::string shard : {"none", "optimizer", "parameters"}) {
       const Settings settings{"parallel.shard=" + shard};

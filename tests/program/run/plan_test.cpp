@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "gputrain/estimate/pipeline_time.hpp"
+#include "gputrain/estimate/predicted_activations.hpp"
 #include "gputrain/estimate/step_time.hpp"
 #include "support/program.hpp"
 
@@ -382,6 +384,25 @@ app::ClusterRates round_rates() {
           .inside_latency = constant(1e-6),
           .between_latency = constant(1e-5),
           .start = constant(0)};
+}
+
+// Beside what blocks keep: outputs that the next stage has not yet given a gradient for, and two gradients on their
+// way.
+TEST_F(Plan, CountsWhatIsBetweenStages) {
+  const app::Job job = app::load_job({.file = write_job(kSmall, "", "fp32"), .set = {}, .output_dir = {}});
+  const app::JobDatasets datasets = app::open_datasets(job);
+  const app::RankContext context = app::simulate_rank(job, {}, std::make_shared<comm::CollectiveTraffic>());
+  app::PredictedActivations predicted(job, datasets, context);
+  const app::BlockActivations blocks =
+      app::scaled_activations(job, "none", {.tokens = 64, .vocabulary = datasets.facts.vocabulary}, {});
+  const int64_t output = 64 * 128 * int64_t{sizeof(float)};  // of one sample
+  app::RankLayout layout{.units = 4,
+                         .parts = {{.begin = 0, .end = 2, .blocks = 1}, {.begin = 2, .end = 4, .blocks = 1}}};
+  EXPECT_EQ(predicted.bytes({.pipeline = 2, .accumulation = 4}, layout),
+            blocks.bytes(1, /*held_blocks=*/2, /*has_head=*/false, {}) + (2 + 2) * output);
+  layout.stage = 1;
+  EXPECT_EQ(predicted.bytes({.pipeline = 2, .accumulation = 4}, layout),
+            blocks.bytes(1, /*held_blocks=*/1, /*has_head=*/true, {}) + 2 * output);
 }
 
 TEST(CollectiveTimes, AreThoseOfRings) {
