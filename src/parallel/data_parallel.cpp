@@ -106,7 +106,7 @@ DataParallel::DataParallel(comm::ProcessGroups& groups, const device::Arena& are
   // One element in the gradients' type: a product with 16-bit values is computed in that type, in one pass.
   if (options_.wire_type) {
     ranks_ = at::full({1}, group_.size(), arena.options());
-    replica_count_ = at::full({1}, replicas_.size(), arena.options());
+    all_ranks_ = at::full({1}, int64_t{group_.size()} * replicas_.size(), arena.options());
   }
   for (const at::Tensor& parameter : parameters) hook(parameter);
 }
@@ -317,7 +317,7 @@ void DataParallel::send_across(Bucket& bucket) {
   if (options_.wire_type) {
     const at::Tensor sum = bucket.across;
     bucket.across = at::empty({sum.numel()}, sum.options().dtype(*options_.wire_type));
-    at::div_out(bucket.across, sum, replica_count_);
+    at::div_out(bucket.across, sum, all_ranks_);
   }
   bucket.under_way_across =
       replicas_.all_reduce_sum(bucket.across, name_of(static_cast<size_t>(&bucket - buckets_.data())));
@@ -328,7 +328,7 @@ void DataParallel::complete_across(Bucket& bucket) {
   const at::Tensor sum = std::exchange(bucket.across, {});
   if (!sum.defined() || !options_.wire_type) return;
   at::Tensor place = own_sum(bucket);
-  at::mul_out(place, sum, replica_count_);
+  at::mul_out(place, sum, all_ranks_);
 }
 
 }  // namespace gputrain::parallel

@@ -82,11 +82,13 @@ bool is_rounded_sum(comm::ProcessGroups& groups, const at::Tensor& actual, const
 const RankBody sends_half("sends_half", [] {
   comm::ProcessGroups groups = join();
   const bool is_fp16 = given("FP16") == 1;
-  const int64_t stage = given("STAGE"), world = groups.world_size();
-  WideModel model(stage == 2 ? device::Kept::owned : device::Kept::whole, stage == 0 ? 1 : world);
+  const int64_t stage = given("STAGE"), world = groups.world_size(), replicas = given("REPLICAS");
+  groups.arrange({.ranks = groups.world_size(), .replicas = static_cast<int>(replicas)});
+  const int shards = groups.mesh().shards(), shard = groups.mesh().shard_of(groups.rank());
+  WideModel model(stage == 2 ? device::Kept::owned : device::Kept::whole, stage == 0 ? 1 : shards);
   ReducerOptions options{.wire_type = is_fp16 ? at::kHalf : at::kBFloat16};
-  if (stage > 0) options.owners = equal_shards(model.arena, groups.world_size());
-  if (stage > 0) model.arena.own(options.owners[static_cast<size_t>(groups.rank())]);
+  if (stage > 0) options.owners = equal_shards(model.arena, shards);
+  if (stage > 0) model.arena.own(options.owners[static_cast<size_t>(shard)]);
   DataParallel parallel(groups, model.arena, model.parameters(), options);
   const at::Tensor weight = at::randn({WideModel::kRows, WideModel::kColumns}) * (1 + groups.rank());
   const at::Tensor bias = at::empty({WideModel::kColumns}).fill_(50'000);  // the sum overflows fp16
@@ -103,7 +105,7 @@ const RankBody sends_half("sends_half", [] {
     const int64_t place = stage == 2 ? at : range.begin;
     sum.narrow(0, range.begin, range.size()).copy_(model.arena.kept_gradients().narrow(0, place, range.size()));
   }
-  for (int rank = 0; rank < world && stage > 0; ++rank) {
+  for (int rank = 0; rank < shards && stage > 0; ++rank) {  // the first replica's
     for (const device::Range& part : options.owners[static_cast<size_t>(rank)])
       groups.tensors().broadcast(sum.narrow(0, part.begin, part.size()), rank, "part");
   }
@@ -119,9 +121,11 @@ TEST(Compression, MatchesSumWithin16BitRounding) {
   for (const char* fp16 : {"0", "1"}) {
     int world = *fp16 == '0' ? 2 : 3;
     for (const char* stage : {"0", "1", "2"}) {
-      expect_success("sends_half", world, {{"FP16", fp16}, {"STAGE", stage}});
+      expect_success("sends_half", world, {{"FP16", fp16}, {"STAGE", stage}, {"REPLICAS", "1"}});
       world = 5 - world;
     }
+    for (const char* stage : {"1", "2"})
+      expect_success("sends_half", 4, {{"FP16", fp16}, {"STAGE", stage}, {"REPLICAS", "2"}});
   }
 }
 

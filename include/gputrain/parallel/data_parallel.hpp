@@ -151,7 +151,7 @@ class DataParallel {
   ReducerOptions options_;
   std::vector<Bucket> buckets_;           // empty on a single rank
   std::vector<comm::Pending> gathering_;  // in flight: the owners' values
-  at::Tensor ranks_, replica_count_;      // [1], with a wire type: how many are in each group
+  at::Tensor ranks_, all_ranks_;          // [1], with a wire type: how many are in the group, and in all replicas
   std::vector<std::pair<std::shared_ptr<torch::autograd::Node>, uintptr_t>> hooked_;
   size_t next_ = 0;  // next bucket to start
   bool synchronising_ = false, is_last_ = false, expects_ = true;
