@@ -33,13 +33,16 @@ std::string socket_name(const fs::path& folder) {
          std::to_string(status.st_ino);
 }
 
-Response answer_to(Request request, std::chrono::milliseconds most, const std::string& where) {
+/// Sends a request to a run at `where`; `place` and `hint` are for the error that says why none answers.
+Response answer_to(Request request, std::chrono::milliseconds most, const std::string& where,
+                   const std::string& place = {}, const std::string& hint = {}) {
   request.may_use_proxy = false;
   request.limits.total = most;
   try {
     return curl_transport()->send(request);
   } catch (const std::exception& failure) {
-    throw Error(ExitCode::environment, {.what = "no run answers: " + reason_of(failure), .where = where});
+    throw Error(ExitCode::environment,
+                {.what = "no run answers" + place + ": " + reason_of(failure), .where = where, .hint = hint});
   }
 }
 
@@ -73,13 +76,8 @@ bool is_own_process(int socket) {
 Response ask(const fs::path& folder, Request request, std::chrono::milliseconds most) {
   request.url = "http://localhost" + request.url;
   request.local_socket = socket_name(folder);
-  try {
-    return answer_to(std::move(request), most, folder.string());
-  } catch (const Error&) {
-    throw Error(ExitCode::environment, {.what = "no run answers in this folder",
-                                        .where = folder.string(),
-                                        .hint = "ask on the host of rank 0, as the same user, while the run goes on"});
-  }
+  return answer_to(std::move(request), most, folder.string(), " in this folder",
+                   "ask on the host of rank 0, as the same user, while the run goes on");
 }
 
 Response ask(const std::string& host, int port, Request request, std::chrono::milliseconds most) {

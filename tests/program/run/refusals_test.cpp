@@ -205,9 +205,9 @@ const std::vector<VerbRow> kVerbRows{
      "trials beside each other need a port each"},
     {[](const At&) { app::doctor_command({.hosts = {"a b"}}); }, usage, "--hosts: 'a b' is no host name"},
     {[](const At& at) { app::ctl_command({.run = at("images"), .verb = "status"}); }, environment,
-     "no run answers in this folder\n  try: ask on the host of rank 0"},
+     "no run answers in this folder: "},
     {[](const At& at) { app::top_command({.run = at("images"), .once = true}); }, environment,
-     "no run answers in this folder\n  try: ask on the host of rank 0"},
+     "no run answers in this folder: "},
     {[](const At& at) {
        app::search_plans(app::load_job(job_at(at, "images.yaml", {"parallel.compress=powersgd"})),
                          {.world_size = 2, .rates = {}});
