@@ -181,7 +181,8 @@ TEST_F(MicroBatchMemory, LeavesRoomForCompressionState) {
     const auto first = start(340, settings, one_of_two("0", port)),
                second = start(340, settings, one_of_two("1", port));
     const Result result = first->wait();
-    EXPECT_EQ(second->wait().exit_code, 6);
+    const int other = second->wait().exit_code;  // 138: it heard of the first one's end before it knew the reason
+    EXPECT_TRUE(other == 6 || other == 138) << other;
     return needed_mebibytes(result);
   };
   EXPECT_NEAR(needed("powersgd") - needed("none"), 28, 2);  // errors, as large as weights, and low-rank factors
