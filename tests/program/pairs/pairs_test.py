@@ -132,9 +132,7 @@ class Pairs:
 
     def features(self):
         found = dict(SWITCHES)
-        for kind in KINDS:
-            if kind not in (LETTERS,):
-                found[kind] = (kind, {})
+        found.update({kind: (kind, {}) for kind in KINDS if kind != LETTERS})
         for task in self.listed("task"):
             kind = TASK_KINDS.get(task)
             if kind is None:
@@ -178,27 +176,23 @@ class Pairs:
     def slug(name):
         return re.sub(r"\W+", "_", name)
 
-    def refusal(self, file, ranks=1):
-        """The words with which both `validate` and a run refuse the job; empty: neither does."""
+    def refusal(self, file):
+        """The words with which both `validate` and a run of two ranks refuse the job; empty: neither does."""
         checked = json.loads(self.run("validate", file, "--json").stdout)
         reasons = [one["what"] for one in checked.get("problems", [])]
         if not reasons:
             return ""
-        done = self.run("run", file, "--output-dir", self.folder / f"refused-{file.stem}", ranks=ranks)
-        if ranks > 1 or done.returncode != 0:
-            said = " ".join(done.stderr.split())
-            for reason in reasons:
-                if " ".join(reason.split()) not in said:
-                    raise Wrong(f"validate refuses: {reason}\nthe run ({done.returncode}): {done.stderr}")
-            if done.returncode != 2:
-                raise Wrong(f"refused with exit code {done.returncode}: {done.stderr}")
-            return "; ".join(reasons)
-        return ""  # has no effect with one rank
+        done = self.run("run", file, "--output-dir", self.folder / f"refused-{file.stem}", ranks=2)
+        said = " ".join(done.stderr.split())
+        for reason in reasons:
+            if done.returncode != 2 or " ".join(reason.split()) not in said:
+                raise Wrong(f"validate refuses: {reason}\nthe run ({done.returncode}): {done.stderr}")
+        return "; ".join(reasons)
 
-    def train(self, file, name, *words, ranks=1, expected=0):
+    def train(self, file, name, ranks=1):
         run = self.folder / f"run-{file.stem}-{name}"
-        done = self.run("run", file, "--output-dir", run, *words, ranks=ranks)
-        if done.returncode != expected:
+        done = self.run("run", file, "--output-dir", run, ranks=ranks)
+        if done.returncode != 0:
             raise Wrong(f"{file.stem}: exit code {done.returncode}\n{done.stderr}")
         return run
 
@@ -247,7 +241,7 @@ class Pairs:
     def on_ranks(self, feature, property):
         more = RANKS[property]
         file, alone = self.write_job(feature, self.slug(property), more.items()), self.reference(feature)
-        if refused := self.refusal(file, ranks=2):
+        if refused := self.refusal(file):
             return refused
         run = self.train(file, "whole", ranks=2)
         self.expect_alike(feature, alone, run, property)
@@ -284,7 +278,7 @@ class Pairs:
     def resumed_on_ranks(self, feature, _):
         file = self.write_job(feature, "shards", {"parallel.shard": "optimizer"}.items())
         self.reference(feature)
-        if refused := self.refusal(file, ranks=2):
+        if refused := self.refusal(file):
             return refused
         copy = self.truncated(feature, "resumed_on_ranks")
         done = self.run("run", file, "--output-dir", copy, "--accept", ranks=2)
@@ -300,7 +294,7 @@ class Pairs:
     def replayed_in_shards(self, feature, _):
         file = self.write_job(feature, "replayed", {"parallel.shard": "gradients"}.items())
         self.reference(feature)
-        if refused := self.refusal(file, ranks=2):
+        if refused := self.refusal(file):
             return refused
         run = self.train(file, "shards", ranks=2)
         done = self.run("replay", run, "--step", STEPS, ranks=2)
