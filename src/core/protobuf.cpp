@@ -98,12 +98,6 @@ Message& Message::single(uint32_t field, float value) {
   return *this;
 }
 
-Message& Message::numbers(uint32_t field, const std::vector<double>& values) {
-  std::string packed;
-  for (const double value : values) packed += little_endian(std::bit_cast<uint64_t>(value), 8);
-  return bytes(field, packed);
-}
-
 Message& Message::bytes(uint32_t field, std::string_view value) {
   varint(field << 3 | kLengthAndBytes);
   varint(value.size());

@@ -57,7 +57,7 @@ BackgroundSink::BackgroundSink(std::string name, std::unique_ptr<Sink> sink)
 BackgroundSink::BackgroundSink(std::string name, std::unique_ptr<Sink> sink, const Options& options)
     : name_(std::move(name)),
       options_(options),
-      shows_media_(sink->shows_media()),
+      shows_texts_(sink->shows_texts()),
       shared_(std::make_shared<Shared>()) {
   shared_->sink = std::move(sink);
   device::start_thread("tracker", [shared = shared_] {

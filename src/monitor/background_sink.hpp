@@ -21,7 +21,7 @@ class BackgroundSink final : public Sink {
   BackgroundSink(std::string name, std::unique_ptr<Sink> sink, const Options& options);
   ~BackgroundSink() override;
 
-  bool shows_media() const override { return shows_media_; }
+  bool shows_texts() const override { return shows_texts_; }
   void log(const Record& record) override;
   /// Runs on the calling thread: a sink that refuses the start must do so before the first step.
   void truncate(int64_t step, int64_t evaluated_step) override;
@@ -33,7 +33,7 @@ class BackgroundSink final : public Sink {
   struct Shared;
   std::string name_;
   Options options_;
-  bool shows_media_;
+  bool shows_texts_;
   std::shared_ptr<Shared> shared_;  // shared with a thread that may hang and live longer
 };
 

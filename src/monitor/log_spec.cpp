@@ -14,7 +14,7 @@ namespace {
 
 /// Returns our sinks for `report_to: wandb`; empty: none.
 std::string sinks_for(const std::string& tracker) {
-  const bool is_tracker = tracker == "tensorboard" || tracker == "mlflow" || tracker == "wandb" || tracker == "csv";
+  const bool is_tracker = tracker == "tensorboard" || tracker == "mlflow" || tracker == "wandb";
   return is_tracker ? "[jsonl, console, " + tracker + "]" : "";
 }
 
@@ -57,7 +57,6 @@ std::vector<config::Choice> LogSpec::chosen_sinks() const {
   std::vector<config::Choice> chosen;
   for (const std::string& name : sinks) chosen.push_back(monitor::sinks().with_defaults(name));
   pick(chosen, "tensorboard", tensorboard ? std::optional(config::NoOptions()) : std::nullopt);
-  pick(chosen, "csv", csv ? std::optional(config::NoOptions()) : std::nullopt);
   pick(chosen, "mlflow", mlflow);
   pick(chosen, "wandb", wandb);
   return chosen;
@@ -78,15 +77,8 @@ void LogSpec::describe(config::Description<LogSpec>& d) {
       .aliases("loggers", sinks_for);
   d.key("tensorboard", &LogSpec::tensorboard, "event files for TensorBoard in tb/ of the run folder")
       .change(Change::safe);
-  d.key("csv", &LogSpec::csv, "metrics.csv in the run folder: a row per log line and evaluation").change(Change::safe);
   d.key("mlflow", &LogSpec::mlflow, "curves and settings go to an MLflow server; `{}` is enough").change(Change::safe);
   d.key("wandb", &LogSpec::wandb, "a folder for `wandb sync` in wandb/ of the run folder; `{}` is enough")
-      .change(Change::safe);
-  d.key(
-       "histograms", &LogSpec::histograms,
-       "time between histograms of each trained parameter and its gradient, in TensorBoard and Weights & Biases; null: "
-       "none")
-      .above(0)
       .change(Change::safe);
   d.key("metrics_port", &LogSpec::metrics_port,
         "port where rank 0 serves the run's measurements: /metrics for Prometheus; 0: a free one; null: none")
@@ -102,9 +94,6 @@ void LogSpec::describe(config::Description<LogSpec>& d) {
       .mask_secrets()
       .change(Change::safe);
   d.check([](const LogSpec& spec, config::SpecIssues& issues) {
-    const auto names = [&](const char* sink) { return std::ranges::count(spec.sinks, sink) > 0; };
-    if (spec.histograms && !spec.tensorboard && !spec.wandb && !names("tensorboard") && !names("wandb"))
-      issues.add("histograms", "is set, but nothing shows histograms", "add log.tensorboard: true, or log.wandb: {}");
     for (const std::string& name : spec.sinks) {
       if (std::ranges::count(spec.sinks, name) == 1) continue;
       issues.add("sinks", "names " + name + " more than once", "name each sink once");

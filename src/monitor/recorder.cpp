@@ -49,7 +49,7 @@ void Recorder::add(std::string name, std::unique_ptr<Sink> sink) {
 void Recorder::log(const Record& record) {
   if (!record.label.empty()) log::info(Console::labelled(record.label) + record.text);
   each([&](Sink& sink) {
-    if (!record.has_media() || sink.shows_media()) sink.log(record);
+    if (record.texts.empty() || sink.shows_texts()) sink.log(record);
   });
 }
 

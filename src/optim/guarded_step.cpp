@@ -77,8 +77,4 @@ void add_counts(Optimizer::State& state, const std::map<std::string, double>& si
     state.scalars.emplace_back(Optimizer::kSincePrefix + name, at::full_like(like, count));
 }
 
-at::Tensor trust_ratio(const at::Tensor& norm, const at::Tensor& update_norm, const at::Tensor& ratio) {
-  return at::where(norm.gt(0).logical_and(update_norm.gt(0)), ratio, at::ones_like(ratio));
-}
-
 }  // namespace gputrain::optim

@@ -65,7 +65,4 @@ std::vector<UpdatePiece> pieces_of(const UpdateGroup& group, const device::Arena
 /// Adds "since.<parameter>" of each parameter that is trained late; see Optimizer::count_since().
 void add_counts(Optimizer::State& state, const std::map<std::string, double>& since, const at::Tensor& like);
 
-/// Returns `ratio`, but 1 if the norm of a tensor or of its update is 0. All are 0-dim.
-at::Tensor trust_ratio(const at::Tensor& norm, const at::Tensor& update_norm, const at::Tensor& ratio);
-
 }  // namespace gputrain::optim

@@ -21,7 +21,6 @@
 #include "gputrain/setup/model_flops.hpp"
 #include "gputrain/setup/training_loop.hpp"
 #include "gputrain/setup/weights.hpp"
-#include "gputrain/train/histogram_hook.hpp"
 #include "gputrain/train/sample_hook.hpp"
 #include "gputrain/train/sampler.hpp"
 #include "gputrain/train/trainer.hpp"
@@ -245,9 +244,6 @@ monitor::Summary Training::train() {
   log_.set_more_metrics([this, &meter] { return more_metrics(meter); });
   log_.set_model_flops(model_flops(spec_, setup_));
   std::vector<train::Hook*> hooks{&profile, &kernels_, &unused, &nonfinite_guard, &meter, &log_, &replicas, &control};
-  train::HistogramHook histograms(
-      {reporting_, context.groups, *built.arena, /*shares_gradients=*/!built.owners.empty()});
-  if (!plan.histograms.is_never()) hooks.push_back(&histograms);
   train::SampleHook sample({reporting_, context.groups,
                             [&] { loop.run_with_average([&] { write_sample(/*is_new=*/true); }); }, built.has_parts()});
   if (!plan.sample.is_never()) hooks.push_back(&sample);

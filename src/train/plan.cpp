@@ -299,7 +299,6 @@ Plan make_plan(const TrainSpec& train, const EvalSpec& eval, const CheckpointSpe
   plan.save = save_cadence(checkpoint, plan);
   plan.log = plan.cadence_of(log.interval, "log.interval");
   if (eval.sample) plan.sample = plan.cadence_of(eval.sample->interval, "eval.sample.interval");
-  plan.histograms = plan.cadence_of(log.histograms, "log.histograms");
   return plan;
 }
 

@@ -131,12 +131,6 @@ for word in ("rand-m9", "rand-m4-n3-p0.7", "rand-m7-inc1", "rand-m10-n1-inc1-p1"
     policy = timm.rand_augment_transform(word, {})
     for op in policy.ops:
         note_timm(word, op, policy.num_layers * op.prob / len(policy.ops))
-for word in ("original", "originalr", "v0", "v0r"):
-    policy = timm.auto_augment_transform(word, {}).policy
-    for pair in policy:
-        for op in pair:
-            if op.prob > 0:
-                note_timm(word, op, op.prob / len(policy))
 
 
 def note_torchvision(word, name, magnitudes, signed, rate):
@@ -154,15 +148,6 @@ def note_torchvision(word, name, magnitudes, signed, rate):
 space = autoaugment.TrivialAugmentWide()._augmentation_space(31)
 for name, (magnitudes, signed) in space.items():
     note_torchvision("trivial", name, np.atleast_1d(magnitudes.numpy()).astype(float), signed, 1 / len(space))
-for word in ("imagenet", "cifar10", "svhn"):
-    policy = autoaugment.AutoAugment(autoaugment.AutoAugmentPolicy(word))
-    space = policy._augmentation_space(10, (HEIGHT, WIDTH))
-    for pair in policy.policies:
-        for name, probability, step in pair:
-            magnitudes, signed = space[name]
-            chosen = [float(magnitudes[step])] if step is not None else [0.0]
-            if probability > 0:
-                note_torchvision(word, name, chosen, signed, probability / len(policy.policies))
 
 # How levels vary: the mean and deviation of angles that timm draws.
 for word in ("rand-m9-mstd0.5-p1", "rand-m6-mstd2.5-p1", "rand-m9-mstd101-p1", "rand-m9-mstd3-mmax20-p1"):

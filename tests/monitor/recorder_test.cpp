@@ -28,16 +28,16 @@ class MemorySink final : public Sink {
   void close() override { told.emplace_back("closed"); }
 };
 
-class MediaSink final : public Sink {
+class TextSink final : public Sink {
  public:
-  MediaSink(const config::NoOptions&, const SinkRequest&) {}
+  TextSink(const config::NoOptions&, const SinkRequest&) {}
   bool is_slow() const override { return true; }
-  bool shows_media() const override { return true; }
+  bool shows_texts() const override { return true; }
   void log(const Record& record) override { told.push_back(record.kind); }
   void truncate(int64_t, int64_t) override {}
   void close() override {}
 };
-const config::Registered<MediaSink, config::NoOptions> registered_media{sinks(), "media", "for this test"};
+const config::Registered<TextSink, config::NoOptions> registered_texts{sinks(), "texts", "for this test"};
 const config::Registered<MemorySink, config::NoOptions> registered_memory{sinks(), "memory", "for this test"};
 
 class BrokenSink final : public Sink {
@@ -86,15 +86,13 @@ TEST_F(RecorderTest, GoesOnWithoutASinkThatFailsAndSaysSoOnce) {
   EXPECT_THAT(told, ElementsAre("run", "broken", "train 1", "train 2", "train 3", "closed"));
 }
 
-TEST_F(RecorderTest, GivesHistogramsAndTextsToThoseThatShowThem) {
-  const Record histograms{.kind = "histograms", .histograms = std::make_shared<const Histograms>()};
+TEST_F(RecorderTest, GivesTextsToThoseThatShowThem) {
   const Record sample{.kind = "sample", .texts = {{"sample", "to be"}}};
-  for (const char* sink : {"media", "memory"}) {
+  for (const char* sink : {"texts", "memory"}) {
     Recorder recorder(Words{sink}, request_);
-    recorder.log(histograms);
     recorder.log(sample);
   }
-  EXPECT_THAT(told, ElementsAre("histograms", "sample", "run", "closed"));
+  EXPECT_THAT(told, ElementsAre("sample", "run", "closed"));
 }
 
 TEST_F(RecorderTest, RefusesASinkThatCannotContinue) {
@@ -143,15 +141,11 @@ LogSpec log_of(const std::string& text) {
 
 TEST(LogSinks, AreThereOnceWhereTheyHaveAKeyToo) {
   const auto chosen =
-      log_of("log: {sinks: [mlflow, jsonl], tensorboard: true, csv: true, mlflow: {uri: 'http://h'}, wandb: {}}")
-          .chosen_sinks();
+      log_of("log: {sinks: [mlflow, jsonl], tensorboard: true, mlflow: {uri: 'http://h'}, wandb: {}}").chosen_sinks();
   Words names;
   for (const auto& choice : chosen) names.push_back(choice.name);
-  EXPECT_THAT(names, ElementsAre("mlflow", "jsonl", "tensorboard", "csv", "wandb"));
+  EXPECT_THAT(names, ElementsAre("mlflow", "jsonl", "tensorboard", "wandb"));
   EXPECT_EQ(chosen[0].as<MlflowSpec>().uri, "http://h");
-  EXPECT_THAT(refusal_of("log: {histograms: 500}"), HasSubstr("nothing shows histograms"));
-  EXPECT_EQ(refusal_of("log: {histograms: 1ep, wandb: {}}") + refusal_of("log: {histograms: 5, sinks: [tensorboard]}"),
-            "");
   EXPECT_THAT(refusal_of("log: {mlflow: {uri: 'sqlite:///x.db'}}"), HasSubstr("is no address of an MLflow server"));
 }
 

@@ -6,10 +6,8 @@ import json
 import math
 import sys
 
-from tensorboard import data_compat
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams import metadata
-from tensorboard.compat.proto import summary_pb2
 from tensorboard.util import tensor_util
 
 
@@ -18,7 +16,7 @@ def number(value):
 
 
 folder, result = sys.argv[1:]
-events = EventAccumulator(folder, size_guidance={"scalars": 0, "tensors": 0, "histograms": 0})
+events = EventAccumulator(folder, size_guidance={"scalars": 0, "tensors": 0})
 events.Reload()
 scalars, texts, plugins = {}, {}, {}
 for tag in events.Tags()["scalars"]:
@@ -32,19 +30,6 @@ for tag in events.Tags()["tensors"]:
     if plugin == "text":
         texts[tag] = [[event.step, tensor_util.make_ndarray(event.tensor_proto)[0].decode()]
                       for event in events.Tensors(tag)]
-histograms = {}
-for tag in events.Tags()["histograms"]:
-    assert events.SummaryMetadata(tag).plugin_data.plugin_name == "histograms"
-    histograms[tag] = []
-    for event in events.Histograms(tag):
-        value = event.histogram_value
-        histograms[tag].append({"step": event.step, "min": value.min, "max": value.max, "num": value.num, "sum": value.sum,
-                                "sum_squares": value.sum_squares, "limits": value.bucket_limit, "counts": value.bucket})
-        # as TensorBoard's page gets it: left, right and count of each bin
-        shown = tensor_util.make_ndarray(data_compat.migrate_value(summary_pb2.Summary.Value(
-            tag=tag, histo=summary_pb2.HistogramProto(**{field: getattr(value, field) for field in (
-                "min", "max", "num", "sum", "sum_squares", "bucket_limit", "bucket")}))).tensor)
-        histograms[tag][-1]["shown"] = [shown[0][0].item(), shown[-1][1].item(), shown[:, 2].sum().item()]
 sessions = {}
 content = events.PluginTagToContent("hparams") if "hparams" in plugins.values() else {}
 if metadata.SESSION_START_INFO_TAG in content:
@@ -54,4 +39,4 @@ if metadata.SESSION_START_INFO_TAG in content:
 if metadata.SESSION_END_INFO_TAG in content:
     sessions["status"] = metadata.parse_session_end_info_plugin_data(content[metadata.SESSION_END_INFO_TAG]).status
 with open(result, "w") as file:
-    json.dump({"scalars": scalars, "texts": texts, "histograms": histograms, "sessions": sessions}, file)
+    json.dump({"scalars": scalars, "texts": texts, "sessions": sessions}, file)

@@ -144,9 +144,7 @@ TEST_F(GroupsParity, EqualTorchsParameterGroupsOnOneRankAndOnTwo) {
       {"type: adamw, betas: [0.8, 0.95], weight_decay: 0.1", R"("adamw",{"betas":[0.8,0.95]})"},
       {"type: sgd, momentum: 0.9, weight_decay: 0.1", R"("sgd",{"momentum":0.9})"},
       {"type: lion, weight_decay: 0.1", R"("lion",{})"},
-      {"type: nadamw, weight_decay: 0.1", R"("nadamw",{})"},
       {"type: lamb, weight_decay: 0.1", R"("lamb",{})"},
-      {"type: lars, weight_decay: 0.1, trust_coeff: 0.1", R"("lars",{"momentum":0.9,"trust_coeff":0.1})"},
       {"type: muon, weight_decay: 0.1, adamw: []", R"("muon",{"adjust_lr_fn":"match_rms_adamw"})"},
       {"type: adafactor, weight_decay: 0.1", R"("adafactor",{})"},
       {"type: adamw8bit, min_8bit_size: 0, weight_decay: 0.1", R"("adamw8bit",{"min_8bit_size":0})"},
@@ -237,7 +235,6 @@ TEST_F(GroupsParity, CountsTheUpdatesOfWhatIsTrainedLateFromThere) {
   GPUTRAIN_NEED_REFERENCE("timm");
   const std::vector<double> numbers = start_and_gradients();
   const std::vector<std::string> rules{"type: adamw",
-                                       "type: nadamw",
                                        "type: lamb",
                                        "type: muon, adamw: []",
                                        "type: adafactor",
@@ -245,7 +242,7 @@ TEST_F(GroupsParity, CountsTheUpdatesOfWhatIsTrainedLateFromThere) {
                                        "type: schedule_free_adamw"};
   const std::vector<double> expected =
       ask_reference("late", {write_doubles("given", numbers), kShapesJson, "[2, 4]", "8",
-                             R"([["adamw",{"lr":0.05}],["nadamw",{"lr":0.05}],["lamb",{"lr":0.05}],)"
+                             R"([["adamw",{"lr":0.05}],["lamb",{"lr":0.05}],)"
                              R"(["muon",{"lr":0.05,"adjust_lr_fn":"match_rms_adamw"}],["adafactor",{"lr":0.05}],)"
                              R"(["adamw8bit",{"lr":0.05,"min_8bit_size":0}],["schedule_free_adamw",{"lr":0.05}]])"});
   size_t at = 0;

@@ -71,10 +71,10 @@ class BlockwiseAdamW(torch.optim.Optimizer):
 def make(rule, parts, options):
     """The optimizers for parameter groups; several for a rule that treats some parameters otherwise."""
     options = dict(options)
-    if rule in ("lion", "lamb", "lars"):
+    if rule in ("lion", "lamb"):
         import timm.optim
 
-        kind = {"lion": timm.optim.Lion, "lamb": timm.optim.Lamb, "lars": timm.optim.Lars}[rule]
+        kind = {"lion": timm.optim.Lion, "lamb": timm.optim.Lamb}[rule]
         if rule == "lamb":
             options["max_grad_norm"] = None
         return [kind(parts, foreach=False, **options)]
@@ -87,8 +87,6 @@ def make(rule, parts, options):
                 is_hidden = weight.ndim == 2 and weight.shape not in [torch.Size(shape) for shape in adamw]
                 (ours if is_hidden else theirs).append({**part, "params": [weight]})
         return [torch.optim.Muon(ours, **options)] * bool(ours) + [torch.optim.AdamW(theirs, **rate, **others)] * bool(theirs)
-    if rule == "nadamw":
-        return [torch.optim.NAdam(parts, decoupled_weight_decay=True, **options)]
     if rule == "schedule_free_adamw":
         import schedulefree
 

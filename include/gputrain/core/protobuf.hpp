@@ -15,7 +15,6 @@ class Message {
   Message& integer(uint32_t field, int64_t value);  // int32, int64, bool, enum
   Message& number(uint32_t field, double value);
   Message& single(uint32_t field, float value);
-  Message& numbers(uint32_t field, const std::vector<double>& values);
   Message& bytes(uint32_t field, std::string_view value);  // bytes, or a finished message
   Message& text(uint32_t field, std::string_view value);   // '?' replaces invalid UTF-8, which readers refuse
   Message& message(uint32_t field, const Message& value) { return bytes(field, value.wire()); }

@@ -30,8 +30,7 @@ struct LogSpec {
   std::optional<int64_t> metrics_port;
   std::string metrics_host = "127.0.0.1";
   std::optional<std::string> webhook;
-  std::optional<config::Length> histograms;
-  bool tensorboard = false, csv = false;
+  bool tensorboard = false;
   std::optional<MlflowSpec> mlflow;
   std::optional<WandbSpec> wandb;
 

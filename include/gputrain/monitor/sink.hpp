@@ -23,8 +23,8 @@ class Sink {
   /// thread of its own, and training never waits for it.
   virtual bool is_slow() const { return false; }
 
-  /// Returns whether log() also wants records with histograms and texts.
-  virtual bool shows_media() const { return false; }
+  /// Returns whether log() also wants records with texts.
+  virtual bool shows_texts() const { return false; }
 
   virtual void log(const Record& record) = 0;
 

@@ -90,7 +90,7 @@ struct Plan {
   bool ends_by_steps = false;     // train.max_steps is what limits total_steps
   double uniform_end = 0;         // if not: the limit in uniform steps, perhaps not a whole number
   double max_seconds = 0;         // limit of training, summed over attempts; 0: unlimited
-  Cadence eval, save, log, histograms, sample;
+  Cadence eval, save, log, sample;
 
   bool is_time_limited() const noexcept { return total_steps == INT64_MAX; }
   double epochs_in(int64_t steps) const noexcept;

@@ -48,7 +48,7 @@ std::unique_ptr<const AugmentPolicy> policy_of(const std::string& word, PolicyMi
   if (auto policy = timm_policy(word, mistake)) return policy;
   if (mistake.what.empty())
     mistake = {"'" + word + "' is not a known policy",
-               "rand-m9-mstd0.5-inc1, trivial, original, originalr, v0, v0r, imagenet, cifar10 or svhn"};
+               "rand-m9-mstd0.5-inc1 (RandAugment) or trivial (TrivialAugment)"};
   return nullptr;
 }
 

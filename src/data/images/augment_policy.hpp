@@ -59,12 +59,11 @@ struct PolicyMistake {
 /// Returns the policy of this word. Null: `mistake` says why.
 std::unique_ptr<const AugmentPolicy> policy_of(const std::string& word, PolicyMistake& mistake);
 
-/// Returns timm's: rand-m9-mstd0.5-inc1, original, originalr, v0, v0r. Null: not such a word, or one with the mistake
+/// Returns timm's: rand-m9-mstd0.5-inc1. Null: not such a word, or one with the mistake
 /// that is then set.
 std::unique_ptr<const AugmentPolicy> timm_policy(const std::string& word, PolicyMistake& mistake);
 
-/// Returns torchvision's, with its defaults: trivial (TrivialAugmentWide), imagenet, cifar10, svhn (AutoAugment). Null:
-/// not such a word.
+/// Returns torchvision's, with its defaults: trivial (TrivialAugmentWide). Null: not such a word.
 std::unique_ptr<const AugmentPolicy> torchvision_policy(const std::string& word);
 
 }  // namespace gputrain::data

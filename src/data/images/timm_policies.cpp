@@ -1,12 +1,11 @@
-// RandAugment (Cubuk et al., arXiv:1909.13719) and AutoAugment's policies for ImageNet like timm's: levels of 0 to 10,
-// bilinear or bicubic by chance, the mean colour outside.
+// RandAugment (Cubuk et al., arXiv:1909.13719) like timm's: levels of 0 to 10, bilinear or bicubic by chance, the mean
+// colour outside.
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
 #include <optional>
-#include <span>
 
 #include "../draw_normal.hpp"
 #include "augment_policy.hpp"
@@ -38,7 +37,7 @@ double enhanced_away(double level, const Drawing& drawing) {
   return std::max(0.1, 1 + drawing.with_any_sign(0.9 * level));
 }
 
-constexpr std::array<TimmOperation, 22> kTimmOperations{{
+constexpr std::array<TimmOperation, 21> kTimmOperations{{
     {"AutoContrast", Operation::auto_contrast, no_argument},
     {"Equalize", Operation::equalize, no_argument},
     {"Invert", Operation::invert, no_argument},
@@ -46,7 +45,6 @@ constexpr std::array<TimmOperation, 22> kTimmOperations{{
     {"Posterize", Operation::posterize, [](double level, const Drawing&) { return std::trunc(4 * level); }},
     {"PosterizeIncreasing", Operation::posterize,
      [](double level, const Drawing&) { return 4 - std::trunc(4 * level); }},
-    {"PosterizeOriginal", Operation::posterize, [](double level, const Drawing&) { return 4 + std::trunc(4 * level); }},
     {"Solarize", Operation::solarize,
      [](double level, const Drawing&) { return std::min(256.0, std::trunc(256 * level)); }},
     {"SolarizeIncreasing", Operation::solarize,
@@ -127,68 +125,6 @@ class TimmRandAugment final : public AugmentPolicy {
  private:
   RandOptions options_;
 };
-
-struct TimmHalf {
-  std::string_view name;
-  double probability, level;
-};
-using TimmPair = std::array<TimmHalf, 2>;
-
-class TimmAutoAugment final : public AugmentPolicy {
- public:
-  /// Replaces the Posterize of the pairs by `posterize`.
-  TimmAutoAugment(std::span<const TimmPair> pairs, std::string_view posterize, const Levels& levels)
-      : pairs_(pairs), posterize_(posterize), levels_(levels) {}
-
-  std::vector<PixelOperation> draw(RandomStream& random, int64_t width, int64_t height) const override {
-    const Drawing drawing{random, static_cast<double>(width), static_cast<double>(height)};
-    std::vector<PixelOperation> operations;
-    for (const TimmHalf& half : pairs_[static_cast<size_t>(random.below(std::ssize(pairs_)))]) {
-      if (random.uniform() >= half.probability) continue;
-      const TimmOperation& operation = timm_operation(half.name == "Posterize" ? posterize_ : half.name);
-      operations.push_back(draw_operation(operation, half.level, levels_, drawing));
-    }
-    return operations;
-  }
-  bool shows_mean_outside() const override { return true; }
-
- private:
-  std::span<const TimmPair> pairs_;
-  std::string_view posterize_;
-  Levels levels_;
-};
-
-constexpr std::array<TimmPair, 25> kOriginal{{
-    {{{"Posterize", 0.4, 8}, {"Rotate", 0.6, 9}}},  {{{"Solarize", 0.6, 5}, {"AutoContrast", 0.6, 5}}},
-    {{{"Equalize", 0.8, 8}, {"Equalize", 0.6, 3}}}, {{{"Posterize", 0.6, 7}, {"Posterize", 0.6, 6}}},
-    {{{"Equalize", 0.4, 7}, {"Solarize", 0.2, 4}}}, {{{"Equalize", 0.4, 4}, {"Rotate", 0.8, 8}}},
-    {{{"Solarize", 0.6, 3}, {"Equalize", 0.6, 7}}}, {{{"Posterize", 0.8, 5}, {"Equalize", 1.0, 2}}},
-    {{{"Rotate", 0.2, 3}, {"Solarize", 0.6, 8}}},   {{{"Equalize", 0.6, 8}, {"Posterize", 0.4, 6}}},
-    {{{"Rotate", 0.8, 8}, {"Color", 0.4, 0}}},      {{{"Rotate", 0.4, 9}, {"Equalize", 0.6, 2}}},
-    {{{"Equalize", 0.0, 7}, {"Equalize", 0.8, 8}}}, {{{"Invert", 0.6, 4}, {"Equalize", 1.0, 8}}},
-    {{{"Color", 0.6, 4}, {"Contrast", 1.0, 8}}},    {{{"Rotate", 0.8, 8}, {"Color", 1.0, 2}}},
-    {{{"Color", 0.8, 8}, {"Solarize", 0.8, 7}}},    {{{"Sharpness", 0.4, 7}, {"Invert", 0.6, 8}}},
-    {{{"ShearX", 0.6, 5}, {"Equalize", 1.0, 9}}},   {{{"Color", 0.4, 0}, {"Equalize", 0.6, 3}}},
-    {{{"Equalize", 0.4, 7}, {"Solarize", 0.2, 4}}}, {{{"Solarize", 0.6, 5}, {"AutoContrast", 0.6, 5}}},
-    {{{"Invert", 0.6, 4}, {"Equalize", 1.0, 8}}},   {{{"Color", 0.6, 4}, {"Contrast", 1.0, 8}}},
-    {{{"Equalize", 0.8, 8}, {"Equalize", 0.6, 3}}},
-}};
-
-constexpr std::array<TimmPair, 25> kV0{{
-    {{{"Equalize", 0.8, 1}, {"ShearY", 0.8, 4}}},        {{{"Color", 0.4, 9}, {"Equalize", 0.6, 3}}},
-    {{{"Color", 0.4, 1}, {"Rotate", 0.6, 8}}},           {{{"Solarize", 0.8, 3}, {"Equalize", 0.4, 7}}},
-    {{{"Solarize", 0.4, 2}, {"Solarize", 0.6, 2}}},      {{{"Color", 0.2, 0}, {"Equalize", 0.8, 8}}},
-    {{{"Equalize", 0.4, 8}, {"SolarizeAdd", 0.8, 3}}},   {{{"ShearX", 0.2, 9}, {"Rotate", 0.6, 8}}},
-    {{{"Color", 0.6, 1}, {"Equalize", 1.0, 2}}},         {{{"Invert", 0.4, 9}, {"Rotate", 0.6, 0}}},
-    {{{"Equalize", 1.0, 9}, {"ShearY", 0.6, 3}}},        {{{"Color", 0.4, 7}, {"Equalize", 0.6, 0}}},
-    {{{"Posterize", 0.4, 6}, {"AutoContrast", 0.4, 7}}}, {{{"Solarize", 0.6, 8}, {"Color", 0.6, 9}}},
-    {{{"Solarize", 0.2, 4}, {"Rotate", 0.8, 9}}},        {{{"Rotate", 1.0, 7}, {"TranslateYRel", 0.8, 9}}},
-    {{{"ShearX", 0.0, 0}, {"Solarize", 0.8, 4}}},        {{{"ShearY", 0.8, 0}, {"Color", 0.6, 4}}},
-    {{{"Color", 1.0, 0}, {"Rotate", 0.6, 2}}},           {{{"Equalize", 0.8, 4}, {"Equalize", 0.0, 8}}},
-    {{{"Equalize", 1.0, 4}, {"AutoContrast", 0.6, 2}}},  {{{"ShearY", 0.4, 7}, {"SolarizeAdd", 0.6, 7}}},
-    {{{"Posterize", 0.8, 2}, {"Solarize", 0.6, 10}}},    {{{"Solarize", 0.6, 8}, {"Equalize", 0.6, 1}}},
-    {{{"Color", 0.8, 6}, {"Rotate", 0.4, 5}}},
-}};
 
 template <class Number>
 std::optional<Number> number_in(std::string_view text) {
@@ -273,26 +209,11 @@ std::unique_ptr<const AugmentPolicy> rand_policy(PolicyWord& word) {
   return std::make_unique<TimmRandAugment>(options);
 }
 
-std::unique_ptr<const AugmentPolicy> fixed_policy(PolicyWord& word, std::span<const TimmPair> pairs,
-                                                  std::string_view posterize) {
-  Levels levels;
-  const bool is_right = word.each_part("mstd0.5 (deviation of levels)", [&](const std::string& key, const auto& value) {
-    return key == "mstd" && take_deviation(value, levels);
-  });
-  if (!is_right) return nullptr;
-  return std::make_unique<TimmAutoAugment>(pairs, posterize, levels);
-}
-
 }  // namespace
 
 std::unique_ptr<const AugmentPolicy> timm_policy(const std::string& word, PolicyMistake& mistake) {
   PolicyWord parts(word, mistake);
-  if (parts.name() == "rand") return rand_policy(parts);
-  if (parts.name() == "original") return fixed_policy(parts, kOriginal, "PosterizeOriginal");
-  if (parts.name() == "originalr") return fixed_policy(parts, kOriginal, "PosterizeIncreasing");
-  if (parts.name() == "v0") return fixed_policy(parts, kV0, "Posterize");
-  if (parts.name() == "v0r") return fixed_policy(parts, kV0, "PosterizeIncreasing");
-  return nullptr;
+  return parts.name() == "rand" ? rand_policy(parts) : nullptr;
 }
 
 }  // namespace gputrain::data

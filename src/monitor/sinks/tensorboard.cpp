@@ -29,7 +29,7 @@ class TensorboardSink final : public Sink {
         settings_(events::session_start(request.settings, request.run_id)) {}
 
   bool is_slow() const override { return true; }
-  bool shows_media() const override { return true; }
+  bool shows_texts() const override { return true; }
 
   void log(const Record& record) override { append(events::of(record)); }
 

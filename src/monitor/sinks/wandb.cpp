@@ -45,15 +45,6 @@ std::string json_of(double value) {
   return nlohmann::json(value).dump();
 }
 
-/// Writes a histogram as wandb.Histogram does: counts, and the edges around their bins.
-std::string json_of(const Histogram& histogram) {
-  std::vector<double> edges;
-  const auto bins = static_cast<double>(histogram.counts.size());
-  for (size_t i = 0; i <= histogram.counts.size(); ++i)
-    edges.push_back(histogram.least + static_cast<double>(i) / bins * (histogram.most - histogram.least));
-  return nlohmann::json{{"_type", "histogram"}, {"values", histogram.counts}, {"bins", edges}}.dump();
-}
-
 std::string json_of(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -71,20 +62,17 @@ class WandbSink final : public Sink {
   }
 
   bool is_slow() const override { return true; }
-  bool shows_media() const override { return true; }
+  bool shows_texts() const override { return true; }
 
   /// Adds to the row of the step, which holds all records of that step.
   void log(const Record& record) override {
-    if (record.metrics.empty() && !record.has_media()) return;
+    if (record.metrics.empty() && record.texts.empty()) return;
     if (rows_ == 0 || record.step != row_.step) {
       row_ = {.step = record.step, .values = {}};
       before_row_ = framing_;
       ++rows_;
     }
     for (const auto& [name, value] : record.metrics) row_.values[name] = json_of(value);
-    if (record.histograms) {
-      for (const auto& [name, values] : *record.histograms) row_.values[name] = json_of(values);
-    }
     for (const auto& [name, text] : record.texts) row_.values[name] = json_of(text);
     row_.values["epoch"] = json_of(record.epoch);
     note_time(row_);

@@ -24,7 +24,7 @@ namespace event_field {
 constexpr uint32_t kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7;
 }
 namespace value_field {
-constexpr uint32_t kTag = 1, kSimpleValue = 2, kHistogram = 5, kTensor = 8, kMetadata = 9;
+constexpr uint32_t kTag = 1, kSimpleValue = 2, kTensor = 8, kMetadata = 9;
 }
 constexpr uint32_t kSummaryValue = 1;
 
@@ -79,28 +79,6 @@ Message text(std::string_view tag, std::string_view value) {
       .text(value_field::kTag, tag)
       .message(value_field::kTensor, Message().integer(1, kString).message(2, shape).text(8, value))
       .message(value_field::kMetadata, for_plugin("text"));
-}
-
-Message histogram(std::string_view tag, const Histogram& values) {
-  double count = 0;
-  std::vector<double> limits;  // upper limit of each bin
-  for (const double in_bin : values.counts) {
-    count += in_bin;
-    const double share = static_cast<double>(limits.size() + 1) / static_cast<double>(values.counts.size());
-    limits.push_back(values.least + share * (values.most - values.least));
-  }
-  const Message proto = Message()
-                            .number(1, values.least)
-                            .number(2, values.most)
-                            .number(3, count)
-                            .number(4, values.sum)
-                            .number(5, values.sum_of_squares)
-                            .numbers(6, limits)
-                            .numbers(7, values.counts);
-  return Message()
-      .text(value_field::kTag, tag)
-      .message(value_field::kHistogram, proto)
-      .message(value_field::kMetadata, for_plugin("histograms"));
 }
 
 /// Indents a text, so that TensorBoard, which reads Markdown, shows it unchanged.
@@ -172,9 +150,6 @@ std::string of(const Record& record) {
   if (record.kind == "train") summary.message(kSummaryValue, scalar("epoch", record.epoch));
   if (record.kind == "event")
     summary.message(kSummaryValue, text("events", record.label + (record.label.empty() ? "" : " ") + record.text));
-  if (record.histograms) {
-    for (const auto& [name, values] : *record.histograms) summary.message(kSummaryValue, histogram(name, values));
-  }
   for (const auto& [name, value] : record.texts) summary.message(kSummaryValue, text(name, verbatim(value)));
   return framed(at_now(record.step).message(event_field::kSummary, summary));
 }

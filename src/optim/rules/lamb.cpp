@@ -5,8 +5,10 @@
 #include <vector>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/pow.h>
 #include <ATen/ops/rsqrt.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
@@ -116,7 +118,7 @@ class Lamb final : public Optimizer {
     at::Tensor rate = guarded.rate(tensor.of.lr_factor);
     if (decay != 0 || spec_.always_adapt) {
       const at::Tensor norm = value.norm(), update_norm = update.norm();
-      at::Tensor ratio = trust_ratio(norm, update_norm, norm / update_norm);
+      at::Tensor ratio = at::where(norm.gt(0).logical_and(update_norm.gt(0)), norm / update_norm, at::ones_like(norm));
       if (spec_.trust_clip) ratio = ratio.clamp_max(1);
       rate = rate * ratio;
     }

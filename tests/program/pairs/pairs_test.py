@@ -47,7 +47,6 @@ SWITCHES = {
     "ema": (LETTERS, {"train.ema.decay": 0.5}),
     "swa": (LETTERS, {"train.swa.start": "50%"}),
     "groups": (LETTERS, {"optimizer.groups": [{"match": ["*bias"], "lr": "2x", "weight_decay": 0}]}),
-    "histograms": (LETTERS, {"log.histograms": 2, "log.tensorboard": True}),
     "sample": (LETTERS, {"eval.sample.prompt": "red"}),
     "bf16": (LETTERS, {"precision": "bf16"}),
     "fp16": (LETTERS, {"precision": "fp16"}),

@@ -31,8 +31,8 @@ const char* const kJob =
 const Settings kSwitches{"parallel.tensor=2",           "parallel.pipeline=2",     "parallel.context=2",
                          "parallel.shard=gradients",    "parallel.replicate=2",    "parallel.compress=powersgd",
                          "optimizer.type=muon",         "optimizer.master=bf16",   "train.ema.decay=0.9",
-                         "train.micro_batch_size=auto", "model.freeze=['*norm*']", "log.histograms=1",
-                         "eval.sample.prompt=a",        "model.config.dropout=0.1"};
+                         "train.micro_batch_size=auto", "model.freeze=['*norm*']", "eval.sample.prompt=a",
+                         "model.config.dropout=0.1"};
 
 /// What the error says; empty: there is none.
 std::string refusal(const std::function<void()>& verb) {
@@ -82,7 +82,7 @@ TEST(CompatibleVerbs, PlanWhatARunTakes) {
                                 .inside_latency = latency,
                                 .between_latency = latency,
                                 .start = latency};
-  for (const char* setting : {"optimizer.type=muon", "model.config.tie_embeddings=true", "log.histograms=1"}) {
+  for (const char* setting : {"optimizer.type=muon", "model.config.tie_embeddings=true", "eval.sample.prompt=a"}) {
     const app::Job job =
         app::load_job({.file = file, .set = {setting, "data.train={format: synthetic, samples: 64, vocab_size: 67}"}});
     const app::Plans plans =

@@ -326,7 +326,7 @@ TEST_F(Refusals, OfRunningJobsNameTheMistake) {
   EXPECT_EQ(image.exit_code, 3);
   EXPECT_THAT(image.err, HasSubstr("an image file of 3221225472 bytes"));
   const Result trial = gputrain({"sweep", at("images.yaml"), "--output-dir", at("sweep"), "--set", "data.val.split=25%",
-                                 "--set", "log.sinks=[csv]", "--set",
+                                 "--set", "log.sinks=[console]", "--set",
                                  "sweep={method: grid, metric: val/loss, parameters: [{key: optimizer.lr, values: "
                                  "[0.1, 0.2]}]}"});
   EXPECT_EQ(trial.exit_code, 2);

@@ -13,9 +13,8 @@ struct AutoAugmentSpec {
 
   static void describe(config::Description<AutoAugmentSpec>& d) {
     d.key("auto_augment", &AutoAugmentSpec::word,
-          "random operations on colours and geometry: of timm rand-m9-mstd0.5-inc1 (RandAugment; also -n2, -p0.5, "
-          "-mmax10), original, originalr, v0 and v0r; of torchvision trivial (TrivialAugmentWide), imagenet, cifar10 "
-          "and svhn")
+          "random operations on colours and geometry: timm's rand-m9-mstd0.5-inc1 (RandAugment; also -n2, -p0.5, "
+          "-mmax10), torchvision's trivial (TrivialAugmentWide)")
         .aliases({"aa"});
     d.check([](const AutoAugmentSpec& spec, config::SpecIssues& issues) {
       PolicyMistake mistake;
@@ -45,8 +44,8 @@ class AutoAugmentation final : public Augmentation {
   std::unique_ptr<const AugmentPolicy> policy_;
 };
 
-const config::Registered<AutoAugmentation, AutoAugmentSpec> registered_auto_augment{
-    augmentations(), "auto_augment", "RandAugment, TrivialAugment or AutoAugment"};
+const config::Registered<AutoAugmentation, AutoAugmentSpec> registered_auto_augment{augmentations(), "auto_augment",
+                                                                                    "RandAugment or TrivialAugment"};
 
 }  // namespace
 }  // namespace gputrain::data
