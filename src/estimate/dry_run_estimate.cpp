@@ -36,10 +36,6 @@ bool saves_between(const JobSpec& spec, const TrainingSetup& setup) {
   return save.steps == 0 || eval.steps == 0 || eval.steps % save.steps != 0;
 }
 
-struct FilesEstimate {
-  int64_t count = 0, bytes = 0, largest = 0;
-};
-
 /// Computes each rank's part in turn with that rank's own code. Takes no memory: the state's pages stay untouched.
 ShardEstimate estimate_shards(const Job& job, TrainingSetup& setup) {
   auto& built = setup.built;
@@ -86,17 +82,6 @@ CommunicationEstimate estimate_communication(const TrainingSetup& setup) {
   return communication;
 }
 
-/// Estimates the files of the compression state: every rank writes its errors, rank 0 also the factors.
-FilesEstimate estimate_compression(const TrainingSetup& setup) {
-  const auto& groups = setup.context.groups;
-  if (!setup.gradient_sync.power_sgd) return {};
-  checkpoint::Shard shard = setup.gradient_sync.shard(groups);
-  const auto first = static_cast<int64_t>(checkpoint::safetensors_bytes(shard.tensors));
-  std::erase_if(shard.tensors, [&](const auto& tensor) { return !shard.slices.contains(tensor.first); });
-  const auto other = static_cast<int64_t>(checkpoint::safetensors_bytes(shard.tensors));
-  return {.count = groups.world_size(), .bytes = first + other * (groups.world_size() - 1), .largest = first};
-}
-
 /// Estimates a checkpoint without its JSON files, which have a few kilobytes.
 CheckpointEstimate estimate_checkpoint(const Job& job, TrainingSetup& setup, const ShardEstimate& shards, Times saves) {
   const auto& built = setup.built;
@@ -106,10 +91,9 @@ CheckpointEstimate estimate_checkpoint(const Job& job, TrainingSetup& setup, con
   const int64_t model =
       built.has_parts() ? 0 : static_cast<int64_t>(checkpoint::safetensors_bytes(trained_weights(*built.model)));
   const auto random = static_cast<int64_t>(checkpoint::safetensors_bytes({{"cpu", generators}}));
-  const FilesEstimate compression = estimate_compression(setup);
-  CheckpointEstimate checkpoint{.files = 1 + built.ranks_of_state() + built.ranks_of_weights() + compression.count,
-                                .bytes = model + random + shards.files_bytes + compression.bytes,
-                                .largest_file = std::max({model, shards.largest_file, compression.largest}),
+  CheckpointEstimate checkpoint{.files = 1 + built.ranks_of_state() + built.ranks_of_weights(),
+                                .bytes = model + random + shards.files_bytes,
+                                .largest_file = std::max(model, shards.largest_file),
                                 .free_bytes = free_bytes_below(job.output_dir)};
   if (const auto frozen = frozen_weights(*built.model); !frozen.empty())
     checkpoint.frozen_bytes = static_cast<int64_t>(checkpoint::safetensors_bytes(frozen));

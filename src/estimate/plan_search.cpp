@@ -438,10 +438,6 @@ class PlanSearch {
 
 void refuse_what_is_not_predicted(const Job& job) {
   const auto& parallel = job.spec().parallel;
-  if (parallel.compress == "powersgd") {
-    throw job.loaded.error("parallel.compress", "what powersgd sends and keeps is not predicted",
-                           "--set parallel.compress=none, or bf16");
-  }
   if (can_scale(job)) return;
   for (const auto& [key, degree] : {std::pair("context", parallel.context), std::pair("tensor", parallel.tensor),
                                     std::pair("pipeline", parallel.pipeline)}) {

@@ -41,7 +41,6 @@ GradientTraffic traffic_of_step(const device::Arena& arena, const ReducerOptions
   const auto gradient = arena.numel() * arena.element_bytes();
   int64_t sent = gradient;
   if (options.wire_type) sent = arena.numel() * static_cast<int64_t>(at::elementSize(*options.wire_type));
-  if (options.power_sgd != nullptr) sent = options.power_sgd->bytes();
   int64_t back = options.owners.empty() ? sent : gradient, full_back = gradient;  // the sum, or values
   const int64_t times = arena.keeps_owned_gradients_only() ? passes : 1;
   if (arena.keeps_owned_values_only()) {
@@ -101,7 +100,6 @@ DataParallel::DataParallel(comm::ProcessGroups& groups, const device::Arena& are
     buckets_.push_back({.range = range});
     Bucket& bucket = buckets_.back();
     if (!shares_gradients()) bucket.gradient = arena.gradients().narrow(0, range.begin, range.size());
-    if (options_.power_sgd != nullptr) bucket.exchange.emplace(*options_.power_sgd, range);
   }
   // One element in the gradients' type: a product with 16-bit values is computed in that type, in one pass.
   if (options_.wire_type) {
@@ -150,7 +148,6 @@ void DataParallel::finish() {
   if (!synchronising_) return;
   const at::NoGradGuard no_grad;
   while (next_ < buckets_.size()) start_next();
-  if (options_.power_sgd != nullptr) complete_exchanges();
   for (Bucket& bucket : buckets_) complete(bucket);
   for (Bucket& bucket : buckets_) complete_across(bucket);
   synchronising_ = false;
@@ -158,7 +155,6 @@ void DataParallel::finish() {
 
 void DataParallel::abandon() {
   for (Bucket& bucket : buckets_) {
-    if (bucket.exchange) bucket.exchange->abandon();
     for (comm::Pending& pending : std::exchange(bucket.under_way, {})) pending.wait();
     bucket.sent.reset();
     bucket.under_way_across.wait();
@@ -230,11 +226,6 @@ void DataParallel::gradient_is_there(size_t index) {
 void DataParallel::start_next() {
   const size_t index = next_++;
   Bucket& bucket = buckets_[index];
-  if (bucket.exchange) {
-    bucket.exchange->start(group_, name_of(index));
-    if (index > 0) turn(index - 1);
-    return;
-  }
   if (shares_gradients()) give_memory(bucket);
   if (shares() && index >= kMostUnderWay) complete(buckets_[index - kMostUnderWay]);
   send(bucket, name_of(index));
@@ -262,16 +253,6 @@ void DataParallel::send(Bucket& bucket, const std::string& name) {
       }
     }
   }
-}
-
-/// Turns to a compressed bucket's second part. It follows the next bucket's first part, in the same order on all ranks.
-void DataParallel::turn(size_t index) { buckets_[index].exchange->turn(group_, name_of(index) + ", second factors"); }
-
-void DataParallel::complete_exchanges() {
-  turn(buckets_.size() - 1);
-  at::Tensor all_are_finite = buckets_.front().exchange->is_finite();
-  for (const Bucket& bucket : buckets_) all_are_finite = all_are_finite.logical_and(bucket.exchange->is_finite());
-  for (Bucket& bucket : buckets_) bucket.exchange->finish(all_are_finite);
 }
 
 void DataParallel::complete_gathering() {

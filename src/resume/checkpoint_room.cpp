@@ -69,7 +69,6 @@ int64_t checkpoint_bytes(TrainingSetup& setup) {
     own += bytes_of(model_shard(built, writer).tensors);
   if (const int writer = built.writer_of_state(mesh, context.rank()); writer >= 0)
     own += bytes_of(optimizer_shard(built, *optimizer_stack.optimizer, writer).tensors);
-  if (gradient_sync.power_sgd) own += bytes_of(gradient_sync.shard(context.groups).tensors);
   const at::Tensor all = at::full({}, own, at::kLong);
   context.groups.control().all_reduce_sum(all, "bytes of a checkpoint").wait();
   return all.item<int64_t>();

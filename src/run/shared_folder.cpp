@@ -73,7 +73,6 @@ int64_t newest_step(const Job& job) {
 
 /// Returns whether the rank writes parts of checkpoints.
 bool writes(int rank, const train::ParallelSpec& spec, const comm::Mesh& mesh) {
-  if (spec.compress == "powersgd") return true;
   const int writers = mesh.tensor * (spec.shard == "none" ? 1 : mesh.shards());
   return mesh.place_in_stage_of(rank) < writers;
 }
@@ -135,9 +134,8 @@ void judge(const Job& job, comm::ProcessGroups& groups, const fs::path& run, con
       fmt::format("the hosts do not share the run folder: {} cannot see what rank 0 on {} writes there",
                   places(sight.blind, groups), groups.hosts().front());
   if (needs_it) {
-    const std::string other = groups.mesh().has_parts_of_model() ? ""
-                              : spec.compress == "powersgd"      ? "; without powersgd rank 0 saves alone"
-                                                                 : "; with parallel.shard: none rank 0 saves alone";
+    const std::string other =
+        groups.mesh().has_parts_of_model() ? "" : "; with parallel.shard: none rank 0 saves alone";
     throw Error(ExitCode::environment,
                 {.what = what + ", and every checkpoint has parts from all of them",
                  .where = run.string(),

@@ -32,9 +32,7 @@ void leave_out_idle(Features& features, const comm::Mesh& mesh) {
   const auto leave_out = [&](std::initializer_list<const char*> names) {
     for (const char* name : names) features.erase(name);
   };
-  if (mesh.ranks == 1) leave_out({"parallel.compress: fp16 or bf16"});
-  if (mesh.ranks == 1 && features.contains("parallel.compress: powersgd"))
-    leave_out({"parallel.compress: powersgd", "parallel.powersgd_rank"});
+  if (mesh.ranks == 1) leave_out({"parallel.compress"});
   if (mesh.pipeline == 1 && features.contains("parallel.pipeline"))
     leave_out({"parallel.pipeline", "parallel.virtual_stages"});
   if (mesh.tensor == 1) leave_out({"parallel.tensor"});

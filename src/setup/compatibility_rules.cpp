@@ -28,9 +28,7 @@ FeatureList features_of_ranks(const train::ParallelSpec& spec) {
           {"parallel.shard: gradients", spec.shard == "gradients"},
           {"parallel.shard: parameters", spec.shard == "parameters"},
           {"parallel.replicate", spec.replicate > 1},
-          {"parallel.compress: fp16 or bf16", spec.compress == "fp16" || spec.compress == "bf16"},
-          {"parallel.compress: powersgd", spec.compress == "powersgd"},
-          {"parallel.powersgd_rank", !spec.powersgd_rank.is_auto()}};
+          {"parallel.compress", spec.compress != "none"}};
 }
 
 FeatureList features_of_updates(const JobSpec& spec, const JobAbilities& can) {
@@ -145,18 +143,6 @@ std::vector<CompatibilityRule> rules_of_ranks() {
        "1, or parallel.shard: parameters, gradients or optimizer"},
       {"parallel.replicate", excludes, "an optimizer that updates whole matrices",
        "{optimizer} updates whole matrices, and a rank may have none of a bucket", "1, or another optimizer"},
-      {"parallel.compress: powersgd", excludes, "parallel.shard",
-       "powersgd needs the whole gradient of a matrix on every rank", "bf16 or fp16, or parallel.shard: none"},
-      {"parallel.compress: powersgd", excludes, "parallel.tensor",
-       "powersgd needs whole matrices, and ranks share them", "bf16 or fp16, or parallel.tensor: 1"},
-      {"parallel.compress: powersgd", excludes, "parallel.pipeline",
-       "powersgd compares what all ranks send, and stages of a pipeline have other matrices",
-       "bf16 or fp16, or parallel.pipeline: 1"},
-      {"parallel.compress: powersgd", excludes, "precision: fp16",
-       "powersgd keeps errors from step to step, but the loss scale of fp16 changes between steps",
-       "fp16, or precision: bf16"},
-      {"parallel.powersgd_rank", needs, "parallel.compress: powersgd",
-       "powersgd_rank is for parallel.compress: powersgd", "leave it out, or parallel.compress: powersgd"},
   };
 }
 
@@ -172,9 +158,7 @@ std::vector<CompatibilityRule> rules_of_weights() {
        or_wide("parallel.tensor: 1")},
       {"optimizer.master: bf16", excludes, "parallel.pipeline", "stages of a pipeline keep fp32 weights",
        or_wide("parallel.pipeline: 1")},
-      {"optimizer.master: bf16", excludes, "parallel.compress: fp16 or bf16", "gradients are sent in bf16 already",
-       or_wide("parallel.compress: none")},
-      {"optimizer.master: bf16", excludes, "parallel.compress: powersgd", "gradients are sent in bf16 already",
+      {"optimizer.master: bf16", excludes, "parallel.compress", "gradients are sent in bf16 already",
        or_wide("parallel.compress: none")},
       {"optimizer.averages: bf16", excludes, "precision: fp64", "averages in bf16 do not go with weights in fp64",
        or_wide("another precision")},
@@ -216,7 +200,6 @@ std::vector<CompatibilityRule> rules_of_steps() {
       no_graph("parallel.shard: parameters",
                "parallel.shard: parameters gives and takes the memory of weights within the step"),
       no_graph("parallel.pipeline", "the stages of a pipeline run other passes"),
-      no_graph("parallel.compress: powersgd", "parallel.compress: powersgd runs a QR decomposition within the step"),
   };
 }
 

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include <nlohmann/json.hpp>
 
-#include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/monitor/format.hpp"
 
@@ -49,19 +47,10 @@ const char* name_of(at::ScalarType type) { return type == at::kHalf ? "fp16" : "
 /// Describes what is sent in fewer bytes than it has: gradients, and weights of which each rank owns a part.
 std::string wire_text(const GradientSync& gradient_sync, const device::Arena& arena) {
   std::string text;
-  if (gradient_sync.power_sgd)
-    text += ", gradients as powersgd of rank " + std::to_string(gradient_sync.power_sgd->rank());
   if (gradient_sync.wire_type) text += std::string(", gradients as ") + name_of(*gradient_sync.wire_type);
   for (const device::GatheredPart& part : arena.gathered_parts())
     if (part.copy.defined()) return text + ", weights as " + name_of(part.copy.scalar_type());
   return text;
-}
-
-/// Returns this rank's slice of a tensor with one row per rank.
-checkpoint::Slice slice_of(const at::Tensor& own, const comm::ProcessGroups& groups) {
-  std::vector<int64_t> shape = own.sizes().vec();
-  shape.insert(shape.begin(), groups.world_size());
-  return {.shape = std::move(shape), .begin = groups.rank() * own.numel()};
 }
 
 }  // namespace
@@ -74,30 +63,11 @@ device::JoinLimits bucket_limits(const train::ParallelSpec& spec) {
 
 parallel::ReducerOptions GradientSync::options(const std::vector<device::Shard>& owners,
                                                parallel::ShardedParameters* sharded) const {
-  return {.buckets = buckets,
-          .owners = owners,
-          .wire_type = wire_type,
-          .parameters = sharded,
-          .power_sgd = power_sgd.get()};
+  return {.buckets = buckets, .owners = owners, .wire_type = wire_type, .parameters = sharded};
 }
 
 void GradientSync::note(nlohmann::json& state) const {
   if (is_measured) state["bucket_bytes"] = buckets.bytes;
-  if (!power_sgd) return;
-  state["powersgd_rank"] = power_sgd->rank();
-  state["powersgd_reordered"] = power_sgd->reordered();
-}
-
-checkpoint::Shard GradientSync::shard(const comm::ProcessGroups& groups) const {
-  const auto state = power_sgd->state();
-  checkpoint::Shard shard{
-      .part = "compression", .rank = groups.rank(), .ranks = groups.world_size(), .tensors = {}, .slices = {}};
-  if (shard.rank == 0) shard.tensors = state.factors;
-  for (const auto& [name, error] : state.errors) {
-    shard.slices[name] = slice_of(error, groups);
-    shard.tensors.emplace_back(name, error.view(-1));
-  }
-  return shard;
 }
 
 void GradientSync::restore(const checkpoint::Checkpoint& from, const comm::ProcessGroups& groups) {
@@ -107,20 +77,6 @@ void GradientSync::restore(const checkpoint::Checkpoint& from, const comm::Proce
     buckets.bytes = std::max<int64_t>(1, saved.at("bucket_bytes").get<int64_t>());
     bucket_reason = "auto: as in the checkpoint";
   }
-  if (!power_sgd) return;
-  const auto state = power_sgd->state();
-  const bool same_matrices = saved.value("powersgd_rank", int64_t{0}) == power_sgd->rank() &&
-                             saved.value("powersgd_reordered", int64_t{0}) == power_sgd->reordered();
-  if (same_ranks && same_matrices) {
-    auto targets = checkpoint::whole(state.factors);
-    for (const auto& [name, error] : state.errors) targets.push_back({name, error.view(-1), slice_of(error, groups)});
-    from.part("compression").read(targets, targets.size());
-    return;
-  }
-  for (const auto& [name, error] : state.errors) error.zero_();
-  if (groups.rank() != 0) return;
-  log::warning("gradient compression starts anew: the checkpoint has no errors of powersgd of rank " +
-               std::to_string(power_sgd->rank()) + " for " + std::to_string(groups.world_size()) + " ranks");
 }
 
 GradientSync plan_gradient_sync(const JobSpec& spec, comm::ProcessGroups& groups, const device::Arena& arena) {
@@ -130,10 +86,6 @@ GradientSync plan_gradient_sync(const JobSpec& spec, comm::ProcessGroups& groups
   const std::string& compress = spec.parallel.compress;
   if (compress == "fp16") gradient_sync.wire_type = at::kHalf;
   if (compress == "bf16") gradient_sync.wire_type = at::kBFloat16;
-  if (compress == "powersgd") {
-    const int64_t rank = spec.parallel.powersgd_rank.value.value_or(4);
-    gradient_sync.power_sgd = std::make_unique<parallel::PowerSgd>(arena, rank, static_cast<uint64_t>(spec.seed));
-  }
   return gradient_sync;
 }
 

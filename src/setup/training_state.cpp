@@ -435,7 +435,6 @@ checkpoint::Snapshot TrainingState::gather(const train::Progress& progress, cons
   const BuiltModel& built = setup_.built;
   if (const int writer = built.writer_of_state(groups.mesh(), groups.rank()); writer >= 0)
     shards.push_back(optimizer_shard(built, *setup_.optimizer_stack.optimizer, writer));
-  if (setup_.gradient_sync.power_sgd) shards.push_back(setup_.gradient_sync.shard(groups));
   take_frozen();
   std::map<std::string, checkpoint::NamedTensors> files{
       {"generators", {{setup_.context.device.is_cpu() ? "cpu" : "cuda", generators}}}};
@@ -468,7 +467,6 @@ std::vector<std::string> TrainingState::files_of_others() const {
   };
   add("optimizer", setup_.built.ranks_of_state());
   if (setup_.built.has_parts()) add("model", setup_.built.ranks_of_weights());
-  if (setup_.gradient_sync.power_sgd) add("compression", setup_.context.groups.world_size());
   return names;
 }
 

@@ -142,11 +142,12 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
       .choices({"none", "selective", "block"})
       .change(Change::safe)
       .aliases({"gradient_checkpointing", "grad_checkpointing", "checkpoint_activations"});
-  d.key("cuda_graphs", &TrainSpec::cuda_graphs,
-        "auto: a GPU's steps are recorded as CUDA graphs and replayed, which takes less work of the CPU. There are "
-        "graphs for at most 8 shapes of a micro-batch; other steps run without. So do all steps that cannot be "
-        "recorded: with parallel.shard: parameters, parallel.pipeline or parallel.compress: powersgd, and where "
-        "recomputed blocks have dropout. off: no graphs")
+  d.key(
+       "cuda_graphs", &TrainSpec::cuda_graphs,
+       "auto: a GPU's steps are recorded as CUDA graphs and replayed, which takes less work of the CPU. There are "
+       "graphs for at most 8 shapes of a micro-batch; other steps run without. So do all steps that cannot be "
+       "recorded: with parallel.shard: parameters or parallel.pipeline, and where recomputed blocks have dropout. off: "
+       "no graphs")
       .choices({"auto", "off"})
       .change(Change::safe);
   d.key("kernel_trials", &TrainSpec::kernel_trials,
@@ -370,16 +371,10 @@ void ParallelSpec::describe(config::Description<ParallelSpec>& d) {
         "the samples that count")
       .change(Change::needs_accept)
       .aliases({"sync_batchnorm", "sync_batch_norm"});
-  d.key("compress", &ParallelSpec::compress,
-        "how gradients are sent: fp16 or bf16, half the bytes; powersgd, two thin factors per matrix, with the "
-        "error added to the next gradient")
-      .choices({"none", "fp16", "bf16", "powersgd"})
+  d.key("compress", &ParallelSpec::compress, "how gradients are sent: fp16 or bf16, half the bytes")
+      .choices({"none", "fp16", "bf16"})
       .change(Change::needs_accept)
       .aliases({"communication_data_type"});
-  d.key("powersgd_rank", &ParallelSpec::powersgd_rank, "columns of powersgd's factors; auto: 4")
-      .at_least(1)
-      .change(Change::needs_accept)
-      .aliases({"matrix_approximation_rank"});
   d.key("check_replicas", &ParallelSpec::check_replicas,
         "how often to compare the ranks' weights bit for bit, besides before every checkpoint; if they differ, "
         "training ends with exit code 4 and names the first tensor and rank; null: never")

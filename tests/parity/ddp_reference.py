@@ -1,8 +1,7 @@
-"""Trains the small model of the tests as recorded by another program:
-with PyTorch's DistributedDataParallel over Gloo in as many processes, or with PowerSGD implemented from the paper.
-Compares the gradients of every step.
+"""Trains the small model of the tests as recorded by another program, with PyTorch's DistributedDataParallel over Gloo in
+as many processes. Compares the gradients of every step.
 
-ddp FILE RANKS | powersgd FILE RANKS
+FILE RANKS
 """
 import os
 import sys
@@ -74,35 +73,5 @@ def ddp(path, ranks):
         mp.start_processes(ddp_rank, arguments, nprocs=ranks, start_method="fork")
 
 
-def powersgd(path, ranks):
-    tensors = load_file(path)
-    model = Model(tensors)
-    optimizer = optimizer_of(model)
-    parameters = list(model.parameters())
-    names = [f"unit{i // 2}." + ("bias" if i % 2 else "weight") for i in range(len(parameters))]
-    factors = {i: tensors[f"factor.{name}"] for i, name in enumerate(names) if f"factor.{name}" in tensors}
-    assert sorted(factors) == [2, 4], factors.keys()  # for the others, rank 2 would not halve the size
-    errors = {i: [torch.zeros_like(parameters[i])] * ranks for i in factors}
-    for step in range(STEPS):
-        gradients = []
-        for rank in range(ranks):
-            inputs, targets = share_of(tensors, step, rank, ranks)
-            loss = ((model(inputs) - targets) ** 2).sum(dim=1).mean() / ranks
-            gradients.append(torch.autograd.grad(loss, parameters))
-        for i, parameter in enumerate(parameters):
-            if i not in factors:
-                parameter.grad = sum(gradient[i] for gradient in gradients)
-                continue
-            deltas = [gradient[i] + error for gradient, error in zip(gradients, errors[i])]
-            left = torch.linalg.qr(sum(delta @ factors[i] for delta in deltas)).Q
-            rights = [delta.T @ left for delta in deltas]
-            factors[i] = sum(rights)
-            errors[i] = [delta - left @ right.T for delta, right in zip(deltas, rights)]
-            parameter.grad = left @ factors[i].T
-        compare(tensors, f"gradient.{step}", [p.grad for p in parameters])
-        optimizer.step()
-    compare(tensors, "end", [p.detach() for p in parameters])
-
-
 if __name__ == "__main__":
-    {"ddp": ddp, "powersgd": powersgd}[sys.argv[1]](sys.argv[2], int(sys.argv[3]))
+    ddp(sys.argv[1], int(sys.argv[2]))

@@ -71,8 +71,6 @@ const std::vector<Settings> kSwitches{{"parallel.tensor=2"},
                                       {"parallel.shard=parameters"},
                                       {"parallel.replicate=2"},
                                       {"parallel.compress=bf16"},
-                                      {"parallel.compress=powersgd"},
-                                      {"parallel.powersgd_rank=2"},
                                       {"optimizer.type=adamw8bit"},
                                       {"optimizer.type=adamw"},
                                       {"optimizer.type=adamw", "optimizer.averages=bf16"},
@@ -257,7 +255,6 @@ TEST(Compatibility, SaysWhatIsGivenUpOnTheseRanks) {
   EXPECT_EQ(why({"parallel.shard=parameters"}, {.ranks = 1}), "");
   EXPECT_EQ(why({"parallel.shard=parameters"}, {.ranks = 2, .tensor = 2}), "");
   EXPECT_THAT(why({"parallel.pipeline=2"}, {.ranks = 2, .pipeline = 2}), HasSubstr("stages of a pipeline"));
-  EXPECT_EQ(why({"parallel.compress=powersgd"}, {.ranks = 1}), "");
   EXPECT_EQ(why({}, {.ranks = 4}), "");
 }
 

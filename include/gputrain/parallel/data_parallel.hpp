@@ -38,7 +38,6 @@
 #include "gputrain/comm/process_groups.hpp"
 #include "gputrain/device/arena.hpp"
 #include "gputrain/parallel/buckets.hpp"
-#include "gputrain/parallel/power_sgd.hpp"
 
 namespace torch::autograd {
 struct Node;
@@ -56,7 +55,6 @@ struct ReducerOptions {
   /// A narrower type for sending gradients; they are divided by the number of ranks, so that sums stay in its range.
   std::optional<at::ScalarType> wire_type = {};
   ShardedParameters* parameters = nullptr;  // null unless ranks share out the values too; must outlive this
-  PowerSgd* power_sgd = nullptr;            // compresses gradients if each rank updates all; must outlive this
 };
 
 /// The bytes that a rank sends on average in one step. Each of n ranks sends (n - 1) / n of a tensor that is reduced to
@@ -123,7 +121,6 @@ class DataParallel {
     std::vector<comm::Pending> under_way = {};
     at::Tensor across = {};  // in flight between replicas: this rank's part of the sum, or a copy in a narrower type
     comm::Pending under_way_across = {};
-    std::optional<PowerSgd::Exchange> exchange = {};
   };
   struct ReadyHook;
 
@@ -135,8 +132,6 @@ class DataParallel {
   void gradient_is_there(size_t index);
   void start_next();
   void send(Bucket& bucket, const std::string& name);
-  void turn(size_t index);
-  void complete_exchanges();
   void complete(Bucket& bucket);
   at::Tensor own_sum(const Bucket& bucket) const;
   void send_across(Bucket& bucket);

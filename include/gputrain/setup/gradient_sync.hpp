@@ -1,14 +1,13 @@
-// Reduction of gradients over ranks: buckets, dtype on the wire, compression, bytes sent.
+// Reduction of gradients over ranks: buckets, dtype on the wire, bytes sent.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "gputrain/checkpoint/store.hpp"
+#include "gputrain/checkpoint/checkpoint.hpp"
 #include "gputrain/comm/process_groups.hpp"
 #include "gputrain/device/arena.hpp"
 #include "gputrain/job/job_spec.hpp"
@@ -21,17 +20,13 @@ struct GradientSync {
   std::string bucket_reason;  // "auto: ..."; empty if the job sets the size
   bool is_measured = false;   // true for the bucket size: a resumed run keeps it, because rounding depends on it
   std::optional<at::ScalarType> wire_type;
-  std::unique_ptr<parallel::PowerSgd> power_sgd;  // null unless parallel.compress is powersgd
 
   parallel::ReducerOptions options(const std::vector<device::Shard>& owners,
                                    parallel::ShardedParameters* sharded = nullptr) const;
 
   /// Adds the fields for a checkpoint's state.
   void note(nlohmann::json& state) const;
-  /// Returns this rank's shard of the power_sgd state: its errors, and on rank 0 also the factors.
-  checkpoint::Shard shard(const comm::ProcessGroups& groups) const;
-  /// Restores the state that fits this job. If the number of ranks, the PowerSGD rank or the memory order differs, the
-  /// saved errors cannot be used: warns and starts with zero errors.
+  /// Restores the fields that fit this job.
   void restore(const checkpoint::Checkpoint& from, const comm::ProcessGroups& groups);
 };
 

@@ -34,7 +34,7 @@ class TrainingState {
   std::vector<at::Tensor> what_only_updates_change() const;
 
   /// Returns whether every rank writes a part; otherwise rank 0 writes everything.
-  bool is_shared_out() const noexcept { return setup_.built.ranks_of_state() > 1 || setup_.gradient_sync.power_sgd; }
+  bool is_shared_out() const noexcept { return setup_.built.ranks_of_state() > 1; }
 
   /// Returns whether the checkpoint was saved with other validation data.
   bool has_other_validation_data(const checkpoint::Checkpoint& from) const;

@@ -125,7 +125,6 @@ struct ParallelSpec {
   config::Auto<double> bucket_cap_mb;
   bool sync_bn = false;
   std::string compress = "none";
-  config::Auto<int64_t> powersgd_rank;
   std::optional<config::Length> check_replicas = config::Length{1000, config::Length::Unit::steps};
   config::Duration timeout{600};
 

@@ -57,8 +57,7 @@ class SharedFolder : public ::testing::Test {
 
 class SharedFolderOfParts : public SharedFolder, public ::testing::WithParamInterface<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Ways, SharedFolderOfParts,
-                         ::testing::Values("parallel.shard=parameters", "parallel.pipeline=2",
-                                           "parallel.compress=powersgd"));
+                         ::testing::Values("parallel.shard=parameters", "parallel.pipeline=2"));
 
 TEST_P(SharedFolderOfParts, IsMissedAtOnce) {
   give_each_host_its_own_disk();

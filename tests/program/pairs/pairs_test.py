@@ -55,7 +55,6 @@ SWITCHES = {
     "workers": (LETTERS, {"data.num_workers": 2}),
     "early stopping": (LETTERS, {"eval.early_stopping": {"patience": 3}, "eval.interval": 3}),
     "sent in bf16": (LETTERS, {"parallel.compress": "bf16"}),
-    "powersgd": (LETTERS, {"parallel.compress": "powersgd"}),
 }
 # What entries of the lists cannot do without.
 NEEDS = {
@@ -79,7 +78,6 @@ RANKS = {"two ranks": {}, "optimizer in shards": {"parallel.shard": "optimizer"}
 OTHER_NUMBERS = {
     "dropout": "each rank draws its own",
     "experts": "each rank balances the experts of its own texts",
-    "powersgd": "approximates the gradients of several ranks",
     "sent in bf16": "rounds the gradients of several ranks",
     "bf16": "sums in another order",
     "fp16": "sums in another order",

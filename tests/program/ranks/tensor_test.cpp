@@ -92,8 +92,6 @@ TEST_F(TensorParallel, SaysWhatCannotBeShared) {
               HasSubstr("3 ranks cannot be groups of 2 that share layers"));
   EXPECT_THAT(refused(2, kTied, {"parallel.tensor=2", "model.config.dropout=0.1"}),
               HasSubstr("dropout would differ between the ranks"));
-  EXPECT_THAT(refused(2, kTied, {"parallel.tensor=2", "parallel.compress=powersgd"}),
-              HasSubstr("needs whole matrices"));
 }
 
 }  // namespace

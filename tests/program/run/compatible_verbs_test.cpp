@@ -29,7 +29,7 @@ const char* const kJob =
     "train: {max_steps: 2, global_batch_size: 32}\noptimizer: {type: adamw, lr: 1e-4}\nlog: {tensorboard: true}\n";
 
 const Settings kSwitches{"parallel.tensor=2",           "parallel.pipeline=2",     "parallel.context=2",
-                         "parallel.shard=gradients",    "parallel.replicate=2",    "parallel.compress=powersgd",
+                         "parallel.shard=gradients",    "parallel.replicate=2",    "parallel.compress=bf16",
                          "optimizer.type=muon",         "optimizer.master=bf16",   "train.ema.decay=0.9",
                          "train.micro_batch_size=auto", "model.freeze=['*norm*']", "eval.sample.prompt=a",
                          "model.config.dropout=0.1"};

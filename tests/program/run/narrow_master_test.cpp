@@ -106,7 +106,7 @@ TEST(NarrowMaster, RefusesWhatItDoesNotGoWith) {
   const TemporaryFolder folder;
   const std::string job = write_job(folder, kLlama, kAdamW);
   for (const char* what : {"precision=fp32", "precision=fp16", "precision=tf32", "optimizer={type: sgd, master: bf16}",
-                           "parallel.tensor=2", "parallel.pipeline=2", "parallel.compress=powersgd"}) {
+                           "parallel.tensor=2", "parallel.pipeline=2", "parallel.compress=fp16"}) {
     const Result result = gputrain({"validate", job, "--set", what});
     EXPECT_EQ(result.exit_code, 2) << what;
     EXPECT_THAT(result.err + result.out, HasSubstr("optimizer.master")) << what;

@@ -370,7 +370,6 @@ TEST_F(Plan, RefusesWhatItCannotPredict) {
   refused(joined(whole, {"--bench-comm", write_job()}), "is not what `gputrain bench comm --json` prints", "job.yaml");
   refused(joined(whole, {"--bench-train", folder_ / "none"}), "cannot be read", "bench train --json");
   refused(joined(whole, {"--set", "precision=fp64"}), "the rate of h100 in fp64 is not known", "precision=bf16");
-  refused(joined(whole, {"--set", "parallel.compress=powersgd"}), "powersgd", "parallel.compress=none");
 }
 
 app::ClusterRates round_rates() {

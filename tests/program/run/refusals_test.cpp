@@ -10,7 +10,6 @@
 
 #include "../../../src/cli/commands.hpp"
 #include "gputrain/core/error.hpp"
-#include "gputrain/estimate/plan_search.hpp"
 #include "gputrain/run/preparation.hpp"
 #include "gputrain/setup/compatibility.hpp"
 #include "refused_things.hpp"
@@ -208,11 +207,6 @@ const std::vector<VerbRow> kVerbRows{
      "no run answers in this folder: "},
     {[](const At& at) { app::top_command({.run = at("images"), .once = true}); }, environment,
      "no run answers in this folder: "},
-    {[](const At& at) {
-       app::search_plans(app::load_job(job_at(at, "images.yaml", {"parallel.compress=powersgd"})),
-                         {.world_size = 2, .rates = {}});
-     },
-     usage, "what powersgd sends and keeps is not predicted"},
     {[](const At& at) { app::tune_lr_command({.job = job_at(at, "images.yaml"), .max = 1e30, .steps = 20}); }, refused,
      "training diverged after"},
 };
