@@ -68,12 +68,6 @@ Checkpoint Checkpoint::open(const fs::path& folder) {
   return look_into(folder);
 }
 
-std::vector<std::string> Checkpoint::part_names() const {
-  std::vector<std::string> names;
-  for (const auto& [name, part] : parts_) names.push_back(name);
-  return names;
-}
-
 const Part& Checkpoint::part(const std::string& name) const {
   const auto found = parts_.find(name);
   if (found == parts_.end()) throw Damage("has no " + name + kTensorSuffix, folder_);

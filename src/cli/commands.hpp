@@ -249,18 +249,17 @@ int plan_command(const PlanCommand& command);
 int ckpt_ls_command(const std::string& run, bool json);
 /// Returns 5 if a checkpoint is damaged or none exists.
 int ckpt_verify_command(const std::string& path, bool json);
-/// Returns 0 if all tensors are equal bit for bit, else 4.
-int ckpt_diff_command(const std::string& a, const std::string& b, bool json);
 int ckpt_prune_command(const PruneRequest& request);
 
 /// Names of the subcommands in libgputrain.so: NAME_command is the function above.
-#define GPUTRAIN_VERBS(V)                                                                                       \
-  V(run)                                                                                                        \
-  V(eval)                                                                                                       \
-  V(generate) V(predict) V(embed) V(export_model) V(fetch) V(doctor) V(replay) V(bench_train) V(bench_one)      \
-      V(bench_comm) V(bench_matmul) V(bench_memory) V(bench_disk) V(bench_data) V(validate) V(config) V(schema) \
-          V(list) V(describe) V(names) V(audit) V(tokenize) V(ctl) V(top) V(compare) V(data_show) V(version)    \
-              V(profile) V(plan) V(sweep) V(init) V(tune_lr) V(ckpt_ls) V(ckpt_verify) V(ckpt_diff) V(ckpt_prune)
+#define GPUTRAIN_VERBS(V)                                                                                             \
+  V(run)                                                                                                              \
+  V(eval)                                                                                                             \
+  V(generate)                                                                                                         \
+  V(predict) V(embed) V(export_model) V(fetch) V(doctor) V(replay) V(bench_train) V(bench_one) V(bench_comm)          \
+      V(bench_matmul) V(bench_memory) V(bench_disk) V(bench_data) V(validate) V(config) V(schema) V(list) V(describe) \
+          V(names) V(audit) V(tokenize) V(ctl) V(top) V(compare) V(data_show) V(version) V(profile) V(plan) V(sweep)  \
+              V(init) V(tune_lr) V(ckpt_ls) V(ckpt_verify) V(ckpt_prune)
 
 /// Table of subcommands that the library exports as gputrain_verbs.
 struct Verbs {

@@ -32,8 +32,7 @@ class Checkpoint {
   const Manifest& manifest() const noexcept { return manifest_; }
   const nlohmann::json& state() const noexcept { return *state_; }
 
-  std::vector<std::string> part_names() const;  // "model", "optimizer", ...
-  /// Returns the tensors saved as `name`. Throws Damage if there are none.
+  /// Returns the tensors of "model", "optimizer" or another part. Throws Damage if there are none.
   const Part& part(const std::string& name) const;
 
  private:

@@ -50,7 +50,7 @@ struct CommandLine {
   app::InitRequest init;
   app::TuneLrRequest tune_lr;
   bool json = false, origin = false;
-  std::string kind, name, markdown, path, other_path;
+  std::string kind, name, markdown, path;
   std::vector<std::string> plugins;
   std::function<int()> action;
 

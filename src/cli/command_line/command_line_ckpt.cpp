@@ -6,7 +6,7 @@
 namespace gputrain {
 
 void CommandLine::add_ckpt() {
-  auto* ckpt = app.add_subcommand("ckpt", "list, verify, compare and remove checkpoints");
+  auto* ckpt = app.add_subcommand("ckpt", "list, verify and remove checkpoints");
   ckpt->require_subcommand(1);
 
   auto* ls = ckpt->add_subcommand("ls", "list the checkpoints of a run, newest last; checks manifests and sizes");
@@ -17,12 +17,6 @@ void CommandLine::add_ckpt() {
   verify->add_option("path", path, "a run folder, its ckpt/, or one checkpoint")->required()->check(not_empty);
   verify->footer("Exit code: 0 all are good; 5 something is wrong, or there is no checkpoint.");
   verify->callback([this] { action = [this] { return app::library().ckpt_verify(path, json); }; });
-
-  auto* diff = ckpt->add_subcommand("diff", "compare two checkpoints: settings, metrics, tensors");
-  diff->add_option("a", path, "a checkpoint, or a run folder: its newest good one")->required()->check(not_empty);
-  diff->add_option("b", other_path, "another")->required()->check(not_empty);
-  diff->footer("Exit code: 0 all tensors equal bit for bit; 4 they differ; 2, 5 unreadable.");
-  diff->callback([this] { action = [this] { return app::library().ckpt_diff(path, other_path, json); }; });
 
   auto* verb = ckpt->add_subcommand("prune", "remove checkpoints that no --keep option keeps, and half-written ones");
   verb->add_option("run", prune.run, "a run folder, or its ckpt/")->required()->check(not_empty);
@@ -35,7 +29,7 @@ void CommandLine::add_ckpt() {
   verb->footer("The newest checkpoint that verifies always stays.");
   verb->callback([this] { action = [this] { return app::library().ckpt_prune(prune); }; });
 
-  for (auto* each : {ls, verify, diff}) each->add_flag("--json", json, "print one JSON document");
+  for (auto* each : {ls, verify}) each->add_flag("--json", json, "print one JSON document");
   verb->add_flag("--json", prune.json, "print one JSON document");
 }
 

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -23,7 +22,6 @@ namespace gputrain::testing_support {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
@@ -39,10 +37,6 @@ class Ckpt : public ::testing::Test {
     trained_ = new TemporaryFolder;
     const std::string job = write_gpt_job(*trained_, kFiveCheckpoints);
     ASSERT_EQ(gputrain({"run", job, "--output-dir", *trained_ / "run"}).exit_code, 0);
-    ASSERT_EQ(gputrain({"run", job, "--output-dir", *trained_ / "other", "--set", "optimizer.lr=2e-3", "--set",
-                        "seed=7", "--set", "log.interval=7", "--set", "train.max_steps=16"})
-                  .exit_code,
-              0);
   }
   static void TearDownTestSuite() {
     delete trained_;
@@ -52,7 +46,6 @@ class Ckpt : public ::testing::Test {
     fs::copy(trained_->path() / "run", run_, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   }
 
-  std::string other() const { return *trained_ / "other"; }
   fs::path in_ckpt(const std::string& below) const { return fs::path(run_) / "ckpt" / below; }
   void truncate(int step) const { fs::resize_file(in_ckpt(name(step)) / "model.safetensors", 100); }
   /// Flips a bit, which only a hash check finds.
@@ -184,63 +177,6 @@ TEST_F(Ckpt, VerifyExits5WithoutCheckpoints) {
   EXPECT_EQ(ckpt({"ls", run_}).exit_code, 0);
 }
 
-TEST_F(Ckpt, DiffExits0ForACopy) {
-  fs::copy(run_, folder_ / "copy", fs::copy_options::recursive | fs::copy_options::copy_symlinks);
-  const auto document = ckpt_json({"diff", run_, folder_ / "copy"}, 0);
-  EXPECT_EQ(document["equal"], true);
-  EXPECT_THAT(document["settings"], IsEmpty());
-  EXPECT_THAT(strings_at(document["files"], "name"), ElementsAre("generators", "model", "optimizer"));
-  EXPECT_GT(document["files"][1]["tensors"], 10);
-  for (const auto& file : document["files"]) EXPECT_EQ(file["differing_elements"], 0);
-  EXPECT_THAT(ckpt({"diff", run_, folder_ / "copy"}).out, HasSubstr("all tensors are equal bit for bit"));
-}
-
-TEST_F(Ckpt, DiffShowsSettingsMetricsAndTensors) {
-  const auto document = ckpt_json({"diff", run_, other()}, 4);
-  EXPECT_EQ(document["equal"], false);
-  EXPECT_EQ(document["a"]["step"], 20);
-  EXPECT_EQ(document["b"]["step"], 16);
-  std::map<std::string, std::string> classes;
-  for (const auto& each : document["settings"]) classes[each["key"]] = each["on_resume"];
-  EXPECT_EQ(classes, (std::map<std::string, std::string>{{"optimizer.lr", "needs --accept"},
-                                                         {"seed", "refused"},
-                                                         {"train.max_steps", "needs --accept"},
-                                                         {"log.interval", "safe"},
-                                                         {"output_dir", "safe"}}));
-  EXPECT_EQ(document["settings"][0]["key"], "seed");
-  EXPECT_EQ(document["settings"][0]["b"], "7");
-  EXPECT_THAT(strings_at(document["metrics"], "name"), Contains("val/loss"));
-  const auto& model = document["files"][1];
-  EXPECT_GT(model["differing_tensors"], 0);
-  EXPECT_GT(model["largest_absolute"], 0);
-  const Result text = ckpt({"diff", run_, other()});
-  EXPECT_THAT(text.out, HasSubstr("largest differences"));
-  for (const auto& line : lines_of(text.out)) EXPECT_LE(line.size(), 120U) << line;
-}
-
-TEST_F(Ckpt, DiffSkipsDamagedNewestAndNamesIt) {
-  flip(20);
-  const auto document = ckpt_json({"diff", run_, in_ckpt(name(16))}, 0);
-  EXPECT_EQ(document["a"]["step"], 16);
-  ASSERT_EQ(document["a"]["skipped"].size(), 1U);
-  EXPECT_THAT(document["a"]["skipped"][0].get<std::string>(), HasSubstr(name(20) + ": model.safetensors"));
-  EXPECT_EQ(ckpt({"diff", in_ckpt(name(20)), in_ckpt(name(16))}).exit_code, 5);
-}
-
-TEST_F(Ckpt, DiffShowsTensorsOfOnlyOneModel) {
-  const std::string job = write_gpt_job(folder_, kFiveCheckpoints);
-  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "wide", "--set", "model.config.n_inner=64", "--set",
-                      "model.config.position=rotary"})
-                .exit_code,
-            0);
-  const auto model = ckpt_json({"diff", run_, folder_ / "wide"}, 4)["files"][1];
-  EXPECT_THAT(model["only_in_a"], Contains("transformer.wpe.weight"));
-  EXPECT_THAT(strings_at(model["other_kind"], "name"), Contains("transformer.h.0.mlp.c_fc.weight"));
-  const Result text = ckpt({"diff", run_, folder_ / "wide"});
-  EXPECT_THAT(text.out, HasSubstr("transformer.wpe.weight                only in A"));
-  EXPECT_THAT(text.out, HasSubstr("Double [32, 128] in A, Double [32, 64] in B"));
-}
-
 TEST_F(Ckpt, PruneKeepsEachCountAndRemovesPartials) {
   leave_remains();
   const std::vector<std::string> arguments{"prune", run_, "--keep-last", "1", "--keep-every", "8"};
@@ -290,7 +226,6 @@ TEST_F(Ckpt, LooksAfterTheNewestBranchAndLeavesOthersAlone) {
   EXPECT_EQ(document["checkpoints"][1]["latest"], true);
   EXPECT_EQ(document["set_aside"].size(), 5U);
   EXPECT_THAT(ckpt({"ls", run_}).out, HasSubstr("of a branch that was left: " + name(20)));
-  EXPECT_EQ(ckpt_json({"diff", run_, in_ckpt(name(12))}, 0)["a"]["step"], 12);
   EXPECT_EQ(ckpt({"prune", run_, "--keep-last", "1"}).exit_code, 0);
   EXPECT_THAT(names(), ElementsAre("branch-2", name(4), name(8), name(12), name(16), name(20)));
   EXPECT_EQ(ckpt({"prune", run_, "--keep-last", "1", "--set-aside"}).exit_code, 0);
@@ -325,8 +260,8 @@ TEST_F(Ckpt, Exits2ForWhatIsNoRun) {
   const std::string empty = folder_ / "empty";
   fs::create_directory(empty);
   for (const auto& path : {folder_ / "nowhere", text, empty}) {
-    for (const auto& arguments : std::vector<std::vector<std::string>>{
-             {"ls", path}, {"verify", path}, {"diff", run_, path}, {"prune", path, "--keep-last", "1"}}) {
+    for (const auto& arguments :
+         std::vector<std::vector<std::string>>{{"ls", path}, {"verify", path}, {"prune", path, "--keep-last", "1"}}) {
       const Result result = ckpt(arguments);
       EXPECT_EQ(result.exit_code, 2) << arguments[0] << " " << path;
       EXPECT_THAT(result.err, HasSubstr("ckpt/"));
@@ -335,7 +270,6 @@ TEST_F(Ckpt, Exits2ForWhatIsNoRun) {
   }
   EXPECT_EQ(ckpt({"prune", run_}).exit_code, 2);
   EXPECT_THAT(ckpt({"prune", run_, "--keep-last", "0"}).err, HasSubstr("at least 1"));
-  EXPECT_EQ(ckpt({"diff", run_}).exit_code, 2);
   EXPECT_EQ(ckpt({}).exit_code, 2);
 }
 

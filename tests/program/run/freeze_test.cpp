@@ -12,6 +12,7 @@
 #include "gputrain/checkpoint/checkpoint.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/job/job_changes.hpp"
+#include "support/checkpoints.hpp"
 #include "support/program.hpp"
 #include "support/rank_runs.hpp"
 #include "support/small_job.hpp"
@@ -24,6 +25,7 @@ using checkpoint::SafetensorsFile;
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 constexpr const char* kFreeze = "model.freeze=[\"*.wte.*\", \"*.h.*\", \"!*.mlp.*\"]";
@@ -114,8 +116,7 @@ TEST_F(Freezing, ResumesExactly) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("resume  step 15"));
   EXPECT_EQ(losses_of(folder_ / "whole"), losses_of(folder_ / "cut"));
-  const Result difference = gputrain({"ckpt", "diff", folder_ / "whole", folder_ / "cut"});
-  EXPECT_EQ(difference.exit_code, 0) << difference.out;
+  EXPECT_THAT(differing_tensors(folder_ / "whole", folder_ / "cut"), IsEmpty());
 }
 
 TEST_F(Freezing, TrainsOnRanksThatShareGradientsAsOnOne) {

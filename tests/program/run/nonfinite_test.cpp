@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gputrain/data/sample_usage.hpp"
+#include "support/checkpoints.hpp"
 #include "support/program.hpp"
 #include "support/rank_runs.hpp"
 #include "support/small_job.hpp"
@@ -18,6 +19,8 @@ namespace gputrain::testing_support {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr int64_t kSamples = 120, kBatch = 6, kSteps = 40;  // two epochs
 
@@ -145,8 +148,8 @@ TEST(Rollback, SkipsDataSinceTheCheckpoint) {
                                     "passed over (1 of at most 3)"));
   // The restored state is that of the checkpoint: weights, optimizer, random numbers.
   const std::string ckpt = folder / "rollback/ckpt/step-000000";
-  EXPECT_EQ(gputrain({"ckpt", "diff", ckpt + "10", ckpt + "13"}).exit_code, 0);
-  EXPECT_EQ(gputrain({"ckpt", "diff", ckpt + "10", ckpt + "15"}).exit_code, 4);
+  EXPECT_THAT(differing_tensors(ckpt + "10", ckpt + "13"), IsEmpty());
+  EXPECT_THAT(differing_tensors(ckpt + "10", ckpt + "15"), Not(IsEmpty()));
   const auto rollbacks = ledger_of(folder / "rollback", "rollback");
   ASSERT_EQ(rollbacks.size(), 2U);
   EXPECT_EQ(rollbacks[0]["step"], 13);
@@ -243,9 +246,8 @@ TEST(Rollback, CoversTheLastStep) {
   const Result result = gputrain(arguments);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("back    to the weights of step 10"));
-  EXPECT_EQ(gputrain({"ckpt", "diff", folder / "rollback/ckpt/step-00000010", folder / "rollback/ckpt/step-00000013"})
-                .exit_code,
-            0);
+  const std::string ckpt = folder / "rollback/ckpt/step-000000";
+  EXPECT_THAT(differing_tensors(ckpt + "10", ckpt + "13"), IsEmpty());
 }
 
 TEST(NonfiniteStep, ExcludesLossScaleOverflow) {
@@ -272,9 +274,8 @@ TEST(Rollback, WorksOnTwoRanksAsOnOne) {
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_EQ(ledger_of(folder / "rollback", "rollback").size(), 2U);
   EXPECT_EQ(gputrain({"data", "audit", folder / "rollback"}).exit_code, 0);
-  EXPECT_EQ(gputrain({"ckpt", "diff", folder / "rollback/ckpt/step-00000010", folder / "rollback/ckpt/step-00000013"})
-                .exit_code,
-            0);
+  const std::string ckpt = folder / "rollback/ckpt/step-000000";
+  EXPECT_THAT(differing_tensors(ckpt + "10", ckpt + "13"), IsEmpty());
 }
 
 }  // namespace

@@ -219,7 +219,7 @@ struct CommandRow {
 
 /// What the program says of its command line, before it opens its library.
 const std::vector<CommandRow> kCommandRows{
-    {{"ckpt"}, "`gputrain ckpt` needs a subcommand", "one of ls, verify, diff, prune"},
+    {{"ckpt"}, "`gputrain ckpt` needs a subcommand", "one of ls, verify, prune"},
     {{"ckpt", "rm", "x"}, "`gputrain ckpt` has no subcommand 'rm'", "`gputrain ckpt prune`"},
     {{"train", "job.yaml"}, "`gputrain` has no subcommand 'train'", "`gputrain run`"},
     {{"job.yaml"}, "`gputrain` has no subcommand 'job.yaml'", "`gputrain run job.yaml`"},

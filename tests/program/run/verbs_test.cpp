@@ -183,7 +183,6 @@ TEST(CommandLine, PrintsHelpIn80Columns) {
                       {"ckpt"},
                       {"ckpt", "ls"},
                       {"ckpt", "verify"},
-                      {"ckpt", "diff"},
                       {"ckpt", "prune"},
                       {"replay"},
                       {"predict"},
