@@ -174,7 +174,6 @@ data::EpochShares epoch_of(const Job& job, const TrainingSetup& setup) {
   const auto& batch = setup.plan.batch;
   return data::walk_epoch(order_facts(job.spec(), setup), {.global_batch = batch.global_batch,
                                                            .micro_batch = batch.micro_batch,
-                                                           .micro_batches = batch.micro_batches,
                                                            .world_size = setup.context.groups.mesh().samples()});
 }
 

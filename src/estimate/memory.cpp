@@ -6,7 +6,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/device/out_of_memory.hpp"
@@ -37,14 +36,8 @@ void add_micro_batch(std::vector<Remedy>& remedies, const JobSpec& spec, const T
   const auto& batch = setup.plan.batch;
   if (memory.micro_batch < 2) return;
   const int64_t micro = smaller_micro_batch(memory);
-  train::BatchPlan smaller = batch;
-  smaller.micro_batch = micro;
-  std::ranges::replace(smaller.micro_batches, memory.micro_batch, micro);
-  const int64_t per_pass = smaller.micro_batch_over_ranks(setup.context.groups.mesh().samples());
-  const int64_t passes = ceil_divide(batch.global_batch, per_pass);
-  std::string set = "train.micro_batch_size=" + (batch.micro_batches.empty()
-                                                     ? fmt::format("{}", micro)
-                                                     : fmt::format("[{}]", fmt::join(smaller.micro_batches, ",")));
+  const int64_t passes = ceil_divide(batch.global_batch, micro * setup.context.groups.mesh().samples());
+  std::string set = fmt::format("train.micro_batch_size={}", micro);
   if (!spec.train.gradient_accumulation_steps.is_auto()) {
     set += fmt::format(" --set train.gradient_accumulation_steps={}", passes);
   }
@@ -197,8 +190,7 @@ Memory measured_memory(const JobSpec& spec, const TrainingSetup& setup, int64_t 
   const auto& batch = setup.plan.batch;
   const bool on_cpu = setup.context.device.is_cpu();
   Memory memory{.fixed = fixed_memory(setup.built, setup.optimizer_stack),
-                .micro_batch = std::max<int64_t>(
-                    1, batch.micro_batch_of(setup.context.groups.mesh().sample_group_of(setup.context.rank()))),
+                .micro_batch = std::max<int64_t>(1, batch.micro_batch),
                 .evaluates = true};
   if (on_cpu) memory.data = batch_bytes(*setup.datasets.train, memory.micro_batch) * batches_ahead(spec, batch);
   // On a CPU the arena and the optimizer state are mapped outside the allocator, so its reading excludes them.

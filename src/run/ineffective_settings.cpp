@@ -92,7 +92,7 @@ bool is_micro_batch_cut(const JobSpec& spec, const TrainingSetup& setup) {
   const auto& wanted = spec.train.micro_batch_size;
   if (!wanted || wanted->is_auto() || setup.micro_batch.micro_batch > 0) return false;
   const auto& batch = setup.plan.batch;
-  return batch.micro_batches.empty() && batch.aliases == 0 && wanted->value->values.front() > batch.micro_batch;
+  return batch.aliases == 0 && *wanted->value > batch.micro_batch;
 }
 
 bool is_accumulation_cut(const JobSpec& spec, const train::BatchPlan& batch) {

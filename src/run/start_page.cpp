@@ -85,20 +85,14 @@ std::string batch_text(const JobSpec& spec, const TrainingSetup& setup) {
   const int world = mesh.samples();
   std::string text = sequence > 0 ? counted(setup.plan.tokens_per_step, "token") + "/step"
                                   : counted(batch.global_batch, "sample") + "/step";
-  const bool is_even = batch.micro_batches.empty(), is_open = spec.train.searches_micro_batch();
-  text += " = " +
-          (is_open   ? "auto"
-           : is_even ? grouped(batch.micro_batch)
-                     : "(" + train::sum_text(batch.micro_batches) + ")") +
-          " micro";
+  const bool is_open = spec.train.searches_micro_batch();
+  text += " = " + (is_open ? "auto" : grouped(batch.micro_batch)) + " micro";
   if (sequence > 0) text += " x " + grouped(sequence) + " seq";
-  if (is_even) {
-    const int together = mesh.context * mesh.tensor * mesh.pipeline;
-    text += " x " + counted(world, together > 1 ? "group" : "rank");
-    if (together > 1) text += " of " + counted(together, "rank");
-  }
+  const int together = mesh.context * mesh.tensor * mesh.pipeline;
+  text += " x " + counted(world, together > 1 ? "group" : "rank");
+  if (together > 1) text += " of " + counted(together, "rank");
   text += " x " + (is_open ? "as many" : grouped(batch.accumulation)) + " accumulation";
-  if (batch.micro_batch_over_ranks(world) * batch.accumulation != batch.global_batch) text += " (at most)";
+  if (batch.micro_batch * world * batch.accumulation != batch.global_batch) text += " (at most)";
   if (const int64_t samples = setup.datasets.train->size(); samples < batch.global_batch)
     text += ", but an epoch has only " + counted(samples, "sample") + ": each step takes the whole epoch";
   const double lr = spec.optimizer.peak_lr(batch.global_batch);

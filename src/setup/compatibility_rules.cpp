@@ -48,12 +48,10 @@ FeatureList features_of_updates(const JobSpec& spec, const JobAbilities& can) {
 
 FeatureList features_of_steps(const JobSpec& spec) {
   const auto& how = spec.train.activation_checkpointing;
-  const auto& micro = spec.train.micro_batch_size;
   const auto is_taken_away = [](const std::string& pattern) { return pattern.starts_with('!'); };
   return {{"train.activation_checkpointing: block", how == "block"},
           {"train.activation_checkpointing: selective", how == "selective"},
           {"train.micro_batch_size: auto", spec.train.searches_micro_batch()},
-          {"train.micro_batch_size: a list", micro && micro->value && micro->value->values.size() > 1},
           {"train.cuda_graphs: auto", spec.train.cuda_graphs == "auto"},
           {"data.text.packing", spec.data.text.packing},
           {"eval.sample", spec.eval.sample.has_value()},
@@ -75,7 +73,6 @@ FeatureList features_of_model(const models::Abilities& model, const tasks::Abili
           {"a model and a task whose layers can be shared", model.splits_layers && task.takes_parts_of_texts},
           {"a model and a task whose texts can be shared", model.takes_parts_of_texts && task.takes_parts_of_texts},
           {"a model and a task that run in stages", model.runs_in_parts && task.takes_last_layer_alone},
-          {"a task that compares the samples of all ranks", task.compares_samples},
           {"a task that reads each text in a row of its own", task.reads_rows_alone}};
 }
 
@@ -182,8 +179,6 @@ std::vector<CompatibilityRule> rules_of_steps() {
       {"train.micro_batch_size: auto", excludes, "parallel.pipeline",
        "auto measures one pass at a time, and the stages of a pipeline run several",
        "a number; each stage holds as many micro-batches as there are stages from it to the end"},
-      {"train.micro_batch_size: a list", excludes, "a task that compares the samples of all ranks",
-       "{task} compares samples of all ranks, which need one size", "one number"},
       {"train.activation_checkpointing: block", needs, "a model with blocks", "{model} has no blocks to recompute",
        "leave it out"},
       {"train.activation_checkpointing: selective", needs, "a model with norms and activations",

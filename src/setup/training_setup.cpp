@@ -71,7 +71,6 @@ data::LoaderOptions loader_options(const JobSpec& spec, const data::Dataset& dat
   const bool is_made_up = spec.data.train.format.name == "synthetic";  // such images are not augmented
   return {.partition = {.global_batch = batch.global_batch,
                         .micro_batch = batch.micro_batch,
-                        .micro_batches = batch.micro_batches,
                         .rank = mesh.sample_group_of(context.rank()),
                         .world_size = mesh.samples()},
           .seed = static_cast<uint64_t>(spec.seed),
@@ -143,12 +142,8 @@ train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data:
   const int64_t tokens = setup.datasets.tokens_per_sample() > 0 ? dataset->layout().token_count() : 0;
   auto loader = loader_options(spec, *dataset, setup.context, batch);
   const int world = loader.partition.world_size;
-  loader.partition.global_batch = batch.micro_batch_over_ranks(world);
-  if (const auto& size = spec.eval.batch_size) {
-    loader.partition.micro_batch = *size;
-    loader.partition.micro_batches.clear();
-    loader.partition.global_batch = *size * world;
-  }
+  if (const auto& size = spec.eval.batch_size) loader.partition.micro_batch = *size;
+  loader.partition.global_batch = loader.partition.micro_batch * world;
   if (most_samples == 0 && tokens > 0 && role == "val") {
     most_samples = ceil_divide(spec.eval.max_tokens.value_or(0), tokens);
   }

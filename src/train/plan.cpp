@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 #include "gputrain/core/error.hpp"
@@ -38,18 +36,6 @@ int64_t named_global_batch(const TrainSpec& spec, const PlanFacts& facts) {
            "train.global_batch_tokens: " + std::to_string(nearest));
   }
   return tokens / facts.tokens_per_sample;
-}
-
-/// Returns the micro-batch of each rank from train.micro_batch_size; empty: not set.
-std::vector<int64_t> micro_batches(const TrainSpec& spec, const PlanFacts& facts) {
-  if (!spec.micro_batch_size || spec.micro_batch_size->is_auto()) return {};
-  std::vector<int64_t> sizes = spec.micro_batch_size->value->values;
-  const auto world = static_cast<size_t>(facts.world_size);
-  if (sizes.size() == 1) sizes.resize(world, sizes[0]);
-  if (sizes.size() == world) return sizes;
-  refuse("train.micro_batch_size has " + counted(std::ssize(sizes), "number") + " for " +
-             counted(facts.world_size, "rank"),
-         "give one number for each rank, rank 0 first, or one for all ranks");
 }
 
 [[noreturn]] void refuse_empty_passes(const TrainSpec& spec, int64_t passes, int64_t samples) {
@@ -216,24 +202,15 @@ Cadence Plan::cadence_of(const std::optional<config::Length>& length, const std:
   return {.steps = std::max<int64_t>(1, steps_of(*length, key)), .uniform = uniform_of(length->unit)};
 }
 
-int64_t BatchPlan::micro_batch_of(int rank) const {
-  return micro_batches.empty() ? micro_batch : micro_batches.at(static_cast<size_t>(rank));
-}
-
-int64_t BatchPlan::micro_batch_over_ranks(int world_size) const {
-  return micro_batches.empty() ? micro_batch * world_size
-                               : std::accumulate(micro_batches.begin(), micro_batches.end(), int64_t{0});
-}
-
 BatchPlan plan_batch(const TrainSpec& spec, const PlanFacts& facts) {
   int64_t global = named_global_batch(spec, facts);
   const int64_t world = facts.world_size;
-  const std::vector<int64_t> micro = micro_batches(spec, facts);
+  const std::optional<int64_t> micro = spec.micro_batch_size ? spec.micro_batch_size->value : std::nullopt;
   int64_t accumulation = spec.gradient_accumulation_steps.value.value_or(0);
-  if (global == 0 && micro.empty()) {
+  if (global == 0 && !micro) {
     refuse("no batch size is given", "add train.global_batch_size (samples per optimizer step)");
   }
-  const int64_t together = std::accumulate(micro.begin(), micro.end(), int64_t{0});
+  const int64_t together = micro.value_or(0) * world;
   int64_t aliases = 0;
   if (global == 0) {
     global = together * std::max<int64_t>(1, accumulation);
@@ -247,29 +224,20 @@ BatchPlan plan_batch(const TrainSpec& spec, const PlanFacts& facts) {
            "raise train.global_batch_size to at least " + std::to_string(world));
   }
   const int64_t share = ceil_divide(global, world);  // the largest equal share; some ranks have one sample less
-  if (micro.empty()) {
+  if (!micro) {
     if (accumulation > global) refuse_empty_passes(spec, accumulation, global);
     const int64_t parts = std::min(share, std::max<int64_t>(1, accumulation));
     return {.global_batch = global, .micro_batch = ceil_divide(share, parts), .accumulation = parts};
   }
-  const bool is_even = std::adjacent_find(micro.begin(), micro.end(), std::not_equal_to<>()) == micro.end();
   if (accumulation > 0 && together * accumulation != global) {
-    refuse("train.global_batch_size " + std::to_string(global) + " is not micro_batch_size " +
-               (is_even ? std::to_string(micro[0]) : "(" + sum_text(micro) + ")") + " x gradient_accumulation_steps " +
-               std::to_string(accumulation) + (is_even ? " x " + counted(world, "rank") : ""),
+    refuse("train.global_batch_size " + std::to_string(global) + " is not micro_batch_size " + std::to_string(*micro) +
+               " x gradient_accumulation_steps " + std::to_string(accumulation) + " x " + counted(world, "rank"),
            "leave one of the three out; it follows from the others");
   }
-  BatchPlan plan{.global_batch = global,
-                 .micro_batch = micro[0],
-                 .accumulation = ceil_divide(global, together),
-                 .aliases = aliases};
-  if (is_even) {
-    plan.micro_batch = std::min(plan.micro_batch, share);
-  } else {
-    plan.micro_batches = micro;
-    plan.micro_batch = *std::max_element(micro.begin(), micro.end());
-  }
-  return plan;
+  return {.global_batch = global,
+          .micro_batch = std::min(*micro, share),
+          .accumulation = ceil_divide(global, together),
+          .aliases = aliases};
 }
 
 std::vector<int64_t> micro_batches_to_try(int64_t share) {

@@ -1,9 +1,6 @@
 #include "gputrain/train/spec.hpp"
 
-#include <algorithm>
-#include <numeric>
 #include <string>
-#include <vector>
 
 #include "gputrain/core/numbers.hpp"
 
@@ -26,7 +23,7 @@ void check_micro_batch_search(const TrainSpec& spec, config::SpecIssues& issues)
   }
 }
 
-/// Finds sizes that no number of ranks satisfies; a list of micro-batches gives that number.
+/// Finds sizes that no number of ranks satisfies.
 void check_batch_sizes(const TrainSpec& spec, config::SpecIssues& issues) {
   const auto& passes = spec.gradient_accumulation_steps.value;
   if (!spec.global_batch_size || !passes || spec.searches_micro_batch()) return;
@@ -38,15 +35,11 @@ void check_batch_sizes(const TrainSpec& spec, config::SpecIssues& issues) {
                "at most " + std::to_string(global) + ", or a larger global batch");
     return;
   }
-  const std::vector<int64_t>& micro = spec.micro_batch_size->value->values;
-  const bool is_list = micro.size() != 1;
-  const int64_t together = std::accumulate(micro.begin(), micro.end(), int64_t{0}), per_pass = global / *passes;
-  const bool fits = is_list ? per_pass == together : per_pass > 0 && per_pass % together == 0;
-  if (fits && global % *passes == 0) return;
+  const int64_t micro = *spec.micro_batch_size->value;
+  if (global % (micro * *passes) == 0) return;
   issues.add("global_batch_size",
-             std::to_string(global) + " is not micro_batch_size " + (is_list ? "(" : "") + sum_text(micro) +
-                 (is_list ? ")" : "") + " x gradient_accumulation_steps " + std::to_string(*passes) +
-                 (is_list ? "" : " x any number of ranks"),
+             std::to_string(global) + " is not micro_batch_size " + std::to_string(micro) +
+                 " x gradient_accumulation_steps " + std::to_string(*passes) + " x any number of ranks",
              "leave one of the three out; it follows from the others");
 }
 
@@ -89,8 +82,8 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
       .unit("tokens")
       .change(Change::needs_accept);
   d.key("micro_batch_size", &TrainSpec::micro_batch_size,
-        "samples per forward pass on one rank; a list: one number per rank, for different GPUs, and each step is "
-        "divided in this proportion; auto: tries sizes on all ranks before the first step, uses the fastest that "
+        "samples per forward pass on one rank; auto: tries sizes on all ranks before the first step, uses the fastest "
+        "that "
         "fits and keeps it when resuming; null: the global batch divided by ranks and accumulation")
       .range(1, kMostInAStep)
       .unit("samples")
@@ -381,17 +374,6 @@ void ParallelSpec::describe(config::Description<ParallelSpec>& d) {
       .above(0)
       .change(Change::safe);
   d.key("timeout", &ParallelSpec::timeout, "maximum time of a collective").above(0).change(Change::safe);
-}
-
-std::string sum_text(const std::vector<int64_t>& sizes) {
-  std::string text;
-  for (auto begin = sizes.begin(); begin != sizes.end();) {
-    const auto end = std::find_if(begin, sizes.end(), [begin](int64_t size) { return size != *begin; });
-    text += (text.empty() ? "" : " + ") + (end - begin > 1 ? std::to_string(end - begin) + " x " : "") +
-            std::to_string(*begin);
-    begin = end;
-  }
-  return text;
 }
 
 }  // namespace gputrain::train

@@ -215,28 +215,6 @@ TEST(Loader, PutsSamplesOfLikeLengthTogether) {
   }
 }
 
-TEST(Loader, SharesAStepByMicroBatchSizes) {
-  const auto dataset = std::make_shared<NumberedDataset>(200);
-  for (const int64_t global_batch : {13, 48, 50, 96}) {
-    Loader alone(dataset, options_for(global_batch, 7));
-    LoaderOptions options = options_for(global_batch, 1);
-    options.partition.micro_batches = {32, 3, 13};
-    const auto ranks = loaders_of(dataset, options, 3);
-    EXPECT_EQ(ranks[0]->micro_batches_per_step(), (global_batch + 47) / 48);
-    for (int step = 0; step < 20; ++step) {
-      std::vector<std::vector<int64_t>> shapes;
-      const auto together = next_together(ranks, shapes);
-      EXPECT_EQ(joined(together), counted_targets(alone.next_step())) << global_batch << ", step " << step;
-      for (size_t rank = 0; rank < 3; ++rank) {
-        for (const int64_t rows : shapes[rank]) EXPECT_LE(rows, options.partition.micro_batches[rank]);
-        if (global_batch % 48 == 0) {
-          EXPECT_EQ(shapes[rank].front(), options.partition.micro_batches[rank]);
-        }
-      }
-    }
-  }
-}
-
 TEST(Loader, CutsPaddingDownToNoRowsWhenAsked) {
   const auto dataset = std::make_shared<NumberedDataset>(11);
   LoaderOptions options = options_for(8, 2);

@@ -86,7 +86,6 @@ const std::vector<Settings> kSwitches{{"parallel.tensor=2"},
                                       {"train.activation_checkpointing=block"},
                                       {"train.activation_checkpointing=selective"},
                                       {"train.micro_batch_size=auto"},
-                                      {"train.micro_batch_size=[3, 5]"},
                                       {"data.text.packing=true"},
                                       {"alloc_conf=expandable_segments:True"},
                                       {"device=cpu"},
@@ -239,9 +238,6 @@ TEST(Compatibility, GoesByWhatTheTaskTakes) {
     const auto problems = problems_of(job_of(kDecoder, settings));
     return problems.size() == 1 ? problems.front().what : std::to_string(problems.size());
   };
-  EXPECT_THAT(refused({"task.type=kto", "train.micro_batch_size=[3, 5]"}),
-              HasSubstr("kto compares samples of all ranks"));
-  EXPECT_EQ(refused({"task.type=dpo", "train.micro_batch_size=[3, 5]"}), "0");
   EXPECT_THAT(refused({"task.type=dpo", "parallel.pipeline=2"}), HasSubstr("that learns the next token"));
   EXPECT_THAT(refused({"task.type=reward", "model.config.head=classifier", "data.text.packing=true"}),
               HasSubstr("reward reads each text in a row of its own"));

@@ -19,11 +19,10 @@ namespace gputrain::data {
 
 /// Share of the samples that this rank reads. Micro-batch i of m has the positions [B i / m, B (i+1) / m) of a step's
 /// B, over all ranks, so it has the same samples for any number of ranks. Rank r of W reads [n r / W, n (r+1) / W) of
-/// its n positions, or a part in proportion to `micro_batches`.
+/// its n positions.
 struct DataPartition {
-  int64_t global_batch = 1;                 // samples per optimizer step over all ranks
-  int64_t micro_batch = 1;                  // maximum samples per micro-batch on each rank
-  std::vector<int64_t> micro_batches = {};  // one value per rank, if they differ; empty: micro_batch on every rank
+  int64_t global_batch = 1;  // samples per optimizer step over all ranks
+  int64_t micro_batch = 1;   // maximum samples per micro-batch on each rank
   int rank = 0;
   int world_size = 1;
 };

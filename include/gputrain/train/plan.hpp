@@ -33,16 +33,10 @@ struct PlanFacts {
 
 /// The division of the samples of a step.
 struct BatchPlan {
-  int64_t global_batch = 0;                 // samples per optimizer step over all ranks
-  int64_t micro_batch = 0;                  // maximum samples per forward pass on one rank
-  int64_t accumulation = 0;                 // maximum forward passes per optimizer step on one rank
-  std::vector<int64_t> micro_batches = {};  // one value per rank, if they differ; micro_batch is the largest
-  int64_t aliases = 0;                      // the global batch of the spec alone, if another one is kept; else 0
-
-  /// Returns the maximum samples per forward pass on this rank.
-  int64_t micro_batch_of(int rank) const;
-  /// Returns the same, summed over all ranks.
-  int64_t micro_batch_over_ranks(int world_size) const;
+  int64_t global_batch = 0;  // samples per optimizer step over all ranks
+  int64_t micro_batch = 0;   // maximum samples per forward pass on one rank
+  int64_t accumulation = 0;  // maximum forward passes per optimizer step on one rank
+  int64_t aliases = 0;       // the global batch of the spec alone, if another one is kept; else 0
 };
 
 /// Uniform steps: the count of a run that has had the present global batch from its start. The rest of an epoch begun

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "gputrain/cloud/notice.hpp"
 #include "gputrain/config/describe.hpp"
@@ -34,7 +33,7 @@ struct TrainSpec {
   std::optional<config::Duration> max_time;
   std::optional<int64_t> global_batch_size;
   std::optional<int64_t> global_batch_tokens;
-  std::optional<config::Auto<config::OneOrMore<int64_t>>> micro_batch_size;
+  std::optional<config::Auto<int64_t>> micro_batch_size;
   config::Auto<int64_t> gradient_accumulation_steps;
   double label_smoothing = 0;
   std::optional<double> max_grad_norm;
@@ -130,8 +129,5 @@ struct ParallelSpec {
 
   static void describe(config::Description<ParallelSpec>& d);
 };
-
-/// Returns the micro-batches of the ranks, in order: "32 + 16", "8 x 32 + 8 x 16".
-std::string sum_text(const std::vector<int64_t>& sizes);
 
 }  // namespace gputrain::train

@@ -74,12 +74,9 @@ class TakenSamples {
 EpochShares walk_epoch(const OrderFacts& order, const DataPartition& partition) {
   const auto plans = plans_of(order, partition);
   TakenSamples taken(order);
-  EpochShares shares{
-      .steps = plans.front().steps_per_epoch(),
-      .most_rows = std::max_element(plans.begin(), plans.end(),
-                                    [](const auto& a, const auto& b) { return a.most_rows() < b.most_rows(); })
-                       ->most_rows(),
-      .each_looked_up = taken.looks_up()};
+  EpochShares shares{.steps = plans.front().steps_per_epoch(),
+                     .most_rows = plans.front().most_rows(),
+                     .each_looked_up = taken.looks_up()};
   std::vector<int64_t> in_epoch(plans.size()), counts;
   for (int64_t step = 0; step < shares.steps; ++step) {
     const bool is_last = step + 1 == shares.steps;

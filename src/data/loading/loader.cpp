@@ -47,7 +47,7 @@ struct Loader::Impl {
   Impl(std::shared_ptr<const Dataset> given, LoaderOptions wanted, LoaderState start)
       : dataset(std::move(given)), options(std::move(wanted)), reader(dataset, options, start.from) {
     bad_epoch = start.from.epoch;
-    bad_in_epoch = static_cast<double>(start.unreadable) * reader.plan().share_of_rank();
+    bad_in_epoch = static_cast<double>(start.unreadable) / options.partition.world_size;
     if (!options.device.is_cpu()) uploader.emplace(options.device);
     if (options.length_classes > 0) {
       classes = length_classes(dataset, options);
@@ -95,7 +95,7 @@ void Loader::Impl::note_bad(std::vector<ReadOutcome::BadRow> bad) {
     if (options.on_bad_sample) options.on_bad_sample(sample);
     if (sample.epoch != std::exchange(bad_epoch, sample.epoch)) bad_in_epoch = 0;
     ++bad_in_epoch;
-    const double share = static_cast<double>(dataset->size()) * reader.plan().share_of_rank();
+    const double share = static_cast<double>(dataset->size()) / options.partition.world_size;
     if (bad_in_epoch <= std::ceil(options.max_bad_fraction * share)) continue;
     throw Error(ExitCode::data,
                 {.what = counted(std::llround(bad_in_epoch), "sample") + " of epoch " + std::to_string(sample.epoch) +

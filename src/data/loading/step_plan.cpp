@@ -9,25 +9,16 @@
 namespace gputrain::data {
 
 StepPlan::StepPlan(int64_t samples, const DataPartition& partition, bool drop_last, Position from)
-    : samples_(samples), global_batch_(partition.global_batch) {
+    : samples_(samples), global_batch_(partition.global_batch), rank_(partition.rank), ranks_(partition.world_size) {
   GPUTRAIN_ASSERT(partition.world_size >= 1 && partition.rank >= 0 && partition.rank < partition.world_size,
                   "rank outside the world");
-  GPUTRAIN_ASSERT(partition.micro_batches.empty() || std::ssize(partition.micro_batches) == partition.world_size,
-                  "a micro-batch for each rank");
+  GPUTRAIN_ASSERT(partition.micro_batch >= 1, "empty micro-batches");
   if (samples < 1) throw Error(ExitCode::data, {.what = "the data has no samples"});
   if (global_batch_ < partition.world_size)
     throw Error(ExitCode::usage, {.what = "a global batch of " + std::to_string(global_batch_) + " leaves some of " +
                                           std::to_string(partition.world_size) + " ranks without a sample",
                                   .hint = "raise train.global_batch_size"});
-  const bool is_even = partition.micro_batches.empty();
-  for (int rank = 0; rank < partition.world_size; ++rank) {
-    const int64_t part = is_even ? 1 : partition.micro_batches[static_cast<size_t>(rank)];
-    GPUTRAIN_ASSERT(part >= 1 && partition.micro_batch >= 1, "empty micro-batches");
-    if (rank < partition.rank) parts_below_ += part;
-    if (rank == partition.rank) own_parts_ = part;
-    parts_ += part;
-  }
-  micro_batches_ = ceil_divide(global_batch_, is_even ? partition.micro_batch * partition.world_size : parts_);
+  micro_batches_ = ceil_divide(global_batch_, partition.micro_batch * ranks_);
   steps_per_epoch_ = drop_last ? samples / global_batch_ : ceil_divide(samples, global_batch_);
   if (steps_per_epoch_ == 0)
     throw Error(ExitCode::data, {.what = "the data has " + counted(samples, "sample") +
@@ -40,9 +31,7 @@ StepPlan::StepPlan(int64_t samples, const DataPartition& partition, bool drop_la
   begun_shift_ = from.samples - (steps_per_epoch_ - steps_left) * global_batch_;
 }
 
-int64_t StepPlan::most_rows() const noexcept {
-  return ceil_divide(ceil_divide(global_batch_, micro_batches_) * own_parts_, parts_);
-}
+int64_t StepPlan::most_rows() const noexcept { return ceil_divide(ceil_divide(global_batch_, micro_batches_), ranks_); }
 
 StepPlan::Positions StepPlan::positions_of_step(int64_t index) const noexcept {
   const int64_t step = steps_before_ + index / micro_batches_;
@@ -55,14 +44,13 @@ MicroBatchPlan StepPlan::micro_batch(int64_t index) const noexcept {
   const int64_t step = steps_before_ + index / micro_batches_, part = index % micro_batches_;
   const int64_t begin = global_batch_ * part / micro_batches_;
   const int64_t on_all_ranks = global_batch_ * (part + 1) / micro_batches_ - begin;
-  const int64_t own_begin = on_all_ranks * parts_below_ / parts_;
-  const int64_t own_end = on_all_ranks * (parts_below_ + own_parts_) / parts_;
+  const int64_t own_begin = on_all_ranks * rank_ / ranks_, own_end = on_all_ranks * (rank_ + 1) / ranks_;
   MicroBatchPlan plan;
   plan.epoch = step / steps_per_epoch_;
   plan.first_in_step = begin;
   const int64_t first_position = positions_of_step(index).begin + begin;
   plan.first_position = first_position + own_begin;
-  plan.rows = ceil_divide(on_all_ranks * own_parts_, parts_);
+  plan.rows = ceil_divide(on_all_ranks, ranks_);
   plan.counted = std::clamp(std::min(own_end - own_begin, samples_ - plan.first_position), int64_t{0}, plan.rows);
   plan.counted_on_all_ranks = std::clamp(samples_ - first_position, int64_t{0}, on_all_ranks);
   return plan;

@@ -31,7 +31,6 @@ class StepPlan {
   bool ends_epoch(int64_t step) const noexcept { return (steps_before_ + step + 1) % steps_per_epoch_ == 0; }
   int64_t micro_batches_per_step() const noexcept { return micro_batches_; }
   int64_t most_rows() const noexcept;
-  double share_of_rank() const noexcept { return static_cast<double>(own_parts_) / static_cast<double>(parts_); }
 
   /// Returns micro-batch `index`, counted from `from`; its step is index / micro_batches_per_step().
   MicroBatchPlan micro_batch(int64_t index) const noexcept;
@@ -45,7 +44,7 @@ class StepPlan {
  private:
   int64_t samples_;
   int64_t global_batch_;
-  int64_t parts_ = 0, parts_below_ = 0, own_parts_ = 0;  // shares of a micro-batch: all ranks, lower ranks, this rank
+  int64_t rank_, ranks_;
   int64_t micro_batches_;
   int64_t steps_per_epoch_;
   int64_t steps_before_;

@@ -110,8 +110,6 @@ TEST_P(RankMatrix, MatchesOneRankIn64Bits) {
 TEST_P(RankMatrix, MatchesOneRankWithUnequalShares) {
   const std::string one = run(1, {}, "one"), three = run(3, {}, "three");
   expect_same_training(one, three);  // 2, 3 and 3 samples
-  const std::string one_x2 = run(1, {"train.gradient_accumulation_steps=2"}, "one_x2");
-  expect_same_training(one_x2, run(2, {"train.micro_batch_size=[3,1]"}, "three_to_one"));
 }
 
 // Blocks that are recomputed in the backward pass repeat their collectives with the other ranks, but count no batch
@@ -122,21 +120,14 @@ TEST_P(RankMatrix, MatchesOneRankWithRecomputation) {
 
 TEST_P(RankMatrix, ResumesWithAnotherSplit) {
   const std::string one = run(1, {}, "one"), mixed = folder_ / "mixed";
-  Result result = ranks(2, job_, mixed, set({"train.micro_batch_size=[5,3]", "checkpoint.interval=10"}));
+  Result result = ranks(2, job_, mixed, set({"checkpoint.interval=10"}));
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, ::testing::HasSubstr("/step = (5 + 3) micro x "));
   expect_same_training(one, mixed);
   std::filesystem::remove_all(mixed + "/ckpt/step-00000020");
-  result = ranks(3, job_, mixed, set({"train.micro_batch_size=[1,5,2]", "checkpoint.interval=10"}));
+  result = ranks(3, job_, mixed, set({"checkpoint.interval=10"}));
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, ::testing::HasSubstr("resume  step 10"));
   expect_same_training(one, mixed);
-}
-
-TEST_P(RankMatrix, RefusesMicroBatchesForOtherRankCount) {
-  const Result result = ranks(2, job_, folder_ / "refused", set({"train.micro_batch_size=[4,2,2]"}));
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.err, ::testing::HasSubstr("train.micro_batch_size has 3 numbers for 2 ranks"));
 }
 
 // Each run differs from the fp64 run by its own rounding, so two runs differ by at most twice as much.
