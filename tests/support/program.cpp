@@ -17,6 +17,7 @@
 #include <stdexcept>
 
 #include "support/sanitizers.hpp"
+#include "support/warm_start.hpp"
 
 extern char** environ;
 
@@ -47,6 +48,20 @@ std::vector<std::string> merged_environment(std::map<std::string, std::string> a
   }
   for (const auto& [name, value] : added) merged.push_back(name + "=" + value);
   return merged;
+}
+
+pid_t spawn(std::vector<std::string>& arguments, std::vector<std::string>& variables,
+            const std::array<int, 3>& streams) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  for (size_t number = 0; number < streams.size(); ++number)
+    posix_spawn_file_actions_adddup2(&actions, streams[number], static_cast<int>(number));
+  pid_t pid = -1;
+  const int failure = posix_spawnp(&pid, arguments[0].c_str(), &actions, nullptr, pointers(arguments).data(),
+                                   pointers(variables).data());
+  posix_spawn_file_actions_destroy(&actions);
+  if (failure != 0) throw std::runtime_error("cannot start " + arguments[0]);
+  return pid;
 }
 
 /// Waits until the process ends or the time is over, without polling.
@@ -90,18 +105,17 @@ Program::Program(std::vector<std::string> arguments, const std::map<std::string,
   folder_ = pattern;
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("pipe failed");
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, (folder_ / "err").c_str(), O_WRONLY | O_CREAT, 0600);
-  auto variables = merged_environment(environment);
-  const int failure = posix_spawnp(&pid_, arguments[0].c_str(), &actions, nullptr, pointers(arguments).data(),
-                                   pointers(variables).data());
-  posix_spawn_file_actions_destroy(&actions);
-  close(ends[1]);
   stdout_ = ends[0];
-  if (failure != 0) throw std::runtime_error("cannot start " + arguments[0]);
+  const std::array<int, 3> streams{open("/dev/null", O_RDONLY | O_CLOEXEC), ends[1],
+                                   open((folder_ / "err").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)};
+  auto variables = merged_environment(environment);
+#ifdef GPUTRAIN_WARM_LIBRARY
+  pid_ = start_warm(arguments, variables, environment, streams);
+#else
+  pid_ = 0;
+#endif
+  if (pid_ == 0) pid_ = spawn(arguments, variables, streams);
+  for (const int stream : streams) close(stream);
 }
 
 Program::~Program() {
