@@ -46,6 +46,9 @@ class Program {
 
 /// Runs `gputrain` with these arguments until it ends.
 Result gputrain(std::vector<std::string> arguments, const std::map<std::string, std::string>& environment = {});
+/// The variable with which the program starts from disk (warm_start.hpp), and has its own command line in /proc, which
+/// a job with `env:` needs.
+inline const std::map<std::string, std::string> kFromDisk{{"GPUTRAIN_COLD_STARTS", "1"}};
 /// The path of the program under test.
 std::string gputrain_path();
 

@@ -56,7 +56,7 @@ class MultiHostLaunch : public ::testing::Test {
     Settings command{gputrain_path(), "run",   folder_ / "job.yaml",        "--output-dir",
                      folder_ / "one", "--set", "train.global_batch_size=12"};
     for (const auto& setting : settings) command.insert(command.end(), {"--set", setting});
-    EXPECT_EQ(Program(command).wait().exit_code, 0);
+    EXPECT_EQ(Program(command, kFromDisk).wait().exit_code, 0);
     return folder_ / "one";
   }
 

@@ -233,6 +233,7 @@ TEST_F(ForeignLauncher, NamesFirstJobToItsDuplicate) {
   Environment two{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"OMP_NUM_THREADS", "1"}};
   const int port = gputrain::testing::free_port();
   two["MASTER_PORT"] = std::to_string(port);
+  two.insert(kFromDisk.begin(), kFromDisk.end());
   Program waits(run("one"), two);
   ASSERT_TRUE(gputrain::testing::becomes_open(port));
   const Result second = start(run("two"), two);

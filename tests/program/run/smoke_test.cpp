@@ -80,7 +80,7 @@ TEST(WarmStart, DoesWhatAStartFromDiskDoes) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "log: {interval: 1}\n");
   const Result warm = gputrain({"run", job, "--output-dir", folder / "warm"});
-  const Result cold = gputrain({"run", job, "--output-dir", folder / "cold"}, {{"GPUTRAIN_COLD_STARTS", "1"}});
+  const Result cold = gputrain({"run", job, "--output-dir", folder / "cold"}, kFromDisk);
   EXPECT_EQ(warm.exit_code, 0) << warm.err;
   EXPECT_EQ(cold.exit_code, 0) << cold.err;
   EXPECT_EQ(timeless_metrics(folder / "warm/metrics.jsonl"), timeless_metrics(folder / "cold/metrics.jsonl"));
