@@ -2,7 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +17,7 @@
 #include <stdexcept>
 
 #include "support/sanitizers.hpp"
+#include "support/spawn.hpp"
 #include "support/warm_start.hpp"
 
 extern char** environ;
@@ -50,20 +51,6 @@ std::vector<std::string> merged_environment(std::map<std::string, std::string> a
   return merged;
 }
 
-pid_t spawn(std::vector<std::string>& arguments, std::vector<std::string>& variables,
-            const std::array<int, 3>& streams) {
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  for (size_t number = 0; number < streams.size(); ++number)
-    posix_spawn_file_actions_adddup2(&actions, streams[number], static_cast<int>(number));
-  pid_t pid = -1;
-  const int failure = posix_spawnp(&pid, arguments[0].c_str(), &actions, nullptr, pointers(arguments).data(),
-                                   pointers(variables).data());
-  posix_spawn_file_actions_destroy(&actions);
-  if (failure != 0) throw std::runtime_error("cannot start " + arguments[0]);
-  return pid;
-}
-
 /// Waits until the process ends or the time is over, without polling.
 bool ends_within(pid_t pid, int milliseconds) {
   const int descriptor = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
@@ -75,6 +62,17 @@ bool ends_within(pid_t pid, int milliseconds) {
 }
 
 }  // namespace
+
+pid_t spawn(std::vector<std::string> arguments, std::vector<std::string> variables, const std::array<int, 3>& streams) {
+  const auto words = pointers(arguments), environment = pointers(variables);
+  const pid_t pid = fork();
+  if (pid < 0) throw std::runtime_error("cannot start " + arguments[0]);
+  if (pid > 0) return pid;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  for (size_t number = 0; number < streams.size(); ++number) dup2(streams[number], static_cast<int>(number));
+  execvpe(words[0], words.data(), environment.data());
+  _exit(127);
+}
 
 std::string read_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);

@@ -41,6 +41,7 @@ pid_t fork_sibling() {
 }
 
 [[noreturn]] void become(WarmRequest& request) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a killed test leaves nothing
   for (size_t number = 0; number < request.streams.size(); ++number) ::dup2(request.streams[number], int(number));
   request.close();
   if (::chdir(request.words[0].c_str()) != 0) std::_Exit(127);

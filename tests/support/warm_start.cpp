@@ -1,7 +1,6 @@
 #include "support/warm_start.hpp"
 
 #include <fcntl.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,8 +9,10 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <mutex>
 #include <set>
 
+#include "support/spawn.hpp"
 #include "support/warm_request.hpp"
 
 extern char** environ;
@@ -26,16 +27,10 @@ class WarmProgram {
     std::array<int, 2> ends{};
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) return;
     socket_ = ends[0];
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
-    std::string program = GPUTRAIN_PROGRAM, preload = "LD_PRELOAD=" GPUTRAIN_WARM_LIBRARY,
-                spins = "GOMP_SPINCOUNT=2000";
-    std::vector<char*> variables{preload.data(), spins.data()}, arguments{program.data(), nullptr};
-    for (char** entry = environ; *entry != nullptr; ++entry) variables.push_back(*entry);
-    variables.push_back(nullptr);
-    if (::posix_spawn(&pid_, program.c_str(), &actions, nullptr, arguments.data(), variables.data()) != 0) pid_ = -1;
-    posix_spawn_file_actions_destroy(&actions);
+    // The variable as main() sets it while it loads LibTorch.
+    std::vector<std::string> variables{"LD_PRELOAD=" GPUTRAIN_WARM_LIBRARY, "GOMP_SPINCOUNT=2000"};
+    for (char** entry = environ; *entry != nullptr; ++entry) variables.emplace_back(*entry);
+    pid_ = spawn({GPUTRAIN_PROGRAM}, variables, {ends[1], STDOUT_FILENO, STDERR_FILENO});
     ::close(ends[1]);
     is_ready_ = answer() == 0;
   }
@@ -46,7 +41,10 @@ class WarmProgram {
   WarmProgram(const WarmProgram&) = delete;
   WarmProgram& operator=(const WarmProgram&) = delete;
 
-  pid_t start(const WarmRequest& request) const { return is_ready_ && request.send(socket_) ? answer() : -1; }
+  pid_t start(const WarmRequest& request) {
+    const std::lock_guard one_at_a_time(mutex_);
+    return is_ready_ && request.send(socket_) ? answer() : -1;
+  }
 
  private:
   pid_t answer() const {
@@ -54,6 +52,7 @@ class WarmProgram {
     return ::read(socket_, &answer, sizeof answer) == sizeof answer ? answer : -1;
   }
 
+  std::mutex mutex_;
   int socket_ = -1;
   pid_t pid_ = -1;
   bool is_ready_ = false;
@@ -78,7 +77,7 @@ pid_t start_warm(const std::vector<std::string>& arguments, const std::vector<st
   if (arguments[0] != GPUTRAIN_PROGRAM || std::any_of(arguments.begin(), arguments.end(), loads_no_library)) return 0;
   if (!std::all_of(changed.begin(), changed.end(), is_read_late)) return 0;
   if (std::getenv("GPUTRAIN_COLD_STARTS") != nullptr) return 0;
-  static const WarmProgram program;
+  static WarmProgram program;
   WarmRequest request{.arguments = arguments.size(), .words = {std::filesystem::current_path()}, .streams = streams};
   for (const auto* each : {&arguments, &variables})
     request.words.insert(request.words.end(), each->begin(), each->end());

@@ -76,16 +76,5 @@ TEST(Smoke, LeavesTheResultsAsTheyAre) {
   EXPECT_EQ(read_file(folder / "smoke/model.safetensors"), read_file(folder / "plain/model.safetensors"));
 }
 
-TEST(WarmStart, DoesWhatAStartFromDiskDoes) {
-  const TemporaryFolder folder;
-  const std::string job = write_gpt_job(folder, "log: {interval: 1}\n");
-  const Result warm = gputrain({"run", job, "--output-dir", folder / "warm"});
-  const Result cold = gputrain({"run", job, "--output-dir", folder / "cold"}, kFromDisk);
-  EXPECT_EQ(warm.exit_code, 0) << warm.err;
-  EXPECT_EQ(cold.exit_code, 0) << cold.err;
-  EXPECT_EQ(timeless_metrics(folder / "warm/metrics.jsonl"), timeless_metrics(folder / "cold/metrics.jsonl"));
-  EXPECT_EQ(read_file(folder / "warm/model.safetensors"), read_file(folder / "cold/model.safetensors"));
-}
-
 }  // namespace
 }  // namespace gputrain::testing_support
