@@ -48,6 +48,7 @@ fi
 preset=release
 [[ $device == cpu ]] || preset=cuda
 "$root/scripts/build.sh" --preset "$preset"
+if $all; then export GPUTRAIN_COLD_STARTS=1; fi  # the other tests start copies of the program (tests/support/warm_start.hpp)
 run_tests "$preset" "$preset" "$preset"
 if $all; then
   run_tests slow "$preset-slow" "$preset"
