@@ -12,6 +12,7 @@
 #include <functional>
 #include <sstream>
 #include <stdexcept>
+#include <thread>
 
 #include "support/program.hpp"
 #include "support/sanitizers.hpp"
@@ -20,6 +21,7 @@ namespace gputrain::testing_support {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+constexpr auto kPause = std::chrono::milliseconds(10);  // between two looks at all processes
 
 std::map<std::string, std::string> variables_in(const std::string& block) {
   std::map<std::string, std::string> variables;
@@ -36,6 +38,7 @@ pid_t first_found(const std::string& what, const std::function<pid_t()>& look) {
   const auto latest = Clock::now() + testing::patience(std::chrono::seconds(10));
   while (Clock::now() < latest) {
     if (const pid_t found = look(); found > 0) return found;
+    std::this_thread::sleep_for(kPause);
   }
   throw std::runtime_error("there is no " + what);
 }
@@ -102,6 +105,7 @@ bool ProcessFamily::ends_within(double seconds) {
   }
   while (!find().empty()) {  // started since, or not yet reaped
     if (Clock::now() > latest) return false;
+    std::this_thread::sleep_for(kPause);
   }
   return true;
 }

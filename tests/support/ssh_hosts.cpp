@@ -9,6 +9,7 @@
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
+#include <thread>
 
 #include "support/needs.hpp"
 #include "support/sanitizers.hpp"
@@ -18,6 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
+constexpr auto kHostPause = std::chrono::milliseconds(50);  // between two looks at a host
 
 Result command(std::vector<std::string> words) { return Program(std::move(words)).wait(30); }
 
@@ -99,6 +101,7 @@ void SshHosts::add_host(int host) {
   while (command({"ip", "netns", "exec", name, "ss", "-Hltn", "sport", "=", ":22"}).out.empty()) {
     if (Clock::now() > latest || !servers_.back()->is_running())
       throw std::runtime_error("sshd does not start: " + servers_.back()->wait(1).err);
+    std::this_thread::sleep_for(kHostPause);
   }
 }
 
@@ -153,6 +156,7 @@ pid_t SshHosts::agent(int host) const {
     for (const pid_t process : processes_on(host)) {
       if (command_of(process) == gputrain_path() + " agent ") return process;
     }
+    std::this_thread::sleep_for(kHostPause);
   }
   throw std::runtime_error("there is no agent on " + name_of(host));
 }
@@ -173,6 +177,7 @@ bool SshHosts::are_empty_within(double seconds) const {
   const auto latest = Clock::now() + std::chrono::duration<double>(seconds);
   while (!commands().empty()) {
     if (Clock::now() > latest) return false;
+    std::this_thread::sleep_for(kHostPause);
   }
   return true;
 }

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -87,6 +88,7 @@ bool reaches(const std::string& phase, Launched& launched) {
   };
   while (!is_saving()) {
     if (!launched.program().is_running()) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
   return true;
 }

@@ -87,8 +87,8 @@ TEST(LauncherStop, KillsRanksAfterGraceAndSaysSo) {
 /// Waits until a signal is pending for the stopped rank.
 void wait_for_a_signal_to(pid_t rank) {
   const std::string none_waits = "ShdPnd:\t0000000000000000";
-  while (read_file("/proc/" + std::to_string(rank) + "/status").find(none_waits) != std::string::npos) {
-  }
+  while (read_file("/proc/" + std::to_string(rank) + "/status").find(none_waits) != std::string::npos)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 TEST(LauncherStop, ReportsRankKilledBeforeSaving) {

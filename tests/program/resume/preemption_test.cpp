@@ -204,6 +204,7 @@ class WhileSaving {
         ckpt_(fs::path(folder / "run") / "ckpt") {
     while (!is_caught()) {
       if (!program_.is_running()) throw std::runtime_error("the run ended before it saved");
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
   }
   Result end_by(int signal, int times = 1) {

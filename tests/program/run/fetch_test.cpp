@@ -201,7 +201,8 @@ TEST_F(FetchTest, KeepsWhatHasArrivedWhenInterrupted) {
   };
   Program interrupted({gputrain_path(), "fetch", "org/plain"}, environment);
   const auto end = std::chrono::steady_clock::now() + testing::patience(std::chrono::seconds(20));
-  while (!arrived() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  while (!arrived() && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   ASSERT_TRUE(arrived());
   interrupted.signal(SIGINT);
   EXPECT_EQ(interrupted.wait().exit_code, 128 + SIGINT);

@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <fcntl.h>
@@ -176,7 +178,10 @@ TEST(RunSummary, ExcludesEarlierAttemptsWhenKilled) {
   ASSERT_EQ(mkfifo(curve.c_str(), 0600), 0);
   Program loading(endless(folder));
   int writer = -1;  // Opens once the run reads the curve, after the checkpoint; holding it open blocks the reader.
-  while ((writer = open(curve.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC)) < 0) ASSERT_TRUE(loading.is_running());
+  while ((writer = open(curve.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC)) < 0) {
+    ASSERT_TRUE(loading.is_running());
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   const Descriptor held(writer);
   loading.signal(SIGKILL);
   ASSERT_EQ(loading.wait().exit_code, 137);

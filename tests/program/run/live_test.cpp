@@ -1,7 +1,9 @@
 // A run that goes on: what it serves, the orders it takes, its alerts.
+#include <chrono>
 #include <csignal>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -30,7 +32,7 @@ bool reaches(const std::string& run, const std::string& name, double least) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (std::chrono::steady_clock::now() < until) {
     if (value_of(run, name) >= least) return true;
-    std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return false;
 }
@@ -152,7 +154,8 @@ TEST_F(LiveRun, RecordsAProfileAtAnOrder) {
   std::filesystem::remove(path);
   ASSERT_EQ(order(run_, {"profile", "2"}).exit_code, 0);
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!std::filesystem::exists(path) && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  while (!std::filesystem::exists(path) && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_EQ(Json::parse(read_file(path))["steps"], 2);
   EXPECT_THAT(read_file(run_ + "/ledger.jsonl"), HasSubstr("records 3 steps after step"));
 }
@@ -203,7 +206,8 @@ TEST_F(LiveRun, StartsAProgramForAnAlert) {
   Program program(endless(folder_, with_alert("metric: steps_total, op: '>=', value: 5, action: exec, exec: ['" +
                                               script + "', 'a b', '" + told + "']")));
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (read_file(told).empty() && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  while (read_file(told).empty() && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_EQ(read_file(told), "a b steps_total >= 5\n");
 }
 

@@ -1,10 +1,12 @@
 // `gputrain sweep`: trials that are runs, kills, results.
 #include <signal.h>
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -203,7 +205,10 @@ TEST(SweepVerb, StopsWithItsTrialsAndGoesOn) {
   for (const bool from_outside : {false, true}) {
     Program program(command);
     ASSERT_TRUE(program.prints("trial   1/1"));
-    while (!has_begun()) ASSERT_TRUE(program.is_running());
+    while (!has_begun()) {
+      ASSERT_TRUE(program.is_running());
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     if (from_outside) {  // a trial alone, as a cloud's notice does
       Program kill({"/bin/sh", "-c", "pkill -TERM -f '[o]utput-dir " + sweep + "/trial-001'"});
       EXPECT_EQ(kill.wait().exit_code, 0);
