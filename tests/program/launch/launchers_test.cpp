@@ -6,7 +6,10 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <optional>
+#include <stdexcept>
 #include <thread>
 
 #include "support/needs.hpp"
@@ -32,9 +35,6 @@ Words operator+(Words a, const Words& b) {
   return a;
 }
 
-/// What the two nodes of slurm.sh live in.
-const Words kOwnNamespaces{"unshare", "--fork", "--pid", "--mount", "--net", "--uts", "--mount-proc", "--kill-child"};
-
 class ForeignLauncher : public ::testing::Test {
  protected:
   void need(const Words& programs) {
@@ -57,13 +57,15 @@ class ForeignLauncher : public ::testing::Test {
     return Program(command, with_own_folder(std::move(environment))).wait(100);
   }
 
-  Result in_slurm(const Words& command, const Environment& environment = {{"OMP_NUM_THREADS", "1"}}) {
-    return start(kOwnNamespaces + Words{kSource + "/tests/program/clusters/slurm.sh", folder_ / "slurm"} + command,
-                 environment);
+  /// The curve of ranks with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, the same for all tests.
+  std::string by_hand(int ranks) {
+    static std::map<int, std::string> curves;
+    if (!curves.contains(ranks)) curves[ranks] = by_hand(ranks, {});
+    return curves[ranks];
   }
 
-  /// The result of ranks with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. `of_first` is set for rank 0 only.
-  std::string by_hand(int ranks, const Environment& of_first = {}) {
+  /// The same in this test's folder. `of_first` is set for rank 0 only.
+  std::string by_hand(int ranks, const Environment& of_first) {
     const std::string output = "by_hand_" + std::to_string(ranks) + (of_first.empty() ? "" : "_changed");
     const std::string port = std::to_string(gputrain::testing::free_port());
     std::vector<std::unique_ptr<Program>> programs;
@@ -123,28 +125,71 @@ TEST_F(ForeignLauncher, TrainsUnderTorchrun) {
   expect_same(result, "torchrun", 2, "1 host, 2 ranks .* by torchrun, met at ");
 }
 
+/// The two nodes of slurm.sh, in namespaces of their own.
+class SlurmCluster {
+ public:
+  static std::string missing() {
+    std::string attempt;
+    for (const auto& word : kOwnNamespaces) attempt += word + " ";
+    return gputrain::testing::why_not(
+        attempt + "sh -c 'ip link add cluster type veth peer name other && mount -t tmpfs tmpfs /run && hostname n1'");
+  }
+
+  SlurmCluster()
+      : nodes_(kOwnNamespaces + Words{kSource + "/tests/program/clusters/slurm.sh", folder_ / "slurm", "sh", "-c",
+                                      "echo is up; sleep 1000"}) {
+    if (!nodes_.prints("is up")) throw std::runtime_error(nodes_.wait(1).err);
+  }
+
+  /// What starts a command on the first node.
+  Words entering() const {
+    const std::string unshare = std::to_string(nodes_.id());
+    std::string first = read_file("/proc/" + unshare + "/task/" + unshare + "/children");
+    first.pop_back();  // the space after the only child
+    return {"nsenter", "--target",
+            first,     "--pid",
+            "--mount", "--net",
+            "--uts",   "--wdns=" + kSource,
+            "env",     "SLURM_CONF=" + (folder_ / "slurm/slurm.conf")};
+  }
+
+ private:
+  static inline const Words kOwnNamespaces{"unshare", "--fork", "--pid",        "--mount",
+                                           "--net",   "--uts",  "--mount-proc", "--kill-child"};
+  const TemporaryFolder folder_;
+  Program nodes_;
+};
+
+/// The tests share a cluster, which numbers their jobs from 1. Their ranks meet at a port of that number.
 class SlurmLauncher : public ForeignLauncher {
  protected:
+  static void TearDownTestSuite() { cluster.reset(); }
   void SetUp() override {
-    std::string try_namespaces;
-    for (const auto& word : kOwnNamespaces) try_namespaces += word + " ";
-    missing_ = gputrain::testing::why_not(
-        try_namespaces +
-        "sh -c 'ip link add cluster type veth peer name other && mount -t tmpfs tmpfs /run && hostname n1'");
-    need({"unshare", "ip", "munged", "slurmctld", "slurmd", "srun", "sbatch"});
+    missing_ = SlurmCluster::missing();
+    need({"unshare", "nsenter", "ip", "munged", "slurmctld", "slurmd", "srun", "sbatch"});
   }
+
+  Result in_slurm(const Words& command, const Environment& environment = {{"OMP_NUM_THREADS", "1"}}) {
+    if (!cluster) cluster.emplace();
+    ++jobs;
+    return start(cluster->entering() + command, environment);
+  }
+  static std::string port() { return std::to_string(20000 + 16 * jobs); }
+
+  static inline std::optional<SlurmCluster> cluster;
+  static inline int jobs = 0;
 };
 
 TEST_F(SlurmLauncher, TrainsUnderSrunOnOneNode) {
   GPUTRAIN_SKIP_FOR(missing_);
   const Result result = in_slurm(Words{"srun", "-N1", "-n2"} + run("slurm"));
-  expect_same(result, "slurm", 2, "1 host, 2 ranks .* by Slurm, met at 127.0.0.1:20016");
+  expect_same(result, "slurm", 2, "1 host, 2 ranks .* by Slurm, met at 127.0.0.1:" + port());
 }
 
 TEST_F(SlurmLauncher, TrainsUnderSrunOnTwoNodes) {
   GPUTRAIN_SKIP_FOR(missing_);
   const Result result = in_slurm(Words{"srun", "-N2", "--ntasks-per-node=2"} + run("slurm"));
-  expect_same(result, "slurm", 4, "2 hosts, 4 ranks .* by Slurm, met at n1:20016");
+  expect_same(result, "slurm", 4, "2 hosts, 4 ranks .* by Slurm, met at n1:" + port());
 }
 
 TEST_F(SlurmLauncher, TrainsUnderTorchrunInSrun) {
@@ -177,7 +222,7 @@ TEST_F(SlurmLauncher, TrainsUnderOneLauncherPerNode) {
   command.insert(command.end(), ranks.begin() + 1, ranks.end());
   const Result result = in_slurm(command);
   expect_same(result, "slurm", 4, "2 hosts, 4 ranks .*, met at 10.77.0.1:");
-  EXPECT_THAT(result.out, HasSubstr("node 1 of 2 by Slurm, node 0 at n1 port 20016"));
+  EXPECT_THAT(result.out, HasSubstr("node 1 of 2 by Slurm, node 0 at n1 port " + port()));
 }
 
 TEST_F(SlurmLauncher, RefusesSeveralLaunchersPerNode) {
@@ -267,7 +312,7 @@ TEST_F(ForeignLauncher, TrainsWithClocksAnHourApart) {
   const Environment an_hour_early{
       {"LD_PRELOAD", fake_clock()}, {"FAKETIME", "-1h"}, {"FAKETIME_DONT_FAKE_MONOTONIC", "1"}};
   const std::string changed = by_hand(2, an_hour_early);
-  EXPECT_EQ(changed, by_hand(2));
+  EXPECT_EQ(changed, by_hand(2, {}));
   const std::string time_key = "\"time\":";
   const auto time_of = [&](const std::string& output) {
     const std::string text = read_file(folder_ / (output + "/metrics.jsonl"));
