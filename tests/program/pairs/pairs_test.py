@@ -17,7 +17,6 @@ import os
 import random
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import threading
@@ -26,6 +25,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
 from small_kinds import KINDS, WORDS, job, png, write_data  # noqa: E402
+from warm_program import Program  # noqa: E402
 
 PARTS = 14
 STEPS, SAVED = 6, 3  # of each run; its first checkpoint
@@ -120,9 +120,7 @@ class Pairs:
 
     def run(self, *words, ranks=1):
         launched = ["launch", "--nproc-per-node", str(ranks), "--max-restarts", "0"] if ranks > 1 else []
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        return subprocess.run([self.program, *launched, *map(str, words)], capture_output=True, text=True, env=environment,
-                              timeout=600)
+        return self.program.run(*launched, *words, timeout=600)
 
     def listed(self, kind):
         return re.findall(r"^(\w+)  ", self.run("list", kind).stdout, re.M)
@@ -396,7 +394,7 @@ def main():
     parser.add_argument("--only", default="", help="a regular expression")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="gputrain_pairs_") as temporary:
-        pairs = Pairs(given.program.resolve(), Path(temporary))
+        pairs = Pairs(Program(given.program), Path(temporary))
         pairs.prepare()
         features, properties = list(pairs.all_features), list(pairs.properties())
         every = [(feature, property) for feature in features for property in properties]

@@ -5,14 +5,16 @@ usage: texts_out_test.py GPUTRAIN
 """
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-PROGRAM = Path(sys.argv.pop(1)).resolve()
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
+from warm_program import Program  # noqa: E402
+
+PROGRAM = Program(sys.argv.pop(1))
 try:
     import numpy as np
     import torch
@@ -65,7 +67,7 @@ class Case(unittest.TestCase):
         return cls.folder / name
 
     def gputrain(self, *words, expected=0):
-        done = subprocess.run([PROGRAM, *map(str, words)], capture_output=True, text=True)
+        done = PROGRAM.run(*words)
         self.assertEqual(done.returncode, expected, done.stderr)
         return done.stdout if expected == 0 else done.stderr
 

@@ -12,7 +12,6 @@ import os
 import random
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -20,8 +19,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
 from small_kinds import KINDS, job, with_head, write_data  # noqa: E402
+from warm_program import Program  # noqa: E402
 
-PROGRAM = Path(sys.argv.pop(1)).resolve()
+PROGRAM = Program(sys.argv.pop(1))
+run = PROGRAM.run
 WRITES = "--write" in sys.argv and not sys.argv.remove("--write")
 TRIES_ALL = WRITES or ("--all" in sys.argv and not sys.argv.remove("--all"))
 PAGE = Path(__file__).resolve().parents[3] / "configs/models.md"
@@ -29,11 +30,6 @@ BEGIN, END = "<!-- made by tests/program/run/trained_folders_test.py -->\n", "<!
 VERBS = ["predict", "embed", "generate", "eval", "eval --suite", "export --format hf", "export --format onnx",
          "export --format gguf", "export --format sentence-transformers", "export --format adapter"]
 BRANCHED = ("language model", "language model, DPO", "classifier of texts (gpt)", "classifier of texts (bert)")  # that have adapters here
-
-
-def run(*words):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run([PROGRAM, *map(str, words)], capture_output=True, text=True, env=environment, timeout=300)
 
 
 def train(folder, name, job):
@@ -112,7 +108,7 @@ class Folders(unittest.TestCase):
         if WRITES:
             PAGE.write_text(page[:begin] + table_of(outcomes) + page[end:])
             return
-        hint = f"write the table anew and read it: {sys.argv[0]} {PROGRAM} --write"
+        hint = f"write the table anew and read it: {sys.argv[0]} {PROGRAM.path} --write"
         if TRIES_ALL:
             self.assertEqual(page[begin:end], table_of(outcomes), hint)
         self.assertEqual(set(told), set(cells), hint)
