@@ -3,24 +3,29 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <stdexcept>
 
 #include <gtest/gtest.h>
 
 #include "gputrain/core/error.hpp"
 #include "support/sanitizers.hpp"
+#include "support/spawn.hpp"
+#include "support/warm_server.hpp"
 
 extern char** environ;
 
 namespace gputrain::testing {
 namespace {
 
+using testing_support::WarmRequest;
 using Clock = std::chrono::steady_clock;
 
 std::map<std::string, std::function<int()>>& bodies() {
@@ -45,11 +50,35 @@ std::vector<std::string> merged_environment(const Environment& changes) {
   return merged;
 }
 
-std::vector<char*> pointers(std::vector<std::string>& texts) {
-  std::vector<char*> result;
-  for (std::string& text : texts) result.push_back(text.data());
-  result.push_back(nullptr);
-  return result;
+/// The socket of the process that ranks are copies of; -1 if they start from disk.
+int rank_server = -1;
+
+int run_body(int, char** arguments, char**) {
+  try {
+    return bodies().at(arguments[2])();
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return static_cast<int>(error.code());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "unexpected: %s\n", error.what());
+    return 99;
+  }
+}
+
+/// Makes the process that ranks are copies of, before tests start threads. Not with a sanitizer or a GPU, whose
+/// runtimes may not like to be copied.
+void start_rank_server() {
+  std::array<int, 2> ends{};
+  if (kIsSanitized || std::getenv("GPUTRAIN_COLD_STARTS") != nullptr || ::access("/dev/nvidiactl", F_OK) == 0) return;
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) return;
+  std::fflush(nullptr);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::close(ends[0]);
+    testing_support::serve(ends[1], run_body);
+  }
+  ::close(ends[1]);
+  if (pid > 0 && WarmRequest::answer_of(ends[0]) == 0) rank_server = ends[0];
 }
 
 }  // namespace
@@ -61,20 +90,20 @@ struct RankProcesses::Process {
   RankResult result;
   bool ended = false;
 
-  Process(std::vector<std::string> argv, const Environment& environment) {
+  Process(const std::vector<std::string>& argv, const Environment& environment, int server = -1) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
     output = ends[0];
-    posix_spawn_file_actions_t actions;
-    ::posix_spawn_file_actions_init(&actions);
-    ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-    ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
-    auto variables = merged_environment(environment);
-    const int status =
-        ::posix_spawn(&id, argv[0].c_str(), &actions, nullptr, pointers(argv).data(), pointers(variables).data());
-    ::posix_spawn_file_actions_destroy(&actions);
+    const std::array<int, 3> streams{STDIN_FILENO, ends[1], ends[1]};
+    const auto variables = merged_environment(environment);
+    if (server >= 0) {
+      WarmRequest request{.arguments = argv.size(), .words = {std::filesystem::current_path()}, .streams = streams};
+      for (const auto* each : {&argv, &variables})
+        request.words.insert(request.words.end(), each->begin(), each->end());
+      id = request.start(server);
+    }
+    if (id < 0) id = testing_support::spawn(argv, variables, streams);
     ::close(ends[1]);
-    if (status != 0) throw std::runtime_error("cannot start " + argv[0]);
   }
 
   // Reads output for at most `limit`; collects the exit status when the output ends.
@@ -120,7 +149,8 @@ void RankProcesses::start(int rank, const Environment& extra) {
   environment.insert(common_.begin(), common_.end());
   environment.emplace("RANK", std::to_string(rank));
   environment.emplace("WORLD_SIZE", std::to_string(world_size_));
-  processes_.emplace_back(std::vector<std::string>{own_path(), "--body", body_}, environment);
+  const int server = environment.contains("GPUTRAIN_COLD_STARTS") ? -1 : rank_server;
+  processes_.emplace_back(std::vector<std::string>{own_path(), "--body", body_}, environment, server);
 }
 
 void RankProcesses::start_another(int rank, const Environment& extra) { start(rank, extra); }
@@ -210,17 +240,8 @@ comm::ProcessGroups join(std::chrono::milliseconds deadline, at::Device device) 
 }  // namespace gputrain::testing
 
 int main(int argc, char** argv) {
-  if (argc == 3 && std::string(argv[1]) == "--body") {
-    try {
-      return gputrain::testing::bodies().at(argv[2])();
-    } catch (const gputrain::Error& error) {
-      std::fprintf(stderr, "%s\n", error.what());
-      return static_cast<int>(error.code());
-    } catch (const std::exception& error) {
-      std::fprintf(stderr, "unexpected: %s\n", error.what());
-      return 99;
-    }
-  }
+  if (argc == 3 && std::string(argv[1]) == "--body") return gputrain::testing::run_body(argc, argv, environ);
   ::testing::InitGoogleTest(&argc, argv);
+  gputrain::testing::start_rank_server();
   return RUN_ALL_TESTS();
 }

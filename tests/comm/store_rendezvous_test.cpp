@@ -80,6 +80,9 @@ std::vector<gputrain::testing::RankResult> end_servers(RankProcesses& ranks) {
   return results;
 }
 
+// For ranks that a test stops before they meet, or finds by their command line.
+const std::pair<const std::string, std::string> kFromDisk{"GPUTRAIN_COLD_STARTS", "1"};
+
 TEST(Meeting, ListensOnlyOnTheMasterAddress) {
   RankProcesses ranks("serves", 2);
   for (int rank = 0; rank < 2; ++rank) ranks.wait_for_output(rank, "open");
@@ -91,7 +94,7 @@ TEST(Meeting, ListensOnlyOnTheMasterAddress) {
 }
 
 TEST(Meeting, NamesMissingRankAtDeadline) {
-  RankProcesses ranks("meets", 3, {{"START_SECONDS", "5"}});
+  RankProcesses ranks("meets", 3, {{"START_SECONDS", "5"}, kFromDisk});
   ranks.kill(1, SIGKILL);
   const auto results = ranks.finish();
   for (const size_t rank : {size_t{0}, size_t{2}}) {
@@ -101,7 +104,7 @@ TEST(Meeting, NamesMissingRankAtDeadline) {
 }
 
 TEST(Meeting, ReportsUnreachableRankZero) {
-  RankProcesses ranks("meets", 2, {{"START_SECONDS", "2"}});
+  RankProcesses ranks("meets", 2, {{"START_SECONDS", "2"}, kFromDisk});
   ranks.kill(0, SIGKILL);
   const auto results = ranks.finish();
   EXPECT_EQ(results[1].exit_code, static_cast<int>(ExitCode::restart)) << results[1].output;
@@ -133,7 +136,7 @@ TEST(Meeting, RefusesRankOfAnotherJobAndNamesJob) {
 }
 
 TEST(Meeting, CountsArrivalsAloud) {
-  RankProcesses ranks("meets", 3);
+  RankProcesses ranks("meets", 3, {kFromDisk});
   ranks.kill(1, SIGSTOP);
   ranks.kill(2, SIGSTOP);
   ranks.wait_for_output(0, "1/3 ranks, waiting for rank 1, 2");
@@ -146,7 +149,7 @@ TEST(Meeting, CountsArrivalsAloud) {
 }
 
 TEST(Meeting, NamesPortInUse) {
-  RankProcesses ranks("serves", 2);
+  RankProcesses ranks("serves", 2, {kFromDisk});
   for (int rank = 0; rank < 2; ++rank) ranks.wait_for_output(rank, "open");
   ranks.start_another(0);
   ranks.wait_for_end(2);
@@ -158,7 +161,7 @@ TEST(Meeting, NamesPortInUse) {
 }
 
 TEST(Meeting, RefusesRanksOfOtherWorldSize) {
-  RankProcesses ranks("meets", 2, {{"START_SECONDS", "5"}});
+  RankProcesses ranks("meets", 2, {{"START_SECONDS", "5"}, kFromDisk});
   ranks.kill(1, SIGKILL);
   ranks.start_another(1, {{"WORLD_SIZE", "3"}});
   const auto results = ranks.finish();

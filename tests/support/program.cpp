@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -33,13 +32,6 @@ int milliseconds_until(Time end) {
   return std::max(0, static_cast<int>(left.count()));
 }
 
-std::vector<char*> pointers(std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  for (auto& text : texts) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 std::vector<std::string> merged_environment(std::map<std::string, std::string> added) {
   added.try_emplace("GPUTRAIN_METADATA_URL", "aws=http://127.0.0.1:9");  // an unused port: no test asks a real cloud
   std::vector<std::string> merged;
@@ -62,17 +54,6 @@ bool ends_within(pid_t pid, int milliseconds) {
 }
 
 }  // namespace
-
-pid_t spawn(std::vector<std::string> arguments, std::vector<std::string> variables, const std::array<int, 3>& streams) {
-  const auto words = pointers(arguments), environment = pointers(variables);
-  const pid_t pid = fork();
-  if (pid < 0) throw std::runtime_error("cannot start " + arguments[0]);
-  if (pid > 0) return pid;
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  for (size_t number = 0; number < streams.size(); ++number) dup2(streams[number], static_cast<int>(number));
-  execvpe(words[0], words.data(), environment.data());
-  _exit(127);
-}
 
 std::string read_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);

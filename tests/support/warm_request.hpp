@@ -1,4 +1,4 @@
-// What a test asks of a warm program: a process with these words and streams.
+// What a test asks of a warm program (warm_server.hpp): a process with these words and streams.
 #pragma once
 
 #include <sys/mman.h>
@@ -18,6 +18,13 @@ struct WarmRequest {
   size_t arguments = 0;
   std::vector<std::string> words;  // the current folder, the arguments, and the environment's variables
   std::array<int, 3> streams{-1, -1, -1};
+
+  /// Has the server at the other end of the socket make the process. Returns its number, or -1.
+  pid_t start(int socket) const { return send(socket) ? answer_of(socket) : -1; }
+  static pid_t answer_of(int socket) {
+    pid_t answer = -1;
+    return ::read(socket, &answer, sizeof answer) == sizeof answer ? answer : -1;
+  }
 
   /// Sends it with copies of the streams.
   bool send(int socket) const {

@@ -32,7 +32,7 @@ class WarmProgram {
     for (char** entry = environ; *entry != nullptr; ++entry) variables.emplace_back(*entry);
     pid_ = spawn({GPUTRAIN_PROGRAM}, variables, {ends[1], STDOUT_FILENO, STDERR_FILENO});
     ::close(ends[1]);
-    is_ready_ = answer() == 0;
+    is_ready_ = WarmRequest::answer_of(socket_) == 0;
   }
   ~WarmProgram() {
     ::close(socket_);
@@ -43,15 +43,10 @@ class WarmProgram {
 
   pid_t start(const WarmRequest& request) {
     const std::lock_guard one_at_a_time(mutex_);
-    return is_ready_ && request.send(socket_) ? answer() : -1;
+    return is_ready_ ? request.start(socket_) : -1;
   }
 
  private:
-  pid_t answer() const {
-    pid_t answer = -1;
-    return ::read(socket_, &answer, sizeof answer) == sizeof answer ? answer : -1;
-  }
-
   std::mutex mutex_;
   int socket_ = -1;
   pid_t pid_ = -1;
