@@ -167,7 +167,7 @@ TEST_F(MultiHostLaunch, EndsBothSidesWhenLinkFails) {
 }
 
 TEST_F(MultiHostLaunch, EndsBitEqualAfterARestart) {
-  const Settings settings{"train.max_steps=400", "checkpoint.interval=20"};
+  const Settings settings{"train.max_steps=200", "checkpoint.interval=20"};
   launch("h1,h2", {}, settings);
   ASSERT_TRUE(program_->prints("step    50/"));
   kill(hosts_->agent(2), SIGKILL);

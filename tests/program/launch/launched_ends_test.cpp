@@ -145,12 +145,12 @@ TEST(LaunchFailure, EndsEveryProcessOfDeadLauncher) {
 
 TEST(LaunchRestart, EndsBitEqualToUndisturbedRun) {
   const TemporaryFolder folder, calm_folder;
-  const Words settings{"train.max_steps=400", "checkpoint.interval=20", "eval.interval=100"};
+  const Words settings{"train.max_steps=260", "checkpoint.interval=20", "eval.interval=100"};
   Launched launched(folder, {}, settings);
   ASSERT_TRUE(launched.program().prints("step    50/"));
   kill(launched.family().rank(1), SIGKILL);
   ASSERT_TRUE(launched.program().prints("attempt 2  "));
-  ASSERT_TRUE(launched.program().prints("step    150/"));
+  ASSERT_TRUE(launched.program().prints("step    120/"));
   kill(launched.family().rank(0), SIGKILL);
   const Result result = launched.program().wait();
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
