@@ -19,7 +19,7 @@ from transformers import (Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2L
                           Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM,
                           Qwen3MoeConfig, Qwen3MoeForCausalLM)
 
-NEW_TOKENS, VOCABULARY, LENGTHS = 200, 89, (7, 1, 23, 12)
+NEW_TOKENS, VOCABULARY, LENGTHS = 100, 89, (7, 1, 23, 12)
 LEAST_GAP = 1e-3  # between the two highest logits: rounding must not decide
 NONE = dict(bos_token_id=None, eos_token_id=None, pad_token_id=None)
 GPT2 = dict(NONE, n_layer=2, n_head=3, n_embd=45, n_positions=256, vocab_size=VOCABULARY, initializer_range=0.25)
