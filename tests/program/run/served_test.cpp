@@ -206,7 +206,7 @@ TEST_F(Served, TextsKeepTheDayOfTheFirstAttempt) {
   const std::string job = write_job(kDated, "checkpoint: {interval: 1}\nlog: {interval: 1}\n");
   const auto start = [&](const std::string& name, const char* zone) {
     return std::make_unique<Program>(std::vector<std::string>{gputrain_path(), "run", job, "--output-dir",
-                                                              folder / name, "--set", "train.max_steps=40"},
+                                                              folder / name, "--set", "train.max_steps=12"},
                                      std::map<std::string, std::string>{{"TZ", zone}});
   };
   const auto train = [&](const std::string& name, const char* zone) { return start(name, zone)->wait(); };
@@ -220,7 +220,7 @@ TEST_F(Served, TextsKeepTheDayOfTheFirstAttempt) {
   EXPECT_THAT(resumed.out, AllOf(HasSubstr("resume"), Not(HasSubstr("changed"))));
   EXPECT_EQ(read_file(run + "/model.safetensors"), read_file(folder / "whole/model.safetensors"));
   EXPECT_EQ(gputrain({"data", "audit", run}, {{"TZ", "UTC-12"}}).exit_code, 0);
-  const Result replayed = gputrain({"replay", run, "--step", "40"}, {{"TZ", "UTC-12"}});
+  const Result replayed = gputrain({"replay", run, "--step", "12"}, {{"TZ", "UTC-12"}});
   EXPECT_EQ(replayed.exit_code, 0) << replayed.err;
   ASSERT_EQ(train("other", "UTC-12").exit_code, 0);
   EXPECT_NE(read_file(folder / "other/model.safetensors"), read_file(folder / "whole/model.safetensors"));
