@@ -147,12 +147,16 @@ class Suite:
                   [name for name, sources in self.sources.items() if name in Path(file).stem.split("_") or any(map(includes, sources))] +
                   [name for room in rooms for name in self.of_room(room) if self.usual[name] < 20],
                   [*PROGRAM_TESTS.get(room_of(file), "app").split(), "pages"]]
-        ordered = [name for group in groups for name in sorted(group, key=lambda name: self.usual.get(name, 0))]
+        ordered = [name for group in groups for name in sorted(self.parts(group), key=self.usual.get)]
         chosen = []
         for name in dict.fromkeys(ordered):
-            if name in self.commands and sum(map(self.usual.get, [*chosen, name])) <= seconds:
+            if sum(map(self.usual.get, [*chosen, name])) <= seconds:
                 chosen.append(name)
         return chosen
+
+    def parts(self, names: list[str]) -> list[str]:
+        """Returns the tests of these names. A long program is several, NAME_1, NAME_2 and so on."""
+        return [test for name in names for test in self.commands if re.fullmatch(rf"{re.escape(name)}(_\d+)?", test)]
 
     def of_room(self, room: str) -> list[str]:
         return [name for name, command in self.commands.items() if command[0].startswith(f"{self.build}/tests/{room}/")]
@@ -168,7 +172,8 @@ class Suite:
     def run(self, name: str) -> tuple[str, float]:
         """Returns what failed, '' if nothing did, and the seconds that the test took."""
         of = self.properties[name]
-        settings = dict(entry.split("=", 1) for entry in of.get("ENVIRONMENT", []))
+        settings = dict(entry.replace("=set:", "=", 1).split("=", 1)
+                        for kind in ("ENVIRONMENT", "ENVIRONMENT_MODIFICATION") for entry in of.get(kind, []))
         limit = (4 * self.usual[name] + 30) * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
         code, seconds, output = run(self.commands[name], limit, cwd=of["WORKING_DIRECTORY"],
                                     env={**os.environ, "OMP_NUM_THREADS": "1", "GTEST_FAIL_FAST": "1", **settings})

@@ -160,6 +160,18 @@ class Run(Folder):
         again = self.run_script("--count", "3", "--fail-below", "60")
         self.assertEqual((again.returncode, self.results()), (1, kept), again.stderr)
 
+    def test_a_long_program_has_parts_each_with_its_environment(self):
+        self.write("tests/program/app_test.cpp", "#include <cstdlib>\nint unchecked(int x);\n"
+                   'int main() { return std::getenv("PART") && unchecked(1) != 2; }\n')
+        sources = "../../tests/program/app_test.cpp ../../src/core/a.cpp"
+        with open(self.build / "build.ninja", "a") as rules:
+            rules.write(f"build tests/program/app_test: cxx {sources}\n")
+        program = self.write("build/release/tests/program/app_test", "", executable=True)
+        with open(self.build / "CTestTestfile.cmake", "a") as tests:
+            tests.write(f'add_test(app_1 "{program}")\nset_tests_properties(app_1 PROPERTIES ENVIRONMENT_MODIFICATION "PART=set:1")\n')
+        done = self.run_script("--count", "3")
+        self.assertEqual({one.get("by") for one in self.results() if one["line"] == 3}, {"app_1"}, done.stdout + done.stderr)
+
     def test_a_test_that_fails_without_an_edit_says_nothing(self):
         self.write("tests/core/a_test.cpp", "int main() { return 1; }\n")
         done = self.run_script("--count", "1")
