@@ -169,11 +169,13 @@ class Suite:
         words = [word for word in self.commands[name] if word.startswith(f"{self.build}/")]
         return [str(Path(word).relative_to(self.build)) for word in words] or ["bin/gputrain"]
 
-    def run(self, name: str) -> tuple[str, float]:
-        """Returns what failed, '' if nothing did, and the seconds that the test took."""
+    def run(self, name: str, case: str = "") -> tuple[str, float]:
+        """Returns what failed, '' if nothing did, and the seconds that the test took. Runs a case of GoogleTest alone if given."""
         of = self.properties[name]
         settings = dict(entry.replace("=set:", "=", 1).split("=", 1)
                         for kind in ("ENVIRONMENT", "ENVIRONMENT_MODIFICATION") for entry in of.get(kind, []))
+        if re.fullmatch(r"[\w/]+\.[\w/]+", case):
+            settings |= {"GTEST_FILTER": case, "GTEST_TOTAL_SHARDS": "1", "GTEST_SHARD_INDEX": "0"}
         limit = (4 * self.usual[name] + 30) * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
         code, seconds, output = run(self.commands[name], limit, cwd=of["WORKING_DIRECTORY"],
                                     env={**os.environ, "OMP_NUM_THREADS": "1", "GTEST_FAIL_FAST": "1", **settings})
@@ -189,7 +191,7 @@ class Judge:
 
     def __init__(self, root: Path, build: Path, options: argparse.Namespace):
         self.root, self.kept, self.suite, self.options = root, build / "mutate", Suite(root, build), options
-        self.trusted: set[str] = set()  # tests that are known to pass without an edit
+        self.trusted: set[tuple[str, str]] = set()  # tests with cases that are known to pass without an edit
         self.broken: set[str] = set()
         self.built: set[str] = set()
 
@@ -231,15 +233,17 @@ class Judge:
             return {"result": "left out"}
         while True:
             result = self.attempt(place)
-            name = result.get("by")
-            if name is None or name in self.trusted and not result["case"].startswith(OUT_OF_TIME):
+            if result["result"] != "caught":
+                return result
+            name, case = result["by"], result["case"]
+            if (name, case) in self.trusted and not case.startswith(OUT_OF_TIME):
                 return result
             self.build_unedited(self.suite.targets(name))
-            if failed := self.suite.run(name)[0]:
+            if failed := self.suite.run(name, case)[0]:
                 print(f"the test {name} fails without an edit ({failed}), so it is left out", flush=True)
                 self.broken.add(name)
             else:
-                self.trusted.add(name)
+                self.trusted.add((name, case))
                 return result
 
 
