@@ -39,7 +39,7 @@ PROGRAM_TESTS = {
     "records": "text_tasks preferences", "tasks": "text_tasks preferences segmentation image_tasks", "optim": "freeze narrow_master",
     "parallel": "ddp reduction mesh pipeline", "checkpoint": "average app", "monitor": "tracked_run live rules",
     "train": "micro_batch app preemption", "job": "extensions plan app", "setup": "freeze adapter plan app",
-    "trained": "average trained_folders", "resume": "average app preemption", "estimate": "plan micro_batch", "run": "live operation app",
+    "trained": "average trained_folders", "resume": "average app preemption", "estimate": "plan micro_batch", "run": "faults live operation app",
     "inspect": "bench profile faults image_tasks", "doctor": "doctor_verb", "predict": "images_out texts_out", "export": "images_out texts_out",
     "sweep": "sweep_verb", "cli": "images_out app"}
 

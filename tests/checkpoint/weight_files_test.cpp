@@ -115,6 +115,18 @@ TEST_F(WeightFilesTest, PointsToWeightsOfAnotherName) {
   EXPECT_THAT(refusal(folder_), HasSubstr("for instance " + (folder_ / "1.safetensors").string()));
 }
 
+TEST_F(WeightFilesTest, AdvisesWhatGivesAFolderItsWeights) {
+  const fs::path converted = folder_ / "converted",
+                 fetched = folder_ / "models--org--model/snapshots" / std::string(40, 'a');
+  fs::create_directories(converted);
+  fs::create_directories(fetched);
+  EXPECT_THAT(refusal(converted), HasSubstr("give the folder that model.safetensors is in"));
+  write("converted/pytorch_model.bin", "PK");
+  EXPECT_THAT(refusal(converted), HasSubstr("save_pretrained(NEW) writes pytorch_model.bin as safetensors"));
+  EXPECT_THAT(refusal(fetched), HasSubstr("not all of the model is here: HF_HUB_CACHE=" + folder_.string() +
+                                          " gputrain fetch org/model@" + std::string(40, 'a')));
+}
+
 TEST_F(WeightFilesTest, AdvisesConversionThatWorks) {
   GPUTRAIN_NEED_REFERENCE("safetensors");
   const std::string advice = kTorchConversion;

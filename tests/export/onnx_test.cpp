@@ -284,7 +284,7 @@ TEST_F(OnnxTest, TranslatesOperatorsAsAtenComputesThem) {
          const at::Tensor others = x.ge(1).logical_or(x.eq(0)).logical_or(x.lt(-1));
          return at::where(some, x, x * 2).masked_fill(others, 0.25).clamp(-0.8, 0.9) + x.clamp_max(0.3);
        }},
-      {"addcmul", [](const at::Tensor& x) { return at::addcmul(x, x, x.select(3, 0).unsqueeze(3), 0.5); }},
+      {"addcmul", [](const at::Tensor& x) { return at::addcmul(x, x, x.select(3, 0).unsqueeze(3), 2); }},
       {"rows",
        [](const at::Tensor& x) {
          const at::Tensor rows = x.permute({0, 2, -1, 1}).contiguous().flatten(1, 2);

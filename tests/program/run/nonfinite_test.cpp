@@ -80,6 +80,7 @@ TEST(NonfiniteStop, NamesStepAndSamples) {
   const Result result = gputrain(run_of(folder, write_poisoned_job(folder, {sample}), "stop"));
   EXPECT_EQ(result.exit_code, 4);
   EXPECT_THAT(result.err, HasSubstr("not finite at step 12 (epoch 0, samples " + std::to_string(sample) + ","));
+  EXPECT_EQ(result.err.find("not finite"), result.err.rfind("not finite")) << "told twice";
   const auto records = ledger_of(folder / "stop", "nonfinite");
   ASSERT_EQ(records.size(), 1U);
   EXPECT_EQ(records[0]["step"], 12);
