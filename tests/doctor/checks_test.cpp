@@ -89,6 +89,8 @@ TEST_F(HostChecks, FindSlowNetwork) {
   write("/sys/class/net/eth0/speed", "10000");
   EXPECT_EQ(only(check_network).verdict, Verdict::ok);
   EXPECT_THAT(only(check_network).text, HasSubstr("eth0 (10.0.0.1)  10 Gbit/s  MTU 1500"));
+  write("/sys/class/net/eth0/speed", "1000");
+  EXPECT_EQ(only(check_network).verdict, Verdict::ok);
   write("/sys/class/net/eth0/speed", "100");
   EXPECT_EQ(only(check_network).verdict, Verdict::warn);
 }
