@@ -29,6 +29,7 @@ TEST(Run, LeavesCompleteRunFolder) {
   const Result result = gputrain({"run", write_gpt_job(folder), "--output-dir", folder / "run"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("plan    20 steps"));
+  EXPECT_THAT(result.out, ::testing::ContainsRegex("\nmemory  [0-9.]+ .iB of [0-9.]+ .iB: weights "));
   EXPECT_THAT(result.out, HasSubstr("step    20/20 100% loss "));
   EXPECT_THAT(result.out, HasSubstr("done    20/20 steps"));
   EXPECT_EQ(result.out.find('\x1b'), std::string::npos) << "escape codes without a terminal";
