@@ -230,6 +230,20 @@ TEST(ResumeChangedJob, RefusesRewrittenDataUnlessAccepted) {
   EXPECT_THAT(audit.out, HasSubstr("step 10: the data was written anew within an epoch"));
 }
 
+TEST(ResumeChangedJob, UsesRewrittenDataOnceFromANewEpochOn) {
+  const TemporaryFolder folder;
+  std::vector<std::string> run{"run",   write_gpt_job(folder),  "--output-dir", folder / "run",      "--accept",
+                               "--set", "train.max_steps=null", "--set",        "train.max_epochs=1"};
+  ASSERT_EQ(gputrain(run).exit_code, 0);
+  std::string text = read_file(folder / "text.txt");
+  std::reverse(text.begin(), text.end());
+  folder.write("text.txt", text);
+  run.back() = "train.max_epochs=2";
+  ASSERT_EQ(gputrain(run).exit_code, 0);
+  const Result audit = gputrain({"data", "audit", folder / "run"});
+  EXPECT_EQ(audit.exit_code, 0) << audit.out;
+}
+
 TEST(ResumeChangedJob, RefusesRenamedClassesUnlessAccepted) {
   const TemporaryFolder folder;
   for (const std::string name : {"cat/1", "cat/2", "dog/1", "dog/2"})
