@@ -34,13 +34,13 @@ ROOT = Path(__file__).resolve().parent.parent
 PROGRAM_TESTS = {
     "core": "app", "config": "app", "device": "working_copy faults", "comm": "mesh straggler", "net": "live served",
     "hub": "fetch", "cloud": "preemption", "launch": "launcher", "tokenizers": "text_tasks generate", "chat": "generate",
-    "data": "image_tasks app", "ops": "working_copy ddp vit_parity", "nn": "parity encoder_parity adapter",
+    "data": "image_tasks app", "ops": "working_copy ddp vit_parity", "nn": "parity encoder_parity adapter mesh",
     "models": "adapter segmentation peft config_parity", "generation": "eval_suite generate served", "datasets": "image_tasks segmentation",
     "records": "text_tasks preferences", "tasks": "text_tasks preferences segmentation image_tasks", "optim": "freeze narrow_master",
     "parallel": "ddp reduction mesh pipeline", "checkpoint": "average app", "monitor": "tracked_run live rules",
-    "train": "micro_batch app preemption", "job": "extensions plan app", "setup": "freeze adapter plan app",
+    "train": "micro_batch app preemption", "job": "extensions plan app", "setup": "freeze adapter plan app reduction",
     "trained": "average trained_folders", "resume": "average app preemption", "estimate": "plan micro_batch", "run": "faults live operation app",
-    "inspect": "bench profile faults image_tasks", "doctor": "doctor_verb", "predict": "images_out texts_out", "export": "images_out texts_out",
+    "inspect": "bench profile faults image_tasks preemption", "doctor": "doctor_verb", "predict": "images_out texts_out", "export": "images_out texts_out",
     "sweep": "sweep_verb", "cli": "images_out app"}
 
 OUT_OF_TIME = "more than"  # an edit makes a test hang; or other programs take the processors, so it is tried without the edit
