@@ -25,6 +25,12 @@ TEST(Console, ClearsStatusBeforeALine) {
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "\r\x1b[2Kstep 1/10\r\x1b[2Keval    x\n");
 }
 
+TEST(Console, ClearsStatusAtItsEnd) {
+  testing::internal::CaptureStdout();
+  Console(Console::Options{.enabled = true, .redraw = true}).status("step 1/10");
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "\r\x1b[2Kstep 1/10\r\x1b[2K");
+}
+
 TEST(Console, WrapsLinesAtTerminalWidth) {
   const std::string words = "weights 42.7 MiB  grads 42.6 MiB  optimizer 42.6 MiB  then activations  and more";
   const auto printed = [&](size_t columns) {
