@@ -134,7 +134,7 @@ class Suite:
 
     def near(self, file: str, seconds: float) -> list[str]:
         """Returns the tests that could notice an edit of a file, in this order: those of its room; those that include its
-        header or have a word of its name, and short ones of rooms that include it; those of the program that use its room.
+        header or have a word of its name; short ones of rooms that include it; those of the program that use its room.
         A test is left out with which they usually take longer than `seconds`."""
         header = re.compile(rf'^#include "(?:\S*/)?{room_of(file)}/(?:\S*/)?{Path(file).stem}\.hpp"', re.MULTILINE)
 
@@ -144,7 +144,7 @@ class Suite:
         rooms = {room_of(str(path.relative_to(self.root))) for base in ("include", "src")
                  for path in (self.root / base).rglob("*.?pp") if includes(path)}
         groups = [self.of_room(room_of(file)),
-                  [name for name, sources in self.sources.items() if name in Path(file).stem.split("_") or any(map(includes, sources))] +
+                  [name for name, sources in self.sources.items() if name in Path(file).stem.split("_") or any(map(includes, sources))],
                   [name for room in rooms for name in self.of_room(room) if self.usual[name] < 20],
                   [*PROGRAM_TESTS.get(room_of(file), "app").split(), "pages"]]
         ordered = [name for group in groups for name in sorted(self.parts(group), key=self.usual.get)]
