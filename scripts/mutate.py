@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PROGRAM_TESTS = {
     "core": "app", "config": "app", "device": "working_copy faults", "comm": "mesh straggler", "net": "live served",
     "hub": "fetch", "cloud": "preemption", "launch": "launcher", "tokenizers": "text_tasks generate", "chat": "generate",
-    "data": "image_tasks app", "ops": "working_copy ddp vit_parity", "nn": "parity encoder_parity adapter mesh",
+    "data": "datasets image_tasks app", "ops": "working_copy ddp vit_parity", "nn": "parity encoder_parity adapter mesh",
     "models": "adapter segmentation peft config_parity", "generation": "eval_suite generate served", "datasets": "image_tasks segmentation",
     "records": "text_tasks preferences", "tasks": "text_tasks preferences segmentation image_tasks", "optim": "freeze narrow_master",
     "parallel": "ddp reduction mesh pipeline", "checkpoint": "average app", "monitor": "tracked_run live rules",
