@@ -235,15 +235,6 @@ struct SweepRequest {
 };
 /// Runs `gputrain sweep JOB`. Returns the code of a stop if it was asked to stop.
 int sweep_command(const SweepRequest& request);
-struct TuneLrRequest {
-  JobRequest job;
-  double min = 1e-6, max = 1;  // rates
-  int64_t steps = 100;
-  std::string output;  // picture to write (SVG); empty: none
-  bool json = false;
-};
-/// Runs `gputrain tune lr JOB`. Returns 4 if the loss falls at no rate.
-int tune_lr_command(const TuneLrRequest& request);
 /// Runs `gputrain plan JOB`. Returns 6 if nothing fits.
 int plan_command(const PlanCommand& command);
 int ckpt_ls_command(const std::string& run, bool json);
@@ -252,14 +243,15 @@ int ckpt_verify_command(const std::string& path, bool json);
 int ckpt_prune_command(const PruneRequest& request);
 
 /// Names of the subcommands in libgputrain.so: NAME_command is the function above.
-#define GPUTRAIN_VERBS(V)                                                                                             \
-  V(run)                                                                                                              \
-  V(eval)                                                                                                             \
-  V(generate)                                                                                                         \
-  V(predict) V(embed) V(export_model) V(fetch) V(doctor) V(replay) V(bench_train) V(bench_one) V(bench_comm)          \
-      V(bench_matmul) V(bench_memory) V(bench_disk) V(bench_data) V(validate) V(config) V(schema) V(list) V(describe) \
-          V(names) V(audit) V(tokenize) V(ctl) V(top) V(compare) V(data_show) V(version) V(profile) V(plan) V(sweep)  \
-              V(init) V(tune_lr) V(ckpt_ls) V(ckpt_verify) V(ckpt_prune)
+#define GPUTRAIN_VERBS(V)                                                                                           \
+  V(run)                                                                                                            \
+  V(eval)                                                                                                           \
+  V(generate)                                                                                                       \
+  V(predict)                                                                                                        \
+  V(embed) V(export_model) V(fetch) V(doctor) V(replay) V(bench_train) V(bench_one) V(bench_comm) V(bench_matmul)   \
+      V(bench_memory) V(bench_disk) V(bench_data) V(validate) V(config) V(schema) V(list) V(describe) V(names)      \
+          V(audit) V(tokenize) V(ctl) V(top) V(compare) V(data_show) V(version) V(profile) V(plan) V(sweep) V(init) \
+              V(ckpt_ls) V(ckpt_verify) V(ckpt_prune)
 
 /// Table of subcommands that the library exports as gputrain_verbs.
 struct Verbs {

@@ -73,7 +73,6 @@ CommandLine::CommandLine() {
   add_launch();
   add_plan();
   add_sweep();
-  add_tune();
   add_init();
   add_eval();
   add_generate();

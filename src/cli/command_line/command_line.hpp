@@ -48,7 +48,6 @@ struct CommandLine {
   app::PlanCommand plan;
   app::SweepRequest sweep;
   app::InitRequest init;
-  app::TuneLrRequest tune_lr;
   bool json = false, origin = false;
   std::string kind, name, markdown, path;
   std::vector<std::string> plugins;
@@ -72,7 +71,6 @@ struct CommandLine {
   void add_plan();
   void add_sweep();
   void add_init();
-  void add_tune();
   void add_readers();
   void add_data();
   void add_ckpt();

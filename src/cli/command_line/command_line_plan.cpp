@@ -44,26 +44,6 @@ void CommandLine::add_sweep() {
   verb->callback([this] { action = [this] { return app::library().sweep(sweep); }; });
 }
 
-void CommandLine::add_tune() {
-  auto* tune = app.add_subcommand("tune", "find a setting of a job by short trials");
-  tune->require_subcommand(1);
-  auto* verb = tune->add_subcommand("lr", "find a learning rate: a few steps, each at a higher rate");
-  add_job(*verb, tune_lr.job);
-  verb->add_option("--min", tune_lr.min, "the first rate (default: 1e-6)")->check(CLI::PositiveNumber);
-  verb->add_option("--max", tune_lr.max, "the last rate (default: 1)")->check(CLI::PositiveNumber);
-  verb->add_option("--steps", tune_lr.steps, "steps between them (default: 100)")
-      ->check(CLI::Range(int64_t{20}, int64_t{100000}));
-  verb->add_option("--output", tune_lr.output, "the picture of the losses to write (SVG)")->check(not_empty);
-  verb->add_flag("--json", tune_lr.json, "print one JSON document");
-  verb->footer(
-      "A learning-rate range test (Smith, 2017): trains from the first weights on the\n"
-      "job's data, without its schedule, until the loss is four times its lowest. A good\n"
-      "optimizer.lr to begin with is that at which the loss falls fastest, and at least\n"
-      "a tenth of that with the lowest loss. Writes no run folder.\n"
-      "Exit code: 0 there is such a rate; 4 the loss falls at none.");
-  verb->callback([this] { action = [this] { return app::library().tune_lr(tune_lr); }; });
-}
-
 void CommandLine::add_init() {
   auto* verb = app.add_subcommand("init", "write a job for images or text, to begin with");
   verb->add_option("data", init.data,

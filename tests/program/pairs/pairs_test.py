@@ -315,22 +315,6 @@ class Pairs:
             raise Wrong(f"sweep: exit code {done.returncode}\n{done.stdout}{done.stderr}")
         self.expect_same_bits(self.reference(feature), sweep / "trial-001", "the sweep's trial with the same settings")
 
-    def tuned(self, feature, _):
-        """A range test whose range is one rate takes the first steps of the run."""
-        settings = self.job_of(feature)
-        if settings.get("lr_scheduler", {}).get("type", "constant") != "constant" or "groups" in settings["optimizer"]:
-            raise Senseless()
-        if settings["train"].get("micro_batch_size") == "auto":
-            raise Senseless()
-        run, rate = self.reference(feature), settings["optimizer"]["lr"]
-        done = self.run("tune", "lr", self.folder / f"{self.slug(feature)}-alone.json", "--min", rate, "--max", rate * (1 + 1e-15),
-                        "--steps", 20, "--json", "--set", f"output_dir={run}")
-        if done.returncode not in (0, 4) or not done.stdout:
-            raise Wrong(f"tune lr: exit code {done.returncode}\n{done.stderr}")
-        for point, values in zip(json.loads(done.stdout)["points"][:2], self.curve(run).values()):
-            if not math.isclose(point["loss"], values["train/loss"], rel_tol=1e-6):
-                raise Wrong(f"tune lr: a loss of {point['loss']}, the run has {values['train/loss']}")
-
     def evaluated(self, feature, _):
         run = self.reference(feature)
         recorded = self.curve(run, "eval").get(STEPS)
@@ -350,7 +334,7 @@ class Pairs:
         return {**{name: self.on_ranks for name in RANKS}, "resumed": self.resumed, "moved": self.moved,
                 "resumed on ranks": self.resumed_on_ranks,
                 "replayed": self.replayed, "replayed in shards": self.replayed_in_shards, "audited": self.audited,
-                "swept": self.swept, "tuned": self.tuned, "evaluated": self.evaluated}
+                "swept": self.swept, "evaluated": self.evaluated}
 
     def prepare(self):
         write_data(self.folder)

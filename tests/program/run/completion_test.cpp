@@ -33,7 +33,7 @@ std::vector<std::string> completed(std::vector<std::string> words) {
 }
 
 TEST(Completion, KnowsCommandsOptionsAndTheirChoices) {
-  EXPECT_THAT(completed({""}), AllOf(Contains("run"), Contains("tune"), Contains("ckpt"), Not(Contains("agent"))));
+  EXPECT_THAT(completed({""}), AllOf(Contains("run"), Contains("sweep"), Contains("ckpt"), Not(Contains("agent"))));
   EXPECT_THAT(completed({"ckpt", "p"}), ElementsAre("prune"));
   EXPECT_THAT(completed({"run", "job.yaml", "--sm"}), ElementsAre("--smoke"));
   EXPECT_THAT(completed({"eval", "job.yaml", "--on", ""}), ElementsAre("test", "train", "val"));

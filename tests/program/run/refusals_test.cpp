@@ -222,7 +222,6 @@ const std::vector<CommandRow> kCommandRows{
     {{"bench"}, "`gputrain bench` needs a subcommand", "one of train, comm, matmul, memory, disk, data"},
     {{"ckpt"}, "`gputrain ckpt` needs a subcommand", "one of ls, verify, prune"},
     {{"data"}, "`gputrain data` needs a subcommand", "one of audit, tokenize, show"},
-    {{"tune"}, "`gputrain tune` needs a subcommand", "one of lr"},
     {{"ckpt", "rm", "x"}, "`gputrain ckpt` has no subcommand 'rm'", "`gputrain ckpt prune`"},
     {{"train", "job.yaml"}, "`gputrain` has no subcommand 'train'", "`gputrain run`"},
     {{"job.yaml"}, "`gputrain` has no subcommand 'job.yaml'", "`gputrain run job.yaml`"},
