@@ -214,8 +214,6 @@ int data_show_command(const DataShowRequest& request);
 int version_command();
 /// Lists names for shells that complete a word: "keys" of a job, "kinds" of entries, or "entries" with their kinds.
 std::vector<std::string> names_command(const std::string& kind);
-/// Runs `gputrain profile RUN`.
-int profile_command(const std::string& run, bool json);
 struct PlanCommand {
   JobRequest job;
   int world_size = 0;
@@ -248,10 +246,11 @@ int ckpt_prune_command(const PruneRequest& request);
   V(eval)                                                                                                           \
   V(generate)                                                                                                       \
   V(predict)                                                                                                        \
-  V(embed) V(export_model) V(fetch) V(doctor) V(replay) V(bench_train) V(bench_one) V(bench_comm) V(bench_matmul)   \
+  V(embed)                                                                                                          \
+  V(export_model) V(fetch) V(doctor) V(replay) V(bench_train) V(bench_one) V(bench_comm) V(bench_matmul)            \
       V(bench_memory) V(bench_disk) V(bench_data) V(validate) V(config) V(schema) V(list) V(describe) V(names)      \
-          V(audit) V(tokenize) V(ctl) V(top) V(compare) V(data_show) V(version) V(profile) V(plan) V(sweep) V(init) \
-              V(ckpt_ls) V(ckpt_verify) V(ckpt_prune)
+          V(audit) V(tokenize) V(ctl) V(top) V(compare) V(data_show) V(version) V(plan) V(sweep) V(init) V(ckpt_ls) \
+              V(ckpt_verify) V(ckpt_prune)
 
 /// Table of subcommands that the library exports as gputrain_verbs.
 struct Verbs {

@@ -2,7 +2,6 @@
 #include <fstream>
 #include <utility>
 
-#include "gputrain/device/runtime.hpp"
 #include "gputrain/run/report.hpp"
 #include "gputrain/run/training.hpp"
 #include "gputrain/setup/training_loop.hpp"
@@ -73,23 +72,18 @@ train::ControlHook::Parts Training::control_parts(train::ProfileHook& profile) {
 
 train::ProfileHook::Parts Training::profile_parts() {
   const auto& context = setup_.context;
-  const data::LoaderOptions reading = loader_options(spec_, *setup_.datasets.train, context, setup_.plan.batch);
+  const auto file = folder_.profile() / ("rank" + std::to_string(context.rank()) + ".trace.json");
   return {.steps = request_.profile,
-          .folder = folder_.profile(),
-          .facts = {.device = device::facts_of(context.device).name,
-                    .precision = spec_.precision,
-                    .num_workers = reading.num_workers},
+          .file = file,
           .model = *setup_.built.model,
-          .groups = setup_.context.groups,
           .plan = setup_.plan,
           .device = context.device,
-          .tell_written = [this](const train::Progress& progress) {
+          .tell_saved = [this, file](const train::Progress& progress, const std::string& table) {
             recorder_.log({.step = progress.step,
                            .epoch = setup_.plan.epochs_in(progress.step),
                            .kind = "event",
                            .label = "profile",
-                           .text = folder_.profile().string() + "/summary.json and traces; `gputrain profile " +
-                                   folder_.path.string() + "` says what cost most"});
+                           .text = file.string() + " opens at https://ui.perfetto.dev\n" + table});
           }};
 }
 

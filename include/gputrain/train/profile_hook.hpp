@@ -1,4 +1,4 @@
-// Records some steps of a run: a trace for each rank, and a summary of what they cost.
+// Records some steps of a run: a trace for each rank, and a table of what took most time.
 #pragma once
 
 #include <cstdint>
@@ -7,18 +7,11 @@
 #include <memory>
 #include <string>
 
-#include "gputrain/comm/process_groups.hpp"
 #include "gputrain/models/model.hpp"
 #include "gputrain/train/hook.hpp"
 #include "gputrain/train/plan.hpp"
 
 namespace gputrain::train {
-
-/// More facts about the run for its profile.
-struct ProfileFacts {
-  std::string device, precision;
-  int64_t num_workers = 0;
-};
 
 /// Must be the first hook, so that no other one acts within the steps that it records. It changes no results. Records
 /// what this thread and autograd's threads run, and on a GPU its kernels.
@@ -27,14 +20,12 @@ class ProfileHook final : public Hook {
   static constexpr int64_t kWarmupSteps = 5;  // fewer in a run that is too short
 
   struct Parts {
-    int64_t steps = 0;             // steps to record after the warm-up; fewer if training ends before
-    std::filesystem::path folder;  // gets rank<k>.trace.json and summary.json; an older profile is replaced
-    ProfileFacts facts;
+    int64_t steps = 0;           // steps to record after the warm-up; fewer if training ends before
+    std::filesystem::path file;  // gets this rank's trace; an older one is replaced
     models::Model& model;
-    comm::ProcessGroups& groups;
     const Plan& plan;
     at::Device device = at::kCPU;
-    std::function<void(const Progress&)> tell_written;  // called on rank 0
+    std::function<void(const Progress&, const std::string& table)> tell_saved;
   };
 
   explicit ProfileHook(Parts parts);
@@ -61,12 +52,6 @@ class ProfileHook final : public Hook {
   int64_t steps_ = 0;
   bool is_begun_ = false;         // the recording of Parts::steps has begun
   int64_t first_ = 0, last_ = 0;  // recorded steps, (first, last]
-  int64_t samples_ = 0;           // samples of these steps, over all ranks
-  double train_seconds_ = 0;      // training time before the first of these steps
-  struct Reached {
-    int64_t step = 0;
-    double train_seconds = 0;
-  } reached_;  // after the newest of them
 };
 
 }  // namespace gputrain::train

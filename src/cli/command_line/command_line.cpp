@@ -312,11 +312,6 @@ void CommandLine::add_readers() {
   add_plugins(*describe, plugins);
   describe->callback([this] { action = [this] { return app::library().describe(kind, name, markdown, plugins); }; });
 
-  auto* profile = app.add_subcommand("profile", "say what cost most in the steps that run --profile recorded");
-  profile->add_option("run", name, "the run folder")->required()->check(not_empty);
-  profile->add_flag("--json", json, "print one JSON document");
-  profile->callback([this] { action = [this] { return app::library().profile(name, json); }; });
-
   auto* completion = app.add_subcommand("completion", "print what makes a shell complete command lines of gputrain");
   completion->add_option("shell", name, "bash, zsh or fish; the first line says where it goes")
       ->required()

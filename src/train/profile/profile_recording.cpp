@@ -1,14 +1,17 @@
 #include "profile_recording.hpp"
 
+#include <algorithm>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <set>
-#include <string_view>
 #include <utility>
 
-#include <ATen/SequenceNumber.h>
+#include <fmt/format.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
-#include "operator_flops.hpp"
+#include "gputrain/core/atomic_file.hpp"
+#include "gputrain/core/numbers.hpp"
 
 namespace gputrain::train {
 namespace {
@@ -17,10 +20,8 @@ using torch::autograd::profiler::KinetoEvent;
 using torch::profiler::impl::ActivityType;
 using torch::profiler::impl::ProfilerConfig;
 
-constexpr std::string_view kUnitPrefix = "unit ";
 // libkineto's numbers of kinds of events; its header is not installed.
 constexpr uint8_t kOperator = 0, kAnnotation = 1, kAnnotationOnGpu = 2;
-constexpr uint64_t kFirstStream = 10'000, kMostStreams = 1'000;
 
 ProfilerConfig profiler_config() {
   return ProfilerConfig(torch::profiler::impl::ProfilerState::KINETO, /*report_input_shapes=*/true);
@@ -30,77 +31,98 @@ std::set<ActivityType> profiled_activities(bool on_gpu) {
   return on_gpu ? std::set{ActivityType::CPU, ActivityType::CUDA} : std::set{ActivityType::CPU};
 }
 
-Shapes lists_of(const KinetoEvent& event) {
-  Shapes lists;
-  if (!event.hasConcreteInputs()) return lists;
-  for (const c10::IValue& input : event.concreteInputs()) {
-    if (input.isIntList()) lists.push_back(input.toIntVector());
+/// Shortens names: "torch::autograd::CppNode<gputrain::ops::cpu::(anonymous namespace)::RowNorm>" is RowNormBackward.
+std::string with_short_names(const std::string& text) {
+  constexpr std::string_view kNode = "torch::autograd::CppNode<";
+  std::string result;
+  size_t at = 0;
+  for (size_t node = 0; (node = text.find(kNode, at)) != std::string::npos;) {
+    const size_t begin = node + kNode.size(), end = std::min(text.find('>', begin), text.size());
+    const std::string type = text.substr(begin, end - begin);
+    const size_t colon = type.rfind(':');
+    result += text.substr(at, node - at) + type.substr(colon == std::string::npos ? 0 : colon + 1) + "Backward";
+    at = std::min(end + 1, text.size());
   }
-  return lists;
+  return result + text.substr(at);
 }
 
-std::string shapes_text(const Shapes& shapes) {
-  std::string text;
-  for (const auto& shape : shapes) {
-    std::string sizes;
-    for (const int64_t size : shape) sizes += (sizes.empty() ? "" : "x") + std::to_string(size);
-    text += (text.empty() ? "" : ", ") + (sizes.empty() ? "-" : sizes);
+struct Cost {
+  std::string name;
+  int64_t calls = 0, own_ns = 0;  // without the operators that it called
+};
+
+struct Spent {
+  std::map<std::string, Cost> costs;
+  int64_t steps = 0, ns = 0;
+};
+
+int64_t duration_of(const KinetoEvent& event) { return static_cast<int64_t>(event.durationNs()); }
+
+/// Selects the events of this thread and of devices, in order of time.
+std::vector<const KinetoEvent*> sorted_events(const std::vector<KinetoEvent>& all) {
+  const uint64_t own_thread = at::RecordFunction::currentThreadId();
+  std::vector<const KinetoEvent*> events;
+  for (const KinetoEvent& event : all) {
+    const uint8_t type = event.activityType();
+    if (event.isHiddenEvent() || event.isAsync() || type == kAnnotationOnGpu) continue;
+    const bool is_own = event.startThreadId() == own_thread && (type == kOperator || type == kAnnotation);
+    if (event.deviceType() != at::kCPU || is_own) events.push_back(&event);
+  }
+  std::stable_sort(events.begin(), events.end(), [](const KinetoEvent* a, const KinetoEvent* b) {
+    return a->startNs() != b->startNs() ? a->startNs() < b->startNs() : a->endNs() > b->endNs();
+  });
+  return events;
+}
+
+/// Sums up what the device, or without one this thread, did in the steps.
+Spent spent_in_steps(const std::vector<KinetoEvent>& all, bool on_gpu) {
+  Spent spent;
+  uint64_t end_of_step = 0;
+  std::vector<std::pair<Cost*, uint64_t>> open;  // with their ends
+  for (const KinetoEvent* event : sorted_events(all)) {
+    const bool on_device = event->deviceType() != at::kCPU;
+    const std::string name = event->name();
+    if (!on_device && name == kStepRange) {
+      ++spent.steps;
+      spent.ns += duration_of(*event);
+      end_of_step = event->endNs();
+    }
+    if (event->startNs() >= end_of_step || on_device != on_gpu) continue;
+    Cost& cost = spent.costs[name];
+    cost.name = name;
+    ++cost.calls;
+    cost.own_ns += duration_of(*event);
+    if (on_device) continue;
+    while (!open.empty() && open.back().second <= event->startNs()) open.pop_back();
+    if (!open.empty()) open.back().first->own_ns -= duration_of(*event);
+    open.emplace_back(&cost, event->endNs());
+  }
+  return spent;
+}
+
+std::string table_of(const Spent& spent) {
+  constexpr size_t kRows = 10, kWidth = 90;
+  std::vector<Cost> costs;
+  for (const auto& [name, cost] : spent.costs) costs.push_back(cost);
+  std::stable_sort(costs.begin(), costs.end(), [](const Cost& a, const Cost& b) { return a.own_ns > b.own_ns; });
+  if (costs.size() > kRows) costs.resize(kRows);
+  const auto steps = static_cast<double>(std::max<int64_t>(1, spent.steps));
+  const double all = std::max(1.0, static_cast<double>(spent.ns));
+  std::string text = fmt::format("{} of {:.3f} ms\n{:>13}  {:>7}  {:>9}  in a step, by its own time",
+                                 counted(spent.steps, "step"), 1e-6 * all / steps, "time", "share", "calls");
+  for (const Cost& cost : costs) {
+    const auto ns = static_cast<double>(cost.own_ns);
+    text += fmt::format("\n{:>10.3f} ms  {:>5.1f} %  {:>9.4g}  {}", 1e-6 * ns / steps, 100 * ns / all,
+                        static_cast<double>(cost.calls) / steps, with_short_names(cost.name).substr(0, kWidth));
   }
   return text;
-}
-
-ProfiledEvent::Kind kind_of(const KinetoEvent& event, bool on_device) {
-  if (on_device) return ProfiledEvent::Kind::device;
-  switch (static_cast<at::RecordScope>(event.scope())) {
-    case at::RecordScope::BACKWARD_FUNCTION:
-      return ProfiledEvent::Kind::backward;
-    case at::RecordScope::USER_SCOPE:
-      return event.name().starts_with(kUnitPrefix) ? ProfiledEvent::Kind::unit : ProfiledEvent::Kind::range;
-    default:
-      return ProfiledEvent::Kind::op;
-  }
-}
-
-/// Shortens a name: "torch::autograd::CppNode<gputrain::ops::cpu::(anonymous namespace)::RowNorm>" is RowNormBackward.
-std::string short_name(std::string name) {
-  constexpr std::string_view kNode = "torch::autograd::CppNode<";
-  const size_t node = name.find(kNode);
-  if (node == std::string::npos || !name.ends_with('>')) return name;
-  const size_t last = name.rfind("::");
-  const size_t begin = last < node + kNode.size() ? node + kNode.size() : last + 2;
-  return name.substr(0, node) + name.substr(begin, name.size() - begin - 1) + "Backward";
-}
-
-ProfiledEvent event_of(const KinetoEvent& event, bool on_device) {
-  ProfiledEvent result{.name = short_name(event.name()),
-                       .kind = kind_of(event, on_device),
-                       .track = event.startThreadId(),
-                       .begin_ns = static_cast<int64_t>(event.startNs()),
-                       .end_ns = static_cast<int64_t>(event.endNs())};
-  if (on_device) {
-    const auto stream = static_cast<uint64_t>(event.deviceResourceId()) % kMostStreams;
-    result.track = kFirstStream + static_cast<uint64_t>(event.deviceIndex()) * kMostStreams + stream;
-    return result;
-  }
-  if (result.kind == ProfiledEvent::Kind::unit) result.name = result.name.substr(kUnitPrefix.size());
-  result.sequence = event.sequenceNr();
-  if (!event.hasShapes()) return result;
-  const Shapes shapes = event.shapes().vec();
-  result.flops = flops_of(result.name, shapes, lists_of(event));
-  result.shapes = shapes_text(shapes);
-  return result;
-}
-
-std::string name_of_track(uint64_t track, uint64_t own_thread) {
-  if (track < kFirstStream) return track == own_thread ? "main thread" : "thread " + std::to_string(track);
-  return "GPU stream " + std::to_string((track - kFirstStream) % kMostStreams);
 }
 
 }  // namespace
 
 ProfileRecording::ProfileRecording(models::Model& model, at::Device device) : on_gpu_(device.is_cuda()) {
   for (const models::Unit& unit : model.units()) {
-    for (const nn::Module* module : unit.modules) units_[module] = std::string(kUnitPrefix) + unit.name;
+    for (const nn::Module* module : unit.modules) units_[module] = unit.name;
   }
   // Without a GPU, Kineto reports on stderr that it finds none.
   if (!on_gpu_) ::setenv("KINETO_LOG_LEVEL", "99", /*overwrite=*/0);
@@ -110,7 +132,8 @@ ProfileRecording::ProfileRecording(models::Model& model, at::Device device) : on
 ProfileRecording::~ProfileRecording() {
   if (!is_on_) return;
   try {
-    stop();
+    end_ranges();
+    torch::autograd::profiler::disableProfiler();
   } catch (const std::exception&) {  // training has already failed
   }
 }
@@ -121,47 +144,27 @@ void ProfileRecording::start() {
   nn::unit_listener() = this;
 }
 
-void ProfileRecording::begin_step() {
-  step_ = std::make_unique<at::RecordFunction>(at::RecordScope::USER_SCOPE);
-  if (step_->isActive()) step_->before(kStepRange);
-}
-
 void ProfileRecording::enter(const nn::Module& module) {
   const auto found = units_.find(&module);
-  auto range = std::make_unique<at::RecordFunction>(at::RecordScope::USER_SCOPE);
-  if (found != units_.end() && range->isActive()) {
-    range->before(found->second);
-    passes_.push_back({.unit = found->second.substr(kUnitPrefix.size()),
-                       .first = static_cast<int64_t>(at::sequence_number::peek()),
-                       .end = INT64_MAX});
-  }
-  open_units_.push_back(std::move(range));
+  open_units_.push_back(found == units_.end() ? nullptr : std::make_unique<ProfileRange>(found->second.c_str()));
 }
 
-void ProfileRecording::leave() {
-  const bool is_recorded = open_units_.back()->isActive();
-  open_units_.pop_back();
-  if (is_recorded && !passes_.empty()) passes_.back().end = static_cast<int64_t>(at::sequence_number::peek());
-}
-
-Recorded ProfileRecording::stop() {
+void ProfileRecording::end_ranges() {
   is_on_ = false;
   nn::unit_listener() = nullptr;
   open_units_.clear();
   step_.reset();
+}
+
+std::string ProfileRecording::save(const std::filesystem::path& path) {
+  end_ranges();
   const auto result = torch::autograd::profiler::disableProfiler();
-  Recorded recorded{.events = {}, .passes = std::move(passes_), .tracks = {}};
-  const uint64_t own_thread = at::RecordFunction::currentThreadId();
-  for (const KinetoEvent& event : result->events()) {
-    const bool on_device = event.deviceType() != at::kCPU;
-    const uint8_t type = event.activityType();
-    if (event.isHiddenEvent() || event.isAsync() || type == kAnnotationOnGpu) continue;
-    if (!on_device && type != kOperator && type != kAnnotation) continue;  // calls of the CUDA runtime
-    recorded.events.push_back(event_of(event, on_device));
-    const uint64_t track = recorded.events.back().track;
-    recorded.tracks.try_emplace(track, name_of_track(track, own_thread));
-  }
-  return recorded;
+  std::filesystem::create_directories(path.parent_path());
+  result->save(path.string());
+  std::ifstream file(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  write_file_atomically(path, with_short_names(text), ExitCode::environment);
+  return table_of(spent_in_steps(result->events(), on_gpu_));
 }
 
 }  // namespace gputrain::train

@@ -1,24 +1,18 @@
 // Records this thread's operators with Kineto, LibTorch's profiler.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include <ATen/record_function.h>
-
 #include "gputrain/models/model.hpp"
 #include "gputrain/nn/unit_range.hpp"
-#include "profile_summary.hpp"
+#include "profile_range.hpp"
 
 namespace gputrain::train {
-
-struct Recorded {
-  std::vector<ProfiledEvent> events;
-  std::vector<UnitPass> passes;
-  std::map<uint64_t, std::string> tracks;
-};
 
 /// One at a time in a process.
 class ProfileRecording : public nn::UnitListener {
@@ -31,20 +25,22 @@ class ProfileRecording : public nn::UnitListener {
 
   bool is_on() const noexcept { return is_on_; }
   void start();
-  void begin_step();
+  void begin_step() { step_.emplace(kStepRange); }
   void end_step() { step_.reset(); }
-  Recorded stop();
+  /// Ends the recording and writes it as a trace, which Perfetto opens. Returns a table of what took most of the steps.
+  std::string save(const std::filesystem::path& path);
 
   void enter(const nn::Module& module) override;
-  void leave() override;
+  void leave() override { open_units_.pop_back(); }
 
  private:
+  void end_ranges();
+
   bool on_gpu_;
   std::map<const nn::Module*, std::string> units_;
   bool is_on_ = false;
-  std::unique_ptr<at::RecordFunction> step_;
-  std::vector<std::unique_ptr<at::RecordFunction>> open_units_;
-  std::vector<UnitPass> passes_;
+  std::optional<ProfileRange> step_;
+  std::vector<std::unique_ptr<ProfileRange>> open_units_;  // null: a module that is no unit
 };
 
 }  // namespace gputrain::train

@@ -146,17 +146,11 @@ TEST_F(LiveRun, RecordsAProfileAtAnOrder) {
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_THAT(refused.err, HasSubstr("'none' is no number of steps"));
   ASSERT_EQ(order(run_, {"profile", "3"}).exit_code, 0);
-  ASSERT_TRUE(program.prints("profile " + run_ + "/profile/summary.json"));
-  const std::filesystem::path path = run_ + "/profile/summary.json";
-  const Json first = Json::parse(read_file(path));
-  EXPECT_EQ(first["steps"], 3);
-  EXPECT_EQ(first["last_step"].get<int>() - first["first_step"].get<int>(), 2);
-  std::filesystem::remove(path);
+  ASSERT_TRUE(program.prints("3 steps of "));
+  const std::filesystem::path path = run_ + "/profile/rank0.trace.json";
+  EXPECT_FALSE(Json::parse(read_file(path))["traceEvents"].empty());
   ASSERT_EQ(order(run_, {"profile", "2"}).exit_code, 0);
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!std::filesystem::exists(path) && std::chrono::steady_clock::now() < until)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  EXPECT_EQ(Json::parse(read_file(path))["steps"], 2);
+  ASSERT_TRUE(program.prints("2 steps of "));
   EXPECT_THAT(read_file(run_ + "/ledger.jsonl"), HasSubstr("records 3 steps after step"));
 }
 

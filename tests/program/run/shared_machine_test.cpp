@@ -87,7 +87,6 @@ TEST_F(RunOfAnotherUser, IsDeniedByEveryVerb) {
                                                        {"predict", run, "x.png"},
                                                        {"embed", run, "x.txt", "--output", "/tmp/never"},
                                                        {"init", run},
-                                                       {"profile", run},
                                                        {"generate", run, "--prompt", "a"},
                                                        {"export", run, "/tmp/never", "--format", "hf"},
                                                        {"eval", run},

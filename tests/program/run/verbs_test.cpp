@@ -188,7 +188,6 @@ TEST(CommandLine, PrintsHelpIn80Columns) {
                       {"predict"},
                       {"embed"},
                       {"export"},
-                      {"profile"},
                       {"bench", "comm"},
                       {"bench", "data"},
                       {"bench", "disk"},
