@@ -207,8 +207,6 @@ const std::vector<VerbRow> kVerbRows{
      "no run answers in this folder: "},
     {[](const At& at) { app::top_command({.run = at("images"), .once = true}); }, environment,
      "no run answers in this folder: "},
-    {[](const At& at) { app::tune_lr_command({.job = job_at(at, "images.yaml"), .max = 1e30, .steps = 20}); }, refused,
-     "training diverged after"},
 };
 
 struct CommandRow {
