@@ -1,7 +1,6 @@
 #include "gputrain/parallel/timetable.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -84,43 +83,13 @@ std::vector<std::vector<TimedPass>> timed_passes(const PipelineShape& shape, con
   return timed;
 }
 
-namespace {
-
-double end_of(const std::vector<std::vector<TimedPass>>& stages) {
-  double end = 0;
-  for (const auto& passes : stages) end = std::max(end, passes.back().end);
-  return end;
-}
-
-}  // namespace
-
 double bubble_of(const std::vector<std::vector<TimedPass>>& stages) {
-  double busy = 0;
+  double busy = 0, end = 0;
   for (const auto& passes : stages) {
     for (const TimedPass& one : passes) busy += one.end - one.begin;
+    end = std::max(end, passes.back().end);
   }
-  return 1 - busy / (end_of(stages) * static_cast<double>(stages.size()));
-}
-
-std::vector<std::string> picture_of(const std::vector<std::vector<TimedPass>>& stages, int64_t columns) {
-  double shortest = end_of(stages);
-  for (const auto& passes : stages) {
-    for (const TimedPass& one : passes) {
-      if (one.end > one.begin) shortest = std::min(shortest, one.end - one.begin);
-    }
-  }
-  const double column = std::max(shortest, end_of(stages) / static_cast<double>(columns));
-  const auto column_of = [&](double time) { return static_cast<size_t>(std::llround(time / column)); };
-  std::vector<std::string> lines;
-  for (const auto& passes : stages) {
-    std::string line(column_of(end_of(stages)), '.');
-    for (const auto& [pass, begin, end] : passes) {
-      const char mark = static_cast<char>((pass.is_forward ? '0' : 'a') + pass.micro_batch % 10);
-      for (size_t at = column_of(begin); at < column_of(end); ++at) line[at] = mark;
-    }
-    lines.push_back(std::move(line));
-  }
-  return lines;
+  return 1 - busy / (end * static_cast<double>(stages.size()));
 }
 
 std::vector<int64_t> cut_units(const std::vector<double>& costs, int64_t parts) {

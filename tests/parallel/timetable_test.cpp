@@ -102,11 +102,6 @@ TEST(Timetable, WaitsAsThePapersSay) {
   EXPECT_NEAR(waits(8, 4, 16), 7.0 / 71, 1e-12);
 }
 
-TEST(Timetable, DrawsAPicture) {
-  const PipelineShape shape{.stages = 2, .micro_batches = 2};
-  EXPECT_THAT(picture_of(timed_passes(shape, {1, 1}), 80), ElementsAre("01..aa.bb", ".0aa1bb.."));
-}
-
 TEST(UnitCuts, MakeTheMostExpensivePartCheap) {
   EXPECT_THAT(cut_units({0, 1, 1, 1, 1, 2}, 2), ElementsAre(0, 4, 6));
   EXPECT_THAT(cut_units({0, 1, 1, 1, 1, 4}, 2), ElementsAre(0, 5, 6));

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 namespace gputrain::parallel {
@@ -45,10 +44,6 @@ std::vector<std::vector<TimedPass>> timed_passes(const PipelineShape& shape, con
 
 /// Returns the share of all stages' time, from the first pass to the last, in which they wait.
 double bubble_of(const std::vector<std::vector<TimedPass>>& stages);
-
-/// Draws one line for each stage, of `columns` characters at most: digits are forward passes, by the last digit of
-/// their micro-batch, letters backward passes (a is 0), dots are waiting.
-std::vector<std::string> picture_of(const std::vector<std::vector<TimedPass>>& stages, int64_t columns);
 
 /// Cuts units of these costs into `parts` of neighbours, so that the most expensive part is as cheap as can be. Returns
 /// the first unit of each part, and the number of units at the end. Each part has a unit with a cost; so there must be

@@ -147,20 +147,6 @@ nlohmann::json stages_json(const parallel::Pipeline& pipeline, int64_t micro_bat
           {"waiting_share", parallel::bubble_of(parallel::timed_passes(shape, pipeline.costs()))}};
 }
 
-/// Prints which passes each stage computes in a step, and when.
-void print_passes(monitor::Console& console, const TrainingSetup& setup) {
-  constexpr size_t kMostStages = 16;
-  constexpr int64_t kColumns = 96;
-  const auto& pipeline = *setup.built.pipeline;
-  const auto stages = parallel::timed_passes(pipeline.shape(setup.plan.batch.accumulation), pipeline.costs());
-  const auto lines = parallel::picture_of(stages, kColumns);
-  for (size_t stage = 0; stage < std::min(lines.size(), kMostStages); ++stage)
-    console.line(stage == 0 ? "passes" : "", fmt::format("stage {:<3} {}", stage, lines[stage]));
-  if (lines.size() > kMostStages) console.line("", fmt::format("and {} more", lines.size() - kMostStages));
-  console.line("",
-               "a digit is the forward pass of a micro-batch, a letter its backward pass (a is 0), a dot is waiting");
-}
-
 }  // namespace
 
 std::string memory_text(const Memory& memory) {
@@ -184,7 +170,10 @@ void print_dry_run_page(monitor::Console& console, const Job& job, const Trainin
     const auto most = std::ranges::max_element(later, {}, [](const Memory& memory) { return memory.total(); });
     console.line("stage " + std::to_string(most - later.begin() + 1), memory_text(*most));
   }
-  if (setup.built.pipeline) print_passes(console, setup);
+  if (const auto& pipeline = setup.built.pipeline) {
+    const auto passes = parallel::timed_passes(pipeline->shape(setup.plan.batch.accumulation), pipeline->costs());
+    console.line("pipeline", fmt::format("stages wait {:.1f} % of a step", 100 * parallel::bubble_of(passes)));
+  }
   console.line("order", order_text(setup, estimate.epoch));
   console.line("events", events_text(setup, estimate));
   if (estimate.communication.buckets > 0) console.line("wires", communication_text(estimate.communication));
