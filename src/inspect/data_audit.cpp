@@ -32,7 +32,6 @@ struct Attempt {
   int64_t number = 1;
   data::OrderFacts order;
   std::string content = {};                         // hash of the data's content; empty: not known
-  bool tells_position = true;                       // false for older ledgers, without the position of a start
   std::vector<Mark> marks;                          // start, checkpoints, end
   std::vector<int64_t> skipped;                     // steps without an update
   std::optional<data::OrderFacts> order_elsewhere;  // order of the other run, if it started from that run's checkpoint
@@ -46,7 +45,7 @@ void note_elsewhere(const nlohmann::json& line, Attempt& attempt) {
   order.global_batch = line.at("from_elsewhere").at("global_batch").get<int64_t>();
   order.first_step = 0;
   order.from = {};
-  attempt.position_elsewhere = data::position_after(attempt.tells_position ? attempt.order : order, step);
+  attempt.position_elsewhere = data::position_after(attempt.order, step);
   attempt.order_elsewhere = order;
 }
 
@@ -57,8 +56,7 @@ std::vector<Attempt> attempts_of(const std::vector<nlohmann::json>& lines) {
     if (kind == "attempt") {
       attempts.push_back({.number = line.at("attempt").get<int64_t>(),
                           .order = order_from_json(line.at("order")),
-                          .content = line.value("content", ""),
-                          .tells_position = line.at("order").contains("first_step")});
+                          .content = line.value("content", "")});
       if (line.contains("from_elsewhere")) note_elsewhere(line, attempts.back());
     }
     if (attempts.empty()) continue;
@@ -71,7 +69,6 @@ std::vector<Attempt> attempts_of(const std::vector<nlohmann::json>& lines) {
       attempts.push_back({.number = attempt.number,
                           .order = attempt.order,
                           .content = attempt.content,
-                          .tells_position = attempt.tells_position,
                           .marks = {back, mark},
                           .skipped = {}});
     } else {
@@ -204,7 +201,7 @@ DataAudit audit_whole(const monitor::LedgerContent& ledger) {
       }
       last = mark;
     }
-    if (counts || attempt.tells_position) order = attempt.order;
+    order = attempt.order;
   }
   note_other_content(attempts, audit);
   audit.steps = last.step;

@@ -47,8 +47,8 @@ data::OrderFacts order_from_json(const nlohmann::json& json) {
       .seed = json.at("seed").get<uint64_t>(),
       .shuffle = json.at("shuffle").get<bool>(),
       .drop_last = json.at("drop_last").get<bool>(),
-      .first_step = json.value("first_step", int64_t{0}),  // older ledgers count from step 0
-      .from = {.epoch = json.value("epoch", int64_t{0}), .samples = json.value("epoch_samples", int64_t{0})}};
+      .first_step = json.at("first_step").get<int64_t>(),
+      .from = {.epoch = json.at("epoch").get<int64_t>(), .samples = json.at("epoch_samples").get<int64_t>()}};
   if (!data::is_reachable(order)) throw std::domain_error("a place outside the data");
   return order;
 }

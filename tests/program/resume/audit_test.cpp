@@ -184,20 +184,6 @@ TEST(DataAudit, AcceptsNewBatchSizeWithinAnEpoch) {
   EXPECT_EQ(result["data"]["samples"], 10 * 8 + 10 * 5);
 }
 
-// An older program went on at the tenth step of its new size.
-TEST(DataAudit, ReportsEpochBrokenByAnOlderProgram) {
-  const TemporaryFolder folder;
-  const std::string run = run_with_two_batch_sizes(folder);
-  rewrite(run + "/ledger.jsonl", [](nlohmann::json& line) {
-    if (!line.contains("order")) return;
-    for (const char* key : {"first_step", "epoch", "epoch_samples"}) line["order"].erase(key);
-  });
-  const auto result = audit(run, 4);
-  ASSERT_GE(result["findings"].size(), 1);
-  EXPECT_EQ(result["findings"][0]["begin"], 10);
-  EXPECT_THAT(result["findings"][0]["what"], HasSubstr("global batch 8 -> 5"));
-}
-
 TEST(DataAudit, ReportsAttemptThatBeginsElsewhere) {
   const TemporaryFolder folder;
   const std::string run = run_with_two_batch_sizes(folder);
