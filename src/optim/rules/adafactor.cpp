@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include "../guarded_step.hpp"
+#include "shared_keys.hpp"
 
 namespace gputrain::optim {
 namespace {
@@ -43,11 +44,7 @@ struct AdafactorSpec {
         .at_least(1)
         .change(config::Change::needs_accept)
         .aliases({"clip_threshold"});
-    d.key("weight_decay", &AdafactorSpec::weight_decay,
-          "share of a weight, times the learning rate, subtracted at each step")
-        .at_least(0)
-        .change(config::Change::needs_accept)
-        .aliases({"wd"});
+    describe_weight_decay(d);
   }
 };
 

@@ -12,6 +12,7 @@
 
 #include "../guarded_step.hpp"
 #include "gputrain/core/error.hpp"
+#include "shared_keys.hpp"
 
 namespace gputrain::optim {
 namespace {
@@ -24,21 +25,9 @@ struct AdamWSpec {
 
   static void describe(config::Description<AdamWSpec>& d) {
     d.summary("Adam with decoupled weight decay");
-    d.key("betas", &AdamWSpec::betas, "decay rates of the running averages of the gradient and of its square")
-        .elements(2)
-        .at_least(0)
-        .below(1)
-        .change(config::Change::needs_accept)
-        .aliases({"adam_betas"});
-    d.key("eps", &AdamWSpec::eps, "added to the root of the second average")
-        .at_least(0)
-        .change(config::Change::needs_accept)
-        .aliases({"adam_epsilon"});
-    d.key("weight_decay", &AdamWSpec::weight_decay,
-          "share of a weight, times the learning rate, subtracted at each step")
-        .at_least(0)
-        .change(config::Change::needs_accept)
-        .aliases({"wd"});
+    describe_betas(d);
+    describe_eps(d).at_least(0);
+    describe_weight_decay(d);
     d.key("averages", &AdamWSpec::averages,
           "type of the running averages; bf16 halves their memory, and they are rounded stochastically")
         .choices({"fp32", "bf16"})

@@ -20,6 +20,7 @@
 
 #include "../guarded_step.hpp"
 #include "gputrain/ops/blockwise_update.hpp"
+#include "shared_keys.hpp"
 
 namespace gputrain::optim {
 namespace {
@@ -32,21 +33,9 @@ struct AdamW8bitSpec {
 
   static void describe(config::Description<AdamW8bitSpec>& d) {
     d.summary("AdamW with averages of 8 bits");
-    d.key("betas", &AdamW8bitSpec::betas, "decay rates of the running averages of the gradient and of its square")
-        .elements(2)
-        .at_least(0)
-        .below(1)
-        .change(config::Change::needs_accept)
-        .aliases({"adam_betas"});
-    d.key("eps", &AdamW8bitSpec::eps, "added to the root of the second average")
-        .above(0)
-        .change(config::Change::needs_accept)
-        .aliases({"adam_epsilon"});
-    d.key("weight_decay", &AdamW8bitSpec::weight_decay,
-          "share of a weight, times the learning rate, subtracted at each step")
-        .at_least(0)
-        .change(config::Change::needs_accept)
-        .aliases({"wd"});
+    describe_betas(d);
+    describe_eps(d).above(0);
+    describe_weight_decay(d);
     d.key("min_8bit_size", &AdamW8bitSpec::min_8bit_size,
           "smaller tensors, and embeddings, keep their averages in fp32, or fp64 as the weights")
         .at_least(0)

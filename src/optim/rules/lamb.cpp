@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "../guarded_step.hpp"
+#include "shared_keys.hpp"
 
 namespace gputrain::optim {
 namespace {
@@ -26,20 +27,9 @@ struct LambSpec {
 
   static void describe(config::Description<LambSpec>& d) {
     d.summary("Adam whose step in each tensor is in proportion to the tensor's norm");
-    d.key("betas", &LambSpec::betas, "decay rates of the running averages of the gradient and of its square")
-        .elements(2)
-        .at_least(0)
-        .below(1)
-        .change(config::Change::needs_accept)
-        .aliases({"adam_betas"});
-    d.key("eps", &LambSpec::eps, "added to the root of the second average")
-        .above(0)
-        .change(config::Change::needs_accept)
-        .aliases({"adam_epsilon"});
-    d.key("weight_decay", &LambSpec::weight_decay, "share of a weight added to its update")
-        .at_least(0)
-        .change(config::Change::needs_accept)
-        .aliases({"wd"});
+    describe_betas(d);
+    describe_eps(d).above(0);
+    describe_weight_decay(d, "share of a weight added to its update");
     d.key("always_adapt", &LambSpec::always_adapt, "tensors without weight decay follow their norm, too")
         .change(config::Change::needs_accept);
     d.key("trust_clip", &LambSpec::trust_clip, "the norm of a tensor only shortens its step")

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "../guarded_step.hpp"
+#include "shared_keys.hpp"
 
 namespace gputrain::optim {
 namespace {
@@ -20,11 +21,7 @@ struct LionSpec {
         .at_least(0)
         .below(1)
         .change(config::Change::needs_accept);
-    d.key("weight_decay", &LionSpec::weight_decay,
-          "share of a weight, times the learning rate, subtracted at each step")
-        .at_least(0)
-        .change(config::Change::needs_accept)
-        .aliases({"wd"});
+    describe_weight_decay(d);
   }
 };
 

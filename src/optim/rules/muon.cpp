@@ -17,6 +17,7 @@
 #include "../guarded_step.hpp"
 #include "gputrain/config/name_patterns.hpp"
 #include "gputrain/core/log.hpp"
+#include "shared_keys.hpp"
 
 namespace gputrain::optim {
 namespace {
@@ -45,11 +46,7 @@ struct MuonSpec {
           "rate of a matrix by its size: match_rms_adamw suits rates of AdamW; original is above it for tall ones")
         .choices({"match_rms_adamw", "original"})
         .change(config::Change::needs_accept);
-    d.key("weight_decay", &MuonSpec::weight_decay,
-          "share of a weight, times the learning rate, subtracted at each step")
-        .at_least(0)
-        .change(config::Change::needs_accept)
-        .aliases({"wd"});
+    describe_weight_decay(d);
     d.key("adamw", &MuonSpec::adamw,
           "patterns of matrices that AdamW updates, such as output layers; layers of a sequential are named by their "
           "number: 5.*; AdamW updates embeddings in any case");
@@ -59,10 +56,7 @@ struct MuonSpec {
         .below(1)
         .change(config::Change::needs_accept)
         .aliases({"adamw_betas", "adam_betas"});
-    d.key("eps", &MuonSpec::eps, "of AdamW: added to the root of the second average")
-        .at_least(0)
-        .change(config::Change::needs_accept)
-        .aliases({"adam_epsilon"});
+    describe_eps(d, "of AdamW: added to the root of the second average").at_least(0);
   }
 
   bool takes(const device::Segment& segment) const {

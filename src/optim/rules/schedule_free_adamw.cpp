@@ -19,6 +19,7 @@
 #include <fmt/format.h>
 
 #include "../guarded_step.hpp"
+#include "shared_keys.hpp"
 
 namespace gputrain::optim {
 namespace {
@@ -32,22 +33,10 @@ struct ScheduleFreeAdamWSpec {
 
   static void describe(config::Description<ScheduleFreeAdamWSpec>& d) {
     d.summary("AdamW whose average of weights stands in for a falling rate");
-    d.key("betas", &ScheduleFreeAdamWSpec::betas,
-          "how much of the average the weights that train are made of; decay rate of the squared gradient's average")
-        .elements(2)
-        .at_least(0)
-        .below(1)
-        .change(config::Change::needs_accept)
-        .aliases({"adam_betas"});
-    d.key("eps", &ScheduleFreeAdamWSpec::eps, "added to the root of the squared gradient's average")
-        .above(0)
-        .change(config::Change::needs_accept)
-        .aliases({"adam_epsilon"});
-    d.key("weight_decay", &ScheduleFreeAdamWSpec::weight_decay,
-          "share of a weight, times the learning rate, subtracted at each step")
-        .at_least(0)
-        .change(config::Change::needs_accept)
-        .aliases({"wd"});
+    describe_betas(
+        d, "how much of the average the weights that train are made of; decay rate of the squared gradient's average");
+    describe_eps(d, "added to the root of the squared gradient's average").above(0);
+    describe_weight_decay(d);
     d.key("r", &ScheduleFreeAdamWSpec::r, "later steps count more in the average: by their number to this power")
         .at_least(0)
         .change(config::Change::needs_accept);

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "gputrain/optim/optimizer.hpp"
+#include "shared_keys.hpp"
 
 namespace gputrain::optim {
 namespace {
@@ -21,10 +22,7 @@ struct SgdSpec {
     d.summary("stochastic gradient descent");
     d.key("momentum", &SgdSpec::momentum, "share of the velocity kept from step to step").at_least(0).below(1);
     d.key("nesterov", &SgdSpec::nesterov, "Nesterov's look-ahead; needs momentum").change(config::Change::needs_accept);
-    d.key("weight_decay", &SgdSpec::weight_decay, "share of a weight added to its gradient")
-        .at_least(0)
-        .change(config::Change::needs_accept)
-        .aliases({"wd"});
+    describe_weight_decay(d, "share of a weight added to its gradient");
     d.check([](const SgdSpec& spec, config::SpecIssues& issues) {
       if (spec.nesterov && spec.momentum == 0) {
         issues.add("nesterov", "nesterov needs a momentum above 0", "set momentum, for instance momentum: 0.9");
