@@ -73,18 +73,15 @@ void check_average(const checkpoint::Checkpoint& from, const std::string& now) {
                                         "model.pretrained to start from these weights"});
 }
 
-/// Returns the checkpoint's position in the data. Older ones do not store it: their steps all had one global batch.
+/// Returns the checkpoint's position in the data.
 data::Position position_at(const checkpoint::Checkpoint& from, const data::OrderFacts& now) {
   data::OrderFacts then = now;
-  if (const auto position = from.state().find("position"); position != from.state().end()) {
-    position->at("epoch").get_to(then.from.epoch);
-    position->at("samples").get_to(then.from.samples);
-    then.from.samples = std::min(then.from.samples, now.samples);  // limit for data that has shrunk since
-    if (!data::is_reachable(then)) throw checkpoint::Damage("its state names a place outside the data", from.folder());
-    return data::position_after(then, 0);
-  }
-  then.global_batch = from.state().value("global_batch", now.global_batch);
-  return data::position_after(then, from.step());
+  const auto& position = from.state().at("position");
+  position.at("epoch").get_to(then.from.epoch);
+  position.at("samples").get_to(then.from.samples);
+  then.from.samples = std::min(then.from.samples, now.samples);  // limit for data that has shrunk since
+  if (!data::is_reachable(then)) throw checkpoint::Damage("its state names a place outside the data", from.folder());
+  return data::position_after(then, 0);
 }
 
 }  // namespace
@@ -99,7 +96,7 @@ TrainingState::TrainingState(const Job& job, TrainingSetup& setup, train::Hook& 
 bool TrainingState::has_other_validation_data(const checkpoint::Checkpoint& from) const {
   const auto& val = setup_.datasets.val;
   if (!val) return false;
-  const std::string content = from.state().value("val_content", "");  // older checkpoints do not say
+  const std::string content = from.state().value("val_content", "");  // empty if the run had no data.val
   return from.state().value("val_samples", val->size()) != val->size() ||
          (!content.empty() && !val_content_.empty() && content != val_content_);
 }
@@ -182,7 +179,7 @@ train::PlanStart TrainingState::start_at(const checkpoint::Checkpoint& from) con
   order.from = {};
   const nlohmann::json& state = from.state();
   const data::Position position = position_at(from, order);
-  const int64_t first = state.value("first_global_batch", state.value("global_batch", order.global_batch));
+  const auto first = state.at("first_global_batch").get<int64_t>();
   const auto leads_here = [&](const train::PlanStart& start) {
     order.first_step = start.step;
     order.from = start.position;
@@ -198,9 +195,11 @@ train::PlanStart TrainingState::start_at(const checkpoint::Checkpoint& from) con
              .first_global_batch = first};
     if (leads_here(start)) return start;
   }
-  start = {
-      .step = from.step(), .position = position, .epochs = state.value("epochs", 0.0), .first_global_batch = first};
-  if (std::floor(start.epochs) != static_cast<double>(position.epoch)) {  // an older checkpoint, or other data
+  start = {.step = from.step(),
+           .position = position,
+           .epochs = state.at("epochs").get<double>(),
+           .first_global_batch = first};
+  if (std::floor(start.epochs) != static_cast<double>(position.epoch)) {  // other data
     start.epochs = static_cast<double>(position.epoch) +
                    static_cast<double>(position.samples) / static_cast<double>(order.samples);
   }
@@ -212,10 +211,6 @@ void TrainingState::restore(const checkpoint::Checkpoint& from, train::Progress&
   reading_state_of(from, [&] {
     const auto& state = from.state();
     progress = train::Progress::from_json(state.at("progress"));
-    const double factor = state.at("progress").value("lr_factor", 1.0);  // older checkpoints store an order's rate so
-    if (factor != 1)
-      progress.ordered_rate = {.lr = factor * job_.spec().optimizer.peak_lr(setup_.plan.batch.global_batch),
-                               .job_lr = job_.spec().optimizer.lr};
     if (!optim::schedules().abilities(job_.spec().lr_scheduler.type).follows_evaluations)
       progress.lr_feedback = {};  // it is that of another curve
     if (progress.step != from.step())

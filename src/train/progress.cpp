@@ -76,32 +76,29 @@ Progress Progress::from_json(const nlohmann::json& json) {
     json.at("attempts").get_to(progress.attempts);
     json.at("nonfinite_steps").get_to(progress.nonfinite_steps);
     json.at("evaluated_step").get_to(progress.evaluated_step);
-    progress.rollbacks = json.value("rollbacks", int64_t{0});  // older checkpoints lack these fields
-    progress.eval_seconds = json.value("eval_seconds", 0.0);
-    progress.save_seconds = json.value("save_seconds", 0.0);
-    if (const auto gained = json.find("gained"); gained != json.end() && !gained->is_null())
-      progress.gained = gained->get<double>();
-    progress.evaluates_anew = json.value("evaluates_anew", false);
-    progress.gained_metric = json.value("gained_metric", "");
-    progress.ordered_rate = ordered_rate_from_json(json.value("ordered_rate", nlohmann::json()));
-    progress.average_points = json.value("average_points", int64_t{0});
-    if (const auto feedback = json.find("lr_feedback"); feedback != json.end()) {
-      feedback->at("factor").get_to(progress.lr_feedback.factor);
-      feedback->at("metric").get_to(progress.lr_feedback.metric);
-      feedback->at("bad").get_to(progress.lr_feedback.bad);
-      feedback->at("cooldown").get_to(progress.lr_feedback.cooldown);
-      if (!feedback->at("best").is_null()) progress.lr_feedback.best = feedback->at("best").get<double>();
-    }
-    progress.seconds_since_evaluation = json.value("seconds_since_evaluation", 0.0);
-    progress.evaluations_without_gain = json.value("evaluations_without_gain", int64_t{0});
-    progress.usage.unreadable = json.value("unreadable", int64_t{0});
-    progress.unreadable_in_epoch = json.value("unreadable_in_epoch", int64_t{0});
-    progress.skipped_in_a_row = json.value("skipped_in_a_row", int64_t{0});
+    json.at("rollbacks").get_to(progress.rollbacks);
+    json.at("eval_seconds").get_to(progress.eval_seconds);
+    json.at("save_seconds").get_to(progress.save_seconds);
+    if (const auto& gained = json.at("gained"); !gained.is_null()) progress.gained = gained.get<double>();
+    json.at("evaluates_anew").get_to(progress.evaluates_anew);
+    json.at("gained_metric").get_to(progress.gained_metric);
+    progress.ordered_rate = ordered_rate_from_json(json.at("ordered_rate"));
+    json.at("average_points").get_to(progress.average_points);
+    const auto& feedback = json.at("lr_feedback");
+    feedback.at("factor").get_to(progress.lr_feedback.factor);
+    feedback.at("metric").get_to(progress.lr_feedback.metric);
+    feedback.at("bad").get_to(progress.lr_feedback.bad);
+    feedback.at("cooldown").get_to(progress.lr_feedback.cooldown);
+    if (!feedback.at("best").is_null()) progress.lr_feedback.best = feedback.at("best").get<double>();
+    json.at("seconds_since_evaluation").get_to(progress.seconds_since_evaluation);
+    json.at("evaluations_without_gain").get_to(progress.evaluations_without_gain);
+    json.at("unreadable").get_to(progress.usage.unreadable);
+    json.at("unreadable_in_epoch").get_to(progress.unreadable_in_epoch);
+    json.at("skipped_in_a_row").get_to(progress.skipped_in_a_row);
     for (const auto& [name, value] : json.at("metrics").items()) {
       progress.metrics[name] = value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
     }
     for (const auto& [name, entry] : json.at("best").items()) {
-      if (entry.at("value").is_null()) continue;  // older checkpoints may hold best values that are not finite
       progress.best[name] = {.value = entry.at("value").get<double>(), .step = entry.at("step").get<int64_t>()};
     }
     return progress;

@@ -62,9 +62,6 @@ TEST(Progress, SurvivesJsonWithNonFiniteMetrics) {
     EXPECT_TRUE(std::isnan(copy.metrics.at("val/loss")));
   }
   EXPECT_TRUE(record_best(progress, "val/loss", 2.0));
-  auto of_old = progress.to_json();
-  of_old["best"]["val/perplexity"] = {{"value", nullptr}, {"step", 3}};
-  EXPECT_EQ(Progress::from_json(of_old).best.size(), 1U);
 }
 
 TEST(Progress, RefusesJsonWithoutAField) {

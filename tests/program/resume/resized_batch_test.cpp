@@ -167,19 +167,6 @@ void rewrite_state(const std::string& run, const std::function<void(nlohmann::js
   std::ofstream(index) << checkpoint::to_json(manifest);
 }
 
-TEST_F(ResizedBatch, GoesOnFromCheckpointWithoutPosition) {
-  train(8, {"train.max_steps=7"});
-  rewrite_state(run_, [](nlohmann::json& state) {
-    EXPECT_EQ(state["position"], (nlohmann::json{{"epoch", 1}, {"samples", 16}}));
-    state.erase("position");
-    EXPECT_EQ(state["first_global_batch"], 8);
-    state.erase("first_global_batch");
-  });
-  train(16);
-  EXPECT_EQ(audit()["data"]["samples"], 4 * 37);
-  EXPECT_EQ(summary(run_)["step"], 7 + 2 + 2 * 3);
-}
-
 TEST_F(ResizedBatch, RefusesPlaceOutsideTheData) {
   train(8, {"train.max_steps=7"});
   std::filesystem::remove_all(run_ + "/ckpt/step-00000005");
