@@ -106,17 +106,6 @@ struct BenchCommRequest {
   bool json = false;
 };
 
-/// Request of `gputrain bench matmul`, `bench memory` and `bench disk`.
-struct BenchMachineRequest {
-  std::string device = "auto";
-  std::vector<std::string> precision;  // empty: some
-  std::vector<int64_t> sizes;          // sizes of square matrices; empty: some
-  int64_t bytes = int64_t{256} << 20;  // size of a copy, and of the file
-  double seconds = 0.5;                // duration of each measurement
-  std::string folder = ".";
-  bool json = false;
-};
-
 /// Request of `gputrain bench data`.
 struct BenchDataRequest {
   JobRequest job;
@@ -150,9 +139,6 @@ int bench_train_command(const BenchRequest& request);
 int bench_one_command(const BenchRequest& request);
 /// Returns 4 if a collective gave wrong numbers.
 int bench_comm_command(const BenchCommRequest& request);
-int bench_matmul_command(const BenchMachineRequest& request);
-int bench_memory_command(const BenchMachineRequest& request);
-int bench_disk_command(const BenchMachineRequest& request);
 int bench_data_command(const BenchDataRequest& request);
 int validate_command(const JobRequest& request, bool json);
 int config_command(const JobRequest& request, bool origin);
@@ -241,16 +227,16 @@ int ckpt_verify_command(const std::string& path, bool json);
 int ckpt_prune_command(const PruneRequest& request);
 
 /// Names of the subcommands in libgputrain.so: NAME_command is the function above.
-#define GPUTRAIN_VERBS(V)                                                                                           \
-  V(run)                                                                                                            \
-  V(eval)                                                                                                           \
-  V(generate)                                                                                                       \
-  V(predict)                                                                                                        \
-  V(embed)                                                                                                          \
-  V(export_model) V(fetch) V(doctor) V(replay) V(bench_train) V(bench_one) V(bench_comm) V(bench_matmul)            \
-      V(bench_memory) V(bench_disk) V(bench_data) V(validate) V(config) V(schema) V(list) V(describe) V(names)      \
-          V(audit) V(tokenize) V(ctl) V(top) V(compare) V(data_show) V(version) V(plan) V(sweep) V(init) V(ckpt_ls) \
-              V(ckpt_verify) V(ckpt_prune)
+#define GPUTRAIN_VERBS(V)                                                                                              \
+  V(run)                                                                                                               \
+  V(eval)                                                                                                              \
+  V(generate)                                                                                                          \
+  V(predict)                                                                                                           \
+  V(embed)                                                                                                             \
+  V(export_model)                                                                                                      \
+  V(fetch) V(doctor) V(replay) V(bench_train) V(bench_one) V(bench_comm) V(bench_data) V(validate) V(config) V(schema) \
+      V(list) V(describe) V(names) V(audit) V(tokenize) V(ctl) V(top) V(compare) V(data_show) V(version) V(plan)       \
+          V(sweep) V(init) V(ckpt_ls) V(ckpt_verify) V(ckpt_prune)
 
 /// Table of subcommands that the library exports as gputrain_verbs.
 struct Verbs {

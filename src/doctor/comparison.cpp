@@ -146,7 +146,7 @@ Findings disk_findings(const std::vector<HostReport>& reports) {
                         .text = reports[i].host + " writes " + monitor::bytes(*reports[i].write_speed) + "/s, others " +
                                 monitor::bytes(*write_speed_of_others(reports, i)) +
                                 "/s: each save waits for the slowest",
-                        .fix = "on " + reports[i].host + ": findmnt -T FOLDER, gputrain bench disk FOLDER"});
+                        .fix = "on " + reports[i].host + ": findmnt -T FOLDER, gputrain doctor --bench there"});
   }
   return findings;
 }

@@ -26,8 +26,7 @@ Rate rate_of(std::string part, std::string what, double per_second, std::string 
 }
 
 std::vector<Rate> of_processor() {
-  return {
-      rate_of("cpu", "fp32 product", app::time_matmul("fp32", 1024, at::kCPU, kSeconds).flops_per_second, flops_text)};
+  return {rate_of("cpu", "fp32 product", app::time_matmul("fp32", 1024, at::kCPU, kSeconds), flops_text)};
 }
 
 std::vector<Rate> of_memory() {
@@ -38,8 +37,7 @@ std::vector<Rate> of_memory() {
 std::vector<Rate> of_gpu(int index) {
   const at::Device gpu = device::choose_device("cuda", index);
   const std::string name = "gpu " + std::to_string(index);
-  std::vector<Rate> rates{
-      rate_of(name, "fp16 product", app::time_matmul("fp16", 8192, gpu, kSeconds).flops_per_second, flops_text)};
+  std::vector<Rate> rates{rate_of(name, "fp16 product", app::time_matmul("fp16", 8192, gpu, kSeconds), flops_text)};
   for (const app::CopyRow& row : app::time_copies(kCopied, gpu, kSeconds)) {
     if (row.what != "memory to memory") rates.push_back(rate_of(name, row.what, row.bytes_per_second, bytes_text));
   }
@@ -48,8 +46,7 @@ std::vector<Rate> of_gpu(int index) {
 
 std::vector<Rate> of_disk(const std::filesystem::path& folder) {
   const std::string on = file_system_of(folder);
-  return {
-      rate_of("disk", "write to " + (on.empty() ? "disk" : on), app::time_disk(folder, kWritten, 5).write, bytes_text)};
+  return {rate_of("disk", "write to " + (on.empty() ? "disk" : on), app::time_disk(folder, kWritten, 5), bytes_text)};
 }
 
 /// Measures rates, up to twice more while one is below `least_percent` of the best known, and returns the best of each.
@@ -128,7 +125,7 @@ Findings rate_findings(const MachineRates& machine, double least_percent) {
 
 double write_speed(const std::filesystem::path& folder) {
   constexpr int64_t kBytes = int64_t{64} << 20;
-  return app::time_disk(folder, kBytes, 2).write;
+  return app::time_disk(folder, kBytes, 2);
 }
 
 }  // namespace gputrain::doctor

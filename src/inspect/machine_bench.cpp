@@ -19,7 +19,6 @@
 #include "gputrain/core/descriptor.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/device/numerics.hpp"
-#include "gputrain/device/peak_rates.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/device/step_clock.hpp"
 #include "gputrain/ops/precision.hpp"
@@ -77,32 +76,28 @@ class DiskFile {
   DiskFile& operator=(const DiskFile&) = delete;
   ~DiskFile() { ::unlink(path_.c_str()); }
 
-  /// Opens the file; the caller closes it.
-  int open(int flags) {
-    const int direct = is_direct_ ? ::open(path_.c_str(), flags | O_DIRECT | O_CLOEXEC, 0600) : -1;
-    if (direct >= 0) return direct;
-    if (is_direct_ && errno != EINVAL) fail("open a file");
-    is_direct_ = false;
-    const int cached = ::open(path_.c_str(), flags | O_CLOEXEC, 0600);
-    if (cached < 0) fail("open a file");
-    return cached;
+  /// Opens the file for writing; the caller closes it.
+  int open() const {
+    constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
+    int opened = ::open(path_.c_str(), kFlags | O_DIRECT, 0600);
+    if (opened < 0 && errno == EINVAL) opened = ::open(path_.c_str(), kFlags, 0600);
+    if (opened < 0) fail("open a file");
+    return opened;
   }
-  bool is_direct() const noexcept { return is_direct_; }
 
   [[noreturn]] void fail(const char* action) const {
     throw Error(ExitCode::environment, {.what = std::string("cannot ") + action + ": " + std::strerror(errno),
                                         .where = path_.parent_path().string(),
-                                        .hint = "gputrain bench disk DIR measures another folder"});
+                                        .hint = "free space there, or call it in another folder"});
   }
 
  private:
   std::filesystem::path path_;
-  bool is_direct_ = true;
 };
 
 }  // namespace
 
-MatmulRow time_matmul(const std::string& precision, int64_t size, at::Device device, double seconds) {
+double time_matmul(const std::string& precision, int64_t size, at::Device device, double seconds) {
   const at::NoGradGuard no_grad;
   const auto kind = ops::precision_from_name(precision);
   device::apply({.tf32 = kind == ops::Precision::tf32, .deterministic = false}, device);
@@ -110,11 +105,7 @@ MatmulRow time_matmul(const std::string& precision, int64_t size, at::Device dev
   const at::Tensor a = at::empty({size, size}, options).normal_(), b = at::empty({size, size}, options).normal_();
   const double each = median_seconds([&] { at::mm(a, b); }, device, seconds);
   const double n = static_cast<double>(size);
-  return {.precision = precision,
-          .size = size,
-          .seconds = each,
-          .flops_per_second = 2 * n * n * n / each,
-          .peak = device::peak_rate(device::facts_of(device).name, precision).value_or(0)};
+  return 2 * n * n * n / each;
 }
 
 std::vector<CopyRow> time_copies(int64_t bytes, at::Device device, double seconds) {
@@ -139,34 +130,20 @@ std::vector<CopyRow> time_copies(int64_t bytes, at::Device device, double second
   return rows;
 }
 
-DiskRates time_disk(const std::filesystem::path& folder, int64_t bytes, double seconds) {
-  DiskFile file(folder);
+double time_disk(const std::filesystem::path& folder, int64_t bytes, double seconds) {
+  const DiskFile file(folder);
   const DiskBuffer buffer = disk_buffer();
   const int64_t most = std::max<int64_t>(1, bytes / static_cast<int64_t>(kDiskBlock));
   int64_t blocks = 0;
-  const auto rate_since = [&](MachineClock::time_point begin) {
-    return static_cast<double>(blocks) * static_cast<double>(kDiskBlock) / seconds_since(begin);
-  };
-  DiskRates rates;
-  {
-    const Descriptor output(file.open(O_WRONLY | O_CREAT | O_TRUNC));
-    const auto begin = MachineClock::now();
-    for (; blocks < most && (blocks == 0 || seconds_since(begin) < seconds); ++blocks) {
-      const ssize_t written = ::write(output.get(), buffer.get(), kDiskBlock);
-      if (written >= 0 && written != static_cast<ssize_t>(kDiskBlock)) errno = ENOSPC;
-      if (written != static_cast<ssize_t>(kDiskBlock)) file.fail("write");
-    }
-    if (::fsync(output.get()) != 0) file.fail("sync");
-    rates.write = rate_since(begin);
-  }
-  const Descriptor input(file.open(O_RDONLY));
+  const Descriptor output(file.open());
   const auto begin = MachineClock::now();
-  for (int64_t i = 0; i < blocks; ++i) {
-    if (::read(input.get(), buffer.get(), kDiskBlock) != static_cast<ssize_t>(kDiskBlock)) file.fail("read");
+  for (; blocks < most && (blocks == 0 || seconds_since(begin) < seconds); ++blocks) {
+    const ssize_t written = ::write(output.get(), buffer.get(), kDiskBlock);
+    if (written >= 0 && written != static_cast<ssize_t>(kDiskBlock)) errno = ENOSPC;
+    if (written != static_cast<ssize_t>(kDiskBlock)) file.fail("write");
   }
-  rates.read = rate_since(begin);
-  rates.is_direct = file.is_direct();
-  return rates;
+  if (::fsync(output.get()) != 0) file.fail("sync");
+  return static_cast<double>(blocks) * static_cast<double>(kDiskBlock) / seconds_since(begin);
 }
 
 }  // namespace gputrain::app

@@ -1,9 +1,8 @@
-// Benchmarks of a machine's limits: matrix products, copies in memory, a disk.
+// Rates of a machine: matrix products, copies in memory, a disk.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -11,16 +10,9 @@
 
 namespace gputrain::app {
 
-/// Rate of one product [size, size] x [size, size].
-struct MatmulRow {
-  std::string precision;
-  int64_t size = 0;
-  double seconds = 0;           // median time of one product
-  double flops_per_second = 0;  // two per multiplication
-  double peak = 0;              // rate in the device's data sheet; 0: unknown
-};
-/// Repeats the product for about `seconds`. `precision`: as in a job.
-MatmulRow time_matmul(const std::string& precision, int64_t size, at::Device device, double seconds);
+/// Returns the operations a second, two per multiplication, of products [size, size] x [size, size], repeated for about
+/// `seconds`. `precision`: as in a job.
+double time_matmul(const std::string& precision, int64_t size, at::Device device, double seconds);
 
 /// Rate of copies.
 struct CopyRow {
@@ -29,13 +21,9 @@ struct CopyRow {
 };
 std::vector<CopyRow> time_copies(int64_t bytes, at::Device device, double seconds);
 
-struct DiskRates {
-  double write = 0, read = 0;  // bytes per second; writing ends with fsync
-  bool is_direct = true;       // false: the file system knows no direct access, and reading shows the page cache
-};
-/// Writes a file of `bytes` in the folder, reads it, and removes it; on a slow disk a smaller file, which is written
-/// for about `seconds`. Throws Error(environment).
-DiskRates time_disk(const std::filesystem::path& folder, int64_t bytes,
-                    double seconds = std::numeric_limits<double>::infinity());
+/// Writes a file of `bytes` in the folder with fsync, past the page cache where that is possible, and removes it; on a
+/// slow disk a smaller file, which is written for about `seconds`. Returns the bytes a second. Throws
+/// Error(environment).
+double time_disk(const std::filesystem::path& folder, int64_t bytes, double seconds);
 
 }  // namespace gputrain::app

@@ -40,40 +40,7 @@ void CommandLine::add_bench() {
   add_measuring(*one);
   one->callback([this] { action = [this] { return app::library().bench_one(bench); }; });
   add_bench_comm(*verb);
-  add_bench_machine(*verb);
   add_bench_data(*verb);
-}
-
-void CommandLine::add_bench_machine(CLI::App& verb) {
-  auto& request = bench_machine;
-  const auto add = [&](const char* what, const char* help, auto measure) {
-    auto* command = verb.add_subcommand(what, help);
-    command->add_flag("--json", request.json, "print one JSON document");
-    command->callback(
-        [this, measure] { action = [this, measure] { return (app::library().*measure)(bench_machine); }; });
-    return command;
-  };
-  auto* matmul = add("matmul", "time matrix products, by precision and size", &app::Verbs::bench_matmul);
-  auto* memory = add("memory", "time copies in memory, and to and from a GPU", &app::Verbs::bench_memory);
-  auto* disk = add("disk", "write a file with fsync and read it back, past the page cache", &app::Verbs::bench_disk);
-  matmul->add_option("--precision", request.precision, "fp32,bf16: these instead of the usual")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"fp32", "tf32", "bf16", "fp16", "fp64"}));
-  matmul->add_option("--sizes", request.sizes, "1024,4096: rows and columns of the matrices")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 1 << 17));
-  for (auto* command : {matmul, memory}) {
-    command->add_option("--device", request.device, "auto (default), cpu, cuda")
-        ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-    command->add_option("--seconds", request.seconds, "for each measurement (default: 0.5)")
-        ->check(CLI::Range(0.0, 3600.0));
-  }
-  disk->add_option("folder", request.folder, "a folder on the disk (default: the current one)")->check(not_empty);
-  for (auto* command : {memory, disk}) {
-    command->add_option("--bytes", request.bytes, "of a copy, of the file: 256M (default), 4G")
-        ->transform(CLI::AsSizeValue(false))
-        ->check(CLI::Range(int64_t{4096}, int64_t{1} << 44));
-  }
 }
 
 void CommandLine::add_bench_data(CLI::App& verb) {

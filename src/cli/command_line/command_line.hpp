@@ -42,7 +42,6 @@ struct CommandLine {
   app::FetchCommand fetch;
   app::BenchRequest bench;
   app::BenchCommRequest bench_comm;
-  app::BenchMachineRequest bench_machine;
   app::BenchDataRequest bench_data;
   app::DoctorRequest doctor;
   app::PlanCommand plan;
@@ -65,7 +64,6 @@ struct CommandLine {
   void add_replay();
   void add_bench();
   void add_bench_comm(CLI::App& verb);
-  void add_bench_machine(CLI::App& verb);
   void add_bench_data(CLI::App& verb);
   void add_doctor();
   void add_plan();

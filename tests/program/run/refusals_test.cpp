@@ -217,7 +217,7 @@ struct CommandRow {
 
 /// What the program says of its command line, before it opens its library.
 const std::vector<CommandRow> kCommandRows{
-    {{"bench"}, "`gputrain bench` needs a subcommand", "one of train, comm, matmul, memory, disk, data"},
+    {{"bench"}, "`gputrain bench` needs a subcommand", "one of train, comm, data"},
     {{"ckpt"}, "`gputrain ckpt` needs a subcommand", "one of ls, verify, prune"},
     {{"data"}, "`gputrain data` needs a subcommand", "one of audit, tokenize, show"},
     {{"ckpt", "rm", "x"}, "`gputrain ckpt` has no subcommand 'rm'", "`gputrain ckpt prune`"},

@@ -1,4 +1,4 @@
-// `gputrain bench matmul`, `memory`, `disk` and `data`, as a user calls them.
+// `gputrain bench data`, as a user calls it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,34 +27,6 @@ json report_of(std::vector<std::string> words) {
   const Result result = gputrain(words, kSingleThread);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   return json::parse(result.out, nullptr, false);
-}
-
-TEST(BenchMachine, TimesMatrixProducts) {
-  const json report =
-      report_of({"matmul", "--device", "cpu", "--precision", "fp32,fp64", "--sizes", "64,128", "--seconds", "0.01"});
-  ASSERT_EQ(report["rows"].size(), 4U);
-  for (const json& row : report["rows"]) {
-    const double n = row["size"], seconds = row["seconds"];
-    EXPECT_DOUBLE_EQ(row["flops_per_second"].get<double>() * seconds, 2 * n * n * n);
-    EXPECT_TRUE(row["peak_flops_per_second"].is_null());
-  }
-}
-
-TEST(BenchMachine, TimesCopies) {
-  const json report = report_of({"memory", "--device", "cpu", "--bytes", "4M", "--seconds", "0.01"});
-  ASSERT_EQ(report["rows"].size(), 1U);
-  EXPECT_GT(report["rows"][0]["bytes_per_second"].get<double>(), 1e8);
-}
-
-TEST(BenchMachine, TimesDiskAndLeavesNothing) {
-  TemporaryFolder folder;
-  const json report = report_of({"disk", folder.path().string(), "--bytes", "8M"});
-  EXPECT_GT(report["write_bytes_per_second"].get<double>(), 0);
-  EXPECT_GT(report["read_bytes_per_second"].get<double>(), 0);
-  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
-  const Result missing = gputrain({"bench", "disk", folder / "missing"});
-  EXPECT_EQ(missing.exit_code, 6);
-  EXPECT_THAT(missing.err, HasSubstr("cannot open a file: No such file or directory"));
 }
 
 TEST(BenchData, TimesTextAsOneStage) {
