@@ -1,12 +1,20 @@
 // Command `gputrain launch`: starts, watches and restarts the job's ranks on one or many hosts.
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "commands.hpp"
 #include "gputrain/checkpoint/listing.hpp"
@@ -18,10 +26,65 @@
 #include "gputrain/launch/admission.hpp"
 #include "gputrain/launch/agent.hpp"
 #include "gputrain/launch/launcher.hpp"
-#include "job_check.hpp"
 
 namespace gputrain::app {
 namespace {
+
+/// Runs this program with stdout to /dev/null. Returns its exit code, or 128 + signal.
+int run_self(std::vector<std::string> words) {
+  words.insert(words.begin(), "gputrain");
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  pid_t child = -1;
+  const int failure = ::posix_spawn(&child, "/proc/self/exe", &actions, nullptr, arguments.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  if (failure != 0) {
+    throw Error(ExitCode::environment,
+                {.what = std::string("cannot start a process to check the job: ") + std::strerror(failure),
+                 .hint = "see `ulimit -u` and `ulimit -n`"});
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/// Check of the whole job in a process that does not load LibTorch. Some keys need LibTorch for their check, so a child
+/// process does it: `gputrain validate`, which prints the errors.
+class JobCheck {
+ public:
+  explicit JobCheck(JobRequest job) : job_(std::move(job)) {}
+
+  /// Returns the part of the job that this process can check; empty if it is wrong. All errors have been printed then.
+  std::optional<JobStart> read() {
+    try {
+      return config::load(config::schema_of<JobStart>(), reading_of(job_)).as<JobStart>();
+    } catch (const config::SpecError&) {
+      if (passes()) throw;
+      return std::nullopt;
+    }
+  }
+
+  /// Checks the whole job and returns whether it is valid. The errors are printed to stderr.
+  bool passes() {
+    const config::Request reading = reading_of(job_);
+    std::vector<std::string> words{"validate", job_.file};
+    for (const std::string& setting : reading.set) words.insert(words.end(), {"--set", setting});
+    exit_code_ = run_self(std::move(words));
+    return *exit_code_ == 0;
+  }
+  bool is_done() const noexcept { return exit_code_.has_value(); }
+  /// Returns the exit code. Only if is_done(); 0: the job is valid.
+  int exit_code() const { return exit_code_.value(); }
+
+ private:
+  JobRequest job_;
+  std::optional<int> exit_code_;
+};
 
 /// Returns the step in the last complete line of metrics.jsonl.
 std::optional<int64_t> last_step_in(const std::filesystem::path& metrics) {

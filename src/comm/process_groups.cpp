@@ -1,12 +1,18 @@
 #include "gputrain/comm/process_groups.hpp"
 
+#include <cxxabi.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
+#include <mutex>
 #include <random>
 #include <thread>
+#include <typeinfo>
 #include <utility>
 
 #include <ATen/ops/from_blob.h>
@@ -19,7 +25,6 @@
 #include "await_store.hpp"
 #include "connection.hpp"
 #include "detector/failure_detector.hpp"
-#include "gloo_failure.hpp"
 #include "gputrain/comm/sockets.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/device/fault.hpp"
@@ -33,6 +38,47 @@ C10_DECLARE_int(caffe2_log_level);
 
 namespace gputrain::comm {
 namespace {
+
+// Global, because a terminate handler takes no arguments.
+std::mutex notified_mutex;
+std::weak_ptr<FailureDetector> notified_detector;
+std::terminate_handler handler_before = nullptr;
+
+std::string current_message() {
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    return plain_message(error);
+  }
+}
+
+/// Returns false if there is no watch.
+bool notify_detector() {
+  const std::lock_guard lock(notified_mutex);
+  const auto detector = notified_detector.lock();
+  if (detector) detector->report({.message = current_message(), .in = {}});
+  return detector != nullptr;
+}
+
+[[noreturn]] void stand_still_or_terminate() {
+  const std::type_info* type = abi::__cxa_current_exception_type();
+  const bool is_gloo = type != nullptr && std::strstr(type->name(), "gloo") != nullptr;
+  if (is_gloo && notify_detector()) {
+    while (true) ::pause();
+  }
+  if (handler_before != nullptr) handler_before();
+  std::abort();
+}
+
+/// Makes the process survive failures of Gloo. If ranks call a collective with different sizes, Gloo throws on its own
+/// thread, where nothing catches it: SIGABRT would end the process. From now on that thread blocks forever instead, and
+/// the failure is reported to the watch.
+void survive_gloo_failures(const std::shared_ptr<FailureDetector>& detector) {
+  const std::lock_guard lock(notified_mutex);
+  notified_detector = detector;
+  const auto before = std::set_terminate(&stand_still_or_terminate);
+  if (before != &stand_still_or_terminate) handler_before = before;
+}
 
 // c10d warns on stderr about every retry of a connection; the failures that matter reach us as exceptions.
 void quiet_library_logs(int least_level) {

@@ -2,12 +2,31 @@
 #include <fstream>
 #include <utility>
 
+#include <ATen/TensorOperators.h>
+
+#include "gputrain/nn/experts.hpp"
 #include "gputrain/run/report.hpp"
 #include "gputrain/run/training.hpp"
 #include "gputrain/setup/training_loop.hpp"
-#include "gputrain/train/expert_shares.hpp"
 
 namespace gputrain::app {
+namespace {
+
+/// Returns train/expert_share_max and _min since the last call: the largest and the smallest part of a layer's choices
+/// that one of its experts has, over all layers and ranks; all are 1 / experts if they are even. Empty for a model
+/// without experts, and if no token was counted. Reads from the device. Every rank must call.
+monitor::Metrics expert_shares(models::Model& model, comm::ProcessGroups& groups) {
+  auto* const counting = dynamic_cast<nn::ExpertCounts*>(&model);
+  at::Tensor counts = counting != nullptr ? counting->take_expert_counts() : at::Tensor();
+  if (!counts.defined()) return {};
+  groups.tensors().all_reduce_sum(counts, "tokens of experts").wait();
+  const at::Tensor here = counts.cpu(), shares = here / here.sum(1, /*keepdim=*/true);
+  if (here.sum(1).min().item<double>() == 0) return {};
+  return {{"train/expert_share_max", shares.max().item<double>()},
+          {"train/expert_share_min", shares.min().item<double>()}};
+}
+
+}  // namespace
 
 train::EvalHook::Parts Training::eval_parts(TrainingLoop& loop) {
   const auto follow = [this](const optim::Evaluated& evaluated, optim::Feedback& feedback) {
@@ -92,7 +111,7 @@ monitor::Metrics Training::more_metrics(train::MeterHook& meter) {
   auto metrics = meter.take_times();
   const auto& scaler = setup_.optimizer_stack.scaler;
   if (scaler) metrics["train/loss_scale"] = scaler->state().scale;
-  metrics.merge(train::expert_shares(*setup_.built.model, setup_.context.groups));
+  metrics.merge(expert_shares(*setup_.built.model, setup_.context.groups));
   return metrics;
 }
 

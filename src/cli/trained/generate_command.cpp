@@ -18,7 +18,7 @@
 #include <nlohmann/json.hpp>
 
 #include "../commands.hpp"
-#include "chat_prompts.hpp"
+#include "gputrain/chat/model_templates.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/json.hpp"
 #include "gputrain/core/log.hpp"
@@ -31,6 +31,45 @@
 
 namespace gputrain::app {
 namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+chat::ChatTemplate template_of(const trained::Model& model) {
+  if (model.published) return chat::choose_chat_template(model.chat_template, model.tokenizer_folder);
+  if (model.chat_template) return chat::choose_chat_template(model.chat_template, {});
+  throw Error(ExitCode::usage, {.what = "the model has no chat template: it was not trained on conversations",
+                                .where = "--chat",
+                                .hint = "leave it out, or set data.text.chat_template"});
+}
+
+/// Messages so far, as a text that the model continues with its answer.
+class Conversation {
+ public:
+  /// Starts with the system's message. Throws Error(usage) if the model's tokenizer is not a published one; Error(data)
+  /// if there is no chat template.
+  Conversation(const trained::Model& model, const std::string& system) : template_(template_of(model)) {
+    if (!system.empty()) add("system", system);
+    kept_ = messages_.size();
+  }
+
+  /// Adds a message of the user, and returns the text before the answer.
+  std::string ask(const std::string& text) {
+    add("user", text);
+    return template_.render(messages_, /*add_generation_prompt=*/true, OrderedJson::object()).text;
+  }
+  void note_answer(const std::string& text) { add("assistant", text); }
+  /// Forgets all messages except the system's.
+  void begin_anew() { messages_.erase(messages_.begin() + static_cast<std::ptrdiff_t>(kept_), messages_.end()); }
+
+ private:
+  void add(const char* role, const std::string& content) {
+    messages_.push_back({{"role", role}, {"content", content}});
+  }
+
+  chat::ChatTemplate template_;
+  OrderedJson messages_ = OrderedJson::array();
+  size_t kept_ = 0;  // number of first messages, which are never forgotten
+};
 
 /// Text to continue, and its place in the input.
 struct Prompt {
