@@ -39,6 +39,7 @@ class Orders : public ::testing::Test {
     return program;
   }
   void set_rate(Program& program, const std::string& rate) const {
+    program.forget_output();  // of an order before
     EXPECT_EQ(order({"set", "optimizer.lr=" + rate}).exit_code, 0);
     EXPECT_TRUE(program.prints("order   optimizer.lr")) << rate;
   }
