@@ -74,7 +74,7 @@ TEST_F(Profile, RecordsStepsWithoutChangingThem) {
   for (const char* range : {"step", "wait for data", "forward", "backward", "update", "stem", "h.0", "head"})
     EXPECT_EQ(names.count(range), 1U) << range;
   EXPECT_EQ(names.at("step"), 4);
-  EXPECT_EQ(names.at("h.0") % 4, 0);
+  EXPECT_GE(names.at("h.0"), 4);  // an evaluation has more of them
   for (const auto& [name, count] : names) EXPECT_THAT(name, Not(HasSubstr("CppNode")));
 }
 
