@@ -78,8 +78,14 @@ std::string example(const Key& key) {
 
 }  // namespace
 
-Checker::Checker(const Schema& schema, const Node& job, const Environment& environment, Problems& problems)
-    : schema_(schema), job_(job), environment_(environment), problems_(problems), unknown_keys_(schema) {}
+Checker::Checker(const Schema& schema, const Node& job, const Environment& environment, std::string record,
+                 Problems& problems)
+    : schema_(schema),
+      job_(job),
+      environment_(environment),
+      record_(std::move(record)),
+      problems_(problems),
+      unknown_keys_(schema) {}
 
 std::shared_ptr<void> Checker::run() {
   if (const Node* vars = job_.find(kVarsKey)) {
@@ -152,10 +158,19 @@ void Checker::note_unknown(const Group& group) {
   const std::vector<std::string> siblings(group.known.begin(), group.known.end());
   for (const Node& part : group.map->parts) {
     if (part.removes || group.known.contains(part.key)) continue;
+    if (is_recorded(part)) {
+      const bool says_nothing = part.kind == Node::Kind::null || part.text == "false";
+      if (!says_nothing) left_out_.push_back(join(group.dotted, part.key));
+      continue;
+    }
     if (group.guesses && !unknown_keys_.is_renamed(part, group.dotted)) continue;
     misses_values_ = true;
     unknown_keys_.note(part, group.dotted, siblings, group.picked, problems_);
   }
+}
+
+bool Checker::is_recorded(const Node& part) const {
+  return !record_.empty() && part.key_location.source && part.key_location.source->name == record_;
 }
 
 void Checker::run_check(const PendingCheck& check) {

@@ -19,7 +19,9 @@ namespace gputrain::config {
 
 class Checker {
  public:
-  Checker(const Schema& schema, const Node& job, const Environment& environment, Problems& problems);
+  /// `record`: the name of a file whose unknown keys are no mistakes; empty: there is none.
+  Checker(const Schema& schema, const Node& job, const Environment& environment, std::string record,
+          Problems& problems);
 
   /// Returns the filled struct; valid only if no problem was reported.
   std::shared_ptr<void> run();
@@ -31,6 +33,7 @@ class Checker {
 
   /// Returns the origin of each setting, by dotted key.
   std::map<std::string, SourceLocation> take_origins() { return std::move(origins_); }
+  std::vector<std::string> take_left_out() { return std::move(left_out_); }
 
  private:
   /// A map of the job while its keys are being read.
@@ -63,6 +66,7 @@ class Checker {
   void read_absent(const Key& key, const Group& group, const Node* removed, void* spec);
   void read_pattern(const Key& key, Group& group, void* spec);
   void note_unknown(const Group& group);
+  bool is_recorded(const Node& part) const;
   void run_check(const PendingCheck& check);
 
   void read_choice(const Schema::ChoiceKey& choice, const Key& key, Group& group, void* spec);
@@ -87,10 +91,12 @@ class Checker {
   const Schema& schema_;
   const Node& job_;
   const Environment& environment_;
+  std::string record_;
   Problems& problems_;
   UnknownKeys unknown_keys_;
   std::map<std::string, SourceLocation> origins_;  // of values; of a group by its key and a dot
   std::vector<PendingCheck> pending_checks_;
+  std::vector<std::string> left_out_;  // unknown keys of the record
   bool misses_values_ = false;
 };
 

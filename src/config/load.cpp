@@ -70,9 +70,10 @@ std::optional<Loaded> read(const Schema& schema, const Request& given, Problems&
   if (!job) return std::nullopt;
   job->location = file_location(request);  // the whole job: the place for missing keys
   interpolate(*job, schema, request, budget, problems);
-  Checker checker(schema, *job, request.environment, problems);
+  const std::string record = request.is_record ? request.file.string() : "";
+  Checker checker(schema, *job, request.environment, record, problems);
   std::shared_ptr<const void> spec = checker.run();
-  Loaded::Written written{.origins = checker.take_origins()};
+  Loaded::Written written{.origins = checker.take_origins(), .left_out = checker.take_left_out()};
   note_texts(*job, "", written);
   return Loaded(schema, std::move(spec), std::move(written));
 }

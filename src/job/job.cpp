@@ -6,7 +6,11 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "gputrain/checkpoint/weight_files.hpp"
+#include "gputrain/core/log.hpp"
 #include "gputrain/core/random.hpp"
 #include "gputrain/hub/cache.hpp"
 #include "gputrain/job/plugins.hpp"
@@ -71,6 +75,9 @@ Job load_job(const JobRequest& request) {
           .run_id = {},
           .spec_hash = {},
           .output_dir = {}};
+  if (const auto& left_out = job.loaded.left_out(); !left_out.empty())
+    log::warning(fmt::format("{}: another version of gputrain wrote it, and {} {} no effect here", request.file,
+                             fmt::join(left_out, ", "), left_out.size() == 1 ? "has" : "have"));
   const JobSpec& spec = job.spec();
   job.name = name_of(spec, request);
   job.spec_hash = six_hex_digits(stable_hash(config::identity(job.loaded.settings())));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "gputrain/job/run_folder.hpp"
 #include "job_keys.hpp"
 
 namespace gputrain::app {
@@ -41,6 +42,7 @@ void check_job_start(const JobStart& spec, config::SpecIssues& issues) {
 
 config::Request reading_of(const JobRequest& request) {
   config::Request reading{.file = request.file, .set = request.set};
+  reading.is_record = reading.file.filename() == RunFolder{}.resolved().filename();
   if (request.output_dir) {
     // Quoted for YAML: a folder may be called "null" or "1".
     std::string quoted = "'";

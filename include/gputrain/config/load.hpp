@@ -31,6 +31,7 @@ struct Request {
   std::vector<std::string> set = {};     // "train.max_steps=100", later ones win
   FoundSettings found = {};              // overrides file, text and `set`
   Environment environment = {};          // empty: that of this process
+  bool is_record = false;                // the file was written by this program, perhaps by another version of it
 };
 
 /// One key with its value as canonical text. A list is one setting.
@@ -50,6 +51,7 @@ class Loaded {
     std::map<std::string, SourceLocation> origins = {};  // of a group by its key and a dot: "train."
     std::map<std::string, std::string> references = {};  // texts that had ${...} in them
     std::vector<std::string> hidden = {};                // texts with *** in the place of a secret
+    std::vector<std::string> left_out = {};              // see Loaded::left_out()
   };
   Loaded(const Schema& schema, std::shared_ptr<const void> spec, Written written);
 
@@ -76,6 +78,9 @@ class Loaded {
 
   /// Returns the place where the value of a dotted key was set: "job.yaml:3:5", "--set train.max_steps" or "default".
   std::string origin(const std::string& dotted) const;
+
+  /// Returns the keys of a record that this version does not know and that have a value: they have no effect.
+  const std::vector<std::string>& left_out() const noexcept { return written_.left_out; }
 
   /// Throws SpecError if a value has *** in the place of a secret, as in a job that this program has written.
   void require_secrets() const;

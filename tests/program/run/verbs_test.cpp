@@ -272,6 +272,26 @@ TEST(EvalVerb, MatchesValidationLossOfTraining) {
   }
 }
 
+// A key that a later version no longer has must not close the folders of runs that wrote it.
+TEST(EvalVerb, ReadsTheRecordOfAnotherVersion) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder), record = folder / "run/job.resolved.yaml";
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
+  const std::string before = gputrain({"eval", record, "--json"}).out;
+  std::string text = read_file(record);
+  const size_t log = text.find("\nlog:\n") + 6;
+  text.insert(log, "  charts: {interval: 5}\n  tables: false\n  maps: null\n");
+  folder.write("run/job.resolved.yaml", text);
+  const Result result = gputrain({"eval", record, "--json"});
+  EXPECT_EQ(result.out, before);
+  EXPECT_THAT(result.err,
+              HasSubstr(record + ": another version of gputrain wrote it, and log.charts has no effect here"));
+  const Result written = gputrain({"generate", folder / "run", "--prompt", "a", "--max-new-tokens", "1"});
+  EXPECT_EQ(written.exit_code, 0) << written.err;
+  EXPECT_EQ(gputrain({"eval", record, "--set", "log.charts=1"}).exit_code, 2);
+  EXPECT_EQ(gputrain({"validate", folder.write("copy.yaml", text)}).exit_code, 2);
+}
+
 TEST(EvalVerb, TakesPretrainedWeightsBeforeAnyRun) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
