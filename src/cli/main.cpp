@@ -11,7 +11,6 @@
 #include "command_line/command_line.hpp"
 #include "gputrain/config/problem.hpp"
 #include "gputrain/core/error.hpp"
-#include "gputrain/core/inheritance.hpp"
 #include "gputrain/core/process.hpp"
 #include "gputrain/core/secrets.hpp"
 

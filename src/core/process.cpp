@@ -1,5 +1,6 @@
 #include "gputrain/core/process.hpp"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -89,6 +90,17 @@ double seconds_since_process_start() {
   static const double started =
       static_cast<double>(start_ticks_of(::getpid()).value_or(0)) / static_cast<double>(sysconf(_SC_CLK_TCK));
   return uptime - started;
+}
+
+void mend_inheritance() {
+  int descriptor = 0;  // open() returns the lowest free number
+  while (descriptor >= 0 && descriptor <= STDERR_FILENO) descriptor = ::open("/dev/null", O_RDWR);
+  if (descriptor > STDERR_FILENO) ::close(descriptor);
+  std::signal(SIGCHLD, SIG_DFL);
+  std::signal(SIGXFSZ, SIG_IGN);  // a write past the size limit then fails, as on a full disk
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
 }  // namespace gputrain

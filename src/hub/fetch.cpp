@@ -1,23 +1,48 @@
 #include "gputrain/hub/fetch.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <chrono>
 #include <fstream>
 #include <iterator>
 #include <map>
 #include <optional>
+#include <thread>
 
 #include <nlohmann/json.hpp>
 
 #include "chosen_files.hpp"
 #include "download.hpp"
 #include "gputrain/core/atomic_file.hpp"
+#include "gputrain/core/descriptor.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/json.hpp"
 #include "gputrain/core/lower_case.hpp"
-#include "lock.hpp"
 
 namespace gputrain::hub {
 namespace {
+
+/// Lock that processes of this and other programs hold while they write one file of the cache. Waits as huggingface_hub
+/// does: as long as the other process lives. `on_wait` is called from time to time. Does nothing on a file system
+/// without locks.
+class FileLock {
+ public:
+  FileLock(const std::filesystem::path& path, const std::function<void()>& on_wait)
+      : file_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kMode)) {
+    while (file_.get() >= 0 && ::flock(file_.get(), LOCK_EX | LOCK_NB) != 0 &&
+           (errno == EWOULDBLOCK || errno == EINTR)) {
+      on_wait();
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+  }
+
+ private:
+  static constexpr mode_t kMode = 0664;  // for a cache that others of the group may share
+  Descriptor file_;                      // lock, until it is closed
+};
 
 namespace fs = std::filesystem;
 

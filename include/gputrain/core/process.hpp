@@ -1,4 +1,4 @@
-// Facts about this process, and its duties as PID 1 of a container.
+// Facts about this process, what it inherits from its parent, and its duties as PID 1 of a container.
 #pragma once
 
 #include <functional>
@@ -36,5 +36,12 @@ void let_signals_end_init();
 
 /// Reaps ended children. Leaves those for which `is_known` is true to their owner.
 void collect_orphans(const std::function<bool(pid_t)>& is_known);
+
+/// Undoes harmful settings of the parent process. Call it before the program opens anything.
+/// Opens closed standard streams on /dev/null, because the next opened file would get their numbers and our output.
+/// Resets SIGCHLD, because the kernel reaps children itself while it is ignored and waitpid() misses them. Unblocks all
+/// signals. Ignores SIGXFSZ, so that a write past the file size limit (`ulimit -f`) fails instead of killing the
+/// process silently.
+void mend_inheritance();
 
 }  // namespace gputrain
