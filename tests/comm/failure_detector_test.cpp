@@ -270,20 +270,30 @@ std::string reporters(const std::string& fail, const std::string& order) {
   return reporters;
 }
 
-TEST(Watch, LetsRankZeroReportErrorsOfAllRanks) {
-  EXPECT_EQ(reporters("aaa", "000"), "0");
-  EXPECT_EQ(reporters("aaa", "100"), "0");
-  EXPECT_EQ(reporters("aaa", "013"), "0");
+/// Returns whether one rank reports for all in one of three tries: rank 0 has half a second to choose it, in which a
+/// busy machine may stop it.
+bool is_reported_by(const std::string& ranks, const std::string& fail, const std::string& order) {
+  for (int i = 0; i < 3; ++i) {
+    const std::string told = reporters(fail, order);
+    if (told.size() == 1 && ranks.find(told) != std::string::npos) return true;
+  }
+  return false;
 }
 
-TEST(Watch, LetsOneRankReportForOthersButZero) { EXPECT_EQ(reporters("-aa", "000").size(), 1U); }
+TEST(Watch, LetsRankZeroReportErrorsOfAllRanks) {
+  EXPECT_TRUE(is_reported_by("0", "aaa", "000"));
+  EXPECT_TRUE(is_reported_by("0", "aaa", "100"));
+  EXPECT_TRUE(is_reported_by("0", "aaa", "013"));
+}
+
+TEST(Watch, LetsOneRankReportForOthersButZero) { EXPECT_TRUE(is_reported_by("12", "-aa", "000")); }
 
 TEST(Watch, LetsEachRankReportItsOwnError) {
   EXPECT_EQ(reporters("--a", "000"), "2");
   EXPECT_EQ(reporters("abc", "000"), "012");
 }
 
-TEST(Watch, LosesNoErrorWhenRankZeroIsLate) { EXPECT_EQ(reporters("aaa", "901").size(), 1U); }
+TEST(Watch, LosesNoErrorWhenRankZeroIsLate) { EXPECT_TRUE(is_reported_by("012", "aaa", "901")); }
 
 // The ranks call different collectives as their 11th.
 const RankBody they_differ("they_differ", [] {
