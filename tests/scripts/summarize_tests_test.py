@@ -63,6 +63,13 @@ class SummarizeTests(unittest.TestCase):
             passed = program("a", "[  PASSED  ] 1 test.\n" + SKIPS.format(reason=reason))
             self.assertEqual(self.summarize(passed, ci=True).returncode, code, reason)
 
+    def test_a_script_that_is_skipped_counts_as_a_skip(self):
+        skipped = program("watching", "skipped: not installed: prometheus\n"), program("script", "")
+        self.assertEqual(self.summarize(*skipped).returncode, 0)
+        result = self.summarize(*skipped, ci=True)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("1 passed, 0 failed, 1 skipped\n  skipped watching: not installed: prometheus  <- not allowed", result.stdout)
+
     def test_no_test_at_all_fails(self):
         self.assertEqual(self.summarize().returncode, 1)
 
