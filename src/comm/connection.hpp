@@ -39,6 +39,11 @@ struct Transfer {
   std::function<void()> finish = {};  // makes the result of what was received; null: nothing to do
 };
 
+/// Waits before this process ends. torchrun polls for ended ranks ten times a second. It blames one of the ranks that
+/// it finds together, and that should be the rank that died, not one that ended because of it. A rank that ends by its
+/// own error first waits for rank 0 to end.
+void let_the_cause_be_found_first();
+
 /// Returns the first line of a library's message, without the source location and call stack that c10 and Gloo add.
 std::string plain_message(const std::exception& error);
 

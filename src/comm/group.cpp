@@ -44,7 +44,10 @@ struct CollectiveInFlight {
   const int rank = connection.detector->rank();
   const std::string happening =
       in_flight.what + " failed after " + seconds_text(time) + " (deadline " + seconds_text(connection.deadline) + ")";
-  if (verdict) throw verdict->error_of(rank, happening);
+  if (verdict) {
+    if (!allows_restart(verdict->code)) let_the_cause_be_found_first();
+    throw verdict->error_of(rank, happening);
+  }
   throw Error(
       ExitCode::restart,
       {.what = "rank " + std::to_string(rank) + ": " + happening + ": " + cause,
@@ -90,12 +93,13 @@ bool wait_in_slices(const Transfer& transfer, const c10::intrusive_ptr<c10d::Wor
   CollectiveLog& collective_log = connection->detector->collective_log();
   if (!work->isCompleted()) collective_log.wait_for({connection->name, transfer.number, transfer.what});
   while (!work->isCompleted()) {
-    check_group(*connection, in_flight);
     try {
-      work->wait(kSlice);
+      work->wait(kSlice);  // also after a verdict: a rank that had its part of this work, and failed then, is no reason
+                           // to fail here
     } catch (const std::exception&) {
       // The slice is over, or the work has failed; then the wait after the loop throws.
     }
+    if (!work->isCompleted()) check_group(*connection, in_flight);
   }
   const bool is_done = work->wait();
   collective_log.waited();  // not of one that failed: for the others, this rank still waits

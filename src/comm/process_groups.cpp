@@ -85,10 +85,11 @@ void quiet_library_logs(int least_level) {
   if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = least_level;
 }
 
-/// Waits before this process ends. torchrun polls for ended ranks ten times a second. It blames one of the ranks that
-/// it finds together, and that should be the rank that died, not one that ended because of it. A rank that ends by its
-/// own error first waits for rank 0 to end.
+}  // namespace
+
 void let_the_cause_be_found_first() { std::this_thread::sleep_for(std::chrono::milliseconds(750)); }
+
+namespace {
 
 struct GlooParams {
   int rank = 0, size = 1, threads = 1;
@@ -304,11 +305,11 @@ void ProcessGroups::enter(const char* phase, int64_t step) {
 }
 
 void ProcessGroups::leave(const std::exception& failure) {
-  if (session_ && session_->detector) session_->detector->leave(plain_message(failure), true);
+  if (session_ && session_->detector) session_->detector->leave(departure_of(as_error(failure)));
 }
 
 void ProcessGroups::leave() {
-  if (session_ && session_->detector) session_->detector->leave("", false);
+  if (session_ && session_->detector) session_->detector->leave({});
 }
 
 void ProcessGroups::fail(const std::exception& failure) {

@@ -24,6 +24,22 @@ std::string compose(const Error::Parts& parts) {
 
 }  // namespace
 
+bool allows_restart(ExitCode code) {
+  switch (code) {
+    case ExitCode::usage:
+    case ExitCode::data:
+    case ExitCode::refused:
+    case ExitCode::checkpoint:
+    case ExitCode::environment:
+    case ExitCode::no_restart:
+    case ExitCode::interrupted:
+    case ExitCode::terminated:
+      return false;
+    default:
+      return true;
+  }
+}
+
 Error::Error(ExitCode code, Parts parts)
     : std::runtime_error(compose(parts = fit_to_show(parts))), code_(code), parts_(std::move(parts)) {}
 

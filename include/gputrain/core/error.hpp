@@ -21,6 +21,9 @@ enum class ExitCode : int {
   terminated = 143,   // after SIGTERM, saved
 };
 
+/// Returns whether to start again after an end with this code: the same job may go on from its newest checkpoint.
+bool allows_restart(ExitCode code);
+
 /// A mistake of the user or a failure of the machine, in three parts. Never carries a stack trace.
 class Error : public std::runtime_error {
  public:

@@ -67,8 +67,9 @@ FailureDetector::FailureDetector(Options options, int socket)
 }
 
 FailureDetector::~FailureDetector() {
-  const bool failed = std::uncaught_exceptions() > 0;
-  leave(failed ? "the last lines of its output say why" : "", failed);
+  leave(std::uncaught_exceptions() == 0
+            ? Departure()
+            : departure_of({ExitCode::internal, {.what = "the last lines of its output say why"}}));
   {
     const std::lock_guard lock(mutex_);
     stops_ = true;
@@ -110,11 +111,11 @@ std::optional<RunVerdict> FailureDetector::explain(Failure failure) {
   return verdict_;
 }
 
-void FailureDetector::leave(const std::string& words, bool failed) {
+void FailureDetector::leave(Departure departure) {
   {
     const std::lock_guard lock(mutex_);
     if (departure_) return;
-    departure_ = {.words = words.substr(0, words.find('\n')), .failed = failed};
+    departure_ = std::move(departure);
     ends_by_itself_ = !verdict_;
   }
   ::eventfd_write(wake_event_.get(), 1);
@@ -222,17 +223,17 @@ void FailureDetector::take_message(int rank, const json& message) {
   if (message.contains("verdict")) announce(verdict_from_json(message["verdict"]));
   if (message.contains("reporter")) take_reporter(message["reporter"]);
   if (!message.contains("bye")) return;
-  const json& bye = message["bye"];
-  peers_.leave(rank, bye.at("words"), bye.at("failed"));
+  const Departure bye = departure_from_json(message["bye"]);
+  peers_.leave(rank, bye);
   has_news_ = true;
   if (is_coordinator()) {
     if (failed_ranks_.empty()) reporters_due_ = Clock::now() + kChoosingReporter;
-    if (bye.at("failed")) failed_ranks_.emplace_back(rank, bye.at("words"));
+    if (bye.failed) failed_ranks_.emplace_back(rank, bye.words);
     return;
   }
   const std::lock_guard lock(mutex_);
   has_no_coordinator_ = true;
-  coordinator_departure_ = {.words = bye.at("words"), .failed = bye.at("failed")};
+  coordinator_departure_ = bye;
   changed_.notify_all();
 }
 
@@ -373,7 +374,7 @@ void FailureDetector::announce_departure() {
     reporters_due_ = Clock::now();
     name_reporters();  // first: the departure does not tell ranks with another message who reports it
   }
-  tell_all(text_of({{"bye", {{"words", departure.words}, {"failed", departure.failed}}}}));
+  tell_all(text_of({{"bye", to_json(departure)}}));
 }
 
 void FailureDetector::name_reporters() {

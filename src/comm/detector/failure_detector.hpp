@@ -58,8 +58,8 @@ class FailureDetector {
   std::optional<RunVerdict> explain(Failure failure);
   /// Reports like explain(), without waiting.
   void report(Failure failure);
-  /// Says that this rank ends by itself. `words`: the error message, if it failed.
-  void leave(const std::string& words, bool failed);
+  /// Says that this rank ends by itself.
+  void leave(Departure departure);
   /// Returns, after leave() with an error, whether this rank reports it to the user. Among ranks that fail with the
   /// same message only one does: rank 0, if it is among the first. Waits a moment for the coordinator's choice.
   bool is_reporter();
@@ -128,10 +128,6 @@ class FailureDetector {
   Clock::time_point end_at_;
   std::vector<Failure> reports_;
   std::vector<PeerPlace> places_;  // places that the watch thread has not taken yet
-  struct Departure {
-    std::string words;
-    bool failed = false;
-  };
   std::optional<Departure> departure_;
   std::optional<int> reporter_;                     // the rank that reports our error message
   std::optional<Departure> coordinator_departure_;  // announced by rank 0

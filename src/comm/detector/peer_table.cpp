@@ -56,6 +56,26 @@ Error RunVerdict::error_of(int rank, const std::string& happening) const {
   return {code, {.what = head, .hint = "rank " + std::to_string(speaker) + " says more"}};
 }
 
+Departure departure_of(const Error& error) {
+  const std::string message = error.what();
+  return {
+      .failed = true, .code = error.code(), .words = message.substr(0, message.find('\n')), .hint = error.parts().hint};
+}
+
+json to_json(const Departure& departure) {
+  return {{"failed", departure.failed},
+          {"code", static_cast<int>(departure.code)},
+          {"words", departure.words},
+          {"hint", departure.hint}};
+}
+
+Departure departure_from_json(const json& all) {
+  return {.failed = all.at("failed"),
+          .code = static_cast<ExitCode>(all.at("code").get<int>()),
+          .words = all.at("words"),
+          .hint = all.at("hint")};
+}
+
 json to_json(const RunVerdict& verdict) {
   return {{"code", static_cast<int>(verdict.code)},
           {"cause", verdict.cause},
@@ -65,8 +85,7 @@ json to_json(const RunVerdict& verdict) {
 }
 
 RunVerdict verdict_from_json(const json& all) {
-  const bool is_bug = all.at("code").get<int>() == static_cast<int>(ExitCode::internal);
-  return {.code = is_bug ? ExitCode::internal : ExitCode::restart,
+  return {.code = static_cast<ExitCode>(all.at("code").get<int>()),
           .cause = all.at("cause"),
           .page = all.at("page"),
           .hint = all.at("hint"),
@@ -74,7 +93,7 @@ RunVerdict verdict_from_json(const json& all) {
 }
 
 PeerTable::PeerTable(std::vector<std::string> hosts, int own_rank) : own_rank_(own_rank) {
-  for (std::string& host : hosts) ranks_.push_back({.host = std::move(host), .words = {}, .status = {}});
+  for (std::string& host : hosts) ranks_.push_back({.host = std::move(host), .status = {}});
 }
 
 void PeerTable::set_places(std::vector<PeerPlace> places) {
@@ -93,12 +112,12 @@ void PeerTable::hear(int rank, RankStatus status) {
 
 void PeerTable::lose(int rank, std::string how) {
   of(rank).life = Life::lost;
-  of(rank).words = std::move(how);
+  of(rank).end.words = std::move(how);
 }
 
-void PeerTable::leave(int rank, std::string words, bool failed) {
-  of(rank).life = failed ? Life::failed : Life::left;
-  of(rank).words = std::move(words);
+void PeerTable::leave(int rank, Departure end) {
+  of(rank).life = end.failed ? Life::failed : Life::left;
+  of(rank).end = std::move(end);
 }
 
 PeerTable::Ranks PeerTable::which(const std::function<bool(const Rank&)>& is_one) const {
@@ -218,8 +237,9 @@ std::optional<RunVerdict> PeerTable::loss() const {
     if (those.empty()) continue;
     const int rank = those.front();
     const bool is_lost = life == Life::lost;
+    const Departure& end = of(rank).end;
     std::string cause = name(rank) + (is_lost ? " " : " has ended by an error") +
-                        (is_lost || of(rank).words.empty() ? "" : ": ") + of(rank).words;
+                        (is_lost || end.words.empty() ? "" : ": ") + end.words;
     auto wait = longest_wait();
     if (wait) wait = cause_of(*wait);
     std::string page = page_about(wait);
@@ -228,6 +248,7 @@ std::optional<RunVerdict> PeerTable::loss() const {
       if (!is_reported) page += line(is_lost ? "lost" : "ended", name(other) + ": " + state(other));
     }
     RunVerdict found = verdict(ExitCode::restart, std::move(cause), std::move(page));
+    if (!is_lost && !allows_restart(end.code)) found.code = end.code, found.hint = end.hint;
     if (is_lost) found.hint = "check " + of(rank).host + " and the end of that rank's log; " + found.hint;
     return found;
   }
@@ -320,7 +341,7 @@ RunVerdict PeerTable::failure(const Failure& failure) const {
   if (in && !in->group.empty()) in = cause_of(*in);
   std::string page = page_about(in);
   if (!left.empty()) {
-    const std::string words = of(left.front()).words;
+    const std::string& words = of(left.front()).end.words;
     return verdict(ExitCode::restart,
                    name(left.front()) + " has ended before the others" + (words.empty() ? "" : ": " + words), page);
   }

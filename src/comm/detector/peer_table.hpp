@@ -35,6 +35,18 @@ nlohmann::json to_json(const RunVerdict& verdict);
 /// Throws nlohmann::json::exception.
 RunVerdict verdict_from_json(const nlohmann::json& json);
 
+/// The end of a rank by itself.
+struct Departure {
+  bool failed = false;                // by an error
+  ExitCode code = ExitCode::done;     // of the error
+  std::string words = {}, hint = {};  // of the error: the first line of its message, and what to try
+};
+
+Departure departure_of(const Error& error);
+nlohmann::json to_json(const Departure& departure);
+/// Throws nlohmann::json::exception.
+Departure departure_from_json(const nlohmann::json& json);
+
 /// A collective that failed.
 struct Failure {
   std::string message;  // from the library
@@ -55,8 +67,8 @@ class PeerTable {
   void hear(int rank, RankStatus status);
   /// Notes that the rank is lost. `how`: "has not been heard from for 15 s"
   void lose(int rank, std::string how);
-  /// Notes that the rank has ended by itself. `failed`: by an error, with the message `words`.
-  void leave(int rank, std::string words, bool failed);
+  /// Notes that the rank has ended by itself.
+  void leave(int rank, Departure end);
 
   bool is_here(int rank) const { return of(rank).life == Life::here; }
   /// Returns whether to compare the calls of all ranks: one rank has waited `seconds` for a collective that all have
@@ -79,7 +91,7 @@ class PeerTable {
     std::string host;
     PeerPlace place = {};
     Life life = Life::here;
-    std::string words;  // why it is not here
+    Departure end = {};  // why it is not here
     RankStatus status;
     Clock::time_point heard = Clock::now();
   };

@@ -102,16 +102,7 @@ bool Cause::is_reported() const {
 
 bool Cause::allows_restart() const {
   constexpr int kNoSuchProgram = 127;
-  constexpr std::array kFinal{static_cast<int>(ExitCode::usage),
-                              static_cast<int>(ExitCode::data),
-                              static_cast<int>(ExitCode::refused),
-                              static_cast<int>(ExitCode::checkpoint),
-                              static_cast<int>(ExitCode::environment),
-                              static_cast<int>(ExitCode::no_restart),
-                              static_cast<int>(ExitCode::interrupted),
-                              static_cast<int>(ExitCode::terminated),
-                              kNoSuchProgram};
-  return std::ranges::find(kFinal, exit_code()) == kFinal.end();
+  return exit_code() != kNoSuchProgram && gputrain::allows_restart(static_cast<ExitCode>(exit_code()));
 }
 
 std::optional<Cause> cause_of(const RankEnd& end, const std::string& host) {

@@ -317,7 +317,9 @@ TEST_F(DryRun, ReportsWhatRealRanksWouldRefuse) {
     }
     const Result real = ranks[0]->wait();
     EXPECT_EQ(real.exit_code, 2);
-    EXPECT_EQ(dry.err, real.err);
+    // Rank 0 has the same words, also when it hears of another rank's end before it finds the mistake itself.
+    std::istringstream said(dry.err.substr(std::string("error: ").size()));
+    for (std::string line; std::getline(said, line);) EXPECT_THAT(real.err, HasSubstr(line + "\n"));
   }
 }
 
