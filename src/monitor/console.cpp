@@ -54,7 +54,6 @@ Console::Console(Options options) : options_(options) {
 
 Console::~Console() {
   clear_status();
-  log::set_before_stderr(nullptr);
   active_console = nullptr;
 }
 

@@ -107,6 +107,14 @@ TEST(AzureNotice, CountsEveryEventButAPause) {
             Kind::clear);
 }
 
+TEST(AzureNotice, TakesNamesOfLettersDigitsAndMarksAlone) {
+  const auto kind_of = [](const std::string& type) {
+    return read("azure", azure_list({azure_event(type, "Scheduled", R"(["trainer-7"])", kLater)})).kind;
+  };
+  EXPECT_EQ(kind_of("AZaz09-_"), Kind::clear);  // a word that will come
+  for (const char* other : {"@", "[", "`", "{", "/", ":", "a b", ""}) EXPECT_EQ(kind_of(other), Kind::junk) << other;
+}
+
 TEST(AzureNotice, IgnoresEventsOfOtherMachines) {
   EXPECT_EQ(read("azure", azure_list({azure_event("Preempt", "Scheduled", R"(["trainer-8"])", kLater)})).kind,
             Kind::clear);

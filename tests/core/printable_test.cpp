@@ -24,6 +24,10 @@ TEST(Printable, ReplacesControlCharacters) {
   EXPECT_EQ(printable("two\nlines\r", "\n"), "two\nlines?");
 }
 
+TEST(Printable, WritesTextOfAPageWithoutTags) {
+  EXPECT_EQ(html_text("<a href=\"x\">&\x01\xc3\xa9"), "&lt;a href=&quot;x&quot;&gt;&amp;?\xc3\xa9");
+}
+
 TEST(Printable, ReplacesInvalidUtf8) {
   EXPECT_EQ(printable("caf\xe9 au lait"), "caf? au lait");
   EXPECT_EQ(printable("\x80\xbf\xff"), "???");

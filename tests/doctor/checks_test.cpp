@@ -22,8 +22,8 @@ const char* limits(const char* files, const char* locked) {
 }
 
 TEST_F(HostChecks, TellVersions) {
-  EXPECT_THAT(only(check_software).text,
-              AllOf(HasSubstr("torch 2.11.0"), HasSubstr("CUDA 13.0"), HasSubstr("NCCL 2.28.9")));
+  EXPECT_THAT(only(check_software).text, AllOf(HasSubstr("torch 2.11.0"), HasSubstr("CUDA 13.0"),
+                                               HasSubstr("cuDNN 9.15"), HasSubstr("NCCL 2.28.9")));
 }
 
 TEST_F(HostChecks, FindSlowGovernor) {
@@ -75,6 +75,7 @@ TEST_F(HostChecks, FindSmallSharedMemory) {
 TEST_F(HostChecks, FindLowLimits) {
   write("/proc/self/limits", limits("65536", "8388608"));
   EXPECT_EQ(only(check_limits).verdict, Verdict::ok);
+  EXPECT_EQ(only(check_limits).text, "open files 65536  locked memory 8.00 MiB  processes 96365");
   write("/sys/class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE");
   EXPECT_THAT(only(check_limits).text, HasSubstr("InfiniBand needs unlimited locked memory"));
   write("/proc/self/limits", limits("1024", "unlimited"));

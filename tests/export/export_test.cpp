@@ -134,6 +134,24 @@ std::string piece(const std::string& text, float score, int kind) {
   return field(1, field(1, text) + "\x15" + bits + "\x18" + std::string(1, static_cast<char>(kind)));
 }
 
+TEST_F(GgufTokenizer, AddsASpaceWhereAPartOfItDoes) {
+  const auto adds = [&](const std::string& parts) {
+    write("tokenizer.json",
+          R"({"model": {"type": "BPE", "byte_fallback": true, "merges": [], "vocab": {"a": 0}}, )" + parts + "}");
+    const auto values = values_of(folder_);
+    return std::ranges::find(values, std::pair(std::string("tokenizer.ggml.add_space_prefix"), GgufValue(true))) !=
+           values.end();
+  };
+  EXPECT_FALSE(adds(R"("normalizer": null, "pre_tokenizer": null)"));
+  EXPECT_TRUE(adds(R"("normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Prepend"}]})"));
+  const auto cut = [](const std::string& scheme) {
+    return R"("pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Metaspace", "prepend_scheme": ")" +
+           scheme + "\"}]}";
+  };
+  EXPECT_TRUE(adds(cut("first")));
+  EXPECT_FALSE(adds(cut("never")));
+}
+
 TEST_F(GgufTokenizer, IsReadFromSentencePieces) {
   const std::string pieces =
       piece("<unk>", 0, 2) + piece("<s>", 0, 3) + piece("<0x0A>", 0, 6) + piece("a", -1, 1) + piece("x", 0, 4);

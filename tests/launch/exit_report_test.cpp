@@ -1,6 +1,7 @@
 #include "../../src/launch/launcher/exit_report.hpp"
 
 #include <csignal>
+#include <set>
 
 #include <gtest/gtest.h>
 
@@ -38,6 +39,16 @@ TEST(ExitCause, ExcludesWhatTheLauncherAskedFor) {
 TEST(ExitCause, ExcludesRanksThatAgreedToYield) {
   EXPECT_FALSE(cause_of(ended(ProcessStatus::Kind::exited, 138, false, false), "h"));
   EXPECT_TRUE(cause_of(ended(ProcessStatus::Kind::exited, 1, false, false), "h"));
+}
+
+TEST(ExitCause, AllowsARestartUnlessTheCodeSaysThatItIsInVain) {
+  const std::set<int> in_vain{2, 3, 4, 5, 6, 93, 127, 130, 143};
+  for (int code = 1; code < 256; ++code) {
+    const Cause cause{.host = "h", .story = {}, .end = ended(ProcessStatus::Kind::exited, code, false)};
+    EXPECT_EQ(cause.allows_restart(), !in_vain.contains(code)) << code;
+  }
+  const Cause killed{.host = "h", .story = {}, .end = ended(ProcessStatus::Kind::killed, SIGKILL, false)};
+  EXPECT_TRUE(killed.allows_restart());
 }
 
 TEST(ExitCause, CountsAsToldWhenLastLinesNameAnError) {

@@ -26,6 +26,7 @@ json reading(const json& config) {
     const PublishedModel model = published_model(config, "config.json");
     return {{"type", model.type}, {"options", model.options}, {"defaults", model.defaults}};
   } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::data);
     return {{"error", error.what()}};
   }
 }

@@ -61,12 +61,22 @@ class Pages(unittest.TestCase):
                 with self.subTest(page=str(page.relative_to(ROOT)), key=key):
                     self.assertTrue(key in keys or key.startswith(open_groups), "no such key of a job")
 
-    def test_promises_name_tests_that_exist(self):
-        tests = {".".join(names) for path in (ROOT / "tests").rglob("*_test.cpp")
-                 for names in re.findall(r"^TEST(?:_F|_P)?\((\w+),\s*(\w+)\)", path.read_text(), flags=re.M)}
-        for name in re.findall(r"`([A-Z]\w+\.[A-Z]\w+)`", (ROOT / "tests/README.md").read_text()):
-            with self.subTest(test=name):
-                self.assertIn(name, tests)
+    def test_promises_name_tests_that_exist_and_check_their_exit_codes(self):
+        codes = {1: "internal", 2: "usage", 3: "data", 4: "refused", 5: "checkpoint", 6: "environment", 93: "no_restart", 138: "restart"}
+        tests = {}
+        for path in (ROOT / "tests").rglob("*_test.cpp"):
+            text = path.read_text()
+            for suite, name in re.findall(r"^TEST(?:_F|_P)?\((\w+),\s*(\w+)\)", text, flags=re.M):
+                tests[f"{suite}.{name}"] = tests.get(f"{suite}.{name}", "") + text
+        for row in (ROOT / "tests/README.md").read_text().splitlines():
+            named = re.findall(r"`([A-Z]\w+\.[A-Z]\w+)`", row)
+            for name in named:
+                with self.subTest(test=name):
+                    self.assertIn(name, tests)
+            for code in re.findall(r"\bexit (\d+)", row) if named else []:
+                with self.subTest(row=row):
+                    words = rf"\b{code}\b|ExitCode::{codes.get(int(code))}\b"
+                    self.assertTrue(any(re.search(words, tests[name]) for name in named if name in tests), f"no file of these tests has {code}")
 
     def test_whole_jobs_are_valid(self):
         count = 0

@@ -321,6 +321,20 @@ TEST(Saving, ReportsRemedyOnceWhenLastSaveFails) {
   EXPECT_EQ(result.err.find("try:", error), result.err.rfind("try:")) << result.err;
 }
 
+TEST(Saving, EndsTheRunAfterFailuresInARow) {
+  const TemporaryFolder folder;
+  auto arguments = endless(folder, {"--set", "checkpoint.interval=1", "--set", "checkpoint.max_save_failures=2",
+                                    "--set", "log.interval=1000", "--set", "train.max_steps=300"});
+  // No file may grow beyond 32 KiB, which the weights need, and the log does not.
+  const std::vector<std::string> limited{"sh", "-c", R"(ulimit -f 64; exec "$@")", "sh"};
+  arguments.insert(arguments.begin(), limited.begin(), limited.end());
+  const Result result = Program(arguments).wait();
+  EXPECT_EQ(result.exit_code, 5) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("(failure 2 of 2 in a row)"));
+  EXPECT_THAT(result.err, HasSubstr("error: cannot save: "));
+  EXPECT_LT(summary(folder / "run")["step"], 300) << "not only its last save, of which one failure is enough";
+}
+
 TEST(Saving, IgnoresAFolderNamedSave) {
   const TemporaryFolder folder;
   folder.write("run/SAVE/full", "");

@@ -214,6 +214,20 @@ TEST_F(LiveRun, EndsForGoodWhenItHasCostTooMuch) {
   EXPECT_THAT(result.out, HasSubstr("(alert cost_total >= 4)"));
 }
 
+TEST_F(LiveRun, EndsForGoodWhenAllGpusAreIdle) {
+  const std::string state = folder_.write("gpus", "utilization 90\n");  // the other one computes half of the time
+  auto arguments = endless(folder_, {"--set", "limits.idle={min_gpu_utilization: 60, time_window: 1s}"});
+  arguments.insert(arguments.begin() + 1, {"launch", "--nproc-per-node", "2"});
+  Program program(arguments, {{"GPUTRAIN_NVML", FAKE_NVML}, {"FAKE_NVML_STATE", state}});
+  ASSERT_TRUE(program.prints("step    1"));
+  ASSERT_TRUE(reaches(run_, "time/train_seconds_total", 3)) << "one GPU has work";
+  folder_.write("gpus", "utilization 10\n");
+  const Result result = program.wait();
+  EXPECT_EQ(result.exit_code, 93) << result.err;
+  EXPECT_EQ(summary(run_)["stopped_by"], "limits");
+  EXPECT_THAT(result.out, HasSubstr("(alert gpu/most_utilization_ratio < 0.6"));
+}
+
 TEST_F(LiveRun, TrainsNothingOnceItHasCostTooMuch) {
   const std::vector<std::string> price{"--set", "limits.price_per_hour=3600", "--set", "limits.max_cost=3"};
   ASSERT_EQ(Program(endless(folder_, price)).wait().exit_code, 93);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -170,6 +171,26 @@ TEST(Rollback, KeepsSpacingOfLogLines) {
     return state["progress"]["train_seconds"].get<double>() - state["log"]["begin_seconds"].get<double>();
   };
   EXPECT_NEAR(seconds_since_line("13"), seconds_since_line("10"), 1e-9);
+}
+
+// The evaluation after step 12 is not repeated, so that a resumed run has to leave its line.
+TEST(Rollback, LeavesEvaluationsSinceTheCheckpoint) {
+  const TemporaryFolder folder, clean;
+  write_poisoned_job(clean, {});
+  for (const std::string kind : {"images-idx3-ubyte", "labels-idx1-ubyte"})
+    std::filesystem::rename(clean / ("data/train-" + kind), clean / ("data/t10k-" + kind));
+  auto arguments = run_of(folder, write_poisoned_job(folder, {sample_of_step(13)}), "rollback");
+  for (const std::string& set : {"data.val={path: " + (clean / "data") + ", format: idx}",
+                                 std::string("eval.interval=4"), std::string("checkpoint.keep_best=0")})
+    arguments.insert(arguments.end(), {"--set", set});
+  const Result first = gputrain(arguments);
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_THAT(first.out, HasSubstr("to the weights of step 10, on with the data after step 13"));
+  const auto whole = timeless_metrics(folder / "rollback/metrics.jsonl");
+  arguments.insert(arguments.end(), {"--set", "checkpoint.resume=" + (folder / "rollback/ckpt/step-00000013")});
+  const Result resumed = gputrain(arguments);
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(timeless_metrics(folder / "rollback/metrics.jsonl"), whole);
 }
 
 TEST(Rollback, ShowsSkippedDataInAudit) {

@@ -344,7 +344,8 @@ TEST_F(Plan, SaysWhatWouldFitIfNothingDoes) {
   const Result result = run({"plan", job, "--world-size", "2", "--device-memory", "4GiB"});
   EXPECT_EQ(result.exit_code, 6);
   EXPECT_THAT(result.err, AllOf(HasSubstr("nothing fits into 4.00 GiB: the nearest, shard parameters with a"),
-                                HasSubstr("--world-size 4"), HasSubstr("--device-memory 8GiB")));
+                                HasSubstr(", and 5 % for other things"), HasSubstr("--world-size 4"),
+                                HasSubstr("--device-memory 8GiB")));
   EXPECT_EQ(run({"plan", job, "--world-size", "4", "--device-memory", "4GiB"}).exit_code, 0);
 }
 
