@@ -83,6 +83,8 @@ def main() -> None:
     write("sliced", table.slice(2), rows[2:])
     dates = pa.array([{"at": 0, "price": decimal.Decimal("1.50")}], pa.struct([("at", pa.date32()), ("price", pa.decimal128(5, 2))]))
     write("printed", pa.table({"input": dates}), [{"input": {"at": "1970-01-01", "price": "1.50"}}])
+    numbered = pa.array([[(1, "a"), (2, None)], [], None], pa.map_(pa.int32(), pa.string()))
+    write("numbered", pa.table({"tools": numbered}), [{"tools": [[1, "a"], [2, None]]}, {"tools": {}}, {"tools": None}])
     write("no_rows", texts(0))
     write("other_columns", pa.table({"question": ["a"], "answer": ["b"]}))
     pq.write_table(pa.table({"text": [b"ab", b"c\xff", b"de"]}), FOLDER / "not_utf8.parquet")

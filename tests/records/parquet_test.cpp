@@ -84,7 +84,7 @@ TEST_F(ParquetTest, ReadsTheRowsThatPyarrowWrote) {
     }
     ++files;
   }
-  EXPECT_EQ(files, 8);
+  EXPECT_EQ(files, 9);
 }
 
 TEST_F(ParquetTest, CountsRowsOverRowGroups) {
