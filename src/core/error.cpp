@@ -1,5 +1,7 @@
 #include "gputrain/core/error.hpp"
 
+#include <algorithm>
+#include <array>
 #include <utility>
 
 #include "gputrain/core/printable.hpp"
@@ -25,19 +27,9 @@ std::string compose(const Error::Parts& parts) {
 }  // namespace
 
 bool allows_restart(ExitCode code) {
-  switch (code) {
-    case ExitCode::usage:
-    case ExitCode::data:
-    case ExitCode::refused:
-    case ExitCode::checkpoint:
-    case ExitCode::environment:
-    case ExitCode::no_restart:
-    case ExitCode::interrupted:
-    case ExitCode::terminated:
-      return false;
-    default:
-      return true;
-  }
+  using enum ExitCode;
+  constexpr std::array kInVain{usage, data, refused, checkpoint, environment, no_restart, interrupted, terminated};
+  return std::ranges::find(kInVain, code) == kInVain.end();
 }
 
 Error::Error(ExitCode code, Parts parts)

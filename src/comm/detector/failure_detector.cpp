@@ -14,6 +14,10 @@
 #include "gputrain/core/signals.hpp"
 
 namespace gputrain::comm {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunVerdict, code, cause, page, hint, speaker)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Departure, failed, code, words, hint)
+
 namespace {
 
 using nlohmann::json;
@@ -220,10 +224,10 @@ void FailureDetector::take_message(int rank, const json& message) {
   }
   if (message.contains("tell")) heartbeat(true);
   if (message.contains("failed")) note_failure(failure_from_json(message["failed"]));
-  if (message.contains("verdict")) announce(verdict_from_json(message["verdict"]));
+  if (message.contains("verdict")) announce(message["verdict"].get<RunVerdict>());
   if (message.contains("reporter")) take_reporter(message["reporter"]);
   if (!message.contains("bye")) return;
-  const Departure bye = departure_from_json(message["bye"]);
+  const auto bye = message["bye"].get<Departure>();
   peers_.leave(rank, bye);
   has_news_ = true;
   if (is_coordinator()) {
@@ -314,7 +318,7 @@ void FailureDetector::decide() {
 
 void FailureDetector::announce(const RunVerdict& verdict) {
   if (has_verdict_) return;
-  if (is_coordinator()) tell_all(text_of({{"verdict", to_json(verdict)}}));
+  if (is_coordinator()) tell_all(text_of({{"verdict", verdict}}));
   const std::lock_guard lock(mutex_);
   verdict_ = verdict;
   end_at_ = Clock::now() + options_.grace;
@@ -374,7 +378,7 @@ void FailureDetector::announce_departure() {
     reporters_due_ = Clock::now();
     name_reporters();  // first: the departure does not tell ranks with another message who reports it
   }
-  tell_all(text_of({{"bye", to_json(departure)}}));
+  tell_all(text_of({{"bye", departure}}));
 }
 
 void FailureDetector::name_reporters() {

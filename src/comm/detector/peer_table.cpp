@@ -5,12 +5,8 @@
 #include <map>
 #include <set>
 
-#include <nlohmann/json.hpp>
-
 namespace gputrain::comm {
 namespace {
-
-using nlohmann::json;
 
 constexpr size_t kMostNamed = 16;
 
@@ -60,36 +56,6 @@ Departure departure_of(const Error& error) {
   const std::string message = error.what();
   return {
       .failed = true, .code = error.code(), .words = message.substr(0, message.find('\n')), .hint = error.parts().hint};
-}
-
-json to_json(const Departure& departure) {
-  return {{"failed", departure.failed},
-          {"code", static_cast<int>(departure.code)},
-          {"words", departure.words},
-          {"hint", departure.hint}};
-}
-
-Departure departure_from_json(const json& all) {
-  return {.failed = all.at("failed"),
-          .code = static_cast<ExitCode>(all.at("code").get<int>()),
-          .words = all.at("words"),
-          .hint = all.at("hint")};
-}
-
-json to_json(const RunVerdict& verdict) {
-  return {{"code", static_cast<int>(verdict.code)},
-          {"cause", verdict.cause},
-          {"page", verdict.page},
-          {"hint", verdict.hint},
-          {"speaker", verdict.speaker}};
-}
-
-RunVerdict verdict_from_json(const json& all) {
-  return {.code = static_cast<ExitCode>(all.at("code").get<int>()),
-          .cause = all.at("cause"),
-          .page = all.at("page"),
-          .hint = all.at("hint"),
-          .speaker = all.at("speaker")};
 }
 
 PeerTable::PeerTable(std::vector<std::string> hosts, int own_rank) : own_rank_(own_rank) {

@@ -11,8 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "collective_log.hpp"
 #include "gputrain/core/error.hpp"
 
@@ -31,10 +29,6 @@ struct RunVerdict {
   Error error_of(int rank, const std::string& happening) const;
 };
 
-nlohmann::json to_json(const RunVerdict& verdict);
-/// Throws nlohmann::json::exception.
-RunVerdict verdict_from_json(const nlohmann::json& json);
-
 /// The end of a rank by itself.
 struct Departure {
   bool failed = false;                // by an error
@@ -43,9 +37,6 @@ struct Departure {
 };
 
 Departure departure_of(const Error& error);
-nlohmann::json to_json(const Departure& departure);
-/// Throws nlohmann::json::exception.
-Departure departure_from_json(const nlohmann::json& json);
 
 /// A collective that failed.
 struct Failure {
