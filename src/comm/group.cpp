@@ -94,8 +94,7 @@ bool wait_in_slices(const Transfer& transfer, const c10::intrusive_ptr<c10d::Wor
   if (!work->isCompleted()) collective_log.wait_for({connection->name, transfer.number, transfer.what});
   while (!work->isCompleted()) {
     try {
-      work->wait(kSlice);  // also after a verdict: a rank that had its part of this work, and failed then, is no reason
-                           // to fail here
+      work->wait(kSlice);  // also after a verdict: the rank that has failed may have done its part of this collective
     } catch (const std::exception&) {
       // The slice is over, or the work has failed; then the wait after the loop throws.
     }

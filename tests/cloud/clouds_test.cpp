@@ -111,7 +111,7 @@ TEST(AzureNotice, TakesNamesOfLettersDigitsAndMarksAlone) {
   const auto kind_of = [](const std::string& type) {
     return read("azure", azure_list({azure_event(type, "Scheduled", R"(["trainer-7"])", kLater)})).kind;
   };
-  EXPECT_EQ(kind_of("AZaz09-_"), Kind::clear);  // a word that will come
+  EXPECT_EQ(kind_of("AZaz09-_"), Kind::clear);  // a valid name, but of no event that we know
   for (const char* other : {"@", "[", "`", "{", "/", ":", "a b", ""}) EXPECT_EQ(kind_of(other), Kind::junk) << other;
 }
 

@@ -36,6 +36,7 @@ struct Departure {
   std::string words = {}, hint = {};  // of the error: the first line of its message, and what to try
 };
 
+/// Returns the end by this error.
 Departure departure_of(const Error& error);
 
 /// A collective that failed.
