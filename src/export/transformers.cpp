@@ -60,7 +60,7 @@ void write_weights_in_files(const checkpoint::NamedTensors& tensors, const fs::p
 json write_published_weights(models::Model& model, const fs::path& folder, StoredType type, int64_t file_bytes) {
   json config = models::published_config(model);
   if (config.is_null())
-    throw Error(ExitCode::usage, {.what = "no published family has this architecture",
+    throw Error(ExitCode::usage, {.what = "no folder of transformers is written for this architecture",
                                   .where = "--format",
                                   .hint = "onnx; model.safetensors of a run of images is for torchvision and timm"});
   if (type == StoredType::q8_0)

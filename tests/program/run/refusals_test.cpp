@@ -161,7 +161,7 @@ Call sweeping(const Words& set) {
 
 const std::vector<VerbRow> kExportRows{
     {exporting("images", "gguf"), usage, "this one reads none\n  try: --format onnx"},
-    {exporting("images", "hf"), usage, "no published family has this architecture"},
+    {exporting("images", "hf"), usage, "no folder of transformers is written for this architecture"},
     {exporting("text", "hf", "q8_0"), usage, "q8_0 is a type of GGUF"},
     {exporting("text", "onnx", "f16"), usage, "ONNX files are written in fp32"},
     {exporting("none", "adapter"), usage, "no such folder"},
