@@ -354,8 +354,9 @@ void ParallelSpec::describe(config::Description<ParallelSpec>& d) {
       .change(Change::safe)
       .aliases({"virtual_pipeline_model_parallel_size"});
   d.key("bucket_cap_mb", &ParallelSpec::bucket_cap_mb,
-        "gradient bytes per collective; auto: from the model's size and the measured time of an all-reduce; 25 if "
-        "deterministic is true")
+        "gradient bytes per collective, but at least a unit of the model; auto: from the model's size and the measured "
+        "time of an all-reduce; 25 with parallel.tensor or pipeline, where parallel.shard splits tensors, and if "
+        "deterministic is true. With parallel.shard: parameters each unit is sent by itself")
       .above(0)
       .unit("MiB")
       .change(Change::safe);
