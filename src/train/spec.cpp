@@ -72,12 +72,14 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
       .change(Change::safe);
   d.key("global_batch_size", &TrainSpec::global_batch_size,
         "samples per optimizer step over all ranks. A run may go on with another size: epochs, tokens, percentages and "
-        "the learning rate then go on by samples, and max_steps and intervals in steps by steps")
+        "the learning rate then go on by samples, and max_steps and intervals in steps by steps. null: "
+        "global_batch_tokens says it, or else it is micro_batch_size times ranks and accumulation")
       .range(1, kMostInAStep)
       .unit("samples")
       .change(Change::needs_accept)
       .aliases({"train_batch_size", "effective_batch_size", "total_batch_size"});
-  d.key("global_batch_tokens", &TrainSpec::global_batch_tokens, "tokens per optimizer step over all ranks (text)")
+  d.key("global_batch_tokens", &TrainSpec::global_batch_tokens,
+        "tokens per optimizer step over all ranks (text), instead of global_batch_size; null: that key says it")
       .range(1, kMostInAStep)
       .unit("tokens")
       .change(Change::needs_accept);
