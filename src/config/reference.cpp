@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <sstream>
 #include <utility>
 
 #include "gputrain/config/names.hpp"
 #include "gputrain/config/value_type.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/lower_case.hpp"
 #include "gputrain/core/wrap.hpp"
 #include "key_index.hpp"
 #include "yaml/scalar.hpp"
@@ -261,6 +263,20 @@ std::string catalog_section(const AnyCatalog& catalog, std::vector<Pick>& picks)
   return section;
 }
 
+/// Links to the sections of a page.
+std::string links_to_sections(const std::string& page) {
+  std::string links;
+  std::istringstream lines(page);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("## ")) continue;
+    const std::string name = line.substr(3);
+    std::string anchor;
+    for (const char c : name) anchor += c == ' ' ? '-' : lower_case(c);
+    links += (links.empty() ? "" : ", ") + ("[" + name + "](#" + anchor + ")");
+  }
+  return links;
+}
+
 void collect(const Schema& schema, std::vector<const AnyCatalog*>& found, std::vector<const Schema*>& seen) {
   if (std::find(seen.begin(), seen.end(), &schema) != seen.end()) return;
   seen.push_back(&schema);
@@ -335,7 +351,7 @@ std::string keys_page(const Schema& schema) {
   std::vector<Pick> picks = table.picks();
   for (const AnyCatalog* catalog : catalogs_of(schema)) page += catalog_section(*catalog, picks);
   page.pop_back();
-  return page;
+  return "On this page: " + links_to_sections(page) + ".\n\n" + page;
 }
 
 std::string describe_text(const AnyCatalog& catalog, std::string_view name, size_t width) {

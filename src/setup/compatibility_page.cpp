@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "gputrain/optim/optimizer.hpp"
 #include "gputrain/setup/compatibility.hpp"
 
 namespace gputrain::app {
@@ -23,6 +24,17 @@ std::string row_of(const CompatibilityRule& rule) {
                      why, rule.instead);
 }
 
+/// Names the optimizers that can do this.
+std::string optimizers_with(bool optim::Abilities::*ability) {
+  const optim::OptimizerCatalog& rules = optim::catalog();
+  std::string names;
+  for (const std::string& name : rules.names()) {
+    const config::Choice choice{.name = name, .options = rules.find(name)->schema->create()};
+    if (rules.abilities(choice).*ability) names += (names.empty() ? "`" : ", `") + name + "`";
+  }
+  return names;
+}
+
 }  // namespace
 
 std::string compatibility_page() {
@@ -35,7 +47,14 @@ std::string compatibility_page() {
       "\"has no effect with\": the job runs without the feature. \"may not go with\": it depends on which parameters "
       "are named. The column \"instead\" says what to write at the key of the first column. The program writes this "
       "page.\n\n"
-      "| feature | | why | instead |\n|-|-|-|-|\n";
+      "Two features go together if no row is about both. Whether a value fits the model and the data is checked "
+      "besides.\n\n"
+      "Names that you may search for: LoRA is `model.adapter`. ZeRO 1, 2 and 3 are `parallel.shard: optimizer`, "
+      "`gradients` and `parameters`; FSDP is the last one, HSDP is `parallel.replicate`. Gradient checkpointing is "
+      "`train.activation_checkpointing`. EMA and SWA are `train.ema` and `train.swa`.\n\n";
+  page += "Optimizers that update whole matrices: " + optimizers_with(&optim::Abilities::whole_tensors) +
+          ". With an average of the weights: " + optimizers_with(&optim::Abilities::has_average) + ".\n\n";
+  page += "| feature | | why | instead |\n|-|-|-|-|\n";
   for (const CompatibilityRule& rule : compatibility_rules()) page += row_of(rule);
   return page;
 }
