@@ -36,6 +36,7 @@ Frozen::Tensor note_of(const at::Tensor& tensor) {
 
 bool has_other_values(const at::Tensor& now, const Frozen::Tensor& written) {
   const at::ScalarType type = scalar_type_of(written.dtype);
+  if (at::isFloatingType(type) != now.is_floating_point()) return false;  // packed then, or packed now
   if (type != now.scalar_type() && c10::elementSize(type) >= c10::elementSize(now.scalar_type())) return false;
   return note_of(now.to(type)) != written;
 }

@@ -53,12 +53,13 @@ struct GenerateRequest {
 };
 
 struct ExportRequest {
-  std::string folder, out;       // run folder or folder of a published model; folder or file
-  std::string format;            // "hf", "gguf", "adapter", "sentence-transformers", "onnx"
-  std::string dtype;             // "f32", "f16", "bf16", "q8_0"; empty: the type that the run computed in
-  bool merge = false;            // whether to merge an adapter into its model
-  std::vector<std::string> set;  // --set a.b=YAML
-  std::string tokenizer;         // name of a published one; empty: the folder's own
+  std::string folder, out;        // run folder or folder of a published model; folder or file
+  std::string format;             // "hf", "gguf", "adapter", "sentence-transformers", "onnx"
+  std::string dtype;              // "f32", "f16", "bf16", "q8_0"; empty: the type that the run computed in
+  bool merge = false;             // whether to merge an adapter into its model
+  std::string base = "original";  // "original", "quantised": weights into which an adapter is merged
+  std::vector<std::string> set;   // --set a.b=YAML
+  std::string tokenizer;          // name of a published one; empty: the folder's own
 };
 
 /// Request of `gputrain predict` and `gputrain embed`.
@@ -227,16 +228,17 @@ int ckpt_verify_command(const std::string& path, bool json);
 int ckpt_prune_command(const PruneRequest& request);
 
 /// Names of the subcommands in libgputrain.so: NAME_command is the function above.
-#define GPUTRAIN_VERBS(V)                                                                                              \
-  V(run)                                                                                                               \
-  V(eval)                                                                                                              \
-  V(generate)                                                                                                          \
-  V(predict)                                                                                                           \
-  V(embed)                                                                                                             \
-  V(export_model)                                                                                                      \
-  V(fetch) V(doctor) V(replay) V(bench_train) V(bench_one) V(bench_comm) V(bench_data) V(validate) V(config) V(schema) \
-      V(list) V(describe) V(names) V(audit) V(tokenize) V(ctl) V(top) V(compare) V(data_show) V(version) V(plan)       \
-          V(sweep) V(init) V(ckpt_ls) V(ckpt_verify) V(ckpt_prune)
+#define GPUTRAIN_VERBS(V)                                                                                             \
+  V(run)                                                                                                              \
+  V(eval)                                                                                                             \
+  V(generate)                                                                                                         \
+  V(predict)                                                                                                          \
+  V(embed)                                                                                                            \
+  V(export_model)                                                                                                     \
+  V(fetch)                                                                                                            \
+  V(doctor) V(replay) V(bench_train) V(bench_one) V(bench_comm) V(bench_data) V(validate) V(config) V(schema) V(list) \
+      V(describe) V(names) V(audit) V(tokenize) V(ctl) V(top) V(compare) V(data_show) V(version) V(plan) V(sweep)     \
+          V(init) V(ckpt_ls) V(ckpt_verify) V(ckpt_prune)
 
 /// Table of subcommands that the library exports as gputrain_verbs.
 struct Verbs {

@@ -36,13 +36,18 @@ std::vector<size_t> memory_order(const std::vector<ArenaTensor>& arena_tensors, 
   return order;
 }
 
+const at::Tensor& first_trained(const std::vector<ArenaTensor>& arena_tensors) {
+  return std::ranges::find(arena_tensors, true, &ArenaTensor::trainable)->value;
+}
+
 void check_arena_tensors(const std::vector<ArenaTensor>& arena_tensors) {
   GPUTRAIN_ASSERT(std::ranges::any_of(arena_tensors, &ArenaTensor::trainable), "an arena holds at least one tensor");
-  const at::Tensor& first = arena_tensors.front().value;
+  const at::Tensor& first = first_trained(arena_tensors);
   int64_t unit = arena_tensors.front().unit;
   for (const ArenaTensor& arena_tensor : arena_tensors) {
     const at::Tensor& value = arena_tensor.value;
-    GPUTRAIN_ASSERT(value.dtype() == first.dtype() && value.device() == first.device(),
+    const bool may_differ = !arena_tensor.trainable && !value.is_floating_point();  // codes of packed weights
+    GPUTRAIN_ASSERT((value.dtype() == first.dtype() || may_differ) && value.device() == first.device(),
                     "all tensors of an arena share dtype and device: " + arena_tensor.name);
     GPUTRAIN_ASSERT(value.is_leaf() && value.is_non_overlapping_and_dense(),
                     "a tensor of an arena is a dense leaf: " + arena_tensor.name);
@@ -155,7 +160,7 @@ Arena::Arena(const std::vector<ArenaTensor>& arena_tensors, const ArenaOptions& 
       shards_(options.shards),
       rounding_seed_(options.rounding_seed) {
   check_arena_tensors(arena_tensors);
-  at::TensorOptions of_values = arena_tensors.front().value.options().requires_grad(false);
+  at::TensorOptions of_values = first_trained(arena_tensors).options().requires_grad(false);
   if (options.values_type) of_values = of_values.dtype(*options.values_type);
   const auto type = at::typeMetaToScalarType(of_values.dtype());
   const bool has_copies = keeps_owned_values_only() && options.working_type;

@@ -39,6 +39,16 @@ void AdapterSpec::describe(config::Description<AdapterSpec>& d) {
   d.choice("type", &AdapterSpec::type, models::adapters(), "kind of adapter; its options stand beside it");
 }
 
+void QuantizeSpec::describe(config::Description<QuantizeSpec>& d) {
+  d.summary("how frozen weights of dense layers are kept in fewer bits");
+  d.choice("type", &QuantizeSpec::type, nn::packings(), "kind of numbers; its options stand beside it");
+  d.key(
+       "match", &QuantizeSpec::match,
+       "weights that are quantised, by patterns of parameter names; one with ! in front takes some away again, and the "
+       "last that matches counts. Empty: all of frozen dense layers. Never the head, embeddings and norms")
+      .aliases({"modules", "target_modules"});
+}
+
 std::filesystem::path ModelSpec::pretrained_path() const {
   return pretrained ? hub::pretrained_path(*pretrained) : std::filesystem::path{};
 }
@@ -63,6 +73,10 @@ void ModelSpec::describe(config::Description<ModelSpec>& d) {
       .aliases({"freeze_layers", "frozen_layers"})
       .aliases("freeze_backbone", [](const std::string&) { return R"(["*", "!HEAD.*"])"; });
   d.key("adapter", &ModelSpec::adapter, "what is added to the model and trained beside frozen parameters");
+  d.key(
+      "quantize", &ModelSpec::quantize,
+      "how frozen weights are kept in fewer bits: an nf4 base with LoRA is QLoRA. A folder whose weights are quantised "
+      "sets it");
 }
 
 void TaskSpec::describe(config::Description<TaskSpec>& d) {

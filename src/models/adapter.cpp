@@ -88,11 +88,13 @@ std::vector<std::pair<std::string, at::Tensor>> adapter_weights(
 namespace {
 
 /// Returns the model's own weights that PEFT's files may hold beside an adapter, by their names there: those of adapted
-/// layers, and with save_embedding_layers the embedding and the head. Undefined if ranks share a weight.
+/// layers, and with save_embedding_layers the embedding and the head. Undefined if ranks share a weight, or it is
+/// packed.
 std::map<std::string, at::Tensor> weights_of_the_base(Model& model, const std::vector<std::string>& names) {
   std::map<std::string, at::Tensor> frozen, found;
   model.each_parameter([&](const std::string& name, nn::Parameter& parameter) {
-    if (!parameter.trainable) frozen.emplace(name, parameter.split ? at::Tensor() : parameter.value.detach());
+    const bool is_compared = !parameter.split && parameter.value.is_floating_point();
+    if (!parameter.trainable) frozen.emplace(name, is_compared ? parameter.value.detach() : at::Tensor());
   });
   const auto family = family_of(model);
   for (const std::string& name : names) {
@@ -103,7 +105,8 @@ std::map<std::string, at::Tensor> weights_of_the_base(Model& model, const std::v
   }
   const Published published(model);
   each_adapted_layer(model, [&](const std::string& layer, nn::Linear& linear) {
-    found[kPrefix + published.module(layer) + ".base_layer.weight"] = linear.weight().detach();
+    const at::Tensor weight = linear.is_packed() ? at::Tensor() : linear.weight().detach();
+    found[kPrefix + published.module(layer) + ".base_layer.weight"] = weight;
   });
   return found;
 }

@@ -2,7 +2,10 @@
 
 #include <cmath>
 #include <map>
+#include <memory>
+#include <set>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
@@ -78,17 +81,48 @@ void fill(const MatchedWeights& found, const TensorSource& source) {
   std::vector<std::string> constant;
   for (const auto& [name, ours] : found.pairs) {
     if (!device::has_memory(ours)) continue;  // part of another unit than the one being filled
-    require_finite(source, name, ours.scalar_type());
+    if (!source.packed.contains(name))
+      require_finite(source, name, ours.is_floating_point() ? ours.scalar_type() : at::kFloat);
     const auto split = found.splits.find(name);
     const auto fitted = found.fitted.find(name);
+    const auto into = found.packed.find(name);
+    if (const auto packed = source.packed.find(name); packed != source.packed.end()) {
+      into->second->packed().fill(packed->second, file_of(source, name));
+      continue;
+    }
     const at::Tensor theirs = fitted == found.fitted.end() ? source.tensor(name) : fitted->second;
-    ours.detach().copy_(split == found.splits.end() ? theirs : nn::part_of(split->second, theirs));
-    if (is_constant_matrix(ours.detach())) constant.push_back(name);
+    if (into != found.packed.end()) {
+      into->second->packed().fill(into->second->is_in_out() ? theirs.t() : theirs);
+    } else {
+      ours.detach().copy_(split == found.splits.end() ? theirs : nn::part_of(split->second, theirs));
+    }
+    if (is_constant_matrix(into == found.packed.end() ? ours.detach() : theirs)) constant.push_back(name);
   }
   warn_of_constants(source, constant);
 }
 
 }  // namespace
+
+TensorSource with_packed(TensorSource source) {
+  const std::set<std::string> names(source.names.begin(), source.names.end());
+  const nn::FileTensors files{.has = [&](const std::string& name) { return names.contains(name); },
+                              .tensor = source.tensor,
+                              .where = [&](const std::string& name) { return file_of(source, name); }};
+  std::set<std::string> beside;
+  std::vector<std::unique_ptr<nn::Packing>> packings;
+  for (const std::string& kind : nn::packings().names())
+    packings.push_back(nn::packings().make(nn::packings().with_defaults(kind)));
+  for (const std::string& name : source.names) {
+    for (const auto& packing : packings) {
+      auto found = packing->find(files, name);
+      if (!found) continue;
+      beside.insert(found->names_beside.begin(), found->names_beside.end());
+      source.packed.emplace(name, std::move(*found));
+    }
+  }
+  std::erase_if(source.names, [&](const std::string& name) { return beside.contains(name); });
+  return source;
+}
 
 NotLoaded load_weights(Model& model, const TensorSource& source, OtherClasses other_classes) {
   const MatchedWeights found = match_weights(model, source, other_classes);
@@ -124,6 +158,7 @@ std::vector<std::string> settings_of(const PublishedModel& published, const conf
   const auto option = [&](const std::string& name) { return key + ".config." + name; };
   want(key + ".type", published.type);
   for (const auto& [name, value] : published.options) want(option(name), value);
+  for (const auto& [name, value] : published.quantized) want(key + ".quantize." + name, value);
   for (const auto& [name, value] : published.defaults) {
     if (!is_said(option(name))) lines.push_back(option(name) + "=" + value);
   }

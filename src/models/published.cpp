@@ -5,6 +5,7 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/models/class_names.hpp"
+#include "gputrain/nn/packing.hpp"
 #include "published/config_json.hpp"
 
 namespace gputrain::models {
@@ -80,15 +81,31 @@ std::unique_ptr<const PublishedFamily> family_of(const Model& model) {
   return first_family([&](const PublishedFamily& family) { return family.names(model); });
 }
 
+namespace {
+
+/// Returns the options of model.quantize that a config.json means.
+PublishedModel::Options quantized_options(const ConfigReader& reader) {
+  const nlohmann::json* const told = reader.find("quantization_config");
+  if (told == nullptr) return {};
+  std::string kinds;
+  for (const std::string& kind : nn::packings().names()) {
+    kinds += (kinds.empty() ? "" : ", ") + kind;
+    const auto packing = nn::packings().make(nn::packings().with_defaults(kind));
+    if (auto options = told->is_object() ? packing->options_in(*told) : std::nullopt) return std::move(*options);
+  }
+  reader.refuse("these weights are quantised in another way than is read ('quantization_config')",
+                "take the weights that they were made from; read are " + kinds + " of bitsandbytes");
+}
+
+}  // namespace
+
 PublishedModel published_model(const nlohmann::json& config, const std::string& where) {
   if (!config.is_object()) throw Error(ExitCode::data, {.what = "not a JSON object", .where = where});
   const ConfigReader reader(config, where);
   const std::string type = reader.text("model_type", "");  // throws in any family if it is not text
-  if (reader.find("quantization_config") != nullptr) {
-    reader.refuse("these weights are quantised ('quantization_config')", "take the weights that they were made from");
-  }
   if (const auto family = family_meant_by(config)) {
     PublishedModel model = family->model_of(config, where);
+    model.quantized = quantized_options(reader);
     if (model.type != "gpt" || !classifies(config)) return model;
     SpecOptions head;
     head.add("head", "classifier");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <string_view>
@@ -52,6 +53,30 @@ std::string text_of(at::IntArrayRef sizes) {
   text << sizes;
   return text.str();
 }
+
+/// Packed layers by the tensors with their codes, and the names of their other tensors. Leaves out those of which a
+/// source, a checkpoint of ours, has all tensors by these names.
+struct PackedLayers {
+  PackedLayers(Model& model, const TensorSource& source) {
+    const std::set<std::string> names(source.names.begin(), source.names.end());
+    model.each_module([&](const std::string& name, nn::Module& module) {
+      const auto* layer = dynamic_cast<const nn::Linear*>(&module);
+      if (layer == nullptr || !layer->is_packed()) return;
+      const std::vector<std::string> suffixes = layer->packed().suffixes();
+      if (names.contains(name + ".weight" + suffixes.back())) return;
+      by_codes[layer->packed().parts().front().unsafeGetTensorImpl()] = layer;
+      for (const std::string& suffix : suffixes)
+        if (!suffix.empty()) beside.insert(name + ".weight" + suffix);
+    });
+  }
+  const nn::Linear* layer_of(const at::Tensor& codes) const {
+    const auto found = by_codes.find(codes.unsafeGetTensorImpl());
+    return found == by_codes.end() ? nullptr : found->second;
+  }
+
+  std::map<const void*, const nn::Linear*> by_codes;
+  std::set<std::string> beside;
+};
 
 std::map<std::string, at::Tensor> tensors_of(Model& model) {
   std::map<std::string, at::Tensor> tensors;
@@ -165,10 +190,12 @@ class Matching {
   Matching(Model& model, const TensorSource& source, OtherClasses other_classes)
       : source_(source),
         ours_(tensors_of(model)),
+        packed_(std::in_place, model, source),
         splits_(splits_of(model)),
         reading_(model, source),
         last_layer_(last_layer_of(model)),
         other_classes_(other_classes) {
+    std::erase_if(ours_, [&](const auto& named) { return packed_->beside.contains(named.first); });
     if (other_classes == OtherClasses::refused) return;
     may_lack_ = branches_of(model);
     head_parts_ = head_parts_of(model);
@@ -214,6 +241,8 @@ class Matching {
     const auto found = ours_.find(local);
     if (found == ours_.end()) return wrong_.add("unknown to the model", name);
     const at::Tensor& ours = found->second;
+    const nn::Linear* const layer = packed_ ? packed_->layer_of(ours) : nullptr;
+    if (source_.packed.contains(name)) return take_packed(name, local, ours, layer);
     const bool is_of_classes = last_layer_.contains(ours.unsafeGetTensorImpl());
     const at::Tensor published = source_.tensor(name), fitted = reading_.fitted(name, published);
     at::Tensor theirs = is_of_classes ? in_order_of_classes(fitted, source_.class_rows) : fitted;
@@ -223,7 +252,8 @@ class Matching {
       return;
     }
     const auto split = splits_.find(ours.unsafeGetTensorImpl());
-    const auto sizes = split == splits_.end() ? ours.sizes().vec() : split->second.whole_sizes(ours.sizes().vec());
+    const auto here = layer != nullptr ? layer->stored_sizes() : ours.sizes().vec();
+    const auto sizes = split == splits_.end() ? here : split->second.whole_sizes(here);
     if (is_of_classes && other_classes_ == OtherClasses::left_out && differ_in_rows(theirs.sizes(), sizes)) {
       matched_.not_loaded.classes_left_out = theirs.size(0);
       return;
@@ -235,12 +265,26 @@ class Matching {
     if (theirs.sizes() != sizes) {
       note_channels(theirs.sizes(), sizes);
       wrong_.add("of another shape", name + " " + text_of(theirs.sizes()) + ", the model has " + text_of(sizes));
-    } else if (!is_cast(theirs.scalar_type(), ours.scalar_type())) {
+    } else if (!is_cast(theirs.scalar_type(), layer != nullptr ? at::kFloat : ours.scalar_type())) {
       wrong_.add(kOtherNumbers, name + " " + at::toString(theirs.scalar_type()));
     }
     matched_.pairs.emplace(name, ours);
+    if (layer != nullptr) matched_.packed.emplace(name, layer);
     if (!theirs.is_same(published)) matched_.fitted.emplace(name, theirs);
     if (split != splits_.end()) matched_.splits.emplace(name, split->second);
+  }
+
+  /// Takes a matrix that is packed in the source.
+  void take_packed(const std::string& name, const std::string& local, const at::Tensor& ours, const nn::Linear* layer) {
+    if (layer == nullptr) return wrong_.add("quantised in the file, and trained or read in 16 bits here", name);
+    const nn::PackedShape &theirs = source_.packed.at(name).shape, &shape = layer->packed().shape();
+    if (theirs.rows != shape.rows || theirs.columns != shape.columns) {
+      wrong_.add("of another shape", name + " " + text_of({theirs.rows, theirs.columns}) + ", the model has " +
+                                         text_of({shape.rows, shape.columns}));
+    }
+    filled_by_.emplace(local, name);
+    matched_.pairs.emplace(name, ours);
+    matched_.packed.emplace(name, layer);
   }
 
   /// Notes the channels of the file's images if that is all in which the shapes differ.
@@ -288,6 +332,7 @@ class Matching {
 
   const TensorSource& source_;
   std::map<std::string, at::Tensor> ours_;
+  std::optional<PackedLayers> packed_;
   std::map<const void*, device::Split> splits_;
   Reading reading_;
   std::set<const void*> last_layer_, may_lack_;

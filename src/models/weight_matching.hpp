@@ -7,13 +7,15 @@
 
 #include "gputrain/device/split.hpp"
 #include "gputrain/models/pretrained.hpp"
+#include "gputrain/nn/layers.hpp"
 
 namespace gputrain::models {
 
 struct MatchedWeights {
-  std::map<std::string, at::Tensor> pairs;      // name in the source -> our tensor
-  std::map<std::string, device::Split> splits;  // splits of those tensors that ranks share, by name in the source
-  std::map<std::string, at::Tensor> fitted;     // tensors of the source that are changed before they fill ours
+  std::map<std::string, at::Tensor> pairs;          // name in the source -> our tensor
+  std::map<std::string, device::Split> splits;      // splits of those tensors that ranks share, by name in the source
+  std::map<std::string, at::Tensor> fitted;         // tensors of the source that are changed before they fill ours
+  std::map<std::string, const nn::Linear*> packed;  // layers of ours that are packed, by name in the source
   NotLoaded not_loaded;
 };
 

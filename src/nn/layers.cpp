@@ -16,6 +16,7 @@
 
 #include "gputrain/comm/group.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/device/arena.hpp"
 #include "gputrain/ops/activation.hpp"
 #include "gputrain/ops/linear.hpp"
 #include "gputrain/ops/recorded.hpp"
@@ -65,8 +66,10 @@ Linear::Linear(const Context& context, const Options& options) : Module(context)
 std::vector<at::Tensor> Linear::adapted(const std::vector<const Linear*>& layers, const at::Tensor& x) {
   const auto has_branch = [](const Linear* layer) { return layer->branch_ != nullptr; };
   const auto is_frozen = [](const Linear* layer) {
-    return !layer->weight_.requires_grad() && layer->options_.order == Order::out_in &&
-           layer->context().tensor_group == nullptr && !(layer->bias_.defined() && layer->bias_.requires_grad());
+    const bool is_kept =
+        layer->is_packed() || (!layer->weight_.requires_grad() && layer->options_.order == Order::out_in);
+    return is_kept && layer->context().tensor_group == nullptr &&
+           !(layer->bias_.defined() && layer->bias_.requires_grad());
   };
   // Not by the grad mode: a block that is computed again has another one then, and must give the same results.
   const bool is_trained_on_gpu = x.is_cuda() && layers.front()->is_training();
@@ -77,7 +80,7 @@ std::vector<at::Tensor> Linear::adapted(const std::vector<const Linear*>& layers
     const auto low_rank = has_branch(layer) ? layer->branch_->low_rank(x) : ops::AdaptedLinear();
     if (!low_rank) return {};
     all.push_back(*low_rank);
-    all.back().weight = layer->weight_;
+    all.back().weight = layer->frozen_matrix();
     all.back().bias = layer->bias_;
   }
   return ops::adapted_linears(layers.front()->context().policy, x, all);
@@ -85,6 +88,7 @@ std::vector<at::Tensor> Linear::adapted(const std::vector<const Linear*>& layers
 
 at::Tensor Linear::forward(const at::Tensor& x) const {
   if (const auto results = adapted({this}, x); !results.empty()) return results[0];
+  if (is_packed()) return with_branch(ops::frozen_linear(context().policy, x, frozen_matrix(), bias_), x);
   const bool adds_up = context().tensor_group != nullptr && options_.shared == Shared::inputs;
   const at::Tensor bias = adds_up ? at::Tensor() : bias_;
   at::Tensor y = options_.order == Order::out_in ? ops::linear(context().policy, x, weight_, bias)
@@ -100,8 +104,51 @@ at::Tensor Linear::with_branch(at::Tensor y, const at::Tensor& x) const {
   return branch_ != nullptr ? branch_->add_to(y, x) : y;
 }
 
+void Linear::pack(std::shared_ptr<const Packing> packing, at::ScalarType stored) {
+  GPUTRAIN_ASSERT(!is_packed() && context().tensor_group == nullptr, "a whole dense weight is packed, and once");
+  packed_ = std::make_unique<Packed>(std::move(packing),
+                                     PackedShape{.rows = options_.out, .columns = options_.in, .stored = stored},
+                                     context().device);
+  std::vector<std::pair<std::string, at::Tensor>> parts;
+  const std::vector<std::string> suffixes = packed_->suffixes();
+  for (size_t i = 0; i < suffixes.size(); ++i) {
+    const at::Tensor& part = parts.emplace_back("weight" + suffixes[i], packed_->parts()[i]).second;
+    if (context().takes_no_memory) device::take_memory(part);
+  }
+  replace_parameters({"weight"}, parts);
+  weight_ = at::Tensor();
+}
+
+void Linear::unpack() {
+  const at::Tensor dense = packed().matrix().in(packed().shape().stored);
+  std::vector<std::string> parts;
+  for (const std::string& suffix : packed_->suffixes()) parts.push_back("weight" + suffix);
+  weight_ = is_in_out() ? dense.t().contiguous() : dense;
+  replace_parameters(parts, {{"weight", weight_}});
+  packed_.reset();
+}
+
+const Packed& Linear::packed() const {
+  GPUTRAIN_ASSERT(is_packed(), "the weight is packed");
+  return *packed_;
+}
+
+std::vector<int64_t> Linear::stored_sizes() const {
+  return is_in_out() ? std::vector{options_.in, options_.out} : std::vector{options_.out, options_.in};
+}
+
+ops::FrozenMatrix Linear::frozen_matrix() const {
+  return is_packed() ? packed_->matrix() : ops::FrozenMatrix{.parts = {weight_}, .read = {}};
+}
+
+at::Tensor Linear::matrix() const {
+  const at::NoGradGuard no_grad;
+  const at::Tensor stored = frozen_matrix().in(context().policy.master);
+  return (is_packed() || options_.order == Order::out_in ? stored : stored.t()).detach();
+}
+
 void Linear::merge_branch() {
-  GPUTRAIN_ASSERT(branch_ != nullptr, "there is a branch");
+  GPUTRAIN_ASSERT(branch_ != nullptr && !is_packed(), "there is a branch beside a weight that is not packed");
   const at::NoGradGuard no_grad;
   const at::Tensor matrix = branch_->matrix();
   // In the master type, which a frozen weight may be narrower than.
@@ -115,7 +162,8 @@ std::vector<at::Tensor> forward_each(const std::vector<Linear*>& layers, const a
   std::vector<at::Tensor> weights, results = Linear::adapted({layers.begin(), layers.end()}, x);
   if (!results.empty()) return results;
   for (const Linear* layer : layers) {
-    if (layer->options_.order == Linear::Order::out_in && !layer->bias_.defined()) weights.push_back(layer->weight_);
+    const bool is_plain = !layer->is_packed() && layer->options_.order == Linear::Order::out_in;
+    if (is_plain && !layer->bias_.defined()) weights.push_back(layer->weight_);
   }
   if (weights.size() == layers.size()) {
     results = ops::linear_each(layers.front()->context().policy, x, weights);

@@ -71,7 +71,8 @@ FeedForward::FeedForward(const Context& context, const Options& options) : Modul
 
 bool FeedForward::is_one_operator() const {
   const bool is_plain = !options_.gated && !ops::overwrites_input(options_.activation) && options_.dropout == 0;
-  return is_plain && context().tensor_group == nullptr && !inputs_[0]->has_branch() && !output_->has_branch() &&
+  const auto has_weight_alone = [](const Linear* layer) { return !layer->has_branch() && !layer->is_packed(); };
+  return is_plain && context().tensor_group == nullptr && has_weight_alone(inputs_[0]) && has_weight_alone(output_) &&
          context().recompute != Recompute::selective;
 }
 
@@ -111,7 +112,7 @@ bool FeedForward::can_be_grouped(const std::vector<FeedForward*>& layers) {
   for (size_t i = 0; i <= first.inputs_.size(); ++i) {
     const std::vector<const Linear*> of_each = layer_of_each(layers, i);
     const bool is_plain = std::ranges::all_of(of_each, [](const Linear* layer) {
-      return !layer->has_branch() && layer->options().order == Linear::Order::out_in;
+      return !layer->has_branch() && !layer->is_packed() && layer->options().order == Linear::Order::out_in;
     });
     if (!is_plain || !ops::lie_evenly(first.context().policy, weights_of(of_each))) return false;
   }

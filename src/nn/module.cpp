@@ -1,5 +1,7 @@
 #include "gputrain/nn/module.hpp"
 
+#include <algorithm>
+
 #include <ATen/ops/empty.h>
 
 #include "gputrain/core/error.hpp"
@@ -46,6 +48,26 @@ at::Tensor Module::register_parameter(std::string name, at::IntArrayRef sizes, I
                          .read_as = read_as,
                          .split = std::move(split)});
   return value;
+}
+
+void Module::replace_parameters(const std::vector<std::string>& names,
+                                const std::vector<std::pair<std::string, at::Tensor>>& frozen) {
+  ParameterRole role = ParameterRole::weight;
+  for (const std::string& name : names) {
+    const auto old = std::ranges::find(parameters_, name, &Parameter::name);
+    GPUTRAIN_ASSERT(old != parameters_.end() && !old->split, "a whole parameter: " + name);
+    role = old->role;
+    parameters_.erase(old);
+  }
+  for (const auto& [name, value] : frozen) {
+    check_name(parameters_, name);
+    parameters_.push_back({.name = name,
+                           .value = value,
+                           .init = Init::as_given(),
+                           .role = role,
+                           .read_as = ReadAs::master,
+                           .trainable = false});
+  }
 }
 
 at::Tensor Module::register_buffer(std::string name, at::Tensor value, Init init) {

@@ -81,12 +81,20 @@ class Stack {
 
 /// The operands of all layers and adapters.
 struct Read {
-  std::vector<at::Tensor> weights, biases;  // one for each layer
-  std::vector<at::Tensor> as, bs;           // one for each adapter
+  std::vector<FrozenMatrix> weights;  // one for each layer
+  std::vector<at::Tensor> biases;     // likewise
+  std::vector<at::Tensor> as, bs;     // one for each adapter
+};
+
+/// A frozen weight without its parts, which autograd keeps.
+struct Kept {
+  FrozenMatrix::Read read;
+  size_t parts;
 };
 
 struct AdapterPlan final : torch::CustomClassHolder {
   std::vector<Part> parts;
+  std::vector<Kept> weights;  // one for each layer
   at::ScalarType master = at::kFloat;
 };
 
@@ -114,7 +122,7 @@ struct AdaptedLinears : torch::autograd::Function<AdaptedLinears> {
     const at::Tensor rows = rows_of(x);
     variable_list results, narrow, own_rows;
     for (size_t i = 0; i < read.weights.size(); ++i)
-      results.push_back(at::linear(rows, read.weights[i], read.biases[i]));
+      results.push_back(at::linear(rows, read.weights[i].in(rows.scalar_type()), read.biases[i]));
     for (const at::Tensor& one : own) own_rows.push_back(rows_of(one));
     const Stack stack(plan->parts, read.as);
     const at::Tensor stacked = stack.matrix().defined() ? at::mm(rows, stack.matrix().t()) : at::Tensor();
@@ -128,9 +136,11 @@ struct AdaptedLinears : torch::autograd::Function<AdaptedLinears> {
     for (at::Tensor& y : results) y = at::_unsafe_view(y, with_columns(x.sizes(), y.size(1)));
     // Weights too, because ranks may share them out: what is saved is gathered again.
     variable_list saved{rows};
-    for (const at::TensorList more : {at::TensorList(read.weights), at::TensorList(read.as), at::TensorList(read.bs),
-                                      at::TensorList(narrow), at::TensorList(own_rows)})
-      saved.insert(saved.end(), more.begin(), more.end());
+    const auto save = [&saved](at::TensorList more) { saved.insert(saved.end(), more.begin(), more.end()); };
+    for (const FrozenMatrix& weight : read.weights) save(weight.parts);
+    for (const at::TensorList more :
+         {at::TensorList(read.as), at::TensorList(read.bs), at::TensorList(narrow), at::TensorList(own_rows)})
+      save(more);
     context->set_materialize_grads(false);  // some results may not be learned from
     context->save_for_backward(saved);
     context->saved_data["plan"] = c10::IValue::make_capsule(plan);
@@ -144,8 +154,10 @@ struct AdaptedLinears : torch::autograd::Function<AdaptedLinears> {
     const auto saved = context->get_saved_variables();
     Taker take(saved);
     const at::Tensor rows = take.one();
-    const variable_list weights = take.several(gradients.size()), as = take.several(plan->parts.size()),
-                        bs = take.several(plan->parts.size()), narrow = take.several(plan->parts.size());
+    std::vector<FrozenMatrix> weights;
+    for (const Kept& kept : plan->weights) weights.push_back({.parts = take.several(kept.parts), .read = kept.read});
+    const variable_list as = take.several(plan->parts.size()), bs = take.several(plan->parts.size()),
+                        narrow = take.several(plan->parts.size());
     const std::vector<int64_t> sizes = context->saved_data["sizes"].toIntVector();
     variable_list dy(gradients.size()), da(plan->parts.size()), db(plan->parts.size()), downs;
     for (size_t i = 0; i < dy.size(); ++i)
@@ -156,7 +168,7 @@ struct AdaptedLinears : torch::autograd::Function<AdaptedLinears> {
     };
     const bool needs_dx = context->needs_input_grad(0);
     for (size_t i = 0; needs_dx && i < dy.size(); ++i)
-      if (dy[i].defined()) add_product(dy[i], weights[i]);
+      if (dy[i].defined()) add_product(dy[i], weights[i].in(dy[i].scalar_type()));
     const Stack stack(plan->parts, as);
     const at::Tensor dstacked = at::zeros({rows.size(0), stack.rows()}, rows.options());
     for (size_t i = 0; i < plan->parts.size(); ++i) {
@@ -194,8 +206,10 @@ std::vector<at::Tensor> adapted_linears(const Policy& policy, const at::Tensor& 
   std::vector<at::Tensor> as, bs, own;
   for (size_t i = 0; i < layers.size(); ++i) {
     const AdaptedLinear& layer = layers[i];
-    GPUTRAIN_ASSERT(!layer.weight.requires_grad(), "an adapted layer's weight is frozen");
-    read.weights.push_back(read_of(layer.weight, policy.compute));
+    GPUTRAIN_ASSERT(!layer.weight.parts[0].requires_grad(), "an adapted layer's weight is frozen");
+    FrozenMatrix& weight = read.weights.emplace_back(layer.weight);
+    if (!weight.read) weight.parts[0] = read_of(weight.parts[0], policy.compute);
+    plan->weights.push_back({.read = weight.read, .parts = weight.parts.size()});
     read.biases.push_back(read_of(layer.bias, policy.compute));
     if (!layer.a.defined()) continue;
     plan->parts.push_back({.layer = i, .scale = layer.scale, .has_own = layer.dropped.defined()});

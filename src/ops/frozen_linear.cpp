@@ -20,13 +20,19 @@ struct Reader final : torch::CustomClassHolder {
   FrozenMatrix::Read read;
 };
 
+/// What is no variable of autograd.
+struct Constants {
+  Policy policy;
+  const FrozenMatrix& matrix;
+  at::Tensor bias;
+};
+
 struct FrozenLinear : torch::autograd::Function<FrozenLinear> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Policy& policy,
-                            const FrozenMatrix& matrix, const at::Tensor& bias) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Constants& by) {
     // The parts, because ranks may share them out: what is saved is gathered again.
-    context->save_for_backward(matrix.parts);
-    context->saved_data["reader"] = c10::IValue::make_capsule(c10::make_intrusive<Reader>(matrix.read));
-    return linear(policy, x, matrix.in(policy.compute), bias);
+    context->save_for_backward(by.matrix.parts);
+    context->saved_data["reader"] = c10::IValue::make_capsule(c10::make_intrusive<Reader>(by.matrix.read));
+    return linear(by.policy, x, by.matrix.in(by.policy.compute), by.bias);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -35,7 +41,7 @@ struct FrozenLinear : torch::autograd::Function<FrozenLinear> {
     const at::Tensor matrix = FrozenMatrix::read_in(reader->read, context->get_saved_variables(), dy.scalar_type());
     std::vector<int64_t> sizes = gradients[0].sizes().vec();
     sizes.back() = matrix.size(1);
-    return {at::mm(dy, matrix).view(sizes), {}, {}, {}};
+    return {at::mm(dy, matrix).view(sizes), {}};
   }
 };
 
@@ -48,7 +54,8 @@ at::Tensor FrozenMatrix::read_in(const Read& read, const std::vector<at::Tensor>
 at::Tensor frozen_linear(const Policy& policy, const at::Tensor& x, const FrozenMatrix& matrix,
                          const at::Tensor& bias) {
   const bool trains_bias = bias.defined() && bias.requires_grad();
-  const at::Tensor y = FrozenLinear::apply(cast(x, policy.compute), policy, matrix, trains_bias ? at::Tensor() : bias);
+  const Constants constants{policy, matrix, trains_bias ? at::Tensor() : bias};
+  const at::Tensor y = FrozenLinear::apply(cast(x, policy.compute), constants);
   return trains_bias ? at::add(y, cast(bias, y.scalar_type())) : y;
 }
 

@@ -9,6 +9,7 @@
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/job/plugins.hpp"
+#include "gputrain/models/packed_layers.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/run/ineffective_settings.hpp"
 #include "gputrain/setup/fixed_memory.hpp"
@@ -65,6 +66,11 @@ std::string model_text(const JobSpec& spec, const TrainingSetup& setup) {
   std::string count = compact(static_cast<double>(built.parameter_count)) + " params  ";
   if (built.trainable_count < built.parameter_count)
     count = "trainable " + compact(static_cast<double>(built.trainable_count)) + " of " + count;
+  if (const auto& quantize = spec.model.quantize) {
+    int64_t weights = 0;
+    for (const auto& [name, stood_for] : models::weights_of_packed(*built.model)) weights += stood_for;
+    count += compact(static_cast<double>(weights)) + " in " + quantize->type.name + "  ";
+  }
   return spec.model.architecture.name + " " + count + spec.precision +
          (spec.optimizer.has_narrow_master()                            ? ", no fp32 weights: rounded stochastically"
           : setup.context.policy.compute != setup.context.policy.master ? ", fp32 master weights"

@@ -37,7 +37,10 @@ bool is_frozen(const Names& patterns, const std::string& parameter) {
   return frozen;
 }
 
-void freeze_parameters(const Job& job, models::Model& model, const Names& names) {
+}  // namespace
+
+void freeze_parameters(const Job& job, models::Model& model) {
+  const Names names = parameter_names(model);
   const Names& patterns = job.spec().model.freeze;
   for (size_t i = 0; i < patterns.size(); ++i) {
     const std::string_view pattern = patterns[i];
@@ -52,6 +55,8 @@ void freeze_parameters(const Job& job, models::Model& model, const Names& names)
   throw job.loaded.error("model.freeze", "every parameter is frozen: nothing is left to train",
                          "add a pattern with ! for what is trained: '!" + head + ".*'");
 }
+
+namespace {
 
 void check_groups(const Job& job, models::Model& model, const Names& names) {
   const auto& groups = job.spec().optimizer.groups;
@@ -85,7 +90,6 @@ device::ArenaTensor tensor_of(const optim::OptimizerSpec& optimizer, const std::
 std::vector<device::ArenaTensor> arena_tensors_of(const Job& job, models::Model& model) {
   const optim::OptimizerSpec& optimizer = job.spec().optimizer;
   const Names names = parameter_names(model);
-  freeze_parameters(job, model, names);
   check_groups(job, model, names);
   struct Known {
     std::string name;

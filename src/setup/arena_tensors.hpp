@@ -9,9 +9,12 @@
 
 namespace gputrain::app {
 
-/// Returns every parameter once, in unit order, with its full name. Those that model.freeze names are frozen, the
-/// others get the settings of optimizer.groups and layer_decay. Throws config::SpecError for a pattern that matches no
-/// parameter, and if nothing is left to train.
+/// Freezes the parameters that model.freeze names. Throws config::SpecError for a pattern that matches no parameter,
+/// and if nothing is left to train.
+void freeze_parameters(const Job& job, models::Model& model);
+
+/// Returns every parameter once, in unit order, with its full name, and the settings of optimizer.groups and
+/// layer_decay. Throws config::SpecError for a pattern that matches no parameter.
 std::vector<device::ArenaTensor> arena_tensors_of(const Job& job, models::Model& model);
 
 }  // namespace gputrain::app

@@ -59,6 +59,7 @@ FeatureList features_of_steps(const JobSpec& spec) {
           {"device: cpu", spec.device == "cpu"},
           {"model.pretrained", spec.model.pretrained.has_value()},
           {"model.adapter", spec.model.adapter.has_value()},
+          {"model.quantize", spec.model.quantize.has_value()},
           {"model.freeze", !std::ranges::all_of(spec.model.freeze, is_taken_away)}};
 }
 
@@ -168,6 +169,8 @@ std::vector<CompatibilityRule> rules_of_weights() {
       {"model.adapter", needs, "model.pretrained",
        "an adapter changes little, and there is nothing to change: model.pretrained is missing",
        "model.pretrained: DIR"},
+      {"model.quantize", needs, "model.adapter", "quantised weights are not trained, and there is nothing beside them",
+       "null, or model.adapter: {type: lora}"},
   };
 }
 

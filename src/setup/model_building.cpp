@@ -1,6 +1,7 @@
 // Construction of the model in its arena, as the job's ranks share it.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/device/runtime.hpp"
+#include "gputrain/models/packed_layers.hpp"
 #include "gputrain/models/published.hpp"
 #include "gputrain/nn/layers.hpp"
 #include "gputrain/parallel/replicas.hpp"
@@ -200,6 +202,24 @@ nn::Context model_context(const JobSpec& spec, const JobDatasets& datasets, Rank
           .context_group = mesh.context > 1 ? &context.groups.context() : nullptr};
 }
 
+/// Packs frozen weights as model.quantize says. A model without an adapter is only read.
+void pack_as_asked(const Job& job, BuiltModel& built) {
+  const auto& quantize = job.spec().model.quantize;
+  if (!quantize) return;
+  if (built.adapter && built.adapter->is_written_merged()) {
+    throw job.loaded.error("model.adapter.merge",
+                           "the base is quantised, and the merged model would be of its rounded weights",
+                           "leave it out: gputrain export RUN OUT --format hf --merge merges into the original base");
+  }
+  const models::PackRequest request{.type = quantize->type,
+                                    .match = quantize->match,
+                                    .key = "model.quantize",
+                                    .is_trained = built.adapter != nullptr};
+  models::pack_layers(
+      *built.model, request,
+      built.pretrained.empty() ? models::TensorSource{} : weight_source(built.pretrained, *built.model));
+}
+
 /// Makes the model with its adapter, and the data's facts about it; without an arena.
 BuiltModel make_model(const Job& job, const JobDatasets& datasets, const nn::Context& context) {
   const JobSpec& spec = job.spec();
@@ -213,6 +233,8 @@ BuiltModel make_model(const Job& job, const JobDatasets& datasets, const nn::Con
     built.adapter = models::adapters().make(adapter->type);
     built.adapter->adapt(*built.model);
   }
+  freeze_parameters(job, *built.model);
+  pack_as_asked(job, built);
   check_sizes(job, *built.model, datasets);
   built.has_batch_norm = has_batch_norm(*built.model);
   built.sync_batch_norm = spec.parallel.sync_bn && built.has_batch_norm;
@@ -221,10 +243,13 @@ BuiltModel make_model(const Job& job, const JobDatasets& datasets, const nn::Con
 }
 
 void count_parameters(BuiltModel& built, const std::vector<device::ArenaTensor>& arena_tensors) {
+  const std::map<std::string, int64_t> packed = models::weights_of_packed(*built.model);
   for (const auto& one : arena_tensors) {
     const auto& split = one.split;
-    const int64_t numel =
-        split ? one.value.numel() / one.value.size(split->dim) * split->whole_size() : one.value.numel();
+    const auto is_packed = packed.find(one.name);
+    const int64_t numel = is_packed != packed.end() ? is_packed->second
+                          : split ? one.value.numel() / one.value.size(split->dim) * split->whole_size()
+                                  : one.value.numel();
     built.parameter_count += numel;
     if (one.trainable) built.trainable_count += numel;
   }
@@ -265,7 +290,7 @@ BuiltModel lay_out_model(const Job& job, const JobDatasets& datasets, RankContex
   const JobSpec& spec = job.spec();
   const comm::Mesh& mesh = context.groups.mesh();
   const Sharing sharing = sharing_of(spec, mesh);
-  const bool takes_no_memory = sharing.values || !has_memory || mesh.pipeline > 1;
+  const bool takes_no_memory = sharing.values || !has_memory || mesh.pipeline > 1 || spec.model.quantize;
   BuiltModel built = make_model(job, datasets, model_context(spec, datasets, context, takes_no_memory));
   auto arena_tensors = arena_tensors_of(job, *built.model);
   count_parameters(built, arena_tensors);

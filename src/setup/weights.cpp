@@ -21,6 +21,7 @@
 #include "gputrain/core/json.hpp"
 #include "gputrain/core/random.hpp"
 #include "gputrain/models/class_names.hpp"
+#include "gputrain/models/packed_layers.hpp"
 #include "gputrain/models/published.hpp"
 #include "gputrain/setup/signature.hpp"
 #include "gputrain/setup/text_files.hpp"
@@ -174,25 +175,28 @@ Targets targets_of(const fs::path& path) {
   return {.names = are_names ? names.get<std::vector<std::string>>() : std::vector<std::string>()};
 }
 
+models::TensorSource weight_source(const fs::path& path, const models::Model& model) {
+  const auto files = std::make_shared<const checkpoint::WeightFiles>(path);
+  return {.where = files->path().string(),
+          .names = files->names(),
+          .tensor = [files](const std::string& name) { return files->tensor(name); },
+          .file_of = [files](const std::string& name) { return files->file_of(name).string(); },
+          .family = family_beside(path, model)};
+}
+
 models::NotLoaded load_weights(BuiltModel& built, const fs::path& path, models::OtherClasses other_classes) {
   models::Model& model = *built.model;
-  const checkpoint::WeightFiles files(path);
+  models::TensorSource source = weight_source(path, model);
   auto images = built.images ? images_of(path) : std::nullopt;
   const bool is_trained = other_classes == models::OtherClasses::refused;
   if (!images && is_trained) images = built.images;  // assumes this model's
   std::string hint = built.images ? "" : sizes_hint(path, model);
   if (is_trained && exists(run_at(fs::is_directory(path) ? path : path.parent_path()).resolved()))
     hint = "use the model.type and model.config of the run that trained them: without --set model.config...";
-  return models::load_weights(model,
-                              {.where = files.path().string(),
-                               .names = files.names(),
-                               .tensor = [&](const std::string& name) { return files.tensor(name); },
-                               .file_of = [&](const std::string& name) { return files.file_of(name).string(); },
-                               .family = family_beside(path, model),
-                               .sizes_hint = hint,
-                               .class_rows = rows_of_classes(path, built.class_names),
-                               .images = images},
-                              other_classes);
+  source.sizes_hint = hint;
+  source.class_rows = rows_of_classes(path, built.class_names);
+  source.images = images;
+  return models::load_weights(model, models::with_packed(std::move(source)), other_classes);
 }
 
 namespace {
@@ -296,7 +300,12 @@ void write_config(models::Model& model, const RunFolder& folder) {
 
 }  // namespace
 
-checkpoint::NamedTensors published_weights(models::Model& model) { return published(model, named_weights(model)); }
+checkpoint::NamedTensors published_weights(models::Model& model) {
+  checkpoint::NamedTensors weights = named_weights(model);
+  const std::map<std::string, int64_t> packed = models::weights_of_packed(model);
+  std::erase_if(weights, [&](const auto& named) { return packed.contains(named.first); });
+  return published(model, std::move(weights));
+}
 
 void write_weights(BuiltModel& built, int rank, const data::Dataset& learned, const RunFolder& folder) {
   if (built.has_parts()) {

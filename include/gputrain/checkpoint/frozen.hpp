@@ -17,8 +17,9 @@ namespace gputrain::checkpoint {
 /// Returns the entry of a frozen tensor in a manifest.
 Frozen::Tensor note_of(const at::Tensor& tensor);
 
-/// Returns whether a tensor has other values than the frozen one that was written. One of a wider type is cast first; one
-/// of another type that is not wider cannot tell, and counts as equal.
+/// Returns whether a tensor has other values than the frozen one that was written. One of a wider type is cast first;
+/// one of another type that is not wider cannot tell, nor can one that only one of the two has packed: it counts as
+/// equal.
 bool has_other_values(const at::Tensor& now, const Frozen::Tensor& written);
 
 /// One thread may write while another asks.

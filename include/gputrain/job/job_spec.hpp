@@ -28,11 +28,20 @@ struct AdapterSpec {
   static void describe(config::Description<AdapterSpec>& d);
 };
 
+/// Section `quantize: {type: NAME, ...}`: the packing's own options beside its name.
+struct QuantizeSpec {
+  config::Choice type{"nf4"};
+  std::vector<std::string> match;
+
+  static void describe(config::Description<QuantizeSpec>& d);
+};
+
 struct ModelSpec {
   config::Choice architecture;
   std::optional<std::string> pretrained;
   std::vector<std::string> freeze;
   std::optional<AdapterSpec> adapter;
+  std::optional<QuantizeSpec> quantize;
 
   /// Returns the folder with the files of `pretrained`: itself, or in the Hugging Face cache; empty without it. Throws
   /// Error(data) for a name that is in neither place.

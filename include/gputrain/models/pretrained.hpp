@@ -14,6 +14,7 @@
 #include "gputrain/config/load.hpp"
 #include "gputrain/models/model.hpp"
 #include "gputrain/models/published.hpp"
+#include "gputrain/nn/packing.hpp"
 
 namespace gputrain::models {
 
@@ -32,7 +33,12 @@ struct TensorSource {
   std::string sizes_hint = {};                         // hint if sizes differ
   std::vector<int64_t> class_rows = {};                // row of their last layer by our class; empty: the same
   std::optional<ImageSize> images = {};                // size of the images they were trained on; empty: unknown
+  /// Matrices that are packed in the source, by the names of their codes; with_packed() finds them.
+  std::map<std::string, nn::FoundPacked> packed = {};
 };
+
+/// Returns the source with its packed matrices. Their tensors beside the codes are no longer among the names.
+TensorSource with_packed(TensorSource source);
 
 /// Treatment of a last layer whose number of classes in the file is not the model's. With left_out the file is taken
 /// for one of another model: it may also lack the parameters of branches and of Model::head_parts(), and may be of RGB

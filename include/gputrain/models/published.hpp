@@ -20,8 +20,9 @@ struct PublishedModel {
   using Options = std::vector<std::pair<std::string, std::string>>;  // option and value as YAML: "n_layer", "12"
   std::string type;                                                  // entry of the model catalog: "gpt"
   Options options;
-  Options defaults = {};  // options that the job may set otherwise: the weights still fit
-  Options vectors = {};   // options for vectors of texts instead of its head; empty: it gives none
+  Options defaults = {};   // options that the job may set otherwise: the weights still fit
+  Options vectors = {};    // options for vectors of texts instead of its head; empty: it gives none
+  Options quantized = {};  // options of model.quantize by which its weights are packed; empty: they are not
 };
 
 /// Height and width of images.

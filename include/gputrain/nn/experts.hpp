@@ -37,6 +37,7 @@ class Experts final : public Module {
   /// by expert. rows [rows, channels], chosen int64 [rows].
   at::Tensor in_blocks(const at::Tensor& rows, const at::Tensor& chosen) const;
   at::Tensor one_by_one(const at::Tensor& rows, const at::Tensor& chosen) const;
+  const Linear& router() const noexcept { return *gate_; }
 
  private:
   /// For each token its experts, and their weights in the type that computes: both [tokens, per_token].

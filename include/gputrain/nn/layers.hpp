@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/nn/module.hpp"
+#include "gputrain/nn/packing.hpp"
 #include "gputrain/ops/activation.hpp"
 #include "gputrain/ops/adapted_linear.hpp"
 #include "gputrain/ops/conv_norm.hpp"
@@ -52,6 +54,7 @@ class Linear final : public Module {
 
   Linear(const Context& context, const Options& options);
   at::Tensor forward(const at::Tensor& x) const;
+  /// Returns the weight as it is stored; undefined if it is packed.
   const at::Tensor& weight() const noexcept { return weight_; }
   const at::Tensor& bias() const noexcept { return bias_; }  // may be undefined
   const Options& options() const noexcept { return options_; }
@@ -64,6 +67,23 @@ class Linear final : public Module {
     branch_ = add_child<Added>("", context(), std::forward<Arguments>(arguments)...);
   }
   bool has_branch() const noexcept { return branch_ != nullptr; }
+
+  /// Replaces a frozen weight by the tensors of a packing, frozen parameters `weight` and `weight_NAME`, which packed()
+  /// fills. `stored`: type of the values before they are packed. Call before the arena is built. Code that computes
+  /// with weight() must ask is_packed().
+  void pack(std::shared_ptr<const Packing> packing, at::ScalarType stored);
+  bool is_packed() const noexcept { return packed_ != nullptr; }
+  /// Replaces the tensors of the packing by the matrix that they stand for, in the type that it was packed from.
+  void unpack();
+  const Packed& packed() const;
+  bool is_in_out() const noexcept { return options_.order == Order::in_out; }
+  /// Returns the sizes of the weight as it is stored when it is not packed.
+  std::vector<int64_t> stored_sizes() const;
+  /// Returns a frozen weight as a product reads it, packed or not.
+  ops::FrozenMatrix frozen_matrix() const;
+  /// Returns the weight [out, in] in the master type, packed or not.
+  at::Tensor matrix() const;
+
   /// Adds the branch's matrix to the weight and makes the branch zero: the layer's results stay.
   void merge_branch();
 
@@ -76,6 +96,7 @@ class Linear final : public Module {
 
   Options options_;
   at::Tensor weight_, bias_;
+  std::unique_ptr<Packed> packed_;
   Branch* branch_ = nullptr;
 };
 

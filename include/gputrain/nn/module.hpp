@@ -114,6 +114,9 @@ class Module {
   /// type alone. `sizes` are those of the whole parameter, also if ranks share it.
   at::Tensor register_parameter(std::string name, at::IntArrayRef sizes, Init init, ParameterRole role,
                                 ReadAs read_as = ReadAs::master, std::optional<device::Split> split = {});
+  /// Replaces parameters, which are frozen from now on, by frozen tensors, whose values the caller sets.
+  void replace_parameters(const std::vector<std::string>& names,
+                          const std::vector<std::pair<std::string, at::Tensor>>& frozen);
   /// Registers a buffer. `initialize` overwrites `value`, unless `init` is Init::as_given().
   at::Tensor register_buffer(std::string name, at::Tensor value, Init init);
 

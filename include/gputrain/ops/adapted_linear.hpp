@@ -6,14 +6,16 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "gputrain/ops/frozen_linear.hpp"
 #include "gputrain/ops/precision.hpp"
 
 namespace gputrain::ops {
 
 /// y = x W^T + bias + scale (x A^T) B^T, of which A and B alone are trained (Hu et al., LoRA, arXiv:2106.09685).
 struct AdaptedLinear {
-  at::Tensor weight, bias;  // [out, in]; [out] or undefined
-  at::Tensor a, b;          // [rank, in], [out, rank]; undefined: no adapter
+  FrozenMatrix weight;  // [out, in]
+  at::Tensor bias;      // [out] or undefined
+  at::Tensor a, b;      // [rank, in], [out, rank]; undefined: no adapter
   double scale = 1;
   at::Tensor dropped = {};  // x after the adapter's dropout, which A reads; undefined: it reads x
 };

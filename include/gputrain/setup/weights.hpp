@@ -28,6 +28,9 @@ checkpoint::NamedTensors frozen_weights(models::Model& model);
 /// about a missing config.json are less clear.
 void check_weights(const std::filesystem::path& path);
 
+/// Returns the tensors of checkpoint::WeightFiles, with the names of the family that stands in a config.json beside.
+models::TensorSource weight_source(const std::filesystem::path& path, const models::Model& model);
+
 /// Loads the model from checkpoint::WeightFiles. Throws Error(data) that lists all tensors that are missing, unexpected
 /// or of another shape. The rows of the last layer follow the names of the classes, if the weights have the same names.
 /// Returns the parts of the model that were not loaded.
@@ -59,7 +62,8 @@ std::string other_targets(const Targets& theirs, const data::Dataset& dataset);
 void copy_tokenizer_files(const std::filesystem::path& from, const std::filesystem::path& to,
                           const std::filesystem::path& source = {});
 
-/// Returns named_weights() under the names of the model's published family, without what an adapter adds.
+/// Returns named_weights() under the names of the model's published family, without what an adapter adds and without
+/// packed weights.
 checkpoint::NamedTensors published_weights(models::Model& model);
 
 /// Writes published_weights() on rank 0 as model.safetensors, with the names of the learned classes or characters in

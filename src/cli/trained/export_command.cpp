@@ -2,9 +2,11 @@
 #include <filesystem>
 
 #include "../commands.hpp"
+#include "gputrain/checkpoint/weight_files.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/device/working_copy.hpp"
 #include "gputrain/export/export.hpp"
+#include "gputrain/models/packed_layers.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/setup/weights.hpp"
@@ -27,6 +29,7 @@ void merge_as_asked(const ExportRequest& request, BuiltModel& built) {
     throw Error(ExitCode::usage, {.what = "the run trained an adapter",
                                   .where = request.folder,
                                   .hint = "--merge writes the whole model, --format adapter the adapter alone"});
+  models::unpack_layers(*built.model);
   models::merge_adapter(*built.model);
 }
 
@@ -39,13 +42,27 @@ void refuse_to_overwrite(const fs::path& read, const fs::path& out) {
                                 .hint = "the name of a new folder or file"});
 }
 
-trained::Source find_model(const ExportRequest& request, const std::vector<std::string>& set = {}) {
-  std::vector<std::string> all = request.set;
-  all.insert(all.end(), set.begin(), set.end());
-  trained::Source source = trained::find({.folder = request.folder,
-                                          .set = std::move(all),
-                                          .tokenizer = request.tokenizer,
-                                          .gives_vectors = request.format == "sentence-transformers"});
+trained::Source find_with(const ExportRequest& request, std::vector<std::string> set) {
+  set.insert(set.begin(), request.set.begin(), request.set.end());
+  return trained::find({.folder = request.folder,
+                        .set = std::move(set),
+                        .tokenizer = request.tokenizer,
+                        .gives_vectors = request.format == "sentence-transformers"});
+}
+
+/// Returns whether the weights that the job starts with are quantised in their folder.
+bool starts_quantised(const trained::Source& source) {
+  const fs::path config = source.job.spec().model.pretrained_path() / "config.json";
+  return fs::exists(config) && checkpoint::read_json_object(config).contains("quantization_config");
+}
+
+trained::Source find_model(const ExportRequest& request, std::vector<std::string> set = {}) {
+  trained::Source source = find_with(request, set);
+  const ModelSpec& model = source.job.spec().model;
+  if (model.adapter && model.quantize && request.base == "original" && !starts_quantised(source)) {
+    set.emplace_back("model.quantize=null");
+    source = find_with(request, std::move(set));
+  }
   refuse_to_overwrite(source.job.spec().model.pretrained.value_or(""), request.out);
   return source;
 }
@@ -72,6 +89,7 @@ void export_texts(const ExportRequest& request) {
   check_format(request, source);
   const auto model = trained::open(std::move(source));
   merge_as_asked(request, model->built);
+  if (request.format != "hf") models::unpack_layers(*model->built.model);
   const StoredType type = type_of(request, model->context);
   if (request.format == "gguf") return export_gguf(*model, request.out, type);
   request.format == "hf" ? export_transformers(*model, request.out, type)
@@ -105,6 +123,7 @@ void export_as_onnx(const ExportRequest& request) {
                 {.what = "ONNX files are written in fp32", .where = "--dtype", .hint = "leave it out, or f32"});
   const auto model =
       trained::open(find_model(request, {"precision=fp32", "device=cpu"}), trained::Spelling::not_needed);
+  models::unpack_layers(*model->built.model);
   if (model->built.adapter) models::merge_adapter(*model->built.model);
   export_onnx(*model, request.out);
 }

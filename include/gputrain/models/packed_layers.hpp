@@ -1,0 +1,42 @@
+// The dense layers of a model whose frozen weights are kept packed.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "gputrain/models/pretrained.hpp"
+
+namespace gputrain::models {
+
+struct PackRequest {
+  const config::Choice& type;             // entry of nn::packings() for weights that are not packed yet
+  const std::vector<std::string>& match;  // patterns of names, as in model.quantize.match; empty: all
+  std::string key;                        // "model.quantize", for messages
+  bool is_trained = true;                 // false: the model is only read, so that trainable weights are packed too
+};
+
+/// Packs the frozen weights of dense layers, but for the head and the routers of experts. Those that the source, a
+/// published folder, has packed already are packed in its way, and then no others. Call before the arena is built.
+/// Throws Error(usage) if there is nothing to pack, or a packed weight would be trained.
+void pack_layers(Model& model, const PackRequest& request, const TensorSource& source);
+
+/// Returns, for each parameter of a packed layer, how many weights it stands for: all of them for the codes, else none.
+std::map<std::string, int64_t> weights_of_packed(Model& model);
+
+/// Tensors of a model in files of its published family, named as there.
+struct PackedTensors {
+  std::vector<std::pair<std::string, at::Tensor>> tensors;
+  nlohmann::json quantization_config;  // null: nothing is packed
+};
+/// Returns those of the packed layers, with what config.json says of them.
+PackedTensors packed_tensors(Model& model);
+
+/// Replaces packed weights by matrices, each in the type that it was packed from.
+void unpack_layers(Model& model);
+
+}  // namespace gputrain::models

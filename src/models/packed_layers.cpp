@@ -1,0 +1,139 @@
+#include "gputrain/models/packed_layers.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <string_view>
+
+#include "adapters/targets.hpp"
+#include "gputrain/config/name_patterns.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/nn/experts.hpp"
+#include "gputrain/nn/layers.hpp"
+
+namespace gputrain::models {
+namespace {
+
+struct NamedLinear {
+  std::string name;  // of its weight
+  nn::Linear* layer;
+};
+
+/// Returns the dense layers of the model, without those of adapters.
+std::vector<NamedLinear> dense_layers(Model& model) {
+  std::vector<NamedLinear> layers;
+  std::set<const nn::Module*> in_branches;
+  model.each_module([&](const std::string& name, nn::Module& module) {
+    if (auto* const branch = dynamic_cast<nn::Branch*>(&module))
+      branch->each_module([&](const std::string&, nn::Module& part) { in_branches.insert(&part); });
+    auto* const layer = dynamic_cast<nn::Linear*>(&module);
+    if (layer != nullptr && !in_branches.contains(layer)) layers.push_back({name + ".weight", layer});
+  });
+  return layers;
+}
+
+/// Returns the layers that are never packed by choice: the head, and routers of experts.
+std::vector<const nn::Module*> layers_left_out(Model& model) {
+  std::vector<const nn::Module*> left_out;
+  const auto take_all = [&](nn::Module& part) {
+    part.each_module([&](const std::string&, nn::Module& module) { left_out.push_back(&module); });
+  };
+  take_all(*model.units().back().modules.back());
+  model.each_module([&](const std::string&, nn::Module& module) {
+    if (auto* const experts = dynamic_cast<nn::Experts*>(&module)) left_out.push_back(&experts->router());
+  });
+  return left_out;
+}
+
+bool is_matched(const std::vector<std::string>& patterns, const std::string& name) {
+  bool is_matched = patterns.empty();
+  for (const std::string_view pattern : patterns) {
+    const bool is_negated = pattern.starts_with('!');
+    if (config::matches(pattern.substr(is_negated ? 1 : 0), name)) is_matched = !is_negated;
+  }
+  return is_matched;
+}
+
+/// Returns the names in the source by those of the model's parameters.
+std::map<std::string, std::string> names_by_ours(const Model& model, const TensorSource& source) {
+  const std::shared_ptr<const PublishedFamily> family = source.family ? source.family : family_of(model);
+  std::map<std::string, std::string> names;
+  for (const std::string& name : source.names) names.emplace(family ? family->parameter_of(model, name) : name, name);
+  return names;
+}
+
+}  // namespace
+
+void pack_layers(Model& model, const PackRequest& request, const TensorSource& source) {
+  const TensorSource told = with_packed(source);
+  const std::map<std::string, std::string> names = names_by_ours(model, told);
+  const std::shared_ptr<const nn::Packing> packing = nn::packings().make(request.type);
+  const std::vector<const nn::Module*> left_out = layers_left_out(model);
+  int64_t packed = 0;
+  for (const auto& [name, layer] : dense_layers(model)) {
+    const auto in_source = names.find(name);
+    const auto found = in_source == names.end() ? told.packed.end() : told.packed.find(in_source->second);
+    const bool is_frozen = !layer->weight().requires_grad();
+    if (found != told.packed.end()) {
+      if (request.is_trained && !is_frozen) {
+        throw Error(ExitCode::usage,
+                    {.what = "'" + name + "' is quantised in " + source.where + " and cannot be trained itself",
+                     .where = request.key,
+                     .hint = "train an adapter beside it: take it out of modules_to_save"});
+      }
+      layer->pack(found->second.packing, found->second.shape.stored);
+    } else {
+      const bool is_chosen = std::ranges::find(left_out, layer) == left_out.end() && is_matched(request.match, name);
+      if (!told.packed.empty() || !is_chosen || (request.is_trained && !is_frozen)) continue;
+      const at::ScalarType stored =
+          in_source == names.end() ? model.context().policy.compute : told.tensor(in_source->second).scalar_type();
+      layer->pack(packing, stored);
+    }
+    ++packed;
+  }
+  if (packed > 0) return;
+  throw Error(ExitCode::usage, {.what = "there is nothing to quantise: no dense layer is frozen" +
+                                        std::string(request.match.empty() ? "" : " and matches"),
+                                .where = request.key + (request.match.empty() ? "" : ".match"),
+                                .hint = "leave it out"});
+}
+
+std::map<std::string, int64_t> weights_of_packed(Model& model) {
+  std::map<std::string, int64_t> weights;
+  for (const auto& [name, layer] : dense_layers(model)) {
+    if (!layer->is_packed()) continue;
+    const nn::PackedShape& shape = layer->packed().shape();
+    for (const std::string& suffix : layer->packed().suffixes())
+      weights[name + suffix] = suffix.empty() ? shape.rows * shape.columns : 0;
+  }
+  return weights;
+}
+
+PackedTensors packed_tensors(Model& model) {
+  const Published published(model);
+  PackedTensors all;
+  std::vector<std::string> dense;  // without names, transformers leaves out the head that it finds, tied or not
+  for (const auto& [name, layer] : dense_layers(model)) {
+    const std::string in_file = published.parameter(name);
+    if (!layer->is_packed()) {
+      dense.push_back(in_file.substr(0, in_file.rfind('.')));
+      continue;
+    }
+    const nn::Packed& packed = layer->packed();
+    if (all.quantization_config.is_null()) all.quantization_config = packed.packing().quantization_config();
+    for (auto& named : packed.packing().in_file(in_file, packed.shape(), packed.parts()))
+      all.tensors.push_back(std::move(named));
+  }
+  if (!all.tensors.empty() && !dense.empty()) {
+    if (std::ranges::find(dense, "lm_head") == dense.end()) dense.emplace_back("lm_head");
+    all.quantization_config["llm_int8_skip_modules"] = dense;
+  }
+  return all;
+}
+
+void unpack_layers(Model& model) {
+  for (const auto& [name, layer] : dense_layers(model))
+    if (layer->is_packed()) layer->unpack();
+}
+
+}  // namespace gputrain::models

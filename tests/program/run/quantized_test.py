@@ -1,0 +1,211 @@
+"""Quantised bases against bitsandbytes, transformers and PEFT: what is written is equal bit for bit, what they have
+written is read, and adapters train beside both as beside theirs.
+
+usage: quantized_test.py GPUTRAIN
+"""
+import json
+import os
+import shutil
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
+from warm_program import Program  # noqa: E402
+
+PROGRAM = Program(sys.argv.pop(1))
+try:
+    import bitsandbytes
+    import torch
+    from peft import LoraConfig, PeftModel, get_peft_model
+    from safetensors.torch import load_file, save_file
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import WhitespaceSplit
+    from transformers import (AutoModelForCausalLM, BitsAndBytesConfig, GPT2Config, GPT2LMHeadModel, LlamaConfig,
+                              LlamaForCausalLM, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM)
+except ImportError as missing:
+    if os.environ.get("CI"):
+        raise
+    print(f"skipped: {missing}; scripts/requirements-test.txt lists what is needed")
+    sys.exit(77)
+
+WORDS = [f"w{i}" for i in range(97)]
+# No size is a multiple of 64, so that blocks go across rows and the last one may be short.
+SIZES = dict(num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=1, hidden_size=96, head_dim=32,
+             intermediate_size=224, max_position_embeddings=64, vocab_size=len(WORDS))
+ALIGNED = SIZES | dict(hidden_size=128, num_attention_heads=4, intermediate_size=192)  # what bitsandbytes runs on all CPUs
+MODELS = {
+    "llama": lambda: LlamaForCausalLM(LlamaConfig(**SIZES, tie_word_embeddings=False)),
+    "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**SIZES, tie_word_embeddings=True)),
+    "gpt2": lambda: GPT2LMHeadModel(GPT2Config(n_layer=2, n_head=3, n_embd=96, n_positions=64, vocab_size=len(WORDS),
+                                               resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)),
+    "aligned": lambda: Qwen3ForCausalLM(Qwen3Config(**ALIGNED, tie_word_embeddings=True)),
+}
+FOUR = dict(load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16)
+KINDS = {
+    "nf4": (FOUR | dict(bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True), "{type: nf4}"),
+    "nf4_plain": (FOUR | dict(bnb_4bit_quant_type="nf4"), "{type: nf4, double: false}"),
+    "fp4": (FOUR | dict(bnb_4bit_quant_type="fp4", bnb_4bit_use_double_quant=True), "{type: fp4}"),
+    "int8": (dict(load_in_8bit=True), "{type: int8}"),
+}
+STEPS, LR = 20, 1e-3
+
+
+def quantised(folder, kind, dtype="auto"):
+    """The model in a 16-bit folder as transformers quantises it."""
+    return AutoModelForCausalLM.from_pretrained(folder, quantization_config=BitsAndBytesConfig(**KINDS[kind][0]),
+                                                dtype=dtype, device_map="cpu")
+
+
+def matrix_of(name, tensors):
+    """A quantised matrix in fp32, by the formulas. bitsandbytes' own kernels take wrong scales on some CPUs if a row is
+    no multiple of the block, and round activations of 8 bits too."""
+    codes = tensors[name]
+    if (scales := tensors.get(name.removesuffix("weight") + "SCB")) is not None:
+        return codes * scales.view(-1, 1) * 7.874015718698502e-3
+    state = next(json.loads(bytes(value.tolist())) for key, value in tensors.items()
+                 if key.startswith(name + ".quant_state"))
+    pairs = torch.stack([codes.flatten() >> 4, codes.flatten() & 15], 1).flatten()
+    scales = tensors[name + ".absmax"]
+    if "nested_offset" in state:
+        blocks = tensors[name + ".nested_absmax"].repeat_interleave(state["nested_blocksize"])[:len(scales)]
+        scales = tensors[name + ".nested_quant_map"][scales.int()] * blocks + state["nested_offset"]
+    rows, columns = state["shape"]
+    values = tensors[name + ".quant_map"][pairs.int()][:rows * columns]
+    values = values * scales.repeat_interleave(state["blocksize"])[:rows * columns]
+    return values.to(getattr(torch, state["dtype"])).float().view(rows, columns)
+
+
+def dequantised(folder, base):
+    """The model in a quantised folder with dense fp32 weights."""
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    tensors = load_file(folder / "model.safetensors")
+    for name, module in model.named_modules():
+        name = f"{name}.weight"
+        if name in tensors and not tensors[name].is_floating_point():
+            values = matrix_of(name, tensors)
+            with torch.no_grad():
+                module.weight.copy_(values.t() if type(module).__name__ == "Conv1D" else values)
+    return model
+
+
+class QuantizedTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.holder = tempfile.TemporaryDirectory()
+        cls.folder = Path(cls.holder.name)
+        torch.manual_seed(3)
+        tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="w0"))
+        tokenizer.pre_tokenizer = WhitespaceSplit()
+        for name, make in MODELS.items():
+            base = cls.folder / name / "base"
+            make().to(torch.bfloat16).save_pretrained(base)
+            PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="w0").save_pretrained(base)
+        cls.ids = torch.randint(1, len(WORDS), (4, 33))
+        texts = [" ".join(WORDS[i] for i in row) for row in cls.ids.tolist()]
+        (cls.folder / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.holder.cleanup()
+
+    def quantised_folder(self, name, kind):
+        folder = self.folder / name / kind
+        if not folder.exists():
+            quantised(self.folder / name / "base", kind).save_pretrained(folder)
+            for file in (self.folder / name / "base").glob("tokenizer*"):
+                shutil.copy(file, folder)
+        return folder
+
+    def adapter(self, name):
+        folder = self.folder / name / "adapter"
+        if folder.exists():
+            return folder
+        torch.manual_seed(5)
+        base = AutoModelForCausalLM.from_pretrained(self.folder / name / "base", dtype=torch.float32)
+        model = get_peft_model(base, LoraConfig(r=4, lora_alpha=8, target_modules="all-linear",
+                                                task_type="CAUSAL_LM", fan_in_fan_out=name == "gpt2"))
+        with torch.no_grad():
+            for key, value in model.named_parameters():
+                if "lora_B" in key:
+                    value.normal_(std=0.05)
+        model.save_pretrained(folder)
+        return folder
+
+    def losses_of_peft(self, name, kind):
+        base = dequantised(self.quantised_folder(name, kind), self.folder / name / "base")
+        model = PeftModel.from_pretrained(base, self.adapter(name), is_trainable=True)
+        rule = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=LR, weight_decay=0.0)
+        losses = []
+        for _ in range(STEPS):
+            loss = model(self.ids, labels=self.ids).loss
+            rule.zero_grad()
+            loss.backward()
+            rule.step()
+            losses.append(loss.item())
+        return losses
+
+    def program(self, *words):
+        done = PROGRAM.run(*words)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def run_job(self, name, folder, *more):
+        run = Path(tempfile.mkdtemp(dir=self.folder))
+        job = self.folder / "job.yaml"
+        job.write_text(f"""
+schema: 1
+name: quantised
+device: cpu
+precision: fp32
+model: {{type: gpt, pretrained: "{folder}", adapter: {{type: lora, pretrained: "{self.adapter(name)}"}}}}
+data:
+  train: {{path: "{self.folder / 'texts.jsonl'}", format: jsonl}}
+  text: {{tokenizer: pretrained, max_length: 40}}
+train: {{max_steps: {STEPS}, global_batch_size: 4, micro_batch_size: 4}}
+optimizer: {{type: adamw, lr: {LR}, weight_decay: 0}}
+lr_scheduler: {{type: constant}}
+log: {{interval: 1}}
+""")
+        self.program("run", job, "--output-dir", run, *more)
+        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        return run, [line["train/loss"] for line in lines if "train/loss" in line]
+
+    def test_trains_beside_quantised_folders(self):
+        for name in MODELS:
+            for kind in KINDS:
+                with self.subTest(model=name, kind=kind):
+                    theirs = self.losses_of_peft(name, kind)
+                    _, ours = self.run_job(name, self.quantised_folder(name, kind))
+                    self.assertEqual(len(ours), STEPS)
+                    self.assertLess(abs(ours[0] - theirs[0]), 1e-5 * theirs[0])
+                    for mine, other in zip(ours, theirs):
+                        self.assertLess(abs(mine - other), 1e-3 * other)
+
+    def test_quantises_as_bitsandbytes(self):
+        for name in MODELS:
+            for kind, (_, section) in KINDS.items():
+                with self.subTest(model=name, kind=kind):
+                    out = self.folder / name / f"ours_{kind}"
+                    self.program("export", self.folder / name / "base", out, "--format", "hf", "--set", "device=cpu",
+                                "--set", f"model.quantize={section}", "--dtype", "bf16")
+                    theirs = load_file(self.quantised_folder(name, kind) / "model.safetensors")
+                    ours = load_file(out / "model.safetensors")
+                    self.assertEqual(sorted(ours), sorted(theirs))
+                    for key, value in theirs.items():
+                        if "quant_state" in key:
+                            self.assertEqual(json.loads(bytes(ours[key].tolist())), json.loads(bytes(value.tolist())))
+                        else:
+                            self.assertTrue(torch.equal(ours[key], value.to(ours[key].dtype)), key)
+                    if name != "aligned":
+                        continue
+                    with torch.no_grad():
+                        losses = [AutoModelForCausalLM.from_pretrained(folder, device_map="cpu")(
+                            self.ids, labels=self.ids).loss.item() for folder in (out, self.quantised_folder(name, kind))]
+                    self.assertEqual(losses[0], losses[1])
+
+
+if __name__ == "__main__":
+    unittest.main()
