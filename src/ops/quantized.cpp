@@ -36,7 +36,7 @@ constexpr std::array<float, 16> kNf4{-1.0F,
 
 // A sign, two bits of exponent and one of mantissa, divided by the largest.
 constexpr std::array<float, 16> kFp4{0.0F,       0.0625F / 12, 8.0F / 12,  1.0F,          4.0F / 12,  6.0F / 12,
-                                     2.0F / 12,  3.0F / 12,    -0.0F,      -0.0625F / 12, -8.0F / 12, -1.0F,
+                                     2.0F / 12,  3.0F / 12,    0.0F,       -0.0625F / 12, -8.0F / 12, -1.0F,
                                      -4.0F / 12, -6.0F / 12,   -2.0F / 12, -3.0F / 12};
 
 /// The values of codes in ascending order, with what decides between neighbours.
