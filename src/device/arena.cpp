@@ -46,9 +46,8 @@ void check_arena_tensors(const std::vector<ArenaTensor>& arena_tensors) {
   int64_t unit = arena_tensors.front().unit;
   for (const ArenaTensor& arena_tensor : arena_tensors) {
     const at::Tensor& value = arena_tensor.value;
-    const bool may_differ = !arena_tensor.trainable && !value.is_floating_point();  // codes of packed weights
-    GPUTRAIN_ASSERT((value.dtype() == first.dtype() || may_differ) && value.device() == first.device(),
-                    "all tensors of an arena share dtype and device: " + arena_tensor.name);
+    GPUTRAIN_ASSERT(value.device() == first.device() && (!arena_tensor.trainable || value.dtype() == first.dtype()),
+                    "all tensors of an arena share a device, and trained ones the dtype: " + arena_tensor.name);
     GPUTRAIN_ASSERT(value.is_leaf() && value.is_non_overlapping_and_dense(),
                     "a tensor of an arena is a dense leaf: " + arena_tensor.name);
     GPUTRAIN_ASSERT(arena_tensor.unit >= unit, "units must not decrease: " + arena_tensor.name);

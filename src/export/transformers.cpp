@@ -68,15 +68,13 @@ json write_published_weights(models::Model& model, const fs::path& folder, Store
     throw Error(ExitCode::usage, {.what = "q8_0 is a type of GGUF", .where = "--dtype", .hint = "f32, f16 or bf16"});
   checkpoint::NamedTensors tensors = published_weights(model);
   for (auto& [name, tensor] : tensors) tensor = converted(name, tensor, type);
-  models::PackedTensors packed = models::packed_tensors(model);
-  tensors.insert(tensors.end(), packed.tensors.begin(), packed.tensors.end());
+  json quantization = models::add_packed_tensors(model, tensors);
   fs::create_directories(folder);
   write_weights_in_files(tensors, folder, file_bytes);
   config["dtype"] = config["torch_dtype"] = dtype_of(type);
-  if (packed.quantization_config.is_null()) return config;
-  config["quantization_config"] = std::move(packed.quantization_config);
-  if (config["quantization_config"].contains("bnb_4bit_compute_dtype"))
-    config["quantization_config"]["bnb_4bit_compute_dtype"] = dtype_of(type);
+  if (quantization.is_null()) return config;
+  if (quantization.contains("bnb_4bit_compute_dtype")) quantization["bnb_4bit_compute_dtype"] = dtype_of(type);
+  config["quantization_config"] = std::move(quantization);
   return config;
 }
 

@@ -5,6 +5,8 @@
 #include <set>
 #include <string_view>
 
+#include <nlohmann/json.hpp>
+
 #include "adapters/targets.hpp"
 #include "gputrain/config/name_patterns.hpp"
 #include "gputrain/core/error.hpp"
@@ -109,9 +111,9 @@ std::map<std::string, int64_t> weights_of_packed(Model& model) {
   return weights;
 }
 
-PackedTensors packed_tensors(Model& model) {
+nlohmann::json add_packed_tensors(Model& model, std::vector<std::pair<std::string, at::Tensor>>& tensors) {
   const Published published(model);
-  PackedTensors all;
+  nlohmann::json config;
   std::vector<std::string> dense;  // without names, transformers leaves out the head that it finds, tied or not
   for (const auto& [name, layer] : dense_layers(model)) {
     const std::string in_file = published.parameter(name);
@@ -120,15 +122,15 @@ PackedTensors packed_tensors(Model& model) {
       continue;
     }
     const nn::Packed& packed = layer->packed();
-    if (all.quantization_config.is_null()) all.quantization_config = packed.packing().quantization_config();
+    if (config.is_null()) config = packed.packing().quantization_config();
     for (auto& named : packed.packing().in_file(in_file, packed.shape(), packed.parts()))
-      all.tensors.push_back(std::move(named));
+      tensors.push_back(std::move(named));
   }
-  if (!all.tensors.empty() && !dense.empty()) {
+  if (!config.is_null() && !dense.empty()) {
     if (std::ranges::find(dense, "lm_head") == dense.end()) dense.emplace_back("lm_head");
-    all.quantization_config["llm_int8_skip_modules"] = dense;
+    config["llm_int8_skip_modules"] = dense;
   }
-  return all;
+  return config;
 }
 
 void unpack_layers(Model& model) {

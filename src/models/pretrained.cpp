@@ -105,9 +105,10 @@ void fill(const MatchedWeights& found, const TensorSource& source) {
 
 TensorSource with_packed(TensorSource source) {
   const std::set<std::string> names(source.names.begin(), source.names.end());
-  const nn::FileTensors files{.has = [&](const std::string& name) { return names.contains(name); },
-                              .tensor = source.tensor,
-                              .where = [&](const std::string& name) { return file_of(source, name); }};
+  const nn::FileTensors files{
+      .has = [&](const std::string& name) { return names.contains(name); },
+      .tensor = source.tensor,
+      .where = [&](const std::string& name) { return names.contains(name) ? file_of(source, name) : source.where; }};
   std::set<std::string> beside;
   std::vector<std::unique_ptr<nn::Packing>> packings;
   for (const std::string& kind : nn::packings().names())

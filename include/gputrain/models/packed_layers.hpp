@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "gputrain/models/pretrained.hpp"
 
@@ -28,13 +28,9 @@ void pack_layers(Model& model, const PackRequest& request, const TensorSource& s
 /// Returns, for each parameter of a packed layer, how many weights it stands for: all of them for the codes, else none.
 std::map<std::string, int64_t> weights_of_packed(Model& model);
 
-/// Tensors of a model in files of its published family, named as there.
-struct PackedTensors {
-  std::vector<std::pair<std::string, at::Tensor>> tensors;
-  nlohmann::json quantization_config;  // null: nothing is packed
-};
-/// Returns those of the packed layers, with what config.json says of them.
-PackedTensors packed_tensors(Model& model);
+/// Adds the tensors of packed layers as files of the model's published family have them. Returns what a config.json says
+/// of them as quantization_config; null: nothing is packed.
+nlohmann::json add_packed_tensors(Model& model, std::vector<std::pair<std::string, at::Tensor>>& tensors);
 
 /// Replaces packed weights by matrices, each in the type that it was packed from.
 void unpack_layers(Model& model);

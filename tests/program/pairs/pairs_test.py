@@ -139,9 +139,12 @@ class Pairs:
             found[f"optimizer {optimizer}"] = (LETTERS, {"optimizer": {"type": optimizer, "lr": 0.01}})
         for schedule in self.listed("lr_scheduler"):
             found[f"lr_scheduler {schedule}"] = (LETTERS, {"lr_scheduler.type": schedule})
+        beside = {"type": "gpt", "pretrained": str(self.folder / "published")}
         for adapter in self.listed("adapter"):
-            found[f"adapter {adapter}"] = (TEXTS, {"model": {"type": "gpt", "pretrained": str(self.folder / "published"),
-                                                             "adapter": {"type": adapter, "rank": 2}}})
+            found[f"adapter {adapter}"] = (TEXTS, {"model": {**beside, "adapter": {"type": adapter, "rank": 2}}})
+        for packing in self.listed("packing"):
+            found[f"quantize {packing}"] = (TEXTS, {"model": {**beside, "adapter": {"type": "lora", "rank": 2},
+                                                              "quantize": {"type": packing}}})
         return {name: (kind, {**settings, **NEEDS.get(name, {})}) for name, (kind, settings) in found.items()}
 
     def job_of(self, feature, more=()):

@@ -152,33 +152,31 @@ class QuantizedTest(unittest.TestCase):
         done = PROGRAM.run(*words)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
-    def run_job(self, name, folder, *more):
-        run = Path(tempfile.mkdtemp(dir=self.folder))
-        job = self.folder / "job.yaml"
-        job.write_text(f"""
-schema: 1
-name: quantised
-device: cpu
-precision: fp32
-model: {{type: gpt, pretrained: "{folder}", adapter: {{type: lora, pretrained: "{self.adapter(name)}"}}}}
-data:
-  train: {{path: "{self.folder / 'texts.jsonl'}", format: jsonl}}
-  text: {{tokenizer: pretrained, max_length: 40}}
-train: {{max_steps: {STEPS}, global_batch_size: 4, micro_batch_size: 4}}
-optimizer: {{type: adamw, lr: {LR}, weight_decay: 0}}
-lr_scheduler: {{type: constant}}
-log: {{interval: 1}}
-""")
+    def job(self, name, folder, **changes):
+        """A job with an adapter beside this folder's weights."""
+        model = {"type": "gpt", "pretrained": str(folder),
+                 "adapter": {"type": "lora", "pretrained": str(self.adapter(name))}} | changes.pop("model", {})
+        job = {"schema": 1, "name": "quantised", "device": "cpu", "precision": "fp32", "model": model,
+               "data": {"train": {"path": str(self.folder / "texts.jsonl"), "format": "jsonl"},
+                        "text": {"tokenizer": "pretrained", "max_length": 40}},
+               "train": {"max_steps": STEPS, "global_batch_size": 4, "micro_batch_size": 4},
+               "optimizer": {"type": "adamw", "lr": LR, "weight_decay": 0}, "log": {"interval": 1}} | changes
+        path = Path(tempfile.mkdtemp(dir=self.folder)) / "job.yaml"
+        path.write_text(json.dumps(job))
+        return path
+
+    def losses_of_run(self, job, *more):
+        run = job.parent / "run"
         self.program("run", job, "--output-dir", run, *more)
         lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-        return run, [line["train/loss"] for line in lines if "train/loss" in line]
+        return [line["train/loss"] for line in lines if "train/loss" in line]
 
     def test_trains_beside_quantised_folders(self):
         for name in MODELS:
             for kind in KINDS:
                 with self.subTest(model=name, kind=kind):
                     theirs = self.losses_of_peft(name, kind)
-                    _, ours = self.run_job(name, self.quantised_folder(name, kind))
+                    ours = self.losses_of_run(self.job(name, self.quantised_folder(name, kind)))
                     self.assertEqual(len(ours), STEPS)
                     self.assertLess(abs(ours[0] - theirs[0]), 1e-5 * theirs[0])
                     for mine, other in zip(ours, theirs):
@@ -205,6 +203,84 @@ log: {{interval: 1}}
                         losses = [AutoModelForCausalLM.from_pretrained(folder, device_map="cpu")(
                             self.ids, labels=self.ids).loss.item() for folder in (out, self.quantised_folder(name, kind))]
                     self.assertEqual(losses[0], losses[1])
+
+
+    def damaged(self, kind, change):
+        """A copy of a quantised folder whose tensors are changed."""
+        folder = Path(tempfile.mkdtemp(dir=self.folder)) / "damaged"
+        shutil.copytree(self.quantised_folder("llama", kind), folder)
+        tensors = {key: value.clone() for key, value in load_file(folder / "model.safetensors").items()}
+        change(tensors)
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        return folder
+
+    def test_refuses_what_cannot_be_read(self):
+        weight = "model.layers.1.mlp.up_proj.weight"
+        state = weight + ".quant_state.bitsandbytes__nf4"
+
+        def changed_state(**values):
+            def change(tensors):
+                told = json.loads(bytes(tensors[state].tolist())) | values
+                tensors[state] = torch.tensor(list(json.dumps(told).encode()), dtype=torch.uint8)
+            return change
+
+        def nan(name):
+            return lambda tensors: tensors[name].view(-1).__setitem__(0, float("nan"))
+
+        cases = [
+            ("nf4", lambda t: t.pop(weight + ".absmax"), "'" + weight + ".absmax' is missing"),
+            ("nf4", lambda t: t.pop(weight + ".nested_absmax"), "'" + weight + ".nested_absmax' is missing"),
+            ("int8", lambda t: t.pop("model.layers.1.mlp.up_proj.SCB"), "another kind of number"),
+            ("nf4", changed_state(blocksize=48), "blocks of 48 weights, which are not read"),
+            ("nf4", changed_state(blocksize=128), "has 336 numbers, and the matrix needs 168"),
+            ("nf4", changed_state(nested_blocksize=128), "scales in blocks of other sizes than 256"),
+            ("nf4", changed_state(dtype="float64"), "another dtype than bfloat16, float16 and float32"),
+            ("nf4", changed_state(shape=[224, 95]), "has 10752 bytes, and its shape needs 10640"),
+            ("nf4", changed_state(shape=[96, 224]), "of another shape: " + weight + " [96, 224], the model has [224, 96]"),
+            ("nf4", changed_state(shape=[21504]), "no matrix"),
+            ("nf4", lambda t: t[state].fill_(32), "does not say shape"),
+            ("nf4", lambda t: t[weight + ".quant_map"].mul_(2), "other values than those of its type"),
+            ("nf4", nan(weight + ".nested_absmax"), "NaN or infinite"),
+            ("int8", nan("model.layers.1.mlp.up_proj.SCB"), "NaN or infinite"),
+            ("int8", lambda t: t["model.layers.1.mlp.up_proj.weight_format"].fill_(2), "order of a GPU's tiles"),
+        ]
+        for kind, change, words in cases:
+            with self.subTest(words=words):
+                self.assert_refused(self.job("llama", self.damaged(kind, change)), 3, words)
+
+    def assert_refused(self, job, code, words):
+        done = PROGRAM.run("run", job, "--output-dir", job.parent / "run")
+        self.assertIn(words, " ".join(done.stderr.split()))
+        self.assertEqual(done.returncode, code)
+        self.assertFalse((job.parent / "run/ckpt").exists() and list((job.parent / "run/ckpt").iterdir()))
+
+    def test_refuses_jobs(self):
+        base, nf4 = self.folder / "llama/base", self.quantised_folder("llama", "nf4")
+        other = Path(tempfile.mkdtemp(dir=self.folder)) / "other"
+        shutil.copytree(nf4, other)
+        config = json.loads((other / "config.json").read_text())
+        config["quantization_config"] = {"quant_method": "gptq", "bits": 4}
+        (other / "config.json").write_text(json.dumps(config))
+        damaged = Path(tempfile.mkdtemp(dir=self.folder)) / "nan"
+        shutil.copytree(base, damaged)
+        tensors = load_file(damaged / "model.safetensors")
+        tensors["model.layers.0.mlp.up_proj.weight"][3, 4] = float("nan")
+        save_file(tensors, damaged / "model.safetensors", metadata={"format": "pt"})
+        quantize = {"quantize": {"type": "nf4"}}
+        for job, code, words in [
+            (self.job("llama", nf4, model={"quantize": {"type": "int8"}}), 2, "is int8 here and nf4 in the pretrained"),
+            (self.job("llama", other), 3, "quantised in another way than is read"),
+            (self.job("llama", damaged, model=quantize), 3, "NaN or infinite"),
+            (self.job("llama", nf4, model={"adapter": None}), 2, "quantised weights are not trained"),
+            (self.job("llama", base, model={"quantize": {"type": "nf4", "match": ["*.no_such"]}}), 2,
+             "there is nothing to quantise"),
+            (self.job("llama", base, model=quantize | {"adapter": {"type": "lora", "merge": True}}), 2,
+             "model.adapter.merge"),
+            (self.job("llama", nf4, model={"adapter": {"type": "lora", "target_modules": ["q_proj"],
+                                                       "modules_to_save": ["v_proj"]}}), 2, "cannot be trained itself"),
+        ]:
+            with self.subTest(words=words):
+                self.assert_refused(job, code, words)
 
 
 if __name__ == "__main__":
