@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <ATen/Parallel.h>
 #include <ATen/core/Dict.h>
 #include <ATen/core/List.h>
 #include <ATen/core/ivalue.h>
@@ -17,7 +18,8 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/serialization/pickle.h>
 
-#include "gputrain/core/numbers.hpp"
+#include "../../src/ops/cpu/quantized.hpp"
+#include "ops/compare.hpp"
 #include "support/python_reference.hpp"
 
 namespace gputrain::ops {
@@ -108,6 +110,65 @@ TEST(Quantized, HasTheBitsOfBitsandbytes) {
   }
   EXPECT_GE(in_4_bits, 200);
   EXPECT_GE(in_8_bits, 40);
+}
+
+/// Quantises on a number of threads by each instruction set, and reads what it got into fp32 and the matrix' type.
+std::vector<std::vector<at::Tensor>> results_of_all(const at::Tensor& matrix, const Quantized4& blocks,
+                                                    const QuantizedRows& rows) {
+  std::vector<std::vector<at::Tensor>> all;
+  const int threads_before = at::get_num_threads();
+  for (const auto* const* set = cpu::available_quantized_kernels(); *set != nullptr; ++set) {
+    for (const int threads : {1, 3}) {
+      at::set_num_threads(threads);
+      cpu::quantize(matrix, blocks, **set);
+      cpu::quantize(matrix, rows, **set);
+      std::vector<at::Tensor>& results = all.emplace_back();
+      for (const at::Tensor& one : {blocks.codes, blocks.scales, rows.codes, rows.scales})
+        results.push_back(one.clone());
+      for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble}) {
+        for (const at::ScalarType stored : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble}) {
+          results.push_back(at::full(matrix.sizes(), 77, type));
+          cpu::dequantize(blocks, stored, results.back(), **set);
+          results.push_back(at::full(matrix.sizes(), 77, type));
+          cpu::dequantize(rows, stored, results.back(), **set);
+        }
+      }
+    }
+  }
+  at::set_num_threads(threads_before);
+  return all;
+}
+
+TEST(Quantized, HasTheSameBitsOnAnyInstructionSetAndThreadCount) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble}) {
+    const at::Tensor matrix = testing_support::random_leaf({97, 301}, 3, at::kFloat).detach().to(type);
+    const at::Tensor codes = at::empty({97 * 301 / 2 + 1}, at::kByte),
+                     scales = at::empty({97 * 301 / 64 + 1}, at::kFloat);
+    const QuantizedRows rows{at::empty(matrix.sizes(), at::kChar), at::empty({97}, at::kFloat)};
+    const auto all = results_of_all(matrix, {Codebook::nf4, 64, codes, scales}, rows);
+    for (size_t way = 1; way < all.size(); ++way)
+      for (size_t i = 0; i < all[0].size(); ++i)
+        EXPECT_TRUE(same_bits(all[way][i], all[0][i])) << c10::toString(type) << ", way " << way << ", result " << i;
+  }
+}
+
+/// The mean of many scales, by a sum that ATen would share out.
+TEST(Quantized, HasTheSameScalesOnAnyThreadCount) {
+  const at::Tensor matrix = testing_support::random_leaf({1100, 1200}, 4, at::kFloat).detach();
+  const int threads_before = at::get_num_threads();
+  std::vector<Quantized4> all;
+  for (const int threads : {1, 2, 5}) {
+    at::set_num_threads(threads);
+    all.push_back({Codebook::nf4, 32, at::empty({660000}, at::kByte), at::empty({41250}, at::kByte),
+                   at::empty({162}, at::kFloat), at::empty({1}, at::kFloat)});
+    quantize(matrix, all.back());
+  }
+  at::set_num_threads(threads_before);
+  for (const Quantized4& one : all) {
+    EXPECT_TRUE(same_bits(one.scales, all[0].scales));
+    EXPECT_TRUE(same_bits(one.scale_scales, all[0].scale_scales));
+    EXPECT_TRUE(same_bits(one.scale_offset, all[0].scale_offset));
+  }
 }
 
 }  // namespace
