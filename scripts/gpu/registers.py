@@ -78,7 +78,7 @@ def offences(source: Path, architecture: str, report: str, verbose: bool):
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sources", metavar="FILE.cu", nargs="*", type=Path, help="default: all of src/ops/cuda/kernels")
+    parser.add_argument("sources", metavar="FILE.cu", nargs="*", type=Path, help="default: all of src/ops/cuda")
     parser.add_argument("--arch", action="append", help="for instance sm_90; default: those of the preset")
     parser.add_argument("--verbose", action="store_true", help="print every kernel's registers")
     options = parser.parse_args()
@@ -86,7 +86,7 @@ def main() -> int:
     if nvcc is None:
         print("skipped: no nvcc here to compile the kernels with")
         return 77
-    sources = options.sources or sorted((ROOT / "src/ops/cuda/kernels").glob("*.cu"))
+    sources = options.sources or sorted((ROOT / "src/ops/cuda").glob("*/*.cu"))
     jobs = [(source, architecture) for source in sources for architecture in options.arch or architectures()]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         reports = list(pool.map(lambda job: compile_for(nvcc, *job), jobs))

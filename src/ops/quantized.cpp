@@ -12,6 +12,7 @@
 
 #include "code_book.hpp"
 #include "cpu/quantized.hpp"
+#include "dispatch/gpu.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
 
@@ -73,31 +74,51 @@ void quantize_scales(const at::Tensor& scales, const Quantized4& into) {
   into.scale_offset.copy_(mean);
 }
 
+/// Returns whether this is a matrix that kernels of a GPU take only as fp32.
+bool is_wide_on_gpu(const at::Tensor& matrix) { return !matrix.is_cpu() && matrix.scalar_type() == at::kDouble; }
+
+template <class Quantized>
+void quantize_anywhere(const at::Tensor& matrix, const Quantized& into) {
+  const at::Tensor values = is_wide_on_gpu(matrix) ? matrix.to(at::kFloat) : matrix;
+  gpu::is_here(values) ? gpu::quantize(values, into) : cpu::quantize(values, into);
+}
+
+template <class Quantized>
+void dequantize_anywhere(const Quantized& from, at::ScalarType stored, const at::Tensor& into) {
+  if (is_wide_on_gpu(into)) {
+    const at::Tensor values = at::empty(into.sizes(), into.options().dtype(at::kFloat));
+    gpu::dequantize(from, stored, values);
+    into.copy_(values);
+    return;
+  }
+  gpu::is_here(into) ? gpu::dequantize(from, stored, into) : cpu::dequantize(from, stored, into);
+}
+
 }  // namespace
 
 void quantize(const at::Tensor& matrix, const Quantized4& into) {
   const at::NoGradGuard no_grad;
   check_block(into.block);
-  if (!into.has_quantized_scales()) return cpu::quantize(matrix, into);
+  if (!into.has_quantized_scales()) return quantize_anywhere(matrix, into);
   const at::Tensor scales = at::empty({ceil_divide(matrix.numel(), into.block)}, into.scale_scales.options());
-  cpu::quantize(matrix, Quantized4{into.book, into.block, into.codes, scales});
+  quantize_anywhere(matrix, Quantized4{into.book, into.block, into.codes, scales});
   quantize_scales(scales, into);
 }
 
 void dequantize(const Quantized4& from, at::ScalarType stored, const at::Tensor& into) {
   const at::NoGradGuard no_grad;
   check_block(from.block);
-  cpu::dequantize(from, stored, into);
+  dequantize_anywhere(from, stored, into);
 }
 
 void quantize(const at::Tensor& matrix, const QuantizedRows& into) {
   const at::NoGradGuard no_grad;
-  cpu::quantize(matrix, into);
+  quantize_anywhere(matrix, into);
 }
 
 void dequantize(const QuantizedRows& from, at::ScalarType stored, const at::Tensor& into) {
   const at::NoGradGuard no_grad;
-  cpu::dequantize(from, stored, into);
+  dequantize_anywhere(from, stored, into);
 }
 
 }  // namespace gputrain::ops

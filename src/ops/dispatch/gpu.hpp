@@ -10,6 +10,7 @@
 #include "gputrain/ops/activation.hpp"
 #include "gputrain/ops/attention.hpp"
 #include "gputrain/ops/normalization.hpp"
+#include "gputrain/ops/quantized.hpp"
 #include "kernel_autotuner.hpp"
 
 namespace gputrain::ops::gpu {
@@ -62,6 +63,12 @@ at::Tensor attention_in_room(const at::Tensor& q, const at::Tensor& k, const at:
 /// Undefined if it does not take these tensors.
 at::Tensor attention_of_texts(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                               const AttentionOptions& options);
+
+/// quantize() and dequantize() of gputrain/ops/quantized.hpp, of tensors that are here; quantize() writes plain scales.
+void quantize(const at::Tensor& matrix, const Quantized4& into);
+void dequantize(const Quantized4& from, at::ScalarType stored, const at::Tensor& into);
+void quantize(const at::Tensor& matrix, const QuantizedRows& into);
+void dequantize(const QuantizedRows& from, at::ScalarType stored, const at::Tensor& into);
 
 /// {weight [rows, channels], tokens} -> {the tokens' rows}; the weight's gradient as in linear().
 OpImpl embedding(const at::Tensor& weight, const at::Tensor& tokens);

@@ -52,6 +52,10 @@ OpImpl cross_entropy(const at::Tensor&, int64_t, double) { return {}; }
 OpImpl log_probs(const at::Tensor&, int64_t) { return {}; }
 OpImpl batch_norm(const Tensors&, const BatchNormOptions&, bool) { return {}; }
 OpImpl conv_norms(const Tensors&, const std::vector<ConvNormShape>&, bool) { return {}; }
+void quantize(const at::Tensor&, const Quantized4&) {}
+void dequantize(const Quantized4&, at::ScalarType, const at::Tensor&) {}
+void quantize(const at::Tensor&, const QuantizedRows&) {}
+void dequantize(const QuantizedRows&, at::ScalarType, const at::Tensor&) {}
 OpImpl max_pool(const at::Tensor&, int64_t, int64_t, int64_t) { return {}; }
 
 }  // namespace gpu

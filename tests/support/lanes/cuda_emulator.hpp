@@ -74,6 +74,12 @@ T __shfl_xor_sync(unsigned mask, T value, int distance) {
 inline float rsqrtf(float x) { return 1.0F / std::sqrt(x); }
 inline float __expf(float x) { return std::exp(x); }
 inline float __fdividef(float a, float b) { return a / b; }
+// Rounded by themselves: a compiler might fuse a product and a sum.
+inline float __fmul_rn(float a, float b) {
+  const volatile float product = a * b;
+  return product;
+}
+inline float __fadd_rn(float a, float b) { return a + b; }
 inline unsigned __umulhi(unsigned a, unsigned b) { return static_cast<unsigned>((uint64_t{a} * b) >> 32); }
 
 namespace gputrain::ops::cuda {
