@@ -38,11 +38,12 @@ void Packed::fill(const at::Tensor& matrix) const {
 void Packed::fill(const FoundPacked& found, const std::string& where) const {
   const at::NoGradGuard no_grad;
   const std::vector<Packing::Part> parts = packing_->parts(shape_);
-  GPUTRAIN_ASSERT(found.parts.size() == parts.size(), "the model was built for what the file has: " + where);
+  const std::vector<at::Tensor> theirs = found.parts();
+  GPUTRAIN_ASSERT(theirs.size() == parts.size(), "the model was built for what the file has: " + where);
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (parts[i].type == at::kFloat && !at::isfinite(found.parts[i]).all().item<bool>())
+    if (parts[i].type == at::kFloat && !at::isfinite(theirs[i]).all().item<bool>())
       throw Error(ExitCode::data, {.what = "scales of quantised weights are NaN or infinite", .where = where});
-    parts_[i].copy_(found.parts[i]);
+    parts_[i].copy_(theirs[i]);
   }
 }
 

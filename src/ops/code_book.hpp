@@ -22,7 +22,4 @@ inline constexpr int64_t kScalesPerOuter = 256;
 enum class Codebook;
 const CodeSteps& steps_of(Codebook book);
 
-/// The values of the codes of scales, ascending.
-const std::array<float, 256>& scale_values();
-
 }  // namespace gputrain::ops

@@ -35,7 +35,7 @@ struct FileTensors {
 struct FoundPacked {
   std::shared_ptr<const Packing> packing;
   PackedShape shape;
-  std::vector<at::Tensor> parts;
+  std::function<std::vector<at::Tensor>()> parts;  // reads them
   std::vector<std::string> names_beside;  // names of the file's tensors that belong to it, but for that of the codes
 };
 

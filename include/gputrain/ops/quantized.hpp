@@ -28,6 +28,8 @@ struct Quantized4 {
 
 /// The scales that share a scale of their own.
 inline constexpr int64_t kScalesPerBlock = 256;
+/// The values that their codes stand for, ascending.
+const std::array<float, 256>& scale_values();
 
 /// Writes codes and scales of a contiguous matrix of floats on the same device.
 void quantize(const at::Tensor& matrix, const Quantized4& into);

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
+#include <mutex>
 #include <string_view>
+#include <utility>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
@@ -50,6 +53,29 @@ struct SafetensorsFile::Mapping {
 
   void* begin = nullptr;
   size_t bytes = 0;
+  mutable std::mutex mutex;  // guards Entry::pages
+};
+
+/// Returns the pages that nothing but a tensor's bytes fills to the system once nobody has the tensor: a model that is
+/// read tensor by tensor is never whole in memory. The bytes stay in the page cache, and another tensor() reads them.
+class SafetensorsFile::Pages {
+ public:
+  Pages(std::shared_ptr<const Mapping> mapping, const Entry& entry) : mapping_(std::move(mapping)) {
+    const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+    const auto first = reinterpret_cast<uintptr_t>(mapping_->begin) + entry.begin,
+               last = first + (entry.end - entry.begin);
+    begin_ = (first + page - 1) / page * page;
+    end_ = std::max(begin_, last / page * page);
+  }
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+  ~Pages() {
+    if (end_ > begin_) ::madvise(reinterpret_cast<void*>(begin_), end_ - begin_, MADV_DONTNEED);
+  }
+
+ private:
+  std::shared_ptr<const Mapping> mapping_;
+  uintptr_t begin_ = 0, end_ = 0;
 };
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path, ExitCode code)
@@ -59,7 +85,8 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path, ExitCode cod
     entries_.emplace(std::move(tensor.name), Entry{.type = scalar_type_of(tensor.dtype),
                                                    .sizes = std::move(tensor.sizes),
                                                    .begin = tensor.begin,
-                                                   .end = tensor.end});
+                                                   .end = tensor.end,
+                                                   .pages = {}});
   }
   metadata_ = std::move(header.metadata);
 }
@@ -88,8 +115,11 @@ at::Tensor SafetensorsFile::tensor(const std::string& name) const {
     std::memcpy(copy.mutable_data_ptr(), data, entry.end - entry.begin);
     return copy;
   }
+  const std::scoped_lock lock(mapping_->mutex);
+  std::shared_ptr<const Pages> pages = entry.pages.lock();  // what one holder changes in place, the others see
+  if (!pages) entry.pages = pages = std::make_shared<const Pages>(mapping_, entry);
   return at::from_blob(
-      data, entry.sizes, [mapping = mapping_](void*) {}, options);
+      data, entry.sizes, [pages](void*) {}, options);
 }
 
 SafetensorsHeader read_safetensors_header(const std::filesystem::path& path, ExitCode code) {

@@ -13,7 +13,6 @@
 #include "bitsandbytes.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
-#include "gputrain/ops/blockwise_update.hpp"
 #include "gputrain/ops/quantized.hpp"
 
 namespace gputrain::nn {
@@ -164,30 +163,35 @@ std::optional<FoundPacked> FourBits::find(const FileTensors& files, const std::s
                     .parts = {},
                     .names_beside = {state_name}};
   const std::vector<Part> parts = found.packing->parts(state.shape);
-  at::Tensor codes = files.tensor(name);
+  const at::Tensor codes = files.tensor(name);
   if (!codes.is_contiguous() || static_cast<int64_t>(codes.nbytes()) != parts[0].sizes[0])
     refuse_packed(
         files, name,
         "has " + std::to_string(codes.nbytes()) + " bytes, and its shape needs " + std::to_string(parts[0].sizes[0]));
-  found.parts.push_back(codes.view(at::kByte).reshape({-1}));  // stored as other types for FSDP
+  std::vector<std::string> scales;
   const auto take = [&](const Part& part) {
-    const std::string beside = name + "." + part.name;
-    found.parts.push_back(packed_tensor(files, beside, part.type, part.sizes[0]));
-    found.names_beside.push_back(beside);
+    scales.push_back(name + "." + part.name);
+    packed_tensor(files, scales.back(), part.type, part.sizes[0]);
   };
   const auto check = [&](const char* table, const std::vector<float>& ours) {
-    const std::string beside = name + table;
-    check_table(files, beside, ours);
-    found.names_beside.push_back(beside);
+    found.names_beside.push_back(name + table);
+    check_table(files, found.names_beside.back(), ours);
   };
   const auto& book = ops::values_of(book_);
   take(parts[1]);
   check(".quant_map", {book.begin(), book.end()});
-  if (!is_nested) return found;
-  take(parts[2]);
-  const std::vector<double> tree = ops::dynamic_tree(/*is_signed=*/true);
-  check(".nested_quant_map", {tree.begin(), tree.end()});
-  found.parts.push_back(at::zeros({1}, at::kFloat).fill_(*state.nested_offset));
+  if (is_nested) {
+    take(parts[2]);
+    const auto& of_scales = ops::scale_values();
+    check(".nested_quant_map", {of_scales.begin(), of_scales.end()});
+  }
+  found.names_beside.insert(found.names_beside.end(), scales.begin(), scales.end());
+  found.parts = [read = files.tensor, name, scales, offset = state.nested_offset] {
+    std::vector<at::Tensor> all{read(name).view(at::kByte).reshape({-1})};  // stored as other types for FSDP
+    for (const std::string& one : scales) all.push_back(read(one).reshape({-1}));
+    if (offset) all.push_back(at::zeros({1}, at::kFloat).fill_(*offset));
+    return all;
+  };
   return found;
 }
 
@@ -202,9 +206,9 @@ Packing::Named FourBits::in_file(const std::string& name, const PackedShape& sha
                                {"dtype", name_of(shape.stored)},
                                {"shape", {shape.rows, shape.columns}}};
   if (spec_.twice) {
-    const std::vector<double> tree = ops::dynamic_tree(/*is_signed=*/true);
+    const auto& of_scales = ops::scale_values();
     named.emplace_back(name + ".nested_absmax", parts[2]);
-    named.emplace_back(name + ".nested_quant_map", at::tensor(std::vector<float>(tree.begin(), tree.end())));
+    named.emplace_back(name + ".nested_quant_map", at::tensor(std::vector<float>(of_scales.begin(), of_scales.end())));
     state["nested_blocksize"] = ops::kScalesPerBlock;
     state["nested_dtype"] = "float32";
     state["nested_offset"] = static_cast<double>(parts[3].item<float>());

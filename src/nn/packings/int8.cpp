@@ -45,9 +45,13 @@ class Int8 final : public Packing {
     if (!name.ends_with(".weight") || !files.has(scales)) return std::nullopt;
     const at::Tensor codes = files.tensor(name);
     if (codes.dim() != 2 || codes.scalar_type() != at::kChar) refuse_packed(files, name, "is no matrix of int8");
+    packed_tensor(files, scales, at::kFloat, codes.size(0));
     FoundPacked found{.packing = std::make_shared<Int8>(config::NoOptions()),
                       .shape = {.rows = codes.size(0), .columns = codes.size(1), .stored = at::kFloat},
-                      .parts = {codes, packed_tensor(files, scales, at::kFloat, codes.size(0))},
+                      .parts =
+                          [read = files.tensor, name, scales] {
+                            return std::vector{read(name), read(scales)};
+                          },
                       .names_beside = {scales}};
     if (!files.has(format)) return found;
     found.names_beside.push_back(format);

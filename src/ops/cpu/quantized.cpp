@@ -5,6 +5,7 @@
 #include "../code_book.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/device/host.hpp"
+#include "gputrain/ops/quantized.hpp"
 
 namespace gputrain::ops::cpu {
 

@@ -3,6 +3,7 @@
 #include "../../code_book.hpp"
 #include "../../dispatch/gpu.hpp"
 #include "../autograd/launching.hpp"
+#include "gputrain/ops/quantized.hpp"
 #include "quantized.hpp"
 
 namespace gputrain::ops::gpu {
