@@ -58,6 +58,7 @@ struct ExportRequest {
   std::string dtype;              // "f32", "f16", "bf16", "q8_0"; empty: the type that the run computed in
   bool merge = false;             // whether to merge an adapter into its model
   std::string base = "original";  // "original", "quantised": weights into which an adapter is merged
+  bool has_base = false;          // whether the user said so
   std::vector<std::string> set;   // --set a.b=YAML
   std::string tokenizer;          // name of a published one; empty: the folder's own
 };

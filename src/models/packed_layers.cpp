@@ -1,10 +1,13 @@
 #include "gputrain/models/packed_layers.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <set>
 #include <string_view>
 
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/sub.h>
 #include <nlohmann/json.hpp>
 
 #include "adapters/targets.hpp"
@@ -64,40 +67,75 @@ std::map<std::string, std::string> names_by_ours(const Model& model, const Tenso
   return names;
 }
 
-}  // namespace
+/// A layer, and how it is packed.
+struct Choice {
+  nn::Linear* layer;
+  std::shared_ptr<const nn::Packing> packing;
+  at::ScalarType stored;
+};
 
-void pack_layers(Model& model, const PackRequest& request, const TensorSource& source) {
+/// Chooses the layers as pack_layers() says.
+std::vector<Choice> choose_layers(Model& model, const PackRequest& request, const TensorSource& source) {
   const TensorSource told = with_packed(source);
   const std::map<std::string, std::string> names = names_by_ours(model, told);
   const std::shared_ptr<const nn::Packing> packing = nn::packings().make(request.type);
   const std::vector<const nn::Module*> left_out = layers_left_out(model);
-  int64_t packed = 0;
+  std::vector<Choice> choices;
   for (const auto& [name, layer] : dense_layers(model)) {
     const auto in_source = names.find(name);
     const auto found = in_source == names.end() ? told.packed.end() : told.packed.find(in_source->second);
-    const bool is_frozen = !layer->weight().requires_grad();
+    const bool is_trained = request.is_trained && layer->weight().requires_grad();
     if (found != told.packed.end()) {
-      if (request.is_trained && !is_frozen) {
+      if (is_trained) {
         throw Error(ExitCode::usage,
                     {.what = "'" + name + "' is quantised in " + source.where + " and cannot be trained itself",
                      .where = request.key,
                      .hint = "train an adapter beside it: take it out of modules_to_save"});
       }
-      layer->pack(found->second.packing, found->second.shape.stored);
-    } else {
-      const bool is_chosen = std::ranges::find(left_out, layer) == left_out.end() && is_matched(request.match, name);
-      if (!told.packed.empty() || !is_chosen || (request.is_trained && !is_frozen)) continue;
-      const at::ScalarType stored =
-          in_source == names.end() ? model.context().policy.compute : told.tensor(in_source->second).scalar_type();
-      layer->pack(packing, stored);
+      choices.push_back({layer, found->second.packing, found->second.shape.stored});
+      continue;
     }
-    ++packed;
+    const bool is_chosen = std::ranges::find(left_out, layer) == left_out.end() && is_matched(request.match, name);
+    if (!told.packed.empty() || !is_chosen || is_trained) continue;
+    const at::ScalarType stored =
+        in_source == names.end() ? model.context().policy.compute : told.tensor(in_source->second).scalar_type();
+    choices.push_back({layer, packing, stored});
   }
-  if (packed > 0) return;
+  return choices;
+}
+
+}  // namespace
+
+void pack_layers(Model& model, const PackRequest& request, const TensorSource& source) {
+  const std::vector<Choice> choices = choose_layers(model, request, source);
+  for (const auto& [layer, packing, stored] : choices) layer->pack(packing, stored);
+  if (!choices.empty()) return;
   throw Error(ExitCode::usage, {.what = "there is nothing to quantise: no dense layer is frozen" +
                                         std::string(request.match.empty() ? "" : " and matches"),
                                 .where = request.key + (request.match.empty() ? "" : ".match"),
                                 .hint = "leave it out"});
+}
+
+PackingErrors round_layers(Model& model, const PackRequest& request, const TensorSource& source, bool keeps) {
+  const at::NoGradGuard no_grad;
+  PackingErrors squares;
+  const auto add = [](double& sum, const at::Tensor& matrix) {
+    sum += matrix.to(at::kDouble).square().sum().item<double>();
+  };
+  for (const auto& [layer, packing, stored] : choose_layers(model, request, source)) {
+    const at::Tensor matrix = layer->matrix().to(stored);
+    const nn::Packed packed(packing, {.rows = matrix.size(0), .columns = matrix.size(1), .stored = stored},
+                            matrix.device());
+    packed.fill(matrix);
+    const at::Tensor rounded = packed.matrix().in(at::kFloat);
+    add(squares.weights, matrix);
+    add(squares.rounding, rounded.sub(matrix));
+    if (layer->has_branch()) add(squares.adapter, layer->branch_matrix());
+    if (keeps) layer->weight().detach().copy_(layer->is_in_out() ? rounded.t() : rounded);
+  }
+  return {.weights = std::sqrt(squares.weights),
+          .rounding = std::sqrt(squares.rounding),
+          .adapter = std::sqrt(squares.adapter)};
 }
 
 std::map<std::string, int64_t> weights_of_packed(Model& model) {

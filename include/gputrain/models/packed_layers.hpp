@@ -25,6 +25,15 @@ struct PackRequest {
 /// Throws Error(usage) if there is nothing to pack, or a packed weight would be trained.
 void pack_layers(Model& model, const PackRequest& request, const TensorSource& source);
 
+/// Frobenius norms over the layers that are packed.
+struct PackingErrors {
+  double weights = 0;
+  double rounding = 0;  // what packing changes
+  double adapter = 0;   // what the adapter adds
+};
+/// Measures what packing would change in a model whose weights are not packed, and `keeps` the rounded weights.
+PackingErrors round_layers(Model& model, const PackRequest& request, const TensorSource& source, bool keeps);
+
 /// Returns, for each parameter of a packed layer, how many weights it stands for: all of them for the codes, else none.
 std::map<std::string, int64_t> weights_of_packed(Model& model);
 

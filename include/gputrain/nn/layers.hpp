@@ -67,6 +67,8 @@ class Linear final : public Module {
     branch_ = add_child<Added>("", context(), std::forward<Arguments>(arguments)...);
   }
   bool has_branch() const noexcept { return branch_ != nullptr; }
+  /// Returns the branch's matrix [out, in].
+  at::Tensor branch_matrix() const { return branch_->matrix(); }
 
   /// Replaces a frozen weight by the tensors of a packing, frozen parameters `weight` and `weight_NAME`, which packed()
   /// fills. `stored`: type of the values before they are packed. Call before the arena is built. Code that computes

@@ -216,13 +216,18 @@ void CommandLine::add_export() {
   verb->add_option("--dtype", exported.dtype, "f32, f16, bf16 or, in gguf, q8_0; default: what the run computed in")
       ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0"}));
   verb->add_flag("--merge", exported.merge, "the model with its adapter merged; in gguf and onnx it always is");
-  verb->add_option("--base", exported.base,
-                   "with model.quantize, what an adapter is merged into: original: the weights that were quantised; "
-                   "quantised: their rounded values, with which it was trained; default: original, if they are at hand")
-      ->check(CLI::IsMember({"original", "quantised"}));
+  auto* base =
+      verb->add_option(
+              "--base", exported.base,
+              "with model.quantize, what an adapter is merged into: original: the weights that were quantised; "
+              "quantised: their rounded values, with which it was trained; default: original, if at hand")
+          ->check(CLI::IsMember({"original", "quantised"}));
   add_set(*verb, exported.set);
   verb->add_option("--tokenizer", exported.tokenizer, "a published one, instead of the folder's own")->check(not_empty);
-  verb->callback([this] { action = [this] { return app::library().export_model(exported); }; });
+  verb->callback([this, base] {
+    exported.has_base = base->count() > 0;
+    action = [this] { return app::library().export_model(exported); };
+  });
 }
 
 void CommandLine::add_fetch() {

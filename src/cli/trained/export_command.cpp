@@ -1,5 +1,8 @@
 // Command `gputrain export`: writes a trained model for other programs.
 #include <filesystem>
+#include <optional>
+
+#include <fmt/format.h>
 
 #include "../commands.hpp"
 #include "gputrain/checkpoint/weight_files.hpp"
@@ -23,14 +26,12 @@ StoredType type_of(const ExportRequest& request, const RankContext& context) {
   return compute == at::kBFloat16 ? StoredType::bf16 : compute == at::kHalf ? StoredType::f16 : StoredType::f32;
 }
 
-void merge_as_asked(const ExportRequest& request, BuiltModel& built) {
-  if (!built.adapter) return;
-  if (request.format != "gguf" && !request.merge)
+/// Throws Error(usage) for an adapter that nobody says what to do with.
+void check_merge(const ExportRequest& request, const BuiltModel& built) {
+  if (built.adapter && request.format != "gguf" && !request.merge)
     throw Error(ExitCode::usage, {.what = "the run trained an adapter",
                                   .where = request.folder,
                                   .hint = "--merge writes the whole model, --format adapter the adapter alone"});
-  models::unpack_layers(*built.model);
-  models::merge_adapter(*built.model);
 }
 
 /// Throws Error(usage) if the export would overwrite what it reads.
@@ -56,15 +57,42 @@ bool starts_quantised(const trained::Source& source) {
   return fs::exists(config) && checkpoint::read_json_object(config).contains("quantization_config");
 }
 
-trained::Source find_model(const ExportRequest& request, std::vector<std::string> set = {}) {
-  trained::Source source = find_with(request, set);
-  const ModelSpec& model = source.job.spec().model;
-  if (model.adapter && model.quantize && request.base == "original" && !starts_quantised(source)) {
+/// A model to export, and how its base was quantised while an adapter was trained beside it.
+struct Found {
+  trained::Source source;
+  std::optional<QuantizeSpec> quantized;  // empty: it was not, or only its quantised weights are at hand
+};
+
+Found find_model(const ExportRequest& request, std::vector<std::string> set = {}) {
+  Found found{.source = find_with(request, set), .quantized = {}};
+  const ModelSpec& model = found.source.job.spec().model;
+  if (model.adapter && model.quantize && !starts_quantised(found.source)) {
+    found.quantized = model.quantize;
     set.emplace_back("model.quantize=null");
-    source = find_with(request, std::move(set));
+    found.source = find_with(request, std::move(set));
+  } else if (request.base == "original" && request.has_base) {
+    throw Error(ExitCode::usage, {.what = "only quantised weights are at hand",
+                                  .where = "--base",
+                                  .hint = "leave it out, or train beside the folder that they were made from"});
   }
-  refuse_to_overwrite(source.job.spec().model.pretrained.value_or(""), request.out);
-  return source;
+  refuse_to_overwrite(found.source.job.spec().model.pretrained.value_or(""), request.out);
+  return found;
+}
+
+/// Merges the adapter, if there is one, and tells what quantising its base changed.
+void merge(const ExportRequest& request, const std::optional<QuantizeSpec>& quantized, BuiltModel& built) {
+  models::unpack_layers(*built.model);
+  if (!built.adapter) return;
+  if (quantized) {
+    const auto& [weights, rounding, adapter] = models::round_layers(
+        *built.model, {.type = quantized->type, .match = quantized->match, .key = "model.quantize"},
+        weight_source(built.pretrained, *built.model), request.base == "quantised");
+    monitor::Console(monitor::Console::detect(true))
+        .show("merge",
+              fmt::format("into the {} weights: {} moves them by {:.2g} %, the adapter by {:.2g} %", request.base,
+                          quantized->type.name, 100 * rounding / weights, 100 * adapter / weights));
+  }
+  models::merge_adapter(*built.model);
 }
 
 /// Throws Error(usage) for a model that the format does not support.
@@ -85,11 +113,11 @@ void check_format(const ExportRequest& request, const trained::Source& source) {
 }
 
 void export_texts(const ExportRequest& request) {
-  trained::Source source = find_model(request);
-  check_format(request, source);
-  const auto model = trained::open(std::move(source));
-  merge_as_asked(request, model->built);
-  if (request.format != "hf") models::unpack_layers(*model->built.model);
+  Found found = find_model(request);
+  check_format(request, found.source);
+  const auto model = trained::open(std::move(found.source));
+  check_merge(request, model->built);
+  if (model->built.adapter || request.format != "hf") merge(request, found.quantized, model->built);
   const StoredType type = type_of(request, model->context);
   if (request.format == "gguf") return export_gguf(*model, request.out, type);
   request.format == "hf" ? export_transformers(*model, request.out, type)
@@ -104,7 +132,7 @@ void export_adapter(const ExportRequest& request) {
     return;
   }
   if (!fs::exists(request.folder)) throw Error(ExitCode::usage, {.what = "no such folder", .where = request.folder});
-  trained::Source source = find_model(request);
+  trained::Source source = find_with(request, {});
   if (!source.job.spec().model.adapter)
     throw Error(ExitCode::usage, {.what = "there is no adapter", .where = request.folder, .hint = "--format hf"});
   const auto model = trained::open(std::move(source), trained::Spelling::not_needed);
@@ -121,10 +149,9 @@ void export_as_onnx(const ExportRequest& request) {
   if (!request.dtype.empty() && request.dtype != "f32")
     throw Error(ExitCode::usage,
                 {.what = "ONNX files are written in fp32", .where = "--dtype", .hint = "leave it out, or f32"});
-  const auto model =
-      trained::open(find_model(request, {"precision=fp32", "device=cpu"}), trained::Spelling::not_needed);
-  models::unpack_layers(*model->built.model);
-  if (model->built.adapter) models::merge_adapter(*model->built.model);
+  Found found = find_model(request, {"precision=fp32", "device=cpu"});
+  const auto model = trained::open(std::move(found.source), trained::Spelling::not_needed);
+  merge(request, found.quantized, model->built);
   export_onnx(*model, request.out);
 }
 
