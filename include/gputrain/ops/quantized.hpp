@@ -17,7 +17,7 @@ const std::array<float, 16>& values_of(Codebook book);
 /// contiguous.
 struct Quantized4 {
   Codebook book = Codebook::nf4;
-  int64_t block = 64;  // values of a block; the last one may have fewer
+  int64_t block = 64;  // values of a block, a power of two from 32 to 4096; the last one may have fewer
   at::Tensor codes;    // uint8 [ceil(values / 2)]; the first of two values stands in the high half
   at::Tensor scales;   // fp32 [ceil(values / block)], or uint8 if the scales are quantised too
   // Of scales that are quantised: their mean, which is taken from them, fp32 [1], and the scales of 256 of them each.
