@@ -131,6 +131,34 @@ TEST_F(SafetensorsTest, KeepsTensorsAliveAfterFileIsGone) {
   EXPECT_EQ(tensor.item<int64_t>(), 0x0101010101010101);
 }
 
+/// The resident bytes of this process that are of files.
+int64_t bytes_of_files() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;)
+    if (word == "RssFile:" && status >> word) return std::stoll(word) * 1024;
+  return 0;
+}
+
+TEST_F(SafetensorsTest, GivesBackTheMemoryOfWhatNobodyHas) {
+  const fs::path path = folder_ / "model.safetensors";
+  constexpr int64_t kNumbers = int64_t{1} << 23;  // far more than the pages of code that are read meanwhile
+  write_safetensors(path, {{"a", at::ones({kNumbers})}, {"b", at::ones({kNumbers})}});
+  const SafetensorsFile file(path);
+  const int64_t before = bytes_of_files();
+  at::Tensor held = file.tensor("a");
+  const at::Tensor view = file.tensor("a").narrow(0, 5, 10);
+  for (const char* name : {"a", "b"}) EXPECT_TRUE(file.tensor(name).eq(1).all().item<bool>());
+  const int64_t one = bytes_of_files() - before;
+  EXPECT_GT(one, 3 * kNumbers);  // a is held
+  EXPECT_LT(one, 5 * kNumbers);
+  held.fill_(2);
+  EXPECT_TRUE(file.tensor("a").eq(2).all().item<bool>());
+  EXPECT_EQ(view.sum().item<float>(), 20);
+  held = at::Tensor();
+  EXPECT_EQ(view.sum().item<float>(), 20);
+  EXPECT_TRUE(file.tensor("b").eq(1).all().item<bool>());
+}
+
 TEST_F(SafetensorsTest, NeverWritesBackToTheFile) {
   const fs::path path = folder_ / "model.safetensors";
   write_safetensors(path, {{"w", at::ones({4})}});

@@ -36,12 +36,10 @@ class SafetensorsFile {
 
  private:
   struct Mapping;
-  class Pages;
   struct Entry {
     at::ScalarType type;
     std::vector<int64_t> sizes;
-    uint64_t begin, end;                       // bytes from the start of the file
-    mutable std::weak_ptr<const Pages> pages;  // of the tensors that somebody has
+    uint64_t begin, end;  // bytes from the start of the file
   };
   std::filesystem::path path_;
   ExitCode code_;

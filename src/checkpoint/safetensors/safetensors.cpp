@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <string_view>
 #include <utility>
@@ -51,31 +52,27 @@ struct SafetensorsFile::Mapping {
 
   std::string_view content() const { return {static_cast<const char*>(begin), bytes}; }
 
+  /// Notes that somebody has a tensor whose bytes begin there.
+  void take(uint64_t at) const {
+    const std::scoped_lock lock(mutex_);
+    ++users_[at];
+  }
+  /// Notes that one of them does no longer. After the last, gives the pages that only this tensor fills back to the
+  /// system, so that a model that is read tensor by tensor is never whole in memory. They stay in the page cache.
+  void leave(uint64_t at, uint64_t end) const {
+    const std::scoped_lock lock(mutex_);
+    if (--users_[at] > 0) return;
+    const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+    const uint64_t first = (at + page - 1) / page * page, last = end / page * page;
+    if (last > first) ::madvise(static_cast<char*>(begin) + first, last - first, MADV_DONTNEED);
+  }
+
   void* begin = nullptr;
   size_t bytes = 0;
-  mutable std::mutex mutex;  // guards Entry::pages
-};
-
-/// Returns the pages that nothing but a tensor's bytes fills to the system once nobody has the tensor: a model that is
-/// read tensor by tensor is never whole in memory. The bytes stay in the page cache, and another tensor() reads them.
-class SafetensorsFile::Pages {
- public:
-  Pages(std::shared_ptr<const Mapping> mapping, const Entry& entry) : mapping_(std::move(mapping)) {
-    const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-    const auto first = reinterpret_cast<uintptr_t>(mapping_->begin) + entry.begin,
-               last = first + (entry.end - entry.begin);
-    begin_ = (first + page - 1) / page * page;
-    end_ = std::max(begin_, last / page * page);
-  }
-  Pages(const Pages&) = delete;
-  Pages& operator=(const Pages&) = delete;
-  ~Pages() {
-    if (end_ > begin_) ::madvise(reinterpret_cast<void*>(begin_), end_ - begin_, MADV_DONTNEED);
-  }
 
  private:
-  std::shared_ptr<const Mapping> mapping_;
-  uintptr_t begin_ = 0, end_ = 0;
+  mutable std::mutex mutex_;
+  mutable std::map<uint64_t, int64_t> users_;  // number of holders of a tensor by its first byte
 };
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path, ExitCode code)
@@ -85,8 +82,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path, ExitCode cod
     entries_.emplace(std::move(tensor.name), Entry{.type = scalar_type_of(tensor.dtype),
                                                    .sizes = std::move(tensor.sizes),
                                                    .begin = tensor.begin,
-                                                   .end = tensor.end,
-                                                   .pages = {}});
+                                                   .end = tensor.end});
   }
   metadata_ = std::move(header.metadata);
 }
@@ -115,11 +111,10 @@ at::Tensor SafetensorsFile::tensor(const std::string& name) const {
     std::memcpy(copy.mutable_data_ptr(), data, entry.end - entry.begin);
     return copy;
   }
-  const std::scoped_lock lock(mapping_->mutex);
-  std::shared_ptr<const Pages> pages = entry.pages.lock();  // what one holder changes in place, the others see
-  if (!pages) entry.pages = pages = std::make_shared<const Pages>(mapping_, entry);
+  mapping_->take(entry.begin);
   return at::from_blob(
-      data, entry.sizes, [pages](void*) {}, options);
+      data, entry.sizes,
+      [mapping = mapping_, begin = entry.begin, end = entry.end](void*) { mapping->leave(begin, end); }, options);
 }
 
 SafetensorsHeader read_safetensors_header(const std::filesystem::path& path, ExitCode code) {

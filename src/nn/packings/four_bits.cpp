@@ -23,7 +23,9 @@ constexpr const char* kState = ".quant_state.bitsandbytes__";
 
 struct FourBitsSpec {
   bool twice = true;
-  int64_t block_size = 64;
+  std::string block_size = "64";
+
+  int64_t block() const { return std::stoll(block_size); }
 
   static void describe(config::Description<FourBitsSpec>& d) {
     d.summary("four bits a weight, in blocks that share a scale (Dettmers et al., arXiv:2305.14314)");
@@ -49,7 +51,7 @@ class FourBits : public Packing {
   FourBits(const FourBitsSpec& spec, ops::Codebook book) : spec_(spec), book_(book) {}
 
   std::vector<Part> parts(const PackedShape& shape) const override {
-    const int64_t count = shape.rows * shape.columns, blocks = ceil_divide(count, spec_.block_size);
+    const int64_t count = shape.rows * shape.columns, blocks = ceil_divide(count, spec_.block());
     std::vector<Part> parts{{"", at::kByte, {ceil_divide(count, int64_t{2})}},
                             {"absmax", spec_.twice ? at::kByte : at::kFloat, {blocks}}};
     if (!spec_.twice) return parts;
@@ -74,7 +76,7 @@ class FourBits : public Packing {
   std::string type() const { return book_ == ops::Codebook::nf4 ? "nf4" : "fp4"; }
 
   ops::Quantized4 quantized(const std::vector<at::Tensor>& parts) const {
-    ops::Quantized4 all{.book = book_, .block = spec_.block_size, .codes = parts[0], .scales = parts[1]};
+    ops::Quantized4 all{.book = book_, .block = spec_.block(), .codes = parts[0], .scales = parts[1]};
     if (!spec_.twice) return all;
     all.scale_scales = parts[2];
     all.scale_offset = parts[3];
@@ -158,10 +160,11 @@ std::optional<FoundPacked> FourBits::find(const FileTensors& files, const std::s
   if (!files.has(state_name)) return std::nullopt;
   const State state = read_state(files, state_name);
   const bool is_nested = state.nested_offset.has_value();
-  FoundPacked found{.packing = std::make_shared<FourBits>(FourBitsSpec{is_nested, state.block_size}, book_),
-                    .shape = state.shape,
-                    .parts = {},
-                    .names_beside = {state_name}};
+  FoundPacked found{
+      .packing = std::make_shared<FourBits>(FourBitsSpec{is_nested, std::to_string(state.block_size)}, book_),
+      .shape = state.shape,
+      .parts = {},
+      .names_beside = {state_name}};
   const std::vector<Part> parts = found.packing->parts(state.shape);
   const at::Tensor codes = files.tensor(name);
   if (!codes.is_contiguous() || static_cast<int64_t>(codes.nbytes()) != parts[0].sizes[0])
@@ -202,7 +205,7 @@ Packing::Named FourBits::in_file(const std::string& name, const PackedShape& sha
               {name + ".absmax", parts[1]},
               {name + ".quant_map", at::tensor(std::vector<float>(book.begin(), book.end()))}};
   nlohmann::ordered_json state{{"quant_type", type()},
-                               {"blocksize", spec_.block_size},
+                               {"blocksize", spec_.block()},
                                {"dtype", name_of(shape.stored)},
                                {"shape", {shape.rows, shape.columns}}};
   if (spec_.twice) {

@@ -275,6 +275,7 @@ class QuantizedTest(unittest.TestCase):
         quantize = {"quantize": {"type": "nf4"}}
         for job, code, words in [
             (self.job("llama", nf4, model={"quantize": {"type": "int8"}}), 2, "is int8 here and nf4 in the pretrained"),
+            (self.job("llama", base, model={"quantize": {"type": "nf4", "block_size": 48}}), 2, "block_size"),
             (self.job("llama", other), 3, "quantised in another way than is read"),
             (self.job("llama", damaged, model=quantize), 3, "NaN or infinite"),
             (self.job("llama", nf4, model={"adapter": None}), 2, "quantised weights are not trained"),
