@@ -266,7 +266,7 @@ TEST(Saving, AdaptsAutomaticIntervalToKills) {
   ASSERT_TRUE(first.prints("save    every ", 60));
   first.signal(SIGKILL);
   first.wait();
-  ASSERT_EQ(checkpoints(folder / "run").size(), 1U);
+  ASSERT_FALSE(checkpoints(folder / "run").empty());  // a busy machine may save again before the kill
   Program second(run);
   ASSERT_TRUE(second.prints("resume  step "));
   EXPECT_TRUE(second.prints("1 loss in "));
