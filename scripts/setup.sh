@@ -182,7 +182,7 @@ install_wheels() {
   fi
   if $parquet; then install_set parquet "Arrow, which reads Parquet files (60 MB to download)"; fi
   if $tests; then
-    install_set test "Python references that tests compare with (70 MB to download)"
+    install_set test "Python references that tests compare with (110 MB to download)"
     if has_gpu; then install_set compile "Triton, for comparing with torch.compile (190 MB to download)"; fi
   fi
 }
