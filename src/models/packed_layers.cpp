@@ -59,6 +59,18 @@ bool is_matched(const std::vector<std::string>& patterns, const std::string& nam
   return is_matched;
 }
 
+/// Throws Error(usage) for a pattern that matches no dense layer.
+void check_patterns(const PackRequest& request, const std::vector<NamedLinear>& layers) {
+  for (const std::string& pattern : request.match) {
+    const std::string_view plain = std::string_view(pattern).substr(pattern.starts_with('!') ? 1 : 0);
+    const auto is_meant = [&](const NamedLinear& one) { return config::matches(plain, one.name); };
+    if (std::ranges::any_of(layers, is_meant)) continue;
+    throw Error(ExitCode::usage, {.what = "'" + std::string(plain) + "' matches the weight of no dense layer",
+                                  .where = request.key + ".match",
+                                  .hint = layers.empty() ? "" : "names are as '" + layers.back().name + "'"});
+  }
+}
+
 /// Returns the names in the source by those of the model's parameters.
 std::map<std::string, std::string> names_by_ours(const Model& model, const TensorSource& source) {
   const std::shared_ptr<const PublishedFamily> family = source.family ? source.family : family_of(model);
@@ -80,8 +92,10 @@ std::vector<Choice> choose_layers(Model& model, const PackRequest& request, cons
   const std::map<std::string, std::string> names = names_by_ours(model, told);
   const std::shared_ptr<const nn::Packing> packing = nn::packings().make(request.type);
   const std::vector<const nn::Module*> left_out = layers_left_out(model);
+  const std::vector<NamedLinear> layers = dense_layers(model);
+  check_patterns(request, layers);
   std::vector<Choice> choices;
-  for (const auto& [name, layer] : dense_layers(model)) {
+  for (const auto& [name, layer] : layers) {
     const auto in_source = names.find(name);
     const auto found = in_source == names.end() ? told.packed.end() : told.packed.find(in_source->second);
     const bool is_trained = request.is_trained && layer->weight().requires_grad();
