@@ -42,6 +42,20 @@ bool matches(std::string_view pattern, std::string_view name) {
   return std::all_of(pattern.begin() + static_cast<std::ptrdiff_t>(p), pattern.end(), [](char c) { return c == '*'; });
 }
 
+SignedPattern signed_pattern(std::string_view text) {
+  const bool takes_away = text.starts_with('!');
+  return {.pattern = text.substr(takes_away ? 1 : 0), .takes_away = takes_away};
+}
+
+bool are_for(const std::vector<std::string>& patterns, std::string_view name, bool otherwise) {
+  bool is_chosen = otherwise;
+  for (const std::string& text : patterns) {
+    const auto [pattern, takes_away] = signed_pattern(text);
+    if (matches(pattern, name)) is_chosen = !takes_away;
+  }
+  return is_chosen;
+}
+
 std::string pattern_hint(std::string_view pattern, const std::vector<std::string>& names) {
   const std::set<std::string> modules = module_patterns(names);
   std::vector<std::string> candidates(modules.begin(), modules.end());

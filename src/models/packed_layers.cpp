@@ -50,19 +50,10 @@ std::vector<const nn::Module*> layers_left_out(Model& model) {
   return left_out;
 }
 
-bool is_matched(const std::vector<std::string>& patterns, const std::string& name) {
-  bool is_matched = patterns.empty();
-  for (const std::string_view pattern : patterns) {
-    const bool is_negated = pattern.starts_with('!');
-    if (config::matches(pattern.substr(is_negated ? 1 : 0), name)) is_matched = !is_negated;
-  }
-  return is_matched;
-}
-
 /// Throws Error(usage) for a pattern that matches no dense layer.
 void check_patterns(const PackRequest& request, const std::vector<NamedLinear>& layers) {
   for (const std::string& pattern : request.match) {
-    const std::string_view plain = std::string_view(pattern).substr(pattern.starts_with('!') ? 1 : 0);
+    const std::string_view plain = config::signed_pattern(pattern).pattern;
     const auto is_meant = [&](const NamedLinear& one) { return config::matches(plain, one.name); };
     if (std::ranges::any_of(layers, is_meant)) continue;
     throw Error(ExitCode::usage, {.what = "'" + std::string(plain) + "' matches the weight of no dense layer",
@@ -109,7 +100,8 @@ std::vector<Choice> choose_layers(Model& model, const PackRequest& request, cons
       choices.push_back({layer, found->second.packing, found->second.shape.stored});
       continue;
     }
-    const bool is_chosen = std::ranges::find(left_out, layer) == left_out.end() && is_matched(request.match, name);
+    const bool is_chosen = std::ranges::find(left_out, layer) == left_out.end() &&
+                           config::are_for(request.match, name, /*otherwise=*/request.match.empty());
     if (!told.packed.empty() || !is_chosen || is_trained) continue;
     const at::ScalarType stored =
         in_source == names.end() ? model.context().policy.compute : told.tensor(in_source->second).scalar_type();

@@ -26,17 +26,6 @@ void check_matches(const Job& job, const std::string& key, std::string_view patt
                          config::pattern_hint(pattern, names));
 }
 
-bool is_negated(std::string_view pattern) { return pattern.starts_with('!'); }
-
-/// Returns whether patterns freeze a parameter; the last one that matches counts.
-bool is_frozen(const Names& patterns, const std::string& parameter) {
-  bool frozen = false;
-  for (const std::string_view pattern : patterns) {
-    if (config::matches(pattern.substr(is_negated(pattern) ? 1 : 0), parameter)) frozen = !is_negated(pattern);
-  }
-  return frozen;
-}
-
 }  // namespace
 
 void freeze_parameters(const Job& job, models::Model& model) {
@@ -45,10 +34,10 @@ void freeze_parameters(const Job& job, models::Model& model) {
   for (size_t i = 0; i < patterns.size(); ++i) {
     const std::string_view pattern = patterns[i];
     const std::string key = "model.freeze[" + std::to_string(i) + "]";
-    check_matches(job, key, pattern.substr(is_negated(pattern) ? 1 : 0), names);
+    check_matches(job, key, config::signed_pattern(pattern).pattern, names);
   }
   model.each_parameter([&](const std::string& name, nn::Parameter& parameter) {
-    if (is_frozen(patterns, name)) parameter.freeze();
+    if (config::are_for(patterns, name, /*otherwise=*/false)) parameter.freeze();
   });
   if (model.is_trained()) return;
   const std::string head = names.back().substr(0, names.back().rfind('.'));
