@@ -20,7 +20,7 @@ struct Reader final : torch::CustomClassHolder {
   FrozenMatrix::Read read;
 };
 
-/// What is no variable of autograd.
+/// Arguments that autograd does not follow.
 struct Constants {
   Policy policy;
   const FrozenMatrix& matrix;

@@ -20,7 +20,7 @@ struct Quantized4 {
   int64_t block = 64;  // values of a block, a power of two from 32 to 4096; the last one may have fewer
   at::Tensor codes;    // uint8 [ceil(values / 2)]; the first of two values stands in the high half
   at::Tensor scales;   // fp32 [ceil(values / block)], or uint8 if the scales are quantised too
-  // Of scales that are quantised: their mean, which is taken from them, fp32 [1], and the scales of 256 of them each.
+  // For scales that are quantised: scales of 256 of them each, and their mean, which is subtracted first, fp32 [1].
   at::Tensor scale_scales = {}, scale_offset = {};
 
   bool has_quantized_scales() const { return scale_scales.defined(); }

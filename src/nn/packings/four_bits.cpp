@@ -29,7 +29,7 @@ struct FourBitsSpec {
 
   static void describe(config::Description<FourBitsSpec>& d) {
     d.summary("four bits a weight, in blocks that share a scale (Dettmers et al., arXiv:2305.14314)");
-    d.key("double", &FourBitsSpec::twice, "scales in 8 bits, too: 0.127 bits a weight for them, not 0.5")
+    d.key("double", &FourBitsSpec::twice, "whether scales have 8 bits too: 0.127 bits a weight for them instead of 0.5")
         .aliases({"use_double_quant", "bnb_4bit_use_double_quant", "double_quant"});
     d.key("block_size", &FourBitsSpec::block_size, "weights that share a scale")
         .choices({"32", "64", "128", "256", "512", "1024", "2048", "4096"});
