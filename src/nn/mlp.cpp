@@ -98,6 +98,12 @@ std::vector<at::Tensor> weights_of(const std::vector<const Linear*>& layers) {
   return weights;
 }
 
+std::vector<ops::FrozenMatrix> matrices_of(const std::vector<const Linear*>& layers) {
+  std::vector<ops::FrozenMatrix> matrices;
+  for (const Linear* layer : layers) matrices.push_back(layer->frozen_matrix());
+  return matrices;
+}
+
 }  // namespace
 
 std::vector<const Linear*> FeedForward::layer_of_each(const std::vector<FeedForward*>& all, size_t index) {
@@ -111,9 +117,10 @@ bool FeedForward::can_be_grouped(const std::vector<FeedForward*>& layers) {
   if (first.options_.bias || first.options_.dropout > 0 || first.context().tensor_group != nullptr) return false;
   for (size_t i = 0; i <= first.inputs_.size(); ++i) {
     const std::vector<const Linear*> of_each = layer_of_each(layers, i);
-    const bool is_plain = std::ranges::all_of(of_each, [](const Linear* layer) {
-      return !layer->has_branch() && !layer->is_packed() && layer->options().order == Linear::Order::out_in;
-    });
+    const auto all = [&](const auto& is_so) { return std::ranges::all_of(of_each, is_so); };
+    if (!all([](const Linear* layer) { return !layer->has_branch(); })) return false;
+    if (all([](const Linear* layer) { return layer->is_packed(); })) continue;
+    const bool is_plain = all([](const Linear* layer) { return !layer->is_packed() && !layer->is_in_out(); });
     if (!is_plain || !ops::lie_evenly(first.context().policy, weights_of(of_each))) return false;
   }
   return true;
@@ -123,7 +130,10 @@ at::Tensor FeedForward::forward_grouped(const std::vector<FeedForward*>& layers,
                                         const at::Tensor& groups) {
   const FeedForward& first = *layers.front();
   const auto result_of = [&](size_t index, const at::Tensor& read) {
-    return ops::grouped_linear(first.context().policy, read, groups, weights_of(layer_of_each(layers, index)));
+    const std::vector<const Linear*> of_each = layer_of_each(layers, index);
+    const ops::Policy& policy = first.context().policy;
+    return of_each.front()->is_packed() ? ops::grouped_linear(policy, read, groups, matrices_of(of_each))
+                                        : ops::grouped_linear(policy, read, groups, weights_of(of_each));
   };
   const bool has_gate_apart = first.inputs_.size() == 2;
   return result_of(first.inputs_.size(), has_gate_apart ? first.gated(result_of(0, x), result_of(1, x))

@@ -48,11 +48,10 @@ void Packed::fill(const FoundPacked& found, const std::string& where) const {
 }
 
 ops::FrozenMatrix Packed::matrix() const {
-  return {.parts = parts_, .read = [packing = packing_, shape = shape_](const auto& parts, at::ScalarType type) {
-            const at::Tensor matrix = at::empty({shape.rows, shape.columns}, parts.front().options().dtype(type));
-            packing->unpack(parts, shape.stored, matrix);
-            return matrix;
-          }};
+  return {.parts = parts_,
+          .read = [packing = packing_, stored = shape_.stored](
+                      const auto& parts, const at::Tensor& into) { packing->unpack(parts, stored, into); },
+          .sizes = {shape_.rows, shape_.columns}};
 }
 
 }  // namespace gputrain::nn

@@ -88,8 +88,8 @@ struct Read {
 
 /// A frozen weight without its parts, which autograd keeps.
 struct Kept {
-  FrozenMatrix::Read read;
-  size_t parts;
+  FrozenMatrix matrix;
+  size_t parts;  // number of them
 };
 
 struct AdapterPlan final : torch::CustomClassHolder {
@@ -155,7 +155,7 @@ struct AdaptedLinears : torch::autograd::Function<AdaptedLinears> {
     Taker take(saved);
     const at::Tensor rows = take.one();
     std::vector<FrozenMatrix> weights;
-    for (const Kept& kept : plan->weights) weights.push_back({.parts = take.several(kept.parts), .read = kept.read});
+    for (const Kept& kept : plan->weights) weights.emplace_back(kept.matrix).parts = take.several(kept.parts);
     const variable_list as = take.several(plan->parts.size()), bs = take.several(plan->parts.size()),
                         narrow = take.several(plan->parts.size());
     const std::vector<int64_t> sizes = context->saved_data["sizes"].toIntVector();
@@ -209,7 +209,8 @@ std::vector<at::Tensor> adapted_linears(const Policy& policy, const at::Tensor& 
     GPUTRAIN_ASSERT(!layer.weight.parts[0].requires_grad(), "an adapted layer's weight is frozen");
     FrozenMatrix& weight = read.weights.emplace_back(layer.weight);
     if (!weight.read) weight.parts[0] = read_of(weight.parts[0], policy.compute);
-    plan->weights.push_back({.read = weight.read, .parts = weight.parts.size()});
+    plan->weights.push_back(
+        {.matrix = {.parts = {}, .read = weight.read, .sizes = weight.sizes}, .parts = weight.parts.size()});
     read.biases.push_back(read_of(layer.bias, policy.compute));
     if (!layer.a.defined()) continue;
     plan->parts.push_back({.layer = i, .scale = layer.scale, .has_own = layer.dropped.defined()});

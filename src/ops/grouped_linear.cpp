@@ -12,6 +12,7 @@
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/cumsum.h>
 #include <ATen/ops/div.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/eq.h>
 #include <ATen/ops/index_copy.h>
@@ -53,8 +54,7 @@ at::Tensor as_one(at::TensorList matrices) {
                          one.storage_offset() == first.storage_offset() + static_cast<int64_t>(i) * distance;
     if (!is_next || distance < first.numel()) return {};
   }
-  return first.detach().as_strided({std::ssize(matrices), first.size(0), first.size(1)},
-                                   {distance, first.size(1), 1});
+  return first.detach().as_strided({std::ssize(matrices), first.size(0), first.size(1)}, {distance, first.size(1), 1});
 }
 
 /// Computes x W^T of each block, or x W.
@@ -124,6 +124,55 @@ struct GroupedLinear : torch::autograd::Function<GroupedLinear> {
   }
 };
 
+/// Frozen weights of all groups.
+struct FrozenGroups final : torch::CustomClassHolder {
+  std::vector<FrozenMatrix> weights;
+
+  /// Makes them as one tensor [groups, out, in].
+  at::Tensor in(at::ScalarType type) const {
+    const FrozenMatrix& first = weights.front();
+    const at::Tensor all =
+        at::empty({std::ssize(weights), first.sizes[0], first.sizes[1]}, first.parts[0].options().dtype(type));
+    for (size_t i = 0; i < weights.size(); ++i)
+      weights[i].read(weights[i].parts, all.select(0, static_cast<int64_t>(i)));
+    return all;
+  }
+  variable_list parts() const {
+    variable_list all;
+    for (const FrozenMatrix& weight : weights) all.insert(all.end(), weight.parts.begin(), weight.parts.end());
+    return all;
+  }
+  /// Returns the same weights, read from these parts.
+  FrozenGroups of(const variable_list& parts) const {
+    FrozenGroups groups;
+    auto next = parts.begin();
+    for (const FrozenMatrix& weight : weights) {
+      const auto end = next + std::ssize(weight.parts);
+      groups.weights.push_back({.parts = {next, end}, .read = weight.read, .sizes = weight.sizes});
+      next = end;
+    }
+    return groups;
+  }
+};
+
+struct GroupedFrozenLinear : torch::autograd::Function<GroupedFrozenLinear> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& groups,
+                            const c10::intrusive_ptr<FrozenGroups>& frozen) {
+    // The parts, because ranks may share them out: what is saved is gathered again.
+    context->save_for_backward(frozen->parts());
+    context->saved_data["groups"] = groups;
+    context->saved_data["frozen"] = c10::IValue::make_capsule(frozen);
+    return products(x, frozen->in(x.scalar_type()), groups, /*transposes=*/true);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto frozen = c10::static_intrusive_pointer_cast<FrozenGroups>(context->saved_data["frozen"].toCapsule());
+    const at::Tensor dy = gradients[0].contiguous(),
+                     all = frozen->of(context->get_saved_variables()).in(dy.scalar_type());
+    return {products(dy, all, context->saved_data["groups"].toTensor(), /*transposes=*/false), {}, {}};
+  }
+};
+
 std::vector<at::Tensor> read_of(const Policy& policy, const std::vector<at::Tensor>& weights) {
   std::vector<at::Tensor> read;
   for (const at::Tensor& weight : weights)
@@ -168,6 +217,13 @@ at::Tensor grouped_linear(const Policy& policy, const at::Tensor& x, const at::T
   const std::vector<at::Tensor> read = read_of(policy, weights);
   GPUTRAIN_ASSERT(lie_evenly(policy, weights), "the weights of groups must lie at equal distances");
   return GroupedLinear::apply(cast(x, policy.compute), at::TensorList(weights), as_one(read), groups);
+}
+
+at::Tensor grouped_linear(const Policy& policy, const at::Tensor& x, const at::Tensor& groups,
+                          const std::vector<FrozenMatrix>& weights) {
+  const auto frozen = c10::make_intrusive<FrozenGroups>();
+  frozen->weights = weights;
+  return GroupedFrozenLinear::apply(cast(x, policy.compute), groups, frozen);
 }
 
 }  // namespace gputrain::ops

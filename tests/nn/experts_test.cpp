@@ -17,6 +17,7 @@
 #include <gtest/gtest.h>
 
 #include "gputrain/device/arena.hpp"
+#include "gputrain/nn/packing.hpp"
 #include "gputrain/ops/grouped_linear.hpp"
 #include "ops/compare.hpp"
 
@@ -106,11 +107,12 @@ FeedForward::Options gated(Naming naming = Naming::llama) {
           .bias = false};
 }
 
-void expect_equal(const std::map<std::string, at::Tensor>& blocks,
-                  const std::map<std::string, at::Tensor>& alone, double most) {
+void expect_equal(const std::map<std::string, at::Tensor>& blocks, const std::map<std::string, at::Tensor>& alone,
+                  double most) {
   for (const auto& [name, value] : alone) {
     const bool is_zero = value.abs().max().item<double>() == 0;
-    EXPECT_LE(is_zero ? blocks.at(name).abs().max().item<double>() : relative_error(blocks.at(name), value), most) << name;
+    EXPECT_LE(is_zero ? blocks.at(name).abs().max().item<double>() : relative_error(blocks.at(name), value), most)
+        << name;
   }
 }
 
@@ -143,6 +145,28 @@ TEST(ExpertsInBlocks, LeaveOutGradientsOfFrozenExperts) {
   const at::Tensor x = random_leaf({9, kChannels}, 1), chosen = at::arange(9, at::kLong).remainder(3);
   EXPECT_LT(gradient_error([&] { return weighted_sum(mixture.experts.in_blocks(x, chosen)); }, {x}), 1e-7);
   EXPECT_FALSE(mixture.values.at("experts.0.up_proj.weight").grad().defined());
+}
+
+// In fp64 a packed weight is read as exactly as in fp32.
+TEST(ExpertsInBlocks, ReadPackedWeights) {
+  Experts experts({.policy = ops::policy_of(ops::Precision::fp64)}, {.expert = gated(), .count = 5, .per_token = 2});
+  initialize(experts, 1);
+  const std::shared_ptr<const Packing> nf4 = packings().make(packings().with_defaults("nf4"));
+  experts.each_module([&](const std::string& name, Module& module) {
+    auto* const layer = dynamic_cast<Linear*>(&module);
+    if (layer == nullptr || !name.starts_with("experts.")) return;
+    const at::Tensor weight = layer->matrix(at::kFloat);
+    layer->pack(nf4, at::kFloat);
+    layer->packed().fill(weight);
+  });
+  const at::Tensor x = random_leaf({300, kChannels}, 1), chosen = at::arange(300, at::kLong).mul(7).remainder(4);
+  const auto result = [&](bool in_blocks) {
+    x.mutable_grad() = at::Tensor();
+    const at::Tensor y = in_blocks ? experts.in_blocks(x, chosen) : experts.one_by_one(x, chosen);
+    weighted_sum(y).backward();
+    return std::map<std::string, at::Tensor>{{"y", y.detach()}, {"x", x.grad().clone()}};
+  };
+  expect_equal(result(true), result(false), 1e-12);
 }
 
 TEST(ExpertsInBlocks, NeedWeightsAtEqualDistances) {

@@ -27,7 +27,9 @@ at::Tensor frozen(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type = at
 /// A matrix that is kept as two parts, whose sum it is.
 FrozenMatrix in_two_parts(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type) {
   return {.parts = {frozen(sizes, seed, type), frozen(sizes, seed + 100, type)},
-          .read = [](const std::vector<at::Tensor>& parts, at::ScalarType as) { return (parts[0] + parts[1]).to(as); }};
+          .read = [](const std::vector<at::Tensor>& parts,
+                     const at::Tensor& into) { at::Tensor(into).copy_(parts[0] + parts[1]); },
+          .sizes = sizes.vec()};
 }
 
 /// Three layers on 8 channels: with a bias and an adapter, without an adapter, with another rank and scale.

@@ -12,14 +12,14 @@ namespace gputrain::ops {
 
 /// A matrix [out, in] that is not trained: `parts` are the tensors that are kept.
 struct FrozenMatrix {
-  /// Makes the matrix in this type from the parts.
-  using Read = std::function<at::Tensor(const std::vector<at::Tensor>& parts, at::ScalarType type)>;
+  /// Writes the matrix into a contiguous tensor [out, in] from the parts.
+  using Read = std::function<void(const std::vector<at::Tensor>& parts, const at::Tensor& into)>;
 
   std::vector<at::Tensor> parts;
-  Read read;  // null: the only part is the matrix, in any type
+  Read read = {};                   // null: the only part is the matrix, in any type
+  std::vector<int64_t> sizes = {};  // [out, in], if `read` is set
 
-  at::Tensor in(at::ScalarType type) const { return read_in(read, parts, type); }
-  static at::Tensor read_in(const Read& read, const std::vector<at::Tensor>& parts, at::ScalarType type);
+  at::Tensor in(at::ScalarType type) const;
 };
 
 /// Computes y = x W^T + bias: x [..., in], bias [out] or undefined -> [..., out]. Keeps neither x nor W for the

@@ -8,6 +8,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "gputrain/ops/frozen_linear.hpp"
 #include "gputrain/ops/precision.hpp"
 
 namespace gputrain::ops {
@@ -40,5 +41,9 @@ bool lie_evenly(const Policy& policy, const std::vector<at::Tensor>& weights);
 /// out]. Weights and their gradients are as in linear().
 at::Tensor grouped_linear(const Policy& policy, const at::Tensor& x, const at::Tensor& groups,
                           const std::vector<at::Tensor>& weights);
+
+/// Computes the same with weights that are not trained. Those of all groups are in memory at once, for one product.
+at::Tensor grouped_linear(const Policy& policy, const at::Tensor& x, const at::Tensor& groups,
+                          const std::vector<FrozenMatrix>& weights);
 
 }  // namespace gputrain::ops
