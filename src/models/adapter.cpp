@@ -5,6 +5,7 @@
 #include <set>
 #include <string_view>
 
+#include <ATen/ops/cat.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -20,6 +21,10 @@ namespace {
 constexpr const char* kPrefix = "base_model.model.";  // prefix of PEFT's wrappers round the model
 
 using Visit = std::function<void(const std::string& layer, nn::Linear&)>;
+
+constexpr const char *kA = ".lora_A.weight", *kB = ".lora_B.weight", *kMagnitude = ".lora_magnitude_vector";
+
+bool has_memory(const nn::Linear& layer) { return device::has_memory(layer.frozen_matrix().parts.front()); }
 
 void each_adapted_layer(Model& model, const Visit& visit) {
   model.each_module([&](const std::string& name, nn::Module& module) {
@@ -37,32 +42,72 @@ AdapterCatalog& adapters() {
   return adapters;
 }
 
-std::vector<std::string> branch_parameters(Model& model) {
+void fit_branches(Model& model) {
+  each_adapted_layer(model, [](const std::string&, nn::Linear& layer) {
+    if (has_memory(layer)) layer.branch()->fit();
+  });
+}
+
+bool starts_from_base(Model& model) {
+  bool starts = false;
+  each_adapted_layer(
+      model, [&](const std::string&, nn::Linear& layer) { starts = starts || layer.branch()->starts_from_weight(); });
+  return starts;
+}
+
+void find_starts(Model& model) {
+  each_adapted_layer(model, [](const std::string&, nn::Linear& layer) {
+    if (layer.branch()->starts_from_weight() && has_memory(layer)) layer.branch()->find_start();
+  });
+}
+
+void start_branches(Model& model) {
+  each_adapted_layer(model, [](const std::string&, nn::Linear& layer) {
+    bool has_all = layer.branch()->starts_from_weight();
+    layer.branch()->each_parameter([&](const std::string&, const nn::Parameter& parameter) {
+      has_all = has_all && device::has_memory(parameter.value);
+    });
+    if (has_all) layer.branch()->start();
+  });
+}
+
+std::vector<std::string> branch_tensors(Model& model) {
   std::vector<std::string> names;
-  model.each_module([&](const std::string& prefix, nn::Module& module) {
-    if (dynamic_cast<nn::Branch*>(&module) == nullptr) return;
-    module.each_parameter([&](const std::string& name, const nn::Parameter&) { names.push_back(prefix + "." + name); });
+  each_adapted_layer(model, [&](const std::string& layer, nn::Linear& linear) {
+    const auto take = [&](const std::string& name, const auto&) { names.push_back(layer + "." + name); };
+    linear.branch()->each_parameter(take);
+    linear.branch()->each_buffer(take);
   });
   return names;
 }
 
 namespace {
 
-/// Returns the names in PEFT's files of the parameters that an adapted model trains, by the model's own names.
-std::map<std::string, std::string> names_in_files(Model& model) {
+/// A tensor of an adapter's file.
+struct FilePart {
+  std::string in_file;     // name
+  std::string start = {};  // our name of the buffer that follows the trained values in `dim`; empty: none
+  int64_t dim = 0;
+};
+
+/// Returns the tensors of files by our names of the trained values in them.
+std::map<std::string, FilePart> file_parts(Model& model) {
   const Published published(model);
-  std::map<std::string, std::string> file_names;  // names of branches' parameters
-  each_adapted_layer(model, [&](const std::string& layer, nn::Linear&) {
-    for (const char* part : {".lora_A.weight", ".lora_B.weight"})
-      file_names[layer + part] = published.module(layer) + part;
+  std::map<std::string, FilePart> of_branches, parts;
+  each_adapted_layer(model, [&](const std::string& layer, nn::Linear& linear) {
+    const std::string in_file = published.module(layer);
+    const auto start = [&](const char* name) { return linear.branch()->starts_from_weight() ? layer + name : ""; };
+    of_branches[layer + kA] = {.in_file = in_file + kA, .start = start(".lora_A_start"), .dim = 0};
+    of_branches[layer + kB] = {.in_file = in_file + kB, .start = start(".lora_B_start"), .dim = 1};
+    of_branches[layer + kMagnitude] = {.in_file = in_file + kMagnitude};
   });
-  std::map<std::string, std::string> names;
-  model.each_parameter([&](const std::string& name, nn::Parameter& parameter) {
+  model.each_parameter([&](const std::string& name, const nn::Parameter& parameter) {
     if (!parameter.trainable) return;
-    const auto found = file_names.find(name);
-    names[name] = kPrefix + (found != file_names.end() ? found->second : published.parameter(name));
+    const auto found = of_branches.find(name);
+    FilePart& part = parts[name] = found != of_branches.end() ? found->second : FilePart{published.parameter(name)};
+    part.in_file = kPrefix + part.in_file;
   });
-  return names;
+  return parts;
 }
 
 }  // namespace
@@ -72,15 +117,21 @@ std::vector<std::pair<std::string, at::Tensor>> adapter_weights(Model& model) {
   model.each_parameter([&](const std::string& name, nn::Parameter& parameter) {
     if (parameter.trainable) live.emplace_back(name, parameter.value.detach());
   });
+  model.each_buffer([&](const std::string& name, nn::Buffer& buffer) { live.emplace_back(name, buffer.value); });
   return adapter_weights(model, live);
 }
 
 std::vector<std::pair<std::string, at::Tensor>> adapter_weights(
     Model& model, const std::vector<std::pair<std::string, at::Tensor>>& weights) {
-  const auto names = names_in_files(model);
+  const auto parts = file_parts(model);
+  const std::map<std::string, at::Tensor> by_name(weights.begin(), weights.end());
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   for (const auto& [name, tensor] : weights) {
-    if (const auto found = names.find(name); found != names.end()) tensors.emplace_back(found->second, tensor);
+    const auto part = parts.find(name);
+    if (part == parts.end()) continue;
+    const auto& [in_file, start, dim] = part->second;
+    tensors.emplace_back(in_file,
+                         start.empty() ? tensor : at::cat({tensor, by_name.at(start).to(tensor.options())}, dim));
   }
   return tensors;
 }
@@ -140,16 +191,45 @@ std::set<std::string> names_of_class_rows(Model& model) {
   last->each_parameter([&](const std::string& name, nn::Parameter& parameter) {
     if (!name.ends_with("lora_A.weight")) of_classes.insert(&parameter);
   });
-  const auto file_names = names_in_files(model);
+  const auto parts = file_parts(model);
   std::set<std::string> names;
   model.each_parameter([&](const std::string& name, nn::Parameter& parameter) {
-    if (const auto found = file_names.find(name); found != file_names.end() && of_classes.contains(&parameter))
-      names.insert(found->second);
+    if (const auto found = parts.find(name); found != parts.end() && of_classes.contains(&parameter))
+      names.insert(found->second.in_file);
   });
   each_adapted_layer(model, [&](const std::string& layer, nn::Linear& linear) {
     if (&linear == last) names.insert(kPrefix + Published(model).module(layer) + ".base_layer.weight");
   });
   return names;
+}
+
+}  // namespace
+
+namespace {
+
+/// Returns our tensors by names of files. Those of files that hold a start too become two there, the second with a name
+/// of its own.
+std::map<std::string, at::Tensor> targets_in(Model& model, TensorSource& source) {
+  std::map<std::string, at::Tensor> ours, targets;
+  model.each_parameter([&](const std::string& name, nn::Parameter& one) { ours[name] = one.value.detach(); });
+  model.each_buffer([&](const std::string& name, nn::Buffer& one) { ours[name] = one.value; });
+  std::map<std::string, FilePart> joined;  // by the name of either half
+  for (const auto& [name, part] : file_parts(model)) {
+    targets.emplace(part.in_file, ours.at(name));
+    if (part.start.empty()) continue;
+    targets.emplace(part.start, ours.at(part.start));
+    joined[part.in_file] = joined[part.start] = part;
+    if (std::ranges::find(source.names, part.in_file) != source.names.end()) source.names.push_back(part.start);
+  }
+  source.tensor = [read = source.tensor, joined = std::move(joined)](const std::string& name) {
+    const auto found = joined.find(name);
+    if (found == joined.end()) return read(name);
+    const auto& [in_file, start, dim] = found->second;
+    const at::Tensor both = read(in_file);
+    const int64_t half = both.size(dim) / 2;
+    return name == start ? both.narrow(dim, half, both.size(dim) - half) : both.narrow(dim, 0, half);
+  };
+  return targets;
 }
 
 }  // namespace
@@ -161,9 +241,7 @@ void load_adapter(Model& model, const TensorSource& source) {
     return of_classes.contains(name) ? in_order_of_classes(theirs, source.class_rows) : theirs;
   };
   pass_over_weights_of_the_base(model, trained);
-  std::map<std::string, at::Tensor> targets;
-  for (auto& [name, tensor] : adapter_weights(model)) targets.emplace(name, tensor);
-  load_tensors(targets, trained);
+  load_tensors(targets_in(model, trained), trained);
 }
 
 void merge_adapter(Model& model) {

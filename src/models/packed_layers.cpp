@@ -136,7 +136,7 @@ PackingErrors round_layers(Model& model, const PackRequest& request, const Tenso
     const at::Tensor rounded = packed.matrix().in(at::kFloat);
     add(squares.weights, matrix);
     add(squares.rounding, rounded.sub(matrix));
-    if (layer->has_branch()) add(squares.adapter, layer->branch_matrix());
+    if (layer->has_branch()) add(squares.adapter, layer->branch()->matrix());
     if (keeps) layer->weight().detach().copy_(layer->is_in_out() ? rounded.t() : rounded);
   }
   return {.weights = std::sqrt(squares.weights),

@@ -93,23 +93,32 @@ std::map<const void*, device::Split> splits_of(Model& model) {
   return splits;
 }
 
-std::set<const void*> parameters_of(nn::Module& module) {
-  std::set<const void*> parameters;
-  module.each_parameter(
-      [&](const std::string&, nn::Parameter& parameter) { parameters.insert(parameter.value.unsafeGetTensorImpl()); });
-  return parameters;
+std::set<const void*> tensors_in(nn::Module& module) {
+  std::set<const void*> tensors;
+  const auto take = [&](const std::string&, const auto& one) { tensors.insert(one.value.unsafeGetTensorImpl()); };
+  module.each_parameter(take);
+  module.each_buffer(take);
+  return tensors;
 }
 
-/// Returns the parameters of the layer that gives the classes.
-std::set<const void*> last_layer_of(Model& model) { return parameters_of(*model.units().back().modules.back()); }
+/// Returns the tensors of the layer that gives the classes that have a row for each.
+std::set<const void*> last_layer_of(Model& model) {
+  std::set<const void*> tensors;
+  const auto take = [&](const std::string& name, const auto& one) {
+    if (name.find("lora_A") == std::string::npos) tensors.insert(one.value.unsafeGetTensorImpl());
+  };
+  model.units().back().modules.back()->each_parameter(take);
+  model.units().back().modules.back()->each_buffer(take);
+  return tensors;
+}
 
-/// Returns the parameters that were added to the model's own.
+/// Returns the parameters and buffers that were added to the model's own.
 std::set<const void*> branches_of(Model& model) {
-  std::set<const void*> parameters;
+  std::set<const void*> tensors;
   model.each_module([&](const std::string&, nn::Module& module) {
-    if (dynamic_cast<nn::Branch*>(&module) != nullptr) parameters.merge(parameters_of(module));
+    if (dynamic_cast<nn::Branch*>(&module) != nullptr) tensors.merge(tensors_in(module));
   });
-  return parameters;
+  return tensors;
 }
 
 /// Returns the parameters of each part of the head by its name.
@@ -169,7 +178,7 @@ class Reading {
   Reading() = default;
   Reading(Model& model, const TensorSource& source) : model_(&model), family_(source.family), images_(source.images) {
     if (!family_) family_ = family_of(model);
-    for (std::string& name : branch_parameters(model)) added_.insert(std::move(name));
+    for (std::string& name : branch_tensors(model)) added_.insert(std::move(name));
   }
   std::string parameter_of(const std::string& file_name) const {
     return family_ && !added_.contains(file_name) ? family_->parameter_of(*model_, file_name) : file_name;

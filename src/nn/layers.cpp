@@ -88,16 +88,19 @@ std::vector<at::Tensor> Linear::adapted(const std::vector<const Linear*>& layers
 
 at::Tensor Linear::forward(const at::Tensor& x) const {
   if (const auto results = adapted({this}, x); !results.empty()) return results[0];
-  if (is_packed()) return with_branch(ops::frozen_linear(context().policy, x, frozen_matrix(), bias_), x);
   const bool adds_up = context().tensor_group != nullptr && options_.shared == Shared::inputs;
-  const at::Tensor bias = adds_up ? at::Tensor() : bias_;
-  at::Tensor y = options_.order == Order::out_in ? ops::linear(context().policy, x, weight_, bias)
-                                                 : ops::linear_in_out(context().policy, x, weight_, bias);
+  at::Tensor y = product(x, adds_up ? at::Tensor() : bias_);
   if (adds_up) {
     y = ops::split_sum(y, context().tensor_group);
     if (bias_.defined()) y = at::add(y, ops::cast(bias_, y.scalar_type()));
   }
   return with_branch(std::move(y), x);
+}
+
+at::Tensor Linear::product(const at::Tensor& x, const at::Tensor& bias) const {
+  if (is_packed()) return ops::frozen_linear(context().policy, x, frozen_matrix(), bias);
+  return is_in_out() ? ops::linear_in_out(context().policy, x, weight_, bias)
+                     : ops::linear(context().policy, x, weight_, bias);
 }
 
 at::Tensor Linear::with_branch(at::Tensor y, const at::Tensor& x) const {
@@ -141,9 +144,9 @@ ops::FrozenMatrix Linear::frozen_matrix() const {
   return is_packed() ? packed_->matrix() : ops::FrozenMatrix{.parts = {weight_}, .read = {}};
 }
 
-at::Tensor Linear::matrix() const {
+at::Tensor Linear::matrix(std::optional<at::ScalarType> type) const {
   const at::NoGradGuard no_grad;
-  const at::Tensor stored = frozen_matrix().in(context().policy.master);
+  const at::Tensor stored = frozen_matrix().in(type.value_or(context().policy.master));
   return (is_packed() || options_.order == Order::out_in ? stored : stored.t()).detach();
 }
 

@@ -206,15 +206,27 @@ void ShardedParameters::with_unit(int64_t index, const std::function<void()>& us
 }
 
 void ShardedParameters::fill(const std::function<void()>& fill_values, Values which) {
+  set_units(
+      [](int64_t, const Piece& piece) {
+        device::give_memory(piece.whole);
+        at::Tensor(piece.whole).zero_();  // padding is zero
+      },
+      fill_values, which);
+}
+
+void ShardedParameters::change(const std::function<void()>& change_values, Values which) {
+  set_units([this](int64_t unit, const Piece& piece) { gather(unit, piece).wait(); }, change_values, which);
+}
+
+/// Calls `set_values` for each unit, for whose pieces `begin` has made memory, and keeps this rank's shard.
+template <class Begin>
+void ShardedParameters::set_units(const Begin& begin, const std::function<void()>& set_values, Values which) {
   release_all();
   const at::NoGradGuard no_grad;
-  for (int64_t index = 0; index < units(); ++index) {
-    const auto of_unit = pieces(index, which);
-    for (const Piece& piece : of_unit) {
-      device::give_memory(piece.whole);
-      at::Tensor(piece.whole).zero_();  // padding is zero
-    }
-    fill_values();
+  for (int64_t unit = 0; unit < units(); ++unit) {
+    const auto of_unit = pieces(unit, which);
+    for (const Piece& piece : of_unit) begin(unit, piece);
+    set_values();
     for (const Piece& piece : of_unit) {
       at::Tensor(piece.own).copy_(own_part_of(piece.whole));
       device::take_memory(piece.whole);

@@ -66,6 +66,7 @@ FeatureList features_of_steps(const JobSpec& spec) {
 FeatureList features_of_model(const models::Abilities& model, const tasks::Abilities& task) {
   return {{"model.config.tie_embeddings", model.ties_ends},
           {"model.config.dropout", model.drops_out},
+          {"model.config.neftune_alpha", model.adds_noise},
           {"model.config.qk_norm_across_heads", model.norms_across_heads},
           {"losses of the experts' routers", model.has_router_losses},
           {"a model with blocks", model.recomputes_blocks},
@@ -106,6 +107,8 @@ std::vector<CompatibilityRule> rules_of_ranks() {
        "{optimizer} updates whole matrices, but ranks share them", "1, or another optimizer"},
       {"parallel.tensor", excludes, "model.config.dropout", "dropout would differ between the ranks",
        "1, or model.config.dropout: 0"},
+      {"parallel.tensor", excludes, "model.config.neftune_alpha", "the noise would differ between the ranks",
+       "1, or model.config.neftune_alpha: 0"},
       {"parallel.tensor", excludes, "model.config.qk_norm_across_heads", "a norm over all heads needs all heads",
        "1, or parallel.shard: parameters, which any number of ranks shares"},
       {"parallel.tensor", Relation::may_clash, "model.freeze",

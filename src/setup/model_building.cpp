@@ -95,6 +95,7 @@ void fill_model(BuiltModel& built, const JobSpec& spec) {
   nn::initialize(*built.model, static_cast<uint64_t>(spec.seed));
   if (!built.pretrained.empty())
     built.not_loaded = load_weights(built, built.pretrained, models::OtherClasses::left_out);
+  models::fit_branches(*built.model);
   if (built.adapter && !built.adapter->pretrained().empty()) load_adapter(built, built.adapter->pretrained());
 }
 
@@ -314,6 +315,21 @@ BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext&
   check_pretrained(built, job, datasets);
   share_model(built, context.groups);
   return built;
+}
+
+void start_adapter(BuiltModel& built, RankContext& context) {
+  models::Model& model = *built.model;
+  if (!models::starts_from_base(model)) return;
+  const auto find = [&] { models::find_starts(model); };
+  const auto start = [&] { models::start_branches(model); };
+  if (built.sharded) {
+    for (int64_t unit = 0; unit < built.sharded->units(); ++unit)
+      built.sharded->with_unit(unit, find, parallel::Values::frozen);
+  } else {
+    find();
+  }
+  if (!context.groups.alone()) parallel::broadcast(context.groups, train::buffers_of(model));
+  built.sharded ? built.sharded->change(start, parallel::Values::trained) : start();
 }
 
 BuiltModel model_without_memory(const Job& job, const JobDatasets& datasets, RankContext& context) {

@@ -246,7 +246,7 @@ namespace {
 
 /// Returns the function that names a tensor as the model's published family does; empty for what an adapter adds.
 std::function<std::string(const std::string&)> naming(models::Model& model) {
-  const auto added = models::branch_parameters(model);
+  const auto added = models::branch_tensors(model);
   return [&model, left_out = std::set<std::string>(added.begin(), added.end()),
           family = std::shared_ptr<const models::PublishedFamily>(models::family_of(model))](const std::string& name) {
     if (left_out.contains(name)) return std::string();
@@ -355,7 +355,7 @@ fs::path adapter_folder_at(const fs::path& path) {
 
 void load_adapter(BuiltModel& built, const fs::path& folder) {
   const fs::path config = folder / models::kAdapterConfig;
-  built.adapter->check_config(checkpoint::read_json_object(config), config.string());
+  built.adapter->check_config(*built.model, checkpoint::read_json_object(config), config.string());
   const checkpoint::WeightFiles files(folder / models::kAdapterWeights);
   std::vector<std::string> names = targets_of(folder).names;
   if (names.empty() && !built.pretrained.empty()) names = targets_of(built.pretrained).names;

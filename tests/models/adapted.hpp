@@ -1,11 +1,18 @@
 // Small models with an adapter, for tests.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn_like.h>
+
 #include "../../src/models/texts/gpt.hpp"
 #include "gputrain/config/load.hpp"
+#include "gputrain/device/runtime.hpp"
 #include "gputrain/models/adapter.hpp"
 
 namespace gputrain::models {
@@ -47,6 +54,40 @@ inline GptSpec small_gpt2_spec() { return {.n_layer = 2, .n_head = 2, .n_embd = 
 /// A Gpt that reads 6 of 11 tokens.
 inline std::unique_ptr<Gpt> gpt(const GptSpec& spec, const nn::Context& context = {}) {
   return std::make_unique<Gpt>(spec, context, DataFacts{.input_shape = {6}, .num_classes = 11});
+}
+
+inline const nn::Context kFp64Context{.policy = ops::policy_of(ops::Precision::fp64)};
+
+/// Texts that gpt() reads.
+inline at::Tensor tokens(uint64_t seed) {
+  device::seed_generators(at::kCPU, seed);
+  return at::randint(11, {3, 6}, at::TensorOptions().dtype(at::kLong));
+}
+
+/// An adapted model whose adapter is not zero.
+inline std::unique_ptr<Gpt> adapted(const GptSpec& spec, const std::string& options,
+                                    const nn::Context& context = kFp64Context) {
+  auto model = gpt(spec, context);
+  lora(options)->adapt(*model);
+  nn::initialize(*model, 5);
+  fit_branches(*model);
+  find_starts(*model);
+  start_branches(*model);
+  device::seed_generators(at::kCPU, 3);
+  const at::NoGradGuard no_grad;
+  model->each_parameter([](const std::string& name, nn::Parameter& parameter) {
+    const at::Tensor value = parameter.value.detach();
+    if (name.ends_with("lora_B.weight")) value.add_(at::randn_like(value) * 0.3);
+    if (name.ends_with("lora_magnitude_vector")) value.mul_(at::randn_like(value) * 0.1 + 1);
+  });
+  return model;
+}
+
+/// Copies the adapter as it is in files.
+inline std::map<std::string, at::Tensor> copies(Model& model) {
+  std::map<std::string, at::Tensor> tensors;
+  for (auto& [name, tensor] : adapter_weights(model)) tensors[name] = tensor.clone();
+  return tensors;
 }
 
 }  // namespace gputrain::models

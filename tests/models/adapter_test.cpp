@@ -36,26 +36,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing_support::relative_error;
 
-const nn::Context kDouble{.policy = ops::policy_of(ops::Precision::fp64)};
-
-at::Tensor tokens(uint64_t seed) {
-  device::seed_generators(at::kCPU, seed);
-  return at::randint(11, {3, 6}, at::TensorOptions().dtype(at::kLong));
-}
-
-/// An adapted model whose adapter is not zero.
-std::unique_ptr<Gpt> adapted(const GptSpec& spec, const std::string& options, const nn::Context& context = kDouble) {
-  auto model = gpt(spec, context);
-  lora(options)->adapt(*model);
-  nn::initialize(*model, 5);
-  device::seed_generators(at::kCPU, 3);
-  const at::NoGradGuard no_grad;
-  for (auto& [name, tensor] : adapter_weights(*model)) {
-    if (name.ends_with("lora_B.weight")) tensor.copy_(at::randn_like(tensor) * 0.3);
-  }
-  return model;
-}
-
 std::set<std::string> trained(Model& model) {
   std::set<std::string> names;
   model.each_parameter([&](const std::string& name, const nn::Parameter& parameter) {
@@ -89,7 +69,7 @@ std::string refusal(const GptSpec& spec, const std::string& options) {
 }
 
 TEST(Lora, ChangesNothingBeforeItIsTrained) {
-  const auto plain = gpt(small_llama_spec(), kDouble), model = gpt(small_llama_spec(), kDouble);
+  const auto plain = gpt(small_llama_spec(), kFp64Context), model = gpt(small_llama_spec(), kFp64Context);
   lora("rank: 3")->adapt(*model);
   nn::initialize(*plain, 5);
   nn::initialize(*model, 5);
@@ -139,7 +119,7 @@ TEST(Lora, TrainsTheAdapterAndSavedModules) {
                                                     "model.layers.0.self_attn.q_proj.lora_B.weight",
                                                     "model.layers.1.self_attn.q_proj.lora_A.weight",
                                                     "model.layers.1.self_attn.q_proj.lora_B.weight"}));
-  EXPECT_EQ(branch_parameters(*model).size(), 4u);
+  EXPECT_EQ(branch_tensors(*model).size(), 4u);
 }
 
 class LoraGradients : public ::testing::TestWithParam<const char*> {};
@@ -183,7 +163,7 @@ TEST(LoraHead, HasTheGradientsOfFiniteDifferences) {
 
 TEST_P(LoraGradients, AreThoseOfWholeBlocksRecomputed) {
   const auto gradients = [&](nn::Recompute how) {
-    nn::Context context = kDouble;
+    nn::Context context = kFp64Context;
     context.recompute = how;
     const auto model = adapted(spec_of(GetParam()), "rank: 2, dropout: 0.3", context);
     device::seed_generators(at::kCPU, 9);
@@ -204,12 +184,12 @@ TEST_P(LoraGradients, MergedEqualsUnmerged) {
   const auto model = adapted(spec_of(GetParam()), "rank: 2, alpha: 5, dropout: 0.5");
   model->train(false);
   const at::Tensor before = model->forward(tokens(1)).detach();
-  const auto plain = gpt(spec_of(GetParam()), kDouble);
+  const auto plain = gpt(spec_of(GetParam()), kFp64Context);
   nn::initialize(*plain, 5);
   EXPECT_GT(relative_error(plain->forward(tokens(1)), before), 0.01);
   merge_adapter(*model);
   EXPECT_LT(relative_error(model->forward(tokens(1)), before), 1e-14);
-  const auto added = branch_parameters(*model);
+  const auto added = branch_tensors(*model);
   std::map<std::string, at::Tensor> merged;
   model->each_parameter([&](const std::string& name, nn::Parameter& parameter) {
     if (std::ranges::find(added, name) == added.end()) merged[name] = parameter.value.detach();
@@ -245,12 +225,6 @@ TEST(Lora, DropsItsInputInTrainingOnly) {
   EXPECT_TRUE(model->forward(inputs).equal(model->forward(inputs)));
 }
 
-std::map<std::string, at::Tensor> copies(Model& model) {
-  std::map<std::string, at::Tensor> tensors;
-  for (auto& [name, tensor] : adapter_weights(model)) tensors[name] = tensor.clone();
-  return tensors;
-}
-
 TEST(LoraFiles, NameTensorsAsPeftDoes) {
   const auto llama = gpt(small_llama_spec()), gpt2 = gpt(small_gpt2_spec());
   lora("target_modules: [q_proj], modules_to_save: [lm_head]")->adapt(*llama);
@@ -264,7 +238,7 @@ TEST(LoraFiles, NameTensorsAsPeftDoes) {
 }
 
 TEST(LoraFiles, AreReadBack) {
-  const auto from = adapted(small_llama_spec(), "rank: 2"), to = gpt(small_llama_spec(), kDouble);
+  const auto from = adapted(small_llama_spec(), "rank: 2"), to = gpt(small_llama_spec(), kFp64Context);
   lora("rank: 2")->adapt(*to);
   nn::initialize(*to, 5);
   load_adapter(*to, source_of(copies(*from)));
@@ -439,10 +413,12 @@ TEST_F(AdapterConfig, NamesEachLayerWhereNotAllAreAdapted) {
 TEST_F(AdapterConfig, RefusesWhatIsNotComputed) {
   const std::vector<std::pair<nlohmann::json, std::string>> cases{
       {{{"peft_type", "IA3"}}, "peft_type 'IA3'"},
-      {{{"use_dora", true}}, "'use_dora'"},
       {{{"bias", "all"}}, "'bias: all'"},
-      {{{"rank_pattern", {{"q_proj", 8}}}}, "'rank_pattern'"},
-      {{{"alpha_pattern", {{"q_proj", 8}}}}, "'alpha_pattern'"},
+      {{{"use_dora", "yes"}}, "'use_dora'"},
+      {{{"rank_pattern", {{"q_proj", 0}}}}, "'rank_pattern' gives 'q_proj' no usable number: 0"},
+      {{{"rank_pattern", {{"q_proj", 2.5}}}}, "2.5"},
+      {{{"alpha_pattern", {{"q_proj", "8"}}}}, "'alpha_pattern'"},
+      {{{"alpha_pattern", 8}}, "'alpha_pattern' is no object"},
       {{{"layers_to_transform", {0}}}, "'layers_to_transform'"},
       {{{"exclude_modules", {"k_proj"}}}, "'exclude_modules'"},
       {{{"init_lora_weights", "pissa"}}, "pissa"},

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from peft import LoraConfig, PeftModel, get_peft_model
+from peft.optimizers import create_loraplus_optimizer
 from safetensors.torch import load_file, save_file
 from transformers import (AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen2Config,
                           Qwen2ForCausalLM)
@@ -32,13 +33,34 @@ CASES = {
               dict(r=2, lora_alpha=4, target_modules=r".*\.(q_proj|down_proj)")),
     "gpt2": (lambda: GPT2LMHeadModel(GPT2Config(**GPT2)),
              dict(r=4, lora_alpha=16, target_modules="all-linear", fan_in_fan_out=True)),
+    "llama_dora": (lambda: LlamaForCausalLM(LlamaConfig(**LLAMA)),
+                   dict(r=4, lora_alpha=8, use_dora=True, target_modules="all-linear")),
+    "qwen2_dora": (lambda: Qwen2ForCausalLM(Qwen2Config(**LLAMA)),
+                   dict(r=3, lora_alpha=5, use_dora=True, use_rslora=True, target_modules=["q_proj", "lm_head"])),
+    "gpt2_dora": (lambda: GPT2LMHeadModel(GPT2Config(**GPT2)),
+                  dict(r=4, lora_alpha=16, use_dora=True, target_modules="all-linear", fan_in_fan_out=True)),
+    "llama_sizes": (lambda: LlamaForCausalLM(LlamaConfig(**LLAMA)),
+                    dict(r=4, lora_alpha=8, target_modules="all-linear", rank_pattern={"down_proj": 2, r"layers\.1\..*q_proj": 6},
+                         alpha_pattern={"self_attn.v_proj": 3.5})),
+    "llama_plus": (lambda: LlamaForCausalLM(LlamaConfig(**LLAMA)),
+                   dict(r=4, lora_alpha=8, target_modules="all-linear")),
+    "llama_pissa": (lambda: LlamaForCausalLM(LlamaConfig(**LLAMA)),
+                    dict(r=4, lora_alpha=8, init_lora_weights="pissa", target_modules="all-linear")),
+    "gpt2_pissa": (lambda: GPT2LMHeadModel(GPT2Config(**GPT2)),
+                   dict(r=4, lora_alpha=6, init_lora_weights="pissa", target_modules="all-linear", fan_in_fan_out=True)),
+    "llama_olora": (lambda: LlamaForCausalLM(LlamaConfig(**LLAMA)),
+                    dict(r=4, lora_alpha=8, init_lora_weights="olora", target_modules="all-linear")),
+    "llama_pissa_dora": (lambda: LlamaForCausalLM(LlamaConfig(**LLAMA)),
+                         dict(r=4, lora_alpha=8, init_lora_weights="pissa", use_dora=True, use_rslora=True,
+                              target_modules="all-linear")),
 }
 
 
-def train(model, batches):
-    """The losses of the steps, each of the mean over its targets."""
+def train(model, batches, plus):
+    """The losses of the steps, each of the mean over its targets. plus: with LoRA+."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    rule = torch.optim.AdamW(parameters, lr=LR, weight_decay=0.01)
+    rule = (create_loraplus_optimizer(model, torch.optim.AdamW, lr=LR, loraplus_lr_ratio=16, loraplus_weight_decay=0.01)
+            if plus else torch.optim.AdamW(parameters, lr=LR, weight_decay=0.01))
     losses = []
     for batch in batches:
         loss = F.cross_entropy(model(batch[:, :-1]).logits.flatten(0, 1), batch[:, 1:].flatten())
@@ -54,15 +76,16 @@ def make(name, folder):
     build().save_pretrained(folder / "base")
     base = AutoModelForCausalLM.from_pretrained(folder / "base")
     model = get_peft_model(base, LoraConfig(task_type="CAUSAL_LM", **options))
-    with torch.no_grad():
-        for key, value in model.named_parameters():
-            if "lora_B" in key:
-                value.normal_(std=0.1)
-    model.save_pretrained(folder / "adapter")
+    if "init_lora_weights" not in options:
+        with torch.no_grad():
+            for key, value in model.named_parameters():
+                if "lora_B" in key:
+                    value.normal_(std=0.1)
+        model.save_pretrained(folder / "adapter")
     inputs, batches = torch.randint(89, (3, 20)), torch.randint(89, (STEPS, 4, 13))
     with torch.no_grad():
         logits = model(inputs).logits.clone()
-    losses = train(model, batches)
+    losses = train(model, batches, name.endswith("plus"))
     with torch.no_grad():
         trained = model(inputs).logits
     save_file({"inputs": inputs, "batches": batches, "logits": logits, "losses": losses, "trained": trained},
@@ -78,7 +101,7 @@ def check(name, folder):
     with torch.no_grad():
         base = AutoModelForCausalLM.from_pretrained(folder / "base")
         model = PeftModel.from_pretrained(base, folder / "ours")
-        kept = {key.replace(".default", "") for key in model.state_dict()}
+        kept = {key.replace(".default", "").replace("vector.weight", "vector") for key in model.state_dict()}
         strangers = [key for key in load_file(folder / "ours/adapter_model.safetensors") if "lora" in key and key not in kept]
         assert not strangers, strangers
         loaded = error_of(model.eval()(ours["inputs"]).logits, ours["logits"])

@@ -31,7 +31,26 @@ using checkpoint::NamedTensors;
 using checkpoint::WeightFiles;
 using testing_support::relative_error;
 
-const std::vector<std::string> kNames{"llama", "llama_saved", "llama_head", "qwen2", "gpt2"};
+struct Case {
+  std::string name;
+  std::string options = {};  // of an adapter that begins anew; empty: it begins with PEFT's
+  double lr_of_b = 1;        // factor of the rate of lora_B, as LoRA+ has it
+};
+
+const std::vector<Case> kCases{{"llama"},
+                               {"llama_saved"},
+                               {"llama_head"},
+                               {"qwen2"},
+                               {"gpt2"},
+                               {"llama_dora"},
+                               {"qwen2_dora"},
+                               {"gpt2_dora"},
+                               {"llama_sizes"},
+                               {.name = "llama_plus", .lr_of_b = 16},
+                               {"llama_pissa", "rank: 4, alpha: 8, init: pissa"},
+                               {"gpt2_pissa", "rank: 4, alpha: 6, init: pissa"},
+                               {"llama_olora", "rank: 4, alpha: 8, init: olora"},
+                               {"llama_pissa_dora", "rank: 4, alpha: 8, init: pissa, dora: true, rslora: true"}};
 
 class PeftParity : public ::testing::Test {
  protected:
@@ -54,7 +73,8 @@ TensorSource source_of(const WeightFiles& files) {
 
 /// The base of this folder with its adapter.
 struct Adapted {
-  explicit Adapted(const fs::path& folder) : adapter(lora("pretrained: " + (folder / "adapter").string())) {
+  Adapted(const fs::path& folder, const Case& of)
+      : adapter(lora(of.options.empty() ? "pretrained: " + (folder / "adapter").string() : of.options)) {
     std::ifstream file(folder / "base/config.json");
     const auto published = published_model(nlohmann::json::parse(file), folder / "base");
     const std::string text = "model: {type: gpt}\n";
@@ -64,10 +84,15 @@ struct Adapted {
     std::vector<device::ArenaTensor> tensors;
     model->each_parameter([&](const std::string& name, nn::Parameter& parameter) {
       tensors.push_back({.name = name, .value = parameter.value, .trainable = parameter.trainable});
+      if (name.ends_with("lora_B.weight")) tensors.back().settings.lr_factor = of.lr_of_b;
     });
     arena = std::make_unique<device::Arena>(tensors);
+    nn::initialize(*model, 1);
     load_weights(*model, source_of(WeightFiles(folder / "base")), OtherClasses::left_out);
-    load_adapter(*model, source_of(WeightFiles(folder / "adapter" / kAdapterWeights)));
+    fit_branches(*model);
+    find_starts(*model);
+    start_branches(*model);
+    if (of.options.empty()) load_adapter(*model, source_of(WeightFiles(folder / "adapter" / kAdapterWeights)));
   }
   at::Tensor logits(const at::Tensor& tokens) const {
     const at::NoGradGuard no_grad;
@@ -105,7 +130,7 @@ void write_adapter(Adapted& adapted, const fs::path& base, const fs::path& to) {
 
 void write_merged(Adapted& adapted, const fs::path& base, const fs::path& to) {
   merge_adapter(*adapted.model);
-  const auto added = branch_parameters(*adapted.model);
+  const auto added = branch_tensors(*adapted.model);
   NamedTensors tensors;
   adapted.model->each_parameter([&](const std::string& name, nn::Parameter& parameter) {
     if (std::ranges::find(added, name) == added.end()) tensors.emplace_back(name, parameter.value.detach());
@@ -116,11 +141,11 @@ void write_merged(Adapted& adapted, const fs::path& base, const fs::path& to) {
 }
 
 TEST_F(PeftParity, ComputesTrainsAndWritesAsPeft) {
-  for (const std::string& name : kNames) {
-    SCOPED_TRACE(name);
-    const fs::path folder = folder_ / name;
+  for (const Case& one : kCases) {
+    SCOPED_TRACE(one.name);
+    const fs::path folder = folder_ / one.name;
     const checkpoint::SafetensorsFile expected(folder / "expected.safetensors");
-    Adapted adapted(folder);
+    Adapted adapted(folder, one);
     const at::Tensor inputs = expected.tensor("inputs");
     EXPECT_LT(relative_error(adapted.logits(inputs), expected.tensor("logits")), 1e-5);
     const auto losses = train(adapted, expected.tensor("batches"));

@@ -32,16 +32,17 @@ class Adapter {
   /// Returns the adapter_config.json with which PEFT reads the adapter of a model that adapt() has changed. `base`:
   /// path of the model's own weights.
   virtual nlohmann::json config_of(Model& model, const std::string& base) const = 0;
-  /// Throws Error(data) if an adapter_config.json asks for something that we do not compute, or for another adapter.
-  virtual void check_config(const nlohmann::json& config, const std::string& where) const = 0;
+  /// Throws Error(data) if an adapter_config.json asks for something that we do not compute, or for another adapter
+  /// than that of a model that adapt() has changed.
+  virtual void check_config(Model& model, const nlohmann::json& config, const std::string& where) const = 0;
 };
 
 using AdapterCatalog = config::Catalog<Adapter>;
 AdapterCatalog& adapters();
 
-/// Returns the parameters that an adapted model trains, by their names in PEFT's files.
+/// Returns the tensors of an adapted model's adapter as PEFT's files have them.
 std::vector<std::pair<std::string, at::Tensor>> adapter_weights(Model& model);
-/// Picks the trained parameters from `weights`, which are given by the model's own names.
+/// Makes them from `weights`: all trained parameters and buffers, by the model's own names.
 std::vector<std::pair<std::string, at::Tensor>> adapter_weights(
     Model& model, const std::vector<std::pair<std::string, at::Tensor>>& weights);
 
@@ -51,7 +52,16 @@ void load_adapter(Model& model, const TensorSource& source);
 /// Adds each branch to the weight of its layer, if that has memory, in the master type, and sets the branch to zero.
 void merge_adapter(Model& model);
 
-/// Returns the full names of the parameters that were added to the model's own.
-std::vector<std::string> branch_parameters(Model& model);
+/// Calls nn::Branch::fit() of each branch whose layer has memory. Call after the base is loaded.
+void fit_branches(Model& model);
+
+/// Returns whether training begins with values that are found in the base: every rank must then call the next two, in
+/// this order, when a run begins anew, with buffers broadcast in between. Both do what has memory.
+bool starts_from_base(Model& model);
+void find_starts(Model& model);
+void start_branches(Model& model);
+
+/// Returns the full names of the parameters and buffers that were added to the model's own.
+std::vector<std::string> branch_tensors(Model& model);
 
 }  // namespace gputrain::models

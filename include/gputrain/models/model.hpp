@@ -49,6 +49,7 @@ struct Abilities {
   bool recomputes_blocks = false, recomputes_selectively = false;  // as nn::Context::recompute asks
   bool ties_ends = false;                                          // whether it has shared_by_ends()
   bool drops_out = false;                                          // whether it has dropout
+  bool adds_noise = false;                                         // whether it adds noise to embeddings
   bool norms_across_heads = false;
   bool has_router_losses = false;
 

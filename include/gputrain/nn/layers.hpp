@@ -20,8 +20,8 @@
 
 namespace gputrain::nn {
 
-/// A function of a dense layer's input that is added to the layer's output, as adapters do. In evaluation it is linear:
-/// the product of x and a matrix.
+/// A function of a dense layer's input and output that is added to its output, as adapters do. In evaluation it is
+/// linear: the product of x and a matrix.
 class Branch : public Module {
  public:
   using Module::Module;
@@ -31,6 +31,15 @@ class Branch : public Module {
   virtual at::Tensor matrix() const = 0;
   /// Makes the matrix zero.
   virtual void clear() = 0;
+  /// Makes what is measured of the layer's weight fit it, as long as the branch has not been trained.
+  virtual void fit() {}
+  /// Returns whether training begins with values that are found in the layer's weight. They change no result: until
+  /// start(), the branch has others that do not either.
+  virtual bool starts_from_weight() const { return false; }
+  /// Finds these values, which are buffers.
+  virtual void find_start() {}
+  /// Copies them to the parameters.
+  virtual void start() {}
   /// Returns its part of a joined computation for this x, if add_to() gives y + scale B A x and no more; weight and
   /// bias are left out. Empty: it is something else.
   virtual std::optional<ops::AdaptedLinear> low_rank(const at::Tensor& /*x*/) const { return std::nullopt; }
@@ -67,8 +76,7 @@ class Linear final : public Module {
     branch_ = add_child<Added>("", context(), std::forward<Arguments>(arguments)...);
   }
   bool has_branch() const noexcept { return branch_ != nullptr; }
-  /// Returns the branch's matrix [out, in].
-  at::Tensor branch_matrix() const { return branch_->matrix(); }
+  Branch* branch() const noexcept { return branch_; }  // null: there is none
 
   /// Replaces a frozen weight by the tensors of a packing, frozen parameters `weight` and `weight_NAME`, which packed()
   /// fills. `stored`: type of the values before they are packed. Call before the arena is built. Code that computes
@@ -83,8 +91,10 @@ class Linear final : public Module {
   std::vector<int64_t> stored_sizes() const;
   /// Returns a frozen weight as a product reads it, packed or not.
   ops::FrozenMatrix frozen_matrix() const;
-  /// Returns the weight [out, in] in the master type, packed or not.
-  at::Tensor matrix() const;
+  /// Returns the weight [out, in], packed or not, in this type or the master type.
+  at::Tensor matrix(std::optional<at::ScalarType> type = {}) const;
+  /// Computes x W^T + bias, packed or not, without the branch. The bias may be undefined.
+  at::Tensor product(const at::Tensor& x, const at::Tensor& bias) const;
 
   /// Adds the branch's matrix to the weight and makes the branch zero: the layer's results stay.
   void merge_branch();

@@ -57,6 +57,8 @@ class ShardedParameters final : public nn::UnitMemory {
   /// Gives one unit after the other memory, and calls `fill_values` each time, which sets the parameters that have
   /// memory. Each rank then keeps its shard. Sends nothing: every rank must set the same values.
   void fill(const std::function<void()>& fill_values, Values which = Values::all);
+  /// Gathers one unit after the other, and calls `change_values` each time, likewise. Every rank must call.
+  void change(const std::function<void()>& change_values, Values which);
 
  private:
   struct Unit {
@@ -75,6 +77,8 @@ class ShardedParameters final : public nn::UnitMemory {
   void serve(nn::UnitMemory* memory);
   int64_t unit_of(const nn::Module& module) const;
   bool is_borrowed(int64_t unit) const;
+  template <class Begin>
+  void set_units(const Begin& begin, const std::function<void()>& set_values, Values which);
   std::vector<Piece> pieces(int64_t unit, Values which) const;
   comm::Pending gather(int64_t unit, const Piece& piece);
   void start(int64_t unit);

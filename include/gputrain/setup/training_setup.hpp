@@ -137,6 +137,10 @@ struct BuiltModel {
 /// Builds the model. Every rank must call.
 BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext& context);
 
+/// Gives an adapter the start that its `init` finds in the base's weights. For a run that begins anew: it takes long
+/// for a large model, and a checkpoint or file has other values. Every rank must call.
+void start_adapter(BuiltModel& built, RankContext& context);
+
 /// Builds the same in sizes alone: tensors of its arena, and those that an optimizer makes beside them, have no memory
 /// and must not be read. Takes as little memory and time for 70 billion parameters as for a million. Sends nothing.
 BuiltModel model_without_memory(const Job& job, const JobDatasets& datasets, RankContext& context);

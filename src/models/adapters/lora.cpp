@@ -6,62 +6,19 @@
 #include <set>
 #include <utility>
 
-#include <ATen/ops/_unsafe_view.h>
-#include <ATen/ops/addmm.h>
-#include <ATen/ops/mm.h>
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/hub/cache.hpp"
 #include "gputrain/models/adapter.hpp"
 #include "gputrain/nn/layers.hpp"
-#include "gputrain/ops/activation.hpp"
-#include "gputrain/ops/linear.hpp"
+#include "lora_branch.hpp"
 #include "targets.hpp"
 
 namespace gputrain::models {
 namespace {
 
 constexpr const char* kKey = "model.adapter.";
-
-class LoraBranch final : public nn::Branch {
- public:
-  LoraBranch(const nn::Context& context, const nn::Linear::Options& layer, const LoraSettings& settings)
-      : Branch(context), scale_(settings.scale()), dropout_(settings.dropout) {
-    // nn::Linear starts with PEFT's usual values: Kaiming's uniform ones with a = sqrt(5).
-    a_ = add_child<nn::Linear>("lora_A", context,
-                               nn::Linear::Options{.in = layer.in, .out = settings.rank, .bias = false});
-    b_ = add_child<nn::Linear>(
-        "lora_B", context,
-        nn::Linear::Options{.in = settings.rank, .out = layer.out, .bias = false, .weight_init = nn::Init::zeros()});
-  }
-
-  at::Tensor add_to(const at::Tensor& y, const at::Tensor& x) const override {
-    const bool drops = is_training() && dropout_ > 0;
-    const at::Tensor narrow = a_->forward(drops ? ops::dropout(x, dropout_) : x);
-    // One product includes the scale and the sum, instead of a pass over y for each.
-    const at::Tensor b = ops::operand(b_->weight(), context().policy.compute);
-    const at::Tensor sum = at::addmm(y.reshape({-1, y.size(-1)}), narrow.reshape({-1, narrow.size(-1)}), b.t(),
-                                     /*beta=*/1, /*alpha=*/scale_);
-    return at::_unsafe_view(sum, y.sizes());
-  }
-
-  std::optional<ops::AdaptedLinear> low_rank(const at::Tensor& x) const override {
-    const bool drops = is_training() && dropout_ > 0;
-    return ops::AdaptedLinear{.a = a_->weight(),
-                              .b = b_->weight(),
-                              .scale = scale_,
-                              .dropped = drops ? ops::dropout(x, dropout_) : at::Tensor()};
-  }
-
-  at::Tensor matrix() const override { return at::mm(b_->weight().detach(), a_->weight().detach()).mul_(scale_); }
-
-  void clear() override { b_->weight().detach().zero_(); }
-
- private:
-  double scale_, dropout_;
-  nn::Linear *a_, *b_;
-};
 
 [[noreturn]] void refuse_other(const std::string& key, const std::string& mine, const std::string& theirs,
                                const std::string& where) {
@@ -85,6 +42,17 @@ std::vector<std::string> sorted(std::vector<std::string> names) {
   return names;
 }
 
+/// Refuses keys with which an adapter begins, beside one that has begun.
+void refuse_other_start(const LoraSpec& spec, const std::string& where) {
+  const auto refuse = [&](const char* key, const char* what) {
+    throw Error(ExitCode::usage, {.what = std::string(what) + " " + where,
+                                  .where = std::string(kKey) + key,
+                                  .hint = "remove it, or model.adapter.pretrained"});
+  };
+  if (spec.init != LoraSpec().init) refuse("init", "an adapter that begins with trained values has no other start:");
+  if (!spec.groups.empty()) refuse("groups", "the sizes of the adapter are those of");
+}
+
 /// Returns the job's settings, completed by those of the folder, which it may not contradict except in dropout.
 LoraSettings resolved(const LoraSpec& spec) {
   LoraSettings settings;
@@ -92,9 +60,11 @@ LoraSettings resolved(const LoraSpec& spec) {
     const auto folder = hub::pretrained_path(*spec.pretrained);
     const std::string where = (folder / kAdapterConfig).string();
     settings = lora_of(read_peft_config(folder.string()), where);
-    require_equal("rank", spec.rank.value_or(settings.rank), settings.rank, where);
-    require_equal("alpha", spec.alpha.value_or(settings.alpha), settings.alpha, where);
+    require_equal("rank", spec.rank.value_or(settings.size.rank), settings.size.rank, where);
+    require_equal("alpha", spec.alpha.value_or(settings.size.alpha), settings.size.alpha, where);
     require_equal("rslora", spec.rslora.value_or(settings.rslora), settings.rslora, where);
+    require_equal("dora", spec.dora.value_or(settings.dora), settings.dora, where);
+    refuse_other_start(spec, where);
     const auto check_names = [&](const char* key, const std::vector<std::string>& mine,
                                  const std::vector<std::string>& theirs) {
       // PEFT writes a set in any order.
@@ -103,16 +73,67 @@ LoraSettings resolved(const LoraSpec& spec) {
     check_names("target_modules", spec.target_modules.values, settings.targets);
     check_names("modules_to_save", spec.modules_to_save.values, settings.modules_to_save);
   } else {
-    settings.rank = spec.rank.value_or(settings.rank);
-    settings.alpha = spec.alpha.value_or(static_cast<double>(settings.rank));
+    settings.size.rank = spec.rank.value_or(settings.size.rank);
+    settings.size.alpha = spec.alpha.value_or(static_cast<double>(settings.size.rank));
     settings.rslora = spec.rslora.value_or(false);
+    settings.dora = spec.dora.value_or(false);
+    for (const LoraGroupSpec& group : spec.groups)
+      for (const std::string& match : group.match.values)
+        settings.patterns.push_back({.match = match, .rank = group.rank, .alpha = group.alpha});
     settings.targets = spec.target_modules.values;
     if (settings.targets.empty()) settings.targets = {kAllLinear};
     settings.modules_to_save = spec.modules_to_save.values;
   }
+  settings.init = spec.init;
   settings.dropout = spec.dropout.value_or(settings.dropout);
   return settings;
 }
+
+/// Sizes of the adapter beside each layer.
+class Sizes {
+ public:
+  Sizes(const LoraSettings& settings, std::string where, ExitCode code)
+      : settings_(settings), where_(std::move(where)), code_(code), used_(settings.patterns.size()) {}
+
+  LoraSize of(const std::string& layer) {
+    std::optional<int64_t> rank;
+    std::optional<double> alpha;
+    for (size_t i = 0; i < used_.size(); ++i) {
+      const LoraPattern& pattern = settings_.patterns[i];
+      if (!is_end_of_name(pattern.match, layer, where_)) continue;
+      used_[i] = true;
+      take(pattern.rank, rank, layer, "rank");
+      take(pattern.alpha, alpha, layer, "alpha");
+    }
+    return {.rank = rank.value_or(settings_.size.rank), .alpha = alpha.value_or(settings_.size.alpha)};
+  }
+
+  /// Throws an error for a pattern that has meant no layer.
+  void check_all_used() const {
+    const auto unused = std::ranges::find(used_, false);
+    if (unused == used_.end()) return;
+    const LoraPattern& pattern = settings_.patterns[static_cast<size_t>(unused - used_.begin())];
+    refuse("'" + pattern.match + "' means none of the layers that are adapted",
+           "a layer's name or its end, as q_proj or layers.0.self_attn.q_proj");
+  }
+
+ private:
+  template <class Value>
+  void take(const std::optional<Value>& from, std::optional<Value>& into, const std::string& layer, const char* what) {
+    if (!from) return;
+    if (into && *into != *from)
+      refuse("'" + layer + "' has two sizes: " + what + " " + text_of(*into) + " and " + text_of(*from), "");
+    into = from;
+  }
+  [[noreturn]] void refuse(std::string what, std::string hint) const {
+    throw Error(code_, {.what = std::move(what), .where = where_, .hint = std::move(hint)});
+  }
+
+  const LoraSettings& settings_;
+  std::string where_;
+  ExitCode code_;
+  std::vector<bool> used_;  // by pattern
+};
 
 /// Names the adapted layers as PEFT's target_modules does: by the last part of the name (q_proj) if all layers with
 /// that name are adapted, else each by its whole name.
@@ -124,10 +145,12 @@ AdaptedLayers adapted_layers(Model& model) {
     if (name.empty() || dynamic_cast<nn::Branch*>(&module) != nullptr) return;  // a branch has its layer's name
     const std::string given = published.module(name), last = given.substr(given.rfind('.') + 1);
     const auto* layer = dynamic_cast<nn::Linear*>(&module);
-    const bool is_adapted = layer != nullptr && layer->has_branch();
-    if (is_adapted) layers.names.push_back(given);
-    if (is_adapted) layers.in_out = layer->options().order == nn::Linear::Order::in_out;
-    (is_adapted ? adapted : others).insert(last);
+    const auto* branch = layer != nullptr ? dynamic_cast<const LoraBranch*>(layer->branch()) : nullptr;
+    (branch != nullptr ? adapted : others).insert(last);
+    if (branch == nullptr) return;
+    layers.layers.push_back({given, branch->size_in_files()});
+    layers.names.push_back(given);
+    layers.in_out = layer->is_in_out();
   });
   const bool is_ambiguous =
       std::ranges::any_of(adapted, [&](const std::string& last) { return others.contains(last); });
@@ -152,7 +175,15 @@ class Lora final : public Adapter {
     model.each_parameter([&](const std::string&, nn::Parameter& parameter) {
       if (!trained.contains(&parameter)) parameter.freeze();
     });
-    for (const NamedLayer& one : layers) one.layer->add_branch<LoraBranch>(one.layer->options(), settings_);
+    Sizes sizes(settings_, spec_.pretrained ? pretrained() + "/" + kAdapterConfig : std::string(kKey) + "groups",
+                spec_.pretrained ? ExitCode::data : ExitCode::usage);
+    const Published published(model);
+    for (const NamedLayer& one : layers) {
+      const LoraSize size = sizes.of(published.module(one.name));
+      check_start(one, size);
+      one.layer->add_branch<LoraBranch>(*one.layer, settings_, size);
+    }
+    if (!spec_.pretrained) sizes.check_all_used();  // PEFT lets such patterns stand
   }
 
   std::string pretrained() const override {
@@ -164,14 +195,24 @@ class Lora final : public Adapter {
     return peft_config(model, settings_, adapted_layers(model), base);
   }
 
-  void check_config(const nlohmann::json& config, const std::string& where) const override {
+  void check_config(Model& model, const nlohmann::json& config, const std::string& where) const override {
     const LoraSettings theirs = lora_of(config, where);
-    if (theirs.rank == settings_.rank && theirs.scale() == settings_.scale()) return;
-    throw Error(ExitCode::data,
-                {.what = "the adapter has rank " + text_of(theirs.rank) + " and scale " + text_of(theirs.scale()) +
-                         ", the job's has rank " + text_of(settings_.rank) + " and scale " + text_of(settings_.scale()),
-                 .where = where,
-                 .hint = "evaluate it with the job that it was trained with"});
+    const auto refuse = [&](const std::string& here, const std::string& there) {
+      throw Error(ExitCode::data, {.what = "the adapter has " + there + ", the job's has " + here,
+                                   .where = where,
+                                   .hint = "evaluate it with the job that it was trained with"});
+    };
+    if (theirs.dora != settings_.dora)
+      refuse(theirs.dora ? "none" : "DoRA's magnitudes", theirs.dora ? "DoRA's magnitudes" : "none");
+    Sizes sizes(theirs, where, ExitCode::data);
+    const auto text = [](const LoraSettings& settings, const LoraSize& size) {
+      return "rank " + text_of(size.rank) + " and scale " + text_of(settings.scale(size));
+    };
+    for (const auto& [name, ours] : adapted_layers(model).layers) {
+      const LoraSize size = sizes.of(name);
+      if (const std::string here = text(settings_, ours), there = text(theirs, size); here != there)
+        refuse(here, there);
+    }
   }
 
  private:
@@ -184,6 +225,17 @@ class Lora final : public Adapter {
     });
   }
 
+  /// Throws Error(usage) if the layer's weight has no start of this rank.
+  void check_start(const NamedLayer& layer, const LoraSize& size) const {
+    const int64_t most = std::min(layer.layer->options().in, layer.layer->options().out);
+    if (size.rank <= most || settings_.init == "kaiming" || settings_.init == "gaussian") return;
+    throw Error(ExitCode::usage,
+                {.what = settings_.init + " takes the start from the layer's weight, and that of '" + layer.name +
+                         "' has rank " + std::to_string(most) + " at most, not " + std::to_string(size.rank),
+                 .where = std::string(kKey) + "init",
+                 .hint = "rank: " + std::to_string(most) + ", or init: kaiming"});
+  }
+
   LoraSpec spec_;
   LoraSettings settings_;
 };
@@ -192,9 +244,19 @@ const config::Registered<Lora, LoraSpec> registered_lora{adapters(), "lora", "tw
 
 }  // namespace
 
-double LoraSettings::scale() const {
-  const auto r = static_cast<double>(rank);
-  return alpha / (rslora ? std::sqrt(r) : r);
+double LoraSettings::scale(const LoraSize& of) const {
+  const auto rank = static_cast<double>(of.rank);
+  return of.alpha / (rslora ? std::sqrt(rank) : rank);
+}
+
+void LoraGroupSpec::describe(config::Description<LoraGroupSpec>& d) {
+  d.summary("another size of the adapter beside some layers");
+  d.key("match", &LoraGroupSpec::match, "the layers: names or their ends, or regular expressions").required();
+  d.key("rank", &LoraGroupSpec::rank, "instead of the adapter's").range(1, static_cast<double>(kMostRank));
+  d.key("alpha", &LoraGroupSpec::alpha, "instead of the adapter's").above(0).below(kMostAlpha);
+  d.check([](const LoraGroupSpec& group, config::SpecIssues& issues) {
+    if (!group.rank && !group.alpha) issues.add("match", "the group changes nothing", "rank or alpha");
+  });
 }
 
 void LoraSpec::describe(config::Description<LoraSpec>& d) {
@@ -218,6 +280,16 @@ void LoraSpec::describe(config::Description<LoraSpec>& d) {
         "dense layers that are adapted: names or their ends, as q_proj, regular expressions of whole names, or "
         "all-linear: all but the one that gives the classes; empty: all-linear. Experts are not adapted")
       .aliases({"lora_target_modules", "lora_target", "adapter.targets"});
+  d.key("groups", &LoraSpec::groups, "other ranks or alphas for layers by name, [{match, rank, alpha}]")
+      .aliases({"rank_pattern", "alpha_pattern"});
+  d.key("dora", &LoraSpec::dora,
+        "DoRA (arXiv:2402.09353): also trains the length of each row of the layer's weight; null: false")
+      .aliases({"use_dora", "peft_use_dora"});
+  d.key("init", &LoraSpec::init,
+        "the start of A; B starts as 0. pissa (arXiv:2404.02948), pissa_niter_16, which is nearly the same and faster, "
+        "and olora (arXiv:2406.01775) take both from the layer's weight; the file then has twice the rank")
+      .choices({"kaiming", "gaussian", "pissa", "pissa_niter_16", "olora"})
+      .aliases({"init_lora_weights", "peft_init_lora_weights"});
   d.key("rslora", &LoraSpec::rslora, "alpha/sqrt(rank) instead of alpha/rank (arXiv:2312.03732); null: false")
       .aliases({"use_rslora"});
   d.key("modules_to_save", &LoraSpec::modules_to_save, "modules that are trained whole, as lm_head")

@@ -1,7 +1,11 @@
 // adapter_config.json, PEFT's description of an adapter.
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <filesystem>
+#include <map>
 #include <set>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -17,8 +21,9 @@ namespace gputrain::models {
 namespace {
 
 /// Keys that are read, and keys without effect on what is computed.
-const std::set<std::string> kRead{"peft_type",      "r",    "lora_alpha",      "lora_dropout",     "use_rslora",
-                                  "target_modules", "bias", "modules_to_save", "init_lora_weights"};
+const std::set<std::string> kRead{
+    "peft_type", "r",    "lora_alpha",        "lora_dropout",    "target_modules", "use_rslora",
+    "use_dora",  "bias", "init_lora_weights", "modules_to_save", "rank_pattern",   "alpha_pattern"};
 const std::set<std::string> kOfNoEffect{
     "task_type",      "auto_mapping",   "peft_version",  "base_model_name_or_path", "revision",
     "inference_mode", "megatron_core",  "loftq_config",  "qalora_group_size",       "runtime_config",
@@ -68,19 +73,51 @@ void refuse_what_is_not_computed(const nlohmann::json& config, const ConfigReade
 
 }  // namespace
 
+namespace {
+
+/// Reads rank_pattern and alpha_pattern: numbers by patterns of names.
+std::vector<LoraPattern> patterns_in(const ConfigReader& reader) {
+  std::vector<LoraPattern> patterns;
+  const auto read = [&](const char* key, const auto& take) {
+    const nlohmann::json* value = reader.find(key);
+    if (value == nullptr) return;
+    if (!value->is_object()) reader.refuse(std::string("'") + key + "' is no object of numbers by names");
+    for (const auto& [match, number] : value->items()) {
+      if (!take(patterns.emplace_back(LoraPattern{.match = match}), number))
+        reader.refuse(std::string("'") + key + "' gives '" + match + "' no usable number: " + number.dump());
+    }
+  };
+  read("rank_pattern", [](LoraPattern& pattern, const nlohmann::json& number) {
+    if (!number.is_number_integer() || number < 1 || number > kMostRank) return false;
+    pattern.rank = number.get<int64_t>();
+    return true;
+  });
+  read("alpha_pattern", [](LoraPattern& pattern, const nlohmann::json& number) {
+    if (!number.is_number() || number <= 0 || number >= kMostAlpha) return false;
+    pattern.alpha = number.get<double>();
+    return true;
+  });
+  return patterns;
+}
+
+}  // namespace
+
 LoraSettings lora_of(const nlohmann::json& config, const std::string& where) {
   if (!config.is_object()) throw Error(ExitCode::data, {.what = "not a JSON object", .where = where});
   const ConfigReader reader(config, where);
   refuse_what_is_not_computed(config, reader);
   LoraSettings settings;
-  settings.rank = reader.size("r").value_or(settings.rank);
-  if (settings.rank > kMostRank) reader.refuse("'r' is " + std::to_string(settings.rank) + ": no adapter is so wide");
-  settings.alpha = reader.number("lora_alpha", settings.alpha);
-  if (!(settings.alpha > 0 && settings.alpha < kMostAlpha))
+  settings.size.rank = reader.size("r").value_or(settings.size.rank);
+  if (settings.size.rank > kMostRank)
+    reader.refuse("'r' is " + std::to_string(settings.size.rank) + ": no adapter is so wide");
+  settings.size.alpha = reader.number("lora_alpha", settings.size.alpha);
+  if (!(settings.size.alpha > 0 && settings.size.alpha < kMostAlpha))
     reader.refuse("'lora_alpha' is not between 0 and " + grouped(static_cast<int64_t>(kMostAlpha)));
   settings.dropout = reader.number("lora_dropout", 0);
   if (settings.dropout < 0 || settings.dropout >= 1) reader.refuse("'lora_dropout' is no probability below 1");
   settings.rslora = reader.flag("use_rslora", false);
+  settings.dora = reader.flag("use_dora", false);
+  settings.patterns = patterns_in(reader);
   settings.targets = names_in(reader, "target_modules");
   if (settings.targets.empty()) reader.refuse("'target_modules' is missing", "save the adapter with a newer PEFT");
   settings.modules_to_save = names_in(reader, "modules_to_save");
@@ -110,23 +147,64 @@ nlohmann::json task_type_of(const Model& model) {
 
 }  // namespace
 
+namespace {
+
+nlohmann::json whole_if_it_is(double number) {
+  return number == std::floor(number) ? nlohmann::json(static_cast<int64_t>(number)) : nlohmann::json(number);
+}
+
+/// Returns the sizes that differ from `usual` by names: by the last part if all layers with that have the same size.
+void add_patterns(const std::vector<AdaptedLayers::Layer>& layers, const LoraSize& usual, nlohmann::json& config) {
+  const auto last_part = [](const std::string& name) { return name.substr(name.rfind('.') + 1); };
+  std::map<std::string, LoraSize> by_last_part;
+  std::set<std::string> differ;  // last parts
+  for (const auto& [name, size] : layers) {
+    const auto [known, is_new] = by_last_part.emplace(last_part(name), size);
+    if (known->second != size) differ.insert(known->first);
+  }
+  nlohmann::json ranks = nlohmann::json::object(), alphas = ranks;
+  for (const auto& [name, size] : layers) {
+    const std::string last = last_part(name), key = differ.contains(last) ? name : last;
+    if (size.rank != usual.rank) ranks[key] = size.rank;
+    if (size.alpha != usual.alpha) alphas[key] = whole_if_it_is(size.alpha);
+  }
+  config["rank_pattern"] = std::move(ranks);
+  config["alpha_pattern"] = std::move(alphas);
+}
+
+/// Returns the size of most layers.
+LoraSize usual_size(const std::vector<AdaptedLayers::Layer>& layers) {
+  LoraSize usual;
+  std::ptrdiff_t most = 0;
+  for (const auto& [name, size] : layers) {
+    const auto count = std::ranges::count(layers, size, &AdaptedLayers::Layer::size);
+    if (count > most) usual = size, most = count;
+  }
+  return usual;
+}
+
+}  // namespace
+
 nlohmann::json peft_config(const Model& model, const LoraSettings& settings, const AdaptedLayers& layers,
                            const std::string& base) {
-  nlohmann::json saved, alpha = settings.alpha;
+  nlohmann::json saved;
   if (!settings.modules_to_save.empty()) saved = settings.modules_to_save;
-  if (settings.alpha == std::floor(settings.alpha)) alpha = static_cast<int64_t>(settings.alpha);
-  return {{"peft_type", "LORA"},
-          {"task_type", task_type_of(model)},
-          {"base_model_name_or_path", base},
-          {"inference_mode", true},
-          {"r", settings.rank},
-          {"lora_alpha", alpha},
-          {"lora_dropout", settings.dropout},
-          {"use_rslora", settings.rslora},
-          {"bias", "none"},
-          {"fan_in_fan_out", layers.in_out},
-          {"target_modules", layers.names},
-          {"modules_to_save", saved}};
+  const LoraSize usual = usual_size(layers.layers);
+  nlohmann::json config{{"peft_type", "LORA"},
+                        {"task_type", task_type_of(model)},
+                        {"base_model_name_or_path", base},
+                        {"inference_mode", true},
+                        {"r", usual.rank},
+                        {"lora_alpha", whole_if_it_is(usual.alpha)},
+                        {"lora_dropout", settings.dropout},
+                        {"use_rslora", settings.rslora},
+                        {"use_dora", settings.dora},
+                        {"bias", "none"},
+                        {"fan_in_fan_out", layers.in_out},
+                        {"target_modules", layers.names},
+                        {"modules_to_save", saved}};
+  add_patterns(layers.layers, usual, config);
+  return config;
 }
 
 nlohmann::json read_peft_config(const std::string& folder) {

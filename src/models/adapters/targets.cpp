@@ -174,6 +174,10 @@ std::string Published::module(const std::string& name) const {
   return weight.ends_with(kWeight) ? weight.substr(0, weight.size() - kWeight.size()) : name;
 }
 
+bool is_end_of_name(const std::string& pattern, const std::string& name, const std::string& key) {
+  return WholeName("(?:.*\\.)?(?:" + pattern + ")", key).matches(name);
+}
+
 std::vector<NamedLayer> target_layers(Model& model, const std::vector<std::string>& targets, const std::string& key) {
   const std::vector<NamedModule> modules = modules_of(model);
   std::set<nn::Module*> meant;

@@ -36,6 +36,10 @@ struct NamedLayer {
 /// no dense layer, or also an embedding.
 std::vector<NamedLayer> target_layers(Model& model, const std::vector<std::string>& targets, const std::string& key);
 
+/// Returns whether a pattern means a layer, as in PEFT's rank_pattern: a regular expression of the whole name, or of
+/// its end after a dot. `key` names the setting in messages. Throws Error(usage) for what is no regular expression.
+bool is_end_of_name(const std::string& pattern, const std::string& name, const std::string& key);
+
 /// Returns the modules that the names mean. Throws Error(usage) for a name that means none, and for an embedding that
 /// is the head too: PEFT would train only one of the two.
 std::vector<nn::Module*> modules_to_save(Model& model, const std::vector<std::string>& names, const std::string& key,

@@ -12,11 +12,13 @@
 #include <ATen/ops/clamp_min.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/rand_like.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
 #include "gpt_names.hpp"
+#include "gputrain/comm/group.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/nn/split.hpp"
@@ -105,9 +107,17 @@ Gpt::Gpt(const GptSpec& spec, const nn::Context& context, const DataFacts& facts
                                                     .shared = nn::Linear::Shared::outputs});
 }
 
+/// Adds the noise of NEFTune (Jain et al., arXiv:2310.05914) to embeddings [batch, time, channels], in training.
+at::Tensor Gpt::with_noise(const at::Tensor& x) const {
+  if (spec_.neftune_alpha == 0 || !is_training()) return x;
+  const int64_t ranks = context().context_group != nullptr ? context().context_group->size() : 1;  // of a row's parts
+  const double bound = spec_.neftune_alpha / std::sqrt(static_cast<double>(x.size(1) * ranks * x.size(2)));
+  return at::add(x, at::rand_like(x).sub_(0.5), /*alpha=*/2 * bound);
+}
+
 at::Tensor Gpt::embedded(const at::Tensor& tokens, const at::Tensor& positions) const {
   const nn::UnitRange range(*tokens_);
-  at::Tensor x = tokens_->forward(tokens);
+  at::Tensor x = with_noise(tokens_->forward(tokens));
   if (embedding_scale_ != 1) x = at::mul(x, embedding_scale_);
   if (positions_ != nullptr) {
     x = at::add(x, positions.defined() ? positions_->forward(positions) : positions_->first_rows(tokens.size(1)));

@@ -47,6 +47,7 @@ struct GptSpec {
   std::optional<int64_t> vocab_size;
   int64_t pad_vocab_to = 0;
   double dropout = 0;
+  double neftune_alpha = 0;
   std::optional<int64_t> window;
   std::vector<std::string> layer_types;
   std::optional<double> query_pre_attn_scalar;
@@ -138,6 +139,7 @@ class Gpt final : public Model, public nn::ExpertCounts {
             .recomputes_selectively = true,
             .ties_ends = spec.tie_embeddings && gives_tokens(spec),
             .drops_out = spec.dropout > 0,
+            .adds_noise = spec.neftune_alpha > 0,
             .norms_across_heads = spec.qk_norm_across_heads,
             .has_router_losses = has_router_losses(spec)};
   }
@@ -185,6 +187,7 @@ class Gpt final : public Model, public nn::ExpertCounts {
   at::Tensor hidden_states(const at::Tensor& tokens, const Places& places, std::span<nn::KeyValues> earlier = {}) {
     return normed(stream_after(0, head_unit(), {}, tokens, places, earlier));
   }
+  at::Tensor with_noise(const at::Tensor& x) const;
   at::Tensor embedded(const at::Tensor& tokens, const at::Tensor& positions) const;
   at::Tensor logits(const at::Tensor& features) const;  // [..., columns()]
   int64_t columns() const;

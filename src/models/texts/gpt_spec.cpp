@@ -185,6 +185,11 @@ void GptSpec::describe(config::Description<GptSpec>& d) {
   d.key("dropout", &GptSpec::dropout, "probability on embeddings, attention weights and each addition to the stream")
       .range(0, 0.999)
       .aliases({"embd_pdrop", "attn_pdrop", "resid_pdrop"});
+  d.key("neftune_alpha", &GptSpec::neftune_alpha,
+        "NEFTune (arXiv:2310.05914): noise on token embeddings in training, uniform, at most neftune_alpha / root of "
+        "(tokens of a row x n_embd); 0: none")
+      .at_least(0)
+      .aliases({"neftune_noise_alpha", "noisy_embedding_alpha"});
   d.key("window", &GptSpec::window, "a token attends to itself and those before it, at most so many; null: to all")
       .range(1, kMostRows)
       .unit("tokens")

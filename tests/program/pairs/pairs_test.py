@@ -36,6 +36,7 @@ SWITCHES = {
     "plain": (LETTERS, {}),
     "packing": (TEXTS, {"data.text.packing": True}),
     "dropout": (LETTERS, {"model.config.dropout": 0.2}),
+    "noise": (LETTERS, {"model.config.neftune_alpha": 5}),
     "micro-batches": (LETTERS, {"train.micro_batch_size": 1}),
     "found micro-batch": (LETTERS, {"train.micro_batch_size": "auto"}),
     "recomputed blocks": (LETTERS, {"train.activation_checkpointing": "block"}),
@@ -55,6 +56,10 @@ SWITCHES = {
     "workers": (LETTERS, {"data.num_workers": 2}),
     "early stopping": (LETTERS, {"eval.early_stopping": {"patience": 3}, "eval.interval": 3}),
     "sent in bf16": (LETTERS, {"parallel.compress": "bf16"}),
+}
+ADAPTERS = {
+    "dora": {"dora": True},
+    "pissa": {"init": "pissa", "groups": [{"match": ["q_proj"], "rank": 3}]},
 }
 # What entries of the lists cannot do without.
 NEEDS = {
@@ -77,6 +82,7 @@ RANKS = {"two ranks": {}, "optimizer in shards": {"parallel.shard": "optimizer"}
 # Features with which ranks compute other numbers than one, and why.
 OTHER_NUMBERS = {
     "dropout": "each rank draws its own",
+    "noise": "each rank draws its own",
     "experts": "each rank balances the experts of its own texts",
     "sent in bf16": "rounds the gradients of several ranks",
     "bf16": "sums in another order",
@@ -142,6 +148,8 @@ class Pairs:
         beside = {"type": "gpt", "pretrained": str(self.folder / "published")}
         for adapter in self.listed("adapter"):
             found[f"adapter {adapter}"] = (TEXTS, {"model": {**beside, "adapter": {"type": adapter, "rank": 2}}})
+        for name, options in ADAPTERS.items():
+            found[name] = (TEXTS, {"model": {**beside, "adapter": {"type": "lora", "rank": 2, **options}}})
         for packing in self.listed("packing"):
             found[f"quantize {packing}"] = (TEXTS, {"model": {**beside, "adapter": {"type": "lora", "rank": 2},
                                                               "quantize": {"type": packing}}})

@@ -55,8 +55,26 @@ class Adapting : public ::testing::Test {
                                           "model.adapter.rank=4", "optimizer.lr=1e-2"};
 };
 
-TEST_F(Adapting, TrainsResumesAndEvaluatesAnAdapter) {
-  const Result whole = run("whole", {"model.adapter.merge=true", "model.adapter.dropout=0.1"});
+/// Settings of an adapter beside the usual ones.
+class AdaptingKinds : public Adapting, public ::testing::WithParamInterface<std::vector<std::string>> {
+ protected:
+  std::vector<std::string> settings(const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> all = GetParam();
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(
+    , AdaptingKinds,
+    ::testing::Values(std::vector<std::string>{"model.adapter.dropout=0.1"},
+                      std::vector<std::string>{"model.adapter.dropout=0.1", "model.adapter.dora=true",
+                                               "model.config.neftune_alpha=0.05"},
+                      std::vector<std::string>{"model.adapter.init=pissa", "train.ema.decay=0.5",
+                                               "model.adapter.groups=[{match: c_fc, rank: 2, alpha: 1}]"}),
+    [](const auto& one) { return "Number" + std::to_string(one.index); });
+
+TEST_P(AdaptingKinds, TrainsResumesAndEvaluatesAnAdapter) {
+  const Result whole = run("whole", settings({"model.adapter.merge=true"}));
   ASSERT_EQ(whole.exit_code, 0) << whole.err;
   EXPECT_THAT(whole.out, HasSubstr("gpt trainable "));
   const auto losses = losses_of(folder_ / "whole");
@@ -74,7 +92,7 @@ TEST_F(Adapting, TrainsResumesAndEvaluatesAnAdapter) {
   copy_without_the_end(folder_ / "whole", folder_ / "cut");
   fs::remove_all(folder_ / "cut/adapter");
   fs::remove(folder_ / "cut/model.safetensors");
-  const Result resumed = run("cut", {"model.adapter.dropout=0.1"});
+  const Result resumed = run("cut", settings());
   ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
   EXPECT_THAT(resumed.out, HasSubstr("resume  step 15"));
   EXPECT_EQ(losses_of(folder_ / "cut"), losses);
@@ -82,11 +100,12 @@ TEST_F(Adapting, TrainsResumesAndEvaluatesAnAdapter) {
             read_file(folder_ / "whole/adapter/adapter_model.safetensors"));
   EXPECT_FALSE(fs::exists(folder_ / "cut/model.safetensors"));
 
-  const double loss = evaluated("whole");
-  EXPECT_LT(loss, evaluated("untrained") - 0.01);
+  const double loss = evaluated("whole", settings());
+  EXPECT_LT(loss, evaluated("untrained", settings()) - 0.01);
   const Result merged = gputrain({"eval", job_, "--weights", folder_ / "whole/model.safetensors", "--json"});
   EXPECT_NEAR(nlohmann::json::parse(merged.out).at("val/loss").get<double>(), loss, 1e-12);
-  EXPECT_NEAR(evaluated("other", {"model.adapter.pretrained=" + folder_ / "whole/adapter"}), loss, 1e-12);
+  EXPECT_NEAR(evaluated("other", {"model.adapter.rank=null", "model.adapter.pretrained=" + folder_ / "whole/adapter"}),
+              loss, 1e-12);
 }
 
 TEST_F(Adapting, TrainsOnRanksThatShareGradientsAsOnOne) {
