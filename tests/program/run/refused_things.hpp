@@ -176,6 +176,9 @@ class RefusedThings : public ::testing::Test {
     adapter("dropout", {{"lora_dropout", 1}});
     adapter("targets", {{"target_modules", nullptr}});
     adapter("list", {{"target_modules", 3}});
+    adapter("pattern", {{"rank_pattern", {{"c_attn", 0}}}});
+    adapter("twice", {{"rank_pattern", {{"c_attn", 3}, {"attn.c_attn", 4}}}});
+    adapter("alone", nlohmann::json::object());
     adapter("head", {{"target_modules", {"lm_head"}}});
     adapter("base", {{"base_model_name_or_path", nullptr}});
     adapter("classes", {{"task_type", "SEQ_CLS"}});
