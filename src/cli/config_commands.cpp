@@ -31,7 +31,8 @@ const config::AnyCatalog& catalog_of_kind(const std::string& kind) {
   throw Error(ExitCode::usage, {.what = "there is no kind '" + kind + "'", .hint = "one of: " + known});
 }
 
-/// Describes everything with this name, of any kind: `describe gpt`, `describe optimizer.lr`.
+/// Describes everything with this name, of any kind: `describe gpt`, `describe optimizer.lr`; else keys that end so,
+/// and those that other programs call so: `describe learning_rate`.
 std::string describe_anything(const std::string& name) {
   std::string text = config::describe_text(job_schema(), width(), name);
   if (!text.empty()) return text;
@@ -45,12 +46,9 @@ std::string describe_anything(const std::string& name) {
       text += config::describe_text(*catalog, name, width());
     kinds += ", " + catalog->kind();
   }
+  if (text.empty()) text = config::describe_name(job_schema(), name, width());
   if (!text.empty()) return text;
-  std::vector<std::string> inside;  // keys that end so, for example for `describe tokenizer`
-  std::copy_if(known.begin(), known.end(), std::back_inserter(inside),
-               [&](const std::string& key) { return key.ends_with("." + name); });
-  std::string near = config::did_you_mean(name, known);
-  if (!inside.empty()) near = "did you mean '" + inside[0] + "'?";
+  const std::string near = config::did_you_mean(name, known);
   throw Error(ExitCode::usage,
               {.what = "there is neither a key of the job nor an entry '" + name + "'",
                .hint = (near.empty() ? "" : near + " ") +

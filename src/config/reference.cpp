@@ -325,6 +325,33 @@ std::string describe_text(const Schema& schema, size_t width, std::string_view k
   return table.is_empty() ? "" : table.text(width);
 }
 
+std::string describe_name(const Schema& root, std::string_view name, size_t width) {
+  struct Found {
+    std::string key, entries, text;
+    bool is_ours;
+  };
+  std::vector<Found> found;
+  const auto add = [&](const KnownKey& known, bool is_ours) {
+    auto place = std::ranges::find(found, known.dotted(), &Found::key);
+    if (place == found.end()) place = found.insert(found.end(), {known.dotted(), "", "", is_ours});
+    if (known.entry != nullptr)
+      place->entries += (place->entries.empty() ? ", of " + known.catalog->kind() + " " : ", ") + known.entry->name;
+    if (!place->text.empty()) return;
+    place->text = known.entry != nullptr ? describe_text(*known.entry->schema, width, known.key->name())
+                                         : describe_text(root, width, place->key);
+  };
+  const KeyIndex index(root);
+  for (const KnownKey* known : index.named(name)) add(*known, /*is_ours=*/true);
+  for (const auto& [known, foreign] : index.renamed("", name)) add(*known, /*is_ours=*/false);
+  std::string text;
+  for (const auto& [key, entries, described, is_ours] : found)
+    text += (text.empty() ? "" : "\n") +
+            wrapped((is_ours ? "`" : "`" + std::string(name) + "` of other programs is `") + key + "`" + entries + ":",
+                    width, 0) +
+            "\n" + described;
+  return text;
+}
+
 std::vector<std::string> key_names(const Schema& schema) {
   Table table;
   table.add_group(schema, schema.create().get(), {});

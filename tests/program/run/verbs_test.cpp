@@ -217,8 +217,13 @@ TEST(DescribeVerb, FindsKeysGroupsAndEntries) {
   EXPECT_THAT(group.out, ::testing::Not(HasSubstr("train.max_steps")));
   EXPECT_THAT(gputrain({"describe", "alerts"}).out, HasSubstr("alerts[].metric  text  required"));
   EXPECT_EQ(gputrain({"describe", "gpt"}).out, gputrain({"describe", "model", "gpt"}).out);
+  const std::string foreign = gputrain({"describe", "learning_rate"}).out;
+  EXPECT_THAT(foreign, HasSubstr("`learning_rate` of other programs is `optimizer.lr`:\nKEY  "));
+  EXPECT_THAT(gputrain({"describe", "max_length"}).out, HasSubstr("`data.text.max_length`:\n"));
+  EXPECT_THAT(gputrain({"describe", "weight_decay"}).out,
+              HasSubstr("`optimizer.weight_decay`, of optimizer adafactor, adamw"));
+  EXPECT_THAT(gputrain({"describe", "hidden_size"}).out, HasSubstr("`model.config.n_embd`, of model gpt"));
   EXPECT_THAT(refusal_of({"describe", "nonsense"}), HasSubstr("gputrain describe job"));
-  EXPECT_THAT(refusal_of({"describe", "max_length"}), HasSubstr("did you mean 'data.text.max_length'?"));
   EXPECT_THAT(refusal_of({"describe", "optimzer.lr"}), HasSubstr("did you mean 'optimizer.lr'?"));
 }
 
