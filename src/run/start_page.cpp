@@ -218,6 +218,7 @@ void print_start_page(monitor::Console& console, const Job& job, const TrainingS
   console.line("hosts", texts.hosts.empty() ? hosts_text(setup.context) : texts.hosts);
   if (!plugins().empty()) console.line("plugins", plugins_text(true));
   console.line("model", model_text(job.spec(), setup));
+  if (setup.built.adapter) console.line("adapter", setup.built.adapter->describe());
   console.line("data", data_text(setup.datasets));
   console.line("batch", batch_text(job.spec(), setup));
   if (!texts.rate.empty()) console.line("rate", texts.rate);

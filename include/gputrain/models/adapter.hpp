@@ -26,6 +26,8 @@ class Adapter {
 
   /// Returns the folder of an adapter to start from; empty: it starts as new.
   virtual std::string pretrained() const = 0;
+  /// Describes it for the start page: "lora rank 16, alpha 32, dora".
+  virtual std::string describe() const = 0;
   /// Returns whether the run also writes the model with the adapter merged into it.
   virtual bool is_written_merged() const = 0;
 

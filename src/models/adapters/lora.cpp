@@ -6,9 +6,11 @@
 #include <set>
 #include <utility>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/hub/cache.hpp"
 #include "gputrain/models/adapter.hpp"
 #include "gputrain/nn/layers.hpp"
@@ -190,6 +192,17 @@ class Lora final : public Adapter {
     return spec_.pretrained ? hub::pretrained_path(*spec_.pretrained).string() : "";
   }
   bool is_written_merged() const override { return spec_.merge; }
+
+  std::string describe() const override {
+    const auto& [rank, alpha] = settings_.size;
+    std::string text = fmt::format("lora rank {}, alpha {:g}", rank, alpha);
+    if (!settings_.patterns.empty()) text += ", " + counted(std::ssize(settings_.patterns), "other size");
+    if (settings_.rslora) text += ", rslora";
+    if (settings_.dora) text += ", dora";
+    if (settings_.init != LoraSpec().init) text += ", start " + settings_.init;
+    if (settings_.dropout > 0) text += fmt::format(", dropout {:g}", settings_.dropout);
+    return text + (spec_.pretrained ? "  from " + *spec_.pretrained : "");
+  }
 
   nlohmann::json config_of(Model& model, const std::string& base) const override {
     return peft_config(model, settings_, adapted_layers(model), base);

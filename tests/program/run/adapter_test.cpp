@@ -76,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_P(AdaptingKinds, TrainsResumesAndEvaluatesAnAdapter) {
   const Result whole = run("whole", settings({"model.adapter.merge=true"}));
   ASSERT_EQ(whole.exit_code, 0) << whole.err;
-  EXPECT_THAT(whole.out, HasSubstr("gpt trainable "));
+  EXPECT_THAT(whole.out, AllOf(HasSubstr("gpt trainable "), HasSubstr("\nadapter lora rank 4, alpha 4, ")));
   const auto losses = losses_of(folder_ / "whole");
   EXPECT_LT(losses.back(), losses.front());
   const SafetensorsFile adapter(folder_ / "whole/adapter/adapter_model.safetensors");
