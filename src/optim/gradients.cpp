@@ -1,5 +1,7 @@
 #include "gputrain/optim/gradients.hpp"
 
+#include <algorithm>
+
 #include <ATen/ops/cat.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/linalg_vector_norm.h>
@@ -18,11 +20,16 @@ at::Tensor norm_of(const at::Tensor& flat) {
   if (flat.numel() == 0) return at::zeros({}, flat.options().dtype(at::kDouble));
   const auto type = flat.scalar_type() == at::kBFloat16 ? std::optional(at::kFloat) : std::nullopt;
   const int64_t whole = flat.numel() / kRow * kRow;
-  const at::Tensor rows =
-      at::linalg_vector_norm(flat.narrow(0, 0, whole).view({-1, kRow}), 2, {1}, /*keepdim=*/false, type);
-  const at::Tensor rest =
-      at::linalg_vector_norm(flat.narrow(0, whole, flat.numel() - whole), 2, {0}, /*keepdim=*/true, type);
-  return at::linalg_vector_norm(at::cat({rows, rest}).to(at::kDouble));
+  // ATen widens values of 16 bits before it sums them: some at a time, or they would take twice as much memory again.
+  const int64_t most = type ? int64_t{1} << 20 : whole;
+  std::vector<at::Tensor> norms;
+  for (int64_t begin = 0; begin < whole; begin += most) {
+    const at::Tensor rows = flat.narrow(0, begin, std::min(most, whole - begin)).view({-1, kRow});
+    norms.push_back(at::linalg_vector_norm(rows, 2, {1}, /*keepdim=*/false, type));
+  }
+  const at::Tensor rest = flat.narrow(0, whole, flat.numel() - whole);
+  norms.push_back(at::linalg_vector_norm(rest, 2, {0}, /*keepdim=*/true, type));
+  return at::linalg_vector_norm(at::cat(norms).to(at::kDouble));
 }
 
 at::Tensor norm_of(const std::vector<at::Tensor>& pieces) {
