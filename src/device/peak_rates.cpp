@@ -18,7 +18,10 @@ constexpr DataSheet kDataSheets[] = {
     {"NVIDIA H100 NVL", 835.5, 417.5, 60},
     {"NVIDIA H100 80GB HBM3", 989.4, 494.7, 66.9},
     {"NVIDIA A100", 312, 156, 19.5},
+    {"NVIDIA RTX 6000 Ada Generation", 364.2, 182.1, 91.1},
+    {"NVIDIA RTX A6000", 154.8, 77.4, 38.7},
     {"NVIDIA L40S", 362, 183, 91.6},
+    {"NVIDIA A40", 149.7, 74.8, 37.4},
     {"NVIDIA A10", 125, 62.5, 31.2},
     {"NVIDIA L4", 121, 60, 30.3},
     {"NVIDIA GeForce RTX 5090", 209.5, 104.8, 104.8},  // sums in fp32, as in training; also below
@@ -30,13 +33,6 @@ constexpr DataSheet kDataSheets[] = {
     {"Tesla V100S-PCIE", 130, 0, 16.4, false},
 };
 
-/// Returns whether this is the device's name: "NVIDIA A10" is not an A100, and a laptop's card is another one than the
-/// desktop's of the same name.
-bool is_named(std::string_view device, std::string_view name) {
-  return device.starts_with(name) && device.find(" Laptop") == std::string_view::npos &&
-         (device.size() == name.size() || device[name.size()] == ' ' || device[name.size()] == '-');
-}
-
 double rate_of(const DataSheet& sheet, std::string_view precision) {
   if (precision == "bf16") return sheet.has_bf16 ? sheet.half : 0;
   if (precision == "fp16") return sheet.half;
@@ -45,6 +41,11 @@ double rate_of(const DataSheet& sheet, std::string_view precision) {
 }
 
 }  // namespace
+
+bool is_named(std::string_view device, std::string_view name) {
+  return device.starts_with(name) && device.find(" Laptop") == std::string_view::npos &&
+         (device.size() == name.size() || device[name.size()] == ' ' || device[name.size()] == '-');
+}
 
 std::optional<double> peak_rate(std::string_view device, std::string_view precision) {
   for (const DataSheet& sheet : kDataSheets) {
