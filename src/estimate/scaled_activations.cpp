@@ -32,6 +32,13 @@ int64_t number(const Settings& settings, const std::string& name) {
   return found == settings.end() || found->second == "null" ? 0 : std::stoll(found->second);
 }
 
+/// Returns the rank of an adapter that has one.
+int64_t rank_of(const Settings& settings) {
+  constexpr int64_t kDefault = 8;
+  const auto found = settings.find("model.adapter.rank");
+  return found == settings.end() || found->second == "null" ? kDefault : std::stoll(found->second);
+}
+
 /// Returns the number of layers after which kinds of layers repeat.
 int64_t period_of(const Settings& settings) {
   int64_t period = 1;
@@ -43,9 +50,21 @@ int64_t period_of(const Settings& settings) {
   return period;
 }
 
+/// Returns whether a setting also holds for a small decoder of the same kind.
+bool is_of_kind(const std::string& key) {
+  for (const char* other : {"model.adapter.pretrained", "model.adapter.merge"})
+    if (key == other) return false;
+  for (const char* section : {"model.config.", "model.adapter.", "model.quantize."})
+    if (key.starts_with(section)) return true;
+  for (const char* one : {"model.type", "precision", "seed", "optimizer.type", "optimizer.master"})
+    if (key == one) return true;
+  return false;
+}
+
 struct SmallDecoder {
   int64_t layers = 1, heads = 1, key_heads = 1, head_channels = kHeadChannels;
   int64_t channels = 0, inner = 0, expert_inner = 0, vocabulary = 0, tokens = 0;
+  int64_t rank = 1;  // of an adapter
   bool has_experts = true;
   SampleRanks ranks = {};  // simulated ranks
 
@@ -80,10 +99,8 @@ int64_t common_power(std::vector<int64_t> numbers, int64_t most) {
 Job job_with(const Settings& settings, const SmallDecoder& small, const std::string& checkpointing, int64_t tokens,
              int64_t period) {
   std::vector<std::string> set;
-  for (const auto& [key, value] : settings) {
-    if (key == "model.type" || key.starts_with("model.config.") || key == "precision" || key == "seed")
-      set.push_back(key + "=" + value);
-  }
+  for (const auto& [key, value] : settings)
+    if (is_of_kind(key)) set.push_back(key + "=" + value);
   const auto say = [&](const std::string& key, int64_t value) { set.push_back(key + "=" + std::to_string(value)); };
   say("model.config.n_layer", small.layers * period);
   say("model.config.n_head", small.heads);
@@ -92,6 +109,7 @@ Job job_with(const Settings& settings, const SmallDecoder& small, const std::str
   say("model.config.n_embd", small.channels);
   say("model.config.n_inner", small.inner);
   if (small.expert_inner > 0) say("model.config.expert_inner", small.expert_inner);
+  if (settings.contains("model.adapter.rank")) say("model.adapter.rank", small.rank);
   say("model.config.vocab_size", small.vocabulary);
   say("model.config.pad_vocab_to", 0);
   say("model.config.block_size", small.tokens);
@@ -106,14 +124,26 @@ Job job_with(const Settings& settings, const SmallDecoder& small, const std::str
   return load_job({.file = {}, .set = set, .output_dir = {}});
 }
 
-/// Measures the bytes of one more sample on the first of so many ranks.
-double bytes_per_sample(const Job& job, int64_t ranks) {
-  constexpr int64_t kFew = 2, kMore = 4;  // with fewer, gradients of weights would be more than activations
+/// A line through the peaks of two numbers of samples.
+struct PeakLine {
+  double per_sample = 0, without_samples = 0;
+};
+
+/// Measures it on the first of so many ranks, with `few` samples and twice as many.
+PeakLine peak_line(const Job& job, int64_t ranks, int64_t few) {
   const comm::Rendezvous first{.world_size = static_cast<int>(ranks), .local_world_size = static_cast<int>(ranks)};
-  TrainingSetup setup(job, simulate_rank(job, first, std::make_shared<comm::CollectiveTraffic>()),
-                      [&] { return open_datasets(job); });
-  const int64_t few = take_trial_step(job, setup, kFew).peak_bytes;
-  return static_cast<double>(take_trial_step(job, setup, kMore).peak_bytes - few) / (kMore - kFew);
+  TrainingSetup setup(
+      job, simulate_rank(job, first, std::make_shared<comm::CollectiveTraffic>()), [&] { return open_datasets(job); },
+      /*kept_global_batch=*/0, Weights::made_up);
+  const auto peak = static_cast<double>(take_trial_step(job, setup, few).peak_bytes);
+  const double more = static_cast<double>(take_trial_step(job, setup, 2 * few).peak_bytes) - peak;
+  return {.per_sample = more / static_cast<double>(few), .without_samples = peak - more};
+}
+
+/// Measures the bytes of one more sample.
+double bytes_per_sample(const Job& job, int64_t ranks) {
+  constexpr int64_t kFew = 2;  // with fewer, gradients of weights would be more than activations
+  return peak_line(job, ranks, kFew).per_sample;
 }
 
 constexpr int64_t kFewRanks = 2;  // ranks that share a small decoder
@@ -128,6 +158,36 @@ void take_layers(SharedBytes& all, double of_a_rank) {
 /// Derives what ranks of a context gather, from the bytes of each of a few ranks.
 void take_keys(SharedBytes& all, double of_a_rank) {
   all.of_keys = std::max(0.0, of_a_rank - (all.of_positions + all.of_layers) / kFewRanks);
+}
+
+/// Adds what does not depend on samples: the gradient of a trained matrix, and the values of a packed one. Both are
+/// measured with so few tokens that they are most of the peak.
+void add_matrices(const Settings& settings, const DecoderSizes& sizes, int64_t columns, int64_t period,
+                  BlockActivations& found) {
+  constexpr int64_t kTokens = 4, kInner = 512, kColumns = 8192, kChannels = 128;
+  SmallDecoder decoder{.heads = 2,
+                       .key_heads = 2,
+                       .channels = kChannels,
+                       .inner = kInner,
+                       .vocabulary = kVocabulary,
+                       .tokens = kTokens,
+                       .has_experts = false};
+  const auto bytes = [&](const SmallDecoder& one) {
+    return peak_line(job_with(settings, one, "none", kTokens, period), 1, 1).without_samples;
+  };
+  /// Returns the bytes of an element of the matrix that grows with `size`.
+  const auto of_element = [&](int64_t SmallDecoder::*size) {
+    const double before = bytes(decoder);
+    SmallDecoder larger = decoder;
+    larger.*size *= 2;
+    return std::max(0.0, bytes(larger) - before) / static_cast<double>(decoder.*size * kChannels);
+  };
+  const auto channels = static_cast<double>(sizes.channels);
+  found.of_matrix = of_element(&SmallDecoder::inner) * channels *
+                    static_cast<double>(std::max(sizes.inner, sizes.heads * sizes.head_channels));
+  decoder.inner = kChannels;
+  decoder.vocabulary = kColumns;
+  found.of_table = of_element(&SmallDecoder::vocabulary) * channels * static_cast<double>(columns);
 }
 
 /// Sizes of the head whose activations are wanted.
@@ -171,17 +231,18 @@ int64_t BlockActivations::bytes(int64_t samples, int64_t held_blocks, bool has_h
                                 const SampleRanks& ranks) const noexcept {
   const auto count = static_cast<double>(samples), context = static_cast<double>(ranks.context),
              parts = static_cast<double>(ranks.tensor * ranks.context);
+  const auto tensor = static_cast<double>(ranks.tensor);
   const double head = count * in_head / context + std::min(count * logits / parts, most_logits);
-  const double block = count * in_block.on(ranks);
-  return static_cast<int64_t>(static_cast<double>(held_blocks) * per_block.on(ranks) * count +
-                              (has_head ? std::max(block, head) : block));
+  const double block = count * in_block.on(ranks) + of_matrix / tensor;
+  const double held = static_cast<double>(held_blocks) * per_block.on(ranks) * count;
+  return static_cast<int64_t>(std::max(held + (has_head ? std::max(block, head) : block), of_table / tensor));
 }
 
 DecoderSizes decoder_sizes(const Job& job) { return sizes_of(settings_of(job)); }
 
 bool can_scale(const Job& job) {
   const JobSpec& spec = job.spec();
-  return spec.model.architecture.name == "gpt" && !spec.model.adapter && spec.model.freeze.empty();
+  return spec.model.architecture.name == "gpt" && spec.model.freeze.empty();
 }
 
 BlockActivations scaled_activations(const Job& job, const std::string& checkpointing, const TextFacts& texts,
@@ -208,20 +269,24 @@ BlockActivations scaled_activations(const Job& job, const std::string& checkpoin
                      .inner = sizes.inner / divisor,
                      .expert_inner = expert_inner / divisor,
                      .vocabulary = kVocabulary,
-                     .tokens = std::min(tokens, kMostTokens)};
+                     .tokens = std::min(tokens, kMostTokens),
+                     .rank = ceil_divide(rank_of(settings), divisor)};
   const auto measured = [&](const SmallDecoder& decoder) {
     return bytes_per_sample(job_with(settings, decoder, checkpointing, tokens, period), decoder.world_size());
   };
+  // Beside an adapter the first block is another one: its input is that of a frozen embedding, and has no gradient.
+  const int64_t few = job.spec().model.adapter ? 2 : 1;
   /// Returns the bytes of a block, and the rest, scaled to the large decoder.
   const auto blocks_of = [&](const SampleRanks& ranks) {
-    SmallDecoder one = small, two;
-    one.ranks = ranks;
-    one.tokens = std::min(tokens, kMostTokens * (ranks.context > 1 ? 2 * ranks.context : 1));
-    two = one;
-    two.layers = 2;
-    const double by = static_cast<double>(tokens) / static_cast<double>(one.tokens) * static_cast<double>(divisor);
-    const double of_one = measured(one), of_two = measured(two);
-    return std::pair(by * (of_two - of_one) / static_cast<double>(period), by * (2 * of_one - of_two));
+    SmallDecoder less = small, more;
+    less.layers = few;
+    less.ranks = ranks;
+    less.tokens = std::min(tokens, kMostTokens * (ranks.context > 1 ? 2 * ranks.context : 1));
+    more = less;
+    ++more.layers;
+    const double by = static_cast<double>(tokens) / static_cast<double>(less.tokens) * static_cast<double>(divisor);
+    const double of_less = measured(less), of_block = measured(more) - of_less;
+    return std::pair(by * of_block / static_cast<double>(period), by * (of_less - static_cast<double>(few) * of_block));
   };
   const auto [per_block, in_block] = blocks_of({});
   BlockActivations found{.per_block = {per_block}, .in_block = {in_block}, .blocks = sizes.layers, .divisor = divisor};
@@ -235,9 +300,10 @@ BlockActivations scaled_activations(const Job& job, const std::string& checkpoin
     take_keys(found.per_block, kept);
     take_keys(found.in_block, beside);
   }
+  const auto columns = std::max({texts.vocabulary, number(settings, "vocab_size"), number(settings, "pad_vocab_to")});
+  add_matrices(settings, sizes, columns, period, found);
   if (settings.at("model.config.head") != "tokens") return found;
 
-  const auto columns = std::max({texts.vocabulary, number(settings, "vocab_size"), number(settings, "pad_vocab_to")});
   const auto compute = ops::policy_of(ops::precision_from_name(job.spec().precision)).compute;
   add_head({.tokens = tokens,
             .measured_tokens = small.tokens,

@@ -134,13 +134,13 @@ JobDatasets datasets_of(const Job& job, std::shared_ptr<const data::Dataset> tra
 }
 
 JobDatasets open_datasets(const Job& job, Purpose purpose) {
-  if (purpose == Purpose::learning)
+  if (purpose != Purpose::reading)
     tasks::catalog().check_head(job.spec().task.type, models::catalog().reads(job.spec().model.architecture));
   // Chat templates may write the date: all attempts must have the same texts.
   chat::set_local_time(time_of_first_attempt(job).value_or(chat::local_time()));
   JobDatasets datasets;
   const std::filesystem::path pretrained = job.spec().model.pretrained_path();
-  if (!pretrained.empty()) check_weights(pretrained);
+  if (!pretrained.empty() && purpose != Purpose::planning) check_weights(pretrained);
   std::vector<std::string> own_folders{job.output_dir.string()};
   if (const auto& mirror = job.spec().checkpoint.mirror) own_folders.push_back(*mirror);
   static_cast<data::DatasetSplits&>(datasets) =

@@ -203,8 +203,8 @@ nn::Context model_context(const JobSpec& spec, const JobDatasets& datasets, Rank
           .context_group = mesh.context > 1 ? &context.groups.context() : nullptr};
 }
 
-/// Packs frozen weights as model.quantize says. A model without an adapter is only read.
-void pack_as_asked(const Job& job, BuiltModel& built) {
+/// Packs frozen weights as model.quantize says. A model without an adapter is only read. Sizes alone need no files.
+void pack_as_asked(const Job& job, BuiltModel& built, bool has_memory) {
   const auto& quantize = job.spec().model.quantize;
   if (!quantize) return;
   if (built.adapter && built.adapter->is_written_merged()) {
@@ -216,13 +216,13 @@ void pack_as_asked(const Job& job, BuiltModel& built) {
                                     .match = quantize->match,
                                     .key = "model.quantize",
                                     .is_trained = built.adapter != nullptr};
-  models::pack_layers(
-      *built.model, request,
-      built.pretrained.empty() ? models::TensorSource{} : weight_source(built.pretrained, *built.model));
+  const bool has_source = !built.pretrained.empty() && (has_memory || has_weights(built.pretrained));
+  models::pack_layers(*built.model, request,
+                      has_source ? weight_source(built.pretrained, *built.model) : models::TensorSource{});
 }
 
 /// Makes the model with its adapter, and the data's facts about it; without an arena.
-BuiltModel make_model(const Job& job, const JobDatasets& datasets, const nn::Context& context) {
+BuiltModel make_model(const Job& job, const JobDatasets& datasets, const nn::Context& context, bool has_memory) {
   const JobSpec& spec = job.spec();
   BuiltModel built;
   built.class_names = datasets.train->class_names();
@@ -235,7 +235,7 @@ BuiltModel make_model(const Job& job, const JobDatasets& datasets, const nn::Con
     built.adapter->adapt(*built.model);
   }
   freeze_parameters(job, *built.model);
-  pack_as_asked(job, built);
+  pack_as_asked(job, built, has_memory);
   check_sizes(job, *built.model, datasets);
   built.has_batch_norm = has_batch_norm(*built.model);
   built.sync_batch_norm = spec.parallel.sync_bn && built.has_batch_norm;
@@ -292,7 +292,7 @@ BuiltModel lay_out_model(const Job& job, const JobDatasets& datasets, RankContex
   const comm::Mesh& mesh = context.groups.mesh();
   const Sharing sharing = sharing_of(spec, mesh);
   const bool takes_no_memory = sharing.values || !has_memory || mesh.pipeline > 1 || spec.model.quantize;
-  BuiltModel built = make_model(job, datasets, model_context(spec, datasets, context, takes_no_memory));
+  BuiltModel built = make_model(job, datasets, model_context(spec, datasets, context, takes_no_memory), has_memory);
   auto arena_tensors = arena_tensors_of(job, *built.model);
   count_parameters(built, arena_tensors);
   check_frozen_layers(job, arena_tensors);

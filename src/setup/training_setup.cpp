@@ -169,15 +169,16 @@ TrainingSetup::TrainingSetup(const Job& job, RankContext at, const std::function
     : context(std::move(at)) {
   try {
     const comm::Mesh& mesh = context.groups.mesh();
-    check_compatibility(job, mesh);
+    const bool is_checked = weights != Weights::made_up;
+    if (is_checked) check_compatibility(job, mesh);
     datasets = open();
-    check_compatibility(job, mesh, datasets.task.get());
+    if (is_checked) check_compatibility(job, mesh, datasets.task.get());
     datasets.task->join(context.groups);
     plan = plan_run(job.spec(), datasets, context, kept_global_batch);
     check_mirroring(job, datasets);
     check_micro_batches(job, plan, mesh);
     built =
-        weights == Weights::values ? build_model(job, datasets, context) : model_without_memory(job, datasets, context);
+        weights == Weights::sizes ? model_without_memory(job, datasets, context) : build_model(job, datasets, context);
     optimizer_stack = build_optimizer_stack(job, context, plan, built);
     gradient_sync = plan_gradient_sync(job.spec(), context.groups, *built.arena);
   } catch (const std::exception& failure) {

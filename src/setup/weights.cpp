@@ -122,6 +122,15 @@ checkpoint::Metadata metadata_of(const data::Dataset& learned) {
 
 void check_weights(const fs::path& path) { checkpoint::WeightFiles{path}; }
 
+bool has_weights(const fs::path& path) {
+  try {
+    check_weights(path);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 namespace {
 
 /// Returns the metadata of weights or, as a checkpoint has none, of those that its run has written at its end.

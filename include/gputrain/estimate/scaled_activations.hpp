@@ -2,7 +2,8 @@
 //
 // The tensors that a block keeps for its backward pass, and those it needs while it computes, have the size of tokens
 // times channels, inner channels, or heads. With all of these divided by one number they are that much smaller. The
-// head needs in addition a multiple of tokens times vocabulary, up to the limit for computing logits in parts.
+// head needs in addition a multiple of tokens times vocabulary, up to the limit for computing logits in parts. Whatever
+// the tokens, there is one matrix at a time whose gradient is made, or which is unpacked for its product.
 #pragma once
 
 #include <cstdint>
@@ -41,6 +42,8 @@ struct BlockActivations {
   double in_head = 0;                                            // additional peak for the head, without logits
   double logits = 0;                                             // logits, and what the loss computes from them
   double most_logits = std::numeric_limits<double>::infinity();  // limit in bytes, for any number of samples
+  double of_matrix = 0;  // additional peak for the largest matrix of a block, for any number of samples
+  double of_table = 0;   // the same for that of the embedding, when the blocks keep nothing any more
   int64_t blocks = 0;
   int64_t divisor = 1;  // divisor of channels and inner channels in the measured decoder
 

@@ -84,8 +84,9 @@ struct JobDatasets : data::DatasetSplits {
   }
 };
 
-/// Use of the datasets: a model that only reads may have another head than the job's task learns with.
-enum class Purpose { learning, reading };
+/// Use of the datasets: a model that only reads may have another head than the job's task learns with. For planning,
+/// the pretrained weights need not be there.
+enum class Purpose { learning, reading, planning };
 JobDatasets open_datasets(const Job& job, Purpose purpose = Purpose::learning);
 /// Returns the same for training data that is open already.
 JobDatasets datasets_of(const Job& job, std::shared_ptr<const data::Dataset> train);
@@ -170,8 +171,9 @@ struct OptimizerStack {
 OptimizerStack build_optimizer_stack(const Job& job, const RankContext& context, const train::Plan& plan,
                                      const BuiltModel& built);
 
-/// Content of the model's tensors: values, or, as in model_without_memory(), sizes alone.
-enum class Weights { values, sizes };
+/// Content of the model's tensors: values, or, as in model_without_memory(), sizes alone. With `made_up` an adapter may
+/// stand beside values that are not pretrained.
+enum class Weights { values, sizes, made_up };
 
 /// All parts, in the order in which they are built; the first one is destroyed last. Not movable: the model refers to
 /// the group in `context`.

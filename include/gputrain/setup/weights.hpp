@@ -27,6 +27,8 @@ checkpoint::NamedTensors frozen_weights(models::Model& model);
 /// Throws Error(data) if load_weights() would find no weights, or files that are none. Call it first: later errors
 /// about a missing config.json are less clear.
 void check_weights(const std::filesystem::path& path);
+/// Returns whether it would not throw.
+bool has_weights(const std::filesystem::path& path);
 
 /// Returns the tensors of checkpoint::WeightFiles, with the names of the family that stands in a config.json beside.
 models::TensorSource weight_source(const std::filesystem::path& path, const models::Model& model);
