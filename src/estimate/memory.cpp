@@ -10,7 +10,9 @@
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/device/out_of_memory.hpp"
 #include "gputrain/device/runtime.hpp"
+#include "gputrain/models/model.hpp"
 #include "gputrain/monitor/format.hpp"
+#include "gputrain/optim/optimizer.hpp"
 #include "gputrain/setup/compatibility.hpp"
 
 namespace gputrain::app {
@@ -107,6 +109,68 @@ void add_passes(std::vector<Remedy>& remedies, const JobSpec& spec, const Traini
                         .effect = "blocks are recomputed in the backward pass; a step takes a third longer",
                         .saved = activations / 2});
   }
+}
+
+/// Adds what keeps gradients and the state of the optimizer in fewer bits.
+void add_narrower_state(std::vector<Remedy>& remedies, const JobSpec& spec, const Memory& memory) {
+  const FixedMemory& fixed = memory.fixed;
+  if (spec.optimizer.type.name == "adamw" &&
+      may_have(spec, [](JobSpec& changed) { changed.optimizer.type = optim::catalog().with_defaults("adamw8bit"); })) {
+    remedies.push_back({.set = "optimizer.type=adamw8bit",
+                        .effect = "averages of the gradients in 8 bits",
+                        .saved = fixed.optimizer_state * 3 / 4,
+                        .change = 1});
+  }
+  if (!spec.optimizer.has_narrow_master() &&
+      may_have(spec, [](JobSpec& changed) { changed.optimizer.master = "bf16"; })) {
+    remedies.push_back({.set = "optimizer.master=bf16",
+                        .effect = "weights and gradients in bf16, rounded stochastically",
+                        .saved = fixed.parameters / 2 + fixed.working_copy + fixed.gradients / 2,
+                        .change = 1});
+  }
+}
+
+/// Counts the bytes of frozen matrices that model.quantize would pack, and of which it would leave a quarter.
+int64_t bytes_to_pack(const TrainingSetup& setup) {
+  int64_t bytes = 0;
+  const auto units = setup.built.model->units();
+  for (size_t i = 1; i + 1 < units.size(); ++i) {
+    for (nn::Module* const module : units[i].modules) {
+      module->each_parameter([&](const std::string&, const nn::Parameter& parameter) {
+        if (!parameter.trainable && parameter.value.dim() == 2) bytes += static_cast<int64_t>(parameter.value.nbytes());
+      });
+    }
+  }
+  return bytes;
+}
+
+/// Adds what freezes a pretrained model, or packs a frozen one. `setup`, `memory`: null before the model is built.
+void add_adapter(std::vector<Remedy>& remedies, const JobSpec& spec, const TrainingSetup* setup, const Memory* memory) {
+  if (!spec.model.pretrained || spec.model.quantize) return;
+  if (spec.model.adapter) {
+    if (!may_have(spec, [](JobSpec& changed) { changed.model.quantize.emplace(); })) return;
+    remedies.push_back({.set = "model.quantize.type=nf4",
+                        .effect = "the frozen weights in 4 bits (QLoRA)",
+                        .saved = setup != nullptr ? bytes_to_pack(*setup) * 3 / 4 : 0,
+                        .change = 1});
+    return;
+  }
+  const auto freeze = [](JobSpec& changed) { changed.model.adapter.emplace(); };
+  if (!models::catalog().reads(spec.model.architecture).reads_tokens() || !may_have(spec, freeze)) return;
+  const FixedMemory fixed = memory != nullptr ? memory->fixed : FixedMemory{};
+  remedies.push_back({.set = "model.adapter.type=lora",
+                      .effect = "an adapter is trained beside frozen weights (LoRA)",
+                      .saved = fixed.gradients + fixed.optimizer_state + fixed.working_copy,
+                      .change = 2});
+  if (!may_have(spec, [&](JobSpec& changed) {
+        freeze(changed);
+        changed.model.quantize.emplace();
+      }))
+    return;
+  remedies.push_back({.set = "model.adapter.type=lora --set model.quantize.type=nf4",
+                      .effect = "the same beside weights in 4 bits (QLoRA)",
+                      .saved = memory != nullptr ? remedies.back().saved + fixed.parameters / 2 : 0,
+                      .change = 2});
 }
 
 void add_precision(std::vector<Remedy>& remedies, const JobSpec& spec, const Memory& memory) {
@@ -216,6 +280,8 @@ std::string memory_remedies(const Job& job, const TrainingSetup& setup, const Me
   add_sharding(remedies, spec, setup, memory);
   add_passes(remedies, spec, setup, memory);
   add_precision(remedies, spec, memory);
+  add_narrower_state(remedies, spec, memory);
+  add_adapter(remedies, spec, &setup, &memory);
   add_shorter_inputs(remedies, setup, memory);
   add_smaller_model(remedies, job, memory.total() / 2);
   std::erase_if(remedies, [&](const Remedy& remedy) { return remedy.saved < memory.total() / 50; });
@@ -238,6 +304,7 @@ std::optional<Error> out_of_memory_error(const std::exception& failure, const Jo
   const auto reading = device::read_memory(shortage->on_gpu ? device::current_gpu() : at::Device(at::kCPU));
   what += fmt::format("\n    {:<16}{:>10}  {}", "limit", monitor::bytes(reading.limit_bytes), reading.limit);
   std::vector<Remedy> remedies;
+  add_adapter(remedies, job.spec(), nullptr, nullptr);
   add_smaller_model(remedies, job, 0);
   return Error(ExitCode::environment, {.what = what, .hint = hint_of(remedies)});
 }

@@ -7,6 +7,7 @@
 #include <future>
 #include <initializer_list>
 #include <map>
+#include <memory>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/estimate/memory.hpp"
 #include "gputrain/resume/record.hpp"
 #include "support/ports.hpp"
 #include "support/program.hpp"
@@ -117,6 +119,44 @@ TEST_F(OutOfMemoryPage, ReportsTooLargeModelBeforeFirstStep) {
   EXPECT_THAT(result.err, HasSubstr("out of memory before the first step: "));
   EXPECT_THAT(result.err, HasSubstr("1  --set model.config.n_layer=2 "));
   EXPECT_THAT(result.err, Not(HasSubstr("micro_batch_size")));
+}
+
+/// The settings offered for a pretrained decoder, of which only the sizes are known.
+std::string offered(const TemporaryFolder& folder, const std::vector<std::string>& settings) {
+  folder.write("base/config.json",
+               R"({"model_type": "llama", "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4,
+                   "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 512, "rms_norm_eps": 1e-6,
+                   "max_position_embeddings": 64, "hidden_act": "silu", "tie_word_embeddings": false})");
+  const std::string file = folder.write(
+      "tuned.yaml", "schema: 1\ndevice: cpu\nprecision: bf16\nmodel: {type: gpt, pretrained: " + folder / "base" +
+                        "}\ndata: {train: {format: synthetic, vocab_size: 512, samples: 64}}\n"
+                        "train: {max_steps: 1, global_batch_size: 4}\noptimizer: {type: adamw, lr: 1e-4}\n");
+  const app::Job job = app::load_job({.file = file, .set = settings, .output_dir = {}});
+  const app::TrainingSetup setup(
+      job, app::simulate_rank(job, {}, std::make_shared<comm::CollectiveTraffic>()),
+      [&] { return app::open_datasets(job, app::Purpose::planning); }, /*kept_global_batch=*/0, app::Weights::sizes);
+  app::Memory memory{
+      .fixed = app::fixed_memory(setup.built, setup.optimizer_stack), .activations = {}, .micro_batch = 4};
+  memory.activations.measure(4, 32 << 20);
+  memory.limit = memory.total() / 2;
+  return app::memory_remedies(job, setup, memory);
+}
+
+TEST_F(OutOfMemoryPage, OffersAdaptersAndPackedWeights) {
+  const std::string all = offered(folder_, {});
+  const auto place = [&](const char* setting) { return all.find("--set " + std::string(setting)); };
+  for (const char* setting : {"train.micro_batch_size=", "optimizer.type=adamw8bit ", "optimizer.master=bf16 ",
+                              "model.adapter.type=lora ", "model.adapter.type=lora --set model.quantize.type=nf4 "})
+    EXPECT_THAT(all, HasSubstr("--set " + std::string(setting)));
+  EXPECT_LT(place("train.micro_batch_size="), place("optimizer.master=bf16"));
+  EXPECT_LT(place("optimizer.master=bf16"), place("model.adapter.type=lora"));
+
+  const std::string adapted = offered(folder_, {"model.adapter.type=lora"});
+  EXPECT_THAT(adapted, HasSubstr("--set model.quantize.type=nf4 "));
+  EXPECT_THAT(adapted, Not(HasSubstr("model.adapter")));
+  EXPECT_THAT(offered(folder_, {"model.adapter.type=lora", "model.quantize.type=nf4"}),
+              Not(HasSubstr("model.quantize")));
+  EXPECT_THAT(offered(folder_, {"optimizer.type=adamw8bit", "optimizer.master=bf16"}), Not(HasSubstr("optimizer.")));
 }
 
 TEST(FailureExitCode, FollowsFromTheException) {
