@@ -204,9 +204,10 @@ int version_command();
 std::vector<std::string> names_command(const std::string& kind);
 struct PlanCommand {
   JobRequest job;
-  int world_size = 0;
-  std::string device_memory;  // size such as "80GiB"; empty: that of a GPU here
-  RateSources rates;
+  int world_size = 1;
+  std::string device_memory;      // size such as "80GiB"; empty: that of the named GPUs, or of a GPU here
+  std::vector<std::string> gpus;  // kinds of GPUs to compare, with prices of an hour: "4090=0.40"; empty: one kind
+  RateSources rates;              // `gpus` is set for each of these kinds
   bool json = false;
 };
 struct InitRequest {

@@ -16,6 +16,7 @@
 #include "gputrain/estimate/pipeline_time.hpp"
 #include "gputrain/estimate/plan_meshes.hpp"
 #include "gputrain/estimate/predicted_activations.hpp"
+#include "gputrain/models/packed_layers.hpp"
 #include "gputrain/setup/compatibility.hpp"
 
 namespace gputrain::app {
@@ -90,18 +91,18 @@ struct StageLayouts {
 /// Search with the facts that all candidates have in common, and the layouts found for each way to share the model.
 class PlanSearch {
  public:
+  /// `request`: with the number of ranks of all searches.
   PlanSearch(const Job& job, const PlanRequest& request)
       : job_(job),
         request_(request),
         fixed_(fixed_of(job.spec())),
-        datasets_(open_datasets(job)),
+        datasets_(open_datasets(job, Purpose::planning)),
         context_(first_of(fixed_)),
         activations_(job, datasets_, context_) {
     RankContext alone = simulated(job_of(job, {}), 1, 1, 0);
     const BuiltModel built = model_without_memory(job_of(job, {}), datasets_, alone);
-    flops_ = built.model->flops_per_sample();
-    if (flops_ == 0) flops_ = 6 * static_cast<double>(built.parameter_count);
     parameters_ = built.parameter_count;
+    take_operations(built);
     for (const char* kind : {"none", "selective", "block"})
       if (is_compatible(job, {.checkpointing = kind})) checkpointings_.emplace_back(kind);
     take_sizes();
@@ -109,10 +110,13 @@ class PlanSearch {
     plan_ = plan_of_any();
   }
 
-  Plans search() {
+  Plans search(const PlanRequest& request) {
+    request_ = request;
     Plans plans{.global_batch = plan_.batch.global_batch,
                 .tokens_per_sample = datasets_.tokens_per_sample(),
-                .parameters = parameters_};
+                .parameters = parameters_,
+                .steps = plan_.total_steps,
+                .max_seconds = plan_.max_seconds};
     std::optional<PlanRow> nearest;  // smallest of those that are left out
     for (const PlanCandidate& candidate : candidates()) {
       PlanRow row = memory_of(candidate, layouts_of(candidate));
@@ -135,7 +139,7 @@ class PlanSearch {
       return std::pair(std::llround(std::log(row.time.total()) / std::log(1.01)), row.bytes());
     };
     std::ranges::stable_sort(plans.fitting, {}, order);
-    if (plans.fitting.empty()) plans.ranks_that_would_fit = ranks_that_would_fit();
+    if (plans.fitting.empty() && request.finds_ranks) plans.ranks_that_would_fit = ranks_that_would_fit();
     return plans;
   }
 
@@ -163,6 +167,22 @@ class PlanSearch {
                                                    .fixed = fixed_});
     std::erase_if(meshes, [&](const auto& one) { return !is_compatible(job_, one); });
     return meshes;
+  }
+
+  /// Counts operations, and the memory traffic of products with packed weights, each of which makes its matrix anew.
+  /// Frozen weights have no gradient, which is a third of the operations with a weight.
+  void take_operations(const BuiltModel& built) {
+    flops_ = built.model->flops_per_sample();
+    if (flops_ == 0) flops_ = 6 * static_cast<double>(built.parameter_count);
+    forward_share_ = 1 / (2 + static_cast<double>(built.trainable_count) / static_cast<double>(built.parameter_count));
+    flops_ /= 3 * forward_share_;
+    const std::map<std::string, int64_t> packed = models::weights_of_packed(*built.model);
+    const auto element = static_cast<int64_t>(at::elementSize(context_.policy.compute));
+    built.model->each_parameter([&](const std::string& name, const nn::Parameter& parameter) {
+      const auto found = packed.find(name);
+      if (found != packed.end())
+        unpacked_bytes_ += static_cast<int64_t>(parameter.value.nbytes()) + found->second * element;
+    });
   }
 
   void take_sizes() {
@@ -303,9 +323,10 @@ class PlanSearch {
   }
 
   /// Computes the work of a part. Operations: the model's own count, 6 for each weight and token and 12 for each pair
-  /// of tokens and channel of attention in a decoder, a third of it forward; block checkpointing repeats the forward
-  /// pass (Chen et al., arXiv:1604.06174). Ranks that share a sample have an equal share of them. Memory traffic of a
-  /// pass: gradients are read and written once; what selective checkpointing does not keep is read and written once.
+  /// of tokens and channel of attention in a decoder, a third of it forward; less where weights are frozen; block
+  /// checkpointing repeats the forward pass (Chen et al., arXiv:1604.06174). Ranks that share a sample have an equal
+  /// share of them. Memory traffic of a pass: gradients are read and written once; packed weights are unpacked for each
+  /// product; what selective checkpointing does not keep is read and written once.
   /// Memory traffic of an update: gradients are set to zero, and read for their norm and by the rule; values and state
   /// are read and written, the 16-bit copy is written.
   StepWork work_of(const PlanCandidate& candidate, const RankLayout& layout, const ModelPart& part) {
@@ -315,14 +336,16 @@ class PlanSearch {
                   .in_last_backward = layout.last_backward,
                   .after_update = layout.after_update};
     const bool is_whole = candidate.pipeline == 1;
-    const double pass = (is_whole ? flops_ : part.flops) * static_cast<double>(candidate.micro_batch) /
+    const bool repeats = candidate.checkpointing == "block";
+    const double pass = (is_whole ? flops_ : part.flops / (3 * forward_share_)) *
+                        static_cast<double>(candidate.micro_batch) /
                         static_cast<double>(candidate.tensor * candidate.context);
-    work.forward_flops = pass / 3;
-    work.backward_flops = pass * (candidate.checkpointing == "block" ? 1 : 2.0 / 3);
+    work.forward_flops = pass * forward_share_;
+    work.backward_flops = repeats ? pass : pass - work.forward_flops;
     LayerTraffic traffic = layer_traffic(candidate, traffic_, part, part.end == layout.units);
     work.in_forward_stalls = std::move(traffic.forward);
     work.in_backward_stalls = std::move(traffic.backward);
-    int64_t bytes = 2 * layout.gradient_bytes;
+    int64_t bytes = 2 * layout.gradient_bytes + (repeats ? 3 : 2) * unpacked_bytes_ / candidate.pipeline;
     if (candidate.checkpointing == "selective") {
       PlanCandidate whole = candidate;
       whole.checkpointing = "none";
@@ -419,14 +442,16 @@ class PlanSearch {
   }
 
   const Job& job_;
-  const PlanRequest& request_;
+  PlanRequest request_;  // of the present search
   PlanCandidate fixed_;  // degrees that the job sets
   JobDatasets datasets_;
   RankContext context_;
   PredictedActivations activations_;
   train::Plan plan_;
   double flops_ = 0;  // operations per sample, forward and backward
+  double forward_share_ = 1.0 / 3;
   int64_t parameters_ = 0;
+  int64_t unpacked_bytes_ = 0;  // read and written to unpack all packed weights once
   std::vector<std::string> checkpointings_;
   std::vector<PlanCandidate> meshes_;
   DecoderSizes sizes_;
@@ -443,7 +468,7 @@ void refuse_what_is_not_predicted(const Job& job) {
                                     std::pair("pipeline", parallel.pipeline)}) {
     if (degree == 1) continue;
     throw job.loaded.error(std::string("parallel.") + key,
-                           "is predicted only for a model of type gpt, all of which is trained, without an adapter",
+                           "is predicted only for a model of type gpt without model.freeze",
                            std::string("--set parallel.") + key + "=1");
   }
 }
@@ -465,10 +490,19 @@ const PlanRow& Plans::smallest() const {
   return *std::ranges::min_element(all, {}, [](const PlanRow& row) { return row.bytes(); });
 }
 
-Plans search_plans(const Job& job, const PlanRequest& request) {
+double Plans::seconds_of(const PlanRow& row) const noexcept {
+  if (steps == INT64_MAX) return max_seconds;
+  const double seconds = static_cast<double>(steps) * row.time.total();
+  return max_seconds > 0 ? std::min(seconds, max_seconds) : seconds;
+}
+
+std::vector<Plans> search_plans(const Job& job, const std::vector<PlanRequest>& requests) {
   check_compatibility(without_searched(job));
   refuse_what_is_not_predicted(job);
-  return PlanSearch(job, request).search();
+  PlanSearch search(job, requests.front());
+  std::vector<Plans> plans;
+  for (const PlanRequest& request : requests) plans.push_back(search.search(request));
+  return plans;
 }
 
 }  // namespace gputrain::app

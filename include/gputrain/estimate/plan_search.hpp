@@ -41,6 +41,7 @@ struct PlanRequest {
   int world_size = 1;
   int64_t device_bytes = 0;
   ClusterRates rates;
+  bool finds_ranks = true;  // whether to look for the ranks that would fit, if nothing does
 };
 
 /// Share of a device's memory for other things: its context, NCCL, gaps between tensors.
@@ -48,6 +49,8 @@ constexpr double kKeptMemory = 0.05;
 
 struct Plans {
   int64_t global_batch = 0, tokens_per_sample = 0, parameters = 0;
+  int64_t steps = 0;                 // of the whole job; INT64_MAX: limited only by time
+  double max_seconds = 0;            // limit of the job's training; 0: none
   std::vector<PlanRow> fitting;      // fastest first; among those within 1 %, the smallest
   std::vector<PlanRow> all;          // in search order; the job's degrees, and others if they fit (or the smallest)
   std::string how_activations;       // how activations were found
@@ -55,11 +58,14 @@ struct Plans {
 
   /// Returns the candidate with the least memory.
   const PlanRow& smallest() const;
+  /// Returns the time of all steps of the job, or its limit.
+  double seconds_of(const PlanRow& row) const noexcept;
 };
 
 /// Searches all settings of a candidate, except a degree of context, tensor, pipeline or virtual_stages that the job
-/// sets. Opens the job's data, and takes small steps on this machine's CPU, with small models if the job's is large.
-/// Throws Error(usage) if ranks do not divide the global batch, if the model cannot be predicted, or as a run would.
-Plans search_plans(const Job& job, const PlanRequest& request);
+/// sets, for each request; they differ in their devices alone. Opens the job's data, but not its pretrained weights,
+/// and takes small steps on this machine's CPU, with small models if the job's is large. Throws Error(usage) if ranks
+/// do not divide the global batch, if the model cannot be predicted, or as a run would.
+std::vector<Plans> search_plans(const Job& job, const std::vector<PlanRequest>& requests);
 
 }  // namespace gputrain::app

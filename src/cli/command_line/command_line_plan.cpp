@@ -5,14 +5,20 @@
 namespace gputrain {
 
 void CommandLine::add_plan() {
-  auto* verb = app.add_subcommand("plan", "predict how to share a job among many GPUs: what fits, what is fastest");
+  auto* verb = app.add_subcommand(
+      "plan", "predict whether a job fits GPUs, how to share it among them, how long it takes and what it costs");
   add_job(*verb, plan.job);
-  verb->add_option("--world-size", plan.world_size, "ranks, one for each GPU")
-      ->required()
+  verb->add_option("--world-size", plan.world_size, "ranks, one for each GPU (default: 1)")
       ->check(CLI::Range(1, 1 << 20));
-  verb->add_option("--device-memory", plan.device_memory, "memory of each GPU, such as 80GiB (default: of a GPU here)")
+  verb->add_option("--device-memory", plan.device_memory,
+                   "memory of each GPU, such as 80GiB (default: of the named GPUs, or of a GPU here)")
       ->check(not_empty);
-  verb->add_option("--gpus", plan.rates.gpus, "whose published rates count: b200, h200, h100, a100, v100")
+  verb->add_option(
+          "--gpus", plan.gpus,
+          "kinds of GPUs, such as h100 or 4090,l40s,a100-80, whose published figures count; several, or one with "
+          "the dollars of an hour, as 4090=0.40,h100=2.50, are compared")
+      ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(not_empty);
   verb->add_option("--gpus-per-host", plan.rates.gpus_per_host, "ranks on each host (default: 8)")->check(at_least(1));
   verb->add_option("--bench-train", plan.rates.bench_train,

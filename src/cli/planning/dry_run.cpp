@@ -71,7 +71,7 @@ std::unique_ptr<PredictedActivations> predictions_for(const Job& job, const Trai
       {.what = "a dry run takes small steps on this machine's CPU, and " + obstacle,
        .where = "model.architecture: " + job.spec().model.architecture.name,
        .hint = "a smaller model of the same kind, or a machine with more memory; what a step needs is predicted "
-               "without one only for models of type gpt, all of which is trained, without an adapter"});
+               "without one only for models of type gpt without model.freeze"});
 }
 
 }  // namespace

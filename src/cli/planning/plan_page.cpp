@@ -21,9 +21,11 @@ struct NamedConstant {
   const char* unit_name;
 };
 
-std::vector<NamedConstant> constants_of(const ClusterRates& rates) {
-  return {{"compute", rates.compute, 1e12, "TFLOP/s"},
-          {"memory", rates.memory, 1e9, "GB/s"},
+std::vector<NamedConstant> constants_of(const ClusterRates& rates, int64_t ranks) {
+  const NamedConstant compute{"compute", rates.compute, 1e12, "TFLOP/s"}, memory{"memory", rates.memory, 1e9, "GB/s"};
+  if (ranks == 1) return {compute, memory};
+  return {compute,
+          memory,
           {"inside a host", rates.inside, 1e9, "GB/s"},
           {"between hosts", rates.between, 1e9, "GB/s"},
           {"hop inside a host", rates.inside_latency, 1e-6, "us"},
@@ -41,11 +43,6 @@ std::string seconds_text(double seconds) {
   return seconds < 1 ? fmt::format("{:.3g} ms", 1e3 * seconds) : fmt::format("{:.1f} s", seconds);
 }
 
-std::string rate_text(const Plans& plans, const PlanRow& row) {
-  const auto tokens = static_cast<double>(plans.tokens_per_sample);
-  return monitor::compact(row.samples_per_second * (tokens > 0 ? tokens : 1));
-}
-
 nlohmann::json to_json(const Constant& constant) {
   return {{"value", constant.value}, {"share", constant.share}, {"origin", constant.origin}};
 }
@@ -56,6 +53,15 @@ nlohmann::json to_json(const RankMemory& memory) {
           {"working_copy", fixed.working_copy}, {"buffers", fixed.buffers},           {"gradients", fixed.gradients},
           {"optimizer", fixed.optimizer_state}, {"activations", memory.activations},  {"total", memory.bytes()}};
 }
+
+}  // namespace
+
+std::string rate_text(const Plans& plans, const PlanRow& row) {
+  const auto tokens = static_cast<double>(plans.tokens_per_sample);
+  return monitor::compact(row.samples_per_second * (tokens > 0 ? tokens : 1));
+}
+
+const char* rate_unit(const Plans& plans) { return plans.tokens_per_sample > 0 ? "tokens/s" : "samples/s"; }
 
 nlohmann::json to_json(const PlanRow& row, bool fits) {
   nlohmann::json json{{"shard", row.candidate.shard},
@@ -84,22 +90,23 @@ nlohmann::json to_json(const PlanRow& row, bool fits) {
   return json;
 }
 
-}  // namespace
-
-std::string plan_head(const Job& job, const PlanRequest& request, const Plans& plans) {
-  const int64_t world = request.world_size, each = request.rates.ranks_per_host;
+std::string job_line(const Job& job, const Plans& plans) {
   const std::string samples = plans.tokens_per_sample > 0 ? counted(plans.global_batch, "sample") + " of " +
                                                                 grouped(plans.tokens_per_sample) + " tokens"
                                                           : counted(plans.global_batch, "sample");
-  std::string text =
-      fmt::format("job     {}  {} {} params  {}  a step: {}\n", job.name, job.spec().model.architecture.name,
-                  monitor::compact(static_cast<double>(plans.parameters)), job.spec().precision, samples);
+  return fmt::format("job     {}  {} {} params  {}  a step: {}\n", job.name, job.spec().model.architecture.name,
+                     monitor::compact(static_cast<double>(plans.parameters)), job.spec().precision, samples);
+}
+
+std::string plan_head(const Job& job, const PlanRequest& request, const Plans& plans) {
+  const int64_t world = request.world_size, each = request.rates.ranks_per_host;
+  std::string text = job_line(job, plans);
   text += fmt::format("gpus    {} of {}, {}; {:.0f} % of that are left to their context, NCCL and gaps\n",
                       counted(world, "rank") + (world > each ? " on " + counted(ceil_divide(world, each), "host") : ""),
                       request.rates.gpus, monitor::bytes(request.device_bytes), 100 * kKeptMemory);
   text += "memory  weights, gradients and optimizer: exact; activations: " + plans.how_activations + "\n";
   TextTable table("llrll");
-  for (const NamedConstant& one : constants_of(request.rates)) {
+  for (const NamedConstant& one : constants_of(request.rates, world)) {
     table.add({std::string(table.text().empty() ? "rates " : ""), one.name,
                monitor::significant(one.constant.value / one.unit) + " " + one.unit_name, one.constant.origin,
                share_text(one.constant)});
@@ -108,10 +115,9 @@ std::string plan_head(const Job& job, const PlanRequest& request, const Plans& p
 }
 
 std::string plan_table(const Plans& plans) {
-  const char* unit = plans.tokens_per_sample > 0 ? "tokens/s" : "samples/s";
   TextTable table("rllrrrlrrrrrl");
-  table.add({"", "split", "shard", "replicas", "micro", "passes", "checkpointing", "memory", "sent", "step", unit,
-             "MFU", "limit"});
+  table.add({"", "split", "shard", "replicas", "micro", "passes", "checkpointing", "memory", "sent", "step",
+             rate_unit(plans), "MFU", "limit"});
   for (size_t i = 0; i < std::min(kBest, plans.fitting.size()); ++i) {
     const PlanRow& row = plans.fitting[i];
     table.add({std::to_string(i + 1), mesh_text(row.candidate), row.candidate.shard, grouped(row.candidate.replicate),

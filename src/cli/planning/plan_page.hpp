@@ -10,6 +10,13 @@
 
 namespace gputrain::app {
 
+/// Returns the line of the job: its model and a step's samples.
+std::string job_line(const Job& job, const Plans& plans);
+/// Returns tokens, or samples, per second, and which of them.
+std::string rate_text(const Plans& plans, const PlanRow& row);
+const char* rate_unit(const Plans& plans);
+nlohmann::json to_json(const PlanRow& row, bool fits);
+
 /// Returns the lines before the candidates: the job, the GPUs, the constants and their origin.
 std::string plan_head(const Job& job, const PlanRequest& request, const Plans& plans);
 /// Returns the best candidates as a table, and the first of them as lines of a job.

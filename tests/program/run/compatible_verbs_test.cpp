@@ -63,7 +63,9 @@ TEST(CompatibleVerbs, RefuseTheSamePairs) {
       EXPECT_EQ(refusal([&] { app::run_command({.job = job, .dry_run = true, .dry_run_request = {.world_size = 8}}); }),
                 said);
       if (is_searched(kSwitches[i]) || is_searched(kSwitches[j])) continue;
-      EXPECT_EQ(refusal([&] { app::search_plans(app::load_job(job), {.world_size = 8, .rates = {}}); }), said);
+      EXPECT_EQ(
+          refusal([&] { app::search_plans(app::load_job(job), {app::PlanRequest{.world_size = 8, .rates = {}}}); }),
+          said);
     }
   }
   EXPECT_GT(refused, 20);
@@ -86,7 +88,8 @@ TEST(CompatibleVerbs, PlanWhatARunTakes) {
     const app::Job job =
         app::load_job({.file = file, .set = {setting, "data.train={format: synthetic, samples: 64, vocab_size: 67}"}});
     const app::Plans plans =
-        app::search_plans(job, {.world_size = 8, .device_bytes = int64_t{1} << 36, .rates = rates});
+        app::search_plans(job, {app::PlanRequest{.world_size = 8, .device_bytes = int64_t{1} << 36, .rates = rates}})
+            .front();
     ASSERT_FALSE(plans.all.empty()) << setting;
     for (const app::PlanRow& row : plans.all)
       EXPECT_TRUE(app::broken_rules(app::features_of(app::job_of(job, row.candidate).spec())).empty())

@@ -1,0 +1,113 @@
+#include "gpu_offers.hpp"
+
+#include <algorithm>
+#include <climits>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/numbers.hpp"
+#include "gputrain/inspect/text_table.hpp"
+#include "gputrain/monitor/format.hpp"
+#include "plan_page.hpp"
+
+namespace gputrain::app {
+namespace {
+
+/// Returns the offer with the least value among those that fit and have one; null: none.
+template <class Value>
+const GpuOffer* least(const std::vector<GpuOffer>& offers, const Value& value) {
+  const GpuOffer* best = nullptr;
+  for (const GpuOffer& offer : offers) {
+    if (!offer.fits() || !value(offer)) continue;
+    if (best == nullptr || *value(offer) < *value(*best)) best = &offer;
+  }
+  return best;
+}
+
+const GpuOffer* cheapest(const std::vector<GpuOffer>& offers) {
+  return least(offers, [](const GpuOffer& offer) { return offer.cost(); });
+}
+
+const GpuOffer* fastest(const std::vector<GpuOffer>& offers) {
+  return least(offers, [](const GpuOffer& offer) { return std::optional(1 / offer.row().samples_per_second); });
+}
+
+std::string dollars(std::optional<double> value) { return value ? fmt::format("{:.2f}", *value) : ""; }
+
+std::string conclusion(const std::vector<GpuOffer>& offers) {
+  const GpuOffer *const by_cost = cheapest(offers), *const by_time = fastest(offers);
+  if (by_time == nullptr) return "";
+  const GpuOffer& taken = by_cost != nullptr ? *by_cost : *by_time;
+  const std::string name = taken.request.rates.gpus;
+  const std::string why = by_cost != nullptr
+                              ? "is the cheapest that fits, with " + dollars(taken.cost()) + " dollars"
+                              : "is the fastest that fits; --gpus " + name + "=PRICE_OF_AN_HOUR,... names the cheapest";
+  return fmt::format("{} {}. All of this is predicted, nothing was run on a GPU. Its settings, for the job:\n\n{}",
+                     name, why, yaml_of(taken.row().candidate));
+}
+
+}  // namespace
+
+std::optional<double> GpuOffer::cost() const {
+  if (!price) return std::nullopt;
+  return *price * request.world_size * seconds() / 3600;
+}
+
+std::string offers_page(const Job& job, const std::vector<GpuOffer>& offers) {
+  const GpuOffer& first = offers.front();
+  TextTable table("lrlrrrlrrrr");
+  table.add({"gpus", "memory", "fits", "needs", "micro", "passes", "checkpointing", rate_unit(first.plans), "time",
+             "dollars/h", "dollars"});
+  for (const GpuOffer& offer : offers) {
+    const PlanRow& row = offer.row();
+    const bool fits = offer.fits();
+    table.add({offer.request.rates.gpus, monitor::bytes(offer.request.device_bytes), fits ? "yes" : "no",
+               monitor::bytes(row.bytes()), grouped(row.candidate.micro_batch), grouped(row.candidate.accumulation),
+               row.candidate.checkpointing, fits ? rate_text(offer.plans, row) : "",
+               fits ? monitor::duration(offer.seconds()) : "", dollars(offer.price),
+               fits ? dollars(offer.cost()) : ""});
+  }
+  const ClusterRates& rates = first.request.rates;
+  return job_line(job, first.plans) +
+         fmt::format(
+             "gpus    {} of a kind; {:.0f} % of their memory are left to their context, NCCL and gaps\n"
+             "memory  weights, gradients and optimizer: exact; activations: {}\n"
+             "rates   published, data sheets; assumed: {:.0f} % of compute and {:.0f} % of memory traffic are reached\n"
+             "time    of training alone, without evaluations and saves\n\n{}\n{}",
+             first.request.world_size, 100 * kKeptMemory, first.plans.how_activations, 100 * rates.compute.share,
+             100 * rates.memory.share, table.text(), conclusion(offers));
+}
+
+nlohmann::json offers_json(const std::vector<GpuOffer>& offers) {
+  const Plans& plans = offers.front().plans;
+  const auto name_of = [](const GpuOffer* offer) {
+    return offer != nullptr ? nlohmann::json(offer->request.rates.gpus) : nlohmann::json();
+  };
+  const auto number = [](std::optional<double> value) { return value ? nlohmann::json(*value) : nlohmann::json(); };
+  const GpuOffer *const by_cost = cheapest(offers), *const by_time = fastest(offers);
+  nlohmann::json json{{"schema", 1},
+                      {"world_size", offers.front().request.world_size},
+                      {"parameters", plans.parameters},
+                      {"global_batch", plans.global_batch},
+                      {"tokens_per_sample", plans.tokens_per_sample},
+                      {"steps", plans.steps == INT64_MAX ? nlohmann::json() : nlohmann::json(plans.steps)},
+                      {"activations", plans.how_activations},
+                      {"gpus", nlohmann::json::array()},
+                      {"cheapest", name_of(by_cost)},
+                      {"fastest", name_of(by_time)}};
+  for (const GpuOffer& offer : offers) {
+    json["gpus"].push_back({{"name", offer.request.rates.gpus},
+                            {"device_memory_bytes", offer.request.device_bytes},
+                            {"fits", offer.fits()},
+                            {"plan", to_json(offer.row(), offer.fits())},
+                            {"seconds", number(offer.fits() ? std::optional(offer.seconds()) : std::nullopt)},
+                            {"dollars_per_hour", number(offer.price)},
+                            {"dollars", number(offer.fits() ? offer.cost() : std::nullopt)}});
+  }
+  if (const GpuOffer* const taken = by_cost != nullptr ? by_cost : by_time; taken != nullptr)
+    json["yaml"] = yaml_of(taken->row().candidate);
+  return json;
+}
+
+}  // namespace gputrain::app
