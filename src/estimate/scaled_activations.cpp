@@ -109,7 +109,11 @@ Job job_with(const Settings& settings, const SmallDecoder& small, const std::str
   say("model.config.n_embd", small.channels);
   say("model.config.n_inner", small.inner);
   if (small.expert_inner > 0) say("model.config.expert_inner", small.expert_inner);
-  if (settings.contains("model.adapter.rank")) say("model.adapter.rank", small.rank);
+  if (settings.contains("model.adapter.rank")) {
+    say("model.adapter.rank", small.rank);
+    // Groups may name layers that the small decoder has not, and its weights may be too small to start from.
+    set.insert(set.end(), {"model.adapter.groups=[]", "model.adapter.init=kaiming"});
+  }
   say("model.config.vocab_size", small.vocabulary);
   say("model.config.pad_vocab_to", 0);
   say("model.config.block_size", small.tokens);
