@@ -156,6 +156,7 @@ void take_memory(const at::Tensor& tensor) {
 Arena::Arena(const std::vector<ArenaTensor>& arena_tensors, const ArenaOptions& options)
     : kept_(options.gradients),
       kept_values_(options.values),
+      state_on_host_(options.state_on_host),
       shards_(options.shards),
       rounding_seed_(options.rounding_seed) {
   check_arena_tensors(arena_tensors);

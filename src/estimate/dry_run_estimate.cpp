@@ -56,7 +56,9 @@ ShardEstimate estimate_shards(const Job& job, TrainingSetup& setup) {
     shards.most_owned = std::max(shards.most_owned, owned);
     shards.fewest_owned = std::min(shards.fewest_owned, owned);
     shards.owning_nothing += owned == 0;
-    shards.most_state = std::max(shards.most_state, fixed_memory(built, optimizer_stack).optimizer_state);
+    const FixedMemory fixed = fixed_memory(built, optimizer_stack);
+    shards.most_state = std::max(shards.most_state, fixed.optimizer_state);
+    shards.most_on_host = std::max(shards.most_on_host, fixed.state_on_host);
     shards.files_bytes += file * together;
     shards.largest_file = std::max(shards.largest_file, file);
     const int writer_of_weights = built.writer_of_weights(mesh, mesh.first_like(setup.context.rank()) + place);
@@ -148,13 +150,16 @@ int64_t passes_to_measure(const TrainingSetup& setup) {
 
 }  // namespace
 
-Activations measure_activations(const Job& job, TrainingSetup& setup, const TrialStep& one, int64_t most_samples) {
-  const int64_t samples = std::min(most_samples, samples_to_try(setup, one.peak_bytes));
+PlacedActivations measure_activations(const Job& job, TrainingSetup& setup, const TrialStep& one,
+                                      int64_t most_samples) {
+  const int64_t samples = std::min(most_samples, samples_to_try(setup, one.peak_bytes + one.host_bytes));
   const int64_t passes = passes_to_measure(setup);
-  Activations activations;
+  PlacedActivations activations;
   for (const int64_t each : {samples / 2, samples}) {
-    if (each > 0)
-      activations.measure(each, each == 1 ? one.peak_bytes : take_trial_step(job, setup, each, passes).peak_bytes);
+    if (each == 0) continue;
+    const TrialStep step = each == 1 ? one : take_trial_step(job, setup, each, passes);
+    activations.on_device.measure(each, step.peak_bytes);
+    activations.on_host.measure(each, step.host_bytes);
   }
   return activations;
 }
@@ -165,6 +170,7 @@ namespace {
 FixedMemory most_fixed_memory(const TrainingSetup& setup, const ShardEstimate& shards) {
   FixedMemory fixed = fixed_memory(setup.built, setup.optimizer_stack);
   fixed.optimizer_state = shards.most_state;
+  fixed.state_on_host = shards.most_on_host;
   if (setup.built.arena->keeps_owned_gradients_only()) fixed.gradients = shards.most_owned;
   if (setup.built.arena->keeps_owned_values_only()) fixed.parameters = shards.most_owned;
   return fixed;
@@ -177,16 +183,17 @@ data::EpochShares epoch_of(const Job& job, const TrainingSetup& setup) {
                                                            .world_size = setup.context.groups.mesh().samples()});
 }
 
-Activations predict_activations(const Job& job, TrainingSetup& setup, int64_t most_samples,
-                                PredictedActivations& predicted) {
+PlacedActivations predict_activations(const Job& job, TrainingSetup& setup, int64_t most_samples,
+                                      PredictedActivations& predicted) {
   PlanCandidate candidate = candidate_of(job.spec(), setup.plan.batch);
   predicted.expect({.tensor = candidate.tensor, .context = candidate.context});
   const RankLayout layout = rank_layout(job, setup.datasets, setup.plan, setup.context);
-  Activations activations{.is_predicted = true};
+  PlacedActivations activations{.on_device = {.is_predicted = true}, .on_host = {.is_predicted = true}};
   for (const int64_t samples : {int64_t{1}, most_samples}) {
-    if (samples <= activations.measured_samples) continue;
+    if (samples <= activations.on_device.measured_samples) continue;
     candidate.micro_batch = samples;
-    activations.measure(samples, predicted.bytes(candidate, layout));
+    activations.on_device.measure(samples, predicted.bytes(candidate, layout));
+    activations.on_host.measure(samples, predicted.bytes_on_host(candidate, layout));
   }
   return activations;
 }
@@ -203,7 +210,8 @@ std::string obstacle_to_steps(const TrainingSetup& setup) {
   constexpr double kMostOperations = 1e13;
   const double operations = operations_of(setup);
   if (operations > kMostOperations) return fmt::format("a step with one sample has {:.0e} operations", operations);
-  const int64_t needed = fixed_memory(setup.built, setup.optimizer_stack).total(), here = device::host_memory_bytes();
+  const int64_t needed = fixed_memory(setup.built, setup.optimizer_stack).with_host(),
+                here = device::host_memory_bytes();
   if (needed <= here / 2) return {};
   return fmt::format("a rank holds {} before its first step, and this machine has {}", monitor::bytes(needed),
                      monitor::bytes(here));
@@ -216,10 +224,10 @@ StageEstimate make_stage_estimate(const Job& job, TrainingSetup& setup, int64_t 
   memory.fixed = most_fixed_memory(setup, stage.shards);
   memory.micro_batch = epoch_of(job, setup).most_rows;
   memory.limit = device_bytes;
-  memory.activations = predicted != nullptr
-                           ? predict_activations(job, setup, memory.micro_batch, *predicted)
-                           : measure_activations(job, setup, take_trial_step(job, setup, 1, passes_to_measure(setup)),
-                                                 memory.micro_batch);
+  memory.place(predicted != nullptr
+                   ? predict_activations(job, setup, memory.micro_batch, *predicted)
+                   : measure_activations(job, setup, take_trial_step(job, setup, 1, passes_to_measure(setup)),
+                                         memory.micro_batch));
   return stage;
 }
 
@@ -249,13 +257,13 @@ DryRunEstimate make_dry_run_estimate(const Job& job, TrainingSetup& setup, const
   memory.limit = device_bytes;
   estimate.communication = estimate_communication(setup);
   if (predicted != nullptr) {
-    memory.activations = predict_activations(job, setup, memory.micro_batch, *predicted);
+    memory.place(predict_activations(job, setup, memory.micro_batch, *predicted));
   } else {
     const comm::CollectiveTraffic before = traffic;
     const TrialStep one = take_trial_step(job, setup, 1, passes_to_measure(setup));
     estimate.first_loss = one.loss;
     estimate.communication.traffic = traffic_of_all_passes(job, setup, traffic, traffic - before);
-    memory.activations = measure_activations(job, setup, one, memory.micro_batch);
+    memory.place(measure_activations(job, setup, one, memory.micro_batch));
   }
   if (job.spec().train.searches_micro_batch()) memory.micro_batch = largest_that_fits(memory);
   return estimate;

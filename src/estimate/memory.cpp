@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -22,7 +23,8 @@ struct Remedy {
   std::string set;
   std::string effect;
   int64_t saved = 0;
-  int change = 0;  // change of results: 0 none, 1 rounding, 2 another model or other inputs
+  bool copies = false;  // it takes time for copies to the host
+  int change = 0;       // change of results: 0 none, 1 rounding, 2 another model or other inputs
 };
 
 /// Returns a divisor of the micro-batch that fits, at most half of it: all passes stay equally large.
@@ -173,6 +175,27 @@ void add_adapter(std::vector<Remedy>& remedies, const JobSpec& spec, const Train
                       .change = 2});
 }
 
+/// Adds what moves memory to the host. On a CPU, where batches lie beside the model, nothing does.
+void add_offload(std::vector<Remedy>& remedies, const JobSpec& spec, const Memory& memory) {
+  if (memory.data > 0) return;
+  const auto may_offload = [&](bool train::OffloadSpec::*what) {
+    return !(spec.train.offload.*what) &&
+           may_have(spec, [what](JobSpec& changed) { changed.train.offload.*what = true; });
+  };
+  if (may_offload(&train::OffloadSpec::activations)) {
+    remedies.push_back({.set = "train.offload.activations=true",
+                        .effect = "inputs of blocks wait in the host's memory, copied beside the computing",
+                        .saved = memory.activations.bytes(memory.micro_batch) / 2,
+                        .copies = true});
+  }
+  if (may_offload(&train::OffloadSpec::optimizer)) {
+    remedies.push_back({.set = "train.offload.optimizer=true",
+                        .effect = "each update copies the optimizer's state from the host and back",
+                        .saved = memory.fixed.optimizer_state,
+                        .copies = true});
+  }
+}
+
 void add_precision(std::vector<Remedy>& remedies, const JobSpec& spec, const Memory& memory) {
   if (spec.precision == "bf16" || spec.precision == "fp16") return;
   const bool is_double = spec.precision == "fp64";
@@ -236,7 +259,9 @@ std::string use_text(const JobSpec& spec, const TrainingSetup& setup, const Memo
   if (fixed.frozen > 0) line("frozen ones", fixed.frozen, "");
   if (fixed.working_copy > 0) line("copy of them", fixed.working_copy, "in " + spec.precision);
   line("gradients", fixed.gradients, "");
-  line("optimizer state", fixed.optimizer_state, spec.optimizer.type.name);
+  line("optimizer state", fixed.optimizer_state,
+       spec.optimizer.type.name +
+           (fixed.state_on_host > 0 ? ", and " + monitor::bytes(fixed.state_on_host) + " in the host's memory" : ""));
   if (memory.data > 0)
     line("data", memory.data, grouped(batches_ahead(spec, setup.plan.batch)) + " micro-batches read ahead");
   line("rest", memory.activations.bytes(memory.micro_batch) - requested,
@@ -279,13 +304,15 @@ std::string memory_remedies(const Job& job, const TrainingSetup& setup, const Me
   add_micro_batch(remedies, spec, setup, memory);
   add_sharding(remedies, spec, setup, memory);
   add_passes(remedies, spec, setup, memory);
+  add_offload(remedies, spec, memory);
   add_precision(remedies, spec, memory);
   add_narrower_state(remedies, spec, memory);
   add_adapter(remedies, spec, &setup, &memory);
   add_shorter_inputs(remedies, setup, memory);
   add_smaller_model(remedies, job, memory.total() / 2);
   std::erase_if(remedies, [&](const Remedy& remedy) { return remedy.saved < memory.total() / 50; });
-  std::ranges::stable_sort(remedies, {}, [](const Remedy& remedy) { return std::pair(remedy.change, -remedy.saved); });
+  std::ranges::stable_sort(
+      remedies, {}, [](const Remedy& remedy) { return std::tuple(remedy.change, remedy.copies, -remedy.saved); });
   return hint_of(remedies);
 }
 

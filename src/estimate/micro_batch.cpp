@@ -101,7 +101,7 @@ class MicroBatchSearch {
       finding.fits = leaves_room(steps.peak_bytes, finding) ? 1 : 0;
       finding.samples_per_second = *std::max_element(steps.samples_per_second.begin(), steps.samples_per_second.end());
       finding.peak_bytes = static_cast<double>(steps.peak_bytes);
-      activations_.measure(size, steps.peak_bytes - fixed_memory(trial_.built, trial_.optimizer_stack).total());
+      activations_.measure(size, steps.peak_bytes - fixed_memory(trial_.built, trial_.optimizer_stack).with_host());
     } catch (const std::exception& failure) {
       shortage_ = out_of_memory_error(failure, job_, &trial_, "with a micro-batch of " + grouped(size));
       if (!shortage_) throw;
@@ -142,7 +142,8 @@ class MicroBatchSearch {
   /// Extrapolates the memory needed beyond what is held now, linearly from smaller micro-batches.
   int64_t bytes_needed(int64_t size) {
     const FixedMemory fixed = fixed_memory(trial_.built, trial_.optimizer_stack);
-    if (activations_.measured_samples == 0) return fixed.gradients + fixed.optimizer_state + bytes_of_a_save();
+    const int64_t state = fixed.optimizer_state + fixed.state_on_host;
+    if (activations_.measured_samples == 0) return fixed.gradients + state + bytes_of_a_save();
     constexpr double kUncertainty = 1.1;
     const int64_t more = activations_.bytes(size) - device::host_allocator_facts().in_use_bytes;
     return static_cast<int64_t>(kUncertainty * static_cast<double>(more)) + bytes_of_a_save();

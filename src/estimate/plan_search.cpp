@@ -478,7 +478,7 @@ Job without_searched(const Job& job) {
   JobSpec spec = job.spec();
   spec.parallel.shard = "none";
   spec.parallel.replicate = 1;
-  spec.train.activation_checkpointing = "none";
+  spec.train.activation_checkpointing = spec.train.offload.activations ? "block" : "none";
   Job rest = job;
   rest.loaded = job.loaded.with(std::move(spec));
   return rest;

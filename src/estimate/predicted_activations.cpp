@@ -12,6 +12,7 @@ namespace gputrain::app {
 namespace {
 
 constexpr int64_t kMostSamples = 8;          // limit for a measured step
+constexpr int64_t kOffloadedOnDevice = 2;    // blocks whose inputs are there: one that computes, one on its way
 constexpr int64_t kGradientsOnTheirWay = 2;  // buffers between stages of a pipeline
 /// Limits per sample, so that two hundred samples take some seconds; and for its weights, gradients and state.
 constexpr double kQuickFlops = 1e9;
@@ -112,7 +113,7 @@ std::string PredictedActivations::text() const {
   return scaled + "; what ranks share is added";
 }
 
-PredictedActivations::Curve PredictedActivations::measured(const PlanCandidate& candidate) const {
+PredictedActivations::Curves PredictedActivations::measured(const PlanCandidate& candidate) const {
   const bool is_each = way_ == Way::each;
   const Job variant = job_of(job_, candidate);
   const comm::Rendezvous at = is_each ? context_.launch.rendezvous : comm::Rendezvous{};
@@ -120,19 +121,22 @@ PredictedActivations::Curve PredictedActivations::measured(const PlanCandidate& 
                       [&] { return datasets_; });
   const int64_t share = candidate.micro_batch * candidate.accumulation;
   const int64_t most = std::min(share, is_each ? kMostSamples : 2);
-  Curve curve;
-  for (int64_t samples = 1; samples <= most; samples *= 2)
-    curve.emplace_back(samples, take_trial_step(variant, setup, samples).peak_bytes);
-  return curve;
+  Curves curves;
+  for (int64_t samples = 1; samples <= most; samples *= 2) {
+    const TrialStep step = take_trial_step(variant, setup, samples);
+    curves.on_device.emplace_back(samples, step.peak_bytes);
+    curves.on_host.emplace_back(samples, step.host_bytes);
+  }
+  return curves;
 }
 
-const PredictedActivations::Curve& PredictedActivations::curve_of(const PlanCandidate& candidate) {
+const PredictedActivations::Curves& PredictedActivations::curves_of(const PlanCandidate& candidate) {
   PlanCandidate kind = candidate;
   kind.replicate = 1;
   if (way_ != Way::each) kind.shard = "none";
-  Curve& curve = measured_[kind.checkpointing + " " + kind.shard];
-  if (curve.empty()) curve = measured(kind);
-  return curve;
+  Curves& curves = measured_[kind.checkpointing + " " + kind.shard];
+  if (curves.on_device.empty()) curves = measured(kind);
+  return curves;
 }
 
 const BlockActivations& PredictedActivations::scaled(const std::string& checkpointing) {
@@ -149,8 +153,10 @@ int64_t PredictedActivations::scaled_bytes(const PlanCandidate& candidate, const
   const bool has_head = layout.stage + 1 == stages, is_pipeline = stages > 1;
   const int64_t hidden = is_pipeline ? hidden_ * samples / candidate.context : 0;
   // In a pipeline, a gradient comes from the next stage while another one is being sent to the previous stage.
+  const bool is_offloaded = offloads(candidate);
   const auto bytes_of = [&](const Held& held) {
-    return found.bytes(samples, held.blocks, has_head, ranks) + hidden * (held.outputs + kGradientsOnTheirWay);
+    const int64_t blocks = is_offloaded ? std::min(held.blocks, kOffloadedOnDevice) : held.blocks;
+    return found.bytes(samples, blocks, has_head, ranks) + hidden * (held.outputs + kGradientsOnTheirWay);
   };
   const int64_t most = bytes_of(most_held(candidate, layout));
   // Gradients are sent in every pass, or only in the last one.
@@ -158,13 +164,29 @@ int64_t PredictedActivations::scaled_bytes(const PlanCandidate& candidate, const
   // Gradients of a head that is computed in parts are summed, beside those of one part.
   const bool has_parts = has_head && layout.shares_gradients && found.has_parts(samples, ranks);
   const int64_t of_parts = has_parts ? 2 * layout.largest_of_head : 0;
-  const double freed = found.per_block.on(ranks) * static_cast<double>(samples);
+  const double freed = is_offloaded ? 0 : found.per_block.on(ranks) * static_cast<double>(samples);
   return of_parts + std::max(most, most_of(layout, last_block_of(layout, stages), while_sending, freed));
 }
 
+bool PredictedActivations::is_scaled(const PlanCandidate& candidate) const {
+  return way_ == Way::scaled || candidate.ranks_of_a_sample() > 1;
+}
+
+bool PredictedActivations::offloads(const PlanCandidate& candidate) const {
+  return job_.spec().train.offload.activations && candidate.checkpointing == "block";
+}
+
+int64_t PredictedActivations::bytes_on_host(const PlanCandidate& candidate, const RankLayout& layout) {
+  if (!offloads(candidate)) return 0;
+  if (!is_scaled(candidate)) return value_at(curves_of(candidate).on_host, candidate.micro_batch);
+  const double of_a_block = scaled(candidate.checkpointing).per_block.on({candidate.tensor, candidate.context});
+  return static_cast<int64_t>(of_a_block *
+                              static_cast<double>(candidate.micro_batch * most_held(candidate, layout).blocks));
+}
+
 int64_t PredictedActivations::bytes(const PlanCandidate& candidate, const RankLayout& layout) {
-  if (way_ == Way::scaled || candidate.ranks_of_a_sample() > 1) return scaled_bytes(candidate, layout);
-  const int64_t activations = value_at(curve_of(candidate), candidate.micro_batch);
+  if (is_scaled(candidate)) return scaled_bytes(candidate, layout);
+  const int64_t activations = value_at(curves_of(candidate).on_device, candidate.micro_batch);
   return way_ == Way::each ? activations : std::max(activations, most_of(layout, layout.units - 2, activations, 0));
 }
 

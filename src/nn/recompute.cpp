@@ -17,6 +17,7 @@
 #include <torch/csrc/autograd/engine.h>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/device/offload.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/nn/unit_memory.hpp"
 
@@ -105,20 +106,57 @@ struct UnitOfWeights {
   }
 };
 
+/// Inputs of a block that wait in the host's memory. The newest ones stay on the device until the next block begins:
+/// the backward pass may begin with them.
+class OffloadedInputs {
+ public:
+  /// Begins to copy the inputs of a block that begins now.
+  static std::shared_ptr<OffloadedInputs> of(at::TensorList inputs) {
+    thread_local std::weak_ptr<OffloadedInputs> newest;
+    auto made = std::make_shared<OffloadedInputs>();
+    made->before_ = newest;
+    if (const auto before = newest.lock()) {
+      for (const auto& tensor : before->tensors_) tensor->leave_device();
+    }
+    for (const at::Tensor& input : inputs) made->tensors_.push_back(std::make_unique<device::OffloadedTensor>(input));
+    newest = made;
+    return made;
+  }
+
+  /// Returns the inputs, and begins to copy those of the block before, whose backward pass is next.
+  variable_list take() {
+    variable_list inputs;
+    for (const auto& tensor : tensors_) inputs.push_back(tensor->take());
+    if (const auto before = before_.lock()) {
+      for (const auto& tensor : before->tensors_) tensor->fetch();
+    }
+    return inputs;
+  }
+
+ private:
+  std::vector<std::unique_ptr<device::OffloadedTensor>> tensors_;
+  std::weak_ptr<OffloadedInputs> before_;
+};
+
 struct FirstRun final : torch::CustomClassHolder {
   FirstRun(Block to_run, at::Device device)
       : block(std::move(to_run)), random(device), unit(UnitOfWeights::entered()) {}
   Block block;
   RandomStates random;
   UnitOfWeights unit;
+  std::shared_ptr<OffloadedInputs> offloaded;  // null: autograd saves the inputs
 };
 
 struct RecomputedBlock : torch::autograd::Function<RecomputedBlock> {
   /// Runs the block and records it as one operator. `anchor` puts it on the graph if no input does.
   static variable_list forward(AutogradContext* context, at::TensorList inputs, const std::optional<at::Tensor>&,
-                               const Block& block) {
+                               const Block& block, bool offloads) {
     auto run = c10::make_intrusive<FirstRun>(block, inputs[0].device());
-    context->save_for_backward(inputs.vec());
+    if (offloads) {
+      run->offloaded = OffloadedInputs::of(inputs);
+    } else {
+      context->save_for_backward(inputs.vec());
+    }
     variable_list outputs = block(inputs.vec());
     note_draws(run->random, inputs[0].device());
     context->saved_data["run"] = c10::IValue::make_capsule(std::move(run));
@@ -128,7 +166,7 @@ struct RecomputedBlock : torch::autograd::Function<RecomputedBlock> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     GPUTRAIN_ASSERT(!at::GradMode::is_enabled(), "a recomputed block has no second derivative");
     const auto run = c10::static_intrusive_pointer_cast<FirstRun>(context->saved_data["run"].toCapsule());
-    variable_list inputs = context->get_saved_variables(), outputs, results;
+    variable_list inputs = run->offloaded ? run->offloaded->take() : context->get_saved_variables(), outputs, results;
     variable_list in_other_order(inputs.size());  // gradients that do not lie in memory as the inputs do
     for (size_t i = 0; i < inputs.size(); ++i) {
       inputs[i] = inputs[i].detach().set_requires_grad(context->needs_input_grad(i));
@@ -154,7 +192,7 @@ struct RecomputedBlock : torch::autograd::Function<RecomputedBlock> {
     // `.grad` lies as its input. The block before would sum over that in another order than without recomputation.
     for (size_t i = 0; i < inputs.size(); ++i)
       results.push_back(in_other_order[i].defined() ? in_other_order[i] : inputs[i].grad());
-    results.resize(results.size() + 2);  // no gradients for `anchor` and `block`
+    results.resize(results.size() + 3);  // no gradients for `anchor`, `block` and `offloads`
     return results;
   }
 };
@@ -235,22 +273,23 @@ void remember(const at::Tensor& made, std::function<at::Tensor()> make) {
 
 }  // namespace
 
-Recompute recompute_from_name(std::string_view name) {
+Recompute recompute_from_name(std::string_view name, bool offloads) {
   if (name == "selective") return Recompute::selective;
-  return name == "block" ? Recompute::block : Recompute::none;
+  if (name != "block") return Recompute::none;
+  return offloads ? Recompute::offloaded_block : Recompute::block;
 }
 
 bool is_recomputing() noexcept { return recomputing; }
 
 std::vector<at::Tensor> recomputed_block(Recompute how, const std::vector<at::Tensor>& inputs, const Block& block,
                                          const std::function<bool()>& is_trained) {
-  if (how != Recompute::block || !at::GradMode::is_enabled()) return block(inputs);
+  if (!is_of_blocks(how) || !at::GradMode::is_enabled()) return block(inputs);
   std::optional<at::Tensor> anchor;
   if (std::none_of(inputs.begin(), inputs.end(), [](const at::Tensor& x) { return x.requires_grad(); })) {
     if (!is_trained || !is_trained()) return block(inputs);
     anchor = at::empty({0}, inputs[0].options().dtype(at::kFloat)).set_requires_grad(true);
   }
-  return RecomputedBlock::apply(at::TensorList(inputs), anchor, block);
+  return RecomputedBlock::apply(at::TensorList(inputs), anchor, block, how == Recompute::offloaded_block);
 }
 
 ForwardPass::~ForwardPass() { recipes.clear(); }

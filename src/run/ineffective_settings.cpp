@@ -122,6 +122,8 @@ std::vector<Rule> rules_of_training(const JobSpec& spec, const TrainingSetup& se
            "that is " + counted(plan.batch.micro_batch, "sample"), "is more than a rank's share of the global batch"},
           {"train.gradient_accumulation_steps", is_accumulation_cut(spec, plan.batch),
            "that is " + counted(plan.batch.accumulation, "sample"), "is more than a rank's share of the global batch"},
+          {"train.offload.", setup.context.device.is_cpu(), "what waits is copied within the same memory",
+           "saves no memory on a CPU"},
           {"data.image.augment.mix.", plan.batch.micro_batch == 1,
            "images are mixed within a micro-batch, and each has one image"},
           {"model.config.router_aux_loss_coef", !has_routers, no_routers},

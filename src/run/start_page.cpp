@@ -181,12 +181,13 @@ std::string plan_text(const TrainingSetup& setup, const std::string& saves) {
 }
 
 /// Returns the memory that stays allocated for the whole run. The activations are unknown before the first step.
-std::string memory_text(const TrainingSetup& setup) {
+std::string memory_text(const JobSpec& spec, const TrainingSetup& setup) {
   const FixedMemory fixed = fixed_memory(setup.built, setup.optimizer_stack);
   const int64_t all = device::facts_of(setup.context.device).total_bytes;
   const int here = setup.context.device.is_cpu() ? setup.context.launch.rendezvous.local_world_size : 1;
   return monitor::bytes(fixed.total()) + " of " + monitor::bytes(all) +
-         (here > 1 ? " for " + counted(here, "rank") : "") + ": " + fixed.text() + "  then activations";
+         (here > 1 ? " for " + counted(here, "rank") : "") + ": " + fixed.text() + "  then activations" +
+         (spec.train.offload.activations ? ", with inputs of blocks on the host" : "");
 }
 
 }  // namespace
@@ -232,7 +233,7 @@ void print_start_page(monitor::Console& console, const Job& job, const TrainingS
     console.line("reduce", describe(setup.gradient_sync, *setup.built.arena, traffic_of_step(setup)));
   if (!setup.context.device.is_cpu()) console.line("graph", graph_text(job.spec(), setup));
   console.line("plan", plan_text(setup, texts.saves));
-  console.line("memory", texts.memory.empty() ? memory_text(setup) : texts.memory);
+  console.line("memory", texts.memory.empty() ? memory_text(job.spec(), setup) : texts.memory);
   console.line("resume", texts.resume);
   if (!texts.watch.empty()) console.line("watch", texts.watch);
   for (const std::string& text : ineffective_settings(job, setup)) log::warning(text);

@@ -53,7 +53,8 @@ std::string compatibility_page() {
       "`gradients` and `parameters`; FSDP is the last one, HSDP is `parallel.replicate`. Gradient checkpointing is "
       "`train.activation_checkpointing`. EMA and SWA are `train.ema` and `train.swa`.\n\n";
   page += "Optimizers that update whole matrices: " + optimizers_with(&optim::Abilities::whole_tensors) +
-          ". With an average of the weights: " + optimizers_with(&optim::Abilities::has_average) + ".\n\n";
+          ". With an average of the weights: " + optimizers_with(&optim::Abilities::has_average) +
+          ". That do not need their state on the device: " + optimizers_with(&optim::Abilities::in_parts) + ".\n\n";
   page += "| feature | | why | instead |\n|-|-|-|-|\n";
   for (const CompatibilityRule& rule : compatibility_rules()) page += row_of(rule);
   return page;

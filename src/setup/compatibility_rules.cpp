@@ -37,6 +37,7 @@ FeatureList features_of_updates(const JobSpec& spec, const JobAbilities& can) {
           {"an optimizer that can update bf16 weights", can.rule.narrow_masters},
           {"an optimizer that updates whole matrices", can.rule.whole_tensors},
           {"an optimizer with an average of the weights", can.rule.has_average},
+          {"an optimizer that needs its state on the device", !can.rule.in_parts},
           {"train.ema", spec.train.ema.has_value()},
           {"train.swa", spec.train.swa.has_value()},
           {"lr_scheduler.type: plateau", can.curve.follows_evaluations},
@@ -51,6 +52,8 @@ FeatureList features_of_steps(const JobSpec& spec) {
   const auto is_taken_away = [](const std::string& pattern) { return pattern.starts_with('!'); };
   return {{"train.activation_checkpointing: block", how == "block"},
           {"train.activation_checkpointing: selective", how == "selective"},
+          {"train.offload.activations", spec.train.offload.activations},
+          {"train.offload.optimizer", spec.train.offload.optimizer},
           {"train.micro_batch_size: auto", spec.train.searches_micro_batch()},
           {"train.cuda_graphs: auto", spec.train.cuda_graphs == "auto"},
           {"data.text.packing", spec.data.text.packing},
@@ -189,6 +192,10 @@ std::vector<CompatibilityRule> rules_of_steps() {
        "leave it out"},
       {"train.activation_checkpointing: selective", needs, "a model with norms and activations",
        "{model} has nothing that is cheap to recompute", "block if the model has blocks, or leave it out"},
+      {"train.offload.activations", needs, "train.activation_checkpointing: block",
+       "the inputs of recomputed blocks are what waits on the host", "false, or train.activation_checkpointing: block"},
+      {"train.offload.optimizer", excludes, "an optimizer that needs its state on the device",
+       "{optimizer} does not update its state in parts", "false, or optimizer.type: adamw, lion or sgd"},
       {"data.text.packing", excludes, "a task that reads each text in a row of its own",
        "{task} reads each text in a row of its own", "leave it out"},
       {"lr_scheduler.type: plateau", needs, "data.val with eval.interval",
@@ -200,6 +207,8 @@ std::vector<CompatibilityRule> rules_of_steps() {
        "remove it, or set device: auto"},
       no_graph("parallel.shard: parameters",
                "parallel.shard: parameters gives and takes the memory of weights within the step"),
+      no_graph("train.offload.activations", "activations are copied on streams of their own"),
+      no_graph("train.offload.optimizer", "the optimizer's state is copied on streams of its own"),
       no_graph("parallel.pipeline", "the stages of a pipeline run other passes"),
   };
 }

@@ -15,7 +15,8 @@ std::string FixedMemory::text() const {
   return "weights " + monitor::bytes(weights()) +
          (borrowed > 0 ? " and " + monitor::bytes(borrowed) + " for the first stage's embedding" : "") +
          (working_copy > 0 ? " and 16-bit copy " + monitor::bytes(working_copy) : "") + "  grads " +
-         monitor::bytes(gradients) + "  optimizer " + monitor::bytes(optimizer_state);
+         monitor::bytes(gradients) + "  optimizer " + monitor::bytes(optimizer_state) +
+         (state_on_host > 0 ? " and on the host " + monitor::bytes(state_on_host) : "");
 }
 
 FixedMemory fixed_memory(const BuiltModel& built, const OptimizerStack& optimizer_stack) {
@@ -26,6 +27,8 @@ FixedMemory fixed_memory(const BuiltModel& built, const OptimizerStack& optimize
   if (arena.working_copy() && !arena.keeps_owned_values_only())
     memory.working_copy = nbytes(arena.working_copy()->tensor());
   for (const at::Tensor& tensor : optimizer_stack.optimizer->state().large()) memory.optimizer_state += nbytes(tensor);
+  memory.state_on_host = optimizer_stack.optimizer->bytes_on_host();
+  memory.optimizer_state -= memory.state_on_host;
   built.model->each_buffer(
       [&](const std::string&, const nn::Buffer& buffer) { memory.buffers += nbytes(buffer.value); });
   return memory;

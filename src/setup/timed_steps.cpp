@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/device/offload.hpp"
 #include "gputrain/device/out_of_memory.hpp"
 #include "gputrain/device/step_clock.hpp"
 #include "gputrain/setup/fixed_memory.hpp"
@@ -65,7 +66,8 @@ class TimingHook final : public train::Hook {
 int64_t peak_bytes(const TrainingSetup& setup) {
   const int64_t peak = device::read_memory(setup.context.device).peak_tensor_bytes;
   // On the CPU the arena and tensors of its size are mapped outside the allocator.
-  return setup.context.device.is_cpu() ? peak + fixed_memory(setup.built, setup.optimizer_stack).total() : peak;
+  if (!setup.context.device.is_cpu()) return peak;
+  return peak + fixed_memory(setup.built, setup.optimizer_stack).with_host() + device::offload_bytes();
 }
 
 void evaluate_once(const Job& job, TrainingSetup& setup) {

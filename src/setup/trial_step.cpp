@@ -1,6 +1,8 @@
 #include "gputrain/setup/trial_step.hpp"
 
 #include "gputrain/device/allocation_meter.hpp"
+#include "gputrain/device/offload.hpp"
+#include "gputrain/device/runtime.hpp"
 #include "gputrain/setup/training_loop.hpp"
 
 namespace gputrain::app {
@@ -26,13 +28,15 @@ TrialStep take_trial_step(const Job& job, TrainingSetup& setup, int64_t samples,
   spec.data.num_workers.value = 0;  // workers would hold memory that does not belong to the step
   KeepLoss hook;
   train::Progress progress;
+  device::synchronize(setup.context.device);
+  device::give_back_offload_memory();
   const device::AllocationMeter meter;
   {
     TrainingLoop loop(spec, setup, {}, [] {});
     loop.run(progress, {&hook}, 1);
   }
   setup.plan = plan;
-  return {.peak_bytes = meter.peak_bytes(), .loss = hook.loss};
+  return {.peak_bytes = meter.peak_bytes(), .host_bytes = device::offload_bytes(), .loss = hook.loss};
 }
 
 }  // namespace gputrain::app

@@ -137,12 +137,14 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
       .choices({"none", "selective", "block"})
       .change(Change::safe)
       .aliases({"gradient_checkpointing", "grad_checkpointing", "checkpoint_activations"});
-  d.key(
-       "cuda_graphs", &TrainSpec::cuda_graphs,
-       "auto: a GPU's steps are recorded as CUDA graphs and replayed, which takes less work of the CPU. There are "
-       "graphs for at most 8 shapes of a micro-batch; other steps run without. So do all steps that cannot be "
-       "recorded: with parallel.shard: parameters or parallel.pipeline, and where recomputed blocks have dropout. off: "
-       "no graphs")
+  d.key("offload", &TrainSpec::offload,
+        "save memory of a GPU: copy what is not needed at the moment to page-locked memory of the host, on streams of "
+        "its own, with the same results bit for bit; steps are not recorded as CUDA graphs then");
+  d.key("cuda_graphs", &TrainSpec::cuda_graphs,
+        "auto: a GPU's steps are recorded as CUDA graphs and replayed, which takes less work of the CPU. There are "
+        "graphs for at most 8 shapes of a micro-batch; other steps run without. So do all steps that cannot be "
+        "recorded: with parallel.shard: parameters, parallel.pipeline or train.offload, and where recomputed blocks "
+        "have dropout. off: no graphs")
       .choices({"auto", "off"})
       .change(Change::safe);
   d.key("kernel_trials", &TrainSpec::kernel_trials,
@@ -166,6 +168,17 @@ void EmaSpec::describe(config::Description<EmaSpec>& d) {
   d.key("warmup", &EmaSpec::warmup,
         "keep at most (1 + step) / (10 + step) of the average, so that the first weights are soon forgotten")
       .change(Change::needs_accept);
+}
+
+void OffloadSpec::describe(config::Description<OffloadSpec>& d) {
+  d.summary("what waits in the memory of the host");
+  d.key("activations", &OffloadSpec::activations,
+        "with activation_checkpointing: block, the inputs of blocks: copied away in the forward pass, and back while "
+        "the block after is in its backward pass")
+      .change(Change::safe);
+  d.key("optimizer", &OffloadSpec::optimizer,
+        "the state of the optimizer: an update copies it to the GPU and back, part by part")
+      .change(Change::safe);
 }
 
 void SwaSpec::describe(config::Description<SwaSpec>& d) {

@@ -97,6 +97,40 @@ TEST_F(PretendGpu, LocksLittleMoreMemoryThanASaveWrites) {
   EXPECT_LE(with.calls - without.calls, 12);
 }
 
+TEST_F(PretendGpu, CopiesToTheHostWithoutWaiting) {
+  const auto waits_of = [this](const std::string& steps) {
+    std::filesystem::remove_all(folder_.path() / "run");
+    train(gpt(), {"train.activation_checkpointing=block", "train.offload.activations=true",
+                  "train.offload.optimizer=true", "train.max_steps=" + steps});
+    return waits();
+  };
+  waits_of("12");  // the first run selects the kernels
+  EXPECT_EQ(waits_of("40"), waits_of("12"));
+  EXPECT_EQ(count("launched graphs"), 0);
+}
+
+TEST_F(PretendGpu, LocksTheMemoryOfOffloadedActivationsThatADryRunForetells) {
+  const auto locked_with = [this](const std::string& offloads) {
+    std::filesystem::remove_all(folder_.path() / "run");
+    train(gpt(),
+          {"train.activation_checkpointing=block", "train.cuda_graphs=off", "train.offload.activations=" + offloads});
+    return count("page-locked bytes");
+  };
+  const Result foretold = gputrain({"run", gpt(), "--dry-run", "--json", "--set", "device=cpu", "--set",
+                                    "train.activation_checkpointing=block", "--set", "train.offload.activations=true"});
+  ASSERT_EQ(foretold.exit_code, 0) << foretold.err;
+  const int64_t bytes = nlohmann::json::parse(foretold.out)["memory"]["activations_on_host"];
+  EXPECT_GT(bytes, 0);
+  EXPECT_EQ(locked_with("true") - locked_with("false"), bytes);
+}
+
+TEST_F(PretendGpu, OffloadsToOrdinaryMemoryIfNoneCanBeLocked) {
+  const Result result = train(
+      gpt(), {"train.activation_checkpointing=block", "train.offload.activations=true", "train.offload.optimizer=true"},
+      {{"PRETEND_MOST_LOCKED", "65536"}});
+  EXPECT_THAT(result.err, HasSubstr("no page-locked memory for train.offload"));
+}
+
 TEST_F(PretendGpu, ComparesFusedWithSeparateSums) {
   train(gpt());
   EXPECT_THAT(read_file(folder_ / "kernel_choices.jsonl"), HasSubstr("sums with product"));

@@ -97,6 +97,7 @@ FAKE_CUDA cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned) {
   count("cudaHostAlloc");
   count("page-locked bytes", bytes);
   if (const cudaError_t refusal = may_wait("cudaHostAlloc")) return refusal;
+  if (bytes > setting("PRETEND_MOST_LOCKED", SIZE_MAX)) return fail(cudaErrorMemoryAllocation);
   return take(page_locked(), pointer, bytes);
 }
 

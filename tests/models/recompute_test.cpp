@@ -13,6 +13,7 @@
 #include "../../src/models/texts/encoder.hpp"
 #include "../../src/models/texts/gpt.hpp"
 #include "gputrain/device/host_allocator.hpp"
+#include "gputrain/device/offload.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/models/model.hpp"
 #include "models/small_job.hpp"
@@ -157,7 +158,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 void expect_equal_steps(const Kind& kind, const nn::Context& plain) {
   const Tensors expected = step(kind, plain);
-  for (const auto how : {Recompute::selective, Recompute::block}) {
+  for (const auto how : {Recompute::selective, Recompute::block, Recompute::offloaded_block}) {
     nn::Context context = plain;
     context.recompute = how;
     if (!catalog().abilities(catalog().with_defaults(kind.name)).recomputes(how)) continue;
@@ -210,10 +211,24 @@ TEST(RecomputingMemory, IsAFractionOfThePlainPass) {
   EXPECT_LE(block_peak, 0.4 * plain_peak);
 }
 
+TEST(RecomputingMemory, OfBlockInputsIsThatOfTheHost) {
+  device::install_host_allocator();
+  device::give_back_offload_memory();
+  const auto offloaded = static_cast<double>(held_by_forward(Recompute::offloaded_block, false));
+  constexpr double kOne = 8 * 128 * 128 * sizeof(float);
+  EXPECT_NEAR(offloaded / kOne, 3, 0.5);  // of the last block, the last norm and the head
+  EXPECT_EQ(device::offload_bytes(), 12 * static_cast<int64_t>(kOne));
+  held_by_forward(Recompute::offloaded_block, true);
+  EXPECT_EQ(device::offload_bytes(), 12 * static_cast<int64_t>(kOne)) << "memory is used again";
+  device::give_back_offload_memory();
+  EXPECT_EQ(device::offload_bytes(), 0);
+}
+
 TEST(RecomputingMemory, IsReleasedAfterBackward) {
   device::install_host_allocator();
   const int64_t plain = held_by_forward(Recompute::none, true);
   EXPECT_LE(held_by_forward(Recompute::block, true), plain);
+  EXPECT_LE(held_by_forward(Recompute::offloaded_block, true), plain);
   std::thread([&] { EXPECT_LE(held_by_forward(Recompute::selective, true), plain); }).join();
 }
 

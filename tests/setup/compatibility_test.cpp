@@ -85,6 +85,8 @@ const std::vector<Settings> kSwitches{{"parallel.tensor=2"},
                                       {"precision=fp64"},
                                       {"train.activation_checkpointing=block"},
                                       {"train.activation_checkpointing=selective"},
+                                      {"train.offload.activations=true"},
+                                      {"train.offload.optimizer=true"},
                                       {"train.micro_batch_size=auto"},
                                       {"data.text.packing=true"},
                                       {"alloc_conf=expandable_segments:True"},
@@ -251,6 +253,7 @@ TEST(Compatibility, SaysWhatIsGivenUpOnTheseRanks) {
   EXPECT_EQ(why({"parallel.shard=parameters"}, {.ranks = 1}), "");
   EXPECT_EQ(why({"parallel.shard=parameters"}, {.ranks = 2, .tensor = 2}), "");
   EXPECT_THAT(why({"parallel.pipeline=2"}, {.ranks = 2, .pipeline = 2}), HasSubstr("stages of a pipeline"));
+  EXPECT_THAT(why({"train.offload.optimizer=true"}, {.ranks = 1}), HasSubstr("optimizer's state is copied"));
   EXPECT_EQ(why({}, {.ranks = 4}), "");
 }
 

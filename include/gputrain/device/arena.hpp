@@ -95,6 +95,7 @@ struct ArenaOptions {
   Kept values = Kept::whole;  // owned: needs shards > 1; each part then belongs to one unit
   /// dtype of trained values and their gradients; empty: the tensors' own.
   std::optional<at::ScalarType> values_type = {};
+  bool state_on_host = false;  // the optimizer's state lies in the host's memory
   /// Key of the random bits by which updates round values and state to 16 bits.
   uint64_t rounding_seed = 0;
   /// dtype of a copy that layers read; empty: no copy.
@@ -156,6 +157,7 @@ class Arena {
     return keeps_owned_values_only() ? owned_values_ : values_;
   }
   bool keeps_owned_values_only() const noexcept { return kept_values_ == Kept::owned; }
+  bool keeps_state_on_host() const noexcept { return state_on_host_; }
   /// Returns, for Kept::owned values, the parts, in the order of parts().
   const std::vector<GatheredPart>& gathered_parts() const noexcept { return gathered_; }
   /// Returns the segment of a trainable parameter.
@@ -221,6 +223,7 @@ class Arena {
   void place(size_t index);
 
   Kept kept_, kept_values_;
+  bool state_on_host_;
   int64_t numel_ = 0, shards_;
   uint64_t rounding_seed_;
   at::Tensor values_, owned_values_, gradients_, owned_gradients_;

@@ -65,10 +65,14 @@ class PeakExclusion {
   at::Device device_;
 };
 
+/// Returns uninitialised bytes on the host, from which a GPU copies fast; undefined without a GPU, or if the system
+/// refuses.
+at::Tensor page_locked_bytes(int64_t bytes);
+
 /// Gives a GPU's memory that no tensor holds back to the driver.
 void free_cached_memory(at::Device device);
 
-/// Does the same on any device, and resets the peak.
+/// Does the same on any device, also with memory of the host that is kept for offloaded tensors, and resets the peak.
 void release_unused(at::Device device);
 
 /// Seeds the default generators of the CPU and of `device`, if it is a GPU.

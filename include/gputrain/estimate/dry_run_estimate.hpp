@@ -22,7 +22,7 @@ using Times = std::optional<int64_t>;
 struct ShardEstimate {
   int64_t most_owned = 0, fewest_owned = 0;   // bytes of parameters that a rank updates
   int64_t owning_nothing = 0;                 // ranks without parameters
-  int64_t most_state = 0;                     // bytes of optimizer state
+  int64_t most_state = 0, most_on_host = 0;   // bytes of optimizer state, on the device and in the host's memory
   int64_t files_bytes = 0, largest_file = 0;  // files of optimizer state in a checkpoint
 };
 
@@ -46,7 +46,7 @@ struct CheckpointEstimate {
 
 /// Extrapolates from a step with one sample, `one`, and two more steps: one with as many samples as take some seconds,
 /// at most `most_samples`, and one with half as many.
-Activations measure_activations(const Job& job, TrainingSetup& setup, const TrialStep& one, int64_t most_samples);
+PlacedActivations measure_activations(const Job& job, TrainingSetup& setup, const TrialStep& one, int64_t most_samples);
 
 /// Estimate for a stage of a pipeline.
 struct StageEstimate {

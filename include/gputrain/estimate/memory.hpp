@@ -26,16 +26,24 @@ struct Activations {
   }
 };
 
+/// Activations on the device, and those that wait in the host's memory.
+struct PlacedActivations {
+  Activations on_device, on_host;
+};
+
 struct Memory {
   FixedMemory fixed;
   Activations activations;
+  Activations offloaded = {};  // in the host's memory: not in total()
   int64_t micro_batch = 0;
   int64_t data = 0;        // batches read ahead, if they are in the same memory
   int64_t limit = 0;       // 0: not known
   bool evaluates = false;  // the activations may be those of an evaluation
 
+  void place(const PlacedActivations& placed) { activations = placed.on_device, offloaded = placed.on_host; }
   int64_t total(int64_t samples) const noexcept { return fixed.total() + data + activations.bytes(samples); }
   int64_t total() const noexcept { return total(micro_batch); }
+  int64_t on_host() const noexcept { return fixed.state_on_host + offloaded.bytes(micro_batch); }
   bool fits() const noexcept { return limit == 0 || total() <= limit; }
 };
 

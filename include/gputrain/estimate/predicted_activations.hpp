@@ -24,6 +24,9 @@ class PredictedActivations {
   /// Returns the bytes beyond fixed memory at the peak of a step. `layout`: that of a stage of the candidate.
   int64_t bytes(const PlanCandidate& candidate, const RankLayout& layout);
 
+  /// Returns the bytes of activations that wait in the host's memory.
+  int64_t bytes_on_host(const PlanCandidate& candidate, const RankLayout& layout);
+
   /// Describes the method: "measured here, ...", or "scaled from decoders of 2 blocks with 1/16 of the channels, ...".
   std::string text() const;
 
@@ -35,8 +38,13 @@ class PredictedActivations {
   };
   /// Peaks by numbers of samples, ascending.
   using Curve = std::vector<std::pair<int64_t, int64_t>>;
-  Curve measured(const PlanCandidate& candidate) const;
-  const Curve& curve_of(const PlanCandidate& candidate);
+  struct Curves {
+    Curve on_device, on_host;
+  };
+  Curves measured(const PlanCandidate& candidate) const;
+  const Curves& curves_of(const PlanCandidate& candidate);
+  bool is_scaled(const PlanCandidate& candidate) const;
+  bool offloads(const PlanCandidate& candidate) const;
   const BlockActivations& scaled(const std::string& checkpointing);
   int64_t scaled_bytes(const PlanCandidate& candidate, const RankLayout& layout);
 
@@ -46,7 +54,7 @@ class PredictedActivations {
   SampleRanks expected_;
   int64_t hidden_ = 0;  // bytes of a block's output, per sample
   Way way_ = Way::each;
-  std::map<std::string, Curve> measured_;           // key: differences of the variants
+  std::map<std::string, Curves> measured_;          // key: differences of the variants
   std::map<std::string, BlockActivations> scaled_;  // key: checkpointing
 };
 

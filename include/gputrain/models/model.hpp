@@ -54,7 +54,7 @@ struct Abilities {
   bool has_router_losses = false;
 
   bool recomputes(nn::Recompute how) const noexcept {
-    return how == nn::Recompute::block ? recomputes_blocks : how == nn::Recompute::selective && recomputes_selectively;
+    return nn::is_of_blocks(how) ? recomputes_blocks : how == nn::Recompute::selective && recomputes_selectively;
   }
 };
 
@@ -156,7 +156,7 @@ class Model : public nn::Module {
     parts.resize(3);
     const nn::ResidualStream out{parts[0], parts[1], parts[2]};
     // One tensor is then kept for the next block, not two. A dropout is left to that block, which can run it again.
-    const bool adds_here = context().recompute == nn::Recompute::block && dropout == 0;
+    const bool adds_here = nn::is_of_blocks(context().recompute) && dropout == 0;
     return adds_here ? nn::ResidualStream{.x = out.sum(), .routes = out.routes} : out;
   }
 };

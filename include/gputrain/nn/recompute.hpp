@@ -13,19 +13,22 @@ namespace gputrain::nn {
 /// The parts that the backward pass recomputes.
 enum class Recompute {
   none,
-  selective,  // norms and activations: much memory, little time
-  block       // whole blocks: only their inputs are stored (Chen et al., arXiv:1604.06174)
+  selective,       // norms and activations: much memory, little time
+  block,           // whole blocks: only their inputs are stored (Chen et al., arXiv:1604.06174)
+  offloaded_block  // the same with their inputs in the host's memory
 };
 
+constexpr bool is_of_blocks(Recompute how) { return how == Recompute::block || how == Recompute::offloaded_block; }
+
 /// Parses selective or block; any other name is none.
-Recompute recompute_from_name(std::string_view name);
+Recompute recompute_from_name(std::string_view name, bool offloads);
 
 using Block = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
 
-/// Returns block(inputs). With `how` == block, stores only the inputs and runs the block again in the backward pass. If
-/// no input needs a gradient (a model's first block behind a frozen stem), `is_trained` says whether the block has
-/// parameters that do; if not, or if it is null, the block runs as usual. `block` is copied; objects that it refers to
-/// must outlive the backward pass.
+/// Returns block(inputs). If blocks are recomputed, stores only the inputs and runs the block again in the backward
+/// pass. If no input needs a gradient (a model's first block behind a frozen stem), `is_trained` says whether the block
+/// has parameters that do; if not, or if it is null, the block runs as usual. `block` is copied; objects that it refers
+/// to must outlive the backward pass.
 std::vector<at::Tensor> recomputed_block(Recompute how, const std::vector<at::Tensor>& inputs, const Block& block,
                                          const std::function<bool()>& is_trained = {});
 

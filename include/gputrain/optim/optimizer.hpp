@@ -70,6 +70,9 @@ class Optimizer {
   /// State of a rule that keeps average - weights instead of the average.
   static constexpr const char* kAverageOffset = "average_offset";
 
+  /// Returns how much of the state lies in the host's memory, for a device that is a GPU.
+  virtual int64_t bytes_on_host() const { return 0; }
+
   virtual std::string describe() const = 0;  // "adamw betas 0.9 0.95 decay 0.1"
 };
 
@@ -83,6 +86,7 @@ struct Abilities {
   bool narrow_masters = false;
   bool narrow_state = false;  // running averages in bf16
   bool has_average = false;   // as Optimizer::has_average()
+  bool in_parts = false;      // it updates part by part, so that its state may lie in the host's memory
 };
 
 using OptimizerCatalog = config::CatalogOfAbilities<Abilities, Optimizer, const device::Arena&>;

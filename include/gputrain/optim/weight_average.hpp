@@ -49,6 +49,7 @@ class WeightAverage final : public Optimizer {
   State state() override;
   void count_since(const std::map<std::string, double>& since) override { inner_->count_since(since); }
   double updates() const override { return inner_->updates(); }
+  int64_t bytes_on_host() const override { return inner_->bytes_on_host(); }
   void begin_anew(const std::string& tensor) override;
   std::string describe() const override { return inner_->describe() + "  " + description_; }
 

@@ -15,10 +15,12 @@ struct FixedMemory {
   int64_t working_copy = 0;  // 16-bit copy of parameters
   int64_t gradients = 0;
   int64_t optimizer_state = 0;
-  int64_t buffers = 0;  // running statistics
+  int64_t state_on_host = 0;  // more of it, in the host's memory: not in total()
+  int64_t buffers = 0;        // running statistics
 
   int64_t weights() const noexcept { return parameters + frozen + buffers; }
   int64_t total() const noexcept { return weights() + borrowed + working_copy + gradients + optimizer_state; }
+  int64_t with_host() const noexcept { return total() + state_on_host; }  // what it takes on a CPU
   /// Returns "weights 10 MiB and 16-bit copy 5 MiB  grads 10 MiB  optimizer 20 MiB".
   std::string text() const;
 };

@@ -9,6 +9,7 @@ namespace gputrain::app {
 
 struct TrialStep {
   int64_t peak_bytes = 0;  // peak of tensors, in addition to those of the assembly
+  int64_t host_bytes = 0;  // of activations that wait in the host's memory
   double loss = 0;         // mean over the samples' targets
 };
 

@@ -26,6 +26,14 @@ struct SwaSpec {
   static void describe(config::Description<SwaSpec>& d);
 };
 
+/// What a GPU's memory is spared: it waits in the memory of the host.
+struct OffloadSpec {
+  bool activations = false;
+  bool optimizer = false;
+
+  static void describe(config::Description<OffloadSpec>& d);
+};
+
 struct TrainSpec {
   std::optional<double> max_epochs;
   std::optional<int64_t> max_steps;
@@ -44,6 +52,7 @@ struct TrainSpec {
   std::optional<SwaSpec> swa;
   config::Auto<bool> channels_last;
   std::string activation_checkpointing = "none";
+  OffloadSpec offload;
   std::string cuda_graphs = "auto";
   config::Duration kernel_trials{.seconds = 120};
 

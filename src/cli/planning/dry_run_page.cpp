@@ -64,7 +64,7 @@ std::string shards_text(const TrainingSetup& setup, const ShardEstimate& shards)
   std::string text = fmt::format("{} ranks own {} to {} of the parameters", grouped(std::ssize(setup.built.owners)),
                                  bytes(shards.fewest_owned), bytes(shards.most_owned));
   if (shards.owning_nothing > 0) text += "; " + grouped(shards.owning_nothing) + " own nothing";
-  return text + "; optimizer state at most " + bytes(shards.most_state);
+  return text + "; optimizer state at most " + bytes(shards.most_state + shards.most_on_host);
 }
 
 std::string checkpoint_text(const CheckpointEstimate& checkpoint) {
@@ -79,6 +79,8 @@ std::string checkpoint_text(const CheckpointEstimate& checkpoint) {
 std::string host_text(const DryRunEstimate& estimate, int ranks_per_host) {
   std::string text = bytes(estimate.host_data) + " per rank for data";
   if (ranks_per_host > 1) text += ", " + bytes(estimate.host_data * ranks_per_host) + " per host";
+  if (const int64_t offloaded = estimate.memory.on_host(); offloaded > 0)
+    text += "; " + bytes(offloaded) + " per rank for train.offload";
   if (estimate.checkpoint.copy_bytes > 0)
     text += "; " + bytes(estimate.checkpoint.copy_bytes) + " on rank 0 while it saves";
   return text;
@@ -130,6 +132,8 @@ nlohmann::json memory_json(const Memory& memory, int64_t host_data) {
                       {"bytes_per_sample", memory.activations.bytes_per_sample},
                       {"micro_batch", memory.micro_batch},
                       {"total", memory.total()},
+                      {"optimizer_on_host", fixed.state_on_host},
+                      {"activations_on_host", memory.offloaded.bytes(memory.micro_batch)},
                       {"host_data", host_data}};
   const char* known = memory.activations.is_predicted ? "predicted" : "measured";
   json[std::string(known) + "_samples"] = memory.activations.measured_samples;

@@ -3,6 +3,7 @@
 #include "gputrain/device/gpu_allocator.hpp"
 #include "gputrain/device/host.hpp"
 #include "gputrain/device/host_allocator.hpp"
+#include "gputrain/device/offload.hpp"
 
 namespace gputrain::device {
 
@@ -20,8 +21,12 @@ int64_t peak_allocated_bytes(at::Device) { return 0; }
 void reset_peak_allocated_bytes(at::Device) {}
 PeakExclusion::PeakExclusion(at::Device device) : device_(device) {}
 PeakExclusion::~PeakExclusion() = default;
+at::Tensor page_locked_bytes(int64_t) { return {}; }
 void free_cached_memory(at::Device) {}
-void release_unused(at::Device) { forget_host_peak(); }
+void release_unused(at::Device) {
+  give_back_offload_memory();
+  forget_host_peak();
+}
 void set_gpu_allocator(const std::string&) {}
 
 }  // namespace gputrain::device

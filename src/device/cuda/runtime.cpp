@@ -4,6 +4,7 @@
 #include <string>
 
 #include <ATen/Context.h>
+#include <ATen/ops/from_blob.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGraphsC10Utils.h>
@@ -16,6 +17,7 @@
 #include "gputrain/device/gpu_allocator.hpp"
 #include "gputrain/device/host.hpp"
 #include "gputrain/device/host_allocator.hpp"
+#include "gputrain/device/offload.hpp"
 
 namespace gputrain::device {
 namespace {
@@ -130,13 +132,25 @@ PeakExclusion::~PeakExclusion() {
   if (!device_.is_cpu()) peak_of(device_).resume();
 }
 
+at::Tensor page_locked_bytes(int64_t bytes) {
+  void* memory = nullptr;
+  if (cudaHostAlloc(&memory, static_cast<size_t>(bytes), cudaHostAllocDefault) != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return {};
+  }
+  return at::from_blob(
+      memory, {bytes}, [](void* begin) { static_cast<void>(cudaFreeHost(begin)); },
+      at::TensorOptions().dtype(at::kByte));
+}
+
 void free_cached_memory(at::Device device) {
   if (device.is_cuda()) c10::cuda::CUDACachingAllocator::emptyCache();
 }
 
 void release_unused(at::Device device) {
-  if (device.is_cpu()) return forget_host_peak();
   synchronize(device);
+  give_back_offload_memory();
+  if (device.is_cpu()) return forget_host_peak();
   c10::cuda::CUDACachingAllocator::emptyCache();
   reset_peak_allocated_bytes(device);
 }

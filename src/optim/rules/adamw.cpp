@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "../guarded_step.hpp"
+#include "../state_parts.hpp"
 #include "gputrain/core/error.hpp"
 #include "shared_keys.hpp"
 
@@ -38,14 +39,13 @@ struct AdamWSpec {
 class AdamW final : public Optimizer {
  public:
   static Abilities abilities(const AdamWSpec& spec) {
-    return {.narrow_masters = true, .narrow_state = spec.averages == "bf16"};
+    return {.narrow_masters = true, .narrow_state = spec.averages == "bf16", .in_parts = true};
   }
 
   AdamW(const AdamWSpec& spec, const device::Arena& arena)
       : spec_(spec),
         arena_(arena),
-        first_(make_average()),
-        second_(make_average()),
+        averages_(arena, {type_of_averages(), type_of_averages()}),
         step_(at::zeros({}, arena.options().dtype(at::kFloat))),
         values_(arena.kept_values()),
         gradients_(arena.kept_gradients()) {
@@ -57,16 +57,21 @@ class AdamW final : public Optimizer {
     step_.add_(1);
     const ops::AdamWRule rule{.beta1 = spec_.betas[0], .beta2 = spec_.betas[1], .eps = spec_.eps};
     const at::Tensor copy = copy_to_write(arena_);
-    const bool is_done = update_.adamw({values_, gradients_, first_, second_, step_, copy},
-                                       {scalars.lr, scalars.found_inf, scalars.divisor}, rule);
-    if (!is_done) update_by_aten(scalars);
-    note_update(arena_, is_done && copy.defined());
+    bool wrote_copy = copy.defined();
+    averages_.each([&](size_t part, const std::vector<at::Tensor>& averages) {
+      const bool is_done = parts_[part].on_gpu.adamw({values_, gradients_, averages[0], averages[1], step_, copy},
+                                                     {scalars.lr, scalars.found_inf, scalars.divisor}, rule);
+      if (!is_done) update_by_aten(parts_[part].groups, averages, scalars);
+      wrote_copy = wrote_copy && is_done;
+    });
+    note_update(arena_, wrote_copy);
     // The fused kernels skip the update themselves. Take the count back here, without reading the device.
     if (scalars.found_inf) step_.sub_(scalars.found_inf->squeeze(0));
   }
 
   State state() override {
-    State state{.flat = {{"exp_avg", first_}, {"exp_avg_sq", second_}}, .scalars = {{"step", step_}}};
+    State state{.flat = {{"exp_avg", averages_.whole()[0]}, {"exp_avg_sq", averages_.whole()[1]}},
+                .scalars = {{"step", step_}}};
     for (const auto& [name, count] : since_)
       state.scalars.emplace_back(kSincePrefix + name, at::full_like(step_, count));
     return state;
@@ -75,10 +80,11 @@ class AdamW final : public Optimizer {
   void count_since(const std::map<std::string, double>& since) override {
     if (since == since_) return;
     since_ = since;
-    earlier_.push_back(std::move(update_));
+    earlier_.push_back(std::move(parts_));
     build_groups();
   }
   double updates() const override { return step_.item<double>(); }
+  int64_t bytes_on_host() const override { return averages_.bytes_on_host(); }
 
   std::string describe() const override {
     return fmt::format("adamw betas {} {} decay {}{}", spec_.betas[0], spec_.betas[1], spec_.weight_decay,
@@ -86,40 +92,34 @@ class AdamW final : public Optimizer {
   }
 
  private:
-  struct Group {
-    UpdateGroup of;
-    std::vector<at::Tensor> values, gradients, first, second;
+  struct Part {
+    ops::FlatUpdate on_gpu;
+    std::vector<UpdateGroup> groups;
   };
 
   bool has_narrow_averages() const { return spec_.averages == "bf16"; }
   bool rounds() const { return has_narrow_averages() || arena_.has_narrow_values(); }
 
-  at::Tensor make_average() const {
-    return arena_.make_state(arena_.owned_numel(), has_narrow_averages() ? at::kBFloat16 : arena_.state_type());
-  }
+  at::ScalarType type_of_averages() const { return has_narrow_averages() ? at::kBFloat16 : arena_.state_type(); }
 
   void build_groups() {
     const auto groups =
         update_groups(arena_, spec_.weight_decay, since_, rounds() ? Ranges::of_tensors : Ranges::joined);
-    update_ = ops::FlatUpdate(flat_stretches(groups));
-    groups_.clear();
-    for (const UpdateGroup& group : groups) {
-      groups_.push_back({.of = group,
-                         .values = group.values(arena_),
-                         .gradients = group.gradients(arena_),
-                         .first = group.states(first_),
-                         .second = group.states(second_)});
-    }
+    parts_.clear();
+    for (std::vector<UpdateGroup>& part : averages_.split(groups))
+      parts_.push_back({.on_gpu = ops::FlatUpdate(flat_stretches(part)), .groups = std::move(part)});
   }
 
-  void update_by_aten(const StepScalars& scalars) {
-    for (const Group& group : groups_) {
+  void update_by_aten(const std::vector<UpdateGroup>& groups, const std::vector<at::Tensor>& averages,
+                      const StepScalars& scalars) const {
+    for (const UpdateGroup& group : groups) {
       if (!rounds()) {
-        update(group.of, {group.values, group.gradients, group.first, group.second}, scalars);
+        update(group,
+               {group.values(arena_), group.gradients(arena_), group.states(averages[0]), group.states(averages[1])},
+               scalars);
         continue;
       }
-      for (const UpdatePiece& piece : pieces_of(group.of, arena_, {first_, second_}))
-        update_rounded(group.of, piece, scalars);
+      for (const UpdatePiece& piece : pieces_of(group, arena_, averages)) update_rounded(group, piece, scalars);
     }
   }
 
@@ -155,10 +155,10 @@ class AdamW final : public Optimizer {
 
   AdamWSpec spec_;
   const device::Arena& arena_;
-  at::Tensor first_, second_, step_, values_, gradients_;
-  ops::FlatUpdate update_{{}};
-  std::vector<ops::FlatUpdate> earlier_;  // a recorded step may read their tables
-  std::vector<Group> groups_;
+  StateParts averages_;
+  at::Tensor step_, values_, gradients_;
+  std::vector<Part> parts_;
+  std::vector<std::vector<Part>> earlier_;  // a recorded step may read their tables
   std::map<std::string, double> since_;
 };
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "../guarded_step.hpp"
+#include "../state_parts.hpp"
 #include "shared_keys.hpp"
 
 namespace gputrain::optim {
@@ -27,44 +28,45 @@ struct LionSpec {
 
 class Lion final : public Optimizer {
  public:
-  Lion(const LionSpec& spec, const device::Arena& arena) : spec_(spec), arena_(arena), average_(arena.make_state()) {
-    for (const UpdateGroup& group : update_groups(arena, spec.weight_decay))
-      groups_.push_back({.of = group, .pieces = pieces_of(group, arena, {average_})});
-  }
+  static Abilities abilities() { return {.in_parts = true}; }
+
+  Lion(const LionSpec& spec, const device::Arena& arena)
+      : spec_(spec),
+        arena_(arena),
+        average_(arena, {arena.state_type()}),
+        parts_(average_.split(update_groups(arena, spec.weight_decay))) {}
 
   void step(const StepScalars& scalars) override {
     const GuardedStep guarded(scalars, arena_.kept_values());
     const at::Tensor in_update = guarded.share(1 - spec_.betas[0]), in_average = guarded.share(1 - spec_.betas[1]);
-    for (const Group& group : groups_) {
-      const at::Tensor rate = guarded.rate(group.of.lr_factor);
-      const at::Tensor decay = guarded.decay(group.of.lr_factor, group.of.weight_decay);
-      for (const UpdatePiece& piece : group.pieces) {
-        const at::Tensor gradient = guarded.gradient(piece.gradient), &average = piece.states[0];
-        const at::Tensor update = average.lerp(gradient, in_update).sign_().mul_(rate);
-        if (group.of.weight_decay != 0) piece.value.mul_(decay);
-        piece.value.sub_(update);
-        average.lerp_(gradient, in_average);
+    average_.each([&](size_t part, const std::vector<at::Tensor>& states) {
+      for (const UpdateGroup& group : parts_[part]) {
+        const at::Tensor rate = guarded.rate(group.lr_factor);
+        const at::Tensor decay = guarded.decay(group.lr_factor, group.weight_decay);
+        for (const UpdatePiece& piece : pieces_of(group, arena_, states)) {
+          const at::Tensor gradient = guarded.gradient(piece.gradient), &average = piece.states[0];
+          const at::Tensor update = average.lerp(gradient, in_update).sign_().mul_(rate);
+          if (group.weight_decay != 0) piece.value.mul_(decay);
+          piece.value.sub_(update);
+          average.lerp_(gradient, in_average);
+        }
       }
-    }
+    });
     note_update(arena_, /*wrote_copy=*/false);
   }
 
-  State state() override { return {.flat = {{"exp_avg", average_}}, .scalars = {}}; }
+  State state() override { return {.flat = {{"exp_avg", average_.whole()[0]}}, .scalars = {}}; }
+  int64_t bytes_on_host() const override { return average_.bytes_on_host(); }
 
   std::string describe() const override {
     return fmt::format("lion betas {} {} decay {}", spec_.betas[0], spec_.betas[1], spec_.weight_decay);
   }
 
  private:
-  struct Group {
-    UpdateGroup of;
-    std::vector<UpdatePiece> pieces;
-  };
-
   LionSpec spec_;
   const device::Arena& arena_;
-  at::Tensor average_;
-  std::vector<Group> groups_;
+  StateParts average_;
+  std::vector<std::vector<UpdateGroup>> parts_;
 };
 
 const config::Registered<Lion, LionSpec> registered_lion{catalog(), "lion", "the sign of a running average"};

@@ -129,6 +129,17 @@ TEST_P(TrainingOnGpu, ResumesBitForBit) {
   EXPECT_EQ(timeless_metrics(folder_ / "whole/metrics.jsonl"), timeless_metrics(folder_ / "parts/metrics.jsonl"));
 }
 
+TEST_F(OnGpu, OffloadsWithoutChangingABit) {
+  const std::string job = job_of(folder_, kGpt);
+  std::vector<std::string> settings{"precision=bf16", "deterministic=true", "model.config.n_layer=4",
+                                    "train.activation_checkpointing=block", "train.cuda_graphs=off"};
+  finished(run(job, "plain", settings));
+  settings.insert(settings.end(), {"train.offload.activations=true", "train.offload.optimizer=true"});
+  finished(run(job, "offloaded", settings));
+  EXPECT_EQ(read_file(folder_ / "plain/model.safetensors"), read_file(folder_ / "offloaded/model.safetensors"));
+  EXPECT_EQ(timeless_metrics(folder_ / "plain/metrics.jsonl"), timeless_metrics(folder_ / "offloaded/metrics.jsonl"));
+}
+
 TEST_F(OnGpu, FindsMicroBatch) {
   const std::string job = job_of(folder_, kGpt);
   EXPECT_THAT(

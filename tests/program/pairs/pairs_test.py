@@ -40,6 +40,8 @@ SWITCHES = {
     "micro-batches": (LETTERS, {"train.micro_batch_size": 1}),
     "found micro-batch": (LETTERS, {"train.micro_batch_size": "auto"}),
     "recomputed blocks": (LETTERS, {"train.activation_checkpointing": "block"}),
+    "memory of the host": (LETTERS, {"train.activation_checkpointing": "block", "train.offload.activations": True,
+                                     "train.offload.optimizer": True}),
     "recomputed norms": (LETTERS, {"train.activation_checkpointing": "selective"}),
     "tied embedding": (LETTERS, {"model.config.tie_embeddings": True}),
     "experts": (TEXTS, {"model.config.n_expert": 4, "model.config.experts_per_token": 2}),

@@ -219,7 +219,7 @@ TEST(Forecast, ExtrapolatesActivationsFromSmallBatches) {
     const app::Job job = app::load_job({.file = file, .set = {"train.global_batch_size=32"}, .output_dir = {}});
     app::TrainingSetup setup(job);
     const auto one = app::take_trial_step(job, setup, 1);
-    const auto estimate = app::measure_activations(job, setup, one, tried);
+    const auto estimate = app::measure_activations(job, setup, one, tried).on_device;
     EXPECT_EQ(estimate.measured_samples, tried);
     const auto real = static_cast<double>(app::take_trial_step(job, setup, 32).peak_bytes);
     EXPECT_NEAR(static_cast<double>(estimate.bytes(32)), real, 0.15 * real) << kind.name;

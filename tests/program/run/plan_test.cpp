@@ -169,6 +169,15 @@ TEST_F(Plan, ScalesActivationsOfLargerDecoders) {
               StartsWith("scaled from decoders of 2 blocks with 1/2"));
 }
 
+TEST_F(Plan, PredictsMemoryBesideThatOfTheHost) {
+  write_job(kLarger);
+  const std::string job = folder_.write("offload.yaml",
+                                        "include: job.yaml\ntrain: {activation_checkpointing: block, "
+                                        "offload: {activations: true, optimizer: true}}\n");
+  expect_agreement(job, {{"none", "block", 2}, {"parameters", "block", 4}});
+  for (const json& one : plans_of(job, 4)["candidates"]) EXPECT_EQ(one["activation_checkpointing"], "block");
+}
+
 TEST_F(Plan, PredictsMemoryOfSharedLayersAndStages) {
   const std::string job = write_job(kLarger, "", "bf16");
   expect_agreement(job,

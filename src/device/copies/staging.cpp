@@ -9,7 +9,7 @@
 #include <ATen/ops/from_blob.h>
 #include <c10/util/accumulate.h>
 
-#include "first_line.hpp"
+#include "../first_line.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 
