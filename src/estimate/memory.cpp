@@ -14,6 +14,7 @@
 #include "gputrain/models/model.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/optim/optimizer.hpp"
+#include "gputrain/optim/state_on_host.hpp"
 #include "gputrain/setup/compatibility.hpp"
 
 namespace gputrain::app {
@@ -176,7 +177,7 @@ void add_adapter(std::vector<Remedy>& remedies, const JobSpec& spec, const Train
 }
 
 /// Adds what moves memory to the host. On a CPU, where batches lie beside the model, nothing does.
-void add_offload(std::vector<Remedy>& remedies, const JobSpec& spec, const Memory& memory) {
+void add_offload(std::vector<Remedy>& remedies, const JobSpec& spec, const TrainingSetup& setup, const Memory& memory) {
   if (memory.data > 0) return;
   const auto may_offload = [&](bool train::OffloadSpec::*what) {
     return !(spec.train.offload.*what) &&
@@ -188,11 +189,13 @@ void add_offload(std::vector<Remedy>& remedies, const JobSpec& spec, const Memor
                         .saved = memory.activations.bytes(memory.micro_batch) / 2,
                         .copies = true});
   }
-  if (may_offload(&train::OffloadSpec::optimizer)) {
-    remedies.push_back({.set = "train.offload.optimizer=true",
-                        .effect = "each update copies the optimizer's state from the host and back",
-                        .saved = memory.fixed.optimizer_state,
-                        .copies = true});
+  if (const int64_t numel = setup.built.arena->owned_numel();
+      numel > 0 && may_offload(&train::OffloadSpec::optimizer)) {
+    remedies.push_back(
+        {.set = "train.offload.optimizer=true",
+         .effect = "each update copies the optimizer's state from the host and back",
+         .saved = memory.fixed.optimizer_state - memory.fixed.optimizer_state / numel * optim::state_on_device(numel),
+         .copies = true});
   }
 }
 
@@ -304,7 +307,7 @@ std::string memory_remedies(const Job& job, const TrainingSetup& setup, const Me
   add_micro_batch(remedies, spec, setup, memory);
   add_sharding(remedies, spec, setup, memory);
   add_passes(remedies, spec, setup, memory);
-  add_offload(remedies, spec, memory);
+  add_offload(remedies, spec, setup, memory);
   add_precision(remedies, spec, memory);
   add_narrower_state(remedies, spec, memory);
   add_adapter(remedies, spec, &setup, &memory);

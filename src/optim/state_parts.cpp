@@ -1,9 +1,6 @@
 #include "state_parts.hpp"
 
 #include <algorithm>
-#include <array>
-
-#include <ATen/ops/empty.h>
 
 #include "gputrain/device/offload.hpp"
 
@@ -19,6 +16,10 @@ StateParts::StateParts(const device::Arena& arena, const std::vector<at::ScalarT
   }
   const int64_t each = arena.keeps_state_on_host() ? most : std::max<int64_t>(numel, 1);
   for (int64_t begin = 0; begin < numel; begin += each) parts_.push_back({begin, std::min(begin + each, numel)});
+  if (!arena.keeps_state_on_host()) return;
+  for (size_t place = 0; place < std::min(places_.size(), parts_.size()); ++place) {
+    for (const at::ScalarType type : types) places_[place].push_back(arena.make_state(parts_.front().size(), type));
+  }
 }
 
 std::vector<std::vector<UpdateGroup>> StateParts::split(const std::vector<UpdateGroup>& groups) const {
@@ -46,16 +47,11 @@ std::vector<std::vector<UpdateGroup>> StateParts::split(const std::vector<Update
 void StateParts::each(const Update& update) const {
   if (parts_.empty()) return;
   if (!arena_.keeps_state_on_host()) return update(0, whole_);
-  // Memory for two parts, which one update allocates and frees: then no activations are on the device.
   struct Place {
-    std::vector<at::Tensor> memory, states;
+    std::vector<at::Tensor> states;
     device::Transfer arrival, store;  // the last ones; earlier ones end before, on the same stream
   };
   std::array<Place, 2> places;
-  for (Place& place : places) {
-    for (const at::Tensor& whole : whole_)
-      place.memory.push_back(at::empty({parts_.front().size()}, arena_.options().dtype(whole.scalar_type())));
-  }
   const auto on_host = [&](size_t part, size_t i) {
     return whole_[i].narrow(0, parts_[part].begin, parts_[part].size());
   };
@@ -63,7 +59,7 @@ void StateParts::each(const Update& update) const {
     Place& place = places[part % 2];
     place.states.clear();
     for (size_t i = 0; i < whole_.size(); ++i) {
-      place.states.push_back(place.memory[i].narrow(0, 0, parts_[part].size()));
+      place.states.push_back(places_[part % 2][i].narrow(0, 0, parts_[part].size()));
       place.arrival = device::Transfer(place.states[i], on_host(part, i), place.store);
     }
   };

@@ -1,12 +1,14 @@
 // State of a rule that updates in parts.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <vector>
 
 #include "gputrain/device/arena.hpp"
 #include "gputrain/optim/optimizer.hpp"
+#include "gputrain/optim/state_on_host.hpp"
 
 namespace gputrain::optim {
 
@@ -15,7 +17,7 @@ namespace gputrain::optim {
 class StateParts {
  public:
   /// Makes a zeroed buffer of each type. A part has at most `most` elements.
-  StateParts(const device::Arena& arena, const std::vector<at::ScalarType>& types, int64_t most = int64_t{1} << 22);
+  StateParts(const device::Arena& arena, const std::vector<at::ScalarType>& types, int64_t most = kStatePart);
 
   /// Returns the buffers, each [arena.owned_numel()].
   const std::vector<at::Tensor>& whole() const noexcept { return whole_; }
@@ -33,6 +35,7 @@ class StateParts {
  private:
   const device::Arena& arena_;
   std::vector<at::Tensor> whole_;
+  std::array<std::vector<at::Tensor>, 2> places_;  // on the device, for two parts of a state on the host
   std::vector<device::Range> parts_;
 };
 

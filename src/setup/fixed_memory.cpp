@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "gputrain/monitor/format.hpp"
+#include "gputrain/optim/state_on_host.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -29,6 +30,8 @@ FixedMemory fixed_memory(const BuiltModel& built, const OptimizerStack& optimize
   for (const at::Tensor& tensor : optimizer_stack.optimizer->state().large()) memory.optimizer_state += nbytes(tensor);
   memory.state_on_host = optimizer_stack.optimizer->bytes_on_host();
   memory.optimizer_state -= memory.state_on_host;
+  if (const int64_t numel = arena.owned_numel(); memory.state_on_host > 0)
+    memory.optimizer_state += memory.state_on_host / numel * optim::state_on_device(numel);
   built.model->each_buffer(
       [&](const std::string&, const nn::Buffer& buffer) { memory.buffers += nbytes(buffer.value); });
   return memory;

@@ -18,8 +18,8 @@ namespace gputrain::optim {
 namespace {
 
 /// Three tensors with two decays, of which rules with their own size of a part make two parts.
-struct Model {
-  explicit Model(const device::ArenaOptions& options, int64_t rows = 2100) {
+struct PartedModel {
+  explicit PartedModel(const device::ArenaOptions& options, int64_t rows = 2100) {
     for (const auto& sizes : {std::vector<int64_t>{rows, 2000}, {777}, {30, 20}})
       weights.push_back(at::empty(sizes, at::kFloat).requires_grad_(true));
     arena = std::make_unique<device::Arena>(
@@ -48,7 +48,7 @@ TEST(StateOnHost, GivesTheSameUpdatesBitForBit) {
   const std::vector<std::string> rules{"type: adamw", "{type: adamw, averages: bf16}", "{type: sgd, momentum: 0.9}",
                                        "{type: sgd}", "{type: lion, weight_decay: 0.1}"};
   for (const std::string& rule : rules) {
-    const Model on_device({}), on_host({.state_on_host = true});
+    const PartedModel on_device({}), on_host({.state_on_host = true});
     const auto one = optimizer_of(rule, *on_device.arena), other = optimizer_of(rule, *on_host.arena);
     for (int step = 1; step <= 3; ++step) {
       if (step == 3)
@@ -72,9 +72,9 @@ TEST(StateOnHost, GivesTheSameUpdatesBitForBit) {
 
 TEST(StateOnHost, GivesTheSameNarrowWeights) {
   device::ArenaOptions options{.values_type = at::kBFloat16, .rounding_seed = 7};
-  const Model on_device(options);
+  const PartedModel on_device(options);
   options.state_on_host = true;
-  const Model on_host(options);
+  const PartedModel on_host(options);
   const auto one = optimizer_of("type: adamw", *on_device.arena), other = optimizer_of("type: adamw", *on_host.arena);
   for (int step = 1; step <= 2; ++step) {
     on_device.step(*one, step);
@@ -84,7 +84,7 @@ TEST(StateOnHost, GivesTheSameNarrowWeights) {
 }
 
 TEST(StateOnHost, IsUpdatedInPartsThatKeepTheirPlaces) {
-  const Model model({.state_on_host = true}, /*rows=*/2);
+  const PartedModel model({.state_on_host = true}, /*rows=*/2);
   const device::Arena& arena = *model.arena;
   const StateParts state(arena, {at::kFloat, at::kBFloat16}, /*most=*/999);
   ASSERT_GT(state.parts().size(), 4u);
@@ -110,7 +110,7 @@ TEST(StateOnHost, IsUpdatedInPartsThatKeepTheirPlaces) {
 
 TEST(StateOnHost, DividesGroupsWithoutLossOrOverlap) {
   for (const Ranges kind : {Ranges::joined, Ranges::of_tensors}) {
-    const Model model({.state_on_host = true}, /*rows=*/2);
+    const PartedModel model({.state_on_host = true}, /*rows=*/2);
     const StateParts state(*model.arena, {at::kFloat}, /*most=*/999);
     using Place = std::array<int64_t, 4>;
     std::set<Place> expected, actual;
