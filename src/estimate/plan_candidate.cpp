@@ -28,7 +28,8 @@ Job job_of(const Job& job, const PlanCandidate& candidate) {
   spec.parallel.pipeline = candidate.pipeline;
   spec.parallel.virtual_stages = candidate.virtual_stages;
   spec.train.activation_checkpointing = candidate.checkpointing;
-  if (spec.train.searches_micro_batch()) spec.train.micro_batch_size.reset();  // the candidate has one
+  if (candidate.checkpointing != "block") spec.train.offload.activations = false;  // a mesh, whose kind is still open
+  if (spec.train.searches_micro_batch()) spec.train.micro_batch_size.reset();      // the candidate has one
   Job said = job;
   said.loaded = job.loaded.with(std::move(spec));
   return said;

@@ -103,8 +103,10 @@ class PlanSearch {
     const BuiltModel built = model_without_memory(job_of(job, {}), datasets_, alone);
     parameters_ = built.parameter_count;
     take_operations(built);
-    for (const char* kind : {"none", "selective", "block"})
-      if (is_compatible(job, {.checkpointing = kind})) checkpointings_.emplace_back(kind);
+    for (const std::string kind : {"none", "selective", "block"}) {
+      const bool is_asked = kind == "block" || !job.spec().train.offload.activations;
+      if (is_asked && is_compatible(job, {.checkpointing = kind})) checkpointings_.push_back(kind);
+    }
     take_sizes();
     meshes_ = meshes_among(request.world_size);
     plan_ = plan_of_any();
