@@ -64,7 +64,9 @@ void check_job_changes(const nlohmann::json& saved, const Job& job, bool accept,
     throw Error(ExitCode::usage,
                 {.what = "the checkpoint belongs to another job; these settings cannot change:" + refused,
                  .where = where,
-                 .hint = "another --output-dir (with --set model.pretrained=" + where +
+                 .hint = "another --output-dir (with --set " +
+                         (job.spec().model.adapter ? "model.adapter.pretrained=" + (job.output_dir / "adapter").string()
+                                                   : "model.pretrained=" + where) +
                          " it begins with these weights), or --set checkpoint.resume=never to start over"});
   }
   if (!unaccepted.empty()) {

@@ -41,7 +41,9 @@ void AdapterSpec::describe(config::Description<AdapterSpec>& d) {
 
 void QuantizeSpec::describe(config::Description<QuantizeSpec>& d) {
   d.summary("how frozen weights of dense layers are kept in fewer bits");
-  d.choice("type", &QuantizeSpec::type, nn::packings(), "kind of numbers; its options stand beside it");
+  d.choice("type", &QuantizeSpec::type, nn::packings(), "kind of numbers; its options stand beside it")
+      .alias_flag("load_in_4bit", "nf4")
+      .alias_flag("load_in_8bit", "int8");
   d.key(
        "match", &QuantizeSpec::match,
        "weights that are quantised, by patterns of parameter names; one with ! in front takes some away again, and the "

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string_view>
@@ -72,6 +73,7 @@ std::map<std::string, std::string> names_by_ours(const Model& model, const Tenso
 
 /// A layer, and how it is packed.
 struct Choice {
+  std::string name;  // of its weight
   nn::Linear* layer;
   std::shared_ptr<const nn::Packing> packing;
   at::ScalarType stored;
@@ -97,7 +99,7 @@ std::vector<Choice> choose_layers(Model& model, const PackRequest& request, cons
                      .where = request.key,
                      .hint = "train an adapter beside it: take it out of modules_to_save"});
       }
-      choices.push_back({layer, found->second.packing, found->second.shape.stored});
+      choices.push_back({name, layer, found->second.packing, found->second.shape.stored});
       continue;
     }
     const bool is_chosen = std::ranges::find(left_out, layer) == left_out.end() &&
@@ -105,7 +107,7 @@ std::vector<Choice> choose_layers(Model& model, const PackRequest& request, cons
     if (!told.packed.empty() || !is_chosen || is_trained) continue;
     const at::ScalarType stored =
         in_source == names.end() ? model.context().policy.compute : told.tensor(in_source->second).scalar_type();
-    choices.push_back({layer, packing, stored});
+    choices.push_back({name, layer, packing, stored});
   }
   return choices;
 }
@@ -114,7 +116,7 @@ std::vector<Choice> choose_layers(Model& model, const PackRequest& request, cons
 
 void pack_layers(Model& model, const PackRequest& request, const TensorSource& source) {
   const std::vector<Choice> choices = choose_layers(model, request, source);
-  for (const auto& [layer, packing, stored] : choices) layer->pack(packing, stored);
+  for (const auto& [name, layer, packing, stored] : choices) layer->pack(packing, stored);
   if (!choices.empty()) return;
   throw Error(ExitCode::usage, {.what = "there is nothing to quantise: no dense layer is frozen" +
                                         std::string(request.match.empty() ? "" : " and matches"),
@@ -122,23 +124,45 @@ void pack_layers(Model& model, const PackRequest& request, const TensorSource& s
                                 .hint = "leave it out"});
 }
 
-PackingErrors round_layers(Model& model, const PackRequest& request, const TensorSource& source, bool keeps) {
+namespace {
+
+using VisitPacked = std::function<void(const Choice& choice, const at::Tensor& matrix, const nn::Packed& packed)>;
+
+/// Packs one layer after the other of a model whose weights are not packed, which it leaves as they are.
+void each_packed(Model& model, const PackRequest& request, const TensorSource& source, const VisitPacked& visit) {
   const at::NoGradGuard no_grad;
+  for (const Choice& choice : choose_layers(model, request, source)) {
+    const at::Tensor matrix = choice.layer->matrix().to(choice.stored);
+    const nn::PackedShape shape{.rows = matrix.size(0), .columns = matrix.size(1), .stored = choice.stored};
+    const nn::Packed packed(choice.packing, shape, matrix.device());
+    packed.fill(matrix);
+    visit(choice, matrix, packed);
+  }
+}
+
+}  // namespace
+
+void each_packed_tensor(Model& model, const PackRequest& request, const TensorSource& source,
+                        const std::function<void(const std::string& name, const at::Tensor& part)>& visit) {
+  each_packed(model, request, source, [&](const Choice& choice, const at::Tensor&, const nn::Packed& packed) {
+    const std::vector<std::string> suffixes = packed.suffixes();
+    for (size_t i = 0; i < suffixes.size(); ++i) visit(choice.name + suffixes[i], packed.parts()[i]);
+  });
+}
+
+PackingErrors round_layers(Model& model, const PackRequest& request, const TensorSource& source, bool keeps) {
   PackingErrors squares;
   const auto add = [](double& sum, const at::Tensor& matrix) {
     sum += matrix.to(at::kDouble).square().sum().item<double>();
   };
-  for (const auto& [layer, packing, stored] : choose_layers(model, request, source)) {
-    const at::Tensor matrix = layer->matrix().to(stored);
-    const nn::Packed packed(packing, {.rows = matrix.size(0), .columns = matrix.size(1), .stored = stored},
-                            matrix.device());
-    packed.fill(matrix);
+  each_packed(model, request, source, [&](const Choice& choice, const at::Tensor& matrix, const nn::Packed& packed) {
+    const nn::Linear& layer = *choice.layer;
     const at::Tensor rounded = packed.matrix().in(at::kFloat);
     add(squares.weights, matrix);
     add(squares.rounding, rounded.sub(matrix));
-    if (layer->has_branch()) add(squares.adapter, layer->branch()->matrix());
-    if (keeps) layer->weight().detach().copy_(layer->is_in_out() ? rounded.t() : rounded);
-  }
+    if (layer.has_branch()) add(squares.adapter, layer.branch()->matrix());
+    if (keeps) layer.weight().detach().copy_(layer.is_in_out() ? rounded.t() : rounded);
+  });
   return {.weights = std::sqrt(squares.weights),
           .rounding = std::sqrt(squares.rounding),
           .adapter = std::sqrt(squares.adapter)};

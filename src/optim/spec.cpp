@@ -84,7 +84,9 @@ void OptimizerSpec::describe(config::Description<OptimizerSpec>& d) {
   d.key("groups", &OptimizerSpec::groups,
         "other settings for parameters by name, [{match, lr, weight_decay}]; the first group that matches counts")
       .change(Change::needs_accept)
-      .aliases({"param_groups", "parameter_groups"});
+      .aliases({"param_groups", "parameter_groups"})
+      .aliases("loraplus_lr_ratio",
+               [](const std::string& ratio) { return "[{match: \"*.lora_B.weight\", lr: " + ratio + "x}]"; });
   d.key("layer_decay", &OptimizerSpec::layer_decay,
         "the rate falls by this factor from each unit of the model to the one before it: the head keeps all of it, the "
         "stem gets least; null: one rate")

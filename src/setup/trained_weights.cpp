@@ -1,5 +1,7 @@
 #include "gputrain/setup/trained_weights.hpp"
 
+#include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -14,6 +16,7 @@
 #include "gputrain/checkpoint/listing.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/models/packed_layers.hpp"
 #include "gputrain/setup/training_state.hpp"
 #include "gputrain/setup/weights.hpp"
 #include "gputrain/train/evaluator.hpp"
@@ -118,12 +121,35 @@ std::optional<checkpoint::Frozen> frozen_of(const std::filesystem::path& folder)
   }
 }
 
+/// Returns whether a checkpoint has the frozen weights in another form than the model, packed or not.
+bool has_other_form(const std::filesystem::path& weights, const BuiltModel& built) {
+  const auto folder = checkpoint_of(weights);
+  const auto written = built.adapter && !folder.empty() ? frozen_of(folder) : std::nullopt;
+  if (!written) return false;
+  return std::ranges::any_of(frozen_weights(*built.model),
+                             [&](const auto& named) { return !written->tensors.contains(named.first); }) ||
+         written->tensors.size() != frozen_weights(*built.model).size();
+}
+
+/// Loads what was trained from a checkpoint: the frozen weights are those of the base.
+void load_trained_alone(const std::filesystem::path& weights, BuiltModel& built) {
+  const checkpoint::NamedTensors trained = trained_weights(*built.model);
+  const std::map<std::string, at::Tensor> targets(trained.begin(), trained.end());
+  models::TensorSource source = weight_source(weights, *built.model);
+  std::erase_if(source.names, [&](const std::string& name) { return !targets.contains(name); });
+  models::load_tensors(targets, source);
+}
+
 }  // namespace
 
 void load_trained(const std::filesystem::path& weights, BuiltModel& built) {
   const auto adapter = built.adapter ? adapter_folder_at(weights) : std::filesystem::path();
+  const bool is_alone = adapter.empty() && has_other_form(weights, built);
   const auto load = [&] {
-    if (adapter.empty()) {
+    if (is_alone) {
+      load_trained_alone(weights, built);
+      if (!built.sharded) check_base(weights, built);
+    } else if (adapter.empty()) {
       load_weights(built, weights);
     } else {
       load_adapter(built, adapter);
@@ -131,32 +157,51 @@ void load_trained(const std::filesystem::path& weights, BuiltModel& built) {
     }
   };
   if (built.sharded) {
-    built.sharded->fill(load, adapter.empty() ? parallel::Values::all : parallel::Values::trained);
+    built.sharded->fill(load, adapter.empty() && !is_alone ? parallel::Values::all : parallel::Values::trained);
   } else {
     load();
   }
   load_average(weights, built);
 }
 
-void check_base(const std::filesystem::path& adapter, const BuiltModel& built) {
-  const RunFolder run{std::filesystem::absolute(adapter / "").lexically_normal().parent_path().parent_path()};
+namespace {
+
+/// Counts the frozen tensors that have other values than a run has written. Those that the run has packed are packed
+/// for that, if the model's are not.
+int64_t count_others(const checkpoint::Frozen& written, const RunFolder& run, const BuiltModel& built) {
+  int64_t others = 0;
+  const auto compare = [&](const std::string& name, const at::Tensor& tensor) {
+    const auto then = written.tensors.find(name);
+    others += then != written.tensors.end() && checkpoint::has_other_values(tensor, then->second);
+  };
+  for (const auto& [name, tensor] : frozen_weights(*built.model)) compare(name, tensor);
+  if (built.pretrained.empty() || !models::weights_of_packed(*built.model).empty()) return others;
+  const Job job = load_job_of_weights({.file = run.resolved().string(), .set = {}, .output_dir = run.path.string()});
+  if (const auto& quantize = job.spec().model.quantize) {
+    const models::PackRequest request{.type = quantize->type, .match = quantize->match, .key = "model.quantize"};
+    models::each_packed_tensor(*built.model, request, weight_source(built.pretrained, *built.model), compare);
+  }
+  return others;
+}
+
+}  // namespace
+
+void check_base(const std::filesystem::path& trained, const BuiltModel& built) {
+  const std::filesystem::path folder = std::filesystem::absolute(trained / "").lexically_normal().parent_path();
+  const auto own = checkpoint_of(folder);
+  const RunFolder run = own.empty() ? RunFolder{folder.parent_path()} : run_at(own);
   if (!exists(run.resolved()) || !exists(run.checkpoints())) return;
   const auto branch = checkpoint::branch_folder(run.checkpoints(), branch_of(run, {}).number);
-  const auto newest = checkpoint::newest_listed({branch});
-  const auto written = newest ? frozen_of(newest->folder) : std::nullopt;
-  if (!written) return;
-  int64_t others = 0;
-  for (const auto& [name, tensor] : frozen_weights(*built.model)) {
-    const auto then = written->tensors.find(name);
-    others += then != written->tensors.end() && checkpoint::has_other_values(tensor, then->second);
-  }
+  const auto newest = own.empty() ? checkpoint::newest_listed({branch}) : std::nullopt;
+  const std::filesystem::path saved = newest ? newest->folder : own;
+  const auto written = saved.empty() ? std::nullopt : frozen_of(saved);
+  const int64_t others = written ? count_others(*written, run, built) : 0;
   if (others == 0) return;
-  throw Error(
-      ExitCode::data,
-      {.what = "model.pretrained holds other values than those that the adapter was trained on, in " +
-               counted(others, "tensor"),
-       .where = built.pretrained.string(),
-       .hint = "put the weights back that the run began with; its checkpoints have them: " + newest->folder.string()});
+  throw Error(ExitCode::data,
+              {.what = "model.pretrained holds other values than those that the adapter was trained on, in " +
+                       counted(others, "tensor"),
+               .where = built.pretrained.string(),
+               .hint = "put the weights back that the run began with; its checkpoints have them: " + saved.string()});
 }
 
 }  // namespace gputrain::app

@@ -184,7 +184,7 @@ std::string refusal(const std::string& options) {
 
 TEST(AdapterStart, IsRefusedBeyondTheRankOfTheWeight) {
   EXPECT_THAT(refusal("rank: 9, init: pissa"),
-              AllOf(HasSubstr("k_proj' has rank 8 at most, not 9"), HasSubstr("model.adapter.init")));
+              AllOf(HasSubstr("k_proj' has rank 8 at most"), HasSubstr("model.adapter.init")));
   EXPECT_EQ(refusal("rank: 9"), "accepted");
 }
 

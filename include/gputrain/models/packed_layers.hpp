@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -34,11 +35,16 @@ struct PackingErrors {
 /// Measures what packing would change in a model whose weights are not packed, and `keeps` the rounded weights.
 PackingErrors round_layers(Model& model, const PackRequest& request, const TensorSource& source, bool keeps);
 
+/// Packs one layer after the other of a model whose weights are not packed, and calls `visit` with the tensors that
+/// pack_layers() would give it, by our names. The model stays as it is.
+void each_packed_tensor(Model& model, const PackRequest& request, const TensorSource& source,
+                        const std::function<void(const std::string& name, const at::Tensor& part)>& visit);
+
 /// Returns, for each parameter of a packed layer, how many weights it stands for: all of them for the codes, else none.
 std::map<std::string, int64_t> weights_of_packed(Model& model);
 
-/// Adds the tensors of packed layers as files of the model's published family have them. Returns what a config.json says
-/// of them as quantization_config; null: nothing is packed.
+/// Adds the tensors of packed layers as files of the model's published family have them. Returns what a config.json
+/// says of them as quantization_config; null: nothing is packed.
 nlohmann::json add_packed_tensors(Model& model, std::vector<std::pair<std::string, at::Tensor>>& tensors);
 
 /// Replaces packed weights by matrices, each in the type that it was packed from.

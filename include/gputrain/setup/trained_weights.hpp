@@ -37,8 +37,8 @@ void check_learned_from(const std::filesystem::path& weights, const JobDatasets&
 /// Throws Error(data).
 void load_trained(const std::filesystem::path& weights, BuiltModel& built);
 
-/// Throws Error(data) if the model has another base than the run whose `adapter` this is trained it on, as far as a
-/// checkpoint of the run tells.
-void check_base(const std::filesystem::path& adapter, const BuiltModel& built);
+/// Throws Error(data) if the model has another base than the run trained it on, as far as a checkpoint of the run
+/// tells. `trained`: the run's adapter, or a checkpoint.
+void check_base(const std::filesystem::path& trained, const BuiltModel& built);
 
 }  // namespace gputrain::app

@@ -63,9 +63,23 @@ struct Found {
   std::optional<QuantizeSpec> quantized;  // empty: it was not, or only its quantised weights are at hand
 };
 
+/// Throws Error(usage) for settings of quantised weights that this export cannot follow.
+void check_quantized(const ExportRequest& request, const ModelSpec& model) {
+  const bool is_asked = std::ranges::any_of(
+      request.set, [](const std::string& setting) { return setting.starts_with("model.quantize"); });
+  if (is_asked && (model.adapter || request.format != "hf"))
+    throw Error(ExitCode::usage, {.what = "quantised weights are written of a model without an adapter, as a folder",
+                                  .where = "--set model.quantize",
+                                  .hint = "export the model first, --format hf --merge, and then its folder"});
+  if (request.has_base && request.base == "quantised" && !model.quantize)
+    throw Error(ExitCode::usage,
+                {.what = "the model's base is not quantised", .where = "--base", .hint = "leave it out"});
+}
+
 Found find_model(const ExportRequest& request, std::vector<std::string> set = {}) {
   Found found{.source = find_with(request, set), .quantized = {}};
   const ModelSpec& model = found.source.job.spec().model;
+  check_quantized(request, model);
   if (model.adapter && model.quantize && !starts_quantised(found.source)) {
     found.quantized = model.quantize;
     set.emplace_back("model.quantize=null");
@@ -186,6 +200,10 @@ int export_model_command(const ExportRequest& request) {
   refuse_to_overwrite(request.folder, request.out);
   Written written(request.out);
   if (request.format == "adapter") {
+    if (request.merge)
+      throw Error(ExitCode::usage, {.what = "an adapter that is written alone is not merged",
+                                    .where = "--merge",
+                                    .hint = "leave it out, or --format hf for the whole model"});
     export_adapter(request);
   } else if (request.format == "onnx") {
     export_as_onnx(request);

@@ -72,7 +72,6 @@ LoraSettings resolved(const LoraSpec& spec) {
       // PEFT writes a set in any order.
       if (!mine.empty()) require_equal(key, sorted(mine), sorted(theirs), where);
     };
-    check_names("target_modules", spec.target_modules.values, settings.targets);
     check_names("modules_to_save", spec.modules_to_save.values, settings.modules_to_save);
   } else {
     settings.size.rank = spec.rank.value_or(settings.size.rank);
@@ -165,7 +164,12 @@ class Lora final : public Adapter {
   explicit Lora(const LoraSpec& spec) : spec_(spec), settings_(resolved(spec)) {}
 
   void adapt(Model& model) const override {
-    const auto layers = target_layers(model, settings_.targets, std::string(kKey) + "target_modules");
+    const std::string target_key = std::string(kKey) + "target_modules";
+    const auto layers = target_layers(model, settings_.targets, target_key);
+    if (const auto& own = spec_.target_modules.values; spec_.pretrained && !own.empty()) {
+      if (target_layers(model, own, target_key) != layers)
+        refuse_other("target_modules", text_of(own), text_of(settings_.targets), pretrained() + "/" + kAdapterConfig);
+    }
     const std::string save_key = std::string(kKey) + "modules_to_save";
     // PEFT names both usual heads, and leaves out the one that a model does not have.
     const auto saved = modules_to_save(model, settings_.modules_to_save, save_key, spec_.pretrained.has_value());
@@ -180,11 +184,11 @@ class Lora final : public Adapter {
     Sizes sizes(settings_, spec_.pretrained ? pretrained() + "/" + kAdapterConfig : std::string(kKey) + "groups",
                 spec_.pretrained ? ExitCode::data : ExitCode::usage);
     const Published published(model);
-    for (const NamedLayer& one : layers) {
-      const LoraSize size = sizes.of(published.module(one.name));
-      check_start(one, size);
-      one.layer->add_branch<LoraBranch>(*one.layer, settings_, size);
-    }
+    std::vector<LoraSize> of_layers;
+    for (const NamedLayer& one : layers) of_layers.push_back(sizes.of(published.module(one.name)));
+    check_starts(layers, of_layers);
+    for (size_t i = 0; i < layers.size(); ++i)
+      layers[i].layer->add_branch<LoraBranch>(*layers[i].layer, settings_, of_layers[i]);
     if (!spec_.pretrained) sizes.check_all_used();  // PEFT lets such patterns stand
   }
 
@@ -238,15 +242,20 @@ class Lora final : public Adapter {
     });
   }
 
-  /// Throws Error(usage) if the layer's weight has no start of this rank.
-  void check_start(const NamedLayer& layer, const LoraSize& size) const {
-    const int64_t most = std::min(layer.layer->options().in, layer.layer->options().out);
-    if (size.rank <= most || settings_.init == "kaiming" || settings_.init == "gaussian") return;
-    throw Error(ExitCode::usage,
-                {.what = settings_.init + " takes the start from the layer's weight, and that of '" + layer.name +
-                         "' has rank " + std::to_string(most) + " at most, not " + std::to_string(size.rank),
-                 .where = std::string(kKey) + "init",
-                 .hint = "rank: " + std::to_string(most) + ", or init: kaiming"});
+  /// Throws Error(usage) if a layer's weight has no start of its rank.
+  void check_starts(const std::vector<NamedLayer>& layers, const std::vector<LoraSize>& sizes) const {
+    if (settings_.init == "kaiming" || settings_.init == "gaussian") return;
+    const auto most = [](const NamedLayer& layer) {
+      return std::min(layer.layer->options().in, layer.layer->options().out);
+    };
+    const NamedLayer* least = nullptr;
+    for (size_t i = 0; i < layers.size(); ++i)
+      if (sizes[i].rank > most(layers[i]) && (least == nullptr || most(layers[i]) < most(*least))) least = &layers[i];
+    if (least == nullptr) return;
+    throw Error(ExitCode::usage, {.what = settings_.init + " takes the start from the layer's weight, and that of '" +
+                                          least->name + "' has rank " + std::to_string(most(*least)) + " at most",
+                                  .where = std::string(kKey) + "init",
+                                  .hint = "rank: " + std::to_string(most(*least)) + ", or init: kaiming"});
   }
 
   LoraSpec spec_;
@@ -294,7 +303,8 @@ void LoraSpec::describe(config::Description<LoraSpec>& d) {
         "all-linear: all but the one that gives the classes; empty: all-linear. Experts are not adapted")
       .aliases({"lora_target_modules", "lora_target", "adapter.targets"});
   d.key("groups", &LoraSpec::groups, "other ranks or alphas for layers by name, [{match, rank, alpha}]")
-      .aliases({"rank_pattern", "alpha_pattern"});
+      .aliases("rank_pattern", [](const std::string&) { return std::string("[{match: q_proj, rank: 16}]"); })
+      .aliases("alpha_pattern", [](const std::string&) { return std::string("[{match: q_proj, alpha: 32}]"); });
   d.key("dora", &LoraSpec::dora,
         "DoRA (arXiv:2402.09353): also trains the length of each row of the layer's weight; null: false")
       .aliases({"use_dora", "peft_use_dora"});

@@ -87,20 +87,21 @@ LoraBranch::LoraBranch(const nn::Context& context, const nn::Linear& layer, cons
   b_start_ = register_buffer("lora_B_start", at::zeros({out, rank}, kept), nn::Init::as_given());
 }
 
-LoraBranch::Factors LoraBranch::factors() const {
-  if (!starts_from_weight()) return {a_->weight(), b_->weight()};
-  const auto master = [this](const at::Tensor& trained) { return ops::cast(trained, context().policy.master); };
-  return {at::cat({master(a_->weight()), a_start_}), at::cat({master(b_->weight()), b_start_}, 1)};
+/// Returns the matrices in this type. Where ranks share out values, the trained ones have memory in the compute type
+/// while the model computes, else in the master type.
+LoraBranch::Factors LoraBranch::factors(at::ScalarType type) const {
+  const at::Tensor a = ops::operand(a_->weight(), type), b = ops::operand(b_->weight(), type);
+  if (!starts_from_weight()) return {a, b};
+  return {at::cat({a, ops::cast(a_start_, type)}), at::cat({b, ops::cast(b_start_, type)}, 1)};
 }
 
 at::Tensor LoraBranch::add_to(const at::Tensor& y, const at::Tensor& x) const {
+  if (is_zero_) return y;
   const bool drops = is_training() && dropout_ > 0;
   const at::Tensor read = drops ? ops::dropout(x, dropout_) : x;
-  const Factors kept = factors();
   const at::ScalarType type = context().policy.compute;
-  const at::Tensor narrow =
-      starts_from_weight() ? at::linear(ops::cast(read, type), ops::cast(kept.a, type)) : a_->forward(read);
-  const at::Tensor b = starts_from_weight() ? ops::cast(kept.b, type) : ops::operand(kept.b, type);
+  const auto [a, b] = factors(type);
+  const at::Tensor narrow = starts_from_weight() ? at::linear(ops::cast(read, type), a) : a_->forward(read);
   if (!magnitude_.defined()) {
     // One product includes the scale and the sum, instead of a pass over y for each.
     const at::Tensor sum = at::addmm(y.reshape({-1, y.size(-1)}), narrow.reshape({-1, narrow.size(-1)}), b.t(),
@@ -121,7 +122,8 @@ at::Tensor LoraBranch::add_to(const at::Tensor& y, const at::Tensor& x) const {
 std::optional<ops::AdaptedLinear> LoraBranch::low_rank(const at::Tensor& x) const {
   if (magnitude_.defined()) return std::nullopt;
   const bool drops = is_training() && dropout_ > 0;
-  const Factors kept = factors();
+  // Parameters themselves keep gradients in the master type.
+  const Factors kept = starts_from_weight() ? factors(context().policy.compute) : Factors{a_->weight(), b_->weight()};
   return ops::AdaptedLinear{
       .a = kept.a, .b = kept.b, .scale = scale_, .dropped = drops ? ops::dropout(x, dropout_) : at::Tensor()};
 }
@@ -131,7 +133,7 @@ at::Tensor LoraBranch::row_norms() const {
   const at::NoGradGuard no_grad;
   const at::ScalarType master = context().policy.master;
   const at::Tensor weight = layer_.matrix(context().policy.compute);
-  const Factors kept = factors();
+  const Factors kept = factors(context().policy.compute);
   const at::Tensor a = ops::cast(kept.a, master), b = ops::cast(kept.b, master);
   const at::Tensor weight_a = at::mm(weight, ops::cast(a, weight.scalar_type()).t()).to(master);  // [out, rank]
   const at::Tensor own = at::linalg_vector_norm(weight, 2, at::IntArrayRef{1}, /*keepdim=*/false, master).square(),
@@ -141,7 +143,7 @@ at::Tensor LoraBranch::row_norms() const {
 
 at::Tensor LoraBranch::matrix() const {
   const at::NoGradGuard no_grad;
-  const auto [a, b] = factors();
+  const auto [a, b] = factors(context().policy.master);
   const at::Tensor added = at::mm(b, a).mul_(scale_);
   if (!magnitude_.defined()) return added;
   const at::Tensor weight = layer_.matrix(added.scalar_type()), sum = at::add(weight, added);
@@ -153,6 +155,7 @@ void LoraBranch::clear() {
   b_->weight().detach().zero_();
   if (b_start_.defined()) b_start_.zero_();
   fit();
+  is_zero_ = true;
 }
 
 void LoraBranch::fit() {

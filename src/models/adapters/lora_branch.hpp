@@ -31,9 +31,9 @@ class LoraBranch final : public nn::Branch {
 
  private:
   struct Factors {
-    at::Tensor a, b;  // [rank, in], [out, rank], in the master type
+    at::Tensor a, b;  // [rank, in], [out, rank]
   };
-  Factors factors() const;
+  Factors factors(at::ScalarType type) const;
   at::Tensor row_norms() const;
 
   const nn::Linear& layer_;
@@ -44,6 +44,7 @@ class LoraBranch final : public nn::Branch {
   nn::Linear *a_, *b_;
   at::Tensor a_start_, b_start_;  // A0 and -B0, or undefined
   at::Tensor magnitude_;          // [out], or undefined
+  bool is_zero_ = false;          // the matrix has been made zero
 };
 
 }  // namespace gputrain::models

@@ -28,6 +28,8 @@ class Published {
 struct NamedLayer {
   std::string name;
   nn::Linear* layer;
+
+  bool operator==(const NamedLayer&) const = default;
 };
 
 /// Returns the dense layers that the targets mean, in the model's order: `all-linear` means all but experts and the

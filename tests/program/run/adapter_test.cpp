@@ -108,6 +108,21 @@ TEST_P(AdaptingKinds, TrainsResumesAndEvaluatesAnAdapter) {
               loss, 1e-12);
 }
 
+// Layers read 16-bit copies then, and the values themselves have no memory while the model computes.
+TEST_P(AdaptingKinds, TrainsOnRanksThatShareValuesIn16Bits) {
+  std::vector<std::string> all;
+  for (const std::string& setting : kAdapted) all.insert(all.end(), {"--set", setting});
+  for (const std::string& setting : settings({"precision=bf16"})) all.insert(all.end(), {"--set", setting});
+  ASSERT_EQ(ranks(1, job_, folder_ / "one", all).exit_code, 0);
+  all.insert(all.end(), {"--set", "parallel.shard=parameters"});
+  const Result two = ranks(2, job_, folder_ / "two", all);
+  ASSERT_EQ(two.exit_code, 0) << two.err;
+  const auto one = losses_of(folder_ / "one"), shared = losses_of(folder_ / "two");
+  ASSERT_EQ(one.size(), shared.size());
+  // Each rank draws dropout and noise of its own.
+  for (size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(shared[i], one[i], 0.05 * one[i]) << i;
+}
+
 TEST_F(Adapting, TrainsOnRanksThatShareGradientsAsOnOne) {
   std::vector<std::string> settings;
   for (const std::string& setting : kAdapted) settings.insert(settings.end(), {"--set", setting});

@@ -260,6 +260,33 @@ class QuantizedTest(unittest.TestCase):
         self.assertEqual(done.returncode, code)
         self.assertFalse((job.parent / "run/ckpt").exists() and list((job.parent / "run/ckpt").iterdir()))
 
+    def test_merges_checkpoints_too_and_only_into_their_base(self):
+        base = Path(tempfile.mkdtemp(dir=self.folder)) / "base"
+        shutil.copytree(self.folder / "llama/base", base)
+        job = self.job("llama", base, model={"quantize": {"type": "nf4"}}, train={"max_steps": 2, "global_batch_size": 4})
+        run, out = job.parent / "run", job.parent / "out"
+        self.program("run", job, "--output-dir", run)
+        checkpoint = run / "ckpt/step-00000002"
+        merged = []
+        for trained in (run, checkpoint, run / "adapter"):
+            self.program("export", trained, out, "--format", "hf", "--merge")
+            merged.append(load_file(out / "model.safetensors"))
+        for other in merged[1:]:
+            self.assertTrue(all(torch.equal(merged[0][name], other[name]) for name in merged[0]))
+        self.program("export", run, job.parent / "model.onnx", "--format", "onnx")
+        tensors = load_file(base / "model.safetensors")
+        tensors["model.layers.0.mlp.up_proj.weight"][3, 4] *= 30
+        save_file(tensors, base / "model.safetensors", metadata={"format": "pt"})
+        for trained in (run, checkpoint, run / "adapter"):
+            done = PROGRAM.run("export", trained, out, "--format", "hf", "--merge")
+            self.assertEqual(done.returncode, 3, trained)
+            self.assertIn("holds other values than those that the adapter was trained on", done.stderr)
+        for words, told in [(("--format", "hf", "--merge", "--set", "model.quantize.type=nf4"), "without an adapter"),
+                            (("--format", "adapter", "--merge"), "is not merged")]:
+            done = PROGRAM.run("export", run, job.parent / "refused", *words)
+            self.assertEqual(done.returncode, 2, words)
+            self.assertIn(told, done.stderr)
+
     def test_refuses_jobs(self):
         base, nf4 = self.folder / "llama/base", self.quantised_folder("llama", "nf4")
         other = Path(tempfile.mkdtemp(dir=self.folder)) / "other"
