@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <sstream>
 #include <utility>
 
@@ -327,28 +328,30 @@ std::string describe_text(const Schema& schema, size_t width, std::string_view k
 
 std::string describe_name(const Schema& root, std::string_view name, size_t width) {
   struct Found {
-    std::string key, entries, text;
+    std::string key;
     bool is_ours;
+    std::map<std::string, const KnownKey*> of_entries;  // by name; entries are in any order in their catalog
   };
   std::vector<Found> found;
   const auto add = [&](const KnownKey& known, bool is_ours) {
     auto place = std::ranges::find(found, known.dotted(), &Found::key);
-    if (place == found.end()) place = found.insert(found.end(), {known.dotted(), "", "", is_ours});
-    if (known.entry != nullptr)
-      place->entries += (place->entries.empty() ? ", of " + known.catalog->kind() + " " : ", ") + known.entry->name;
-    if (!place->text.empty()) return;
-    place->text = known.entry != nullptr ? describe_text(*known.entry->schema, width, known.key->name())
-                                         : describe_text(root, width, place->key);
+    if (place == found.end()) place = found.insert(found.end(), {known.dotted(), is_ours, {}});
+    if (known.entry != nullptr) place->of_entries.emplace(known.entry->name, &known);
   };
   const KeyIndex index(root);
   for (const KnownKey* known : index.named(name)) add(*known, /*is_ours=*/true);
   for (const auto& [known, foreign] : index.renamed("", name)) add(*known, /*is_ours=*/false);
   std::string text;
-  for (const auto& [key, entries, described, is_ours] : found)
-    text += (text.empty() ? "" : "\n") +
-            wrapped((is_ours ? "`" : "`" + std::string(name) + "` of other programs is `") + key + "`" + entries + ":",
-                    width, 0) +
-            "\n" + described;
+  for (const auto& [key, is_ours, of_entries] : found) {
+    std::string entries;
+    for (const auto& [entry, known] : of_entries)
+      entries += (entries.empty() ? ", of " + known->catalog->kind() + " " : ", ") + entry;
+    const std::string head = (is_ours ? "`" : "`" + std::string(name) + "` of other programs is `") + key + "`";
+    const KnownKey* const first = of_entries.empty() ? nullptr : of_entries.begin()->second;
+    text += (text.empty() ? "" : "\n") + wrapped(head + entries + ":", width, 0) + "\n" +
+            (first != nullptr ? describe_text(*first->entry->schema, width, first->key->name())
+                              : describe_text(root, width, key));
+  }
   return text;
 }
 

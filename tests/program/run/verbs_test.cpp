@@ -222,7 +222,7 @@ TEST(DescribeVerb, FindsKeysGroupsAndEntries) {
   EXPECT_THAT(gputrain({"describe", "max_length"}).out, HasSubstr("`data.text.max_length`:\n"));
   EXPECT_THAT(gputrain({"describe", "weight_decay"}).out,
               HasSubstr("`optimizer.weight_decay`, of optimizer adafactor, adamw"));
-  EXPECT_THAT(gputrain({"describe", "hidden_size"}).out, HasSubstr("`model.config.n_embd`, of model gpt"));
+  EXPECT_THAT(gputrain({"describe", "hidden_size"}).out, HasSubstr("`model.config.n_embd`, of model bert, gpt"));
   EXPECT_THAT(refusal_of({"describe", "nonsense"}), HasSubstr("gputrain describe job"));
   EXPECT_THAT(refusal_of({"describe", "optimzer.lr"}), HasSubstr("did you mean 'optimizer.lr'?"));
 }
