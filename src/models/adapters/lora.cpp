@@ -302,9 +302,8 @@ void LoraSpec::describe(config::Description<LoraSpec>& d) {
         "dense layers that are adapted: names or their ends, as q_proj, regular expressions of whole names, or "
         "all-linear: all but the one that gives the classes; empty: all-linear. Experts are not adapted")
       .aliases({"lora_target_modules", "lora_target", "adapter.targets"});
-  d.key("groups", &LoraSpec::groups, "other ranks or alphas for layers by name, [{match, rank, alpha}]")
-      .aliases("rank_pattern", [](const std::string&) { return std::string("[{match: q_proj, rank: 16}]"); })
-      .aliases("alpha_pattern", [](const std::string&) { return std::string("[{match: q_proj, alpha: 32}]"); });
+  d.key("groups", &LoraSpec::groups,
+        "other ranks or alphas for layers by name, [{match, rank, alpha}]: PEFT's rank_pattern and alpha_pattern");
   d.key("dora", &LoraSpec::dora,
         "DoRA (arXiv:2402.09353): also trains the length of each row of the layer's weight; null: false")
       .aliases({"use_dora", "peft_use_dora"});
