@@ -116,8 +116,9 @@ TEST_F(PretendGpu, LocksTheMemoryOfOffloadedActivationsThatADryRunForetells) {
           {"train.activation_checkpointing=block", "train.cuda_graphs=off", "train.offload.activations=" + offloads});
     return count("page-locked bytes");
   };
-  const Result foretold = gputrain({"run", gpt(), "--dry-run", "--json", "--set", "device=cpu", "--set",
-                                    "train.activation_checkpointing=block", "--set", "train.offload.activations=true"});
+  const Result foretold =
+      gputrain({"run", gpt(), "--dry-run", "--world-size", "1", "--json", "--set", "device=cpu", "--set",
+                "train.activation_checkpointing=block", "--set", "train.offload.activations=true"});
   ASSERT_EQ(foretold.exit_code, 0) << foretold.err;
   const int64_t bytes = nlohmann::json::parse(foretold.out)["memory"]["activations_on_host"];
   EXPECT_GT(bytes, 0);
