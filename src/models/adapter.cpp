@@ -20,9 +20,10 @@ namespace {
 
 constexpr const char* kPrefix = "base_model.model.";  // prefix of PEFT's wrappers round the model
 
-using Visit = std::function<void(const std::string& layer, nn::Linear&)>;
-
+// Ends of names, ours and PEFT's.
 constexpr const char *kA = ".lora_A.weight", *kB = ".lora_B.weight", *kMagnitude = ".lora_magnitude_vector";
+
+using Visit = std::function<void(const std::string& layer, nn::Linear&)>;
 
 bool has_memory(const nn::Linear& layer) { return device::has_memory(layer.frozen_matrix().parts.front()); }
 

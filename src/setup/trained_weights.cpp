@@ -126,9 +126,9 @@ bool has_other_form(const std::filesystem::path& weights, const BuiltModel& buil
   const auto folder = checkpoint_of(weights);
   const auto written = built.adapter && !folder.empty() ? frozen_of(folder) : std::nullopt;
   if (!written) return false;
-  return std::ranges::any_of(frozen_weights(*built.model),
-                             [&](const auto& named) { return !written->tensors.contains(named.first); }) ||
-         written->tensors.size() != frozen_weights(*built.model).size();
+  const checkpoint::NamedTensors frozen = frozen_weights(*built.model);
+  const auto is_written = [&](const auto& named) { return written->tensors.contains(named.first); };
+  return written->tensors.size() != frozen.size() || !std::ranges::all_of(frozen, is_written);
 }
 
 /// Loads what was trained from a checkpoint: the frozen weights are those of the base.
