@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include <ATen/TensorOperators.h>
@@ -10,8 +11,11 @@
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn_like.h>
 
+#include <gtest/gtest.h>
+
 #include "../../src/models/texts/gpt.hpp"
 #include "gputrain/config/load.hpp"
+#include "gputrain/core/error.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/models/adapter.hpp"
 
@@ -51,6 +55,9 @@ inline GptSpec small_llama_spec(bool tied = false) {
 
 inline GptSpec small_gpt2_spec() { return {.n_layer = 2, .n_head = 2, .n_embd = 16}; }
 
+/// Returns the spec of "llama" or "gpt2".
+inline GptSpec spec_of(const std::string& name) { return name == "llama" ? small_llama_spec() : small_gpt2_spec(); }
+
 /// A Gpt that reads 6 of 11 tokens.
 inline std::unique_ptr<Gpt> gpt(const GptSpec& spec, const nn::Context& context = {}) {
   return std::make_unique<Gpt>(spec, context, DataFacts{.input_shape = {6}, .num_classes = 11});
@@ -88,6 +95,26 @@ inline std::map<std::string, at::Tensor> copies(Model& model) {
   std::map<std::string, at::Tensor> tensors;
   for (auto& [name, tensor] : adapter_weights(model)) tensors[name] = tensor.clone();
   return tensors;
+}
+
+/// Names what an adapted model trains.
+inline std::set<std::string> trained(Model& model) {
+  std::set<std::string> names;
+  model.each_parameter([&](const std::string& name, const nn::Parameter& parameter) {
+    EXPECT_EQ(parameter.trainable, parameter.value.requires_grad()) << name;
+    if (parameter.trainable) names.insert(name);
+  });
+  return names;
+}
+
+/// Returns the words with which the adapter is refused.
+inline std::string refusal(const GptSpec& spec, const std::string& options) {
+  try {
+    lora(options)->adapt(*gpt(spec));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
 }
 
 }  // namespace gputrain::models

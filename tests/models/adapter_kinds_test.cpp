@@ -29,8 +29,6 @@ using testing_support::relative_error;
 
 const std::string kQuery = "base_model.model.model.layers.0.self_attn.q_proj.";
 
-GptSpec spec_of(const std::string& name) { return name == "llama" ? small_llama_spec() : small_gpt2_spec(); }
-
 std::unique_ptr<Gpt> base(const GptSpec& spec) {
   auto model = gpt(spec, kFp64Context);
   nn::initialize(*model, 5);
@@ -173,28 +171,20 @@ TEST(AdapterStart, StandsInFilesBesideTheTrainedValues) {
       3 * std::sqrt(2.0));
 }
 
-std::string refusal(const std::string& options) {
-  try {
-    lora(options)->adapt(*gpt(small_llama_spec()));
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "accepted";
-}
-
 TEST(AdapterStart, IsRefusedBeyondTheRankOfTheWeight) {
-  EXPECT_THAT(refusal("rank: 9, init: pissa"),
+  EXPECT_THAT(refusal(small_llama_spec(), "rank: 9, init: pissa"),
               AllOf(HasSubstr("k_proj' has rank 8 at most"), HasSubstr("model.adapter.init")));
-  EXPECT_EQ(refusal("rank: 9"), "accepted");
+  EXPECT_EQ(refusal(small_llama_spec(), "rank: 9"), "accepted");
 }
 
 TEST(AdapterGroups, RefuseWhatMeansNothingOrTwoThings) {
-  EXPECT_THAT(refusal("groups: [{match: q_prj, rank: 4}]"),
+  EXPECT_THAT(refusal(small_llama_spec(), "groups: [{match: q_prj, rank: 4}]"),
               AllOf(HasSubstr("'q_prj' means none of the layers"), HasSubstr("model.adapter.groups")));
-  EXPECT_THAT(refusal("groups: [{match: q_proj, rank: 4}, {match: 'layers.*', rank: 5}]"),
+  EXPECT_THAT(refusal(small_llama_spec(), "groups: [{match: q_proj, rank: 4}, {match: 'layers.*', rank: 5}]"),
               HasSubstr("q_proj' has two sizes: rank 4 and 5"));
-  EXPECT_THAT(refusal("groups: [{match: 'q_proj(', rank: 4}]"), HasSubstr("no regular expression"));
-  EXPECT_EQ(refusal("groups: [{match: q_proj, rank: 4}, {match: 'layers.*', alpha: 5}]"), "accepted");
+  EXPECT_THAT(refusal(small_llama_spec(), "groups: [{match: 'q_proj(', rank: 4}]"), HasSubstr("no regular expression"));
+  EXPECT_EQ(refusal(small_llama_spec(), "groups: [{match: q_proj, rank: 4}, {match: 'layers.*', alpha: 5}]"),
+            "accepted");
 }
 
 TEST(AdapterGroups, NameSingleLayersWhereTheyDiffer) {
