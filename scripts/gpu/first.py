@@ -26,7 +26,7 @@ SKIPPED, UNFINISHED, KILLED = 77, 75, (124, 137)
 DONE = ("passed", "skipped")
 # What most people train, and the seconds that it may take.
 COMMON_JOBS = [("lora-packed", 150), ("lora-plain", 120), ("experts", 90), ("lora-long", 150), ("full", 60), ("bert", 60),
-           ("vit", 60)]
+           ("vit", 60), ("qlora-packed", 150)]
 
 
 @dataclass(frozen=True)

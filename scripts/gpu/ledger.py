@@ -107,6 +107,7 @@ def of_generation(folder: Path, layers: int) -> list:
 
 WORKLOADS = {
     "lora-packed": Workload(of_workload("lora-packed"), 36, 4 * 2048, "tokens/s", 1 / 2),
+    "qlora-packed": Workload(of_workload("qlora-packed"), 36, 4 * 2048, "tokens/s", 1 / 2),
     "lora-long": Workload(of_workload("lora-long"), 36, 8192, "tokens/s", 1 / 2),
     "full": Workload(of_workload("full"), 24, 16 * 1024, "tokens/s", 1 / 2),
     "gpt2": Workload(of_comparison("gpt2"), 12, 32 * 1024, "tokens/s", 1 / 2, "59.7 ms, 549k tokens/s"),

@@ -14,6 +14,7 @@
 #include "../../src/ops/cuda/kernels/max_pool.hpp"
 #include "../../src/ops/cuda/kernels/norm.hpp"
 #include "../../src/ops/cuda/kernels/optimizer.hpp"
+#include "../../src/ops/cuda/quantized/quantized.hpp"
 #include "ledger.hpp"
 
 namespace gputrain::fake_cuda {
@@ -44,6 +45,23 @@ double bytes_of(const ActivationRows& p, double passes) {
 
 double bytes_of(const GatedRows& p, double passes) {
   return passes * static_cast<double>(p.rows * p.width) * size_of(p.element);
+}
+
+/// Codes of 4 bits, their scales and the values.
+double bytes_of(const QuantizeBlocks& p) {
+  const double count = static_cast<double>(p.count);
+  return count * (0.5 + size_of(p.element)) + count / p.block * kFloat;
+}
+
+double bytes_of(const DequantizeBlocks& p) {
+  const double count = static_cast<double>(p.count);
+  return count * (0.5 + size_of(p.element)) + count / p.block * (p.scales == nullptr ? 1 : kFloat);
+}
+
+/// Codes of 8 bits, a scale of each row and the values.
+template <class Rows>
+double bytes_of_rows(const Rows& p) {
+  return static_cast<double>(p.rows) * (static_cast<double>(p.columns) * (1 + size_of(p.element)) + kFloat);
 }
 
 double bytes_of_norm(void** arguments, bool is_forward) {
@@ -173,6 +191,10 @@ const std::vector<std::pair<std::string_view, Formula>>& formulas() {
          const auto p = parameters_of<BatchGradient>(a, 1);
          return bytes_of(parameters_of<ImageRows>(a), 3 + y_passes(p)) + (p.relu ? bytes_of_bits(a, p.passed) : 0);
        }},
+      {"quantize_blocks_kernel", [](void** a) { return bytes_of(parameters_of<QuantizeBlocks>(a)); }},
+      {"dequantize_blocks_kernel", [](void** a) { return bytes_of(parameters_of<DequantizeBlocks>(a)); }},
+      {"quantize_rows_kernel", [](void** a) { return bytes_of_rows(parameters_of<QuantizeRows>(a)); }},
+      {"dequantize_rows_kernel", [](void** a) { return bytes_of_rows(parameters_of<DequantizeRows>(a)); }},
       {"max_pool_forward_kernel", [](void** a) { return bytes_of(parameters_of<MaxPool>(a)); }},
       {"max_pool_backward_kernel", [](void** a) { return bytes_of(parameters_of<MaxPool>(a)); }},
   };

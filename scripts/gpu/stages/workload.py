@@ -46,13 +46,15 @@ def texts(folder: Path, longest: int, count: int, key: str = "prompt") -> str:
     return str(path)
 
 
-def tokens(model: dict, length: int, batch: int, packed: bool, expected: str, adapter: bool = False, steps: int = 40) -> dict:
+def tokens(model: dict, length: int, batch: int, packed: bool, expected: str, adapter: bool = False, steps: int = 40,
+           quantize: str = "") -> dict:
     return {"model": model, "length": length, "batch": batch, "packed": packed, "adapter": adapter, "steps": steps,
-            "rate": "train/tokens_per_second", "unit": "tokens/s", "expected": expected}
+            "quantize": {"quantize": {"type": quantize}} if quantize else {}, "rate": "train/tokens_per_second", "unit": "tokens/s", "expected": expected}
 
 
 WORKLOADS = {
     "lora-packed": tokens(SIZES_8B, 2048, 4, True, "13k or more; 9 to 11k with a mask", adapter=True),
+    "qlora-packed": tokens(SIZES_8B, 2048, 4, True, "12k or more, in 8.5 GB", adapter=True, quantize="nf4"),
     "lora-long": tokens(SIZES_8B, 8192, 1, True, "13k or more; 5 to 7k with a mask", adapter=True),
     "lora-plain": tokens(SIZES_06B, 2048, 8, False, "few new kernels after 100 steps", adapter=True, steps=300),
     "experts": tokens(EXPERTS, 1024, 16, False, "a CUDA graph", steps=60),
@@ -88,6 +90,7 @@ def job_of(name: str, folder: Path, tiny: bool, layers: int = 0) -> dict:
     model = {"type": "gpt", "config": sizes}
     if work["adapter"]:
         model = {"type": "gpt", "pretrained": write_qwen3(folder / "pretrained", sizes, is_random=not layers), "adapter": LORA}
+        model |= work["quantize"]
     return job | {"model": model,
                   "data": {"train": {"path": texts(folder, length, 2000), "format": "jsonl"},
                            "text": {"tokenizer": "bytes", "max_length": length, "packing": work["packed"]}},
