@@ -60,8 +60,30 @@ constexpr const char* kPlain = R"({%- for message in messages -%}
 {%- if add_generation_prompt -%}{{- 'Assistant: ' -}}{%- endif -%}
 )";
 
-constexpr std::array<std::pair<const char*, const char*>, 3> kTemplates = {
-    {{"chatml", kChatml}, {"llama3", kLlama3}, {"plain", kPlain}}};
+/// The prompts of Stanford Alpaca, for models that know no roles. A record's input is apart from its instruction.
+constexpr const char* kAlpaca = R"({{- bos_token | default('', true) -}}
+{%- for message in messages -%}
+{%- if message.role == 'system' -%}
+{{- text_of(message) + '\n\n' -}}
+{%- elif message.role == 'assistant' -%}
+{%- generation -%}{{- text_of(message) ~ eos_token -}}{%- endgeneration -%}
+{%- if not loop.last -%}{{- '\n\n' -}}{%- endif -%}
+{%- else -%}
+{%- set parts = message.alpaca if message.alpaca else {'instruction': text_of(message), 'input': ''} -%}
+{%- if loop.first -%}
+{{- 'Below is an instruction that describes a task' -}}
+{{- ', paired with an input that provides further context' if parts.input else '' -}}
+{{- '. Write a response that appropriately completes the request.\n\n' -}}
+{%- endif -%}
+{{- '### Instruction:\n' + parts.instruction + '\n\n' -}}
+{{- '### Input:\n' + parts.input + '\n\n' if parts.input else '' -}}
+{{- '### Response:\n' -}}
+{%- endif -%}
+{%- endfor -%}
+)";
+
+constexpr std::array<std::pair<const char*, const char*>, 4> kTemplates = {
+    {{"alpaca", kAlpaca}, {"chatml", kChatml}, {"llama3", kLlama3}, {"plain", kPlain}}};
 
 }  // namespace
 

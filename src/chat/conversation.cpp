@@ -44,7 +44,7 @@ bool is_wanted(const ordered_json& message) {
 
 /// Returns whether a key is read in any case, or need not be: those of a tool only repeat which call it answers.
 bool is_known_key(const std::string& role, const std::string& key) {
-  constexpr std::array kRead{"role", "content", "tool_calls", "weight", "train", "train_detail"};
+  constexpr std::array kRead{"role", "content", "tool_calls", "weight", "train", "train_detail", "alpaca"};
   return std::ranges::find(kRead, key) != kRead.end() || (role == "tool" && (key == "name" || key == "tool_call_id"));
 }
 

@@ -168,11 +168,12 @@ ordered_json alpaca_prompt(const ordered_json& record) {
       messages.push_back(message("assistant", round[1]));
     }
   }
-  std::string asked = string_at(record, "instruction");
-  if (asked.empty()) asked = string_at(record, "question");
+  std::string instruction = string_at(record, "instruction"), input;
+  if (instruction.empty()) instruction = string_at(record, "question");
   for (const char* more : {"input", "context"})
-    if (const std::string text = string_at(record, more); !text.empty()) asked += "\n" + text;
-  messages.push_back(message("user", asked));
+    if (const std::string text = string_at(record, more); !text.empty()) input += (input.empty() ? "" : "\n") + text;
+  messages.push_back(message("user", input.empty() ? instruction : instruction + "\n" + input));
+  if (!input.empty()) messages.back()["alpaca"] = {{"instruction", instruction}, {"input", input}};
   return messages;
 }
 

@@ -119,6 +119,20 @@ TEST(BuiltInTemplates, GiveTheirFormats) {
             "<|start_header_id|>assistant<|end_header_id|>\n\nHi<|eot_id|>");
   EXPECT_EQ(rendered("plain", {{"eos_token", "</s>"}}, true).text,
             "System: Be brief.\nUser: Hello\nAssistant: Hi</s>\nAssistant: ");
+  EXPECT_EQ(rendered("alpaca", {{"eos_token", "</s>"}, {"bos_token", "<s>"}}, false).text,
+            "<s>Be brief.\n\n### Instruction:\nHello\n\n### Response:\n Hi </s>");
+}
+
+TEST(BuiltInTemplates, KeepAnAlpacaInputApart) {
+  const ordered_json asked{{"instruction", "Add."}, {"input", "1 and 2"}, {"output", "3"}};
+  const ChatTemplate alpaca = built_in_chat_template("alpaca", {{"eos_token", "</s>"}});
+  EXPECT_EQ(
+      alpaca.render(messages_of(asked), false, kNothing).text,
+      "Below is an instruction that describes a task, paired with an input that provides further context. Write a "
+      "response that appropriately completes the request.\n\n### Instruction:\nAdd.\n\n### Input:\n1 and "
+      "2\n\n### Response:\n3</s>");
+  EXPECT_EQ(built_in_chat_template("chatml", kNothing).render(messages_of(asked), false, kNothing).text,
+            "<|im_start|>user\nAdd.\n1 and 2<|im_end|>\n<|im_start|>assistant\n3<|im_end|>\n");
 }
 
 TEST(BuiltInTemplates, TakeTextInPartsAndNothingElse) {
@@ -140,7 +154,7 @@ TEST(BuiltInTemplates, AreListedInTheRefusal) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::usage);
-    EXPECT_THAT(error.parts().hint, HasSubstr("chatml, llama3, plain"));
+    EXPECT_THAT(error.parts().hint, HasSubstr("alpaca, chatml, llama3, plain"));
   }
 }
 

@@ -40,7 +40,7 @@ ChatTemplate read_chat_template(const std::filesystem::path& folder);
 /// Returns the template called "tool_use" of a model that has one for conversations with tools. Throws Error(data).
 std::optional<ChatTemplate> read_tool_template(const std::filesystem::path& folder);
 
-/// Returns "chatml", "llama3", "plain".
+/// Returns "alpaca", "chatml", "llama3", "plain".
 std::vector<std::string> built_in_chat_templates();
 /// Returns a built-in template; special tokens as above. Throws Error(usage), which lists the names, for another name.
 ChatTemplate built_in_chat_template(const std::string& name, const nlohmann::ordered_json& special_tokens);

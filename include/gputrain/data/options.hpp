@@ -180,7 +180,8 @@ struct TextOptions {
           "variables of the chat template as a JSON object, such as '{\"enable_thinking\": false}'; a record's column "
           "chat_template_kwargs goes before it");
     d.key("chat_template", &TextOptions::chat_template,
-          "a file with a Jinja template, or the name of one: chatml; null: that of the published tokenizer's folder")
+          "a file with a Jinja template, or the name of one: alpaca, chatml, llama3, plain; null: that of the "
+          "published tokenizer's folder")
         .path();
     d.key("columns", &TextOptions::columns, "names of columns, where they are not the usual ones");
     d.key("masking", &TextOptions::masking, "tokens that are hidden from a model that guesses them");
