@@ -191,6 +191,18 @@ TEST(Answers, OfPairsAreRatedOneByOne) {
   EXPECT_EQ(ratings[1].dialogue.answer, "b");
 }
 
+TEST(Answers, MayBeOneMessageAsAxolotlAndLlamaFactoryWriteThem) {
+  data::ColumnNames names;
+  names.prompt = "conversations";
+  const auto ratings = ratings_in(Json::parse(R"({"conversations": [{"from": "human", "value": "p"}],
+      "chosen": {"from": "gpt", "value": "a"}, "rejected": {"role": "assistant", "content": "b"}})"),
+                                  names);
+  ASSERT_EQ(ratings.size(), 2U);
+  EXPECT_EQ(ratings[0].dialogue.prompt[0]["content"], "p");
+  EXPECT_EQ(ratings[0].dialogue.answer[0]["content"], "a");
+  EXPECT_EQ(ratings[1].dialogue.answer[0]["content"], "b");
+}
+
 TEST_F(AnswersTest, SayWhatIsWrong) {
   const auto pair = [&](const std::string& line) { return refusal(Target::preference, line); };
   EXPECT_THAT(pair(R"({"prompt": "a", "chosen": "b"})"), HasSubstr("no 'rejected'"));

@@ -23,18 +23,25 @@ const AnswerJson* column_of(const AnswerJson& record, const std::string& name) {
   return found == record.end() || found->is_null() ? nullptr : &*found;
 }
 
+/// Returns a list of the one message that axolotl's and LLaMA-Factory's data have as an answer; else the value.
+AnswerJson in_list(const AnswerJson& value) {
+  if (!value.is_object()) return value;
+  AnswerJson list = AnswerJson::array();
+  list.push_back(value);
+  return list;
+}
+
 /// Returns a text, or a list of messages with the keys and roles that templates know. A cell of a table has a list as
 /// JSON text.
 AnswerJson answer_in(const AnswerJson& record, const std::string& name) {
   const AnswerJson* found = column_of(record, name);
   if (found == nullptr) refuse_answer("no '" + name + "'", kAnswersHint);
   const AnswerJson list = messages_in_text(*found, name);
-  const AnswerJson* value = list.is_null() ? found : &list;
-  if (!value->is_string() && !value->is_array())
-    refuse_answer("'" + name + "' is neither a text nor a list of messages");
-  if (value->is_string() ? value->get_ref<const std::string&>().empty() : value->empty())
+  const AnswerJson value = in_list(list.is_null() ? *found : list);
+  if (!value.is_string() && !value.is_array()) refuse_answer("'" + name + "' is neither a text nor a list of messages");
+  if (value.is_string() ? value.get_ref<const std::string&>().empty() : value.empty())
     refuse_answer("'" + name + "' is empty");
-  return value->is_array() ? chat::usual_messages(*value) : *value;
+  return value.is_array() ? chat::usual_messages(value) : value;
 }
 
 /// Returns whether a list of messages begins with the assistant's, not with a prompt.
@@ -43,7 +50,7 @@ bool begins_with_answer(const AnswerJson& messages) { return messages.front().at
 /// Returns the same for a value that need not be a list of messages.
 bool may_begin_with_answer(const AnswerJson& value) {
   try {
-    return begins_with_answer(chat::usual_messages(value));
+    return begins_with_answer(chat::usual_messages(in_list(value)));
   } catch (const Error&) {
     return false;
   }
