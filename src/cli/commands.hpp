@@ -216,6 +216,14 @@ struct InitRequest {
 };
 /// Runs `gputrain init DATA`.
 int init_command(const InitRequest& request);
+struct ImportRequest {
+  std::string file;  // of another tool
+  std::string tool;  // name of that tool; empty: it is told by the keys
+  std::string output = "job.yaml";
+  bool json = false;
+};
+/// Runs `gputrain import FILE`.
+int import_job_command(const ImportRequest& request);
 struct SweepRequest {
   JobRequest job;
   bool json = false;
@@ -240,7 +248,7 @@ int ckpt_prune_command(const PruneRequest& request);
   V(fetch)                                                                                                            \
   V(doctor) V(replay) V(bench_train) V(bench_one) V(bench_comm) V(bench_data) V(validate) V(config) V(schema) V(list) \
       V(describe) V(names) V(audit) V(tokenize) V(ctl) V(top) V(compare) V(data_show) V(version) V(plan) V(sweep)     \
-          V(init) V(ckpt_ls) V(ckpt_verify) V(ckpt_prune)
+          V(init) V(import_job) V(ckpt_ls) V(ckpt_verify) V(ckpt_prune)
 
 /// Table of subcommands that the library exports as gputrain_verbs.
 struct Verbs {

@@ -8,6 +8,7 @@
 #include "gputrain/config/names.hpp"
 #include "gputrain/config/reference.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/job/foreign.hpp"
 #include "gputrain/job/job.hpp"
 #include "gputrain/job/plugins.hpp"
 #include "gputrain/monitor/console.hpp"
@@ -47,6 +48,7 @@ std::string describe_anything(const std::string& name) {
     kinds += ", " + catalog->kind();
   }
   if (text.empty()) text = config::describe_name(job_schema(), name, width());
+  if (text.empty()) text = describe_foreign(name);
   if (!text.empty()) return text;
   const std::string near = config::did_you_mean(name, known);
   throw Error(ExitCode::usage,

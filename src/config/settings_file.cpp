@@ -26,4 +26,13 @@ std::map<std::string, std::string> recorded_settings(const std::filesystem::path
   return settings;
 }
 
+Node document(const std::string& text, const std::string& name) {
+  Budget budget;
+  Problems problems;
+  std::optional<Node> root =
+      parse_yaml(std::make_shared<const Source>(Source{.name = name, .text = text}), budget, problems);
+  if (!root || problems.count() > 0) throw SpecError(problems.take());
+  return *std::move(root);
+}
+
 }  // namespace gputrain::config

@@ -57,41 +57,6 @@ bool is_for_anchors(const std::string& name) {
          std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
-/// Returns advice for a key that is common in other tools and has no equivalent here.
-std::string instead_of_absent(const std::string& group, const std::string& name) {
-  struct Absent {
-    std::vector<std::string_view> names;
-    const char* instead;
-    bool at_top = false;  // in groups the name means something else
-  };
-  static const std::vector<Absent> kAbsent{
-      {{"logging_dir"},
-       "leave it out: metrics.jsonl in the run folder has all metrics; log.tensorboard writes tb/ beside it"},
-      {{"torch_compile", "compile"}, "leave it out: nothing is compiled here"},
-      {{"training"}, "did you mean 'train'?", true},
-      {{"dataset", "dataset_name", "data_dir", "train_data", "train_file"},
-       "write `data: {train: {path: ..., format: ...}}`; `gputrain list datasets` has the formats"},
-      {{"validation_file", "val_data", "val_file"},
-       "write `data: {val: {path: ...}}`, or `{split: 10%}` of data.train"},
-      {{"strategy", "backend", "distributed_backend"},
-       "leave it out: ranks connect by themselves (`gputrain launch`); parallel.shard says what they shard",
-       true},
-      {{"enable_checkpointing", "enable_checkpoint", "always_save_checkpoint"},
-       "leave it out: checkpoint.interval says how often, and the end is always saved"},
-      {{"lr_decay_iters", "decay_lr"},
-       "leave it out: the learning rate decays until training ends; lr_scheduler.type: constant does not decay"},
-      {{"eval_iters", "limit_val_batches"},
-       "leave it out: all of data.val is evaluated, or the first eval.max_tokens of it"},
-      {{"load_best_model_at_end"},
-       "leave it out: the best checkpoint is kept beside the newest (checkpoint.keep_best); `gputrain eval` and "
-       "model.pretrained take it by its path"}};
-  for (const Absent& absent : kAbsent) {
-    if (absent.at_top && !group.empty()) continue;
-    if (std::find(absent.names.begin(), absent.names.end(), name) != absent.names.end()) return absent.instead;
-  }
-  return {};
-}
-
 struct Target {
   std::string group, name;
 };
@@ -221,8 +186,9 @@ std::optional<UnknownKeys::Advice> UnknownKeys::dotted(const Question& question)
 
 UnknownKeys::Advice UnknownKeys::misspelt(const Question& question) {
   const std::string& name = question.part.key;
-  Advice advice{named_in(name, question.group), instead_of_absent(question.group, name)};
-  if (advice.hint.empty()) advice.hint = did_you_mean(name, question.siblings);
+  Advice advice{named_in(name, question.group), did_you_mean(name, question.siblings)};
+  if (root_.foreign())
+    if (auto instead = root_.foreign()(join(question.group, name), question.part)) advice.hint = *std::move(instead);
   if (advice.hint.empty()) advice.hint = near_elsewhere(name);
   if (advice.hint.empty() && question.part.kind == Node::Kind::null && name.find(' ') != std::string::npos) {
     advice.hint = "is a ':' missing in this line?";

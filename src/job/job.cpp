@@ -13,6 +13,7 @@
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/random.hpp"
 #include "gputrain/hub/cache.hpp"
+#include "gputrain/job/foreign.hpp"
 #include "gputrain/job/plugins.hpp"
 #include "gputrain/models/pretrained.hpp"
 #include "gputrain/models/sentence_modules.hpp"
@@ -68,6 +69,7 @@ config::Loaded with_whole_paths_of_plugins(const config::Loaded& job) {
 const config::Schema& job_schema() { return config::schema_of<JobSpec>(); }
 
 Job load_job(const JobRequest& request) {
+  refuse_foreign_job(request.file);
   const config::Request reading = reading_of(request);
   load_plugins_of(reading);
   Job job{.loaded = with_whole_paths_of_plugins(load_with_published_sizes(reading)),

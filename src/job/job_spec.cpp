@@ -3,6 +3,7 @@
 #include "gputrain/config/names.hpp"
 #include "gputrain/device/gpu_allocator.hpp"
 #include "gputrain/hub/cache.hpp"
+#include "gputrain/job/foreign.hpp"
 #include "job_keys.hpp"
 
 namespace gputrain::app {
@@ -101,6 +102,7 @@ void ExpectSpec::describe(config::Description<ExpectSpec>& d) {
 
 void JobSpec::describe(config::Description<JobSpec>& d) {
   describe_keys(d);
+  d.foreign(instead_of_foreign);
   d.check([](const JobSpec& spec, config::SpecIssues& issues) {
     check_job_start(spec, issues);
     check_allocator(spec, issues);

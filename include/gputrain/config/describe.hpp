@@ -37,6 +37,9 @@ class Description {
   /// Sets one line about the purpose of this group of keys.
   void summary(std::string text) { schema_.set_summary(std::move(text)); }
 
+  /// Sets what to write instead of keys of other tools that no key has as an alias; for the root alone.
+  void foreign(Schema::Foreign instead) { schema_.set_foreign(std::move(instead)); }
+
   /// Says that the struct declares only a part of the group's keys: other keys are ignored, not reported as unknown.
   void is_a_part() { schema_.set_part(); }
 

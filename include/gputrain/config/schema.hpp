@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "gputrain/config/value_types.hpp"
@@ -15,6 +16,7 @@ namespace gputrain::config {
 
 class AnyCatalog;
 class Schema;
+struct Node;
 struct ValueType;  // how to read and write one C++ type as YAML; see value_type.hpp
 
 /// The answer to another value for a key in a resumed job: accepted, accepted only with --accept, or refused.
@@ -142,6 +144,9 @@ class Schema {
   void set_summary(std::string text);
   void set_check(Check check);
   void set_part() { is_part_ = true; }
+  /// Sets what to write instead of a key of another tool, or why it needs no line; nothing: no tool has it.
+  using Foreign = std::function<std::optional<std::string>(const std::string& dotted, const Node& value)>;
+  void set_foreign(Foreign foreign) { foreign_ = std::move(foreign); }
   Key& add(Key key);
   Key& add_choice(Key key, const AnyCatalog& catalog, std::string under);
   Key& add_pattern(Key key);
@@ -159,12 +164,14 @@ class Schema {
   const Key* find(std::string_view name) const noexcept;
   const Key* pattern() const noexcept { return pattern_ ? &*pattern_ : nullptr; }  // the map for keys with a '/'
   const Check& check() const noexcept { return check_; }
+  const Foreign& foreign() const noexcept { return foreign_; }
   bool is_part() const noexcept { return is_part_; }  // other code reads the other keys
   std::shared_ptr<void> create() const { return create_(); }
 
  private:
   Create create_;
   Check check_;
+  Foreign foreign_;
   std::string summary_;
   std::vector<Key> keys_;
   std::vector<ChoiceKey> choices_;

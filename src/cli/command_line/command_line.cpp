@@ -74,6 +74,7 @@ CommandLine::CommandLine() {
   add_plan();
   add_sweep();
   add_init();
+  add_import();
   add_eval();
   add_generate();
   add_predict();

@@ -47,6 +47,7 @@ struct CommandLine {
   app::PlanCommand plan;
   app::SweepRequest sweep;
   app::InitRequest init;
+  app::ImportRequest import_request;
   bool json = false, origin = false;
   std::string kind, name, markdown, path;
   std::vector<std::string> plugins;
@@ -69,6 +70,7 @@ struct CommandLine {
   void add_plan();
   void add_sweep();
   void add_init();
+  void add_import();
   void add_readers();
   void add_data();
   void add_ckpt();

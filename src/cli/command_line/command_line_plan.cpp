@@ -60,4 +60,18 @@ void CommandLine::add_init() {
   verb->callback([this] { action = [this] { return app::library().init(init); }; });
 }
 
+void CommandLine::add_import() {
+  auto* verb =
+      app.add_subcommand("import", "write a job from one of axolotl, LLaMA-Factory, TRL, timm or transformers");
+  verb->add_option("file", import_request.file, "its YAML or JSON file, or a shell script with the command line")
+      ->required()
+      ->check(not_empty);
+  verb->add_option("--from", import_request.tool, "the tool, if the keys do not tell")
+      ->check(CLI::IsMember({"axolotl", "llamafactory", "trl-sft", "trl-dpo", "trl-kto", "trl-orpo", "trl-reward",
+                             "timm", "transformers"}));
+  verb->add_option("--output", import_request.output, "the job file to write (default: job.yaml)")->check(not_empty);
+  verb->add_flag("--json", import_request.json, "print which keys were moved, and why others were not, as JSON");
+  verb->callback([this] { action = [this] { return app::library().import_job(import_request); }; });
+}
+
 }  // namespace gputrain

@@ -1,0 +1,63 @@
+// Command `gputrain import`: writes a job for gputrain from one of another tool.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "../commands.hpp"
+#include "gputrain/config/load.hpp"
+#include "gputrain/core/atomic_file.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/job/foreign.hpp"
+#include "gputrain/job/job.hpp"
+#include "gputrain/monitor/console.hpp"
+
+namespace gputrain::app {
+namespace {
+
+/// Throws SpecError at the place in the job that is wrong; the job is written then, too, for who mends it by hand.
+void check(const MovedJob& job, const std::string& output) {
+  config::load(job_schema(), {.file = output, .text = job.yaml});
+}
+
+void print_json(const ImportRequest& request, const MovedJob& job) {
+  auto told = nlohmann::ordered_json::array();
+  for (const auto& [theirs, why] : job.told) told.push_back({{"key", theirs}, {"why", why}});
+  const nlohmann::ordered_json found{
+      {"tool", job.tool}, {"job", request.output}, {"moved", job.moved}, {"told", told}, {"unknown", job.unknown}};
+  std::fputs((found.dump(2) + "\n").c_str(), stdout);
+}
+
+}  // namespace
+
+int import_job_command(const ImportRequest& request) {
+  if (std::filesystem::exists(request.output))
+    throw Error(ExitCode::usage, {.what = "exists already", .where = request.output, .hint = "another --output"});
+  const MovedJob job = move_job(request.file, request.tool);
+  write_file_atomically(request.output, job.yaml, ExitCode::environment);
+  check(job, request.output);
+  if (request.json) {
+    print_json(request, job);
+    return 0;
+  }
+  monitor::Console console(monitor::Console::detect(true));
+  console.show("from",
+               job.tool + fmt::format("  {} {} moved", job.moved.size(), job.moved.size() == 1 ? "key" : "keys"));
+  size_t needless = 0;
+  for (const auto& [theirs, why] : job.told) {
+    if (why.starts_with("not needed"))
+      ++needless;
+    else
+      console.show("not moved", theirs + "  " + why);
+  }
+  if (needless > 0)
+    console.show("not needed", fmt::format("{} keys; the end of {} says why", needless, request.output));
+  if (!job.unknown.empty()) console.show("unknown", fmt::format("{}", fmt::join(job.unknown, ", ")));
+  console.show("job", request.output + "  `gputrain run " + request.output + " --dry-run` checks it");
+  return 0;
+}
+
+}  // namespace gputrain::app

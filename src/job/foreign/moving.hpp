@@ -1,0 +1,149 @@
+// Moves the keys of another tool's job into one of gputrain: one row of a table for each key.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "gputrain/config/node.hpp"
+#include "gputrain/job/foreign.hpp"
+
+namespace gputrain::app::foreign {
+
+/// A job of another tool while it becomes one of gputrain.
+class Moving {
+ public:
+  /// `theirs`: a map; must outlive this.
+  explicit Moving(const config::Node& theirs) : theirs_(theirs) {}
+
+  /// Returns the value of a key ("fsdp_config.fsdp_offload_params"); null: it is absent, null or an empty text.
+  const config::Node* given(std::string_view dotted) const;
+  bool has(std::string_view dotted) const { return given(dotted) != nullptr; }
+  /// Returns a scalar as text; empty: there is none.
+  std::string text(std::string_view dotted) const;
+  double number(std::string_view dotted, double otherwise) const;
+  bool is_on(std::string_view dotted) const;
+
+  /// Sets a key of the job to YAML on one line. `note` becomes a comment behind it.
+  void set(const std::string& ours, const std::string& value, const std::string& note = {});
+  /// Sets a key of the job to a text, which is quoted where needed.
+  void set_text(const std::string& ours, const std::string& value, const std::string& note = {});
+  /// Sets a key that nothing has set: what the other tool does where its job says nothing.
+  void otherwise(const std::string& ours, const std::string& value, const std::string& note);
+  void remove(const std::string& ours) { lines_.erase(ours); }
+  bool sets(const std::string& ours) const { return lines_.contains(ours); }
+  std::string value_of(const std::string& ours) const;
+
+  /// Says why a key of theirs has no line, in a comment at the end of the job.
+  void tell(std::string_view dotted, const std::string& why);
+  /// Says something about the job that no key of theirs stands for.
+  void remark(const std::string& what) { remarks_.push_back(what); }
+
+  /// The result. `name`: of the file, for the first lines.
+  MovedJob finish(const std::string& tool, const std::string& name, const std::vector<std::string>& unknown) const;
+
+  const std::vector<MovedJob::Told>& told() const noexcept { return told_; }
+  /// Returns "key: value" of each key that is set, in the order of the job.
+  std::vector<std::string> settings() const;
+
+ private:
+  struct Line {
+    std::string value, note;
+  };
+  config::Node tree() const;
+
+  const config::Node& theirs_;
+  std::map<std::string, Line> lines_;  // by dotted keys of the job
+  std::vector<std::string> order_;     // of their first settings
+  std::vector<MovedJob::Told> told_;
+  std::set<std::string> told_keys_;
+  std::vector<std::string> remarks_;
+};
+
+/// What becomes of a key of theirs.
+struct Row {
+  using Move = std::function<void(Moving& job, const std::string& dotted, const config::Node& value)>;
+  std::vector<std::string> names;  // dotted; with * at the end: all that begin so
+  Move move;
+};
+using Table = std::vector<Row>;
+
+/// Words of theirs and what they are here.
+using Words = std::vector<std::pair<std::string_view, std::string_view>>;
+
+/// Returns a row for keys whose values are taken as they are.
+Row to(std::vector<std::string> names, const std::string& ours);
+/// The same for `true`, which becomes `value`; `false` is what happens without a line.
+Row flag(std::vector<std::string> names, const std::string& ours, const std::string& value);
+/// The same for values that have other words here. Others are told.
+Row words(std::vector<std::string> names, const std::string& ours, const Words& known, const std::string& otherwise);
+/// Returns a row for keys that have no counterpart, or need none. A value that switches them off needs no word.
+Row told(std::vector<std::string> names, const std::string& why);
+/// Returns a row for keys that finish() of the tool reads with others.
+Row read_later(std::vector<std::string> names);
+/// Returns a row for what none of the above does.
+Row by(std::vector<std::string> names, Row::Move move);
+
+/// Returns whether a value switches something off: null, false, "no", "none", 0 or an empty list.
+bool is_off(const config::Node& value);
+
+/// Moves each key by the first row that has it; returns those that no row has. Keys within a map have rows of their
+/// own, if the map has none.
+std::vector<std::string> move_all(Moving& job, const config::Node& theirs, const std::vector<const Table*>& tables);
+
+/// A tool whose jobs are known.
+struct Tool {
+  std::string name;                  // "trl-dpo"
+  std::string title;                 // "TRL"
+  std::vector<const Table*> tables;  // earlier ones win
+  void (*finish)(Moving& job);       // what several keys say together, and what the tool does unless told
+};
+const std::vector<Tool>& tools();
+/// Returns the tool whose file this is, by its keys and, in a script, by the names of programs; null: none.
+const Tool* tool_of(const config::Node& theirs);
+
+/// Rows of transformers' TrainingArguments, which others have, too.
+const Table& trainer_rows();
+/// Finishes what those rows have left to it.
+void finish_trainer(Moving& job);
+const Table& axolotl_rows();
+void finish_axolotl(Moving& job);
+/// Moves the list under `datasets`, or another key that has one.
+void move_axolotl_data(Moving& job, const std::string& dotted, const config::Node& value);
+const Table& llama_factory_rows();
+void finish_llama_factory(Moving& job);
+const Table& trl_rows();
+const Table& timm_rows();
+void finish_timm(Moving& job);
+void finish_trl_sft(Moving& job);
+void finish_trl_dpo(Moving& job);
+void finish_trl_kto(Moving& job);
+void finish_trl_orpo(Moving& job);
+void finish_trl_reward(Moving& job);
+
+/// Rows of keys that no known tool's jobs have as a whole; the second ones at the top alone.
+const Table& other_rows();
+const Table& other_top_rows();
+
+/// Sets the base, its tokenizer and what is trained of it, for a language model of the Hub.
+void set_language_model(Moving& job, const std::string& name);
+/// Sets the head of a reward model, which an adapter trains whole.
+void set_reward_head(Moving& job);
+/// Sets data.train (or `role`: "val") to a data set of the Hub or to a file. `split`: "train"; `configuration`: "en".
+void set_data(Moving& job, const std::string& role, const std::string& name, const std::string& split,
+              const std::string& configuration, const std::string& format);
+/// Moves the ratio of the rates of B and A.
+void move_lora_plus(Moving& job, const std::string& dotted, const config::Node& value);
+/// Moves the share of the data that is evaluated on.
+void move_held_out(Moving& job, const std::string& dotted, const config::Node& value);
+/// Sets data.text.chat_template to a template that this program has; else says what is used instead.
+void set_chat_template(Moving& job, const std::string& key, const std::string& name);
+
+/// Reads a command line from a shell script: options become keys, and words without one are under "positional".
+config::Node read_command_line(const std::string& script);
+
+}  // namespace gputrain::app::foreign

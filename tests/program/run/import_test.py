@@ -1,0 +1,136 @@
+"""Jobs of other tools as `gputrain import` writes them: every key is moved or told, the job is right, and it trains as
+the other tool does.
+
+usage: import_test.py GPUTRAIN
+"""
+import ast
+import json
+import os
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
+from warm_program import Program  # noqa: E402
+
+PROGRAM = Program(sys.argv.pop(1))
+sys.modules["wandb"] = None  # is installed for its protocol buffers alone
+try:
+    import torch
+    import yaml
+    from PIL import Image
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import WhitespaceSplit
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+    from foreign_jobs import AXOLOTL, LLAMA_FACTORY, TIMM, TRL
+except ImportError as missing:
+    if os.environ.get("CI"):
+        raise
+    print(f"skipped: {missing}; scripts/requirements-test.txt lists what is needed")
+    sys.exit(77)
+
+JOBS = ({f"axolotl {name}": ("config.yml", yaml.safe_dump(job)) for name, job in AXOLOTL.items()}
+        | {f"llamafactory {name}": ("config.yaml", yaml.safe_dump(job)) for name, job in LLAMA_FACTORY.items()}
+        | {f"trl {name}": job for name, job in TRL.items()} | {f"timm {name}": job for name, job in TIMM.items()})
+
+ALPACA = {"instruction": "w1 w2", "input": "w3", "output": "w4 w5"}
+CHAT = {"conversations": [{"from": "human", "value": "w1 w2"}, {"from": "gpt", "value": "w3"}]}
+PAIR = {"conversation": [{"role": "user", "content": "w1"}], "chosen": {"role": "assistant", "content": "w2"},
+        "rejected": {"role": "assistant", "content": "w3 w4"}}
+ANSWERS = {"chosen": [{"role": "user", "content": "w1"}, {"role": "assistant", "content": "w2"}],
+           "rejected": [{"role": "user", "content": "w1"}, {"role": "assistant", "content": "w3"}]}
+# What the data of a job looks like, by words in the job's name; the first that fits.
+RECORDS = {"dpo_lora_8b": PAIR, "reward": {"question": "w1", "chosen": "w2", "rejected": "w3"}, "orpo": ANSWERS,
+           "dpo": ANSWERS, "kto": {"prompt": "w1 w2", "completion": "w3", "label": True}, "pretrain": {"text": "w1 w2 w3"},
+           "sft_yaml": {"text": "w1 w2 w3"}, "8b_liger": CHAT, "gemma3": CHAT, "trl": CHAT, "": ALPACA}
+TEMPLATE = ("{% for message in messages %}{{ message.role + ' ' + message.content + ' ' }}"
+            "{% if message.role == 'assistant' %}{{ '<end> ' }}{% endif %}{% endfor %}")
+
+
+class Import(unittest.TestCase):
+    def setUp(self):
+        made = tempfile.TemporaryDirectory(prefix="gputrain-import-")
+        self.addCleanup(made.cleanup)
+        self.folder = Path(made.name)
+
+    def moved(self, file, text, *options, rc=0):
+        path = self.folder / file
+        path.write_text(text)
+        job = self.folder / "job.yaml"
+        job.unlink(missing_ok=True)
+        run = PROGRAM.run("import", path, "--output", job, "--json", *options)
+        self.assertEqual(run.returncode, rc, run.stdout + run.stderr)
+        return json.loads(run.stdout) if rc == 0 else run.stderr
+
+    def test_every_key_of_thirty_jobs_is_moved_or_told(self):
+        for name, (file, text) in JOBS.items():
+            with self.subTest(name):
+                found = self.moved(file, text)
+                self.assertEqual(found["unknown"], [])
+                run = PROGRAM.run("validate", self.folder / "job.yaml")
+                self.assertEqual(run.returncode, 0, run.stderr + (self.folder / "job.yaml").read_text())
+
+    def tiny_model(self):
+        words = ["<end>"] + [f"w{i}" for i in range(63)]
+        tokenizer = Tokenizer(WordLevel({word: number for number, word in enumerate(words)}, unk_token="<end>"))
+        tokenizer.pre_tokenizer = WhitespaceSplit()
+        folder = self.folder / "tiny"
+        torch.manual_seed(1)
+        LlamaForCausalLM(LlamaConfig(num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1, hidden_size=32,
+                                     intermediate_size=64, max_position_embeddings=8192, vocab_size=len(words),
+                                     eos_token_id=0)).save_pretrained(folder)
+        fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>", bos_token="<end>")
+        fast.chat_template = TEMPLATE
+        fast.save_pretrained(folder)
+        return folder
+
+    def test_the_jobs_start_on_data_of_their_form(self):
+        """On random weights of one small model, because those that they name are not here."""
+        model, photos = self.tiny_model(), self.folder / "photos"
+        for number, place in enumerate(["train/cat", "train/dog", "val/cat", "val/dog"]):
+            (photos / place).mkdir(parents=True)
+            Image.new("RGB", (64, 64), (number * 60, 9, 9)).save(photos / place / "1.png")
+        for name, (file, text) in JOBS.items():
+            with self.subTest(name):
+                self.moved(file, text)
+                if name.startswith("timm"):
+                    settings = [f"data.train.path={photos}/train", f"data.val.path={photos}/val", "model.pretrained=null",
+                                "train.micro_batch_size=1", "optimizer.lr_base_batch_size=null"]
+                else:
+                    record = next(record for word, record in RECORDS.items() if word in name)
+                    data = self.folder / "data.jsonl"
+                    data.write_text((json.dumps(record) + "\n") * 64)
+                    settings = [f"data.train.path={data}", "data.train.format=jsonl", f"model.pretrained={model}"]
+                    if "data/" in str((yaml.safe_load((self.folder / "job.yaml").read_text())["data"].get("val") or {}).get("path")):
+                        settings += [f"data.val.path={data}", "data.val.format=jsonl"]
+                run = PROGRAM.run("run", self.folder / "job.yaml", "--dry-run", "--output-dir", self.folder / "run", "--set",
+                                  "device=cpu", *(word for one in settings for word in ("--set", one)))
+                self.assertEqual(run.returncode, 0, run.stdout + run.stderr + (self.folder / "job.yaml").read_text())
+
+    def test_every_key_that_the_tools_have_is_known(self):
+        """By their installed packages; timm's train.py is in none."""
+        packages = Path(yaml.__file__).parents[1]
+        files = {"axolotl": "axolotl/utils/schemas/config.py axolotl/utils/schemas/training.py axolotl/utils/schemas/peft.py "
+                            "axolotl/utils/schemas/model.py axolotl/utils/schemas/integrations.py",
+                 "transformers": "transformers/training_args.py",
+                 "TRL": "trl/trainer/sft_config.py trl/trainer/dpo_config.py trl/trainer/kto_config.py "
+                        "trl/trainer/reward_config.py trl/trainer/model_config.py trl/experimental/orpo/orpo_config.py"}
+        inner = {"LrGroup", "PeftConfig", "LoftQConfig", "SpecialTokensConfig", "EBFTConfig", "SelectiveCheckpointingConfig"}
+        for tool, names in files.items():
+            classes = [one for name in names.split() for one in ast.parse((packages / name).read_text()).body
+                       if isinstance(one, ast.ClassDef) and one.name not in inner]
+            keys = [line.target.id for one in classes for line in one.body if isinstance(line, ast.AnnAssign)]
+            self.assertGreater(len(keys), 60, tool)
+            for key in keys:
+                if key.startswith("_"):
+                    continue
+                with self.subTest(f"{tool} {key}"):
+                    run = PROGRAM.run("describe", key)
+                    self.assertEqual(run.returncode, 0, run.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
