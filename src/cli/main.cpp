@@ -13,6 +13,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/process.hpp"
 #include "gputrain/core/secrets.hpp"
+#include "gputrain/core/wrap.hpp"
 
 namespace {
 
@@ -34,7 +35,7 @@ int report(std::exception_ptr failure) {
     std::fprintf(stderr, "%s\n", error.render(stderr_has_colour()).c_str());
     return static_cast<int>(error.code());
   } catch (const Error& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
+    std::fprintf(stderr, "%s\n", wrapped_for_stderr(std::string("error: ") + error.what()).c_str());
     return static_cast<int>(error.code());
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "error: out of memory\n  try: a smaller train.micro_batch_size\n");

@@ -17,6 +17,7 @@
 #include "gputrain/core/printable.hpp"
 #include "gputrain/core/secrets.hpp"
 #include "gputrain/core/taken_warnings.hpp"
+#include "gputrain/core/wrap.hpp"
 
 namespace gputrain::log {
 namespace {
@@ -32,7 +33,8 @@ class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
     if (!enabled || message.level < spdlog::level::warn) return;
     if (before != nullptr) before();
     const char* kind = message.level == spdlog::level::warn ? "warning: " : "error: ";
-    std::fprintf(stderr, "%s%.*s\n", kind, static_cast<int>(message.payload.size()), message.payload.data());
+    const std::string text = kind + std::string(message.payload.data(), message.payload.size());
+    std::fprintf(stderr, "%s\n", wrapped_for_stderr(text).c_str());
   }
   void flush_() override { std::fflush(stderr); }
 };

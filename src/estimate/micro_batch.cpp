@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "gputrain/core/activity.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/random.hpp"
@@ -234,6 +235,7 @@ std::optional<int64_t> found_before(const Job& job) {
 }
 
 MicroBatchChoice choose_micro_batch(const Job& job, RankContext& context, const JobDatasets& datasets) {
+  const Activity activity("micro", "trying micro-batches");
   MicroBatchChoice choice{.found_for = purpose_of(job, context)};
   choice.micro_batch = kept_micro_batch(job, context, choice.found_for);
   if (choice.micro_batch > 0) return choice;

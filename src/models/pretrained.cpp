@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "gputrain/config/problem.hpp"
+#include "gputrain/core/activity.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
@@ -79,7 +80,9 @@ namespace {
 void fill(const MatchedWeights& found, const TensorSource& source) {
   const at::NoGradGuard no_grad;
   std::vector<std::string> constant;
+  Activity activity("model", "reading " + source.where, std::ssize(found.pairs));
   for (const auto& [name, ours] : found.pairs) {
+    activity.add();
     if (!device::has_memory(ours)) continue;  // part of another unit than the one being filled
     if (!source.packed.contains(name))
       require_finite(source, name, ours.is_floating_point() ? ours.scalar_type() : at::kFloat);

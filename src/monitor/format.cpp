@@ -13,6 +13,15 @@ std::string print(const char* format, double value) {
   return buffer.data();
 }
 
+/// Returns a number with an exponent, such as 4.29e-4.
+std::string with_exponent(const char* format, double value) {
+  int exponent = static_cast<int>(std::floor(std::log10(std::abs(value))));
+  std::string digits = print(format, value / std::pow(10.0, exponent));
+  if (digits.starts_with("10") || digits.starts_with("-10"))  // rounded up
+    digits = print(format, value / std::pow(10.0, ++exponent));
+  return digits + "e" + std::to_string(exponent);
+}
+
 std::string three_digits(double value) {
   return print(value >= 99.95 ? "%.0f" : value >= 9.995 ? "%.1f" : "%.2f", value);
 }
@@ -34,14 +43,23 @@ std::string compact(double value) {
 std::string significant(double value) {
   if (std::isnan(value)) return "nan";  // printf may print "-nan"
   if (value == 0 || std::isinf(value)) return print("%g", value);
+  return std::abs(value) >= 1e-2 ? print("%.4g", value) : with_exponent("%.3g", value);
+}
+
+std::string fixed(double value) {
+  constexpr std::array kFormats{"%.4f", "%.3f", "%.2f", "%.1f", "%.0f"};
+  if (!std::isfinite(value)) return significant(value);
   const double size = std::abs(value);
-  if (size >= 1e-2) return print("%.4g", value);
-  const int exponent = static_cast<int>(std::floor(std::log10(size)));
-  return print("%.3g", value / std::pow(10.0, exponent)) + "e" + std::to_string(exponent);
+  if (size == 0) return print(kFormats[0], 0);
+  if (size < 1e-2 || size >= 999999.5) return with_exponent("%.2f", value);
+  size_t digits = 0;  // before the point, besides one
+  for (double limit = 9.99995; size >= limit && digits + 1 < kFormats.size(); limit *= 10) ++digits;
+  return print(kFormats[digits], value);
 }
 
 std::string duration(double seconds) {
   if (!std::isfinite(seconds)) return "?";
+  if (seconds > 0 && seconds < 0.00995) return print("%.1fms", seconds * 1000);
   if (seconds < 0.9995) return print("%.0fms", seconds * 1000);
   if (seconds < 9.95) return print("%.1fs", seconds);
   const auto whole = static_cast<int64_t>(seconds + 0.5);

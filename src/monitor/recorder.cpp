@@ -53,8 +53,8 @@ void Recorder::log(const Record& record) {
   });
 }
 
-void Recorder::status(std::string_view text) {
-  each([&](Sink& sink) { sink.status(text); });
+void Recorder::status(const LiveLine& line) {
+  each([&](Sink& sink) { sink.status(line); });
 }
 
 void Recorder::truncate(int64_t step, int64_t evaluated_step) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "formats/record_file.hpp"
+#include "gputrain/core/activity.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/file_kind.hpp"
 #include "gputrain/core/log.hpp"
@@ -142,8 +143,10 @@ class TextSource final : public datasets::TokenSource {
           const auto take = [&](std::span<const int64_t> more) {
             std::ranges::transform(more, std::back_inserter(tokens), [](int64_t t) { return static_cast<Token>(t); });
           };
+          Activity activity("data", "tokenising " + path_, paths.size() > 1 ? std::ssize(paths) : 0);
           for (size_t i = 0; i < paths.size(); ++i) {
             tokenizer_->encode(texts[i], paths[i], take);
+            activity.add();
             ends_.push_back(std::ssize(tokens));
           }
           tokens.shrink_to_fit();

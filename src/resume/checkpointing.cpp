@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "gputrain/core/activity.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
@@ -20,10 +21,14 @@ constexpr double kWaitedSecondsToTell = 1, kWaitedShareToTell = 0.05;
 
 }  // namespace
 
+std::string main_metric_of(const JobSpec& spec, const tasks::Task& task) {
+  return spec.checkpoint.metric.value.value_or(task.best_metric().name);
+}
+
 std::string watched_metric_of(const JobSpec& spec, const JobDatasets& datasets) {
   if (!datasets.val) return "";
   const tasks::Task& task = *datasets.task;
-  const std::string name = spec.checkpoint.metric.value.value_or(task.best_metric().name);
+  const std::string name = main_metric_of(spec, task);
   if (task.find(name) == nullptr) {
     std::string measured;
     for (const auto& metric : task.metrics()) measured += (measured.empty() ? "" : ", ") + metric.name;
@@ -70,6 +75,7 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
   if (parts_.setup.built.sharded && may_resume()) state_.note_given();
   const auto chosen = choose([&](const checkpoint::Checkpoint& from) {
     const train::Stopwatch watch;
+    const Activity activity("resume", from.folder().string());
     state_.take_up(from, progress, accept_changes);
     forgets = forget_other_evaluations(from, progress);
     restore_seconds_ = watch.seconds();
@@ -178,6 +184,7 @@ void Checkpointing::tell_other_versions(const checkpoint::Checkpoint& from) cons
 
 void Checkpointing::save(const train::Progress& progress, train::SaveMode mode) {
   const bool durable = mode == train::SaveMode::durable;
+  const Activity activity("save", "checkpoint of step " + grouped(progress.step));
   auto& groups = parts_.setup.context.groups;
   groups.enter("in the save after step", progress.step);
   checkpoint::Snapshot live = state_.gather(progress, best_metric_);
@@ -246,6 +253,7 @@ void Checkpointing::tell_of_waiting(double seconds) {
 }
 
 bool Checkpointing::settle() {
+  const Activity activity("save", "last checkpoint");
   if (writes()) wait_for_the_save_before();
   return !fails_anywhere(failures_ > 0);
 }

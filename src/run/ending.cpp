@@ -184,45 +184,73 @@ monitor::Summary record_failure(monitor::Summary summary, const std::exception& 
   return summary;
 }
 
-void print_ending(monitor::Console& console, const monitor::Summary& summary, const train::Plan& plan,
-                  const Expectation& expectation, const RunFolder& folder, const std::string& resume) {
-  const std::string steps = plan.is_time_limited() ? counted(summary.step, "step")
-                                                   : grouped(summary.step) + "/" + counted(plan.total_steps, "step");
-  console.line(summary.status == "done" ? "done" : "end", steps + "  " + summary.reason + "  exit " +
-                                                              std::to_string(summary.exit_code) + "  wall " +
-                                                              monitor::duration(summary.wall_seconds));
+namespace {
+
+/// Returns the results with their best values, first those of the main metric.
+std::string result_text(const EndingPage& page) {
+  const monitor::Summary& summary = page.summary;
   std::string result;
+  const auto add = [&](const std::string& name, const monitor::Best& best) {
+    const tasks::Metric* metric = tasks::find_metric(name);
+    if (metric == nullptr || !name.starts_with("val/")) return;
+    result += (result.empty() ? "" : "  ") + name + " " + significant(summary.metrics.at(name)) + metric->unit +
+              " (best " + significant(best.value) + metric->unit + " at step " + grouped(best.step) + ")";
+  };
+  if (const auto main = summary.best.find(page.main_metric); main != summary.best.end()) add(main->first, main->second);
   for (const auto& [name, best] : summary.best) {
     const tasks::Metric* metric = tasks::find_metric(name);
-    if (metric == nullptr || metric->use == tasks::Metric::Use::detail || !name.starts_with("val/")) continue;
-    const std::string& unit = metric->unit;
-    result += (result.empty() ? "" : "  ") + name + " " + significant(summary.metrics.at(name)) + unit + " (best " +
-              significant(best.value) + unit + " at step " + grouped(best.step) + ")";
+    if (name != page.main_metric && metric != nullptr && metric->use != tasks::Metric::Use::detail) add(name, best);
   }
-  if (result.empty() && summary.metrics.contains("train/loss")) {
+  if (result.empty() && summary.metrics.contains("train/loss"))
     result = "train/loss " + significant(summary.metrics.at("train/loss"));
-  }
-  if (expectation.exists)
-    result += "  expect: " + std::string(expectation.met ? "pass" : "MISSED") + " (" + expectation.text + ")";
-  if (!result.empty()) console.line("result", result);
-  if (summary.first_step_seconds > 0) console.line("speed", speed_text(summary));
+  if (page.expectation.exists)
+    result += "  expect: " + std::string(page.expectation.met ? "pass" : "MISSED") + " (" + page.expectation.text + ")";
+  return result;
+}
+
+std::string cost_text(const RunCost& cost) {
+  return significant(cost.sum) + (cost.most ? " of " + significant(*cost.most) : "") + "  " +
+         significant(cost.per_hour) + " per hour";
+}
+
+void print_next(monitor::Console& console, const EndingPage& page) {
+  const monitor::Summary& summary = page.summary;
   if (summary.status == "stopped" && summary.step > 0) {
-    const bool goes_on = resume == "auto" || resume == "must";
-    console.line("next", std::string(goes_on ? "the same command" : "the same command without checkpoint.resume") +
-                             " goes on from step " + grouped(summary.step) +
-                             (summary.stopped_by == "limits" ? "; where limits.max_cost is spent, raise it" : ""));
+    const std::string where = "goes on from step " + grouped(summary.step) +
+                              (summary.stopped_by == "limits" ? "; where limits.max_cost is spent, raise it" : "");
+    if (!page.go_on.empty()) return console.command("next", page.go_on, where);
+    const std::string same = page.resumes ? "the same command " : "the same command without checkpoint.resume ";
+    console.line("next", same + where);
   } else if (summary.first_step_seconds == 0 && summary.status == "done") {
     console.line("next",
                  "nothing was left to train; to go on, raise what ends the job (train.max_steps, train.max_epochs, "
                  "train.max_time, "
                  "eval.early_stopping.patience) and add --accept");
+  } else if (summary.status == "done" && !page.use.empty()) {
+    console.command("next", page.use);
   }
-  const bool has_adapter = std::filesystem::exists(folder.adapter());
-  const bool has_curve = std::filesystem::exists(folder.metrics());
-  console.line("files", (has_adapter ? (folder.adapter() / "").string() : folder.weights().string()) + "  " +
-                            (has_curve ? folder.metrics().filename().string() + "  report.html  " : "") +
-                            folder.summary().filename().string() + "  " + folder.checkpoints().filename().string() +
-                            "/");
+}
+
+}  // namespace
+
+void print_ending(monitor::Console& console, const EndingPage& page) {
+  const monitor::Summary& summary = page.summary;
+  const std::string steps = page.plan.is_time_limited()
+                                ? counted(summary.step, "step")
+                                : grouped(summary.step) + "/" + counted(page.plan.total_steps, "step");
+  console.line(summary.status == "done" ? "done" : "end", steps + "  " + summary.reason + "  exit " +
+                                                              std::to_string(summary.exit_code) + "  wall " +
+                                                              monitor::duration(summary.wall_seconds));
+  if (const std::string result = result_text(page); !result.empty()) console.line("result", result);
+  if (summary.first_step_seconds > 0) console.line("speed", speed_text(summary));
+  if (page.cost) console.line("cost", cost_text(*page.cost));
+  print_next(console, page);
+  const bool has_adapter = std::filesystem::exists(page.folder.adapter());
+  const bool has_curve = std::filesystem::exists(page.folder.metrics());
+  console.line("files", (has_adapter ? (page.folder.adapter() / "").string() : page.folder.weights().string()) + "  " +
+                            (has_curve ? page.folder.metrics().filename().string() + "  report.html  " : "") +
+                            page.folder.summary().filename().string() + "  " +
+                            page.folder.checkpoints().filename().string() + "/");
 }
 
 }  // namespace gputrain::app

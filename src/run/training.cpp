@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "gputrain/core/activity.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
@@ -93,7 +94,8 @@ void Training::resume_run() {
   record_attempt(identity);
   if (setup_.context.rank() == 0) write_text_files(text_files_, folder_.path);
   const auto& mirror = spec_.checkpoint.mirror;
-  live_.begin(progress_, earlier.seconds());
+  earlier_seconds_ = earlier.seconds();
+  live_.begin(progress_, earlier_seconds_);
   print_start_page(console_, job_, setup_,
                    {.saves = pace_.text(),
                     .rate = rate_text(),
@@ -298,6 +300,7 @@ monitor::Summary Training::close(train::Outcome outcome) {
   context.groups.enter("at the end, after step", progress_.step);
   lock_.check();
   checkpoint::NamedTensors adapter;
+  const Activity activity("save", "weights");
   if (built.adapter) {
     adapter = gathered_weights(built, context, parallel::Values::trained);
   } else {
@@ -324,12 +327,14 @@ train::Stop Training::test() {
   const auto metrics = evaluator.run(*setup_.built.model, setup_.context.groups, poll);
   if (const train::Stop stop = poll.finish(); stop != train::Stop::none) return stop;
   for (const auto& [name, value] : metrics) progress_.metrics[name] = value;
+  const auto columns = train::metric_columns(metrics, "test/", "test/" + main_metric_of(spec_, *setup_.datasets.task));
   recorder_.log({.step = progress_.step,
                  .epoch = setup_.plan.epochs_in(progress_.step),
                  .kind = "eval",
                  .metrics = metrics,
                  .label = "test",
-                 .text = train::metrics_text(metrics, "test/")});
+                 .text = monitor::joined(columns),
+                 .columns = columns});
   return train::Stop::none;
 }
 
@@ -381,7 +386,7 @@ void Training::finish(const monitor::Summary& summary, const Expectation& expect
   }
   if (samples_at_end(summary)) write_sample(/*is_new=*/progress_.step > first_step_);
   write_merged();  // last: it changes the model
-  print_ending(console_, summary, setup_.plan, expectation, folder_, spec_.checkpoint.resume);
+  tell_end(summary, expectation);
 }
 
 }  // namespace gputrain::app

@@ -13,6 +13,7 @@
 #include "gputrain/resume/record.hpp"
 #include "gputrain/run/training.hpp"
 #include "gputrain/train/preemption.hpp"
+#include "next_command.hpp"
 
 namespace gputrain::app {
 
@@ -109,6 +110,30 @@ void Training::roll_back(const std::string& finding) {
   log::warning(finding);
   recorder_.log({.step = step, .epoch = setup_.plan.epochs_in(step), .kind = "event", .label = "back", .text = text});
   checkpointing_.save(progress_, train::SaveMode::background);  // so that a resumed run does not diverge again
+}
+
+void Training::tell_end(const monitor::Summary& summary, const Expectation& expectation) {
+  const std::string& resume = spec_.checkpoint.resume;
+  const bool resumes = resume == "auto" || resume == "must";
+  const bool is_alone = setup_.context.groups.alone();
+  print_ending(console_, {.summary = summary,
+                          .plan = setup_.plan,
+                          .expectation = expectation,
+                          .folder = folder_,
+                          .main_metric = watched_metric_of(spec_, setup_.datasets),
+                          .cost = cost(),
+                          .go_on = is_alone ? command_to_go_on(request_.job, resumes) : "",
+                          .resumes = resumes,
+                          .use = command_to_use(job_, request_.job, setup_.datasets)});
+}
+
+/// Returns what all attempts have cost; empty: the price is unknown.
+std::optional<RunCost> Training::cost() const {
+  const auto& limits = spec_.limits;
+  if (!limits.price_per_hour) return std::nullopt;
+  return RunCost{.sum = (earlier_seconds_ + seconds_since_process_start()) / 3600 * *limits.price_per_hour,
+                 .per_hour = *limits.price_per_hour,
+                 .most = limits.max_cost};
 }
 
 }  // namespace gputrain::app

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gputrain/chat/local_time.hpp"
+#include "gputrain/core/activity.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/json.hpp"
 #include "gputrain/core/log.hpp"
@@ -138,6 +139,8 @@ JobDatasets open_datasets(const Job& job, Purpose purpose) {
     tasks::catalog().check_head(job.spec().task.type, models::catalog().reads(job.spec().model.architecture));
   // Chat templates may write the date: all attempts must have the same texts.
   chat::set_local_time(time_of_first_attempt(job).value_or(chat::local_time()));
+  const Activity activity("data",
+                          "reading " + (job.spec().data.train.path.empty() ? "data" : job.spec().data.train.path));
   JobDatasets datasets;
   const std::filesystem::path pretrained = job.spec().model.pretrained_path();
   if (!pretrained.empty() && purpose != Purpose::planning) check_weights(pretrained);

@@ -12,11 +12,6 @@
 namespace gputrain::train {
 namespace {
 
-/// Returns the text of a value; the loss needs no name, because it is the first on the line.
-std::string was_text(const std::string& metric, double value) {
-  return metric == "val/loss" ? monitor::significant(value) : metrics_text({{metric, value}}, "val/");
-}
-
 /// Counts evaluations that did not improve by more than `min_delta`. Starts again if the metric changes.
 void count_gain(Progress& progress, const std::string& metric, double value, double min_delta) {
   const std::string before = std::exchange(progress.gained_metric, metric);
@@ -89,15 +84,17 @@ Stop EvalHook::evaluate(Progress& progress) {
     progress.metrics[name] = value;
     if (record_best(progress, name, value) && name == parts_.best_metric) is_best = true;
   }
-  std::string text = grouped(progress.step) + " " + metrics_text(metrics, "val/");
   const auto before = earlier.find(parts_.best_metric);
-  if (is_best && before != earlier.end()) text += " best (was " + was_text(before->first, before->second.value) + ")";
+  const auto columns =
+      line_columns(progress.step, metrics, watch.seconds(),
+                   is_best && before != earlier.end() ? std::optional(before->second.value) : std::nullopt);
   parts_.reporting.recorder.log({.step = progress.step,
                                  .epoch = parts_.reporting.plan.epochs_in(progress.step),
                                  .kind = "eval",
                                  .metrics = metrics,
                                  .label = "eval",
-                                 .text = text + " " + monitor::duration(watch.seconds())});
+                                 .text = monitor::joined(columns),
+                                 .columns = columns});
   since_evaluation_.lap();
   if (const auto found = metrics.find(parts_.best_metric); found != metrics.end()) {
     const auto& [name, value] = *found;
@@ -106,6 +103,21 @@ Stop EvalHook::evaluate(Progress& progress) {
                   progress.lr_feedback);
   }
   return is_patience_over(parts_.early_stopping, progress) ? Stop::early_stop : Stop::none;
+}
+
+/// Returns the columns of an evaluation's line. `best_before`: the best value so far, if this one is better.
+std::vector<monitor::Column> EvalHook::line_columns(int64_t step, const monitor::Metrics& metrics, double seconds,
+                                                    std::optional<double> best_before) const {
+  constexpr size_t kBestWidth = 18;  // "best (was 100.00%)"
+  const Plan& plan = parts_.reporting.plan;
+  const tasks::Metric* watched = tasks::find_metric(parts_.best_metric);
+  auto columns = metric_columns(metrics, "val/", parts_.best_metric);
+  columns.insert(columns.begin(),
+                 {grouped(step), grouped(plan.is_time_limited() ? 999999 : plan.total_steps).size(), 0});
+  columns.push_back({monitor::duration(seconds), 6, 2});
+  const bool is_best = best_before && watched != nullptr;
+  columns.push_back({is_best ? "best (was " + metric_text(*watched, *best_before) + ")" : "", kBestWidth, 1, "32"});
+  return columns;
 }
 
 void EvalHook::tell_details(int64_t step, const tasks::Totals& totals) const {

@@ -13,6 +13,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "gputrain/core/activity.hpp"
 #include "gputrain/core/base64.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
@@ -109,6 +110,7 @@ tasks::Totals Evaluator::totals(models::Model& model, comm::ProcessGroups& group
   data::Loader loader(dataset_, options);
   const data::Preprocess preprocess(*dataset_, options_.input);
   tasks::Tally tally(task_->parts(), model.context().device);
+  Activity activity("eval", options_.prefix + " data", steps);
   for (int64_t step = 0; step < steps; ++step) {
     if (poll.next() != Stop::none) return {};
     const auto data = loader.next_step();
@@ -122,6 +124,7 @@ tasks::Totals Evaluator::totals(models::Model& model, comm::ProcessGroups& group
         task_->evaluate(model, *last, tally);
       }
     }
+    activity.add();
   }
   return tally.merge(groups);
 }

@@ -3,43 +3,55 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros_like.h>
+#include <fmt/format.h>
 
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/process.hpp"
 #include "gputrain/monitor/format.hpp"
-#include "gputrain/tasks/task.hpp"
 #include "gputrain/train/hooks.hpp"
 
 namespace gputrain::train {
 
+using monitor::Column;
 using monitor::compact;
 using monitor::duration;
-using monitor::significant;
-
-std::string metrics_text(const monitor::Metrics& metrics, const std::string& prefix) {
-  std::string text;
-  for (const tasks::Metric& metric : tasks::catalog().metrics()) {
-    const auto found = metrics.find(prefix + metric.name);
-    if (found == metrics.end()) continue;
-    text += text.empty() ? prefix : " ";
-    text += (metric.label.empty() ? metric.name : metric.label) + " " + significant(found->second) + metric.unit;
-  }
-  return text;
-}
+using monitor::fixed;
 
 namespace {
 
+/// Order in which columns go where a terminal is too narrow.
+namespace dispensable {
+enum : int { count, loss, eta, percent, note, rate, time, lr, norm, utilization, experts };
+}
+
+constexpr size_t kValueWidth = 7;  // "4.29e-4"
+
+std::string right_aligned(const std::string& text, size_t width) {
+  return std::string(width - std::min(width, text.size()), ' ') + text;
+}
+
+/// Returns a share in percent, rounded down: 100.0% is the end.
+std::string percent(double share) { return fmt::format("{:.1f}%", std::floor(1000 * share) / 10); }
+
+/// Returns the smallest and the largest share of an expert; empty: the model has none.
 std::string text_of_experts(const monitor::Metrics& line) {
   const auto least = line.find("train/expert_share_min"), most = line.find("train/expert_share_max");
   if (least == line.end() || most == line.end()) return "";
-  const auto percent = [](double share) { return significant(std::round(1000 * share) / 10); };
-  return " experts " + percent(least->second) + "-" + percent(most->second) + "%";
+  return fmt::format("experts {:.1f}-{:.1f}%", 100 * least->second, 100 * most->second);
 }
 
 }  // namespace
+
+/// Shows that something goes on before the first step, which may take long.
+void LogHook::before_step(const Progress& progress) {
+  if (first_step_seconds_ == 0)
+    reporting_.recorder.status(
+        {.label = "step", .share = share_done(progress), .columns = {count_column(progress), {"first step"}}});
+}
 
 Stop LogHook::after_step(Progress& progress, const StepResult& result, bool requested) {
   if (first_step_seconds_ == 0) note_first_step(progress, result);
@@ -51,13 +63,14 @@ Stop LogHook::after_step(Progress& progress, const StepResult& result, bool requ
   end_seconds_ = progress.train_seconds;
   end_samples_ = progress.usage.samples;
   end_tokens_ = progress.tokens;
+  left_.note_step(progress);
+  const bool may_read = device_.is_cpu() && groups_.alone();
+  if (may_read) shown_loss_ = interval_.loss_sum.item<double>() / divisor_of_loss(interval_.weight);
   if (requested || reporting_.plan.log.at_step(progress.step)) {
     write_line(progress, result);
     return Stop::none;
   }
-  const double seconds = (progress.train_seconds - interval_.begin_seconds) / static_cast<double>(interval_.steps);
-  const std::string total = reporting_.plan.is_time_limited() ? "" : "/" + grouped(reporting_.plan.total_steps);
-  reporting_.recorder.status("step    " + grouped(progress.step) + total + " " + duration(seconds) + " per step");
+  reporting_.recorder.status(live_line(progress));
   return Stop::none;
 }
 
@@ -75,7 +88,8 @@ bool LogHook::is_due() const {
 }
 
 void LogHook::note_first_step(const Progress& progress, const StepResult& result) {
-  result.loss_sum.item<double>();  // synchronises the device
+  const double loss_sum = result.loss_sum.item<double>();  // synchronises the device
+  if (groups_.alone()) shown_loss_ = loss_sum / divisor_of_loss(result.weight);
   first_step_seconds_ = seconds_since_process_start();
   first_step_end_ = progress.train_seconds;
   first_samples_ = progress.usage.samples;
@@ -105,33 +119,84 @@ void LogHook::write_line(Progress& progress, const StepResult& result) {
   line["time/eval_seconds_total"] = progress.eval_seconds;
   line["time/save_seconds_total"] = progress.save_seconds;
   line.merge(more_metrics_());
-  std::string text = line_text(progress, seconds / static_cast<double>(interval_.steps), rate, utilization);
-  text += text_of_experts(line);
-  reporting_.recorder.log(
-      {.step = progress.step,
-       .epoch = reporting_.plan.epochs_in(progress.step),
-       .kind = "train",
-       .metrics = std::move(line),
-       .label = "step",
-       .text = std::move(text)});
+  shown_loss_ = loss;
+  const auto columns = line_columns(
+      progress,
+      {.seconds_per_step = seconds / static_cast<double>(interval_.steps), .rate = rate, .utilization = utilization},
+      line);
+  reporting_.recorder.log({.step = progress.step,
+                           .epoch = reporting_.plan.epochs_in(progress.step),
+                           .kind = "train",
+                           .metrics = std::move(line),
+                           .label = "step",
+                           .text = monitor::joined(columns),
+                           .columns = columns});
   begin_interval(progress);
 }
 
-std::string LogHook::line_text(const Progress& progress, double seconds_per_step, double rate,
-                               std::optional<double> utilization) const {
-  const auto& plan = reporting_.plan;
-  std::string text = grouped(progress.step);
-  if (!plan.is_time_limited()) {
-    const double share = 100 * static_cast<double>(progress.step) / static_cast<double>(plan.total_steps);
-    text += "/" + grouped(plan.total_steps) + " " + significant(std::floor(share * 10) / 10) + "%";
-  }
+std::vector<Column> LogHook::line_columns(const Progress& progress, const Speed& speed,
+                                          const monitor::Metrics& line) const {
   const double norm = progress.metrics.at("train/grad_norm");
-  text += " loss " + significant(progress.metrics.at("train/loss")) + " gnorm " + significant(norm) +
-          (std::isfinite(norm) ? "" : " (no update)") + " lr " + significant(progress.metrics.at("train/lr")) + " " +
-          duration(seconds_per_step) + " " + compact(rate) + (plan.tokens_per_step > 0 ? " tok/s" : " samples/s");
-  if (utilization) text += " mfu " + significant(std::floor(*utilization * 1000) / 10) + "%";
-  const double left = plan.seconds_left(progress.step, progress.train_seconds, seconds_per_step);
-  return left > 0 ? text + " eta " + duration(left) : text;
+  std::vector<Column> columns{count_column(progress), percent_column(progress)};
+  const auto add = [&](const std::string& name, const std::string& value, size_t width, int goes) {
+    columns.push_back({name + " " + value, name.size() + 1 + width, goes});
+  };
+  add("loss", fixed(progress.metrics.at("train/loss")), kValueWidth, dispensable::loss);
+  columns.back().colour = "1";
+  add("gnorm", fixed(norm), kValueWidth, dispensable::norm);
+  add("lr", monitor::significant(progress.metrics.at("train/lr")), kValueWidth, dispensable::lr);
+  columns.push_back({right_aligned(duration(speed.seconds_per_step), 5), 5, dispensable::time});
+  columns.push_back(rate_column(speed.rate));
+  if (speed.utilization) add("mfu", percent(*speed.utilization), 5, dispensable::utilization);
+  if (const std::string experts = text_of_experts(line); !experts.empty())
+    columns.push_back({experts, 18, dispensable::experts});
+  columns.push_back(eta_column(progress));
+  if (!std::isfinite(norm)) columns.push_back({"no update", 0, dispensable::note});
+  return columns;
+}
+
+/// Returns the line that is redrawn after each step. It does not read a GPU: its loss is then that of the line before.
+monitor::LiveLine LogHook::live_line(const Progress& progress) const {
+  const bool is_text = reporting_.plan.tokens_per_step > 0;
+  const std::string loss = shown_loss_ ? fixed(*shown_loss_) : "-";
+  return {
+      .label = "step",
+      .share = share_done(progress),
+      .columns = {percent_column(progress), count_column(progress),
+                  Column{"loss " + loss, 5 + kValueWidth, dispensable::loss, "1"},
+                  rate_column(is_text ? left_.tokens_per_second() : left_.samples_per_second()), eta_column(progress)}};
+}
+
+Column LogHook::count_column(const Progress& progress) const {
+  const auto& plan = reporting_.plan;
+  if (plan.is_time_limited()) return {grouped(progress.step), 7, dispensable::count};
+  const std::string all = grouped(plan.total_steps);
+  return {grouped(progress.step) + "/" + all, 2 * all.size() + 1, dispensable::count};
+}
+
+Column LogHook::percent_column(const Progress& progress) const {
+  return {right_aligned(percent(share_done(progress)), 6), 6, dispensable::percent};
+}
+
+Column LogHook::rate_column(double rate) const {
+  return {right_aligned(compact(rate), 5) + (reporting_.plan.tokens_per_step > 0 ? " tok/s" : " samples/s"), 0,
+          dispensable::rate};
+}
+
+/// Returns the time that the run still takes; no text at its end.
+Column LogHook::eta_column(const Progress& progress) const {
+  const double left = left_.seconds(progress);
+  const bool is_told = left > 0 && (progress.step < reporting_.plan.total_steps || left >= 1);
+  return {is_told ? "eta " + duration(left) : "", 10, dispensable::eta};
+}
+
+/// Returns the part of the run that is done, by the limit that is nearest.
+double LogHook::share_done(const Progress& progress) const {
+  const auto& plan = reporting_.plan;
+  const double by_steps =
+      plan.is_time_limited() ? 0 : static_cast<double>(progress.step) / static_cast<double>(plan.total_steps);
+  const double by_time = plan.max_seconds > 0 ? progress.train_seconds / plan.max_seconds : 0;
+  return std::min(1.0, std::max(by_steps, by_time));
 }
 
 void LogHook::begin_interval(const Progress& progress) {

@@ -143,6 +143,18 @@ bool UniformSteps::reaches_multiple(int64_t step, int64_t every) const noexcept 
   return multiples(at_first) > multiples(at_first - 2 * kRounding * static_cast<double>(every));
 }
 
+int64_t Cadence::times_in(int64_t after, int64_t until) const noexcept {
+  const auto count = [&](const UniformSteps& counted, int64_t every) {
+    if (every == 0 || until <= after) return int64_t{0};
+    constexpr double kRounding = 1e-9;
+    const auto multiples = [&](int64_t step) {
+      return std::floor(counted.at(step) / static_cast<double>(every) + kRounding);
+    };
+    return static_cast<int64_t>(multiples(until) - multiples(after));
+  };
+  return std::max(count(uniform, steps), count(also_uniform, also_steps));  // mostly some of the same steps
+}
+
 double Plan::epochs_in(int64_t steps) const noexcept {
   return uniform.at(steps) / static_cast<double>(steps_per_epoch);
 }

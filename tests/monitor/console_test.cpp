@@ -1,6 +1,9 @@
 #include "gputrain/monitor/console.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "gputrain/core/activity.hpp"
 
 namespace gputrain::monitor {
 namespace {
@@ -42,6 +45,82 @@ TEST(Console, WrapsLinesAtTerminalWidth) {
   EXPECT_EQ(printed(80),
             "memory  weights 42.7 MiB  grads 42.6 MiB  optimizer 42.6 MiB  then activations\n"
             "        and more\n");
+}
+
+/// Returns what the console prints on a terminal of so many columns.
+template <class Print>
+std::string printed(size_t columns, bool colour, const Print& print) {
+  testing::internal::CaptureStdout();
+  {
+    Console console(Console::Options{.enabled = true, .redraw = true, .colour = colour, .columns = columns});
+    print(console);
+  }
+  return testing::internal::GetCapturedStdout();
+}
+
+TEST(Console, LeavesColumnsOutWhereTheTerminalIsNarrow) {
+  const std::vector<Column> columns{{"20/3,600", 11}, {"loss 2.9860", 0, 1}, {"lr 1e-3", 0, 2}};
+  const auto show = [&](Console& console) { console.show("step", columns); };
+  EXPECT_EQ(printed(0, false, show), "step    20/3,600    loss 2.9860 lr 1e-3\n");
+  EXPECT_EQ(printed(39, false, show), "step    20/3,600    loss 2.9860 lr 1e-3\n");
+  EXPECT_EQ(printed(38, false, show), "step    20/3,600    loss 2.9860\n");
+  EXPECT_EQ(printed(20, false, show), "step    20/3,600\n");
+}
+
+TEST(Console, ColoursLabelsAndColumnsOnlyWhereAsked) {
+  const auto show = [](Console& console) { console.show("done", {{"a", 2}, {"b", 0, 0, "32"}}); };
+  EXPECT_EQ(printed(80, true, show), "\x1b[1;32mdone   \x1b[0m a  \x1b[32mb\x1b[0m\n");
+  EXPECT_EQ(printed(80, false, show), "done    a  b\n");
+}
+
+TEST(Console, FillsTheRestOfALiveLineWithABar) {
+  const LiveLine line{
+      .label = "step", .share = 0.5, .columns = {{" 50.0%"}, {"loss 2.9860", 12, 1}, {"eta 3m0s", 0, 2}}};
+  const auto show = [&](Console& console) { console.status(line); };
+  const std::string clear = "\r\x1b[2K";
+  EXPECT_EQ(printed(60, false, show), clear + "step    ===========-----------  50.0% loss 2.9860  eta 3m0s" + clear);
+  EXPECT_EQ(printed(38, false, show), clear + "step    ====-----  50.0% loss 2.9860" + clear);
+  EXPECT_EQ(printed(200, false, show).size(), clear.size() * 2 + 8 + 30 + 1 + 28);
+}
+
+TEST(Console, BreaksACommandSoThatItCanBeCopied) {
+  const std::string command = "gputrain run job.yaml --set train.max_steps=20 --output-dir runs/x";
+  const auto show = [&](Console& console) { console.command("next", command, "goes on"); };
+  EXPECT_EQ(printed(0, false, show), "next    " + command + "  # goes on\n");
+  EXPECT_EQ(printed(60, false, show),
+            "next    gputrain run job.yaml --set train.max_steps=20 \\\n"
+            "        --output-dir runs/x\n"
+            "        # goes on\n");
+}
+
+TEST(Console, ShowsWhatGoesOnForLong) {
+  testing::internal::CaptureStdout();
+  {
+    Console console(Console::Options{.enabled = true, .redraw = true, .columns = 60});
+    Activity activity("eval", "val data", 4);
+    activity.add(1);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!Activity::newest(1.3) && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  }
+  const std::string out = testing::internal::GetCapturedStdout();
+  EXPECT_THAT(out, testing::HasSubstr("eval    ==="));
+  EXPECT_THAT(out, testing::HasSubstr("-  25% val data 1."));
+  EXPECT_THAT(out, testing::HasSubstr("eta 3."));
+}
+
+TEST(Activity, CountsItsParts) {
+  EXPECT_FALSE(Activity::newest(0));
+  Activity outer("data", "reading");
+  {
+    Activity inner("eval", "val data", 8);
+    inner.add();
+    inner.add(3);
+    EXPECT_EQ(Activity::newest(0)->text, "val data");
+    EXPECT_EQ(Activity::newest(0)->share, 0.5);
+    EXPECT_FALSE(Activity::newest(1000));
+  }
+  EXPECT_EQ(Activity::newest(0)->label, "data");
+  EXPECT_FALSE(Activity::newest(0)->share);
 }
 
 TEST(Console, PrintsNoControlSequences) {

@@ -26,7 +26,30 @@ TEST(Format, KeepsFourSignificantDigits) {
   EXPECT_EQ(significant(99.2), "99.2");
 }
 
+TEST(Format, KeepsTheWidthOfNumbersInColumns) {
+  EXPECT_EQ(fixed(2.986), "2.9860");
+  EXPECT_EQ(fixed(0.642), "0.6420");
+  EXPECT_EQ(fixed(0.63654), "0.6365");
+  EXPECT_EQ(fixed(9.999951), "10.000");
+  EXPECT_EQ(fixed(123.4567), "123.46");
+  EXPECT_EQ(fixed(1234.567), "1234.6");
+  EXPECT_EQ(fixed(12345.67), "12346");
+  EXPECT_EQ(fixed(123456.7), "123457");
+  EXPECT_EQ(fixed(1234567), "1.23e6");
+  EXPECT_EQ(fixed(0.0021), "2.10e-3");
+  EXPECT_EQ(fixed(0.0099999), "1.00e-2");
+  EXPECT_EQ(fixed(4.29e-11), "4.29e-11");
+  EXPECT_EQ(fixed(-0.5), "-0.5000");
+  EXPECT_EQ(fixed(0), "0.0000");
+  EXPECT_EQ(fixed(-std::nan("")), "nan");
+  EXPECT_EQ(fixed(INFINITY), "inf");
+}
+
 TEST(Format, ChoosesUnitOfDuration) {
+  EXPECT_EQ(duration(0), "0ms");
+  EXPECT_EQ(duration(0.00042), "0.4ms");
+  EXPECT_EQ(duration(0.00994), "9.9ms");
+  EXPECT_EQ(duration(0.00996), "10ms");
   EXPECT_EQ(duration(0.302), "302ms");
   EXPECT_EQ(duration(3.12), "3.1s");
   EXPECT_EQ(duration(59.7), "1m0s");

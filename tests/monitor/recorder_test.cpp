@@ -69,7 +69,7 @@ TEST_F(RecorderTest, GivesEverythingToASinkThatOneFileRegisters) {
     Recorder recorder({"memory"}, request_);
     recorder.truncate(3, 2);
     recorder.log({.step = 4, .kind = "train"});
-    recorder.status("step 5");
+    recorder.status({.label = "step"});
   }
   EXPECT_THAT(told, ElementsAre("run", "cut at 3", "train 4", "closed"));
 }

@@ -11,4 +11,7 @@ namespace gputrain {
 /// first starts with `indent` spaces.
 std::string wrapped(std::string_view text, size_t room, size_t indent);
 
+/// Breaks each line of `text` for the terminal that stderr is; returns it as it is where stderr is none.
+std::string wrapped_for_stderr(std::string_view text);
+
 }  // namespace gputrain

@@ -1,11 +1,16 @@
 // Console output: lines on stdout and, only on a terminal, one status line that is redrawn below them.
 #pragma once
 
-#include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <vector>
+
+#include "gputrain/monitor/columns.hpp"
 
 namespace gputrain::monitor {
 
@@ -15,13 +20,14 @@ size_t terminal_width();
 class Console {
  public:
   struct Options {
-    bool enabled = true;  // false on ranks other than 0: prints nothing
-    bool redraw = false;  // stdout is a terminal
-    bool colour = false;  // stdout is a terminal and NO_COLOR is unset or empty
-    size_t columns = 0;   // terminal width; 0: unknown, lines are not wrapped
+    bool enabled = true;   // false on ranks other than 0: prints nothing
+    bool redraw = false;   // stdout is a terminal
+    bool colour = false;   // stdout is a terminal and NO_COLOR is unset or empty
+    size_t columns = 0;    // terminal width; 0: unknown, lines are not wrapped
+    bool unicode = false;  // the terminal shows UTF-8
   };
 
-  /// Reads the options from stdout and the environment (NO_COLOR, TERM).
+  /// Reads the options from stdout and the environment (NO_COLOR, TERM, LC_ALL, LC_CTYPE, LANG).
   static Options detect(bool enabled);
 
   explicit Console(Options options);
@@ -35,18 +41,37 @@ class Console {
   void line(std::string_view label, std::string_view text);
   /// Prints a line without logging it.
   void show(std::string_view label, std::string_view text);
+  /// Prints a line without logging it; leaves out columns for which the terminal has no room.
+  void show(std::string_view label, const std::vector<Column>& columns);
+  /// Prints and logs a command for a shell, and what it does. It can be copied where it takes several lines, too.
+  void command(std::string_view label, const std::string& command, const std::string& remark = {});
   /// Pads `label` to the width of the first column, and a space.
   static std::string labelled(std::string_view label);
   /// Prints text on its own lines (a model sample) and logs it unchanged.
   void block(std::string_view text);
-  /// Replaces the status line, at most ten times a second. Does nothing if stdout is not a terminal.
+
+  /// Replace the status line, at most ten times a second. Do nothing if stdout is not a terminal. An Activity replaces
+  /// it by itself once it has gone on for a second.
   void status(std::string_view text);
+  void status(const LiveLine& line);
   void clear_status();
 
  private:
+  size_t width() const;
+  void print(std::string_view label, const std::string& lines);
+  bool may_redraw();
+  void draw(const std::string& text);
+  void erase();
+  std::string text_of(const LiveLine& line) const;
+  void show_activities();
+
   Options options_;
-  std::atomic<bool> status_shown_ = false;  // a warning from any thread clears the line
+  std::mutex mutex_;  // guards what follows, and stdout: any thread may clear the status line to write a warning
+  bool status_shown_ = false;
   std::chrono::steady_clock::time_point last_status_{};
+  bool is_ending_ = false;
+  std::condition_variable ends_;
+  std::thread activities_;  // last; none without a terminal
 };
 
 }  // namespace gputrain::monitor

@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
+
+#include "gputrain/monitor/columns.hpp"
 
 namespace gputrain::monitor {
 
@@ -14,8 +17,9 @@ struct Record {
   double epoch = 0;
   std::string kind;  // train | eval | event | sample
   Metrics metrics = {};
-  std::string label = {};  // first word of its console line: "step", "eval"; empty: not for the console
-  std::string text = {};   // rest of the line; in an event, what happened
+  std::string label = {};            // first word of its console line: "step", "eval"; empty: not for the console
+  std::string text = {};             // rest of the line; in an event, what happened
+  std::vector<Column> columns = {};  // the same in columns, of which a narrow terminal shows some; empty: it has none
   // "sample": text that the model writes. For sinks that show texts; a record has either these or the fields above.
   std::map<std::string, std::string> texts = {};
 };

@@ -5,7 +5,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "gputrain/monitor/sink.hpp"
@@ -28,7 +27,7 @@ class Recorder {
 
   /// Gives a record to the sinks. Lines for the console also go to this rank's log, whatever sinks there are.
   void log(const Record& record);
-  void status(std::string_view text);
+  void status(const LiveLine& line);
   /// Calls Sink::truncate of each sink. Throws what a sink throws.
   void truncate(int64_t step, int64_t evaluated_step);
 

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <map>
 #include <string>
-#include <string_view>
 
 #include "gputrain/config/catalog.hpp"
 #include "gputrain/monitor/console.hpp"
@@ -36,7 +35,7 @@ class Sink {
   virtual void close() = 0;
 
   /// Shows the run's activity between two records to a person. Called after every step.
-  virtual void status(std::string_view) {}
+  virtual void status(const LiveLine&) {}
 };
 
 struct SinkRequest {

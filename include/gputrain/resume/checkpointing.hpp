@@ -19,6 +19,8 @@
 
 namespace gputrain::app {
 
+/// Returns the name of the metric that counts most: checkpoint.metric, or the task's.
+std::string main_metric_of(const JobSpec& spec, const tasks::Task& task);
 /// Returns the metric that makes an evaluation the best, "val/loss"; empty: there is none. Throws Error(usage) for one
 /// that is not measured.
 std::string watched_metric_of(const JobSpec& spec, const JobDatasets& datasets);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <exception>
+#include <optional>
 #include <string>
 
 #include <nlohmann/json_fwd.hpp>
@@ -47,9 +48,25 @@ void conclude(monitor::Summary& summary, const train::Outcome& outcome, const Ex
 /// Records an end by an error in summary.json and returns that summary. Prints nothing.
 monitor::Summary record_failure(monitor::Summary summary, const std::exception& failure, const RunFolder& folder);
 
-/// Prints the last lines of a run: done, result, speed, next, files. `resume` is checkpoint.resume: it decides what the
-/// same command does next.
-void print_ending(monitor::Console& console, const monitor::Summary& summary, const train::Plan& plan,
-                  const Expectation& expectation, const RunFolder& folder, const std::string& resume);
+/// What a run has cost, by limits.price_per_hour.
+struct RunCost {
+  double sum = 0, per_hour = 0;
+  std::optional<double> most;  // limits.max_cost
+};
+
+struct EndingPage {
+  const monitor::Summary& summary;
+  const train::Plan& plan;
+  const Expectation& expectation;
+  const RunFolder& folder;
+  std::string main_metric;      // "val/top1", the first of the results
+  std::optional<RunCost> cost;  // empty: the price is unknown
+  std::string go_on;            // command that continues a stopped run; empty: the same one, which several ranks share
+  bool resumes = true;          // whether checkpoint.resume lets the same command continue
+  std::string use;              // command that uses the trained model; empty: none
+};
+
+/// Prints the last lines of a run: done, result, speed, cost, next, files.
+void print_ending(monitor::Console& console, const EndingPage& page);
 
 }  // namespace gputrain::app

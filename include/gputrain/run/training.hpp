@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "gputrain/cloud/notice.hpp"
@@ -71,6 +72,8 @@ class Training {
   void write_sample(bool is_new);
   bool samples_at_end(const monitor::Summary& summary) const;
   void write_merged();
+  void tell_end(const monitor::Summary& summary, const Expectation& expectation);
+  std::optional<RunCost> cost() const;
   void finish(const monitor::Summary& summary, const Expectation& expectation, const checkpoint::NamedTensors& adapter);
 
   const RunRequest& request_;
@@ -84,7 +87,8 @@ class Training {
   TextFiles text_files_;
   train::Stopwatch since_lock_check_;
   train::Progress progress_;
-  int64_t first_step_ = 0;  // step at which this attempt starts
+  int64_t first_step_ = 0;      // step at which this attempt starts
+  double earlier_seconds_ = 0;  // wall time of earlier attempts
   Live live_;
   monitor::Recorder recorder_;
   train::Reporting reporting_;

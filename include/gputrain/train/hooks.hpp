@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "gputrain/comm/process_groups.hpp"
 #include "gputrain/data/sample_usage.hpp"
@@ -14,6 +15,7 @@
 #include "gputrain/train/hook.hpp"
 #include "gputrain/train/plan.hpp"
 #include "gputrain/train/save_pace.hpp"
+#include "gputrain/train/time_left.hpp"
 
 namespace gputrain::train {
 
@@ -81,7 +83,9 @@ struct ModelFlops {
 class LogHook final : public Hook {
  public:
   LogHook(Reporting reporting, comm::ProcessGroups& groups, at::Device device)
-      : reporting_(reporting), groups_(groups), device_(device) {}
+      : reporting_(reporting), groups_(groups), device_(device), left_(reporting.plan) {}
+  void before_training(Progress& progress) override { left_.begin(progress); }
+  void before_step(const Progress& progress) override;
   Stop after_step(Progress& progress, const StepResult& result, bool requested) override;
   Stop after_training(Progress& progress, bool stopped) override;
   bool will_act(const Progress& progress, bool requested) const override;
@@ -114,8 +118,18 @@ class LogHook final : public Hook {
   };
   void note_first_step(const Progress& progress, const StepResult& result);
   void write_line(Progress& progress, const StepResult& result);
-  std::string line_text(const Progress& progress, double seconds_per_step, double rate,
-                        std::optional<double> utilization) const;
+  struct Speed {
+    double seconds_per_step = 0, rate = 0;
+    std::optional<double> utilization = {};
+  };
+  std::vector<monitor::Column> line_columns(const Progress& progress, const Speed& speed,
+                                            const monitor::Metrics& line) const;
+  monitor::LiveLine live_line(const Progress& progress) const;
+  monitor::Column count_column(const Progress& progress) const;
+  monitor::Column percent_column(const Progress& progress) const;
+  monitor::Column rate_column(double rate) const;
+  monitor::Column eta_column(const Progress& progress) const;
+  double share_done(const Progress& progress) const;
   void begin_interval(const Progress& progress);
 
   Reporting reporting_;
@@ -125,6 +139,8 @@ class LogHook final : public Hook {
   std::function<monitor::Metrics()> more_metrics_ = [] { return monitor::Metrics(); };
   Interval interval_;
   std::optional<StepResult> last_;
+  std::optional<double> shown_loss_;  // in the redrawn line
+  TimeLeft left_;
   Stopwatch since_line_;
   double first_step_seconds_ = 0;
   double first_step_end_ = 0;  // Progress::train_seconds at the end of the first step
@@ -165,6 +181,8 @@ class EvalHook final : public Hook {
 
  private:
   Stop evaluate(Progress& progress);
+  std::vector<monitor::Column> line_columns(int64_t step, const monitor::Metrics& metrics, double seconds,
+                                            std::optional<double> best_before) const;
   void tell_details(int64_t step, const tasks::Totals& totals) const;
   double seconds_since_evaluation() const { return seconds_before_ + since_evaluation_.seconds(); }
 
@@ -217,7 +235,12 @@ class SaveHook final : public Hook {
   Stopwatch since_save_;
 };
 
-/// Returns the metrics with this prefix, in the order of the catalog: "loss 1.882 ppl 6.57".
-std::string metrics_text(const monitor::Metrics& metrics, const std::string& prefix);
+/// Returns the value of a metric, with always as many decimals: "1.3420", "91.25%".
+std::string metric_text(const tasks::Metric& metric, double value);
+
+/// Returns the metrics with this prefix ("val/"): first `main` ("val/loss"), then the others in the order of the
+/// catalog.
+std::vector<monitor::Column> metric_columns(const monitor::Metrics& metrics, const std::string& prefix,
+                                            const std::string& main);
 
 }  // namespace gputrain::train

@@ -69,6 +69,8 @@ struct Cadence {
   bool also_at_step(int64_t step) const noexcept {
     return also_steps > 0 && also_uniform.reaches_multiple(step, also_steps);
   }
+  /// Returns at how many steps after `after`, up to `until`, it recurs; a clock's times are not counted.
+  int64_t times_in(int64_t after, int64_t until) const noexcept;
   bool is_never() const noexcept { return steps == 0 && seconds == 0 && !is_auto && also_steps == 0; }
 };
 

@@ -5,11 +5,16 @@
 #include <cmath>
 #include <utility>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "curve.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/printable.hpp"
+#include "gputrain/monitor/columns.hpp"
 #include "gputrain/monitor/format.hpp"
+#include "gputrain/tasks/task.hpp"
+#include "gputrain/train/hooks.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -23,7 +28,6 @@ constexpr std::array kPhases{Shown{"load", "L", "31"},          Shown{"copy", "c
                              Shown{"forward", "F", "32"},       Shown{"backward", "B", "34"},
                              Shown{"communication", ".", "90"}, Shown{"optimizer", "O", "35"},
                              Shown{"graph", "G", "34"}};
-constexpr std::array kBlocks{"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
 
 class Page {
  public:
@@ -50,49 +54,88 @@ class Page {
     return std::isnan(read) ? "-" : monitor::significant(read);
   }
   std::string coloured(const std::string& text, const char* code) const {
-    return size_.colour ? "\x1b[" + std::string(code) + "m" + text + "\x1b[0m" : text;
+    return monitor::coloured(text, size_.colour ? code : "");
   }
   /// Cuts a text to the width of the page; it has no colours.
   std::string cut(const std::string& text) const { return printable(text).substr(0, size_.columns); }
 
   Lines head() const {
-    const double step = value("steps_total"), planned = value("planned_steps"), seconds = value("time/step_seconds");
-    const double tokens = value("train/tokens_per_second"), samples = value("train/samples_per_second");
-    std::string progress = "step " + (std::isnan(step) ? "-" : grouped(static_cast<int64_t>(step)));
-    if (planned > 0) progress += "/" + grouped(static_cast<int64_t>(planned));
-    progress += "  epoch " + number("epoch") + "  loss " + number("train/loss") + "  lr " + number("train/lr");
-    std::string speed = std::isnan(tokens) ? std::isnan(samples) ? "" : monitor::compact(samples) + " samples/s"
-                                           : monitor::compact(tokens) + " tok/s";
-    if (!std::isnan(seconds)) speed += "  step " + monitor::duration(seconds);
-    if (!std::isnan(value("train/mfu"))) speed += "  mfu " + monitor::significant(100 * value("train/mfu")) + " %";
-    if (!std::isnan(value("time/stall_share")))
-      speed += "  waits for data " + monitor::significant(100 * value("time/stall_share")) + " %";
-    if (planned > 0 && seconds > 0) speed += "  left " + monitor::duration((planned - step) * seconds);
     Lines lines{coloured(cut(state_.value("name", "") + "  " + state_.value("run_id", "")), "1") + "  " +
                     coloured(state_.value("state", ""), state_.value("state", "") == "training" ? "32" : "33"),
-                cut(progress), cut(speed)};
+                progress_line(), cut(step_text()), cut(speed_text())};
+    if (const std::string evaluated = evaluated_text(); !evaluated.empty()) lines.push_back(cut(evaluated));
     for (const auto& alert : state_["alerts"])
       lines.push_back(coloured(cut("alert " + alert.get<std::string>()), "31"));
-    lines.push_back("loss " + spark("train/loss", size_.columns - 5));
+    lines.push_back(coloured("loss", "1"));
+    const auto curve = drawn_curve(curve_of("train/loss"), {size_.columns, std::clamp<size_t>(size_.rows / 4, 2, 10)});
+    curve.empty() ? lines.push_back("-") : void(lines.insert(lines.end(), curve.begin(), curve.end()));
     return lines;
   }
 
-  /// Draws the curve of a metric, one block for each column.
-  std::string spark(const std::string& name, size_t columns) const {
-    std::vector<double> all;
+  /// Returns a bar with the part that is done, and the time that is left; a run that time ends has no known part.
+  std::string progress_line() const {
+    const double step = value("steps_total"), planned = value("planned_steps"), seconds = value("time/step_seconds");
+    if (!(planned > 0) || std::isnan(step)) return "-";
+    const double share = std::min(1.0, step / planned);
+    std::string text = fmt::format(" {:.1f} %", std::floor(1000 * share) / 10);
+    if (seconds > 0 && step < planned) text += "  left " + monitor::duration((planned - step) * seconds);
+    const size_t room = size_.columns > text.size() ? std::min<size_t>(60, size_.columns - text.size()) : 0;
+    return coloured(monitor::bar(share, room, /*unicode=*/true), "32") + text;
+  }
+
+  std::string step_text() const {
+    const double step = value("steps_total"), planned = value("planned_steps"), epoch = value("epoch");
+    std::string text = "step " + (std::isnan(step) ? "-" : grouped(static_cast<int64_t>(step)));
+    if (planned > 0) text += "/" + grouped(static_cast<int64_t>(planned));
+    const double loss = value("train/loss");
+    return text + "  epoch " + (std::isnan(epoch) ? "-" : fmt::format("{:.2f}", epoch)) + "  loss " +
+           (std::isnan(loss) ? "-" : monitor::fixed(loss)) + "  lr " + number("train/lr");
+  }
+
+  std::string speed_text() const {
+    const double tokens = value("train/tokens_per_second"), samples = value("train/samples_per_second");
+    std::string text = std::isnan(tokens) ? std::isnan(samples) ? "-" : monitor::compact(samples) + " samples/s"
+                                          : monitor::compact(tokens) + " tok/s";
+    const auto percent = [&](const char* what, const char* name, int digits) {
+      if (const double share = value(name); !std::isnan(share))
+        text += fmt::format("  {} {:.{}f} %", what, 100 * share, digits);
+    };
+    if (!std::isnan(value("time/step_seconds"))) text += "  step " + monitor::duration(value("time/step_seconds"));
+    percent("mfu", "train/mfu", 1);
+    percent("waits for data", "time/stall_share", 2);
+    return text;
+  }
+
+  /// Returns the newest value on data.val of the metric that decides which checkpoint is the best, and the best value;
+  /// empty before the first evaluation.
+  std::string evaluated_text() const {
+    std::string name = "val/loss";
+    for (const auto& [known, unused] : values_.items()) {
+      const tasks::Metric* metric = known.starts_with("val/") ? tasks::find_metric(known) : nullptr;
+      if (metric != nullptr && metric->use == tasks::Metric::Use::best) name = known;
+    }
+    const auto points = curve_of(name);
+    const tasks::Metric* metric = tasks::find_metric(name);
+    if (points.empty() || metric == nullptr) return "";
+    const auto better = [&](const auto& a, const auto& b) {
+      return metric->smaller_is_better ? a.second < b.second : a.second > b.second;
+    };
+    const auto best = std::ranges::min_element(points, better);
+    const auto told = [&](const std::pair<int64_t, double>& point) {
+      return train::metric_text(*metric, point.second) + " at step " + grouped(point.first);
+    };
+    return name + " " + told(points.back()) + "  best " + told(*best);
+  }
+
+  /// Returns the steps and values of a metric.
+  std::vector<std::pair<int64_t, double>> curve_of(const std::string& name) const {
+    std::vector<std::pair<int64_t, double>> all;
     for (const auto& point : state_["points"]) {
       const auto found = point["metrics"].find(name);
-      if (found != point["metrics"].end() && found->is_number()) all.push_back(found->get<double>());
+      if (found != point["metrics"].end() && found->is_number())
+        all.emplace_back(point.value("step", int64_t{0}), found->get<double>());
     }
-    if (all.empty()) return "-";
-    const size_t width = std::min(columns, all.size());
-    const auto [low, high] = std::ranges::minmax(all);
-    std::string text;
-    for (size_t i = 0; i < width; ++i) {
-      const double share = high > low ? (all[i * all.size() / width] - low) / (high - low) : 0;
-      text += kBlocks.at(static_cast<size_t>(share * 7.999));
-    }
-    return text;
+    return all;
   }
 
   Lines rank_lines(size_t room) const {

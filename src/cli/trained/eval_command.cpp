@@ -8,7 +8,9 @@
 #include "gputrain/core/log.hpp"
 #include "gputrain/estimate/micro_batch.hpp"
 #include "gputrain/job/run_folder.hpp"
+#include "gputrain/launch/environment.hpp"
 #include "gputrain/monitor/console.hpp"
+#include "gputrain/resume/checkpointing.hpp"
 #include "gputrain/setup/references.hpp"
 #include "gputrain/setup/trained_weights.hpp"
 #include "gputrain/setup/training_setup.hpp"
@@ -58,9 +60,9 @@ int eval_command(const EvalRequest& request) {
   if (job.spec().train.searches_micro_batch()) {
     if (const auto found = found_before(job)) job = with_micro_batch(job, *found);
   }
+  monitor::Console console(monitor::Console::detect(launch::read_environment().rendezvous.rank == 0 && !request.json));
   TrainingSetup setup(job);
   RankContext& context = setup.context;
-  monitor::Console console(monitor::Console::detect(context.rank() == 0 && !request.json));
   const auto dataset = dataset_for(request.on, setup.datasets);
   const std::filesystem::path weights = weights_to_evaluate(request, job);
   take_references(job, setup,
@@ -77,8 +79,10 @@ int eval_command(const EvalRequest& request) {
   context.groups.control().barrier("end");
   if (context.rank() != 0) return 0;
   if (request.json) std::printf("%s\n", nlohmann::json(metrics).dump(2).c_str());
-  console.line(
-      "eval", weights.string() + " on " + evaluator.describe() + ": " + train::metrics_text(metrics, request.on + "/"));
+  const std::string prefix = request.on + "/";
+  const auto columns =
+      train::metric_columns(metrics, prefix, prefix + main_metric_of(job.spec(), *setup.datasets.task));
+  console.line("eval", weights.string() + " on " + evaluator.describe() + ": " + monitor::joined(columns));
   return 0;
 }
 

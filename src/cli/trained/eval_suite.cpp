@@ -1,5 +1,6 @@
 #include "eval_suite.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -17,6 +18,7 @@
 #include "gputrain/generation/suite.hpp"
 #include "gputrain/inspect/text_table.hpp"
 #include "gputrain/job/run_folder.hpp"
+#include "gputrain/launch/environment.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/trained/model.hpp"
@@ -125,18 +127,21 @@ void write_samples(const fs::path& path, const std::vector<SuiteItem>& items,
   write_file_atomically(path, lines, ExitCode::environment);
 }
 
-void evaluate_suite(const EvalRequest& request, const std::vector<SuiteItem>& items, trained::Model& model) {
+void evaluate_suite(const EvalRequest& request, const std::vector<SuiteItem>& items, trained::Model& model,
+                    monitor::Console& console) {
   comm::ProcessGroups& groups = model.context.groups;
   if (model.built.has_parts())
     throw Error(ExitCode::usage, {.what = "each rank answers its own part of a suite, and these share a model",
                                   .where = "parallel",
                                   .hint = "leave it out: each rank then has the whole model"});
-  monitor::Console console(monitor::Console::detect(groups.rank() == 0 && !request.json));
   console.line("eval", request.job.file + " on " + counted(std::ssize(items), "line") + " of " + request.suite.file);
   const device::Reading reading(model.built.arena->working_copy());
   const auto answers = generation::answer_suite(
-      items, suite_model(model), {.rows = request.suite.batch_size}, groups.control(),
-      [&](int64_t done, int64_t all) { console.status(grouped(done) + " of " + counted(all, "text")); });
+      items, suite_model(model), {.rows = request.suite.batch_size}, groups.control(), [&](int64_t done, int64_t all) {
+        console.status({.label = "eval",
+                        .share = static_cast<double>(done) / static_cast<double>(std::max<int64_t>(all, 1)),
+                        .columns = {{grouped(done) + " of " + counted(all, "text")}}});
+      });
   console.clear_status();
   groups.on_rank_zero(
       [&] {
@@ -159,9 +164,10 @@ int eval_suite(const EvalRequest& request) {
   } catch (const Error& mistake) {
     fail_before_rendezvous(mistake);
   }
+  monitor::Console console(monitor::Console::detect(launch::read_environment().rendezvous.rank == 0 && !request.json));
   const auto model = trained::open(*std::move(source));
   try {
-    evaluate_suite(request, items, *model);
+    evaluate_suite(request, items, *model, console);
     model->context.groups.control().barrier("end");
     model->context.groups.leave();
   } catch (const std::exception& failure) {

@@ -6,6 +6,7 @@
 
 #include "../commands.hpp"
 #include "gputrain/checkpoint/weight_files.hpp"
+#include "gputrain/core/activity.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/device/working_copy.hpp"
 #include "gputrain/export/export.hpp"
@@ -94,17 +95,17 @@ Found find_model(const ExportRequest& request, std::vector<std::string> set = {}
 }
 
 /// Merges the adapter, if there is one, and tells what quantising its base changed.
-void merge(const ExportRequest& request, const std::optional<QuantizeSpec>& quantized, BuiltModel& built) {
+void merge(const ExportRequest& request, const std::optional<QuantizeSpec>& quantized, BuiltModel& built,
+           monitor::Console& console) {
   models::unpack_layers(*built.model);
   if (!built.adapter) return;
   if (quantized) {
     const auto& [weights, rounding, adapter] = models::round_layers(
         *built.model, {.type = quantized->type, .match = quantized->match, .key = "model.quantize"},
         weight_source(built.pretrained, *built.model), request.base == "quantised");
-    monitor::Console(monitor::Console::detect(true))
-        .show("merge",
-              fmt::format("into the {} weights: {} moves them by {:.2g} %, the adapter by {:.2g} %", request.base,
-                          quantized->type.name, 100 * rounding / weights, 100 * adapter / weights));
+    console.show("merge",
+                 fmt::format("into the {} weights: {} moves them by {:.2g} %, the adapter by {:.2g} %", request.base,
+                             quantized->type.name, 100 * rounding / weights, 100 * adapter / weights));
   }
   models::merge_adapter(*built.model);
 }
@@ -126,12 +127,12 @@ void check_format(const ExportRequest& request, const trained::Source& source) {
            "with --set model.config.head=embedder");
 }
 
-void export_texts(const ExportRequest& request) {
+void export_texts(const ExportRequest& request, monitor::Console& console) {
   Found found = find_model(request);
   check_format(request, found.source);
   const auto model = trained::open(std::move(found.source));
   check_merge(request, model->built);
-  if (model->built.adapter || request.format != "hf") merge(request, found.quantized, model->built);
+  if (model->built.adapter || request.format != "hf") merge(request, found.quantized, model->built, console);
   const StoredType type = type_of(request, model->context);
   if (request.format == "gguf") return export_gguf(*model, request.out, type);
   request.format == "hf" ? export_transformers(*model, request.out, type)
@@ -159,13 +160,13 @@ void export_adapter(const ExportRequest& request) {
   if (model->signature.gives == Target::next_token) write_text_files(model->files, request.out);
 }
 
-void export_as_onnx(const ExportRequest& request) {
+void export_as_onnx(const ExportRequest& request, monitor::Console& console) {
   if (!request.dtype.empty() && request.dtype != "f32")
     throw Error(ExitCode::usage,
                 {.what = "ONNX files are written in fp32", .where = "--dtype", .hint = "leave it out, or f32"});
   Found found = find_model(request, {"precision=fp32", "device=cpu"});
   const auto model = trained::open(std::move(found.source), trained::Spelling::not_needed);
-  merge(request, found.quantized, model->built);
+  merge(request, found.quantized, model->built, console);
   export_onnx(*model, request.out);
 }
 
@@ -198,6 +199,8 @@ class Written {
 
 int export_model_command(const ExportRequest& request) {
   refuse_to_overwrite(request.folder, request.out);
+  monitor::Console console(monitor::Console::detect(true));
+  std::optional<Activity> activity(std::in_place, "export", "writing " + request.out);
   Written written(request.out);
   if (request.format == "adapter") {
     if (request.merge)
@@ -206,12 +209,12 @@ int export_model_command(const ExportRequest& request) {
                                     .hint = "leave it out, or --format hf for the whole model"});
     export_adapter(request);
   } else if (request.format == "onnx") {
-    export_as_onnx(request);
+    export_as_onnx(request, console);
   } else {
-    export_texts(request);
+    export_texts(request, console);
   }
   written.is_whole();
-  monitor::Console console(monitor::Console::detect(true));
+  activity.reset();
   console.show("export", request.out + "  " + monitor::bytes(static_cast<double>(size_of(request.out))));
   return 0;
 }

@@ -27,6 +27,7 @@
 #include "gputrain/device/working_copy.hpp"
 #include "gputrain/generation/generate.hpp"
 #include "gputrain/generation/text_stream.hpp"
+#include "gputrain/monitor/console.hpp"
 #include "gputrain/trained/model.hpp"
 
 namespace gputrain::app {
@@ -290,7 +291,10 @@ int generate_command(const GenerateRequest& request) {
   trained::Source source =
       trained::find({.folder = request.folder, .set = request.set, .tokenizer = request.tokenizer});
   trained::check_continues_texts(source, "generate");
-  const auto model = trained::open(std::move(source));
+  const auto model = [&] {
+    const monitor::Console shows_what_takes_long(monitor::Console::detect(true));
+    return trained::open(std::move(source));
+  }();
   const device::Reading reading(model->built.arena->working_copy());
   Writer writer(request, *model);
   std::optional<Conversation> conversation;

@@ -2,9 +2,11 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <optional>
 #include <string>
 
 #include "../commands.hpp"
+#include "gputrain/core/activity.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
@@ -71,7 +73,11 @@ ImagePredictions predictions_for(const PredictRequest& request) {
 }  // namespace
 
 int predict_command(const PredictRequest& request) {
-  const auto [lines, unreadable] = predictions_for(request);
+  const auto [lines, unreadable] = [&] {
+    const monitor::Console shows_what_takes_long(monitor::Console::detect(true));
+    const Activity activity("predict", request.files.front());
+    return predictions_for(request);
+  }();
   if (!request.output.empty()) {
     write_file_atomically(request.output, lines, ExitCode::environment);
   } else {
@@ -99,9 +105,11 @@ int embed_command(const PredictRequest& request) {
          .hint = trained::verb_for(source.signature) +
                  "; an encoder without an adapter (model.type: bert) gives the mean of the vectors of a text's "
                  "tokens with --set model.config.head=embedder"});
+  monitor::Console console(monitor::Console::detect(true));
+  std::optional<Activity> activity(std::in_place, "embed", request.files.front());
   const at::Tensor vectors = embeddings_of(*trained::open(std::move(source)), texts_of(request));
   write_npy(vectors, request.output);
-  monitor::Console console(monitor::Console::detect(true));
+  activity.reset();
   console.show("embed",
                request.output + "  " + counted(vectors.size(0), "text") + ", " + counted(vectors.size(1), "channel"));
   return 0;

@@ -8,11 +8,12 @@ class ConsoleSink final : public Sink {
   ConsoleSink(const config::NoOptions&, const SinkRequest& request) : console_(request.console) {}
 
   void log(const Record& record) override {
-    if (!record.label.empty()) console_.show(record.label, record.text);
+    if (record.label.empty()) return;
+    record.columns.empty() ? console_.show(record.label, record.text) : console_.show(record.label, record.columns);
   }
   void truncate(int64_t, int64_t) override {}
   void close() override { console_.clear_status(); }
-  void status(std::string_view text) override { console_.status(text); }
+  void status(const LiveLine& line) override { console_.status(line); }
 
  private:
   Console& console_;

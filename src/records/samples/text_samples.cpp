@@ -11,6 +11,7 @@
 #include "../formats/first_row.hpp"
 #include "../formats/unread_columns.hpp"
 #include "../tokens/encoded_texts.hpp"
+#include "gputrain/core/activity.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
@@ -160,6 +161,7 @@ MadeSamples TextSamples::encode(std::vector<Draft>& drafts, int64_t most) const 
                    .classes = builder_->classes_,
                    .has_more = builder_->has_more_,
                    .longest = builder_->least_length()};
+  Activity activity("data", "tokenising records", std::ssize(drafts));
   for (size_t begin = 0; begin < drafts.size(); begin += kAtOnce) {
     const auto some = std::span(drafts).subspan(begin, std::min(kAtOnce, drafts.size() - begin));
     std::vector<std::vector<EncodedSample>> samples(some.size());
@@ -176,6 +178,7 @@ MadeSamples TextSamples::encode(std::vector<Draft>& drafts, int64_t most) const 
       if (builder_->keeps_bad())
         made.add_bad(draft, builder_->learns_tokens() ? std::vector<float>() : std::move(draft.numbers));
     }
+    activity.add(std::ssize(some));
   }
   return made;
 }

@@ -286,7 +286,7 @@ TEST(NonfiniteStep, IsLoggedAsNoUpdate) {
   const Result result =
       gputrain({"run", write_gpt_job(folder, "log: {interval: 1}\n"), "--output-dir", folder / "run", "--set",
                 "precision=fp16", "--set", "optimizer.lr=1e6", "--set", "train.max_steps=3"});
-  EXPECT_THAT(result.out, HasSubstr(" gnorm nan (no update) lr "));
+  EXPECT_THAT(result.out, ::testing::ContainsRegex(" gnorm nan +lr .* no update\n"));
 }
 
 TEST(Rollback, WorksOnTwoRanksAsOnOne) {
