@@ -131,7 +131,7 @@ at::Tensor rows_of(const at::Tensor& tensor) {
               {.what = what,
                .where = where.string(),
                .hint = "resume with the config and data of the job that wrote it (its classes or characters also set "
-                       "sizes), or set checkpoint.resume: never"});
+                       "sizes), or start over: --new"});
 }
 
 }  // namespace

@@ -110,10 +110,12 @@ std::optional<checkpoint::Listed> newest_of(const RunFolder& folder) {
   return checkpoint::newest_listed({checkpoint::branch_folder(folder.checkpoints(), branch_of(folder, {}).number)});
 }
 
-launch::RunState state_of(const RunFolder& folder, const std::string& resume) {
-  launch::RunState state{
-      .step = last_step_in(folder.metrics()), .checkpoint_step = {}, .checkpoint = {}, .stopped_by = {}};
-  if (!goes_on(resume)) state.again += " without checkpoint.resume";
+launch::RunState state_of(const RunFolder& folder, const std::string& again) {
+  launch::RunState state{.step = last_step_in(folder.metrics()),
+                         .checkpoint_step = {},
+                         .checkpoint = {},
+                         .stopped_by = {},
+                         .again = again};
   try {
     if (const auto newest = newest_of(folder)) {
       state.checkpoint_step = newest->step;
@@ -233,7 +235,7 @@ int launch_command(const LaunchRequest& request) {
   if ((must_be_sure(plan, resume) || spec->launch.admission) && !check->passes()) return check->exit_code();
   plan.command = RankCommand(request.arguments, resume, folder, check);
   plan.run_folder = folder.path;
-  plan.state = [folder, resume] { return state_of(folder, resume); };
+  plan.state = [folder, again = same_command(resume, request.run.is_new)] { return state_of(folder, again); };
   if (spec->launch.admission) plan.plan = admitted(plan, *spec->launch.admission);
   if (!check->is_done()) plan.check_job = [check] { return check->passes() ? 0 : check->exit_code(); };
   // The new folder is created here, so that the logs of this start do not go into the one that rank 0 moves away.

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/job/run_folder.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -51,6 +52,11 @@ std::map<std::string, std::string> default_settings(const JobSpec& spec) {
   return values;
 }
 
+std::string ways_to_start_over(const Job& job) {
+  return "--new starts over, and keeps this run as " + path_for_earlier_run(job.output_dir).string() +
+         "; --output-dir OTHER trains beside it";
+}
+
 void check_job_changes(const nlohmann::json& saved, const Job& job, bool accept, const std::string& where) {
   std::string refused, unaccepted;
   for (const auto& change : config::differences(settings_from_json(saved, job), job.loaded.settings())) {
@@ -64,16 +70,16 @@ void check_job_changes(const nlohmann::json& saved, const Job& job, bool accept,
     throw Error(ExitCode::usage,
                 {.what = "the checkpoint belongs to another job; these settings cannot change:" + refused,
                  .where = where,
-                 .hint = "another --output-dir (with --set " +
+                 .hint = ways_to_start_over(job) + "; there, --set " +
                          (job.spec().model.adapter ? "model.adapter.pretrained=" + (job.output_dir / "adapter").string()
                                                    : "model.pretrained=" + where) +
-                         " it begins with these weights), or --set checkpoint.resume=never to start over"});
+                         " begins with these weights"});
   }
   if (!unaccepted.empty()) {
     throw Error(ExitCode::usage,
                 {.what = "these settings changed since the checkpoint, which changes results:" + unaccepted,
                  .where = where,
-                 .hint = "--accept to go on with the new values"});
+                 .hint = "--accept goes on with the new values; " + ways_to_start_over(job)});
   }
 }
 

@@ -63,4 +63,9 @@ std::filesystem::path output_dir_of(const JobStart& spec, const JobRequest& requ
   return plain.has_filename() ? plain : plain.parent_path();  // "runs/x/"
 }
 
+std::string same_command(const std::string& resume, bool is_new) {
+  if (is_new) return "the same command without --new";
+  return resume == "auto" || resume == "must" ? "the same command" : "the same command without checkpoint.resume";
+}
+
 }  // namespace gputrain::app

@@ -22,11 +22,14 @@
 namespace gputrain::app {
 namespace {
 
-std::filesystem::path free_name_beside(const std::filesystem::path& path) {
-  for (int number = 1;; ++number) {
-    const std::filesystem::path candidate = path.string() + "." + std::to_string(number);
-    if (!std::filesystem::exists(candidate)) return candidate;
-  }
+/// Returns the folder itself if the path is a link to it, for example on a larger disk: it is moved, and not the link.
+std::filesystem::path place_of(const std::filesystem::path& run) {
+  std::error_code unknown;
+  return is_symlink(run, unknown) ? std::filesystem::canonical(run) : run;
+}
+
+std::filesystem::path earlier_run(const std::filesystem::path& place, int number) {
+  return place.string() + "." + std::to_string(number);
 }
 
 /// Creates a folder and its missing parents, and syncs each parent: names must be as durable as checkpoints.
@@ -180,6 +183,20 @@ void check_may_take_run_folder(const std::filesystem::path& path, bool fresh) {
   }
 }
 
+std::filesystem::path path_for_earlier_run(const std::filesystem::path& run) {
+  const auto place = place_of(run);
+  for (int number = 1;; ++number)
+    if (const auto free = earlier_run(place, number); !std::filesystem::exists(free)) return free;
+}
+
+std::vector<std::filesystem::path> earlier_runs_of(const std::filesystem::path& run) {
+  std::vector<std::filesystem::path> runs;
+  const auto place = place_of(run);
+  for (int number = 1; std::filesystem::exists(RunFolder{earlier_run(place, number)}.checkpoints()); ++number)
+    runs.push_back(earlier_run(place, number));
+  return runs;
+}
+
 TakenRunFolder take_run_folder(const std::filesystem::path& path, bool fresh,
                                const std::optional<std::string>& mirror) {
   const RunFolder folder{path};
@@ -188,9 +205,7 @@ TakenRunFolder take_run_folder(const std::filesystem::path& path, bool fresh,
   const int64_t branch = fresh ? branch_to_start_over(folder, mirror) : 1;
   if (fresh && has_earlier_run(folder)) {
     const RunLock of_earlier_run(folder.path);
-    // If the path is a link, for example to a larger disk, its target is moved and not the link.
-    const auto place = is_symlink(folder.path) ? std::filesystem::canonical(folder.path) : folder.path;
-    const auto aside = free_name_beside(place);
+    const auto place = place_of(folder.path), aside = path_for_earlier_run(folder.path);
     std::filesystem::rename(place, aside, failure);
     if (!failure) log::warning("the earlier run in " + folder.path.string() + " is now " + aside.string());
     if (!failure) create_durably(place, failure);

@@ -83,7 +83,7 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
   if (!chosen) {
     start_adapter(parts_.setup.built, parts_.setup.context);
     progress.attempts = 0;
-    if (parts_.job.spec().checkpoint.resume == "never") return "off (checkpoint.resume: never)";
+    if (parts_.job.spec().checkpoint.resume == "never") return "off (--new, or checkpoint.resume: never)";
     return "none found in " + parts_.folder.checkpoints().string() + "  saves go there";
   }
   tell_other_versions(*chosen);

@@ -8,6 +8,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/job/job_changes.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/monitor/ledger.hpp"
 #include "gputrain/resume/attempt_history.hpp"
@@ -58,7 +59,8 @@ void EarlierAttempts::check_data(const train::Progress& progress, const DataIden
   if (!accept_changes) {
     throw Error(ExitCode::usage, {.what = what,
                                   .where = path.empty() ? "data.train" : path,
-                                  .hint = "put the data back as it was, or --accept to go on: " + effect});
+                                  .hint = "put the data back as it was; or " + ways_to_start_over(job_) +
+                                          "; or --accept to go on: " + effect});
   }
   log::warning(what + ": " + effect);
 }

@@ -28,14 +28,14 @@ void refuse_to_start_over(const Job& job, const Search& in_vain) {
     throw Error(ExitCode::checkpoint,
                 {.what = "none of the run's checkpoints is good; the newest: " + in_vain.rejected.front().reason,
                  .where = checkpoints.string(),
-                 .hint = "put a good copy there, or start over: --set checkpoint.resume=never keeps this run aside"});
+                 .hint = "put a good copy there, or start over: --new keeps this run aside"});
   }
   for (const auto& [number, folder] : checkpoint::branches_in(checkpoints)) {
     if (checkpoint::finished_in({folder}).empty()) continue;
     throw Error(ExitCode::checkpoint,
                 {.what = "there are checkpoints, but none of the branch that the run's ledger names last",
                  .where = checkpoints.string(),
-                 .hint = "name the one to go on from: --set checkpoint.resume=PATH, or start over: never"});
+                 .hint = "name the one to go on from: --set checkpoint.resume=PATH, or start over: --new"});
   }
 }
 

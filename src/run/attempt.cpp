@@ -1,4 +1,6 @@
 // One attempt in its run folder.
+#include <utility>
+
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
@@ -26,6 +28,14 @@ TakenRunFolder enter_run_folder(const Job& job, RankContext& context) {
   return taken;
 }
 
+/// Returns the job as its folder keeps it: --new is for one start alone.
+config::Loaded kept_job(const RunRequest& request, const Job& job) {
+  if (!request.is_new) return job.loaded;
+  JobSpec spec = job.spec();
+  spec.checkpoint.resume = "auto";
+  return job.loaded.with(std::move(spec));
+}
+
 }  // namespace
 
 int run_attempt(const RunRequest& request, const Job& job, TrainingSetup& setup, monitor::Console& console,
@@ -42,7 +52,7 @@ int run_attempt(const RunRequest& request, const Job& job, TrainingSetup& setup,
     Training training(request, job, setup, console, kernels, taken);
     training.resume_run();
     if (writes) {
-      write_file_atomically(folder.resolved(), job.loaded.resolved_yaml(), ExitCode::environment);
+      write_file_atomically(folder.resolved(), kept_job(request, job).resolved_yaml(), ExitCode::environment);
       write_file_atomically(folder.signature(), signature_of(job, setup.datasets).text(), ExitCode::environment);
     }
     has_begun = true;

@@ -219,13 +219,9 @@ void print_next(monitor::Console& console, const EndingPage& page) {
     const std::string where = "goes on from step " + grouped(summary.step) +
                               (summary.stopped_by == "limits" ? "; where limits.max_cost is spent, raise it" : "");
     if (!page.go_on.empty()) return console.command("next", page.go_on, where);
-    const std::string same = page.resumes ? "the same command " : "the same command without checkpoint.resume ";
-    console.line("next", same + where);
+    console.line("next", page.same + " " + where);
   } else if (summary.first_step_seconds == 0 && summary.status == "done") {
-    console.line("next",
-                 "nothing was left to train; to go on, raise what ends the job (train.max_steps, train.max_epochs, "
-                 "train.max_time, "
-                 "eval.early_stopping.patience) and add --accept");
+    console.line("next", "nothing was left to train: " + page.longer + " to go on, or --new to start over");
   } else if (summary.status == "done" && !page.use.empty()) {
     console.command("next", page.use);
   }

@@ -23,7 +23,7 @@ namespace {
 /// Returns the line of the start page of a dry run about where a run would start. Sizes and states of checkpoints are
 /// compared with their manifests, tensors are not read. Throws as a run would.
 std::string preview_resume(const Job& job, bool accept_changes) {
-  if (job.spec().checkpoint.resume == "never") return "off (checkpoint.resume: never)";
+  if (job.spec().checkpoint.resume == "never") return "off (--new, or checkpoint.resume: never)";
   // Tensors are not read: that takes as long as the run itself needs for it.
   const auto from = look_for_checkpoint(job, [](const checkpoint::Checkpoint&) {});
   if (!from) return "none found in " + RunFolder{job.output_dir}.checkpoints().string() + "  saves go there";

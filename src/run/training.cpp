@@ -389,4 +389,11 @@ void Training::finish(const monitor::Summary& summary, const Expectation& expect
   tell_end(summary, expectation);
 }
 
+/// Returns what to change for a job that has ended to train on.
+std::string Training::what_lasts_longer() const {
+  if (stop_ == train::Stop::early_stop) return "raise eval.early_stopping.patience";
+  if (stop_ == train::Stop::max_time) return "raise train.max_time";
+  return "raise " + setup_.plan.limit + " and add --accept";
+}
+
 }  // namespace gputrain::app

@@ -10,6 +10,7 @@
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/process.hpp"
+#include "gputrain/job/job_start.hpp"
 #include "gputrain/resume/record.hpp"
 #include "gputrain/run/training.hpp"
 #include "gputrain/train/preemption.hpp"
@@ -114,7 +115,7 @@ void Training::roll_back(const std::string& finding) {
 
 void Training::tell_end(const monitor::Summary& summary, const Expectation& expectation) {
   const std::string& resume = spec_.checkpoint.resume;
-  const bool resumes = resume == "auto" || resume == "must";
+  const bool resumes = request_.is_new || resume == "auto" || resume == "must";
   const bool is_alone = setup_.context.groups.alone();
   print_ending(console_, {.summary = summary,
                           .plan = setup_.plan,
@@ -123,7 +124,8 @@ void Training::tell_end(const monitor::Summary& summary, const Expectation& expe
                           .main_metric = watched_metric_of(spec_, setup_.datasets),
                           .cost = cost(),
                           .go_on = is_alone ? command_to_go_on(request_.job, resumes) : "",
-                          .resumes = resumes,
+                          .same = same_command(resume, request_.is_new),
+                          .longer = what_lasts_longer(),
                           .use = command_to_use(job_, request_.job, setup_.datasets)});
 }
 

@@ -157,8 +157,9 @@ void TrainingState::check_global_batch(const checkpoint::Checkpoint& from, bool 
       "every epoch still uses each sample once, in another number of steps; train.max_steps and intervals in steps "
       "count steps as before";
   if (!accept_changes) {
-    throw Error(ExitCode::usage,
-                {.what = what, .where = from.folder().string(), .hint = "--accept to go on: " + effect});
+    throw Error(ExitCode::usage, {.what = what,
+                                  .where = from.folder().string(),
+                                  .hint = "--accept to go on: " + effect + ". Or " + ways_to_start_over(job_)});
   }
   log::warning(what + ": " + effect);
 }

@@ -74,22 +74,26 @@ int64_t step_with_samples(int64_t samples, const Plan& plan) {
 
 void plan_end(const TrainSpec& spec, const PlanFacts& facts, Plan& plan) {
   int64_t total = INT64_MAX;
-  const auto end_at = [&](int64_t step, double uniform_end) {
+  const auto end_at = [&](int64_t step, double uniform_end, const char* key) {
     if (step >= total) return;
     total = std::max({int64_t{1}, plan.start.step, step});
     plan.uniform_end = uniform_end;
+    plan.limit = key;
   };
   if (spec.max_epochs) {
     const double end = *spec.max_epochs * static_cast<double>(plan.steps_per_epoch);
-    end_at(nearest_step(plan.uniform, end), end);
+    end_at(nearest_step(plan.uniform, end), end, "train.max_epochs");
   }
   if (spec.max_tokens) {
     if (plan.tokens_per_step == 0) refuse("train.max_tokens is set but the data has no tokens", "use train.max_epochs");
     end_at(step_with_samples(ceil_divide(*spec.max_tokens, facts.tokens_per_sample), plan),
-           uniform_steps_of(static_cast<double>(*spec.max_tokens), plan));
+           uniform_steps_of(static_cast<double>(*spec.max_tokens), plan), "train.max_tokens");
   }
   plan.ends_by_steps = spec.max_steps && *spec.max_steps < total;
-  if (plan.ends_by_steps) total = *spec.max_steps;
+  if (plan.ends_by_steps) {
+    total = *spec.max_steps;
+    plan.limit = "train.max_steps";
+  }
   if (total == INT64_MAX && !spec.max_time) {
     refuse("no limit of training is set", "add one of train.max_epochs, max_steps, max_tokens, max_time");
   }

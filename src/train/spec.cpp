@@ -282,7 +282,7 @@ void CheckpointSpec::describe(config::Description<CheckpointSpec>& d) {
   d.key("notice", &CheckpointSpec::notice, "when the cloud is about to take the machine away");
   d.key("resume", &CheckpointSpec::resume,
         "auto: resume from the newest good checkpoint of the run folder, if any; must: fail if there is none; "
-        "never: start over; a path: resume from that checkpoint")
+        "never: start over at every start, as `gputrain run --new` does once; a path: resume from that checkpoint")
       .path()
       .change(Change::safe)
       .aliases({"resume_from_checkpoint", "load_from", "init_from"});

@@ -19,6 +19,9 @@ nlohmann::json settings_to_json(const std::vector<config::Setting>& settings);
 /// or if the user accepts that it does. Throws Error(usage) that lists all other changes.
 void check_job_changes(const nlohmann::json& saved, const Job& job, bool accept, const std::string& where);
 
+/// Returns, for a hint about a changed job, the ways to train it from its beginning.
+std::string ways_to_start_over(const Job& job);
+
 /// Returns the default values of all keys, for this job's data format and schedule.
 std::map<std::string, std::string> default_settings(const JobSpec& spec);
 

@@ -42,5 +42,7 @@ config::Request reading_of(const JobRequest& request);
 std::string name_of(const JobStart& spec, const JobRequest& request);
 /// Returns the path of the run folder.
 std::filesystem::path output_dir_of(const JobStart& spec, const JobRequest& request);
+/// Returns, in words, the command that goes on from a run's newest checkpoint. `is_new`: this one has --new.
+std::string same_command(const std::string& resume, bool is_new);
 
 }  // namespace gputrain::app

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "gputrain/job/run_lock.hpp"
 
@@ -62,9 +63,14 @@ void check_mirror(const std::filesystem::path& mirror, const std::filesystem::pa
 /// Throws the errors of take_run_folder() that can be found without writing and without disturbing a running process.
 void check_may_take_run_folder(const std::filesystem::path& path, bool fresh);
 
-/// Creates the folder and locks it. With `fresh` it first moves an earlier run's content to `<path>.1`, `.2`, ..., so
-/// that nothing is overwritten, and starts another branch if the mirror may have checkpoints. Throws Error(environment)
-/// if the folder cannot be written, Error(usage) if another process uses it.
+/// Returns the path to which a run that starts over moves the earlier one: `<run>.1`, or the next free number.
+std::filesystem::path path_for_earlier_run(const std::filesystem::path& run);
+/// Returns the runs that were moved so, by number.
+std::vector<std::filesystem::path> earlier_runs_of(const std::filesystem::path& run);
+
+/// Creates the folder and locks it. With `fresh` it first moves an earlier run to path_for_earlier_run(), so that
+/// nothing is overwritten, and starts another branch if the mirror may have checkpoints. Throws Error(environment) if
+/// the folder cannot be written, Error(usage) if another process uses it.
 TakenRunFolder take_run_folder(const std::filesystem::path& path, bool fresh, const std::optional<std::string>& mirror);
 
 }  // namespace gputrain::app

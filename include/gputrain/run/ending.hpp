@@ -62,7 +62,8 @@ struct EndingPage {
   std::string main_metric;      // "val/top1", the first of the results
   std::optional<RunCost> cost;  // empty: the price is unknown
   std::string go_on;            // command that continues a stopped run; empty: the same one, which several ranks share
-  bool resumes = true;          // whether checkpoint.resume lets the same command continue
+  std::string same;             // then: "the same command without --new"
+  std::string longer;           // what a job that has ended needs to train on
   std::string use;              // command that uses the trained model; empty: none
 };
 

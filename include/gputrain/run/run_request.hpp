@@ -20,6 +20,7 @@ struct RunRequest {
   bool dry_run = false;
   DryRunRequest dry_run_request;
   bool accept = false;           // resume even if settings that affect results changed
+  bool is_new = false;           // --new, which sets checkpoint.resume: never; the launcher's later attempts go on
   bool verify = false;           // exit with 4 if a metric misses its `expect:` band
   int64_t profile = 0;           // steps to record; 0: none
   bool smoke = false;            // evaluate some samples and save after the first steps

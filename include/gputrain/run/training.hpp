@@ -71,6 +71,7 @@ class Training {
   train::Stop test();
   void write_sample(bool is_new);
   bool samples_at_end(const monitor::Summary& summary) const;
+  std::string what_lasts_longer() const;
   void write_merged();
   void tell_end(const monitor::Summary& summary, const Expectation& expectation);
   std::optional<RunCost> cost() const;

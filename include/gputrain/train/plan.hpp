@@ -83,7 +83,8 @@ struct Plan {
   int64_t steps_per_epoch = 0;
   int64_t samples_per_epoch = 0;  // samples that are used
   int64_t total_steps = 0;        // INT64_MAX: limited only by time
-  bool ends_by_steps = false;     // train.max_steps is what limits total_steps
+  std::string limit = {};         // the key that limits total_steps; empty: none
+  bool ends_by_steps = false;     // that key is train.max_steps
   double uniform_end = 0;         // if not: the limit in uniform steps, perhaps not a whole number
   double max_seconds = 0;         // limit of training, summed over attempts; 0: unlimited
   Cadence eval, save, log, sample;

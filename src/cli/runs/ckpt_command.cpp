@@ -12,6 +12,7 @@
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/inspect/ckpt_folder.hpp"
 #include "gputrain/inspect/text_table.hpp"
+#include "gputrain/job/run_folder.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/tasks/task.hpp"
 #include "gputrain/train/progress.hpp"
@@ -58,12 +59,18 @@ std::string remark_on(const CkptEntry& entry, const CkptEntry* latest, const Ckp
   return remark;
 }
 
+/// Returns the folders with checkpoints of earlier runs, which this one has moved aside when it started over.
+std::vector<fs::path> earlier_folders(const fs::path& folder) {
+  std::vector<fs::path> folders;
+  if (folder.filename() != "ckpt") return folders;
+  for (const fs::path& run : earlier_runs_of(fs::absolute(folder).parent_path()))
+    folders.push_back(RunFolder{run}.checkpoints());
+  return folders;
+}
+
 Json listing_json(const fs::path& folder, const std::vector<CkptEntry>& entries) {
-  Json json{{"folder", folder.string()},
-            {"checkpoints", Json::array()},
-            {"set_aside", Json::array()},
-            {"left_over", Json::array()},
-            {"bytes", 0}};
+  Json json{{"folder", folder.string()},  {"checkpoints", Json::array()}, {"set_aside", Json::array()},
+            {"left_over", Json::array()}, {"earlier", Json::array()},     {"bytes", 0}};
   const CkptEntry *latest = latest_of(entries), *best = best_of(entries);
   uint64_t bytes = 0;
   for (const auto& entry : entries) {
@@ -80,6 +87,7 @@ Json listing_json(const fs::path& folder, const std::vector<CkptEntry>& entries)
       json[item["kind"].get<std::string>()].push_back(std::move(item));
     }
   }
+  for (const fs::path& earlier : earlier_folders(folder)) json["earlier"].push_back(earlier.string());
   json["bytes"] = bytes;
   return json;
 }
@@ -137,10 +145,14 @@ std::vector<Verified> verify_each(const std::vector<fs::path>& folders, Tell tel
 int ckpt_ls_command(const std::string& run, bool json) {
   const fs::path folder = checkpoints_folder(run);
   const auto entries = entries_of(folder);
-  if (json)
+  if (json) {
     print_json(listing_json(folder, entries));
-  else
-    std::fputs(listing_text(folder, entries).c_str(), stdout);
+    return 0;
+  }
+  std::string text = listing_text(folder, entries);
+  for (const fs::path& earlier : earlier_folders(folder))
+    text += "\nof an earlier run:\n" + listing_text(earlier, entries_of(earlier));
+  std::fputs(text.c_str(), stdout);
   return 0;
 }
 

@@ -100,7 +100,7 @@ TEST(ResumeChangedJob, AsksBeforeItEvaluatesOtherFiles) {
   const std::string other = folder.write("b.txt", std::string(text.rbegin(), text.rend()));
   const Result refused = train(other);
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_THAT(refused.err, AllOf(HasSubstr("data.val.path: "), HasSubstr("--accept to go on")));
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("data.val.path: "), HasSubstr("--accept goes on")));
   const Result accepted = train(other, {"--accept"});
   EXPECT_EQ(accepted.exit_code, 0) << accepted.err;
   EXPECT_THAT(accepted.err, HasSubstr("evaluated on other data than before"));
@@ -126,10 +126,11 @@ TEST(ResumeChangedJob, RefusesOtherOptionsOfEvaluation) {
 
 TEST(ResumeChangedJob, AsksBeforeItEvaluatesForTheFirstOrLastTime) {
   const TemporaryFolder folder;
-  const std::string job = folder.write(
-      "job.yaml",
-      "schema: 1\nmodel: {type: mlp}\ndata: {train: {format: synthetic, samples: 32, num_classes: 3}, image: {size: 8}}\n"
-      "train: {max_steps: 2, global_batch_size: 8}\noptimizer: {type: sgd, lr: 0.1}\n");
+  const std::string job =
+      folder.write("job.yaml",
+                   "schema: 1\nmodel: {type: mlp}\ndata: {train: {format: synthetic, samples: 32, num_classes: 3}, "
+                   "image: {size: 8}}\n"
+                   "train: {max_steps: 2, global_batch_size: 8}\noptimizer: {type: sgd, lr: 0.1}\n");
   const std::string val = "data.val={format: synthetic, samples: 16, num_classes: 3}";
   for (const bool had_one : {false, true}) {
     const std::string run = folder / (had_one ? "had" : "lacked");
@@ -145,7 +146,8 @@ TEST(ResumeChangedJob, AsksBeforeItEvaluatesForTheFirstOrLastTime) {
     const Result accepted = gputrain(on);
     EXPECT_EQ(accepted.exit_code, 0) << accepted.err;
     EXPECT_EQ(read_file(run + "/summary.json").find("val/loss") == std::string::npos, had_one);
-    EXPECT_EQ(accepted.err.find("there is no data.val any more: earlier values no longer") != std::string::npos, had_one);
+    EXPECT_EQ(accepted.err.find("there is no data.val any more: earlier values no longer") != std::string::npos,
+              had_one);
   }
 }
 

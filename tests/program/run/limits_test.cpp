@@ -31,7 +31,7 @@ TEST(RunSummary, KeepsFiguresWhenNothingIsLeftToDo) {
   const auto before = summary(folder / "run");
   const Result again = gputrain({"run", job, "--output-dir", folder / "run"});
   EXPECT_EQ(again.exit_code, 0) << again.err;
-  EXPECT_THAT(again.out, HasSubstr("nothing was left to train"));
+  EXPECT_THAT(again.out, HasSubstr("nothing was left to train: raise train.max_steps and add --accept to go on"));
   EXPECT_THAT(again.out, ::testing::Not(HasSubstr("tok/s")));
   EXPECT_GT(before["throughput"]["tokens_per_second"], 0);
   EXPECT_EQ(summary(folder / "run")["throughput"], before["throughput"]);
