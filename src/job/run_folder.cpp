@@ -4,6 +4,9 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <ranges>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -190,11 +193,17 @@ std::filesystem::path path_for_earlier_run(const std::filesystem::path& run) {
 }
 
 std::vector<std::filesystem::path> earlier_runs_of(const std::filesystem::path& run) {
-  std::vector<std::filesystem::path> runs;
-  const auto place = place_of(run);
-  for (int number = 1; std::filesystem::exists(RunFolder{earlier_run(place, number)}.checkpoints()); ++number)
-    runs.push_back(earlier_run(place, number));
-  return runs;
+  const auto place = std::filesystem::absolute(place_of(run));
+  std::map<int, std::filesystem::path> runs;
+  std::error_code unreadable;
+  for (const auto& beside : std::filesystem::directory_iterator(place.parent_path(), unreadable)) {
+    const std::string name = beside.path().filename().string(), begin = place.filename().string() + ".";
+    const int number = name.starts_with(begin) ? std::atoi(name.c_str() + begin.size()) : 0;
+    if (number > 0 && beside.path() == earlier_run(place, number) && exists(RunFolder{beside.path()}.checkpoints()))
+      runs[number] = beside.path();
+  }
+  const auto paths = std::views::values(runs);
+  return {paths.begin(), paths.end()};
 }
 
 TakenRunFolder take_run_folder(const std::filesystem::path& path, bool fresh,

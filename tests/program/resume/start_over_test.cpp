@@ -85,6 +85,9 @@ TEST_F(StartOver, LeavesBothRunsToBeListedAuditedReplayedAndCompared) {
   const Result listed = gputrain({"ckpt", "ls", run_});
   EXPECT_THAT(listed.out,
               AllOf(HasSubstr("4 checkpoints"), HasSubstr("of an earlier run"), HasSubstr(run_ + ".1/ckpt")));
+  fs::rename(run_ + ".1", run_ + ".3");  // others may be gone
+  EXPECT_THAT(gputrain({"ckpt", "ls", run_}).out, HasSubstr(run_ + ".3/ckpt"));
+  fs::rename(run_ + ".3", run_ + ".1");
   const auto json = nlohmann::json::parse(gputrain({"ckpt", "ls", run_, "--json"}).out);
   EXPECT_EQ(json["earlier"], nlohmann::json::array({run_ + ".1/ckpt"}));
   for (const std::string& each : {run_, run_ + ".1"}) {
