@@ -78,7 +78,10 @@ CommandLine::CommandLine() {
 
 void CommandLine::add_eval() {
   auto* verb = app.add_subcommand("eval", "evaluate trained weights on the job's data, or on a suite of questions");
-  add_job(*verb, eval.job);
+  verb->add_option("job", eval.job.file, "the job file (YAML), a run folder, or a checkpoint in it")
+      ->required()
+      ->check(not_empty);
+  add_set(*verb, eval.job.set);
   add_output_dir(*verb, eval.job);
   auto* weights =
       verb->add_option("--weights", eval.weights, "model.safetensors, or a run folder; default: the job's run folder")
@@ -88,7 +91,7 @@ void CommandLine::add_eval() {
   verb->add_flag("--json", eval.json, "print the metrics as JSON");
   auto* suite = verb->add_option("--suite", eval.suite.file,
                                  "a .jsonl file of questions and texts for a language model; instead of the job then "
-                                 "also a run folder, a published model's, or its name on the Hub")
+                                 "also the folder of a published model, or its name on the Hub")
                     ->check(not_empty)
                     ->excludes(weights)
                     ->excludes(on);

@@ -19,8 +19,8 @@ std::string job_of_run(const std::string& folder) {
 /// Returns the job that says how ranks start: that of a run folder, or none if the model is a published one.
 app::JobRequest evaluated_job(const app::EvalRequest& eval) {
   app::JobRequest job = eval.job;
-  if (eval.suite.file.empty() || std::filesystem::is_regular_file(job.file)) return job;
-  job.file = job_of_run(job.file);
+  const bool is_named = !eval.suite.file.empty() || std::filesystem::is_directory(job.file);
+  if (is_named && !std::filesystem::is_regular_file(job.file)) job.file = job_of_run(job.file);
   return job;
 }
 

@@ -19,12 +19,15 @@ void CommandLine::add_watching() {
   verb->callback([this] { action = [this] { return app::library().ctl(ctl); }; });
 
   auto* page = app.add_subcommand("top", "watch a run in the terminal");
-  page->add_option("run", top.run, "the run folder, on the host of rank 0; or HOST:PORT of its log.metrics_port")
+  page->add_option("run", top.run,
+                   "the folder of a run, on the host of rank 0, or of a sweep; or HOST:PORT of its log.metrics_port")
       ->required();
   page->add_flag("--once", top.once, "print one page and end; so it is too where stdout is no terminal");
-  page->footer("Ctrl-C ends it; the run goes on.");
+  page->footer("Ctrl-C ends it; the run goes on. A run or sweep that has ended is shown once.");
   auto* runs = app.add_subcommand("compare", "compare runs: settings that differ, results, speed, curves");
-  runs->add_option("runs", compare.runs, "run folders")->required()->expected(2, -1);
+  runs->add_option("runs", compare.runs, "folders of runs, and of sweeps, whose trials they stand for")
+      ->required()
+      ->expected(1, -1);
   runs->add_option("--html", compare.html, "write a page with their curves over one another");
   runs->add_flag("--json", compare.json, "print one JSON document");
   runs->callback([this] { action = [this] { return app::library().compare(compare); }; });

@@ -24,6 +24,7 @@
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/monitor/page.hpp"
 #include "gputrain/monitor/summary.hpp"
+#include "top_sweep.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -159,7 +160,15 @@ Json json_of(const std::vector<ComparedRun>& runs, const std::vector<Row>& setti
 
 int compare_command(const CompareCommand& command) {
   std::vector<ComparedRun> runs;
-  for (const std::string& path : command.runs) runs.push_back(read_run(path));
+  for (const std::string& path : command.runs) {
+    if (!is_sweep(path))
+      runs.push_back(read_run(path));
+    else
+      for (const fs::path& trial : trials_of(path)) runs.push_back(read_run(trial.string()));
+  }
+  if (runs.size() < 2)
+    throw Error(ExitCode::usage,
+                {.what = "there is nothing to compare with", .where = command.runs.front(), .hint = "another run"});
   const auto settings = differing_settings(runs), found = results(runs);
   if (!command.html.empty()) write_file_atomically(command.html, page_of(runs), ExitCode::environment);
   if (command.json) {

@@ -4,6 +4,9 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/json.hpp"
+#include "gputrain/job/run_folder.hpp"
+#include "gputrain/monitor/board.hpp"
+#include "gputrain/monitor/summary.hpp"
 #include "gputrain/net/server.hpp"
 
 namespace gputrain::app {
@@ -21,6 +24,28 @@ net::Response answer_of(const std::string& run) {
 }
 
 }  // namespace
+
+nlohmann::json state_of_any(const std::string& run) {
+  const RunFolder folder{run};
+  if (!exists(folder.resolved())) return state_of(run);
+  try {
+    return state_of(run);
+  } catch (const Error&) {
+    const auto end = monitor::newest_end(folder.summary());
+    monitor::Board board;
+    board.begin({.run_id = end.value("run_id", ""), .name = folder.path.filename().string(), .folder = run});
+    board.read_history(folder.metrics());
+    board.set_state(end.value("status", "does not answer here"));
+    nlohmann::json state = board.json();
+    auto& values = state["values"];
+    for (const auto& point : state["points"]) values.update(point["metrics"]);
+    values.update(nlohmann::json(end.value("metrics", nlohmann::ordered_json::object())));
+    values["steps_total"] = end.value("step", int64_t{0});
+    values["epoch"] = end.value("epoch", 0.0);
+    state["has_ended"] = true;
+    return state;
+  }
+}
 
 void refuse_other_server(const std::string& run) {
   throw Error(ExitCode::environment,

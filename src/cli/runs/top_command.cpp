@@ -15,6 +15,7 @@
 #include "gputrain/monitor/console.hpp"
 #include "run_state.hpp"
 #include "top_page.hpp"
+#include "top_sweep.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -28,9 +29,15 @@ TopSize terminal_size() {
   return size;
 }
 
-void print(const nlohmann::json& state, const TopSize& size, const char* before, const char* after) {
+/// Returns the page of a run or a sweep.
+SweepPage page_of(const std::string& folder, const TopSize& size) {
+  if (is_sweep(folder)) return sweep_page(folder, size);
+  const nlohmann::json state = state_of_any(folder);
+  return {.lines = top_page(state, size), .goes_on = !state.contains("has_ended")};
+}
+
+void print(const std::vector<std::string>& lines, const char* before, const char* after) {
   std::string text = before;
-  const auto lines = top_page(state, size);
   for (size_t i = 0; i < lines.size(); ++i) text += lines[i] + after + (i + 1 < lines.size() ? "\n" : "");
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
@@ -48,9 +55,9 @@ bool is_ended(const SignalReader& signals) {
 }  // namespace
 
 int top_command(const TopCommand& command) try {
-  nlohmann::json state = state_of(command.run);
-  if (command.once || ::isatty(STDOUT_FILENO) == 0) {
-    print(state, terminal_size(), "", "");
+  SweepPage page = page_of(command.run, terminal_size());
+  if (command.once || ::isatty(STDOUT_FILENO) == 0 || !page.goes_on) {
+    print(page.lines, "", "");
     std::puts("");
     return 0;
   }
@@ -59,11 +66,11 @@ int top_command(const TopCommand& command) try {
   std::string end;
   try {
     do {
-      print(state, terminal_size(), "\x1b[H", "\x1b[K");
+      print(page.lines, "\x1b[H", "\x1b[K");
       std::fputs("\x1b[J", stdout);
       if (is_ended(signals)) break;
-      state = state_of(command.run);
-    } while (true);
+      page = page_of(command.run, terminal_size());
+    } while (page.goes_on);
   } catch (const Error& failure) {
     end = failure.parts().what;
   } catch (const nlohmann::json::exception&) {
@@ -71,6 +78,10 @@ int top_command(const TopCommand& command) try {
   }
   std::fputs("\x1b[?25h\x1b[?1049l", stdout);
   if (!end.empty()) std::printf("the run does not answer any more: %s\n", end.c_str());
+  if (!page.goes_on) {
+    print(page.lines, "", "");
+    std::puts("");
+  }
   return 0;
 } catch (const nlohmann::json::exception&) {  // a field has another type
   refuse_other_server(command.run);

@@ -52,10 +52,25 @@ std::filesystem::path weights_to_evaluate(const EvalRequest& request, const Job&
                                        "--weights DIR"});
 }
 
+/// Takes the job, and the weights of a checkpoint, if a run or one of its checkpoints stands in the place of the job.
+EvalRequest with_job_of_run(EvalRequest request) {
+  const std::filesystem::path named = request.job.file;
+  if (!is_directory(named)) return request;
+  const RunFolder run = run_at(named);
+  if (!exists(run.resolved()))
+    throw Error(ExitCode::usage,
+                {.what = "neither a job nor a run: it has no job.resolved.yaml", .where = named.string()});
+  request.job.file = run.resolved().string();
+  if (!request.job.output_dir) request.job.output_dir = run.path.string();
+  if (request.weights.empty() && run.path != named) request.weights = named.string();
+  return request;
+}
+
 }  // namespace
 
-int eval_command(const EvalRequest& request) {
-  if (!request.suite.file.empty()) return eval_suite(request);
+int eval_command(const EvalRequest& given) {
+  if (!given.suite.file.empty()) return eval_suite(given);
+  const EvalRequest request = with_job_of_run(given);
   Job job = load_job_of_weights(request.job);
   if (job.spec().train.searches_micro_batch()) {
     if (const auto found = found_before(job)) job = with_micro_batch(job, *found);

@@ -20,6 +20,12 @@
 namespace gputrain::models {
 namespace {
 
+/// Returns the folder of an adapter to begin with: the named one, or that in a run's folder.
+std::filesystem::path folder_of(const std::string& named) {
+  const auto folder = hub::pretrained_path(named), in_run = folder / "adapter";
+  return !exists(folder / kAdapterConfig) && exists(in_run / kAdapterConfig) ? in_run : folder;
+}
+
 constexpr const char* kKey = "model.adapter.";
 
 [[noreturn]] void refuse_other(const std::string& key, const std::string& mine, const std::string& theirs,
@@ -59,7 +65,7 @@ void refuse_other_start(const LoraSpec& spec, const std::string& where) {
 LoraSettings resolved(const LoraSpec& spec) {
   LoraSettings settings;
   if (spec.pretrained) {
-    const auto folder = hub::pretrained_path(*spec.pretrained);
+    const auto folder = folder_of(*spec.pretrained);
     const std::string where = (folder / kAdapterConfig).string();
     settings = lora_of(read_peft_config(folder.string()), where);
     require_equal("rank", spec.rank.value_or(settings.size.rank), settings.size.rank, where);
@@ -192,9 +198,7 @@ class Lora final : public Adapter {
     if (!spec_.pretrained) sizes.check_all_used();  // PEFT lets such patterns stand
   }
 
-  std::string pretrained() const override {
-    return spec_.pretrained ? hub::pretrained_path(*spec_.pretrained).string() : "";
-  }
+  std::string pretrained() const override { return spec_.pretrained ? folder_of(*spec_.pretrained).string() : ""; }
   bool is_written_merged() const override { return spec_.merge; }
 
   std::string describe() const override {
@@ -281,6 +285,16 @@ void LoraGroupSpec::describe(config::Description<LoraGroupSpec>& d) {
   });
 }
 
+namespace {
+
+/// Returns the layers that other tools name `all`, or with commas.
+std::string modules_in_our_words(const std::string& theirs) {
+  if (theirs == "all") return "all-linear";
+  return theirs.find(',') == std::string::npos ? theirs : "[" + theirs + "]";
+}
+
+}  // namespace
+
 void LoraSpec::describe(config::Description<LoraSpec>& d) {
   using config::Change;
   d.summary("LoRA (arXiv:2106.09685): trains A and B in y = W x + b + alpha/rank B A dropout(x), all else is frozen.");
@@ -301,7 +315,9 @@ void LoraSpec::describe(config::Description<LoraSpec>& d) {
   d.key("target_modules", &LoraSpec::target_modules,
         "dense layers that are adapted: names or their ends, as q_proj, regular expressions of whole names, or "
         "all-linear: all but the one that gives the classes; empty: all-linear. Experts are not adapted")
-      .aliases({"lora_target_modules", "lora_target", "adapter.targets"});
+      .aliases({"adapter.targets"})
+      .aliases("lora_target_modules", modules_in_our_words)
+      .aliases("lora_target", modules_in_our_words);
   d.key("groups", &LoraSpec::groups,
         "other ranks or alphas for layers by name, [{match, rank, alpha}]: PEFT's rank_pattern and alpha_pattern");
   d.key("dora", &LoraSpec::dora,

@@ -104,8 +104,8 @@ TEST_P(AdaptingKinds, TrainsResumesAndEvaluatesAnAdapter) {
   EXPECT_LT(loss, evaluated("untrained", settings()) - 0.01);
   const Result merged = gputrain({"eval", job_, "--weights", folder_ / "whole/model.safetensors", "--json"});
   EXPECT_NEAR(nlohmann::json::parse(merged.out).at("val/loss").get<double>(), loss, 1e-12);
-  EXPECT_NEAR(evaluated("other", {"model.adapter.rank=null", "model.adapter.pretrained=" + folder_ / "whole/adapter"}),
-              loss, 1e-12);
+  for (const std::string& of_run : {folder_ / "whole/adapter", folder_ / "whole"})
+    EXPECT_NEAR(evaluated("other", {"model.adapter.rank=null", "model.adapter.pretrained=" + of_run}), loss, 1e-12);
 }
 
 // Layers read 16-bit copies then, and the values themselves have no memory while the model computes.

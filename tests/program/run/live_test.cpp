@@ -105,6 +105,13 @@ TEST_F(LiveRun, IsShownInTheTerminal) {
   EXPECT_THAT(page.out, AllOf(HasSubstr("job-"), HasSubstr("training"), HasSubstr("/1,000,000  epoch"),
                               HasSubstr("backward"), HasSubstr("rank place")));
   EXPECT_THAT(gputrain({"top", folder_ / "nowhere"}).err, HasSubstr("no HOST:PORT"));
+  program.signal(SIGTERM);
+  ASSERT_EQ(program.wait().exit_code, 143);
+  const Result ended = gputrain({"top", run_});  // by its files
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  const std::string step = std::to_string(summary(run_)["step"].get<int64_t>());
+  EXPECT_THAT(ended.out, AllOf(HasSubstr("job-"), HasSubstr("stopped"), HasSubstr("step " + step + "  epoch"),
+                               HasSubstr("loss ")));
 }
 
 TEST_F(LiveRun, LeavesAReportOfAllAttempts) {

@@ -85,6 +85,12 @@ TEST(SweepVerb, SaysWhichSettingsAreBestAndWritesTheirJob) {
     if (trials[i]["value"] > trials[best]["value"]) best = i;
   }
   EXPECT_EQ(trials[best]["settings"]["optimizer.lr"], "0.05");
+  const Result top = gputrain({"top", sweep});
+  EXPECT_THAT(top.out, AllOf(HasSubstr("4 of 4 trials over"), HasSubstr("val/top1"), HasSubstr("optimizer.lr 0.05")))
+      << top.err;
+  const Json compared = Json::parse(gputrain({"compare", sweep, "--json"}).out);
+  EXPECT_EQ(compared["runs"].size(), 4U);
+  EXPECT_EQ(compared["settings"]["optimizer.lr"].size(), 4U);
   const Result again = gputrain({"run", sweep + "/best.yaml"});
   ASSERT_EQ(again.exit_code, 0) << again.err;
   const Json summary = Json::parse(read_file(sweep + "/best/summary.json"));

@@ -270,6 +270,10 @@ TEST(EvalVerb, MatchesValidationLossOfTraining) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(nlohmann::json::parse(result.out)["val/loss"], summary["metrics"]["val/loss"]);
   EXPECT_EQ(gputrain({"eval", job, "--output-dir", folder / "run", "--json"}).out, result.out);
+  for (const std::string& of_run : {folder / "run", folder / "run/ckpt/latest"})
+    EXPECT_EQ(gputrain({"eval", of_run, "--json"}).out, result.out) << of_run;
+  EXPECT_EQ(gputrain({"launch", "--nproc-per-node", "1", "eval", folder / "run", "--json"}).out, result.out);
+  EXPECT_THAT(gputrain({"eval", folder.path().string()}).err, HasSubstr("neither a job nor a run"));
   // The seed's offset of windows and data.last: drop affect only training.
   for (const std::string of_training : {"seed=7", "data.last=drop"}) {
     const Result again = gputrain({"eval", job, "--weights", folder / "run", "--json", "--set", of_training});
@@ -328,7 +332,7 @@ TEST(EvalVerb, TakesExactlyTheFirstTokens) {
 TEST(CommandLine, NamesTheJobInAGivenRunFolder) {
   const TemporaryFolder folder;
   folder.write("run/job.resolved.yaml", "schema: 1\n");
-  const Result result = gputrain({"eval", folder / "run"});
+  const Result result = gputrain({"validate", folder / "run"});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, HasSubstr("this run's job is " + folder / "run/job.resolved.yaml"));
 }
