@@ -15,7 +15,7 @@
 namespace gputrain::monitor {
 namespace {
 
-constexpr size_t kMostPoints = 4000, kMostEvents = 200;
+constexpr size_t kMostPoints = 4000, kMostEvents = 200, kMostTexts = 200;
 constexpr size_t kCompared = 20;                     // number of training lines, including the newest
 constexpr std::string_view kPhasePrefix = "phase/";  // prefix in a rank's metrics: "phase/load", in seconds
 
@@ -37,6 +37,7 @@ class BoardSink final : public Sink {
  public:
   explicit BoardSink(Board& board) : board_(board) {}
   void log(const Record& record) override { board_.add(record); }
+  bool shows_texts() const override { return true; }
   void truncate(int64_t, int64_t) override {}
   void close() override {}
 
@@ -76,12 +77,12 @@ void Board::add(const Record& record) {
     if (events_.size() > kMostEvents) events_.pop_front();
     return;
   }
-  add_point(record.step, now, record.kind, record.metrics);
+  for (const auto& [name, text] : record.texts) add_text(record.step, name, text);
+  if (!record.metrics.empty()) add_point(record.step, now, record.kind, record.metrics);
 }
 
 void Board::add_point(int64_t step, double time, const std::string& kind, const Metrics& metrics) {
-  const int64_t number = points_.empty() ? 1 : points_.back().number + 1;
-  points_.push_back({number, step, time, kind, metrics});
+  points_.push_back({++newest_, step, time, kind, metrics});
   if (points_.size() < kMostPoints) return;
   // Every other training point of the older half is removed; evaluations stay.
   size_t kept = 0, training = 0;
@@ -93,6 +94,11 @@ void Board::add_point(int64_t step, double time, const std::string& kind, const 
     ++kept;
   }
   points_.resize(kept);
+}
+
+void Board::add_text(int64_t step, const std::string& name, const std::string& text) {
+  texts_.push_back({++newest_, step, name, text});
+  if (texts_.size() > kMostTexts) texts_.pop_front();
 }
 
 void Board::read_history(const std::filesystem::path& metrics) {
@@ -109,12 +115,17 @@ void Board::read_history(const std::filesystem::path& metrics) {
       if (events_.size() > kMostEvents) events_.pop_front();
       continue;
     }
+    if (const auto texts = object.find("texts"); texts != object.end() && texts->is_object()) {
+      for (const auto& [name, text] : texts->items())
+        if (text.is_string()) add_text(step, name, text.get<std::string>());
+      continue;
+    }
     Metrics values;
     for (const auto& [name, value] : object.items())
       if (name.find('/') != std::string::npos && value.is_number()) values[name] = value.get<double>();
     add_point(step, time, kind, values);
   }
-  last_of_history_ = points_.empty() ? 0 : points_.back().number;
+  last_of_history_ = newest_;
 }
 
 void Board::set(const std::string& name, double value) {
@@ -158,22 +169,25 @@ std::string Board::prometheus() const {
   return page.text();
 }
 
-nlohmann::ordered_json Board::json(int64_t after_point) const {
+nlohmann::ordered_json Board::json(int64_t after) const {
   const std::lock_guard lock(mutex_);
-  nlohmann::ordered_json state{{"run_id", facts_.run_id}, {"name", facts_.name},           {"folder", facts_.folder},
-                               {"state", state_},         {"time", seconds_since_epoch()}, {"values", finite(values_)},
-                               {"alerts", alerts_}};
+  nlohmann::ordered_json state{
+      {"run_id", facts_.run_id},       {"name", facts_.name},       {"folder", facts_.folder}, {"state", state_},
+      {"time", seconds_since_epoch()}, {"values", finite(values_)}, {"alerts", alerts_},       {"newest", newest_}};
   for (size_t rank = 0; rank < ranks_.size(); ++rank)
     state["ranks"].push_back({{"place", facts_.places[rank]}, {"metrics", finite(ranks_[rank])}});
   state["points"] = nlohmann::ordered_json::array();
   for (const Point& point : points_) {
-    if (point.number <= after_point) continue;
+    if (point.number <= after) continue;
     state["points"].push_back({{"number", point.number},
                                {"step", point.step},
                                {"time", point.time},
                                {"kind", point.kind},
                                {"metrics", finite(point.metrics)}});
   }
+  state["texts"] = nlohmann::ordered_json::array();
+  for (const Text& one : texts_)
+    if (one.number > after) state["texts"].push_back({{"step", one.step}, {"name", one.name}, {"text", one.text}});
   state["events"] = nlohmann::ordered_json::array();
   for (const Event& event : events_)
     state["events"].push_back({{"time", event.time}, {"step", event.step}, {"text", event.text}});

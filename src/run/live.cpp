@@ -53,21 +53,31 @@ std::vector<monitor::AlertSpec> rules_of(const train::LimitsSpec& limits) {
   return rules;
 }
 
+std::string text_of(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
 Response page(const char* type, std::string text) {
   return {.headers = {{"Content-Type", type}}, .body = std::move(text)};
 }
 
-Response answer(const monitor::Board& board, const RunFolder& folder, const Request& request) {
+}  // namespace
+
+Response Live::answer(const Request& request) const {
   if (request.method != "GET" && request.method != "HEAD") return {.status = 405, .body = "only GET and HEAD\n"};
   const std::string path = request.path();
-  if (path == "/") return page("text/html; charset=utf-8", std::string(monitor::page_template()));
-  if (path == "/metrics") return page("text/plain; version=0.0.4; charset=utf-8", board.prometheus());
-  if (path == "/state") return page("application/json", board.json(after_in(request.query())).dump());
-  if (path == "/log") return {.body = monitor::newest_lines(folder.log(0), kShownLog)};
-  return {.status = 404, .body = "there are /, /metrics, /state and /log\n"};
+  if (path == "/") return page("text/html; charset=utf-8", monitor::live_page());
+  if (path == "/metrics") return page("text/plain; version=0.0.4; charset=utf-8", board_.prometheus());
+  if (path == "/state") {
+    const int64_t after = after_in(request.query());
+    auto state = board_.json(after);
+    if (after == 0) state["settings"] = settings_for_page(job_);
+    return page("application/json", text_of(state));
+  }
+  if (path == "/evaluation") return page("application/json", text_of(evaluation_in(folder_)));
+  if (path == "/log") return {.body = monitor::newest_lines(folder_.log(0), kShownLog)};
+  return {.status = 404, .body = "there are /, /metrics, /state, /evaluation and /log\n"};
 }
-
-}  // namespace
 
 Live::Live(const Job& job, TrainingSetup& setup, const RunFolder& folder)
     : job_(job),
@@ -107,8 +117,11 @@ void Live::begin(const train::Progress& progress, double earlier_seconds) {
       AlertWatch::Cost{.per_second = price / 3600, .earlier_seconds = earlier_seconds}, webhook_.get());
 }
 
-monitor::Metrics Live::readings() const {
+monitor::Metrics Live::readings() {
   monitor::Metrics all;
+  all["host/cpu_ratio"] = load_.cpu_ratio();
+  all["host/memory_used_bytes"] = static_cast<double>(device::HostLoad::memory_used_bytes());
+  all["host/memory_total_bytes"] = static_cast<double>(device::host_memory_bytes());
   all["rank/memory_bytes"] =
       static_cast<double>(device_.is_cpu() ? device::resident_bytes() : device::peak_allocated_bytes(device_));
   if (!gpus_) return all;
@@ -148,7 +161,9 @@ void Live::end(const monitor::Summary& summary) {
     webhook_->close();
     webhook_.reset();
   }
-  write_report(folder_, board_.json(), summary);
+  auto state = board_.json();
+  state["settings"] = settings_for_page(job_);
+  write_report(folder_, std::move(state), summary);
 }
 
 void Live::serve_port() {
@@ -161,7 +176,7 @@ void Live::serve_port() {
         return Response{.status = 403,
                         .body = "this page answers under localhost and numeric addresses, not under '" +
                                 request.headers.get("Host") + "'; log.metrics_host: 0.0.0.0 opens it\n"};
-      return answer(board_, folder_, request);
+      return answer(request);
     });
   } catch (const Error& failure) {
     log::warning("log.metrics_port: " + failure.parts().what + "; the run goes on without it");
@@ -171,7 +186,7 @@ void Live::serve_port() {
 void Live::serve_socket() {
   try {
     socket_ = std::make_unique<net::Server>(net::listen_for(folder_.path), [this](const Request& request) -> Response {
-      if (request.method != "POST") return answer(board_, folder_, request);
+      if (request.method != "POST") return answer(request);
       const std::string refusal = control_.order(request.path().substr(1), request.body);
       return {.status = refusal.empty() ? 200 : 400, .body = refusal};
     });

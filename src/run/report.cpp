@@ -1,5 +1,6 @@
 #include "gputrain/run/report.hpp"
 
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -9,10 +10,13 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/json.hpp"
 #include "gputrain/core/log.hpp"
+#include "gputrain/job/job_changes.hpp"
+#include "gputrain/monitor/curves.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/monitor/ledger.hpp"
 #include "gputrain/monitor/newest_lines.hpp"
 #include "gputrain/monitor/page.hpp"
+#include "gputrain/monitor/tracked_settings.hpp"
 #include "gputrain/resume/attempt_history.hpp"
 
 namespace gputrain::app {
@@ -32,13 +36,44 @@ nlohmann::ordered_json attempts_json(const std::vector<PastAttempt>& attempts) {
   return list;
 }
 
-/// Reads the file of write_evaluation(); null: there is none.
+/// Replaces the board's points, which are thinned out, by all of metrics.jsonl. Points that it lacks, as without the
+/// sink jsonl, are added.
+void take_curves(const RunFolder& folder, nlohmann::ordered_json& state) {
+  monitor::Curves curves;
+  curves.read(folder.metrics());
+  const int64_t known = curves.last_step();
+  for (const auto& point : state["points"]) {
+    const int64_t step = point["step"];
+    if (step <= known) continue;
+    for (const auto& [name, value] : point["metrics"].items())
+      curves.add(step, name, value.is_number() ? value.get<double>() : std::nan(""));
+  }
+  state.erase("points");
+  state["curves"] = curves.json();
+}
+
+}  // namespace
+
 nlohmann::ordered_json evaluation_in(const RunFolder& folder) {
   auto details = parse_json_file<nlohmann::ordered_json>(folder.evaluation());
   return details.is_object() ? std::move(details) : nullptr;
 }
 
-}  // namespace
+nlohmann::ordered_json settings_for_page(const Job& job) {
+  monitor::Settings settings;
+  for (const auto& setting : job.loaded.settings()) settings[setting.key] = setting.value;
+  const auto safe = monitor::masked(settings);
+  const auto defaults = default_settings(job.spec());
+  nlohmann::ordered_json all{{"changed", nlohmann::ordered_json::object()},
+                             {"others", nlohmann::ordered_json::object()}};
+  for (const auto& setting : job.loaded.settings()) {
+    const auto usual = defaults.find(setting.key);
+    const bool is_default =
+        job.loaded.origin(setting.key) == "default" || (usual != defaults.end() && usual->second == setting.value);
+    all[is_default ? "others" : "changed"][setting.key] = safe.at(setting.key);
+  }
+  return all;
+}
 
 void write_evaluation(const RunFolder& folder, const nlohmann::ordered_json& details) {
   const std::string text = details.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
@@ -74,9 +109,10 @@ void write_report(const RunFolder& folder, nlohmann::ordered_json state, const m
   add_tile("memory", monitor::bytes(static_cast<double>(summary.peak_memory_bytes)));
   add_tile("exit code", std::to_string(summary.exit_code));
   state["evaluation"] = evaluation_in(folder);
+  take_curves(folder, state);
   state["log"] = monitor::newest_lines(folder.log(0), kShownLog);
   try {
-    write_file_atomically(folder.report(), monitor::report_page(state), ExitCode::environment);
+    write_file_atomically(folder.report(), monitor::page_of(monitor::PageKind::run, state), ExitCode::environment);
   } catch (const Error& failure) {
     log::warning("report.html: " + failure.parts().what);
   }

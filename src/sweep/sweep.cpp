@@ -20,12 +20,12 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "environment.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/json.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/process.hpp"
-#include "gputrain/device/host.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/job/run_folder.hpp"
 #include "gputrain/job/run_lock.hpp"
@@ -36,6 +36,7 @@
 #include "gputrain/sweep/record.hpp"
 #include "gputrain/tasks/task.hpp"
 #include "gputrain/train/preemption.hpp"
+#include "page.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -70,7 +71,8 @@ class Sweep {
         folder_(job.output_dir),
         on_cpu_(job.spec().device == "cpu" || device::gpu_count() == 0),
         console_(monitor::Console::detect(!json)),
-        record_(spec_, static_cast<uint64_t>(job.spec().seed), job.spec_hash, folder_ / "sweep.json") {
+        record_(spec_, static_cast<uint64_t>(job.spec().seed), job.spec_hash, folder_ / "sweep.json"),
+        page_(job, folder_) {
     if (!job.spec().data.val)
       throw job.loaded.error("data.val", "trials are compared by evaluations, and there are none",
                              "data.val: {split: 10%}");
@@ -86,10 +88,23 @@ class Sweep {
         "sweep", fmt::format("{} of {}, {} at a time, for the {} {}  {}", counted(std::ssize(trials()), "trial"),
                              spec_.method, slots_.size(), tasks::smaller_is_better(spec_.metric) ? "lowest" : "highest",
                              spec_.metric, folder_.string()));
+    console_.show("page", page_.file().string() + "  opens in a browser; the sweep writes it anew while it goes on");
   }
 
   int run() {
     train::note_signals();
+    try {
+      const int code = run_trials();
+      page_.write(state(code == 0 ? "done" : "stopped"));
+      return code;
+    } catch (const Error&) {
+      page_.write(state("failed"));
+      throw;
+    }
+  }
+
+ private:
+  int run_trials() {
     while (true) {
       const train::Stop stop = train::noted_stop();
       if (stop != train::Stop::none) return end_early(static_cast<int>(train::exit_code_of(stop)));
@@ -99,11 +114,18 @@ class Sweep {
         if (!slots_[slot]) start_next(slot);
       }
       if (std::ranges::none_of(slots_, [](const auto& running) { return running.has_value(); })) return end();
+      page_.update(state("running"));
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
   }
 
- private:
+  SweepState state(const std::string& name) const {
+    SweepState state{.record = record_, .state = name};
+    for (const auto& running : slots_)
+      if (running) state.running.push_back(running->trial);
+    return state;
+  }
+
   const std::vector<Trial>& trials() const { return record_.trials(); }
 
   struct Running {
@@ -112,8 +134,8 @@ class Sweep {
     bool was_signalled = false;
   };
 
-  std::string name_of(size_t trial) const { return fmt::format("trial-{:03}", trial + 1); }
-  fs::path run_of(size_t trial) const { return folder_ / name_of(trial); }
+  std::string name_of(size_t trial) const { return run_of(trial).filename().string(); }
+  fs::path run_of(size_t trial) const { return run_of_trial(folder_, trial); }
   fs::path log_of(size_t trial) const { return folder_ / (name_of(trial) + ".log"); }
 
   std::vector<std::string> settings_of_run(size_t trial) const {
@@ -157,40 +179,13 @@ class Sweep {
     for (const std::string& set : settings_of_run(trial)) argv.insert(argv.end(), {"--set", set});
     if (port_ > 0)
       argv.insert(argv.end(), {"--set", fmt::format("log.metrics_port={}", port_ + static_cast<int64_t>(slot))});
-    slots_[slot].emplace(Running{
-        .trial = trial, .child = launch::Child({.argv = std::move(argv), .environment = environment_of(slot)})});
+    slots_[slot].emplace(
+        Running{.trial = trial,
+                .child = launch::Child(
+                    {.argv = std::move(argv), .environment = environment_of_slot(slot, slots_.size(), on_cpu_)})});
     ::close(slots_[slot]->child.take_output());
     ::close(slots_[slot]->child.take_errors());
     console_.show("trial", fmt::format("{}/{}  {}", trial + 1, trials().size(), text_of(trials()[trial].settings)));
-  }
-
-  /// Returns the environment of a trial, with a GPU of its own or its share of the cores.
-  std::vector<std::string> environment_of(size_t slot) const {
-    std::map<std::string, std::string> variables;
-    for (char** one = environ; *one != nullptr; ++one) {
-      const std::string text = *one;
-      variables[text.substr(0, text.find('='))] = text.substr(std::min(text.size(), text.find('=') + 1));
-    }
-    if (on_cpu_ && slots_.size() > 1) {
-      const int64_t share = device::cpus_of_rank(static_cast<int>(slots_.size()));
-      variables.try_emplace("OMP_NUM_THREADS", std::to_string(std::max<int64_t>(1, share)));
-    } else if (!on_cpu_) {
-      variables["CUDA_VISIBLE_DEVICES"] = gpu_of(slot, variables["CUDA_VISIBLE_DEVICES"]);
-    }
-    std::vector<std::string> all;
-    for (const auto& [name, value] : variables) all.push_back(name + "=" + value);
-    return all;
-  }
-
-  static std::string gpu_of(size_t slot, const std::string& visible) {
-    std::vector<std::string> names;
-    for (size_t begin = 0; begin < visible.size();) {
-      const size_t end = std::min(visible.find(',', begin), visible.size());
-      names.push_back(visible.substr(begin, end - begin));
-      begin = end + 1;
-    }
-    for (int gpu = 0; visible.empty() && gpu < device::gpu_count(); ++gpu) names.push_back(std::to_string(gpu));
-    return names.empty() ? "" : names[slot % names.size()];
   }
 
   /// Returns the values of a trial's evaluations, in the order of their steps.
@@ -373,6 +368,7 @@ class Sweep {
   bool on_cpu_;
   monitor::Console console_;
   SweepRecord record_;
+  SweepPage page_;
   std::map<size_t, uintmax_t> looked_at_;  // size of metrics.jsonl by trial
   std::vector<std::optional<Running>> slots_;
   RunLock lock_;

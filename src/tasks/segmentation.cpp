@@ -1,9 +1,12 @@
 // One class for each pixel of an image.
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/argmax.h>
 #include <ATen/ops/bincount.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/clamp_max.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/eq.h>
@@ -11,11 +14,13 @@
 #include <ATen/ops/where.h>
 
 #include "gputrain/tasks/cross_entropy.hpp"
+#include "gputrain/tasks/pixels.hpp"
 
 namespace gputrain::tasks {
 namespace {
 
 // Names of sums of pixels of each class: predicted and true ones, predicted ones, true ones.
+constexpr int64_t kMostPixels = 512 * 512;  // of a kept mask
 constexpr const char *kBoth = "both", *kPredicted = "predicted", *kTrue = "true";
 
 /// Returns the mean over the classes that occur, as predicted or true ones, of intersection over union (Everingham et
@@ -63,7 +68,9 @@ class Segmentation final : public Task {
   }
 
   Tally::Parts parts() const override {
-    return {.sums = {"loss"}, .rows = {}, .vectors = {{kBoth, classes_}, {kPredicted, classes_}, {kTrue, classes_}}};
+    return {.sums = {"loss"},
+            .rows = {{.name = kPredictedMasks, .columns = 0}},
+            .vectors = {{kBoth, classes_}, {kPredicted, classes_}, {kTrue, classes_}}};
   }
 
   void evaluate(models::Model& model, const Batch& batch, Tally& tally) const override {
@@ -72,15 +79,30 @@ class Segmentation final : public Task {
       const at::Tensor kept = at::where(counts, at::clamp_max(numbers, classes_), classes_);
       tally.add(name, at::bincount(kept, {}, classes_ + 1).narrow(0, 0, classes_));
     };
+    std::vector<at::Tensor> masks;
     tally.add("loss", evaluate_cross_entropy(model, batch, [&](const at::Tensor& logits, const at::Tensor& targets) {
                 const at::Tensor guesses = at::argmax(logits, -1), counts = targets.ne(kIgnoreIndex);
+                if (batch.first_position < kKeptMasks) masks.push_back(guesses.reshape({-1}));
                 count(kBoth, guesses, at::eq(guesses, targets));
                 count(kPredicted, guesses, counts);
                 count(kTrue, targets, counts);
               }));
+    if (!masks.empty()) keep(at::cat(masks), batch, tally);
   }
 
  private:
+  /// Keeps the masks of a batch's samples that are among the first. `guesses`: of all its pixels, unless some that do
+  /// not count were left out.
+  static void keep(const at::Tensor& guesses, const Batch& batch, Tally& tally) {
+    const at::Tensor& targets = batch.tensor(kTarget);
+    const int64_t pixels = targets.numel() / targets.size(0);
+    const int64_t kept = std::min(batch.samples, kKeptMasks - batch.first_position);
+    if (guesses.numel() != targets.numel() || pixels > kMostPixels || kept < 1) return;
+    const at::Tensor masks = guesses.view({-1, pixels}).narrow(0, 0, kept).cpu().to(at::kDouble);
+    const at::Tensor positions = at::arange(batch.first_position, batch.first_position + kept, masks.options());
+    tally.append(kPredictedMasks, at::cat({positions.unsqueeze(1), masks}, 1));
+  }
+
   double label_smoothing_;
   int64_t classes_;
 };
@@ -89,4 +111,18 @@ const config::Registered<Segmentation, SegmentationSpec> registered_segmentation
     catalog(), "segmentation", "a class for each pixel of an image; loss, miou and pixel_accuracy"};
 
 }  // namespace
+
+std::vector<ClassIou> class_ious(const Totals& totals) {
+  if (!totals.vectors.contains(kBoth)) return {};
+  const at::Tensor both = totals.vectors.at(kBoth), predicted = totals.vectors.at(kPredicted),
+                   truth = totals.vectors.at(kTrue);
+  std::vector<ClassIou> all;
+  for (int64_t i = 0; i < both.numel(); ++i) {
+    const auto of = [i](const at::Tensor& pixels) { return pixels.const_data_ptr<double>()[i]; };
+    const double either = of(predicted) + of(truth) - of(both);
+    all.push_back({.iou = either > 0 ? std::optional(of(both) / either) : std::nullopt, .pixels = of(truth)});
+  }
+  return all;
+}
+
 }  // namespace gputrain::tasks

@@ -21,6 +21,7 @@
 #include "gputrain/data/subset.hpp"
 #include "gputrain/models/mirrored.hpp"
 #include "gputrain/parallel/replicas.hpp"
+#include "gputrain/tasks/pixels.hpp"
 
 namespace gputrain::train {
 namespace {
@@ -64,14 +65,38 @@ nlohmann::ordered_json confused_pairs(const std::vector<tasks::SampleResult>& re
   return list;
 }
 
-/// Returns a PNG file in Base64; null: the sample cannot be read any more.
-nlohmann::ordered_json picture_of(const data::Dataset& dataset, int64_t position) {
+/// Returns a PNG file of a sample in Base64, made by `png_of`; null: the sample cannot be read any more.
+nlohmann::ordered_json picture_of(const data::Dataset& dataset, int64_t position, const auto& png_of) {
   try {
-    return to_base64(data::png_of(dataset, position));
+    return to_base64(png_of(dataset, position));
   } catch (const Error& unreadable) {
     if (unreadable.code() != ExitCode::data) throw;
     return nullptr;
   }
+}
+
+nlohmann::ordered_json image_of(const data::Dataset& dataset, int64_t position) {
+  return picture_of(dataset, position, [](const auto&... sample) { return data::png_of(sample...); });
+}
+
+/// Returns image, true mask and predicted mask of the samples whose masks were kept.
+nlohmann::ordered_json masks_of(const data::Dataset& dataset, const at::Tensor& rows) {
+  const auto sizes = dataset.layout().target()->sizes;  // height and width
+  auto list = nlohmann::ordered_json::array();
+  for (int64_t row = 0; row < rows.size(0); ++row) {
+    const double* values = rows.const_data_ptr<double>() + row * rows.size(1);
+    if (rows.size(1) != 1 + sizes[0] * sizes[1]) break;
+    const auto position = static_cast<int64_t>(values[0]);
+    std::vector<uint8_t> classes;
+    for (int64_t i = 1; i < rows.size(1); ++i) classes.push_back(static_cast<uint8_t>(std::min(values[i], 255.0)));
+    list.push_back(
+        {{"position", position},
+         {"name", dataset.sample_name(position)},
+         {"png", image_of(dataset, position)},
+         {"truth", picture_of(dataset, position, [](const auto&... sample) { return data::mask_png_of(sample...); })},
+         {"prediction", to_base64(data::mask_png_of(classes.data(), sizes[1], sizes[0]))}});
+  }
+  return list;
 }
 
 }  // namespace
@@ -144,6 +169,16 @@ nlohmann::ordered_json Evaluator::details_of(const tasks::Totals& found) const {
   constexpr size_t kWorst = 12;
   constexpr int64_t kMostPixels = 512 * 512;
   if (found.rows.empty()) return nullptr;
+  nlohmann::ordered_json details{{"split", options_.prefix},
+                                 {"samples", found.weight},
+                                 {"classes", dataset_->class_names()},
+                                 {"number_of_classes", dataset_->layout().outputs}};
+  if (const auto masks = found.rows.find(tasks::kPredictedMasks); masks != found.rows.end()) {
+    for (const auto& [iou, pixels] : tasks::class_ious(found))
+      details["iou"].push_back({iou ? nlohmann::ordered_json(*iou) : nullptr, pixels});
+    details["masks"] = masks_of(*dataset_, masks->second);
+    return details;
+  }
   std::vector<tasks::SampleResult> results = task_->sample_results(found);
   if (results.empty()) return nullptr;
   auto worst = nlohmann::ordered_json::array();
@@ -161,11 +196,11 @@ nlohmann::ordered_json Evaluator::details_of(const tasks::Totals& found) const {
                      {"target", sample.target},
                      {"guess", sample.guess},
                      {"loss", sample.loss}});
-    if (has_pictures) worst.back()["png"] = picture_of(*dataset_, sample.position);
+    if (has_pictures) worst.back()["png"] = image_of(*dataset_, sample.position);
   }
-  return {{"split", options_.prefix},           {"samples", found.weight},
-          {"classes", dataset_->class_names()}, {"number_of_classes", layout.outputs},
-          {"pairs", std::move(pairs)},          {"worst", std::move(worst)}};
+  details["pairs"] = std::move(pairs);
+  details["worst"] = std::move(worst);
+  return details;
 }
 
 }  // namespace gputrain::train

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -16,6 +17,7 @@
 #include <gtest/gtest.h>
 
 #include "gputrain/device/control_groups.hpp"
+#include "gputrain/device/host_load.hpp"
 
 namespace gputrain::device {
 namespace {
@@ -81,6 +83,22 @@ TEST(AvailableHostBytes, IsLeastOfMachineAndControlGroups) {
   write("cgroup/memory.current", "600000\n");
   EXPECT_EQ(available(), 0);
   std::filesystem::remove_all(root);
+}
+
+TEST(HostLoad, IsWhatProcessorsDidSinceTheLastLook) {
+  const std::filesystem::path proc = std::filesystem::path(::testing::TempDir()) / "host_load";
+  std::filesystem::create_directories(proc);
+  const auto write = [&](const std::string& ticks) {
+    std::ofstream(proc / "stat") << "cpu  " << ticks << "\ncpu0 9 9\n";
+  };
+  write("100 0 50 800 50 0 0 0 70 0");
+  HostLoad load(proc);
+  write("130 0 60 840 70 0 0 0 99 0");  // 40 of 100 ticks; the guest's 29 are also in the first column
+  EXPECT_NEAR(load.cpu_ratio(), 0.4, 1e-12);
+  EXPECT_TRUE(std::isnan(load.cpu_ratio())) << "no time has passed";
+  std::filesystem::remove_all(proc);
+  EXPECT_TRUE(std::isnan(load.cpu_ratio()));
+  EXPECT_GT(HostLoad::memory_used_bytes(), 0);
 }
 
 /// Files of a machine's control groups.

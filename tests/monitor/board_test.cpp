@@ -62,6 +62,24 @@ TEST(Board, GivesPointsThatAClientDoesNotHave) {
   EXPECT_EQ(state["events"][0]["text"], "order saves");
 }
 
+TEST(Board, GivesTextsThatAClientDoesNotHave) {
+  const std::string path = testing::TempDir() + "board_texts.jsonl";
+  std::ofstream(path) << R"({"time":1,"step":5,"kind":"sample","texts":{"sample":"once"}})"
+                      << "\n";
+  Board board;
+  board.begin({.places = {"n0:0"}});
+  board.read_history(path);
+  board.add({.step = 6, .kind = "train", .metrics = {{"train/loss", 1.0}}});
+  const auto known = board.json();
+  EXPECT_EQ(known["texts"], nlohmann::json::parse(R"([{"step":5,"name":"sample","text":"once"}])"));
+  EXPECT_THAT(known["points"], SizeIs(1));
+  board.add({.step = 10, .kind = "sample", .texts = {{"sample", "upon"}}});
+  const auto state = board.json(known["newest"].get<int64_t>());
+  EXPECT_THAT(state["points"], SizeIs(0));
+  EXPECT_EQ(state["texts"][0]["text"], "upon");
+  EXPECT_THAT(board.json(state["newest"].get<int64_t>())["texts"], SizeIs(0));
+}
+
 /// A board with the curve of an earlier attempt, whose loss was 1 until its last line.
 void read_history(Board& board, const std::string& name) {
   const std::string path = testing::TempDir() + name;

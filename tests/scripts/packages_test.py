@@ -26,6 +26,7 @@ NOBLE = {
     "munge": "0.5.15", "iproute2": "6.1.0", "nftables": "1.0.9", "faketime": "0.9.10", "e2fsprogs": "1.47.0", "mount": "2.39.3",
     "openssh-server": "9.6", "openssh-client": "9.6", "debootstrap": "1.0.134", "tini": "0.19.0",
     "prometheus": "2.45.3", "prometheus-alertmanager": "0.26.0", "git": "2.43.0",
+    "chromium-browser": "1snap1",
 }
 AT_LEAST = {"g++": (12,), "cmake": (3, 25), "python3": (3, 10)}
 

@@ -29,10 +29,10 @@ class Board {
   void begin(Facts facts);
   /// Notes a step, with counts over the whole run. Call it after each one.
   void note_step(int64_t step, double epoch, int64_t samples, int64_t tokens);
-  /// Adds a record to the curves or the events; its metrics replace older ones.
+  /// Adds a record to the curves, the events or the texts; its metrics replace older ones.
   void add(const Record& record);
-  /// Reads the points and events of earlier attempts in metrics.jsonl, without their values: the newest values are
-  /// those of this attempt. An absent file has none.
+  /// Reads the points, events and texts of earlier attempts in metrics.jsonl, without their values: the newest values
+  /// are those of this attempt. An absent file has none.
   void read_history(const std::filesystem::path& metrics);
   /// Sets the newest value of a measurement.
   void set(const std::string& name, double value);
@@ -44,8 +44,9 @@ class Board {
 
   /// Returns the values in Prometheus' text format 0.0.4.
   std::string prometheus() const;
-  /// Returns everything, but only the points after number `after_point`. Their numbers start at 1.
-  nlohmann::ordered_json json(int64_t after_point = 0) const;
+  /// Returns everything, but only the points and texts after number `after`. Their common numbers start at 1; "newest"
+  /// is the last one.
+  nlohmann::ordered_json json(int64_t after = 0) const;
   /// Least and most of the newest values of ranks; equal for a value of the whole run.
   struct Range {
     double least = 0, most = 0;
@@ -59,6 +60,10 @@ class Board {
     std::string kind;
     Metrics metrics;
   };
+  struct Text {
+    int64_t number = 0, step = 0;
+    std::string name, text;
+  };
   struct Event {
     double time = 0;
     int64_t step = 0;
@@ -67,6 +72,7 @@ class Board {
 
   Metrics derived() const;
   void add_point(int64_t step, double time, const std::string& kind, const Metrics& metrics);
+  void add_text(int64_t step, const std::string& name, const std::string& text);
 
   mutable std::mutex mutex_;
   Facts facts_;
@@ -74,6 +80,8 @@ class Board {
   Metrics values_;
   std::vector<Metrics> ranks_;
   std::vector<Point> points_;    // older ones are thinned out
+  std::deque<Text> texts_;       // texts that the model writes
+  int64_t newest_ = 0;           // number of the newest point or text
   int64_t last_of_history_ = 0;  // number of the last point of earlier attempts
   std::optional<std::chrono::steady_clock::time_point> last_step_;
   std::deque<Event> events_;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gputrain/device/gpu_readings.hpp"
+#include "gputrain/device/host_load.hpp"
 #include "gputrain/device/phase_clock.hpp"
 #include "gputrain/job/job.hpp"
 #include "gputrain/job/run_folder.hpp"
@@ -40,12 +41,14 @@ class Live {
   monitor::Board& board() noexcept { return board_; }
   device::PhaseClock& clock() noexcept { return clock_; }
   train::Control& control() noexcept { return control_; }
-  /// Returns this rank's memory and its GPU's newest readings, "gpu/power_watts" and so on; NaN for unknown values.
-  monitor::Metrics readings() const;
+  /// Returns the host's load, this rank's memory and its GPU's newest readings, "gpu/power_watts" and so on; NaN for
+  /// unknown values.
+  monitor::Metrics readings();
   /// Returns host and local rank of each rank: "node2:1".
   const std::vector<std::string>& places() const noexcept { return places_; }
 
  private:
+  net::Response answer(const net::Request& request) const;
   void serve_port();
   void serve_socket();
 
@@ -57,6 +60,7 @@ class Live {
   std::vector<std::string> places_;
   monitor::Board board_;
   device::PhaseClock clock_;
+  device::HostLoad load_;
   std::unique_ptr<device::GpuSampler> gpus_;  // null without a GPU
   train::Control control_;
   std::unique_ptr<monitor::Sink> webhook_;  // null: there is none

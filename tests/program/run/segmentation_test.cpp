@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "gputrain/core/base64.hpp"
 #include "gputrain/core/random.hpp"
 #include "gputrain/data/png.hpp"
 #include "support/rank_runs.hpp"
@@ -98,6 +99,15 @@ std::vector<uint8_t> mask_at(const std::string& path) {
   return {view.pixels, view.pixels + view.width * view.height};
 }
 
+/// The mask in a PNG file as Base64.
+std::vector<uint8_t> mask_in(const nlohmann::json& png) {
+  const std::string file = *from_base64(png.get<std::string>());
+  data::ImageDecoder decoder;
+  decoder.open(std::as_bytes(std::span(file)), "mask");
+  const data::ImageView view = decoder.decode_numbers();
+  return {view.pixels, view.pixels + view.width * view.height};
+}
+
 /// Of the files in a folder against those of the same names: mean IoU and share of right pixels, in percent.
 std::pair<double, double> scores_of(const fs::path& predicted, const fs::path& truth) {
   std::vector<double> both(kClasses), either(kClasses);
@@ -150,6 +160,27 @@ TEST_F(LabelledShapes, AreLearnedAndChooseTheBestCheckpoint) {
   EXPECT_THAT(trained_.out, ::testing::ContainsRegex("eval +[0-9,]+ val/mIoU .* best \\(was [0-9.]+%\\)"));
   EXPECT_THAT(trained_.out, HasSubstr("4 classes of pixels"));
   EXPECT_THAT(read_file(run() + "/report.html"), HasSubstr("val/miou"));
+}
+
+TEST_F(LabelledShapes, AreShownWithTheirMasksAndTheIouOfEachClass) {
+  const auto details = nlohmann::json::parse(read_file(run() + "/evaluation.json"));
+  const auto metrics = metrics_of(run());
+  double miou = 0;
+  for (const auto& one : details["iou"]) miou += 100 * one[0].get<double>() / kClasses;
+  EXPECT_NEAR(miou, metrics["val/miou"], 1e-9);
+  ASSERT_EQ(details["masks"].size(), 8U);
+  double right = 0, all = 0;
+  for (const auto& one : details["masks"]) {
+    const auto wanted =
+        mask_at(*folder_ / ("val/masks/" + fs::path(one["name"].get<std::string>()).filename().string()));
+    EXPECT_EQ(mask_in(one["truth"]), wanted);
+    const auto found = mask_in(one["prediction"]);
+    for (size_t i = kWidth; i < wanted.size(); ++i) right += found.at(i) == wanted[i] ? 1 : 0;
+    all += static_cast<double>(wanted.size()) - kWidth;
+    EXPECT_FALSE(one["png"].is_null());
+  }
+  EXPECT_NEAR(right / all, metrics["val/pixel_accuracy"].get<double>() / 100, 0.02);
+  EXPECT_THAT(read_file(run() + "/report.html"), HasSubstr(details["masks"][7]["prediction"].get<std::string>()));
 }
 
 nlohmann::json evaluated(int world, const std::string& job, const std::string& run, const std::string& set) {

@@ -55,6 +55,10 @@ TEST(SweepVerb, EndsLikeAnUndisturbedOneAfterTwoKills) {
   ASSERT_EQ(last.exit_code, 0) << last.err;
   EXPECT_THAT(last.out, Not(HasSubstr("trial   1/12")));  // is done
   EXPECT_EQ(state_in(killed), state_in(whole));
+  EXPECT_THAT(read_file(whole + "/sweep.html"), HasSubstr(R"("state":"done")"));
+  const Result compared = gputrain({"compare", whole, "--json"});
+  ASSERT_EQ(compared.exit_code, 0) << compared.err;
+  EXPECT_EQ(Json::parse(compared.out)["runs"].size(), 12U) << "its trials";
   int64_t ended = 0, done = 0;
   const Json trials = state_in(whole)["trials"];
   for (const Json& trial : trials) {
