@@ -9,6 +9,7 @@
 
 #include "gputrain/config/reference.hpp"
 #include "gputrain/config/value_type.hpp"
+#include "key_index.hpp"
 #include "yaml/scalar.hpp"
 #include "yaml/write.hpp"
 
@@ -151,6 +152,7 @@ class SchemaWriter {
     if (key.limits().fewest) list["minItems"] = *key.limits().fewest;
     if (key.limits().most) list["maxItems"] = *key.limits().most;
     if (!type.takes_one) return {list};
+    if (key_of_text(*type.inner) != nullptr) parts.push_back({{"type", {"string", "number", "boolean"}}});
     parts.push_back(std::move(list));
     return parts;
   }

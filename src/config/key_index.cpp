@@ -14,6 +14,17 @@ const Schema* group_inside(const ValueType& type) {
   return type.kind == ValueType::Kind::optional ? group_inside(*type.inner) : nullptr;
 }
 
+const Key* key_of_text(const ValueType& type) {
+  if (type.kind != ValueType::Kind::group) return nullptr;
+  const Key* only = nullptr;
+  for (const Key& key : type.schema().keys()) {
+    if (!key.is_required()) continue;
+    if (only != nullptr || key.type().kind != ValueType::Kind::string) return nullptr;
+    only = &key;
+  }
+  return only;
+}
+
 std::string join(std::string_view group, std::string_view name) {
   std::string dotted(group);
   if (!dotted.empty()) dotted += '.';

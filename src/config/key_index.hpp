@@ -42,6 +42,10 @@ class KeyIndex {
 /// Returns the struct inside `type` (group or optional group), or null.
 const Schema* group_inside(const ValueType& type);
 
+/// The key whose value may stand for a group that is one element of a OneOrMore: the only one that must be given, if it
+/// is a text. Null: there is none.
+const Key* key_of_text(const ValueType& type);
+
 /// Returns "a.b", or "b" if the group is empty.
 std::string join(std::string_view group, std::string_view name);
 

@@ -62,7 +62,8 @@ std::string type_text(const ValueType& type, const Key& key) {
     case Kind::optional:
       return type_text(*type.inner, key) + " | null";
     case Kind::list:
-      return type.takes_one ? type_text(*type.inner, key) + " | list" : list_type_text(*type.inner, key);
+      if (!type.takes_one) return list_type_text(*type.inner, key);
+      return (key_of_text(*type.inner) == nullptr ? "" : "text | ") + type_text(*type.inner, key) + " | list";
     case Kind::map:
       return "map of " + type_text(*type.inner, key);
     case Kind::group:
@@ -93,9 +94,9 @@ std::string change_text(Change change) {
   return change == Change::safe ? "yes" : change == Change::needs_accept ? "`--accept`" : "no";
 }
 
-/// The keys of the elements of a list of groups, or null.
+/// The keys of the elements of a list of groups, or of lists of them; null: it is another.
 const Schema* group_of_elements(const ValueType& type) {
-  return type.kind == Kind::list && type.inner->kind == Kind::group ? &type.inner->schema() : nullptr;
+  return type.kind == Kind::list ? group_of_elements(*type.inner) : type.kind == Kind::group ? &type.schema() : nullptr;
 }
 
 /// A place where an entry of a catalog is picked.
@@ -162,9 +163,8 @@ class Table {
     std::string lines;
     const auto add_line = [&](const Row& row) {
       std::string line;
-      for (size_t i = 0; i < widths.size(); ++i) {
+      for (size_t i = 0; i < widths.size(); ++i)
         if (widths[i] > 0) line += row[i] + std::string(widths[i] - row[i].size(), ' ');
-      }
       line += wrapped(row[4], width - before_help, before_help);
       lines += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
     };

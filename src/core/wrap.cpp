@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "gputrain/core/printable.hpp"
+
 namespace gputrain {
 
 std::string wrapped(std::string_view text, size_t room, size_t indent) {
@@ -32,6 +34,23 @@ std::string wrapped_for_stderr(std::string_view text) {
     begin = end + 1;
   }
   return lines;
+}
+
+std::string in_one_line(std::string_view text, size_t most) {
+  std::string line;
+  size_t count = 0, end_of_room = 0;  // characters, and bytes of those that leave room for "..."
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = std::max<size_t>(1, character_length(text, at));
+    const bool is_space = std::string_view(" \t\r\n").find(text[at]) != std::string_view::npos;
+    const std::string_view character = is_space ? " " : text.substr(at, length);
+    at += length;
+    if (is_space && (line.empty() || line.ends_with(' '))) continue;
+    if (count == most - 3) end_of_room = line.size();
+    if (++count > most) return line.substr(0, end_of_room) + "...";
+    line += character;
+  }
+  if (line.ends_with(' ')) line.pop_back();
+  return line;
 }
 
 }  // namespace gputrain

@@ -33,11 +33,18 @@ Labels labels_of(size_t rank, const std::string& place) {
   return {{"rank", std::to_string(rank)}, {"host", place.substr(0, place.rfind(':'))}};
 }
 
+WrittenText text_of(const nlohmann::json& line) {
+  return {.name = json_value(line, "name", std::string()),
+          .prompt = json_value(line, "prompt", std::string()),
+          .text = json_value(line, "text", std::string()),
+          .is_answer = json_value(line, "is_answer", false)};
+}
+
 class BoardSink final : public Sink {
  public:
   explicit BoardSink(Board& board) : board_(board) {}
-  void log(const Record& record) override { board_.add(record); }
   bool shows_texts() const override { return true; }
+  void log(const Record& record) override { board_.add(record); }
   void truncate(int64_t, int64_t) override {}
   void close() override {}
 
@@ -77,7 +84,7 @@ void Board::add(const Record& record) {
     if (events_.size() > kMostEvents) events_.pop_front();
     return;
   }
-  for (const auto& [name, text] : record.texts) add_text(record.step, name, text);
+  for (const WrittenText& text : record.texts) add_text(record.step, text);
   if (!record.metrics.empty()) add_point(record.step, now, record.kind, record.metrics);
 }
 
@@ -96,28 +103,27 @@ void Board::add_point(int64_t step, double time, const std::string& kind, const 
   points_.resize(kept);
 }
 
-void Board::add_text(int64_t step, const std::string& name, const std::string& text) {
-  texts_.push_back({++newest_, step, name, text});
+void Board::add_text(int64_t step, const WrittenText& text) {
+  texts_.push_back({++newest_, step, text});
   if (texts_.size() > kMostTexts) texts_.pop_front();
 }
 
-void Board::read_history(const std::filesystem::path& metrics) {
+void Board::read_history(const std::filesystem::path& lines) {
   const std::lock_guard lock(mutex_);
-  std::ifstream file(metrics);
+  std::ifstream file(lines);
   for (std::string line; std::getline(file, line);) {
     const auto object = parse_json(line);
     if (!object.is_object()) continue;
     const auto step = json_value(object, "step", int64_t{0});
     const double time = json_value(object, "time", 0.0);
-    const std::string kind = json_value(object, "kind", "");
+    const auto kind = json_value(object, "kind", std::string());
     if (kind == "event") {
       events_.push_back({time, step, json_value(object, "message", "")});
       if (events_.size() > kMostEvents) events_.pop_front();
       continue;
     }
-    if (const auto texts = object.find("texts"); texts != object.end() && texts->is_object()) {
-      for (const auto& [name, text] : texts->items())
-        if (text.is_string()) add_text(step, name, text.get<std::string>());
+    if (object.contains("prompt")) {
+      add_text(step, text_of(object));
       continue;
     }
     Metrics values;
@@ -187,7 +193,12 @@ nlohmann::ordered_json Board::json(int64_t after) const {
   }
   state["texts"] = nlohmann::ordered_json::array();
   for (const Text& one : texts_)
-    if (one.number > after) state["texts"].push_back({{"step", one.step}, {"name", one.name}, {"text", one.text}});
+    if (one.number > after)
+      state["texts"].push_back({{"step", one.step},
+                                {"name", one.written.name},
+                                {"prompt", one.written.prompt},
+                                {"text", one.written.text},
+                                {"is_answer", one.written.is_answer}});
   state["events"] = nlohmann::ordered_json::array();
   for (const Event& event : events_)
     state["events"].push_back({{"time", event.time}, {"step", event.step}, {"text", event.text}});

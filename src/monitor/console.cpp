@@ -165,6 +165,13 @@ void Console::print(std::string_view label, const std::string& lines) {
   std::fflush(stdout);
 }
 
+void Console::short_line(std::string_view label, std::string_view text) {
+  const std::string first = labelled(label);
+  log::info(first + std::string(text));
+  show(label,
+       in_one_line(text, std::max(options_.columns > 0 ? options_.columns : 80, first.size() + 20) - first.size()));
+}
+
 void Console::block(std::string_view text) {
   log::info(text);
   if (!options_.enabled) return;

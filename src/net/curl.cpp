@@ -87,12 +87,11 @@ void set_local_socket(CURL* curl, const std::string& name, Exchange& exchange) {
 void set_method(CURL* curl, const Request& request) {
   if (request.method == "HEAD") {
     curl_easy_setopt(curl, CURLOPT_NOBODY, 1L);
-  } else if (request.method == "POST") {
+  } else if (request.method == "POST" || !request.body.empty()) {
     curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
     curl_easy_setopt(curl, CURLOPT_POSTFIELDS, request.body.c_str());
-  } else if (request.method != "GET") {
-    curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, request.method.c_str());
   }
+  if (request.method == "PUT") curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, request.method.c_str());
 }
 
 void set_limits(CURL* curl, const Limits& limits) {

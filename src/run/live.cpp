@@ -103,6 +103,7 @@ void Live::begin(const train::Progress& progress, double earlier_seconds) {
   board_.set("attempt", static_cast<double>(progress.attempts));
   if (!is_writer_) return;
   board_.read_history(folder_.metrics());
+  board_.read_history(folder_.samples());
   serve_socket();
   if (job_.spec().log.metrics_port) serve_port();
   board_.set_state("training");

@@ -14,6 +14,7 @@
 #include "gputrain/device/fault.hpp"
 #include "gputrain/estimate/memory.hpp"
 #include "gputrain/monitor/format.hpp"
+#include "gputrain/monitor/samples_file.hpp"
 #include "gputrain/resume/checkpoint_room.hpp"
 #include "gputrain/resume/earlier_attempts.hpp"
 #include "gputrain/resume/kept_batch.hpp"
@@ -23,7 +24,6 @@
 #include "gputrain/setup/training_loop.hpp"
 #include "gputrain/setup/weights.hpp"
 #include "gputrain/train/sample_hook.hpp"
-#include "gputrain/train/sampler.hpp"
 #include "gputrain/train/trainer.hpp"
 #include "gputrain/train/unused_parameter_hook.hpp"
 #include "smoke_hook.hpp"
@@ -74,7 +74,11 @@ Training::Training(const RunRequest& request, const Job& job, TrainingSetup& set
       ledger_(setup.context.rank() == 0 ? monitor::Ledger(folder_.ledger()) : monitor::Ledger()),
       checkpointing_({job, setup, log_, console, ledger_, pace_, folder_}),
       save_requests_(setup.context.rank() == 0 ? folder_.save_request() : std::filesystem::path()) {
-  if (setup.context.rank() == 0) recorder_.add("board", monitor::board_sink(live_.board()));
+  if (setup.context.rank() == 0) {
+    recorder_.add("board", monitor::board_sink(live_.board()));
+    recorder_.add("samples", monitor::samples_sink(folder_.samples()));
+  }
+  if (spec_.eval.sample) samples_.emplace(spec_, setup, text_files_, console, recorder_, folder_);
 }
 
 void Training::resume_run() {
@@ -247,7 +251,7 @@ monitor::Summary Training::train() {
   log_.set_model_flops(model_flops(spec_, setup_));
   std::vector<train::Hook*> hooks{&profile, &kernels_, &unused, &nonfinite_guard, &meter, &log_, &replicas, &control};
   train::SampleHook sample({reporting_, context.groups,
-                            [&] { loop.run_with_average([&] { write_sample(/*is_new=*/true); }); }, built.has_parts()});
+                            [&] { loop.run_with_average([&] { samples_->write(progress_); }); }, built.has_parts()});
   if (!plan.sample.is_never()) hooks.push_back(&sample);
   if (eval) hooks.push_back(&*eval);
   hooks.push_back(&save);
@@ -309,7 +313,7 @@ monitor::Summary Training::close(train::Outcome outcome) {
   if (context.rank() == 0) {
     finish(summary, expectation, adapter);
   } else if (built.has_parts()) {
-    if (samples_at_end(summary)) write_sample(/*is_new=*/false);
+    if (samples_at_end(summary)) samples_->write(progress_);
     write_merged();
   }
   return summary;
@@ -338,28 +342,7 @@ train::Stop Training::test() {
   return train::Stop::none;
 }
 
-/// Writes a text on rank 0; every rank must call if no rank has all weights. `is_new`: no attempt has logged it yet.
-void Training::write_sample(bool is_new) {
-  const train::SampleSpec& sample = *spec_.eval.sample;
-  auto& model = *setup_.built.model;
-  const bool was_training = model.is_training();
-  const device::Reading reading(setup_.built.arena->working_copy());
-  const std::string text = train::write_sample(model, *setup_.datasets.train, setup_.datasets.tokens_per_sample(),
-                                               text_files_.end_tokens, sample, static_cast<uint64_t>(spec_.seed));
-  model.train(was_training);
-  if (setup_.context.rank() != 0) return;
-  console_.line("sample", "temperature " + monitor::significant(sample.temperature));
-  console_.block(text);
-  if (is_new)
-    recorder_.log({.step = progress_.step,
-                   .epoch = setup_.plan.epochs_in(progress_.step),
-                   .kind = "sample",
-                   .texts = {{"sample", text}}});
-}
-
-bool Training::samples_at_end(const monitor::Summary& summary) const {
-  return spec_.eval.sample && summary.status != "stopped";
-}
+bool Training::samples_at_end(const monitor::Summary& summary) const { return samples_ && summary.status != "stopped"; }
 
 /// Writes merged weights on rank 0; every rank must call if no rank has all weights.
 void Training::write_merged() {
@@ -384,7 +367,7 @@ void Training::finish(const monitor::Summary& summary, const Expectation& expect
                   folder_.adapter());
     write_text_files(text_files_, folder_.adapter());
   }
-  if (samples_at_end(summary)) write_sample(/*is_new=*/progress_.step > first_step_);
+  if (samples_at_end(summary)) samples_->write(progress_);
   write_merged();  // last: it changes the model
   tell_end(summary, expectation);
 }

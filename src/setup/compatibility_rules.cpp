@@ -15,6 +15,7 @@ struct JobAbilities {
   tasks::Abilities task;
   optim::Abilities rule;
   optim::CurveAbilities curve;
+  bool continues_texts = false;
 };
 
 using FeatureList = std::vector<std::pair<const char*, bool>>;
@@ -58,6 +59,9 @@ FeatureList features_of_steps(const JobSpec& spec) {
           {"train.cuda_graphs: auto", spec.train.cuda_graphs == "auto"},
           {"data.text.packing", spec.data.text.packing},
           {"eval.sample", spec.eval.sample.has_value()},
+          {"eval.sample.messages", spec.eval.sample && !spec.eval.sample->messages.empty()},
+          {"a chat template, or a published tokenizer, which may bring one",
+           spec.data.text.chat_template || spec.data.text.tokenizer.name == "published" || spec.model.pretrained},
           {"alloc_conf", spec.alloc_conf.has_value()},
           {"device: cpu", spec.device == "cpu"},
           {"model.pretrained", spec.model.pretrained.has_value()},
@@ -66,12 +70,13 @@ FeatureList features_of_steps(const JobSpec& spec) {
           {"model.freeze", !std::ranges::all_of(spec.model.freeze, is_taken_away)}};
 }
 
-FeatureList features_of_model(const models::Abilities& model, const tasks::Abilities& task) {
+FeatureList features_of_model(const models::Abilities& model, const tasks::Abilities& task, bool continues_texts) {
   return {{"model.config.tie_embeddings", model.ties_ends},
           {"model.config.dropout", model.drops_out},
           {"model.config.neftune_alpha", model.adds_noise},
           {"model.config.qk_norm_across_heads", model.norms_across_heads},
           {"losses of the experts' routers", model.has_router_losses},
+          {"a model that continues texts", continues_texts},
           {"a model with blocks", model.recomputes_blocks},
           {"a model with norms and activations", model.recomputes_selectively},
           {"a model that says which unit computes", model.announces_units},
@@ -83,8 +88,8 @@ FeatureList features_of_model(const models::Abilities& model, const tasks::Abili
 
 FeatureList all_features_of(const JobSpec& spec, const JobAbilities& can) {
   FeatureList all = features_of_ranks(spec.parallel);
-  for (const FeatureList& more :
-       {features_of_updates(spec, can), features_of_steps(spec), features_of_model(can.model, can.task)})
+  for (const FeatureList& more : {features_of_updates(spec, can), features_of_steps(spec),
+                                  features_of_model(can.model, can.task, can.continues_texts)})
     all.insert(all.end(), more.begin(), more.end());
   return all;
 }
@@ -94,7 +99,8 @@ JobAbilities abilities_of(const JobSpec& spec, const tasks::Task* task) {
   return {.model = models::catalog().abilities(spec.model.architecture),
           .task = task != nullptr ? task->abilities() : tasks::catalog().abilities(spec.task.type, model),
           .rule = optim::catalog().abilities(spec.optimizer.type),
-          .curve = optim::schedules().abilities(spec.lr_scheduler.type)};
+          .curve = optim::schedules().abilities(spec.lr_scheduler.type),
+          .continues_texts = model.target == Target::next_token};
 }
 
 constexpr auto excludes = Relation::excludes, needs = Relation::needs;
@@ -203,6 +209,9 @@ std::vector<CompatibilityRule> rules_of_steps() {
       {"eval.sample", excludes, "parallel.pipeline",
        "a text is written token by token, for which the stages of parallel.pipeline would wait",
        "null; gputrain generate writes texts with the weights of a checkpoint"},
+      {"eval.sample", needs, "a model that continues texts", "{model} does not write texts", "null"},
+      {"eval.sample.messages", needs, "a chat template, or a published tokenizer, which may bring one",
+       "it says how a conversation is written as a text", "data.text.chat_template: chatml, or eval.sample.prompt"},
       {"alloc_conf", excludes, "device: cpu", "configures GPU memory, but device is cpu",
        "remove it, or set device: auto"},
       no_graph("parallel.shard: parameters",

@@ -20,6 +20,7 @@
 #include "gputrain/data/open.hpp"
 #include "gputrain/job/run_folder.hpp"
 #include "gputrain/setup/references.hpp"
+#include "gputrain/setup/text_files.hpp"
 #include "gputrain/setup/training_setup.hpp"
 #include "gputrain/setup/weights.hpp"
 
@@ -174,9 +175,15 @@ void check_sample(const Job& job, const JobDatasets& datasets) {
     throw job.loaded.error("eval.sample", "the training data has no vocabulary to write text with",
                            "leave eval.sample out, or train on format: text");
   }
-  if (tokenizer->encode(sample->prompt, "the prompt").empty()) {
-    throw job.loaded.error("eval.sample.prompt", "the prompt has no token", "give it at least one word");
+  std::optional<chat::ChatTemplate> chat_template;
+  try {
+    if (!sample->messages.empty())
+      chat_template = chat::choose_chat_template(job.spec().data.text.chat_template, tokenizer->folder());
+  } catch (const Error& missing) {
+    throw job.loaded.error("eval.sample.messages", "there is no chat template for them: " + missing.parts().what,
+                           "data.text.chat_template: chatml, or a file");
   }
+  train::prompts_of(*sample, *tokenizer, conversation_form(job.spec(), chat_template));
 }
 
 }  // namespace gputrain::app

@@ -88,6 +88,10 @@ TextFiles text_files_of(const Job& job, const data::Dataset& learned) {
   return files;
 }
 
+train::ConversationForm conversation_form(const JobSpec& spec, const std::optional<chat::ChatTemplate>& chat_template) {
+  return {.chat_template = chat_template ? &*chat_template : nullptr, .variables = spec.data.text.chat_template_kwargs};
+}
+
 void write_text_files(const TextFiles& files, const fs::path& folder) {
   if (!files.folder.empty()) copy_tokenizer_files(files.folder, folder, files.source);
   if (!files.is_other_template) copy_more_templates(files.folder, folder);

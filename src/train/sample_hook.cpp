@@ -4,7 +4,7 @@ namespace gputrain::train {
 
 bool SampleHook::will_act(const Progress& progress, bool requested) const {
   const bool is_end = progress.step == parts_.reporting.plan.total_steps;  // a sample is written there anyway
-  return requested || (parts_.reporting.plan.sample.at_step(progress.step) && !is_end);
+  return !is_end && (requested || parts_.reporting.plan.sample.at_step(progress.step));
 }
 
 bool SampleHook::is_due() const {

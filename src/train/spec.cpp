@@ -187,21 +187,6 @@ void SwaSpec::describe(config::Description<SwaSpec>& d) {
   d.key("interval", &SwaSpec::interval, "time between points").above(0).change(Change::refused);
 }
 
-void SampleSpec::describe(config::Description<SampleSpec>& d) {
-  d.summary("a text the model writes after training, and while it trains");
-  d.key("prompt", &SampleSpec::prompt, "what the text starts with").change(Change::safe);
-  d.key("max_new_tokens", &SampleSpec::max_new_tokens, "tokens to write").at_least(1).change(Change::safe);
-  d.key("temperature", &SampleSpec::temperature, "0: always the most likely token; 1: the model's probabilities")
-      .at_least(0)
-      .change(Change::safe);
-  d.key("top_k", &SampleSpec::top_k, "draw only from the k most likely tokens; null: from all")
-      .at_least(1)
-      .change(Change::safe);
-  d.key("interval", &SampleSpec::interval, "time between texts while it trains; null: only one after training")
-      .above(0)
-      .change(Change::safe);
-}
-
 void EarlyStoppingSpec::describe(config::Description<EarlyStoppingSpec>& d) {
   d.summary("end training, as completed, when checkpoint.metric stops improving");
   d.key("patience", &EarlyStoppingSpec::patience,
@@ -239,7 +224,7 @@ void EvalSpec::describe(config::Description<EvalSpec>& d) {
   d.key("early_stopping", &EvalSpec::early_stopping,
         "end training when evaluations stop improving by checkpoint.metric; null: train to the end")
       .change(Change::safe);
-  d.key("sample", &EvalSpec::sample, "a text the model writes after training; null: none").change(Change::safe);
+  d.key("sample", &EvalSpec::sample, "texts that the model writes after training; null: none").change(Change::safe);
 }
 
 void CheckpointSpec::describe(config::Description<CheckpointSpec>& d) {

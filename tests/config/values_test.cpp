@@ -48,6 +48,43 @@ std::string value_refusal(const std::string& text) {
   }
 }
 
+struct Said {
+  std::string by = "user", what;
+  static void describe(Description<Said>& d) {
+    d.key("by", &Said::by, "who");
+    d.key("what", &Said::what, "what").required();
+  }
+};
+struct Talks {
+  std::vector<OneOrMore<Said>> talks;
+  static void describe(Description<Talks>& d) { d.key("talks", &Talks::talks, "talks"); }
+};
+
+TEST(GroupValue, MayBeATextWhereOneElementNeedsNoBrackets) {
+  const auto talks_of = [](const std::string& text) {
+    std::string all;
+    for (const auto& talk : load(schema_of<Talks>(), {.text = text}).as<Talks>().talks) {
+      for (const Said& one : talk.values) all += one.by + "=" + one.what + " ";
+      all += "| ";
+    }
+    return all;
+  };
+  const std::string text = "talks: [hi, [{by: me, what: 1}, {what: yes}], {what: '{x}'}]";
+  EXPECT_EQ(talks_of(text), "user=hi | me=1 user=yes | user={x} | ");
+  EXPECT_EQ(talks_of(load(schema_of<Talks>(), {.text = text}).resolved_yaml()), talks_of(text));
+  for (const auto& [wrong, what] :
+       {std::pair("talks: hi", "talks must be a list of values, each text, a group of keys"),
+        {"talks: [[{by: me}]]", "the key 'talks[0][0].what' is missing"},
+        {"talks: [{whom: me, what: x}]", "whom"}}) {
+    try {
+      talks_of(wrong);
+      ADD_FAILURE() << wrong;
+    } catch (const SpecError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(what));
+    }
+  }
+}
+
 TEST(IntegerValue, FollowsYamlCoreSchema) {
   EXPECT_EQ(values_of("integer: +12").integer, 12);
   EXPECT_EQ(values_of("integer: -12").integer, -12);

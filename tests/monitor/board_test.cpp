@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gputrain/monitor/measurements.hpp"
+#include "gputrain/monitor/samples_file.hpp"
 
 namespace gputrain::monitor {
 namespace {
@@ -64,20 +65,74 @@ TEST(Board, GivesPointsThatAClientDoesNotHave) {
 
 TEST(Board, GivesTextsThatAClientDoesNotHave) {
   const std::string path = testing::TempDir() + "board_texts.jsonl";
-  std::ofstream(path) << R"({"time":1,"step":5,"kind":"sample","texts":{"sample":"once"}})"
+  std::ofstream(path) << R"({"time":1,"step":5,"kind":"sample","name":"sample","prompt":"p","text":"once"})"
                       << "\n";
   Board board;
   board.begin({.places = {"n0:0"}});
   board.read_history(path);
   board.add({.step = 6, .kind = "train", .metrics = {{"train/loss", 1.0}}});
   const auto known = board.json();
-  EXPECT_EQ(known["texts"], nlohmann::json::parse(R"([{"step":5,"name":"sample","text":"once"}])"));
+  EXPECT_EQ(known["texts"],
+            nlohmann::json::parse(R"([{"step":5,"name":"sample","prompt":"p","text":"once","is_answer":false}])"));
   EXPECT_THAT(known["points"], SizeIs(1));
-  board.add({.step = 10, .kind = "sample", .texts = {{"sample", "upon"}}});
+  board.add({.step = 10, .kind = "sample", .texts = {{"sample", "p", "upon"}}});
   const auto state = board.json(known["newest"].get<int64_t>());
   EXPECT_THAT(state["points"], SizeIs(0));
   EXPECT_EQ(state["texts"][0]["text"], "upon");
   EXPECT_THAT(board.json(state["newest"].get<int64_t>())["texts"], SizeIs(0));
+}
+
+TEST(Board, GivesTextsOfAllAttemptsByTheirPrompts) {
+  const std::string path = testing::TempDir() + "board_samples.jsonl";
+  std::filesystem::remove(path);
+  const auto write = [](Sink& sink, int64_t step) {
+    sink.log(
+        {.step = step, .kind = "sample", .texts = {{"sample", "say c", "c\xff", true}, {"sample/2", "to", " be"}}});
+  };
+  const auto file = samples_sink(path);
+  for (const int64_t step : {10, 20}) write(*file, step);
+  Board board;
+  board.begin({.places = {"n0:0"}});
+  board.read_history(path);
+  write(*board_sink(board), 30);
+  const auto texts = board.json()["texts"];
+  ASSERT_THAT(texts, SizeIs(6));
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(texts[2 * i]["step"], 10 * (i + 1));
+    EXPECT_EQ(texts[2 * i]["prompt"], "say c");
+    EXPECT_EQ(texts[2 * i]["is_answer"], true);
+    EXPECT_EQ(texts[2 * i + 1]["text"], " be");
+  }
+  EXPECT_EQ(texts[0]["text"], "c\uFFFD");
+}
+
+TEST(Board, KeepsTheNewestOfVeryManyTexts) {
+  Board board;
+  board.begin({.places = {"n0:0"}});
+  for (int64_t step = 1; step <= 1000; ++step) {
+    board.add({.step = step, .kind = "train", .metrics = {{"train/loss", 1.0}}});
+    board.add({.step = step, .kind = "sample", .texts = {{"sample", "a", "b"}}});
+  }
+  const auto state = board.json();
+  EXPECT_THAT(state["points"], SizeIs(1000));
+  EXPECT_THAT(state["texts"], SizeIs(200));
+  EXPECT_EQ(state["texts"].back()["step"], 1000);
+}
+
+TEST(SamplesFile, HasWhatIsNotRepeated) {
+  const std::string path = testing::TempDir() + "samples.jsonl";
+  std::filesystem::remove(path);
+  EXPECT_FALSE(has_samples_of(path, 10));
+  const auto file = samples_sink(path);
+  for (const int64_t step : {10, 20}) file->log({.step = step, .kind = "sample", .texts = {{"sample", "a", "b"}}});
+  std::ofstream(path, std::ios::app) << R"({"step":10,"te)";
+  samples_sink(path)->truncate(10, 0);
+  EXPECT_TRUE(has_samples_of(path, 10));
+  EXPECT_FALSE(has_samples_of(path, 20));
+  std::ifstream kept(path);
+  std::string line;
+  EXPECT_TRUE(std::getline(kept, line));
+  EXPECT_FALSE(std::getline(kept, line));
 }
 
 /// A board with the curve of an earlier attempt, whose loss was 1 until its last line.

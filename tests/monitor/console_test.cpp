@@ -123,6 +123,21 @@ TEST(Activity, CountsItsParts) {
   EXPECT_FALSE(Activity::newest(0)->share);
 }
 
+TEST(Console, CutsAShortLineToTheTerminal) {
+  const auto printed = [](const std::string& text) {
+    testing::internal::CaptureStdout();
+    Console(Console::Options{.enabled = true, .columns = 40}).short_line("sample", text);
+    return testing::internal::GetCapturedStdout();
+  };
+  EXPECT_EQ(printed("a\n b  c"), "sample  a b c\n");
+  const std::string fits(32, 'x');
+  EXPECT_EQ(printed(fits), "sample  " + fits + "\n");
+  EXPECT_EQ(printed(fits + "y"), "sample  " + std::string(29, 'x') + "...\n");
+  std::string euros;
+  for (int i = 0; i < 33; ++i) euros += "\xe2\x82\xac";
+  EXPECT_EQ(printed(euros), "sample  " + euros.substr(0, 29 * size_t{3}) + "...\n");
+}
+
 TEST(Console, PrintsNoControlSequences) {
   testing::internal::CaptureStdout();
   {

@@ -3,7 +3,7 @@
 usage: fake_mlflow.py STATE [WORD...]
 
 Words: busy (answers the first request with 503), closes (the connection, at the first one), hangs (never
-answers), refuses (takes no metrics).
+answers), refuses (takes no metrics), elsewhere (keeps no files itself).
 STATE/address gets the address when the server listens, STATE/runs.json what it knows, after each request.
 """
 import http.server
@@ -13,7 +13,7 @@ import sys
 import urllib.parse
 
 state, words = pathlib.Path(sys.argv[1]), set(sys.argv[2:])
-known = {"experiments": {"Default": "0"}, "runs": {}, "authorizations": [], "largest": {}}
+known = {"experiments": {"Default": "0"}, "runs": {}, "authorizations": [], "largest": {}, "files": {}}
 requests = 0
 
 
@@ -33,18 +33,23 @@ def create_experiment(question):
     return {"experiment_id": known["experiments"][question["name"]]}
 
 
+def info_of(run):
+    artifacts = "s3://bucket" if "elsewhere" in words else "mlflow-artifacts:/0"
+    return {"run_id": run, "artifact_uri": f"{artifacts}/{run}/artifacts"}
+
+
 def create_run(question):
     assert question["experiment_id"] in known["experiments"].values()
     name = f"run{len(known['runs'])}"
     known["runs"][name] = {"name": question["run_name"], "experiment": question["experiment_id"], "status": "RUNNING",
                            "tags": {tag["key"]: tag["value"] for tag in question["tags"]}, "params": {}, "metrics": []}
-    return {"run": {"info": {"run_id": name}}}
+    return {"run": {"info": info_of(name)}}
 
 
 def update_run(question):
     run = known["runs"][question["run_id"]]
     run["status"] = question["status"]
-    return {"run_info": {}}
+    return {"run_info": info_of(question["run_id"])}
 
 
 def log_batch(question):
@@ -92,6 +97,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(503, {})
         known["authorizations"].append(self.headers.get("Authorization", ""))
         path, _, query = self.path.partition("?")
+        if self.command == "PUT":
+            known["files"][path.removeprefix("/api/2.0/mlflow-artifacts/artifacts/")] = question.decode()
+            (state / "runs.json").write_text(json.dumps(known))
+            return self.answer(200, {})
         call = CALLS[self.command, path.removeprefix("/api/2.0/mlflow/")]
         try:
             answer = call(json.loads(question) if question else urllib.parse.parse_qs(query))
@@ -103,7 +112,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         (state / "runs.json").write_text(json.dumps(known))
         self.answer(status, answer)
 
-    do_GET = do_POST = respond
+    do_GET = do_POST = do_PUT = respond
 
 
 server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)

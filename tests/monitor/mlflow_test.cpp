@@ -94,6 +94,37 @@ TEST_F(Mlflow, ContinuesTheRunOfTheFirstAttempt) {
   EXPECT_EQ(all["runs"]["run0"]["metrics"].size(), 4U);
 }
 
+TEST_F(Mlflow, GetsAFileOfWhatTheModelWritesAtAStep) {
+  serve();
+  const auto write = [](Recorder& run, int64_t step, const std::string& answer) {
+    run.log({.step = step, .kind = "sample", .texts = {{"sample", "say c", answer, true}, {"sample/2", "to", " be"}}});
+  };
+  auto killed = begin();
+  write(*killed, 10, "c");
+  write(*killed, 20, "x");
+  end(std::move(killed), "failed", 1);
+  auto resumed = begin();
+  write(*resumed, 20, "cc");
+  end(std::move(resumed));
+  const json files = known()["files"];
+  EXPECT_EQ(files.size(), 2U);
+  EXPECT_EQ(files["0/run0/artifacts/samples/step-00000020.txt"],
+            "# sample\nsay c\n\nassistant: cc\n\n# sample/2\nto be\n\n");
+}
+
+TEST_F(Mlflow, TellsOnceThatItKeepsNoFiles) {
+  serve({"elsewhere"});
+  ::testing::internal::CaptureStderr();
+  auto run = begin();
+  for (const int64_t step : {10, 20}) run->log({.step = step, .kind = "sample", .texts = {{"sample", "a", "b"}}});
+  train(*run, 30, 1);
+  end(std::move(run));
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 1) << told;
+  EXPECT_THAT(told, HasSubstr("keeps no files; what the model writes is in samples.jsonl alone"));
+  EXPECT_EQ(known()["runs"]["run0"]["status"], "FINISHED");
+}
+
 TEST_F(Mlflow, BeginsAnewWhereTheServerHasForgotten) {
   serve();
   std::ofstream(run_folder() / "mlflow.json") << json{{"uri", address_}, {"run_id", "gone"}, {"has_params", true}};

@@ -97,6 +97,16 @@ TEST_F(Tensorboard, ShowsTextsOnceAfterAResume) {
             json({{10, "    # To be\n    <b>or"}, {20, "    # To be\n    <b>or"}, {30, "    # To be\n    <b>or"}}));
 }
 
+TEST_F(Tensorboard, ShowsAnswersBelowTheirPrompts) {
+  auto run = begin();
+  run->log(
+      {.step = 10, .kind = "sample", .texts = {{"sample", "say c", "cc", true}, {"sample/2", "to", " be", false}}});
+  end(std::move(run));
+  const json all = found();
+  EXPECT_EQ(all["texts"]["sample"], json::array({{10, "    say c\n    \n    assistant: cc"}}));
+  EXPECT_EQ(all["texts"]["sample/2"], json::array({{10, "    to be"}}));
+}
+
 TEST_F(Tensorboard, GoesOnWithoutADiskAndSaysSoOnce) {
   auto run = begin();
   fs::remove_all(run_folder() / "tb");

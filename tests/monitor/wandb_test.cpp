@@ -97,6 +97,18 @@ TEST_F(Wandb, KeepsTextsOverAResume) {
   EXPECT_EQ(row["train/loss"], 1);
 }
 
+TEST_F(Wandb, KeepsTextsOfAStepThatIsEvaluatedAgain) {
+  auto killed = begin();
+  evaluate(*killed, 10, 1);
+  killed->log({.step = 10, .kind = "sample", .texts = {{"sample", "say c", "cc", true}}});
+  end(std::move(killed), "failed", 1);
+  end(begin(10, 0));  // the checkpoint was saved before the evaluation of its step
+  const json all = found();
+  ASSERT_EQ(all["rows"].size(), 1U);
+  EXPECT_EQ(all["rows"][0]["sample"], "say c\n\nassistant: cc");
+  EXPECT_FALSE(all["rows"][0].contains("val/loss"));
+}
+
 TEST_F(Wandb, LeavesRunsOfOtherProgramsAlone) {
   const fs::path other = run_folder() / "wandb/offline-run-20991231_000000-x/run-x.wandb";
   fs::create_directories(other.parent_path());

@@ -18,7 +18,8 @@ struct Auto {
   friend bool operator==(const Auto&, const Auto&) = default;
 };
 
-/// A list; one element may be written without brackets: `32` or `[32, 16]`.
+/// A list; one element may be written without brackets: `32` or `[32, 16]`. Of a group with one required key, a text,
+/// that text alone may stand for the element.
 template <class T>
 struct OneOrMore {
   std::vector<T> values;

@@ -18,6 +18,7 @@ struct RunFolder {
   std::filesystem::path report() const { return path / "report.html"; }
   std::filesystem::path summary() const { return path / "summary.json"; }
   std::filesystem::path metrics() const { return path / "metrics.jsonl"; }
+  std::filesystem::path samples() const { return path / "samples.jsonl"; }  // see monitor/samples_file.hpp
   std::filesystem::path ledger() const { return path / "ledger.jsonl"; }
   std::filesystem::path evaluation() const { return path / "evaluation.json"; }  // newest evaluation
   std::filesystem::path log(int rank) const;

@@ -29,11 +29,11 @@ class Board {
   void begin(Facts facts);
   /// Notes a step, with counts over the whole run. Call it after each one.
   void note_step(int64_t step, double epoch, int64_t samples, int64_t tokens);
-  /// Adds a record to the curves, the events or the texts; its metrics replace older ones.
+  /// Adds a record to the curves, the texts or the events; its metrics replace older ones.
   void add(const Record& record);
-  /// Reads the points, events and texts of earlier attempts in metrics.jsonl, without their values: the newest values
-  /// are those of this attempt. An absent file has none.
-  void read_history(const std::filesystem::path& metrics);
+  /// Reads the points and events of earlier attempts in metrics.jsonl, or their texts in samples.jsonl, without their
+  /// values: the newest values are those of this attempt. An absent file has none.
+  void read_history(const std::filesystem::path& lines);
   /// Sets the newest value of a measurement.
   void set(const std::string& name, double value);
   void set_rank(int rank, const Metrics& metrics);
@@ -62,7 +62,7 @@ class Board {
   };
   struct Text {
     int64_t number = 0, step = 0;
-    std::string name, text;
+    WrittenText written = {};
   };
   struct Event {
     double time = 0;
@@ -72,7 +72,7 @@ class Board {
 
   Metrics derived() const;
   void add_point(int64_t step, double time, const std::string& kind, const Metrics& metrics);
-  void add_text(int64_t step, const std::string& name, const std::string& text);
+  void add_text(int64_t step, const WrittenText& text);
 
   mutable std::mutex mutex_;
   Facts facts_;

@@ -45,6 +45,8 @@ class Console {
   void show(std::string_view label, const std::vector<Column>& columns);
   /// Prints and logs a command for a shell, and what it does. It can be copied where it takes several lines, too.
   void command(std::string_view label, const std::string& command, const std::string& remark = {});
+  /// Prints one line, of which what is too long for the terminal (else for 80 columns) is left out, and logs all of it.
+  void short_line(std::string_view label, std::string_view text);
   /// Pads `label` to the width of the first column, and a space.
   static std::string labelled(std::string_view label);
   /// Prints text on its own lines (a model sample) and logs it unchanged.

@@ -12,6 +12,17 @@ namespace gputrain::monitor {
 
 using Metrics = std::map<std::string, double>;  // "train/loss", "val/top1" (percent), ...
 
+/// What the model writes at a prompt.
+struct WrittenText {
+  std::string name = {};    // of the prompt, the same at every step: "sample", "sample/2"
+  std::string prompt = {};  // as people read it
+  std::string text = {};    // what the model writes
+  bool is_answer = false;   // to a conversation; else it goes on where the prompt ends
+
+  /// Returns both as one text.
+  std::string whole() const { return prompt + (is_answer ? "\n\nassistant: " : "") + text; }
+};
+
 struct Record {
   int64_t step = 0;
   double epoch = 0;
@@ -20,8 +31,8 @@ struct Record {
   std::string label = {};            // first word of its console line: "step", "eval"; empty: not for the console
   std::string text = {};             // rest of the line; in an event, what happened
   std::vector<Column> columns = {};  // the same in columns, of which a narrow terminal shows some; empty: it has none
-  // "sample": text that the model writes. For sinks that show texts; a record has either these or the fields above.
-  std::map<std::string, std::string> texts = {};
+  // "sample". For sinks that show texts; a record has either these or the fields above.
+  std::vector<WrittenText> texts = {};
 };
 
 }  // namespace gputrain::monitor

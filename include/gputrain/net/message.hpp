@@ -46,7 +46,7 @@ struct Limits {
 };
 
 struct Request {
-  std::string method = "GET";  // a client takes GET, HEAD, POST, and PUT without a body
+  std::string method = "GET";  // a client takes GET, HEAD, POST and PUT
   std::string url = {};        // a server gets the part after the host: "/state?after=3"
   Headers headers = {};        // a client sends them to the host of `url` alone, never to one that it redirects to
   std::string body = {};

@@ -17,6 +17,7 @@
 #include "gputrain/run/kernel_status.hpp"
 #include "gputrain/run/live.hpp"
 #include "gputrain/run/run_request.hpp"
+#include "gputrain/run/samples.hpp"
 #include "gputrain/setup/text_files.hpp"
 #include "gputrain/setup/training_setup.hpp"
 #include "gputrain/train/hooks.hpp"
@@ -69,7 +70,6 @@ class Training {
   std::string rate_text() const;
   void roll_back(const std::string& finding);
   train::Stop test();
-  void write_sample(bool is_new);
   bool samples_at_end(const monitor::Summary& summary) const;
   std::string what_lasts_longer() const;
   void write_merged();
@@ -93,6 +93,7 @@ class Training {
   Live live_;
   monitor::Recorder recorder_;
   train::Reporting reporting_;
+  std::optional<Samples> samples_;
   train::LogHook log_;
   monitor::Ledger ledger_;
   train::SavePace pace_;  // chooses the save interval if checkpoint.interval is auto

@@ -11,6 +11,7 @@
 
 #include "gputrain/chat/model_templates.hpp"
 #include "gputrain/setup/training_setup.hpp"
+#include "gputrain/train/sampler.hpp"
 
 namespace gputrain::app {
 
@@ -30,6 +31,9 @@ std::optional<chat::ChatTemplate> find_chat_template(const std::optional<std::st
 
 /// Returns those of a job with this training data.
 TextFiles text_files_of(const Job& job, const data::Dataset& learned);
+
+/// Returns how a job writes conversations as texts, by a template that must live as long.
+train::ConversationForm conversation_form(const JobSpec& spec, const std::optional<chat::ChatTemplate>& chat_template);
 
 /// Copies the tokenizer's files, writes the template as chat_template.jinja and the tokens that begin, end and pad a
 /// text into generation_config.json. Throws Error(environment) if the disk fails.

@@ -7,6 +7,7 @@
 
 #include "gputrain/cloud/notice.hpp"
 #include "gputrain/config/describe.hpp"
+#include "gputrain/train/sample_spec.hpp"
 
 namespace gputrain::train {
 
@@ -61,17 +62,6 @@ struct TrainSpec {
   bool searches_micro_batch() const noexcept { return micro_batch_size && micro_batch_size->is_auto(); }
 
   static void describe(config::Description<TrainSpec>& d);
-};
-
-/// A text that the model generates after training, and while it trains, if model and data have a vocabulary.
-struct SampleSpec {
-  std::string prompt = "\n";
-  int64_t max_new_tokens = 300;
-  double temperature = 0.8;
-  std::optional<int64_t> top_k;
-  std::optional<config::Length> interval;
-
-  static void describe(config::Description<SampleSpec>& d);
 };
 
 struct EarlyStoppingSpec {

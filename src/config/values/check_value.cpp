@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "../check.hpp"
+#include "../key_index.hpp"
 #include "../yaml/odd_characters.hpp"
 #include "../yaml/scalar.hpp"
 #include "expectation.hpp"
@@ -70,6 +71,19 @@ std::string list_hint(const Key& key, const ValueType& list, const Node& node) {
   return "write a list in square brackets: `" + line_of(node, "[" + parts + "]`");
 }
 
+/// Returns the group that a text stands for: the value of the only key that must be given.
+Node group_of_text(const Key& key, const Node& text) {
+  Node group{.kind = Node::Kind::map, .location = text.location};
+  group.parts.push_back(text);
+  group.parts.back().key = key.name();
+  return group;
+}
+
+/// Returns whether the value may be the only element of a list, without brackets.
+bool is_one_element(const ValueType& list, const Node& node) {
+  return node.kind == Node::Kind::scalar || (node.kind == Node::Kind::map && list.inner->kind == Kind::group);
+}
+
 }  // namespace
 
 void Checker::read_value(const Slot& slot, const ValueType& type, const Node& node, void* target) {
@@ -97,9 +111,11 @@ void Checker::read_value(const Slot& slot, const ValueType& type, const Node& no
       return read_group(type.schema(),
                         {&node, slot.dotted, node.key_location.source ? node.key_location : node.location}, target);
     case Kind::list:
-      if (type.takes_one && node.kind == Node::Kind::scalar) {
+      if (type.takes_one && is_one_element(type, node)) {
         type.clear(target);
-        return read_value(slot, *type.inner, node, type.part_to_fill(target, {}));
+        const Key* text = node.kind == Node::Kind::scalar ? key_of_text(*type.inner) : nullptr;
+        return read_value(slot, *type.inner, text == nullptr ? node : group_of_text(*text, node),
+                          type.part_to_fill(target, {}));
       }
       return read_list(slot, type, node, target);
     case Kind::map:

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "../key_index.hpp"
 #include "../yaml/scalar.hpp"
 
 namespace gputrain::config {
@@ -27,7 +28,7 @@ std::string plural(const ValueType& type, const Key& key) {
     case Kind::group:
       return "groups of keys";
     case Kind::list:
-      return "lists";
+      return type.takes_one ? "values, each " + expectation(type, key) : "lists";
     case Kind::string:
       return "texts";
     default:
@@ -72,7 +73,8 @@ std::string expectation(const ValueType& type, const Key& key) {
     case Kind::optional:
       return expectation(*type.inner, key) + " or null";
     case Kind::list:
-      return type.takes_one ? expectation(*type.inner, key) + ", a list of them"
+      return type.takes_one ? (key_of_text(*type.inner) == nullptr ? "" : "text, ") + expectation(*type.inner, key) +
+                                  ", a list of them"
                             : "a list of " + plural(*type.inner, key);
     case Kind::map:
       return "a map of names to " + plural(*type.inner, key);

@@ -86,7 +86,7 @@ function showSettings({ changed, others }) {
     fold(`${rows(others).length} settings with their defaults`, false, table("Settings with their defaults", head, rows(others)))];
 }
 function showTexts(texts) {
-  return texts.slice().reverse().map((one, i) => fold(`step ${whole(one.step)}` + (one.name === "sample" ? "" : "  " + one.name), i === 0, textRegion(one.text, `text of step ${one.step}`)));
+  return texts.slice().reverse().map((one, i) => fold(`step ${whole(one.step)}` + (one.name === "sample" ? "" : "  " + one.name), i === 0, textRegion(one.prompt + (one.is_answer ? "\n\nassistant: " : "") + one.text, `text of step ${one.step}`)));
 }
 function showAttempts(attempts) {
   return attempts.length < 2 ? [] : [table("Attempts", ["begin", "time", "steps", "end"], attempts.map(one => [new Date(one.begin * 1000).toLocaleString(), duration(one.seconds), whole(one.first_step) + " to " + whole(one.last_step), { text: one.end, kind: "text" }]))];

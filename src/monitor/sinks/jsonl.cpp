@@ -37,7 +37,6 @@ class JsonlSink final : public Sink {
     for (const auto& [name, value] : record.metrics) {
       object[name] = std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
     }
-    if (!record.texts.empty()) object["texts"] = record.texts;
     const std::string text = object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
     if (!append_line(path_, text, /*sync=*/false) && !std::exchange(failed_, true)) {
       log::warning(path_.string() + ": cannot append; training continues, but metrics are lost");
@@ -50,7 +49,6 @@ class JsonlSink final : public Sink {
     if (!std::filesystem::exists(path_)) write_file_atomically(path_, {}, ExitCode::environment);
   }
 
-  bool shows_texts() const override { return true; }
   void close() override {}
 
  private:

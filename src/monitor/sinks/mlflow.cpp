@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "../append_line.hpp"
 #include "../ending.hpp"
@@ -24,7 +26,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kMostWaiting = 100'000;                        // limit for metrics
+constexpr size_t kMostWaiting = 100'000, kMostFiles = 1000;     // limits for metrics and texts
 constexpr std::chrono::seconds kFirstPause{5}, kMostPause{60};  // pauses before another try
 
 class MlflowSink final : public Sink {
@@ -41,15 +43,18 @@ class MlflowSink final : public Sink {
   }
 
   bool is_slow() const override { return true; }
+  bool shows_texts() const override { return true; }
 
   void log(const Record& record) override {
     const auto now = static_cast<int64_t>(seconds_since_epoch() * 1000);
     for (const auto& [name, value] : record.metrics) wait({name, value, now, record.step});
     if (record.kind == "train") wait({"epoch", record.epoch, now, record.step});
+    if (!record.texts.empty()) wait_for_file(record);
     if (Clock::now() >= next_try_) send();
   }
 
-  /// Reads the run to continue. MLflow has no call that removes metrics: repeated steps are there twice.
+  /// Reads the run to continue. MLflow has no call that removes metrics: repeated steps are there twice. Texts of a
+  /// step are a file, which is written over.
   void truncate(int64_t, int64_t) override {
     const auto state = parse_json_file(state_file());
     if (!state.is_object() || state.value("uri", nlohmann::json()) != shown_uri()) return;
@@ -61,9 +66,9 @@ class MlflowSink final : public Sink {
   void close() override {
     server_.hurry(std::chrono::seconds(2));
     send();
-    if (waiting_.empty() && dropped_ == 0 && has_begun_) {
+    if (waiting_.empty() && files_.empty() && dropped_ == 0 && has_begun_) {
       end();
-    } else if (const auto lost = static_cast<int64_t>(waiting_.size() + dropped_); lost > 0) {
+    } else if (const auto lost = static_cast<int64_t>(waiting_.size() + files_.size() + dropped_); lost > 0) {
       log::warning("log.mlflow: " + shown_uri() + " did not get " + counted(lost, "value"));
     }
   }
@@ -79,6 +84,16 @@ class MlflowSink final : public Sink {
       ++dropped_;
   }
 
+  /// Keeps what the model has written as one file of the step.
+  void wait_for_file(const Record& record) {
+    std::string content;
+    for (const WrittenText& one : record.texts) content += "# " + one.name + "\n" + one.whole() + "\n\n";
+    if (files_.size() < kMostFiles)
+      files_.emplace_back(fmt::format("samples/step-{:08}.txt", record.step), std::move(content));
+    else
+      ++dropped_;
+  }
+
   void send() {
     try {
       begin();
@@ -86,6 +101,12 @@ class MlflowSink final : public Sink {
         const auto count = static_cast<std::ptrdiff_t>(std::min(waiting_.size(), MlflowServer::kMostMetrics));
         server_.log_metrics(run_id_, {waiting_.begin(), waiting_.begin() + count});
         waiting_.erase(waiting_.begin(), waiting_.begin() + count);
+      }
+      for (; !files_.empty(); files_.pop_front()) {
+        if (server_.log_text(files_.front().first, files_.front().second)) continue;
+        if (!std::exchange(has_told_of_files_, true))
+          log::warning("log.mlflow: " + shown_uri() +
+                       " keeps no files; what the model writes is in samples.jsonl alone");
       }
       pause_ = kFirstPause;
     } catch (const net::Interruption& trouble) {
@@ -145,10 +166,11 @@ class MlflowSink final : public Sink {
   std::string name_, run_id_;
   std::map<std::string, std::string> params_;
   std::deque<MlflowMetric> waiting_;
+  std::deque<std::pair<std::string, std::string>> files_;  // path and content of texts
   size_t dropped_ = 0;
   Clock::time_point next_try_{};
   std::chrono::seconds pause_ = kFirstPause;
-  bool has_begun_ = false, has_params_ = false, has_told_ = false;
+  bool has_begun_ = false, has_params_ = false, has_told_ = false, has_told_of_files_ = false;
 };
 
 const config::Registered<MlflowSink, MlflowSpec> registered_mlflow{sinks(), "mlflow", "an MLflow server (log.mlflow)"};

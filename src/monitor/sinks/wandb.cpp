@@ -73,7 +73,7 @@ class WandbSink final : public Sink {
       ++rows_;
     }
     for (const auto& [name, value] : record.metrics) row_.values[name] = json_of(value);
-    for (const auto& [name, text] : record.texts) row_.values[name] = json_of(text);
+    for (const WrittenText& one : record.texts) row_.values[one.name] = json_of(one.whole());
     row_.values["epoch"] = json_of(record.epoch);
     note_time(row_);
     for (const auto& [name, value] : row_.values) summary_[name] = value;
@@ -131,9 +131,8 @@ class WandbSink final : public Sink {
     if (row.step > step) return {};
     if (row.step > evaluated_step)
       std::erase_if(row.values, [](const auto& one) { return one.first.starts_with("val/"); });
-    const bool has_metrics =
-        std::ranges::any_of(row.values, [](const auto& one) { return one.first.find('/') != std::string::npos; });
-    if (!has_metrics) return {};
+    const auto is_own = [](const auto& one) { return one.first != "epoch" && !one.first.starts_with('_'); };
+    if (std::ranges::none_of(row.values, is_own)) return {};
     for (const auto& [name, value] : row.values) summary_[name] = value;
     before_row_ = framing_;
     row_ = std::move(row);

@@ -150,7 +150,7 @@ std::string of(const Record& record) {
   if (record.kind == "train") summary.message(kSummaryValue, scalar("epoch", record.epoch));
   if (record.kind == "event")
     summary.message(kSummaryValue, text("events", record.label + (record.label.empty() ? "" : " ") + record.text));
-  for (const auto& [name, value] : record.texts) summary.message(kSummaryValue, text(name, verbatim(value)));
+  for (const WrittenText& one : record.texts) summary.message(kSummaryValue, text(one.name, verbatim(one.whole())));
   return framed(at_now(record.step).message(event_field::kSummary, summary));
 }
 

@@ -85,9 +85,15 @@ net::Headers headers_of(const MlflowAccess& access) {
   return headers;
 }
 
-std::string text_at(const json& answer, const char* place) {
+/// Returns nothing if there is no text.
+std::optional<std::string> text_if_at(const json& answer, const char* place) {
   const auto found = json::json_pointer(place);
-  if (answer.contains(found) && answer[found].is_string()) return answer[found].get<std::string>();
+  if (!answer.contains(found) || !answer[found].is_string()) return std::nullopt;
+  return answer[found].get<std::string>();
+}
+
+std::string text_at(const json& answer, const char* place) {
+  if (auto text = text_if_at(answer, place)) return *text;
   throw Error(ExitCode::environment, {.what = std::string("does not answer as MLflow: there is no ") + place});
 }
 
@@ -150,11 +156,14 @@ std::string MlflowServer::begin_run(const std::string& experiment_id, const std:
                                           {"tags",
                                            {tag("mlflow.user", access_.person), tag("mlflow.source.name", "gputrain"),
                                             tag("mlflow.source.type", "LOCAL")}}});
+  artifacts_ = text_if_at(begun, "/run/info/artifact_uri").value_or("");
   return text_at(begun, "/run/info/run_id");
 }
 
 bool MlflowServer::continue_run(const std::string& run_id) {
-  return ask("runs/update", {{"run_id", run_id}, {"status", "RUNNING"}}).has_value();
+  const auto continued = ask("runs/update", {{"run_id", run_id}, {"status", "RUNNING"}});
+  if (continued) artifacts_ = text_if_at(*continued, "/run_info/artifact_uri").value_or("");
+  return continued.has_value();
 }
 
 void MlflowServer::log_params(const std::string& run_id, const std::map<std::string, std::string>& params) {
@@ -179,20 +188,35 @@ void MlflowServer::log_metrics(const std::string& run_id, const std::vector<Mlfl
   must("runs/log-batch", {{"run_id", run_id}, {"metrics", batch}});
 }
 
+bool MlflowServer::log_text(const std::string& path, const std::string& text) {
+  constexpr std::string_view kKept = "mlflow-artifacts:/";  // with a host, another server keeps them
+  if (!artifacts_.starts_with(kKept) || artifacts_.starts_with("mlflow-artifacts://")) return false;
+  const std::string place = "mlflow-artifacts/artifacts/" + artifacts_.substr(kKept.size()) + "/" + path;
+  net::Request request{.method = "PUT", .body = text};
+  request.headers["Content-Type"] = "text/plain; charset=utf-8";
+  if (send(place, std::move(request))) return true;
+  throw Error(ExitCode::environment, {.what = "answers 404 to a file", .where = without_url_secrets(access_.uri)});
+}
+
 void MlflowServer::end_run(const std::string& run_id, const std::string& status) {
   must("runs/update", {{"run_id", run_id}, {"status", status}, {"end_time", now_milliseconds()}});
 }
 
 std::optional<json> MlflowServer::ask(const std::string& path, const json& content) {
-  constexpr std::chrono::seconds kConnecting{3};
-  net::Request request{.url = access_.uri + "/api/2.0/mlflow/" + path,
-                       .headers = headers_of(access_),
-                       .limits = {.connect = std::min(kConnecting, most_), .silent = most_, .total = most_}};
+  net::Request request;
   if (!content.is_null()) {
     request.method = "POST";
     request.headers["Content-Type"] = "application/json";
     request.body = content.dump();
   }
+  return send("mlflow/" + path, std::move(request));
+}
+
+std::optional<json> MlflowServer::send(const std::string& path, net::Request request) {
+  constexpr std::chrono::seconds kConnecting{3};
+  request.url = access_.uri + "/api/2.0/" + path;
+  request.headers.merge(headers_of(access_));
+  request.limits = {.connect = std::min(kConnecting, most_), .silent = most_, .total = most_};
   const net::Response reply = client_.ask(request);
   if (reply.status == 404) return std::nullopt;
   json answer = parse_json(reply.body);

@@ -44,12 +44,15 @@ class MlflowServer {
 
   /// Returns the id of the experiment, which is made if there is none.
   std::string experiment();
-  /// Begins a run and returns its id.
+  /// Begins a run and returns its id. What follows is about this run.
   std::string begin_run(const std::string& experiment_id, const std::string& name);
   /// Marks a run as running again. Returns false if the server does not have it.
   bool continue_run(const std::string& run_id);
   void log_params(const std::string& run_id, const std::map<std::string, std::string>& params);
   void log_metrics(const std::string& run_id, const std::vector<MlflowMetric>& metrics);
+  /// Writes a text as a file of the run. Returns false if the server keeps no files: they are in a store that programs
+  /// write to themselves.
+  bool log_text(const std::string& path, const std::string& text);
   /// Ends a run with `status`: FINISHED, FAILED or KILLED.
   void end_run(const std::string& run_id, const std::string& status);
 
@@ -57,12 +60,15 @@ class MlflowServer {
   void hurry(std::chrono::seconds most) { most_ = most; }
 
  private:
-  /// Returns the answer; nullopt for 404. `content` null: sends GET.
+  /// Returns the answer; nullopt for 404. `path` is below /api/2.0/.
+  std::optional<nlohmann::json> send(const std::string& path, net::Request request);
+  /// `content` null: sends GET.
   std::optional<nlohmann::json> ask(const std::string& path, const nlohmann::json& content);
   nlohmann::json must(const std::string& path, const nlohmann::json& content);
 
   MlflowAccess access_;
   net::Client client_;
+  std::string artifacts_;  // address of the run's files
   std::chrono::seconds most_{10};
 };
 

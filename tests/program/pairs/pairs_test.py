@@ -51,6 +51,8 @@ SWITCHES = {
     "swa": (LETTERS, {"train.swa.start": "50%"}),
     "groups": (LETTERS, {"optimizer.groups": [{"match": ["*bias"], "lr": "2x", "weight_decay": 0}]}),
     "sample": (LETTERS, {"eval.sample.prompt": "red"}),
+    "answers to messages": (TEXTS, {"eval.sample": {"messages": ["red", "old house"], "max_new_tokens": 8},
+                                    "data.text.chat_template": "plain"}),
     "bf16": (LETTERS, {"precision": "bf16"}),
     "fp16": (LETTERS, {"precision": "fp16"}),
     "bf16 weights": (LETTERS, {"precision": "bf16", "optimizer": {"type": "adamw", "lr": 0.01, "master": "bf16"}}),

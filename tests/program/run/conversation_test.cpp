@@ -10,6 +10,7 @@
 
 #include "support/byte_tokenizer.hpp"
 #include "support/program.hpp"
+#include "support/rank_runs.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -91,6 +92,86 @@ TEST_F(ConversationTest, IsAnsweredAfterTraining) {
                                  "<|im_start|>user\nsay c<|im_end|>\n"
                                  "<|im_start|>assistant\n"});
   EXPECT_EQ(again.out, "cc\n") << again.err;
+}
+
+/// Lines of samples.jsonl without their times.
+std::vector<json> samples_of(const std::string& run) {
+  std::vector<json> samples;
+  std::istringstream lines(read_file(run + "/samples.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    samples.push_back(json::parse(line));
+    samples.back().erase("time");
+  }
+  return samples;
+}
+
+constexpr const char* kMessages =
+    "eval: {sample: {messages: [say c, [{role: system, content: short}, {role: user, content: say f}]], temperature: "
+    "0, "
+    "max_new_tokens: 8, interval: 50}}\n";
+
+TEST_F(ConversationTest, IsAnsweredWhileItIsLearned) {
+  const std::string job_file = job(published(), "{max_steps: 150, global_batch_size: 4}"), run = folder / "run";
+  folder.write("job.yaml", read_file(job_file) + kMessages + "checkpoint: {interval: 50}\nlog: {tensorboard: true}\n");
+  const Result trained = gputrain({"run", job_file, "--output-dir", run});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_THAT(trained.out, HasSubstr("\nsample  say c -> cc\n"));
+  const auto samples = samples_of(run);
+  ASSERT_EQ(samples.size(), 6U);
+  for (size_t i = 0; i < samples.size(); ++i) EXPECT_EQ(samples[i]["step"], 50 * (i / 2 + 1));
+  EXPECT_EQ(samples[4]["prompt"], "say c");
+  EXPECT_EQ(samples[4]["text"], "cc");
+  EXPECT_EQ(samples[5]["name"], "sample/2");
+  EXPECT_EQ(samples[5]["prompt"], "system: short\n\nuser: say f");
+  EXPECT_THAT(read_file(run + "/report.html"), HasSubstr(R"("prompt":"say c","text":"cc","is_answer":true)"));
+
+  // Resumed, and started again at the end.
+  const std::string cut = folder / "cut";
+  copy_without_the_end(run, cut);
+  for (const char* state : {"killed", "done"}) {
+    ASSERT_EQ(gputrain({"run", job_file, "--output-dir", cut}).exit_code, 0);
+    EXPECT_EQ(samples_of(cut), samples) << state;
+  }
+  // Killed between the last checkpoint and the last answers.
+  std::string lines = read_file(cut + "/samples.jsonl");
+  for (int i = 0; i < 2; ++i) lines.resize(lines.rfind('\n', lines.size() - 2) + 1);
+  folder.write("cut/samples.jsonl", lines);
+  ASSERT_EQ(gputrain({"run", job_file, "--output-dir", cut}).exit_code, 0);
+  EXPECT_EQ(samples_of(cut), samples);
+}
+
+TEST_F(ConversationTest, IsAnsweredAlikeByRanks) {
+  const std::string file = job(published(), "{max_steps: 60, global_batch_size: 4}");
+  folder.write("job.yaml", read_file(file) + kMessages + "precision: fp64\n");
+  ASSERT_EQ(gputrain({"run", file, "--output-dir", folder / "one"}).exit_code, 0);
+  const auto alone = samples_of(folder / "one");
+  ASSERT_EQ(alone.size(), 4U);
+  for (const std::string share : {"shard=none", "shard=parameters", "tensor=2", "context=2"}) {
+    const Result two = ranks(2, file, folder / share, {"--set", "parallel." + share});
+    ASSERT_EQ(two.exit_code, 0) << share << two.err;
+    EXPECT_EQ(samples_of(folder / share), alone) << share;
+  }
+}
+
+TEST_F(ConversationTest, IsRefusedWhereItCannotBeAnswered) {
+  const std::string file = job("tokenizer: bytes", "{max_steps: 1, global_batch_size: 1}");
+  const auto refusal = [&](const char* verb, const std::string& sample, const std::string& more) {
+    const Result result = gputrain({verb, file, "--set", "eval.sample=" + sample, "--set", more});
+    EXPECT_EQ(result.exit_code, 2) << sample;
+    return result.err;
+  };
+  EXPECT_THAT(refusal("validate", "{messages: [hello]}", "data.text.chat_template=null"),
+              HasSubstr("eval.sample.messages: needs a chat template"));
+  const std::string none = "seed=0";
+  EXPECT_THAT(refusal("validate", "{messages: [[{role: user, content: a}, {role: assistant, content: b}]]}", none),
+              HasSubstr("conversation 1 ends with an answer"));
+  EXPECT_THAT(refusal("validate", "{messages: [[]]}", none), HasSubstr("conversation 1 has no message"));
+  EXPECT_THAT(refusal("validate", "{messages: [[{role: user}]]}", none), HasSubstr("content' is missing"));
+  EXPECT_THAT(refusal("validate", "{prompt: []}", none), HasSubstr("there is no prompt"));
+  const Result longer = gputrain(
+      {"run", file, "--output-dir", folder / "run", "--set", "eval.sample={messages: [" + std::string(64, 'a') + "]}"});
+  EXPECT_EQ(longer.exit_code, 2);
+  EXPECT_THAT(longer.err, AllOf(HasSubstr("eval.sample.messages[0]"), HasSubstr("leaves no room for an answer")));
 }
 
 TEST_F(ConversationTest, NeedsATemplateToBeAnswered) {

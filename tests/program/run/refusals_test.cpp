@@ -50,6 +50,7 @@ images | checkpoint.resume=must | 5 | checkpoint.resume is must, but there is no
 images | checkpoint.resume='@/none' | 5 | there is no such checkpoint
 words | eval.sample.prompt='' | 2 | the prompt has no token
 words | eval.sample.prompt=' ' | 2 | the prompt has no token
+classes | eval.sample.prompt=a | 2 | eval.sample: needs a model that continues texts
 tokens | eval.sample.prompt=a | 2 | no vocabulary to write text with
 images | model={type: sequential, config: {layers: [flatten]}} | 2 | write `{type: flatten}`
 images | model={type: sequential, config: {layers: [{channels: 8}]}} | 2 | = batch_norm, conv2d, 
