@@ -72,8 +72,8 @@ TEST(Board, GivesTextsThatAClientDoesNotHave) {
   board.read_history(path);
   board.add({.step = 6, .kind = "train", .metrics = {{"train/loss", 1.0}}});
   const auto known = board.json();
-  EXPECT_EQ(known["texts"],
-            nlohmann::json::parse(R"([{"step":5,"name":"sample","prompt":"p","text":"once","is_answer":false}])"));
+  EXPECT_EQ(known["texts"], nlohmann::ordered_json::parse(
+                                R"([{"step":5,"name":"sample","prompt":"p","text":"once","is_answer":false}])"));
   EXPECT_THAT(known["points"], SizeIs(1));
   board.add({.step = 10, .kind = "sample", .texts = {{"sample", "p", "upon"}}});
   const auto state = board.json(known["newest"].get<int64_t>());

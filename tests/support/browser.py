@@ -38,6 +38,7 @@ class Browser:
         self.session = self.ask("Target.attachToTarget", targetId=target["targetId"], flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.ask(domain + ".enable")
+        self.ask("Emulation.setFocusEmulationEnabled", enabled=True)
         return self
 
     def __exit__(self, *_):

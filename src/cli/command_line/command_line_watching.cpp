@@ -28,7 +28,7 @@ void CommandLine::add_watching() {
   runs->add_option("runs", compare.runs, "folders of runs, and of sweeps, whose trials they stand for")
       ->required()
       ->expected(1, -1);
-  runs->add_option("--html", compare.html, "write a page with their curves over one another");
+  runs->add_option("--html", compare.html, "write a page with a chart for each metric");
   runs->add_flag("--json", compare.json, "print one JSON document");
   runs->callback([this] { action = [this] { return app::library().compare(compare); }; });
   page->callback([this] { action = [this] { return app::library().top(top); }; });

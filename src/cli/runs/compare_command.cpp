@@ -76,6 +76,8 @@ std::vector<fs::path> folders_of(const std::vector<std::string>& paths) {
       continue;
     }
     const std::vector<fs::path> trials = trials_of(folder);
+    if (trials.empty())
+      throw Error(ExitCode::usage, {.what = "no trial of this sweep has begun", .where = folder.string()});
     folders.insert(folders.end(), trials.begin(), trials.end());
   }
   return folders;

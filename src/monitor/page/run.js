@@ -7,7 +7,8 @@ const GROUPS = [
   ["Learning rate", /^train\/lr$/],
   ["Gradient norm", /^train\/grad_norm$/],
   ["Rate", /_per_second$/],
-  ["Time of a step in seconds", /^time\/(?!stall_share|.*_total$).*_seconds$/],
+  ["Time of a step in seconds", /^time\/.*_seconds$/],
+  ["Time so far in seconds", /^time\/.*_seconds_total$/],
 ];
 const view = new View(), charts = new Map(), live = new Map();
 const main = element("main"), grid = make("div", undefined, { class: "grid" });
@@ -20,7 +21,10 @@ function showCharts(state) {
     if (!groups.has(title)) groups.set(title, []);
     groups.get(title).push(name);
   }
-  const order = title => (GROUPS.findIndex(one => one[0] === title) + GROUPS.length + 1) % (GROUPS.length + 1);
+  const order = title => {  // other metrics of evaluations come behind those in %, all others last
+    const group = GROUPS.findIndex(one => one[0] === title);
+    return group >= 0 ? group : /^(val|test)\//.test(title) ? 1.5 : GROUPS.length;
+  };
   const titles = [...groups.keys()].sort((one, other) => order(one) - order(other) || one.localeCompare(other));
   for (const title of titles) {
     if (!charts.has(title)) charts.set(title, new Chart(title, view));
@@ -67,7 +71,7 @@ function phaseBar(metrics) {
     bar.append(make("div", undefined, { style: `background: var(--${colour}); width: ${100 * seconds(name) / all}%`, title: told[told.length - 1] }));
   }
   bar.setAttribute("role", "img");
-  bar.setAttribute("aria-label", told.join(", "));
+  bar.setAttribute("aria-label", told.join(", ") || "no times yet");
   return bar;
 }
 function showRanks(ranks) {
