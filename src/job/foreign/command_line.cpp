@@ -1,6 +1,7 @@
 // Command lines in shell scripts: `python train.py DATA --model resnet50 --amp`.
 #include <cctype>
 
+#include "gputrain/config/problem.hpp"
 #include "gputrain/config/settings_file.hpp"
 #include "moving.hpp"
 
@@ -65,11 +66,18 @@ bool is_program(const std::string& word) {
 }
 
 bool is_option(const std::string& word) {
+  if (word.find_first_not_of('-') == std::string::npos) return false;
   return word.size() > 1 && word[0] == '-' && std::isdigit(static_cast<unsigned char>(word[1])) == 0 && word[1] != '.';
 }
 
+/// Returns a word as YAML; one that is none, as text.
 Node scalar(const std::string& text) {
-  Node node = config::document(text, "the command line");
+  Node node;
+  try {
+    node = config::document(text, "the command line");
+  } catch (const config::SpecError&) {
+    node.quoted = true;
+  }
   if (node.kind == Node::Kind::scalar || node.kind == Node::Kind::null) {
     node.kind = Node::Kind::scalar;
     node.text = text;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -265,9 +266,10 @@ void finish_images(Moving& job) {
   for (const char* key : {"mean", "std"})
     if (job.has(key)) job.set(std::string("data.image.") + key, in_list(job, key));
   const std::string model = job.value_of("model.type");
+  const double pixels = std::atof(size.c_str());  // 0: no number, which validation refuses
   const double crop = job.number("crop_pct", model.starts_with("vit") ? 0.9 : 0.875);
   if (crop > 0 && crop <= 1)
-    job.set("data.image.eval.resize", fmt::format("{}", static_cast<int>(std::floor(std::stod(size) / crop))),
+    job.set("data.image.eval.resize", fmt::format("{}", static_cast<int>(std::floor(pixels / crop))),
             fmt::format("crop_pct {}", crop));
   const std::string augment = "data.image.augment.";
   if (job.is_on("no_aug")) return;

@@ -73,6 +73,22 @@ class Import(unittest.TestCase):
                 run = PROGRAM.run("validate", self.folder / "job.yaml")
                 self.assertEqual(run.returncode, 0, run.stderr + (self.folder / "job.yaml").read_text())
 
+    def test_wrong_files_are_refused_with_the_reason(self):
+        for file, text, why in [
+                ("a.yaml", "", "no keys"), ("a.yaml", "- 1", "no keys"), ("a.yaml", "a: [", "YAML"),
+                ("a.yaml", "model_name_or_path: x\ndataset_name: y\n", "cannot be told"),
+                ("a.yaml", "base_model: x\nrl: grpo\ndatasets: [{path: a.jsonl}]\n", "does not train with grpo"),
+                ("a.yaml", "stage: ppo\nmodel_name_or_path: x\ndataset: a\n", "does not train with PPO"),
+                ("a.sh", "python train.py -- --model vit_huge_patch14_224 data\n", "no model 'vit_huge_patch14_224'"),
+                ("a.sh", "python train.py - -- data --model resnet50 --img-size big\n", "data.image.size"),
+                ("a.sh", "trl sft --dataset_name x\n", "model_name_or_path is missing"),
+                ("a.yaml", "base_model: x\ndatasets: 3\nlearning_rate: much\nmicro_batch_size: [1]\n", "optimizer.lr")]:
+            with self.subTest(text):
+                self.assertIn(why, self.moved(file, text, rc=2))
+        (self.folder / "job.yaml").write_text("kept")
+        run = PROGRAM.run("import", self.folder / "a.yaml", "--output", self.folder / "job.yaml")
+        self.assertEqual((run.returncode, (self.folder / "job.yaml").read_text()), (2, "kept"))
+
     def tiny_model(self):
         words = ["<end>"] + [f"w{i}" for i in range(63)]
         tokenizer = Tokenizer(WordLevel({word: number for number, word in enumerate(words)}, unk_token="<end>"))
