@@ -89,7 +89,8 @@ class BadValues {
         break;
       case Kind::list:
         wrong("{a: 1}");
-        // One text stands for a list of it.
+        // One text stands for a list of it, or of the group that it is the only required key of.
+        if (type.takes_one && type.inner->kind == Kind::group) return;
         if (!type.takes_one || type.inner->kind != Kind::string) wrong("one");
         add_value(key, *type.inner, dotted, context, "[", "]");
         break;

@@ -1,4 +1,6 @@
 // Command lines in shell scripts: `python train.py DATA --model resnet50 --amp`.
+#include <algorithm>
+#include <array>
 #include <cctype>
 
 #include "gputrain/config/problem.hpp"
@@ -101,6 +103,30 @@ std::string long_name(const std::string& option) {
   return name;
 }
 
+/// Returns whether several words may follow an option of timm, TRL or transformers.
+bool has_several_values(const std::string& name) {
+  constexpr std::array kNames{"input_size",
+                              "mean",
+                              "std",
+                              "scale",
+                              "ratio",
+                              "opt_betas",
+                              "lr_noise",
+                              "decay_milestones",
+                              "cutmix_minmax",
+                              "opt_kwargs",
+                              "model_kwargs",
+                              "lora_target_modules",
+                              "lora_modules_to_save",
+                              "loss_type",
+                              "loss_weights",
+                              "report_to",
+                              "label_names",
+                              "optim_target_modules",
+                              "include_for_metrics"};
+  return std::ranges::find(kNames, name) != kNames.end();
+}
+
 }  // namespace
 
 Node read_command_line(const std::string& script) {
@@ -139,7 +165,9 @@ Node read_command_line(const std::string& script) {
         values.push_back(option.substr(equals + 1));
         option = option.substr(0, equals);
       } else {
-        while (at < words.size() && !is_option(words[at])) values.push_back(words[at++]);
+        const bool takes_several = has_several_values(long_name(option));
+        while (at < words.size() && !is_option(words[at]) && (values.empty() || takes_several))
+          values.push_back(words[at++]);
       }
       Node value;
       if (values.size() == 1) {

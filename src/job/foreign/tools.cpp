@@ -32,8 +32,11 @@ bool ends_with(const std::filesystem::path& file, std::initializer_list<const ch
 }
 
 Node read(const std::string& file) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(file, ignored))
+    throw Error(ExitCode::data, {.what = "no such file", .where = file});
   std::ifstream stream(file);
-  if (!stream) throw Error(ExitCode::data, {.what = "no such file", .where = file});
+  if (!stream) throw Error(ExitCode::environment, {.what = "cannot be read", .where = file});
   const std::string text{std::istreambuf_iterator<char>(stream), {}};
   if (ends_with(file, {".yaml", ".yml", ".json"})) return config::document(text, file);
   Node line = read_command_line(text);
@@ -138,8 +141,9 @@ MovedJob move_job(const std::string& file, const std::string& tool) {
 }
 
 void refuse_foreign_job(const std::filesystem::path& file) {
+  std::error_code ignored;
   std::ifstream stream(file);
-  if (!stream) return;
+  if (!std::filesystem::is_regular_file(file, ignored) || !stream) return;
   const std::string text{std::istreambuf_iterator<char>(stream), {}};
   config::Node root;
   try {

@@ -75,7 +75,7 @@ class Import(unittest.TestCase):
 
     def test_wrong_files_are_refused_with_the_reason(self):
         for file, text, why in [
-                ("a.yaml", "", "no keys"), ("a.yaml", "- 1", "no keys"), ("a.yaml", "a: [", "YAML"),
+                ("a.yaml", "", "no keys"), ("a.yaml", "- 1", "no keys"), ("a.yaml", "a: [", "is not closed"),
                 ("a.yaml", "model_name_or_path: x\ndataset_name: y\n", "cannot be told"),
                 ("a.yaml", "base_model: x\nrl: grpo\ndatasets: [{path: a.jsonl}]\n", "does not train with grpo"),
                 ("a.yaml", "stage: ppo\nmodel_name_or_path: x\ndataset: a\n", "does not train with PPO"),
