@@ -63,7 +63,8 @@ struct Talks {
 TEST(GroupValue, MayBeATextWhereOneElementNeedsNoBrackets) {
   const auto talks_of = [](const std::string& text) {
     std::string all;
-    for (const auto& talk : load(schema_of<Talks>(), {.text = text}).as<Talks>().talks) {
+    const Talks read = load(schema_of<Talks>(), {.text = text}).as<Talks>();
+    for (const auto& talk : read.talks) {
       for (const Said& one : talk.values) all += one.by + "=" + one.what + " ";
       all += "| ";
     }

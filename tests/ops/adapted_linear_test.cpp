@@ -8,6 +8,7 @@
 #include <ATen/ops/rand.h>
 #include <gtest/gtest.h>
 
+#include "gputrain/ops/frozen_linear.hpp"
 #include "gputrain/ops/linear.hpp"
 #include "ops/compare.hpp"
 
@@ -100,17 +101,40 @@ TEST(AdaptedLinears, LearnFromSomeOfTheResults) {
 
 TEST(AdaptedLinears, Keep16BitWeightsAndMasterGradients) {
   const Policy policy = policy_of(Precision::bf16);
-  const at::Tensor x = random_leaf({40, 8}, 10, at::kBFloat16);
-  const std::vector<AdaptedLinear> all = layers(at::kBFloat16, at::kFloat);
-  const auto results = adapted_linears(policy, x, all);
-  EXPECT_EQ(results[0].scalar_type(), at::kBFloat16);
-  weighted_sum(results).backward();
-  EXPECT_EQ(all[0].a.grad().scalar_type(), at::kFloat);
-  for (size_t i = 0; i < all.size(); ++i) {
-    AdaptedLinear wide = all[i];
-    for (at::Tensor* one : {&wide.bias, &wide.a, &wide.b})
-      if (one->defined()) *one = one->detach().to(at::kDouble);
-    EXPECT_LT(relative_error(results[i], expected(wide, x.detach().to(at::kDouble))), 2e-2) << i;
+  for (const int64_t rows : {40, 80}) {  // of many rows, some CPUs compute products in fp32
+    const at::Tensor x = random_leaf({rows, 8}, 10, at::kBFloat16);
+    const at::Tensor wide_x = x.detach().to(at::kDouble).requires_grad_();
+    const std::vector<AdaptedLinear> all = layers(at::kBFloat16, at::kFloat);
+    const auto results = adapted_linears(policy, x, all);
+    EXPECT_EQ(results[0].scalar_type(), at::kBFloat16);
+    weighted_sum(results).backward();
+    EXPECT_EQ(all[0].a.grad().scalar_type(), at::kFloat);
+    std::vector<at::Tensor> wide_results;
+    for (size_t i = 0; i < all.size(); ++i) {
+      AdaptedLinear wide = all[i];
+      for (at::Tensor* one : {&wide.bias, &wide.a, &wide.b})
+        if (one->defined()) *one = one->detach().to(at::kDouble);
+      wide_results.push_back(expected(wide, wide_x));
+      EXPECT_LT(relative_error(results[i], wide_results[i]), 2e-2) << i;
+    }
+    weighted_sum(wide_results).backward();
+    EXPECT_LT(relative_error(x.grad(), wide_x.grad()), 2e-2) << rows;
+  }
+}
+
+TEST(FrozenLinear, HasTheResultsAndGradientOfADenseLayerInBf16) {
+  const Policy policy = policy_of(Precision::bf16);
+  for (const int64_t rows : {40, 80}) {
+    const FrozenMatrix matrix = in_two_parts({6, 8}, 1, at::kBFloat16);
+    const at::Tensor bias = frozen({6}, 2, at::kBFloat16), x = random_leaf({2, rows / 2, 8}, 3, at::kBFloat16);
+    const at::Tensor y = frozen_linear(policy, x, matrix, bias);
+    EXPECT_EQ(y.sizes(), at::IntArrayRef({2, rows / 2, 6}));
+    weighted_sum({y}).backward();
+    const at::Tensor wide_x = x.detach().to(at::kDouble).requires_grad_();
+    const at::Tensor wide = at::matmul(wide_x, matrix.in(at::kDouble).t()) + bias.to(at::kDouble);
+    weighted_sum({wide}).backward();
+    EXPECT_LT(relative_error(y, wide), 1e-2) << rows;
+    EXPECT_LT(relative_error(x.grad(), wide_x.grad()), 2e-2) << rows;
   }
 }
 

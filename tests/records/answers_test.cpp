@@ -96,9 +96,9 @@ TEST(Answers, BeginWithWhatBothShare) {
               ElementsAre(R"([{"role":"system","content":"s"},{"role":"user","content":"q"}])",
                           R"([{"role":"assistant","content":"a"}])", R"([{"role":"assistant","content":"b"}])"));
   EXPECT_EQ(parts(R"({"instruction": "i", "input": "x", "history": [["q", "r"]], "chosen": "a", "rejected": "b"})")[0],
-            R"([{"role":"user","content":"q"},{"role":"assistant","content":"r"},{"role":"user","content":"i\nx"}])");
+            R"([{"role":"user","content":"q"},{"role":"assistant","content":"r"},{"role":"user","content":"i\nx","alpaca":{"instruction":"i","input":"x"}}])");
   EXPECT_EQ(parts(R"({"question": "q", "input": "x", "chosen": "a", "rejected": "b"})")[0],
-            R"([{"role":"user","content":"q\nx"}])");
+            R"([{"role":"user","content":"q\nx","alpaca":{"instruction":"q","input":"x"}}])");
   EXPECT_EQ(parts(R"({"system": "s", "prompt": "q", "chosen": "a", "rejected": "b"})")[0],
             R"([{"role":"system","content":"s"},{"role":"user","content":"q"}])");
   EXPECT_EQ(parts(R"({"system": "s", "prompt": [{"role": "user", "content": "q"}],

@@ -213,8 +213,6 @@ const std::vector<VerbRow> kVerbRows{
     {[](const At&) { app::doctor_command({.hosts = {"a b"}}); }, usage, "--hosts: 'a b' is no host name"},
     {[](const At& at) { app::ctl_command({.run = at("images"), .verb = "status"}); }, environment,
      "no run answers in this folder: "},
-    {[](const At& at) { app::top_command({.run = at("images"), .once = true}); }, environment,
-     "no run answers in this folder: "},
 };
 
 struct CommandRow {
