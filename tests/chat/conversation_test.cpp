@@ -125,7 +125,7 @@ TEST(Conversation, SaysWhichMessageIsWrong) {
 }
 
 /// A question whose parts the template of Alpaca's prompts writes apart.
-const ordered_json asked{{"role", "user"}, {"content", "i\nx"}, {"alpaca", {{"instruction", "i"}, {"input", "x"}}}};
+const ordered_json kAskedInParts{{"role", "user"}, {"content", "i\nx"}, {"alpaca", {{"instruction", "i"}, {"input", "x"}}}};
 
 TEST(Conversation, ReadsRecordsOfThreeKinds) {
   const auto made = [](const char* record) { return messages_of(ordered_json::parse(record)); };
@@ -134,7 +134,7 @@ TEST(Conversation, ReadsRecordsOfThreeKinds) {
                      {"from": "tool", "value": "t"}]})"),
             ordered_json({say("system", "s"), say("user", "u"), say("assistant", "a"), say("tool", "t")}));
   EXPECT_EQ(made(R"({"instruction": "i", "input": "x", "output": "o", "system": "s"})"),
-            ordered_json({say("system", "s"), asked, say("assistant", "o")}));
+            ordered_json({say("system", "s"), kAskedInParts, say("assistant", "o")}));
   EXPECT_EQ(made(R"({"instruction": "i", "input": "", "output": "o"})"),
             ordered_json({say("user", "i"), say("assistant", "o")}));
 }
@@ -152,7 +152,7 @@ TEST(Conversation, ReadsRecordsAsOthersWriteThem) {
        })
     EXPECT_EQ(made(record), two) << record;
   EXPECT_EQ(made(R"({"instruction": "i", "context": "x", "output": "o", "history": [["q", "r"]], "system": "s"})"),
-            ordered_json({say("system", "s"), say("user", "q"), say("assistant", "r"), asked, say("assistant", "o")}));
+            ordered_json({say("system", "s"), say("user", "q"), say("assistant", "r"), kAskedInParts, say("assistant", "o")}));
   EXPECT_EQ(made(R"({"system": "s", "messages": [{"role": "user", "content": "u"}]})"),
             ordered_json({say("system", "s"), say("user", "u")}));
   EXPECT_EQ(made(R"({"system": "s", "messages": [{"role": "system", "content": "own"}]})"),
