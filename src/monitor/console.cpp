@@ -227,12 +227,14 @@ void Console::draw(const std::string& text) {
 }
 
 void Console::erase() {
-  if (!std::exchange(status_shown_, false)) return;
+  if (!status_shown_.exchange(false)) return;
   std::printf("\r\x1b[2K");
   std::fflush(stdout);
 }
 
+/// Does not wait for a line that another thread writes, perhaps to a full pipe, where no status line is shown.
 void Console::clear_status() {
+  if (!status_shown_) return;
   const std::lock_guard lock(mutex_);
   erase();
 }

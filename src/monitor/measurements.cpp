@@ -41,6 +41,7 @@ constexpr std::array kMeasurements{
     Measurement{"time/train_seconds_total", counter, "Time in steps, over all attempts"},
     Measurement{"time/eval_seconds_total", counter, "Time in evaluations on data.val, over all attempts"},
     Measurement{"time/save_seconds_total", counter, "Time in which training stood still for saves, over all attempts"},
+    Measurement{"time/left_seconds", gauge, "Time that the run still takes, with evaluations and saves; 0: unknown"},
     Measurement{"rank/phase_seconds_total", counter, "Time that a rank has spent in a phase of its steps"},
     Measurement{"rank/slowness_share", gauge, "How much longer the slowest rank's work takes than the others'"},
     Measurement{"rank/memory_bytes", gauge, "Memory of a rank: allocated on its GPU, or resident on the CPU"},

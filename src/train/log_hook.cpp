@@ -118,6 +118,7 @@ void LogHook::write_line(Progress& progress, const StepResult& result) {
   line["time/train_seconds_total"] = progress.train_seconds;
   line["time/eval_seconds_total"] = progress.eval_seconds;
   line["time/save_seconds_total"] = progress.save_seconds;
+  line["time/left_seconds"] = left_.seconds(progress);
   line.merge(more_metrics_());
   shown_loss_ = loss;
   const auto columns = line_columns(

@@ -1,5 +1,16 @@
 #include "gputrain/monitor/console.hpp"
 
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <future>
+#include <string>
+#include <thread>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -106,6 +117,30 @@ TEST(Console, ShowsWhatGoesOnForLong) {
   EXPECT_THAT(out, testing::HasSubstr("eval    ==="));
   EXPECT_THAT(out, testing::HasSubstr("-  25% val data 1."));
   EXPECT_THAT(out, testing::HasSubstr("eta 3."));
+}
+
+TEST(Console, LetsAWarningPassWhileAnotherThreadWaitsForAFullPipe) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  const int most = ::fcntl(ends[1], F_SETPIPE_SZ, 4096), before = ::dup(STDOUT_FILENO);
+  std::fflush(stdout);
+  ::dup2(ends[1], STDOUT_FILENO);
+  ::close(ends[1]);
+  Console console(Console::Options{.enabled = true});
+  auto writing = std::async(std::launch::async, [&] { console.show("data", std::string(50000, 'x')); });
+  for (int waiting = 0; waiting < most; std::this_thread::yield()) ::ioctl(ends[0], FIONREAD, &waiting);
+  auto clearing = std::async(std::launch::async, [&] { console.clear_status(); });
+  const auto cleared = clearing.wait_for(std::chrono::seconds(20));
+  const bool still_writes = writing.wait_for(std::chrono::seconds(0)) == std::future_status::timeout;
+  std::array<char, 4096> read{};
+  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  while (writing.wait_for(std::chrono::seconds(0)) == std::future_status::timeout)
+    if (::read(ends[0], read.data(), read.size()) < 0) std::this_thread::yield();
+  ::dup2(before, STDOUT_FILENO);
+  ::close(before);
+  ::close(ends[0]);
+  EXPECT_TRUE(still_writes);
+  EXPECT_EQ(cleared, std::future_status::ready);
 }
 
 TEST(Activity, CountsItsParts) {

@@ -1,6 +1,7 @@
 // Console output: lines on stdout and, only on a terminal, one status line that is redrawn below them.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -68,8 +69,9 @@ class Console {
   void show_activities();
 
   Options options_;
-  std::mutex mutex_;  // guards what follows, and stdout: any thread may clear the status line to write a warning
-  bool status_shown_ = false;
+  std::mutex mutex_;  // guards stdout and what follows
+  std::atomic<bool> status_shown_ =
+      false;  // a warning of any thread clears the line, and waits for nobody if there is none
   std::chrono::steady_clock::time_point last_status_{};
   bool is_ending_ = false;
   std::condition_variable ends_;

@@ -74,13 +74,21 @@ class Page {
 
   /// Returns a bar with the part that is done, and the time that is left; a run that time ends has no known part.
   std::string progress_line() const {
-    const double step = value("steps_total"), planned = value("planned_steps"), seconds = value("time/step_seconds");
+    const double step = value("steps_total"), planned = value("planned_steps");
     if (!(planned > 0) || std::isnan(step)) return "-";
     const double share = std::min(1.0, step / planned);
     std::string text = fmt::format(" {:.1f} %", std::floor(1000 * share) / 10);
-    if (seconds > 0 && step < planned) text += "  left " + monitor::duration((planned - step) * seconds);
+    if (const double left = seconds_left(); left > 0 && step < planned) text += "  left " + monitor::duration(left);
     const size_t room = size_.columns > text.size() ? std::min<size_t>(60, size_.columns - text.size()) : 0;
     return coloured(monitor::bar(share, room, /*unicode=*/true), "32") + text;
+  }
+
+  /// Returns what the newest log line said, less the steps since; 0: unknown.
+  double seconds_left() const {
+    const auto logged = curve_of("time/left_seconds");
+    if (logged.empty() || std::isnan(value("time/step_seconds"))) return 0;
+    const double since = value("steps_total") - static_cast<double>(logged.back().first);
+    return logged.back().second - since * value("time/step_seconds");
   }
 
   std::string step_text() const {
