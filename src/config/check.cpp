@@ -22,22 +22,21 @@ bool is_metric_name(std::string_view name) {
   return slash != std::string_view::npos && slash > 0 && slash + 1 < name.size();
 }
 
-const Node* find_dotted(const Node& root, std::string_view dotted) {
-  const Node* node = &root;
-  while (node != nullptr && !dotted.empty()) {
-    const size_t dot = std::min(dotted.find('.'), dotted.size());
-    node = node->find(dotted.substr(0, dot));
-    dotted.remove_prefix(std::min(dot + 1, dotted.size()));
-  }
-  return node;
-}
-
 std::string letters_of(std::string_view word) {
   std::string letters;
   for (const char c : word) {
     if (std::isalnum(static_cast<unsigned char>(c)) != 0) letters += lower_case(c);
   }
   return letters;
+}
+
+/// Returns a class of transformers without what it is for: "Llama" of "LlamaForCausalLM".
+std::string architecture_of(const std::string& name) {
+  for (const std::string_view end : {"For", "LMHead", "Model"})
+    if (const size_t at = name.rfind(end);
+        at != std::string::npos && at > 0 && std::isupper(static_cast<unsigned char>(name[0])) != 0)
+      return name.substr(0, at);
+  return name;
 }
 
 /// Returns a hint, for `type: llama`, if exactly one entry's help has a word with this prefix.
@@ -65,12 +64,12 @@ std::string example(const Schema& schema) {
     if (!key.is_required()) continue;
     const Schema::ChoiceKey* choice = schema.choice_of(key);
     keys += keys.empty() ? "" : ", ";
-    keys += choice == nullptr ? example(key) : key.name() + ": " + choice->catalog->names().front();
+    keys += choice == nullptr ? example(key) : key.name() + ": ...";
   }
   return "{" + (keys.empty() ? "..." : keys) + "}";
 }
 
-/// Returns the shortest valid text for a required key: `data: {train: {path: ...}}`.
+/// Returns the shortest text for a required key: `data: {train: {path: ..., format: ...}}`.
 std::string example(const Key& key) {
   const Schema* group = group_inside(key.type());
   return key.name() + ": " + (group == nullptr ? "..." : example(*group));
@@ -78,14 +77,13 @@ std::string example(const Key& key) {
 
 }  // namespace
 
-Checker::Checker(const Schema& schema, const Node& job, const Environment& environment, std::string record,
-                 Problems& problems)
+Checker::Checker(const Schema& schema, const Node& job, Reading reading, Problems& problems)
     : schema_(schema),
       job_(job),
-      environment_(environment),
-      record_(std::move(record)),
+      reading_(std::move(reading)),
       problems_(problems),
-      unknown_keys_(schema) {}
+      unknown_keys_(schema, job),
+      misses_values_(reading_.gaps.keys) {}
 
 std::shared_ptr<void> Checker::run() {
   if (const Node* vars = job_.find(kVarsKey)) {
@@ -97,6 +95,19 @@ std::shared_ptr<void> Checker::run() {
   read_group(schema_, {&job_, {}, job_.location, {"vars", "include"}}, spec.get());
   for (const PendingCheck& check : pending_checks_) run_check(check);
   return spec;
+}
+
+void Checker::try_out(const Schema& owner, const Key& key, const Node& value, const std::string& group) {
+  Node map{.kind = Node::Kind::map};
+  map.parts.push_back(value);
+  map.parts.front().key = key.name();
+  Group place{&map, group, value.location};
+  const std::shared_ptr<void> spec = owner.create();
+  if (const Schema::ChoiceKey* choice = owner.choice_of(key)) {
+    pick(*choice, key, place, static_cast<const Choice*>(key.locate(spec.get()))->name);
+  } else {
+    read_key(key, place, spec.get());
+  }
 }
 
 void Checker::read_group(const Schema& schema, Group group, void* spec) {
@@ -136,6 +147,7 @@ void Checker::read_absent(const Key& key, const Group& group, const Node* remove
   const std::string dotted = join(group.dotted, key.name());
   const SourceLocation& location = removed != nullptr ? removed->location : group.location;
   if (key.is_required()) {
+    if (reading_.gaps.keys) return;
     problems_.add(location, "the key " + shown(dotted) + " is missing", key.help() + "; write `" + example(key) + "`");
   } else if (key.type().kind == ValueType::Kind::group) {
     read_group(key.type().schema(), {nullptr, dotted, location}, key.locate(spec));
@@ -163,6 +175,10 @@ void Checker::note_unknown(const Group& group) {
       if (!says_nothing) left_out_.push_back(join(group.dotted, part.key));
       continue;
     }
+    if (!reading_.advises) {
+      problems_.add(part.key_location, "unknown key " + shown(part.key));
+      continue;
+    }
     if (group.guesses && !unknown_keys_.is_renamed(part, group.dotted)) continue;
     misses_values_ = true;
     unknown_keys_.note(part, group.dotted, siblings, group.picked, problems_);
@@ -170,7 +186,8 @@ void Checker::note_unknown(const Group& group) {
 }
 
 bool Checker::is_recorded(const Node& part) const {
-  return !record_.empty() && part.key_location.source && part.key_location.source->name == record_;
+  const std::string& record = reading_.record;
+  return !record.empty() && part.key_location.source && part.key_location.source->name == record;
 }
 
 void Checker::run_check(const PendingCheck& check) {
@@ -211,6 +228,7 @@ void Checker::refuse_options_of_no_entry(const Schema::ChoiceKey& choice, const 
   const Node* name = group.map == nullptr ? nullptr : group.map->find(key.name());
   const Node* options = group.map == nullptr || choice.under.empty() ? nullptr : group.map->find(choice.under);
   if (options == nullptr || options->kind != Node::Kind::map || options->parts.empty() || key.is_required()) return;
+  if (reading_.gaps.keys) return;
   if (name != nullptr && name->kind != Node::Kind::null) return;  // misspelt, and reported
   std::vector<std::string> fitting;
   for (const std::string& entry : choice.catalog->names()) {
@@ -234,6 +252,10 @@ const CatalogEntry* Checker::pick(const Schema::ChoiceKey& choice, const Key& ke
   const bool is_beside = choice.under.empty();  // the options are keys of this group
   const Node* name = group.map == nullptr ? nullptr : group.map->find(key.name());
   if (name == nullptr || name->removes || (name->kind == Node::Kind::null && fallback.empty())) {
+    if (reading_.gaps.keys) {
+      group.guesses = group.guesses || is_beside;
+      return nullptr;
+    }
     if (key.is_required()) {
       problems_.add(group.location, "the key " + shown(dotted) + " is missing", either(choice.catalog->names()));
     }
@@ -247,10 +269,16 @@ const CatalogEntry* Checker::pick(const Schema::ChoiceKey& choice, const Key& ke
   if (name->kind == Node::Kind::scalar) {
     origins_[dotted] = name->location;
     if (const CatalogEntry* entry = choice.catalog->find(name->text)) return entry;
+    if (reading_.gaps.entries) {
+      misses_values_ = true;
+      group.guesses = is_beside;
+      return nullptr;
+    }
   }
   const std::vector<std::string> names = choice.catalog->names();
-  std::string hint = name->kind == Node::Kind::scalar ? did_you_mean(name->text, names) : "";
-  if (hint.empty() && name->kind == Node::Kind::scalar) hint = told_by_help(*choice.catalog, name->text);
+  const std::string meant = architecture_of(name->text);
+  std::string hint = name->kind == Node::Kind::scalar ? did_you_mean(meant, names) : "";
+  if (hint.empty() && name->kind == Node::Kind::scalar) hint = told_by_help(*choice.catalog, meant);
   if (!hint.empty()) hint += " ";
   problems_.add(name->location,
                 dotted + ": no " + choice.catalog->kind() + " is named " +

@@ -19,9 +19,13 @@ namespace gputrain::config {
 
 class Checker {
  public:
-  /// `record`: the name of a file whose unknown keys are no mistakes; empty: there is none.
-  Checker(const Schema& schema, const Node& job, const Environment& environment, std::string record,
-          Problems& problems);
+  struct Reading {
+    const Environment& environment;
+    std::string record = {};  // the name of a file whose unknown keys are no mistakes; empty: there is none
+    Gaps gaps = {};
+    bool advises = true;  // on unknown keys; false: they are only counted
+  };
+  Checker(const Schema& schema, const Node& job, Reading reading, Problems& problems);
 
   /// Returns the filled struct; valid only if no problem was reported.
   std::shared_ptr<void> run();
@@ -30,6 +34,9 @@ class Checker {
   void read_default(const Key& key, const Node& node, void* spec) {
     read_value({key, key.name(), key.type()}, key.type(), node, key.locate(spec));
   }
+
+  /// Reads the value of a key of `owner` as if the job had it in `group`.
+  void try_out(const Schema& owner, const Key& key, const Node& value, const std::string& group);
 
   /// Returns the origin of each setting, by dotted key.
   std::map<std::string, SourceLocation> take_origins() { return std::move(origins_); }
@@ -90,8 +97,7 @@ class Checker {
 
   const Schema& schema_;
   const Node& job_;
-  const Environment& environment_;
-  std::string record_;
+  Reading reading_;
   Problems& problems_;
   UnknownKeys unknown_keys_;
   std::map<std::string, SourceLocation> origins_;  // of values; of a group by its key and a dot

@@ -77,7 +77,7 @@ class Inspector {
     Problems problems;
     Node node = node_of(key.type(), key.locate(static_cast<const void*>(defaults)));
     const Environment none = [](const std::string&) { return std::nullopt; };
-    Checker(root_, node, none, /*record=*/"", problems).read_default(key, node, defaults);
+    Checker(root_, node, {.environment = none}, problems).read_default(key, node, defaults);
     for (const Problem& problem : problems.take()) fault(dotted, "its default is refused: " + problem.what);
   }
 

@@ -25,8 +25,8 @@ Node plain_node(std::string text) {
 
 class Interpolation {
  public:
-  Interpolation(Node& job, const Request& request, Budget& budget, Problems& problems)
-      : job_(job), request_(request), budget_(budget), problems_(problems) {}
+  Interpolation(Node& job, const Request& request, const Gaps& gaps, Budget& budget, Problems& problems)
+      : job_(job), request_(request), gaps_(gaps), budget_(budget), problems_(problems) {}
 
   void resolve(Node& node) {
     for (Node& part : node.parts) resolve(part);
@@ -145,6 +145,10 @@ class Interpolation {
   }
 
   void unknown(const std::string& name, Node& node) {
+    if (gaps_.keys) {
+      node.is_broken = true;
+      return;
+    }
     std::vector<std::string> names;
     if (const Node* vars = job_.find(kVariables)) {
       for (const Node& part : vars->parts) names.push_back(part.key);
@@ -161,6 +165,7 @@ class Interpolation {
 
   Node& job_;
   const Request& request_;
+  const Gaps& gaps_;
   Budget& budget_;
   Problems& problems_;
   std::unordered_map<const Node*, State> states_;
@@ -181,9 +186,10 @@ void add_defaults(Node& job, const Schema& schema) {
 
 }  // namespace
 
-void interpolate(Node& job, const Schema& schema, const Request& request, Budget& budget, Problems& problems) {
+void interpolate(Node& job, const Schema& schema, const Request& request, const Gaps& gaps, Budget& budget,
+                 Problems& problems) {
   add_defaults(job, schema);
-  Interpolation(job, request, budget, problems).resolve(job);
+  Interpolation(job, request, gaps, budget, problems).resolve(job);
 }
 
 void escape_interpolation(Node& node) {

@@ -10,7 +10,8 @@ namespace gputrain::config {
 
 /// Replaces every ${...} in the values of `job`; `$${` stands for the characters `${`. First adds the top-level scalar
 /// defaults of `schema` to `job`, so that ${...} can name them. `request` must have its environment.
-void interpolate(Node& job, const Schema& schema, const Request& request, Budget& budget, Problems& problems);
+void interpolate(Node& job, const Schema& schema, const Request& request, const Gaps& gaps, Budget& budget,
+                 Problems& problems);
 
 /// Writes each `${` in the values as `$${`, so that the values read back unchanged.
 void escape_interpolation(Node& node);

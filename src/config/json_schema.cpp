@@ -252,9 +252,12 @@ class SchemaWriter {
 }  // namespace
 
 nlohmann::ordered_json json_schema(const Schema& schema, const std::string& title) {
-  Json root{{"$schema", "https://json-schema.org/draft/2020-12/schema"},
-            {"$comment", "Describes a complete job; a file that includes others may leave required keys to them."},
-            {"title", title}};
+  Json root{
+      {"$schema", "https://json-schema.org/draft/2020-12/schema"},
+      {"$comment",
+       "Describes a complete job; a file that includes others may leave required keys to them. The tag !replace before "
+       "a group drops what they say of it: editors take it with \"yaml.customTags\": [\"!replace mapping\"]."},
+      {"title", title}};
   root.update(SchemaWriter().object_schema(schema, true));
   root["$defs"]["reference"] = {
       {"description", "replaced by a value when the job is read"}, {"type", "string"}, {"pattern", R"(\$\{.+\})"}};

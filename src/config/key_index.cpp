@@ -1,5 +1,7 @@
 #include "key_index.hpp"
 
+#include <algorithm>
+
 #include "gputrain/config/value_type.hpp"
 
 namespace gputrain::config {
@@ -33,12 +35,24 @@ std::string join(std::string_view group, std::string_view name) {
 
 KeyIndex::KeyIndex(const Schema& root) { add_group(root, {}, 0); }
 
+const Node* find_dotted(const Node& root, std::string_view dotted) {
+  const Node* node = &root;
+  while (node != nullptr && !dotted.empty()) {
+    const size_t dot = std::min(dotted.find('.'), dotted.size());
+    node = node->find(dotted.substr(0, dot));
+    dotted.remove_prefix(std::min(dot + 1, dotted.size()));
+  }
+  return node;
+}
+
 /// Adds the keys of a schema; `where` holds everything else about them.
 void KeyIndex::add_group(const Schema& schema, const KnownKey& where, int depth) {
   if (depth > kDeepest) return;
+  const std::shared_ptr<const void> defaults = schema.choices().empty() ? nullptr : schema.create();
   for (const Key& key : schema.keys()) {
     KnownKey known = where;
     known.key = &key;
+    known.owner = &schema;
     keys_.push_back(known);
     if (const Schema* inner = group_inside(key.type())) {
       known.group = join(where.group, key.name());
@@ -51,6 +65,8 @@ void KeyIndex::add_group(const Schema& schema, const KnownKey& where, int depth)
     known.picked_by = join(where.group, key.name());
     for (const CatalogEntry& option : choice->catalog->entries()) {
       known.entry = &option;
+      known.is_default =
+          key.is_required() || static_cast<const Choice*>(key.locate(defaults.get()))->name == option.name;
       add_group(*option.schema, known, depth + 1);
     }
   }

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "gputrain/config/node.hpp"
 #include "gputrain/config/schema.hpp"
 
 namespace gputrain::config {
@@ -12,9 +13,11 @@ namespace gputrain::config {
 struct KnownKey {
   std::string group = {};  // "optimizer", "model.config"; empty: the top
   const Key* key = nullptr;
+  const Schema* owner = nullptr;        // the struct that has the key
   const AnyCatalog* catalog = nullptr;  // if the key is an option of one of its entries
   const CatalogEntry* entry = nullptr;
   std::string picked_by = {};  // the key that picks the entry: "model.type"
+  bool is_default = false;     // the entry may be picked if the job does not say
 
   std::string dotted() const { return group.empty() ? key->name() : group + "." + key->name(); }
 };
@@ -38,6 +41,9 @@ class KeyIndex {
 
   std::vector<KnownKey> keys_;
 };
+
+/// Returns the node at a dotted key, or null.
+const Node* find_dotted(const Node& root, std::string_view dotted);
 
 /// Returns the struct inside `type` (group or optional group), or null.
 const Schema* group_inside(const ValueType& type);

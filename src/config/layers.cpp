@@ -52,11 +52,17 @@ class FileReader {
       }
       return std::nullopt;
     }
+    if (own->replaces)
+      problems_.add(own->location, "!replace is for a group of keys, and this is a whole job",
+                    "leave it out, and the include too");
     open_.push_back(identity_of(path));
-    std::optional<Node> merged = with_includes(std::move(*own), path.parent_path());
+    Node merged = with_includes(std::move(*own), path.parent_path());
     open_.pop_back();
     return merged;
   }
+
+  /// Returns whether every included file could be read.
+  bool has_read_all() const noexcept { return has_read_all_; }
 
  private:
   bool may_open(const fs::path& path, const SourceLocation& asked_by) {
@@ -76,19 +82,17 @@ class FileReader {
     return true;
   }
 
-  std::optional<Node> with_includes(Node own, const fs::path& folder) {
+  Node with_includes(Node own, const fs::path& folder) {
     Node merged{.kind = Node::Kind::map, .location = own.location};
-    bool all_good = true;
     if (Node* include = own.find(kIncludeKey)) {
       for (const Node& name : names_in(*include)) {
         std::optional<Node> layer = read_named(name, folder);
-        all_good = all_good && layer;
+        has_read_all_ = has_read_all_ && layer;
         if (layer) merge(merged, std::move(*layer));
       }
       own.parts.erase(own.parts.begin() + (include - own.parts.data()));
     }
     merge(merged, std::move(own));
-    if (!all_good) return std::nullopt;
     return merged;
   }
 
@@ -119,6 +123,7 @@ class FileReader {
   Problems& problems_;
   std::vector<std::string> open_;  // canonical paths, from the job file to the innermost include
   size_t files_ = 0;
+  bool has_read_all_ = true;
 };
 
 std::vector<std::string> split_path(std::string_view dotted) {
@@ -175,7 +180,7 @@ std::optional<Node> read_setting(const std::string& argument, const fs::path& fo
 }  // namespace
 
 void merge(Node& base, Node over) {
-  if (base.kind != Node::Kind::map || over.kind != Node::Kind::map) {
+  if (base.kind != Node::Kind::map || over.kind != Node::Kind::map || over.replaces) {
     over.removes = over.kind == Node::Kind::null && (base.kind != Node::Kind::null || base.removes);
     base = std::move(over);
     return;
@@ -192,7 +197,7 @@ void merge(Node& base, Node over) {
   }
 }
 
-std::optional<Node> read_layers(const Request& request, Budget& budget, Problems& problems) {
+std::optional<Layers> read_layers(const Request& request, Budget& budget, Problems& problems) {
   FileReader reader(request.environment, budget, problems);
   std::optional<Node> job = Node{.kind = Node::Kind::map};
   if (request.text) {
@@ -203,18 +208,18 @@ std::optional<Node> read_layers(const Request& request, Budget& budget, Problems
   } else if (!request.file.empty()) {
     job = reader.read(request.file.lexically_normal(), {});
   }
-  bool all_good = job.has_value();
+  if (!job) return std::nullopt;
+  Layers layers{.job = std::move(*job), .is_whole = reader.has_read_all()};
   const auto put_on_top = [&](const std::vector<std::string>& set, const fs::path& found_in) {
     for (const std::string& argument : set) {
       std::optional<Node> layer = read_setting(argument, found_in, budget, problems);
-      all_good = all_good && layer;
-      if (layer && job) merge(*job, std::move(*layer));
+      layers.is_whole = layers.is_whole && layer;
+      if (layer) merge(layers.job, std::move(*layer));
     }
   };
   put_on_top(request.set, {});
   put_on_top(request.found.set, request.found.file);
-  if (!all_good) return std::nullopt;
-  return job;
+  return layers;
 }
 
 }  // namespace gputrain::config

@@ -66,12 +66,15 @@ std::optional<Loaded> read(const Schema& schema, const Request& given, Problems&
   Request request = given;
   if (!request.environment) request.environment = of_this_process;
   Budget budget;
-  std::optional<Node> job = read_layers(request, budget, problems);
-  if (!job) return std::nullopt;
+  for (const Problem& mistake : request.of_plugins) problems.add(mistake.location, mistake.what, mistake.hint);
+  std::optional<Layers> layers = read_layers(request, budget, problems);
+  if (!layers) return std::nullopt;
+  Node* const job = &layers->job;
   job->location = file_location(request);  // the whole job: the place for missing keys
-  interpolate(*job, schema, request, budget, problems);
+  const Gaps gaps{.keys = !layers->is_whole, .entries = !request.of_plugins.empty()};
+  interpolate(*job, schema, request, gaps, budget, problems);
   const std::string record = request.is_record ? request.file.string() : "";
-  Checker checker(schema, *job, request.environment, record, problems);
+  Checker checker(schema, *job, {.environment = request.environment, .record = record, .gaps = gaps}, problems);
   std::shared_ptr<const void> spec = checker.run();
   Loaded::Written written{.origins = checker.take_origins(), .left_out = checker.take_left_out()};
   note_texts(*job, "", written);

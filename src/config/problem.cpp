@@ -9,13 +9,13 @@
 
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/secrets.hpp"
+#include "problems.hpp"
 #include "yaml/odd_characters.hpp"
 #include "yaml/scalar.hpp"
 
 namespace gputrain::config {
 namespace {
 
-constexpr size_t kMostShown = 20;
 constexpr size_t kExcerptWidth = 100;
 constexpr size_t kExcerptLead = 60;  // characters shown before the place in a long line
 
@@ -128,10 +128,8 @@ std::string sources_of(const std::vector<Problem>& problems) {
 
 std::string render_page(const std::vector<Problem>& problems, const Paint& paint) {
   std::string text = counted(std::ssize(problems), "mistake") + " in " + sources_of(problems) + "\n";
-  for (size_t i = 0; i < std::min(problems.size(), kMostShown); ++i) text += "\n" + render_problem(problems[i], paint);
-  if (problems.size() > kMostShown) {
-    text += "\nand " + std::to_string(problems.size() - kMostShown) + " more\n";
-  }
+  for (const Problem& problem : problems) text += "\n" + render_problem(problem, paint);
+  if (problems.size() >= Problems::kMost) text += "\nno more are looked for\n";
   text.pop_back();
   return text;
 }

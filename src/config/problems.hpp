@@ -10,6 +10,12 @@
 
 namespace gputrain::config {
 
+/// What could not be read and is reported. Mistakes that may only come of it are not reported.
+struct Gaps {
+  bool keys = false;     // an included file or a --set
+  bool entries = false;  // a plug-in
+};
+
 class Problems {
  public:
   void add(SourceLocation location, std::string what, std::string hint = {}) {
@@ -26,8 +32,9 @@ class Problems {
   }
   std::vector<Problem> take() { return std::move(found_); }
 
- private:
   static constexpr size_t kMost = 100;
+
+ private:
   std::vector<Problem> found_;
 };
 

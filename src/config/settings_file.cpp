@@ -19,10 +19,10 @@ std::map<std::string, std::string> recorded_settings(const std::filesystem::path
   Budget budget;
   Problems problems;
   const Request request{.file = file, .environment = [](const std::string&) { return std::optional<std::string>(); }};
-  const std::optional<Node> job = read_layers(request, budget, problems);
-  if (!job) throw SpecError(problems.take());
+  const std::optional<Layers> layers = read_layers(request, budget, problems);
+  if (!layers || !layers->is_whole) throw SpecError(problems.take());
   std::map<std::string, std::string> settings;
-  collect(*job, {}, settings);
+  collect(layers->job, {}, settings);
   return settings;
 }
 

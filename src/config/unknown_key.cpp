@@ -1,10 +1,13 @@
 #include "unknown_key.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
 
+#include "check.hpp"
 #include "gputrain/config/names.hpp"
 #include "yaml/odd_characters.hpp"
+#include "yaml/parse.hpp"
 #include "yaml/scalar.hpp"
 
 namespace gputrain::config {
@@ -46,6 +49,14 @@ std::vector<std::string> groups_of(const Range& known) {
   return groups;
 }
 
+/// Returns of which entries a key is an option.
+std::string option_of(const std::vector<const KnownKey*>& known) {
+  std::vector<std::string> entries;
+  for (const KnownKey* key : known)
+    if (key->entry != nullptr) entries.push_back(shown(key->entry->name));
+  return "it is an option of the " + known.front()->catalog->kind() + " " + either(entries);
+}
+
 std::string named_in(const std::string& key, const std::string& group) {
   return "unknown key " + shown(key) + (group.empty() ? "" : " in " + shown(group));
 }
@@ -82,6 +93,7 @@ void UnknownKeys::note(const Node& part, const std::string& group, const std::ve
   if (problems.is_full()) return;
   const Question question{part, group, siblings, picked};
   std::optional<Advice> advice = renamed(question);
+  if (advice) mind_value(question, *advice);
   if (!advice) advice = other_entry(question);
   if (!advice) advice = misplaced(question);
   if (!advice) advice = dotted(question);
@@ -96,25 +108,30 @@ bool UnknownKeys::is_renamed(const Node& part, const std::string& group) {
   });
 }
 
-/// Advises on another tool's name for one of our keys.
-std::optional<UnknownKeys::Advice> UnknownKeys::renamed(const Question& question) {
+/// Returns the key of ours that another tool's name stands for: one in this group before others, then one that is no
+/// option or an option of the picked entry.
+std::optional<KeyIndex::Renamed> UnknownKeys::known_by_other_name(const Question& question) {
   const std::vector<KeyIndex::Renamed> found = index().renamed(question.group, question.part.key);
   if (found.empty()) return std::nullopt;
-  // Prefer a key in this group, then one that is no option or an option of the picked entry.
   const auto rank = [&](const KeyIndex::Renamed& renamed) {
     const bool here = renamed.known->group == question.group;
     const bool is_picked = std::any_of(question.picked.begin(), question.picked.end(),
                                        [&](const Picked& picked) { return picked.entry == renamed.known->entry; });
     return (here ? 2 : 0) + (renamed.known->entry == nullptr || is_picked ? 1 : 0);
   };
-  const KeyIndex::Renamed best =
-      *std::max_element(found.begin(), found.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
+  return std::ranges::max(found, {}, rank);
+}
+
+/// Advises on another tool's name for one of our keys.
+std::optional<UnknownKeys::Advice> UnknownKeys::renamed(const Question& question) {
+  const auto best = known_by_other_name(question);
+  if (!best) return std::nullopt;
   const std::string theirs = in_backticks(printable(question.part.key) + ": " + value_text(question.part));
-  const bool converts = best.foreign->convert && question.part.kind == Node::Kind::scalar;
-  std::string value = converts ? best.foreign->convert(question.part.text) : value_text(question.part);
-  if (const std::string ours = ours_for(value, best.known->key->allowed()); !ours.empty()) value = ours;
+  const bool converts = best->foreign->convert && question.part.kind == Node::Kind::scalar;
+  std::string value = converts ? best->foreign->convert(question.part.text) : value_text(question.part);
+  if (const std::string ours = ours_for(value, best->known->key->allowed()); !ours.empty()) value = ours;
   if (value.empty()) return Advice{theirs + " needs no line here", "leave it out"};
-  const Target target = target_of(*best.known, question.part);
+  const Target target = target_of(*best->known, question.part);
   const std::string ours = in_backticks(join(target.group, target.name) + ": " + printable(value));
   Advice advice{theirs + " is " + ours + " here", {}};
   const auto& source = question.part.key_location.source;
@@ -140,19 +157,38 @@ std::optional<UnknownKeys::Advice> UnknownKeys::other_entry(const Question& ques
   for (const Picked& picked : question.picked) {
     if (picked.catalog != option->catalog) continue;
     advice.what += ", not of " + shown(picked.entry->name);
-    advice.hint =
-        "remove it; if it comes from an included file, write " + in_backticks(printable(question.part.key) + ": null");
+    advice.hint = without_option(question, *option);
     return advice;
   }
   advice.what += ", and none is picked";
-  advice.hint = "write " + in_backticks(option->picked_by + ": " + option->entry->name);
+  const size_t dot = option->picked_by.rfind('.');
+  advice.hint = how_to_write(question.part, option->picked_by.substr(0, dot), option->picked_by.substr(dot + 1),
+                             option->entry->name);
   return advice;
+}
+
+/// Returns how to be rid of an option of another entry, which may stand in an included file.
+std::string UnknownKeys::without_option(const Question& question, const KnownKey& option) {
+  const auto &source = question.part.key_location.source, &job = job_.location.source;
+  const auto file_of = [](const Source& one) { return std::filesystem::path(one.name).lexically_normal(); };
+  const bool is_included = source && job && source->kind == Source::Kind::file && file_of(*source) != file_of(*job);
+  if (!is_included) return "remove it";
+  std::string hint = "write " + in_backticks(printable(question.part.key) + ": null");
+  const std::string group = option.picked_by.substr(0, option.picked_by.rfind('.'));
+  if (told_replaceable_.insert(group).second)
+    hint += ", or `!replace` before the keys of " + shown(group) + ", which drops all that included files say of it";
+  return hint;
 }
 
 /// Returns one of our keys in the wrong group.
 std::optional<UnknownKeys::Advice> UnknownKeys::misplaced(const Question& question) {
   std::vector<const KnownKey*> known = index().named(question.part.key);
   std::erase_if(known, [&](const KnownKey* key) { return key->group == question.group; });
+  const bool is_single = question.part.kind == Node::Kind::scalar || question.part.kind == Node::Kind::list;
+  const auto takes = [&](const KnownKey* key) { return mistakes_in({key, question.part}).empty(); };
+  const bool fits = is_single && std::ranges::any_of(known, takes);  // else at least the words of a key may be meant
+  if (is_single)
+    std::erase_if(known, [&](const KnownKey* key) { return fits ? !takes(key) : key->key->allowed().empty(); });
   const std::vector<std::string> groups = groups_of(known);
   if (groups.empty() || groups.size() > kMostLocations) return std::nullopt;
   Advice advice{shown(question.part.key) + " belongs under " + either(groups), {}};
@@ -167,11 +203,76 @@ std::optional<UnknownKeys::Advice> UnknownKeys::misplaced(const Question& questi
       });
       return choices.empty() || std::ranges::find(choices, question.part.text) != choices.end();
     });
-    advice.hint = is_allowed
-                      ? how_to_write(question.part, known.front()->group, question.part.key, value_text(question.part))
-                      : "there it must be " + either(allowed);
+    if (!is_allowed) {
+      advice.hint = "there it must be " + either(allowed);
+    } else if (!std::ranges::any_of(known, takes)) {
+      advice.hint = "what is in it is checked there";
+    } else if (std::ranges::any_of(known, [&](const KnownKey* key) { return is_picked(*key); })) {
+      advice.hint = how_to_write(question.part, known.front()->group, question.part.key, value_text(question.part));
+    } else {
+      advice.hint = option_of(known);
+    }
   }
   return advice;
+}
+
+/// Returns whether the job has picked the entry of an option. True for other keys.
+bool UnknownKeys::is_picked(const KnownKey& option) const {
+  if (option.entry == nullptr) return true;
+  const Node* name = find_dotted(job_, option.picked_by);
+  return name == nullptr ? option.is_default : name->text == option.entry->name;
+}
+
+/// Returns what our key would say to the value.
+std::vector<Problem> UnknownKeys::mistakes_in(const Proposal& proposal) {
+  const auto& [known, value] = proposal;
+  Problems problems;
+  const Environment any = [](const std::string&) { return "/home"; };  // of paths that begin with ~
+  Checker(root_, job_, {.environment = any, .advises = false}, problems)
+      .try_out(*known->owner, *known->key, value, known->group);
+  return problems.take();
+}
+
+/// Returns the key and value that renamed() tells of; empty: none.
+std::optional<UnknownKeys::Proposal> UnknownKeys::proposed(const Question& question) {
+  const auto best = known_by_other_name(question);
+  if (!best) return std::nullopt;
+  Proposal proposal{best->known, question.part};
+  if (best->foreign->convert && question.part.kind == Node::Kind::scalar) {
+    const auto source = std::make_shared<Source>(Source{{}, best->foreign->convert(question.part.text)});
+    if (source->text.empty()) return std::nullopt;
+    Budget budget;
+    Problems none;
+    if (auto value = parse_yaml(source, budget, none)) proposal.value = std::move(*value);
+  }
+  if (const std::string ours = ours_for(to_flow(proposal.value), best->known->key->allowed()); !ours.empty())
+    proposal.value = {.kind = Node::Kind::scalar, .text = ours};
+  const Target target = target_of(*best->known, question.part);
+  for (const KnownKey& known : index().all()) {
+    const bool is_it = known.group == target.group && known.key->name() == target.name;
+    if (is_it && (is_picked(known) || proposal.known->key->name() != target.name)) proposal.known = &known;
+  }
+  return proposal;
+}
+
+/// Corrects advice about another tool's name for a key of ours that does not take the value.
+void UnknownKeys::mind_value(const Question& question, Advice& advice) {
+  const std::optional<Proposal> proposal = proposed(question);
+  if (!proposal) return;
+  const KnownKey& known = *proposal->known;
+  const std::vector<Problem> mistakes = mistakes_in(*proposal);
+  if (mistakes.empty()) {
+    if (!is_picked(known)) advice.hint = option_of({&known});
+    return;
+  }
+  const std::string theirs = in_backticks(printable(question.part.key) + ": " + value_text(question.part));
+  if (question.part.kind == Node::Kind::null) {
+    advice = {theirs + " needs no line here", "leave it out"};
+    return;
+  }
+  const auto& [place, what, hint] = mistakes.front();
+  advice = {theirs + " is " + shown(known.dotted()) + " here, which takes other values",
+            what + (hint.empty() ? "" : "; " + hint)};
 }
 
 /// Advises on `train.max_steps: 3` in a file.
@@ -189,7 +290,7 @@ UnknownKeys::Advice UnknownKeys::misspelt(const Question& question) {
   Advice advice{named_in(name, question.group), did_you_mean(name, question.siblings)};
   if (root_.foreign())
     if (auto instead = root_.foreign()(join(question.group, name), question.part)) advice.hint = *std::move(instead);
-  if (advice.hint.empty()) advice.hint = near_elsewhere(name);
+  if (advice.hint.empty()) advice.hint = near_elsewhere(name, question.group);
   if (advice.hint.empty() && question.part.kind == Node::Kind::null && name.find(' ') != std::string::npos) {
     advice.hint = "is a ':' missing in this line?";
   }
@@ -199,32 +300,36 @@ UnknownKeys::Advice UnknownKeys::misspelt(const Question& question) {
   if (advice.hint.empty() && question.part.kind == Node::Kind::map) {
     advice.hint = advice_inside(question.part, join(question.group, name));
   }
-  if (advice.hint.empty() && question.siblings.size() <= kMostSiblings) {
+  if (advice.hint.empty() && question.siblings.size() <= kMostSiblings && listed_.insert(question.siblings).second) {
     advice.hint = "the keys here are " + either(question.siblings);
   }
   if (const std::string odd = beyond_ascii(name); !odd.empty()) advice.hint = odd + "\n" + advice.hint;
   return advice;
 }
 
-/// Returns the one key of any group, or of another tool, with a similar name. Any long word is near some of so many
-/// names by chance, so the distance limit is smaller here than within a group, unless one name contains the other.
-std::string UnknownKeys::near_elsewhere(const std::string& name) {
+/// Returns the one key of any group, or of another tool, with a similar name; of several, the one in `group`. Any long
+/// word is near some of so many names by chance, so the distance limit is smaller here than within a group, unless one
+/// name contains the other.
+std::string UnknownKeys::near_elsewhere(const std::string& name, const std::string& group) {
   std::vector<std::string> names;
   for (const KnownKey& known : index().all()) {
     names.push_back(known.key->name());
     for (const Key::Foreign& foreign : known.key->foreign_names()) names.push_back(foreign.name);
   }
   const std::vector<std::string> near = nearest(name, names);
-  if (near.size() != 1) return {};
+  if (near.size() != 1 || near[0] == name) return {};
   const bool is_part = near[0].find(name) != std::string::npos || name.find(near[0]) != std::string::npos;
   if (!is_part && edit_distance(name, near[0]) * 4 > name.size()) return {};
+  std::set<std::string> meant;
   for (const KnownKey& known : index().all()) {
     const auto& foreign = known.key->foreign_names();
     const bool is_foreign =
         std::any_of(foreign.begin(), foreign.end(), [&](const auto& one) { return one.name == near[0]; });
-    if (known.key->name() == near[0] || is_foreign) return "did you mean " + shown(known.dotted()) + "?";
+    if (known.key->name() == near[0] || is_foreign) meant.insert(known.dotted());
   }
-  return {};
+  if (meant.size() > 1)
+    std::erase_if(meant, [&](const std::string& dotted) { return !dotted.starts_with(group + "."); });
+  return meant.size() == 1 ? "did you mean " + shown(*meant.begin()) + "?" : "";
 }
 
 /// Returns, for an unknown group, where its keys belong.
@@ -233,6 +338,7 @@ std::string UnknownKeys::advice_inside(const Node& map, const std::string& group
   for (const Node& part : map.parts) {
     const Question question{part, group, {}, {}};
     std::optional<Advice> advice = renamed(question);
+    if (advice) mind_value(question, *advice);
     if (!advice) advice = misplaced(question);
     if (!advice) continue;
     if (!lines.empty()) lines += "\n";

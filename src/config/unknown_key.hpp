@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,8 @@ struct Picked {
 
 class UnknownKeys {
  public:
-  explicit UnknownKeys(const Schema& root) : root_(root) {}
+  /// Keeps both.
+  UnknownKeys(const Schema& root, const Node& job) : root_(root), job_(job) {}
 
   /// Reports that `part` is unknown in `group`, whose known keys are `siblings`.
   void note(const Node& part, const std::string& group, const std::vector<std::string>& siblings,
@@ -40,17 +42,32 @@ class UnknownKeys {
     const std::vector<Picked>& picked;
   };
 
+  /// A value for one of our keys, in the place of what the job has.
+  struct Proposal {
+    const KnownKey* known;
+    Node value;
+  };
+
+  std::optional<KeyIndex::Renamed> known_by_other_name(const Question& question);
   std::optional<Advice> renamed(const Question& question);
+  std::optional<Proposal> proposed(const Question& question);
+  void mind_value(const Question& question, Advice& advice);
+  std::vector<Problem> mistakes_in(const Proposal& proposal);
+  bool is_picked(const KnownKey& option) const;
+  std::string without_option(const Question& question, const KnownKey& option);
   std::optional<Advice> other_entry(const Question& question);
   std::optional<Advice> misplaced(const Question& question);
   std::optional<Advice> dotted(const Question& question);
   Advice misspelt(const Question& question);
-  std::string near_elsewhere(const std::string& name);
+  std::string near_elsewhere(const std::string& name, const std::string& group);
   std::string advice_inside(const Node& map, const std::string& group);
   const KeyIndex& index();
 
   const Schema& root_;
-  std::optional<KeyIndex> index_;  // built at the first unknown key
+  const Node& job_;
+  std::set<std::vector<std::string>> listed_;  // keys of groups, each told once
+  std::set<std::string> told_replaceable_;     // groups
+  std::optional<KeyIndex> index_;              // built at the first unknown key
 };
 
 }  // namespace gputrain::config

@@ -50,6 +50,10 @@ config::Loaded load_with_published_sizes(config::Request request) {
   const auto config = checkpoint::read_json_object(path);
   if (models::is_timm_config(config)) return loaded;
   const auto published = models::published_model(config, path.string());
+  const bool says_no = !loaded.as<JobSpec>().model.quantize && loaded.origin("model.quantize") != "default";
+  if (says_no && !published.quantized.empty())
+    log::warning("model.quantize: null is not used: the weights in " + path.parent_path().string() +
+                 " are quantised, and there are no others");
   request.found = {.file = path, .set = models::settings_of(published, loaded, "model")};
   for (std::string& line : sentence_settings(path.parent_path(), published, loaded))
     request.found.set.push_back(std::move(line));
@@ -70,8 +74,8 @@ const config::Schema& job_schema() { return config::schema_of<JobSpec>(); }
 
 Job load_job(const JobRequest& request) {
   refuse_foreign_job(request.file);
-  const config::Request reading = reading_of(request);
-  load_plugins_of(reading);
+  config::Request reading = reading_of(request);
+  reading.of_plugins = load_plugins_of(reading);
   Job job{.loaded = with_whole_paths_of_plugins(load_with_published_sizes(reading)),
           .name = {},
           .run_id = {},

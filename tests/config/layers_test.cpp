@@ -104,9 +104,53 @@ TEST_F(Layers, ReportRemovedRequiredKey) {
 TEST_F(Layers, ExplainOptionOfAnotherChoice) {
   write("base/a.yaml", kBase);
   write("job.yaml", "include: base/a.yaml\noptimizer: {type: adamw}\n");
-  EXPECT_THAT(refusal(), testing::AllOf(HasSubstr("base/a.yaml:5:33: 'momentum' is an option of the optimizer 'sgd'"),
-                                        HasSubstr("write `momentum: null`")));
+  EXPECT_THAT(refusal(),
+              testing::AllOf(HasSubstr("base/a.yaml:5:33: 'momentum' is an option of the optimizer 'sgd'"),
+                             HasSubstr("write `momentum: null`, or `!replace` before the keys of 'optimizer'")));
   EXPECT_EQ(load_with({"optimizer.momentum=null"}).as<SampleJob>().optimizer.rule.name, "adamw");
+}
+
+TEST_F(Layers, ReplaceAGroupWhole) {
+  write("base/a.yaml", kBase);
+  write("job.yaml", "include: base/a.yaml\noptimizer: !replace\n  type: adamw\nmodel: !replace {type: mlp}\n");
+  const Loaded loaded = load_with();
+  EXPECT_EQ(loaded.as<SampleJob>().optimizer.rule.name, "adamw");
+  EXPECT_EQ(loaded.as<SampleJob>().model.architecture.as<MlpSpec>().widths, MlpSpec{}.widths);
+  EXPECT_THAT(loaded.resolved_yaml(true),
+              testing::AllOf(HasSubstr("type: adamw  # " + (folder_ / "job.yaml").string() + ":3:9"),
+                             HasSubstr("dropout: 0.0  # default")));
+  // Also in a file between, by --set, and inside a group.
+  write("base/mid.yaml", "include: a.yaml\ntrain: !replace {max_epochs: 7}\n");
+  write("job.yaml", "include: base/mid.yaml\nmodel: {config: !replace {dropout: 0.25}}\n");
+  const Loaded other = load_with({"optimizer=!replace {type: adamw}"});
+  EXPECT_FALSE(other.as<SampleJob>().train.ema.has_value());
+  EXPECT_EQ(other.as<SampleJob>().train.max_epochs, 7);
+  EXPECT_EQ(other.as<SampleJob>().model.architecture.as<MlpSpec>().widths, MlpSpec{}.widths);
+  EXPECT_EQ(other.as<SampleJob>().optimizer.rule.name, "adamw");
+}
+
+TEST_F(Layers, ReplaceOnlyGroups) {
+  write("job.yaml", "seed: !replace 3\n");
+  EXPECT_THAT(refusal(), HasSubstr("!replace is for a group of keys"));
+  write("job.yaml", "data: {train: [!replace {path: x}]}\n");
+  EXPECT_THAT(refusal(), HasSubstr("!replace is for a group of keys"));
+  write("job.yaml", "!replace\nseed: 3\n");
+  EXPECT_THAT(refusal(), HasSubstr("this is a whole job"));
+  write("job.yaml", "model: !replce {type: mlp}\n");
+  EXPECT_THAT(refusal(), HasSubstr("the tag '!replce' is not supported"));
+}
+
+TEST_F(Layers, ReportAMissingFileBesideAllOtherMistakes) {
+  write(
+      "job.yaml",
+      "include: base/absent.yaml\nsed: 3\ntrain: {max_epoch: 1}\noptimizer: {momentum: 0.9}\nname: \"${of_absent}\"\n");
+  const std::string page = refusal({"precision=fp17", "seed"});
+  for (const char* told :
+       {"5 mistakes", "absent.yaml", "did you mean 'seed'?", "did you mean 'max_epochs'?", "fp17", "--set seed"})
+    EXPECT_THAT(page, HasSubstr(told));
+  // What the absent file may say is no mistake: the model, the optimizer's type, the value of a name.
+  for (const char* unknown : {"is missing", "momentum' is", "of_absent}'"})
+    EXPECT_THAT(page, testing::Not(HasSubstr(unknown)));
 }
 
 TEST_F(Layers, ReadSetAsYaml) {

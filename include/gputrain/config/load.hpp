@@ -32,6 +32,7 @@ struct Request {
   FoundSettings found = {};              // overrides file, text and `set`
   Environment environment = {};          // empty: that of this process
   bool is_record = false;                // the file was written by this program, perhaps by another version of it
+  std::vector<Problem> of_plugins = {};  // mistakes of plug-ins; names that no catalog has are then none
 };
 
 /// One key with its value as canonical text. A list is one setting.

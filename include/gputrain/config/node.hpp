@@ -34,6 +34,7 @@ struct Node {
   Kind kind = Kind::null;
   bool quoted = false;       // scalar: always text
   bool removes = false;      // null: removes the value of a lower layer
+  bool replaces = false;     // map: !replace, which drops the keys of a lower layer
   bool is_broken = false;    // its ${...} could not be resolved; already reported
   std::string text = {};     // scalar
   std::string written = {};  // the text before its ${...} were resolved; empty: it had none

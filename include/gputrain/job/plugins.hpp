@@ -24,8 +24,8 @@ void load_plugin(const std::string& file);
 /// Reads the key `plugins` of a job that may have mistakes.
 std::vector<std::string> plugins_of(const config::Request& job);
 
-/// Loads the plug-ins of a job's key `plugins`, whatever its other mistakes. Throws config::SpecError at that key.
-void load_plugins_of(const config::Request& job);
+/// Loads the plug-ins of a job's key `plugins`, whatever its other mistakes, and returns those of the plug-ins.
+std::vector<config::Problem> load_plugins_of(const config::Request& job);
 
 /// Lists the plug-ins of this process, in the order in which they were loaded.
 const std::vector<Plugin>& plugins();

@@ -31,10 +31,23 @@ std::string line_of(const Node& node, const std::string& value) {
   return node.key.empty() ? value : node.key + ": " + value;
 }
 
+/// Returns 0.1 and 10 as "10%"; empty: no part of 100.
+std::string percent_of_number(const std::string& text) {
+  const Parsed<double> number = parse_number(text);
+  if (!number.value || *number.value <= 0 || *number.value >= 100) return {};
+  return *number.value < 1 ? percent_of_ratio(text) : text + "%";
+}
+
 /// Returns, for `data: {train: folder}`, the line with `path`, plus the other keys that the group needs.
 std::string path_hint(const Schema& schema, const std::string& dotted, const Node& node) {
   const auto is_path = [](const Key& key) { return key.name() == "path"; };
   if (node.kind != Node::Kind::scalar || std::none_of(schema.keys().begin(), schema.keys().end(), is_path)) return {};
+  const Plain found = classify(node.text);
+  if (!node.quoted && found != Plain::text) {  // `val: 0.1`
+    const Key* split = schema.find("split");
+    const std::string part = split == nullptr ? "" : percent_of_number(node.text);
+    return part.empty() ? "" : "write `" + line_of(node, "{split: " + part + "}`");
+  }
   std::string line = line_of(node, "{path: ") + to_flow(node), also;
   for (const Schema::ChoiceKey& choice : schema.choices()) {
     const Key& key = schema.keys()[choice.key];
@@ -46,11 +59,22 @@ std::string path_hint(const Schema& schema, const std::string& dotted, const Nod
   return "write `" + line + "}`" + also;
 }
 
+/// Returns the one entry with this name, a similar one, or one that the name begins with: adamw for adamw_torch_fused.
+std::string entry_meant(const AnyCatalog& catalog, const std::string& name) {
+  if (catalog.find(name) != nullptr) return name;
+  const std::vector<std::string> names = catalog.names(), near = nearest(name, names);
+  if (near.size() == 1) return near.front();
+  const auto begins = [&](const std::string& entry) { return name.starts_with(entry + "_"); };
+  const auto found = std::ranges::find_if(names, begins);
+  return found == names.end() ? "" : *found;
+}
+
 /// Returns a hint for `model: resnet18`.
 std::string group_hint(const Schema& schema, const std::string& dotted, const Node& node) {
   for (const Schema::ChoiceKey& choice : schema.choices()) {
-    if (node.kind != Node::Kind::scalar || choice.catalog->find(node.text) == nullptr) continue;
-    return "write `" + line_of(node, "{" + schema.keys()[choice.key].name() + ": " + node.text + "}`");
+    if (node.kind != Node::Kind::scalar) continue;
+    const std::string name = entry_meant(*choice.catalog, node.text);
+    if (!name.empty()) return "write `" + line_of(node, "{" + schema.keys()[choice.key].name() + ": " + name + "}`");
   }
   if (std::string hint = path_hint(schema, dotted, node); !hint.empty()) return hint;
   std::vector<std::string> names;
@@ -58,14 +82,11 @@ std::string group_hint(const Schema& schema, const std::string& dotted, const No
   return names.size() > kMostKeys ? "" : "keys in it: " + either(names);
 }
 
-/// Returns, for `include: src` and `betas: 0.9`, the value in brackets, or the form of a list for an invalid element.
-std::string list_hint(const Key& key, const ValueType& list, const Node& node) {
+/// Returns, for `include: src` and `betas: 0.9`, the value in brackets, if it is a whole list then, or the form of one.
+std::string list_hint(const Key& key, const Node& node, bool fits) {
   if (node.kind != Node::Kind::scalar) return {};
-  const bool is_numeric = list.inner->kind == Kind::number || list.inner->kind == Kind::integer;
-  const Plain found = classify(node.text);
   const size_t fewest = std::max<size_t>(key.limits().fewest.value_or(1), 1);
-  if (fewest == 1 && (!is_numeric || found == Plain::number || found == Plain::integer))
-    return "write `[" + to_flow(node) + "]`";
+  if (fewest == 1 && fits) return "write `[" + to_flow(node) + "]`";
   std::string parts = "...";
   for (size_t i = 1; i < fewest; ++i) parts += ", ...";
   return "write a list in square brackets: `" + line_of(node, "[" + parts + "]`");
@@ -127,7 +148,10 @@ void Checker::read_value(const Slot& slot, const ValueType& type, const Node& no
 
 void Checker::read_list(const Slot& slot, const ValueType& type, const Node& node, void* target) {
   if (node.kind != Node::Kind::list) {
-    return wrong_type(slot, node, list_hint(slot.key, type, node));
+    Problems of_part;
+    Checker part(schema_, job_, {.environment = reading_.environment, .advises = false}, of_part);
+    part.read_value({slot.key, slot.dotted, *type.inner}, *type.inner, node, type.part_to_fill(target, {}));
+    return wrong_type(slot, node, list_hint(slot.key, node, of_part.count() == 0));
   }
   origins_[slot.dotted] = node.location;
   const Key::Limits& limits = slot.key.limits();
@@ -209,9 +233,8 @@ bool allows(const Key&, const T&) {
 /// Returns a hint for 0.1 or 10 if only percentages are allowed.
 std::string percent_hint(const Key& key, const std::string& text) {
   if (key.allowed_units() != std::vector{Length::Unit::percent}) return {};
-  const Parsed<double> number = parse_number(text);
-  if (!number.value || *number.value <= 0 || *number.value >= 100) return {};
-  return "write `" + (*number.value < 1 ? percent_of_ratio(text) : text + "%") + "`";
+  const std::string percent = percent_of_number(text);
+  return percent.empty() ? "" : "write `" + percent + "`";
 }
 
 }  // namespace
@@ -245,7 +268,7 @@ void Checker::read_string(const Slot& slot, const Node& node, std::string& targe
 }
 
 void Checker::read_path(const Slot& slot, const Node& node, std::string& target) {
-  Parsed<std::string> path = parse_path(node.text, environment_);
+  Parsed<std::string> path = parse_path(node.text, reading_.environment);
   if (!path.value) return problems_.add(node.location, slot.dotted + ": " + path.problem, path.hint);
   origins_[slot.dotted] = node.location;
   target = *std::move(path.value);

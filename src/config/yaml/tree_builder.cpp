@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::string_view kMergeKey = "<<";
 constexpr std::string_view kStandardTag = "tag:yaml.org,2002:";
+constexpr std::string_view kReplaceTag = "!replace";
 
 struct Size {
   size_t nodes = 1;
@@ -89,6 +90,8 @@ void TreeBuilder::check_tag(const std::string& tag, const SourceLocation& locati
     }
   }
   const std::string written = view.starts_with(kStandardTag) ? "!!" + tag.substr(kStandardTag.size()) : tag;
+  if (tag == kReplaceTag)
+    stop(location, "!replace is for a group of keys", "leave it out: single values and lists always replace");
   stop(location, "the tag " + shown(written) + " is not supported", "leave it out");
 }
 
@@ -193,13 +196,15 @@ void TreeBuilder::OnMapStart(const YAML::Mark& mark, const std::string& tag, YAM
 
 void TreeBuilder::open(Node::Kind kind, const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
   const SourceLocation here = location(mark);
-  check_tag(tag, here);
+  const bool replaces = tag == kReplaceTag && kind == Node::Kind::map && !is_part_of_list();
+  if (!replaces) check_tag(tag, here);
   if (open_.size() >= kMaxDepth) stop(here, "values nested more than 64 deep");
   if (!open_.empty() && open_.back().expects_key) {
     refuse_as_key(mark, here);
   }
-  open_.push_back(
-      {.node = Node{.kind = kind, .location = here}, .anchor = anchor, .expects_key = kind == Node::Kind::map});
+  open_.push_back({.node = Node{.kind = kind, .replaces = replaces, .location = here},
+                   .anchor = anchor,
+                   .expects_key = kind == Node::Kind::map});
 }
 
 void TreeBuilder::close() {

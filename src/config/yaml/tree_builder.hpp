@@ -70,6 +70,7 @@ class TreeBuilder final : public YAML::EventHandler {
   void check_characters(const YAML::Mark& mark, std::string_view value, bool is_key);
   void split_key(Frame& frame, Node& value);
   void check_tag(const std::string& tag, const SourceLocation& location);
+  bool is_part_of_list() const { return !open_.empty() && open_.back().node.kind == Node::Kind::list; }
   [[noreturn]] void stop(const SourceLocation& location, std::string what, std::string hint = {});
 
   std::shared_ptr<const Source> source_;

@@ -227,7 +227,8 @@ std::vector<std::string> plugins_of(const config::Request& job) {
   return config::load_despite_mistakes(config::schema_of<JobStart>(), job).as<JobStart>().plugins;
 }
 
-void load_plugins_of(const config::Request& job) {
+std::vector<config::Problem> load_plugins_of(const config::Request& job) {
+  std::vector<config::Problem> mistakes;
   const config::Loaded start = config::load_despite_mistakes(config::schema_of<JobStart>(), job);
   const auto& files = start.as<JobStart>().plugins;
   for (size_t i = 0; i < files.size(); ++i) {
@@ -235,9 +236,11 @@ void load_plugins_of(const config::Request& job) {
       load_plugin(files[i]);
     } catch (const Error& mistake) {
       const auto& [what, where, hint] = mistake.parts();
-      throw start.error("plugins[" + std::to_string(i) + "]", where + ": " + what, hint);
+      const auto told = start.error("plugins[" + std::to_string(i) + "]", where + ": " + what, hint);
+      mistakes.push_back(told.problems().front());
     }
   }
+  return mistakes;
 }
 
 const std::vector<Plugin>& plugins() { return loaded(); }

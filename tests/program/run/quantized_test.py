@@ -287,6 +287,12 @@ class QuantizedTest(unittest.TestCase):
             self.assertEqual(done.returncode, 2, words)
             self.assertIn(told, done.stderr)
 
+    def test_says_that_a_null_changes_nothing(self):
+        for folder, is_told in ((self.quantised_folder("llama", "nf4"), True), (self.folder / "llama/base", False)):
+            done = PROGRAM.run("validate", self.job("llama", folder), "--set", "model.quantize=null")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual("model.quantize: null is not used" in done.stderr, is_told, done.stderr)
+
     def test_refuses_jobs(self):
         base, nf4 = self.folder / "llama/base", self.quantised_folder("llama", "nf4")
         other = Path(tempfile.mkdtemp(dir=self.folder)) / "other"

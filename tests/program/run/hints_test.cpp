@@ -1,0 +1,192 @@
+// Each suggestion about a mistake in a job is applied, and must then be valid itself.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gputrain/config/problem.hpp"
+#include "gputrain/config/value_type.hpp"
+#include "gputrain/job/job.hpp"
+#include "support/program.hpp"
+
+namespace gputrain::app {
+namespace {
+
+using config::Key;
+using config::Schema;
+using config::ValueType;
+using Words = std::vector<std::string>;
+
+constexpr const char* kSoundJob =
+    "model: {type: gpt, adapter: {rank: 8}}\n"
+    "data: {train: {path: x, format: text}, val: {split: 10%}}\n"
+    "train: {max_steps: 10, global_batch_size: 1, ema: {decay: 0.9}}\n"
+    "eval: {early_stopping: {patience: 3}, sample: {top_k: 3}}\n"
+    "limits: {price_per_hour: 1, max_cost: 5}\n";
+
+/// Returns the mistakes of the good job with these settings; empty: it is valid.
+std::vector<config::Problem> mistakes_with(const Words& set) {
+  try {
+    config::load(job_schema(), {.file = "job.yaml", .text = kSoundJob, .set = set});
+    return {};
+  } catch (const config::SpecError& error) {
+    return error.problems();
+  }
+}
+
+/// Tells the mistakes. With `values`, without those against rules between keys: there the user's own value is wrong,
+/// under any name.
+std::string told(const std::vector<config::Problem>& problems, bool values = false) {
+  static const std::regex of_rule(R"(^[a-z_.0-9\[\]]+: (?!no \w+ is named))");
+  std::string text;
+  for (const auto& problem : problems) {
+    if (values && std::regex_search(problem.what, of_rule)) continue;
+    text += problem.location.to_string() + ": " + problem.what + " = " + problem.hint + "\n";
+  }
+  return text;
+}
+
+std::optional<std::string> found(const std::string& text, const char* pattern) {
+  std::smatch match;
+  if (!std::regex_search(text, match, std::regex(pattern))) return std::nullopt;
+  return match[1].str();
+}
+
+/// Returns the setting that a hint proposes in the place of `dotted`; empty: it proposes none.
+std::optional<std::string> proposed(const config::Problem& problem, const std::string& dotted) {
+  const std::string group = dotted.substr(0, dotted.rfind('.') + 1), name = dotted.substr(group.size());
+  if (const auto setting = found(problem.hint, "^write `--set ([^`]+)`")) return setting;
+  if (auto value = found(problem.hint, "^write `([^`]+)`")) {
+    if (value->starts_with(name + ": ")) value->erase(0, name.size() + 2);
+    return dotted + "=" + *value;
+  }
+  return std::nullopt;
+}
+
+/// Walks mistakes: settings beside the good job. Each gets at most one.
+class Walk {
+ public:
+  /// Makes a mistake and applies what is suggested.
+  void make(const std::string& dotted, const std::string& value) {
+    if (!made_.insert(dotted + "=" + value).second) return;
+    const auto mistakes = mistakes_with({dotted + "=" + value});
+    if (mistakes.size() != 1) return;
+    const std::string& hint = mistakes.front().hint;
+    const auto setting = proposed(mistakes.front(), dotted);
+    if (!setting || setting->find("...") != std::string::npos) return;
+    ++applied_;
+    EXPECT_EQ(told(mistakes_with({*setting}), /*values=*/true), "")
+        << dotted << "=" << value << ": " << mistakes.front().what << " = " << hint;
+  }
+  /// Makes a mistake in the name of a key, and takes the one that was meant.
+  void misspell(const std::string& group, const std::string& name, const std::string& value) {
+    const auto mistakes = mistakes_with({group + name + "=" + value});
+    const auto meant = mistakes.size() == 1 ? found(mistakes.front().hint, "^did you mean '([^']+)'\\?") : std::nullopt;
+    if (!meant) return;
+    ++applied_;
+    const std::string key = meant->find('.') == std::string::npos ? group + *meant : *meant;
+    EXPECT_EQ(told(mistakes_with({key + "=" + value})), "") << group << name << "=" << value;
+  }
+  /// Makes a mistake in the name of an entry.
+  void misspell_entry(const std::string& dotted, const std::string& entry) {
+    const auto mistakes = mistakes_with({dotted + "=" + entry});
+    const auto meant = mistakes.size() == 1 ? found(mistakes.front().hint, "^did you mean '([^']+)'\\?") : std::nullopt;
+    if (!meant) return;
+    ++applied_;
+    EXPECT_EQ(told(mistakes_with({dotted + "=" + *meant})), "") << dotted << "=" << entry;
+  }
+  int applied() const { return applied_; }
+
+ private:
+  std::set<std::string> made_;
+  int applied_ = 0;
+};
+
+const Words kValues{"null", "true",  "0.1",   "5",      "10%", "epoch",   "all",
+                    "16",   "adamw", "wandb", "[1, 2]", "gpu", "offload", "LlamaForCausalLM"};
+
+/// Calls `see` for every key of the schema and of the entries that its keys pick.
+template <class See>
+void each_key(const Schema& schema, const std::string& group, const See& see, int depth = 0) {
+  if (depth > 6) return;
+  for (const Key& key : schema.keys()) {
+    see(group, key);
+    const ValueType* type = &key.type();
+    while (type->kind == ValueType::Kind::optional) type = type->inner;
+    if (type->kind == ValueType::Kind::group) each_key(type->schema(), group + key.name() + ".", see, depth + 1);
+    const Schema::ChoiceKey* choice = schema.choice_of(key);
+    if (choice == nullptr) continue;
+    for (const auto& entry : choice->catalog->entries())
+      each_key(*entry.schema, group + (choice->under.empty() ? "" : choice->under + "."), see, depth + 1);
+  }
+}
+
+TEST(Hints, StandBesideAPluginThatIsMissing) {
+  const testing_support::TemporaryFolder folder;
+  const std::string job = folder.write("job.yaml",
+                                       "plugins: [nowhere.so]\nsed: 3\nmodel: {type: of_plugin, config: {its_own: 1}}\n"
+                                       "data: {train: {path: x, format: text}}\ntrain: {max_step: 1}\n");
+  const testing_support::Result result = testing_support::gputrain({"validate", job});
+  EXPECT_EQ(result.exit_code, 2);
+  for (const char* told :
+       {"3 mistakes", "plugins[0]: nowhere.so: no such file", "did you mean 'seed'?", "did you mean 'max_steps'?"})
+    EXPECT_THAT(result.err, ::testing::HasSubstr(told));
+  EXPECT_THAT(result.err, ::testing::Not(::testing::HasSubstr("of_plugin'")));
+}
+
+TEST(Hints, GoodJobIsGood) { EXPECT_EQ(told(mistakes_with({})), ""); }
+
+TEST(Hints, AboutNamesOfOtherProgramsHold) {
+  Walk walk;
+  each_key(job_schema(), "", [&](const std::string& group, const Key& key) {
+    for (const auto& foreign : key.foreign_names()) {
+      walk.make(group + foreign.name, "5");
+      for (const std::string& value : kValues) walk.make(foreign.name, value);
+    }
+  });
+  EXPECT_GT(walk.applied(), 100);
+}
+
+TEST(Hints, AboutMisplacedKeysHold) {
+  Walk walk;
+  each_key(job_schema(), "", [&](const std::string&, const Key& key) {
+    for (const char* value : {"5", "0.1", "true", "x", "[0.08, 1.0]"}) walk.make(key.name(), value);
+    for (const char* group : {"model.", "data.", "train."}) walk.make(group + key.name(), "5");
+  });
+  EXPECT_GT(walk.applied(), 100);
+}
+
+TEST(Hints, AboutValuesHold) {
+  Walk walk;
+  each_key(job_schema(), "", [&](const std::string& group, const Key& key) {
+    for (const std::string& value : kValues) walk.make(group + key.name(), value);
+  });
+  EXPECT_GT(walk.applied(), 30);
+}
+
+TEST(Hints, AboutMisspeltKeysAndEntriesHold) {
+  Walk walk;
+  const auto loaded = config::load(job_schema(), {.file = "job.yaml", .text = kSoundJob});
+  for (const auto& setting : loaded.settings()) {
+    const std::string group = setting.key.substr(0, setting.key.rfind('.') + 1),
+                      name = setting.key.substr(group.size());
+    if (!mistakes_with({setting.key + "=" + setting.value}).empty()) continue;  // a masked value
+    walk.misspell(group, name + name.back(), setting.value);
+    walk.misspell(group, name.substr(0, name.size() - 1), setting.value);
+  }
+  EXPECT_GT(walk.applied(), 200);
+  Walk entries;
+  for (const char* key :
+       {"optimizer.type", "lr_scheduler.type", "model.adapter.type", "model.quantize.type", "model.type"})
+    for (const char* entry : {"adamww", "adamw8bits", "cosin", "lorra", "nf5", "gptt", "LlamaForCausalLM", "ViTModel"})
+      entries.misspell_entry(key, entry);
+  EXPECT_GE(entries.applied(), 6);
+}
+
+}  // namespace
+}  // namespace gputrain::app
