@@ -211,10 +211,13 @@ struct PlanCommand {
   bool json = false;
 };
 struct InitRequest {
-  std::string data;  // folder or file
+  std::string data;  // folder or file; empty: a recipe
   std::string output = "job.yaml";
+  std::string model = {}, quantize = {};  // published model to begin with, and how it is packed; empty: none
+  std::string recipe = {};
+  bool list = false;  // true: print the recipes
 };
-/// Runs `gputrain init DATA`.
+/// Runs `gputrain init`.
 int init_command(const InitRequest& request);
 struct ImportRequest {
   std::string file;  // of another tool

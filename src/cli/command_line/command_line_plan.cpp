@@ -51,12 +51,22 @@ void CommandLine::add_sweep() {
 }
 
 void CommandLine::add_init() {
-  auto* verb = app.add_subcommand("init", "write a job for images or text, to begin with");
+  auto* verb = app.add_subcommand("init", "write a job for data, or a recipe, to begin with");
   verb->add_option("data", init.data,
-                   "a folder with a folder of images for each class, a .tar of one, IDX files, or a .txt file")
-      ->required()
+                   "a folder with a folder of images for each class, or of images and masks, a .tar, IDX files, a file "
+                   "of records, or a .txt file")
       ->check(not_empty);
   verb->add_option("--output", init.output, "the job file to write (default: job.yaml)")->check(not_empty);
+  verb->add_option("--model", init.model, "a published model to begin with: a folder, or a name that is fetched")
+      ->check(not_empty);
+  verb->add_option("--quantize", init.quantize, "with --model: keep it packed, nf4 for instance, beside an adapter")
+      ->check(not_empty);
+  verb->add_option("--recipe", init.recipe, "write this recipe instead")->check(not_empty);
+  verb->add_flag("--list", init.list, "print the recipes, and the memory that they need");
+  verb->footer(
+      "Images with classes or masks, texts, conversations, preferences, labels, tags and\n"
+      "pairs are recognised by their files, columns and values. Language models learn by\n"
+      "LoRA beside --model.");
   verb->callback([this] { action = [this] { return app::library().init(init); }; });
 }
 

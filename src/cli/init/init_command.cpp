@@ -1,0 +1,176 @@
+// Command `gputrain init`: writes a job for data that it looks at, or a recipe.
+#include <cctype>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "../commands.hpp"
+#include "gputrain/core/atomic_file.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/lower_case.hpp"
+#include "gputrain/core/printable.hpp"
+#include "gputrain/core/wrap.hpp"
+#include "gputrain/datasets/roles.hpp"
+#include "gputrain/job/job.hpp"
+#include "gputrain/monitor/console.hpp"
+#include "gputrain/setup/training_setup.hpp"
+#include "jobs.hpp"
+#include "recipes.hpp"
+
+namespace gputrain::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Derives a name for the run from that of the data.
+std::string name_of(const fs::path& data) {
+  const fs::path whole = fs::absolute(data).lexically_normal();
+  std::string name = (whole.has_filename() ? whole : whole.parent_path()).stem().string();
+  for (char& c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '-';
+  return name.empty() ? "training" : name;
+}
+
+/// Opens the data of a job as a run would.
+std::shared_ptr<const data::Dataset> opened(const JobText& job, const std::string& output) {
+  const fs::path file = output + ".part";
+  write_file_atomically(file, job.text(), ExitCode::environment);
+  struct Removed {
+    fs::path file;
+    ~Removed() {
+      std::error_code ignored;
+      fs::remove(file, ignored);
+    }
+  } const removed{file};
+  return open_datasets(load_job({.file = file.string(), .set = {}, .output_dir = {}})).train;
+}
+
+/// Recognises a tar with folders of classes, or with train/ and others that have them inside.
+FoundData inside_tar(const FoundData& whole, const fs::path& data, const std::string& output) {
+  const std::string path = in_quotes(data.string());
+  const auto opens = [&](const FoundData& found) {
+    try {
+      opened(image_job(found, {}, {}, 1), output);
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  if (lower_case(data.extension().string()) != ".tar" || opens(whole)) return whole;
+  const datasets::RoleNames roles(datasets::folders_within(data.string()));
+  FoundData found{.train = "{path: " + path + ", format: tar, prefix: " + in_quotes(roles.train) + "}",
+                  .val = "{split: 10%}"};
+  if (roles.train.empty() || !opens(found)) return whole;
+  for (const std::string& role : {roles.val, roles.test}) {
+    if (role.empty()) continue;
+    FoundData with_val = found;
+    with_val.val = "{path: " + path + ", prefix: " + in_quotes(role) + "}";
+    if (opens(with_val)) return with_val;
+  }
+  return found;
+}
+
+/// Images of a job: their size if all have the same, and their number.
+std::pair<data::ImageExtent, int64_t> measured(const FoundData& found, const std::string& output) {
+  if (found.masks) return {{}, opened(image_job(found, {}, {}, 1), output)->size()};
+  try {
+    const auto images = opened(image_job(found, {}, {.height = 1, .width = 1}, 1), output);
+    const auto& sizes = images->layout().input().sizes;
+    return {{.height = sizes[0], .width = sizes[1]}, images->size()};
+  } catch (const Error& failure) {
+    if (failure.code() != ExitCode::usage) throw;  // images of different sizes
+    return {{}, opened(image_job(found, {}, {}, 1), output)->size()};
+  }
+}
+
+struct WrittenJob {
+  JobText job;
+  std::string advice = {};  // weights to begin with instead of none
+};
+
+WrittenJob job_for(const FoundData& found, const Begin& begin, const std::string& output) {
+  if (found.is_text || found.records) return {text_job(found, begin)};
+  const auto [size, samples] = measured(found, output);
+  WrittenJob written{image_job(found, begin, size, samples)};
+  const std::string weights = begin.base ? "" : weights_for(found, size, samples);
+  if (!weights.empty())
+    written.advice = "few images learn better from published weights: `gputrain fetch " + weights +
+                     "`, then `gputrain init` again with --model " + weights;
+  return written;
+}
+
+/// Returns what was recognised, and how.
+std::string found_text(const FoundData& found) {
+  if (found.masks)
+    return fmt::format(
+        "; {} in {} masks that were looked at: check that",
+        found.masks->are_black_and_white ? "black and white" : fmt::format("{} classes", found.masks->classes),
+        found.masks->looked_at);
+  return found.records ? "; " + in_words(found.records->kind) : "";
+}
+
+/// Returns lines of a comment.
+std::string comment(const std::string& text) {
+  std::string lines = "# " + wrapped(text, 116, 0);
+  for (size_t at = 0; (at = lines.find('\n', at)) != std::string::npos; ++at) lines.insert(at + 1, "# ");
+  return lines + "\n";
+}
+
+int print_recipes() {
+  const size_t width = monitor::terminal_width();
+  for (const Recipe& recipe : recipes()) {
+    const std::string memory = recipe.memory();
+    std::printf("%s%s\n    %s\n", std::string(recipe.name).c_str(), memory.empty() ? "" : ("  " + memory).c_str(),
+                wrapped(recipe.summary(), width - 5, 4).c_str());
+  }
+  std::printf(
+      "\ngputrain init --recipe NAME writes one; the memory is that of a step on one GPU, by `gputrain plan`\n");
+  return 0;
+}
+
+void check_request(const InitRequest& request) {
+  const int asked = (request.data.empty() ? 0 : 1) + (request.recipe.empty() ? 0 : 1) + (request.list ? 1 : 0);
+  if (asked != 1)
+    throw Error(ExitCode::usage, {.what = asked == 0 ? "nothing to write a job for" : "asks for several things at once",
+                                  .where = "init",
+                                  .hint = "one of: data, --recipe NAME, --list"});
+  if (request.data.empty() && !(request.model + request.quantize).empty())
+    throw Error(ExitCode::usage, {.what = "--model and --quantize are for data", .where = "init"});
+  if (!request.list && fs::exists(request.output))
+    throw Error(ExitCode::usage, {.what = "exists already", .where = request.output, .hint = "another --output"});
+}
+
+}  // namespace
+
+int init_command(const InitRequest& request) {
+  check_request(request);
+  if (request.list) return print_recipes();
+  monitor::Console console(monitor::Console::detect(true));
+  if (!request.recipe.empty()) {
+    write_file_atomically(request.output, std::string(recipe_named(request.recipe).text), ExitCode::environment);
+    console.show("job", request.output + "  its head says which variables it needs");
+    return 0;
+  }
+  Begin begin{.base = {}, .quantize = request.quantize};
+  if (!request.model.empty()) begin.base = base_model(request.model);
+  const FoundData found = inside_tar(look_at(request.data), request.data, request.output);
+  auto [job, advice] = job_for(found, begin, request.output);
+  job.set("name", name_of(request.data));
+  const auto data = opened(job, request.output);
+  const std::string what = data->describe() + found_text(found);
+  std::string head = "# Written by `gputrain init " + printable(request.data) + "`: " + printable(what) + ".\n";
+  if (!advice.empty()) head += comment(advice);
+  head += "#   gputrain run " + printable(request.output) + "\n";
+  write_file_atomically(request.output, head + job.text(), ExitCode::environment);
+  console.show("data", what);
+  if (!advice.empty()) console.show("weights", advice);
+  console.show("job", request.output + "  a beginning; `gputrain run " + request.output + " --dry-run` checks it");
+  return 0;
+}
+
+}  // namespace gputrain::app

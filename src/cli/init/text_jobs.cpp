@@ -1,0 +1,172 @@
+// Jobs for a text and for records of texts.
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "gputrain/chat/model_templates.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
+#include "gputrain/hub/cache.hpp"
+#include "gputrain/models/published.hpp"
+#include "jobs.hpp"
+#include "recipes.hpp"
+
+namespace gputrain::app {
+namespace {
+
+using Kind = records::FoundRecords::Kind;
+
+/// Throws Error(usage) unless the base is a model of this type.
+const BaseModel& needed_base(const Begin& begin, const records::FoundRecords& records, const std::string& type) {
+  const bool is_decoder = type == "gpt";
+  const std::string example = is_decoder ? "Qwen/Qwen3-0.6B" : "sentence-transformers/all-MiniLM-L6-v2";
+  if (!begin.base)
+    throw Error(ExitCode::usage, {.what = "these are " + in_words(records.kind) + ", from which a published " +
+                                          (is_decoder ? "language model" : "encoder") + " learns",
+                                  .where = "--model",
+                                  .hint = "gputrain fetch " + example + ", then --model " + example + ", or a folder"});
+  if (begin.base->type == type) return *begin.base;
+  throw Error(ExitCode::usage,
+              {.what = "is a model of type " + begin.base->type + ", but " + in_words(records.kind) + " need " + type,
+               .where = "--model " + begin.base->name});
+}
+
+/// Returns the text of a question in the section eval: what the model answers while it learns.
+std::string asked(const std::string& question) {
+  if (question.empty()) return "{interval: 1ep}";
+  return "\n  interval: 1ep\n  sample: {messages: [" + in_quotes(question) +
+         "], temperature: 0, max_new_tokens: 200, interval: 1ep}";
+}
+
+bool has_template(const BaseModel& base) {
+  try {
+    chat::read_chat_template(base.folder);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+std::string columns_of(const records::FoundRecords& records) {
+  return records.columns.empty() ? "" : "columns: {" + records.columns + "}";
+}
+
+/// LoRA beside a published language model, by recipes.
+JobText adapter_job(const FoundData& found, const Begin& begin) {
+  const records::FoundRecords& records = *found.records;
+  const BaseModel& base = needed_base(begin, records, "gpt");
+  const bool is_answers = records.kind == Kind::preferences || records.kind == Kind::ratings;
+  JobText job(recipe_named(is_answers ? "dpo" : begin.quantize.empty() ? "finetune_lora" : "finetune_qlora").text);
+  job.replace("model", "\"${env:MODEL:-model}\"", in_quotes(base.name));
+  const std::string packing = "quantize: {type: " + begin.quantize + "}";
+  if (!begin.quantize.empty()) {
+    if (is_answers) {
+      job.replace("model", "  adapter:", "  " + packing + "\n  adapter:");
+      job.replace("train", "}", ", activation_checkpointing: block}");
+    } else {
+      job.replace("model", "quantize: {type: nf4}", packing);
+    }
+  }
+  if (records.kind == Kind::ratings) job.set("task", "{type: kto}");
+  std::string text = job.line_of("data", "text");
+  const std::string said = ", loss_on: assistant";
+  const size_t at = text.find(said);
+  if (at != std::string::npos && records.kind != Kind::conversations) text.erase(at, said.size());
+  if (records.kind == Kind::conversations && !has_template(base)) text = with_key(text, "chat_template: chatml");
+  job.set("data", data_section(found, "", with_key(text, columns_of(records))));
+  return records.kind == Kind::conversations ? job.set("eval", asked(records.question)) : job;
+}
+
+/// An embedder, by pairs.
+JobText embedder_job(const FoundData& found, const Begin& begin) {
+  const BaseModel& base = needed_base(begin, *found.records, "bert");
+  JobText job(recipe_named("embed").text);
+  job.replace("model", "\"${env:MODEL:-model}\"", in_quotes(base.name));
+  if (found.records->kind == Kind::scored_pairs) job.set("task", "{type: similarity}");
+  return job.set("data", data_section(found, "", job.line_of("data", "text")));
+}
+
+/// A classifier or a tagger: a small encoder from nothing, or a published model with another head.
+JobText label_job(const FoundData& found, const Begin& begin) {
+  const Kind kind = found.records->kind;
+  const std::string head = kind == Kind::tags ? "tagger" : "classifier";
+  JobText job(recipe_named("bert_sst2").text);
+  std::string text = "{tokenizer: words, max_length: 128}";
+  if (begin.base) {
+    if (kind == Kind::tags) needed_base(begin, *found.records, "bert");
+    if (begin.base->type != "bert") needed_base(begin, *found.records, "gpt");
+    job.set("model", "{type: " + begin.base->type + ", pretrained: " + in_quotes(begin.base->name) +
+                         ", config: {head: " + head + "}}");
+    job.replace("optimizer", "5e-4", "2e-5");
+    text = "{tokenizer: pretrained, max_length: 128}";
+  } else {
+    job.replace("model", "head: classifier", "head: " + head);
+  }
+  if (kind == Kind::class_sets) job.set("task", "{type: multi_label_classification}");
+  if (kind == Kind::numbers) job.set("task", "{type: regression}");
+  if (kind != Kind::classes) job.remove("checkpoint");
+  return job.set("data", data_section(found, "", with_key(text, columns_of(*found.records))));
+}
+
+/// A small model of characters, from nothing.
+JobText character_job(const FoundData& found) {
+  const std::string columns = found.records ? columns_of(*found.records) : "";
+  return JobText()
+      .set("model", "{type: gpt, config: {n_layer: 6, n_head: 6, n_embd: 384, block_size: 256, dropout: 0.2}}")
+      .set("data", data_section(found, "", columns.empty() ? "" : "{" + columns + "}"))
+      .set("train", "{max_steps: 5000, global_batch_size: 64, max_grad_norm: 1.0}")
+      .set("optimizer", "{type: adamw, lr: 1e-3, betas: [0.9, 0.99], weight_decay: 0.1}")
+      .set("lr_scheduler", "{type: cosine, warmup: 2%, min_lr: 1e-4}")
+      .set("eval", "{interval: 5%, sample: {max_new_tokens: 300}}");
+}
+
+}  // namespace
+
+BaseModel base_model(const std::string& name) {
+  const std::filesystem::path folder = hub::pretrained_path(name);
+  const std::filesystem::path file = folder / "config.json";
+  const auto config = parse_json_file(file);
+  if (!config.is_object())
+    throw Error(ExitCode::data, {.what = "there is no config.json, which says what model it is",
+                                 .where = folder.string(),
+                                 .hint = "a folder as transformers writes it"});
+  if (!models::is_timm_config(config))
+    return {.name = name, .folder = folder, .type = models::published_model(config, file.string()).type};
+  const std::string architecture = json_value(config, "architecture", "");
+  if (models::catalog().find(architecture) == nullptr)
+    throw Error(ExitCode::usage, {.what = "is timm's " + architecture + ", whose sizes the job has to give",
+                                  .where = file.string(),
+                                  .hint = "write model.type and model.config by hand: gputrain list model"});
+  return {.name = name, .folder = folder, .type = architecture};
+}
+
+JobText text_job(const FoundData& found, const Begin& begin) {
+  if (!begin.quantize.empty() && !begin.base)
+    throw Error(ExitCode::usage, {.what = "is for a published model", .where = "--quantize", .hint = "with --model"});
+  if (!found.records || (found.records->kind == Kind::texts && !begin.base)) {
+    if (!begin.base) return character_job(found);
+    throw Error(ExitCode::usage, {.what = "a published model learns from records, not from a text as a whole",
+                                  .where = "--model",
+                                  .hint = "write the text as JSON lines, {\"text\": ...} for each part"});
+  }
+  switch (found.records->kind) {
+    case Kind::pairs:
+    case Kind::scored_pairs:
+      break;
+    case Kind::classes:
+    case Kind::class_sets:
+    case Kind::numbers:
+    case Kind::tags:
+      if (begin.quantize.empty()) return label_job(found, begin);
+      break;
+    default:
+      return adapter_job(found, begin);
+  }
+  if (!begin.quantize.empty())
+    throw Error(ExitCode::usage, {.what = in_words(found.records->kind) + " are learned by all weights",
+                                  .where = "--quantize",
+                                  .hint = "leave it out"});
+  return embedder_job(found, begin);
+}
+
+}  // namespace gputrain::app
