@@ -1,4 +1,4 @@
-"""The commands that messages name, in backticks: each verb exists, and has each option."""
+"""The commands that messages and pages name: each verb exists, and has each option."""
 import re
 import subprocess
 import sys
@@ -29,13 +29,30 @@ def commands():
             yield path.relative_to(ROOT), command
 
 
+def commands_of_pages():
+    """Commands in blocks of code, without what is told beside them, and those in backticks."""
+    pages = [path for folder in (".", "configs", "configs/launch", "docker") for path in sorted((ROOT / folder).glob("*.md"))]
+    for path in pages:
+        if path.name == "CHANGELOG.md":  # it also names what has gone
+            continue
+        text = path.read_text().replace("\\\n", " ")
+        for block in re.findall(r"^```.*?\n(.*?)^```", text, flags=re.M | re.S):
+            for line in block.splitlines():
+                for command in re.findall(r"(?:^|[ /])gputrain ([a-z-].*)", re.split(r"   +|  #|[|&;>]", line)[0]):
+                    yield path.relative_to(ROOT), command
+        for command in re.findall(r"`gputrain ([a-z-][^`]*)`", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)):
+            yield path.relative_to(ROOT), command
+
+
 def mistake_in(command):
     words, verbs = command.split(), []
-    if words[0] == "launch" and "run" in words:  # the options of both
-        at = words.index("run")
-        return mistake_in(" ".join(words[:at])) or mistake_in(" ".join(words[at:]))
+    launched = [at for at, word in enumerate(words) if at > 0 and words[0] == "launch" and word in verbs_of()]
+    if launched:  # the options of both
+        return mistake_in(" ".join(words[:launched[0]])) or mistake_in(" ".join(words[launched[0]:]))
     while words and words[0] in verbs_of(*verbs):
         verbs.append(words.pop(0))
+    if not verbs and words[0].startswith("-"):
+        return "" if words[0] in help_of() else f"no option {words[0]}"
     if not verbs or (verbs_of(*verbs) and words and not words[0].startswith("-")):
         return f"no verb {words[0]}"
     options = set(re.findall(r"--[a-z][a-z-]*", help_of(*verbs)))
@@ -51,6 +68,13 @@ class Commands(unittest.TestCase):
         self.assertGreater(len(found), 30)
         for path, command in found:
             with self.subTest(file=str(path), command=command):
+                self.assertEqual(mistake_in(command), "")
+
+    def test_commands_in_pages_exist(self):
+        found = list(commands_of_pages())
+        self.assertGreater(len(found), 150)
+        for path, command in found:
+            with self.subTest(page=str(path), command=command):
                 self.assertEqual(mistake_in(command), "")
 
     def test_mistakes_are_found(self):
