@@ -68,6 +68,16 @@ bool is_for_anchors(const std::string& name) {
          std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
+/// Returns the user's line.
+std::string theirs_of(const Node& part) { return in_backticks(printable(part.key) + ": " + value_text(part)); }
+
+/// Returns a value that is written as YAML; nothing if it is none.
+std::optional<Node> parsed(const std::string& yaml) {
+  Budget budget;
+  Problems none;
+  return parse_yaml(std::make_shared<Source>(Source{{}, yaml}), budget, none);
+}
+
 struct Target {
   std::string group, name;
 };
@@ -126,7 +136,7 @@ std::optional<KeyIndex::Renamed> UnknownKeys::known_by_other_name(const Question
 std::optional<UnknownKeys::Advice> UnknownKeys::renamed(const Question& question) {
   const auto best = known_by_other_name(question);
   if (!best) return std::nullopt;
-  const std::string theirs = in_backticks(printable(question.part.key) + ": " + value_text(question.part));
+  const std::string theirs = theirs_of(question.part);
   const bool converts = best->foreign->convert && question.part.kind == Node::Kind::scalar;
   std::string value = converts ? best->foreign->convert(question.part.text) : value_text(question.part);
   if (const std::string ours = ours_for(value, best->known->key->allowed()); !ours.empty()) value = ours;
@@ -239,11 +249,9 @@ std::optional<UnknownKeys::Proposal> UnknownKeys::proposed(const Question& quest
   if (!best) return std::nullopt;
   Proposal proposal{best->known, question.part};
   if (best->foreign->convert && question.part.kind == Node::Kind::scalar) {
-    const auto source = std::make_shared<Source>(Source{{}, best->foreign->convert(question.part.text)});
-    if (source->text.empty()) return std::nullopt;
-    Budget budget;
-    Problems none;
-    if (auto value = parse_yaml(source, budget, none)) proposal.value = std::move(*value);
+    const std::string text = best->foreign->convert(question.part.text);
+    if (text.empty()) return std::nullopt;
+    if (auto value = parsed(text)) proposal.value = std::move(*value);
   }
   if (const std::string ours = ours_for(to_flow(proposal.value), best->known->key->allowed()); !ours.empty())
     proposal.value = {.kind = Node::Kind::scalar, .text = ours};
@@ -265,14 +273,40 @@ void UnknownKeys::mind_value(const Question& question, Advice& advice) {
     if (!is_picked(known)) advice.hint = option_of({&known});
     return;
   }
-  const std::string theirs = in_backticks(printable(question.part.key) + ": " + value_text(question.part));
   if (question.part.kind == Node::Kind::null) {
-    advice = {theirs + " needs no line here", "leave it out"};
-    return;
+    advice = {theirs_of(question.part) + " needs no line here", "leave it out"};
+  } else {
+    advice = other_values(question, known, mistakes.front());
   }
-  const auto& [place, what, hint] = mistakes.front();
-  advice = {theirs + " is " + shown(known.dotted()) + " here, which takes other values",
-            what + (hint.empty() ? "" : "; " + hint)};
+}
+
+/// Advises on a name for our key whose value it does not take.
+UnknownKeys::Advice UnknownKeys::other_values(const Question& question, const KnownKey& known, const Problem& mistake) {
+  return {theirs_of(question.part) + " is " + shown(known.dotted()) + " here, which takes other values",
+          mistake.what + (mistake.hint.empty() ? "" : "; " + mistake.hint)};
+}
+
+/// Advises on a key of another tool.
+UnknownKeys::Advice UnknownKeys::from_other_tool(const Question& question, const Schema::Instead& instead) {
+  Advice advice{named_in(question.part.key, question.group), instead.why};
+  for (const auto& [dotted, value] : instead.settings) {
+    const size_t dot = dotted.rfind('.');
+    const std::string group = dot == std::string::npos ? "" : dotted.substr(0, dot);
+    advice.hint += (advice.hint.empty() ? "" : ", and ") +
+                   how_to_write(question.part, group, dotted.substr(dot + 1), printable(value));
+    const KnownKey* known = nullptr;
+    for (const KnownKey& one : index().all())
+      if (one.dotted() == dotted && (known == nullptr || is_picked(one))) known = &one;
+    const std::optional<Node> node = parsed(value);
+    if (known == nullptr || !node) continue;  // of a plug-in, for instance
+    const std::vector<Problem> mistakes = mistakes_in({known, *node});
+    if (!mistakes.empty()) return other_values(question, *known, mistakes.front());
+    const bool is_picked_too = known->entry != nullptr && std::ranges::any_of(instead.settings, [&](const auto& other) {
+                                 return other.first == known->picked_by && other.second == known->entry->name;
+                               });
+    if (!is_picked(*known) && !is_picked_too) advice.hint += "; " + option_of({known});
+  }
+  return advice;
 }
 
 /// Advises on `train.max_steps: 3` in a file.
@@ -287,9 +321,10 @@ std::optional<UnknownKeys::Advice> UnknownKeys::dotted(const Question& question)
 
 UnknownKeys::Advice UnknownKeys::misspelt(const Question& question) {
   const std::string& name = question.part.key;
-  Advice advice{named_in(name, question.group), did_you_mean(name, question.siblings)};
   if (root_.foreign())
-    if (auto instead = root_.foreign()(join(question.group, name), question.part)) advice.hint = *std::move(instead);
+    if (const auto instead = root_.foreign()(join(question.group, name), question.part))
+      return from_other_tool(question, *instead);
+  Advice advice{named_in(name, question.group), did_you_mean(name, question.siblings)};
   if (advice.hint.empty()) advice.hint = near_elsewhere(name, question.group);
   if (advice.hint.empty() && question.part.kind == Node::Kind::null && name.find(' ') != std::string::npos) {
     advice.hint = "is a ':' missing in this line?";

@@ -52,6 +52,8 @@ class UnknownKeys {
   std::optional<Advice> renamed(const Question& question);
   std::optional<Proposal> proposed(const Question& question);
   void mind_value(const Question& question, Advice& advice);
+  static Advice other_values(const Question& question, const KnownKey& known, const Problem& mistake);
+  Advice from_other_tool(const Question& question, const Schema::Instead& instead);
   std::vector<Problem> mistakes_in(const Proposal& proposal);
   bool is_picked(const KnownKey& option) const;
   std::string without_option(const Question& question, const KnownKey& option);

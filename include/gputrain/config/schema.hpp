@@ -144,8 +144,13 @@ class Schema {
   void set_summary(std::string text);
   void set_check(Check check);
   void set_part() { is_part_ = true; }
-  /// Sets what to write instead of a key of another tool, or why it needs no line; nothing: no tool has it.
-  using Foreign = std::function<std::optional<std::string>(const std::string& dotted, const Node& value)>;
+  /// What to write instead of a key of another tool.
+  struct Instead {
+    std::vector<std::pair<std::string, std::string>> settings;  // dotted keys and their values as YAML
+    std::string why = {};                                       // reason why it needs no line
+  };
+  /// Returns nothing if no tool has the key.
+  using Foreign = std::function<std::optional<Instead>(const std::string& dotted, const Node& value)>;
   void set_foreign(Foreign foreign) { foreign_ = std::move(foreign); }
   Key& add(Key key);
   Key& add_choice(Key key, const AnyCatalog& catalog, std::string under);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gputrain/config/node.hpp"
+#include "gputrain/config/schema.hpp"
 
 namespace gputrain::app {
 
@@ -35,8 +36,8 @@ MovedJob move_job(const std::string& file, const std::string& tool);
 /// Throws Error(usage) if a file that should be a job is one of another tool.
 void refuse_foreign_job(const std::filesystem::path& file);
 
-/// Returns what to write in a job instead of a key of another tool, or why it needs no line; nothing if none has it.
-std::optional<std::string> instead_of_foreign(const std::string& dotted, const config::Node& value);
+/// Returns what to write in a job instead of a key of another tool; nothing if none has it.
+std::optional<config::Schema::Instead> instead_of_foreign(const std::string& dotted, const config::Node& value);
 
 /// Returns what a key of other tools is here, a line for each tool; empty: none has it.
 std::string describe_foreign(const std::string& name);

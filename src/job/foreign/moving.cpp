@@ -215,10 +215,10 @@ Node Moving::tree() const {
   return root;
 }
 
-std::vector<std::string> Moving::settings() const {
-  std::vector<std::string> found;
+std::vector<std::pair<std::string, std::string>> Moving::settings() const {
+  std::vector<std::pair<std::string, std::string>> found;
   for (const std::string& ours : order_)
-    if (const auto line = lines_.find(ours); line != lines_.end()) found.push_back(ours + ": " + line->second.value);
+    if (const auto line = lines_.find(ours); line != lines_.end()) found.emplace_back(ours, line->second.value);
   return found;
 }
 

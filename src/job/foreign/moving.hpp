@@ -47,8 +47,8 @@ class Moving {
   MovedJob finish(const std::string& tool, const std::string& name, const std::vector<std::string>& unknown) const;
 
   const std::vector<MovedJob::Told>& told() const noexcept { return told_; }
-  /// Returns "key: value" of each key that is set, in the order of the job.
-  std::vector<std::string> settings() const;
+  /// Returns the keys that are set, with their values, in the order in which they were set.
+  std::vector<std::pair<std::string, std::string>> settings() const;
 
  private:
   struct Line {

@@ -88,8 +88,8 @@ const Tool* tool_of(const Node& theirs) {
 }
 
 /// Returns what rows say of one key alone; nothing: they do not have it.
-static std::optional<std::string> instead(const std::vector<const Table*>& tables, const std::string& name,
-                                          const Node& value) {
+static std::optional<config::Schema::Instead> instead(const std::vector<const Table*>& tables, const std::string& name,
+                                                      const Node& value) {
   Node root;
   root.kind = Node::Kind::map;
   root.parts.push_back(value);
@@ -102,13 +102,12 @@ static std::optional<std::string> instead(const std::vector<const Table*>& table
   try {
     if (!move_all(job, root, tables).empty()) return std::nullopt;
   } catch (const Error& refused) {
-    return refused.parts().what;
+    return config::Schema::Instead{{}, refused.parts().what};
   }
-  if (value.kind == Node::Kind::null) return "leave it out";
-  if (!job.told().empty()) return job.told().front().why;
-  std::string written;
-  for (const std::string& line : job.settings()) written += (written.empty() ? "write `" : " and `") + line + "`";
-  return written.empty() ? std::nullopt : std::optional(written);
+  if (value.kind == Node::Kind::null) return config::Schema::Instead{{}, "leave it out"};
+  if (!job.told().empty()) return config::Schema::Instead{{}, job.told().front().why};
+  if (job.settings().empty()) return std::nullopt;
+  return config::Schema::Instead{job.settings()};
 }
 
 }  // namespace foreign
@@ -160,7 +159,7 @@ void refuse_foreign_job(const std::filesystem::path& file) {
                                 .hint = "`gputrain import " + file.string() + "` writes one for gputrain"});
 }
 
-std::optional<std::string> instead_of_foreign(const std::string& dotted, const config::Node& value) {
+std::optional<config::Schema::Instead> instead_of_foreign(const std::string& dotted, const config::Node& value) {
   const std::string last = dotted.substr(dotted.rfind('.') == std::string::npos ? 0 : dotted.rfind('.') + 1);
   config::Node given = value;
   // A value that switches something off is told as one that does not: the user has written it down.
@@ -189,8 +188,7 @@ std::string describe_foreign(const std::string& name) {
       what = "`gputrain import` reads it together with other keys";
       if (!job.told().empty()) what = job.told().front().why;
       std::string keys;
-      for (const std::string& line : job.settings())
-        keys += (keys.empty() ? "" : " and ") + line.substr(0, line.find(':'));
+      for (const auto& [key, unused] : job.settings()) keys += (keys.empty() ? "" : " and ") + key;
       if (!keys.empty()) what = "is " + keys + " here";
     } catch (const Error& refused) {
       what = refused.parts().what;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "../../../src/job/foreign/moving.hpp"
 #include "gputrain/config/problem.hpp"
 #include "gputrain/config/value_type.hpp"
 #include "gputrain/job/job.hpp"
@@ -29,10 +30,10 @@ constexpr const char* kSoundJob =
     "eval: {early_stopping: {patience: 3}, sample: {top_k: 3}}\n"
     "limits: {price_per_hour: 1, max_cost: 5}\n";
 
-/// Returns the mistakes of the good job with these settings; empty: it is valid.
-std::vector<config::Problem> mistakes_with(const Words& set) {
+/// Returns the mistakes of the good job with these settings, and with more lines; empty: it is valid.
+std::vector<config::Problem> mistakes_with(const Words& set, const std::string& more = {}) {
   try {
-    config::load(job_schema(), {.file = "job.yaml", .text = kSoundJob, .set = set});
+    config::load(job_schema(), {.file = "job.yaml", .text = kSoundJob + more, .set = set});
     return {};
   } catch (const config::SpecError& error) {
     return error.problems();
@@ -57,15 +58,26 @@ std::optional<std::string> found(const std::string& text, const char* pattern) {
   return match[1].str();
 }
 
-/// Returns the setting that a hint proposes in the place of `dotted`; empty: it proposes none.
-std::optional<std::string> proposed(const config::Problem& problem, const std::string& dotted) {
+/// Returns the settings that a hint proposes in the place of `dotted`; none: it proposes none.
+Words proposed(const std::string& hint, const std::string& dotted) {
   const std::string group = dotted.substr(0, dotted.rfind('.') + 1), name = dotted.substr(group.size());
-  if (const auto setting = found(problem.hint, "^write `--set ([^`]+)`")) return setting;
-  if (auto value = found(problem.hint, "^write `([^`]+)`")) {
-    if (value->starts_with(name + ": ")) value->erase(0, name.size() + 2);
-    return dotted + "=" + *value;
+  static const std::regex pattern("^(?:, and )?(?:under `([^`]+):` )?write `(--set )?([^`]+)`( at the top level)?");
+  Words settings;
+  std::string rest = hint;
+  for (std::smatch match; std::regex_search(rest, match, pattern); rest = match.suffix()) {
+    std::string line = match[3];
+    if (!match[2].matched) {
+      std::string key = match[1].matched ? std::regex_replace(match[1].str(), std::regex(": "), ".") + "." : "";
+      const size_t colon = line.find(": ");
+      if (match[1].matched || match[4].matched) {
+        line = key + line.replace(colon, 2, "=");
+      } else {
+        line = dotted + "=" + (line.starts_with(name + ": ") ? line.substr(name.size() + 2) : line);
+      }
+    }
+    settings.push_back(line);
   }
-  return std::nullopt;
+  return settings;
 }
 
 /// Walks mistakes: settings beside the good job. Each gets at most one.
@@ -76,12 +88,12 @@ class Walk {
     if (!made_.insert(dotted + "=" + value).second) return;
     const auto mistakes = mistakes_with({dotted + "=" + value});
     if (mistakes.size() != 1) return;
-    const std::string& hint = mistakes.front().hint;
-    const auto setting = proposed(mistakes.front(), dotted);
-    if (!setting || setting->find("...") != std::string::npos) return;
-    ++applied_;
-    EXPECT_EQ(told(mistakes_with({*setting}), /*values=*/true), "")
-        << dotted << "=" << value << ": " << mistakes.front().what << " = " << hint;
+    apply(mistakes.front(), dotted, value);
+  }
+  /// Makes a mistake at the top of the file.
+  void make_in_file(const std::string& key, const std::string& value) {
+    const auto mistakes = mistakes_with({}, key + ": " + value + "\n");
+    if (mistakes.size() == 1) apply(mistakes.front(), key, value);
   }
   /// Makes a mistake in the name of a key, and takes the one that was meant.
   void misspell(const std::string& group, const std::string& name, const std::string& value) {
@@ -103,6 +115,15 @@ class Walk {
   int applied() const { return applied_; }
 
  private:
+  void apply(const config::Problem& mistake, const std::string& dotted, const std::string& value) {
+    const Words settings = proposed(mistake.hint, dotted);
+    if (settings.empty() || std::ranges::any_of(settings, [](const auto& one) { return one.find("...") != one.npos; }))
+      return;
+    ++applied_;
+    EXPECT_EQ(told(mistakes_with(settings), /*values=*/true), "")
+        << dotted << "=" << value << ": " << mistake.what << " = " << mistake.hint;
+  }
+
   std::set<std::string> made_;
   int applied_ = 0;
 };
@@ -150,6 +171,20 @@ TEST(Hints, AboutNamesOfOtherProgramsHold) {
     }
   });
   EXPECT_GT(walk.applied(), 100);
+}
+
+TEST(Hints, AboutKeysOfOtherToolsHold) {
+  Walk walk;
+  for (const foreign::Tool& tool : foreign::tools())
+    for (const foreign::Table* table : tool.tables)
+      for (const foreign::Row& row : *table)
+        for (const std::string& name : row.names)
+          for (const std::string& value : kValues) {
+            if (name.ends_with('*')) continue;
+            walk.make(name, value);
+            if (name.find('.') == std::string::npos) walk.make_in_file(name, value);
+          }
+  EXPECT_GT(walk.applied(), 300);
 }
 
 TEST(Hints, AboutMisplacedKeysHold) {
