@@ -77,8 +77,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_):
         pass
 
-    def answer(self, status, body):
-        content = json.dumps(body).encode()
+    def answer(self, status, body=None):
+        content = b"" if body is None else json.dumps(body).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
@@ -100,7 +100,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.command == "PUT":
             known["files"][path.removeprefix("/api/2.0/mlflow-artifacts/artifacts/")] = question.decode()
             (state / "runs.json").write_text(json.dumps(known))
-            return self.answer(200, {})
+            return self.answer(200)
         call = CALLS[self.command, path.removeprefix("/api/2.0/mlflow/")]
         try:
             answer = call(json.loads(question) if question else urllib.parse.parse_qs(query))

@@ -219,7 +219,7 @@ std::optional<json> MlflowServer::send(const std::string& path, net::Request req
   request.limits = {.connect = std::min(kConnecting, most_), .silent = most_, .total = most_};
   const net::Response reply = client_.ask(request);
   if (reply.status == 404) return std::nullopt;
-  json answer = parse_json(reply.body);
+  json answer = reply.body.empty() ? json::object() : parse_json(reply.body);  // servers say nothing about a file
   if (reply.status == 200 && answer.is_object()) return answer;
   throw Error(ExitCode::environment, {.what = reply.status == 200 ? "does not answer as MLflow" : complaint_of(reply),
                                       .where = without_url_secrets(access_.uri)});
