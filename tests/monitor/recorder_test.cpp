@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <stdexcept>
 
 #include "gputrain/config/load.hpp"
@@ -72,6 +73,15 @@ TEST_F(RecorderTest, GivesEverythingToASinkThatOneFileRegisters) {
     recorder.status({.label = "step"});
   }
   EXPECT_THAT(told, ElementsAre("run", "cut at 3", "train 4", "closed"));
+}
+
+TEST_F(RecorderTest, SaysAndWritesNothingAboutAnAttemptThatIsRefused) {
+  const std::filesystem::path folder = testing::TempDir() + "refused_attempt";
+  std::filesystem::create_directories(folder);
+  testing::internal::CaptureStderr();
+  { Recorder recorder({"jsonl", "tensorboard", "wandb", "mlflow"}, {.folder = folder, .console = console_}); }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
 }
 
 TEST_F(RecorderTest, GoesOnWithoutASinkThatFailsAndSaysSoOnce) {

@@ -13,6 +13,7 @@ namespace {
 using config::Node;
 
 void move_method(Moving& job, const std::string& dotted, const Node& value) {
+  if (value.kind != Node::Kind::scalar) return job.tell(dotted, "no method has this name");
   const std::string method = value.text;
   if (method == "grpo" || method == "gdpo" || method == "ebft")
     throw Error(
@@ -215,17 +216,17 @@ Table axolotl_table() {
       flag({"reward_model"}, "task.type", "reward"),
       told({"process_reward_model"}, "rewards are of whole answers here"),
       read_later({"rl_beta", "dpo_beta"}),
-      to({"orpo_alpha"}, "task.config.beta"),
-      to({"simpo_gamma"}, "task.config.gamma"),
+      to_option({"orpo_alpha"}, "orpo", "task.config.beta"),
+      to_option({"simpo_gamma"}, "simpo", "task.config.gamma"),
       told({"cpo_alpha", "rpo_alpha", "dpo_use_weighting", "dpo_label_smoothing", "dpo_loss_weights", "dpo_norm_loss"},
            "no such option here: `gputrain describe task dpo`"),
       words({"dpo_loss_type"}, "task.config.loss", {{"sigmoid", "sigmoid"}, {"hinge", "hinge"}, {"ipo", "ipo"}},
             "`gputrain describe task dpo` has the losses"),
       told({"precompute_ref_log_probs", "dpo_use_liger_kernel", "dpo_padding_free", "dpo_use_logits_to_keep"},
            "not needed: what the reference says is computed once, before the first step"),
-      to({"kto_desirable_weight"}, "task.config.desirable_weight"),
-      to({"kto_undesirable_weight"}, "task.config.undesirable_weight"),
-      to({"center_rewards_coefficient"}, "task.config.center"),
+      to_option({"kto_desirable_weight"}, "kto", "task.config.desirable_weight"),
+      to_option({"kto_undesirable_weight"}, "kto", "task.config.undesirable_weight"),
+      to_option({"center_rewards_coefficient"}, "reward", "task.config.center"),
       told({"dpo_generate_during_eval", "eval_table_size", "eval_table_max_new_tokens", "eval_max_new_tokens",
             "do_causal_lm_eval", "eval_causal_lm_metrics", "do_bench_eval", "bench_*", "generate_samples",
             "num_generation_samples", "generation_*"},

@@ -272,6 +272,13 @@ Row flag(std::vector<std::string> names, const std::string& ours, const std::str
   });
 }
 
+Row to_option(std::vector<std::string> names, const std::string& task, const std::string& ours) {
+  return by(std::move(names), [task, move = to({}, ours).move](Moving& job, const std::string& key, const Node& value) {
+    job.otherwise("task.type", task, "");
+    move(job, key, value);
+  });
+}
+
 Row words(std::vector<std::string> names, const std::string& ours, const Words& known, const std::string& otherwise) {
   return by(std::move(names), [ours, known, otherwise](Moving& job, const std::string& dotted, const Node& value) {
     const auto found = std::ranges::find(known, std::string_view(value.text), &Words::value_type::first);

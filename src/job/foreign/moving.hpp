@@ -77,6 +77,8 @@ using Words = std::vector<std::pair<std::string_view, std::string_view>>;
 
 /// Returns a row for keys whose values are taken as they are.
 Row to(std::vector<std::string> names, const std::string& ours);
+/// The same for an option of the task `task`.
+Row to_option(std::vector<std::string> names, const std::string& task, const std::string& ours);
 /// The same for `true`, which becomes `value`; `false` is what happens without a line.
 Row flag(std::vector<std::string> names, const std::string& ours, const std::string& value);
 /// The same for values that have other words here. Others are told.
