@@ -11,12 +11,14 @@
 
 #include "gputrain/core/activity.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/random.hpp"
 #include "gputrain/device/host_allocator.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/estimate/memory.hpp"
 #include "gputrain/job/run_folder.hpp"
+#include "gputrain/monitor/console.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/monitor/ledger.hpp"
 #include "gputrain/ops/kernel_choices.hpp"
@@ -76,7 +78,8 @@ class MicroBatchSearch {
     for (const int64_t size : train::micro_batches_to_try(whole_.micro_batch)) {
       context_.groups.enter("trying a micro-batch of", size);
       trials.push_back(agree(size, try_out(size)));
-      if (!trials.back().misfit.empty() || is_past_the_best(trials)) break;
+      const bool takes_all = size * context_.groups.mesh().samples() >= trial_.plan.samples_per_epoch;
+      if (!trials.back().misfit.empty() || is_past_the_best(trials) || takes_all) break;
     }
     if (!trials.front().misfit.empty()) refuse(trials.front());
     return trials;
@@ -239,6 +242,9 @@ MicroBatchChoice choose_micro_batch(const Job& job, RankContext& context, const 
   MicroBatchChoice choice{.found_for = purpose_of(job, context)};
   choice.micro_batch = kept_micro_batch(job, context, choice.found_for);
   if (choice.micro_batch > 0) return choice;
+  if (context.rank() == 0)
+    log::info(monitor::Console::labelled("micro") + "trying micro-batches, each for a few steps; with " +
+              "train.micro_batch_size: N there is no search");
   const train::Stopwatch watch;
   const at::Tensor of_cpu = device::generator_state(at::kCPU), of_device = device::generator_state(context.device);
   choice.trials = MicroBatchSearch(job, context, datasets).run();

@@ -35,6 +35,10 @@ bool gains_or_loses_validation(const nlohmann::json& saved, const std::vector<co
   return before != std::ranges::any_of(today, has_validation, &config::Setting::key);
 }
 
+std::string line_of(const config::Difference& change) {
+  return "\n    " + change.key + ": " + change.before + " -> " + change.after;
+}
+
 }  // namespace
 
 nlohmann::json settings_to_json(const std::vector<config::Setting>& settings) {
@@ -57,15 +61,26 @@ std::string ways_to_start_over(const Job& job) {
          "; --output-dir OTHER trains beside it";
 }
 
+std::vector<config::Difference> changes_to_accept(const nlohmann::json& saved, const Job& job) {
+  auto changes = config::differences(settings_from_json(saved, job), job.loaded.settings());
+  std::erase_if(changes, [](const auto& change) { return change.change != config::Change::needs_accept; });
+  if (gains_or_loses_validation(saved, job.loaded.settings())) {
+    const bool is_given = job.spec().data.val.has_value();
+    changes.push_back({.key = "data.val",
+                       .before = is_given ? "null" : "given",
+                       .after = is_given ? "given" : "null",
+                       .change = config::Change::needs_accept});
+  }
+  return changes;
+}
+
 void check_job_changes(const nlohmann::json& saved, const Job& job, bool accept, const std::string& where) {
   std::string refused, unaccepted;
   for (const auto& change : config::differences(settings_from_json(saved, job), job.loaded.settings())) {
-    const std::string line = "\n    " + change.key + ": " + change.before + " -> " + change.after;
-    if (change.change == config::Change::refused) refused += line;
-    if (change.change == config::Change::needs_accept && !accept) unaccepted += line;
+    if (change.change == config::Change::refused) refused += line_of(change);
   }
-  if (gains_or_loses_validation(saved, job.loaded.settings()) && !accept)
-    unaccepted += job.spec().data.val ? "\n    data.val: null -> given" : "\n    data.val: given -> null";
+  if (!accept)
+    for (const auto& change : changes_to_accept(saved, job)) unaccepted += line_of(change);
   if (!refused.empty()) {
     throw Error(ExitCode::usage,
                 {.what = "the checkpoint belongs to another job; these settings cannot change:" + refused,

@@ -68,6 +68,14 @@ std::pair<uint64_t, uint64_t> identity_of(const struct stat& file) { return {fil
 
 }  // namespace
 
+bool is_in_use(const std::filesystem::path& folder) {
+  const int descriptor = ::open((folder / "lock").c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) return false;
+  const std::string content = content_of(descriptor);
+  ::close(descriptor);
+  return names_other_that_lives(content);
+}
+
 RunLock::RunLock(const std::filesystem::path& folder)
     : folder_(folder),
       owner_(this_process() + "\n" + mark_of(::getpid(), start_ticks_of(::getpid()).value_or(0)) + "\n") {

@@ -65,7 +65,11 @@ BackgroundSink::BackgroundSink(std::string name, std::unique_ptr<Sink> sink, con
   }).detach();  // never joined: it may hang in a write
 }
 
-BackgroundSink::~BackgroundSink() = default;
+BackgroundSink::~BackgroundSink() {
+  const std::lock_guard lock(shared_->mutex);
+  shared_->is_abandoned = shared_->is_ending = true;
+  shared_->changed.notify_all();
+}
 
 void BackgroundSink::log(const Record& record) {
   const std::lock_guard lock(shared_->mutex);

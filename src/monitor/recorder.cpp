@@ -39,7 +39,7 @@ Recorder::Recorder(const std::vector<std::string>& names, const SinkRequest& req
     : Recorder(with_defaults(names), request) {}
 
 Recorder::~Recorder() {
-  each([](Sink& sink) { sink.close(); });
+  if (has_begun_) each([](Sink& sink) { sink.close(); });
 }
 
 void Recorder::add(std::string name, std::unique_ptr<Sink> sink) {
@@ -47,6 +47,7 @@ void Recorder::add(std::string name, std::unique_ptr<Sink> sink) {
 }
 
 void Recorder::log(const Record& record) {
+  has_begun_ = true;
   if (!record.label.empty()) log::info(Console::labelled(record.label) + record.text);
   each([&](Sink& sink) {
     if (record.texts.empty() || sink.shows_texts()) sink.log(record);
@@ -58,6 +59,7 @@ void Recorder::status(const LiveLine& line) {
 }
 
 void Recorder::truncate(int64_t step, int64_t evaluated_step) {
+  has_begun_ = true;
   for (const Named& each : sinks_) each.sink->truncate(step, evaluated_step);
 }
 

@@ -39,9 +39,11 @@ void write_summary(const std::filesystem::path& path, const Summary& summary) {
       {"throughput",
        {{"samples_per_second", summary.samples_per_second}, {"tokens_per_second", summary.tokens_per_second}}},
       {"wall_seconds", summary.wall_seconds},
+      {"total_seconds", summary.total_seconds},
       {"first_step_seconds", summary.first_step_seconds},
       {"peak_memory_bytes", summary.peak_memory_bytes},
   };
+  if (summary.cost) object["cost"] = *summary.cost;
   if (!summary.stopped_by.empty()) object["stopped_by"] = summary.stopped_by;
   if (summary.sent_bytes_per_step > 0) {
     object["communication"] = {{"bytes_per_step", summary.sent_bytes_per_step},

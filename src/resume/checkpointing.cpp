@@ -86,6 +86,7 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
     if (parts_.job.spec().checkpoint.resume == "never") return "off (--new, or checkpoint.resume: never)";
     return "none found in " + parts_.folder.checkpoints().string() + "  saves go there";
   }
+  if (accept_changes) accepted_ = changes_to_accept(chosen->state().at("settings"), parts_.job);
   tell_other_versions(*chosen);
   if (forgets && is_rank_zero()) tell_of_other_evaluations();
   const bool is_given = !point_.path.empty();

@@ -65,16 +65,19 @@ void AlertWatch::look() {
     board_.set("cost_total", cost_.per_second * (cost_.earlier_seconds + seconds_since_process_start()));
   note_ended_programs();
   const double now = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-  for (const auto& change : rules_.look(board_.values(), now)) act(change);
+  const auto values = board_.values();
+  const auto steps = values.find("steps_total");
+  const int64_t step = steps == values.end() ? 0 : static_cast<int64_t>(steps->second.most);
+  for (const auto& change : rules_.look(values, now)) act(change, step);
   const auto firing = rules_.firing();
   board_.set("alerts_firing", firing.empty() ? 0 : 1);
   board_.set_alerts(firing);
 }
 
-void AlertWatch::act(const monitor::AlertRules::Change& change) {
+void AlertWatch::act(const monitor::AlertRules::Change& change, int64_t step) {
   const std::string text =
       monitor::text_of(change.alert) + ": " + (change.is_firing ? "now " + monitor::significant(change.value) : "over");
-  const monitor::Record record{.kind = "event", .label = "alert", .text = text};
+  const monitor::Record record{.step = step, .kind = "event", .label = "alert", .text = text};
   board_.add(record);
   if (webhook_ != nullptr) webhook_->log(record);
   if (!change.is_firing) return log::info("alert: " + text);

@@ -87,6 +87,8 @@ void Training::resume_run() {
   const EarlierAttempts earlier(job_, setup_, folder_);
   progress_.attempts = earlier.number_of_next(progress_);
   if (progress_.attempts > 1) resume += "  attempt " + grouped(progress_.attempts);
+  for (const auto& change : checkpointing_.accepted())
+    resume += "  accepted " + change.key + " " + change.before + " -> " + change.after;
   const DataIdentity identity = identity_of(setup_);
   earlier.check_data(progress_, identity, request_.accept);
   if (!request_.accept) earlier.refuse_if_stuck(progress_);
@@ -123,6 +125,7 @@ void Training::record_attempt(const DataIdentity& identity) {
   if (checkpointing_.restore_seconds() > 0) attempt["restore_seconds"] = checkpointing_.restore_seconds();
   if (const auto batch = checkpointing_.batch_elsewhere()) attempt["from_elsewhere"] = {{"global_batch", *batch}};
   attempt["branch"] = checkpointing_.branch();
+  for (const auto& change : checkpointing_.accepted()) attempt["accepted"][change.key] = {change.before, change.after};
   if (!checkpointing_.from().empty()) attempt["from"] = checkpointing_.from();
   ledger_.append("attempt", attempt);
 }
@@ -194,10 +197,17 @@ std::string Training::present_work() const {
   return is_done ? "at the end, after step " + grouped(step) : "in step " + grouped(step + 1);
 }
 
+monitor::Summary Training::summary_now() const {
+  monitor::Summary summary = summarize(job_, setup_.context, setup_.plan, progress_, log_);
+  summary.total_seconds = earlier_seconds_ + summary.wall_seconds;
+  if (const auto known = cost()) summary.cost = known->sum;
+  return summary;
+}
+
 void Training::record_end(const std::exception& failure) {
   if (setup_.context.rank() != 0 || !lock_.is_held()) return;  // do not write into the folder of another run
   const std::lock_guard lock(end_mutex_);
-  const auto summary = record_failure(summarize(job_, setup_.context, setup_.plan, progress_, log_), failure, folder_);
+  const auto summary = record_failure(summary_now(), failure, folder_);
   ledger_.append("end", end_record(summary, progress_));
   live_.end(summary);
 }
@@ -207,7 +217,7 @@ void Training::record_end(const std::exception& failure) {
 void Training::note_reached() {
   const bool ends_by_itself = setup_.context.groups.alone() && setup_.context.device.is_cpu();
   if (setup_.context.rank() != 0 || ends_by_itself) return;
-  Reached now{summarize(job_, setup_.context, setup_.plan, progress_, log_), progress_};
+  Reached now{summary_now(), progress_};
   const std::lock_guard lock(end_mutex_);
   reached_ = std::move(now);
 }
@@ -294,7 +304,7 @@ monitor::Summary Training::close(train::Outcome outcome) {
   stop_ = outcome.stop;
   const Expectation expectation = check_expectation(spec_, progress_.metrics);
   live_.note_times(progress_);
-  monitor::Summary summary = summarize(job_, context, setup_.plan, progress_, log_);
+  monitor::Summary summary = summary_now();
   if (progress_.step > first_step_ && !context.groups.alone()) {
     const auto traffic = traffic_of_step(setup_);
     summary.sent_bytes_per_step = traffic.bytes;

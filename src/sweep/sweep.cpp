@@ -79,6 +79,7 @@ class Sweep {
     check_settings();
     take_folder();
     record_.restore();
+    record_.save();  // `gputrain top` knows the sweep from its start
     const int64_t gpus = on_cpu_ ? 1 : std::max(1, device::gpu_count());
     slots_.resize(static_cast<size_t>(std::min(spec_.parallel.value.value_or(gpus), std::ssize(trials()))));
     if (port_ > 0 && port_ + std::ssize(slots_) - 1 > 65535)

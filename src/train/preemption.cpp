@@ -38,6 +38,7 @@ void say(std::string_view text) noexcept {
 }
 
 [[noreturn]] void leave(Stop stop) noexcept {
+  if (has_terminal && !is_saved) say("\n");  // below the line that is redrawn
   if (!is_noting)
     say("stopped at once, on request; nothing was saved\n");
   else if (!is_saved)

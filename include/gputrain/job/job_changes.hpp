@@ -19,6 +19,9 @@ nlohmann::json settings_to_json(const std::vector<config::Setting>& settings);
 /// or if the user accepts that it does. Throws Error(usage) that lists all other changes.
 void check_job_changes(const nlohmann::json& saved, const Job& job, bool accept, const std::string& where);
 
+/// Returns the changes since the checkpoint that the user has to accept.
+std::vector<config::Difference> changes_to_accept(const nlohmann::json& saved, const Job& job);
+
 /// Returns, for a hint about a changed job, the ways to train it from its beginning.
 std::string ways_to_start_over(const Job& job);
 

@@ -45,4 +45,7 @@ class RunLock {
   int descriptor_ = -1;
 };
 
+/// Returns whether a process of this host that lives, other than this one, has locked the folder.
+bool is_in_use(const std::filesystem::path& folder);
+
 }  // namespace gputrain::app

@@ -20,7 +20,7 @@ class Recorder {
   Recorder(const std::vector<std::string>& names, const SinkRequest& request);
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
-  ~Recorder();  // closes
+  ~Recorder();  // closes the sinks if the attempt has begun
 
   /// Adds one more sink after the others.
   void add(std::string name, std::unique_ptr<Sink> sink);
@@ -39,6 +39,7 @@ class Recorder {
   void each(const std::function<void(Sink&)>& call);
 
   std::vector<Named> sinks_;
+  bool has_begun_ = false;  // has logged, or truncated what earlier attempts logged
 };
 
 }  // namespace gputrain::monitor

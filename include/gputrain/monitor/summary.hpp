@@ -36,6 +36,8 @@ struct Summary {
   double samples_per_second = 0;  // over this attempt's training time, first step excluded
   double tokens_per_second = 0;
   double wall_seconds = 0;          // this attempt
+  double total_seconds = 0;         // all attempts
+  std::optional<double> cost = {};  // that time at limits.price_per_hour
   double first_step_seconds = 0;    // from process start to the end of the first optimizer step
   int64_t sent_bytes_per_step = 0;  // average of one rank for gradients and weights
   int64_t uncompressed_bytes_per_step = 0;

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "gputrain/checkpoint/background_writer.hpp"
 #include "gputrain/checkpoint/checkpoint.hpp"
@@ -51,6 +52,8 @@ class Checkpointing {
   std::string resume(train::Progress& progress, bool accept_changes);
   /// Returns the branch that the run saves in.
   int64_t branch() const noexcept { return point_.branch; }
+  /// Returns the changes of the job since the checkpoint that resume() restored and that the user has accepted.
+  const std::vector<config::Difference>& accepted() const noexcept { return accepted_; }
   /// Returns the checkpoint that resume() began the branch with; empty: it went on in the branch.
   const std::string& from() const noexcept { return from_; }
 
@@ -110,6 +113,7 @@ class Checkpointing {
   checkpoint::BackgroundWriter writer_;
   std::optional<RunMirror> mirror_;
   std::string from_;
+  std::vector<config::Difference> accepted_;
   bool is_in_place_ = true;
   std::optional<int64_t> batch_elsewhere_;
   struct Begun {

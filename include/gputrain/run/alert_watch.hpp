@@ -33,7 +33,7 @@ class AlertWatch {
  private:
   void run();
   void look();
-  void act(const monitor::AlertRules::Change& change);
+  void act(const monitor::AlertRules::Change& change, int64_t step);
   void start_program(const monitor::AlertRules::Change& change);
   void note_ended_programs();
 

@@ -75,6 +75,7 @@ class Training {
   void write_merged();
   void tell_end(const monitor::Summary& summary, const Expectation& expectation);
   std::optional<RunCost> cost() const;
+  monitor::Summary summary_now() const;
   void finish(const monitor::Summary& summary, const Expectation& expectation, const checkpoint::NamedTensors& adapter);
 
   const RunRequest& request_;

@@ -37,6 +37,8 @@ class SweepRecord {
   /// Reads the file, if there is one. Trials that failed, but did not diverge, are to be tried again. Throws
   /// Error(usage) for the file of another job, metric or list of trials; Error(data) for one that cannot be read.
   void restore();
+  /// Writes all trials and rungs to the file. Throws Error(environment).
+  void save() const;
 
   const std::vector<Trial>& trials() const noexcept { return trials_; }
 
@@ -54,7 +56,6 @@ class SweepRecord {
  private:
   void restore(Trial& trial, const nlohmann::ordered_json& known) const;
   void conclude(size_t trial, const std::string& state, const std::vector<double>& values);
-  void save() const;
 
   std::string metric_, job_;
   std::filesystem::path file_;

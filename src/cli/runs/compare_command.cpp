@@ -146,6 +146,12 @@ std::vector<Row> differing_settings(const std::vector<ComparedRun>& runs) {
   return rows;
 }
 
+/// Returns the time of all attempts; null: unknown.
+Json seconds_of(const ComparedRun& run) {
+  const Json of_newest = run.summary.value("wall_seconds", Json());  // what older programs have
+  return run.summary.value("total_seconds", of_newest);
+}
+
 std::vector<Row> results(const std::vector<ComparedRun>& runs) {
   std::vector<Row> rows;
   const auto add = [&](const std::string& name, const auto& cell_of) {
@@ -174,7 +180,9 @@ std::vector<Row> results(const std::vector<ComparedRun>& runs) {
     for (size_t run = 0; run < runs.size(); ++run) is_known = is_known || rate(run) > 0;
     if (is_known) add(name, [&](size_t run) { return monitor::significant(rate(run)); });
   }
-  add("wall_seconds", [&](size_t run) { return shown(runs[run].summary.value("wall_seconds", Json())); });
+  add("total_seconds", [&](size_t run) { return shown(seconds_of(runs[run])); });
+  if (std::ranges::any_of(runs, [](const ComparedRun& run) { return run.summary.contains("cost"); }))
+    add("cost", [&](size_t run) { return shown(runs[run].summary.value("cost", Json())); });
   return rows;
 }
 
@@ -201,7 +209,7 @@ std::string page_of(const std::vector<ComparedRun>& runs, const std::vector<Row>
                             {"path", run.path.string()},
                             {"status", run.summary.value("status", "unknown")},
                             {"step", run.summary.value("step", Json())},
-                            {"wall_seconds", run.summary.value("wall_seconds", Json())},
+                            {"total_seconds", seconds_of(run)},
                             {"curves", run.curves.json()}});
   for (const auto& [key, cells] : settings) data["settings"].push_back(Json::array({key, cells}));
   for (const ComparedMetric& metric : compared_metrics(runs, /*with_all_curves=*/true)) {

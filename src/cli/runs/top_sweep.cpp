@@ -12,6 +12,7 @@
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/inspect/text_table.hpp"
 #include "gputrain/job/run_folder.hpp"
+#include "gputrain/job/run_lock.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/tasks/task.hpp"
 #include "run_state.hpp"
@@ -75,6 +76,7 @@ SweepPage sweep_page(const fs::path& sweep, const TopSize& size) try {
     table.add({std::to_string(trial.at("trial").get<int64_t>()),
                value.is_null() ? "-" : monitor::significant(value.get<double>()), state, settings});
   }
+  page.goes_on = page.goes_on || is_in_use(sweep);  // also between two trials
   page.lines.push_back(
       fmt::format("sweep {}  {} of {} over", sweep.string(), over, counted(std::ssize(trials), "trial")));
   std::istringstream text(table.text());

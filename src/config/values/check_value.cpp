@@ -86,7 +86,9 @@ std::string group_hint(const Schema& schema, const std::string& dotted, const No
 std::string list_hint(const Key& key, const Node& node, bool fits) {
   if (node.kind != Node::Kind::scalar) return {};
   const size_t fewest = std::max<size_t>(key.limits().fewest.value_or(1), 1);
-  if (fewest == 1 && fits) return "write `[" + to_flow(node) + "]`";
+  Node inside = node;  // other characters have a meaning in brackets than outside
+  inside.quoted = inside.quoted || inside.text.find_first_of(",?:#[]{}") != std::string::npos;
+  if (fewest == 1 && fits) return "write `[" + to_flow(inside) + "]`";
   std::string parts = "...";
   for (size_t i = 1; i < fewest; ++i) parts += ", ...";
   return "write a list in square brackets: `" + line_of(node, "[" + parts + "]`");

@@ -32,7 +32,7 @@ function showCurves(runs, metrics, view) {
   return [view.tools(...(found.length > 6 ? [field] : [])), ...all];
 }
 function showRuns({ runs, settings }) {
-  const rows = runs.map((run, i) => [inside(make("span"), swatch(i), " " + run.name), run.status, whole(run.step), duration(run.wall_seconds ?? NaN), ...settings.map(([, cells]) => cells[i])]);
+  const rows = runs.map((run, i) => [inside(make("span"), swatch(i), " " + run.name), run.status, whole(run.step), duration(run.total_seconds ?? NaN), ...settings.map(([, cells]) => cells[i])]);
   return table("Runs", ["run", "status", "step", "time", ...settings.map(([key]) => key)], rows);
 }
 // Best and last values; the best run of a metric stands out.

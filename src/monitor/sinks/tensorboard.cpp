@@ -45,7 +45,6 @@ class TensorboardSink final : public Sink {
   }
 
   void close() override {
-    if (path_.empty()) return;  // the attempt was refused
     const auto ending = ending_of(run_folder_);
     append(events::session_end(ending && ending->status != "failed"));
   }

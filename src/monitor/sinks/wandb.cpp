@@ -104,7 +104,6 @@ class WandbSink final : public Sink {
   }
 
   void close() override {
-    if (path_.empty()) return;  // the attempt was refused
     const auto ending = ending_of(run_folder_);
     const int64_t runtime = std::time(nullptr) - run_.start_seconds;
     std::string last = framing_.next(wandb::summary(summary_));

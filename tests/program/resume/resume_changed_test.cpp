@@ -54,6 +54,8 @@ TEST(ResumeChangedJob, AcceptsNewScheduleAndMovedData) {
   on.push_back("--accept");
   const Result accepted = gputrain(on);
   ASSERT_EQ(accepted.exit_code, 0) << accepted.err;
+  EXPECT_THAT(accepted.out, HasSubstr("accepted train.max_steps 20 -> 30"));
+  EXPECT_THAT(read_file(folder / "run/ledger.jsonl"), HasSubstr(R"("train.max_steps":["20","30"])"));
   const auto rates = values(folder / "run/metrics.jsonl", "train/lr");
   ASSERT_EQ(rates.size(), 6U);
   EXPECT_EQ(rates[3], 3e-3);
