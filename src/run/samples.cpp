@@ -1,10 +1,12 @@
 #include "gputrain/run/samples.hpp"
 
+#include <string>
+#include <string_view>
 #include <utility>
 
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/core/wrap.hpp"
 #include "gputrain/device/working_copy.hpp"
-#include "gputrain/monitor/format.hpp"
 #include "gputrain/monitor/samples_file.hpp"
 
 namespace gputrain::app {
@@ -31,7 +33,7 @@ void Samples::write(const train::Progress& progress) {
   auto texts = train::write_samples(model, *tokenizer_, prompts_, options_);
   model.train(was_training);
   if (setup_.context.rank() != 0) return;
-  show(texts);
+  show(progress.step, texts);
   if (monitor::has_samples_of(file_, progress.step)) return;  // an attempt that had ended, and is started again
   recorder_.log({.step = progress.step,
                  .epoch = setup_.plan.epochs_in(progress.step),
@@ -39,15 +41,17 @@ void Samples::write(const train::Progress& progress) {
                  .texts = std::move(texts)});
 }
 
-/// Shows a line for each answer, and the whole of texts that go on.
-void Samples::show(const std::vector<monitor::WrittenText>& texts) {
+/// Shows a line for each answer to what was asked last, and the whole of texts that go on.
+void Samples::show(int64_t step, const std::vector<monitor::WrittenText>& texts) {
   constexpr size_t kLongestPrompt = 30;
-  const std::string how = "temperature " + monitor::significant(options_.spec.temperature);
+  constexpr std::string_view kAsks = "\n\nuser: ";
   for (const monitor::WrittenText& one : texts) {
     if (one.is_answer) {
-      console_.short_line("sample", in_one_line(one.prompt, kLongestPrompt) + " -> " + one.text);
+      const size_t asks = one.prompt.rfind(kAsks);
+      const std::string asked = asks == std::string::npos ? one.prompt : one.prompt.substr(asks + kAsks.size());
+      console_.short_line("sample", grouped(step) + "  " + in_one_line(asked, kLongestPrompt) + " -> " + one.text);
     } else {
-      console_.line("sample", how);
+      console_.line("sample", grouped(step));
       console_.block(one.whole());
     }
   }

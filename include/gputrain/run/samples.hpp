@@ -27,7 +27,7 @@ class Samples {
   void write(const train::Progress& progress);
 
  private:
-  void show(const std::vector<monitor::WrittenText>& texts);
+  void show(int64_t step, const std::vector<monitor::WrittenText>& texts);
 
   TrainingSetup& setup_;
   monitor::Console& console_;

@@ -13,7 +13,7 @@ const GROUPS = [
 const view = new View(), charts = new Map(), live = new Map();
 const main = element("main"), grid = make("div", undefined, { class: "grid" });
 
-const names = state => state.curves ? Object.keys(state.curves.metrics) : [...live.keys()];
+const names = state => (state.curves ? Object.keys(state.curves.metrics) : [...live.keys()]).filter(name => name !== "time/left_seconds");
 function showCharts(state) {
   const groups = new Map();
   for (const name of names(state)) {
@@ -90,7 +90,12 @@ function showSettings({ changed, others }) {
     fold(`${rows(others).length} settings with their defaults`, false, table("Settings with their defaults", head, rows(others)))];
 }
 function showTexts(texts) {
-  return texts.slice().reverse().map((one, i) => fold(`step ${whole(one.step)}` + (one.name === "sample" ? "" : "  " + one.name), i === 0, textRegion(one.prompt + (one.is_answer ? "\n\nassistant: " : "") + one.text, `text of step ${one.step}`)));
+  const prompts = new Map();  // the texts of each prompt, the newest first
+  for (const one of texts) prompts.set(one.name + one.prompt, [one, ...prompts.get(one.name + one.prompt) ?? []]);
+  return [...prompts.values()].map(all => {
+    const [{ prompt, is_answer }] = all, written = all.map(one => `step ${whole(one.step)}\n` + (is_answer ? one.text : prompt + one.text));
+    return fold(prompt.length > 80 ? prompt.slice(0, 79) + "…" : prompt, true, ...(is_answer && prompt.length > 80 ? [make("p", prompt)] : []), textRegion(written.join("\n\n"), "what the model writes to: " + prompt));
+  });
 }
 function showAttempts(attempts) {
   return attempts.length < 2 ? [] : [table("Attempts", ["begin", "time", "steps", "end"], attempts.map(one => [new Date(one.begin * 1000).toLocaleString(), duration(one.seconds), whole(one.first_step) + " to " + whole(one.last_step), { text: one.end, kind: "text" }]))];
