@@ -205,7 +205,8 @@ void Checker::run_check(const PendingCheck& check) {
 SourceLocation Checker::location_of(const std::string& dotted) const {
   const Node* node = find_dotted(job_, dotted);
   if (node != nullptr && (node == &job_ || !node->location.is_default())) {
-    return node->kind == Node::Kind::map && node != &job_ ? node->key_location : node->location;
+    const bool has_key = node->kind == Node::Kind::map && node->key_location.source;
+    return has_key ? node->key_location : node->location;
   }
   const size_t dot = dotted.rfind('.');
   return dotted.empty() ? job_.location : location_of(dotted.substr(0, dot == std::string::npos ? 0 : dot));

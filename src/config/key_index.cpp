@@ -1,6 +1,7 @@
 #include "key_index.hpp"
 
 #include <algorithm>
+#include <charconv>
 
 #include "gputrain/config/value_type.hpp"
 
@@ -35,11 +36,25 @@ std::string join(std::string_view group, std::string_view name) {
 
 KeyIndex::KeyIndex(const Schema& root) { add_group(root, {}, 0); }
 
+/// Returns an element of lists in lists by "[1][0]", which may be empty; null: there is none.
+static const Node* element_of(const Node* node, std::string_view indices) {
+  while (node != nullptr && !indices.empty()) {
+    size_t index = 0;
+    const char* end = std::from_chars(indices.data() + 1, indices.data() + indices.size(), index).ptr;
+    indices.remove_prefix(static_cast<size_t>(end - indices.data()) + 1);
+    const bool is_there = node->kind == Node::Kind::list && index < node->parts.size();
+    node = is_there ? &node->parts[index] : nullptr;
+  }
+  return node;
+}
+
 const Node* find_dotted(const Node& root, std::string_view dotted) {
   const Node* node = &root;
   while (node != nullptr && !dotted.empty()) {
     const size_t dot = std::min(dotted.find('.'), dotted.size());
-    node = node->find(dotted.substr(0, dot));
+    const std::string_view part = dotted.substr(0, dot);
+    const size_t name = std::min(part.ends_with(']') ? part.find('[') : part.size(), part.size());
+    node = element_of(node->find(part.substr(0, name)), part.substr(name));
     dotted.remove_prefix(std::min(dot + 1, dotted.size()));
   }
   return node;

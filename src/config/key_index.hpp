@@ -42,7 +42,7 @@ class KeyIndex {
   std::vector<KnownKey> keys_;
 };
 
-/// Returns the node at a dotted key, or null.
+/// Returns the node at a dotted key, "alerts[1].metric" in a list, or null.
 const Node* find_dotted(const Node& root, std::string_view dotted);
 
 /// Returns the struct inside `type` (group or optional group), or null.

@@ -41,6 +41,13 @@ std::string refusal(const std::string& more, const std::vector<std::string>& set
   return "accepted";
 }
 
+TEST(JobSchema, TellsTheLineOfAMistakeInAnElementOfAList) {
+  const std::string alerts = "alerts:\n  - {metric: train/loss, op: '>', value: 3}\n  - {metric: nonsense, value: 3}\n";
+  EXPECT_THAT(refusal(alerts), HasSubstr("job.yaml:6:14: alerts[1].metric: 'nonsense' is not measured"));
+  EXPECT_THAT(refusal("alerts: [{metric: train/loss, value: 3, action: exec}]\n"),
+              HasSubstr("job.yaml:4:10: alerts[0].exec: is missing"));
+}
+
 TEST(JobSchema, AnswersWordsOfOtherTools) {
   const std::pair<const char*, const char*> answers[]{
       {"bf16: true", "is `precision: bf16` here"},
