@@ -130,6 +130,7 @@ int export_model_command(const ExportRequest& request);
 struct FetchCommand {
   std::string name;      // model on the Hugging Face Hub, perhaps with @REVISION
   std::string revision;  // branch, tag or commit; empty: that of the name, or main
+  bool no_weights = false;  // whether to fetch only the files that describe the model
 };
 /// Runs `gputrain fetch NAME`.
 int fetch_command(const FetchCommand& command);

@@ -126,7 +126,7 @@ fs::path pretrained_path(const std::string& name_or_path) {
                                        "no " +
                                        missing_in(cache_folder(), *model).string(),
                                .where = name_or_path,
-                               .hint = "gputrain fetch " + name_or_path});
+                               .hint = "gputrain fetch " + name_or_path + "; a plan needs no weights: --no-weights"});
 }
 
 fs::path pretrained_path_or_name(const std::string& name_or_path) {

@@ -208,7 +208,7 @@ Fetched fetch_all(const Fetching& how, net::Client& client) {
     for (const std::string& name : names) fetched.files.push_back(snapshot.add(name));
   };
   add(describing_files(repository.names));
-  add(weight_files(repository.names, snapshot.path()));
+  if (how.takes_weights) add(weight_files(repository.names, snapshot.path()));
   snapshot.commit();
   return fetched;
 }
@@ -244,7 +244,7 @@ Fetched found_in_cache(const Fetching& how) {
   }
   std::vector<std::string> names;
   for (const FetchedFile& file : found.files) names.push_back(file.name);
-  if (weight_files(names, found.snapshot).empty()) refuse("the cache has no weights of it");
+  if (how.takes_weights && weight_files(names, found.snapshot).empty()) refuse("the cache has no weights of it");
   return found;
 }
 

@@ -25,6 +25,7 @@ struct Fetching {
   std::string token = {};  // empty: none
   std::filesystem::path cache;
   std::string offline = {};  // variable that forbids requests; empty: none
+  bool takes_weights = true;  // false: only the files that describe the model
   std::function<void(const FetchProgress&)> on_progress = {};
   net::Retrying retrying = {  // `on_trouble` is also told while another process fetches
       .hint =
@@ -48,7 +49,7 @@ struct Fetched {
 /// and the cache's place. Throws Error(usage) for an invalid endpoint or token.
 Fetching fetching_from_environment(const ModelName& model, const Lookup& lookup);
 
-/// Fetches the weights in safetensors and all files that describe them. Files that are here are not fetched again, and
+/// Fetches all files that describe the model, and its weights in safetensors. Files that are here are not fetched again, and
 /// an incomplete one is continued. Offline, returns what the cache has. Throws Error(data) for a model or revision that
 /// the Hub does not have or does not give, and Error(environment) if the network or the disk fails.
 Fetched fetch(const Fetching& how, net::Client client = net::Client());

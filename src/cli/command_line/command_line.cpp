@@ -148,6 +148,7 @@ void CommandLine::add_fetch() {
       ->required()
       ->check(not_empty);
   verb->add_option("--revision", fetch.revision, "a branch, tag or commit (default: main)")->check(not_empty);
+  verb->add_flag("--no-weights", fetch.no_weights, "only what describes the model, for `plan` and dry runs");
   verb->footer(
       "Fetches the weights in safetensors and what describes the model. What is here\n"
       "is not fetched again; an interrupted fetch is continued by the next one.\n"

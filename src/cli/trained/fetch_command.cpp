@@ -74,7 +74,7 @@ void report(monitor::Console& console, const FetchCommand& command, const hub::F
                              : how.offline.empty() ? "all were here"
                                                    : "the cache's, because " + how.offline + " is set"));
   console.show("folder", fetched.snapshot.string());
-  if (!has_weights) {
+  if (!has_weights && !command.no_weights) {
     log::warning(command.name +
                  " has no weights in safetensors, the only format that is read: the files that describe it came alone");
   }
@@ -86,6 +86,7 @@ int fetch_command(const FetchCommand& command) {
   monitor::Console console(monitor::Console::detect(true));
   Status status(console);
   auto how = hub::fetching_from_environment(model_of(command), hub::environment_variable);
+  how.takes_weights = !command.no_weights;
   how.on_progress = [&](const hub::FetchProgress& progress) { status.show(progress); };
   how.retrying.on_trouble = [&](const std::string& text) { console.status(text); };
   const hub::Fetched fetched = hub::fetch(how);

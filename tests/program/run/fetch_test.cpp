@@ -103,6 +103,17 @@ TEST_F(FetchTest, FillsCacheOnce) {
   EXPECT_EQ(read_file(snapshot("org--plain") / "model.safetensors"), kWeights);
 }
 
+TEST_F(FetchTest, LeavesWeightsOutWhereItIsToldSo) {
+  serve("org/plain");
+  const Result first = fetch("org/plain", {"--no-weights"});
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_THAT(first.err, Not(HasSubstr("no weights")));
+  EXPECT_EQ(read_file(snapshot("org--plain") / "config.json"), "{}");
+  EXPECT_FALSE(fs::exists(snapshot("org--plain") / "model.safetensors"));
+  EXPECT_EQ(fetch("org/plain").exit_code, 0);
+  EXPECT_EQ(read_file(snapshot("org--plain") / "model.safetensors"), kWeights);
+}
+
 TEST_F(FetchTest, SharesCacheWithPackage) {
   GPUTRAIN_NEED_REFERENCE("huggingface_hub");
   serve("org/ours");
