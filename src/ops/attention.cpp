@@ -240,7 +240,8 @@ RotaryTable::RotaryTable(int64_t positions, int64_t channels, double theta, cons
   const at::Tensor frequencies = scaling.kind == RotaryScaling::Kind::yarn
                                      ? scaled_by_yarn(wavelengths, channels, theta, scaling)
                                      : scaled(at::reciprocal(wavelengths), scaling);
-  const at::Tensor angles = at::outer(at::arange(positions, single), frequencies);
+  const at::Device on = options.device().is_meta() ? at::kMeta : at::kCPU;  // nothing is computed for sizes alone
+  const at::Tensor angles = at::outer(at::arange(positions, single.device(on)), frequencies.to(on));
   const auto grown = [&](const at::Tensor& table) { return scaling.growth == 1 ? table : table * scaling.growth; };
   cosine = grown(at::cos(angles)).to(options);
   sine = grown(at::sin(angles)).to(options);

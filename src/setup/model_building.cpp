@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/ops/empty_strided.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -146,13 +145,6 @@ bool has_batch_norm(models::Model& model) {
   return found;
 }
 
-void keep_sizes_alone(std::vector<device::ArenaTensor>& arena_tensors) {
-  for (device::ArenaTensor& one : arena_tensors) {
-    const at::Tensor& value = one.value;
-    one.value = at::empty_strided(value.sizes(), value.strides(), value.options().device(at::kMeta));
-  }
-}
-
 /// Cuts the model into the stages of the ranks. Keeps this rank's part in `arena_tensors`.
 void cut_into_stages(BuiltModel& built, const Job& job, RankContext& context,
                      std::vector<device::ArenaTensor>& arena_tensors, bool has_memory) {
@@ -190,14 +182,16 @@ Sharing sharing_of(const JobSpec& spec, const comm::Mesh& mesh) {
           .in_whole_tensors = optim::catalog().abilities(spec.optimizer.type).whole_tensors};
 }
 
+/// Makes the settings of all layers. `has_memory` false: tensors have sizes alone, and what modules make of them costs
+/// nothing, such as the angles of a hundred thousand positions.
 nn::Context model_context(const JobSpec& spec, const JobDatasets& datasets, RankContext& context,
-                          bool takes_no_memory) {
+                          const Sharing& sharing, bool has_memory) {
   const comm::Mesh& mesh = context.groups.mesh();
   return {.policy = context.policy,
-          .device = context.device,
+          .device = has_memory ? context.device : at::kMeta,
           .channels_last = input_format(spec, *datasets.train, context).channels_last,
           .recompute = nn::recompute_from_name(spec.train.activation_checkpointing, spec.train.offload.activations),
-          .takes_no_memory = takes_no_memory,
+          .takes_no_memory = sharing.values || !has_memory || mesh.pipeline > 1 || spec.model.quantize,
           .batch_group = spec.parallel.sync_bn ? &context.groups.tensors() : nullptr,
           .tensor_group = mesh.tensor > 1 ? &context.groups.layers() : nullptr,
           .context_group = mesh.context > 1 ? &context.groups.context() : nullptr};
@@ -292,13 +286,11 @@ BuiltModel lay_out_model(const Job& job, const JobDatasets& datasets, RankContex
   const JobSpec& spec = job.spec();
   const comm::Mesh& mesh = context.groups.mesh();
   const Sharing sharing = sharing_of(spec, mesh);
-  const bool takes_no_memory = sharing.values || !has_memory || mesh.pipeline > 1 || spec.model.quantize;
-  BuiltModel built = make_model(job, datasets, model_context(spec, datasets, context, takes_no_memory), has_memory);
+  BuiltModel built = make_model(job, datasets, model_context(spec, datasets, context, sharing, has_memory), has_memory);
   auto arena_tensors = arena_tensors_of(job, *built.model);
   count_parameters(built, arena_tensors);
   check_frozen_layers(job, arena_tensors);
   if (mesh.pipeline > 1) cut_into_stages(built, job, context, arena_tensors, has_memory);
-  if (!has_memory) keep_sizes_alone(arena_tensors);
   make_arena(built, spec, context, sharing, arena_tensors);
   return built;
 }
