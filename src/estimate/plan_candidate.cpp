@@ -35,6 +35,14 @@ Job job_of(const Job& job, const PlanCandidate& candidate) {
   return said;
 }
 
+Job without_pretrained(const Job& job) {
+  JobSpec spec = job.spec();
+  spec.model.pretrained.reset();
+  Job made_up = job;
+  made_up.loaded = job.loaded.with(std::move(spec));
+  return made_up;
+}
+
 std::string mesh_text(const PlanCandidate& candidate) {
   std::string text;
   const auto add = [&](const char* name, int64_t degree, const std::string& more) {

@@ -115,10 +115,11 @@ std::string PredictedActivations::text() const {
 
 PredictedActivations::Curves PredictedActivations::measured(const PlanCandidate& candidate) const {
   const bool is_each = way_ == Way::each;
-  const Job variant = job_of(job_, candidate);
+  const Job variant = without_pretrained(job_of(job_, candidate));
   const comm::Rendezvous at = is_each ? context_.launch.rendezvous : comm::Rendezvous{};
-  TrainingSetup setup(variant, simulate_rank(variant, at, std::make_shared<comm::CollectiveTraffic>()),
-                      [&] { return datasets_; });
+  TrainingSetup setup(
+      variant, simulate_rank(variant, at, std::make_shared<comm::CollectiveTraffic>()), [&] { return datasets_; },
+      /*kept_global_batch=*/0, Weights::made_up);
   const int64_t share = candidate.micro_batch * candidate.accumulation;
   const int64_t most = std::min(share, is_each ? kMostSamples : 2);
   Curves curves;
@@ -143,7 +144,10 @@ const BlockActivations& PredictedActivations::scaled(const std::string& checkpoi
   const auto found = scaled_.find(checkpointing);
   if (found != scaled_.end()) return found->second;
   const TextFacts texts{.tokens = datasets_.tokens_per_sample(), .vocabulary = datasets_.facts.vocabulary};
-  return scaled_[checkpointing] = scaled_activations(job_, checkpointing, texts, expected_);
+  BlockActivations& made = scaled_[checkpointing] = scaled_activations(job_, checkpointing, texts, expected_);
+  if (!matrices_) matrices_ = scaled_matrices(job_, texts);
+  made.matrices = *matrices_;
+  return made;
 }
 
 int64_t PredictedActivations::scaled_bytes(const PlanCandidate& candidate, const RankLayout& layout) {

@@ -144,10 +144,10 @@ PeakLine peak_line(const Job& job, int64_t ranks, int64_t few) {
   return {.per_sample = more / static_cast<double>(few), .without_samples = peak - more};
 }
 
-/// Measures the bytes of one more sample.
-double bytes_per_sample(const Job& job, int64_t ranks) {
-  constexpr int64_t kFew = 2;  // with fewer, gradients of weights would be more than activations
-  return peak_line(job, ranks, kFew).per_sample;
+/// Measures the bytes of one more sample, with so many that gradients of weights are less than activations.
+double bytes_per_sample(const Job& job, const SmallDecoder& small) {
+  const int64_t few = small.tokens / small.ranks.context < 2 * kMostTokens ? 2 : 1;
+  return peak_line(job, small.world_size(), few).per_sample;
 }
 
 constexpr int64_t kFewRanks = 2;  // ranks that share a small decoder
@@ -164,34 +164,9 @@ void take_keys(SharedBytes& all, double of_a_rank) {
   all.of_keys = std::max(0.0, of_a_rank - (all.of_positions + all.of_layers) / kFewRanks);
 }
 
-/// Adds what does not depend on samples: the gradient of a trained matrix, and the values of a packed one. Both are
-/// measured with so few tokens that they are most of the peak.
-void add_matrices(const Settings& settings, const DecoderSizes& sizes, int64_t columns, int64_t period,
-                  BlockActivations& found) {
-  constexpr int64_t kTokens = 4, kInner = 512, kColumns = 8192, kChannels = 128;
-  SmallDecoder decoder{.heads = 2,
-                       .key_heads = 2,
-                       .channels = kChannels,
-                       .inner = kInner,
-                       .vocabulary = kVocabulary,
-                       .tokens = kTokens,
-                       .has_experts = false};
-  const auto bytes = [&](const SmallDecoder& one) {
-    return peak_line(job_with(settings, one, "none", kTokens, period), 1, 1).without_samples;
-  };
-  /// Returns the bytes of an element of the matrix that grows with `size`.
-  const auto of_element = [&](int64_t SmallDecoder::*size) {
-    const double before = bytes(decoder);
-    SmallDecoder larger = decoder;
-    larger.*size *= 2;
-    return std::max(0.0, bytes(larger) - before) / static_cast<double>(decoder.*size * kChannels);
-  };
-  const auto channels = static_cast<double>(sizes.channels);
-  found.of_matrix = of_element(&SmallDecoder::inner) * channels *
-                    static_cast<double>(std::max(sizes.inner, sizes.heads * sizes.head_channels));
-  decoder.inner = kChannels;
-  decoder.vocabulary = kColumns;
-  found.of_table = of_element(&SmallDecoder::vocabulary) * channels * static_cast<double>(columns);
+/// Returns the columns of the head.
+int64_t columns_of(const Settings& settings, const TextFacts& texts) {
+  return std::max({texts.vocabulary, number(settings, "vocab_size"), number(settings, "pad_vocab_to")});
 }
 
 /// Sizes of the head whose activations are wanted.
@@ -237,9 +212,9 @@ int64_t BlockActivations::bytes(int64_t samples, int64_t held_blocks, bool has_h
              parts = static_cast<double>(ranks.tensor * ranks.context);
   const auto tensor = static_cast<double>(ranks.tensor);
   const double head = count * in_head / context + std::min(count * logits / parts, most_logits);
-  const double block = count * in_block.on(ranks) + of_matrix / tensor;
+  const double block = count * in_block.on(ranks) + matrices.of_block / tensor;
   const double held = static_cast<double>(held_blocks) * per_block.on(ranks) * count;
-  return static_cast<int64_t>(std::max(held + (has_head ? std::max(block, head) : block), of_table / tensor));
+  return static_cast<int64_t>(std::max(held + (has_head ? std::max(block, head) : block), matrices.of_table / tensor));
 }
 
 DecoderSizes decoder_sizes(const Job& job) { return sizes_of(settings_of(job)); }
@@ -276,7 +251,7 @@ BlockActivations scaled_activations(const Job& job, const std::string& checkpoin
                      .tokens = std::min(tokens, kMostTokens),
                      .rank = ceil_divide(rank_of(settings), divisor)};
   const auto measured = [&](const SmallDecoder& decoder) {
-    return bytes_per_sample(job_with(settings, decoder, checkpointing, tokens, period), decoder.world_size());
+    return bytes_per_sample(job_with(settings, decoder, checkpointing, tokens, period), decoder);
   };
   // Beside an adapter the first block is another one: its input is that of a frozen embedding, and has no gradient.
   const int64_t few = job.spec().model.adapter ? 2 : 1;
@@ -304,17 +279,48 @@ BlockActivations scaled_activations(const Job& job, const std::string& checkpoin
     take_keys(found.per_block, kept);
     take_keys(found.in_block, beside);
   }
-  const auto columns = std::max({texts.vocabulary, number(settings, "vocab_size"), number(settings, "pad_vocab_to")});
-  add_matrices(settings, sizes, columns, period, found);
   if (settings.at("model.config.head") != "tokens") return found;
 
   const auto compute = ops::policy_of(ops::precision_from_name(job.spec().precision)).compute;
   add_head({.tokens = tokens,
             .measured_tokens = small.tokens,
             .channels = sizes.channels,
-            .columns = columns,
+            .columns = columns_of(settings, texts),
             .element_bytes = static_cast<int64_t>(at::elementSize(compute))},
            measured, found);
+  return found;
+}
+
+/// Takes steps with so few tokens that the matrices are most of the peak.
+MatrixBytes scaled_matrices(const Job& job, const TextFacts& texts) {
+  constexpr int64_t kTokens = 4, kInner = 512, kColumns = 8192, kChannels = 128;
+  const Settings settings = settings_of(job);
+  const DecoderSizes sizes = sizes_of(settings);
+  const int64_t period = period_of(settings);
+  SmallDecoder decoder{.heads = 2,
+                       .key_heads = 2,
+                       .channels = kChannels,
+                       .inner = kInner,
+                       .vocabulary = kVocabulary,
+                       .tokens = kTokens,
+                       .has_experts = false};
+  const auto bytes = [&](const SmallDecoder& one) {
+    return peak_line(job_with(settings, one, "none", kTokens, period), 1, 1).without_samples;
+  };
+  /// Returns the bytes of an element of the matrix that grows with `size`.
+  const auto of_element = [&](int64_t SmallDecoder::*size) {
+    const double before = bytes(decoder);
+    SmallDecoder larger = decoder;
+    larger.*size *= 2;
+    return std::max(0.0, bytes(larger) - before) / static_cast<double>(decoder.*size * kChannels);
+  };
+  const auto channels = static_cast<double>(sizes.channels);
+  MatrixBytes found;
+  found.of_block = of_element(&SmallDecoder::inner) * channels *
+                   static_cast<double>(std::max(sizes.inner, sizes.heads * sizes.head_channels));
+  decoder.inner = kChannels;
+  decoder.vocabulary = kColumns;
+  found.of_table = of_element(&SmallDecoder::vocabulary) * channels * static_cast<double>(columns_of(settings, texts));
   return found;
 }
 

@@ -32,6 +32,10 @@ PlanCandidate candidate_of(const JobSpec& spec, const train::BatchPlan& batch);
 /// Returns the job with a candidate's settings, except for the sizes of its batch.
 Job job_of(const Job& job, const PlanCandidate& candidate);
 
+/// Returns the job that begins with made-up values instead of pretrained ones, for Weights::made_up: a step needs as much
+/// memory, and the weights need not be there.
+Job without_pretrained(const Job& job);
+
 /// Describes how ranks share the model and its texts: "tensor 8, pipeline 4 x 2, context 2"; empty: they do not.
 std::string mesh_text(const PlanCandidate& candidate);
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,6 +57,7 @@ class PredictedActivations {
   Way way_ = Way::each;
   std::map<std::string, Curves> measured_;          // key: differences of the variants
   std::map<std::string, BlockActivations> scaled_;  // key: checkpointing
+  std::optional<MatrixBytes> matrices_;             // the same for all of them
 };
 
 }  // namespace gputrain::app

@@ -35,6 +35,12 @@ struct SharedBytes {
   double on(const SampleRanks& ranks) const noexcept;
 };
 
+/// Bytes for any number of samples, and whatever is kept for the backward pass.
+struct MatrixBytes {
+  double of_block = 0;  // additional peak for the largest matrix of a block
+  double of_table = 0;  // the same for that of the embedding, when the blocks keep nothing any more
+};
+
 /// Bytes of one sample, unless the name says otherwise.
 struct BlockActivations {
   SharedBytes per_block;                                         // kept until the block's backward pass
@@ -42,8 +48,7 @@ struct BlockActivations {
   double in_head = 0;                                            // additional peak for the head, without logits
   double logits = 0;                                             // logits, and what the loss computes from them
   double most_logits = std::numeric_limits<double>::infinity();  // limit in bytes, for any number of samples
-  double of_matrix = 0;  // additional peak for the largest matrix of a block, for any number of samples
-  double of_table = 0;   // the same for that of the embedding, when the blocks keep nothing any more
+  MatrixBytes matrices = {};
   int64_t blocks = 0;
   int64_t divisor = 1;  // divisor of channels and inner channels in the measured decoder
 
@@ -66,8 +71,11 @@ struct TextFacts {
 
 /// Takes a few steps with small decoders in the job's precision, on this machine's CPU. `checkpointing`: as
 /// train.activation_checkpointing. `among`: with more than one, also runs two simulated ranks that share layers or
-/// positions, to measure what they share; otherwise one rank has all of a block.
+/// positions, to measure what they share; otherwise one rank has all of a block. Leaves `matrices` open.
 BlockActivations scaled_activations(const Job& job, const std::string& checkpointing, const TextFacts& texts,
                                     const SampleRanks& among);
+
+/// Measures in the same way the gradient of a trained matrix, and the values of a packed one.
+MatrixBytes scaled_matrices(const Job& job, const TextFacts& texts);
 
 }  // namespace gputrain::app

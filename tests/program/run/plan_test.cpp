@@ -401,8 +401,9 @@ TEST_F(Plan, CountsWhatIsBetweenStages) {
   const app::JobDatasets datasets = app::open_datasets(job);
   const app::RankContext context = app::simulate_rank(job, {}, std::make_shared<comm::CollectiveTraffic>());
   app::PredictedActivations predicted(job, datasets, context);
-  const app::BlockActivations blocks =
-      app::scaled_activations(job, "none", {.tokens = 64, .vocabulary = datasets.facts.vocabulary}, {});
+  const app::TextFacts texts{.tokens = 64, .vocabulary = datasets.facts.vocabulary};
+  app::BlockActivations blocks = app::scaled_activations(job, "none", texts, {});
+  blocks.matrices = app::scaled_matrices(job, texts);
   const int64_t output = 64 * 128 * int64_t{sizeof(float)};  // of one sample
   app::RankLayout layout{.units = 4,
                          .parts = {{.begin = 0, .end = 2, .blocks = 1}, {.begin = 2, .end = 4, .blocks = 1}}};
