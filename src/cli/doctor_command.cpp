@@ -59,13 +59,14 @@ double write_speed_of(const std::filesystem::path& folder) {
   }
 }
 
-/// Builds the job's model to compute the size of its checkpoints.
+/// Computes the size of the job's checkpoints. The model is built in sizes alone, and its weights need not be there.
 doctor::PlannedCheckpoints planned_by(const std::string& file) {
   const Job job = load_job({.file = file, .set = {}, .output_dir = {}});
   take_harmless_environment(job.spec().env);
   const auto traffic = std::make_shared<comm::CollectiveTraffic>();
-  const JobDatasets datasets = open_datasets(job);
-  TrainingSetup setup(job, simulate_rank(job, {}, traffic), [&] { return datasets; });
+  const JobDatasets datasets = open_datasets(job, Purpose::planning);
+  TrainingSetup setup(
+      job, simulate_rank(job, {}, traffic), [&] { return datasets; }, /*kept_global_batch=*/0, Weights::sizes);
   doctor::PlannedCheckpoints planned{.folder = existing_part_of(job.output_dir).string(),
                                      .bytes = checkpoint_bytes(setup)};
   for (const DiskShortage& shortage : disks_too_small(job, setup)) {

@@ -8,11 +8,13 @@
 #include "gputrain/core/process.hpp"
 #include "gputrain/device/fault.hpp"
 #include "gputrain/estimate/memory.hpp"
+#include "gputrain/hub/cache.hpp"
 #include "gputrain/job/job_environment.hpp"
 #include "gputrain/launch/environment.hpp"
 #include "gputrain/run/preparation.hpp"
 #include "gputrain/setup/compatibility.hpp"
 #include "gputrain/setup/training_setup.hpp"
+#include "gputrain/setup/weights.hpp"
 #include "gputrain/train/preemption.hpp"
 #include "planning/dry_run.hpp"
 
@@ -33,6 +35,18 @@ int run_job(const RunRequest& request, const Job& given) {
   return run_attempt(request, found.job, setup, console, kernels);  // resume, train, end
 }
 
+bool lacks_weights(const Job& job) {
+  const auto& pretrained = job.spec().model.pretrained;
+  return pretrained && awaits_weights(hub::pretrained_path_or_name(*pretrained));
+}
+
+/// Ranks of a run have nothing to load: rank 0 simulates all of them.
+int dry_run_without_weights(const Job& job) {
+  const auto rendezvous = launch::read_environment().rendezvous;
+  if (rendezvous.rank > 0) return 0;
+  return simulate_dry_run({.world_size = rendezvous.world_size, .ranks_here = rendezvous.local_world_size}, job);
+}
+
 }  // namespace
 
 int run_command(const RunRequest& request) {
@@ -51,6 +65,7 @@ int run_command(const RunRequest& request) {
     throw job->loaded.error("sweep", "the job is a search of many runs",
                             "`gputrain sweep` runs them; --set sweep=null runs the job alone");
   if (request.dry_run_request.world_size > 0) return simulate_dry_run(request.dry_run_request, *job);
+  if (request.dry_run && lacks_weights(*job)) return dry_run_without_weights(*job);
   (request.dry_run ? take_harmless_environment : take_environment)(job->spec().env);
   train::watch_signals();
   if (is_init()) std::signal(SIGCHLD, SIG_IGN);  // the kernel then collects orphans

@@ -226,8 +226,9 @@ void add_shorter_inputs(std::vector<Remedy>& remedies, const TrainingSetup& setu
   }
 }
 
-/// Adds a model with half as many layers, if the model has a number of layers.
+/// Adds a model with half as many layers, if the model has a number of layers, and pretrained weights do not fix it.
 void add_smaller_model(std::vector<Remedy>& remedies, const Job& job, int64_t saved) {
+  if (job.spec().model.pretrained) return;
   for (const auto& setting : job.loaded.settings()) {
     if (setting.key != "model.config.n_layer") continue;
     const int64_t layers = std::atoll(setting.value.c_str());

@@ -84,7 +84,10 @@ std::vector<DiskShortage> disks_too_small(const Job& job, TrainingSetup& setup) 
                         const std::string& other) {
     auto free = free_bytes_below(folder);
     if (!free) return;
-    *free = std::max<int64_t>(0, *free - frozen_bytes_for(*setup.built.model, checkpoints));
+    const int64_t frozen = frozen_bytes_for(*setup.built.model, checkpoints);
+    *free = std::max<int64_t>(0, *free - frozen);
+    const std::string rest =
+        frozen > 0 ? " beside " + monitor::bytes(static_cast<double>(frozen)) + " of frozen weights" : "";
     const std::string size = monitor::bytes(static_cast<double>(bytes));
     const int64_t room = *free / std::max<int64_t>(1, bytes), in_all = room + checkpoints_in(checkpoints);
     const auto note = [&](std::string what, const std::string& fewer) {
@@ -94,7 +97,7 @@ std::vector<DiskShortage> disks_too_small(const Job& job, TrainingSetup& setup) 
            .error = {ExitCode::environment, {.what = std::move(what), .where = folder.string(), .hint = hint}}});
     };
     if (room == 0) {
-      note("one checkpoint needs " + size + ", " + monitor::bytes(static_cast<double>(*free)) + " are free", "");
+      note("one checkpoint needs " + size + ", " + monitor::bytes(static_cast<double>(*free)) + " are free" + rest, "");
     } else if (in_all <= spec.keep_last && in_all < saves) {
       note("there is room for " + counted(in_all, "checkpoint") + " of " + size + "; checkpoint.keep_last: " +
                std::to_string(spec.keep_last) + " takes one more while the next one is written",

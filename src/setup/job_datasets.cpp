@@ -144,7 +144,9 @@ JobDatasets open_datasets(const Job& job, Purpose purpose) {
                           "reading " + (job.spec().data.train.path.empty() ? "data" : job.spec().data.train.path));
   JobDatasets datasets;
   const std::filesystem::path pretrained = job.spec().model.pretrained_path();
-  if (!pretrained.empty() && purpose != Purpose::planning) check_weights(pretrained);
+  const bool says_nothing =
+      std::filesystem::is_directory(pretrained) && !std::filesystem::exists(pretrained / "config.json");
+  if (!pretrained.empty() && (purpose != Purpose::planning || says_nothing)) check_weights(pretrained);
   std::vector<std::string> own_folders{job.output_dir.string()};
   if (const auto& mirror = job.spec().checkpoint.mirror) own_folders.push_back(*mirror);
   static_cast<data::DatasetSplits&>(datasets) =

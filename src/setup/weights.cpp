@@ -131,6 +131,13 @@ bool has_weights(const fs::path& path) {
   }
 }
 
+bool awaits_weights(const fs::path& path) {
+  if (path.empty() || !fs::exists(path / "config.json")) return false;
+  return std::ranges::none_of(fs::directory_iterator(path), [](const fs::directory_entry& entry) {
+    return entry.path().extension() == ".safetensors" || entry.path().extension() == ".bin";
+  });
+}
+
 namespace {
 
 /// Returns the metadata of weights or, as a checkpoint has none, of those that its run has written at its end.

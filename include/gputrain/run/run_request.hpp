@@ -11,6 +11,7 @@ namespace gputrain::app {
 /// Options of `run --dry-run --world-size`, which checks a job for ranks that do not exist.
 struct DryRunRequest {
   int world_size = 0;         // 0: not given
+  int ranks_here = 0;         // ranks of this machine, if these are its own; 0: they do not exist
   std::string device_memory;  // "80GiB"; empty: not given
   bool json = false;
 };

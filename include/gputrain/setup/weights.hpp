@@ -29,6 +29,8 @@ checkpoint::NamedTensors frozen_weights(models::Model& model);
 void check_weights(const std::filesystem::path& path);
 /// Returns whether it would not throw.
 bool has_weights(const std::filesystem::path& path);
+/// Returns whether this is a folder with a model's config.json and no weights in any format: they may come later.
+bool awaits_weights(const std::filesystem::path& path);
 
 /// Returns the tensors of checkpoint::WeightFiles, with the names of the family that stands in a config.json beside.
 models::TensorSource weight_source(const std::filesystem::path& path, const models::Model& model);

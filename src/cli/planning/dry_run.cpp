@@ -12,11 +12,15 @@
 #include "device_memory.hpp"
 #include "dry_run_page.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/device/allocation_meter.hpp"
+#include "gputrain/device/host.hpp"
 #include "gputrain/estimate/scaled_activations.hpp"
+#include "gputrain/hub/cache.hpp"
 #include "gputrain/job/job_environment.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/run/start_page.hpp"
+#include "gputrain/setup/weights.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -52,16 +56,33 @@ void refuse_what_does_not_fit(const Job& job, const DryRunEstimate& estimate, co
   for (size_t i = 0; i < later.size(); ++i) refuse(later[i], fmt::format(" of stage {}", i + 1));
   const auto& checkpoint = estimate.checkpoint;
   if (!checkpoint.fits()) {
-    throw Error(ExitCode::environment,
-                {.what = fmt::format("{} checkpoints at a time need {}, {} are free", checkpoint.most_at_once,
-                                     monitor::bytes(checkpoint.most_at_once * checkpoint.bytes),
-                                     monitor::bytes(*checkpoint.free_bytes)),
-                 .where = job.output_dir.string(),
-                 .hint = "keep fewer (checkpoint.keep_last, keep_best, keep_every), or another --output-dir"});
+    throw Error(
+        ExitCode::environment,
+        {.what = fmt::format(
+             "{} checkpoints at a time need {}{}, {} are free", checkpoint.most_at_once,
+             monitor::bytes(checkpoint.most_at_once * checkpoint.bytes),
+             checkpoint.frozen_bytes > 0 ? ", and the frozen weights " + monitor::bytes(checkpoint.frozen_bytes) : "",
+             monitor::bytes(*checkpoint.free_bytes)),
+         .where = job.output_dir.string(),
+         .hint = "keep fewer (checkpoint.keep_last, keep_best, keep_every), or another --output-dir"});
   }
 }
 
-/// Returns predictions for a model that is too large to take steps here; null for others.
+/// Returns the bytes of a rank's device; 0: not known.
+int64_t limit_of(const DryRunRequest& request, const JobSpec& spec) {
+  const int64_t bytes = device_bytes(request.device_memory, spec);
+  return bytes == 0 && request.ranks_here > 0 ? device::host_memory_bytes() / request.ranks_here : bytes;
+}
+
+/// Says that the weights are not there, and how to get them.
+std::string missing_weights(const JobSpec& spec) {
+  const std::filesystem::path folder = spec.model.pretrained_path();
+  const std::string fetch = hub::fetch_command_for(folder);
+  return "there are no weights beside " + (folder / "config.json").string() + " yet" +
+         (fetch.empty() ? "" : ", " + fetch);
+}
+
+/// Returns predictions for a model with which no steps are taken here; null for others.
 std::unique_ptr<PredictedActivations> predictions_for(const Job& job, const TrainingSetup& sizes,
                                                       const std::string& obstacle) {
   if (obstacle.empty()) return nullptr;
@@ -81,36 +102,40 @@ int simulate_dry_run(const DryRunRequest& request, const Job& job) {
   take_harmless_environment(spec.env);
   const int world = request.world_size;
   const DryRunHosts hosts = plan_dry_run_hosts(spec.launch, world);
-  const int64_t limit = device_bytes(request.device_memory, spec);
+  const int64_t limit = limit_of(request, spec);
   const auto traffic = std::make_shared<comm::CollectiveTraffic>();
   const auto simulate = [&](int rank) { return simulate_rank(job, rendezvous_of(rank, request, hosts), traffic); };
 
   RankContext context = simulate(0);
   // Gathered weights get memory when their tensors are made: the meter of trial steps must exist before.
   { const device::AllocationMeter meter; }
-  const JobDatasets datasets = open_datasets(job);
+  const bool has_values = !awaits_weights(spec.model.pretrained_path());
+  const JobDatasets datasets = open_datasets(job, has_values ? Purpose::learning : Purpose::planning);
   plan_run(spec, datasets, context);  // fails before anything large is built
   check_ranks(datasets, world);
   check_sample(job, datasets);
   const auto open = [&] { return datasets; };
   const TrainingSetup sizes(job, simulate(0), open, 0, Weights::sizes);
-  const std::string obstacle = obstacle_to_steps(sizes);
+  std::string obstacle = obstacle_to_steps(sizes);
+  if (!has_values && can_scale(job)) obstacle = missing_weights(spec);
   const auto predicted = predictions_for(job, sizes, obstacle);
-  const Weights weights = predicted ? Weights::sizes : Weights::values;
-  if (world > 1) TrainingSetup(job, simulate(world - 1), open, 0, weights);
+  const Weights weights = predicted ? Weights::sizes : has_values ? Weights::values : Weights::made_up;
+  const Job stepped = weights == Weights::made_up ? without_pretrained(job) : job;
+  if (world > 1) TrainingSetup(stepped, simulate(world - 1), open, 0, weights);
   std::vector<StageEstimate> later_stages;
   const comm::Mesh mesh = context.groups.mesh();
   for (int stage = 1; stage < mesh.pipeline; ++stage) {
-    TrainingSetup at(job, simulate(stage * mesh.stage_ranks()), open, 0, weights);
-    later_stages.push_back(make_stage_estimate(job, at, limit, predicted.get()));
+    TrainingSetup at(stepped, simulate(stage * mesh.stage_ranks()), open, 0, weights);
+    later_stages.push_back(make_stage_estimate(stepped, at, limit, predicted.get()));
   }
-  TrainingSetup setup(job, std::move(context), open, 0, weights);
-  const DryRunEstimate estimate = make_dry_run_estimate(job, setup, *traffic, limit, later_stages, predicted.get());
+  TrainingSetup setup(stepped, std::move(context), open, 0, weights);
+  DryRunEstimate estimate = make_dry_run_estimate(stepped, setup, *traffic, limit, later_stages, predicted.get());
+  if (!has_values) estimate.first_loss.reset();
 
   if (request.json) std::printf("%s\n", to_json(job, setup, hosts, estimate).dump(2).c_str());
   monitor::Console console(monitor::Console::detect(!request.json));
   print_start_page(console, job, setup,
-                   {.hosts = hosts.text,
+                   {.hosts = request.ranks_here > 0 ? counted(world, "rank") + " on this machine" : hosts.text,
                     .memory = memory_text(estimate.memory),
                     .saves = "auto",
                     .resume = "not looked for (dry run)"});
@@ -120,6 +145,7 @@ int simulate_dry_run(const DryRunRequest& request, const Job& job) {
   const bool is_known = setup.datasets.task->reference_numbers() == 0 && !setup.built.has_parts();
   std::string steps;
   if (predicted) steps = "no step was taken: " + obstacle + "; ";
+  if (!predicted && !has_values) steps = "no loss was computed: " + missing_weights(spec) + "; ";
   if (estimate.first_loss && is_known) steps = "first loss " + monitor::significant(*estimate.first_loss) + "; ";
   console.line("dry run",
                "all checks passed; " + steps + "memory besides: the GPU's context, NCCL, cuBLAS; nothing was written");

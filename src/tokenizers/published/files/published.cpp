@@ -33,7 +33,9 @@ fs::path source_in(const fs::path& folder) {
   throw Error(ExitCode::data,
               {.what = "no tokenizer here, or several",
                .where = folder.string(),
-               .hint = (fetch.empty() ? "" : "if not all of the model is here, " + fetch + "; ") +
+               .hint = (fetch.empty()
+                            ? "fetch the model's files, without weights if need be: gputrain fetch NAME --no-weights; "
+                            : "if not all of the model is here, " + fetch + "; ") +
                        "tokenizer.json is looked for, then tekken.json, vocab.json with merges.txt, vocab.txt, "
                        "tokenizer.model, and *.tiktoken; name the file"});
 }
