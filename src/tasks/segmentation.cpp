@@ -1,6 +1,8 @@
 // One class for each pixel of an image.
 #include <algorithm>
 #include <cstdint>
+#include <optional>
+#include <tuple>
 #include <vector>
 
 #include <ATen/ops/arange.h>
@@ -10,6 +12,9 @@
 #include <ATen/ops/clamp_max.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/eq.h>
+#include <ATen/ops/logical_and.h>
+#include <ATen/ops/sort.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/sub.h>
 #include <ATen/ops/where.h>
 
@@ -69,7 +74,7 @@ class Segmentation final : public Task {
 
   Tally::Parts parts() const override {
     return {.sums = {"loss"},
-            .rows = {{.name = kPredictedMasks, .columns = 0}},
+            .rows = {{.name = kPredictedMasks, .columns = 0, .most = kKeptMasks}},
             .vectors = {{kBoth, classes_}, {kPredicted, classes_}, {kTrue, classes_}}};
   }
 
@@ -82,7 +87,7 @@ class Segmentation final : public Task {
     std::vector<at::Tensor> masks;
     tally.add("loss", evaluate_cross_entropy(model, batch, [&](const at::Tensor& logits, const at::Tensor& targets) {
                 const at::Tensor guesses = at::argmax(logits, -1), counts = targets.ne(kIgnoreIndex);
-                if (batch.first_position < kKeptMasks) masks.push_back(guesses.reshape({-1}));
+                masks.push_back(at::clamp_max(guesses, 255).to(at::kByte).reshape({-1}));
                 count(kBoth, guesses, at::eq(guesses, targets));
                 count(kPredicted, guesses, counts);
                 count(kTrue, targets, counts);
@@ -91,16 +96,23 @@ class Segmentation final : public Task {
   }
 
  private:
-  /// Keeps the masks of a batch's samples that are among the first. `guesses`: of all its pixels, unless some that do
-  /// not count were left out.
+  /// Keeps the masks of a batch's samples with most wrong pixels. `guesses`: of all its pixels, unless some that do not
+  /// count were left out.
   static void keep(const at::Tensor& guesses, const Batch& batch, Tally& tally) {
-    const at::Tensor& targets = batch.tensor(kTarget);
-    const int64_t pixels = targets.numel() / targets.size(0);
-    const int64_t kept = std::min(batch.samples, kKeptMasks - batch.first_position);
-    if (guesses.numel() != targets.numel() || pixels > kMostPixels || kept < 1) return;
-    const at::Tensor masks = guesses.view({-1, pixels}).narrow(0, 0, kept).cpu().to(at::kDouble);
-    const at::Tensor positions = at::arange(batch.first_position, batch.first_position + kept, masks.options());
-    tally.append(kPredictedMasks, at::cat({positions.unsqueeze(1), masks}, 1));
+    const at::Tensor& all = batch.tensor(kTarget);
+    const int64_t pixels = all.numel() / all.size(0);
+    if (guesses.numel() != all.numel() || pixels > kMostPixels || batch.samples < 1) return;
+    const at::Tensor masks = guesses.view({-1, pixels}).narrow(0, 0, batch.samples);
+    const at::Tensor targets = all.reshape({-1, pixels}).narrow(0, 0, batch.samples), counts = targets.ne(kIgnoreIndex);
+    const at::Tensor wrong = at::logical_and(counts, targets.ne(masks)).sum(1).to(at::kDouble);
+    const at::Tensor shares = at::div(wrong, counts.sum(1).clamp_min(1));
+    const at::Tensor positions =
+        at::arange(batch.first_position, batch.first_position + batch.samples, shares.options());
+    const at::Tensor order = std::get<1>(at::sort(shares, std::optional<bool>(true), 0, /*descending=*/true))
+                                 .narrow(0, 0, std::min(batch.samples, kKeptMasks));
+    const at::Tensor places = at::stack({shares, positions}, 1);
+    tally.append(kPredictedMasks,
+                 at::cat({places.index_select(0, order), masks.index_select(0, order).to(at::kDouble)}, 1));
   }
 
   double label_smoothing_;

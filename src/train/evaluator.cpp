@@ -79,19 +79,21 @@ nlohmann::ordered_json image_of(const data::Dataset& dataset, int64_t position) 
   return picture_of(dataset, position, [](const auto&... sample) { return data::png_of(sample...); });
 }
 
-/// Returns image, true mask and predicted mask of the samples whose masks were kept.
+/// Returns image, true mask and predicted mask of the samples whose masks were kept, with most wrong pixels first.
 nlohmann::ordered_json masks_of(const data::Dataset& dataset, const at::Tensor& rows) {
   const auto sizes = dataset.layout().target()->sizes;  // height and width
   auto list = nlohmann::ordered_json::array();
-  for (int64_t row = 0; row < rows.size(0); ++row) {
-    const double* values = rows.const_data_ptr<double>() + row * rows.size(1);
-    if (rows.size(1) != 1 + sizes[0] * sizes[1]) break;
-    const auto position = static_cast<int64_t>(values[0]);
-    std::vector<uint8_t> classes;
-    for (int64_t i = 1; i < rows.size(1); ++i) classes.push_back(static_cast<uint8_t>(std::min(values[i], 255.0)));
+  std::vector<const double*> worst;  // each: share of wrong pixels, position, classes
+  for (int64_t row = 0; row < rows.size(0) && rows.size(1) == 2 + sizes[0] * sizes[1]; ++row)
+    worst.push_back(rows.const_data_ptr<double>() + row * rows.size(1));
+  std::ranges::sort(worst, {}, [](const double* values) { return std::pair(-values[0], values[1]); });
+  for (const double* values : worst) {
+    const auto position = static_cast<int64_t>(values[1]);
+    const std::vector<uint8_t> classes(values + 2, values + rows.size(1));
     list.push_back(
         {{"position", position},
          {"name", dataset.sample_name(position)},
+         {"wrong", values[0]},
          {"png", image_of(dataset, position)},
          {"truth", picture_of(dataset, position, [](const auto&... sample) { return data::mask_png_of(sample...); })},
          {"prediction", to_base64(data::mask_png_of(classes.data(), sizes[1], sizes[0]))}});

@@ -1,5 +1,7 @@
 // Loss and metrics of the task segmentation against sums by hand, however the images are spread over batches.
+#include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include <ATen/ops/arange.h>
@@ -8,6 +10,7 @@
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
+#include "gputrain/tasks/pixels.hpp"
 #include "gputrain/tasks/task.hpp"
 
 namespace gputrain::tasks {
@@ -107,6 +110,33 @@ TEST(Segmentation, SumsPixelsOverBatchesAsByHand) {
     EXPECT_NEAR(found.loss, expected.loss, 1e-12);
     EXPECT_NEAR(found.miou, expected.miou, 1e-9);
     EXPECT_NEAR(found.accuracy, expected.accuracy, 1e-9);
+  }
+}
+
+TEST(Segmentation, KeepsTheMasksWithMostWrongPixels) {
+  const Example example;
+  Identity model;
+  const auto task = task_of();
+  Tally tally(task->parts(), at::kCPU);
+  for (int64_t first = 0; first < 3 * kImages; first += kImages) {  // the same images three times
+    Batch batch = example.batch(0, kImages);
+    batch.first_position = first;
+    task->evaluate(model, batch, tally);
+  }
+  const at::Tensor masks = example.logits.argmax(-1), counts = example.targets.ne(kIgnoreIndex);
+  const at::Tensor wrong = masks.ne(example.targets).logical_and(counts).sum({1, 2});
+  const at::Tensor shares = wrong.to(at::kDouble).div(counts.sum({1, 2}));
+  std::vector<std::pair<double, int64_t>> expected;  // minus the share, and the position
+  for (int64_t i = 0; i < 3 * kImages; ++i) expected.emplace_back(-shares[i % kImages].item<double>(), i);
+  std::ranges::sort(expected);
+  comm::ProcessGroups alone;
+  const at::Tensor rows = tally.merge(alone).rows.at(kPredictedMasks);
+  ASSERT_EQ(rows.size(0), kKeptMasks);
+  for (int64_t i = 0; i < kKeptMasks; ++i) {
+    const auto& [share, position] = expected[static_cast<size_t>(i)];
+    EXPECT_DOUBLE_EQ(rows[i][0].item<double>(), -share);
+    EXPECT_EQ(rows[i][1].item<double>(), static_cast<double>(position));
+    EXPECT_TRUE(rows[i].narrow(0, 2, kHeight * kWidth).equal(masks[position % kImages].reshape({-1}).to(at::kDouble)));
   }
 }
 

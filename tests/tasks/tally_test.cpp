@@ -1,6 +1,12 @@
 // Sums and rows of metrics are the same for any number of ranks; a rank may have no rows.
+#include <algorithm>
+#include <vector>
+
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/sin.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
@@ -12,8 +18,25 @@ namespace gputrain::tasks {
 namespace {
 
 const Tally::Parts kParts{.sums = {"loss", "hits"},
-                          .rows = {{.name = "scores", .columns = 2}, {.name = "boxes", .columns = 1}},
+                          .rows = {{.name = "scores", .columns = 2},
+                                   {.name = "boxes", .columns = 1},
+                                   {.name = "largest", .columns = 2, .most = 3}},
                           .vectors = {{.name = "pixels", .entries = 3}, {.name = "more", .entries = 1}}};
+
+/// Rows of a batch: a sine, which is not sorted, and the row's number in all batches.
+at::Tensor numbered(int64_t batch) {
+  const at::Tensor numbers = at::arange(batch, at::kDouble).add(100 * batch);
+  return at::stack({at::sin(numbers), numbers}, 1);
+}
+
+at::Tensor sorted(const at::Tensor& rows) { return rows.index_select(0, rows.select(1, 0).argsort(0, true)); }
+
+bool has_largest(const Totals& totals, int64_t batches) {
+  std::vector<at::Tensor> all;
+  for (int64_t i = 1; i < batches; ++i) all.push_back(numbered(i));
+  const at::Tensor rows = sorted(at::cat(all));
+  return sorted(totals.rows.at("largest")).equal(rows.narrow(0, 0, std::min<int64_t>(3, rows.size(0))));
+}
 
 /// Rank r of W gets batches r, r + W, ...; batch i has i rows.
 Totals tally_of(comm::ProcessGroups& groups, int64_t batches) {
@@ -23,6 +46,7 @@ Totals tally_of(comm::ProcessGroups& groups, int64_t batches) {
     tally.add("hits", at::full({}, i, at::kLong));
     tally.add("pixels", at::tensor({i, int64_t{0}, 2 * i}));
     tally.add_weight(i);
+    if (i > 0) tally.append("largest", numbered(i));
     if (i > 0)
       tally.append("scores", at::arange(2 * i, at::TensorOptions().dtype(at::kFloat)).view({i, 2}).add(100 * i));
   }
@@ -42,6 +66,7 @@ TEST(Tally, KeepsRowsInTheOrderOfBatches) {
   comm::ProcessGroups alone;
   const Totals totals = tally_of(alone, 3);
   EXPECT_TRUE(has_all(totals, 3));
+  EXPECT_TRUE(has_largest(tally_of(alone, 7), 7));
   const at::Tensor expected = at::tensor({100., 101., 200., 201., 202., 203.}).view({3, 2}).to(at::kDouble);
   EXPECT_TRUE(totals.rows.at("scores").equal(expected));
 }
@@ -52,6 +77,7 @@ const gputrain::testing::RankBody kTally("tally", [] {
   const double first = many.rows.at("scores").select(0, 0).select(0, 0).item<double>();
   const bool is_in_order = first == (groups.world_size() == 3 ? 300 : 200);  // the first batch with rows on rank 0
   groups.control().barrier("end");
+  if (!has_largest(many, 7) || !has_largest(few, 2)) return 97;
   return has_all(many, 7) && has_all(few, 2) && is_in_order ? 0 : 98;
 });
 

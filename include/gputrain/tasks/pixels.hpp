@@ -8,8 +8,8 @@
 
 namespace gputrain::tasks {
 
-/// Name of the rows with the predicted masks of the first samples: position in the dataset, then the class of each
-/// pixel.
+/// Name of the rows with the predicted masks of the samples with most wrong pixels: the share of these, the position in
+/// the dataset, then the class of each pixel, 255 at most.
 inline constexpr const char* kPredictedMasks = "masks";
 /// Samples whose masks are kept.
 inline constexpr int64_t kKeptMasks = 8;

@@ -47,6 +47,7 @@ class Tally {
   struct Rows {
     std::string name;
     int64_t columns = 1;  // 0: as many as the rows that are appended
+    int64_t most = 0;     // number of rows that are kept, those with the largest first numbers; 0: all
   };
   /// Sum of several numbers, such as one of each class.
   struct Vector {
@@ -72,6 +73,8 @@ class Tally {
   Totals merge(comm::ProcessGroups& groups) const;
 
  private:
+  const Rows& part_of(const std::string& name) const;
+  at::Tensor own(const Rows& part, int64_t columns, comm::ProcessGroups& groups) const;
   at::Tensor joined(const Rows& part, comm::ProcessGroups& groups) const;
 
   Parts parts_;

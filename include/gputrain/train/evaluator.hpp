@@ -51,7 +51,7 @@ class Evaluator {
   monitor::Metrics metrics_of(const tasks::Totals& totals) const;
 
   /// Returns, from Task::sample_results() and for report.html, the confused classes and the samples with the greatest
-  /// losses, with pictures of images; null: the task has no results of samples.
+  /// losses, with pictures of images; of masks, those with most wrong pixels. Null: the task has no results of samples.
   nlohmann::ordered_json details_of(const tasks::Totals& totals) const;
 
   std::string describe() const { return dataset_->describe(); }

@@ -4,7 +4,7 @@ function showEvaluation(evaluation) {
   const when = evaluation ? ` (${evaluation.split}, step ${whole(evaluation.step)})` : "";
   const name = number => evaluation.classes[number] ?? String(number);
   section("classes", "Intersection over union" + when, evaluation?.iou && evaluation, one => [intersections(one, name)]);
-  section("masks", "Samples with their masks" + when, evaluation?.masks?.length > 0 ? evaluation.masks : null, one => [maskedSamples(one)]);
+  section("masks", "Samples with most wrong pixels" + when, evaluation?.masks?.length > 0 ? evaluation.masks : null, one => [maskedSamples(one)]);
   section("confusion", (evaluation?.number_of_classes > MOST_CLASSES ? "Classes that are confused most" : "Confusion matrix") + when, evaluation?.pairs && evaluation, one => one.number_of_classes > MOST_CLASSES ? confusedMost(one, name) : confusionMatrix(one, name));
   section("worst", "Samples with the greatest loss" + when, evaluation?.worst?.length > 0 ? evaluation : null, one => [worstSamples(one, name)]);
 }
@@ -57,6 +57,6 @@ function maskedSamples(masks) {
     const what = one.name || "sample " + one.position, row = make("div", undefined, { class: "row" });
     for (const [kind, png] of [["image", one.png], ["truth", one.truth], ["prediction", one.prediction]])
       if (png) row.append(make("img", undefined, { src: "data:image/png;base64," + png, alt: `${kind} of ${what}`, title: kind }));
-    return inside(make("figure", undefined, { class: "masks" }), row, inside(make("figcaption", what), make("div", "image, truth, prediction", { class: "faint" })));
+    return inside(make("figure", undefined, { class: "masks" }), row, inside(make("figcaption", what), make("div", `image, truth, prediction; ${percent(one.wrong, 1)} wrong`, { class: "faint" })));
   }));
 }
