@@ -13,6 +13,15 @@
 #include "gputrain/device/thread.hpp"
 
 namespace gputrain::monitor {
+namespace {
+
+size_t picture_bytes(const Record& record) {
+  size_t bytes = 0;
+  for (const Picture& picture : record.pictures) bytes += picture.png->size();
+  return bytes;
+}
+
+}  // namespace
 
 struct BackgroundSink::Shared {
   std::unique_ptr<Sink> sink;
@@ -22,7 +31,7 @@ struct BackgroundSink::Shared {
   std::exception_ptr failure;
   bool is_ending = false, is_done = false;
   std::atomic<bool> is_abandoned = false;
-  size_t dropped = 0;
+  size_t dropped = 0, waiting_bytes = 0;  // bytes: of pictures
 
   void run();
   bool take(Record& record);
@@ -35,6 +44,7 @@ bool BackgroundSink::Shared::take(Record& record) {
   if (waiting.empty() || is_abandoned) return false;
   record = std::move(waiting.front());
   waiting.pop_front();
+  waiting_bytes -= picture_bytes(record);
   return true;
 }
 
@@ -58,6 +68,7 @@ BackgroundSink::BackgroundSink(std::string name, std::unique_ptr<Sink> sink, con
     : name_(std::move(name)),
       options_(options),
       shows_texts_(sink->shows_texts()),
+      shows_pictures_(sink->shows_pictures()),
       shared_(std::make_shared<Shared>()) {
   shared_->sink = std::move(sink);
   device::start_thread("tracker", [shared = shared_] {
@@ -74,13 +85,16 @@ BackgroundSink::~BackgroundSink() {
 void BackgroundSink::log(const Record& record) {
   const std::lock_guard lock(shared_->mutex);
   if (shared_->failure) std::rethrow_exception(std::exchange(shared_->failure, nullptr));
-  if (shared_->waiting.size() >= options_.room) {
+  const size_t bytes = picture_bytes(record);
+  const bool is_too_large = bytes > 0 && shared_->waiting_bytes + bytes > options_.picture_room;
+  if (shared_->waiting.size() >= options_.room || is_too_large) {
     if (shared_->dropped++ == 0)
-      log::warning("log.sinks: " + name_ + " is slow: " + counted(static_cast<int64_t>(options_.room), "record") +
+      log::warning("log.sinks: " + name_ + " is slow: " + counted(std::ssize(shared_->waiting), "record") +
                    " wait for it, and it does not get those that follow until it has caught up");
     return;
   }
   shared_->waiting.push_back(record);
+  shared_->waiting_bytes += bytes;
   shared_->changed.notify_all();
 }
 

@@ -8,12 +8,13 @@
 
 namespace gputrain::monitor {
 
-/// Sink that passes records to another one in their order. At most `room` of them wait; further ones are dropped and
-/// counted. log() throws what the other sink threw at an earlier record.
+/// Sink that passes records to another one in their order. At most `room` of them wait, with at most `picture_room`
+/// bytes of pictures; further ones are dropped and counted. log() throws what the other sink threw at an earlier
+/// record.
 class BackgroundSink final : public Sink {
  public:
   struct Options {
-    size_t room = 10'000;
+    size_t room = 10'000, picture_room = size_t{64} << 20;
     std::chrono::milliseconds patience{5'000};  // limit for writing the waiting records at the end
   };
 
@@ -22,6 +23,7 @@ class BackgroundSink final : public Sink {
   ~BackgroundSink() override;
 
   bool shows_texts() const override { return shows_texts_; }
+  bool shows_pictures() const override { return shows_pictures_; }
   void log(const Record& record) override;
   /// Runs on the calling thread: a sink that refuses the start must do so before the first step.
   void truncate(int64_t step, int64_t evaluated_step) override;
@@ -33,7 +35,7 @@ class BackgroundSink final : public Sink {
   struct Shared;
   std::string name_;
   Options options_;
-  bool shows_texts_;
+  bool shows_texts_, shows_pictures_;
   std::shared_ptr<Shared> shared_;  // shared with a thread that may hang and live longer
 };
 

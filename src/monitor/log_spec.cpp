@@ -80,6 +80,10 @@ void LogSpec::describe(config::Description<LogSpec>& d) {
   d.key("mlflow", &LogSpec::mlflow, "curves and settings go to an MLflow server; `{}` is enough").change(Change::safe);
   d.key("wandb", &LogSpec::wandb, "a folder for `wandb sync` in wandb/ of the run folder; `{}` is enough")
       .change(Change::safe);
+  d.key("pictures", &LogSpec::pictures,
+        "TensorBoard and MLflow get a picture of the worst samples of each evaluation on images; false: numbers and "
+        "texts alone")
+      .change(Change::safe);
   d.key("metrics_port", &LogSpec::metrics_port,
         "port where rank 0 serves the run's measurements: /metrics for Prometheus; 0: a free one; null: none")
       .range(0, 65535)

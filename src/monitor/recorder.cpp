@@ -1,5 +1,6 @@
 #include "gputrain/monitor/recorder.hpp"
 
+#include <algorithm>
 #include <exception>
 
 #include "background_sink.hpp"
@@ -21,6 +22,10 @@ std::vector<config::Choice> with_defaults(const std::vector<std::string>& names)
   std::vector<config::Choice> chosen;
   for (const std::string& name : names) chosen.push_back(sinks().with_defaults(name));
   return chosen;
+}
+
+bool wants(const Sink& sink, const Record& record) {
+  return (record.texts.empty() || sink.shows_texts()) && (record.pictures.empty() || sink.shows_pictures());
 }
 
 }  // namespace
@@ -50,8 +55,12 @@ void Recorder::log(const Record& record) {
   has_begun_ = true;
   if (!record.label.empty()) log::info(Console::labelled(record.label) + record.text);
   each([&](Sink& sink) {
-    if (record.texts.empty() || sink.shows_texts()) sink.log(record);
+    if (wants(sink, record)) sink.log(record);
   });
+}
+
+bool Recorder::shows_pictures() const {
+  return std::ranges::any_of(sinks_, [](const Named& named) { return named.sink->shows_pictures(); });
 }
 
 void Recorder::status(const LiveLine& line) {

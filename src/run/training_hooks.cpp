@@ -3,7 +3,9 @@
 #include <utility>
 
 #include <ATen/TensorOperators.h>
+#include <nlohmann/json.hpp>
 
+#include "evaluation_pictures.hpp"
 #include "gputrain/nn/experts.hpp"
 #include "gputrain/run/report.hpp"
 #include "gputrain/run/training.hpp"
@@ -40,9 +42,19 @@ train::EvalHook::Parts Training::eval_parts(TrainingLoop& loop) {
           spec_.eval.at_start,
           watched_metric_of(spec_, setup_.datasets),
           spec_.eval.early_stopping,
-          [this](const auto& details) { write_evaluation(folder_, details); },
+          [this](const auto& details) { tell_evaluation(details); },
           follow,
           [&loop](const auto& work) { loop.run_with_average(work); }};
+}
+
+/// Keeps what an evaluation says of single samples, and shows it to trackers.
+void Training::tell_evaluation(const nlohmann::ordered_json& details) {
+  write_evaluation(folder_, details);
+  if (!spec_.log.pictures || !recorder_.shows_pictures()) return;
+  const int64_t step = details["step"];
+  const double epoch = setup_.plan.epochs_in(step);
+  if (auto pictures = evaluation_pictures(details); !pictures.empty())
+    recorder_.log({.step = step, .epoch = epoch, .kind = "picture", .pictures = std::move(pictures)});
 }
 
 train::ReplicaHook::Parts Training::replica_parts() {

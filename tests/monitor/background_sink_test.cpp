@@ -84,6 +84,26 @@ TEST(BackgroundSink, NeverWaitsForATrackerThatHangs) {
   tracker->open();
 }
 
+TEST(BackgroundSink, KeepsFewPicturesThatWait) {
+  const auto tracker = std::make_shared<Tracker>();
+  tracker->is_open = false;
+  BackgroundSink sink("tracker", std::make_unique<TrackerSink>(tracker), {.picture_room = 25});
+  const auto show = [&](int64_t step) {
+    sink.log({.step = step, .pictures = {{.png = std::make_shared<const std::string>(10, 'x')}}});
+  };
+  testing::internal::CaptureStderr();
+  show(1);
+  tracker->await_inside();
+  for (int64_t step = 2; step < 6; ++step) show(step);  // two of them have room
+  sink.log({.step = 6});
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("tracker is slow: 2 records wait for it"));
+  tracker->open();
+  testing::internal::CaptureStderr();
+  sink.close();
+  EXPECT_THAT(tracker->steps, ElementsAre(1, 2, 3, 6));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("tracker did not get 2 records"));
+}
+
 TEST(BackgroundSink, TellsOfARecordThatCouldNotBeWritten) {
   const auto tracker = std::make_shared<Tracker>();
   tracker->is_full = true;

@@ -6,6 +6,7 @@ Words: busy (answers the first request with 503), closes (the connection, at the
 answers), refuses (takes no metrics), elsewhere (keeps no files itself).
 STATE/address gets the address when the server listens, STATE/runs.json what it knows, after each request.
 """
+import base64
 import http.server
 import json
 import pathlib
@@ -13,7 +14,8 @@ import sys
 import urllib.parse
 
 state, words = pathlib.Path(sys.argv[1]), set(sys.argv[2:])
-known = {"experiments": {"Default": "0"}, "runs": {}, "authorizations": [], "largest": {}, "files": {}}
+known = {"experiments": {"Default": "0"}, "runs": {}, "authorizations": [], "largest": {}, "files": {},
+         "types": {}}
 requests = 0
 
 
@@ -98,7 +100,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         known["authorizations"].append(self.headers.get("Authorization", ""))
         path, _, query = self.path.partition("?")
         if self.command == "PUT":
-            known["files"][path.removeprefix("/api/2.0/mlflow-artifacts/artifacts/")] = question.decode()
+            known["files"][path.removeprefix("/api/2.0/mlflow-artifacts/artifacts/")] = (
+                base64.b64encode(question) if path.endswith(".png") else question).decode()
+            known["types"][path.rpartition("/")[2]] = self.headers.get("Content-Type")
             (state / "runs.json").write_text(json.dumps(known))
             return self.answer(200)
         call = CALLS[self.command, path.removeprefix("/api/2.0/mlflow/")]

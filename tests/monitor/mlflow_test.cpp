@@ -1,9 +1,12 @@
 #include <chrono>
+#include <span>
 
 #include <gmock/gmock.h>
 
 #include "../../src/monitor/trackers/mlflow_server.hpp"
+#include "gputrain/core/base64.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/data/image.hpp"
 #include "monitor/tracked_run.hpp"
 #include "support/fake_cloud.hpp"
 #include "support/sanitizers.hpp"
@@ -112,16 +115,36 @@ TEST_F(Mlflow, GetsAFileOfWhatTheModelWritesAtAStep) {
             "# sample\nsay c\n\nassistant: cc\n\n# sample/2\nto be\n\n");
 }
 
+TEST_F(Mlflow, GetsPicturesOfAStepAsFiles) {
+  serve();
+  auto killed = begin();
+  for (const int64_t step : {10, 20}) show(*killed, step, 0);
+  end(std::move(killed), "failed", 1);
+  auto resumed = begin();
+  show(*resumed, 20, 255);
+  end(std::move(resumed));
+  const json all = known(), files = all["files"];
+  EXPECT_EQ(files.size(), 4U);
+  const std::string folder = "0/run0/artifacts/pictures/step-00000020/";
+  EXPECT_EQ(files[folder + "worst.txt"], "1. cat → dog\n2. dog → cat");
+  const std::string png = from_base64(files[folder + "worst.png"].get<std::string>()).value();
+  data::ImageDecoder decoder;
+  EXPECT_EQ(decoder.open(std::as_bytes(std::span(png)), "worst.png"), (data::ImageDecoder::Size{3, 2}));
+  EXPECT_EQ(*decoder.decode(3).pixels, 255);
+  EXPECT_EQ(all["types"]["worst.png"], "image/png");
+}
+
 TEST_F(Mlflow, TellsOnceThatItKeepsNoFiles) {
   serve({"elsewhere"});
   ::testing::internal::CaptureStderr();
   auto run = begin();
   for (const int64_t step : {10, 20}) run->log({.step = step, .kind = "sample", .texts = {{"sample", "a", "b"}}});
+  show(*run, 20, 0);
   train(*run, 30, 1);
   end(std::move(run));
   const std::string told = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 1) << told;
-  EXPECT_THAT(told, HasSubstr("keeps no files; what the model writes is in samples.jsonl alone"));
+  EXPECT_THAT(told, HasSubstr("keeps no files: what the model writes is in samples.jsonl alone, and pictures"));
   EXPECT_EQ(known()["runs"]["run0"]["status"], "FINISHED");
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <memory>
 #include <stdexcept>
 
 #include "gputrain/config/load.hpp"
@@ -38,6 +39,16 @@ class TextSink final : public Sink {
   void truncate(int64_t, int64_t) override {}
   void close() override {}
 };
+class PictureSink final : public Sink {
+ public:
+  PictureSink(const config::NoOptions&, const SinkRequest&) {}
+  bool is_slow() const override { return true; }
+  bool shows_pictures() const override { return true; }
+  void log(const Record& record) override { told.push_back(record.kind); }
+  void truncate(int64_t, int64_t) override {}
+  void close() override {}
+};
+const config::Registered<PictureSink, config::NoOptions> registered_pictures{sinks(), "pictures", "for this test"};
 const config::Registered<TextSink, config::NoOptions> registered_texts{sinks(), "texts", "for this test"};
 const config::Registered<MemorySink, config::NoOptions> registered_memory{sinks(), "memory", "for this test"};
 
@@ -103,6 +114,17 @@ TEST_F(RecorderTest, GivesTextsToThoseThatShowThem) {
     recorder.log(sample);
   }
   EXPECT_THAT(told, ElementsAre("sample", "run", "closed"));
+}
+
+TEST_F(RecorderTest, GivesPicturesToThoseThatShowThem) {
+  const Record shown{.kind = "picture", .pictures = {{.name = "val/worst", .png = std::make_shared<std::string>("x")}}};
+  for (const char* sink : {"texts", "memory", "pictures"}) {
+    Recorder recorder(Words{sink}, request_);
+    recorder.log(shown);
+    EXPECT_EQ(recorder.shows_pictures(), sink == std::string("pictures"));
+  }
+  EXPECT_THAT(told, ElementsAre("run", "closed", "picture"));
+  EXPECT_FALSE(Recorder().shows_pictures());
 }
 
 TEST_F(RecorderTest, RefusesASinkThatCannotContinue) {

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "gputrain/core/base64.hpp"
 #include "monitor/tracked_run.hpp"
 
 namespace gputrain::monitor {
@@ -16,6 +17,7 @@ class Tensorboard : public TrackedRun {
   void SetUp() override {
     GPUTRAIN_NEED_REFERENCE("tensorboard");
     GPUTRAIN_NEED_REFERENCE("absl");
+    GPUTRAIN_NEED_REFERENCE("PIL");
   }
   std::unique_ptr<Recorder> begin(int64_t step = 0, int64_t evaluated_step = 0) {
     return TrackedRun::begin(sinks().with_defaults("tensorboard"), step, evaluated_step);
@@ -95,6 +97,20 @@ TEST_F(Tensorboard, ShowsTextsOnceAfterAResume) {
   const json all = found();
   EXPECT_EQ(all["texts"]["sample"],
             json({{10, "    # To be\n    <b>or"}, {20, "    # To be\n    <b>or"}, {30, "    # To be\n    <b>or"}}));
+}
+
+TEST_F(Tensorboard, ShowsPicturesOnceAfterAResume) {
+  auto killed = begin();
+  for (const int64_t step : {10, 20, 30}) show(*killed, step, static_cast<uint8_t>(step));
+  end(std::move(killed), "failed", 1);
+  auto resumed = begin(20, 10);  // the checkpoint was saved before the evaluation of its step
+  show(*resumed, 20, 25);
+  end(std::move(resumed));
+  const json all = found(), shown = all["images"]["val/worst"];
+  const auto picture = [](char grey) { return json{{"size", {3, 2}}, {"rgb", to_base64(std::string(18, grey))}}; };
+  EXPECT_EQ(shown, json({{10, picture(10)}, {20, picture(25)}}));
+  const std::string caption = "    1. cat → dog\n    2. dog → cat";
+  EXPECT_EQ(all["texts"]["val/worst/caption"], json({{10, caption}, {20, caption}}));
 }
 
 TEST_F(Tensorboard, ShowsAnswersBelowTheirPrompts) {

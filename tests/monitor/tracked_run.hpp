@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "gputrain/data/png.hpp"
 #include "gputrain/monitor/recorder.hpp"
 #include "gputrain/monitor/summary.hpp"
 #include "gputrain/monitor/tracked_settings.hpp"
@@ -31,6 +32,15 @@ class TrackedRun : public ::testing::Test {
   }
   static void evaluate(Recorder& recorder, int64_t step, double loss) {
     recorder.log({.step = step, .epoch = 0.5, .kind = "eval", .metrics = {{"val/loss", loss}}});
+  }
+  /// Logs a picture of one colour.
+  static void show(Recorder& recorder, int64_t step, uint8_t grey) {
+    const std::vector<uint8_t> pixels(3 * 3 * 2, grey);
+    const std::string png = data::png_of({.pixels = pixels.data(), .width = 3, .height = 2, .channels = 3});
+    recorder.log(
+        {.step = step,
+         .kind = "picture",
+         .pictures = {{"val/worst", std::make_shared<const std::string>(png), 3, 2, "1. cat → dog\n2. dog → cat"}}});
   }
   /// Writes what the end of a run writes, and closes the sinks.
   void end(std::unique_ptr<Recorder> recorder, const std::string& status = "done", int exit_code = 0) const {

@@ -33,6 +33,7 @@ struct LogSpec {
   bool tensorboard = false;
   std::optional<MlflowSpec> mlflow;
   std::optional<WandbSpec> wandb;
+  bool pictures = true;
 
   /// Returns the sinks in `sinks`, then those with a key of their own, each once.
   std::vector<config::Choice> chosen_sinks() const;

@@ -27,6 +27,8 @@ class Recorder {
 
   /// Gives a record to the sinks. Lines for the console also go to this rank's log, whatever sinks there are.
   void log(const Record& record);
+  /// Returns whether a sink shows pictures, so that they are to be made.
+  bool shows_pictures() const;
   void status(const LiveLine& line);
   /// Calls Sink::truncate of each sink. Throws what a sink throws.
   void truncate(int64_t step, int64_t evaluated_step);

@@ -25,6 +25,9 @@ class Sink {
   /// Returns whether log() also wants records with texts.
   virtual bool shows_texts() const { return false; }
 
+  /// Returns whether log() also wants records with pictures.
+  virtual bool shows_pictures() const { return false; }
+
   virtual void log(const Record& record) = 0;
 
   /// Removes what earlier attempts logged about steps after `step` and evaluations after `evaluated_step`, because the

@@ -56,6 +56,7 @@ class Training {
   /// Handles the results of background saves. Called after every step.
   void look_at_saves();
   train::EvalHook::Parts eval_parts(TrainingLoop& loop);
+  void tell_evaluation(const nlohmann::ordered_json& details);
   train::ReplicaHook::Parts replica_parts();
   train::SaveHook::Parts save_parts(std::function<void(const train::Progress&, train::SaveMode)> save);
   train::NonFiniteGuard::Parts guard_parts(std::function<bool()> others_due);

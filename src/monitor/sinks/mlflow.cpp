@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -26,7 +27,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kMostWaiting = 100'000, kMostFiles = 1000;     // limits for metrics and texts
+constexpr size_t kMostWaiting = 100'000, kMostFiles = 1000;  // limits for metrics and files
+constexpr size_t kMostFileBytes = size_t{64} << 20;
 constexpr std::chrono::seconds kFirstPause{5}, kMostPause{60};  // pauses before another try
 
 class MlflowSink final : public Sink {
@@ -44,17 +46,19 @@ class MlflowSink final : public Sink {
 
   bool is_slow() const override { return true; }
   bool shows_texts() const override { return true; }
+  bool shows_pictures() const override { return true; }
 
   void log(const Record& record) override {
     const auto now = static_cast<int64_t>(seconds_since_epoch() * 1000);
     for (const auto& [name, value] : record.metrics) wait({name, value, now, record.step});
     if (record.kind == "train") wait({"epoch", record.epoch, now, record.step});
-    if (!record.texts.empty()) wait_for_file(record);
+    if (!record.texts.empty()) wait_for_texts(record);
+    for (const Picture& picture : record.pictures) wait_for_picture(picture, record.step);
     if (Clock::now() >= next_try_) send();
   }
 
-  /// Reads the run to continue. MLflow has no call that removes metrics: repeated steps are there twice. Texts of a
-  /// step are a file, which is written over.
+  /// Reads the run to continue. MLflow has no call that removes metrics: repeated steps are there twice. Texts and
+  /// pictures of a step are files, which are written over.
   void truncate(int64_t, int64_t) override {
     const auto state = parse_json_file(state_file());
     if (!state.is_object() || state.value("uri", nlohmann::json()) != shown_uri()) return;
@@ -74,6 +78,11 @@ class MlflowSink final : public Sink {
   }
 
  private:
+  struct File {
+    std::string path;
+    std::shared_ptr<const std::string> content;
+  };
+
   std::filesystem::path state_file() const { return run_folder_ / "mlflow.json"; }
   std::string shown_uri() const { return without_url_secrets(access_.uri); }
 
@@ -85,13 +94,25 @@ class MlflowSink final : public Sink {
   }
 
   /// Keeps what the model has written as one file of the step.
-  void wait_for_file(const Record& record) {
+  void wait_for_texts(const Record& record) {
     std::string content;
     for (const WrittenText& one : record.texts) content += "# " + one.name + "\n" + one.whole() + "\n\n";
-    if (files_.size() < kMostFiles)
-      files_.emplace_back(fmt::format("samples/step-{:08}.txt", record.step), std::move(content));
-    else
+    wait({fmt::format("samples/step-{:08}.txt", record.step), std::make_shared<const std::string>(std::move(content))});
+  }
+
+  void wait_for_picture(const Picture& picture, int64_t step) {
+    const std::string path = fmt::format("pictures/step-{:08}/{}", step, picture.short_name());
+    wait({path + ".png", picture.png});
+    wait({path + ".txt", std::make_shared<const std::string>(picture.caption)});
+  }
+
+  void wait(File file) {
+    if (files_.size() < kMostFiles && file_bytes_ + file.content->size() <= kMostFileBytes) {
+      file_bytes_ += file.content->size();
+      files_.push_back(std::move(file));
+    } else {
       ++dropped_;
+    }
   }
 
   void send() {
@@ -103,10 +124,13 @@ class MlflowSink final : public Sink {
         waiting_.erase(waiting_.begin(), waiting_.begin() + count);
       }
       for (; !files_.empty(); files_.pop_front()) {
-        if (server_.log_text(files_.front().first, files_.front().second)) continue;
-        if (!std::exchange(has_told_of_files_, true))
-          log::warning("log.mlflow: " + shown_uri() +
-                       " keeps no files; what the model writes is in samples.jsonl alone");
+        const File& file = files_.front();
+        const bool is_kept = server_.log_file(file.path, *file.content);
+        file_bytes_ -= file.content->size();
+        if (is_kept || std::exchange(has_told_of_files_, true)) continue;
+        log::warning("log.mlflow: " + shown_uri() +
+                     " keeps no files: what the model writes is in samples.jsonl alone, and pictures of the newest "
+                     "evaluation are in report.html");
       }
       pause_ = kFirstPause;
     } catch (const net::Interruption& trouble) {
@@ -166,8 +190,8 @@ class MlflowSink final : public Sink {
   std::string name_, run_id_;
   std::map<std::string, std::string> params_;
   std::deque<MlflowMetric> waiting_;
-  std::deque<std::pair<std::string, std::string>> files_;  // path and content of texts
-  size_t dropped_ = 0;
+  std::deque<File> files_;
+  size_t file_bytes_ = 0, dropped_ = 0;
   Clock::time_point next_try_{};
   std::chrono::seconds pause_ = kFirstPause;
   bool has_begun_ = false, has_params_ = false, has_told_ = false, has_told_of_files_ = false;

@@ -30,6 +30,7 @@ class TensorboardSink final : public Sink {
 
   bool is_slow() const override { return true; }
   bool shows_texts() const override { return true; }
+  bool shows_pictures() const override { return true; }
 
   void log(const Record& record) override { append(events::of(record)); }
 

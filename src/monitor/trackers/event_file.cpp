@@ -24,7 +24,7 @@ namespace event_field {
 constexpr uint32_t kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7;
 }
 namespace value_field {
-constexpr uint32_t kTag = 1, kSimpleValue = 2, kTensor = 8, kMetadata = 9;
+constexpr uint32_t kTag = 1, kSimpleValue = 2, kImage = 4, kTensor = 8, kMetadata = 9;
 }
 constexpr uint32_t kSummaryValue = 1;
 
@@ -79,6 +79,13 @@ Message text(std::string_view tag, std::string_view value) {
       .text(value_field::kTag, tag)
       .message(value_field::kTensor, Message().integer(1, kString).message(2, shape).text(8, value))
       .message(value_field::kMetadata, for_plugin("text"));
+}
+
+Message image(const Picture& picture) {
+  constexpr int64_t kRgb = 3;
+  const Message file =
+      Message().integer(1, picture.height).integer(2, picture.width).integer(3, kRgb).bytes(4, *picture.png);
+  return Message().text(value_field::kTag, picture.name).message(value_field::kImage, file);
 }
 
 /// Indents a text, so that TensorBoard, which reads Markdown, shows it unchanged.
@@ -151,6 +158,9 @@ std::string of(const Record& record) {
   if (record.kind == "event")
     summary.message(kSummaryValue, text("events", record.label + (record.label.empty() ? "" : " ") + record.text));
   for (const WrittenText& one : record.texts) summary.message(kSummaryValue, text(one.name, verbatim(one.whole())));
+  for (const Picture& one : record.pictures)
+    summary.message(kSummaryValue, image(one))
+        .message(kSummaryValue, text(one.name + "/caption", verbatim(one.caption)));
   return framed(at_now(record.step).message(event_field::kSummary, summary));
 }
 

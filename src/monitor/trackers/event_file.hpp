@@ -18,7 +18,8 @@ std::string header();
 /// Returns a record that tells a running TensorBoard to forget what it has read about this step and later ones. The
 /// first file of a run has it too: TensorBoard ignores the first one that it reads.
 std::string start(int64_t step);
-/// Returns metrics as scalars, and as texts the message of an event and the model's texts.
+/// Returns metrics as scalars, as texts the message of an event and the model's texts, and pictures as images with
+/// their captions as texts.
 std::string of(const Record& record);
 /// Returns the settings for the tab HParams: those that are numbers, bools or texts.
 std::string session_start(const std::map<std::string, std::string>& settings, const std::string& name);

@@ -188,12 +188,12 @@ void MlflowServer::log_metrics(const std::string& run_id, const std::vector<Mlfl
   must("runs/log-batch", {{"run_id", run_id}, {"metrics", batch}});
 }
 
-bool MlflowServer::log_text(const std::string& path, const std::string& text) {
+bool MlflowServer::log_file(const std::string& path, const std::string& content) {
   constexpr std::string_view kKept = "mlflow-artifacts:/";  // with a host, another server keeps them
   if (!artifacts_.starts_with(kKept) || artifacts_.starts_with("mlflow-artifacts://")) return false;
   const std::string place = "mlflow-artifacts/artifacts/" + artifacts_.substr(kKept.size()) + "/" + path;
-  net::Request request{.method = "PUT", .body = text};
-  request.headers["Content-Type"] = "text/plain; charset=utf-8";
+  net::Request request{.method = "PUT", .body = content};
+  request.headers["Content-Type"] = path.ends_with(".png") ? "image/png" : "text/plain; charset=utf-8";
   if (send(place, std::move(request))) return true;
   throw Error(ExitCode::environment, {.what = "answers 404 to a file", .where = without_url_secrets(access_.uri)});
 }

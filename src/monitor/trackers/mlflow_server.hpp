@@ -50,9 +50,9 @@ class MlflowServer {
   bool continue_run(const std::string& run_id);
   void log_params(const std::string& run_id, const std::map<std::string, std::string>& params);
   void log_metrics(const std::string& run_id, const std::vector<MlflowMetric>& metrics);
-  /// Writes a text as a file of the run. Returns false if the server keeps no files: they are in a store that programs
-  /// write to themselves.
-  bool log_text(const std::string& path, const std::string& text);
+  /// Writes a file of the run: a PNG file by its name, or else a text. Returns false if the server keeps no files: they
+  /// are in a store that programs write to themselves.
+  bool log_file(const std::string& path, const std::string& content);
   /// Ends a run with `status`: FINISHED, FAILED or KILLED.
   void end_run(const std::string& run_id, const std::string& status);
 

@@ -19,6 +19,7 @@
 #include "gputrain/core/base64.hpp"
 #include "gputrain/core/random.hpp"
 #include "gputrain/data/png.hpp"
+#include "support/python_reference.hpp"
 #include "support/rank_runs.hpp"
 
 namespace gputrain::testing_support {
@@ -86,7 +87,7 @@ std::string write_shapes_job(const TemporaryFolder& folder) {
           "optimizer: {{type: adamw, lr: 0.01}}\n"
           "lr_scheduler: {{type: cosine, warmup: 10}}\n"
           "train: {{max_steps: 560, global_batch_size: 8}}\n"
-          "eval: {{interval: 280, batch_size: 7}}\n",
+          "eval: {{interval: 280, batch_size: 7}}\nlog: {{tensorboard: true}}\n",
           folder.path().string()));
 }
 
@@ -200,6 +201,29 @@ TEST_F(LabelledShapes, AreShownWhereMostPixelsAreWrong) {
   std::ranges::sort(shares, std::greater<>());
   ASSERT_EQ(std::ssize(shares), kVal);
   for (size_t i = 0; i < 8; ++i) EXPECT_DOUBLE_EQ(details["masks"][i]["wrong"], shares[i]) << i;
+}
+
+TEST_F(LabelledShapes, AreShownToTensorboardAtEachEvaluation) {
+  for (const char* module : {"tensorboard", "PIL"}) GPUTRAIN_NEED_REFERENCE(module);
+  ASSERT_TRUE(
+      ::gputrain::testing::run_reference("monitor/tensorboard_reference.py", {run() + "/tb", *folder_ / "found.json"}));
+  const auto shown = nlohmann::json::parse(read_file(*folder_ / "found.json")), sheets = shown["images"]["val/masks"];
+  ASSERT_EQ(sheets.size(), 2U);
+  EXPECT_EQ(sheets[0][0], 280);
+  EXPECT_EQ(sheets[1][0], 560);
+  const int64_t width = 8 + 6 * 168, height = 8 + 4 * (3 * kHeight + 4 + 22 + 8);
+  ASSERT_EQ(sheets[1][1]["size"], nlohmann::json({width, height}));
+  // The worst one's predicted mask, three times as large.
+  const auto details = nlohmann::json::parse(read_file(run() + "/evaluation.json"));
+  const std::string png = *from_base64(details["masks"][0]["prediction"].get<std::string>());
+  data::ImageDecoder decoder;
+  decoder.open(std::as_bytes(std::span(png)), "mask");
+  const uint8_t* pixels = decoder.decode(3).pixels;
+  const std::string rgb = *from_base64(sheets[1][1]["rgb"].get<std::string>());
+  for (int64_t i = 0; i < 3 * kWidth * kHeight; ++i) {
+    const int64_t place = (8 + i / 3 / kWidth * 3) * width + 8 + 2 * 168 + i / 3 % kWidth * 3;
+    ASSERT_EQ(static_cast<uint8_t>(rgb.at(static_cast<size_t>(3 * place + i % 3))), pixels[i]) << i;
+  }
 }
 
 nlohmann::json evaluated(int world, const std::string& job, const std::string& run, const std::string& set) {
